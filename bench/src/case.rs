@@ -1,0 +1,209 @@
+//! What a case, a variant and a subject are.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+
+/// One piece of work that several subjects do in their own ways.
+#[derive(Debug)]
+pub struct Case {
+    /// Name on the command line and in every row.
+    pub name: &'static str,
+    /// One line for people: what one operation is.
+    pub about: &'static str,
+    /// Forms of the case; a single unnamed one where there is nothing to choose.
+    pub variants: &'static [Variant],
+    /// Who takes part.
+    pub(crate) subjects: &'static [Spec],
+    /// How a thread's time becomes the figure.
+    pub(crate) scale: Scale,
+    /// Length of a slice in milliseconds, in a full and in a quick run.
+    pub(crate) slice_ms: (u64, u64),
+    /// Whether the range over the threads of each subject is printed as a metric.
+    pub(crate) thread_range: bool,
+    /// For a case of metrics only: the function that makes them.
+    pub(crate) metrics: Option<MetricsRun>,
+    /// Thread counts when none are asked for; empty: one, two and as many as there are processors.
+    pub(crate) default_threads: &'static [usize],
+}
+
+impl Case {
+    /// The names of all who take part, whether or not they can run here.
+    pub fn subject_names(&self) -> Vec<&'static str> {
+        self.subjects.iter().map(|spec| spec.name).collect()
+    }
+}
+
+/// Makes the metrics of a case that times nothing.
+pub(crate) type MetricsRun = fn(&Setting, quick: bool) -> Result<Vec<(String, f64)>, String>;
+
+/// One form of a case.
+#[derive(Debug)]
+pub struct Variant {
+    /// Name for `--variant`, or empty where the case has only one form.
+    pub name: &'static str,
+    /// One line for people.
+    pub about: &'static str,
+    /// How many background readers run beside the measured threads, for so many processors.
+    pub(crate) background: fn(usize) -> usize,
+    /// What they do.
+    pub(crate) reading: Reading,
+}
+
+/// The variant of a case that has no variants.
+pub(crate) const PLAIN: Variant = Variant { name: "", about: "", background: |_| 0, reading: Reading::Busy };
+
+/// How wall-clock time becomes nanoseconds per operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// Processor time: with more threads than processors, the time that the others ran is taken out.
+    Work,
+    /// Time until done, as the caller sees it.
+    Latency,
+}
+
+/// What a subject is in the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Squall.
+    Ours,
+    /// Somebody else's, or a plain way to do it.
+    Rival,
+    /// Work that is not the point; its time is subtracted from the others' in each round.
+    Baseline,
+}
+
+/// Why a subject cannot run here.
+#[derive(Clone, Debug)]
+pub struct Missing(pub String);
+
+/// A subject's name, role and maker.
+#[derive(Debug)]
+pub(crate) struct Spec {
+    pub(crate) name: &'static str,
+    pub(crate) role: Role,
+    pub(crate) make: fn(&Setting) -> Result<Box<dyn Subject>, Missing>,
+}
+
+impl Spec {
+    pub(crate) const fn ours(name: &'static str, make: Make) -> Spec {
+        Spec { name, role: Role::Ours, make }
+    }
+
+    pub(crate) const fn rival(name: &'static str, make: Make) -> Spec {
+        Spec { name, role: Role::Rival, make }
+    }
+
+    pub(crate) const fn baseline(name: &'static str, make: Make) -> Spec {
+        Spec { name, role: Role::Baseline, make }
+    }
+}
+
+pub(crate) type Make = fn(&Setting) -> Result<Box<dyn Subject>, Missing>;
+
+/// What a subject is made for.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    /// Measured threads.
+    pub(crate) threads: usize,
+}
+
+/// The body of one measured thread: does so many operations.
+pub(crate) type Worker<'a> = Box<dyn FnMut(u64) + 'a>;
+
+/// One way to do the work of a case. The loop over the operations is inside the worker, so that nothing of the
+/// harness is in it.
+pub(crate) trait Subject: Send + Sync {
+    /// Makes the body of measured thread `thread`, on that thread. Whatever a thread does once (registering, making
+    /// a handle) happens here and not in the first operation.
+    fn worker(&self, thread: usize) -> Worker<'_>;
+
+    /// The body of one background reader: hands its reads to `run.read`.
+    fn background(&self, run: &Background) {
+        run.read(std::thread::yield_now);
+    }
+
+    /// Called by one thread when all have done their operations, before any worker is dropped.
+    fn end_slice(&self, _ops: u64) -> SliceEnd {
+        SliceEnd::default()
+    }
+
+    /// Checks the result after `ops` operations in all. An error means that the figures are worth nothing.
+    fn check(&self, _ops: u64) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// What a subject has to say about a slice.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SliceEnd {
+    /// Operations that are really done, where that can be less than were begun.
+    pub(crate) done: Option<u64>,
+    /// Figures that are not times: name and value.
+    pub(crate) metrics: Vec<(&'static str, f64)>,
+}
+
+/// What the background readers of a variant do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// One read section after the other.
+    Busy,
+    /// One at first, then the thread sleeps: it is known to the library, and idle.
+    Once,
+}
+
+/// How the harness and the background readers talk.
+#[derive(Debug)]
+pub(crate) struct Background {
+    reading: Reading,
+    stop: AtomicBool,
+    running: AtomicUsize,
+    /// Who sleeps until told to stop.
+    sleepers: Mutex<()>,
+    stopped: Condvar,
+}
+
+impl Background {
+    pub(crate) fn new(reading: Reading) -> Background {
+        Background {
+            reading,
+            stop: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
+            sleepers: Mutex::new(()),
+            stopped: Condvar::new(),
+        }
+    }
+
+    /// The loop of one background reader; `reads` does a few dozen read sections.
+    pub(crate) fn read(&self, mut reads: impl FnMut()) {
+        reads();
+        // Release: pairs with the Acquire in `await_ready`.
+        self.running.fetch_add(1, Ordering::Release);
+        if self.reading == Reading::Once {
+            let mut asleep = self.sleepers.lock().expect("nobody panics holding it");
+            while !self.is_stopped() {
+                asleep = self.stopped.wait(asleep).expect("nobody panics holding it");
+            }
+        }
+        while !self.is_stopped() {
+            reads();
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        // Relaxed: the flag is all there is to see.
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop(&self) {
+        let _asleep = self.sleepers.lock().expect("nobody panics holding it");
+        self.stop.store(true, Ordering::Relaxed);
+        self.stopped.notify_all();
+    }
+
+    /// Waits until `readers` of them have read.
+    pub(crate) fn await_ready(&self, readers: usize) {
+        while self.running.load(Ordering::Acquire) < readers {
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        }
+    }
+}

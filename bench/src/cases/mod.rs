@@ -1,0 +1,67 @@
+//! The cases.
+
+mod percpu;
+pub(crate) mod rcu_idle;
+mod rcu_read;
+pub(crate) mod rcu_retire;
+mod rcu_wait;
+
+use crate::case::Case;
+
+static CASES: [&Case; 6] =
+    [&percpu::PERCPU, &percpu::PACED, &rcu_read::CASE, &rcu_wait::CASE, &rcu_retire::CASE, &rcu_idle::CASE];
+
+/// All cases, in the order in which they are listed.
+pub fn all() -> &'static [&'static Case] {
+    &CASES
+}
+
+/// The case of this name.
+pub fn find(name: &str) -> Option<&'static Case> {
+    CASES.iter().copied().find(|case| case.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Role;
+
+    fn well_formed(name: &str) -> bool {
+        !name.is_empty()
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            && !name.starts_with('-')
+            && !name.ends_with('-')
+    }
+
+    #[test]
+    fn names_are_lower_case_with_hyphens_and_unique() {
+        let mut names: Vec<&str> = all().iter().map(|case| case.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all().len());
+        for case in all() {
+            assert!(well_formed(case.name), "{}", case.name);
+            let mut subjects: Vec<&str> = case.subjects.iter().map(|spec| spec.name).collect();
+            assert!(subjects.iter().all(|name| well_formed(name)), "{subjects:?}");
+            subjects.sort_unstable();
+            subjects.dedup();
+            assert_eq!(subjects.len(), case.subjects.len(), "{}", case.name);
+            let named = case.variants.iter().filter(|v| well_formed(v.name)).count();
+            assert!(
+                named == case.variants.len() || (named == 0 && case.variants.len() == 1),
+                "{}",
+                case.name
+            );
+        }
+    }
+
+    #[test]
+    fn ours_are_named_squall_and_nobody_else_is() {
+        for case in all() {
+            for spec in case.subjects {
+                let named = spec.name == "squall" || spec.name.starts_with("squall-");
+                assert_eq!(named, spec.role == Role::Ours, "{} in {}", spec.name, case.name);
+            }
+        }
+    }
+}

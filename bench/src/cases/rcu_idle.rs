@@ -1,0 +1,130 @@
+//! `rcu-idle`: what a process pays for read-copy-update while it does nothing.
+//!
+//! A thousand threads (or as many as `--threads` says) are started; each allocates and frees some items, so that what
+//! the allocator and the stack keep for it is there already, and sleeps. Then each registers, retires its part of a
+//! million items and sleeps again; then everything is reclaimed. After that:
+//!
+//! - `idle_wakeups`: context switches, of whatever kind, of all tasks of the process within one second, as the kernel
+//!   counts them in `/proc/self/task/*/status`. The measuring thread, which must wake up to read them, is left out.
+//! - `bytes_per_thread`: what the library says it holds for each registered thread.
+//! - `bytes_per_vp`: what the library's per-VP data holds for each VP.
+//! - `rss_bytes_per_thread`: growth of the resident set from just before the first registration to the end, over the
+//!   number of threads. Everything is in it that came to stay: records, lists, and what the allocator did not give back.
+//! - `pending_items` after it all, and `retired_items` for the record.
+//!
+//! Not promised: that the resident set grew by Squall alone; it is an upper bound.
+
+use std::fs;
+use std::thread::{self, Builder};
+use std::time::Duration;
+
+use crate::case::{Case, PLAIN, Scale, Setting};
+use crate::harness::field;
+use crate::latch::{Door, Latch};
+
+pub(super) static CASE: Case = Case {
+    name: "rcu-idle",
+    about: "wake-ups and memory of an idle process that has registered a thousand threads and reclaimed a million items",
+    variants: &[PLAIN],
+    subjects: &[],
+    scale: Scale::Latency,
+    slice_ms: (0, 0),
+    thread_range: false,
+    metrics: Some(measure),
+    default_threads: &[1000],
+};
+
+/// Items retired by all threads together, in a full and in a quick run.
+const ITEMS: (usize, usize) = (1_000_000, 100_000);
+/// How long the process is left alone.
+const IDLE: Duration = Duration::from_secs(1);
+/// A moment for what still runs to end, before the idling that is measured.
+const SETTLE: Duration = Duration::from_millis(300);
+/// Stack of each thread.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// Items that each thread allocates and frees at first.
+const WARM_ITEMS: usize = 256;
+
+fn item(n: usize) -> Box<[u64; 8]> {
+    Box::new([n as u64; 8])
+}
+
+fn measure(setting: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String> {
+    let threads = setting.threads;
+    let items_each = (if quick { ITEMS.1 } else { ITEMS.0 }).div_ceil(threads);
+    let (started, over) = (Latch::default(), Latch::default());
+    let body = || {
+        drop(std::hint::black_box((0..WARM_ITEMS).map(item).collect::<Vec<_>>()));
+        if started.wait() == Door::GoHome {
+            return;
+        }
+        squall_rcu::op(|_| ());
+        (0..items_each).for_each(|n| squall_rcu::retire(item(n)));
+        let _ = over.wait();
+    };
+    thread::scope(|scope| {
+        let made: Result<Vec<_>, _> = (0..threads)
+            .map(|index| {
+                Builder::new().name(format!("idle-{index}")).stack_size(STACK_BYTES).spawn_scoped(scope, body)
+            })
+            .collect();
+        if let Err(error) = made {
+            started.say(Door::GoHome);
+            return Err(format!("cannot start {threads} threads: {error}"));
+        }
+        started.await_waiting(threads);
+        let result = resident_bytes().and_then(|rss_before| {
+            started.say(Door::Open);
+            over.await_waiting(threads);
+            squall_rcu::barrier().map_err(|error| error.to_string())?;
+            thread::sleep(SETTLE);
+            metrics(threads, threads * items_each, rss_before)
+        });
+        started.say(Door::Open);
+        over.say(Door::Open);
+        result
+    })
+}
+
+fn metrics(threads: usize, retired: usize, rss_before: u64) -> Result<Vec<(String, f64)>, String> {
+    let before = switches()?;
+    thread::sleep(IDLE);
+    let wakeups = switches()?.saturating_sub(before);
+    let rss = resident_bytes()?;
+    let stats = squall_rcu::stats();
+    let metric = |name: &str, value: f64| (name.to_owned(), value);
+    Ok(vec![
+        metric("idle_wakeups", wakeups as f64),
+        metric("bytes_per_thread", stats.bytes_per_thread as f64),
+        metric("bytes_per_vp", squall_machine::pervp::stats().bytes_per_vp as f64),
+        metric("rss_bytes_per_thread", rss.saturating_sub(rss_before) as f64 / threads as f64),
+        metric("registered_threads", stats.threads as f64),
+        metric("retired_items", retired as f64),
+        metric("pending_items", stats.pending_calls as f64),
+    ])
+}
+
+/// Context switches of all tasks of this process but the calling one.
+fn switches() -> Result<u64, String> {
+    let own = rustix::thread::gettid().as_raw_nonzero().to_string();
+    let told = |error: std::io::Error| format!("cannot read /proc/self/task: {error}");
+    let mut sum = 0;
+    for task in fs::read_dir("/proc/self/task").map_err(told)? {
+        let task = task.map_err(told)?;
+        if task.file_name().to_str() == Some(&own) {
+            continue;
+        }
+        let status = fs::read_to_string(task.path().join("status")).map_err(told)?;
+        sum += field(&status, "voluntary_ctxt_switches:") + field(&status, "nonvoluntary_ctxt_switches:");
+    }
+    Ok(sum)
+}
+
+/// Resident set of this process, in bytes.
+fn resident_bytes() -> Result<u64, String> {
+    let text =
+        fs::read_to_string("/proc/self/statm").map_err(|e| format!("cannot read /proc/self/statm: {e}"))?;
+    let pages: u64 = text.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    Ok(pages * crate::env::page_bytes() as u64)
+}

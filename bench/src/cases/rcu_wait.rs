@@ -1,0 +1,49 @@
+//! `rcu-wait`: how long until what was unlinked may be freed.
+//!
+//! For Squall and liburcu that is one grace period, waited for by each thread. The other libraries have no such call;
+//! there it is the time from retiring an object until its destructor has run, with the library pushed as its docs
+//! allow. `--threads` is the number of waiters; the readers of a variant come on top.
+
+use crate::case::{Case, Reading, Scale, Spec, Variant};
+use crate::ours_rcu;
+use crate::rivals::{epoch, hazard, seize, urcu};
+
+pub(super) static CASE: Case = Case {
+    name: "rcu-wait",
+    about: "one wait until everything that readers could have seen before may be freed",
+    variants: &[
+        Variant {
+            name: "busy-reader",
+            about: "one more thread reads without a pause, on a processor of its own where there is one",
+            background: |_| 1,
+            reading: Reading::Busy,
+        },
+        Variant {
+            name: "idle",
+            about: "one more thread has read once and sleeps",
+            background: |_| 1,
+            reading: Reading::Once,
+        },
+        Variant {
+            name: "oversubscribed",
+            about: "twice as many readers as processors; the scheduler sets the time",
+            background: |processors| 2 * processors,
+            reading: Reading::Busy,
+        },
+    ],
+    subjects: &[
+        Spec::ours("squall", ours_rcu::wait),
+        Spec::ours("squall-expedited", ours_rcu::wait_expedited),
+        Spec::rival("crossbeam-epoch", epoch::wait),
+        Spec::rival("seize", seize::wait),
+        Spec::rival("haphazard", hazard::wait),
+        Spec::rival("liburcu-memb", urcu::memb_wait),
+        Spec::rival("liburcu-qsbr", urcu::qsbr_wait),
+    ],
+    scale: Scale::Latency,
+    // Long enough for the scheduler to have its say where readers are more than processors.
+    slice_ms: (80, 40),
+    thread_range: false,
+    metrics: None,
+    default_threads: &[],
+};

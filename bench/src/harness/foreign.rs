@@ -1,0 +1,158 @@
+//! Did somebody else's work run while we measured?
+//!
+//! Two witnesses, because neither is enough alone.
+//!
+//! - A slice, in which each measured thread has a processor: time that a thread lost (wall clock less its own
+//!   processor time) while it was preempted at least once, less what other threads of this process used. Exact to
+//!   the microsecond, but blind when threads share processors and mute when subjects block.
+//! - A round: time for which the processors measured on were busy, or stolen, in `/proc/stat`, less the time this
+//!   process used. Works always, but that file counts in hundredths of a second.
+//!
+//! Not promised: that a slice without a finding was undisturbed. Other tenants of the same caches and memory are
+//! invisible here; medians and pairing are what helps against them.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Instant;
+
+/// A slice is disturbed when more than this part of the measured threads' time was lost.
+const SLICE_LOST: f64 = 0.02;
+/// And more than this, in nanoseconds, so that one short kernel thread spoils nothing.
+const SLICE_LOST_NS_MIN: f64 = 100_000.0;
+/// A round is disturbed when more than this part of the processors' time went to others.
+const ROUND_LOST: f64 = 0.08;
+/// Length of a tick of `/proc/stat`, in nanoseconds; the kernel's USER_HZ is 100 on x86-64 and aarch64.
+const TICK_NS: f64 = 10_000_000.0;
+
+/// Processor time of the calling thread, in nanoseconds.
+pub(super) fn thread_cpu_ns() -> u64 {
+    nanos(ClockId::ThreadCPUTime)
+}
+
+fn process_cpu_ns() -> u64 {
+    nanos(ClockId::ProcessCPUTime)
+}
+
+fn nanos(clock: ClockId) -> u64 {
+    let t = clock_gettime(clock);
+    u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
+}
+
+/// How often the calling thread was preempted so far.
+pub(super) fn preemptions() -> u64 {
+    std::fs::read_to_string("/proc/thread-self/status")
+        .map_or(0, |s| field(&s, "nonvoluntary_ctxt_switches:"))
+}
+
+/// The number after `name` in a `/proc/*/status` text.
+pub(crate) fn field(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|rest| rest.split_whitespace().next()).and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// What one measured thread lost in a slice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lost {
+    pub(super) wall_ns: f64,
+    pub(super) cpu_ns: f64,
+    pub(super) preempted: bool,
+}
+
+/// The slice's witness: processor time of the whole process, to know what our own other threads used.
+pub(super) struct SliceWatch {
+    process_ns: u64,
+}
+
+impl SliceWatch {
+    pub(super) fn begin() -> SliceWatch {
+        SliceWatch { process_ns: process_cpu_ns() }
+    }
+
+    pub(super) fn disturbed(&self, threads: &[Lost]) -> bool {
+        slice_disturbed(threads, (process_cpu_ns() - self.process_ns) as f64)
+    }
+}
+
+fn slice_disturbed(threads: &[Lost], process_ns: f64) -> bool {
+    let measured: f64 = threads.iter().map(|t| t.cpu_ns).sum();
+    let ours = (process_ns - measured).max(0.0);
+    let wall: f64 = threads.iter().map(|t| t.wall_ns).sum();
+    let lost: f64 = threads.iter().filter(|t| t.preempted).map(|t| (t.wall_ns - t.cpu_ns).max(0.0)).sum();
+    let foreign = lost - ours;
+    foreign > SLICE_LOST * wall && foreign > SLICE_LOST_NS_MIN
+}
+
+/// The round's witness.
+pub(super) struct RoundWatch<'a> {
+    processors: &'a [usize],
+    since: Instant,
+    process_ns: u64,
+    busy_ticks: Option<u64>,
+}
+
+impl RoundWatch<'_> {
+    /// Watches the processors that are measured on.
+    pub(super) fn begin(processors: &[usize]) -> RoundWatch<'_> {
+        let (since, process_ns) = (Instant::now(), process_cpu_ns());
+        RoundWatch { processors, since, process_ns, busy_ticks: busy_ticks(processors) }
+    }
+
+    pub(super) fn disturbed(&self) -> bool {
+        let (Some(before), Some(after)) = (self.busy_ticks, busy_ticks(self.processors)) else {
+            return false;
+        };
+        let count = self.processors.len() as f64;
+        let busy = after.saturating_sub(before) as f64 * TICK_NS;
+        let ours = (process_cpu_ns() - self.process_ns) as f64;
+        let wall = self.since.elapsed().as_nanos() as f64 * count;
+        // Each processor's count may be wrong by one tick.
+        busy - ours > ROUND_LOST * wall + TICK_NS * count
+    }
+}
+
+/// Ticks in which one of `processors` was busy or stolen.
+fn busy_ticks(processors: &[usize]) -> Option<u64> {
+    parse_stat(&std::fs::read_to_string("/proc/stat").ok()?, processors)
+}
+
+fn parse_stat(text: &str, processors: &[usize]) -> Option<u64> {
+    let of = |cpu: &usize| {
+        let name = format!("cpu{cpu} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name))?;
+        let ticks: Vec<u64> = line.split_whitespace().map_while(|n| n.parse().ok()).collect();
+        // user nice system idle iowait irq softirq steal; guest time is inside user.
+        Some([0, 1, 2, 5, 6, 7].iter().filter_map(|&i| ticks.get(i)).sum::<u64>())
+    };
+    processors.iter().map(of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_stat_is_read_as_the_kernel_writes_it() {
+        let text =
+            "cpu  10 1 5 1000 7 2 3 4 9 0\ncpu0 5 0 2 500 3 1 1 2 4 0\ncpu1 5 1 3 500 4 1 2 2 5 0\nintr 1\n";
+        assert_eq!(parse_stat(text, &[1]), Some(5 + 1 + 3 + 1 + 2 + 2));
+        assert_eq!(parse_stat(text, &[0, 1]), Some(5 + 2 + 1 + 1 + 2 + 14));
+        assert_eq!(parse_stat(text, &[0, 7]), None);
+    }
+
+    #[test]
+    fn status_fields_are_found_by_their_whole_name() {
+        let status = "voluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t34\n";
+        assert_eq!(field(status, "voluntary_ctxt_switches:"), 12);
+        assert_eq!(field(status, "nonvoluntary_ctxt_switches:"), 34);
+        assert_eq!(field(status, "absent:"), 0);
+    }
+
+    #[test]
+    fn lost_time_counts_where_a_thread_was_preempted_and_not_by_our_own() {
+        let blocked = Lost { wall_ns: 2e7, cpu_ns: 1e6, preempted: false };
+        let preempted = Lost { preempted: true, ..blocked };
+        assert!(!slice_disturbed(&[blocked], 1e6));
+        assert!(slice_disturbed(&[preempted], 1e6));
+        // The same, but another thread of this process had used what was lost.
+        assert!(!slice_disturbed(&[preempted], 2e7));
+    }
+}

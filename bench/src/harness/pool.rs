@@ -1,0 +1,221 @@
+//! The measured threads of one thread count: made once, pinned where they fit, handed one slice after the other.
+//!
+//! A slice, on each thread: make the worker, warm up, gate, clock, the operations, clock, gate, one thread asks the
+//! subject what it has to say, gate, drop the worker. So nothing but the operations is between the clocks, and no
+//! worker is gone while another still measures.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Instant;
+
+use super::foreign::{Lost, SliceWatch, preemptions, thread_cpu_ns};
+use super::gate::Gate;
+use crate::case::{Background, Reading, Scale, SliceEnd, Subject};
+use crate::env;
+
+/// Where the measured threads and the background readers run.
+#[derive(Clone, Debug)]
+pub(super) struct Placement {
+    pub(super) processors: Vec<usize>,
+    pub(super) threads: usize,
+    pub(super) background: usize,
+    reading: Reading,
+    /// Measured threads and busy readers together do not outnumber the processors.
+    fits: bool,
+    pub(super) pinned: bool,
+}
+
+impl Placement {
+    pub(super) fn new(
+        processors: Vec<usize>,
+        threads: usize,
+        background: usize,
+        reading: Reading,
+    ) -> Placement {
+        let running = threads + if reading == Reading::Busy { background } else { 0 };
+        let fits = running <= processors.len();
+        let pinned = fits && !crate::ours_machine::is_virtual();
+        Placement { processors, threads, background, reading, fits, pinned }
+    }
+
+    /// Puts thread `index`, counting the measured ones first, on its processor. A reader that sleeps needs none.
+    fn pin(&self, index: usize) {
+        if self.pinned && index < self.processors.len() {
+            env::pin(&self.processors[index..=index]);
+        }
+    }
+
+    /// The processors that are used.
+    pub(super) fn used(&self) -> &[usize] {
+        if self.pinned {
+            &self.processors[..self.processors.len().min(self.threads + self.background)]
+        } else {
+            &self.processors
+        }
+    }
+}
+
+struct Job<'env> {
+    subject: &'env dyn Subject,
+    ops: u64,
+    warm: u64,
+}
+
+struct Sample {
+    start: Instant,
+    end: Instant,
+    lost: Lost,
+}
+
+/// One slice of one subject, measured.
+pub(super) struct Slice {
+    /// Nanoseconds per operation.
+    pub(super) ns: f64,
+    /// Wall-clock time of the slice, in nanoseconds.
+    pub(super) wall_ns: f64,
+    /// Slowest less fastest thread, over the mean.
+    pub(super) range: f64,
+    /// Operations done, warm-up included, by all threads.
+    pub(super) total_ops: u64,
+    pub(super) disturbed: bool,
+    pub(super) metrics: Vec<(&'static str, f64)>,
+}
+
+pub(super) struct Pool<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    place: &'env Placement,
+    jobs: Vec<Sender<Job<'env>>>,
+    samples: Receiver<Sample>,
+    end: &'env Mutex<SliceEnd>,
+}
+
+/// What the threads of a pool share; outlives the scope they run in.
+pub(super) struct Shared {
+    pub(super) place: Placement,
+    gate: Gate,
+    end: Mutex<SliceEnd>,
+}
+
+impl Shared {
+    pub(super) fn new(place: Placement) -> Shared {
+        Shared { gate: Gate::new(place.threads), place, end: Mutex::new(SliceEnd::default()) }
+    }
+}
+
+impl<'scope, 'env> Pool<'scope, 'env> {
+    pub(super) fn new(scope: &'scope Scope<'scope, 'env>, shared: &'env Shared) -> Pool<'scope, 'env> {
+        let (sample_to, samples) = channel();
+        let jobs = (0..shared.place.threads)
+            .map(|index| {
+                let (job_to, jobs) = channel();
+                let sample_to = sample_to.clone();
+                scope.spawn(move || serve(shared, index, &jobs, &sample_to));
+                job_to
+            })
+            .collect();
+        Pool { scope, place: &shared.place, jobs, samples, end: &shared.end }
+    }
+
+    pub(super) fn place(&self) -> &'env Placement {
+        self.place
+    }
+
+    /// Runs `ops` operations of `subject` in each thread.
+    pub(super) fn slice(&self, subject: &'env dyn Subject, scale: Scale, ops: u64, warm: u64) -> Slice {
+        let background = Arc::new(Background::new(self.place.reading));
+        let readers = self.start_background(subject, &background);
+        let watch = SliceWatch::begin();
+        for job in &self.jobs {
+            job.send(Job { subject, ops, warm }).expect("a measured thread has panicked");
+        }
+        let samples: Vec<Sample> =
+            self.jobs.iter().map(|_| self.samples.recv().expect("a measured thread has panicked")).collect();
+        let lost: Vec<Lost> = samples.iter().map(|s| s.lost).collect();
+        let disturbed = self.place.fits && watch.disturbed(&lost);
+        background.stop();
+        for reader in readers {
+            reader.join().expect("a background reader has panicked");
+        }
+        self.evaluate(&samples, scale, ops, warm, disturbed)
+    }
+
+    fn start_background(
+        &self,
+        subject: &'env dyn Subject,
+        run: &Arc<Background>,
+    ) -> Vec<ScopedJoinHandle<'scope, ()>> {
+        let place = self.place;
+        let readers: Vec<_> = (0..place.background)
+            .map(|i| {
+                let run = Arc::clone(run);
+                self.scope.spawn(move || {
+                    place.pin(place.threads + i);
+                    subject.background(&run);
+                })
+            })
+            .collect();
+        run.await_ready(readers.len());
+        readers
+    }
+
+    fn evaluate(&self, samples: &[Sample], scale: Scale, ops: u64, warm: u64, disturbed: bool) -> Slice {
+        let threads = samples.len() as f64;
+        let walls: Vec<f64> = samples.iter().map(|s| (s.end - s.start).as_nanos() as f64).collect();
+        let mean = walls.iter().sum::<f64>() / threads;
+        let start = samples.iter().map(|s| s.start).min().expect("at least one thread");
+        let end = samples.iter().map(|s| s.end).max().expect("at least one thread");
+        let wall_ns = (end - start).as_nanos() as f64;
+        let processors = self.place.processors.len() as f64;
+        let per_thread = match scale {
+            Scale::Work if threads > processors => wall_ns * processors / threads,
+            _ => mean,
+        };
+        let said = std::mem::take(&mut *self.end.lock().expect("nobody panics holding it"));
+        let begun = ops as f64 * threads;
+        let done = said.done.map_or(begun, |done| (done as f64).clamp(1.0, begun));
+        let (slow, fast) = walls.iter().fold((0.0f64, f64::MAX), |(s, f), w| (s.max(*w), f.min(*w)));
+        Slice {
+            ns: per_thread * threads / done,
+            wall_ns,
+            range: (slow - fast) / mean,
+            total_ops: (ops + warm) * samples.len() as u64,
+            disturbed,
+            metrics: said.metrics,
+        }
+    }
+}
+
+/// The life of one measured thread.
+fn serve(shared: &Shared, index: usize, jobs: &Receiver<Job<'_>>, samples: &Sender<Sample>) {
+    shared.place.pin(index);
+    crate::ours_machine::assign_vp(index);
+    while let Ok(job) = jobs.recv() {
+        let sample = run(shared, index, &job);
+        if samples.send(sample).is_err() {
+            return;
+        }
+    }
+}
+
+fn run(shared: &Shared, index: usize, job: &Job<'_>) -> Sample {
+    let mut worker = job.subject.worker(index);
+    if job.warm > 0 {
+        worker(job.warm);
+    }
+    let preempted_before = preemptions();
+    shared.gate.wait();
+    let (start, cpu_before) = (Instant::now(), thread_cpu_ns());
+    worker(job.ops);
+    let (end, cpu_after) = (Instant::now(), thread_cpu_ns());
+    shared.gate.wait();
+    if index == 0 {
+        *shared.end.lock().expect("nobody panics holding it") =
+            job.subject.end_slice(job.ops * shared.place.threads as u64);
+    }
+    shared.gate.wait();
+    let preempted = preemptions() > preempted_before;
+    drop(worker);
+    let wall_ns = (end - start).as_nanos() as f64;
+    Sample { start, end, lost: Lost { wall_ns, cpu_ns: (cpu_after - cpu_before) as f64, preempted } }
+}

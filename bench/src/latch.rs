@@ -1,0 +1,77 @@
+//! A door that many threads wait at, opened once: to go on, or to go home.
+//!
+//! Threads that are started one by one wait here until all could be started. If one could not, the others are sent
+//! home, and nobody waits at a barrier for ever.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// What the door says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Door {
+    /// Do what you are here for.
+    Open,
+    /// Return at once.
+    GoHome,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Latch {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: usize,
+    door: Option<Door>,
+}
+
+impl Latch {
+    /// Sleeps until the door says something.
+    pub(crate) fn wait(&self) -> Door {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.waiting += 1;
+        self.changed.notify_all();
+        loop {
+            if let Some(door) = state.door {
+                return door;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Lets everybody through who waits or will wait.
+    pub(crate) fn say(&self, door: Door) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.door = Some(door);
+        self.changed.notify_all();
+    }
+
+    /// Sleeps until so many threads have come to the door.
+    pub(crate) fn await_waiting(&self, threads: usize) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.waiting < threads {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_who_wait_hear_the_same() {
+        for said in [Door::Open, Door::GoHome] {
+            let latch = Latch::default();
+            std::thread::scope(|s| {
+                let heard: Vec<_> = (0..4).map(|_| s.spawn(|| latch.wait())).collect();
+                latch.await_waiting(4);
+                latch.say(said);
+                assert!(heard.into_iter().all(|h| h.join().is_ok_and(|door| door == said)));
+            });
+            assert_eq!(latch.wait(), said, "late comers too");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The benchmark cases of Squall, each with its rivals, and the harness that runs them.
+//!
+//! A *case* is one piece of work. A *subject* does that work in one way: ours, a rival's, or a baseline that is
+//! subtracted. All subjects of a case run in one process, in short slices, in an order that rotates from round to
+//! round, so that whatever disturbs the machine disturbs all of them alike. How the figures are made is told in
+//! `docs/benchmarks.md`; the names and the rows that are printed are a contract that scripts rely on.
+//!
+//! Invariant of the crate: a subject does exactly the operations it is asked for, and where the result can be
+//! checked (a counter's sum) it is checked; a run whose check fails is an error, not a figure.
+//!
+//! Does not know: the command line, the terminal.
+
+#![deny(unsafe_code)]
+
+mod case;
+mod cases;
+mod exact;
+mod harness;
+mod latch;
+mod ours_machine;
+mod ours_rcu;
+mod report;
+mod rivals;
+
+pub mod env;
+
+pub use case::{Case, Missing, Role, Variant};
+pub use cases::{all, find};
+pub use exact::run_exact;
+pub use harness::{Outcome, Plan, RunError, Step, SubjectResult, Table, run_case};
+pub use report::{Row, Text, rows};

@@ -1,0 +1,43 @@
+//! `squall` in the cases that count, and what the harness asks of the machine.
+
+use squall_machine::pervp::PerVpWord;
+use squall_machine::{Vp, machine};
+
+use crate::rivals::counters::Count;
+
+/// `squall`: one word for each VP, added to by a restartable sequence, or atomically where there are none.
+pub(crate) struct PerVp(PerVpWord);
+
+impl Count for PerVp {
+    fn new(_: usize) -> PerVp {
+        PerVp(PerVpWord::new())
+    }
+
+    fn add(&self, _: usize, ops: u64, mut between: impl FnMut()) {
+        if ops == 0 {
+            // First touch of the VP's page.
+            self.0.add(0);
+        }
+        for _ in 0..ops {
+            self.0.add(1);
+            between();
+        }
+    }
+
+    fn sum(&self) -> u64 {
+        self.0.sum()
+    }
+}
+
+/// Whether the threads are given VPs, on a machine that is not there.
+pub(crate) fn is_virtual() -> bool {
+    machine().is_virtual()
+}
+
+/// Gives the calling thread the VP of measured thread `thread`, in a virtual topology.
+pub(crate) fn assign_vp(thread: usize) {
+    if is_virtual() {
+        let vp = (thread % machine().vp_limit()) as u32;
+        Vp::assign_current(Vp::new(vp)).expect("the topology is virtual and has this VP");
+    }
+}

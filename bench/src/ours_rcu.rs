@@ -1,0 +1,103 @@
+//! `squall` in the cases of reclamation: as an application would use it, through the public interface of another crate.
+
+use std::hint::black_box;
+
+use crossbeam_utils::CachePadded;
+use squall_rcu::{Rcu, op};
+
+use crate::case::{Background, Missing, Setting, Subject, Worker};
+use crate::cases::rcu_retire::{Item, Reclaim, retiring};
+
+struct Shared {
+    cell: CachePadded<Rcu<u64>>,
+}
+
+impl Shared {
+    fn new() -> Shared {
+        Shared { cell: CachePadded::new(Rcu::new(Box::new(1))) }
+    }
+
+    fn read_times(&self, ops: u64) {
+        let mut sum = 0u64;
+        for _ in 0..ops {
+            sum = sum.wrapping_add(op(|o| *self.cell.load(o)));
+        }
+        black_box(sum);
+    }
+}
+
+struct Read(Shared);
+
+pub(crate) fn read(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    Ok(Box::new(Read(Shared::new())))
+}
+
+impl Subject for Read {
+    fn worker(&self, _: usize) -> Worker<'_> {
+        register();
+        Box::new(|ops| self.0.read_times(ops))
+    }
+}
+
+/// A thread would be registered by its first operation; this does it before the clock runs.
+fn register() {
+    squall_rcu::register().expect("this process is no child of a fork");
+}
+
+struct Wait {
+    shared: Shared,
+    wait: fn() -> Result<(), squall_rcu::WaitError>,
+}
+
+pub(crate) fn wait(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    Ok(Box::new(Wait { shared: Shared::new(), wait: squall_rcu::wait }))
+}
+
+pub(crate) fn wait_expedited(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    Ok(Box::new(Wait { shared: Shared::new(), wait: squall_rcu::wait_expedited }))
+}
+
+impl Subject for Wait {
+    fn worker(&self, _: usize) -> Worker<'_> {
+        register();
+        Box::new(|ops| {
+            for _ in 0..ops {
+                (self.wait)().expect("outside every operation");
+            }
+        })
+    }
+
+    fn background(&self, run: &Background) {
+        run.read(|| self.shared.read_times(64));
+    }
+}
+
+/// The slots of `rcu-retire`.
+struct Slots(Vec<CachePadded<Rcu<Item>>>);
+
+pub(crate) fn retire(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    retiring::<Slots>(setting)
+}
+
+impl Reclaim for Slots {
+    type Handle<'a> = ();
+
+    fn new(slots: usize, mut fill: impl FnMut() -> Box<Item>) -> Slots {
+        Slots((0..slots).map(|_| CachePadded::new(Rcu::new(fill()))).collect())
+    }
+
+    fn handle(&self) {
+        register();
+    }
+
+    #[inline]
+    fn exchange(&self, _: &mut (), own: usize, other: usize, fresh: Box<Item>) -> u64 {
+        let value = op(|o| self.0[other].load(o).value);
+        self.0[own].replace(fresh);
+        value
+    }
+
+    fn flush(&self, _: &mut ()) {
+        squall_rcu::reclaim().expect("outside every operation");
+    }
+}

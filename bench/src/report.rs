@@ -1,0 +1,270 @@
+//! What is printed: rows for programs, tables for people.
+//!
+//! The rows are a contract (`docs/benchmarks.md`): extend them, do not change them.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::case::Role;
+use crate::harness::{SubjectResult, Table, median, paired_ratio, spread};
+
+/// One object of `--json`.
+#[derive(Clone, Debug, Serialize, PartialEq)]
+#[serde(untagged)]
+pub enum Row {
+    /// A time per operation.
+    Time {
+        /// The case.
+        case: &'static str,
+        /// The variant, where the case has any.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        variant: &'static str,
+        /// Who.
+        subject: &'static str,
+        /// Measured threads.
+        threads: usize,
+        /// Median.
+        ns_per_op: f64,
+        /// Interquartile range over the median.
+        spread: f64,
+    },
+    /// Ours over a rival's; below 1, Squall is faster.
+    Ratio {
+        /// The case.
+        case: &'static str,
+        /// The variant, where the case has any.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        variant: &'static str,
+        /// `ours/rival` or `ours/best`.
+        ratio: String,
+        /// Measured threads.
+        threads: usize,
+        /// Median over rounds of the ratio within a round.
+        value: f64,
+        /// Who `best` is.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        best: &'static str,
+    },
+    /// Anything that is not a time per operation.
+    Metric {
+        /// The case.
+        case: &'static str,
+        /// The variant, where the case has any.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        variant: &'static str,
+        /// What.
+        metric: String,
+        /// Measured threads.
+        threads: usize,
+        /// Median over rounds.
+        value: f64,
+    },
+}
+
+/// The rows of a table: times, then ratios, then metrics.
+pub fn rows(table: &Table) -> Vec<Row> {
+    let (case, variant, threads) = (table.case.name, table.variant.name, table.threads);
+    let mut rows: Vec<Row> = table
+        .subjects
+        .iter()
+        .map(|s| Row::Time {
+            case,
+            variant,
+            subject: s.name,
+            threads,
+            ns_per_op: round(median(&s.ns)),
+            spread: round(spread(&s.ns)),
+        })
+        .collect();
+    let best = best(table);
+    for ours in table.subjects.iter().filter(|s| s.role == Role::Ours) {
+        for rival in rivals(table) {
+            let ratio = format!("{}/{}", ours.name, rival.name);
+            let value = round(paired_ratio(&ours.ns, &rival.ns));
+            rows.push(Row::Ratio { case, variant, ratio, threads, value, best: "" });
+        }
+        if let Some(best) = best {
+            let ratio = format!("{}/best", ours.name);
+            let value = round(paired_ratio(&ours.ns, &best.ns));
+            rows.push(Row::Ratio { case, variant, ratio, threads, value, best: best.name });
+        }
+    }
+    for subject in &table.subjects {
+        for (name, values) in &subject.metrics {
+            let metric = format!("{}_{name}", subject.name);
+            rows.push(Row::Metric { case, variant, metric, threads, value: round(median(values)) });
+        }
+    }
+    for (name, value) in &table.metrics {
+        rows.push(Row::Metric { case, variant, metric: name.clone(), threads, value: round(*value) });
+    }
+    rows
+}
+
+fn rivals(table: &Table) -> impl Iterator<Item = &SubjectResult> {
+    table.subjects.iter().filter(|s| s.role == Role::Rival)
+}
+
+/// The rival with the lowest median.
+pub(crate) fn best(table: &Table) -> Option<&SubjectResult> {
+    rivals(table).min_by(|a, b| median(&a.ns).total_cmp(&median(&b.ns)))
+}
+
+/// Four digits after the point are more than any figure here is good for.
+fn round(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
+}
+
+/// Text for people.
+#[derive(Debug)]
+pub struct Text;
+
+impl Text {
+    /// The head of a case.
+    pub fn case(table: &Table) -> String {
+        let mut text = format!("{}: {}", table.case.name, table.case.about);
+        if !table.variant.name.is_empty() {
+            let _ = write!(text, "\nvariant {}: {}", table.variant.name, table.variant.about);
+        }
+        text
+    }
+
+    /// One table: subjects by their medians, fastest first, and the metrics below.
+    pub fn table(table: &Table) -> String {
+        let mut text = String::new();
+        let plural = if table.threads == 1 { "" } else { "s" };
+        let place = if table.case.metrics.is_some() || table.pinned { "" } else { ", not pinned" };
+        let _ = writeln!(text, "  {} thread{plural}{place}", table.threads);
+        let ours: Vec<&SubjectResult> = table.subjects.iter().filter(|s| s.role == Role::Ours).collect();
+        let mut subjects: Vec<&SubjectResult> = table.subjects.iter().collect();
+        subjects.sort_by(|a, b| median(&a.ns).total_cmp(&median(&b.ns)));
+        if !subjects.is_empty() {
+            let heads: Vec<String> = ours.iter().map(|o| format!("{} / it", o.name)).collect();
+            let _ = write!(text, "    {:<18} {:>12} {:>8}", "subject", "ns per op", "spread");
+            for head in &heads {
+                let _ = write!(text, " {head:>22}");
+            }
+            text.push('\n');
+        }
+        for subject in subjects {
+            let (ns, part) = (median(&subject.ns), 100.0 * spread(&subject.ns));
+            let _ = write!(text, "    {:<18} {:>12} {part:>7.0}%", subject.name, digits(ns));
+            if subject.role == Role::Rival {
+                for ours in &ours {
+                    let _ = write!(text, " {:>22.3}", paired_ratio(&ours.ns, &subject.ns));
+                }
+            }
+            text.push('\n');
+        }
+        for row in rows(table) {
+            if let Row::Metric { metric, value, .. } = row {
+                let _ = writeln!(text, "    {metric:<40} {:>14}", digits(value));
+            }
+        }
+        text
+    }
+
+    /// What to know about foreign load, if any was seen.
+    pub fn warning(table: &Table) -> Option<String> {
+        if table.disturbed == 0 {
+            return None;
+        }
+        let what = if table.kept_disturbed {
+            "too few were clean, so the figures include them"
+        } else {
+            "they are not in the figures"
+        };
+        let variant =
+            if table.variant.name.is_empty() { String::new() } else { format!(" {}", table.variant.name) };
+        Some(format!(
+            "warning: {}{variant}, {} threads: other load ran on this machine in {} of {} rounds; {what}",
+            table.case.name, table.threads, table.disturbed, table.rounds
+        ))
+    }
+}
+
+/// A number with as many digits as help.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1000.0 || v.fract() == 0.0 => format!("{value:.0}"),
+        v if v >= 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(name: &'static str, role: Role, ns: &[f64]) -> SubjectResult {
+        SubjectResult {
+            name,
+            role,
+            ns: ns.to_vec(),
+            metrics: vec![("peak_items".to_owned(), vec![3.0, 5.0, 4.0])],
+        }
+    }
+
+    fn table() -> Table {
+        let case = crate::find("rcu-wait").expect("the case is there");
+        Table {
+            case,
+            variant: &case.variants[0],
+            threads: 2,
+            pinned: true,
+            subjects: vec![
+                subject("squall", Role::Ours, &[1.0, 2.0, 1.0]),
+                subject("slow", Role::Rival, &[10.0, 20.0, 10.0]),
+                subject("fast", Role::Rival, &[2.0, 4.0, 2.0]),
+            ],
+            metrics: vec![("idle_wakeups".to_owned(), 0.0)],
+            rounds: 3,
+            disturbed: 0,
+            kept_disturbed: false,
+        }
+    }
+
+    #[test]
+    fn rows_have_the_shapes_of_the_contract() {
+        let lines: Vec<String> =
+            rows(&table()).iter().map(|row| serde_json::to_string(row).expect("plain data")).collect();
+        assert_eq!(
+            lines[0],
+            r#"{"case":"rcu-wait","variant":"busy-reader","subject":"squall","threads":2,"ns_per_op":1.0,"spread":0.5}"#
+        );
+        assert_eq!(
+            lines[3],
+            r#"{"case":"rcu-wait","variant":"busy-reader","ratio":"squall/slow","threads":2,"value":0.1}"#
+        );
+        assert_eq!(
+            lines[5],
+            r#"{"case":"rcu-wait","variant":"busy-reader","ratio":"squall/best","threads":2,"value":0.5,"best":"fast"}"#
+        );
+        assert_eq!(
+            lines[6],
+            r#"{"case":"rcu-wait","variant":"busy-reader","metric":"squall_peak_items","threads":2,"value":4.0}"#
+        );
+        assert_eq!(
+            lines[9],
+            r#"{"case":"rcu-wait","variant":"busy-reader","metric":"idle_wakeups","threads":2,"value":0.0}"#
+        );
+        assert_eq!(lines.len(), 10);
+    }
+
+    #[test]
+    fn a_case_without_variants_prints_none() {
+        let case = crate::find("rcu-read").expect("the case is there");
+        let plain = Table { case, variant: &case.variants[0], ..table() };
+        let line = serde_json::to_string(&rows(&plain)[0]).expect("plain data");
+        assert_eq!(
+            line,
+            r#"{"case":"rcu-read","subject":"squall","threads":2,"ns_per_op":1.0,"spread":0.5}"#
+        );
+    }
+
+    #[test]
+    fn best_is_the_rival_with_the_lowest_median() {
+        assert_eq!(best(&table()).map(|s| s.name), Some("fast"));
+    }
+}

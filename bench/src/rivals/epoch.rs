@@ -1,0 +1,145 @@
+//! `crossbeam-epoch`, with its default collector, pinned once for each operation.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossbeam_epoch::{self as epoch, Atomic, Guard, Owned};
+use crossbeam_utils::CachePadded;
+
+use super::spin_or_yield;
+use crate::case::{Background, Make, Missing, Setting, Subject, Worker};
+use crate::cases::rcu_retire::{Item, Reclaim, retiring};
+
+struct Shared {
+    cell: CachePadded<Atomic<u64>>,
+}
+
+impl Shared {
+    fn new() -> Shared {
+        Shared { cell: CachePadded::new(Atomic::new(1)) }
+    }
+
+    #[inline(always)]
+    fn read(&self, guard: &Guard) -> u64 {
+        let shared = self.cell.load(Ordering::Acquire, guard);
+        // SAFETY: `deref` asks for a pointer that is not null and an object that lives for as long as `guard`. The
+        // cell is made with an object and is never replaced before `Shared` is dropped.
+        unsafe { *shared.deref() }
+    }
+
+    fn read_times(&self, ops: u64) {
+        let mut sum = 0u64;
+        for _ in 0..ops {
+            sum = sum.wrapping_add(self.read(&epoch::pin()));
+        }
+        black_box(sum);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let cell = std::mem::replace(&mut *self.cell, Atomic::null());
+        // SAFETY: `into_owned` asks for sole ownership: `&mut self` shows that no other thread can load the pointer,
+        // and no guard borrows from it.
+        drop(unsafe { cell.into_owned() });
+    }
+}
+
+struct Read(Shared);
+
+pub(crate) fn read(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    Ok(Box::new(Read(Shared::new())))
+}
+
+impl Subject for Read {
+    fn worker(&self, _: usize) -> Worker<'_> {
+        // Registers the thread.
+        drop(epoch::pin());
+        Box::new(|ops| self.0.read_times(ops))
+    }
+}
+
+struct Wait(Shared);
+
+pub(crate) fn wait(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    Ok(Box::new(Wait(Shared::new())))
+}
+
+impl Subject for Wait {
+    fn worker(&self, _: usize) -> Worker<'_> {
+        drop(epoch::pin());
+        let ran = Arc::new(AtomicBool::new(false));
+        Box::new(move |ops| {
+            for _ in 0..ops {
+                ran.store(false, Ordering::Relaxed);
+                let guard = epoch::pin();
+                let told = Arc::clone(&ran);
+                guard.defer(move || told.store(true, Ordering::Release));
+                guard.flush();
+                drop(guard);
+                let mut tries = 0;
+                while !ran.load(Ordering::Acquire) {
+                    // As the docs of `flush` advise for garbage that should be collected soon.
+                    epoch::pin().flush();
+                    spin_or_yield(&mut tries);
+                }
+            }
+        })
+    }
+
+    fn background(&self, run: &Background) {
+        run.read(|| self.0.read_times(64));
+    }
+}
+
+/// The slots of `rcu-retire`.
+struct Slots(Vec<CachePadded<Atomic<Item>>>);
+
+pub(crate) const RETIRE: Make = retiring::<Slots>;
+
+pub(crate) fn retire(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    RETIRE(setting)
+}
+
+impl Reclaim for Slots {
+    type Handle<'a> = ();
+
+    fn new(slots: usize, mut fill: impl FnMut() -> Box<Item>) -> Slots {
+        Slots((0..slots).map(|_| CachePadded::new(Atomic::from(fill()))).collect())
+    }
+
+    fn handle(&self) {
+        drop(epoch::pin());
+    }
+
+    #[inline]
+    fn exchange(&self, _: &mut (), own: usize, other: usize, fresh: Box<Item>) -> u64 {
+        let guard = epoch::pin();
+        let seen = self.0[other].load(Ordering::Acquire, &guard);
+        // SAFETY: `deref` asks for two things.
+        // 1. Not null: a slot always holds an item.
+        // 2. Live while `guard` is: an item that leaves its slot is destroyed by `defer_destroy` only, after every
+        //    guard that was there when it left is gone.
+        let value = unsafe { seen.deref() }.value;
+        let old = self.0[own].swap(Owned::from(fresh), Ordering::AcqRel, &guard);
+        // SAFETY: `defer_destroy` asks that nobody can load the pointer any more and that it is destroyed once: the
+        // swap took it out of the only place where it was, and one swap returns it.
+        unsafe { guard.defer_destroy(old) };
+        value
+    }
+
+    fn flush(&self, _: &mut ()) {
+        epoch::pin().flush();
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        for slot in &mut self.0 {
+            let slot = std::mem::replace(&mut **slot, Atomic::null());
+            // SAFETY: as in `Shared::drop`: sole ownership by `&mut self`.
+            drop(unsafe { slot.into_owned() });
+        }
+    }
+}

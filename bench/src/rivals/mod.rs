@@ -1,0 +1,27 @@
+//! The rivals, each used as its own documentation advises.
+//!
+//! The interfaces of the reclamation libraries are unsafe, so the modules that speak to them are the only ones of
+//! this crate in which `unsafe` is allowed.
+
+pub(crate) mod arcswap;
+pub(crate) mod counters;
+#[allow(unsafe_code)]
+pub(crate) mod epoch;
+#[allow(unsafe_code)]
+pub(crate) mod hazard;
+#[allow(unsafe_code)]
+pub(crate) mod seize;
+pub(crate) mod urcu;
+
+/// Tries before the first yield of a rival that is polled.
+const TRIES_BEFORE_YIELD: u32 = 64;
+
+/// Spins a little, then yields: so that polling does not take the processor from the reader that it waits for.
+fn spin_or_yield(tries: &mut u32) {
+    *tries += 1;
+    if *tries < TRIES_BEFORE_YIELD {
+        std::hint::spin_loop();
+    } else {
+        std::thread::yield_now();
+    }
+}

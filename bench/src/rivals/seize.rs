@@ -1,0 +1,163 @@
+//! `seize`: one collector for each structure, a guard for each operation, and enough objects in a batch when it is to
+//! be reclaimed soon.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+use seize::{Collector, Guard, LocalGuard, reclaim};
+
+use super::spin_or_yield;
+use crate::case::{Background, Missing, Setting, Subject, Worker};
+use crate::cases::rcu_retire::{Item, Reclaim, retiring};
+use crate::env;
+
+struct Shared {
+    collector: Collector,
+    cell: CachePadded<AtomicPtr<u64>>,
+}
+
+impl Shared {
+    fn new() -> Shared {
+        let cell = CachePadded::new(AtomicPtr::new(Box::into_raw(Box::new(1))));
+        Shared { collector: Collector::new(), cell }
+    }
+
+    #[inline(always)]
+    fn read(&self, guard: &LocalGuard<'_>) -> u64 {
+        let word = guard.protect(&self.cell, Ordering::Acquire);
+        // SAFETY: the dereference asks for a live, aligned word: the cell is made from a box and is never replaced
+        // before `Shared` is dropped.
+        unsafe { *word }
+    }
+
+    fn read_times(&self, ops: u64) {
+        let mut sum = 0u64;
+        for _ in 0..ops {
+            sum = sum.wrapping_add(self.read(&self.collector.enter()));
+        }
+        black_box(sum);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: `from_raw` asks for a pointer from `into_raw` that is freed once: `new` made it so, and by
+        // `&mut self` nobody else can load it.
+        drop(unsafe { Box::from_raw(*self.cell.get_mut()) });
+    }
+}
+
+struct Read(Shared);
+
+pub(crate) fn read(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    Ok(Box::new(Read(Shared::new())))
+}
+
+impl Subject for Read {
+    fn worker(&self, _: usize) -> Worker<'_> {
+        drop(self.0.collector.enter());
+        Box::new(|ops| self.0.read_times(ops))
+    }
+}
+
+struct Wait {
+    shared: Shared,
+    /// Objects that are retired for one wait: at least as many as threads can be active, or the batch stays.
+    batch: u64,
+    /// For each waiter, how many of its objects were reclaimed.
+    reclaimed: Vec<CachePadded<AtomicU64>>,
+}
+
+pub(crate) fn wait(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    let readers_max = 2 * env::processors().len();
+    let reclaimed = (0..setting.threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
+    Ok(Box::new(Wait { shared: Shared::new(), batch: (setting.threads + readers_max) as u64, reclaimed }))
+}
+
+/// Reclaims an object that is only a place to count at.
+///
+/// # Safety
+/// `count` points to a live word.
+unsafe fn count_one(count: *mut AtomicU64, _: &Collector) {
+    // SAFETY: the dereference asks for a live word, which is this function's own condition.
+    unsafe { &*count }.fetch_add(1, Ordering::Release);
+}
+
+impl Subject for Wait {
+    fn worker(&self, thread: usize) -> Worker<'_> {
+        let collector = &self.shared.collector;
+        drop(collector.enter());
+        let count: &AtomicU64 = &self.reclaimed[thread];
+        Box::new(move |ops| {
+            for _ in 0..ops {
+                let target = count.load(Ordering::Relaxed) + self.batch;
+                for _ in 0..self.batch {
+                    // SAFETY: `retire` asks that the object is not reachable any more, is not used by this thread
+                    // after, and that the reclaimer may run on it at any later time. The object is the word `count`,
+                    // which the reclaimer only adds to, and which is waited for below before it can be dropped.
+                    unsafe { collector.retire(std::ptr::from_ref(count).cast_mut(), count_one) };
+                }
+                collector.enter().flush();
+                let mut tries = 0;
+                while count.load(Ordering::Acquire) < target {
+                    spin_or_yield(&mut tries);
+                }
+            }
+        })
+    }
+
+    fn background(&self, run: &Background) {
+        run.read(|| self.shared.read_times(64));
+    }
+}
+
+struct Slots {
+    collector: Collector,
+    slots: Vec<CachePadded<AtomicPtr<Item>>>,
+}
+
+pub(crate) fn retire(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    retiring::<Slots>(setting)
+}
+
+impl Reclaim for Slots {
+    type Handle<'a> = ();
+
+    fn new(slots: usize, mut fill: impl FnMut() -> Box<Item>) -> Slots {
+        let slots = (0..slots).map(|_| CachePadded::new(AtomicPtr::new(Box::into_raw(fill())))).collect();
+        Slots { collector: Collector::new(), slots }
+    }
+
+    fn handle(&self) {
+        drop(self.collector.enter());
+    }
+
+    #[inline]
+    fn exchange(&self, _: &mut (), own: usize, other: usize, fresh: Box<Item>) -> u64 {
+        let guard = self.collector.enter();
+        let seen = guard.protect(&self.slots[other], Ordering::Acquire);
+        // SAFETY: a slot always holds an item from a box, and one that leaves its slot is retired to this collector,
+        // which frees it only when every guard that was there is gone.
+        let value = unsafe { (*seen).value };
+        let old = guard.swap(&self.slots[own], Box::into_raw(fresh), Ordering::AcqRel);
+        // SAFETY: `retire` asks that the object is not reachable any more (the swap took it out of the only place
+        // where it was, and one swap returns it), that this thread does not use it after (it does not), and that
+        // `boxed` is right for it: it is from a box.
+        unsafe { self.collector.retire(old, reclaim::boxed) };
+        value
+    }
+
+    fn flush(&self, _: &mut ()) {
+        self.collector.enter().flush();
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        for slot in &mut self.slots {
+            // SAFETY: as in `Shared::drop`: from a box, and nobody else can load it.
+            drop(unsafe { Box::from_raw(*slot.get_mut()) });
+        }
+    }
+}

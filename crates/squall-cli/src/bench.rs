@@ -1,0 +1,129 @@
+//! `squall bench`.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use squall_bench::{Case, Plan, Step, Table, Text, env, rows, run_case};
+
+use crate::BenchArgs;
+use crate::output::{Failure, line};
+
+pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
+    if args.list {
+        return list(args.json);
+    }
+    if args.cases.is_empty() {
+        return Err(Failure::new(format!("name a case: {}", names())));
+    }
+    let cases = args.cases.iter().map(|name| find(name)).collect::<Result<Vec<_>, _>>()?;
+    let plan = Plan { threads: args.threads.clone(), variant: args.variant.clone(), quick: args.quick };
+    for case in &cases {
+        plan.variants(case)?;
+    }
+    if !args.json {
+        line(env::summary())?;
+    }
+    for case in cases {
+        measure(case, &plan, args.json)?;
+    }
+    Ok(())
+}
+
+/// The case of this name, or an error that names them all.
+pub(crate) fn find(name: &str) -> Result<&'static Case, Failure> {
+    squall_bench::find(name)
+        .ok_or_else(|| Failure::new(format!("there is no case {name:?}; there are: {}", names())))
+}
+
+fn names() -> String {
+    squall_bench::all().iter().map(|case| case.name).collect::<Vec<_>>().join(", ")
+}
+
+fn list(json: bool) -> Result<(), Failure> {
+    for case in squall_bench::all() {
+        if json {
+            let variants: Vec<_> = case.variants.iter().map(|v| v.name).filter(|n| !n.is_empty()).collect();
+            line(serde_json::json!({
+                "case": case.name,
+                "about": case.about,
+                "variants": variants,
+                "subjects": case.subject_names(),
+            }))?;
+        } else if std::io::stdout().is_terminal() {
+            line(format_args!("{:<14} {}", case.name, case.about))?;
+        } else {
+            line(case.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs one case and prints each table as it is done.
+fn measure(case: &'static Case, plan: &Plan, json: bool) -> Result<(), Failure> {
+    let bar = Bar::new();
+    let mut failure = None;
+    let mut headed = None;
+    let outcome = run_case(case, plan, &mut |step| bar.show(step), &mut |table| {
+        let printed = bar
+            .suspend(|| print(table, json, headed.replace(table.variant.name) == Some(table.variant.name)));
+        printed.map_err(|why| {
+            let told = squall_bench::RunError(why.to_string());
+            failure = Some(why);
+            told
+        })
+    });
+    bar.clear();
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    for (name, why) in outcome?.missing {
+        eprintln!("squall: case {}: rival {name} is missing: {why}", case.name);
+    }
+    Ok(())
+}
+
+fn print(table: &Table, json: bool, headed: bool) -> Result<(), Failure> {
+    if let Some(warning) = Text::warning(table) {
+        eprintln!("squall: {warning}");
+    }
+    if json {
+        for row in rows(table) {
+            line(serde_json::to_string(&row).map_err(|e| Failure::new(e.to_string()))?)?;
+        }
+        return Ok(());
+    }
+    if !headed {
+        line(format_args!("\n{}", Text::case(table)))?;
+    }
+    line(Text::table(table).trim_end())
+}
+
+/// Progress on a terminal; nothing elsewhere.
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    pub(crate) fn new() -> Bar {
+        // Drawn on stderr, and not at all where that is no terminal.
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}");
+        let bar = ProgressBar::new(0);
+        match style {
+            Ok(style) => Bar(bar.with_style(style)),
+            Err(_) => Bar(bar),
+        }
+    }
+
+    pub(crate) fn show(&self, step: Step<'_>) {
+        let variant = if step.variant.is_empty() { String::new() } else { format!(" {}", step.variant) };
+        self.0.set_message(format!("{}{variant}, {} threads", step.case, step.threads));
+        self.0.set_length(step.rounds as u64);
+        self.0.set_position(step.round as u64);
+    }
+
+    pub(crate) fn suspend<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.0.suspend(f)
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,125 @@
+//! `squall stress`: programs that try to break a promise for as long as they are told to.
+//!
+//! - I1. Every random choice of a stress comes from its seed (`Run::rng`), so that the command printed at a violation
+//!   makes the same choices again. The scheduler's choices are not in it: a replay may need several runs.
+//! - I2. A stress ends at the first violation, with an error that says what was promised and what was seen.
+
+mod percpu;
+mod rng;
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::StressArgs;
+use crate::output::{Failure, line};
+pub(crate) use rng::Rng;
+
+/// All stresses.
+const STRESSES: &[Stress] = &[percpu::STRESS];
+
+/// One stress.
+pub(crate) struct Stress {
+    pub(crate) name: &'static str,
+    /// One line for people: what is promised and tried.
+    pub(crate) about: &'static str,
+    /// Runs it until `Run::is_over` or the first violation.
+    pub(crate) run: fn(&Run) -> Result<Report, Violation>,
+}
+
+/// What a stress is asked to do.
+pub(crate) struct Run {
+    pub(crate) seed: u64,
+    pub(crate) threads: usize,
+    end: Instant,
+}
+
+impl Run {
+    pub(crate) fn new(seed: u64, threads: usize, duration: Duration) -> Run {
+        Run { seed, threads, end: Instant::now() + duration }
+    }
+
+    /// Whether the time is up.
+    pub(crate) fn is_over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+
+    /// The random numbers of stream `stream` (a thread's index, or any other fixed number).
+    pub(crate) fn rng(&self, stream: u64) -> Rng {
+        Rng::new(self.seed, stream)
+    }
+}
+
+/// What a stress did: names and counts, printed in this order.
+pub(crate) struct Report(pub(crate) Vec<(&'static str, u64)>);
+
+/// A broken promise.
+#[derive(Debug)]
+pub(crate) struct Violation(pub(crate) String);
+
+pub(crate) fn run(args: &StressArgs) -> Result<(), Failure> {
+    if args.list {
+        return list();
+    }
+    let names = STRESSES.iter().map(|s| s.name).collect::<Vec<_>>().join(", ");
+    let Some(name) = &args.name else { return Err(Failure::new(format!("name a stress: {names}"))) };
+    let Some(stress) = STRESSES.iter().find(|stress| stress.name == name) else {
+        return Err(Failure::new(format!("there is no stress {name:?}; there are: {names}")));
+    };
+    let seed = args.seed.unwrap_or_else(draw_seed);
+    let threads = args.threads.unwrap_or(2 * squall_bench::env::processors().len() + 1);
+    let replay = replay(stress.name, args.seconds, seed, threads);
+    line(format_args!("{}: {}", stress.name, stress.about))?;
+    line(format_args!("  {replay}"))?;
+    match (stress.run)(&Run::new(seed, threads, Duration::from_secs(args.seconds))) {
+        Ok(Report(counts)) => {
+            for (what, count) in counts {
+                line(format_args!("  {what:<24} {count:>16}"))?;
+            }
+            line("  no violation")
+        }
+        Err(Violation(what)) => {
+            Err(Failure::new(format!("VIOLATION in stress {name}: {what}\nreplay: {replay}")))
+        }
+    }
+}
+
+fn list() -> Result<(), Failure> {
+    for stress in STRESSES {
+        line(stress.name)?;
+    }
+    Ok(())
+}
+
+/// The command that makes the same choices again, with the settings that were in force.
+fn replay(name: &str, seconds: u64, seed: u64, threads: usize) -> String {
+    let mut command = String::new();
+    for key in ["SQUALL_RSEQ", "SQUALL_MEMBARRIER", "SQUALL_TOPOLOGY", "GLIBC_TUNABLES"] {
+        if let Ok(value) = std::env::var(key) {
+            command += &format!("{key}={value} ");
+        }
+    }
+    command + &format!("squall stress {name} --seconds {seconds} --seed {seed} --threads {threads}")
+}
+
+fn draw_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+    Rng::new(now, u64::from(std::process::id())).next() >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stress_runs_clean_for_a_moment() {
+        for stress in STRESSES {
+            let run = Run::new(1, 3, Duration::from_millis(200));
+            assert!((stress.run)(&run).is_ok(), "{}", stress.name);
+        }
+    }
+
+    #[test]
+    fn the_replay_command_carries_seed_and_threads() {
+        let command = replay("percpu", 5, 42, 7);
+        assert!(command.ends_with("squall stress percpu --seconds 5 --seed 42 --threads 7"), "{command}");
+    }
+}

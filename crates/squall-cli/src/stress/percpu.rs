@@ -1,0 +1,237 @@
+//! Restartable operations, exactly accounted for, by threads that are moved between processors all the time.
+//!
+//! Promised (`squall_machine::pervp`): an addition, an exchange, a compare-and-store, a push and a pop are neither lost
+//! nor doubled, whatever preempts, moves or interrupts the thread in the middle of one. Tried: more threads than
+//! processors, in bursts of operations with random numbers on words that all share. Between bursts a thread goes
+//! elsewhere (it changes its affinity or, in a virtual topology, its VP), yields, or sleeps for a moment; in the middle
+//! of bursts one more thread moves others about. At the end of a round all threads end, and then what the VPs hold must
+//! be exactly what the threads say they did. Rounds follow each other with new threads until the time is up.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+use squall_machine::pervp::{PerVpStack, PerVpWord};
+use squall_machine::{Vp, machine};
+
+use super::{Report, Rng, Run, Stress, Violation};
+
+pub(super) const STRESS: Stress = Stress {
+    name: "percpu",
+    about: "per-VP additions, exchanges, compare-and-stores, pushes and pops of threads that are moved about are neither \
+            lost nor doubled",
+    run,
+};
+
+/// Operations in a burst, at most.
+const BURST_MAX: u64 = 2_000;
+/// Bursts of a thread in a round.
+const BURSTS: u32 = 64;
+/// Stream of random numbers of the thread that moves others.
+const MOVER: u64 = u64::MAX;
+
+/// What the VPs hold.
+struct Words {
+    added: PerVpWord,
+    exchanged: PerVpWord,
+    raised: PerVpWord,
+    stack: PerVpStack<u64>,
+}
+
+/// What the threads say they did: wrapping sums, and how often.
+#[derive(Default)]
+struct Told {
+    added: AtomicU64,
+    exchanged_in: AtomicU64,
+    exchanged_out: AtomicU64,
+    raised: AtomicU64,
+    pushed: AtomicU64,
+    pushed_count: AtomicU64,
+    popped: AtomicU64,
+    popped_count: AtomicU64,
+    additions: AtomicU64,
+    exchanges: AtomicU64,
+    moves: AtomicU64,
+}
+
+fn tell(place: &AtomicU64, more: u64) {
+    place.fetch_add(more, Ordering::Relaxed);
+}
+
+fn told(place: &AtomicU64) -> u64 {
+    place.load(Ordering::Relaxed)
+}
+
+fn run(run: &Run) -> Result<Report, Violation> {
+    let mut words = Words {
+        added: PerVpWord::new(),
+        exchanged: PerVpWord::new(),
+        raised: PerVpWord::new(),
+        stack: PerVpStack::new(),
+    };
+    let says = Told::default();
+    let home = Home::find()?;
+    let mut rounds = 0;
+    while !run.is_over() {
+        round(run, &words, &says, &home, rounds);
+        rounds += 1;
+        compare(&mut words, &says)?;
+    }
+    Ok(Report(vec![
+        ("additions", told(&says.additions)),
+        ("exchanges", told(&says.exchanges)),
+        ("compare-and-stores", told(&says.raised)),
+        ("pushes", told(&says.pushed_count)),
+        ("pops", told(&says.popped_count)),
+        ("moves", told(&says.moves)),
+        ("threads started", rounds * run.threads as u64),
+        ("exact comparisons", rounds),
+    ]))
+}
+
+fn round(run: &Run, words: &Words, says: &Told, home: &Home, round: u64) {
+    let begin = Barrier::new(run.threads);
+    let tids = Mutex::new(Vec::new());
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..run.threads as u64)
+            .map(|index| {
+                let (begin, tids) = (&begin, &tids);
+                let mut rng = run.rng(round * run.threads as u64 + index);
+                scope.spawn(move || {
+                    tids.lock().expect("nobody panics holding it").push(gettid());
+                    begin.wait();
+                    for _ in 0..BURSTS {
+                        burst(words, says, &mut rng);
+                        wander(says, home, &mut rng);
+                    }
+                })
+            })
+            .collect();
+        let (tids, over) = (&tids, &over);
+        let rng = run.rng(MOVER ^ round);
+        scope.spawn(move || move_others(tids, over, says, home, rng));
+        let ended: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        over.store(true, Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok), "a thread of the stress has panicked");
+    });
+}
+
+/// One burst. What was done is told after it was done; all is told before the round ends.
+fn burst(words: &Words, says: &Told, rng: &mut Rng) {
+    let operations = 1 + rng.below(BURST_MAX);
+    let (mut added, mut exchanged_in, mut exchanged_out, mut exchanges) = (0u64, 0u64, 0u64, 0);
+    for _ in 0..operations {
+        let n = rng.next();
+        words.added.add(n);
+        added = added.wrapping_add(n);
+        if n.is_multiple_of(8) {
+            let (_, old) = words.exchanged.swap(n);
+            exchanged_in = exchanged_in.wrapping_add(n);
+            exchanged_out = exchanged_out.wrapping_add(old);
+            exchanges += 1;
+        }
+    }
+    tell(&says.added, added);
+    tell(&says.additions, operations);
+    tell(&says.exchanged_in, exchanged_in);
+    tell(&says.exchanged_out, exchanged_out);
+    tell(&says.exchanges, exchanges);
+    for _ in 0..rng.below(64) {
+        // A compare-and-store on the thread's VP, repeated until it holds.
+        if words.raised.update(|old| Some(old + 1)).is_some() {
+            tell(&says.raised, 1);
+        }
+    }
+    for _ in 0..rng.below(64) {
+        let n = rng.next();
+        if rng.one_in(2) {
+            words.stack.push(n);
+            tell(&says.pushed, n);
+            tell(&says.pushed_count, 1);
+        } else if let Some(n) = words.stack.pop() {
+            tell(&says.popped, n);
+            tell(&says.popped_count, 1);
+        }
+    }
+}
+
+/// Puts the thread somewhere else, or lets others run.
+fn wander(says: &Told, home: &Home, rng: &mut Rng) {
+    match rng.below(8) {
+        0 | 1 => thread::yield_now(),
+        2 => thread::sleep(Duration::from_micros(rng.below(100))),
+        _ => home.move_to(None, says, rng),
+    }
+}
+
+/// Moves threads in the middle of what they do, until the round is over.
+fn move_others(tids: &Mutex<Vec<Pid>>, over: &AtomicBool, says: &Told, home: &Home, mut rng: Rng) {
+    while !over.load(Ordering::Relaxed) {
+        let chosen = {
+            let tids = tids.lock().expect("nobody panics holding it");
+            (!tids.is_empty()).then(|| tids[rng.below(tids.len() as u64) as usize])
+        };
+        if let (Some(tid), false) = (chosen, machine().is_virtual()) {
+            home.move_to(Some(tid), says, &mut rng);
+        }
+        thread::sleep(Duration::from_micros(20 + rng.below(200)));
+    }
+}
+
+/// Where the stress may run.
+struct Home {
+    allowed: Vec<usize>,
+}
+
+impl Home {
+    fn find() -> Result<Home, Violation> {
+        let mask = sched_getaffinity(None).map_err(|error| {
+            Violation(format!("cannot start: the affinity mask cannot be read ({error})"))
+        })?;
+        Ok(Home { allowed: (0..CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).collect() })
+    }
+
+    /// Puts a thread (the calling one, if none is named) on a random processor, or all of them.
+    fn move_to(&self, tid: Option<Pid>, says: &Told, rng: &mut Rng) {
+        tell(&says.moves, 1);
+        if machine().is_virtual() {
+            let vp = rng.below(machine().vp_limit() as u64) as u32;
+            // A VP that this topology lacks is refused, and the thread stays where it is.
+            let _ = Vp::assign_current(Vp::new(vp));
+            return;
+        }
+        let mut mask = CpuSet::new();
+        if rng.one_in(4) {
+            self.allowed.iter().for_each(|&cpu| mask.set(cpu));
+        } else {
+            mask.set(self.allowed[rng.below(self.allowed.len() as u64) as usize]);
+        }
+        // The processor may have gone offline, or the thread ended, meanwhile: then nothing moves.
+        let _ = sched_setaffinity(tid, &mask);
+    }
+}
+
+/// All threads of the round have ended: the VPs must hold exactly what the threads say.
+fn compare(words: &mut Words, says: &Told) -> Result<(), Violation> {
+    let same = |what: &str, held: u64, told: u64| {
+        if held == told {
+            return Ok(());
+        }
+        let off = held.wrapping_sub(told).cast_signed();
+        Err(Violation(format!("{what}: the VPs hold {held}, the threads say {told} (off by {off})")))
+    };
+    same("additions", words.added.sum(), told(&says.added))?;
+    let exchanged = told(&says.exchanged_in).wrapping_sub(told(&says.exchanged_out));
+    same("exchanges", words.exchanged.sum(), exchanged)?;
+    same("compare-and-stores", words.raised.sum(), told(&says.raised))?;
+    let left = words.stack.drain();
+    // What is drained counts as popped.
+    tell(&says.popped_count, left.len() as u64);
+    left.iter().for_each(|(_, n)| tell(&says.popped, *n));
+    same("values pushed and popped", told(&says.popped_count), told(&says.pushed_count))?;
+    same("sum of values pushed and popped", told(&says.popped), told(&says.pushed))
+}

@@ -1,0 +1,225 @@
+//! Clusters: sets of neighbouring VPs that share one representative, at a size that each object chooses for itself.
+//!
+//! One size does not fit a machine: small clusters cost memory and consistency traffic, large ones contention, and
+//! where the minimum lies depends on the resource. Hurricane set one size at boot, K42 one per object; here a size is
+//! a value, any number of them are in use at once, and [`crate::Machine::set_default_cluster_size`] sets what an object
+//! gets that names none.
+//!
+//! - I1. The clusters of one size are a partition: every VP is in exactly one, none is empty.
+//! - I2. They are numbered densely by their lowest VP, and never change; a machine that learns more about itself makes
+//!   new ones (topology/I4) and leaves those it handed out as they are.
+//!
+//! Not promised: that a cluster number means the same in another [`Clusters`], not even in a later one of that size.
+//! Cost: `cluster_of` is one array read and two compares that never fail in a right program; a `Clusters` owns 8 bytes
+//! for each VP and 4 for each cluster, once per machine and size, never per object.
+//! Source: Unrau et al., "Hierarchical Clustering", J. Supercomputing 1995, §3.3 and §5; Appavoo, "Clustered Objects",
+//! 2005, §5.1. Deviation: sizes follow the machine's levels; equal groups of consecutive numbers are one choice.
+
+mod tree;
+
+pub use tree::{ClusterTree, TreeError, TreeNode};
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+use crate::Vp;
+use crate::topology::VpSet;
+
+/// How large clusters are: a level of the machine, or a number of VPs.
+///
+/// Text form: `cpu`, `core`, `cache`, `node`, `machine`, `fixed:4`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum ClusterSize {
+    /// Each VP by itself: a fully distributed object.
+    Cpu,
+    /// The hardware threads of a core.
+    Core,
+    /// The VPs under one cache of the highest level they have, within a node.
+    Cache,
+    /// The VPs of a NUMA node.
+    Node,
+    /// All VPs: a shared object.
+    Machine,
+    /// Groups of consecutive numbers, as in Hurricane and K42: VP p is in group p / n. On machines that number their
+    /// hardware threads or nodes in turns, consecutive VPs are no neighbours.
+    Fixed(NonZeroU32),
+}
+
+impl ClusterSize {
+    /// The levels of the machine, finest first. Each nests in the next.
+    pub const LEVELS: [ClusterSize; 5] =
+        [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Cache, ClusterSize::Node, ClusterSize::Machine];
+
+    /// Groups of `vps` consecutive VPs.
+    ///
+    /// # Panics
+    /// If `vps` is zero.
+    pub const fn fixed(vps: u32) -> ClusterSize {
+        match NonZeroU32::new(vps) {
+            Some(vps) => ClusterSize::Fixed(vps),
+            None => panic!("a cluster has at least one VP"),
+        }
+    }
+}
+
+impl fmt::Display for ClusterSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClusterSize::Cpu => f.pad("cpu"),
+            ClusterSize::Core => f.pad("core"),
+            ClusterSize::Cache => f.pad("cache"),
+            ClusterSize::Node => f.pad("node"),
+            ClusterSize::Machine => f.pad("machine"),
+            ClusterSize::Fixed(vps) => f.pad(&format!("fixed:{vps}")),
+        }
+    }
+}
+
+/// A text that names no cluster size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterSizeError {
+    text: String,
+}
+
+impl fmt::Display for ClusterSizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no cluster size; right are cpu, core, cache, node, machine, or fixed:4", self.text)
+    }
+}
+
+impl std::error::Error for ClusterSizeError {}
+
+impl FromStr for ClusterSize {
+    type Err = ClusterSizeError;
+
+    fn from_str(text: &str) -> Result<ClusterSize, ClusterSizeError> {
+        if let Some(level) = ClusterSize::LEVELS.into_iter().find(|level| level.to_string() == text) {
+            return Ok(level);
+        }
+        let digits = text.strip_prefix("fixed:").filter(|n| n.bytes().all(|b| b.is_ascii_digit()));
+        let count = digits.and_then(|n| n.parse().ok());
+        count.map(ClusterSize::Fixed).ok_or_else(|| ClusterSizeError { text: text.to_owned() })
+    }
+}
+
+/// A cluster: its number among those of its size, dense from 0. It means something only to the [`Clusters`] it is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Cluster(u32);
+
+impl Cluster {
+    /// The cluster of this number.
+    pub const fn new(index: u32) -> Cluster {
+        Cluster(index)
+    }
+
+    /// Its number, for indexing an array with a place for each cluster.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The clusters of one size on one machine.
+///
+/// # Example
+/// ```
+/// use squall_machine::topology::{Topology, VirtualSpec};
+/// use squall_machine::{ClusterSize, Vp};
+///
+/// let spec: VirtualSpec = "nodes:2,cores:2,threads:2".parse().unwrap();
+/// let cores = Topology::virtual_of(spec).clusters(ClusterSize::Core);
+/// assert_eq!(cores.len(), 4);
+/// let core = cores.cluster_of(Vp::new(5));
+/// assert_eq!(cores.members(core), [Vp::new(4), Vp::new(5)]);
+/// ```
+#[derive(Debug)]
+pub struct Clusters {
+    size: ClusterSize,
+    /// Cluster number by VP index; `GAP` where there is no such VP.
+    of: Box<[u32]>,
+    /// The VPs, by cluster and then by index.
+    members: Box<[Vp]>,
+    /// Where each cluster's members begin, and one end more.
+    bounds: Box<[u32]>,
+}
+
+/// No cluster has this number: there are fewer VPs.
+const GAP: u32 = u32::MAX;
+
+impl Clusters {
+    /// The partition of `possible` in which VPs of equal key are together.
+    pub(crate) fn group(size: ClusterSize, possible: &VpSet, key: impl Fn(usize) -> u32) -> Clusters {
+        let limit = possible.last().map_or(0, |vp| vp.index() + 1);
+        let mut of = vec![GAP; limit].into_boxed_slice();
+        let mut numbers = std::collections::BTreeMap::new();
+        let mut counts: Vec<u32> = Vec::new();
+        for vp in possible {
+            let number = *numbers.entry(key(vp.index())).or_insert(counts.len() as u32);
+            of[vp.index()] = number;
+            if number as usize == counts.len() {
+                counts.push(0);
+            }
+            counts[number as usize] += 1;
+        }
+        let sums = counts.iter().scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        });
+        let bounds: Box<[u32]> = std::iter::once(0).chain(sums).collect();
+        let mut members: Box<[Vp]> = possible.iter().collect();
+        members.sort_by_key(|vp| of[vp.index()]);
+        Clusters { size, of, members, bounds }
+    }
+
+    /// Their size.
+    pub fn size(&self) -> ClusterSize {
+        self.size
+    }
+
+    /// How many there are.
+    #[expect(clippy::len_without_is_empty, reason = "a machine has a VP, so there is a cluster")]
+    pub fn len(&self) -> usize {
+        self.bounds.len() - 1
+    }
+
+    /// The cluster that `vp` is in.
+    ///
+    /// # Panics
+    /// If the machine has no such VP.
+    ///
+    /// # Cost
+    /// One read of an array that is never written, wait-free.
+    #[inline]
+    pub fn cluster_of(&self, vp: Vp) -> Cluster {
+        match self.of.get(vp.index()) {
+            Some(&number) if number != GAP => Cluster(number),
+            _ => no_such_vp(vp),
+        }
+    }
+
+    /// The cluster that `vp` is in; `None` if the machine has no such VP.
+    pub fn get(&self, vp: Vp) -> Option<Cluster> {
+        self.of.get(vp.index()).filter(|number| **number != GAP).copied().map(Cluster)
+    }
+
+    /// The VPs of a cluster, lowest first; at least one.
+    ///
+    /// # Panics
+    /// If there is no such cluster.
+    pub fn members(&self, cluster: Cluster) -> &[Vp] {
+        let (from, to) = (self.bounds[cluster.index()], self.bounds[cluster.index() + 1]);
+        &self.members[from as usize..to as usize]
+    }
+
+    /// The clusters, by number.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Cluster> + DoubleEndedIterator + use<> {
+        (0..self.len() as u32).map(Cluster)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn no_such_vp(vp: Vp) -> ! {
+    panic!("this machine has no VP {}", vp.index())
+}

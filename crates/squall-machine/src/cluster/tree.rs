@@ -1,0 +1,247 @@
+//! Superclusters: clusters of several sizes as one tree, for going down it (broadcast) and up it (gather).
+//!
+//! - I1. Every cluster but the coarsest lies within exactly one of the next size; a list of sizes for which that fails
+//!   makes no tree.
+//! - I2. Nodes are numbered from the coarsest level down, and within a level in the order of their parents. So a parent
+//!   comes before its children, children of one parent are consecutive, and walking down or up is counting.
+//!
+//! Not promised: a single root, or balance: levels that coincide give nodes with one child.
+//! Cost: made once for each use, O(VPs × sizes); every step of a walk is an array read.
+//! Source: Unrau et al., "Hierarchical Clustering", §3.1 and §5.2 (superclusters, and a notification tree over them),
+//! proposed there and not built.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::{Cluster, ClusterSize, Clusters};
+use crate::Vp;
+
+/// Clusters of several sizes, each within one of the next; made by [`crate::Machine::tree`].
+///
+/// # Example
+/// ```
+/// use squall_machine::topology::{Topology, VirtualSpec};
+/// use squall_machine::{ClusterSize, ClusterTree};
+///
+/// let spec: VirtualSpec = "nodes:2,cores:4".parse().unwrap();
+/// let topology = Topology::virtual_of(spec);
+/// let sizes = [ClusterSize::Cpu, ClusterSize::Node, ClusterSize::Machine];
+/// let levels = sizes.map(|size| topology.clusters(size));
+/// let tree = ClusterTree::new(levels.each_ref()).unwrap();
+///
+/// // A gather: each node adds up its children, children first.
+/// let mut sums = vec![0; tree.len()];
+/// for node in tree.up() {
+///     let below: usize = tree.children(node).map(|child| sums[child.index()]).sum();
+///     sums[node.index()] = if tree.is_leaf(node) { 1 } else { below };
+/// }
+/// let root = tree.roots().next().unwrap();
+/// assert_eq!(sums[root.index()], 8);
+/// ```
+#[derive(Debug)]
+pub struct ClusterTree<'a> {
+    /// Coarsest first.
+    levels: Box<[&'a Clusters]>,
+    /// Number of the first node of each level, and one end more.
+    starts: Box<[u32]>,
+    nodes: Box<[Node]>,
+    /// For the finest level: node number by cluster number.
+    leaves: Box<[u32]>,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    cluster: Cluster,
+    /// Meaningless in the coarsest level.
+    parent: u32,
+    children: Range<u32>,
+}
+
+/// A node of a [`ClusterTree`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TreeNode(u32);
+
+impl TreeNode {
+    /// Its number in the tree, dense from 0, for indexing an array with a place for each node.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl<'a> ClusterTree<'a> {
+    /// The tree of these clusters of one machine, finest size first.
+    ///
+    /// # Errors
+    /// [`TreeError`] if there are none, if they are of machines with different VPs, or if a cluster lies across two of
+    /// the next size.
+    pub fn new(levels: impl IntoIterator<Item = &'a Clusters>) -> Result<ClusterTree<'a>, TreeError> {
+        let mut levels: Box<[&Clusters]> = levels.into_iter().collect();
+        levels.reverse();
+        let Some((coarsest, finer)) = levels.split_first() else { return Err(TreeError::NoSizes) };
+        let node = |cluster, parent| Node { cluster, parent, children: 0..0 };
+        let mut nodes: Vec<Node> = coarsest.iter().map(|cluster| node(cluster, 0)).collect();
+        let mut starts = vec![0, nodes.len() as u32];
+        let mut outer = *coarsest;
+        let mut node_of: Box<[u32]> = (0..nodes.len() as u32).collect();
+        for inner in finer {
+            let mut placed = parents(inner, outer)?;
+            placed.sort_by_key(|(cluster, parent)| (node_of[parent.index()], *cluster));
+            let mut inner_of = vec![0; inner.len()].into_boxed_slice();
+            for (cluster, parent) in placed {
+                let (number, parent) = (nodes.len() as u32, node_of[parent.index()]);
+                inner_of[cluster.index()] = number;
+                nodes.push(node(cluster, parent));
+                let children = &mut nodes[parent as usize].children;
+                *children = if children.end == 0 { number..number + 1 } else { children.start..number + 1 };
+            }
+            starts.push(nodes.len() as u32);
+            (outer, node_of) = (inner, inner_of);
+        }
+        Ok(ClusterTree { levels, starts: starts.into(), nodes: nodes.into(), leaves: node_of })
+    }
+
+    /// How many nodes it has.
+    #[expect(clippy::len_without_is_empty, reason = "a machine has a VP, so there is a node")]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The sizes, coarsest first: `levels()[depth]` has the clusters of the nodes of that depth.
+    pub fn levels(&self) -> &[&'a Clusters] {
+        &self.levels
+    }
+
+    /// The nodes of the coarsest size.
+    pub fn roots(&self) -> impl ExactSizeIterator<Item = TreeNode> + DoubleEndedIterator + use<> {
+        (0..self.starts[1]).map(TreeNode)
+    }
+
+    /// All nodes, each before its children: the order of a broadcast.
+    pub fn down(&self) -> impl ExactSizeIterator<Item = TreeNode> + DoubleEndedIterator + use<> {
+        (0..self.nodes.len() as u32).map(TreeNode)
+    }
+
+    /// All nodes, each after its children: the order of a gather.
+    pub fn up(&self) -> impl ExactSizeIterator<Item = TreeNode> + DoubleEndedIterator + use<> {
+        self.down().rev()
+    }
+
+    /// The node that `node` lies in; `None` for a root.
+    pub fn parent(&self, node: TreeNode) -> Option<TreeNode> {
+        (node.0 >= self.starts[1]).then(|| TreeNode(self.nodes[node.index()].parent))
+    }
+
+    /// The nodes within `node`, of the next finer size; none in a leaf.
+    pub fn children(
+        &self,
+        node: TreeNode,
+    ) -> impl ExactSizeIterator<Item = TreeNode> + DoubleEndedIterator + use<> {
+        self.nodes[node.index()].children.clone().map(TreeNode)
+    }
+
+    /// Whether `node` is of the finest size.
+    pub fn is_leaf(&self, node: TreeNode) -> bool {
+        self.depth(node) + 1 == self.levels.len()
+    }
+
+    /// How many levels lie above `node`.
+    pub fn depth(&self, node: TreeNode) -> usize {
+        self.starts[1..].partition_point(|start| *start <= node.0)
+    }
+
+    /// The cluster that `node` stands for, among those of `levels()[depth(node)]`.
+    pub fn cluster(&self, node: TreeNode) -> Cluster {
+        self.nodes[node.index()].cluster
+    }
+
+    /// The VPs below `node`, lowest first.
+    pub fn members(&self, node: TreeNode) -> &'a [Vp] {
+        self.levels[self.depth(node)].members(self.cluster(node))
+    }
+
+    /// The leaf that `vp` is in.
+    ///
+    /// # Panics
+    /// If the machine has no such VP.
+    pub fn leaf_of(&self, vp: Vp) -> TreeNode {
+        let finest = self.levels[self.levels.len() - 1];
+        TreeNode(self.leaves[finest.cluster_of(vp).index()])
+    }
+
+    /// The nodes that `vp` is in, from its leaf to its root.
+    ///
+    /// # Panics
+    /// If the machine has no such VP.
+    pub fn path(&self, vp: Vp) -> impl Iterator<Item = TreeNode> + use<'_, 'a> {
+        std::iter::successors(Some(self.leaf_of(vp)), |node| self.parent(*node))
+    }
+}
+
+/// For each cluster of `inner`, the one of `outer` it lies in.
+fn parents(inner: &Clusters, outer: &Clusters) -> Result<Vec<(Cluster, Cluster)>, TreeError> {
+    let place = |cluster| {
+        let members = inner.members(cluster);
+        let parent_of = |vp: &Vp| outer.get(*vp).ok_or(TreeError::NotOneMachine { vp: *vp });
+        let parent = parent_of(&members[0])?;
+        for vp in members {
+            let other = parent_of(vp)?;
+            if other != parent {
+                let (inner, outer) = (inner.size(), outer.size());
+                let vps = members.iter().copied().collect();
+                return Err(TreeError::Straddles { inner, cluster, vps, outer, parents: [parent, other] });
+            }
+        }
+        Ok((cluster, parent))
+    };
+    if let Some(vp) = outer.members.iter().find(|vp| inner.get(**vp).is_none()) {
+        return Err(TreeError::NotOneMachine { vp: *vp });
+    }
+    inner.iter().map(place).collect()
+}
+
+/// Why a list of sizes makes no tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TreeError {
+    /// The list is empty.
+    NoSizes,
+    /// The sizes were taken from machines of which one lacks this VP.
+    NotOneMachine {
+        /// The VP.
+        vp: Vp,
+    },
+    /// A cluster lies across two of the next size.
+    Straddles {
+        /// The finer size.
+        inner: ClusterSize,
+        /// The cluster, of that size.
+        cluster: Cluster,
+        /// Its VPs.
+        vps: crate::VpSet,
+        /// The next size.
+        outer: ClusterSize,
+        /// Two clusters of that size that it has VPs in.
+        parents: [Cluster; 2],
+    },
+}
+
+impl fmt::Display for TreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TreeError::NoSizes => f.write_str("a tree of clusters needs at least one size"),
+            TreeError::NotOneMachine { vp } => {
+                write!(f, "the sizes of a tree are of different machines: one has no VP {}", vp.index())
+            }
+            TreeError::Straddles { inner, cluster, vps, outer, parents: [first, second] } => write!(
+                f,
+                "cluster {} of size {inner} (VPs {vps}) lies across clusters {} and {} of size {outer}; \
+                 sizes are listed finest first, each within the next",
+                cluster.index(),
+                first.index(),
+                second.index()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TreeError {}

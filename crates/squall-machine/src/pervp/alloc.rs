@@ -1,0 +1,227 @@
+//! Space for per-VP words: the same offset in a part of each VP.
+//!
+//! A chunk is one mapping, cut into a part of [`PART_BYTES`] for each VP. An *extent* is a run of granules at one offset
+//! of a chunk; its home is its address in the part of VP 0, and in the part of VP v it lies `v << SHIFT` bytes further
+//! on. Offsets are found first-fit in a bitmap of the part's granules, under a lock: making and dropping a per-VP object
+//! is a cold path, and the bitmap of a chunk (1 KiB) is all there is to search.
+//!
+//! - I1. A granule that is free holds zeros in every part; one that is in use belongs to exactly one extent.
+//! - I2. Chunks are never unmapped and never move: an address in a part is good for the life of the process.
+//! - I3. Nothing but the owner of an extent touches its bytes: a page of a part is first touched by who uses it there.
+//!
+//! Not promised: that chunks that have become empty are given back; which extent comes next.
+//! Cost: address space of [`PART_BYTES`] per VP and chunk; memory only for pages that are touched.
+//! Source: the Linux kernel's per-CPU allocator (`mm/percpu.c`), without its page-by-page population.
+
+use super::mode;
+use squall_sync::sync::{Mutex, MutexGuard};
+use std::fmt;
+use std::ptr::NonNull;
+
+/// Distance of the parts of neighbouring VPs, as a power of two.
+#[doc(hidden)]
+pub const SHIFT: u32 = if cfg!(miri) { 12 } else { 16 };
+/// Bytes of a chunk that each VP has.
+pub(crate) const PART_BYTES: usize = 1 << SHIFT;
+const GRANULE_BYTES: usize = 8;
+const GRANULES: usize = PART_BYTES / GRANULE_BYTES;
+const MAP_WORDS: usize = GRANULES / 64;
+/// Largest alignment of an extent, in bytes: two cache lines, which some processors fetch together.
+pub(crate) const ALIGN_MAX: usize = 128;
+
+/// There is no address space for another chunk of per-VP memory.
+#[derive(Debug)]
+pub struct OutOfMemory {
+    /// What was asked of the system, in bytes.
+    pub reserve_bytes: usize,
+    /// Its answer.
+    pub cause: std::io::Error,
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot reserve {} bytes of address space for per-VP data: {}", self.reserve_bytes, self.cause)
+    }
+}
+
+impl std::error::Error for OutOfMemory {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+/// What the per-VP memory of this process amounts to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// Mappings made. They are kept for the life of the process.
+    pub chunks_count: usize,
+    /// Address space reserved, in bytes. Memory is used only for pages that were touched.
+    pub reserved_bytes: usize,
+    /// Bytes of each VP's parts that belong to live objects.
+    pub bytes_per_vp: usize,
+}
+
+struct Chunk {
+    /// VP 0's part. Its provenance covers the whole chunk.
+    base: NonNull<u8>,
+    /// A set bit is a granule in use.
+    used: [u64; MAP_WORDS],
+    used_count: usize,
+}
+
+// SAFETY: the pointer is the address of a mapping that every thread may use; the chunk holds no thread's state.
+unsafe impl Send for Chunk {}
+
+static CHUNKS: Mutex<Vec<Chunk>> = Mutex::new(Vec::new());
+
+fn chunks() -> MutexGuard<'static, Vec<Chunk>> {
+    // A panic under the lock is a failed assertion before anything was changed.
+    CHUNKS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Chunk {
+    fn is_used(&self, granule: usize) -> bool {
+        self.used[granule / 64] & (1 << (granule % 64)) != 0
+    }
+
+    fn mark(&mut self, first: usize, count: usize, used: bool) {
+        for granule in first..first + count {
+            assert!(self.is_used(granule) != used, "per-VP granule taken or freed twice");
+            self.used[granule / 64] ^= 1 << (granule % 64);
+        }
+        self.used_count = if used { self.used_count + count } else { self.used_count - count };
+    }
+
+    /// The first granule of a free run of `count`, at a multiple of `align`.
+    fn find(&self, count: usize, align: usize) -> Option<usize> {
+        if GRANULES - self.used_count < count {
+            return None;
+        }
+        let mut first = 0;
+        while first + count <= GRANULES {
+            if self.used[first / 64] == u64::MAX {
+                first = (first / 64 + 1) * 64;
+                continue;
+            }
+            match (first..first + count).rev().find(|&granule| self.is_used(granule)) {
+                None => return Some(first),
+                // Nothing that begins at or before a used granule fits.
+                Some(used) => first = (used + 1).next_multiple_of(align),
+            }
+        }
+        None
+    }
+}
+
+/// A free extent of `bytes` at a multiple of `align`, zero in every part: its address in the part of VP 0.
+///
+/// # Panics
+/// If `bytes` is 0 or more than a part, or `align` is not a power of two up to [`ALIGN_MAX`].
+pub(crate) fn allocate(bytes: usize, align: usize) -> Result<NonNull<u8>, OutOfMemory> {
+    assert!(bytes > 0 && bytes <= PART_BYTES, "a per-VP extent has 1 to {PART_BYTES} bytes");
+    assert!(align.is_power_of_two() && align <= ALIGN_MAX, "a per-VP extent is aligned to at most {ALIGN_MAX}");
+    mode::initialise();
+    let count = bytes.div_ceil(GRANULE_BYTES);
+    let align = (align / GRANULE_BYTES).max(1);
+    let mut chunks = chunks();
+    for chunk in chunks.iter_mut() {
+        if let Some(first) = chunk.find(count, align) {
+            chunk.mark(first, count, true);
+            return Ok(extent(chunk.base, first));
+        }
+    }
+    let reserve_bytes = parts() << SHIFT;
+    let base = squall_sys::rseq_memory::reserve(reserve_bytes)
+        .map_err(|cause| OutOfMemory { reserve_bytes, cause })?;
+    let mut chunk = Chunk { base, used: [0; MAP_WORDS], used_count: 0 };
+    chunk.mark(0, count, true);
+    chunks.push(chunk);
+    Ok(extent(base, 0))
+}
+
+fn extent(base: NonNull<u8>, first: usize) -> NonNull<u8> {
+    // SAFETY: `first` is a granule of the chunk's first part, so the address lies within the mapping.
+    unsafe { base.add(first * GRANULE_BYTES) }
+}
+
+/// Gives an extent back.
+///
+/// # Safety
+/// `home` and `bytes` are those of an extent from [`allocate`]; it holds zeros in every part; nobody uses it any more.
+pub(crate) unsafe fn release(home: NonNull<u8>, bytes: usize) {
+    let address = home.addr().get();
+    let mut chunks = chunks();
+    let chunk = chunks
+        .iter_mut()
+        .find(|chunk| (chunk.base.addr().get()..chunk.base.addr().get() + PART_BYTES).contains(&address))
+        .expect("a per-VP extent lies in a chunk");
+    let first = (address - chunk.base.addr().get()) / GRANULE_BYTES;
+    chunk.mark(first, bytes.div_ceil(GRANULE_BYTES), false);
+}
+
+/// The number of parts of each chunk.
+#[inline]
+pub(crate) fn parts() -> usize {
+    mode::vp_limit()
+}
+
+/// What the per-VP memory of this process amounts to.
+pub fn stats() -> Stats {
+    mode::initialise();
+    let chunks = chunks();
+    Stats {
+        chunks_count: chunks.len(),
+        reserved_bytes: chunks.len() * (parts() << SHIFT),
+        bytes_per_vp: chunks.iter().map(|chunk| chunk.used_count * GRANULE_BYTES).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk() -> Chunk {
+        Chunk { base: NonNull::dangling(), used: [0; MAP_WORDS], used_count: 0 }
+    }
+
+    #[test]
+    fn extents_are_aligned_and_disjoint() {
+        let mut chunk = chunk();
+        let mut taken = Vec::new();
+        // Mixed sizes and alignments until nothing fits, then again after freeing every other one.
+        let sizes = [(1, 1), (3, 1), (2, 2), (16, 16), (5, 8), (40, 16)];
+        for round in 0..2 {
+            for &(count, align) in sizes.iter().cycle() {
+                let Some(first) = chunk.find(count, align) else { break };
+                assert_eq!(first % align, 0);
+                chunk.mark(first, count, true);
+                taken.push((first, count));
+            }
+            let in_use: usize = taken.iter().map(|&(_, count)| count).sum();
+            assert_eq!(chunk.used_count, in_use, "round {round}");
+            assert_eq!(chunk.used.iter().map(|word| word.count_ones() as usize).sum::<usize>(), in_use);
+            let mut index = 0;
+            taken.retain(|&(first, count)| {
+                index += 1;
+                if index % 2 == 0 {
+                    chunk.mark(first, count, false);
+                }
+                index % 2 != 0
+            });
+        }
+        for (first, count) in taken {
+            chunk.mark(first, count, false);
+        }
+        assert_eq!(chunk.used, [0; MAP_WORDS]);
+        assert_eq!(chunk.find(GRANULES, 16), Some(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "taken or freed twice")]
+    fn a_granule_is_not_freed_twice() {
+        let mut chunk = chunk();
+        chunk.mark(7, 1, true);
+        chunk.mark(7, 1, false);
+        chunk.mark(7, 1, false);
+    }
+}

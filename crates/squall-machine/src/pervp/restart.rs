@@ -1,0 +1,452 @@
+//! The restartable sequences: one macro that frames a few instructions, and the operations made with it.
+//!
+//! The frame, in both forms:
+//!
+//! ```text
+//!     descriptor (read-only data): start = 2, length = 3 - 2, abort = 4
+//!  4: signature; jump to 1                       the kernel sends us here if we were disturbed between 2 and 3
+//!  1: rseq_cs of our area = descriptor           arm
+//!  2: read AREA_OFFSET again, inside             lets the process give the mode up (pervp/I4)
+//!     part = cpu_id << SHIFT; negative: leave    no registration: the atomic path
+//!     the caller's loads and compares
+//!     one store                                  the commit, the last instruction
+//!  3:
+//! ```
+//!
+//! Nothing disarms after 3: the kernel clears `rseq_cs` by itself when it next finds the thread outside [2, 3). It reads
+//! the descriptor then, so a library that holds sequences must not be unloaded while threads that ran them live.
+//!
+//! Two threads of one area word: a handler that runs sequences overwrites `rseq_cs`, but its arrival has already sent
+//! the interrupted sequence to its abort handler, which arms again.
+
+// The statement form's fallback needs an `unsafe` block of its own; the caller has written one around all of it.
+#![allow(clippy::macro_metavars_in_unsafe)]
+
+/// Frames a short instruction sequence so that it runs on one VP undisturbed, or starts again.
+///
+/// In the templates `{part}` is the distance from an object's home address to its words on the VP where the sequence
+/// runs, so that `home + part` is an address there. A jump to `33f` leaves without a commit. The last instruction is
+/// the commit: one aligned store of at most eight bytes. `{tmp}` is a register to use freely. Labels 31 to 37 belong to
+/// the frame, and no operand may be named `part`, `tmp`, `fallback`, `thread`, `word`, `area_offset`, `shift` or
+/// `signature`.
+///
+/// With `out` and `done` the sequence has results: `done` is evaluated after the commit or after a jump to `33f`
+/// (tell them apart by the outputs), and has the VP. Without, it is a statement that costs one instruction less.
+/// `fallback` is evaluated instead where there are no restartable sequences; see [`settle`](crate::pervp::settle), which
+/// it must call first. In such builds `in` is evaluated and dropped and nothing else is used.
+///
+/// # Safety
+/// The macro must be used in an `unsafe` block whose author argues that
+/// 1. no instruction but the last stores to memory that another thread may read, or if one does, that the sequence may
+///    be cut short after it and begin again;
+/// 2. the templates change no register but `{tmp}`, the `out` operands and the flags, do not use the stack, and make no
+///    call;
+/// 3. addresses formed with `{part}` lie in an extent of per-VP memory, and every other thread that writes there does so
+///    by such sequences or, after [`settle`](crate::pervp::settle), atomically.
+///
+/// # Example
+/// ```
+/// # use squall_machine::{pervp, restartable};
+/// let word = pervp::PerVpWord::new();
+/// let (home, limit): (*mut u64, u64) = (word.home().as_ptr(), 10);
+/// // SAFETY: 1. only the last instruction stores. 2. Only `count` is changed. 3. `home` is the word's home, and all its
+/// // other operations are such sequences or atomic after `settle`.
+/// unsafe {
+///     restartable! {
+///         in: [home = home, limit = limit],
+///         out: [count: u64],
+///         x86_64: [
+///             "mov {count}, qword ptr [{home} + {part}]",
+///             "cmp {count}, {limit}",
+///             "jae 33f",
+///             "add qword ptr [{home} + {part}], 1",
+///         ],
+///         aarch64: [
+///             "ldr {count}, [{home}, {part}]",
+///             "cmp {count}, {limit}",
+///             "b.hs 33f",
+///             "add {count}, {count}, #1",
+///             "str {count}, [{home}, {part}]",
+///         ],
+///         done: |_vp| { let _ = count; },
+///         fallback: { word.update(|count| (count < limit).then_some(count + 1)); },
+///     }
+/// }
+/// assert_eq!(word.sum(), 1);
+/// ```
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_pointer_width = "64",
+    not(miri),
+    not(squall_tsan)
+))]
+#[macro_export]
+macro_rules! restartable {
+    (
+        in: [$($in:ident = $value:expr),* $(,)?],
+        out: [$($out:ident : $type:ty),* $(,)?],
+        x86_64: [$($x86_64:literal),* $(,)?],
+        aarch64: [$($aarch64:literal),* $(,)?],
+        done: |$vp:ident| $done:expr,
+        fallback: $fallback:expr $(,)?
+    ) => {{
+        let __part: i64;
+        $(let $out: $type;)*
+        $crate::__restartable_frame! {
+            x86_64: ["js 33f"; $($x86_64),*],
+            aarch64: ["tbnz {part}, #63, 33f"; $($aarch64),*],
+            part = out(reg) __part,
+            $($in = in(reg) $value,)*
+            $($out = out(reg) $out,)*
+        }
+        if __part >= 0 {
+            let $vp = $crate::Vp::new((__part >> $crate::pervp::SHIFT) as u32);
+            $done
+        } else {
+            $fallback
+        }
+    }};
+    (
+        in: [$($in:ident = $value:expr),* $(,)?],
+        x86_64: [$($x86_64:literal),* $(,)?],
+        aarch64: [$($aarch64:literal),* $(,)?],
+        fallback: $fallback:expr $(,)?
+    ) => {
+        $crate::__restartable_frame! {
+            x86_64: ["js {fallback}"; $($x86_64),*],
+            aarch64: ["tbnz {part}, #63, {fallback}"; $($aarch64),*],
+            part = out(reg) _,
+            $($in = in(reg) $value,)*
+            fallback = label {
+                // SAFETY: the label's block is outside the caller's `unsafe` block, whose argument covers it.
+                unsafe { $fallback; }
+            },
+        }
+    };
+}
+
+/// Frames nothing: this build has no restartable sequences, and the fallback is all there is.
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_pointer_width = "64",
+    not(miri),
+    not(squall_tsan)
+)))]
+#[macro_export]
+macro_rules! restartable {
+    (
+        in: [$($in:ident = $value:expr),* $(,)?],
+        $(out: [$($out:tt)*],)?
+        x86_64: [$($x86_64:tt)*],
+        aarch64: [$($aarch64:tt)*],
+        $(done: |$vp:ident| $done:expr,)?
+        fallback: $fallback:expr $(,)?
+    ) => {{
+        $(let _ = $value;)*
+        $fallback
+    }};
+}
+
+/// Not public: the frame itself. `js`/`tbnz` is the exit of a thread that may run no sequence.
+#[cfg(target_arch = "x86_64")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __restartable_frame {
+    (
+        x86_64: [$exit:literal; $($body:literal),*],
+        aarch64: [$($other:tt)*],
+        $($operands:tt)*
+    ) => {
+        ::core::arch::asm!(
+            ".pushsection .data.rel.ro.squall_rseq,\"aw?\",@progbits",
+            ".p2align 5",
+            "37:",
+            ".long 0, 0",
+            ".quad 32f, 33f - 32f, 34f",
+            ".popsection",
+            ".pushsection .text.unlikely.squall_rseq,\"ax?\",@progbits",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long {signature}",
+            "34:",
+            "jmp 31f",
+            ".popsection",
+            "31:",
+            "mov {tmp}, qword ptr [rip + {area_offset}]",
+            "lea {part}, [rip + 37b]",
+            "mov qword ptr fs:[{tmp} + 8], {part}",
+            "32:",
+            "mov {tmp}, qword ptr [rip + {area_offset}]",
+            "movsxd {part}, dword ptr fs:[{tmp} + 4]",
+            "shl {part}, {shift}",
+            $exit,
+            $($body,)*
+            "33:",
+            tmp = out(reg) _,
+            $($operands)*
+            area_offset = sym $crate::pervp::AREA_OFFSET,
+            shift = const $crate::pervp::SHIFT,
+            signature = const $crate::pervp::SIGNATURE,
+            options(nostack),
+        )
+    };
+}
+
+/// Not public: the frame itself. `js`/`tbnz` is the exit of a thread that may run no sequence.
+#[cfg(target_arch = "aarch64")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __restartable_frame {
+    (
+        x86_64: [$($other:tt)*],
+        aarch64: [$exit:literal; $($body:literal),*],
+        $($operands:tt)*
+    ) => {
+        ::core::arch::asm!(
+            ".pushsection .data.rel.ro.squall_rseq,\"aw?\",%progbits",
+            ".p2align 5",
+            "37:",
+            ".long 0, 0",
+            ".quad 32f, 33f - 32f, 34f",
+            ".popsection",
+            ".pushsection .text.unlikely.squall_rseq,\"ax?\",%progbits",
+            ".inst {signature}",
+            "34:",
+            "b 31f",
+            ".popsection",
+            "31:",
+            "mrs {thread}, tpidr_el0",
+            "adrp {word}, {area_offset}",
+            "ldr {tmp}, [{word}, #:lo12:{area_offset}]",
+            "adrp {part}, 37b",
+            "add {part}, {part}, #:lo12:37b",
+            "add {tmp}, {tmp}, {thread}",
+            "str {part}, [{tmp}, #8]",
+            "32:",
+            "ldr {tmp}, [{word}, #:lo12:{area_offset}]",
+            "add {tmp}, {tmp}, {thread}",
+            "ldrsw {part}, [{tmp}, #4]",
+            "lsl {part}, {part}, #{shift}",
+            $exit,
+            $($body,)*
+            "33:",
+            thread = out(reg) _,
+            word = out(reg) _,
+            tmp = out(reg) _,
+            $($operands)*
+            area_offset = sym $crate::pervp::AREA_OFFSET,
+            shift = const $crate::pervp::SHIFT,
+            signature = const $crate::pervp::SIGNATURE,
+            options(nostack),
+        )
+    };
+}
+
+use super::{CasError, ListNode, atomic};
+use crate::vp::Vp;
+use std::ptr::NonNull;
+
+/// Adds `n` to the word on the VP where the calling thread is.
+///
+/// # Safety
+/// `home` is the home of an extent of per-VP memory of at least eight bytes, aligned to eight, that is used through
+/// this module's word operations.
+#[inline(always)]
+pub(super) unsafe fn add(home: NonNull<u64>, n: u64) {
+    // SAFETY: of `restartable!`: 1. one store. 2. Only `{tmp}` changes. 3. By this function's contract.
+    unsafe {
+        restartable! {
+            in: [home = home.as_ptr(), n = n],
+            x86_64: ["add qword ptr [{home} + {part}], {n}"],
+            aarch64: ["ldr {tmp}, [{home}, {part}]", "add {tmp}, {tmp}, {n}", "str {tmp}, [{home}, {part}]"],
+            fallback: atomic::add(home, n),
+        }
+    }
+}
+
+/// Stores `new` into the word on the VP where the calling thread is; that VP and the word's old value.
+///
+/// # Safety
+/// As for [`add`].
+#[inline(always)]
+pub(super) unsafe fn swap(home: NonNull<u64>, new: u64) -> (Vp, u64) {
+    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only `old` changes. 3. By this function's
+    // contract.
+    unsafe {
+        restartable! {
+            in: [home = home.as_ptr(), new = new],
+            out: [old: u64],
+            x86_64: ["mov {old}, qword ptr [{home} + {part}]", "mov qword ptr [{home} + {part}], {new}"],
+            aarch64: ["ldr {old}, [{home}, {part}]", "str {new}, [{home}, {part}]"],
+            done: |vp| (vp, old),
+            fallback: atomic::swap(home, new),
+        }
+    }
+}
+
+/// Stores `new` into the word on `vp` if the calling thread is there and the word is `expected`.
+///
+/// # Safety
+/// As for [`add`].
+#[inline(always)]
+pub(super) unsafe fn compare_and_store(
+    home: NonNull<u64>,
+    vp: Vp,
+    expected: u64,
+    new: u64,
+) -> Result<(), CasError> {
+    let wanted = (vp.index() as u64) << super::SHIFT;
+    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only `old` changes. 3. By this function's
+    // contract.
+    unsafe {
+        restartable! {
+            in: [home = home.as_ptr(), wanted = wanted, expected = expected, new = new],
+            out: [old: u64],
+            x86_64: [
+                "cmp {part}, {wanted}",
+                "jne 33f",
+                "mov {old}, qword ptr [{home} + {part}]",
+                "cmp {old}, {expected}",
+                "jne 33f",
+                "mov qword ptr [{home} + {part}], {new}",
+            ],
+            aarch64: [
+                "cmp {part}, {wanted}",
+                "b.ne 33f",
+                "ldr {old}, [{home}, {part}]",
+                "cmp {old}, {expected}",
+                "b.ne 33f",
+                "str {new}, [{home}, {part}]",
+            ],
+            // Where the thread was elsewhere `old` is whatever the register held, and is not looked at.
+            done: |here| if here != vp {
+                Err(CasError::Elsewhere(here))
+            } else if old != expected {
+                Err(CasError::Changed(old))
+            } else {
+                Ok(())
+            },
+            fallback: atomic::compare_and_store(home, vp, expected, new),
+        }
+    }
+}
+
+/// What [`compare_store_and_store`] does: three words and two addresses, by name.
+#[derive(Clone, Copy)]
+pub(super) struct Pair {
+    /// The word that is compared, and committed last.
+    pub(super) key: NonNull<u64>,
+    pub(super) expected: u64,
+    pub(super) new: u64,
+    /// The word that is stored between.
+    pub(super) side: NonNull<u64>,
+    pub(super) value: u64,
+}
+
+/// If the calling thread is on `vp` and the key is as expected there, stores the side word, then the key.
+///
+/// # Safety
+/// As for [`add`], for `key`, `side` and `lock`, which are in one object; `lock` is used by nothing but this.
+#[inline(always)]
+pub(super) unsafe fn compare_store_and_store(
+    pair: Pair,
+    lock: NonNull<u64>,
+    vp: Vp,
+) -> Result<(), CasError> {
+    let Pair { key, expected, new, side, value } = pair;
+    let wanted = (vp.index() as u64) << super::SHIFT;
+    // SAFETY: of `restartable!`: 1. the store before the last is the side word's: cut short after it, the sequence
+    // begins again with the comparison, and the callers' contract allows that the side word has been written.
+    // 2. Only `old` changes. 3. By this function's contract.
+    unsafe {
+        restartable! {
+            in: [key = key.as_ptr(), side = side.as_ptr(), wanted = wanted, expected = expected, value = value, new = new],
+            out: [old: u64],
+            x86_64: [
+                "cmp {part}, {wanted}",
+                "jne 33f",
+                "mov {old}, qword ptr [{key} + {part}]",
+                "cmp {old}, {expected}",
+                "jne 33f",
+                "mov qword ptr [{side} + {part}], {value}",
+                "mov qword ptr [{key} + {part}], {new}",
+            ],
+            aarch64: [
+                "cmp {part}, {wanted}",
+                "b.ne 33f",
+                "ldr {old}, [{key}, {part}]",
+                "cmp {old}, {expected}",
+                "b.ne 33f",
+                "str {value}, [{side}, {part}]",
+                "str {new}, [{key}, {part}]",
+            ],
+            done: |here| if here != vp {
+                Err(CasError::Elsewhere(here))
+            } else if old != expected {
+                Err(CasError::Changed(old))
+            } else {
+                Ok(())
+            },
+            fallback: atomic::compare_store_and_store(pair, lock, vp),
+        }
+    }
+}
+
+/// Puts `node` in front of the list on the VP where the calling thread is.
+///
+/// # Safety
+/// `home` is the home of a list's head (`atomic` says what that is); `node` is in no list, and nobody else writes it.
+#[inline(always)]
+pub(super) unsafe fn push(home: NonNull<u64>, node: NonNull<ListNode>) {
+    // SAFETY: of `restartable!`: 1. the store before the last is to the node, which no other thread writes, and which
+    // is linked again if the sequence begins again. 2. Only `{tmp}` changes. 3. By this function's contract.
+    unsafe {
+        restartable! {
+            in: [home = home.as_ptr(), node = node.as_ptr()],
+            x86_64: [
+                "mov {tmp}, qword ptr [{home} + {part}]",
+                "mov qword ptr [{node}], {tmp}",
+                "mov qword ptr [{home} + {part}], {node}",
+            ],
+            aarch64: [
+                "ldr {tmp}, [{home}, {part}]",
+                "str {tmp}, [{node}]",
+                "str {node}, [{home}, {part}]",
+            ],
+            fallback: atomic::push(home, node),
+        }
+    }
+}
+
+/// Takes the first node of the list on the VP where the calling thread is; null if that list is empty.
+///
+/// # Safety
+/// `home` is the home of a list's head; popped nodes stay readable while the list lives.
+#[inline(always)]
+pub(super) unsafe fn pop(home: NonNull<u64>) -> *mut ListNode {
+    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only the outputs change. 3. By this function's
+    // contract. The node that is read is in the list at that instant, as only this VP's sequences take nodes from it
+    // and the reading one is undisturbed.
+    unsafe {
+        restartable! {
+            in: [home = home.as_ptr()],
+            out: [node: *mut ListNode],
+            x86_64: [
+                "mov {node}, qword ptr [{home} + {part}]",
+                "test {node}, {node}",
+                "jz 33f",
+                "mov {tmp}, qword ptr [{node}]",
+                "mov qword ptr [{home} + {part}], {tmp}",
+            ],
+            aarch64: [
+                "ldr {node}, [{home}, {part}]",
+                "cbz {node}, 33f",
+                "ldr {tmp}, [{node}]",
+                "str {tmp}, [{home}, {part}]",
+            ],
+            done: |_vp| node,
+            fallback: atomic::pop(home),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Sets of virtual processors, written as the kernel writes lists of CPUs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Vp;
+
+const WORD_BITS: usize = u64::BITS as usize;
+
+/// A set of virtual processors: a bitset that is as long as its highest member needs.
+///
+/// Text form, both ways, is the kernel's list format: `0-3,8,10-11`; the empty set is the empty string.
+///
+/// # Cost
+/// A membership test is one load. The set owns one allocation of `highest member / 8` bytes, none when empty.
+///
+/// # Example
+/// ```
+/// use squall_machine::{Vp, VpSet};
+///
+/// let mut set: VpSet = "0-3,8".parse().unwrap();
+/// set.insert(Vp::new(9));
+/// assert_eq!(set.to_string(), "0-3,8-9");
+/// assert_eq!(set.len(), 6);
+/// assert!(set.contains(Vp::new(8)));
+/// ```
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct VpSet {
+    /// Never ends in a zero word, so that equal sets compare equal.
+    words: Vec<u64>,
+}
+
+impl VpSet {
+    /// VPs of this index and above are in no set. Linux is built for at most 8192 processors; the rest is room.
+    pub const LIMIT: usize = 1 << 16;
+
+    /// The empty set.
+    pub const fn new() -> VpSet {
+        VpSet { words: Vec::new() }
+    }
+
+    /// The VPs `0..count`.
+    ///
+    /// # Panics
+    /// If `count` is above [`VpSet::LIMIT`].
+    pub fn first_n(count: usize) -> VpSet {
+        (0..count).map(vp).collect()
+    }
+
+    /// Puts `vp` in; says whether it was absent.
+    ///
+    /// # Panics
+    /// If the VP's index is not below [`VpSet::LIMIT`].
+    pub fn insert(&mut self, vp: Vp) -> bool {
+        let (word, bit) = place(vp);
+        assert!(vp.index() < Self::LIMIT, "VP {} is beyond VpSet::LIMIT ({})", vp.index(), Self::LIMIT);
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        let absent = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        absent
+    }
+
+    /// Takes `vp` out; says whether it was present.
+    pub fn remove(&mut self, vp: Vp) -> bool {
+        let present = self.contains(vp);
+        if present {
+            let (word, bit) = place(vp);
+            self.words[word] &= !bit;
+            self.trim();
+        }
+        present
+    }
+
+    /// Whether `vp` is a member. Any VP may be asked for.
+    pub fn contains(&self, vp: Vp) -> bool {
+        let (word, bit) = place(vp);
+        self.words.get(word).is_some_and(|w| w & bit != 0)
+    }
+
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|w| w.count_ones() as usize).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// The member of the lowest index.
+    pub fn first(&self) -> Option<Vp> {
+        self.iter().next()
+    }
+
+    /// The member of the highest index.
+    pub fn last(&self) -> Option<Vp> {
+        let top = self.words.last()?;
+        Some(vp(self.words.len() * WORD_BITS - 1 - top.leading_zeros() as usize))
+    }
+
+    /// The members, lowest index first.
+    pub fn iter(&self) -> Iter<'_> {
+        Iter { words: &self.words, next_word: 0, bits: 0 }
+    }
+
+    /// Members of either set.
+    pub fn union(&self, other: &VpSet) -> VpSet {
+        let (long, short) = if self.words.len() >= other.words.len() { (self, other) } else { (other, self) };
+        let mut words = long.words.clone();
+        words.iter_mut().zip(&short.words).for_each(|(w, s)| *w |= s);
+        VpSet { words }
+    }
+
+    /// Members of both sets.
+    pub fn intersection(&self, other: &VpSet) -> VpSet {
+        Self::trimmed(self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect())
+    }
+
+    /// Members of this set that are not in `other`.
+    pub fn difference(&self, other: &VpSet) -> VpSet {
+        let theirs = other.words.iter().copied().chain(std::iter::repeat(0));
+        Self::trimmed(self.words.iter().zip(theirs).map(|(a, b)| a & !b).collect())
+    }
+
+    /// Whether the two sets share a member.
+    pub fn intersects(&self, other: &VpSet) -> bool {
+        self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
+    }
+
+    /// Whether every member is also in `other`.
+    pub fn is_subset(&self, other: &VpSet) -> bool {
+        self.words.len() <= other.words.len() && self.words.iter().zip(&other.words).all(|(a, b)| a & !b == 0)
+    }
+
+    fn trimmed(words: Vec<u64>) -> VpSet {
+        let mut set = VpSet { words };
+        set.trim();
+        set
+    }
+
+    fn trim(&mut self) {
+        while self.words.last() == Some(&0) {
+            self.words.pop();
+        }
+    }
+}
+
+fn place(vp: Vp) -> (usize, u64) {
+    (vp.index() / WORD_BITS, 1 << (vp.index() % WORD_BITS))
+}
+
+/// The VP of an index that came out of a set, or is about to go into one.
+fn vp(index: usize) -> Vp {
+    assert!(index < VpSet::LIMIT, "VP {index} is beyond VpSet::LIMIT ({})", VpSet::LIMIT);
+    Vp::new(index as u32)
+}
+
+/// The members of a [`VpSet`], lowest index first; made by [`VpSet::iter`].
+#[derive(Clone, Debug)]
+pub struct Iter<'a> {
+    words: &'a [u64],
+    /// Index of the word after the one that `bits` came from.
+    next_word: usize,
+    /// What is left of the current word.
+    bits: u64,
+}
+
+impl Iterator for Iter<'_> {
+    type Item = Vp;
+
+    fn next(&mut self) -> Option<Vp> {
+        while self.bits == 0 {
+            self.bits = *self.words.get(self.next_word)?;
+            self.next_word += 1;
+        }
+        let bit = self.bits.trailing_zeros() as usize;
+        self.bits &= self.bits - 1;
+        Some(vp((self.next_word - 1) * WORD_BITS + bit))
+    }
+}
+
+impl<'a> IntoIterator for &'a VpSet {
+    type Item = Vp;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl FromIterator<Vp> for VpSet {
+    fn from_iter<I: IntoIterator<Item = Vp>>(vps: I) -> VpSet {
+        let mut set = VpSet::new();
+        set.extend(vps);
+        set
+    }
+}
+
+impl Extend<Vp> for VpSet {
+    fn extend<I: IntoIterator<Item = Vp>>(&mut self, vps: I) {
+        for vp in vps {
+            self.insert(vp);
+        }
+    }
+}
+
+impl fmt::Display for VpSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut members = self.iter().map(Vp::index).peekable();
+        let mut comma = "";
+        while let Some(from) = members.next() {
+            let mut to = from;
+            while members.next_if_eq(&(to + 1)).is_some() {
+                to += 1;
+            }
+            if from == to {
+                write!(f, "{comma}{from}")?;
+            } else {
+                write!(f, "{comma}{from}-{to}")?;
+            }
+            comma = ",";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for VpSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VpSet({self})")
+    }
+}
+
+/// Why a text is no list of processors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VpSetError {
+    item: String,
+    reason: &'static str,
+}
+
+impl fmt::Display for VpSetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` {}; a list of processors reads like 0-3,8,10-11", self.item, self.reason)
+    }
+}
+
+impl std::error::Error for VpSetError {}
+
+impl FromStr for VpSet {
+    type Err = VpSetError;
+
+    /// Reads the kernel's list format. White space around the list is ignored, inside it is an error; items may come
+    /// in any order and overlap.
+    fn from_str(list: &str) -> Result<VpSet, VpSetError> {
+        let mut set = VpSet::new();
+        let list = list.trim();
+        if list.is_empty() {
+            return Ok(set);
+        }
+        for item in list.split(',') {
+            let fail = |reason| VpSetError { item: shorten(item), reason };
+            let (from, to) = item.split_once('-').unwrap_or((item, item));
+            let (from, to) = (number(from).map_err(fail)?, number(to).map_err(fail)?);
+            if from > to {
+                return Err(fail("runs backwards"));
+            }
+            set.extend((from..=to).map(vp));
+        }
+        Ok(set)
+    }
+}
+
+/// A number of digits alone (`str::parse` would let a sign pass), below the limit.
+fn number(digits: &str) -> Result<usize, &'static str> {
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err("is neither a number nor a range");
+    }
+    match digits.parse::<usize>() {
+        Ok(n) if n < VpSet::LIMIT => Ok(n),
+        _ => Err("is beyond the largest processor number that is supported, 65535"),
+    }
+}
+
+/// Enough of a bad text to recognise it.
+pub(super) fn shorten(text: &str) -> String {
+    const SHOWN_CHARS_MAX: usize = 40;
+    let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Reads the kernel's mask format (`ff`, `00000001,ffffffff`): the set, and how many bits the mask is wide.
+pub(super) fn parse_mask(mask: &str) -> Result<(VpSet, usize), VpSetError> {
+    let mut set = VpSet::new();
+    let mut bit = 0;
+    for digit in mask.trim().chars().rev().filter(|&c| c != ',') {
+        let fail = |reason| VpSetError { item: shorten(mask.trim()), reason };
+        let nibble = digit.to_digit(16).ok_or_else(|| fail("is no mask of processors"))?;
+        if bit >= VpSet::LIMIT {
+            return Err(fail("is wider than 65536 processors"));
+        }
+        set.extend((0..4).filter(|i| nibble >> i & 1 == 1).map(|i| vp(bit + i)));
+        bit += 4;
+    }
+    Ok((set, bit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_give_members_and_width() {
+        let (set, width) = parse_mask("00000001,80000003\n").unwrap();
+        assert_eq!((set.to_string().as_str(), width), ("0-1,31-32", 64));
+        assert_eq!(parse_mask("3").unwrap(), (VpSet::first_n(2), 4));
+        assert_eq!(parse_mask("").unwrap(), (VpSet::new(), 0));
+        assert!(parse_mask("0x3").is_err());
+        assert!(parse_mask(&"f".repeat(VpSet::LIMIT / 4 + 1)).is_err());
+    }
+
+    #[test]
+    fn a_long_bad_text_is_shown_in_part() {
+        assert_eq!(shorten(&"é".repeat(100)).chars().count(), 41);
+        assert_eq!(shorten("short"), "short");
+    }
+}

@@ -1,0 +1,123 @@
+//! What the tests of per-VP data share: modes in child processes, threads that move about, small random numbers.
+#![allow(dead_code)]
+
+use squall_machine::pervp::PerVpWord;
+use squall_machine::{Vp, machine, restartable};
+use std::process::Command;
+
+/// The modes that a process can be started in, with how `restart_mode` must name them.
+///
+/// The last variable of the first is one that Squall does not know: it changes nothing.
+pub(crate) const MODES: &[(&str, &str, &str)] = &[
+    ("SQUALL_RSEQ", "off", "atomic (SQUALL_RSEQ=off)"),
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    ("GLIBC_TUNABLES", "glibc.pthread.rseq=0", "atomic (the C library registered no restartable sequences)"),
+    ("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:8,threads:2", "atomic (virtual topology)"),
+];
+
+/// Set in child processes: how `restart_mode` must name the mode.
+pub(crate) const EXPECT: &str = "SQUALL_TEST_EXPECT_MODE";
+
+/// Runs this test program again with the variables set, and with these arguments; fails with its output if it fails.
+pub(crate) fn again(variables: &[(&str, &str)], arguments: &[&str]) {
+    let program = std::env::current_exe().expect("the path of this program");
+    // Under user-mode emulation the kernel cannot start the program by itself; the runner's name is passed on.
+    let mut command = match std::env::var("SQUALL_TEST_RUNNER") {
+        Ok(runner) => {
+            let mut words = runner.split_whitespace().map(str::to_owned);
+            let mut command = Command::new(words.next().expect("a runner"));
+            command.args(words).arg(program);
+            command
+        }
+        Err(_) => Command::new(program),
+    };
+    command.args(arguments).args(["--nocapture", "--test-threads=2"]).env("SQUALL_TEST_CHILD", "1");
+    for (name, value) in variables {
+        command.env(name, value);
+    }
+    let output = command.output().expect("this program starts");
+    assert!(
+        output.status.success(),
+        "{variables:?} {arguments:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains(" 0 passed"), "{variables:?} {arguments:?} ran no test\n{text}");
+}
+
+/// Whether this process was started by [`again`].
+pub(crate) fn is_child() -> bool {
+    std::env::var_os("SQUALL_TEST_CHILD").is_some()
+}
+
+/// A small generator of numbers (xorshift); the seed is printed by whoever fails.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        (self.next() >> 11) % limit
+    }
+}
+
+/// Moves the calling thread to another processor, or gives it another VP in a virtual topology.
+pub(crate) fn hop(random: &mut Random) {
+    let limit = machine().vp_limit() as u64;
+    let vp = random.below(limit);
+    if machine().is_virtual() {
+        Vp::assign_current(Vp::new(vp as u32)).expect("a VP below the limit");
+    } else {
+        // Refused for a processor that is offline or not ours: then the thread stays where it is.
+        let _ = squall_sys::affinity::restrict_to(&[vp as usize]);
+    }
+}
+
+/// Undoes the restriction of [`hop`].
+pub(crate) fn roam() {
+    let all: Vec<usize> = (0..machine().vp_limit()).collect();
+    let _ = squall_sys::affinity::restrict_to(&all);
+}
+
+/// Adds one in a sequence so long that the kernel often preempts it in the midst.
+pub(crate) fn add_slowly(word: &PerVpWord, laps: u64) {
+    let home = word.home().as_ptr();
+    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only outputs change. 3. The word's home.
+    unsafe {
+        restartable! {
+            in: [home = home, laps = laps],
+            out: [count: u64],
+            x86_64: [
+                "mov {count}, qword ptr [{home} + {part}]",
+                "mov {tmp}, {laps}",
+                "41:",
+                "sub {tmp}, 1",
+                "jnz 41b",
+                "add {count}, 1",
+                "mov qword ptr [{home} + {part}], {count}",
+            ],
+            aarch64: [
+                "ldr {count}, [{home}, {part}]",
+                "mov {tmp}, {laps}",
+                "41:",
+                "subs {tmp}, {tmp}, #1",
+                "b.ne 41b",
+                "add {count}, {count}, #1",
+                "str {count}, [{home}, {part}]",
+            ],
+            done: |_vp| { let _ = count; },
+            fallback: word.add(1),
+        }
+    }
+}

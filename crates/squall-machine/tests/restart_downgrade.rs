@@ -1,0 +1,240 @@
+//! Giving restartable sequences up under load: sums stay exact and nothing is lost, whoever causes it and however the
+//! sequences in flight are restarted. Each trial is a process of its own, as the mode never comes back.
+#![cfg(not(miri))]
+
+mod pervp_support;
+
+use pervp_support::{Random, add_slowly, again, hop, is_child, roam};
+use squall_machine::Vp;
+use squall_machine::pervp::{self, PerVpStack, PerVpWord, RestartMode, WhyAtomic};
+use squall_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use squall_sync::thread;
+use std::time::Duration;
+
+const TRIALS: u64 = 6;
+const THREADS: u64 = 6;
+
+/// Threads add, push and pop until told to stop; meanwhile `cause` runs in a thread of its own.
+fn give_up_under_load(cause: impl Fn(&PerVpWord) + Send + Sync) {
+    if pervp::restart_mode() != RestartMode::Restartable {
+        println!("SKIP: no restartable sequences here, nothing to give up");
+        return;
+    }
+    let word = PerVpWord::new();
+    let mut stack = PerVpStack::new();
+    let (stop, added, pushed, popped) =
+        (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for id in 0..THREADS {
+            let (word, stack, stop, added, pushed, popped) = (&word, &stack, &stop, &added, &pushed, &popped);
+            scope.spawn(move || {
+                let mut random = Random::new(id);
+                let (mut adds, mut sum_in, mut sum_out) = (0, 0u64, 0u64);
+                while !stop.load(Ordering::Relaxed) {
+                    for step in 0..500 {
+                        word.add(1);
+                        adds += 1;
+                        if step % 4 == 0 {
+                            let value = random.next();
+                            sum_in = sum_in.wrapping_add(value);
+                            stack.push(value);
+                        } else if let Some(value) = stack.pop() {
+                            sum_out = sum_out.wrapping_add(value);
+                        }
+                    }
+                    if id % 2 == 0 {
+                        hop(&mut random);
+                    }
+                }
+                roam();
+                added.fetch_add(adds, Ordering::Relaxed);
+                pushed.fetch_add(sum_in, Ordering::Relaxed);
+                popped.fetch_add(sum_out, Ordering::Relaxed);
+            });
+        }
+        thread::sleep(Duration::from_millis(15));
+        scope.spawn(|| cause(&word)).join().expect("the cause");
+        assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: WhyAtomic::Downgraded });
+        thread::sleep(Duration::from_millis(15));
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(word.sum(), added.into_inner());
+    let left = stack.drain().into_iter().fold(0u64, |sum, (_, value)| sum.wrapping_add(value));
+    assert_eq!(popped.into_inner().wrapping_add(left), pushed.into_inner(), "a value was lost or doubled");
+}
+
+fn trials(variables: &[(&str, &str)], test: &str) {
+    if !is_child() {
+        (0..TRIALS).for_each(|_| again(variables, &["--exact", test]));
+    }
+}
+
+#[test]
+fn by_force_with_membarrier() {
+    if is_child() {
+        give_up_under_load(|_| pervp::force_downgrade());
+    }
+    trials(&[], "by_force_with_membarrier");
+}
+
+#[test]
+fn by_force_with_visits_to_every_processor() {
+    if is_child() {
+        give_up_under_load(|_| pervp::force_downgrade());
+    }
+    trials(&[("SQUALL_MEMBARRIER", "off")], "by_force_with_visits_to_every_processor");
+}
+
+/// A sequence that was in flight must not commit over an atomic addition made after the mode was given up. To meet one,
+/// sequences take most of a millisecond, and the thread that gives the mode up then adds to the words of another
+/// processor, as one may whose answer of where it is has grown old.
+fn give_up_and_add_from_elsewhere() {
+    let allowed = squall_sys::affinity::allowed().expect("an affinity mask");
+    let (RestartMode::Restartable, [there, .., here]) = (pervp::restart_mode(), &allowed[..]) else {
+        println!("SKIP: needs restartable sequences and two processors");
+        return;
+    };
+    const LAPS: u64 = 3_000_000;
+    const ADDITIONS: u64 = 60;
+    let word = PerVpWord::new();
+    let (stop, added) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for cpu in [*there, *here, *there] {
+            let (word, stop, added) = (&word, &stop, &added);
+            scope.spawn(move || {
+                squall_sys::affinity::restrict_to(&[cpu]).expect("a processor that was allowed");
+                while !stop.load(Ordering::Relaxed) {
+                    add_slowly(word, LAPS);
+                    added.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        thread::sleep(Duration::from_millis(15));
+        squall_sys::affinity::restrict_to(&[*here]).expect("a processor that was allowed");
+        squall_sys::area::set_own_cache(*there as u32, ADDITIONS as u32 + 1);
+        pervp::force_downgrade();
+        for _ in 0..ADDITIONS {
+            word.add(1);
+            // Spread over a slow sequence.
+            (0..3_000).for_each(|lap| _ = std::hint::black_box(lap));
+        }
+        let vp = Vp::current();
+        assert_eq!(vp.index(), *there);
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(word.sum(), added.into_inner() + ADDITIONS, "a sequence committed late");
+}
+
+#[test]
+fn no_sequence_commits_late() {
+    if is_child() {
+        give_up_and_add_from_elsewhere();
+    }
+    trials(&[], "no_sequence_commits_late");
+}
+
+#[test]
+fn no_sequence_commits_late_without_membarrier() {
+    if is_child() {
+        give_up_and_add_from_elsewhere();
+    }
+    trials(&[("SQUALL_MEMBARRIER", "off")], "no_sequence_commits_late_without_membarrier");
+}
+
+/// Gives the mode up after each of the first instructions of an addition, the moments between its reading of
+/// `AREA_OFFSET` and its start included: whichever it was, the addition must take the atomic path.
+///
+/// The processor's trap flag stops the thread after each instruction. A stop inside the sequence restarts it, so that it
+/// cannot commit before the handler has given the mode up and lets the thread run on.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(squall_tsan)))]
+fn at_every_instruction_of_an_addition() {
+    const INSTRUCTIONS: u64 = 48;
+    let name = "at_every_instruction_of_an_addition";
+    match std::env::var("SQUALL_TEST_STEP") {
+        Ok(step) => step_and_give_up(step.parse().expect("a number")),
+        Err(_) => {
+            for step in 1..=INSTRUCTIONS {
+                again(&[("SQUALL_TEST_STEP", &step.to_string())], &["--exact", name]);
+            }
+        }
+    }
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(squall_tsan)))]
+fn step_and_give_up(step: u64) {
+    use std::ffi::{c_int, c_void};
+    unsafe extern "C" {
+        fn signal(number: c_int, handler: extern "C" fn(c_int, *mut c_void, *mut u8)) -> usize;
+    }
+    const TRAP: c_int = 5;
+    static LEFT: AtomicU64 = AtomicU64::new(0);
+    extern "C" fn on_trap(_: c_int, _: *mut c_void, context: *mut u8) {
+        const FLAGS_OFFSET: usize = 40 + 17 * 8;
+        const TRAP_FLAG: u64 = 1 << 8;
+        if LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
+            pervp::force_downgrade();
+            // SAFETY: the flags in the `ucontext_t` that the kernel passes to every handler on x86-64.
+            unsafe { *context.add(FLAGS_OFFSET).cast::<u64>() &= !TRAP_FLAG };
+        }
+    }
+    let allowed = squall_sys::affinity::allowed().expect("an affinity mask");
+    let (RestartMode::Restartable, [there, .., here]) = (pervp::restart_mode(), &allowed[..]) else {
+        println!("SKIP: needs restartable sequences and two processors");
+        return;
+    };
+    let word = PerVpWord::new();
+    squall_sys::affinity::restrict_to(&[*here]).expect("a processor that was allowed");
+    // The atomic path is told apart by where it adds.
+    squall_sys::area::set_own_cache(*there as u32, 9);
+    LEFT.store(step, Ordering::Relaxed);
+    // SAFETY: the handler is ours; setting the flag stops this thread after the instruction that follows, and the
+    // handler takes it back. The stack is used below what the compiler may keep there (no `nostack`).
+    unsafe {
+        signal(TRAP, on_trap);
+        std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
+    }
+    word.add(1);
+    assert_eq!(LEFT.load(Ordering::Relaxed), 0, "the addition has fewer instructions");
+    assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: WhyAtomic::Downgraded });
+    assert_eq!((word.load(Vp::new(*there as u32)), word.sum()), (1, 1), "it committed after the mode was given up");
+}
+
+/// A thread that has really no registration: it takes its own back, then counts.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+fn by_a_thread_without_registration() {
+    if is_child() {
+        give_up_under_load(|word| {
+            unregister();
+            word.add(1);
+            word.add(1u64.wrapping_neg());
+        });
+    }
+    trials(&[], "by_a_thread_without_registration");
+}
+
+/// Takes back what glibc registered for the calling thread.
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+fn unregister() {
+    use std::ffi::c_long;
+    unsafe extern "C" {
+        fn syscall(number: c_long, ...) -> c_long;
+    }
+    const RSEQ: c_long = 334;
+    const UNREGISTER: c_long = 1;
+    let offset = squall_sys::rseq::registered_area().expect("this thread is registered");
+    let thread_pointer: usize;
+    // SAFETY: word 0 at the thread pointer holds its own address.
+    unsafe { std::arch::asm!("mov {}, fs:[0]", out(reg) thread_pointer) };
+    let area = thread_pointer.wrapping_add_signed(offset);
+    // SAFETY: takes back a registration of this thread; nobody relies on it but Squall, which this test is about.
+    let answer = [32, 20, 28, 33, 64]
+        .into_iter()
+        .map(|bytes: c_long| unsafe {
+            syscall(RSEQ, area, bytes, UNREGISTER, c_long::from(squall_sys::rseq::SIGNATURE))
+        })
+        .find(|&answer| answer == 0);
+    assert_eq!(answer, Some(0), "the registration could not be taken back");
+    assert!(squall_sys::rseq::registered_area().is_err());
+}

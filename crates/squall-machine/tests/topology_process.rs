@@ -1,0 +1,113 @@
+//! The process-wide machine, which each process sets once: so every case runs in a process of its own, this test binary
+//! again with the environment variable set and one case named.
+
+use std::process::{Command, Output};
+
+use squall_machine::topology::VirtualSpec;
+use squall_machine::{Machine, MachineError, machine, try_machine};
+
+const VARIABLE: &str = "SQUALL_TOPOLOGY";
+const CASE: &str = "SQUALL_TEST_CASE";
+
+/// Runs `case` in a process where the variable holds `topology`.
+fn run(case: &str, topology: Option<&str>) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "in_a_process_of_its_own", "--nocapture"]).env(CASE, case).env_remove(VARIABLE);
+    if let Some(topology) = topology {
+        command.env(VARIABLE, topology);
+    }
+    command.output().unwrap()
+}
+
+#[track_caller]
+fn passes(case: &str, topology: Option<&str>) {
+    let output = run(case, topology);
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out.contains("the case ran"), "{case}: {out}{err}");
+}
+
+/// The child's side: does nothing when the tests are run as usual.
+#[test]
+fn in_a_process_of_its_own() {
+    let Ok(case) = std::env::var(CASE) else { return };
+    let spec: VirtualSpec = "cores:3".parse().unwrap();
+    match case.as_str() {
+        "virtual" => {
+            assert!(machine().is_virtual());
+            assert_eq!(machine().vps().to_string(), "0-7");
+            assert!(std::ptr::eq(machine(), try_machine().unwrap()));
+            assert_eq!(Machine::set_virtual(spec).unwrap_err(), MachineError::InUse { asked: spec });
+            assert_eq!(machine().vps().to_string(), "0-7");
+        }
+        "real" => {
+            let read = Machine::read(squall_machine::topology::Reader::system());
+            assert_eq!(machine().vps(), read.vps());
+            assert_eq!(machine().is_virtual(), read.is_virtual());
+        }
+        "set" => {
+            assert_eq!(Machine::set_virtual(spec).unwrap().vps().to_string(), "0-2");
+            assert_eq!(machine().vps().to_string(), "0-2");
+            assert!(Machine::set_virtual(spec).unwrap_err().to_string().contains("in use already"));
+        }
+        "wrong" => {
+            let error = try_machine().unwrap_err();
+            assert!(matches!(&error, MachineError::Variable { value, .. } if value == "nodes:2,cores:zero"));
+            assert!(error.to_string().contains("`cores:zero` has a count that is not a number"), "{error}");
+            assert_eq!(try_machine().unwrap_err(), error, "asking again changes nothing");
+            assert_eq!(
+                Machine::set_virtual(spec).unwrap().vps().len(),
+                3,
+                "a wrong variable can be overruled"
+            );
+            assert!(try_machine().is_ok());
+        }
+        "panic" => {
+            machine();
+        }
+        "race" => {
+            let threads: Vec<_> =
+                (0..8).map(|_| std::thread::spawn(|| std::ptr::from_ref(machine()).addr())).collect();
+            let addresses: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+            assert!(addresses.iter().all(|a| *a == addresses[0]));
+        }
+        other => panic!("no case {other}"),
+    }
+    println!("the case ran");
+}
+
+#[test]
+fn the_variable_makes_the_machine_virtual() {
+    passes("virtual", Some("cores:4,threads:2"));
+}
+
+#[test]
+fn without_the_variable_or_with_an_empty_one_it_is_real() {
+    passes("real", None);
+    passes("real", Some(""));
+}
+
+#[test]
+fn the_api_comes_before_the_variable() {
+    passes("set", None);
+    passes("set", Some("cores:4"));
+    passes("set", Some("garbage"));
+}
+
+#[test]
+fn a_wrong_variable_is_an_error_with_the_reason() {
+    passes("wrong", Some("nodes:2,cores:zero"));
+}
+
+#[test]
+fn a_wrong_variable_panics_where_no_error_can_be_given() {
+    let output = run("panic", Some("nodes:0"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{text}");
+    assert!(text.contains("SQUALL_TOPOLOGY=\"nodes:0\"") && text.contains("at least 1"), "{text}");
+}
+
+#[test]
+fn threads_that_come_first_together_get_one_machine() {
+    passes("race", None);
+    passes("race", Some("cores:5"));
+}

@@ -1,0 +1,336 @@
+//! Deferred calls: what a thread retires is reclaimed when no operation can still see it.
+//!
+//! Problem: retiring must cost little, memory waiting for reclamation must be bounded, users' code (`Drop`) must not run
+//! in surprising places, and none of it may need a thread that nobody asked for.
+//!
+//! - I1. A deferred call runs once, at depth zero if it is [`Kind::Code`], after a grace period that began after it was
+//!   deferred; never under a lock or role of this crate.
+//! - I2. `runs` of a record is odd exactly while its thread is running calls that it took from a list; it becomes odd
+//!   before the calls are out of the list for others to see (at the list, or while takers are excluded).
+//! - I3. Calls run by a thread are not nested: what a deferred call defers in turn waits for a later batch.
+//!
+//! Who runs them, in this order: (1) the thread that deferred them, when its batch is full and it is outside every
+//! operation: it looks at whether its oldest batch is ripe, and runs it; (2) inside an operation, `Memory` calls only;
+//! (3) the reclaimer thread (see `reclaimer`), for threads that stopped retiring, ended, or retire code inside
+//! operations; (4) whoever calls [`reclaim`] or [`barrier`].
+//!
+//! Bound: a thread that has more than [`LIMIT_CALLS`] calls or [`LIMIT_BYTES`] bytes pending when it closes a batch
+//! waits for a grace period, at most [`LIMIT_WAIT`] per batch (a reader may be waiting for this very thread), and inside
+//! an operation only when it leaves it. So what is pending is at most `threads × (LIMIT + one batch)`, plus what is
+//! retired inside single operations, plus one batch per `LIMIT_WAIT` and thread while a reader does not end.
+//!
+//! Cost: with `Box<T>`, an addition to a list; per [`BATCH_CALLS`](crate::raw::defer::BATCH_CALLS) a grace period at
+//! most, which threads share. Source: Linux's `call_rcu` and `rcu_barrier`; the barrier's two-sided wait is CO-21's.
+
+use squall_sync::sync::Mutex;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use crate::op::{DOMAIN, own_record};
+use crate::raw::defer::{Batch, Deferred, Kind};
+use crate::raw::grace::Haste;
+use crate::raw::record::{Record, attention};
+use crate::stats::COUNTS;
+use crate::wait::{WaitError, after, may_wait, wait_unchecked};
+
+/// Calls that one thread may have pending before it waits.
+pub(crate) const LIMIT_CALLS: u64 = 2048;
+/// Bytes that one thread may have pending before it waits.
+pub(crate) const LIMIT_BYTES: u64 = 16 << 20;
+/// The longest such wait, per batch.
+pub(crate) const LIMIT_WAIT: Duration = Duration::from_millis(50);
+
+/// How often a thread over its bound looks whether the reclaimer has done its part.
+const BOUND_POLL: Duration = Duration::from_micros(200);
+
+/// Batches of threads that ended.
+static ORPHANS: Mutex<Vec<Batch>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static RUNNING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Drops `value` once every operation that is open now has ended.
+///
+/// The drop happens later: on this thread in a later call of this function outside every operation, in [`reclaim`] or
+/// [`barrier`], or on the reclaimer thread. If `T` needs no drop, only memory is given back, and that may happen
+/// anywhere. At the end of the process what is pending is not dropped: call [`barrier`] if it must be.
+///
+/// A caller who retires faster than readers let go is made to wait (see the module's bound). In a forked child, and in
+/// a signal handler that interrupts this function on the same thread, `value` is leaked (the latter is counted).
+///
+/// # Cost
+/// An addition to a list of the thread's own. Lock-free but for the bound's wait.
+/// # Example
+/// ```
+/// squall_rcu::retire(Box::new([0_u8; 64]));
+/// squall_rcu::barrier().unwrap();
+/// ```
+#[inline]
+pub fn retire<T: Send + 'static>(value: Box<T>) {
+    unsafe fn free<T>(data: *mut ()) {
+        // SAFETY: the one call of a `Deferred`, whose data is the box that `retire` took apart.
+        drop(unsafe { Box::from_raw(data.cast::<T>()) });
+    }
+    let kind = if std::mem::needs_drop::<T>() { Kind::Code } else { Kind::Memory };
+    let bytes = u32::try_from(size_of::<T>()).unwrap_or(u32::MAX);
+    let call = Deferred { call: free::<T>, data: Box::into_raw(value).cast(), bytes };
+    add(kind, call);
+}
+
+/// Calls `f` once every operation that is open now has ended. As [`retire`] otherwise.
+///
+/// # Cost
+/// As [`retire`], and an allocation.
+pub fn defer<F: FnOnce() + Send + 'static>(f: F) {
+    unsafe fn call<F: FnOnce()>(data: *mut ()) {
+        // SAFETY: the one call of a `Deferred`, whose data is the box that `defer` took apart.
+        let f = unsafe { Box::from_raw(data.cast::<F>()) };
+        f();
+    }
+    let bytes = u32::try_from(size_of::<F>()).unwrap_or(u32::MAX);
+    add(Kind::Code, Deferred { call: call::<F>, data: Box::into_raw(Box::new(f)).cast(), bytes });
+}
+
+fn add(kind: Kind, call: Deferred) {
+    // A thread past its exit hook is registered only within an operation: it has no list of its own then.
+    if own_record().is_none() && crate::op::register().is_err() {
+        return;
+    }
+    let Some(record) = own_record() else { return adopt_one(call) };
+    let Ok(added) = DOMAIN.defer(record, kind, call) else {
+        COUNTS.leaked.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
+        return;
+    };
+    if added.first {
+        crate::reclaimer::announce();
+    }
+    if added.closed {
+        closed(record);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn closed(record: &'static Record) {
+    if RUNNING.get() {
+        return;
+    }
+    if record.depth() > 0 {
+        record.request(attention::DEFERRED);
+        help(record, Kind::Memory);
+        return;
+    }
+    if over_bound(record)
+        && let Some(oldest) = DOMAIN.oldest(record, Kind::Code)
+    {
+        COUNTS.throttled.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
+        // An error leaves it pending: `keep_bound` sees that.
+        let _ = wait_unchecked(oldest, Haste::Normal, after(LIMIT_WAIT));
+    }
+    help(record, Kind::Memory);
+    help(record, Kind::Code);
+    keep_bound(record);
+}
+
+/// What a thread owes when it leaves an operation in which it closed a batch: memory, the bound, and users' code only
+/// where no reclaimer may do that.
+pub(crate) fn after_operation(record: &'static Record) {
+    if RUNNING.get() {
+        return;
+    }
+    help(record, Kind::Memory);
+    if !crate::reclaimer::allowed() {
+        help(record, Kind::Code);
+    }
+    keep_bound(record);
+}
+
+/// Runs the ripe batches of the calling thread, without waiting.
+fn help(record: &'static Record, kind: Kind) {
+    while let Some(oldest) = DOMAIN.oldest(record, kind) {
+        if squall_sys::fork::forked() || !matches!(DOMAIN.grace.poll(&DOMAIN.registry, oldest), Ok(true)) {
+            return;
+        }
+        let Some(batch) = DOMAIN.pop(record, kind, || record.begin_run()) else { return };
+        let list = run(batch);
+        record.end_run();
+        DOMAIN.recycle(record, list);
+    }
+}
+
+fn over_bound(record: &Record) -> bool {
+    let (calls, bytes) = record.deferrals.pending();
+    calls > LIMIT_CALLS || bytes > LIMIT_BYTES
+}
+
+/// Waits, outside every operation, until this thread is within its bound again or [`LIMIT_WAIT`] is over.
+#[cold]
+fn keep_bound(record: &'static Record) {
+    if !over_bound(record) || squall_sys::fork::forked() {
+        return;
+    }
+    COUNTS.throttled.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
+    let deadline = after(LIMIT_WAIT);
+    let kinds = [Kind::Memory, Kind::Code];
+    let oldest = kinds.iter().filter_map(|&kind| DOMAIN.oldest(record, kind)).min();
+    // An error means that nothing can be freed now: what is pending stays pending and is counted.
+    if oldest.is_some_and(|oldest| wait_unchecked(oldest, Haste::Normal, deadline).is_err()) {
+        return;
+    }
+    help(record, Kind::Memory);
+    if !crate::reclaimer::allowed() {
+        return help(record, Kind::Code);
+    }
+    // What remains is users' code, for the reclaimer.
+    crate::reclaimer::urge();
+    while over_bound(record) && deadline.is_some_and(|deadline| Instant::now() < deadline) {
+        squall_sync::thread::sleep(BOUND_POLL);
+    }
+}
+
+/// Runs the calls of a batch, whose moment has passed. Returns the empty list.
+fn run(mut batch: Batch) -> Vec<Deferred> {
+    let nested = RUNNING.replace(true);
+    for call in batch.calls.drain(..) {
+        // SAFETY: the call is made once (it left the list), and its moment has passed: nobody can still see its data.
+        let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (call.call)(call.data) }));
+        if outcome.is_err() {
+            // The panic was the deferred call's; whoever happens to run it is not to blame. The hook has told it.
+            COUNTS.panicked.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
+        }
+    }
+    RUNNING.set(nested);
+    batch.calls
+}
+
+/// Whether the calling thread is inside a deferred call.
+pub(crate) fn in_deferred_call() -> bool {
+    RUNNING.get()
+}
+
+/// Takes over what a thread has deferred that is about to lose its record.
+pub(crate) fn adopt_from(record: &Record) {
+    let rest = DOMAIN.take_own(record, || record.begin_run());
+    adopt(rest);
+    record.end_run();
+}
+
+fn adopt(batches: Vec<Batch>) {
+    if batches.is_empty() {
+        return;
+    }
+    orphans().extend(batches);
+    crate::reclaimer::announce();
+}
+
+fn adopt_one(call: Deferred) {
+    let bytes = call.bytes as usize;
+    adopt(vec![Batch { moment: DOMAIN.grace.mark(), calls: vec![call], bytes }]);
+}
+
+fn orphans() -> squall_sync::sync::MutexGuard<'static, Vec<Batch>> {
+    ORPHANS.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+/// Calls and bytes of threads that have ended.
+pub(crate) fn orphaned() -> (u64, u64) {
+    let orphans = orphans();
+    let calls = orphans.iter().map(|batch| batch.calls.len()).sum::<usize>();
+    let bytes = orphans.iter().map(|batch| batch.bytes).sum::<usize>();
+    (calls as u64, bytes as u64)
+}
+
+/// Runs what can be run now of what this thread and ended threads have deferred, without waiting. Returns how many
+/// calls ran.
+///
+/// # Errors
+/// As [`wait`](crate::wait()), but for the deadline.
+pub fn reclaim() -> Result<u64, WaitError> {
+    may_wait()?;
+    crate::op::register().map_err(|_| WaitError::Forked)?;
+    let Some(record) = own_record() else { return Ok(0) };
+    let mut batches = DOMAIN.take_own(record, || record.begin_run());
+    let own = batches.iter().map(|batch| batch.moment).max();
+    let oldest_orphan = orphans().iter().map(|batch| batch.moment).min();
+    let asked = own.max(oldest_orphan);
+    let polled = asked.map(|moment| DOMAIN.grace.poll(&DOMAIN.registry, moment));
+    let passed = DOMAIN.grace.passed();
+    batches.extend(orphans().extract_if(.., |batch| batch.moment <= passed));
+    let (ripe, rest): (Vec<_>, Vec<_>) = batches.into_iter().partition(|batch| batch.moment <= passed);
+    // Before the run ends, so that a barrier finds them in one place or the other (I2).
+    adopt(rest);
+    let calls = run_all(ripe);
+    record.end_run();
+    polled.transpose().map_err(WaitError::NoFence)?;
+    Ok(calls)
+}
+
+/// Waits until every call that any thread had deferred when this was called has run. Returns how many of them ran here.
+///
+/// # Errors
+/// As [`wait`](crate::wait()), but for the deadline.
+/// # Cost
+/// A heavy fence, a grace period, and the calls themselves. Blocks on readers and on deferred calls under way elsewhere.
+/// # Source
+/// Linux's `rcu_barrier`.
+pub fn barrier() -> Result<u64, WaitError> {
+    may_wait()?;
+    crate::op::register().map_err(|_| WaitError::Forked)?;
+    let Some(record) = own_record() else { return Ok(0) };
+    if !crate::reclaimer::allowed() {
+        crate::quiescent::run_jobs();
+    }
+    let mut calls = 0;
+    // Twice: what was in no list the first time (I2) was being run, and has been when the wait is over, or was on its
+    // way to the orphans, from where nothing goes back to a list.
+    for _ in 0..2 {
+        calls += run_everything(record, |_| true)?;
+        DOMAIN.registry.for_each(|other| other.wait_run_end());
+    }
+    Ok(calls)
+}
+
+/// Takes what the chosen threads and the ended ones have deferred, waits for its moment, and runs it.
+pub(crate) fn run_everything(
+    record: &'static Record,
+    choose: impl FnMut(&Record) -> bool,
+) -> Result<u64, WaitError> {
+    let mut batches = Vec::new();
+    let taken = DOMAIN.take_from(choose, || {
+        record.begin_run();
+        batches.append(&mut orphans());
+    });
+    let refused = match taken {
+        Ok(taken) => {
+            batches.extend(taken);
+            None
+        }
+        Err(why) => Some(WaitError::NoFence(why)),
+    };
+    let waited = match (refused, batches.iter().map(|batch| batch.moment).max()) {
+        (Some(error), _) => Err(error),
+        (None, Some(moment)) => wait_unchecked(moment, Haste::Normal, None),
+        (None, None) => Ok(()),
+    };
+    let ran = match waited {
+        Ok(()) => Ok(run_all(batches)),
+        Err(error) => {
+            // Nothing is lost: they wait with the orphans.
+            orphans().extend(batches);
+            Err(error)
+        }
+    };
+    record.end_run();
+    ran
+}
+
+fn run_all(batches: Vec<Batch>) -> u64 {
+    let mut calls = 0;
+    for batch in batches {
+        calls += batch.calls.len() as u64;
+        drop(run(batch));
+    }
+    calls
+}

@@ -1,0 +1,37 @@
+#![doc = include_str!("../README.md")]
+
+pub(crate) mod raw;
+
+#[cfg(not(loom))]
+mod cell;
+#[cfg(not(loom))]
+mod defer;
+#[cfg(not(loom))]
+mod op;
+#[cfg(not(loom))]
+mod quiescent;
+#[cfg(not(loom))]
+mod reclaimer;
+#[cfg(not(loom))]
+mod stall;
+#[cfg(not(loom))]
+mod stats;
+#[cfg(not(loom))]
+mod wait;
+
+#[cfg(not(loom))]
+pub use cell::Rcu;
+#[cfg(not(loom))]
+pub use defer::{barrier, defer, reclaim, retire};
+#[cfg(not(loom))]
+pub use op::{Op, OpError, in_operation, op, register, try_op};
+#[cfg(not(loom))]
+pub use quiescent::{Pending, Quiescent, Where, quiescent_do};
+#[cfg(not(loom))]
+pub use reclaimer::{ReclaimerState, reclaimer_state, set_reclaimer};
+#[cfg(not(loom))]
+pub use stall::{Stall, on_stall, set_patience};
+#[cfg(not(loom))]
+pub use stats::{Stats, stats};
+#[cfg(not(loom))]
+pub use wait::{Marker, MarkerState, WaitError, wait, wait_expedited, wait_until};

@@ -1,0 +1,236 @@
+//! Operations: the span in which what a thread reads cannot be reclaimed, and the thread's registration that it needs.
+//!
+//! - I1. A thread's pointer is the address of `UNREGISTERED` or of the record that the domain gave to that thread.
+//! - I2. An [`Op`] exists only within the closure of [`op`], on the thread that called it, while the depth of that
+//!   thread's record is not zero.
+//! - I3. The exit hook of a thread takes its record back. After the hook has run (in a later thread-local destructor) a
+//!   record is taken for one outermost operation at a time.
+//!
+//! Not promised: anything to a signal handler that is the first thing of Squall on its thread, or that interrupts a
+//! cold path: it is refused. A handler on a registered thread may open operations at any instruction.
+//!
+//! Cost: entering and leaving are two stores and three loads to one line of the thread's own.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr;
+
+use crate::raw::domain::Domain;
+use crate::raw::record::{Record, attention};
+
+/// The process-wide domain.
+pub(crate) static DOMAIN: Domain = Domain::new();
+
+/// What a thread's pointer points to until it is registered: nobody's record, whose word says "slow" for ever.
+static UNREGISTERED: Record = Record::new();
+
+mod pointer {
+    use super::{Record, UNREGISTERED};
+    squall_sys::thread_pointer!("__squall_rcu_record_v0_1", Record, UNREGISTERED);
+}
+
+thread_local! {
+    // No destructor, so it can be read at any time, by a signal handler too.
+    static COLD: Cell<bool> = const { Cell::new(false) };
+    static EXIT: ExitHook = const { ExitHook };
+}
+
+/// Proof that the calling thread is inside an operation: what was reachable when it began is not reclaimed before it
+/// ends. Handed to the closure of [`op`]; neither `Send` nor `Sync`, and cannot leave the closure.
+#[derive(Debug)]
+pub struct Op {
+    _this_thread: PhantomData<*mut ()>,
+}
+
+/// Why an operation could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpError {
+    /// This process is the child of a fork and this thread has no registration. Such a child may only exec.
+    Forked,
+    /// Called from a signal handler that interrupted a cold path of this crate on the same thread.
+    Reentrant,
+}
+
+impl fmt::Display for OpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OpError::Forked => "squall-rcu: no operation can be opened in the child of a fork, which may only exec",
+            OpError::Reentrant => {
+                "squall-rcu: no operation can be opened by a signal handler that interrupted a registration"
+            }
+        })
+    }
+}
+
+impl std::error::Error for OpError {}
+
+/// Runs `f` as an operation.
+///
+/// What `f` reads through [`Rcu::load`](crate::Rcu::load), or by any other path that is cut before the memory is
+/// retired, stays valid until `f` returns. Operations nest; only the outermost one counts. Keep them short: no memory
+/// retired meanwhile can be reclaimed by anybody before this one ends.
+///
+/// # Panics
+/// Only the first operation of a thread can fail, with [`OpError`]; it panics then (use [`try_op`] to get the error).
+/// A panic of `f` ends the operation and goes on.
+/// # Cost
+/// About a nanosecond; nothing is written that another processor writes, except while a grace period waits for this
+/// very thread. The first operation of a thread registers it, which takes a lock for a few instructions.
+/// Progress: wait-free after the first. A thread that stalls inside holds up every reclamation.
+/// # Source
+/// Appavoo 2005, §5.4.3 (requests); Desnoyers et al. 2012 (read sections without fences).
+/// # Example
+/// ```
+/// let config = squall_rcu::Rcu::new(Box::new(String::from("v1")));
+/// let length = squall_rcu::op(|o| config.load(o).len());
+/// assert_eq!(length, 2);
+/// ```
+#[inline]
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn op<R>(f: impl FnOnce(&Op) -> R) -> R {
+    match Entered::new() {
+        Ok(entered) => f(&entered.op),
+        Err(error) => refuse(error),
+    }
+}
+
+/// As [`op`], with an error in place of the panic.
+///
+/// # Errors
+/// [`OpError`]; `f` was not called.
+#[inline]
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn try_op<R>(f: impl FnOnce(&Op) -> R) -> Result<R, OpError> {
+    Entered::new().map(|entered| f(&entered.op))
+}
+
+/// Registers the calling thread, so that its first operation costs no more than the others and may be opened by a
+/// signal handler. Does nothing if it is registered.
+///
+/// # Errors
+/// [`OpError`], as for the first operation.
+pub fn register() -> Result<(), OpError> {
+    try_op(|_| ())
+}
+
+/// Whether the calling thread is inside an operation.
+///
+/// # Cost
+/// Two loads.
+#[inline]
+pub fn in_operation() -> bool {
+    current().depth() > 0
+}
+
+#[cold]
+#[track_caller]
+fn refuse(error: OpError) -> ! {
+    panic!("{error}")
+}
+
+/// The record that the calling thread's pointer points to.
+#[inline(always)]
+fn current() -> &'static Record {
+    // SAFETY: I1, and both live for ever (`registry/I1`; `DOMAIN` and `UNREGISTERED` are statics).
+    unsafe { &*pointer::current() }
+}
+
+/// The calling thread's record, if it is registered.
+pub(crate) fn own_record() -> Option<&'static Record> {
+    let record = current();
+    (!ptr::eq(record, &UNREGISTERED)).then_some(record)
+}
+
+/// An operation open on this thread. Never given out: [`Op`] borrows from it.
+struct Entered {
+    record: &'static Record,
+    op: Op,
+}
+
+impl Entered {
+    #[inline(always)]
+    #[cfg_attr(debug_assertions, track_caller)]
+    fn new() -> Result<Entered, OpError> {
+        let mut record = current();
+        if !record.enter_fast() {
+            record = enter_cold(record)?;
+        }
+        #[cfg(debug_assertions)]
+        record.note_began(std::panic::Location::caller());
+        Ok(Entered { record, op: Op { _this_thread: PhantomData } })
+    }
+}
+
+impl Drop for Entered {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.record.leave() {
+            leave_cold(self.record);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn enter_cold(record: &'static Record) -> Result<&'static Record, OpError> {
+    let record = if ptr::eq(record, &UNREGISTERED) { register_current()? } else { record };
+    DOMAIN.enter(record);
+    Ok(record)
+}
+
+#[cold]
+#[inline(never)]
+fn leave_cold(record: &'static Record) {
+    let bits = DOMAIN.leave_slow(record);
+    if bits & attention::DEFERRED != 0 {
+        record.clear(attention::DEFERRED);
+        crate::defer::after_operation(record);
+    }
+    if bits & attention::TEMPORARY != 0 {
+        give_back(record);
+    }
+}
+
+/// Registers the calling thread, which is not.
+fn register_current() -> Result<&'static Record, OpError> {
+    if squall_sys::fork::forked() {
+        return Err(OpError::Forked);
+    }
+    // A handler that comes between here and the end of this function is refused: the lock below may be held by the
+    // code that it interrupted.
+    if COLD.replace(true) {
+        return Err(OpError::Reentrant);
+    }
+    squall_sys::fork::arm();
+    let hooked = EXIT.try_with(|_| ()).is_ok();
+    let record = DOMAIN.register(squall_sys::affinity::thread_id(), Domain::fenced());
+    if !hooked {
+        record.request(attention::TEMPORARY);
+    }
+    pointer::set_current(record);
+    COLD.set(false);
+    Ok(record)
+}
+
+/// Takes the calling thread's record back (I3).
+fn give_back(record: &'static Record) {
+    crate::defer::adopt_from(record);
+    // From here a handler registers anew instead of using a record that is not its thread's any more; and is refused,
+    // since it would interrupt this.
+    COLD.set(true);
+    pointer::set_current(&raw const UNREGISTERED);
+    DOMAIN.unregister(record);
+    COLD.set(false);
+}
+
+/// Takes the record back when its thread ends.
+struct ExitHook;
+
+impl Drop for ExitHook {
+    fn drop(&mut self) {
+        if let Some(record) = own_record() {
+            give_back(record);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Quiescent-do: run a function on these VPs after the next quiescent state (CO-69).
+
+use squall_machine::{Vp, VpSet, machine};
+use squall_sync::atomic::{AtomicUsize, Ordering};
+use squall_sync::sync::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::op::DOMAIN;
+use crate::raw::grace::{Haste, Moment};
+use crate::wait::{WaitError, may_wait, wait_unchecked};
+
+/// On which of the VPs the function runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// Once on each VP of the set.
+    Each,
+    /// Once, on one VP of the set.
+    Any,
+}
+
+/// What became of one quiescent-do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Quiescent {
+    /// Runs on the VP that was asked for.
+    pub placed: usize,
+    /// Runs elsewhere, because that VP is offline or not permitted to this process.
+    pub displaced: usize,
+    /// Runs that panicked.
+    pub panicked: usize,
+}
+
+type Function = Arc<dyn Fn(Vp) + Send + Sync>;
+
+struct Job {
+    moment: Moment,
+    vps: Vec<Vp>,
+    how: Where,
+    function: Function,
+    done: Arc<Done>,
+}
+
+struct Done {
+    outcome: Mutex<Option<Result<Quiescent, WaitError>>>,
+    changed: Condvar,
+}
+
+static JOBS: Mutex<VecDeque<Job>> = Mutex::new(VecDeque::new());
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// A quiescent-do under way. Dropping it lets the work go on unobserved.
+#[must_use = "dropping it lets the work go on unobserved"]
+pub struct Pending(Arc<Done>);
+
+impl std::fmt::Debug for Pending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pending").field("outcome", &self.poll()).finish()
+    }
+}
+
+impl Pending {
+    /// What became of it, if it is over.
+    pub fn poll(&self) -> Option<Result<Quiescent, WaitError>> {
+        *self.0.outcome.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Waits until it is over; where no reclaimer may do the work, does it here.
+    ///
+    /// # Errors
+    /// As [`wait`](crate::wait()), but for the deadline.
+    pub fn wait(self) -> Result<Quiescent, WaitError> {
+        may_wait()?;
+        if !crate::reclaimer::allowed() {
+            run_jobs();
+        }
+        let mut outcome = self.0.outcome.lock().unwrap_or_else(|poison| poison.into_inner());
+        loop {
+            if let Some(outcome) = *outcome {
+                return outcome;
+            }
+            outcome = self.0.changed.wait(outcome).unwrap_or_else(|poison| poison.into_inner());
+        }
+    }
+}
+
+/// Runs `function` on each VP of the set, or on any one of them, once every operation that is open now has ended.
+///
+/// The reclaimer thread does it, moving from VP to VP by its affinity; where it may not, whoever waits for the result
+/// or calls [`barrier`](crate::barrier) does. Nobody waits here. A run on a VP that is offline or not permitted happens elsewhere and is
+/// counted as displaced: the VP is a place, not exclusion. `function` runs outside every operation; a panic of one run
+/// is counted and does not stop the others.
+///
+/// # Errors
+/// [`WaitError::Forked`].
+/// # Source
+/// Appavoo 2005, §8.5 ("Quiescent Do").
+pub fn quiescent_do(
+    vps: &VpSet,
+    how: Where,
+    function: impl Fn(Vp) + Send + Sync + 'static,
+) -> Result<Pending, WaitError> {
+    if squall_sys::fork::forked() {
+        return Err(WaitError::Forked);
+    }
+    let done = Arc::new(Done { outcome: Mutex::new(None), changed: Condvar::new() });
+    let job = Job {
+        moment: DOMAIN.grace.mark(),
+        vps: vps.iter().collect(),
+        how,
+        function: Arc::new(function),
+        done: done.clone(),
+    };
+    jobs().push_back(job);
+    WAITING.fetch_add(1, Ordering::Release);
+    crate::reclaimer::urge();
+    Ok(Pending(done))
+}
+
+fn jobs() -> squall_sync::sync::MutexGuard<'static, VecDeque<Job>> {
+    JOBS.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+/// Whether a quiescent-do waits to be done.
+pub(crate) fn has_jobs() -> bool {
+    // Acquire: pairs with the release in `quiescent_do`: whoever sees the number finds the job.
+    WAITING.load(Ordering::Acquire) > 0
+}
+
+/// Does what waits to be done. The caller is outside every operation.
+pub(crate) fn run_jobs() {
+    loop {
+        let Some(job) = jobs().pop_front() else { return };
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+        let outcome = wait_unchecked(job.moment, Haste::Normal, None).map(|()| run_job(&job));
+        *job.done.outcome.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(outcome);
+        job.done.changed.notify_all();
+    }
+}
+
+fn run_job(job: &Job) -> Quiescent {
+    let home = squall_sys::affinity::allowed();
+    let mut result = Quiescent { placed: 0, displaced: 0, panicked: 0 };
+    for (index, &vp) in job.vps.iter().enumerate() {
+        let last = index + 1 == job.vps.len();
+        let optional = job.how == Where::Any && !last;
+        match run_on(vp, &job.function, optional) {
+            Ran::Placed(panicked) => {
+                result.placed += 1;
+                result.panicked += usize::from(panicked);
+            }
+            Ran::Displaced(panicked) => {
+                result.displaced += 1;
+                result.panicked += usize::from(panicked);
+            }
+            Ran::Not => continue,
+        }
+        if job.how == Where::Any {
+            break;
+        }
+    }
+    if let Ok(home) = home {
+        // A processor of the old mask may have gone offline since; the kernel then keeps what it gave us.
+        let _ = squall_sys::affinity::restrict_to(&home);
+    }
+    result
+}
+
+/// How a run went: where, and whether it panicked.
+enum Ran {
+    Placed(bool),
+    Displaced(bool),
+    Not,
+}
+
+/// Runs `function` on `vp`; elsewhere if that cannot be and the run is not optional.
+fn run_on(vp: Vp, function: &Function, optional: bool) -> Ran {
+    let run = || catch_unwind(AssertUnwindSafe(|| function(vp))).is_err();
+    if machine().is_virtual() {
+        if let Ok(panicked) = Vp::with_vp(vp, run) {
+            return Ran::Placed(panicked);
+        }
+    } else if squall_sys::affinity::restrict_to(&[vp.index()]).is_ok() {
+        return Ran::Placed(run());
+    }
+    if optional { Ran::Not } else { Ran::Displaced(run()) }
+}

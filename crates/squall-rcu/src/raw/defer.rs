@@ -1,0 +1,297 @@
+//! A thread's list of deferred calls: its owner adds without a locked instruction, and others may still take it.
+//!
+//! Problem: a call is deferred every few nanoseconds by threads that also run them; but a thread that goes to sleep
+//! with ten of them pending must not keep them for ever.
+//!
+//! Idea: a lock biased to its owner. The owner says "I am at it" by a plain store and looks whether someone takes the
+//! list; a taker says "I take it", makes the heavy fence, and waits for the owner's few instructions to end.
+//!
+//! - I1. `queue` is touched by the owner while `busy` is 1 and `taken` was seen 0 after that, or by the taker while
+//!   `taken` is 1 and `busy` was seen 0 after the heavy fence. Takers exclude each other by a lock above this module.
+//! - I2. No user code runs and nothing waits while `busy` or `taken` is set.
+//! - I3. A batch's moment was marked after its last call was deferred.
+//!
+//! Argument for I1: owner: store `busy`, fence, load `taken`; taker: store `taken`, heavy fence, load `busy`. By
+//! `asym/I1` at least one of them sees the other's store, and each then backs off or waits. The release of the one that
+//! leaves pairs with the acquire of the one that comes.
+//!
+//! A signal handler that defers while its thread is at the list finds `busy` already 1 and is refused.
+//!
+//! Progress: the owner is wait-free but for a taker at work; a taker waits while the owner is preempted at its list.
+//! Cost: deferring adds 24 bytes to a list. Source: biased locking; Vyukov, "Asymmetric reader-writer mutex".
+
+use squall_machine::asym;
+use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use squall_sync::cell::UnsafeCell;
+use squall_sync::hint::spin_loop;
+use squall_sync::thread::yield_now;
+use std::collections::VecDeque;
+
+use super::grace::Moment;
+use super::sites;
+
+/// Calls in a batch, which share one moment.
+pub(crate) const BATCH_CALLS: usize = if cfg!(any(loom, miri)) { 2 } else { 128 };
+/// Bytes that close a batch early.
+pub(crate) const BATCH_BYTES: usize = 256 * 1024;
+/// Empty lists kept for reuse.
+const SPARE_LISTS: usize = 2;
+
+/// A deferred call.
+#[derive(Debug)]
+pub(crate) struct Deferred {
+    pub(crate) call: unsafe fn(*mut ()),
+    pub(crate) data: *mut (),
+    /// What it holds on to, as far as known.
+    pub(crate) bytes: u32,
+}
+
+// SAFETY: whoever makes one promises that the call may be made, once, from any thread.
+unsafe impl Send for Deferred {}
+
+/// What running a deferred call may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Gives memory back and runs nobody's code, so it can be done anywhere.
+    Memory = 0,
+    /// Runs code of the user's, so it is done only outside every operation.
+    Code = 1,
+}
+
+/// Calls that may be made once their moment has passed.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) moment: Moment,
+    pub(crate) calls: Vec<Deferred>,
+    pub(crate) bytes: usize,
+}
+
+/// One kind of calls, open list and closed batches in order.
+#[derive(Debug)]
+pub(crate) struct Line {
+    open: Vec<Deferred>,
+    open_bytes: usize,
+    closed: VecDeque<Batch>,
+}
+
+/// All that a thread has deferred.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    lines: [Line; 2],
+    spare: Vec<Vec<Deferred>>,
+}
+
+/// The biased lock and what it guards.
+#[derive(Debug)]
+pub(crate) struct Deferrals {
+    // Written by the owner.
+    busy: AtomicU32,
+    // Written by takers.
+    taken: AtomicU32,
+    // Written by whoever is at the queue (I1), read by anyone.
+    calls: AtomicU64,
+    bytes: AtomicU64,
+    // Written by the owner: calls deferred ever.
+    ever: AtomicU64,
+    // Written by the reclaimer: `ever` when it last looked.
+    ever_seen: AtomicU64,
+    queue: UnsafeCell<Queue>,
+}
+
+// SAFETY: `queue` is touched by one thread at a time (I1), and what it holds is `Send`.
+unsafe impl Sync for Deferrals {}
+
+/// The caller interrupted itself at its own list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reentrant;
+
+impl Line {
+    const fn new() -> Line {
+        Line { open: Vec::new(), open_bytes: 0, closed: VecDeque::new() }
+    }
+
+    fn close(&mut self, moment: Moment, spare: &mut Vec<Vec<Deferred>>) {
+        if !self.open.is_empty() {
+            let calls = std::mem::replace(&mut self.open, spare.pop().unwrap_or_default());
+            let bytes = std::mem::take(&mut self.open_bytes);
+            self.closed.push_back(Batch { moment, calls, bytes });
+        }
+    }
+}
+
+impl Queue {
+    const fn new() -> Queue {
+        Queue { lines: [Line::new(), Line::new()], spare: Vec::new() }
+    }
+
+    /// Adds a call; closes the batch when it is full, with the moment that `mark` gives then (I3). Returns whether.
+    pub(crate) fn push(&mut self, kind: Kind, call: Deferred, mark: impl FnOnce() -> Moment) -> bool {
+        let line = &mut self.lines[kind as usize];
+        line.open_bytes += call.bytes as usize;
+        if line.open.capacity() == 0 {
+            line.open.reserve_exact(BATCH_CALLS);
+        }
+        line.open.push(call);
+        let full = line.open.len() >= BATCH_CALLS || line.open_bytes >= BATCH_BYTES;
+        if full {
+            line.close(mark(), &mut self.spare);
+        }
+        full
+    }
+
+    /// The moment of the oldest closed batch of this kind.
+    pub(crate) fn oldest(&self, kind: Kind) -> Option<Moment> {
+        self.lines[kind as usize].closed.front().map(|batch| batch.moment)
+    }
+
+    /// Takes the oldest closed batch of this kind if its moment is at most `passed`.
+    pub(crate) fn pop(&mut self, kind: Kind, passed: Moment) -> Option<Batch> {
+        let closed = &mut self.lines[kind as usize].closed;
+        closed.pop_front_if(|batch| batch.moment <= passed)
+    }
+
+    /// Closes what is open and takes everything.
+    pub(crate) fn take_all(&mut self, moment: Moment) -> Vec<Batch> {
+        let mut all = Vec::new();
+        for line in &mut self.lines {
+            line.close(moment, &mut self.spare);
+            all.extend(line.closed.drain(..));
+        }
+        self.spare = Vec::new();
+        all
+    }
+
+    /// Keeps an emptied list for reuse.
+    pub(crate) fn recycle(&mut self, mut list: Vec<Deferred>) {
+        list.clear();
+        if self.spare.len() < SPARE_LISTS && list.capacity() == BATCH_CALLS {
+            self.spare.push(list);
+        }
+    }
+
+    fn totals(&self) -> (u64, u64) {
+        let calls = |line: &Line| line.open.len() + line.closed.iter().map(|b| b.calls.len()).sum::<usize>();
+        let bytes = |line: &Line| line.open_bytes + line.closed.iter().map(|b| b.bytes).sum::<usize>();
+        let calls = self.lines.iter().map(calls).sum::<usize>();
+        let bytes = self.lines.iter().map(bytes).sum::<usize>();
+        (calls as u64, bytes as u64)
+    }
+}
+
+impl Deferrals {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Deferrals {
+        Deferrals {
+            busy: AtomicU32::new(0),
+            taken: AtomicU32::new(0),
+            calls: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            ever: AtomicU64::new(0),
+            ever_seen: AtomicU64::new(0),
+            queue: UnsafeCell::new(Queue::new()),
+        }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Deferrals {
+        Deferrals {
+            busy: AtomicU32::new(0),
+            taken: AtomicU32::new(0),
+            calls: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            ever: AtomicU64::new(0),
+            ever_seen: AtomicU64::new(0),
+            queue: UnsafeCell::new(Queue::new()),
+        }
+    }
+
+    /// Calls `f` at the list, for the owner of the record. `fenced` as of `asym/I2`.
+    pub(crate) fn as_owner<R>(
+        &self,
+        fenced: bool,
+        f: impl FnOnce(&mut Queue) -> R,
+    ) -> Result<R, Reentrant> {
+        if self.busy.load(Ordering::Relaxed) != 0 {
+            return Err(Reentrant);
+        }
+        self.owner_enter(fenced);
+        // SAFETY: I1, and `f` cannot come back here: `busy` is 1, so it would be refused.
+        let result = self.queue.with_mut(|queue| f(unsafe { &mut *queue }));
+        // Release: pairs with the acquire in `take`.
+        self.busy.store(0, sites::OWNER_RELEASE.order(Ordering::Release));
+        Ok(result)
+    }
+
+    fn owner_enter(&self, fenced: bool) {
+        loop {
+            self.busy.store(1, Ordering::Relaxed);
+            if !sites::OWNER_FENCE.is_weak() {
+                // Partner: the heavy fence between `begin_take` and `take` (argument for I1).
+                if fenced { fence(Ordering::SeqCst) } else { asym::light() }
+            }
+            // Acquire: pairs with the release in `end_take`.
+            if self.taken.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            self.busy.store(0, Ordering::Release);
+            while self.taken.load(Ordering::Relaxed) != 0 {
+                yield_now();
+            }
+        }
+    }
+
+    /// First half of taking: says so. The caller, the only taker there is, then makes the heavy fence, calls
+    /// [`Deferrals::take`] if that worked, and [`Deferrals::end_take`] in any case.
+    pub(crate) fn begin_take(&self) {
+        // Relaxed: the heavy fence that follows orders it; partner: the fence in `owner_enter`.
+        self.taken.store(1, Ordering::Relaxed);
+    }
+
+    /// Calls `f` at the list, for a taker between its heavy fence and [`Deferrals::end_take`].
+    pub(crate) fn take<R>(&self, f: impl FnOnce(&mut Queue) -> R) -> R {
+        let mut spins = 0_u32;
+        // Acquire: pairs with the release in `as_owner`.
+        while self.busy.load(Ordering::Acquire) != 0 {
+            spins += 1;
+            // The owner is within a few instructions, or was preempted there.
+            if spins.is_multiple_of(64) || cfg!(loom) { yield_now() } else { spin_loop() }
+        }
+        // SAFETY: I1.
+        self.queue.with_mut(|queue| f(unsafe { &mut *queue }))
+    }
+
+    /// Lets the owner go on.
+    pub(crate) fn end_take(&self) {
+        // Release: pairs with the acquire in `owner_enter`.
+        self.taken.store(0, sites::TAKE_RELEASE.order(Ordering::Release));
+    }
+
+    /// Notes what the queue holds now; for whoever is at it.
+    pub(crate) fn note(&self, queue: &Queue) {
+        let (calls, bytes) = queue.totals();
+        self.calls.store(calls, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes one more call, for the owner at its list. Returns how many there are now.
+    pub(crate) fn note_push(&self, bytes: u32) -> u64 {
+        let calls = self.calls.load(Ordering::Relaxed) + 1;
+        self.calls.store(calls, Ordering::Relaxed);
+        self.bytes.store(self.bytes.load(Ordering::Relaxed) + u64::from(bytes), Ordering::Relaxed);
+        self.ever.store(self.ever.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        calls
+    }
+
+    /// Calls and bytes pending here.
+    pub(crate) fn pending(&self) -> (u64, u64) {
+        (self.calls.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// Whether nothing was deferred here since this was last asked, for the one who asks: the reclaimer.
+    pub(crate) fn let_lie(&self) -> bool {
+        let ever = self.ever.load(Ordering::Relaxed);
+        let same = self.ever_seen.load(Ordering::Relaxed) == ever;
+        self.ever_seen.store(ever, Ordering::Relaxed);
+        same
+    }
+}

@@ -1,0 +1,172 @@
+//! A domain: the threads that are told apart, and the grace periods among them.
+//!
+//! - I1. Between `register` and `unregister` of a record, only its thread calls `enter`, `leave` and `defer` with it.
+//! - I2. `takers` is held by whoever takes from other threads' lists, and never while waiting for a reader or running
+//!   a deferred call.
+
+use squall_machine::asym::{self, Mode, Unavailable, Why};
+use squall_sync::sync::Mutex;
+
+use super::defer::{Batch, Deferred, Kind, Reentrant};
+use super::grace::{GracePeriods, Moment};
+use super::record::{Record, attention};
+use super::registry::Registry;
+use super::sites;
+
+/// See the module.
+pub(crate) struct Domain {
+    pub(crate) registry: Registry,
+    pub(crate) grace: GracePeriods,
+    takers: Mutex<()>,
+}
+
+/// What adding a deferred call led to.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub(crate) struct Added {
+    /// It closed a batch.
+    pub(crate) closed: bool,
+    /// It is the only one its thread has pending.
+    pub(crate) first: bool,
+}
+
+impl Domain {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Domain {
+        Domain { registry: Registry::new(), grace: GracePeriods::new(), takers: Mutex::new(()) }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Domain {
+        Domain { registry: Registry::new(), grace: GracePeriods::new(), takers: Mutex::new(()) }
+    }
+
+    /// Whether readers must execute a full fence (`asym/I2`).
+    pub(crate) fn fenced() -> bool {
+        // Under a checker the light fence is a full one already.
+        !matches!(asym::mode(), Mode::Membarrier | Mode::Fence(Why::Checker))
+    }
+
+    /// Gives the calling thread a record.
+    pub(crate) fn register(&self, thread: u32, fenced: bool) -> &Record {
+        self.registry.take(thread, fenced)
+    }
+
+    /// Takes the record of the calling thread back, ending whatever operation is open in it. What the thread had
+    /// deferred was taken before ([`Domain::take_own`]).
+    pub(crate) fn unregister(&self, record: &Record) {
+        record.abandon();
+        if record.clear(attention::WAITED_FOR) != 0 {
+            self.grace.note_left();
+        }
+        self.registry.give_back(record);
+    }
+
+    /// Opens an operation.
+    #[inline(always)]
+    pub(crate) fn enter(&self, record: &Record) {
+        if !record.enter_fast() {
+            record.enter_slow();
+        }
+    }
+
+    /// What follows a leave that saw `attention`. Returns the requests that are not this layer's.
+    pub(crate) fn leave_slow(&self, record: &Record) -> u32 {
+        let bits = record.leave_slow();
+        if bits & attention::WAITED_FOR != 0 {
+            record.clear(attention::WAITED_FOR);
+            self.grace.note_left();
+        }
+        bits & !attention::WAITED_FOR
+    }
+
+    /// Closes an operation. Returns the requests that are not this layer's.
+    #[cfg(all(test, any(loom, squall_model)))]
+    pub(crate) fn leave(&self, record: &Record) -> u32 {
+        if record.leave() { self.leave_slow(record) } else { 0 }
+    }
+
+    /// Adds a deferred call to the list of the calling thread.
+    pub(crate) fn defer(&self, record: &Record, kind: Kind, call: Deferred) -> Result<Added, Reentrant> {
+        let bytes = call.bytes;
+        record.deferrals.as_owner(record.is_fenced(), |queue| {
+            let closed = queue.push(kind, call, || self.grace.mark());
+            let first = record.deferrals.note_push(bytes) == 1;
+            Added { closed, first }
+        })
+    }
+
+    /// The moment of the oldest batch of the calling thread.
+    pub(crate) fn oldest(&self, record: &Record, kind: Kind) -> Option<Moment> {
+        record.deferrals.as_owner(record.is_fenced(), |queue| queue.oldest(kind)).ok().flatten()
+    }
+
+    /// Takes the oldest batch of the calling thread if its moment has passed; then `then` is called while still at
+    /// the list.
+    pub(crate) fn pop(&self, record: &Record, kind: Kind, then: impl FnOnce()) -> Option<Batch> {
+        let passed = self.grace.passed();
+        let popped = record.deferrals.as_owner(record.is_fenced(), |queue| {
+            let batch = queue.pop(kind, passed)?;
+            record.deferrals.note(queue);
+            then();
+            Some(batch)
+        });
+        popped.ok().flatten()
+    }
+
+    /// Keeps an emptied list for the calling thread's next batch.
+    pub(crate) fn recycle(&self, record: &Record, list: Vec<Deferred>) {
+        // Refused only within a handler; then the list is simply freed.
+        let _ = record.deferrals.as_owner(record.is_fenced(), |queue| queue.recycle(list));
+    }
+
+    /// Takes all that the calling thread has deferred; `then` is called while still at the list.
+    pub(crate) fn take_own(&self, record: &Record, then: impl FnOnce()) -> Vec<Batch> {
+        let taken = record.deferrals.as_owner(record.is_fenced(), |queue| {
+            let all = queue.take_all(self.grace.mark());
+            record.deferrals.note(queue);
+            then();
+            all
+        });
+        taken.unwrap_or_default()
+    }
+
+    /// Takes all that those threads have deferred whose record `choose` picks; then `then` is called while nobody else
+    /// can take.
+    ///
+    /// # Errors
+    /// The heavy fence cannot be made; nothing was taken.
+    pub(crate) fn take_from(
+        &self,
+        mut choose: impl FnMut(&Record) -> bool,
+        then: impl FnOnce(),
+    ) -> Result<Vec<Batch>, Unavailable> {
+        let _taker = self.takers.lock().unwrap_or_else(|poison| poison.into_inner());
+        let mut chosen = Vec::new();
+        self.registry.for_each(|record| {
+            if choose(record) {
+                record.deferrals.begin_take();
+                chosen.push(record);
+            }
+        });
+        if chosen.is_empty() {
+            then();
+            return Ok(Vec::new());
+        }
+        // Partner: the fence in `Deferrals::owner_enter` (`defer/I1`).
+        let fence = if sites::TAKE_FENCE.is_weak() { Ok(()) } else { asym::heavy() };
+        let mut taken = Vec::new();
+        for record in chosen {
+            if fence.is_ok() {
+                taken.extend(record.deferrals.take(|queue| {
+                    let all = queue.take_all(self.grace.mark());
+                    record.deferrals.note(queue);
+                    all
+                }));
+            }
+            record.deferrals.end_take();
+        }
+        then();
+        fence.map(|()| taken)
+    }
+}

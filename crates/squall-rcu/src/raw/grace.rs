@@ -1,0 +1,399 @@
+//! Grace periods: finding out that every operation that was open at some moment has ended.
+//!
+//! Problem: whoever unlinked something wants to know when nobody can still be reading it, at a cost that all who want
+//! to know at once share, and that readers do not feel.
+//!
+//! Idea: one number counts grace periods (even: none under way; odd: one is). Whoever needs one takes the *driver's
+//! role*, which one thread has at a time: it makes the heavy fence, looks once through all records, remembers the
+//! operations it found open, and looks at those alone until each is over. Everybody else waits for the number. Because
+//! an operation is told from the next one in the same thread by its own count (`record/I3`), one pass is enough: new
+//! operations never delay the verdict, so the two swaps of two generations that K42 needs (its counters are shared by
+//! all threads of a processor) become one here.
+//!
+//! - I1. `sequence` and `scan` are written only by the driver. `sequence` only grows, by one.
+//! - I2. When `sequence` becomes even, every operation that was open when it became odd has ended, and what those
+//!   operations did happens before the store (release).
+//! - I3. A [`Marker`] taken at `sequence == s` elapses when `sequence >= s + 2` (s even) or `s + 3` (s odd): one whole
+//!   grace period that began after the marker.
+//! - I4. The driver's role is given up by whoever leaves a grace period unfinished, and every waiter is then woken, so a
+//!   grace period that somebody waits for always has a driver or is about to get one.
+//! - I5. A driver that sleeps has asked exactly one open operation's thread for attention (`WAITED_FOR`), and that
+//!   thread's next outermost leave, or its exit, wakes it.
+//!
+//! Progress: `mark` and `elapsed` are wait-free; `poll` is lock-free; waiting blocks on readers, by definition.
+//! Cost of a grace period: two stores, one heavy fence, one line read per record, and again one per operation found
+//! open; a second heavy fence before sleeping. Source: Appavoo 2005, §5.4.3 (markers, generations); the sequence number
+//! is that of Linux's polled grace periods. Deviation: no ring and no token; see the crate's README for why.
+
+use squall_machine::asym::{self, Unavailable};
+use squall_machine::park::EventCount;
+use squall_sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use squall_sync::cell::UnsafeCell;
+use squall_sync::hint::spin_loop;
+use std::time::{Duration, Instant};
+
+use super::record::{Record, Seen, attention};
+use super::registry::Registry;
+use super::sites;
+
+/// Looks at an open operation before the driver goes to sleep for it.
+///
+/// None in models: loom lets nothing stale be read after a spin, which would hide a lost wake-up.
+const SPINS: u32 = if cfg!(any(loom, miri)) { 0 } else { 64 };
+/// The same for an expedited wait.
+const SPINS_EXPEDITED: u32 = if cfg!(any(loom, miri)) { 2 } else { 4096 };
+
+/// A point in time, in grace periods (I3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(pub(crate) u64);
+
+/// How long a wait spins before it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// Sleeps soon.
+    Normal,
+    /// Spins long, for the shortest wait.
+    Expedited,
+}
+
+/// Why a wait ended without its grace period.
+#[derive(Debug)]
+pub(crate) enum Unfinished<'a> {
+    /// The time was over.
+    Timeout,
+    /// The heavy fence cannot be made any more.
+    NoFence(Unavailable),
+    /// One operation has held up the grace period for longer than the caller's patience. Said once per grace period.
+    Stalled(Holdup<'a>),
+}
+
+/// What the driver remembers between two looks.
+struct Scan {
+    open: Vec<(*const Record, Seen)>,
+    since: Option<Instant>,
+    told: bool,
+}
+
+// SAFETY: the pointers are shared references to `Sync` records, which live as long as the registry (`registry/I1`).
+unsafe impl Send for Scan {}
+
+/// What holds up a grace period: the thread's record, and how long ago the driver first went to sleep for it.
+#[derive(Debug)]
+pub(crate) struct Holdup<'a> {
+    pub(crate) record: &'a Record,
+    pub(crate) since: Duration,
+}
+
+/// The grace periods of a domain.
+pub(crate) struct GracePeriods {
+    // Written by the driver.
+    sequence: AtomicU64,
+    driven: AtomicBool,
+    scan: UnsafeCell<Scan>,
+    /// A thread whose attention was asked for has left its operation.
+    left: EventCount,
+    /// A grace period ended, or the driver gave up its role.
+    changed: EventCount,
+}
+
+// SAFETY: `scan` is touched only by the driver (I1), who is one thread at a time (`Driver`).
+unsafe impl Sync for GracePeriods {}
+
+/// The driver's role, given up on drop.
+struct Driver<'a> {
+    grace: &'a GracePeriods,
+}
+
+impl GracePeriods {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> GracePeriods {
+        GracePeriods {
+            sequence: AtomicU64::new(0),
+            driven: AtomicBool::new(false),
+            scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, told: false }),
+            left: EventCount::new(),
+            changed: EventCount::new(),
+        }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> GracePeriods {
+        GracePeriods {
+            sequence: AtomicU64::new(0),
+            driven: AtomicBool::new(false),
+            scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, told: false }),
+            left: EventCount::new(),
+            changed: EventCount::new(),
+        }
+    }
+
+    /// The moment after which everything that the caller unlinked so far is out of every reader's reach.
+    pub(crate) fn mark(&self) -> Moment {
+        if !sites::MARK_FENCE.is_weak() {
+            // Partner: the heavy fence in `start`. If a later grace period is the one this moment asks for, its driver
+            // wrote the sequence after this thread read it, so this fence precedes the driver's, and with it
+            // everything unlinked before precedes what later operations read.
+            fence(Ordering::SeqCst);
+        }
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        Moment((sequence + 3) & !1)
+    }
+
+    /// The next moment, for a model's driver that unlinked nothing and so needs no fence of its own.
+    #[cfg(all(test, any(loom, squall_model)))]
+    pub(crate) fn mark_unfenced(&self) -> Moment {
+        Moment((self.sequence.load(Ordering::Relaxed) + 3) & !1)
+    }
+
+    /// Whether the moment has passed (I3).
+    pub(crate) fn elapsed(&self, moment: Moment) -> bool {
+        // Acquire: pairs with the release in `finish`: the operations that ended happen before what the caller frees.
+        self.sequence.load(sites::ELAPSED_ACQUIRE.order(Ordering::Acquire)) >= moment.0
+    }
+
+    /// As [`GracePeriods::elapsed`], and moves the work on as far as that is possible without waiting.
+    pub(crate) fn poll(&self, registry: &Registry, moment: Moment) -> Result<bool, Unavailable> {
+        loop {
+            if self.elapsed(moment) {
+                return Ok(true);
+            }
+            let Some(driver) = self.try_drive() else { return Ok(false) };
+            if !driver.step(registry, moment)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Waits until the moment has passed.
+    ///
+    /// # Errors
+    /// [`Unfinished`]; the caller may go on waiting by calling again.
+    pub(crate) fn wait<'a>(
+        &self,
+        registry: &'a Registry,
+        moment: Moment,
+        limits: Limits,
+    ) -> Result<(), Unfinished<'a>> {
+        loop {
+            // Before the checks, so that no change after them is missed (`park/I1`).
+            let seen = self.changed.prepare();
+            if self.elapsed(moment) {
+                return Ok(());
+            }
+            if let Some(driver) = self.try_drive() {
+                driver.run(registry, moment, limits)?;
+                continue;
+            }
+            let remaining = remaining(limits.deadline)?;
+            if !self.spin_for_change(moment, limits.haste) {
+                self.changed.wait(seen, remaining);
+            }
+        }
+    }
+
+    /// Spins a little for another driver. Returns whether there is something to look at.
+    fn spin_for_change(&self, moment: Moment, haste: Haste) -> bool {
+        for _ in 0..spins(haste) {
+            if self.elapsed(moment) || !self.driven.load(Ordering::Relaxed) {
+                return true;
+            }
+            spin_loop();
+        }
+        false
+    }
+
+    fn try_drive(&self) -> Option<Driver<'_>> {
+        if self.driven.load(Ordering::Relaxed) {
+            return None;
+        }
+        // Acquire: pairs with the release in `Driver::drop`: the scan is as the last driver left it.
+        let order = sites::DRIVE_ACQUIRE.order(Ordering::Acquire);
+        let taken = self.driven.compare_exchange(false, true, order, Ordering::Relaxed);
+        // Not `then_some`: a driver that is built gives the role up when dropped.
+        taken.is_ok().then(|| Driver { grace: self })
+    }
+
+    /// Called by a thread that was asked for attention, once its operation is over (I5).
+    pub(crate) fn note_left(&self) {
+        self.left.signal(1);
+    }
+
+    /// The latest moment that has passed.
+    pub(crate) fn passed(&self) -> Moment {
+        // Acquire: as in `elapsed`.
+        Moment(self.sequence.load(sites::ELAPSED_ACQUIRE.order(Ordering::Acquire)) & !1)
+    }
+
+    /// How many grace periods have ended.
+    pub(crate) fn completed(&self) -> u64 {
+        self.sequence.load(Ordering::Relaxed) / 2
+    }
+
+    /// Threads that sleep until a grace period ends.
+    pub(crate) fn sleepers(&self) -> u32 {
+        self.changed.sleepers() + self.left.sleepers()
+    }
+}
+
+/// How to wait, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) haste: Haste,
+    pub(crate) deadline: Option<Instant>,
+    /// After how long one operation is reported as a stall.
+    pub(crate) patience: Duration,
+}
+
+fn spins(haste: Haste) -> u32 {
+    match haste {
+        Haste::Normal => SPINS,
+        Haste::Expedited => SPINS_EXPEDITED,
+    }
+}
+
+fn remaining<'a>(deadline: Option<Instant>) -> Result<Option<Duration>, Unfinished<'a>> {
+    let Some(deadline) = deadline else { return Ok(None) };
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(Unfinished::Timeout) } else { Ok(Some(left)) }
+}
+
+impl Driver<'_> {
+    fn with_scan<R>(&self, f: impl FnOnce(&mut Scan) -> R) -> R {
+        // SAFETY: the driver is one thread at a time, and no driver calls this within `f`.
+        self.grace.scan.with_mut(|scan| f(unsafe { &mut *scan }))
+    }
+
+    /// Starts the grace period that is needed, or looks again at the one under way. Returns whether one ended.
+    fn step(&self, registry: &Registry, moment: Moment) -> Result<bool, Unavailable> {
+        if self.grace.sequence.load(Ordering::Relaxed) & 1 == 0 {
+            if self.grace.elapsed(moment) {
+                return Ok(true);
+            }
+            self.start(registry)?;
+        }
+        if self.look() {
+            self.finish();
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn start(&self, registry: &Registry) -> Result<(), Unavailable> {
+        let sequence = self.grace.sequence.load(Ordering::Relaxed);
+        // Relaxed: ordered before the scan by the heavy fence below.
+        self.grace.sequence.store(sequence + 1, Ordering::Relaxed);
+        if !sites::START_FENCE.is_weak() {
+            // Partner: the light fence of `Record::enter_fast` (or the full one of `enter_slow`), and the fence of
+            // `mark`. An operation that the scan below does not see open reads everything unlinked before any moment
+            // that this grace period serves.
+            if let Err(why) = asym::heavy() {
+                // Nothing was concluded yet: as if it had not begun.
+                self.grace.sequence.store(sequence, Ordering::Relaxed);
+                return Err(why);
+            }
+        }
+        self.with_scan(|scan| {
+            debug_assert!(scan.open.is_empty());
+            scan.since = None;
+            scan.told = false;
+            registry.for_each(|record| {
+                if let Some(seen) = record.seen() {
+                    scan.open.push((record, seen));
+                }
+            });
+        });
+        Ok(())
+    }
+
+    /// Looks again at the operations still open. Returns whether all are over.
+    fn look(&self) -> bool {
+        self.with_scan(|scan| {
+            // SAFETY: records live as long as the registry that the scan was made from (`registry/I1`).
+            scan.open.retain(|(record, seen)| !unsafe { &**record }.is_over(*seen));
+            scan.open.is_empty()
+        })
+    }
+
+    fn finish(&self) {
+        let sequence = self.grace.sequence.load(Ordering::Relaxed);
+        // Release: pairs with the acquire in `elapsed` (I2).
+        self.grace.sequence.store(sequence + 1, sites::FINISH_RELEASE.order(Ordering::Release));
+        self.grace.changed.signal(u32::MAX >> 1);
+    }
+
+    /// Drives until the moment has passed.
+    fn run<'a>(&self, registry: &'a Registry, moment: Moment, limits: Limits) -> Result<(), Unfinished<'a>> {
+        while !self.grace.elapsed(moment) {
+            let mut over = self.step(registry, moment).map_err(Unfinished::NoFence)?;
+            for _ in 0..spins(limits.haste) {
+                if over {
+                    break;
+                }
+                spin_loop();
+                over = self.step(registry, moment).map_err(Unfinished::NoFence)?;
+            }
+            if !over {
+                self.sleep_for_first(remaining(limits.deadline)?, limits.patience)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until the first of the open operations is over, or the time, or the patience.
+    fn sleep_for_first<'a>(
+        &self,
+        remaining: Option<Duration>,
+        patience: Duration,
+    ) -> Result<(), Unfinished<'a>> {
+        let seen_left = self.grace.left.prepare();
+        let Some((record, seen)) = self.with_scan(|scan| scan.open.first().copied()) else { return Ok(()) };
+        // SAFETY: records live as long as the registry that the scan was made from (`registry/I1`).
+        let record = unsafe { &*record };
+        record.request(attention::WAITED_FOR);
+        if !sites::SLEEP_FENCE.is_weak() {
+            // Partner: the light fence of `Record::leave` (or the full one of `leave_slow`): either this thread sees
+            // the operation over, or its leave sees the request (I5).
+            asym::heavy().map_err(Unfinished::NoFence)?;
+        }
+        if record.is_over(seen) {
+            return Ok(());
+        }
+        let patience = self.patience_left(patience);
+        if patience == Some(Duration::ZERO) {
+            let since = self.with_scan(|scan| scan.since.map_or(Duration::ZERO, |since| since.elapsed()));
+            return Err(Unfinished::Stalled(Holdup { record, since }));
+        }
+        self.grace.left.wait(seen_left, [remaining, patience].into_iter().flatten().min());
+        Ok(())
+    }
+
+    /// How long to sleep at most before a stall must be told: zero, once per grace period, when it is due now.
+    fn patience_left(&self, patience: Duration) -> Option<Duration> {
+        if cfg!(loom) {
+            return None;
+        }
+        self.with_scan(|scan| {
+            let lasted = scan.since.get_or_insert_with(Instant::now).elapsed();
+            if scan.told {
+                return None;
+            }
+            scan.told = lasted >= patience;
+            Some(patience.saturating_sub(lasted))
+        })
+    }
+}
+
+impl Drop for Driver<'_> {
+    fn drop(&mut self) {
+        #[cfg(loom)]
+        if std::thread::panicking() {
+            // A model that has failed is over: its atomics are gone.
+            return;
+        }
+        // Release: pairs with the acquire in `try_drive`.
+        self.grace.driven.store(false, sites::DRIVE_RELEASE.order(Ordering::Release));
+        // I4: those who waited for this driver look for work themselves. Even when all is done: a waiter may want the
+        // next grace period.
+        self.grace.changed.signal(u32::MAX >> 1);
+    }
+}

@@ -1,0 +1,417 @@
+//! Model checks of the protocol in the form that ships, and the tests of those tests.
+//!
+//! Each model is a small program over [`Domain`] with two or three threads. Under loom every interleaving (up to the
+//! preemption bound) and every value a load may return is tried; under Miri the seeds do that at random. Each fence and
+//! ordering that the proof names is then weakened, and its model must fail (`weakened` below; under Miri, whose findings
+//! end the process, `SQUALL_WEAKEN` names the sites and the caller expects the failure).
+
+use squall_sync::atomic::{AtomicUsize, Ordering};
+use squall_sync::cell::UnsafeCell;
+use squall_sync::sync::Arc;
+use squall_sync::thread;
+use std::time::Duration;
+
+use super::defer::{Deferred, Kind};
+use super::domain::Domain;
+use super::grace::{Haste, Limits};
+use super::sites;
+#[cfg(loom)]
+use squall_machine::park::sites as park;
+use squall_sync::weaken::{self, Site};
+
+const LIMITS: Limits =
+    Limits { haste: Haste::Normal, deadline: None, patience: Duration::from_secs(3600) };
+
+/// The most times a thread is stopped in the middle, in one execution. Four are what the twins below need.
+#[cfg(loom)]
+const PREEMPTIONS: usize = 4;
+
+/// Runs a model with nothing weakened but what `SQUALL_WEAKEN` names.
+fn check(model: fn()) {
+    let asked = std::env::var(WEAKEN).unwrap_or_default();
+    let sites: Vec<Site> = asked.split(',').filter_map(|site| site.parse().ok()).map(Site).collect();
+    weaken::set(&sites);
+    #[cfg(loom)]
+    explore(model);
+    #[cfg(not(loom))]
+    model();
+}
+
+/// The environment variable that names sites by number, separated by commas.
+const WEAKEN: &str = "SQUALL_WEAKEN";
+
+#[cfg(loom)]
+fn explore(model: fn()) {
+    let mut builder = loom::model::Builder::new();
+    let asked = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
+    builder.preemption_bound = asked.or(Some(PREEMPTIONS));
+    builder.check(model);
+}
+
+/// The model must fail once `site` is weakened, and hold without `masks` alone: fences that the model does not need, but
+/// that hide the weakness from loom, for which all sequentially consistent fences synchronise with each other.
+///
+/// Each runs in a process of its own: a deadlock that loom finds cannot be unwound from.
+#[cfg(loom)]
+fn weakened(site: Site, masks: &[Site], model: &str) {
+    let holds = |sites: &[Site]| {
+        let names: Vec<String> = sites.iter().map(|site| site.0.to_string()).collect();
+        let test = format!("raw::model::{model}::holds");
+        let output = std::process::Command::new(std::env::current_exe().expect("this test has a path"))
+            .args(["--exact", &test])
+            .env(WEAKEN, names.join(","))
+            .output()
+            .expect("this test can be run again");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("running 1 test"), "{test} does not exist");
+        output.status.success()
+    };
+    assert!(holds(masks), "{model} does not hold without {masks:?}");
+    assert!(!holds(&[masks, &[site]].concat()), "{model} still holds without {site:?}");
+}
+
+/// A value that a reader reads within an operation, and a writer replaces and then overwrites, as if freed.
+struct Shared {
+    domain: Domain,
+    current: AtomicUsize,
+    slots: [UnsafeCell<usize>; 2],
+}
+
+// SAFETY: the protocol under test is what keeps writer and readers of a slot apart; the checker watches.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new() -> Arc<Shared> {
+        Arc::new(Shared {
+            domain: Domain::new(),
+            current: AtomicUsize::new(0),
+            slots: [UnsafeCell::new(1), UnsafeCell::new(2)],
+        })
+    }
+
+    fn read(&self, fenced: bool) {
+        let record = self.domain.register(1, fenced);
+        self.domain.enter(record);
+        self.look();
+        let _ = self.domain.leave(record);
+        self.domain.unregister(record);
+    }
+
+    fn look(&self) {
+        self.look_at(self.slot());
+    }
+
+    fn slot(&self) -> usize {
+        // Relaxed: both slots were filled before the threads began.
+        self.current.load(Ordering::Relaxed)
+    }
+
+    fn look_at(&self, slot: usize) {
+        // SAFETY: see `Shared`.
+        let value = self.slots[slot].with(|value| unsafe { *value });
+        assert_ne!(value, 0, "a reader saw what was freed");
+    }
+
+    fn unlink(&self) {
+        self.current.store(1, Ordering::Relaxed);
+    }
+
+    fn free(&self) {
+        // SAFETY: see `Shared`.
+        self.slots[0].with_mut(|value| unsafe { *value = 0 });
+    }
+
+    fn wait(&self) {
+        let moment = self.domain.grace.mark();
+        self.domain.grace.wait(&self.domain.registry, moment, LIMITS).expect("nothing limits this wait");
+    }
+}
+
+/// A thread that unlinks, waits and frees, beside `reader`, which runs on the model's main thread.
+///
+/// The reader must come first in the execution from which loom branches: loom remembers only the last access to an
+/// atomic, so a thread that loads and then stores a word hides from it an earlier load by another thread.
+fn wait_beside(shared: &Arc<Shared>, reader: impl FnOnce(&Shared)) {
+    let writer = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            shared.unlink();
+            shared.wait();
+            shared.free();
+        })
+    };
+    reader(shared);
+    writer.join().unwrap();
+}
+
+/// One reader enters and leaves while a writer unlinks, waits and frees: enter, leave, register, exit, mark, wait.
+fn read_against_wait(fenced: bool) {
+    wait_beside(&Shared::new(), |shared| shared.read(fenced));
+}
+
+fn wait_light() {
+    read_against_wait(false);
+}
+
+fn wait_fenced() {
+    read_against_wait(true);
+}
+
+/// The one who unlinks and frees is not the one who drives: a third thread does.
+fn mark_here_drive_there() {
+    let shared = Shared::new();
+    let reader = {
+        let shared = shared.clone();
+        thread::spawn(move || shared.read(false))
+    };
+    let driver = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let moment = shared.domain.grace.mark_unfenced();
+            let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
+        })
+    };
+    shared.unlink();
+    let moment = shared.domain.grace.mark();
+    if shared.domain.grace.elapsed(moment) {
+        shared.free();
+    }
+    driver.join().unwrap();
+    reader.join().unwrap();
+}
+
+/// A driver finds a reader's operation over and says so; another thread believes it and frees. The driver reads itself,
+/// between its fence and its verdict, so that nothing but the verdict's ordering covers the reading.
+fn verdict_travels() {
+    let shared = Shared::new();
+    let driver = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let record = shared.domain.register(1, false);
+            shared.domain.enter(record);
+            let slot = shared.slot();
+            let moment = shared.domain.grace.mark_unfenced();
+            let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
+            shared.look_at(slot);
+            let _ = record.leave();
+            let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
+        })
+    };
+    shared.unlink();
+    let moment = shared.domain.grace.mark();
+    if shared.domain.grace.elapsed(moment) {
+        shared.free();
+    }
+    driver.join().unwrap();
+}
+
+/// A reader's last reads happen before what a poller does once it finds the operation over. Nobody sleeps.
+fn leave_is_seen() {
+    let shared = Shared::new();
+    let reader = {
+        let shared = shared.clone();
+        let _ = shared.domain.register(1, false);
+        thread::spawn(move || {
+            shared.domain.registry.for_each(|record| {
+                shared.domain.enter(record);
+                shared.look();
+                let _ = record.leave();
+            });
+        })
+    };
+    shared.unlink();
+    let moment = shared.domain.grace.mark();
+    for _ in 0..2 {
+        if shared.domain.grace.poll(&shared.domain.registry, moment) == Ok(true) {
+            shared.free();
+            break;
+        }
+    }
+    reader.join().unwrap();
+}
+
+/// A reader leaves while a waiter goes to sleep for it; nothing else will wake the waiter.
+fn leave_wakes() {
+    let shared = Shared::new();
+    let owner = shared.clone();
+    let record = owner.domain.register(1, false);
+    wait_beside(&shared, |shared| {
+        shared.domain.enter(record);
+        let _ = shared.domain.leave(record);
+    });
+}
+
+/// Two threads find out together whether a marker has elapsed; whoever gets the role goes on where the other stopped.
+fn two_poll() {
+    let shared = Shared::new();
+    let record = shared.domain.register(1, false);
+    shared.domain.enter(record);
+    let other = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let moment = shared.domain.grace.mark();
+            let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
+        })
+    };
+    let moment = shared.domain.grace.mark();
+    let early = shared.domain.grace.poll(&shared.domain.registry, moment);
+    assert_eq!(early, Ok(false), "a marker elapsed inside an operation that was open before it");
+    let _ = shared.domain.leave(record);
+    other.join().unwrap();
+    assert_eq!(shared.domain.grace.poll(&shared.domain.registry, moment), Ok(true));
+    shared.domain.unregister(record);
+}
+
+/// Two threads wait while a third is inside an operation.
+fn two_wait() {
+    let shared = Shared::new();
+    let record = shared.domain.register(1, false);
+    shared.domain.enter(record);
+    let other = {
+        let shared = shared.clone();
+        thread::spawn(move || shared.wait())
+    };
+    let another = {
+        let shared = shared.clone();
+        thread::spawn(move || shared.wait())
+    };
+    let _ = shared.domain.leave(record);
+    other.join().unwrap();
+    another.join().unwrap();
+    shared.domain.unregister(record);
+}
+
+/// A thread that is waited for ends inside its operation.
+fn exit_inside() {
+    wait_beside(&Shared::new(), |shared| {
+        let record = shared.domain.register(1, false);
+        shared.domain.enter(record);
+        shared.domain.enter(record);
+        shared.look();
+        shared.domain.unregister(record);
+    });
+}
+
+/// A record goes from one thread to the next while a writer waits for its first owner.
+fn record_reused() {
+    wait_beside(&Shared::new(), |shared| {
+        shared.read(false);
+        shared.read(false);
+    });
+}
+
+fn count(counter: &Arc<AtomicUsize>) -> Deferred {
+    unsafe fn run(data: *mut ()) {
+        // SAFETY: made by `Arc::into_raw` below, and run once.
+        let counter = unsafe { Arc::from_raw(data.cast::<AtomicUsize>().cast_const()) };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+    Deferred { call: run, data: Arc::into_raw(counter.clone()).cast_mut().cast(), bytes: 8 }
+}
+
+fn run(batches: Vec<super::defer::Batch>) {
+    for call in batches.into_iter().flat_map(|batch| batch.calls) {
+        // SAFETY: each call is taken from a list once.
+        unsafe { (call.call)(call.data) };
+    }
+}
+
+/// An owner defers while another thread takes its list: each call is run once, by one of them.
+fn defer_against_take() {
+    let domain = Arc::new(Domain::new());
+    let counter = Arc::new(AtomicUsize::new(0));
+    let record_of = domain.clone();
+    let record = record_of.register(1, false);
+    let taker = {
+        let domain = domain.clone();
+        thread::spawn(move || {
+            run(domain.take_from(|_| true, || ()).expect("the checker's fence does not fail"));
+        })
+    };
+    let _ = domain.defer(record, Kind::Memory, count(&counter)).expect("not a handler");
+    let _ = domain.defer(record, Kind::Code, count(&counter)).expect("not a handler");
+    run(domain.take_own(record, || ()));
+    taker.join().unwrap();
+    assert_eq!(counter.load(Ordering::Relaxed), 2);
+    domain.unregister(record);
+}
+
+/// What is deferred after unlinking runs only when a reader that could see it is gone.
+fn defer_runs_late() {
+    struct Free(Arc<Shared>);
+    unsafe fn run_free(data: *mut ()) {
+        // SAFETY: made by `Box::into_raw` below, and run once.
+        let free = unsafe { Box::from_raw(data.cast::<Free>()) };
+        free.0.free();
+    }
+    let shared = Shared::new();
+    let reader = {
+        let shared = shared.clone();
+        thread::spawn(move || shared.read(false))
+    };
+    let record = shared.domain.register(2, false);
+    shared.unlink();
+    let data = Box::into_raw(Box::new(Free(shared.clone()))).cast();
+    let call = Deferred { call: run_free, data, bytes: 8 };
+    let _ = shared.domain.defer(record, Kind::Code, call).expect("not a handler");
+    for batch in shared.domain.take_own(record, || ()) {
+        shared.domain.grace.wait(&shared.domain.registry, batch.moment, LIMITS).expect("no limit");
+        run(vec![batch]);
+    }
+    reader.join().unwrap();
+    shared.domain.unregister(record);
+}
+
+macro_rules! models {
+    ($($model:ident),* $(,)?) => { $( mod $model {
+        #[test]
+        fn holds() {
+            super::check(super::$model);
+        }
+    } )* };
+}
+models!(
+    wait_light,
+    wait_fenced,
+    mark_here_drive_there,
+    verdict_travels,
+    leave_is_seen,
+    leave_wakes,
+    two_poll,
+    two_wait,
+    exit_inside,
+    record_reused,
+    defer_against_take,
+    defer_runs_late,
+);
+
+macro_rules! twins {
+    ($($name:ident: $site:ident breaks $model:ident $(behind $mask:path)?),* $(,)?) => { $(
+        #[cfg(loom)]
+        #[test]
+        fn $name() {
+            weakened(sites::$site, &[$($mask)?], stringify!($model));
+        }
+    )* };
+}
+twins! {
+    twin_enter_fence: ENTER_FENCE breaks wait_light,
+    twin_enter_fence_in_fence_mode: ENTER_FENCE breaks wait_fenced,
+    twin_start_fence: START_FENCE breaks mark_here_drive_there,
+    twin_leave_release: LEAVE_RELEASE breaks leave_is_seen behind park::SIGNAL_FENCE,
+    twin_scan_acquire: SCAN_ACQUIRE breaks leave_is_seen behind park::SIGNAL_FENCE,
+    twin_leave_fence: LEAVE_FENCE breaks leave_wakes,
+    twin_sleep_fence: SLEEP_FENCE breaks leave_wakes,
+    twin_mark_fence: MARK_FENCE breaks mark_here_drive_there,
+    twin_finish_release: FINISH_RELEASE breaks verdict_travels behind sites::LEAVE_FENCE,
+    twin_elapsed_acquire: ELAPSED_ACQUIRE breaks verdict_travels,
+    twin_drive_release: DRIVE_RELEASE breaks two_poll,
+    twin_drive_acquire: DRIVE_ACQUIRE breaks two_poll,
+    twin_owner_fence: OWNER_FENCE breaks defer_against_take,
+    twin_take_fence: TAKE_FENCE breaks defer_against_take,
+    twin_owner_release: OWNER_RELEASE breaks defer_against_take,
+    twin_take_release: TAKE_RELEASE breaks defer_against_take,
+    twin_chunk_release: CHUNK_RELEASE breaks wait_light,
+}

@@ -1,0 +1,294 @@
+//! One thread's record: the single word by which it says that it is inside an operation.
+//!
+//! Problem: entering and leaving must cost about a nanosecond, survive signal handlers at any instruction, and let a
+//! collector tell, from another thread, whether the operation it once saw is still the same.
+//!
+//! Idea: depth, operations ended and the slow-entry sign share one word that only the owner writes, so an instruction
+//! boundary never shows half a change. Records belong to the registry, are never freed, and a thread holds a pointer to
+//! one; so a collector may read any record at any time, whatever happens to the thread.
+//!
+//! The word, from the low bit (the constants below are the table; nothing else repeats their widths):
+//!
+//! | bits | name | meaning |
+//! |---|---|---|
+//! | `SLOW` | slow | the next entry takes the slow path |
+//! | `DEPTH` | depth | nested operations open; wide enough that no stack can overflow it |
+//! | `ENDED` | ended | outermost operations ended, modulo its width: the carry falls off the top |
+//!
+//! - I1. Only the owner writes `word`; from `register` to `unregister` a record has one owner.
+//! - I2. While an operation is open (depth not zero), `ended` does not change. The leave of an outermost operation sets
+//!   depth to zero and changes `ended` in one store.
+//! - I3. A collector that has seen depth not zero with `ended == e` may conclude that this operation is over once it
+//!   sees depth zero or `ended != e`. The converse can fail, which only delays: `ended` comes round after 2^32
+//!   operations, and a signal handler that ran between the load and the store of an entry leaves no trace in `ended`.
+//! - I4. `SLOW` is set in the word of nobody's record, and for good in a registered one in
+//!   [`Mode::Fence`](squall_machine::asym::Mode), so that every entry there, a signal handler's too, executes the full
+//!   fence that `asym/I2` asks for. In `Membarrier` mode a registered record never has it.
+//! - I5. `attention` is set by others and cleared by the owner; a leave that sees it not zero takes the slow path.
+//!
+//! Source: PITFALLS of the design (one word, so that nested calls from handlers work); liburcu's `urcu_memb` reader.
+
+use squall_machine::asym;
+use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use super::defer::Deferrals;
+use super::sites;
+
+/// The slow-entry sign.
+const SLOW: u64 = 1;
+/// One nested operation.
+const DEPTH_ONE: u64 = 1 << 1;
+/// The depth field.
+const DEPTH: u64 = (1 << 32) - DEPTH_ONE;
+/// One outermost operation ended.
+const ENDED_ONE: u64 = 1 << 32;
+/// The ended field.
+const ENDED: u64 = u64::MAX << 32;
+
+const _: () = assert!(SLOW | DEPTH | ENDED == u64::MAX && ENDED & DEPTH == 0 && DEPTH & SLOW == 0);
+
+/// Bits of `attention`.
+pub(crate) mod attention {
+    /// Always set in fence mode, so that every leave executes its fence (I4).
+    pub(crate) const FENCE: u32 = 1;
+    /// A collector sleeps until this thread's operation ends.
+    pub(crate) const WAITED_FOR: u32 = 2;
+    /// The registration lasts for this operation only: the thread is past its exit hook.
+    pub(crate) const TEMPORARY: u32 = 4;
+    /// Deferred calls wait for their thread to leave its operation.
+    pub(crate) const DEFERRED: u32 = 8;
+}
+
+/// A thread's record. Aligned so that no two share a line, nor a pair of lines that is fetched together.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Record {
+    // Written by the owner at every entry and leave, read by collectors.
+    word: AtomicU64,
+    // Written by collectors that wait and by the owner.
+    attention: AtomicU32,
+    // Written by the owner when it registers (I1); zero while the record is free.
+    thread: AtomicU32,
+    // Written by the owner: odd while it runs deferred calls (`defer/I2` of the crate).
+    runs: AtomicU32,
+    /// The owner's deferred calls.
+    pub(crate) deferrals: Deferrals,
+    #[cfg(all(debug_assertions, not(loom)))]
+    began: squall_sync::atomic::AtomicPtr<std::panic::Location<'static>>,
+}
+
+/// An operation seen by a collector.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    ended: u64,
+}
+
+impl Record {
+    /// A record that is not registered.
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Record {
+        Record {
+            word: AtomicU64::new(SLOW),
+            attention: AtomicU32::new(0),
+            thread: AtomicU32::new(0),
+            runs: AtomicU32::new(0),
+            deferrals: Deferrals::new(),
+            #[cfg(debug_assertions)]
+            began: squall_sync::atomic::AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// A record that is not registered.
+    #[cfg(loom)]
+    pub(crate) fn new() -> Record {
+        Record {
+            word: AtomicU64::new(SLOW),
+            attention: AtomicU32::new(0),
+            thread: AtomicU32::new(0),
+            runs: AtomicU32::new(0),
+            deferrals: Deferrals::new(),
+        }
+    }
+
+    /// Opens an operation if no slow path is needed. Returns whether it did.
+    #[inline(always)]
+    pub(crate) fn enter_fast(&self) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        if word & SLOW != 0 {
+            return false;
+        }
+        // Relaxed: the light fence orders it before what the operation reads; partner: the heavy fence of
+        // `GracePeriods::start`. Either its scan sees this store, or the operation sees all that was unlinked before.
+        self.word.store(word + DEPTH_ONE, Ordering::Relaxed);
+        if !sites::ENTER_FENCE.is_weak() {
+            asym::light();
+        }
+        true
+    }
+
+    /// Opens an operation of a registered record on the slow path, with the fence of fence mode (I4).
+    #[cold]
+    pub(crate) fn enter_slow(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        // Relaxed: see `enter_fast`; here the fence is a real one in either mode, partner: the same heavy fence.
+        self.word.store(word + DEPTH_ONE, Ordering::Relaxed);
+        if !sites::ENTER_FENCE.is_weak() {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Closes an operation. Returns whether the slow path must follow ([`Record::leave_slow`] or more).
+    #[inline(always)]
+    #[must_use]
+    pub(crate) fn leave(&self) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        debug_assert!(word & DEPTH != 0, "an operation is left that was not entered");
+        let change = if word & DEPTH == DEPTH_ONE { ENDED_ONE - DEPTH_ONE } else { DEPTH_ONE.wrapping_neg() };
+        // Release: pairs with the acquire in `Record::seen` and `Record::is_over`: whoever sees this operation over
+        // also sees every access it made as done.
+        self.word.store(word.wrapping_add(change), sites::LEAVE_RELEASE.order(Ordering::Release));
+        if !sites::LEAVE_FENCE.is_weak() {
+            // Partner: the heavy fence of `GracePeriods::sleep_for`: either it sees this operation over, or the next
+            // load sees its request.
+            asym::light();
+        }
+        self.attention.load(Ordering::Relaxed) != 0
+    }
+
+    /// What a leave owes besides its store: the fence of fence mode. Returns the bits to act upon, which are
+    /// none while an outer operation is open.
+    pub(crate) fn leave_slow(&self) -> u32 {
+        if self.depth() > 0 {
+            return 0;
+        }
+        let mut bits = self.attention.load(Ordering::Relaxed);
+        if bits & attention::FENCE != 0 {
+            if !sites::LEAVE_FENCE.is_weak() {
+                // Partner: as of the light fence in `leave`, which fence mode replaces by this one.
+                fence(Ordering::SeqCst);
+            }
+            bits = self.attention.load(Ordering::Relaxed);
+        }
+        bits & !attention::FENCE
+    }
+
+    /// Whether this record's owner must execute full fences (`asym/I2`).
+    #[inline(always)]
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.attention.load(Ordering::Relaxed) & attention::FENCE != 0
+    }
+
+    /// Nested operations open. Exact only for the owner.
+    pub(crate) fn depth(&self) -> u64 {
+        self.word.load(Ordering::Relaxed) & DEPTH
+    }
+
+    /// The operation that is open now, if any.
+    pub(crate) fn seen(&self) -> Option<Seen> {
+        // Acquire: pairs with the release in `leave`, for the operations that ended before.
+        let word = self.word.load(sites::SCAN_ACQUIRE.order(Ordering::Acquire));
+        (word & DEPTH != 0).then_some(Seen { ended: word & ENDED })
+    }
+
+    /// Whether the operation seen is over (I3).
+    pub(crate) fn is_over(&self, seen: Seen) -> bool {
+        // Acquire: pairs with the release in `leave`.
+        let word = self.word.load(sites::SCAN_ACQUIRE.order(Ordering::Acquire));
+        word & DEPTH == 0 || word & ENDED != seen.ended
+    }
+
+    /// Asks the owner to take the slow path at its next leave.
+    pub(crate) fn request(&self, bits: u32) {
+        self.attention.fetch_or(bits, Ordering::Relaxed);
+    }
+
+    /// Withdraws or acknowledges requests. Returns which of them there were.
+    pub(crate) fn clear(&self, bits: u32) -> u32 {
+        self.attention.fetch_and(!bits, Ordering::Relaxed) & bits
+    }
+
+    /// Takes the record for the calling thread. The caller has it from the registry, which gives it to one (I1).
+    pub(crate) fn adopt(&self, thread: u32, fenced: bool) {
+        let word = self.word.load(Ordering::Relaxed);
+        assert!(word & DEPTH == 0, "a record was given out while an operation was open in it");
+        let slow = if fenced { SLOW } else { 0 };
+        let bits = if fenced { attention::FENCE } else { 0 };
+        self.thread.store(thread, Ordering::Relaxed);
+        self.attention.store(bits, Ordering::Relaxed);
+        self.word.store(word & ENDED | slow, Ordering::Relaxed);
+    }
+
+    /// Ends whatever operation is open, because the thread goes away: its frames are gone or will not be continued.
+    pub(crate) fn abandon(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        if word & DEPTH != 0 {
+            let over = (word & !DEPTH).wrapping_add(ENDED_ONE);
+            // Release: as in `leave`.
+            self.word.store(over, Ordering::Release);
+        }
+        // Partner: the heavy fence of `GracePeriods::sleep_for`, as in `leave`; a cold path can afford a full one.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The owner begins to run calls that it takes from a list.
+    pub(crate) fn begin_run(&self) {
+        debug_assert!(self.runs.load(Ordering::Relaxed).is_multiple_of(2));
+        // Relaxed: made visible by whatever releases the list that the calls leave.
+        self.runs.store(self.runs.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// The owner has run them.
+    pub(crate) fn end_run(&self) {
+        // Release: pairs with the acquire in `wait_run_end`: what the calls did happens before what follows a barrier.
+        self.runs.store(self.runs.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+
+    /// Waits until the calls that the owner is running now, if any, have run.
+    pub(crate) fn wait_run_end(&self) {
+        // Acquire: pairs with the release in `end_run`.
+        let runs = self.runs.load(Ordering::Acquire);
+        let mut tries = 0_u32;
+        while !runs.is_multiple_of(2) && self.runs.load(Ordering::Acquire) == runs {
+            tries += 1;
+            if tries < 100 {
+                squall_sync::thread::yield_now();
+            } else {
+                #[cfg(not(loom))]
+                squall_sync::thread::sleep(std::time::Duration::from_micros(100));
+                #[cfg(loom)]
+                squall_sync::thread::yield_now();
+            }
+        }
+    }
+
+    /// Marks the record as nobody's.
+    pub(crate) fn release(&self) {
+        self.word.store(self.word.load(Ordering::Relaxed) | SLOW, Ordering::Release);
+        self.thread.store(0, Ordering::Relaxed);
+    }
+
+    /// The system's id of the owner; 0 if the record is free (or the platform has no ids).
+    pub(crate) fn thread(&self) -> u32 {
+        self.thread.load(Ordering::Relaxed)
+    }
+
+    /// Remembers where the outermost operation began (debug builds).
+    #[cfg(all(debug_assertions, not(loom)))]
+    pub(crate) fn note_began(&self, at: &'static std::panic::Location<'static>) {
+        if self.depth() == 1 {
+            self.began.store(std::ptr::from_ref(at).cast_mut(), Ordering::Relaxed);
+        }
+    }
+
+    /// Where the operation that is open began, if known (debug builds).
+    pub(crate) fn began(&self) -> Option<&'static std::panic::Location<'static>> {
+        #[cfg(all(debug_assertions, not(loom)))]
+        {
+            let at = self.began.load(Ordering::Relaxed);
+            // SAFETY: only `note_began` stores here, from a `&'static`; a null pointer gives `None`.
+            unsafe { at.as_ref() }
+        }
+        #[cfg(not(all(debug_assertions, not(loom))))]
+        None
+    }
+}

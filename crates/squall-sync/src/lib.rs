@@ -1,0 +1,45 @@
+//! The one door of Squall to atomics, cells and threads.
+//!
+//! Every crate of Squall that synchronises takes its primitives from here, so that a model checker can put its own in
+//! their place (`--cfg loom`) and check the code in the form that ships.
+
+/// Atomic types and fences.
+pub mod atomic {
+    #[cfg(loom)]
+    pub use loom::sync::atomic::{
+        AtomicBool, AtomicI32, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+        AtomicUsize, Ordering, fence,
+    };
+    #[cfg(not(loom))]
+    pub use std::sync::atomic::{
+        AtomicBool, AtomicI32, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+        AtomicUsize, Ordering, compiler_fence, fence,
+    };
+}
+
+/// Locks and reference counts.
+pub mod sync {
+    #[cfg(loom)]
+    pub use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+    #[cfg(not(loom))]
+    pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock};
+}
+
+/// Threads.
+pub mod thread {
+    #[cfg(loom)]
+    pub use loom::thread::*;
+    #[cfg(not(loom))]
+    pub use std::thread::*;
+}
+
+/// Spin hints.
+pub mod hint {
+    #[cfg(loom)]
+    pub use loom::hint::spin_loop;
+    #[cfg(not(loom))]
+    pub use std::hint::spin_loop;
+}
+
+pub mod cell;
+pub mod weaken;

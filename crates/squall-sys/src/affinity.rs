@@ -1,0 +1,59 @@
+//! Where threads run and may run, and who they are.
+
+use std::io;
+
+/// The operating system's id of the calling thread; 0 where there is none.
+pub fn thread_id() -> u32 {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    return rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    0
+}
+
+/// The processor the calling thread runs on now; 0 where that cannot be had.
+pub fn current_cpu() -> usize {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    return rustix::thread::sched_getcpu();
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    0
+}
+
+/// The processors the calling thread may run on.
+///
+/// # Errors
+/// That of sched_getaffinity(2); `Unsupported` where there is no such call.
+pub fn allowed() -> io::Result<Vec<usize>> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        let set = rustix::thread::sched_getaffinity(None)?;
+        Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Restricts the calling thread to these processors.
+///
+/// # Errors
+/// That of sched_setaffinity(2): none of them is online and permitted; `Unsupported` where there is no such call.
+pub fn restrict_to(cpus: &[usize]) -> io::Result<()> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        let mut set = rustix::thread::CpuSet::new();
+        for &cpu in cpus.iter().filter(|&&cpu| cpu < rustix::thread::CpuSet::MAX_CPU) {
+            set.set(cpu);
+        }
+        Ok(rustix::thread::sched_setaffinity(None, &set)?)
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    {
+        let _ = cpus;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// The name of thread `id` of this process, as the kernel knows it.
+pub fn thread_name(id: u32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}

@@ -1,0 +1,156 @@
+//! A thread-local pointer that is read in two instructions from any crate, without link-time optimisation.
+//!
+//! Problem: std's `thread_local!` is not inlined across crates, and its call costs more than all else on a fast path.
+//! Idea: the symbol is defined by `global_asm!` and read by inline assembly in the initial-exec model.
+//!
+//! - I1. The pointer of a thread holds the address of the initial static until that thread sets it; nobody else can.
+//!
+//! Not promised: use through a Rust `dylib` (the symbol is hidden in the object that is linked), or from a library that
+//! is loaded while the program runs and finds no room left in the static thread-local block (the loader says so).
+//! Cost: two loads, of which the linker turns the first into a constant in an executable.
+
+/// Defines `current() -> *const T` and `set_current(*const T)` over a thread-local pointer that starts as `&INIT`.
+///
+/// `$symbol` must be unique in the whole program: put the crate's name and version in it.
+#[macro_export]
+macro_rules! thread_pointer {
+    ($symbol:literal, $type:ty, $init:path) => {
+        $crate::__thread_pointer_asm!($symbol, $type, $init);
+        $crate::__thread_pointer_std!($symbol, $type, $init);
+    };
+}
+
+/// Not public: the form over an assembler symbol.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __thread_pointer_asm {
+    ($symbol:literal, $type:ty, $init:path) => {
+        #[cfg(all(
+            target_os = "linux",
+            any(target_arch = "x86_64", target_arch = "aarch64"),
+            target_pointer_width = "64",
+            not(miri)
+        ))]
+        ::core::arch::global_asm!(
+            concat!(".pushsection .tdata.", $symbol, ",\"awT\",%progbits"),
+            ".p2align 3",
+            concat!(".globl ", $symbol),
+            concat!(".hidden ", $symbol),
+            concat!(".type ", $symbol, ",%object"),
+            concat!($symbol, ":"),
+            ".quad {init}",
+            concat!(".size ", $symbol, ", 8"),
+            ".popsection",
+            init = sym $init,
+        );
+
+        /// The calling thread's pointer.
+        #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        #[inline(always)]
+        pub(crate) fn current() -> *const $type {
+            let value: *const $type;
+            // SAFETY: reads the eight bytes of this thread's copy of the symbol, at the offset the linker gave it.
+            unsafe {
+                ::core::arch::asm!(
+                    concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
+                    "mov {0}, qword ptr fs:[{0}]",
+                    out(reg) value,
+                    options(pure, readonly, nostack, preserves_flags),
+                );
+            }
+            value
+        }
+
+        /// Sets the calling thread's pointer.
+        #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+        pub(crate) fn set_current(value: *const $type) {
+            // SAFETY: writes the eight bytes of this thread's copy of the symbol, which no other thread reads.
+            unsafe {
+                ::core::arch::asm!(
+                    concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
+                    "mov qword ptr fs:[{0}], {1}",
+                    out(reg) _,
+                    in(reg) value,
+                    options(nostack, preserves_flags),
+                );
+            }
+        }
+
+        /// The calling thread's pointer.
+        #[cfg(all(target_os = "linux", target_arch = "aarch64", target_pointer_width = "64", not(miri)))]
+        #[inline(always)]
+        pub(crate) fn current() -> *const $type {
+            let value: *const $type;
+            // SAFETY: reads the eight bytes of this thread's copy of the symbol, at the offset the linker gave it.
+            unsafe {
+                ::core::arch::asm!(
+                    "mrs {1}, tpidr_el0",
+                    concat!("adrp {0}, :gottprel:", $symbol),
+                    concat!("ldr {0}, [{0}, #:gottprel_lo12:", $symbol, "]"),
+                    "ldr {0}, [{1}, {0}]",
+                    out(reg) value,
+                    out(reg) _,
+                    options(pure, readonly, nostack, preserves_flags),
+                );
+            }
+            value
+        }
+
+        /// Sets the calling thread's pointer.
+        #[cfg(all(target_os = "linux", target_arch = "aarch64", target_pointer_width = "64", not(miri)))]
+        pub(crate) fn set_current(value: *const $type) {
+            // SAFETY: writes the eight bytes of this thread's copy of the symbol, which no other thread reads.
+            unsafe {
+                ::core::arch::asm!(
+                    "mrs {1}, tpidr_el0",
+                    concat!("adrp {0}, :gottprel:", $symbol),
+                    concat!("ldr {0}, [{0}, #:gottprel_lo12:", $symbol, "]"),
+                    "str {2}, [{1}, {0}]",
+                    out(reg) _,
+                    out(reg) _,
+                    in(reg) value,
+                    options(nostack, preserves_flags),
+                );
+            }
+        }
+    };
+}
+
+/// Not public: the form over std's thread-local storage, for other platforms and for Miri.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __thread_pointer_std {
+    ($symbol:literal, $type:ty, $init:path) => {
+        #[cfg(not(all(
+            target_os = "linux",
+            any(target_arch = "x86_64", target_arch = "aarch64"),
+            target_pointer_width = "64",
+            not(miri)
+        )))]
+        mod portable {
+            use super::*;
+            ::std::thread_local! {
+                // No destructor: readable until the thread is gone.
+                static POINTER: ::core::cell::Cell<*const $type> = const { ::core::cell::Cell::new(&raw const $init) };
+            }
+
+            /// The calling thread's pointer.
+            #[inline]
+            pub(crate) fn current() -> *const $type {
+                POINTER.with(|pointer| pointer.get())
+            }
+
+            /// Sets the calling thread's pointer.
+            pub(crate) fn set_current(value: *const $type) {
+                POINTER.with(|pointer| pointer.set(value));
+            }
+        }
+        #[cfg(not(all(
+            target_os = "linux",
+            any(target_arch = "x86_64", target_arch = "aarch64"),
+            target_pointer_width = "64",
+            not(miri)
+        )))]
+        pub(crate) use portable::{current, set_current};
+    };
+}

@@ -1,0 +1,85 @@
+//! What the kernel's command line asks of this machine: words of the form `squall.key=value`.
+
+/// What to expect and what to run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// The facts that `squall info --json` must report, as pairs of a key and its number.
+    pub(crate) expect: Vec<(String, u64)>,
+    /// Length of each stress.
+    pub(crate) seconds: u64,
+    /// Seed of each stress.
+    pub(crate) seed: u64,
+    /// Threads of each stress.
+    pub(crate) threads: u64,
+    /// Whether processors are taken offline and back meanwhile.
+    pub(crate) hotplug: bool,
+    /// The stresses, in order; each may carry settings: `rcu,SQUALL_RSEQ=off`.
+    pub(crate) stresses: Vec<String>,
+}
+
+impl Order {
+    /// The order of the running kernel.
+    ///
+    /// # Errors
+    /// When the command line cannot be read or a value of ours cannot be understood.
+    pub(crate) fn from_kernel() -> Result<Order, String> {
+        let line = std::fs::read_to_string("/proc/cmdline").map_err(|e| format!("/proc/cmdline: {e}"))?;
+        Order::parse(&line)
+    }
+
+    /// The order in this command line. Words that are not ours are the kernel's.
+    ///
+    /// # Errors
+    /// When a word of ours has an unknown key or a value of the wrong form.
+    pub(crate) fn parse(line: &str) -> Result<Order, String> {
+        let mut order =
+            Order { expect: Vec::new(), seconds: 5, seed: 1, threads: 8, hotplug: true, stresses: Vec::new() };
+        for word in line.split_whitespace() {
+            let Some(ours) = word.strip_prefix("squall.") else { continue };
+            let (key, value) = ours.split_once('=').ok_or_else(|| format!("no value in {word}"))?;
+            match key {
+                "expect" => {
+                    for fact in value.split(',') {
+                        let (fact, count) = fact.split_once(':').ok_or_else(|| format!("no count in {fact}"))?;
+                        order.expect.push((fact.to_owned(), number(count)?));
+                    }
+                }
+                "seconds" => order.seconds = number(value)?,
+                "seed" => order.seed = number(value)?,
+                "threads" => order.threads = number(value)?,
+                "hotplug" => order.hotplug = number(value)? != 0,
+                "stress" => order.stresses.push(value.to_owned()),
+                _ => return Err(format!("unknown word {word}")),
+            }
+        }
+        Ok(order)
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|e| format!("{text}: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Order;
+
+    #[test]
+    fn words_of_ours_are_read_and_others_left_to_the_kernel() {
+        let order = Order::parse(
+            "console=ttyS0 quiet squall.expect=vps:8,nodes:2 squall.seconds=7 squall.threads=16 squall.hotplug=0 \
+             squall.stress=percpu squall.stress=rcu,SQUALL_RSEQ=off\n",
+        )
+        .unwrap();
+        assert_eq!(order.expect, [("vps".to_owned(), 8), ("nodes".to_owned(), 2)]);
+        assert_eq!((order.seconds, order.seed, order.threads, order.hotplug), (7, 1, 16, false));
+        assert_eq!(order.stresses, ["percpu", "rcu,SQUALL_RSEQ=off"]);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_refused() {
+        for line in ["squall.seconds", "squall.seconds=x", "squall.expect=vps", "squall.unheard=1"] {
+            assert!(Order::parse(line).is_err(), "{line}");
+        }
+    }
+}

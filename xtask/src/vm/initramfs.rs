@@ -1,0 +1,99 @@
+//! The initial file system: a `cpio` archive of the `newc` form, uncompressed, as the kernel unpacks it.
+//!
+//! The format is the kernel's (Documentation/driver-api/early-userspace/buffer-format.rst): for each entry a header of
+//! ASCII hexadecimal, the name, the data, each padded to four bytes; at the end an entry named `TRAILER!!!`.
+
+/// Permissions and kind of a folder, a program and a character device.
+const FOLDER: u32 = 0o040_755;
+const PROGRAM: u32 = 0o100_755;
+const DEVICE: u32 = 0o020_600;
+
+/// An archive under construction.
+#[derive(Debug, Default)]
+pub(crate) struct Archive {
+    bytes: Vec<u8>,
+    entries: u32,
+}
+
+impl Archive {
+    /// Adds a folder.
+    pub(crate) fn folder(&mut self, name: &str) {
+        self.entry(name, FOLDER, (0, 0), &[]);
+    }
+
+    /// Adds a program.
+    pub(crate) fn program(&mut self, name: &str, data: &[u8]) {
+        self.entry(name, PROGRAM, (0, 0), data);
+    }
+
+    /// Adds a character device. The kernel opens `dev/console` for the first process before that could make it.
+    pub(crate) fn device(&mut self, name: &str, major: u32, minor: u32) {
+        self.entry(name, DEVICE, (major, minor), &[]);
+    }
+
+    /// The archive, ended.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        self.entry("TRAILER!!!", 0, (0, 0), &[]);
+        self.bytes
+    }
+
+    fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), data: &[u8]) {
+        self.entries += 1;
+        let size = u32::try_from(data.len()).expect("a file of an initial file system is below 4 GiB");
+        let name_size = name.len() as u32 + 1;
+        // ino, mode, uid, gid, nlink, mtime, size, device of the file (2), device it stands for (2), name size, check
+        let fields =
+            [self.entries, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0];
+        self.bytes.extend_from_slice(b"070701");
+        for field in fields {
+            self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
+        }
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.push(0);
+        self.pad();
+        self.bytes.extend_from_slice(data);
+        self.pad();
+    }
+
+    fn pad(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Archive;
+
+    /// Reads an archive back: name, mode and data of each entry, by the format's own lengths.
+    fn read(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
+        let mut entries = Vec::new();
+        let total = bytes.len();
+        while !bytes.is_empty() {
+            assert_eq!(&bytes[..6], b"070701");
+            let field = |i: usize| {
+                let text = std::str::from_utf8(&bytes[6 + 8 * i..14 + 8 * i]).unwrap();
+                u32::from_str_radix(text, 16).unwrap()
+            };
+            let (mode, size, name_size) = (field(1), field(6) as usize, field(11) as usize);
+            let name = String::from_utf8(bytes[110..110 + name_size - 1].to_vec()).unwrap();
+            let data = (110 + name_size).next_multiple_of(4);
+            entries.push((name, mode, bytes[data..data + size].to_vec()));
+            bytes = &bytes[(data + size).next_multiple_of(4)..];
+            assert_eq!((total - bytes.len()) % 4, 0);
+        }
+        entries
+    }
+
+    #[test]
+    fn an_archive_reads_back_as_it_was_written() {
+        let mut archive = Archive::default();
+        archive.folder("dev");
+        archive.device("dev/console", 5, 1);
+        archive.program("init", b"seven b");
+        let entries = read(&archive.finish());
+        let names: Vec<&str> = entries.iter().map(|(name, ..)| name.as_str()).collect();
+        assert_eq!(names, ["dev", "dev/console", "init", "TRAILER!!!"]);
+        assert_eq!(entries[2].2, b"seven b");
+        assert_eq!(entries[1].1 & 0o170_000, 0o020_000);
+    }
+}
