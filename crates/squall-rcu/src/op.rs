@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use crate::raw::domain::Domain;
-use crate::raw::record::{Record, attention};
+use crate::raw::record::{Record, Token, attention};
 
 /// The process-wide domain.
 pub(crate) static DOMAIN: Domain = Domain::new();
@@ -145,6 +145,7 @@ pub(crate) fn own_record() -> Option<&'static Record> {
 /// An operation open on this thread. Never given out: [`Op`] borrows from it.
 struct Entered {
     record: &'static Record,
+    token: Token,
     op: Op,
 }
 
@@ -152,20 +153,21 @@ impl Entered {
     #[inline(always)]
     #[cfg_attr(debug_assertions, track_caller)]
     fn new() -> Result<Entered, OpError> {
-        let mut record = current();
-        if !record.enter_fast() {
-            record = enter_cold(record)?;
-        }
+        let record = current();
+        let (record, token) = match record.enter_fast() {
+            Some(token) => (record, token),
+            None => enter_cold(record)?,
+        };
         #[cfg(debug_assertions)]
         record.note_began(std::panic::Location::caller());
-        Ok(Entered { record, op: Op { _this_thread: PhantomData } })
+        Ok(Entered { record, token, op: Op { _this_thread: PhantomData } })
     }
 }
 
 impl Drop for Entered {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.record.leave() {
+        if self.record.leave(self.token) {
             leave_cold(self.record);
         }
     }
@@ -173,10 +175,10 @@ impl Drop for Entered {
 
 #[cold]
 #[inline(never)]
-fn enter_cold(record: &'static Record) -> Result<&'static Record, OpError> {
+fn enter_cold(record: &'static Record) -> Result<(&'static Record, Token), OpError> {
     let record = if ptr::eq(record, &UNREGISTERED) { register_current()? } else { record };
-    DOMAIN.enter(record);
-    Ok(record)
+    let token = DOMAIN.enter(record);
+    Ok((record, token))
 }
 
 #[cold]

@@ -9,7 +9,7 @@ use squall_sync::sync::Mutex;
 
 use super::defer::{Batch, Deferred, Kind, Reentrant};
 use super::grace::{GracePeriods, Moment};
-use super::record::{Record, attention};
+use super::record::{Record, Token, attention};
 use super::registry::Registry;
 use super::sites;
 
@@ -64,10 +64,8 @@ impl Domain {
 
     /// Opens an operation.
     #[inline(always)]
-    pub(crate) fn enter(&self, record: &Record) {
-        if !record.enter_fast() {
-            record.enter_slow();
-        }
+    pub(crate) fn enter(&self, record: &Record) -> Token {
+        record.enter_fast().unwrap_or_else(|| record.enter_slow())
     }
 
     /// What follows a leave that saw `attention`. Returns the requests that are not this layer's.
@@ -82,8 +80,8 @@ impl Domain {
 
     /// Closes an operation. Returns the requests that are not this layer's.
     #[cfg(all(test, any(loom, squall_model)))]
-    pub(crate) fn leave(&self, record: &Record) -> u32 {
-        if record.leave() { self.leave_slow(record) } else { 0 }
+    pub(crate) fn leave(&self, record: &Record, token: Token) -> u32 {
+        if record.leave(token) { self.leave_slow(record) } else { 0 }
     }
 
     /// Adds a deferred call to the list of the calling thread.

@@ -93,9 +93,9 @@ impl Shared {
 
     fn read(&self, fenced: bool) {
         let record = self.domain.register(1, fenced);
-        self.domain.enter(record);
+        let token = self.domain.enter(record);
         self.look();
-        let _ = self.domain.leave(record);
+        let _ = self.domain.leave(record, token);
         self.domain.unregister(record);
     }
 
@@ -190,12 +190,12 @@ fn verdict_travels() {
         let shared = shared.clone();
         thread::spawn(move || {
             let record = shared.domain.register(1, false);
-            shared.domain.enter(record);
+            let token = shared.domain.enter(record);
             let slot = shared.slot();
             let moment = shared.domain.grace.mark_unfenced();
             let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
             shared.look_at(slot);
-            let _ = record.leave();
+            let _ = record.leave(token);
             let _ = shared.domain.grace.poll(&shared.domain.registry, moment);
         })
     };
@@ -215,9 +215,9 @@ fn leave_is_seen() {
         let _ = shared.domain.register(1, false);
         thread::spawn(move || {
             shared.domain.registry.for_each(|record| {
-                shared.domain.enter(record);
+                let token = shared.domain.enter(record);
                 shared.look();
-                let _ = record.leave();
+                let _ = record.leave(token);
             });
         })
     };
@@ -238,8 +238,8 @@ fn leave_wakes() {
     let owner = shared.clone();
     let record = owner.domain.register(1, false);
     wait_beside(&shared, |shared| {
-        shared.domain.enter(record);
-        let _ = shared.domain.leave(record);
+        let token = shared.domain.enter(record);
+        let _ = shared.domain.leave(record, token);
     });
 }
 
@@ -247,7 +247,7 @@ fn leave_wakes() {
 fn two_poll() {
     let shared = Shared::new();
     let record = shared.domain.register(1, false);
-    shared.domain.enter(record);
+    let token = shared.domain.enter(record);
     let other = {
         let shared = shared.clone();
         thread::spawn(move || {
@@ -258,7 +258,7 @@ fn two_poll() {
     let moment = shared.domain.grace.mark();
     let early = shared.domain.grace.poll(&shared.domain.registry, moment);
     assert_eq!(early, Ok(false), "a marker elapsed inside an operation that was open before it");
-    let _ = shared.domain.leave(record);
+    let _ = shared.domain.leave(record, token);
     other.join().unwrap();
     assert_eq!(shared.domain.grace.poll(&shared.domain.registry, moment), Ok(true));
     shared.domain.unregister(record);
@@ -268,7 +268,7 @@ fn two_poll() {
 fn two_wait() {
     let shared = Shared::new();
     let record = shared.domain.register(1, false);
-    shared.domain.enter(record);
+    let token = shared.domain.enter(record);
     let other = {
         let shared = shared.clone();
         thread::spawn(move || shared.wait())
@@ -277,7 +277,7 @@ fn two_wait() {
         let shared = shared.clone();
         thread::spawn(move || shared.wait())
     };
-    let _ = shared.domain.leave(record);
+    let _ = shared.domain.leave(record, token);
     other.join().unwrap();
     another.join().unwrap();
     shared.domain.unregister(record);
@@ -287,8 +287,8 @@ fn two_wait() {
 fn exit_inside() {
     wait_beside(&Shared::new(), |shared| {
         let record = shared.domain.register(1, false);
-        shared.domain.enter(record);
-        shared.domain.enter(record);
+        let _ = shared.domain.enter(record);
+        let _ = shared.domain.enter(record);
         shared.look();
         shared.domain.unregister(record);
     });

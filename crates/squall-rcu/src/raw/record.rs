@@ -77,6 +77,11 @@ pub(crate) struct Record {
     began: squall_sync::atomic::AtomicPtr<std::panic::Location<'static>>,
 }
 
+/// What closes an operation: the word as it was before the entry.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub(crate) struct Token(u64);
+
 /// An operation seen by a collector.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
@@ -110,45 +115,58 @@ impl Record {
         }
     }
 
-    /// Opens an operation if no slow path is needed. Returns whether it did.
+    /// Opens an operation if no slow path is needed. Returns what closes it again.
     #[inline(always)]
-    pub(crate) fn enter_fast(&self) -> bool {
+    pub(crate) fn enter_fast(&self) -> Option<Token> {
         let word = self.word.load(Ordering::Relaxed);
         if word & SLOW != 0 {
-            return false;
+            return None;
         }
         // Relaxed: the light fence orders it before what the operation reads; partner: the heavy fence of
-        // `GracePeriods::start`. Either its scan sees this store, or the operation sees all that was unlinked before.
+        // `Driver::start`. Either its scan sees this store, or the operation sees all that was unlinked before.
         self.word.store(word + DEPTH_ONE, Ordering::Relaxed);
         if !sites::ENTER_FENCE.is_weak() {
             asym::light();
         }
-        true
+        Some(Token(word))
     }
 
     /// Opens an operation of a registered record on the slow path, with the fence of fence mode (I4).
     #[cold]
-    pub(crate) fn enter_slow(&self) {
+    pub(crate) fn enter_slow(&self) -> Token {
         let word = self.word.load(Ordering::Relaxed);
         // Relaxed: see `enter_fast`; here the fence is a real one in either mode, partner: the same heavy fence.
         self.word.store(word + DEPTH_ONE, Ordering::Relaxed);
         if !sites::ENTER_FENCE.is_weak() {
             fence(Ordering::SeqCst);
         }
+        Token(word)
     }
 
-    /// Closes an operation. Returns whether the slow path must follow ([`Record::leave_slow`] or more).
+    /// Closes the operation that `token` opened. Returns whether the slow path must follow ([`Record::leave_slow`] or
+    /// more).
+    ///
+    /// The word is what it was before the entry, with one more operation ended if that was the outermost one. It is not
+    /// loaded again: whatever came in between, nested operations and signal handlers, has restored it, and a loop of
+    /// short operations then waits for one store to be forwarded instead of two.
     #[inline(always)]
     #[must_use]
-    pub(crate) fn leave(&self) -> bool {
-        let word = self.word.load(Ordering::Relaxed);
-        debug_assert!(word & DEPTH != 0, "an operation is left that was not entered");
-        let change = if word & DEPTH == DEPTH_ONE { ENDED_ONE - DEPTH_ONE } else { DEPTH_ONE.wrapping_neg() };
+    pub(crate) fn leave(&self, token: Token) -> bool {
+        debug_assert!(
+            self.word.load(Ordering::Relaxed) == token.0 + DEPTH_ONE,
+            "operations are left in the order opposite to their entries"
+        );
+        let mut word = token.0.wrapping_add(ENDED_ONE);
+        if token.0 & DEPTH != 0 {
+            // A branch that is predicted, not a dependency of the next entry.
+            std::hint::cold_path();
+            word = token.0;
+        }
         // Release: pairs with the acquire in `Record::seen` and `Record::is_over`: whoever sees this operation over
         // also sees every access it made as done.
-        self.word.store(word.wrapping_add(change), sites::LEAVE_RELEASE.order(Ordering::Release));
+        self.word.store(word, sites::LEAVE_RELEASE.order(Ordering::Release));
         if !sites::LEAVE_FENCE.is_weak() {
-            // Partner: the heavy fence of `GracePeriods::sleep_for`: either it sees this operation over, or the next
+            // Partner: the heavy fence of `Driver::sleep_for_first`: either it sees this operation over, or the next
             // load sees its request.
             asym::light();
         }
@@ -226,7 +244,7 @@ impl Record {
             // Release: as in `leave`.
             self.word.store(over, Ordering::Release);
         }
-        // Partner: the heavy fence of `GracePeriods::sleep_for`, as in `leave`; a cold path can afford a full one.
+        // Partner: the heavy fence of `Driver::sleep_for_first`, as in `leave`; a cold path can afford a full one.
         fence(Ordering::SeqCst);
     }
 
