@@ -10,7 +10,7 @@
 //!   a refresh finds a difference; snapshots are stored in the order in which they were read.
 //!
 //! Not promised: that an allowance is still true when it is looked at.
-//! Cost: first use opens some files for each core and cache; `machine()` afterwards is one acquire load. `clusters`
+//! Cost: first use opens files for each VP, core and cache (see `topology`); `machine()` afterwards is one acquire load. `clusters`
 //! is lock-free and writes nothing after the first call for a size. `allowance` takes a lock for one reference count.
 //! Source: Unrau et al., "Hierarchical Clustering", §3.3 (the size that is set for the whole system).
 
@@ -254,7 +254,7 @@ impl Machine {
     /// The snapshot keeps its generation if nothing has changed.
     ///
     /// # Cost
-    /// Opens five to twenty files and allocates. Blocks while another thread refreshes, then reads for itself.
+    /// Opens about five files and two for each control group on the way to the root, and allocates. Blocks while another thread refreshes, then reads for itself.
     pub fn refresh(&self) -> Arc<Allowance> {
         let _one_at_a_time = lock(&self.refreshing);
         let topology = self.topology();
@@ -357,6 +357,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "reads the machine's files")]
     fn the_variable_decides_between_virtual_and_real() {
         let reader = Reader::system;
         let machine = Machine::configured(Some("cores:3,threads:2".as_ref()), reader()).unwrap();

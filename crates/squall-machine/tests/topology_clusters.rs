@@ -1,5 +1,7 @@
 //! Clusters of every size on every machine: partitions, nesting, trees, and the default size.
 
+#![cfg(not(miri))] // Files and processes.
+
 #[path = "trees/mod.rs"]
 mod trees;
 

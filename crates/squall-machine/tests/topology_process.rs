@@ -1,6 +1,8 @@
 //! The process-wide machine, which each process sets once: so every case runs in a process of its own, this test binary
 //! again with the environment variable set and one case named.
 
+#![cfg(not(miri))] // Files and processes.
+
 use std::process::{Command, Output};
 
 use squall_machine::topology::VirtualSpec;

@@ -1,5 +1,7 @@
 //! Topologies of very different machines, read from trees of files.
 
+#![cfg(not(miri))] // Files and processes.
+
 #[path = "trees/mod.rs"]
 mod trees;
 
@@ -77,6 +79,17 @@ fn nodes_without_processors_form_no_cluster() {
 }
 
 #[test]
+fn a_node_that_lists_nobody_is_everybodys_if_it_is_alone() {
+    let tree = Tree::of("small-vm");
+    tree.put("sys/devices/system/node/node0/cpulist", "");
+    tree.remove("sys/devices/system/cpu/cpu0/node0");
+    tree.remove("sys/devices/system/cpu/cpu1/node0");
+    let topology = tree.topology();
+    assert_eq!(lists(&topology, ClusterSize::Node), ["0-1"]);
+    assert_eq!((topology.memory_nodes(), topology.node_number(Vp::new(1))), ([0; 0].as_slice(), Some(0)));
+}
+
+#[test]
 fn a_cache_over_two_nodes_is_cut() {
     let split = Tree::of("cache-over-nodes").topology();
     assert_eq!(lists(&split, ClusterSize::Cache), ["0-3,8-11", "4-7,12-15"]);
@@ -142,6 +155,28 @@ fn learning_places_those_that_came_online_and_parts_nobody() {
     assert!(learnt.learn(&now).is_none(), "there is no more in it");
     let other = Tree::of("big-little").topology();
     assert!(before.learn(&other).is_none(), "another machine teaches nothing");
+}
+
+#[test]
+fn learning_moves_a_vp_to_the_node_it_turns_up_in() {
+    let before = Tree::of("some-offline").topology();
+    let nodes = before.clusters(ClusterSize::Node);
+    assert_eq!(nodes.cluster_of(Vp::new(8)), nodes.cluster_of(Vp::new(0)), "not plugged in, so in the first");
+    let tree = Tree::of("then-online");
+    tree.put("sys/devices/system/cpu/cpu8/topology/core_cpus_list", "8");
+    tree.put("sys/devices/system/node/node1/cpulist", "2,6-8");
+    let learnt = before.learn(&tree.topology()).unwrap();
+    assert_eq!(lists(&learnt, ClusterSize::Node), ["0-1,4-5,9-11", "2-3,6-8"]);
+    assert_eq!(learnt.node_number(Vp::new(8)), Some(1));
+}
+
+#[test]
+fn a_cache_of_instructions_makes_no_neighbours() {
+    let tree = Tree::of("small-vm");
+    for cpu in 0..2 {
+        tree.put(&format!("sys/devices/system/cpu/cpu{cpu}/cache/index3/type"), "Instruction");
+    }
+    assert_eq!(lists(&tree.topology(), ClusterSize::Cache), ["0", "1"], "the data cache below it counts");
 }
 
 #[test]

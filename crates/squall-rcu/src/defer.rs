@@ -292,38 +292,27 @@ pub fn barrier() -> Result<u64, WaitError> {
     Ok(calls)
 }
 
-/// Takes what the chosen threads and the ended ones have deferred, waits for its moment, and runs it.
+/// Waits until what the chosen threads and the ended ones have deferred is ripe, and runs what is left of it then.
+/// Nothing leaves its list before: what waits is counted, and its owner may run it first.
 pub(crate) fn run_everything(
     record: &'static Record,
     choose: impl FnMut(&Record) -> bool,
 ) -> Result<u64, WaitError> {
-    let mut batches = Vec::new();
-    let taken = DOMAIN.take_from(choose, || {
+    let chosen = DOMAIN.choose(choose);
+    let closed = DOMAIN.close(&chosen).map_err(WaitError::NoFence)?;
+    let orphaned = orphans().iter().map(|batch| batch.moment).max();
+    let Some(latest) = closed.max(orphaned) else { return Ok(0) };
+    wait_unchecked(latest, Haste::Normal, None)?;
+    let mut orphaned = Vec::new();
+    let taken = DOMAIN.take_ripe(&chosen, || {
         record.begin_run();
-        batches.append(&mut orphans());
+        orphaned.extend(orphans().extract_if(.., |batch| batch.moment <= latest));
     });
-    let refused = match taken {
-        Ok(taken) => {
-            batches.extend(taken);
-            None
-        }
-        Err(why) => Some(WaitError::NoFence(why)),
-    };
-    let waited = match (refused, batches.iter().map(|batch| batch.moment).max()) {
-        (Some(error), _) => Err(error),
-        (None, Some(moment)) => wait_unchecked(moment, Haste::Normal, None),
-        (None, None) => Ok(()),
-    };
-    let ran = match waited {
-        Ok(()) => Ok(run_all(batches)),
-        Err(error) => {
-            // Nothing is lost: they wait with the orphans.
-            orphans().extend(batches);
-            Err(error)
-        }
-    };
+    // If the fence was refused just now, the lists were not touched; what was orphaned is ripe all the same.
+    let calls = run_all(orphaned);
+    let taken = taken.map(run_all);
     record.end_run();
-    ran
+    taken.map(|taken| taken + calls).map_err(WaitError::NoFence)
 }
 
 fn run_all(batches: Vec<Batch>) -> u64 {

@@ -20,7 +20,7 @@ use std::ptr::NonNull;
 
 /// Distance of the parts of neighbouring VPs, as a power of two.
 #[doc(hidden)]
-pub const SHIFT: u32 = if cfg!(miri) { 12 } else { 16 };
+pub const SHIFT: u32 = if cfg!(miri) { 14 } else { 16 };
 /// Bytes of a chunk that each VP has.
 pub(crate) const PART_BYTES: usize = 1 << SHIFT;
 const GRANULE_BYTES: usize = 8;

@@ -16,7 +16,8 @@
 //!
 //! Progress: lock-free, but for `pop` where no 16-byte exchange exists (not on any x86-64 of the last fifteen years, nor
 //! on any aarch64) and `compare_store_and_store`, where a preempted thread holds up those that want the same VP's lock.
-//! Orderings: words promise none and are relaxed; lists pass nodes on, so push releases and pop acquires.
+//! Orderings: `add` and `swap` promise none and are relaxed; a compare-and-store releases, for who loads the word; lists
+//! pass nodes on, so push releases and pop acquires.
 
 use super::{CasError, ListNode, SHIFT, mode, restart::Pair};
 use crate::vp::Vp;
@@ -81,8 +82,8 @@ pub(super) unsafe fn compare_and_store(
     }
     // SAFETY: passed on; `vp` is the answer of `current`, below the limit (vp/I2).
     let word = unsafe { word(home, vp) };
-    // Relaxed: no order is promised.
-    word.compare_exchange(expected, new, Ordering::Relaxed, Ordering::Relaxed)
+    // Release: pairs with the Acquire load of `PerVpWords::load`.
+    word.compare_exchange(expected, new, Ordering::Release, Ordering::Relaxed)
         .map(|_| ())
         .map_err(CasError::Changed)
 }
@@ -104,14 +105,14 @@ pub(super) unsafe fn compare_store_and_store(
     // SAFETY: passed on; `vp` is the answer of `current`, below the limit (vp/I2).
     let (key, side, lock) = unsafe { (word(pair.key, vp), word(pair.side, vp), word(lock, vp)) };
     lock_word(lock);
-    // The lock keeps other pairs out, so nobody stores the side word after a comparison that has become stale. Single
-    // word operations do not take it: the key is committed by an exchange, which fails if one of them came between.
+    // The lock keeps other pairs out: none succeeds between our comparison and our store of the side word. Operations on
+    // single words do not take it; the key is committed by an exchange, which fails if one of them came between.
     let mut outcome = Err(CasError::Changed(key.load(Ordering::Relaxed)));
     if outcome == Err(CasError::Changed(pair.expected)) {
         side.store(pair.value, Ordering::Relaxed);
-        // Relaxed, both: no order is promised to readers; other pairs are ordered by the lock.
+        // Release: pairs with the Acquire load of `PerVpWords::load`. Who sees the new key sees the side word's value.
         outcome = key
-            .compare_exchange(pair.expected, pair.new, Ordering::Relaxed, Ordering::Relaxed)
+            .compare_exchange(pair.expected, pair.new, Ordering::Release, Ordering::Relaxed)
             .map(|_| ())
             .map_err(CasError::Changed);
     }

@@ -19,14 +19,14 @@
 //!   restarted one, or one that begins later, sees the negative number and takes the atomic path as well. The mode never
 //!   comes back. An atomic operation waits for this before its first access (`mode`).
 //!
-//! **Plain stores and atomic readers.** `sum` and `load` read words of other VPs with relaxed atomic loads while
+//! **Plain stores and atomic readers.** `sum` and `load` read words of other VPs with atomic loads while
 //! sequences write them. The sequences are assembly, which the language's memory model does not look into; what it does
 //! to memory counts as whatever Rust code could have done there. An aligned eight-byte load or store is single-copy
 //! atomic on both processors, so each acts as a relaxed atomic access, and no word is ever accessed by a plain Rust
 //! access. The assembly is not marked `nomem`, so the compiler keeps its own accesses on the right side of it.
-//! Between processors no order is promised: a relaxed access gives none, and the sequences contain no fence. Among
-//! threads that meet on one VP there is order, as the kernel's switch from one to the next is a full barrier; that is
-//! what lets a list pass nodes on.
+//! Between processors no order is promised, with one exception: a compare-and-store releases and `load` acquires, which
+//! is free on x86-64 and one instruction on aarch64. Among threads that meet on one VP there is order, as the kernel's
+//! switch from one to the next is a full barrier; that is what lets a list pass nodes on.
 //!
 //! Not promised: that a thread is still on the VP an operation reports; a consistent snapshot over VPs.
 //! Cost: `add` is eight instructions on x86-64, one never-taken branch among them. Memory: eight bytes per word and VP,

@@ -116,15 +116,15 @@ fn initialise_once() {
 
 fn choose() -> (u8, isize) {
     let own = area::own_offset();
-    if cfg!(squall_tsan) {
-        // The sanitizer does not see what assembly does.
-        return (PLATFORM, own);
-    }
     if machine().is_virtual() {
         return (VIRTUAL, own);
     }
     if std::env::var_os("SQUALL_RSEQ").is_some_and(|value| value == "off") {
         return (SWITCHED_OFF, own);
+    }
+    if cfg!(squall_tsan) {
+        // The sanitizer does not see what assembly does.
+        return (PLATFORM, own);
     }
     match rseq::registered_area() {
         Ok(offset) => {

@@ -16,7 +16,7 @@
 //! Nothing disarms after 3: the kernel clears `rseq_cs` by itself when it next finds the thread outside [2, 3). It reads
 //! the descriptor then, so a library that holds sequences must not be unloaded while threads that ran them live.
 //!
-//! Two threads of one area word: a handler that runs sequences overwrites `rseq_cs`, but its arrival has already sent
+//! A signal handler that runs sequences overwrites `rseq_cs`, but its arrival has already sent
 //! the interrupted sequence to its abort handler, which arms again.
 
 // The statement form's fallback needs an `unsafe` block of its own; the caller has written one around all of it.
@@ -285,7 +285,8 @@ pub(super) unsafe fn swap(home: NonNull<u64>, new: u64) -> (Vp, u64) {
     }
 }
 
-/// Stores `new` into the word on `vp` if the calling thread is there and the word is `expected`.
+/// Stores `new` into the word on `vp` if the calling thread is there and the word is `expected`. The store releases
+/// (on x86-64 every store does): pairs with the Acquire load of `PerVpWords::load`.
 ///
 /// # Safety
 /// As for [`add`].
@@ -317,7 +318,8 @@ pub(super) unsafe fn compare_and_store(
                 "ldr {old}, [{home}, {part}]",
                 "cmp {old}, {expected}",
                 "b.ne 33f",
-                "str {new}, [{home}, {part}]",
+                "add {tmp}, {home}, {part}",
+                "stlr {new}, [{tmp}]",
             ],
             // Where the thread was elsewhere `old` is whatever the register held, and is not looked at.
             done: |here| if here != vp {
@@ -344,7 +346,8 @@ pub(super) struct Pair {
     pub(super) value: u64,
 }
 
-/// If the calling thread is on `vp` and the key is as expected there, stores the side word, then the key.
+/// If the calling thread is on `vp` and the key is as expected there, stores the side word, then the key. The store of
+/// the key releases: pairs with the Acquire load of `PerVpWords::load`. Who sees the new key sees the side word's value.
 ///
 /// # Safety
 /// As for [`add`], for `key`, `side` and `lock`, which are in one object; `lock` is used by nothing but this.
@@ -378,8 +381,9 @@ pub(super) unsafe fn compare_store_and_store(
                 "ldr {old}, [{key}, {part}]",
                 "cmp {old}, {expected}",
                 "b.ne 33f",
+                "add {tmp}, {key}, {part}",
                 "str {value}, [{side}, {part}]",
-                "str {new}, [{key}, {part}]",
+                "stlr {new}, [{tmp}]",
             ],
             done: |here| if here != vp {
                 Err(CasError::Elsewhere(here))

@@ -206,8 +206,9 @@ impl<const N: usize> PerVpWords<N> {
     /// If the thread is on `vp` and word `key` is `expected`, stores `value` into word `side`, then `new` into `key`.
     ///
     /// This is what an array with a fill count needs: store the element, then raise the count. When it succeeds, both
-    /// words hold the new values together at that instant. When it fails, `side` may have been written, but only while
-    /// `key` was still `expected`, that is, before any other call succeeded.
+    /// words hold the new values together at that instant, and who [loads](PerVpWords::load) the new key sees the side
+    /// word's value. When it fails, `side` may have been written all the same, but not after another call of this
+    /// method succeeded. So write side words by this method only, and give the key a version that never comes back.
     ///
     /// The atomic form holds a lock per VP: there, a preempted thread holds up others that call this on the same VP and
     /// object, and a signal handler must not call it on an object that the interrupted thread uses so.
@@ -235,8 +236,8 @@ impl<const N: usize> PerVpWords<N> {
         let word = self.at(index);
         loop {
             let vp = Vp::current();
-            // SAFETY: a word of our extent; `current` is below the limit (vp/I2).
-            let old = unsafe { atomic::word(word, vp) }.load(Ordering::Relaxed);
+            // SAFETY: a word of our extent; `current` is below the limit (vp/I2). Acquire: as in `load`.
+            let old = unsafe { atomic::word(word, vp) }.load(Ordering::Acquire);
             let new = f(old)?;
             // SAFETY: a word of our extent.
             if unsafe { restart::compare_and_store(word, vp, old, new) }.is_ok() {
@@ -252,8 +253,9 @@ impl<const N: usize> PerVpWords<N> {
     #[inline]
     pub fn load(&self, vp: Vp, index: usize) -> u64 {
         assert!(vp.index() < alloc::parts(), "{vp} does not exist");
-        // SAFETY: a word of our extent; `vp` is below the limit. Relaxed: no order is promised.
-        unsafe { atomic::word(self.at(index), vp) }.load(Ordering::Relaxed)
+        // SAFETY: a word of our extent; `vp` is below the limit. Acquire: pairs with the releasing store of a
+        // compare-and-store. If we see the new key of a pair, we see the value of its side word.
+        unsafe { atomic::word(self.at(index), vp) }.load(Ordering::Acquire)
     }
 
     /// As [`PerVpWord::sum`], of word `index`.

@@ -20,7 +20,8 @@
 //! - I5. A file that is there but makes no sense is an error that names it; what is absent is assumed, with a warning.
 //!
 //! Not promised: distances between nodes, the finer caches, or anything about speed but [`Topology::kinds`].
-//! Cost: reading opens about one file for each core, and eight for each cache; every later question is a lookup.
+//! Cost: reading opens one file for each VP, one more for each core, and about ten for each cache; every later question
+//! is a lookup.
 //! Source: the levels are this library's; Linux documents the files in `Documentation/admin-guide/cputopology.rst` and
 //! `Documentation/ABI/testing/sysfs-devices-system-cpu`.
 

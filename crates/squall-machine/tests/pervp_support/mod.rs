@@ -5,12 +5,11 @@ use squall_machine::pervp::PerVpWord;
 use squall_machine::{Vp, machine, restartable};
 use std::process::Command;
 
-/// The modes that a process can be started in, with how `restart_mode` must name them.
-///
-/// The last variable of the first is one that Squall does not know: it changes nothing.
+/// The modes that a process can be started in besides its own: a variable, its value, and how `restart_mode` must name
+/// the mode.
 pub(crate) const MODES: &[(&str, &str, &str)] = &[
     ("SQUALL_RSEQ", "off", "atomic (SQUALL_RSEQ=off)"),
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[cfg(all(target_os = "linux", target_env = "gnu", not(squall_tsan)))]
     ("GLIBC_TUNABLES", "glibc.pthread.rseq=0", "atomic (the C library registered no restartable sequences)"),
     ("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:8,threads:2", "atomic (virtual topology)"),
 ];

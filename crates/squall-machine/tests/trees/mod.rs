@@ -87,12 +87,13 @@ impl Tree {
         }
     }
 
-    /// Puts a file with this content, whatever was there.
+    /// Puts a file with this content in place of what was there, in one step for whoever reads meanwhile.
     pub(crate) fn put(&self, path: &str, content: &str) {
-        self.remove(path);
         let file = self.root.join(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        fs::write(file, format!("{content}\n")).unwrap();
+        let staged = self.root.join("staged");
+        fs::write(&staged, format!("{content}\n")).unwrap();
+        fs::rename(staged, file).unwrap();
     }
 
     /// Takes a file or directory away, if it is there.

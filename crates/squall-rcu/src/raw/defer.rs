@@ -150,11 +150,21 @@ impl Queue {
         closed.pop_front_if(|batch| batch.moment <= passed)
     }
 
-    /// Closes what is open and takes everything.
-    pub(crate) fn take_all(&mut self, moment: Moment) -> Vec<Batch> {
-        let mut all = Vec::new();
+    /// Closes what is open, with the moment that `mark` gives. Returns the latest moment that anything waits for.
+    pub(crate) fn close(&mut self, mark: impl Fn() -> Moment) -> Option<Moment> {
         for line in &mut self.lines {
-            line.close(moment, &mut self.spare);
+            if !line.open.is_empty() {
+                line.close(mark(), &mut self.spare);
+            }
+        }
+        self.lines.iter().filter_map(|line| line.closed.back()).map(|batch| batch.moment).max()
+    }
+
+    /// Closes what is open and takes everything.
+    pub(crate) fn take_all(&mut self, mark: impl Fn() -> Moment) -> Vec<Batch> {
+        let mut all = Vec::new();
+        self.close(mark);
+        for line in &mut self.lines {
             all.extend(line.closed.drain(..));
         }
         self.spare = Vec::new();

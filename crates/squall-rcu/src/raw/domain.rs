@@ -7,7 +7,7 @@
 use squall_machine::asym::{self, Mode, Unavailable, Why};
 use squall_sync::sync::Mutex;
 
-use super::defer::{Batch, Deferred, Kind, Reentrant};
+use super::defer::{Batch, Deferred, Kind, Queue, Reentrant};
 use super::grace::{GracePeriods, Moment};
 use super::record::{Record, Token, attention};
 use super::registry::Registry;
@@ -121,7 +121,7 @@ impl Domain {
     /// Takes all that the calling thread has deferred; `then` is called while still at the list.
     pub(crate) fn take_own(&self, record: &Record, then: impl FnOnce()) -> Vec<Batch> {
         let taken = record.deferrals.as_owner(record.is_fenced(), |queue| {
-            let all = queue.take_all(self.grace.mark());
+            let all = queue.take_all(|| self.grace.mark());
             record.deferrals.note(queue);
             then();
             all
@@ -129,42 +129,75 @@ impl Domain {
         taken.unwrap_or_default()
     }
 
-    /// Takes all that those threads have deferred whose record `choose` picks; then `then` is called while nobody else
-    /// can take.
-    ///
-    /// # Errors
-    /// The heavy fence cannot be made; nothing was taken.
-    pub(crate) fn take_from(
-        &self,
-        mut choose: impl FnMut(&Record) -> bool,
-        then: impl FnOnce(),
-    ) -> Result<Vec<Batch>, Unavailable> {
-        let _taker = self.takers.lock().unwrap_or_else(|poison| poison.into_inner());
+    /// The records that `choose` picks.
+    pub(crate) fn choose(&self, mut choose: impl FnMut(&Record) -> bool) -> Vec<&Record> {
         let mut chosen = Vec::new();
         self.registry.for_each(|record| {
             if choose(record) {
-                record.deferrals.begin_take();
                 chosen.push(record);
             }
         });
-        if chosen.is_empty() {
+        chosen
+    }
+
+    /// Calls `visit` at the list of each of these records, whoever owns it; then `then`, while nobody else can visit.
+    ///
+    /// # Errors
+    /// The heavy fence cannot be made; no list was visited.
+    pub(crate) fn visit(
+        &self,
+        records: &[&Record],
+        mut visit: impl FnMut(&mut Queue),
+        then: impl FnOnce(),
+    ) -> Result<(), Unavailable> {
+        let _taker = self.takers.lock().unwrap_or_else(|poison| poison.into_inner());
+        if records.is_empty() {
             then();
-            return Ok(Vec::new());
+            return Ok(());
         }
+        records.iter().for_each(|record| record.deferrals.begin_take());
         // Partner: the fence in `Deferrals::owner_enter` (`defer/I1`).
         let fence = if sites::TAKE_FENCE.is_weak() { Ok(()) } else { asym::heavy() };
-        let mut taken = Vec::new();
-        for record in chosen {
+        for record in records {
             if fence.is_ok() {
-                taken.extend(record.deferrals.take(|queue| {
-                    let all = queue.take_all(self.grace.mark());
+                record.deferrals.take(|queue| {
+                    visit(queue);
                     record.deferrals.note(queue);
-                    all
-                }));
+                });
             }
             record.deferrals.end_take();
         }
         then();
-        fence.map(|()| taken)
+        fence
+    }
+
+    /// Closes the open lists of these records. Returns the latest moment that anything there waits for.
+    ///
+    /// # Errors
+    /// As [`Domain::visit`].
+    pub(crate) fn close(&self, records: &[&Record]) -> Result<Option<Moment>, Unavailable> {
+        let mut latest = None;
+        self.visit(records, |queue| latest = latest.max(queue.close(|| self.grace.mark())), || ())?;
+        Ok(latest)
+    }
+
+    /// Takes the batches of these records whose moment has passed; then `then` is called while nobody else can take.
+    ///
+    /// # Errors
+    /// As [`Domain::visit`].
+    pub(crate) fn take_ripe(
+        &self,
+        records: &[&Record],
+        then: impl FnOnce(),
+    ) -> Result<Vec<Batch>, Unavailable> {
+        let passed = self.grace.passed();
+        let mut ripe = Vec::new();
+        let take = |queue: &mut Queue| {
+            for kind in [Kind::Memory, Kind::Code] {
+                ripe.extend(std::iter::from_fn(|| queue.pop(kind, passed)));
+            }
+        };
+        self.visit(records, take, then)?;
+        Ok(ripe)
     }
 }

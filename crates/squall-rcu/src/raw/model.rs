@@ -11,7 +11,7 @@ use squall_sync::sync::Arc;
 use squall_sync::thread;
 use std::time::Duration;
 
-use super::defer::{Deferred, Kind};
+use super::defer::{Deferred, Kind, Queue};
 use super::domain::Domain;
 use super::grace::{Haste, Limits};
 use super::sites;
@@ -327,7 +327,11 @@ fn defer_against_take() {
     let taker = {
         let domain = domain.clone();
         thread::spawn(move || {
-            run(domain.take_from(|_| true, || ()).expect("the checker's fence does not fail"));
+            let mut taken = Vec::new();
+            let records = domain.choose(|_| true);
+            let take = |queue: &mut Queue| taken.extend(queue.take_all(|| domain.grace.mark()));
+            domain.visit(&records, take, || ()).expect("the checker's fence does not fail");
+            run(taken);
         })
     };
     let _ = domain.defer(record, Kind::Memory, count(&counter)).expect("not a handler");

@@ -198,7 +198,7 @@ impl Record {
 
     /// Nested operations open. Exact only for the owner.
     pub(crate) fn depth(&self) -> u64 {
-        self.word.load(Ordering::Relaxed) & DEPTH
+        (self.word.load(Ordering::Relaxed) & DEPTH) / DEPTH_ONE
     }
 
     /// The operation that is open now, if any.

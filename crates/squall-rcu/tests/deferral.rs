@@ -1,0 +1,243 @@
+//! Deferred calls: run once, late enough, outside operations, bounded.
+#![cfg(not(loom))]
+
+use squall_rcu::{WaitError, barrier, defer, in_operation, op, reclaim, retire, stats, wait};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The library's numbers are the process's: one test at a time looks at them.
+fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+const MANY: usize = if cfg!(miri) { 20 } else { 10_000 };
+
+#[test]
+fn each_deferred_call_runs_once() {
+    let _alone = alone();
+    let ran = Arc::new(AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for i in 0..MANY {
+                    let ran = ran.clone();
+                    let call = move || {
+                        assert!(!in_operation());
+                        ran.fetch_add(1, Ordering::Relaxed);
+                    };
+                    if i % 3 == 0 { op(|_| defer(call)) } else { defer(call) }
+                }
+            });
+        }
+    });
+    barrier().unwrap();
+    assert_eq!(ran.load(Ordering::Relaxed), 4 * MANY);
+    assert_eq!(stats().pending_calls, 0);
+    assert_eq!(stats().pending_bytes, 0);
+}
+
+#[test]
+fn a_barrier_covers_what_other_threads_deferred() {
+    let _alone = alone();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let (deferred_tx, deferred) = std::sync::mpsc::channel();
+    let (done, done_rx) = std::sync::mpsc::channel::<()>();
+    let other = {
+        let ran = ran.clone();
+        thread::spawn(move || {
+            defer(move || {
+                ran.fetch_add(1, Ordering::SeqCst);
+            });
+            deferred_tx.send(()).unwrap();
+            // Stays alive and idle: it will not come back for its call.
+            done_rx.recv().unwrap();
+        })
+    };
+    deferred.recv().unwrap();
+    barrier().unwrap();
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+    done.send(()).unwrap();
+    other.join().unwrap();
+}
+
+#[test]
+fn what_an_idle_thread_deferred_is_reclaimed_without_it() {
+    let _alone = alone();
+    let ran = Arc::new(AtomicBool::new(false));
+    {
+        let ran = ran.clone();
+        defer(move || ran.store(true, Ordering::SeqCst));
+    }
+    // This thread does nothing more with the library: the reclaimer comes.
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !ran.load(Ordering::SeqCst) {
+        assert!(Instant::now() < limit, "nobody came for a deferred call: {:?}", stats());
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(squall_rcu::reclaimer_state(), squall_rcu::ReclaimerState::Running);
+}
+
+#[test]
+fn a_panic_in_a_deferred_call_stops_nobody() {
+    let _alone = alone();
+    let before = stats().panicked;
+    let ran = Arc::new(AtomicUsize::new(0));
+    for i in 0..10 {
+        let ran = ran.clone();
+        defer(move || {
+            ran.fetch_add(1, Ordering::SeqCst);
+            assert!(i != 5, "the deferred call's own");
+        });
+    }
+    barrier().unwrap();
+    assert_eq!(ran.load(Ordering::SeqCst), 10);
+    assert_eq!(stats().panicked, before + 1);
+}
+
+#[test]
+fn a_deferred_call_may_defer_but_not_wait() {
+    let _alone = alone();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    {
+        let seen = seen.clone();
+        defer(move || {
+            seen.lock().unwrap().push(wait());
+            seen.lock().unwrap().push(barrier().map(|_| ()));
+            let seen = seen.clone();
+            defer(move || seen.lock().unwrap().push(Ok(())));
+        });
+    }
+    barrier().unwrap();
+    barrier().unwrap();
+    let expected = [Err(WaitError::InDeferredCall), Err(WaitError::InDeferredCall), Ok(())];
+    assert_eq!(*seen.lock().unwrap(), expected);
+}
+
+#[test]
+fn a_chain_of_drops_does_not_recurse() {
+    // Each node retires the next when it is dropped: nested reclamation would overflow the stack.
+    struct Node(Option<Box<Node>>);
+    impl Drop for Node {
+        fn drop(&mut self) {
+            if let Some(next) = self.0.take() {
+                retire(next);
+            }
+        }
+    }
+    let _alone = alone();
+    let length = if cfg!(miri) { 20 } else { 200_000 };
+    let mut list = None;
+    for _ in 0..length {
+        list = Some(Box::new(Node(list)));
+    }
+    retire(list.unwrap());
+    while stats().pending_calls > 0 {
+        barrier().unwrap();
+    }
+}
+
+#[test]
+fn pending_memory_is_bounded_while_no_reader_stalls() {
+    let _alone = alone();
+    let peak = (0..MANY * 10)
+        .map(|_| {
+            retire(Box::new([0_u8; 256]));
+            stats_of_this_moment()
+        })
+        .max();
+    // The stated bound of one thread is 2048 calls and a batch; other tests' threads are not running.
+    assert!(peak.unwrap() <= 2048 + 128 + 128, "{peak:?} pending");
+}
+
+fn stats_of_this_moment() -> u64 {
+    // Looking at every record each time would take long: every 64th is enough for a peak of thousands.
+    use std::cell::Cell;
+    thread_local!(static TURN: Cell<u32> = const { Cell::new(0) });
+    TURN.set(TURN.get().wrapping_add(1));
+    if TURN.get().is_multiple_of(64) { stats().pending_calls } else { 0 }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "it measures time that Miri does not have")]
+fn a_caller_who_retires_too_much_waits_but_not_for_ever() {
+    let _alone = alone();
+    let throttled = stats().throttled;
+    let (inside_tx, inside) = std::sync::mpsc::channel();
+    let (done, done_rx) = std::sync::mpsc::channel::<()>();
+    let reader = thread::spawn(move || {
+        op(|_| {
+            inside_tx.send(()).unwrap();
+            done_rx.recv().unwrap();
+        });
+    });
+    inside.recv().unwrap();
+    // The reader waits for this thread: waiting for the reader for ever would be a deadlock.
+    (0..3000).for_each(|_| retire(Box::new(0_u64)));
+    assert!(stats().throttled > throttled);
+    assert!(stats().pending_calls >= 3000 - 128);
+    done.send(()).unwrap();
+    reader.join().unwrap();
+    barrier().unwrap();
+    assert_eq!(stats().pending_calls, 0);
+}
+
+#[test]
+fn reclaim_runs_what_is_ripe_without_waiting() {
+    let _alone = alone();
+    let ran = Arc::new(AtomicUsize::new(0));
+    {
+        let ran = ran.clone();
+        defer(move || {
+            ran.fetch_add(1, Ordering::SeqCst);
+        });
+    }
+    let limit = Instant::now() + Duration::from_secs(60);
+    while ran.load(Ordering::SeqCst) == 0 {
+        reclaim().unwrap();
+        assert!(Instant::now() < limit);
+    }
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "affinity is the real machine's")]
+fn co_69_quiescent_do_runs_on_each_vp_after_the_operations_before_it() {
+    let _alone = alone();
+    let vps = squall_machine::machine().vps().clone();
+    let (inside_tx, inside) = std::sync::mpsc::channel();
+    let over = Arc::new(AtomicBool::new(false));
+    let reader = {
+        let over = over.clone();
+        thread::spawn(move || {
+            op(|_| {
+                inside_tx.send(()).unwrap();
+                thread::sleep(Duration::from_millis(20));
+                over.store(true, Ordering::SeqCst);
+            });
+        })
+    };
+    inside.recv().unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let pending = {
+        let (seen, over) = (seen.clone(), over.clone());
+        squall_rcu::quiescent_do(&vps, squall_rcu::Where::Each, move |vp| {
+            assert!(over.load(Ordering::SeqCst), "ran before an earlier operation had ended");
+            seen.lock().unwrap().push((vp, squall_machine::Vp::current()));
+        })
+        .unwrap()
+    };
+    let outcome = pending.wait().unwrap();
+    reader.join().unwrap();
+    assert_eq!(outcome.panicked, 0);
+    assert_eq!(outcome.placed + outcome.displaced, vps.len());
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), vps.len());
+    if outcome.displaced == 0 {
+        assert!(seen.iter().all(|(asked, was)| asked == was), "{seen:?}");
+    }
+    let any = squall_rcu::quiescent_do(&vps, squall_rcu::Where::Any, |_| ()).unwrap().wait().unwrap();
+    assert_eq!(any.placed + any.displaced, 1);
+}

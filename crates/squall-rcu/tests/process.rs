@@ -1,0 +1,313 @@
+//! What only a whole process shows: signal handlers, forks, stalls, threads that end in the middle, and the fallbacks.
+#![cfg(all(target_os = "linux", not(loom), not(miri)))]
+
+use squall_rcu::{OpError, Rcu, WaitError, barrier, defer, op, retire, stats, try_op, wait};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Whether this process was started by [`again`] for this test.
+fn is_child(test: &str) -> bool {
+    std::env::var("SQUALL_TEST_CHILD").is_ok_and(|name| name == test)
+}
+
+/// Runs one test of this file in a process of its own.
+fn again(test: &str, environment: &[(&str, &str)]) -> Output {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env("SQUALL_TEST_CHILD", test)
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{test} does not exist");
+    output
+}
+
+fn again_and_pass(test: &str, environment: &[(&str, &str)]) {
+    let output = again(test, environment);
+    assert!(output.status.success(), "{test} under {environment:?}: {output:?}");
+}
+
+static CELL: OnceLock<Rcu<[u64; 8]>> = OnceLock::new();
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn read_in_handler(_signal: libc::c_int) {
+    let cell = CELL.get().unwrap();
+    op(|o| {
+        let outer = cell.load(o);
+        let inner = op(|o| *cell.load(o));
+        assert_eq!(inner[0], inner[7], "a nested handler's operation saw what was freed");
+        assert_eq!(outer[0], outer[7], "a handler saw what was freed");
+    });
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn pitfall_05_a_signal_handler_may_open_operations_at_any_instruction() {
+    const NAME: &str = "pitfall_05_a_signal_handler_may_open_operations_at_any_instruction";
+    if !is_child(NAME) {
+        again_and_pass(NAME, &[]);
+        again_and_pass(NAME, &[("SQUALL_MEMBARRIER", "off")]);
+        return;
+    }
+    CELL.get_or_init(|| Rcu::new(Box::new([0; 8])));
+    let stop = Arc::new(AtomicBool::new(false));
+    let (id_tx, id) = std::sync::mpsc::channel();
+    let reader = {
+        let stop = stop.clone();
+        thread::spawn(move || {
+            // Registered before the first signal, as the contract asks.
+            squall_rcu::register().unwrap();
+            // SAFETY: it has no preconditions.
+            id_tx.send(unsafe { libc::pthread_self() }).unwrap();
+            let cell = CELL.get().unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                op(|o| {
+                    let value = cell.load(o);
+                    assert_eq!(value[0], value[7], "a reader saw what was freed");
+                });
+            }
+            assert!(!squall_rcu::in_operation());
+        })
+    };
+    let id = id.recv().unwrap();
+    let handler: extern "C" fn(libc::c_int) = read_in_handler;
+    // SAFETY: the handler opens operations on a registered thread and touches atomics, nothing else.
+    unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
+    let deadline = Instant::now() + Duration::from_millis(1500);
+    let mut version = 0;
+    while Instant::now() < deadline {
+        // SAFETY: the thread lives until it is joined below.
+        unsafe { libc::pthread_kill(id, libc::SIGUSR1) };
+        version += 1;
+        CELL.get().unwrap().replace(Box::new([version; 8]));
+        if version.is_multiple_of(16) {
+            wait().unwrap();
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    reader.join().unwrap();
+    assert!(HANDLED.load(Ordering::Relaxed) > 100, "hardly any signal arrived");
+    barrier().unwrap();
+}
+
+/// Runs `check` in a forked child, which ends with 0 if it returned true.
+fn in_forked_child(check: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child only calls `check`, which is made for it, and `_exit`.
+    match unsafe { libc::fork() } {
+        0 => {
+            let code = if check() { 0 } else { 1 };
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(code) }
+        }
+        child => {
+            assert!(child > 0);
+            let mut status = 0;
+            // SAFETY: waits for the child just made.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+        }
+    }
+}
+
+#[test]
+fn pitfall_13_in_a_forked_child_cold_paths_are_refused() {
+    const NAME: &str = "pitfall_13_in_a_forked_child_cold_paths_are_refused";
+    if !is_child(NAME) {
+        return again_and_pass(NAME, &[]);
+    }
+    // Another thread is inside an operation for good, as far as the child can see.
+    let (inside_tx, inside) = std::sync::mpsc::channel();
+    let (done, done_rx) = std::sync::mpsc::channel::<()>();
+    let other = thread::spawn(move || {
+        op(|_| {
+            inside_tx.send(()).unwrap();
+            done_rx.recv().unwrap();
+        });
+    });
+    inside.recv().unwrap();
+    op(|_| ());
+    assert!(in_forked_child(|| wait() == Err(WaitError::Forked)));
+    assert!(in_forked_child(|| barrier() == Err(WaitError::Forked)));
+    assert!(in_forked_child(|| squall_rcu::reclaim() == Err(WaitError::Forked)));
+    assert!(in_forked_child(|| {
+        squall_rcu::Marker::set().update_and_check() == Err(WaitError::Forked)
+    }));
+    // What the forking thread had registered still works, and retiring leaks but does not hang.
+    assert!(in_forked_child(|| op(|_| true)));
+    assert!(in_forked_child(|| {
+        (0..10_000).for_each(|_| retire(Box::new(1_u64)));
+        true
+    }));
+    done.send(()).unwrap();
+    other.join().unwrap();
+    // The parent goes on as before.
+    wait().unwrap();
+    barrier().unwrap();
+    // A thread without a registration forks: its child cannot get one.
+    let refused = thread::spawn(|| in_forked_child(|| try_op(|_| ()) == Err(OpError::Forked)));
+    assert!(refused.join().unwrap());
+}
+
+#[test]
+fn a_stalled_grace_period_names_its_holder() {
+    const NAME: &str = "a_stalled_grace_period_names_its_holder";
+    if !is_child(NAME) {
+        again_and_pass(NAME, &[]);
+        again_and_pass(NAME, &[("SQUALL_MEMBARRIER", "off")]);
+        return;
+    }
+    let told = Arc::new(Mutex::new(Vec::new()));
+    squall_rcu::set_patience(Duration::from_millis(30));
+    {
+        let told = told.clone();
+        squall_rcu::on_stall(move |stall| told.lock().unwrap().push(stall.clone()));
+    }
+    let (inside_tx, inside) = std::sync::mpsc::channel();
+    let here = line!() + 2;
+    let reader = thread::Builder::new().name("the-culprit".into()).spawn(move || {
+        op(|_| {
+            inside_tx.send(()).unwrap();
+            thread::sleep(Duration::from_millis(200));
+        });
+    });
+    inside.recv().unwrap();
+    wait().unwrap();
+    reader.unwrap().join().unwrap();
+    let told = told.lock().unwrap();
+    assert_eq!(told.len(), 1, "told once: {told:?}");
+    assert_eq!(told[0].thread_name, "the-culprit");
+    assert!(told[0].since >= Duration::from_millis(30));
+    assert!(told[0].to_string().contains("the-culprit"));
+    if cfg!(debug_assertions) {
+        let began = told[0].began.expect("known in debug builds");
+        assert!(began.file().ends_with("process.rs") && began.line() == here, "{began}");
+    }
+}
+
+extern "C-unwind" fn end_inside(_argument: *mut libc::c_void) -> *mut libc::c_void {
+    op(|_| {
+        op(|_| {
+            // SAFETY: ends this thread, which was made by `pthread_create`; the frames above hold an operation each,
+            // which is what this test is about.
+            unsafe { libc::syscall(libc::SYS_gettid) };
+            ENDED.fetch_add(1, Ordering::SeqCst);
+            pthread_exit_unwinding();
+        });
+    });
+    std::ptr::null_mut()
+}
+
+static ENDED: AtomicUsize = AtomicUsize::new(0);
+
+fn pthread_exit_unwinding() -> ! {
+    unsafe extern "C-unwind" {
+        fn pthread_exit(value: *mut libc::c_void) -> !;
+    }
+    // SAFETY: as the system's contract: the calling thread ends, its cleanups run.
+    unsafe { pthread_exit(std::ptr::null_mut()) }
+}
+
+#[test]
+fn a_thread_that_ends_inside_nested_operations_holds_up_nobody() {
+    const NAME: &str = "a_thread_that_ends_inside_nested_operations_holds_up_nobody";
+    if !is_child(NAME) {
+        return again_and_pass(NAME, &[]);
+    }
+    for _ in 0..20 {
+        let mut thread = 0;
+        // SAFETY: a plain thread with the default attributes; the two function types differ in unwinding only, which
+        // is how `pthread_exit` leaves the function.
+        let made = unsafe {
+            let start: extern "C-unwind" fn(*mut libc::c_void) -> *mut libc::c_void = end_inside;
+            let start: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void = std::mem::transmute(start);
+            libc::pthread_create(&raw mut thread, std::ptr::null(), start, std::ptr::null_mut())
+        };
+        assert_eq!(made, 0);
+        // SAFETY: joins the thread just made, once.
+        unsafe { libc::pthread_join(thread, std::ptr::null_mut()) };
+        wait().unwrap();
+    }
+    assert_eq!(ENDED.load(Ordering::SeqCst), 20);
+    assert_eq!(stats().threads, 0, "{:?}", stats());
+}
+
+#[test]
+fn every_mode_reads_waits_and_reclaims() {
+    const NAME: &str = "every_mode_reads_waits_and_reclaims";
+    if !is_child(NAME) {
+        again_and_pass(NAME, &[]);
+        again_and_pass(NAME, &[("SQUALL_MEMBARRIER", "off")]);
+        again_and_pass(NAME, &[("SQUALL_RECLAIMER", "off")]);
+        again_and_pass(NAME, &[("SQUALL_MEMBARRIER", "off"), ("SQUALL_RECLAIMER", "off")]);
+        again_and_pass(NAME, &[("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:4,threads:2")]);
+        return;
+    }
+    if std::env::var("SQUALL_MEMBARRIER").is_ok() {
+        assert!(stats().fence.to_string().contains("SQUALL_MEMBARRIER=off"), "{:?}", stats().fence);
+    }
+    let cell = Rcu::new(Box::new([0_u64; 8]));
+    let ran = Arc::new(AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for i in 0..20_000 {
+                    op(|o| {
+                        let value = cell.load(o);
+                        assert_eq!(value[0], value[7]);
+                    });
+                    if i % 64 == 0 {
+                        let ran = ran.clone();
+                        op(|_| defer(move || drop(ran.fetch_add(1, Ordering::SeqCst))));
+                    }
+                }
+            });
+        }
+        scope.spawn(|| (1..20_000).for_each(|version| cell.replace(Box::new([version; 8]))));
+    });
+    barrier().unwrap();
+    assert_eq!(ran.load(Ordering::SeqCst), 3 * 20_000_usize.div_ceil(64));
+    assert_eq!(stats().pending_calls, 0);
+    let off = std::env::var("SQUALL_RECLAIMER").is_ok();
+    let expected =
+        if off { squall_rcu::ReclaimerState::Off } else { squall_rcu::ReclaimerState::Running };
+    assert_eq!(squall_rcu::reclaimer_state(), expected);
+    let vps = squall_machine::machine().vps().clone();
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counted = seen.clone();
+    let each = squall_rcu::quiescent_do(&vps, squall_rcu::Where::Each, move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+    });
+    each.unwrap().wait().unwrap();
+    assert_eq!(seen.load(Ordering::SeqCst), vps.len());
+}
+
+#[test]
+fn pr_12_an_idle_process_makes_no_wake_ups() {
+    const NAME: &str = "pr_12_an_idle_process_makes_no_wake_ups";
+    if !is_child(NAME) {
+        return again_and_pass(NAME, &[]);
+    }
+    (0..10_000).for_each(|_| retire(Box::new([0_u8; 64])));
+    barrier().unwrap();
+    // The reclaimer may be in its last round.
+    thread::sleep(Duration::from_millis(300));
+    let switches = || {
+        let mut sum = 0_u64;
+        for task in std::fs::read_dir("/proc/self/task").unwrap() {
+            let path = task.unwrap().path();
+            if std::fs::read_to_string(path.join("comm")).unwrap().trim() == "squall-reclaim" {
+                let status = std::fs::read_to_string(path.join("status")).unwrap();
+                let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
+                sum += lines.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok()).sum::<u64>();
+            }
+        }
+        sum
+    };
+    let before = switches();
+    assert!(before > 0, "the reclaimer has never run");
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(switches(), before);
+}
