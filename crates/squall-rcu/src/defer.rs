@@ -118,7 +118,7 @@ fn closed(record: &'static Record) {
         return;
     }
     if record.depth() > 0 {
-        record.request(attention::DEFERRED);
+        record.owe(attention::DEFERRED);
         help(record, Kind::Memory);
         return;
     }

@@ -168,7 +168,7 @@ impl Drop for Entered {
     #[inline(always)]
     fn drop(&mut self) {
         if self.record.leave(self.token) {
-            leave_cold(self.record);
+            leave_cold(self.record, self.token);
         }
     }
 }
@@ -183,8 +183,8 @@ fn enter_cold(record: &'static Record) -> Result<(&'static Record, Token), OpErr
 
 #[cold]
 #[inline(never)]
-fn leave_cold(record: &'static Record) {
-    let bits = DOMAIN.leave_slow(record);
+fn leave_cold(record: &'static Record, token: Token) {
+    let bits = DOMAIN.leave_slow(record, token);
     if bits & attention::DEFERRED != 0 {
         record.clear(attention::DEFERRED);
         crate::defer::after_operation(record);
@@ -208,7 +208,7 @@ fn register_current() -> Result<&'static Record, OpError> {
     let hooked = EXIT.try_with(|_| ()).is_ok();
     let record = DOMAIN.register(squall_sys::affinity::thread_id(), Domain::fenced());
     if !hooked {
-        record.request(attention::TEMPORARY);
+        record.owe(attention::TEMPORARY);
     }
     pointer::set_current(record);
     COLD.set(false);

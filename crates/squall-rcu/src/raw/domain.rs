@@ -69,8 +69,8 @@ impl Domain {
     }
 
     /// What follows a leave that saw `attention`. Returns the requests that are not this layer's.
-    pub(crate) fn leave_slow(&self, record: &Record) -> u32 {
-        let bits = record.leave_slow();
+    pub(crate) fn leave_slow(&self, record: &Record, token: Token) -> u32 {
+        let bits = record.leave_slow(token);
         if bits & attention::WAITED_FOR != 0 {
             record.clear(attention::WAITED_FOR);
             self.grace.note_left();
@@ -81,7 +81,7 @@ impl Domain {
     /// Closes an operation. Returns the requests that are not this layer's.
     #[cfg(all(test, any(loom, squall_model)))]
     pub(crate) fn leave(&self, record: &Record, token: Token) -> u32 {
-        if record.leave(token) { self.leave_slow(record) } else { 0 }
+        if record.leave(token) { self.leave_slow(record, token) } else { 0 }
     }
 
     /// Adds a deferred call to the list of the calling thread.

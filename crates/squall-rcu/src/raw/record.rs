@@ -25,6 +25,9 @@
 //!   [`Mode::Fence`](squall_machine::asym::Mode), so that every entry there, a signal handler's too, executes the full
 //!   fence that `asym/I2` asks for. In `Membarrier` mode a registered record never has it.
 //! - I5. `attention` is set by others and cleared by the owner; a leave that sees it not zero takes the slow path.
+//! - I6. What `DEFERRED` and `TEMPORARY` ask for takes locks and frees memory, so only the operation that owes it may do
+//!   it: a signal handler that runs between that operation's last store and its look at `attention` opens and leaves
+//!   operations of its own, sees the request, and must leave it alone. `owing` tells them apart by `ended`.
 //!
 //! Source: PITFALLS of the design (one word, so that nested calls from handlers work); liburcu's `urcu_memb` reader.
 
@@ -69,6 +72,8 @@ pub(crate) struct Record {
     attention: AtomicU32,
     // Written by the owner when it registers (I1); zero while the record is free.
     thread: AtomicU32,
+    // Written by the owner: `ENDED` of the operation that owes what `DEFERRED` and `TEMPORARY` ask for (I6).
+    owing: AtomicU64,
     // Written by the owner: odd while it runs deferred calls (`defer/I2` of the crate).
     runs: AtomicU32,
     /// The owner's deferred calls.
@@ -96,6 +101,7 @@ impl Record {
             word: AtomicU64::new(SLOW),
             attention: AtomicU32::new(0),
             thread: AtomicU32::new(0),
+            owing: AtomicU64::new(0),
             runs: AtomicU32::new(0),
             deferrals: Deferrals::new(),
             #[cfg(debug_assertions)]
@@ -110,6 +116,7 @@ impl Record {
             word: AtomicU64::new(SLOW),
             attention: AtomicU32::new(0),
             thread: AtomicU32::new(0),
+            owing: AtomicU64::new(0),
             runs: AtomicU32::new(0),
             deferrals: Deferrals::new(),
         }
@@ -173,10 +180,10 @@ impl Record {
         self.attention.load(Ordering::Relaxed) != 0
     }
 
-    /// What a leave owes besides its store: the fence of fence mode. Returns the bits to act upon, which are
-    /// none while an outer operation is open.
-    pub(crate) fn leave_slow(&self) -> u32 {
-        if self.depth() > 0 {
+    /// What a leave owes besides its store: the fence of fence mode. Returns the bits to act upon, which are none while
+    /// an outer operation is open, and not those that another operation owes (I6).
+    pub(crate) fn leave_slow(&self, token: Token) -> u32 {
+        if token.0 & DEPTH != 0 {
             return 0;
         }
         let mut bits = self.attention.load(Ordering::Relaxed);
@@ -187,7 +194,16 @@ impl Record {
             }
             bits = self.attention.load(Ordering::Relaxed);
         }
+        if self.owing.load(Ordering::Relaxed) != token.0 & ENDED {
+            bits &= !(attention::DEFERRED | attention::TEMPORARY);
+        }
         bits & !attention::FENCE
+    }
+
+    /// Asks the operation that is open, or else the next one, for what only it may do (I6). For the owner.
+    pub(crate) fn owe(&self, bits: u32) {
+        self.owing.store(self.word.load(Ordering::Relaxed) & ENDED, Ordering::Relaxed);
+        self.request(bits);
     }
 
     /// Whether this record's owner must execute full fences (`asym/I2`).
