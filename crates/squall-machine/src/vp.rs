@@ -10,9 +10,10 @@
 //!   a possible processor; in every other case it was compared before it was given or stored.
 //! - I3. Our own block's first word is negative unless the topology is virtual, where it is the thread's VP.
 //!
-//! Not promised: that the thread is still there when the answer is used. It is a hint of locality, never exclusion.
+//! Not promised: that the thread is still there when the answer is used. It is a hint of locality, never exclusion. In
+//! restartable mode a thread that has no registration itself is told VP 0, until an operation of its gives the mode up.
 //! Cost: two loads and two branches that are never taken; without restartable sequences on the real machine, a call,
-//! and a question to the kernel (which the vDSO answers) once in [`USES_PER_QUESTION`] times.
+//! and a question to the kernel (which the vDSO answers) once in `USES_PER_QUESTION` times.
 //! Source: Tornado's `vp` of a thread; rseq(2) for `cpu_id_start`.
 
 use crate::machine::machine;
@@ -197,14 +198,15 @@ fn current_cold() -> Vp {
     if id >= 0 {
         return Vp(id.cast_unsigned());
     }
-    let limit = mode::vp_limit();
-    if machine().is_virtual() {
-        return assign_next(limit);
-    }
+    // Only on the real machine is there ever something in it.
     let (cached, uses_left) = area::own_cache();
     if uses_left > 0 {
         area::set_own_cache(cached, uses_left - 1);
         return Vp(cached);
+    }
+    let limit = mode::vp_limit();
+    if machine().is_virtual() {
+        return assign_next(limit);
     }
     // Both fit: a processor's number is far below 2^32, and the limit is at least 1.
     let cpu = squall_sys::affinity::current_cpu().min(limit - 1) as u32;

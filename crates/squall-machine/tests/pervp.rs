@@ -3,17 +3,22 @@
 
 mod pervp_support;
 
-use pervp_support::{EXPECT, MODES, Random, again, hop, is_child, roam};
-use squall_machine::pervp::{self, CasError, PerVp, PerVpStack, PerVpWord, PerVpWords};
+use pervp_support::{EXPECT, MODES, Random, again, hop, is_child, roam, slowness};
+use squall_machine::pervp::{self, CasError, ListNode, PerVp, PerVpList, PerVpStack, PerVpWord, PerVpWords};
 use squall_machine::{Vp, machine};
 use squall_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use squall_sync::sync::Arc;
 use squall_sync::thread;
+use std::ptr::NonNull;
 use std::sync::Barrier;
 
 const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
-const OPERATIONS: u64 = if cfg!(miri) { 60 } else { 60_000 };
 const PER_HOP: u64 = 300;
+
+/// Operations of each thread of a storm.
+fn operations() -> u64 {
+    if cfg!(miri) { 60 } else { 60_000 / slowness() }
+}
 
 /// Runs `work(thread, operation)` in threads beyond processors that move about.
 fn storm(work: impl Fn(u64, u64) + Sync) {
@@ -22,7 +27,7 @@ fn storm(work: impl Fn(u64, u64) + Sync) {
             let work = &work;
             scope.spawn(move || {
                 let mut random = Random::new(id + 1);
-                for operation in 0..OPERATIONS {
+                for operation in 0..operations() {
                     if operation % PER_HOP == 0 {
                         // Half of the threads stay wherever the scheduler has them.
                         if id % 2 == 0 {
@@ -74,7 +79,7 @@ fn ex_t1_sums_are_exact() {
             while !done.load(Ordering::Relaxed) {
                 let sum = word.sum();
                 // Every word only grows, so the sums that one reader sees never shrink.
-                assert!(sum >= last && sum <= THREADS * OPERATIONS);
+                assert!(sum >= last && sum <= THREADS * operations());
                 last = sum;
                 thread::yield_now();
             }
@@ -86,14 +91,20 @@ fn ex_t1_sums_are_exact() {
         });
         done.store(true, Ordering::Relaxed);
     });
-    assert_eq!(word.sum(), THREADS * OPERATIONS);
+    assert_eq!(word.sum(), THREADS * operations());
     let ids: u64 = (0..THREADS).sum();
-    assert_eq!(words.sum(0) + words.sum(1), ids * OPERATIONS);
-    assert_eq!(words.sum(2), (THREADS * OPERATIONS).wrapping_neg());
-    assert_eq!(word.iter().map(|(vp, value)| (vp.index() < machine().vp_limit(), value)).fold(0, |sum, (ok, value)| {
-        assert!(ok);
-        sum + value
-    }), THREADS * OPERATIONS);
+    assert_eq!(words.sum(0) + words.sum(1), ids * operations());
+    assert_eq!(words.sum(2), (THREADS * operations()).wrapping_neg());
+    assert_eq!(
+        word.iter().map(|(vp, value)| (vp.index() < machine().vp_limit(), value)).fold(
+            0,
+            |sum, (ok, value)| {
+                assert!(ok);
+                sum + value
+            }
+        ),
+        THREADS * operations()
+    );
 }
 
 #[test]
@@ -109,7 +120,7 @@ fn what_is_swapped_out_and_what_is_left_is_what_was_added() {
             word.add(7);
         }
     });
-    let adds = (0..THREADS).flat_map(|id| (0..OPERATIONS).map(move |operation| id + operation));
+    let adds = (0..THREADS).flat_map(|id| (0..operations()).map(move |operation| id + operation));
     let expected = 7 * adds.filter(|turn| turn % 3 != 0).count() as u64;
     assert_eq!(out.into_inner() + word.sum(), expected);
 }
@@ -143,7 +154,7 @@ fn own_sequences_by_update_and_compare_and_store() {
             }
         }
     });
-    assert_eq!(word.sum(), 2 * THREADS * OPERATIONS);
+    assert_eq!(word.sum(), 2 * THREADS * operations());
     assert_eq!(word.update(|_| None), None);
 }
 
@@ -159,7 +170,9 @@ fn compare_and_store_names_what_did_not_hold() {
     };
     assert_eq!((now, word.sum()), (0, 0), "a failed compare-and-store on {vp} stored something");
     let nowhere = Vp::new(machine().vp_limit() as u32);
-    assert!(matches!(word.compare_and_store(nowhere, 0, 2), Err(CasError::Elsewhere(here)) if here != nowhere));
+    assert!(
+        matches!(word.compare_and_store(nowhere, 0, 2), Err(CasError::Elsewhere(here)) if here != nowhere)
+    );
     assert_eq!(word.sum(), 0);
 }
 
@@ -168,10 +181,10 @@ fn compare_and_store_names_what_did_not_hold() {
 fn to_09_an_array_by_pairs_loses_and_doubles_nothing() {
     const SLOTS: u64 = 7;
     let pool = PerVpWords::<8>::new();
-    let seen: Vec<AtomicU8> = (0..THREADS * OPERATIONS).map(|_| AtomicU8::new(0)).collect();
+    let seen: Vec<AtomicU8> = (0..THREADS * operations()).map(|_| AtomicU8::new(0)).collect();
     let take = |value: u64| assert_eq!(seen[value as usize].fetch_add(1, Ordering::Relaxed), 0, "doubled");
     storm(|id, operation| {
-        let value = id * OPERATIONS + operation;
+        let value = id * operations() + operation;
         loop {
             let vp = Vp::current();
             let key = pool.load(vp, 0);
@@ -206,10 +219,11 @@ fn to_09_an_array_by_pairs_loses_and_doubles_nothing() {
 #[test]
 fn to_09_a_stack_loses_and_doubles_nothing() {
     let mut stack = PerVpStack::new();
-    let seen: Vec<AtomicU8> = (0..THREADS * OPERATIONS).map(|_| AtomicU8::new(0)).collect();
-    let take = |value: Box<u64>| assert_eq!(seen[*value as usize].fetch_add(1, Ordering::Relaxed), 0, "doubled");
+    let seen: Vec<AtomicU8> = (0..THREADS * operations()).map(|_| AtomicU8::new(0)).collect();
+    let take =
+        |value: Box<u64>| assert_eq!(seen[*value as usize].fetch_add(1, Ordering::Relaxed), 0, "doubled");
     storm(|id, operation| {
-        stack.push(Box::new(id * OPERATIONS + operation));
+        stack.push(Box::new(id * operations() + operation));
         // In waves, so that stacks are now deep and now empty: empty and one node are where races are.
         let pops = if operation % 200 < 150 { 1 } else { 3 };
         (0..pops).filter_map(|_| stack.pop()).for_each(take);
@@ -219,6 +233,62 @@ fn to_09_a_stack_loses_and_doubles_nothing() {
     left.into_iter().for_each(|(_, value)| take(value));
     assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "lost");
     assert!(stack.pop().is_none());
+}
+
+/// Few nodes that come back at once, often in another order: a pop that believed what it read before they did would
+/// hand one out twice (the ABA problem). In a virtual topology all threads share a VP.
+#[test]
+fn a_node_that_comes_back_is_not_handed_out_twice() {
+    #[repr(C)]
+    struct Node {
+        link: ListNode,
+        is_held: AtomicBool,
+    }
+    const NODES: usize = 4;
+    let turns = if cfg!(miri) { 40 } else { 300_000 / slowness() };
+    let nodes: Vec<NonNull<Node>> = (0..NODES)
+        .map(|_| Box::new(Node { link: ListNode::new(), is_held: AtomicBool::new(false) }))
+        .map(|node| NonNull::from(Box::leak(node)))
+        .collect();
+    let mut list = PerVpList::new();
+    // SAFETY: here and below, valid nodes that are in no list, and are freed after the list.
+    nodes.iter().for_each(|node| unsafe { list.push(node.cast()) });
+    let pop = || {
+        // SAFETY: the nodes of this list are kept as it asks.
+        let node = unsafe { list.pop() }?.cast::<Node>();
+        // SAFETY: a node of ours; the field is atomic.
+        assert!(!unsafe { &(*node.as_ptr()).is_held }.swap(true, Ordering::Relaxed), "handed out twice");
+        Some(node)
+    };
+    let push = |node: NonNull<Node>| {
+        // SAFETY: as above.
+        assert!(unsafe { &(*node.as_ptr()).is_held }.swap(false, Ordering::Relaxed));
+        // SAFETY: as above.
+        unsafe { list.push(node.cast()) };
+    };
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let _ = Vp::assign_current(Vp::new(0));
+                for _ in 0..turns {
+                    let (first, second) = (pop(), pop());
+                    first.into_iter().for_each(&push);
+                    second.into_iter().for_each(&push);
+                }
+            });
+        }
+    });
+    let mut left = Vec::new();
+    // SAFETY: as above.
+    unsafe { list.drain(|_, node| left.push(node.cast())) };
+    drop(list);
+    let sorted = |mut nodes: Vec<NonNull<Node>>| {
+        nodes.sort_unstable();
+        nodes
+    };
+    assert_eq!(sorted(left), sorted(nodes.clone()));
+    // SAFETY: each came from a `Box` above, and the list is gone.
+    nodes.into_iter().for_each(|node| drop(unsafe { Box::from_raw(node.as_ptr()) }));
 }
 
 #[test]

@@ -197,7 +197,11 @@ fn step_and_give_up(step: u64) {
     word.add(1);
     assert_eq!(LEFT.load(Ordering::Relaxed), 0, "the addition has fewer instructions");
     assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: WhyAtomic::Downgraded });
-    assert_eq!((word.load(Vp::new(*there as u32)), word.sum()), (1, 1), "it committed after the mode was given up");
+    assert_eq!(
+        (word.load(Vp::new(*there as u32)), word.sum()),
+        (1, 1),
+        "it committed after the mode was given up"
+    );
 }
 
 /// A thread that has really no registration: it takes its own back, then counts.

@@ -187,7 +187,8 @@ fn a_sequence_of_ones_own_under_load() {
 fn add_slowly_unprotected(word: &PerVpWord) {
     use squall_sync::atomic::{AtomicU64, Ordering};
     // SAFETY: the word of a VP below the limit, of an object that outlives the borrow, accessed atomically.
-    let word = unsafe { AtomicU64::from_ptr(word.home().as_ptr().byte_add(Vp::current().index() << pervp::SHIFT)) };
+    let word =
+        unsafe { AtomicU64::from_ptr(word.home().as_ptr().byte_add(Vp::current().index() << pervp::SHIFT)) };
     let count = word.load(Ordering::Relaxed);
     (0..if cfg!(debug_assertions) { 1_000 } else { 20_000 }).for_each(|lap| _ = std::hint::black_box(lap));
     word.store(count + 1, Ordering::Relaxed);

@@ -63,8 +63,9 @@ impl<T: Send + Sync + 'static> Rcu<T> {
         // AcqRel: release pairs with the acquire of `load`; acquire with the release that published the old value,
         // which this thread will drop.
         let old = self.pointer.swap(Box::into_raw(value), Ordering::AcqRel);
-        // SAFETY: it came from `Box::into_raw`, and the exchange gave it to this thread alone.
-        crate::retire(unsafe { Box::from_raw(old) });
+        // SAFETY: 1. it came from `Box::into_raw`, and the exchange gave it to this thread alone. 2. the exchange cut the
+        // only path to it.
+        unsafe { crate::retire_raw(old) };
     }
 
     /// Replaces the value by what `f` makes of it; calls `f` again when another writer was faster.
@@ -86,15 +87,15 @@ impl<T: Send + Sync + 'static> Rcu<T> {
             }
         });
         // SAFETY: as in `replace`.
-        crate::retire(unsafe { Box::from_raw(old) });
+        unsafe { crate::retire_raw(old) };
     }
 }
 
 impl<T: Send + Sync + 'static> Drop for Rcu<T> {
     fn drop(&mut self) {
         // A reader may still hold the value: it borrows from its operation, not from the cell.
-        // SAFETY: as in `replace`; the cell is gone, so nobody else can take it out.
-        crate::retire(unsafe { Box::from_raw(*self.pointer.get_mut()) });
+        // SAFETY: as in `replace`; the cell is gone, and with it the only path to the value.
+        unsafe { crate::retire_raw(*self.pointer.get_mut()) };
     }
 }
 

@@ -60,6 +60,9 @@ thread_local! {
 /// A caller who retires faster than readers let go is made to wait (see the module's bound). In a forked child, and in
 /// a signal handler that interrupts this function on the same thread, `value` is leaked (the latter is counted).
 ///
+/// A box that readers may still be reading must not exist as a `Box`, which says that nobody else has the value: hand
+/// its pointer to [`retire_raw`] instead.
+///
 /// # Cost
 /// An addition to a list of the thread's own. Lock-free but for the bound's wait.
 /// # Example
@@ -69,14 +72,35 @@ thread_local! {
 /// ```
 #[inline]
 pub fn retire<T: Send + 'static>(value: Box<T>) {
+    // SAFETY: the box just taken apart, which this function owned.
+    unsafe { retire_raw(Box::into_raw(value)) }
+}
+
+/// As [`retire`], for a value that operations which are open now may still be reading.
+///
+/// # Safety
+/// 1. `value` came from [`Box::into_raw`], and nobody else will free it.
+/// 2. No operation that begins after this call can reach it: every path to it was cut before.
+/// # Example
+/// ```
+/// use std::sync::atomic::{AtomicPtr, Ordering};
+/// let shared = AtomicPtr::new(Box::into_raw(Box::new(1)));
+/// let old = shared.swap(Box::into_raw(Box::new(2)), Ordering::AcqRel);
+/// // SAFETY: from `Box::into_raw`, and the exchange cut the only path to it.
+/// unsafe { squall_rcu::retire_raw(old) };
+/// # squall_rcu::barrier().unwrap();
+/// # drop(unsafe { Box::from_raw(shared.into_inner()) });
+/// ```
+#[inline]
+pub unsafe fn retire_raw<T: Send + 'static>(value: *mut T) {
     unsafe fn free<T>(data: *mut ()) {
-        // SAFETY: the one call of a `Deferred`, whose data is the box that `retire` took apart.
+        // SAFETY: the one call of a `Deferred`, whose data is the box that `retire_raw` was given, after the grace
+        // period that its contract's second point asks for: nobody has a reference to it now.
         drop(unsafe { Box::from_raw(data.cast::<T>()) });
     }
     let kind = if std::mem::needs_drop::<T>() { Kind::Code } else { Kind::Memory };
     let bytes = u32::try_from(size_of::<T>()).unwrap_or(u32::MAX);
-    let call = Deferred { call: free::<T>, data: Box::into_raw(value).cast(), bytes };
-    add(kind, call);
+    add(kind, Deferred { call: free::<T>, data: value.cast(), bytes });
 }
 
 /// Calls `f` once every operation that is open now has ended. As [`retire`] otherwise.

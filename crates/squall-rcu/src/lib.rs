@@ -22,7 +22,7 @@ mod wait;
 #[cfg(not(loom))]
 pub use cell::Rcu;
 #[cfg(not(loom))]
-pub use defer::{barrier, defer, reclaim, retire};
+pub use defer::{barrier, defer, reclaim, retire, retire_raw};
 #[cfg(not(loom))]
 pub use op::{Op, OpError, in_operation, op, register, try_op};
 #[cfg(not(loom))]

@@ -68,7 +68,8 @@ mod imp {
     }
 
     const _: () = assert!(std::mem::size_of::<Block>() == 32);
-    const _: () = assert!(std::mem::offset_of!(Block, cpu_id) == 4 && std::mem::offset_of!(Block, rseq_cs) == 8);
+    const _: () =
+        assert!(std::mem::offset_of!(Block, cpu_id) == 4 && std::mem::offset_of!(Block, rseq_cs) == 8);
 
     #[inline(always)]
     pub(super) fn own_offset() -> isize {

@@ -153,7 +153,7 @@ pub fn registered_area() -> Result<isize, NoArea> {
 /// or has ended; sequences that begin later see what the caller stored before the call.
 ///
 /// With membarrier this is exact. Without it, the caller runs once on each processor that it can get to, which preempts
-/// what ran there, and then pauses. What remains is a sequence that neither ends nor is preempted during that pause, on
+/// what ran there (it waits for its turn behind threads of real-time policies), and then pauses. What remains is a sequence that neither ends nor is preempted during that pause, on
 /// a processor outside the caller's cpuset: a virtual machine whose processor stands still for as long.
 ///
 /// # Cost

@@ -34,7 +34,8 @@ pub fn reserve(len: usize) -> io::Result<NonNull<u8>> {
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
     {
-        let layout = std::alloc::Layout::from_size_align(len, 4096).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let layout =
+            std::alloc::Layout::from_size_align(len, 4096).map_err(|_| io::ErrorKind::OutOfMemory)?;
         // SAFETY: the layout is not of size 0 (checked here).
         let at = if len == 0 { std::ptr::null_mut() } else { unsafe { std::alloc::alloc_zeroed(layout) } };
         NonNull::new(at).ok_or_else(|| io::ErrorKind::OutOfMemory.into())

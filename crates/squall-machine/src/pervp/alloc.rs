@@ -40,7 +40,11 @@ pub struct OutOfMemory {
 
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot reserve {} bytes of address space for per-VP data: {}", self.reserve_bytes, self.cause)
+        write!(
+            f,
+            "cannot reserve {} bytes of address space for per-VP data: {}",
+            self.reserve_bytes, self.cause
+        )
     }
 }
 
@@ -119,7 +123,10 @@ impl Chunk {
 /// If `bytes` is 0 or more than a part, or `align` is not a power of two up to [`ALIGN_MAX`].
 pub(crate) fn allocate(bytes: usize, align: usize) -> Result<NonNull<u8>, OutOfMemory> {
     assert!(bytes > 0 && bytes <= PART_BYTES, "a per-VP extent has 1 to {PART_BYTES} bytes");
-    assert!(align.is_power_of_two() && align <= ALIGN_MAX, "a per-VP extent is aligned to at most {ALIGN_MAX}");
+    assert!(
+        align.is_power_of_two() && align <= ALIGN_MAX,
+        "a per-VP extent is aligned to at most {ALIGN_MAX}"
+    );
     mode::initialise();
     let count = bytes.div_ceil(GRANULE_BYTES);
     let align = (align / GRANULE_BYTES).max(1);

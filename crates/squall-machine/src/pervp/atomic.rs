@@ -92,11 +92,7 @@ pub(super) unsafe fn compare_and_store(
 /// As for [`super::restart::compare_store_and_store`].
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn compare_store_and_store(
-    pair: Pair,
-    lock: NonNull<u64>,
-    vp: Vp,
-) -> Result<(), CasError> {
+pub(super) unsafe fn compare_store_and_store(pair: Pair, lock: NonNull<u64>, vp: Vp) -> Result<(), CasError> {
     mode::settle();
     let here = Vp::current();
     if here != vp {

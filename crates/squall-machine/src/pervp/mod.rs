@@ -28,7 +28,9 @@
 //! is free on x86-64 and one instruction on aarch64. Among threads that meet on one VP there is order, as the kernel's
 //! switch from one to the next is a full barrier; that is what lets a list pass nodes on.
 //!
-//! Not promised: that a thread is still on the VP an operation reports; a consistent snapshot over VPs.
+//! Not promised: that a thread is still on the VP an operation reports; a consistent snapshot over VPs; use from a Rust
+//! `dylib` (the sequences address `AREA_OFFSET` directly), or from a library that is unloaded while threads that ran its
+//! sequences live (the kernel looks at the last one's descriptor once more).
 //! Cost: `add` is eight instructions on x86-64, one never-taken branch among them. Memory: eight bytes per word and VP,
 //! in pages that exist where they were touched. Giving the mode up: a system call, once.
 //! Source: Tornado §4 (per-processor operations without disabling interrupts); Desnoyers' restartable sequences;
@@ -56,6 +58,8 @@ pub use crate::vp::AREA_OFFSET;
 pub use alloc::SHIFT;
 #[doc(hidden)]
 pub use mode::{force_downgrade, pretend_restartable};
+#[doc(hidden)]
+pub use restart::no_sequence;
 #[doc(hidden)]
 pub use squall_sys::rseq::SIGNATURE;
 

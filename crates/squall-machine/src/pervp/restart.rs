@@ -16,11 +16,15 @@
 //! Nothing disarms after 3: the kernel clears `rseq_cs` by itself when it next finds the thread outside [2, 3). It reads
 //! the descriptor then, so a library that holds sequences must not be unloaded while threads that ran them live.
 //!
-//! A signal handler that runs sequences overwrites `rseq_cs`, but its arrival has already sent
-//! the interrupted sequence to its abort handler, which arms again.
+//! A signal handler that runs sequences overwrites `rseq_cs`, but its arrival has already sent the interrupted sequence
+//! to its abort handler, which arms again.
 
 // The statement form's fallback needs an `unsafe` block of its own; the caller has written one around all of it.
 #![allow(clippy::macro_metavars_in_unsafe)]
+
+use super::{CasError, ListNode, atomic};
+use crate::vp::Vp;
+use std::ptr::NonNull;
 
 /// Frames a short instruction sequence so that it runs on one VP undisturbed, or starts again.
 ///
@@ -144,6 +148,7 @@ macro_rules! restartable {
         $(done: |$vp:ident| $done:expr,)?
         fallback: $fallback:expr $(,)?
     ) => {{
+        $crate::pervp::no_sequence();
         $(let _ = $value;)*
         $fallback
     }};
@@ -243,9 +248,13 @@ macro_rules! __restartable_frame {
     };
 }
 
-use super::{CasError, ListNode, atomic};
-use crate::vp::Vp;
-use std::ptr::NonNull;
+/// Nothing, unsafely: what a build without sequences has in their place, so that `unsafe` is asked for there too.
+///
+/// # Safety
+/// None.
+#[doc(hidden)]
+#[inline(always)]
+pub unsafe fn no_sequence() {}
 
 /// Adds `n` to the word on the VP where the calling thread is.
 ///
@@ -352,11 +361,7 @@ pub(super) struct Pair {
 /// # Safety
 /// As for [`add`], for `key`, `side` and `lock`, which are in one object; `lock` is used by nothing but this.
 #[inline(always)]
-pub(super) unsafe fn compare_store_and_store(
-    pair: Pair,
-    lock: NonNull<u64>,
-    vp: Vp,
-) -> Result<(), CasError> {
+pub(super) unsafe fn compare_store_and_store(pair: Pair, lock: NonNull<u64>, vp: Vp) -> Result<(), CasError> {
     let Pair { key, expected, new, side, value } = pair;
     let wanted = (vp.index() as u64) << super::SHIFT;
     // SAFETY: of `restartable!`: 1. the store before the last is the side word's: cut short after it, the sequence

@@ -36,6 +36,11 @@ struct Node<T> {
 ///     assert_eq!(text, "kept near");
 /// }
 /// ```
+///
+/// Values go from thread to thread:
+/// ```compile_fail,E0277
+/// let stack = squall_machine::pervp::PerVpStack::<std::rc::Rc<u8>>::new();
+/// ```
 pub struct PerVpStack<T: Send> {
     full: PerVpList,
     spare: PerVpList,

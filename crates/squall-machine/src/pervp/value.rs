@@ -44,6 +44,11 @@ struct Slot<T> {
 /// assert!(names.here().starts_with("the one of VP"));
 /// assert_eq!(names.iter().count(), 1);
 /// ```
+///
+/// Values are shared among threads:
+/// ```compile_fail,E0277
+/// let cells = squall_machine::pervp::PerVp::new(|_| std::cell::Cell::new(0));
+/// ```
 pub struct PerVp<T: Send + Sync> {
     home: NonNull<u8>,
     init: Box<dyn Fn(Vp) -> T + Send + Sync>,
@@ -60,8 +65,7 @@ impl<T: Send + Sync> PerVp<T> {
     const HAS_ROOM: bool = size_of::<T>() <= ROOM_BYTES_MAX && align_of::<T>() <= ALIGN_MAX;
     const SLOT_BYTES: usize =
         if Self::HAS_ROOM { size_of::<Slot<T>>() } else { 2 * size_of::<AtomicPtr<T>>() };
-    const SLOT_ALIGN: usize =
-        if Self::HAS_ROOM { align_of::<Slot<T>>() } else { align_of::<AtomicPtr<T>>() };
+    const SLOT_ALIGN: usize = if Self::HAS_ROOM { align_of::<Slot<T>>() } else { align_of::<AtomicPtr<T>>() };
 
     /// No values yet; `init` makes that of a VP when it is first asked for there.
     ///
@@ -194,8 +198,7 @@ impl<T: Send + Sync> Drop for PerVp<T> {
             // Relaxed, both: we are alone.
             let value = self.pointer(vp).load(Ordering::Relaxed);
             // SAFETY: the slot has this field if there is room; accessed atomically only.
-            let claimed =
-                Self::HAS_ROOM && unsafe { &(*slot).claimed }.load(Ordering::Relaxed);
+            let claimed = Self::HAS_ROOM && unsafe { &(*slot).claimed }.load(Ordering::Relaxed);
             // SAFETY: 1. we are alone. 2. A published value lies in the room exactly if it has the room's address,
             // else in a `Box` (value/I2). 3. An unpublished one was dropped by its maker. 4. The slot is then cleared
             // by writes alone: parts of a room may never have been initialised.

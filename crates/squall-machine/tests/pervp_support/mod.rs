@@ -46,6 +46,11 @@ pub(crate) fn again(variables: &[(&str, &str)], arguments: &[&str]) {
     assert!(!text.contains(" 0 passed"), "{variables:?} {arguments:?} ran no test\n{text}");
 }
 
+/// By how much to divide counts: more than 1 under emulation, which is slow.
+pub(crate) fn slowness() -> u64 {
+    if std::env::var_os("SQUALL_TEST_RUNNER").is_some() { 10 } else { 1 }
+}
+
 /// Whether this process was started by [`again`].
 pub(crate) fn is_child() -> bool {
     std::env::var_os("SQUALL_TEST_CHILD").is_some()
