@@ -168,3 +168,48 @@ mod portable {
         }
     }
 }
+
+#[cfg(all(test, any(loom, squall_model)))]
+mod model {
+    use super::EventCount;
+    use squall_sync::atomic::{AtomicUsize, Ordering};
+    use squall_sync::sync::Arc;
+    use squall_sync::thread;
+
+    /// A waiter sleeps until a condition holds; the signaller makes it true and signals once. The condition is relaxed
+    /// on purpose: what makes it visible is the count.
+    fn sleep_until() {
+        let shared = Arc::new((EventCount::new(), AtomicUsize::new(0)));
+        let waiter = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                loop {
+                    let seen = shared.0.prepare();
+                    if shared.1.load(Ordering::Relaxed) == 1 {
+                        break;
+                    }
+                    shared.0.wait(seen, None);
+                }
+            })
+        };
+        shared.1.store(1, Ordering::Relaxed);
+        shared.0.signal(1);
+        waiter.join().unwrap();
+    }
+
+    mod sleep_until {
+        #[test]
+        fn holds() {
+            squall_sync::weaken::check(super::sleep_until);
+        }
+    }
+
+    #[cfg(loom)]
+    #[test]
+    fn twins() {
+        use super::sites;
+        for site in [sites::SIGNAL_FENCE, sites::WAIT_FENCE, sites::SIGNAL_RELEASE] {
+            squall_sync::weaken::twin(site, &[], "park::model::sleep_until::holds");
+        }
+    }
+}

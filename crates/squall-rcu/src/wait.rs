@@ -130,7 +130,7 @@ impl Marker {
 /// Nothing if no thread was ever registered but a fence; otherwise as [`Marker::update_and_check`], and sleep. Blocks
 /// on readers; whichever thread does the work can be stalled without harm to correctness, not to others' latency.
 /// # Source
-/// Appavoo 2005, §5.4.3. Deviation: demand-driven, and one pass instead of two generation swaps (see the README).
+/// Appavoo 2005, §5.4.3. Deviation: demand-driven, and one pass instead of two generation swaps (see `src/raw/README.md`).
 pub fn wait() -> Result<(), WaitError> {
     wait_for(DOMAIN.grace.mark(), Haste::Normal, None)
 }

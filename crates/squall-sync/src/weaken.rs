@@ -36,3 +36,54 @@ pub fn set(sites: &[Site]) {
     let mask = sites.iter().fold(0, |mask, site| mask | 1 << site.0);
     WEAKENED.store(mask, Ordering::SeqCst);
 }
+
+/// The environment variable that names sites by number, separated by commas, for [`check`].
+#[cfg(any(loom, squall_model))]
+pub const ENVIRONMENT: &str = "SQUALL_WEAKEN";
+
+/// The most times a thread is stopped in the middle, in one execution that loom tries (`LOOM_MAX_PREEMPTIONS`). Four are
+/// what the twins of `squall-rcu` need.
+#[cfg(loom)]
+const PREEMPTIONS: usize = 4;
+
+/// Runs a model with nothing weakened but what `SQUALL_WEAKEN` names: every execution under loom, one otherwise.
+#[cfg(any(loom, squall_model))]
+pub fn check(model: fn()) {
+    let asked = std::env::var(ENVIRONMENT).unwrap_or_default();
+    let sites: Vec<Site> = asked.split(',').filter_map(|site| site.parse().ok()).map(Site).collect();
+    set(&sites);
+    #[cfg(loom)]
+    {
+        let mut builder = loom::model::Builder::new();
+        let asked = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
+        builder.preemption_bound = asked.or(Some(PREEMPTIONS));
+        builder.check(model);
+    }
+    #[cfg(not(loom))]
+    model();
+}
+
+/// Checks that the test of this name, which calls [`check`], fails once `site` is weakened, and holds without `masks`
+/// alone: fences that the model does not need, but that hide the weakness from loom, for which all sequentially
+/// consistent fences synchronise with each other.
+///
+/// Each runs in a process of its own: a deadlock that loom finds cannot be unwound from.
+///
+/// # Panics
+/// If the test does not exist, fails without `masks`, or holds without `site`.
+#[cfg(loom)]
+pub fn twin(site: Site, masks: &[Site], test: &str) {
+    let holds = |sites: &[Site]| {
+        let names: Vec<String> = sites.iter().map(|site| site.0.to_string()).collect();
+        let output = std::process::Command::new(std::env::current_exe().expect("this test has a path"))
+            .args(["--exact", test])
+            .env(ENVIRONMENT, names.join(","))
+            .output()
+            .expect("this test can be run again");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("running 1 test"), "{test} does not exist");
+        output.status.success()
+    };
+    assert!(holds(masks), "{test} does not hold without {masks:?}");
+    assert!(!holds(&[masks, &[site]].concat()), "{test} still holds without {site:?}");
+}

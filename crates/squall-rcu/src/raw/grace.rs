@@ -23,7 +23,7 @@
 //! Progress: `mark` and `elapsed` are wait-free; `poll` is lock-free; waiting blocks on readers, by definition.
 //! Cost of a grace period: two stores, one heavy fence, one line read per record, and again one per operation found
 //! open; a second heavy fence before sleeping. Source: Appavoo 2005, §5.4.3 (markers, generations); the sequence number
-//! is that of Linux's polled grace periods. Deviation: no ring and no token; see the crate's README for why.
+//! is that of Linux's polled grace periods. Deviation: no ring and no token; see the README beside this file for why.
 
 use squall_machine::asym::{self, Unavailable};
 use squall_machine::park::EventCount;

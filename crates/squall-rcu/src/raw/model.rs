@@ -14,61 +14,13 @@ use std::time::Duration;
 use super::defer::{Deferred, Kind, Queue};
 use super::domain::Domain;
 use super::grace::{Haste, Limits};
+#[cfg(loom)]
 use super::sites;
 #[cfg(loom)]
 use squall_machine::park::sites as park;
-use squall_sync::weaken::{self, Site};
 
 const LIMITS: Limits =
     Limits { haste: Haste::Normal, deadline: None, patience: Duration::from_secs(3600) };
-
-/// The most times a thread is stopped in the middle, in one execution. Four are what the twins below need.
-#[cfg(loom)]
-const PREEMPTIONS: usize = 4;
-
-/// Runs a model with nothing weakened but what `SQUALL_WEAKEN` names.
-fn check(model: fn()) {
-    let asked = std::env::var(WEAKEN).unwrap_or_default();
-    let sites: Vec<Site> = asked.split(',').filter_map(|site| site.parse().ok()).map(Site).collect();
-    weaken::set(&sites);
-    #[cfg(loom)]
-    explore(model);
-    #[cfg(not(loom))]
-    model();
-}
-
-/// The environment variable that names sites by number, separated by commas.
-const WEAKEN: &str = "SQUALL_WEAKEN";
-
-#[cfg(loom)]
-fn explore(model: fn()) {
-    let mut builder = loom::model::Builder::new();
-    let asked = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
-    builder.preemption_bound = asked.or(Some(PREEMPTIONS));
-    builder.check(model);
-}
-
-/// The model must fail once `site` is weakened, and hold without `masks` alone: fences that the model does not need, but
-/// that hide the weakness from loom, for which all sequentially consistent fences synchronise with each other.
-///
-/// Each runs in a process of its own: a deadlock that loom finds cannot be unwound from.
-#[cfg(loom)]
-fn weakened(site: Site, masks: &[Site], model: &str) {
-    let holds = |sites: &[Site]| {
-        let names: Vec<String> = sites.iter().map(|site| site.0.to_string()).collect();
-        let test = format!("raw::model::{model}::holds");
-        let output = std::process::Command::new(std::env::current_exe().expect("this test has a path"))
-            .args(["--exact", &test])
-            .env(WEAKEN, names.join(","))
-            .output()
-            .expect("this test can be run again");
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(text.contains("running 1 test"), "{test} does not exist");
-        output.status.success()
-    };
-    assert!(holds(masks), "{model} does not hold without {masks:?}");
-    assert!(!holds(&[masks, &[site]].concat()), "{model} still holds without {site:?}");
-}
 
 /// A value that a reader reads within an operation, and a writer replaces and then overwrites, as if freed.
 struct Shared {
@@ -372,7 +324,7 @@ macro_rules! models {
     ($($model:ident),* $(,)?) => { $( mod $model {
         #[test]
         fn holds() {
-            super::check(super::$model);
+            squall_sync::weaken::check(super::$model);
         }
     } )* };
 }
@@ -396,7 +348,8 @@ macro_rules! twins {
         #[cfg(loom)]
         #[test]
         fn $name() {
-            weakened(sites::$site, &[$($mask)?], stringify!($model));
+            let test = concat!("raw::model::", stringify!($model), "::holds");
+            squall_sync::weaken::twin(sites::$site, &[$($mask)?], test);
         }
     )* };
 }

@@ -8,7 +8,7 @@
 //!   waiting for anything, and never across user code.
 //! - I3. `for_each` visits every record whose chunk was published before it read the head of the list. A thread whose
 //!   record is in a later chunk had not entered before that read, so its entry follows the heavy fence that the
-//!   collector made first (see the crate's README, step S2).
+//!   collector made first (README.md beside this file, step S2).
 //!
 //! Cost: registering and leaving take the lock for a few instructions; a thread's share of memory is one record, and
 //! the registry never shrinks: it is as large as the largest number of threads that were registered at once.

@@ -1,4 +1,4 @@
-//! The fences and orderings that the proof in `README.md` names. A model build can weaken each, and the model tests
+//! The fences and orderings that the proof in `README.md` beside this file names. A model build can weaken each, and the model tests
 //! must then fail (see `squall_sync::weaken`).
 
 use squall_sync::weaken::Site;
