@@ -19,8 +19,8 @@
 //! Source: membarrier(2); D. Vyukov and P. Lawrence, P1202 "Asymmetric fences"; Desnoyers et al., "User-level
 //! implementations of read-copy update", 2012.
 
-pub use squall_sys::membarrier::Unavailable;
 use squall_sync::atomic::Ordering;
+pub use squall_sys::membarrier::Unavailable;
 
 /// How the heavy fence is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,12 +21,10 @@ pub mod asym;
 pub mod park;
 
 #[cfg(not(loom))]
-pub use cluster::{
-    Cluster, ClusterSize, ClusterSizeError, ClusterTree, Clusters, TreeError, TreeNode,
-};
+pub use cluster::{Cluster, ClusterSize, ClusterSizeError, ClusterTree, Clusters, TreeError, TreeNode};
 #[cfg(not(loom))]
 pub use machine::{Description, LevelDescription, Machine, MachineError, machine, try_machine};
 #[cfg(not(loom))]
-pub use vp::{AssignError, Vp};
-#[cfg(not(loom))]
 pub use topology::VpSet;
+#[cfg(not(loom))]
+pub use vp::{AssignError, Vp};

@@ -1,3 +1,6 @@
+//! Read-copy-update for the whole process. Invariant of the crate: if a thread cut every path to an object, set a
+//! marker, and finds it elapsed, no operation can still reach the object.
+//!
 #![doc = include_str!("../README.md")]
 
 pub(crate) mod raw;

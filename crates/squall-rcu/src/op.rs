@@ -55,7 +55,9 @@ pub enum OpError {
 impl fmt::Display for OpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            OpError::Forked => "squall-rcu: no operation can be opened in the child of a fork, which may only exec",
+            OpError::Forked => {
+                "squall-rcu: no operation can be opened in the child of a fork, which may only exec"
+            }
             OpError::Reentrant => {
                 "squall-rcu: no operation can be opened by a signal handler that interrupted a registration"
             }

@@ -2,10 +2,9 @@
 
 use squall_machine::{Vp, VpSet, machine};
 use squall_sync::atomic::{AtomicUsize, Ordering};
-use squall_sync::sync::{Condvar, Mutex};
+use squall_sync::sync::{Arc, Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use crate::op::DOMAIN;
 use crate::raw::grace::{Haste, Moment};
@@ -113,6 +112,7 @@ pub fn quiescent_do(
         done: done.clone(),
     };
     jobs().push_back(job);
+    // Release: pairs with the acquire in `has_jobs`.
     WAITING.fetch_add(1, Ordering::Release);
     crate::reclaimer::urge();
     Ok(Pending(done))

@@ -75,6 +75,7 @@ pub fn set_reclaimer(allowed: bool) {
         (_, true) => ALLOWED,
         (_, false) => OFF,
     };
+    // AcqRel: pairs with itself and with the exchange in `start`: one decision follows the other.
     let old = STATE.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| Some(change(state)));
     if allowed && old == Ok(PAUSED) {
         WORK.store(true, Ordering::Relaxed);
@@ -90,7 +91,7 @@ pub(crate) fn allowed() -> bool {
         UNASKED => {
             let off = std::env::var_os("SQUALL_RECLAIMER").is_some_and(|value| value == "off");
             let state = if off { OFF } else { ALLOWED };
-            // If somebody was faster, what they decided counts.
+            // If somebody was faster, what they decided counts. AcqRel: as in `set_reclaimer`.
             let _ = STATE.compare_exchange(UNASKED, state, Ordering::AcqRel, Ordering::Acquire);
             !off
         }
@@ -102,7 +103,11 @@ pub(crate) fn allowed() -> bool {
 /// Something was deferred where nothing was before.
 pub(crate) fn announce() {
     // Partner: the heavy fence in `rest` (I2).
-    if Domain::fenced() { fence(Ordering::SeqCst) } else { asym::light() }
+    if Domain::fenced() {
+        fence(Ordering::SeqCst)
+    } else {
+        asym::light()
+    }
     if !WORK.load(Ordering::Relaxed) {
         announce_cold();
     }
@@ -110,6 +115,7 @@ pub(crate) fn announce() {
 
 #[cold]
 fn announce_cold() {
+    // AcqRel: pairs with the reclaimer's load of `WORK`; of several threads that come here, one signals.
     if !allowed() || squall_sys::fork::forked() || WORK.swap(true, Ordering::AcqRel) {
         return;
     }
@@ -120,6 +126,7 @@ fn announce_cold() {
 /// Wakes the reclaimer now, for work that should not wait for its round.
 pub(crate) fn urge() {
     if allowed() && !squall_sys::fork::forked() {
+        // Release: pairs with the reclaimer's load of `WORK`.
         WORK.store(true, Ordering::Release);
         start();
         EVENT.signal(1);
@@ -127,12 +134,14 @@ pub(crate) fn urge() {
 }
 
 fn start() {
+    // AcqRel: as in `set_reclaimer`; whoever wins starts the thread.
     let mine = STATE.compare_exchange(ALLOWED, RUNNING, Ordering::AcqRel, Ordering::Acquire);
     if mine.is_err() {
         return;
     }
     let spawned = squall_sync::thread::Builder::new().name(NAME.to_owned()).spawn(work);
     if spawned.is_err() {
+        // Release: pairs with the exchange in `set_reclaimer`.
         STATE.store(FAILED, Ordering::Release);
     }
 }
@@ -144,6 +153,7 @@ fn work() {
     let Some(record) = own_record() else { return };
     loop {
         let seen = EVENT.prepare();
+        // Acquire: pairs with `set_reclaimer`, and below with whoever sets `WORK`.
         let paused = STATE.load(Ordering::Acquire) != RUNNING;
         if paused || !WORK.load(Ordering::Acquire) {
             EVENT.wait(seen, None);

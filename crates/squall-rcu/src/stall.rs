@@ -1,10 +1,9 @@
 //! Reporting a grace period that does not end.
 
 use squall_sync::atomic::{AtomicU64, Ordering};
-use squall_sync::sync::Mutex;
+use squall_sync::sync::{Arc, Mutex};
 use std::fmt;
 use std::panic::Location;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::raw::record::Record;

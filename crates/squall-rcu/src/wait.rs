@@ -28,7 +28,9 @@ pub enum WaitError {
 impl fmt::Display for WaitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WaitError::InOperation => f.write_str("squall-rcu: waiting inside an operation would wait for itself"),
+            WaitError::InOperation => {
+                f.write_str("squall-rcu: waiting inside an operation would wait for itself")
+            }
             WaitError::InDeferredCall => {
                 f.write_str("squall-rcu: waiting inside a deferred call would wait for itself")
             }

@@ -134,9 +134,7 @@ fn pitfall_13_in_a_forked_child_cold_paths_are_refused() {
     assert!(in_forked_child(|| wait() == Err(WaitError::Forked)));
     assert!(in_forked_child(|| barrier() == Err(WaitError::Forked)));
     assert!(in_forked_child(|| squall_rcu::reclaim() == Err(WaitError::Forked)));
-    assert!(in_forked_child(|| {
-        squall_rcu::Marker::set().update_and_check() == Err(WaitError::Forked)
-    }));
+    assert!(in_forked_child(|| { squall_rcu::Marker::set().update_and_check() == Err(WaitError::Forked) }));
     // What the forking thread had registered still works, and retiring leaks but does not hang.
     assert!(in_forked_child(|| op(|_| true)));
     assert!(in_forked_child(|| {
@@ -262,7 +260,11 @@ fn every_mode_reads_waits_and_reclaims() {
                     });
                     if i % 64 == 0 {
                         let ran = ran.clone();
-                        op(|_| defer(move || drop(ran.fetch_add(1, Ordering::SeqCst))));
+                        op(|_| {
+                            defer(move || {
+                                ran.fetch_add(1, Ordering::SeqCst);
+                            });
+                        });
                     }
                 }
             });
@@ -273,8 +275,7 @@ fn every_mode_reads_waits_and_reclaims() {
     assert_eq!(ran.load(Ordering::SeqCst), 3 * 20_000_usize.div_ceil(64));
     assert_eq!(stats().pending_calls, 0);
     let off = std::env::var("SQUALL_RECLAIMER").is_ok();
-    let expected =
-        if off { squall_rcu::ReclaimerState::Off } else { squall_rcu::ReclaimerState::Running };
+    let expected = if off { squall_rcu::ReclaimerState::Off } else { squall_rcu::ReclaimerState::Running };
     assert_eq!(squall_rcu::reclaimer_state(), expected);
     let vps = squall_machine::machine().vps().clone();
     let seen = Arc::new(AtomicUsize::new(0));
@@ -303,7 +304,8 @@ fn pr_12_an_idle_process_makes_no_wake_ups() {
             if std::fs::read_to_string(path.join("comm")).unwrap().trim() == "squall-reclaim" {
                 let status = std::fs::read_to_string(path.join("status")).unwrap();
                 let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
-                sum += lines.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok()).sum::<u64>();
+                sum +=
+                    lines.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok()).sum::<u64>();
             }
         }
         sum

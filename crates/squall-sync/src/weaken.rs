@@ -34,6 +34,7 @@ impl Site {
 #[cfg(any(loom, squall_model))]
 pub fn set(sites: &[Site]) {
     let mask = sites.iter().fold(0, |mask, site| mask | 1 << site.0);
+    // SeqCst: the model that reads it starts after this; no partner is needed.
     WEAKENED.store(mask, Ordering::SeqCst);
 }
 

@@ -108,8 +108,8 @@ fn initialise_once() {
     CHOOSE.call_once(|| {
         let (state, offset) = choose();
         LIMIT.store(machine().vp_limit(), Ordering::Relaxed);
+        // Release, both: pair with the Acquire loads in `initialise` and `settle`.
         AREA_OFFSET.store(offset, Ordering::Release);
-        // Release: pairs with the Acquire loads in `initialise` and `settle`.
         STATE.store(state, Ordering::Release);
     });
 }
@@ -144,6 +144,7 @@ fn choose() -> (u8, isize) {
 /// The mode in which this process runs its per-VP operations. It can change once, from restartable to atomic.
 pub fn restart_mode() -> RestartMode {
     initialise();
+    // Acquire: pairs with the Release stores in `initialise_once` and `give_up`.
     let why = match STATE.load(Ordering::Acquire) {
         RESTARTABLE => return RestartMode::Restartable,
         SWITCHED_OFF => WhyAtomic::SwitchedOff,
@@ -168,10 +169,12 @@ pub(crate) fn settle() {
 #[cold]
 fn give_up() {
     initialise();
+    // Acquire: pairs with the Release store at the end, by another thread that gave up.
     if STATE.load(Ordering::Acquire) != RESTARTABLE {
         return;
     }
-    // 1. Sequences that begin after this see our own block's negative `cpu_id` and take the atomic path.
+    // 1. Sequences that begin after this see our own block's negative `cpu_id` and take the atomic path. SeqCst: the
+    //    partner is the barrier of 2, which orders this store before every later read of `AREA_OFFSET` elsewhere.
     AREA_OFFSET.store(area::own_offset(), Ordering::SeqCst);
     // 2. Those in flight restart, and read `AREA_OFFSET` again inside (pervp/I4). The barrier that each processor
     //    passes also makes what earlier sequences stored there visible to us.
@@ -196,6 +199,7 @@ pub unsafe fn pretend_restartable(cpu: u32) {
     assert!((cpu as usize) < vp_limit(), "no such VP");
     // SAFETY: passed on from this function's contract.
     unsafe { area::pretend_registered(cpu.cast_signed()) };
+    // SeqCst without a partner: the contract says that this thread is alone.
     AREA_OFFSET.store(area::own_offset(), Ordering::SeqCst);
     STATE.store(RESTARTABLE, Ordering::SeqCst);
 }

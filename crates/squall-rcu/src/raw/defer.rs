@@ -216,11 +216,7 @@ impl Deferrals {
     }
 
     /// Calls `f` at the list, for the owner of the record. `fenced` as of `asym/I2`.
-    pub(crate) fn as_owner<R>(
-        &self,
-        fenced: bool,
-        f: impl FnOnce(&mut Queue) -> R,
-    ) -> Result<R, Reentrant> {
+    pub(crate) fn as_owner<R>(&self, fenced: bool, f: impl FnOnce(&mut Queue) -> R) -> Result<R, Reentrant> {
         if self.busy.load(Ordering::Relaxed) != 0 {
             return Err(Reentrant);
         }

@@ -19,8 +19,7 @@ use super::sites;
 #[cfg(loom)]
 use squall_machine::park::sites as park;
 
-const LIMITS: Limits =
-    Limits { haste: Haste::Normal, deadline: None, patience: Duration::from_secs(3600) };
+const LIMITS: Limits = Limits { haste: Haste::Normal, deadline: None, patience: Duration::from_secs(3600) };
 
 /// A value that a reader reads within an operation, and a writer replaces and then overwrites, as if freed.
 struct Shared {

@@ -297,6 +297,7 @@ impl Record {
 
     /// Marks the record as nobody's.
     pub(crate) fn release(&self) {
+        // Release: pairs with the acquire in `seen` and `is_over`, as in `leave`, for a collector that reads this store.
         self.word.store(self.word.load(Ordering::Relaxed) | SLOW, Ordering::Release);
         self.thread.store(0, Ordering::Relaxed);
     }
