@@ -38,6 +38,20 @@ thread_local! {
 
 /// Proof that the calling thread is inside an operation: what was reachable when it began is not reclaimed before it
 /// ends. Handed to the closure of [`op`]; neither `Send` nor `Sync`, and cannot leave the closure.
+///
+/// Not to another thread:
+/// ```compile_fail
+/// squall_rcu::op(|o| std::thread::scope(|s| { s.spawn(|| { let _kept = o; }); }));
+/// ```
+/// Not out of the closure:
+/// ```compile_fail
+/// let kept = squall_rcu::op(|o| o);
+/// ```
+/// Not across an `.await`, not even in a future that stays on its thread:
+/// ```compile_fail
+/// let cell = squall_rcu::Rcu::new(Box::new(1));
+/// let future = squall_rcu::op(|o| async { std::future::ready(()).await; *cell.load(o) });
+/// ```
 #[derive(Debug)]
 pub struct Op {
     _this_thread: PhantomData<*mut ()>,

@@ -315,3 +315,63 @@ fn pr_12_an_idle_process_makes_no_wake_ups() {
     thread::sleep(Duration::from_millis(500));
     assert_eq!(switches(), before);
 }
+
+/// Forbids `membarrier` to the calling thread and those it starts, as a sandbox would.
+fn forbid_membarrier() {
+    let filter = [
+        // Load the number of the call; if it is `membarrier`, answer EPERM; else allow.
+        libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 },
+        libc::sock_filter { code: 0x15, jt: 0, jf: 1, k: libc::SYS_membarrier as u32 },
+        libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ERRNO | libc::EPERM as u32 },
+        libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: the program is a valid filter that outlives the call, which copies it.
+    let set = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+    };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_membarrier_forbidden_from_the_start_leads_to_fences() {
+    const NAME: &str = "a_membarrier_forbidden_from_the_start_leads_to_fences";
+    if !is_child(NAME) {
+        return again_and_pass(NAME, &[]);
+    }
+    forbid_membarrier();
+    let cell = Rcu::new(Box::new(1));
+    assert_eq!(op(|o| *cell.load(o)), 1);
+    wait().unwrap();
+    let fence = stats().fence.to_string();
+    assert!(fence.starts_with("fence ("), "{fence}");
+    cell.replace(Box::new(2));
+    barrier().unwrap();
+    assert_eq!(stats().pending_calls, 0);
+}
+
+#[test]
+fn a_membarrier_forbidden_later_frees_nothing_and_says_so() {
+    const NAME: &str = "a_membarrier_forbidden_later_frees_nothing_and_says_so";
+    if !is_child(NAME) {
+        return again_and_pass(NAME, &[("SQUALL_RECLAIMER", "off")]);
+    }
+    wait().unwrap();
+    if stats().fence.to_string() != "membarrier" {
+        // Nothing to forbid here.
+        return;
+    }
+    forbid_membarrier();
+    let refused = wait().unwrap_err();
+    assert!(matches!(refused, WaitError::NoFence(_)) && refused.to_string().contains("refused"), "{refused}");
+    let ran = Arc::new(AtomicBool::new(false));
+    let late = ran.clone();
+    defer(move || late.store(true, Ordering::SeqCst));
+    (0..5000).for_each(|_| retire(Box::new(0_u64)));
+    assert!(matches!(barrier(), Err(WaitError::NoFence(_))));
+    assert!(!ran.load(Ordering::SeqCst));
+    assert_eq!(stats().pending_calls, 5001);
+    // Reading goes on.
+    assert_eq!(op(|_| 7), 7);
+}
