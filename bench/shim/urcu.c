@@ -63,10 +63,9 @@ uint64_t SHIM(read)(uint64_t **slot, uint64_t ops)
 }
 
 /* The caller is offline or not registered, as a thread that waits should be. */
-void SHIM(wait)(uint64_t ops)
+void SHIM(wait)(void)
 {
-	for (uint64_t i = 0; i < ops; i++)
-		RCU(synchronize_rcu)();
+	RCU(synchronize_rcu)();
 }
 
 struct item *SHIM(item)(void)

@@ -1,7 +1,9 @@
 //! What a case, a variant and a subject are.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
 
 /// One piece of work that several subjects do in their own ways.
 #[derive(Debug)]
@@ -47,10 +49,13 @@ pub struct Variant {
     pub(crate) background: fn(usize) -> usize,
     /// What they do.
     pub(crate) reading: Reading,
+    /// Whether a measured thread sleeps a little before each operation; that time is not counted.
+    pub(crate) spaced: bool,
 }
 
 /// The variant of a case that has no variants.
-pub(crate) const PLAIN: Variant = Variant { name: "", about: "", background: |_| 0, reading: Reading::Busy };
+pub(crate) const PLAIN: Variant =
+    Variant { name: "", about: "", background: |_| 0, reading: Reading::Busy, spaced: false };
 
 /// How wall-clock time becomes nanoseconds per operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +110,47 @@ pub(crate) type Make = fn(&Setting) -> Result<Box<dyn Subject>, Missing>;
 pub(crate) struct Setting {
     /// Measured threads.
     pub(crate) threads: usize,
+    /// The variant.
+    pub(crate) variant: &'static Variant,
+}
+
+/// Time within an operation's loop that does not count.
+///
+/// Some operations, repeated without a pause, measure only the moments in which they go well: whoever waits for
+/// readers, and is lucky, waits again and again while the same readers stay off their processors. A short sleep in
+/// between lets the scheduler deal anew; it is clocked and taken out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spacing(bool);
+
+/// Length of the sleep before a spaced operation.
+const SPACING: Duration = Duration::from_millis(1);
+
+thread_local! {
+    static UNCOUNTED_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Setting {
+    pub(crate) fn spacing(&self) -> Spacing {
+        Spacing(self.variant.spaced)
+    }
+}
+
+impl Spacing {
+    /// To be called before each operation.
+    #[inline]
+    pub(crate) fn before(self) {
+        if self.0 {
+            let start = Instant::now();
+            std::thread::sleep(SPACING);
+            let slept = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            UNCOUNTED_NS.set(UNCOUNTED_NS.get().saturating_add(slept));
+        }
+    }
+
+    /// What the calling thread slept since it was last asked, in nanoseconds.
+    pub(crate) fn take_ns() -> u64 {
+        UNCOUNTED_NS.take()
+    }
 }
 
 /// The body of one measured thread: does so many operations.
@@ -202,6 +248,7 @@ impl Background {
 
     /// Waits until `readers` of them have read.
     pub(crate) fn await_ready(&self, readers: usize) {
+        // Acquire: pairs with the Release in `read`.
         while self.running.load(Ordering::Acquire) < readers {
             std::thread::sleep(std::time::Duration::from_micros(50));
         }

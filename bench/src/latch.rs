@@ -18,7 +18,10 @@ pub(crate) enum Door {
 #[derive(Debug, Default)]
 pub(crate) struct Latch {
     state: Mutex<State>,
-    changed: Condvar,
+    /// For those at the door.
+    said: Condvar,
+    /// For the one that counts them.
+    came: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -32,12 +35,12 @@ impl Latch {
     pub(crate) fn wait(&self) -> Door {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting += 1;
-        self.changed.notify_all();
+        self.came.notify_one();
         loop {
             if let Some(door) = state.door {
                 return door;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.said.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -45,14 +48,14 @@ impl Latch {
     pub(crate) fn say(&self, door: Door) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.door = Some(door);
-        self.changed.notify_all();
+        self.said.notify_all();
     }
 
-    /// Sleeps until so many threads have come to the door.
+    /// Sleeps until so many threads have come to the door. For one thread at a time.
     pub(crate) fn await_waiting(&self, threads: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.waiting < threads {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.came.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

@@ -15,6 +15,7 @@
 mod case;
 mod cases;
 mod exact;
+mod gate;
 mod harness;
 mod latch;
 mod ours_machine;

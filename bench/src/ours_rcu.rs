@@ -5,7 +5,7 @@ use std::hint::black_box;
 use crossbeam_utils::CachePadded;
 use squall_rcu::{Rcu, op};
 
-use crate::case::{Background, Missing, Setting, Subject, Worker};
+use crate::case::{Background, Missing, Setting, Spacing, Subject, Worker};
 use crate::cases::rcu_retire::{Item, Reclaim, retiring};
 
 struct Shared {
@@ -47,14 +47,15 @@ fn register() {
 struct Wait {
     shared: Shared,
     wait: fn() -> Result<(), squall_rcu::WaitError>,
+    spacing: Spacing,
 }
 
-pub(crate) fn wait(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
-    Ok(Box::new(Wait { shared: Shared::new(), wait: squall_rcu::wait }))
+pub(crate) fn wait(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    Ok(Box::new(Wait { shared: Shared::new(), wait: squall_rcu::wait, spacing: setting.spacing() }))
 }
 
-pub(crate) fn wait_expedited(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
-    Ok(Box::new(Wait { shared: Shared::new(), wait: squall_rcu::wait_expedited }))
+pub(crate) fn wait_expedited(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    Ok(Box::new(Wait { shared: Shared::new(), wait: squall_rcu::wait_expedited, spacing: setting.spacing() }))
 }
 
 impl Subject for Wait {
@@ -62,6 +63,7 @@ impl Subject for Wait {
         register();
         Box::new(|ops| {
             for _ in 0..ops {
+                self.spacing.before();
                 (self.wait)().expect("outside every operation");
             }
         })

@@ -1,8 +1,8 @@
 //! `rcu-idle`: what a process pays for read-copy-update while it does nothing.
 //!
-//! A thousand threads (or as many as `--threads` says) are started; each allocates and frees some items, so that what
-//! the allocator and the stack keep for it is there already, and sleeps. Then each registers, retires its part of a
-//! million items and sleeps again; then everything is reclaimed. After that:
+//! A thousand threads (or as many as `--threads` says) are started; each touches its stack and allocates and frees
+//! some items, so that what stack and allocator keep for it is there already, and sleeps. Then each registers, retires
+//! its part of a million items and sleeps again; then everything is reclaimed. After that:
 //!
 //! - `idle_wakeups`: context switches, of whatever kind, of all tasks of the process within one second, as the kernel
 //!   counts them in `/proc/self/task/*/status`. The measuring thread, which must wake up to read them, is left out.
@@ -15,6 +15,7 @@
 //! Not promised: that the resident set grew by Squall alone; it is an upper bound.
 
 use std::fs;
+use std::hint::black_box;
 use std::thread::{self, Builder};
 use std::time::Duration;
 
@@ -38,8 +39,10 @@ pub(super) static CASE: Case = Case {
 const ITEMS: (usize, usize) = (1_000_000, 100_000);
 /// How long the process is left alone.
 const IDLE: Duration = Duration::from_secs(1);
-/// A moment for what still runs to end, before the idling that is measured.
-const SETTLE: Duration = Duration::from_millis(300);
+/// What still runs may end before the idling that is measured: until nothing has run for such a moment, or for so many
+/// moments at most.
+const SETTLE: Duration = Duration::from_millis(100);
+const SETTLE_MOMENTS_MAX: usize = 20;
 /// Stack of each thread.
 const STACK_BYTES: usize = 128 * 1024;
 
@@ -50,12 +53,19 @@ fn item(n: usize) -> Box<[u64; 8]> {
     Box::new([n as u64; 8])
 }
 
+/// Touches the pages of the stack that the library's cold paths may need.
+#[inline(never)]
+fn touch_stack() {
+    black_box([1u8; STACK_BYTES / 4]);
+}
+
 fn measure(setting: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String> {
     let threads = setting.threads;
     let items_each = (if quick { ITEMS.1 } else { ITEMS.0 }).div_ceil(threads);
     let (started, over) = (Latch::default(), Latch::default());
     let body = || {
-        drop(std::hint::black_box((0..WARM_ITEMS).map(item).collect::<Vec<_>>()));
+        touch_stack();
+        drop(black_box((0..WARM_ITEMS).map(item).collect::<Vec<_>>()));
         if started.wait() == Door::GoHome {
             return;
         }
@@ -78,7 +88,7 @@ fn measure(setting: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String>
             started.say(Door::Open);
             over.await_waiting(threads);
             squall_rcu::barrier().map_err(|error| error.to_string())?;
-            thread::sleep(SETTLE);
+            settle()?;
             metrics(threads, threads * items_each, rss_before)
         });
         started.say(Door::Open);
@@ -103,6 +113,19 @@ fn metrics(threads: usize, retired: usize, rss_before: u64) -> Result<Vec<(Strin
         metric("retired_items", retired as f64),
         metric("pending_items", stats.pending_calls as f64),
     ])
+}
+
+fn settle() -> Result<(), String> {
+    let mut before = switches()?;
+    for _ in 0..SETTLE_MOMENTS_MAX {
+        thread::sleep(SETTLE);
+        let now = switches()?;
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    Ok(())
 }
 
 /// Context switches of all tasks of this process but the calling one.

@@ -2,7 +2,7 @@
 //!
 //! For Squall and liburcu that is one grace period, waited for by each thread. The other libraries have no such call;
 //! there it is the time from retiring an object until its destructor has run, with the library pushed as its docs
-//! allow. `--threads` is the number of waiters; the readers of a variant come on top.
+//! allow. (A hazard pointer protects one object, so for `haphazard` it is the wait for those readers alone that hold it.) `--threads` is the number of waiters; the readers of a variant come on top.
 
 use crate::case::{Case, Reading, Scale, Spec, Variant};
 use crate::ours_rcu;
@@ -17,18 +17,21 @@ pub(super) static CASE: Case = Case {
             about: "one more thread reads without a pause, on a processor of its own where there is one",
             background: |_| 1,
             reading: Reading::Busy,
+            spaced: false,
         },
         Variant {
             name: "idle",
             about: "one more thread has read once and sleeps",
             background: |_| 1,
             reading: Reading::Once,
+            spaced: false,
         },
         Variant {
             name: "oversubscribed",
-            about: "twice as many readers as processors; the scheduler sets the time",
+            about: "twice as many readers as processors, a millisecond between waits; the scheduler sets the time",
             background: |processors| 2 * processors,
             reading: Reading::Busy,
+            spaced: true,
         },
     ],
     subjects: &[

@@ -52,8 +52,11 @@ pub(crate) fn field(status: &str, name: &str) -> u64 {
 /// What one measured thread lost in a slice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lost {
+    /// Between the clocks: wall-clock time, and processor time of the thread.
     pub(super) wall_ns: f64,
     pub(super) cpu_ns: f64,
+    /// Processor time of the thread in the whole slice, with warm-up and gates.
+    pub(super) slice_cpu_ns: f64,
     pub(super) preempted: bool,
 }
 
@@ -73,7 +76,7 @@ impl SliceWatch {
 }
 
 fn slice_disturbed(threads: &[Lost], process_ns: f64) -> bool {
-    let measured: f64 = threads.iter().map(|t| t.cpu_ns).sum();
+    let measured: f64 = threads.iter().map(|t| t.slice_cpu_ns).sum();
     let ours = (process_ns - measured).max(0.0);
     let wall: f64 = threads.iter().map(|t| t.wall_ns).sum();
     let lost: f64 = threads.iter().filter(|t| t.preempted).map(|t| (t.wall_ns - t.cpu_ns).max(0.0)).sum();
@@ -148,7 +151,7 @@ mod tests {
 
     #[test]
     fn lost_time_counts_where_a_thread_was_preempted_and_not_by_our_own() {
-        let blocked = Lost { wall_ns: 2e7, cpu_ns: 1e6, preempted: false };
+        let blocked = Lost { wall_ns: 2e7, cpu_ns: 1e6, slice_cpu_ns: 1e6, preempted: false };
         let preempted = Lost { preempted: true, ..blocked };
         assert!(!slice_disturbed(&[blocked], 1e6));
         assert!(slice_disturbed(&[preempted], 1e6));

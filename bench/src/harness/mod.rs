@@ -7,79 +7,35 @@
 //! - I3. The number of operations of a slice is fixed for each subject before the first counted round.
 
 mod foreign;
-mod gate;
+mod plan;
 mod pool;
 mod stats;
+mod table;
 
 use std::thread;
 
 use crate::case::{Case, Missing, Role, Scale, Setting, Spec, Subject, Variant};
 use crate::env;
 use foreign::RoundWatch;
-pub(crate) use foreign::field;
 use pool::{Placement, Pool, Shared, Slice};
+
+pub(crate) use foreign::field;
+pub use plan::Plan;
 pub(crate) use stats::{median, paired_ratio, spread};
+pub use table::{SubjectResult, Table};
 
 /// Repeats of a disturbed slice within one round.
 const SLICE_RETRIES_MAX: u32 = 2;
-/// Rounds begun at most, as a multiple of the rounds wanted.
-const ROUNDS_FACTOR_MAX: usize = 2;
+/// Disturbed rounds after which nothing is repeated or added any more: this machine is not going to be quiet.
+const DISTURBED_ROUNDS_MAX: usize = 5;
 /// Clean rounds that suffice to leave the disturbed ones out.
 const CLEAN_ROUNDS_MIN: usize = 3;
 /// Steps of the search for the number of operations; each can multiply it by 32.
 const CALIBRATION_STEPS_MAX: u32 = 24;
-/// Slices of which the shortest counts, near the end of that search.
-const CALIBRATION_SLICES: u32 = 3;
+/// Slices of which the median counts, near the end of that search.
+const CALIBRATION_SLICES: usize = 3;
 /// Part of a slice's operations that are done beforehand, unmeasured.
 const WARM_PART: u64 = 16;
-
-/// How long and how often.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Thread counts; empty for the case's own.
-    pub threads: Vec<usize>,
-    /// Only this variant, where one is named.
-    pub variant: Option<String>,
-    /// Short slices and few rounds.
-    pub quick: bool,
-}
-
-impl Plan {
-    fn rounds(&self) -> usize {
-        if self.quick { 5 } else { 15 }
-    }
-
-    fn slice_ns(&self, case: &Case) -> f64 {
-        let (full, quick) = case.slice_ms;
-        (if self.quick { quick } else { full }) as f64 * 1e6
-    }
-
-    /// The thread counts of `case` under this plan.
-    pub fn thread_counts(&self, case: &Case) -> Vec<usize> {
-        if !self.threads.is_empty() {
-            return self.threads.clone();
-        }
-        if !case.default_threads.is_empty() {
-            return case.default_threads.to_vec();
-        }
-        let mut counts = vec![1, 2, env::processors().len()];
-        counts.retain(|&n| n <= env::processors().len());
-        counts.dedup();
-        counts
-    }
-
-    /// The variants of `case` under this plan; an error when the one asked for does not exist.
-    pub fn variants(&self, case: &'static Case) -> Result<Vec<&'static Variant>, RunError> {
-        let Some(wanted) = &self.variant else { return Ok(case.variants.iter().collect()) };
-        let found: Vec<_> = case.variants.iter().filter(|v| v.name == wanted).collect();
-        if found.is_empty() {
-            let names: Vec<_> = case.variants.iter().map(|v| v.name).filter(|n| !n.is_empty()).collect();
-            let known = if names.is_empty() { "it has none".to_owned() } else { names.join(", ") };
-            return Err(RunError(format!("case {} has no variant {wanted:?} ({known})", case.name)));
-        }
-        Ok(found)
-    }
-}
 
 /// What the harness is doing now, for whoever shows progress.
 #[derive(Clone, Copy, Debug)]
@@ -107,56 +63,6 @@ impl std::fmt::Display for RunError {
 }
 
 impl std::error::Error for RunError {}
-
-/// All figures of one subject at one thread count.
-#[derive(Clone, Debug)]
-pub struct SubjectResult {
-    /// Its name.
-    pub name: &'static str,
-    /// Its role.
-    pub role: Role,
-    /// Nanoseconds per operation, one value per kept round.
-    pub ns: Vec<f64>,
-    /// Metrics: name and one value per kept round.
-    pub metrics: Vec<(String, Vec<f64>)>,
-}
-
-impl SubjectResult {
-    /// The median, in nanoseconds per operation.
-    pub fn median_ns(&self) -> f64 {
-        median(&self.ns)
-    }
-}
-
-/// All subjects of a case at one variant and thread count.
-#[derive(Clone, Debug)]
-pub struct Table {
-    /// The case.
-    pub case: &'static Case,
-    /// The variant.
-    pub variant: &'static Variant,
-    /// Measured threads.
-    pub threads: usize,
-    /// Whether each measured thread had a processor of its own.
-    pub pinned: bool,
-    /// Those that ran.
-    pub subjects: Vec<SubjectResult>,
-    /// Metrics of the case itself.
-    pub metrics: Vec<(String, f64)>,
-    /// Rounds begun.
-    pub rounds: usize,
-    /// Of these, rounds in which foreign load was seen.
-    pub disturbed: usize,
-    /// Whether disturbed rounds had to be kept for want of clean ones.
-    pub kept_disturbed: bool,
-}
-
-impl Table {
-    /// The subject of this name, if it ran.
-    pub fn subject(&self, name: &str) -> Option<&SubjectResult> {
-        self.subjects.iter().find(|subject| subject.name == name)
-    }
-}
 
 /// What came of a case.
 #[derive(Clone, Debug, Default)]
@@ -192,7 +98,7 @@ fn metrics_only(
     plan: &Plan,
     metrics: crate::case::MetricsRun,
 ) -> Result<Table, RunError> {
-    let metrics = metrics(&Setting { threads }, plan.quick).map_err(RunError)?;
+    let metrics = metrics(&Setting { threads, variant }, plan.quick).map_err(RunError)?;
     Ok(Table {
         case,
         variant,
@@ -223,7 +129,7 @@ fn timed(
     progress: &mut dyn FnMut(Step<'_>),
     outcome: &mut Outcome,
 ) -> Result<Table, RunError> {
-    let setting = Setting { threads };
+    let setting = Setting { threads, variant };
     let mut made: Vec<(&'static Spec, Box<dyn Subject>)> = Vec::new();
     for spec in case.subjects {
         match (spec.make)(&setting) {
@@ -267,21 +173,21 @@ fn timed(
     Ok(tabulate(case, variant, threads, shared.place.pinned, &entrants, &disturbed))
 }
 
-/// Finds how many operations fill a slice: more and more of them, until the shortest of a few slices is long enough
-/// to tell. The shortest, since a slice that was preempted says nothing about the subject.
+/// Finds how many operations fill a slice: more and more of them, until the median of a few slices is long enough to
+/// tell. The median, since a slice that was preempted says nothing about the subject.
 fn calibrate<'env>(pool: &Pool<'_, 'env>, entrant: &mut Entrant<'env>, scale: Scale, slice_ns: f64) {
     let mut ops = 1u64;
     for _ in 0..CALIBRATION_STEPS_MAX {
-        let mut shortest = f64::MAX;
-        for _ in 0..CALIBRATION_SLICES {
+        let mut walls = Vec::new();
+        while walls.len() < CALIBRATION_SLICES {
             let slice = pool.slice(entrant.subject, scale, ops, 0);
             entrant.total_ops += slice.total_ops;
-            shortest = shortest.min(slice.wall_ns.max(1.0));
-            if shortest * 8.0 < slice_ns {
+            walls.push(slice.wall_ns.max(1.0));
+            if slice.wall_ns * 8.0 < slice_ns {
                 break;
             }
         }
-        let factor = slice_ns / shortest;
+        let factor = slice_ns / median(&walls);
         ops = ((ops as f64 * factor.clamp(0.05, 32.0)) as u64).max(1);
         if factor < 4.0 {
             break;
@@ -300,31 +206,38 @@ fn measure<'env>(
 ) -> Vec<bool> {
     let mut disturbed: Vec<bool> = Vec::new();
     let count = entrants.len();
-    while disturbed.len() < wanted * ROUNDS_FACTOR_MAX
-        && disturbed.iter().filter(|&&foreign| !foreign).count() < wanted
-    {
-        let round = disturbed.len();
+    loop {
+        let (round, spoiled) = (disturbed.len(), disturbed.iter().filter(|&&foreign| foreign).count());
+        let hopeful = spoiled <= DISTURBED_ROUNDS_MAX;
+        if round - if hopeful { spoiled } else { 0 } >= wanted {
+            return disturbed;
+        }
         let watch = RoundWatch::begin(pool.place().used());
         let mut foreign = false;
         for place in 0..count {
             let entrant = &mut entrants[(place + round) % count];
-            let slice = slice_with_retries(pool, entrant, scale);
+            let retries = if hopeful { SLICE_RETRIES_MAX } else { 0 };
+            let slice = slice_with_retries(pool, entrant, scale, retries);
             foreign |= slice.disturbed;
             entrant.slices.push(slice);
         }
         foreign |= watch.disturbed();
         disturbed.push(foreign);
-        progress(disturbed.iter().filter(|&&foreign| !foreign).count());
+        progress(disturbed.len().min(wanted));
     }
-    disturbed
 }
 
-fn slice_with_retries<'env>(pool: &Pool<'_, 'env>, entrant: &mut Entrant<'env>, scale: Scale) -> Slice {
+fn slice_with_retries<'env>(
+    pool: &Pool<'_, 'env>,
+    entrant: &mut Entrant<'env>,
+    scale: Scale,
+    retries: u32,
+) -> Slice {
     let mut tries = 0;
     loop {
         let slice = pool.slice(entrant.subject, scale, entrant.ops, entrant.ops / WARM_PART);
         entrant.total_ops += slice.total_ops;
-        if !slice.disturbed || tries == SLICE_RETRIES_MAX {
+        if !slice.disturbed || tries == retries {
             return slice;
         }
         tries += 1;

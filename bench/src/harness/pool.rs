@@ -10,9 +10,9 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
 use super::foreign::{Lost, SliceWatch, preemptions, thread_cpu_ns};
-use super::gate::Gate;
-use crate::case::{Background, Reading, Scale, SliceEnd, Subject};
+use crate::case::{Background, Reading, Scale, SliceEnd, Spacing, Subject};
 use crate::env;
+use crate::gate::{Gate, NoUnwind};
 
 /// Where the measured threads and the background readers run.
 #[derive(Clone, Debug)]
@@ -65,6 +65,7 @@ struct Job<'env> {
 struct Sample {
     start: Instant,
     end: Instant,
+    uncounted_ns: f64,
     lost: Lost,
 }
 
@@ -161,7 +162,8 @@ impl<'scope, 'env> Pool<'scope, 'env> {
 
     fn evaluate(&self, samples: &[Sample], scale: Scale, ops: u64, warm: u64, disturbed: bool) -> Slice {
         let threads = samples.len() as f64;
-        let walls: Vec<f64> = samples.iter().map(|s| (s.end - s.start).as_nanos() as f64).collect();
+        let walls: Vec<f64> =
+            samples.iter().map(|s| ((s.end - s.start).as_nanos() as f64 - s.uncounted_ns).max(0.0)).collect();
         let mean = walls.iter().sum::<f64>() / threads;
         let start = samples.iter().map(|s| s.start).min().expect("at least one thread");
         let end = samples.iter().map(|s| s.end).max().expect("at least one thread");
@@ -188,6 +190,7 @@ impl<'scope, 'env> Pool<'scope, 'env> {
 
 /// The life of one measured thread.
 fn serve(shared: &Shared, index: usize, jobs: &Receiver<Job<'_>>, samples: &Sender<Sample>) {
+    let _guard = NoUnwind;
     shared.place.pin(index);
     crate::ours_machine::assign_vp(index);
     while let Ok(job) = jobs.recv() {
@@ -199,15 +202,19 @@ fn serve(shared: &Shared, index: usize, jobs: &Receiver<Job<'_>>, samples: &Send
 }
 
 fn run(shared: &Shared, index: usize, job: &Job<'_>) -> Sample {
+    let cpu_at_first = thread_cpu_ns();
     let mut worker = job.subject.worker(index);
     if job.warm > 0 {
         worker(job.warm);
     }
+    // What the warm-up slept does not matter.
+    Spacing::take_ns();
     let preempted_before = preemptions();
     shared.gate.wait();
     let (start, cpu_before) = (Instant::now(), thread_cpu_ns());
     worker(job.ops);
     let (end, cpu_after) = (Instant::now(), thread_cpu_ns());
+    let uncounted_ns = Spacing::take_ns() as f64;
     shared.gate.wait();
     if index == 0 {
         *shared.end.lock().expect("nobody panics holding it") =
@@ -216,6 +223,11 @@ fn run(shared: &Shared, index: usize, job: &Job<'_>) -> Sample {
     shared.gate.wait();
     let preempted = preemptions() > preempted_before;
     drop(worker);
-    let wall_ns = (end - start).as_nanos() as f64;
-    Sample { start, end, lost: Lost { wall_ns, cpu_ns: (cpu_after - cpu_before) as f64, preempted } }
+    let lost = Lost {
+        wall_ns: (end - start).as_nanos() as f64,
+        cpu_ns: (cpu_after - cpu_before) as f64,
+        slice_cpu_ns: (thread_cpu_ns() - cpu_at_first) as f64,
+        preempted,
+    };
+    Sample { start, end, uncounted_ns, lost }
 }

@@ -228,7 +228,8 @@ impl Count for ThreadLocal {
     fn add(&self, _: usize, ops: u64, mut between: impl FnMut()) {
         for _ in 0..ops {
             LOCAL.with(|cell| cell.set(cell.get().wrapping_add(1)));
-            // Else the compiler makes one addition of the whole loop. No instruction comes of this.
+            // Else the compiler makes one addition of the whole loop. A fence for the compiler only: no instruction
+            // comes of it, and it pairs with nothing.
             compiler_fence(Ordering::SeqCst);
             between();
         }

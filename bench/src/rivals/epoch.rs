@@ -8,7 +8,7 @@ use crossbeam_epoch::{self as epoch, Atomic, Guard, Owned};
 use crossbeam_utils::CachePadded;
 
 use super::spin_or_yield;
-use crate::case::{Background, Make, Missing, Setting, Subject, Worker};
+use crate::case::{Background, Make, Missing, Setting, Spacing, Subject, Worker};
 use crate::cases::rcu_retire::{Item, Reclaim, retiring};
 
 struct Shared {
@@ -22,6 +22,7 @@ impl Shared {
 
     #[inline(always)]
     fn read(&self, guard: &Guard) -> u64 {
+        // Acquire: would pair with the Release of a writer; it is what a reader of a live structure has to use.
         let shared = self.cell.load(Ordering::Acquire, guard);
         // SAFETY: `deref` asks for a pointer that is not null and an object that lives for as long as `guard`. The
         // cell is made with an object and is never replaced before `Shared` is dropped.
@@ -60,10 +61,10 @@ impl Subject for Read {
     }
 }
 
-struct Wait(Shared);
+struct Wait(Shared, Spacing);
 
-pub(crate) fn wait(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
-    Ok(Box::new(Wait(Shared::new())))
+pub(crate) fn wait(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    Ok(Box::new(Wait(Shared::new(), setting.spacing())))
 }
 
 impl Subject for Wait {
@@ -72,13 +73,16 @@ impl Subject for Wait {
         let ran = Arc::new(AtomicBool::new(false));
         Box::new(move |ops| {
             for _ in 0..ops {
+                self.1.before();
                 ran.store(false, Ordering::Relaxed);
                 let guard = epoch::pin();
                 let told = Arc::clone(&ran);
+                // Release: pairs with the Acquire below.
                 guard.defer(move || told.store(true, Ordering::Release));
                 guard.flush();
                 drop(guard);
                 let mut tries = 0;
+                // Acquire: pairs with the Release in the deferred call.
                 while !ran.load(Ordering::Acquire) {
                     // As the docs of `flush` advise for garbage that should be collected soon.
                     epoch::pin().flush();
@@ -116,12 +120,14 @@ impl Reclaim for Slots {
     #[inline]
     fn exchange(&self, _: &mut (), own: usize, other: usize, fresh: Box<Item>) -> u64 {
         let guard = epoch::pin();
+        // Acquire: pairs with the release half of the swap below, of the other thread.
         let seen = self.0[other].load(Ordering::Acquire, &guard);
         // SAFETY: `deref` asks for two things.
         // 1. Not null: a slot always holds an item.
         // 2. Live while `guard` is: an item that leaves its slot is destroyed by `defer_destroy` only, after every
         //    guard that was there when it left is gone.
         let value = unsafe { seen.deref() }.value;
+        // AcqRel: pairs with the Acquire load above, and with the swap before on this slot.
         let old = self.0[own].swap(Owned::from(fresh), Ordering::AcqRel, &guard);
         // SAFETY: `defer_destroy` asks that nobody can load the pointer any more and that it is destroyed once: the
         // swap took it out of the only place where it was, and one swap returns it.

@@ -9,7 +9,7 @@ use crossbeam_utils::CachePadded;
 use haphazard::{AtomicPtr, Domain, HazardPointer};
 
 use super::spin_or_yield;
-use crate::case::{Background, Missing, Setting, Subject, Worker};
+use crate::case::{Background, Missing, Setting, Spacing, Subject, Worker};
 use crate::cases::rcu_retire::{Item, Reclaim, retiring};
 
 struct Read {
@@ -64,22 +64,26 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        // Release: pairs with the Acquire in `worker`.
         self.gone.store(true, Ordering::Release);
     }
 }
 
 struct Wait {
     cell: CachePadded<AtomicPtr<Node>>,
+    spacing: Spacing,
 }
 
-pub(crate) fn wait(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
-    Ok(Box::new(Wait { cell: CachePadded::new(AtomicPtr::from(Node::new())) }))
+pub(crate) fn wait(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    let cell = CachePadded::new(AtomicPtr::from(Node::new()));
+    Ok(Box::new(Wait { cell, spacing: setting.spacing() }))
 }
 
 impl Subject for Wait {
     fn worker(&self, _: usize) -> Worker<'_> {
         Box::new(move |ops| {
             for _ in 0..ops {
+                self.spacing.before();
                 let old = self.cell.swap(Node::new()).expect("never null");
                 // SAFETY: the dereference asks for a live object: it is freed only after it is retired, which is
                 // done below, and only by this thread, since one swap returns it.
@@ -88,6 +92,7 @@ impl Subject for Wait {
                 // was not retired before (one swap returns it).
                 unsafe { old.retire() };
                 let mut tries = 0;
+                // Acquire: pairs with the Release in `Node::drop`.
                 while !gone.load(Ordering::Acquire) {
                     Domain::global().eager_reclaim();
                     spin_or_yield(&mut tries);

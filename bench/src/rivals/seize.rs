@@ -8,7 +8,7 @@ use crossbeam_utils::CachePadded;
 use seize::{Collector, Guard, LocalGuard, reclaim};
 
 use super::spin_or_yield;
-use crate::case::{Background, Missing, Setting, Subject, Worker};
+use crate::case::{Background, Missing, Setting, Spacing, Subject, Worker};
 use crate::cases::rcu_retire::{Item, Reclaim, retiring};
 use crate::env;
 
@@ -25,6 +25,7 @@ impl Shared {
 
     #[inline(always)]
     fn read(&self, guard: &LocalGuard<'_>) -> u64 {
+        // Acquire: would pair with the Release of a writer; it is what a reader of a live structure has to use.
         let word = guard.protect(&self.cell, Ordering::Acquire);
         // SAFETY: the dereference asks for a live, aligned word: the cell is made from a box and is never replaced
         // before `Shared` is dropped.
@@ -67,12 +68,18 @@ struct Wait {
     batch: u64,
     /// For each waiter, how many of its objects were reclaimed.
     reclaimed: Vec<CachePadded<AtomicU64>>,
+    spacing: Spacing,
 }
 
 pub(crate) fn wait(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
     let readers_max = 2 * env::processors().len();
     let reclaimed = (0..setting.threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
-    Ok(Box::new(Wait { shared: Shared::new(), batch: (setting.threads + readers_max) as u64, reclaimed }))
+    Ok(Box::new(Wait {
+        shared: Shared::new(),
+        batch: (setting.threads + readers_max) as u64,
+        reclaimed,
+        spacing: setting.spacing(),
+    }))
 }
 
 /// Reclaims an object that is only a place to count at.
@@ -80,6 +87,7 @@ pub(crate) fn wait(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
 /// # Safety
 /// `count` points to a live word.
 unsafe fn count_one(count: *mut AtomicU64, _: &Collector) {
+    // Release: pairs with the Acquire of the waiter.
     // SAFETY: the dereference asks for a live word, which is this function's own condition.
     unsafe { &*count }.fetch_add(1, Ordering::Release);
 }
@@ -91,6 +99,7 @@ impl Subject for Wait {
         let count: &AtomicU64 = &self.reclaimed[thread];
         Box::new(move |ops| {
             for _ in 0..ops {
+                self.spacing.before();
                 let target = count.load(Ordering::Relaxed) + self.batch;
                 for _ in 0..self.batch {
                     // SAFETY: `retire` asks that the object is not reachable any more, is not used by this thread
@@ -100,6 +109,7 @@ impl Subject for Wait {
                 }
                 collector.enter().flush();
                 let mut tries = 0;
+                // Acquire: pairs with the Release in `count_one`.
                 while count.load(Ordering::Acquire) < target {
                     spin_or_yield(&mut tries);
                 }
@@ -136,10 +146,12 @@ impl Reclaim for Slots {
     #[inline]
     fn exchange(&self, _: &mut (), own: usize, other: usize, fresh: Box<Item>) -> u64 {
         let guard = self.collector.enter();
+        // Acquire: pairs with the release half of the swap below, of the other thread.
         let seen = guard.protect(&self.slots[other], Ordering::Acquire);
         // SAFETY: a slot always holds an item from a box, and one that leaves its slot is retired to this collector,
         // which frees it only when every guard that was there is gone.
         let value = unsafe { (*seen).value };
+        // AcqRel: pairs with the Acquire load above, and with the swap before on this slot.
         let old = guard.swap(&self.slots[own], Box::into_raw(fresh), Ordering::AcqRel);
         // SAFETY: `retire` asks that the object is not reachable any more (the swap took it out of the only place
         // where it was, and one swap returns it), that this thread does not use it after (it does not), and that

@@ -325,12 +325,16 @@ pub(crate) fn run_everything(
     let chosen = DOMAIN.choose(choose);
     let closed = DOMAIN.close(&chosen).map_err(WaitError::NoFence)?;
     let orphaned = orphans().iter().map(|batch| batch.moment).max();
-    let Some(latest) = closed.max(orphaned) else { return Ok(0) };
-    wait_unchecked(latest, Haste::Normal, None)?;
+    let latest = closed.max(orphaned);
+    if let Some(latest) = latest {
+        wait_unchecked(latest, Haste::Normal, None)?;
+    } else if chosen.is_empty() {
+        return Ok(0);
+    }
     let mut orphaned = Vec::new();
     let taken = DOMAIN.take_ripe(&chosen, || {
         record.begin_run();
-        orphaned.extend(orphans().extract_if(.., |batch| batch.moment <= latest));
+        orphaned.extend(orphans().extract_if(.., |batch| Some(batch.moment) <= latest));
     });
     // If the fence was refused just now, the lists were not touched; what was orphaned is ripe all the same.
     let calls = run_all(orphaned);

@@ -173,7 +173,9 @@ fn round(record: &'static Record) {
     let ran = run_everything(record, |other| {
         let (calls, bytes) = other.deferrals.pending();
         let idle = other.deferrals.let_lie();
-        calls > 0 && (idle || calls > LIMIT_CALLS / 2 || bytes > LIMIT_BYTES / 2)
+        // A thread that lies idle gives back the room of its lists, too.
+        (idle && (calls > 0 || other.deferrals.room() > 0))
+            || (calls > 0 && (calls > LIMIT_CALLS / 2 || bytes > LIMIT_BYTES / 2))
     });
     if ran.is_err() {
         // No grace period can be concluded: look again when something new happens, not before.
@@ -184,9 +186,9 @@ fn round(record: &'static Record) {
 /// Goes to rest if nothing is left to do (I2).
 fn rest() {
     let pending = || {
-        let mut calls = orphaned().0;
-        DOMAIN.registry.for_each(|record| calls += record.deferrals.pending().0);
-        calls > 0 || crate::quiescent::has_jobs()
+        let mut left = orphaned().0;
+        DOMAIN.registry.for_each(|record| left += record.deferrals.pending().0 + record.deferrals.room());
+        left > 0 || crate::quiescent::has_jobs()
     };
     if pending() {
         return;

@@ -25,8 +25,11 @@ pub struct Stats {
     pub threads: usize,
     /// Records made: the largest number of threads that were registered at once, rounded up to a chunk.
     pub records: usize,
-    /// Memory per registered thread, in bytes, besides what it has pending.
+    /// Memory per registered thread, in bytes, besides what it has pending and [`Stats::list_bytes`].
     pub bytes_per_thread: usize,
+    /// Memory of the lists of deferred calls of all threads, in bytes: at most about 3 KiB per batch of 128 pending or
+    /// kept for reuse, given back when a thread lies idle.
+    pub list_bytes: u64,
     /// Deferred calls that have not been taken to run.
     pub pending_calls: u64,
     /// What they hold on to, in bytes, as far as known.
@@ -52,7 +55,9 @@ pub struct Stats {
 pub fn stats() -> Stats {
     let (records, threads) = DOMAIN.registry.counts();
     let (mut pending_calls, mut pending_bytes) = crate::defer::orphaned();
+    let mut list_bytes = 0;
     DOMAIN.registry.for_each(|record| {
+        list_bytes += record.deferrals.room();
         let (calls, bytes) = record.deferrals.pending();
         pending_calls += calls;
         pending_bytes += bytes;
@@ -61,6 +66,7 @@ pub fn stats() -> Stats {
         threads,
         records,
         bytes_per_thread: size_of::<Record>(),
+        list_bytes,
         pending_calls,
         pending_bytes,
         grace_periods: DOMAIN.grace.completed(),

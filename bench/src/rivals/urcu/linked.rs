@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicPtr;
 
 use crossbeam_utils::CachePadded;
 
-use crate::case::{Background, Missing, Setting, SliceEnd, Subject, Worker};
+use crate::case::{Background, Missing, Setting, SliceEnd, Spacing, Subject, Worker};
 use crate::cases::rcu_retire::{SAMPLE_EVERY, Tally};
 
 type Slot = AtomicPtr<c_void>;
@@ -23,7 +23,7 @@ struct Flavour {
     register: unsafe extern "C" fn(),
     unregister: unsafe extern "C" fn(),
     read: unsafe extern "C" fn(*const Slot, u64) -> u64,
-    wait: unsafe extern "C" fn(u64),
+    wait: unsafe extern "C" fn(),
     item: unsafe extern "C" fn() -> *mut c_void,
     item_free: unsafe extern "C" fn(*mut c_void),
     item_bytes: extern "C" fn() -> u64,
@@ -39,7 +39,7 @@ macro_rules! flavour {
             fn $register();
             fn $unregister();
             fn $read(slot: *const Slot, ops: u64) -> u64;
-            fn $wait(ops: u64);
+            fn $wait();
             fn $item() -> *mut c_void;
             fn $item_free(item: *mut c_void);
             safe fn $item_bytes() -> u64;
@@ -133,14 +133,14 @@ impl Subject for Read {
     }
 }
 
-struct Wait(Shared);
+struct Wait(Shared, Spacing);
 
-pub(crate) fn memb_wait(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
-    Ok(Box::new(Wait(Shared::new(&MEMB))))
+pub(crate) fn memb_wait(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    Ok(Box::new(Wait(Shared::new(&MEMB), setting.spacing())))
 }
 
-pub(crate) fn qsbr_wait(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
-    Ok(Box::new(Wait(Shared::new(&QSBR))))
+pub(crate) fn qsbr_wait(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    Ok(Box::new(Wait(Shared::new(&QSBR), setting.spacing())))
 }
 
 impl Subject for Wait {
@@ -148,8 +148,11 @@ impl Subject for Wait {
         // A waiter that never reads needs no registration, and the wait is cheaper without it.
         let wait = self.0.flavour.wait;
         Box::new(move |ops| {
-            // SAFETY: `wait` asks to be called outside any read section: these are inside the shim only.
-            unsafe { wait(ops) };
+            for _ in 0..ops {
+                self.1.before();
+                // SAFETY: `wait` asks to be called outside any read section: these are inside the shim only.
+                unsafe { wait() };
+            }
         })
     }
 

@@ -5,6 +5,7 @@
 //! - I2. A stress ends at the first violation, with an error that says what was promised and what was seen.
 
 mod percpu;
+mod rcu;
 mod rng;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -14,7 +15,7 @@ use crate::output::{Failure, line};
 pub(crate) use rng::Rng;
 
 /// All stresses.
-const STRESSES: &[Stress] = &[percpu::STRESS];
+const STRESSES: &[Stress] = &[percpu::STRESS, percpu::DOWNGRADE, rcu::STRESS];
 
 /// One stress.
 pub(crate) struct Stress {
@@ -92,7 +93,7 @@ fn list() -> Result<(), Failure> {
 /// The command that makes the same choices again, with the settings that were in force.
 fn replay(name: &str, seconds: u64, seed: u64, threads: usize) -> String {
     let mut command = String::new();
-    for key in ["SQUALL_RSEQ", "SQUALL_MEMBARRIER", "SQUALL_TOPOLOGY", "GLIBC_TUNABLES"] {
+    for key in ["SQUALL_RSEQ", "SQUALL_MEMBARRIER", "SQUALL_TOPOLOGY", "SQUALL_RECLAIMER", "SQUALL_STRESS_BREAK", "GLIBC_TUNABLES"] {
         if let Ok(value) = std::env::var(key) {
             command += &format!("{key}={value} ");
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
-use squall_machine::pervp::{PerVpStack, PerVpWord};
+use squall_machine::pervp::{self, PerVpStack, PerVpWord};
 use squall_machine::{Vp, machine};
 
 use super::{Report, Rng, Run, Stress, Violation};
@@ -23,7 +23,13 @@ pub(super) const STRESS: Stress = Stress {
     name: "percpu",
     about: "per-VP additions, exchanges, compare-and-stores, pushes and pops of threads that are moved about are neither \
             lost nor doubled",
-    run,
+    run: |run| violate(run, None),
+};
+
+pub(super) const DOWNGRADE: Stress = Stress {
+    name: "percpu-downgrade",
+    about: "the same, while the process gives restartable sequences up in the middle of it all",
+    run: |run| violate(run, Some(run.rng(DOWNGRADER).below(DOWNGRADE_ROUNDS_MAX))),
 };
 
 /// Operations in a burst, at most.
@@ -32,6 +38,10 @@ const BURST_MAX: u64 = 2_000;
 const BURSTS: u32 = 64;
 /// Stream of random numbers of the thread that moves others.
 const MOVER: u64 = u64::MAX;
+/// Stream of random numbers that says when to give restartable sequences up.
+const DOWNGRADER: u64 = u64::MAX / 2;
+/// In which round that is, at most.
+const DOWNGRADE_ROUNDS_MAX: u64 = 32;
 
 /// What the VPs hold.
 struct Words {
@@ -39,6 +49,17 @@ struct Words {
     exchanged: PerVpWord,
     raised: PerVpWord,
     stack: PerVpStack<u64>,
+}
+
+impl Words {
+    fn new() -> Words {
+        Words {
+            added: PerVpWord::new(),
+            exchanged: PerVpWord::new(),
+            raised: PerVpWord::new(),
+            stack: PerVpStack::new(),
+        }
+    }
 }
 
 /// What the threads say they did: wrapping sums, and how often.
@@ -65,18 +86,14 @@ fn told(place: &AtomicU64) -> u64 {
     place.load(Ordering::Relaxed)
 }
 
-fn run(run: &Run) -> Result<Report, Violation> {
-    let mut words = Words {
-        added: PerVpWord::new(),
-        exchanged: PerVpWord::new(),
-        raised: PerVpWord::new(),
-        stack: PerVpStack::new(),
-    };
+/// Tries to; in round `downgrade`, if there is one, the process loses its restartable sequences.
+fn violate(run: &Run, downgrade: Option<u64>) -> Result<Report, Violation> {
+    let mut words = Words::new();
     let says = Told::default();
     let home = Home::find()?;
     let mut rounds = 0;
     while !run.is_over() {
-        round(run, &words, &says, &home, rounds);
+        round(run, &words, &says, &home, rounds, downgrade == Some(rounds));
         rounds += 1;
         compare(&mut words, &says)?;
     }
@@ -92,7 +109,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
     ]))
 }
 
-fn round(run: &Run, words: &Words, says: &Told, home: &Home, round: u64) {
+fn round(run: &Run, words: &Words, says: &Told, home: &Home, round: u64, downgrade: bool) {
     let begin = Barrier::new(run.threads);
     let tids = Mutex::new(Vec::new());
     let over = AtomicBool::new(false);
@@ -113,7 +130,13 @@ fn round(run: &Run, words: &Words, says: &Told, home: &Home, round: u64) {
             .collect();
         let (tids, over) = (&tids, &over);
         let rng = run.rng(MOVER ^ round);
-        scope.spawn(move || move_others(tids, over, says, home, rng));
+        scope.spawn(move || {
+            if downgrade {
+                thread::sleep(Duration::from_micros(200));
+                pervp::force_downgrade();
+            }
+            move_others(tids, over, says, home, rng);
+        });
         let ended: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
         over.store(true, Ordering::Relaxed);
         assert!(ended.iter().all(Result::is_ok), "a thread of the stress has panicked");
@@ -234,4 +257,27 @@ fn compare(words: &mut Words, says: &Told) -> Result<(), Violation> {
     left.iter().for_each(|(_, n)| tell(&says.popped, *n));
     same("values pushed and popped", told(&says.popped_count), told(&says.pushed_count))?;
     same("sum of values pushed and popped", told(&says.popped), told(&says.pushed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_lost_or_doubled_is_a_violation() {
+        let told_more: [fn(&Told) -> &AtomicU64; 5] =
+            [|t| &t.added, |t| &t.exchanged_in, |t| &t.raised, |t| &t.pushed, |t| &t.pushed_count];
+        for place in told_more {
+            let says = Told::default();
+            let mut words = Words::new();
+            words.added.add(5);
+            tell(&says.added, 5);
+            words.stack.push(3);
+            tell(&says.pushed, 3);
+            tell(&says.pushed_count, 1);
+            assert!(compare(&mut words, &says).is_ok());
+            tell(place(&says), 1);
+            assert!(compare(&mut words, &says).is_err_and(|Violation(why)| why.contains("off by -1")));
+        }
+    }
 }

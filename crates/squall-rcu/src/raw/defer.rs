@@ -91,6 +91,8 @@ pub(crate) struct Deferrals {
     // Written by whoever is at the queue (I1), read by anyone.
     calls: AtomicU64,
     bytes: AtomicU64,
+    // As above: bytes of room in the lists themselves.
+    room: AtomicU64,
     // Written by the owner: calls deferred ever.
     ever: AtomicU64,
     // Written by the reclaimer: `ever` when it last looked.
@@ -171,6 +173,31 @@ impl Queue {
         all
     }
 
+    /// Gives back the room of empty lists, for a thread that has let them lie.
+    pub(crate) fn trim(&mut self) {
+        self.spare = Vec::new();
+        for line in &mut self.lines {
+            if line.open.is_empty() {
+                line.open = Vec::new();
+            }
+            if line.closed.is_empty() {
+                line.closed = VecDeque::new();
+            }
+        }
+    }
+
+    /// Bytes of room in the lists themselves.
+    fn room(&self) -> u64 {
+        let mut calls = self.spare.iter().map(Vec::capacity).sum::<usize>();
+        let mut batches = 0;
+        for line in &self.lines {
+            calls +=
+                line.open.capacity() + line.closed.iter().map(|batch| batch.calls.capacity()).sum::<usize>();
+            batches += line.closed.capacity();
+        }
+        (calls * size_of::<Deferred>() + batches * size_of::<Batch>()) as u64
+    }
+
     /// Keeps an emptied list for reuse.
     pub(crate) fn recycle(&mut self, mut list: Vec<Deferred>) {
         list.clear();
@@ -196,6 +223,7 @@ impl Deferrals {
             taken: AtomicU32::new(0),
             calls: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            room: AtomicU64::new(0),
             ever: AtomicU64::new(0),
             ever_seen: AtomicU64::new(0),
             queue: UnsafeCell::new(Queue::new()),
@@ -209,6 +237,7 @@ impl Deferrals {
             taken: AtomicU32::new(0),
             calls: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            room: AtomicU64::new(0),
             ever: AtomicU64::new(0),
             ever_seen: AtomicU64::new(0),
             queue: UnsafeCell::new(Queue::new()),
@@ -277,6 +306,7 @@ impl Deferrals {
         let (calls, bytes) = queue.totals();
         self.calls.store(calls, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
+        self.room.store(queue.room(), Ordering::Relaxed);
     }
 
     /// Notes one more call, for the owner at its list. Returns how many there are now.
@@ -286,6 +316,11 @@ impl Deferrals {
         self.bytes.store(self.bytes.load(Ordering::Relaxed) + u64::from(bytes), Ordering::Relaxed);
         self.ever.store(self.ever.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         calls
+    }
+
+    /// Bytes of room in the lists, as of the last time a batch was taken, or all of it was seen.
+    pub(crate) fn room(&self) -> u64 {
+        self.room.load(Ordering::Relaxed)
     }
 
     /// Calls and bytes pending here.

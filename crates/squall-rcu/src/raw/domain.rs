@@ -115,7 +115,10 @@ impl Domain {
     /// Keeps an emptied list for the calling thread's next batch.
     pub(crate) fn recycle(&self, record: &Record, list: Vec<Deferred>) {
         // Refused only within a handler; then the list is simply freed.
-        let _ = record.deferrals.as_owner(record.is_fenced(), |queue| queue.recycle(list));
+        let _ = record.deferrals.as_owner(record.is_fenced(), |queue| {
+            queue.recycle(list);
+            record.deferrals.note(queue);
+        });
     }
 
     /// Takes all that the calling thread has deferred; `then` is called while still at the list.
@@ -196,6 +199,7 @@ impl Domain {
             for kind in [Kind::Memory, Kind::Code] {
                 ripe.extend(std::iter::from_fn(|| queue.pop(kind, passed)));
             }
+            queue.trim();
         };
         self.visit(records, take, then)?;
         Ok(ripe)

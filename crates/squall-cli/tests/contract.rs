@@ -1,0 +1,174 @@
+//! The command line as scripts rely on it: names, shapes of rows, what goes to which stream, exit statuses.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn squall(args: &[&str]) -> Output {
+    squall_with(args, &[])
+}
+
+fn squall_with(args: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_squall"));
+    command.args(args);
+    for name in ["SQUALL_RSEQ", "SQUALL_MEMBARRIER", "SQUALL_TOPOLOGY"] {
+        command.env_remove(name);
+    }
+    command.envs(variables.iter().copied()).output().expect("the binary was built with this test")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+/// Every line of stdout as an object.
+fn objects(output: &Output) -> Vec<serde_json::Map<String, Value>> {
+    let parse = |line: &str| match serde_json::from_str(line) {
+        Ok(Value::Object(fields)) => fields,
+        other => panic!("not an object: {line:?} ({other:?})"),
+    };
+    stdout(output).lines().map(parse).collect()
+}
+
+#[test]
+fn list_names_the_cases_one_on_a_line() {
+    let output = squall(&["bench", "--list"]);
+    assert!(output.status.success());
+    let text = stdout(&output);
+    let names: Vec<&str> = text.lines().collect();
+    for case in ["percpu", "rcu-read", "rcu-wait", "rcu-retire", "rcu-idle"] {
+        assert!(names.contains(&case), "{case} is not in {names:?}");
+    }
+}
+
+#[test]
+fn bench_prints_rows_for_each_thread_count_and_nothing_else() {
+    let output = squall(&["bench", "percpu", "--quick", "--json", "--threads", "1,3"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let rows = objects(&output);
+    for threads in [1, 3] {
+        let of = |key: &str, name: &str| {
+            let row = rows.iter().find(|row| {
+                row["case"] == "percpu"
+                    && row["threads"] == threads
+                    && row.get(key).is_some_and(|v| v == name)
+            });
+            row.unwrap_or_else(|| panic!("no row with {key} {name} at {threads} threads")).clone()
+        };
+        for subject in ["squall", "mutex", "atomic", "unpadded", "padded", "locked-add", "thread-local"] {
+            let row = of("subject", subject);
+            assert!(row["ns_per_op"].as_f64().is_some_and(|ns| ns > 0.0), "{row:?}");
+            assert!(row["spread"].as_f64().is_some_and(|spread| spread >= 0.0), "{row:?}");
+        }
+        for rival in ["locked-add", "contatori", "fast-counter", "best"] {
+            let row = of("ratio", &format!("squall/{rival}"));
+            assert!(row["value"].as_f64().is_some_and(|value| value > 0.0), "{row:?}");
+        }
+    }
+    assert!(rows.iter().all(|row| !row.contains_key("variant")), "percpu has no variants");
+}
+
+#[test]
+fn variants_are_in_every_row_and_can_be_chosen() {
+    let args = ["bench", "rcu-wait", "--variant", "idle", "--quick", "--json", "--threads", "1"];
+    let output = squall(&args);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let rows = objects(&output);
+    assert!(rows.iter().any(|row| row.get("subject").is_some_and(|s| s == "squall-expedited")));
+    assert!(rows.iter().all(|row| row["variant"] == "idle"));
+    let unknown = squall(&["bench", "rcu-wait", "--variant", "sideways", "--json"]);
+    assert!(!unknown.status.success());
+    assert!(unknown.stdout.is_empty());
+    assert!(stderr(&unknown).contains("busy-reader"), "the error names the variants there are");
+}
+
+#[test]
+fn retiring_names_its_metrics_by_subject() {
+    let output = squall(&["bench", "rcu-retire", "--quick", "--json", "--threads", "2"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let rows = objects(&output);
+    for subject in ["squall", "crossbeam-epoch"] {
+        for metric in ["peak_items", "peak_bytes"] {
+            let name = format!("{subject}_{metric}");
+            let row = rows.iter().find(|row| row.get("metric").is_some_and(|m| *m == name));
+            assert!(row.is_some_and(|row| row["value"].is_number() && row["threads"] == 2), "{name}");
+        }
+    }
+}
+
+#[test]
+fn an_idle_process_with_threads_behind_it_does_not_wake_up() {
+    let output = squall(&["bench", "rcu-idle", "--quick", "--json", "--threads", "50"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let rows = objects(&output);
+    let value = |name: &str| {
+        let row = rows.iter().find(|row| row["metric"] == name).unwrap_or_else(|| panic!("no metric {name}"));
+        row["value"].as_f64().expect("a number")
+    };
+    assert_eq!(value("idle_wakeups"), 0.0);
+    assert_eq!(value("pending_items"), 0.0);
+    assert!(value("registered_threads") >= 50.0);
+    assert!(value("bytes_per_thread") > 0.0);
+}
+
+#[test]
+fn loop_runs_any_subject_at_any_thread_count_and_in_a_virtual_topology() {
+    for (case, subject) in
+        [("percpu", "squall"), ("percpu", "contatori"), ("rcu-read", "squall"), ("rcu-read", "seize")]
+    {
+        let args = ["loop", case, "--subject", subject, "--threads", "9", "--ops", "1000"];
+        assert!(squall(&args).status.success(), "{args:?}");
+        let topology = [("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:2,threads:2")];
+        assert!(squall_with(&args, &topology).status.success(), "{args:?} on 16 VPs");
+    }
+    let nobody = squall(&["loop", "percpu", "--subject", "nobody", "--threads", "1", "--ops", "1"]);
+    assert!(!nobody.status.success());
+    assert!(stderr(&nobody).contains("locked-add"), "the error names the subjects there are");
+}
+
+#[test]
+fn info_tells_the_modes_and_why() {
+    let plain = squall(&["info", "--json"]);
+    assert!(plain.status.success(), "{}", stderr(&plain));
+    let info = &objects(&plain)[0];
+    for key in ["vps", "topology", "rseq", "membarrier", "threads", "kernel", "version"] {
+        assert!(info.contains_key(key), "{key}");
+    }
+    let off = squall_with(
+        &["info", "--json"],
+        &[
+            ("SQUALL_RSEQ", "off"),
+            ("SQUALL_MEMBARRIER", "off"),
+            ("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:4,threads:2"),
+        ],
+    );
+    let info = &objects(&off)[0];
+    assert_eq!(info["vps"], 32);
+    assert_eq!(info["topology"]["virtual"], true);
+    assert_eq!(info["rseq"]["mode"], "atomic");
+    assert_eq!(info["membarrier"]["mode"], "fence");
+    assert_eq!(info["membarrier"]["why"], "SQUALL_MEMBARRIER=off");
+    assert!(stdout(&squall(&["info"])).contains("membarrier"));
+}
+
+#[test]
+fn stress_names_its_replay_and_unknown_names_fail() {
+    let args = ["stress", "percpu", "--seconds", "1", "--seed", "7", "--threads", "3"];
+    for variables in [
+        &[][..],
+        &[("SQUALL_RSEQ", "off")][..],
+        &[("SQUALL_TOPOLOGY", "nodes:1,caches:1,cores:8,threads:1")][..],
+    ] {
+        let output = squall_with(&args, variables);
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert!(stdout(&output).contains("squall stress percpu --seconds 1 --seed 7 --threads 3"));
+    }
+    assert!(!squall(&["stress", "nothing"]).status.success());
+    assert!(!squall(&["bench", "nothing"]).status.success());
+    assert!(!squall(&["bench", "percpu", "--threads", "0"]).status.success());
+    assert!(!squall(&["frobnicate"]).status.success());
+}
