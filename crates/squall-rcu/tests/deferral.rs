@@ -128,7 +128,7 @@ fn a_chain_of_drops_does_not_recurse() {
         }
     }
     let _alone = alone();
-    let length = if cfg!(miri) { 20 } else { 200_000 };
+    let length = if cfg!(miri) { 20 } else { 20_000 };
     let mut list = None;
     for _ in 0..length {
         list = Some(Box::new(Node(list)));
@@ -235,7 +235,9 @@ fn co_69_quiescent_do_runs_on_each_vp_after_the_operations_before_it() {
     assert_eq!(outcome.placed + outcome.displaced, vps.len());
     let seen = seen.lock().unwrap();
     assert_eq!(seen.len(), vps.len());
-    if outcome.displaced == 0 {
+    // Where a thread's VP is not read from the kernel each time, it may be remembered from before the move.
+    let exact = squall_machine::pervp::restart_mode() == squall_machine::pervp::RestartMode::Restartable;
+    if exact && outcome.displaced == 0 {
         assert!(seen.iter().all(|(asked, was)| asked == was), "{seen:?}");
     }
     let any = squall_rcu::quiescent_do(&vps, squall_rcu::Where::Any, |_| ()).unwrap().wait().unwrap();
