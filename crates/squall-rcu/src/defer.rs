@@ -220,8 +220,10 @@ fn run(mut batch: Batch) -> Vec<Deferred> {
     for call in batch.calls.drain(..) {
         // SAFETY: the call is made once (it left the list), and its moment has passed: nobody can still see its data.
         let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (call.call)(call.data) }));
-        if outcome.is_err() {
-            // The panic was the deferred call's; whoever happens to run it is not to blame. The hook has told it.
+        if let Err(payload) = outcome {
+            // The panic was the deferred call's; whoever happens to run it is not to blame. The hook has told it. The
+            // payload is leaked: its drop is the caller's code too, and could panic here.
+            std::mem::forget(payload);
             COUNTS.panicked.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
         }
     }

@@ -176,7 +176,8 @@ enum Ran {
 
 /// Runs `function` on `vp`; elsewhere if that cannot be and the run is not optional.
 fn run_on(vp: Vp, function: &Function, optional: bool) -> Ran {
-    let run = || catch_unwind(AssertUnwindSafe(|| function(vp))).is_err();
+    // A payload is leaked: its drop is the caller's code too, and could panic here.
+    let run = || catch_unwind(AssertUnwindSafe(|| function(vp))).map_err(std::mem::forget).is_err();
     if machine().is_virtual() {
         if let Ok(panicked) = Vp::with_vp(vp, run) {
             return Ran::Placed(panicked);

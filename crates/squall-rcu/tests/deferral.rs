@@ -89,7 +89,16 @@ fn a_panic_in_a_deferred_call_stops_nobody() {
         let ran = ran.clone();
         defer(move || {
             ran.fetch_add(1, Ordering::SeqCst);
-            assert!(i != 5, "the deferred call's own");
+            if i == 5 {
+                // Its payload panics once more when it is dropped.
+                struct Again;
+                impl Drop for Again {
+                    fn drop(&mut self) {
+                        panic!("the payload's own");
+                    }
+                }
+                std::panic::panic_any(Again);
+            }
         });
     }
     barrier().unwrap();
