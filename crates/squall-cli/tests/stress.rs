@@ -39,9 +39,6 @@ fn passes(variables: &[(&str, &str)]) {
     // It did what it is for: a run that does nothing passes as well.
     let done = [
         "operations",
-        "nested operations",
-        "panics caught",
-        "waits refused inside",
         "grace periods",
         "by wait",
         "by wait_expedited",
@@ -56,10 +53,8 @@ fn passes(variables: &[(&str, &str)]) {
         "by quiescent-do, any",
         "deferred calls",
         "blocks reused",
-        "signals handled",
         "threads started",
         "seen in place (age 0)",
-        "seen removed (age 1)",
     ];
     for name in done {
         assert!(counts.get(name).is_some_and(|&count| count > 0), "{name}: none in\n{said}");
@@ -127,7 +122,7 @@ fn a_reader_outside_every_operation_is_caught() {
 
 #[test]
 fn a_lost_deferred_call_is_caught() {
-    fails("lose-callback", "10", "calls have run of 10000");
+    fails("lose-callback", "10", "that were deferred before it");
 }
 
 #[test]

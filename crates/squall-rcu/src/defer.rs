@@ -275,8 +275,10 @@ pub(crate) fn orphaned() -> (u64, u64) {
 /// As [`wait`](crate::wait()), but for the deadline.
 pub fn reclaim() -> Result<u64, WaitError> {
     may_wait()?;
-    crate::op::register().map_err(|_| WaitError::Forked)?;
-    let Some(record) = own_record() else { return Ok(0) };
+    crate::op::with_record(reclaim_with).map_err(|_| WaitError::Forked)?
+}
+
+fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
     let mut batches = DOMAIN.take_own(record, || record.begin_run());
     let own = batches.iter().map(|batch| batch.moment).max();
     let oldest_orphan = orphans().iter().map(|batch| batch.moment).min();
@@ -303,11 +305,13 @@ pub fn reclaim() -> Result<u64, WaitError> {
 /// Linux's `rcu_barrier`.
 pub fn barrier() -> Result<u64, WaitError> {
     may_wait()?;
-    crate::op::register().map_err(|_| WaitError::Forked)?;
-    let Some(record) = own_record() else { return Ok(0) };
     if !crate::reclaimer::allowed() {
         crate::quiescent::run_jobs();
     }
+    crate::op::with_record(barrier_with).map_err(|_| WaitError::Forked)?
+}
+
+fn barrier_with(record: &'static Record) -> Result<u64, WaitError> {
     let mut calls = 0;
     // Twice: what was in no list the first time (I2) was being run, and has been when the wait is over, or was on its
     // way to the orphans, from where nothing goes back to a list.

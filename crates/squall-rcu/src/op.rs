@@ -158,6 +158,22 @@ pub(crate) fn own_record() -> Option<&'static Record> {
     (!ptr::eq(record, &UNREGISTERED)).then_some(record)
 }
 
+/// Calls `f` with the calling thread's record, registering the thread if it is not; past the exit hook the record is
+/// taken for this call only.
+pub(crate) fn with_record<R>(f: impl FnOnce(&'static Record) -> R) -> Result<R, OpError> {
+    if let Some(record) = own_record() {
+        return Ok(f(record));
+    }
+    let record = register_current()?;
+    // Operations within `f` must not give it back.
+    let temporary = record.clear(attention::TEMPORARY) != 0;
+    let result = f(record);
+    if temporary {
+        give_back(record);
+    }
+    Ok(result)
+}
+
 /// An operation open on this thread. Never given out: [`Op`] borrows from it.
 struct Entered {
     record: &'static Record,

@@ -2,7 +2,7 @@
 
 use squall_machine::{Vp, VpSet, machine};
 use squall_sync::atomic::{AtomicUsize, Ordering};
-use squall_sync::sync::{Arc, Condvar, Mutex};
+use squall_sync::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Pending {
 impl Pending {
     /// What became of it, if it is over.
     pub fn poll(&self) -> Option<Result<Quiescent, WaitError>> {
-        *self.0.outcome.lock().unwrap_or_else(|poison| poison.into_inner())
+        *self.0.outcome()
     }
 
     /// Waits until it is over; where no reclaimer may do the work, does it here.
@@ -71,16 +71,35 @@ impl Pending {
     /// As [`wait`](crate::wait()), but for the deadline.
     pub fn wait(self) -> Result<Quiescent, WaitError> {
         may_wait()?;
-        if !crate::reclaimer::allowed() {
-            run_jobs();
-        }
-        let mut outcome = self.0.outcome.lock().unwrap_or_else(|poison| poison.into_inner());
+        let mut outcome = self.0.outcome();
         loop {
             if let Some(outcome) = *outcome {
                 return outcome;
             }
+            // Looked at under the lock that `wake_waiters` takes, so that no change of it is missed.
+            if !crate::reclaimer::allowed() && has_jobs() {
+                drop(outcome);
+                run_jobs();
+                outcome = self.0.outcome();
+                continue;
+            }
             outcome = self.0.changed.wait(outcome).unwrap_or_else(|poison| poison.into_inner());
         }
+    }
+}
+
+impl Done {
+    fn outcome(&self) -> MutexGuard<'_, Option<Result<Quiescent, WaitError>>> {
+        self.outcome.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+}
+
+/// Wakes those who wait for a job that nobody has taken: the reclaimer was forbidden, so it is theirs to do.
+pub(crate) fn wake_waiters() {
+    let waiting: Vec<Arc<Done>> = jobs().iter().map(|job| job.done.clone()).collect();
+    for done in waiting {
+        drop(done.outcome());
+        done.changed.notify_all();
     }
 }
 
@@ -118,7 +137,7 @@ pub fn quiescent_do(
     Ok(Pending(done))
 }
 
-fn jobs() -> squall_sync::sync::MutexGuard<'static, VecDeque<Job>> {
+fn jobs() -> MutexGuard<'static, VecDeque<Job>> {
     JOBS.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
@@ -134,7 +153,7 @@ pub(crate) fn run_jobs() {
         let Some(job) = jobs().pop_front() else { return };
         WAITING.fetch_sub(1, Ordering::Relaxed);
         let outcome = wait_unchecked(job.moment, Haste::Normal, None).map(|()| run_job(&job));
-        *job.done.outcome.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(outcome);
+        *job.done.outcome() = Some(outcome);
         job.done.changed.notify_all();
     }
 }

@@ -82,6 +82,8 @@ pub fn set_reclaimer(allowed: bool) {
         EVENT.signal(1);
     } else if allowed && orphaned().0 > 0 {
         announce();
+    } else if !allowed {
+        crate::quiescent::wake_waiters();
     }
 }
 

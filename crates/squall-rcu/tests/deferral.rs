@@ -194,6 +194,28 @@ fn a_caller_who_retires_too_much_waits_but_not_for_ever() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "affinity is the real machine's")]
+fn a_quiescent_do_is_done_though_the_reclaimer_is_forbidden_meanwhile() {
+    let _alone = alone();
+    let vps = squall_machine::machine().vps().clone();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut allowed = false;
+            while !stop.load(Ordering::Relaxed) {
+                squall_rcu::set_reclaimer(allowed);
+                allowed = !allowed;
+            }
+        });
+        for _ in 0..3000 {
+            squall_rcu::quiescent_do(&vps, squall_rcu::Where::Any, |_| ()).unwrap().wait().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    squall_rcu::set_reclaimer(true);
+}
+
+#[test]
 fn reclaim_runs_what_is_ripe_without_waiting() {
     let _alone = alone();
     let ran = Arc::new(AtomicUsize::new(0));

@@ -168,6 +168,12 @@ fn pitfall_14_thread_local_destructors_may_open_operations() {
                 count.fetch_add(1, Ordering::SeqCst);
             });
             wait().unwrap();
+            let count = self.0.load(Ordering::SeqCst);
+            squall_rcu::barrier().unwrap();
+            assert!(
+                self.0.load(Ordering::SeqCst) > count,
+                "a barrier did not wait for its caller's own call"
+            );
             assert!(try_op(|_| ()).is_ok());
         }
     }

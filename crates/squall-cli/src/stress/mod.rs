@@ -93,7 +93,14 @@ fn list() -> Result<(), Failure> {
 /// The command that makes the same choices again, with the settings that were in force.
 fn replay(name: &str, seconds: u64, seed: u64, threads: usize) -> String {
     let mut command = String::new();
-    for key in ["SQUALL_RSEQ", "SQUALL_MEMBARRIER", "SQUALL_TOPOLOGY", "SQUALL_RECLAIMER", "SQUALL_STRESS_BREAK", "GLIBC_TUNABLES"] {
+    for key in [
+        "SQUALL_RSEQ",
+        "SQUALL_MEMBARRIER",
+        "SQUALL_TOPOLOGY",
+        "SQUALL_RECLAIMER",
+        "SQUALL_STRESS_BREAK",
+        "GLIBC_TUNABLES",
+    ] {
         if let Ok(value) = std::env::var(key) {
             command += &format!("{key}={value} ");
         }

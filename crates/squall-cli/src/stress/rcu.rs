@@ -16,7 +16,10 @@
 //!   no thread is registered that ended.
 //! - I3. `SQUALL_STRESS_BREAK` makes the torture itself break a rule, and it must then fail (`breaks`).
 //!
-//! Not seen by it: a missing fence, most of the time; that is what the models are for.
+//! A missing fence between two threads shows only while a store waits in a store buffer, so readers fill theirs before
+//! some operations (`World::fill_store_buffer`): without the heavy fence of a grace period this fails within a second.
+//! Not seen by it: what the processor it runs on forgives (on x86-64 most orderings), and lost wake-ups that the next
+//! operation of the thread makes good; those are for the models.
 //! Source: McKenney, "RCU torture test operation" (Linux, Documentation/RCU/torture.rst). Deviations: several ways to
 //! age at once; blocks age whoever asks, so a block's ten grace periods are ten different questions.
 

@@ -15,6 +15,7 @@ use squall_rcu::{WaitError, defer, in_operation, op, retire, wait};
 
 use super::breaks::Break;
 use super::world::{Removed, World};
+use crate::stress::Rng;
 
 /// Calls in a flood.
 pub(super) const FLOOD_CALLS: u64 = 10_000;
@@ -161,6 +162,10 @@ pub(super) fn defer_aging(world: &'static World, removed: Removed, number: u64, 
 
 fn hand_over(call: Call) {
     call.world.calls.ask(call.number);
+    if call.number.is_multiple_of(8) {
+        // The store by which a thread says that it is at its list then comes late.
+        call.world.fill_store_buffer(&mut Rng::new(call.number, 0));
+    }
     if call.number & 0x100 == 0 {
         // Dropped at the end of the closure, which is when it counts.
         defer(move || drop(call));
@@ -169,9 +174,8 @@ fn hand_over(call: Call) {
     }
 }
 
-/// Defers `count` calls that only count, among memory without a destructor. Returns what counts those that ran.
-pub(super) fn flood(world: &'static World, count: u64, mut next: impl FnMut() -> u64) -> Tally {
-    let tally = Tally::default();
+/// Defers `count` calls that only count, in `tally`, among memory without a destructor.
+pub(super) fn flood(world: &'static World, count: u64, tally: &Tally, mut next: impl FnMut() -> u64) {
     for _ in 0..count {
         let call = Call { world, number: next(), removed: None, tally: tally.clone() };
         if call.number.is_multiple_of(16) {
@@ -184,5 +188,13 @@ pub(super) fn flood(world: &'static World, count: u64, mut next: impl FnMut() ->
         }
         hand_over(call);
     }
-    tally
+}
+
+/// After a barrier, every call that was deferred before it has run.
+pub(super) fn expect_all(world: &World, tally: &Tally, count: u64) {
+    // Acquire: pairs with the release of `Call::run`.
+    let ran = tally.load(Ordering::Acquire);
+    if ran != count {
+        world.accuse(format!("after a barrier {ran} calls have run of {count} that were deferred before it"));
+    }
 }

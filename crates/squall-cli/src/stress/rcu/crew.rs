@@ -1,13 +1,15 @@
 //! The crew: who starts the torture's threads anew, moves them, sends them signals, and lets them pause and crowd; and
 //! notices when one of them stands still.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use squall_rcu::{ReclaimerState, reclaimer_state, set_patience, set_reclaimer};
 
-use super::calls::Planned;
-use super::lives::{Role, Slot, start, visit};
+use super::calls::{Planned, Tally};
+use super::lives::{Crowd, Role, Slot, start, visit};
 use super::places::Home;
 use super::reader::Seen;
 use super::signals;
@@ -126,13 +128,15 @@ impl Crew {
     /// Whether the slot is empty; takes note of how its thread ended, or of whether it stands still.
     fn reap(&mut self, index: usize) -> bool {
         let post = &mut self.posts[index];
-        let beats = post.slot.beats.load(std::sync::atomic::Ordering::Relaxed);
+        let beats = post.slot.beats.load(Ordering::Relaxed);
         if beats != post.beats {
             (post.beats, post.since) = (beats, Instant::now());
         } else if post.since.elapsed() > STANDSTILL {
             self.world.accuse(format!("the thread of slot {index} ({:?}) stands still", post.role));
         }
-        if post.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+        let lives = post.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        // Acquire: pairs with the release of the last farewell.
+        if lives || post.slot.farewells_due.load(Ordering::Acquire) > 0 {
             return false;
         }
         if let Some(Err(payload)) = post.thread.take().map(JoinHandle::join)
@@ -177,16 +181,20 @@ impl Crew {
     fn crowd(&mut self) {
         self.crowds += 1;
         let world = self.world;
+        let crowd = Arc::new(Crowd { members: CROWD, deferred: AtomicU64::new(0), tally: Tally::default() });
         let visitors: Vec<_> = (0..CROWD)
             .filter_map(|index| {
                 let rng = Rng::new(self.seed, VISITORS + self.crowds * CROWD + index);
                 let name = format!("rcu-visitor-{index}");
-                thread::Builder::new().name(name).spawn(move || visit(world, rng)).ok()
+                let crowd = crowd.clone();
+                thread::Builder::new().name(name).spawn(move || visit(world, &crowd, rng)).ok()
             })
             .collect();
         self.born += visitors.len() as u64;
         let since = Instant::now();
-        while visitors.iter().any(|visitor| !visitor.is_finished()) {
+        // Acquire: pairs with the release of the last farewell.
+        let due = || world.visitors_due.load(Ordering::Acquire) > 0;
+        while visitors.iter().any(|visitor| !visitor.is_finished()) || due() {
             if since.elapsed() > STANDSTILL {
                 return self.world.accuse("a thread of a crowd stands still".to_owned());
             }

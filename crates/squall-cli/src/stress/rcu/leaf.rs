@@ -27,6 +27,7 @@ impl Leaf {
 
     /// Leaves made so far that were not dropped.
     pub(super) fn alive() -> u64 {
+        // Acquire: pairs with the release of `drop`: what was dropped has been counted as made.
         let dropped = DROPPED.load(Ordering::Acquire);
         MADE.load(Ordering::Relaxed) - dropped
     }
@@ -37,6 +38,7 @@ impl Drop for Leaf {
         self.value = DEAD;
         self.complement = DEAD;
         *self.life.get_mut() = DEAD;
+        // Release: pairs with the acquire of `alive`.
         DROPPED.fetch_add(1, Ordering::Release);
     }
 }

@@ -8,18 +8,18 @@
 
 use std::cell::Cell;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
 use rustix::process::Pid;
 use rustix::thread::gettid;
 use squall_rcu::{Marker, barrier, op, register, wait};
 
-use super::calls::{flood, panic_as_planned};
+use super::calls::{Tally, defer_aging, expect_all, flood, panic_as_planned};
 use super::places::hop;
 use super::reader::{Reader, Seen};
 use super::signals;
-use super::world::{Removed, World, lock};
+use super::world::{Removed, World, any_place, lock};
 use super::writer::Writer;
 use crate::stress::Rng;
 
@@ -44,6 +44,9 @@ pub(super) struct Slot {
     pub(super) beats: AtomicU64,
     /// What those that ended have seen.
     pub(super) seen: Mutex<Seen>,
+    /// A thread that is said to have finished may still be at its destructors, and must not be joined then: it might
+    /// stand still there.
+    pub(super) farewells_due: AtomicUsize,
 }
 
 impl Slot {
@@ -56,33 +59,48 @@ impl Slot {
 }
 
 /// What a thread does when its thread-locals are destroyed (I2).
-struct Farewell(Cell<Option<(&'static World, u64)>>);
-
-thread_local! {
-    static ONE: Farewell = const { Farewell(Cell::new(None)) };
-    static OTHER: Farewell = const { Farewell(Cell::new(None)) };
+#[derive(Clone, Copy)]
+struct Farewell {
+    world: &'static World,
+    number: u64,
+    /// Farewells that are to come of the threads of one slot, or of a crowd.
+    due: &'static AtomicUsize,
 }
 
-impl Drop for Farewell {
+struct SayFarewell(Cell<Option<Farewell>>);
+
+thread_local! {
+    static ONE: SayFarewell = const { SayFarewell(Cell::new(None)) };
+    static OTHER: SayFarewell = const { SayFarewell(Cell::new(None)) };
+}
+
+impl Drop for SayFarewell {
     fn drop(&mut self) {
-        let Some((world, number)) = self.0.get() else { return };
+        if let Some(farewell) = self.0.get() {
+            farewell.say();
+            // Release: pairs with the acquire of who waits for none to be due (`crew`).
+            farewell.due.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+impl Farewell {
+    fn say(&self) {
+        let Farewell { world, number, .. } = *self;
         let mut rng = Rng::new(number, 0);
         let mut seen = Seen::default();
         let mut reader = Reader { world, rng: &mut rng, seen: &mut seen };
         (0..3).for_each(|_| reader.step());
-        let tally = flood(world, LAST_CALLS, || rng.next());
+        let tally = Tally::default();
+        world
+            .pick_up(2)
+            .into_iter()
+            .for_each(|removed| defer_aging(world, removed, rng.next(), &Tally::default()));
+        flood(world, LAST_CALLS, &tally, || rng.next());
         let outcome = match number % 4 {
             0 => wait(),
             1 => Marker::set().wait(),
-            200 => barrier().map(|_| {
-                let ran = tally.load(Ordering::Acquire);
-                if ran != LAST_CALLS {
-                    world.accuse(format!(
-                        "in a thread-local destructor: after a barrier {ran} calls have run of {LAST_CALLS} deferred \
-                         before it"
-                    ));
-                }
-            }),
+            2 => barrier().map(|_| expect_all(world, &tally, LAST_CALLS)),
             _ => Ok(()),
         };
         if let Err(error) = outcome {
@@ -108,7 +126,7 @@ fn live(world: &'static World, slot: &'static Slot, role: Role, mut rng: Rng) {
         return;
     }
     *lock(&slot.thread) = Some(gettid());
-    be_born(world, &mut rng);
+    be_born(world, &slot.farewells_due, &mut rng);
     let (mut seen, mut hand, mut later) = (Seen::default(), Vec::new(), Vec::new());
     let longest = 1 << rng.below(LIFE_STEPS_LOG + 1);
     let steps = 1 + rng.below(longest);
@@ -120,6 +138,10 @@ fn live(world: &'static World, slot: &'static Slot, role: Role, mut rng: Rng) {
         step(world, role, &mut rng, &mut seen, &mut hand, &mut later);
     }
     lock(&slot.seen).add(&seen);
+    if rng.one_in(2) {
+        // Deferred by a thread that ends before they run.
+        Writer { world, rng: &mut rng, hand: &mut hand, later: &mut later }.defer_hand();
+    }
     world.give(hand);
     world.give(later.into_iter().map(|(_, removed): (Marker, Removed)| removed));
     *lock(&slot.thread) = None;
@@ -131,13 +153,14 @@ fn live(world: &'static World, slot: &'static Slot, role: Role, mut rng: Rng) {
 }
 
 /// The first use of the library by this thread, between the first uses of its thread-locals (I2).
-fn be_born(world: &'static World, rng: &mut Rng) {
-    ONE.with(|farewell| farewell.0.set(Some((world, rng.next()))));
+fn be_born(world: &'static World, due: &'static AtomicUsize, rng: &mut Rng) {
+    due.fetch_add(2, Ordering::Relaxed);
+    ONE.with(|farewell| farewell.0.set(Some(Farewell { world, number: rng.next(), due })));
     let registered = if rng.one_in(2) { register() } else { op(|_| register()) };
     if let Err(error) = registered {
         world.accuse(format!("a thread could not be registered: {error}"));
     }
-    OTHER.with(|farewell| farewell.0.set(Some((world, rng.next()))));
+    OTHER.with(|farewell| farewell.0.set(Some(Farewell { world, number: rng.next(), due })));
     signals::listen(Some(world));
 }
 
@@ -164,12 +187,31 @@ fn step(
     }
 }
 
-/// A short life: registers, does one or two things, and ends.
-pub(super) fn visit(world: &'static World, mut rng: Rng) {
-    be_born(world, &mut rng);
+/// What the members of a crowd share.
+pub(super) struct Crowd {
+    pub(super) members: u64,
+    pub(super) deferred: AtomicU64,
+    pub(super) tally: Tally,
+}
+
+/// A short life: registers, does one or two things, defers a few calls, and ends. The last to have deferred then asks
+/// for a barrier, while the others are ending: their calls have to have run too.
+pub(super) fn visit(world: &'static World, crowd: &Crowd, mut rng: Rng) {
+    be_born(world, &world.visitors_due, &mut rng);
     let mut seen = Seen::default();
     for _ in 0..1 + rng.below(2) {
         Reader { world, rng: &mut rng, seen: &mut seen }.step();
+    }
+    if let Some(removed) = world.replace(any_place(&mut rng)) {
+        defer_aging(world, removed, rng.next(), &Tally::default());
+    }
+    flood(world, LAST_CALLS, &crowd.tally, || rng.next());
+    // AcqRel: the last one has seen the others defer.
+    if crowd.deferred.fetch_add(1, Ordering::AcqRel) + 1 == crowd.members {
+        match barrier() {
+            Ok(_) => expect_all(world, &crowd.tally, crowd.members * LAST_CALLS),
+            Err(error) => world.accuse(format!("a barrier outside every operation failed: {error}")),
+        }
     }
     signals::listen(None);
 }

@@ -17,7 +17,7 @@ use squall_rcu::{
 };
 
 use super::breaks::Break;
-use super::calls::{self, Planned, panic_as_planned};
+use super::calls::{self, Planned, Tally, panic_as_planned};
 use super::delay::{delay, spin};
 use super::world::{AGES, Held, World, Wrong, any_place};
 use crate::stress::Rng;
@@ -118,11 +118,12 @@ impl Reader<'_> {
 
     /// An operation that opens while the store buffer is full, and lasts as long as a grace period.
     fn glance_late(&mut self) {
-        let number = self.rng.next();
-        self.world.load_store_buffer(number);
+        let place = any_place(self.rng);
+        let spins = self.rng.below(SPIN_LATE);
+        self.world.fill_store_buffer(self.rng);
         self.inside(|me, o| {
-            let held = me.take(o);
-            spin(number % SPIN_LATE);
+            let held = me.world.take(o, place);
+            spin(spins);
             me.check(&[held], "reading with a full store buffer");
         });
     }
@@ -274,7 +275,7 @@ impl Reader<'_> {
         }
         self.inside(|me, o| {
             let held = me.take(o);
-            drop(calls::flood(me.world, calls::FLOOD_CALLS_INSIDE, || me.rng.next()));
+            calls::flood(me.world, calls::FLOOD_CALLS_INSIDE, &Tally::default(), || me.rng.next());
             me.check(&[held], "having deferred a flood of calls");
         });
     }

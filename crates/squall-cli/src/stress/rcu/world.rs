@@ -35,8 +35,12 @@ const AGE_MAX: u32 = 1;
 pub(super) const AGES: usize = AGE_FREE as usize + 1;
 /// Places where readers look.
 pub(super) const PLACES: usize = 16;
-/// Lines that readers write now and then.
-const BALLAST: usize = 8;
+/// Lines that readers write to fill their store buffer: more than the nearer caches hold.
+const BALLAST: usize = 1 << 19;
+/// Such stores before an operation; fewer than a store buffer holds.
+const BALLAST_STORES: usize = 24;
+/// A line, in words.
+const LINE: usize = 8;
 /// Blocks. Few enough that one that is free serves again soon.
 pub(super) const BLOCKS: usize = 1024;
 /// The serial number and the words of a block that is free.
@@ -110,7 +114,7 @@ pub(super) enum Wrong {
 pub(super) struct World {
     pub(super) blocks: Vec<Block>,
     places: [Alone<AtomicUsize>; PLACES],
-    ballast: [Alone<AtomicUsize>; BALLAST],
+    ballast: Vec<AtomicUsize>,
     serials: AtomicU64,
     free: Mutex<Vec<usize>>,
     /// Removed blocks that wait for somebody to age them.
@@ -122,6 +126,8 @@ pub(super) struct World {
     pub(super) broken: Option<Break>,
     /// How often each way to a grace period was gone.
     pub(super) ways: [AtomicU64; super::writer::WAYS],
+    /// How often writers chose a way.
+    pub(super) ways_chosen: AtomicUsize,
     pub(super) timeouts: AtomicU64,
     pub(super) freed: AtomicU64,
     pub(super) stalls: AtomicU64,
@@ -130,6 +136,8 @@ pub(super) struct World {
     pub(super) handled_refused: AtomicU64,
     pub(super) handler_saw: AtomicU64,
     slots: Vec<Slot>,
+    /// Farewells that are to come of the crowds (`lives`).
+    pub(super) visitors_due: AtomicUsize,
     stop: AtomicBool,
     accusation: Mutex<Option<String>>,
     paused: AtomicBool,
@@ -149,7 +157,7 @@ impl World {
         let world: &'static World = Box::leak(Box::new(World {
             blocks: (0..BLOCKS).map(|_| Block::new()).collect(),
             places: std::array::from_fn(|block| Alone(AtomicUsize::new(block))),
-            ballast: std::array::from_fn(|_| Alone(AtomicUsize::new(0))),
+            ballast: (0..BALLAST * LINE).map(|_| AtomicUsize::new(0)).collect(),
             serials: AtomicU64::new(1),
             free: Mutex::new((PLACES..BLOCKS).rev().collect()),
             returned: Mutex::new(Vec::new()),
@@ -158,6 +166,7 @@ impl World {
             calls: Ledger::default(),
             broken,
             ways: [const { AtomicU64::new(0) }; super::writer::WAYS],
+            ways_chosen: AtomicUsize::new(0),
             timeouts: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             stalls: AtomicU64::new(0),
@@ -165,6 +174,7 @@ impl World {
             handled_refused: AtomicU64::new(0),
             handler_saw: AtomicU64::new(0),
             slots: (0..threads).map(|_| Slot::default()).collect(),
+            visitors_due: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             accusation: Mutex::new(None),
             paused: AtomicBool::new(false),
@@ -188,11 +198,13 @@ impl World {
         self.serials.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Plain stores to lines that other readers write too. They are no fence; on the contrary, the store that opens an
-    /// operation after them waits in the store buffer, and a missing fence has its chance.
-    pub(super) fn load_store_buffer(&self, number: u64) {
-        for index in 0..BALLAST / 2 {
-            self.ballast[(number as usize + index) % BALLAST].0.store(index, Ordering::Relaxed);
+    /// Plain stores to lines far away. They are no fence; on the contrary, the store that opens an operation after them
+    /// waits in the store buffer, and a missing fence has its chance.
+    pub(super) fn fill_store_buffer(&self, rng: &mut Rng) {
+        let mut line = rng.next() as usize;
+        for index in 0..BALLAST_STORES {
+            line = line.wrapping_mul(0x9E37_79B9).wrapping_add(0x7F4A_7C15);
+            self.ballast[(line >> 5) % BALLAST * LINE].store(index, Ordering::Relaxed);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Writers: they replace blocks and age those removed, one grace period at a time, by every way there is to one.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use squall_rcu::{
 };
 
 use super::breaks::Break;
-use super::calls::{FLOOD_CALLS, Tally, defer_aging, flood, panic_as_planned};
+use super::calls::{FLOOD_CALLS, Tally, defer_aging, expect_all, flood, panic_as_planned};
 use super::delay::delay;
 use super::leaf::Leaf;
 use super::world::{Removed, World, any_place, lock};
@@ -95,12 +95,25 @@ impl Writer<'_> {
             delay(self.rng);
         }
         self.meet_later();
-        if self.rng.one_in(8) {
+        if self.rng.one_in(8) && self.world.ways_chosen.load(Ordering::Relaxed) > WAYS {
             let hurried = self.hurry();
             self.allow(hurried);
             return;
         }
-        let way = match self.rng.below(128) {
+        let way = self.choose();
+        let gone = self.go(way);
+        if self.allow(gone) {
+            self.world.ways[way as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A random way; the first writers of a run go each of them once, so that no run leaves one out.
+    fn choose(&mut self) -> Way {
+        let first = self.world.ways_chosen.fetch_add(1, Ordering::Relaxed);
+        if let Some((way, _)) = ALL_WAYS.get(first) {
+            return *way;
+        }
+        match self.rng.below(128) {
             0..20 => Way::Wait,
             20..40 => Way::Expedited,
             40..54 => Way::Until,
@@ -113,10 +126,6 @@ impl Writer<'_> {
             118..122 => Way::Each,
             122..127 => Way::Any,
             _ => Way::Flood,
-        };
-        let gone = self.go(way);
-        if self.allow(gone) {
-            self.world.ways[way as usize].fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -238,7 +247,7 @@ impl Writer<'_> {
         }
     }
 
-    fn defer_hand(&mut self) -> (Tally, u64) {
+    pub(super) fn defer_hand(&mut self) -> (Tally, u64) {
         let tally = Tally::default();
         let count = self.hand.len() as u64;
         for removed in self.hand.drain(..) {
@@ -247,28 +256,18 @@ impl Writer<'_> {
         (tally, count)
     }
 
-    /// After a barrier, every call that was deferred before it has run.
     fn barrier_hand(&mut self) -> Result<(), WaitError> {
         let (tally, count) = self.defer_hand();
         barrier()?;
-        self.expect_all(&tally, count);
+        expect_all(self.world, &tally, count);
         Ok(())
-    }
-
-    fn expect_all(&self, tally: &AtomicU64, count: u64) {
-        // Acquire: pairs with the release of `Call::run`.
-        let ran = tally.load(Ordering::Acquire);
-        if ran != count {
-            self.world.accuse(format!(
-                "after a barrier {ran} calls have run of {count} that were deferred before it"
-            ));
-        }
     }
 
     /// Calls that were deferred run in the end for who only reclaims, and never waits.
     fn reclaim_hand(&mut self) -> Result<(), WaitError> {
         let (tally, count) = self.defer_hand();
         let mut looks = 0;
+        // Acquire: pairs with the release of `Call::run`.
         while tally.load(Ordering::Acquire) < count && !self.world.is_stopped() {
             reclaim()?;
             rest(&mut looks);
@@ -277,10 +276,11 @@ impl Writer<'_> {
     }
 
     fn flood(&mut self) -> Result<(), WaitError> {
-        let tally = flood(self.world, FLOOD_CALLS, || self.rng.next());
+        let tally = Tally::default();
+        flood(self.world, FLOOD_CALLS, &tally, || self.rng.next());
         if self.rng.one_in(2) {
             barrier()?;
-            self.expect_all(&tally, FLOOD_CALLS);
+            expect_all(self.world, &tally, FLOOD_CALLS);
         }
         Ok(())
     }
