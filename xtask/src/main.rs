@@ -9,8 +9,8 @@
 
 #![forbid(unsafe_code)]
 
-mod shell;
 mod sharing;
+mod shell;
 mod tidy;
 mod vm;
 

@@ -36,7 +36,13 @@ impl Processors {
         removable.sort();
         let online_before = crate::read(ONLINE);
         // Any odd number will do as the seed: the order of departures need only be irregular.
-        Ok(Processors { removable, gone: Vec::new(), online_before, cycles: 0, random: 0x9E37_79B9_7F4A_7C15 })
+        Ok(Processors {
+            removable,
+            gone: Vec::new(),
+            online_before,
+            cycles: 0,
+            random: 0x9E37_79B9_7F4A_7C15,
+        })
     }
 
     /// How many processors can be taken offline.
@@ -52,23 +58,29 @@ impl Processors {
     /// Takes one more offline or brings one back.
     ///
     /// # Errors
-    /// When the kernel refuses to bring one back. A refused departure is no error: the next step tries another.
+    /// When the kernel refuses to bring one back.
     pub(crate) fn step(&mut self) -> Result<(), String> {
         if self.removable.is_empty() {
             return Ok(());
         }
-        let limit = self.removable.len().div_ceil(2);
-        let leave = self.gone.is_empty() || self.gone.len() < limit && self.draw() % 2 == 0;
-        if !leave {
-            let index = self.draw() % self.gone.len();
-            return self.bring_back(index);
+        let may_leave = self.gone.len() < self.limit();
+        if self.gone.is_empty() || may_leave && self.draw().is_multiple_of(2) {
+            self.leave();
+            return Ok(());
         }
-        let index = self.draw() % self.removable.len();
-        let path = self.removable[index].clone();
-        if !self.gone.contains(&path) && fs::write(&path, "0").is_ok() {
-            self.gone.push(path);
+        let index = self.draw() % self.gone.len();
+        self.bring_back(index)
+    }
+
+    /// Takes as many offline as may be gone at once, or as the kernel lets go.
+    pub(crate) fn thin_out(&mut self) {
+        let limit = self.limit();
+        // The kernel may refuse one for good; that must not keep us here.
+        for _ in 0..8 * limit {
+            if self.gone.len() < limit {
+                self.leave();
+            }
         }
-        Ok(())
     }
 
     /// Brings all back, and checks that as many are online as were before.
@@ -84,6 +96,20 @@ impl Processors {
             Ok(())
         } else {
             Err(format!("online before: {}, now: {online}", self.online_before))
+        }
+    }
+
+    /// The most that may be gone at once.
+    fn limit(&self) -> usize {
+        self.removable.len().div_ceil(2)
+    }
+
+    /// Takes one offline, drawn at random. The kernel may refuse, and then it stays.
+    fn leave(&mut self) {
+        let index = self.draw() % self.removable.len();
+        let path = self.removable[index].clone();
+        if !self.gone.contains(&path) && fs::write(&path, "0").is_ok() {
+            self.gone.push(path);
         }
     }
 

@@ -5,7 +5,7 @@
 //! 1. mounts what a Linux process expects to find,
 //! 2. compares the machine that `squall info --json` reports with the one that the kernel's command line announces,
 //! 3. runs each stress while it takes processors offline and brings them back,
-//! 4. compares the machine again, says `VM OK` or `VM FAILED: why` on the console, and powers the machine off.
+//! 4. counts the processors while half of them are offline, compares the machine again, says `VM OK` or `VM FAILED: why` on the console, and powers the machine off.
 //!
 //! - I1. Every way out prints one verdict line and then powers off: xtask never has to guess whether a silent machine
 //!   passed.
@@ -35,7 +35,9 @@ const GRACE_SECONDS: u64 = 120;
 
 fn main() {
     if std::process::id() != 1 {
-        eprintln!("squall-vm-init is the first process of an emulated machine; start it with: cargo run -p xtask -- vm");
+        eprintln!(
+            "squall-vm-init is the first process of an emulated machine; start it with: cargo run -p xtask -- vm"
+        );
         std::process::exit(2);
     }
     match run() {
@@ -57,6 +59,14 @@ fn run() -> Result<(), String> {
     topology::check(SQUALL, &order)?;
     for stress in &order.stresses {
         run_stress(&order, stress)?;
+    }
+    if order.hotplug {
+        let mut processors = hotplug::Processors::find()?;
+        processors.thin_out();
+        println!("vm: online {}", read(topology::ONLINE));
+        let thinned = topology::check_vps(SQUALL, &order);
+        processors.restore()?;
+        thinned?;
     }
     topology::check(SQUALL, &order)
 }
@@ -104,7 +114,10 @@ fn run_stress(order: &Order, stress: &str) -> Result<(), String> {
     processors.restore()?;
     let status = outcome.map_err(|why| format!("stress {stress}: {why}"))?;
     let took = start.elapsed().as_secs();
-    println!("vm: stress {stress} {status} after {took} s, {} processors taken off and back", processors.cycles());
+    println!(
+        "vm: stress {stress} {status} after {took} s, {} processors taken off and back",
+        processors.cycles()
+    );
     if !status.success() {
         return Err(format!("stress {stress}: {status}"));
     }

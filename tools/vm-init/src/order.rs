@@ -1,10 +1,10 @@
 //! What the kernel's command line asks of this machine: words of the form `squall.key=value`.
 
 /// What to expect and what to run.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// The facts that `squall info --json` must report, as pairs of a key and its number.
-    pub(crate) expect: Vec<(String, u64)>,
+    /// The facts that `squall info --json` must report: a name and its value.
+    pub(crate) expect: Vec<(String, String)>,
     /// Length of each stress.
     pub(crate) seconds: u64,
     /// Seed of each stress.
@@ -32,16 +32,23 @@ impl Order {
     /// # Errors
     /// When a word of ours has an unknown key or a value of the wrong form.
     pub(crate) fn parse(line: &str) -> Result<Order, String> {
-        let mut order =
-            Order { expect: Vec::new(), seconds: 5, seed: 1, threads: 8, hotplug: true, stresses: Vec::new() };
+        let mut order = Order {
+            expect: Vec::new(),
+            seconds: 5,
+            seed: 1,
+            threads: 8,
+            hotplug: true,
+            stresses: Vec::new(),
+        };
         for word in line.split_whitespace() {
             let Some(ours) = word.strip_prefix("squall.") else { continue };
             let (key, value) = ours.split_once('=').ok_or_else(|| format!("no value in {word}"))?;
             match key {
                 "expect" => {
                     for fact in value.split(',') {
-                        let (fact, count) = fact.split_once(':').ok_or_else(|| format!("no count in {fact}"))?;
-                        order.expect.push((fact.to_owned(), number(count)?));
+                        let (fact, value) =
+                            fact.split_once(':').ok_or_else(|| format!("no value in {fact}"))?;
+                        order.expect.push((fact.to_owned(), value.to_owned()));
                     }
                 }
                 "seconds" => order.seconds = number(value)?,
@@ -67,11 +74,14 @@ mod tests {
     #[test]
     fn words_of_ours_are_read_and_others_left_to_the_kernel() {
         let order = Order::parse(
-            "console=ttyS0 quiet squall.expect=vps:8,nodes:2 squall.seconds=7 squall.threads=16 squall.hotplug=0 \
+            "console=ttyS0 quiet squall.expect=vps:8,rseq:restartable squall.seconds=7 squall.threads=16 squall.hotplug=0 \
              squall.stress=percpu squall.stress=rcu,SQUALL_RSEQ=off\n",
         )
         .unwrap();
-        assert_eq!(order.expect, [("vps".to_owned(), 8), ("nodes".to_owned(), 2)]);
+        assert_eq!(
+            order.expect,
+            [("vps", "8"), ("rseq", "restartable")].map(|(fact, value)| (fact.to_owned(), value.to_owned()))
+        );
         assert_eq!((order.seconds, order.seed, order.threads, order.hotplug), (7, 1, 16, false));
         assert_eq!(order.stresses, ["percpu", "rcu,SQUALL_RSEQ=off"]);
     }

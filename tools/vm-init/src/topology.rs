@@ -16,25 +16,43 @@ pub(crate) const ONLINE: &str = "/sys/devices/system/cpu/online";
 /// # Errors
 /// When it fails, prints no JSON, or reports another number for a fact, or none.
 pub(crate) fn check(squall: &str, order: &Order) -> Result<(), String> {
-    let output = Command::new(squall).args(["info", "--json"]).output().map_err(|e| format!("squall info: {e}"))?;
+    let output =
+        Command::new(squall).args(["info", "--json"]).output().map_err(|e| format!("squall info: {e}"))?;
     if !output.status.success() {
         return Err(format!("squall info --json: {}", output.status));
     }
-    let info: Value = serde_json::from_slice(&output.stdout).map_err(|e| format!("squall info --json: {e}"))?;
-    for (fact, count) in &order.expect {
+    let info: Value =
+        serde_json::from_slice(&output.stdout).map_err(|e| format!("squall info --json: {e}"))?;
+    for (fact, value) in &order.expect {
         let found = find(&info, fact).ok_or_else(|| format!("squall info --json does not say {fact}"))?;
-        if found != *count {
-            return Err(format!("squall info --json says {fact} {found}, the machine has {count}"));
+        if found != *value {
+            return Err(format!("squall info --json says {fact} {found}, the machine has {value}"));
         }
     }
-    println!("vm: topology as built: {:?}", order.expect);
+    let facts: Vec<String> = order.expect.iter().map(|(fact, value)| format!("{fact} {value}")).collect();
+    println!("vm: found as built: {}", facts.join(", "));
     Ok(())
 }
 
-/// The number of this fact: at the top (`vps`), or among the levels of `topology`.
-fn find(info: &Value, fact: &str) -> Option<u64> {
-    let direct = info.get(fact).or_else(|| info.get("topology")?.get(fact))?;
-    direct.as_u64().or_else(|| Some(direct.as_array()?.len() as u64))
+/// Checks that the number of processors alone is as expected: what can come and go is still counted while it is gone.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_vps(squall: &str, order: &Order) -> Result<(), String> {
+    let vps = order.expect.iter().filter(|(fact, _)| fact == "vps").cloned().collect();
+    check(squall, &Order { expect: vps, ..order.clone() })
+}
+
+/// The value of this fact: a number at the top (`vps`), the mode of a primitive (`rseq`), or how many clusters the level
+/// of this name has (`core`).
+fn find(info: &Value, fact: &str) -> Option<String> {
+    if let Some(value) = info.get(fact) {
+        let mode = value.get("mode").and_then(Value::as_str).map(str::to_owned);
+        return mode.or_else(|| value.as_u64().map(|number| number.to_string()));
+    }
+    let levels = info.get("topology")?.get("levels")?.as_array()?;
+    let level = levels.iter().find(|level| level.get("name").is_some_and(|name| name == fact))?;
+    level.get("clusters")?.as_u64().map(|number| number.to_string())
 }
 
 #[cfg(test)]
@@ -43,11 +61,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn facts_are_found_at_the_top_and_in_the_topology() {
-        let info = json!({"vps": 8, "topology": {"nodes": 2, "caches": [[0, 1], [2, 3]]}});
-        assert_eq!(find(&info, "vps"), Some(8));
-        assert_eq!(find(&info, "nodes"), Some(2));
-        assert_eq!(find(&info, "caches"), Some(2));
-        assert_eq!(find(&info, "cores"), None);
+    fn facts_are_found_at_the_top_in_modes_and_among_the_levels() {
+        let levels = json!([{"name": "core", "clusters": 4}, {"name": "node", "clusters": 2}]);
+        let rseq = json!({"mode": "restartable", "why": null});
+        let info = json!({"vps": 8, "rseq": rseq, "topology": {"virtual": false, "levels": levels}});
+        assert_eq!(find(&info, "vps").as_deref(), Some("8"));
+        assert_eq!(find(&info, "core").as_deref(), Some("4"));
+        assert_eq!(find(&info, "node").as_deref(), Some("2"));
+        assert_eq!(find(&info, "rseq").as_deref(), Some("restartable"));
+        assert_eq!(find(&info, "cache").as_deref(), None);
     }
 }

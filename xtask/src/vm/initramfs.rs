@@ -42,8 +42,7 @@ impl Archive {
         let size = u32::try_from(data.len()).expect("a file of an initial file system is below 4 GiB");
         let name_size = name.len() as u32 + 1;
         // ino, mode, uid, gid, nlink, mtime, size, device of the file (2), device it stands for (2), name size, check
-        let fields =
-            [self.entries, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0];
+        let fields = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {
             self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());

@@ -35,7 +35,8 @@ pub(crate) fn image(arch: Arch, suite: &str) -> Result<PathBuf> {
     if !Path::new(KEYRING).exists() {
         bail!("{KEYRING} is not here to check the mirror with");
     }
-    let package = fetch(arch, suite, &folder).with_context(|| format!("kernel of {suite} for {}", arch.debian()))?;
+    let package =
+        fetch(arch, suite, &folder).with_context(|| format!("kernel of {suite} for {}", arch.debian()))?;
     fs::create_dir_all(&unpacked)?;
     shell::run(Command::new("dpkg").arg("-x").arg(&package).arg(&unpacked))?;
     find(&unpacked).with_context(|| format!("no image in {}", package.display()))

@@ -44,7 +44,11 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Stresses, each with the environment settings it is run under
-    #[arg(long, value_delimiter = ';', default_value = "percpu;rcu;percpu,SQUALL_RSEQ=off;rcu,SQUALL_MEMBARRIER=off")]
+    #[arg(
+        long,
+        value_delimiter = ';',
+        default_value = "percpu;rcu;percpu,SQUALL_RSEQ=off;rcu,SQUALL_MEMBARRIER=off"
+    )]
     stress: Vec<String>,
     /// Seconds after which a machine that has not ended is killed
     #[arg(long, default_value_t = 600)]
@@ -67,7 +71,10 @@ pub(crate) fn command(options: &Options) -> Result<()> {
         .filter(|machine| options.arch.contains(&machine.arch) && options.cpus.contains(&machine.cpus()))
         .collect();
     if chosen.is_empty() {
-        bail!("no machine of that kind; known are:\n{}", MACHINES.iter().map(|m| format!("  {m}\n")).collect::<String>());
+        bail!(
+            "no machine of that kind; known are:\n{}",
+            MACHINES.iter().map(|m| format!("  {m}\n")).collect::<String>()
+        );
     }
     let mut failed = Vec::new();
     for machine in chosen {
@@ -100,6 +107,9 @@ fn boot(machine: &Machine, options: &Options) -> Result<Outcome> {
         Err(error) => return Ok(Outcome::Skipped(format!("{error:#}"))),
     };
     let initramfs = build(arch)?;
+    // The emulator's own complaints: on every boot it lists what it does not emulate.
+    let log = shell::target_dir().join("vm").join(format!("{}-{}.log", arch.name(), machine.cpus()));
+    let complaints = fs::File::create(&log).with_context(|| log.display().to_string())?;
     let mut child = Command::new(arch.qemu())
         .args(machine.arguments())
         .args(["-display", "none", "-nodefaults", "-no-reboot", "-serial", "stdio"])
@@ -110,6 +120,7 @@ fn boot(machine: &Machine, options: &Options) -> Result<Outcome> {
         .args(["-append", &command_line(machine, options)])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .stderr(complaints)
         .spawn()
         .with_context(|| format!("cannot start {}", arch.qemu()))?;
     let verdict = watch(&mut child, options);
@@ -120,7 +131,7 @@ fn boot(machine: &Machine, options: &Options) -> Result<Outcome> {
     let status = child.wait()?;
     verdict?;
     if !status.success() {
-        bail!("{} ended with {status}", arch.qemu());
+        bail!("{} ended with {status}; see {}", arch.qemu(), log.display());
     }
     Ok(Outcome::Passed)
 }
@@ -198,7 +209,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// What the kernel and our first process are told.
 fn command_line(machine: &Machine, options: &Options) -> String {
-    let facts: Vec<String> = machine.facts().iter().map(|(fact, count)| format!("{fact}:{count}")).collect();
+    let facts: Vec<String> = machine.facts().iter().map(|(fact, value)| format!("{fact}:{value}")).collect();
     let mut line = format!("console={} panic=-1 quiet loglevel=3", machine.arch.console());
     line += &format!(" squall.expect={} squall.seconds={}", facts.join(","), options.seconds);
     line += &format!(" squall.seed={} squall.threads={}", options.seed, 2 * machine.cpus());
@@ -285,7 +296,10 @@ mod tests {
     #[test]
     fn only_a_verdict_is_a_verdict() {
         assert_eq!(judge("VM OK"), Some(Ok(())));
-        assert_eq!(judge("VM FAILED: stress rcu: exit status: 1"), Some(Err("stress rcu: exit status: 1".into())));
+        assert_eq!(
+            judge("VM FAILED: stress rcu: exit status: 1"),
+            Some(Err("stress rcu: exit status: 1".into()))
+        );
         assert!(judge("[    1.0] Kernel panic - not syncing: Attempted to kill init!").unwrap().is_err());
         assert_eq!(judge("vm: VM OK is not this line"), None);
     }

@@ -1,0 +1,56 @@
+//! The crates of the workspace: on which floor each stands, and what it may do.
+//!
+//! A new crate is entered here first; a crate that is not is refused.
+
+/// Where a crate may hold `unsafe`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsafe {
+    /// Anywhere; each block is argued, which a lint demands.
+    Anywhere,
+    /// Below this folder of the crate only; the crate's root denies it.
+    Below(&'static str),
+    /// Nowhere; the crate's root forbids it.
+    Nowhere,
+}
+
+/// One crate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crate {
+    /// Its package name.
+    pub(crate) name: &'static str,
+    /// Its floor: it may depend on crates of lower floors only.
+    pub(crate) floor: u32,
+    /// Where it may hold `unsafe`.
+    pub(crate) may_unsafe: Unsafe,
+    /// Whether it takes atomics, cells and threads from `squall-sync` alone, so that a model checker sees them.
+    pub(crate) one_door: bool,
+}
+
+/// The highest floor whose modules open with an essay on what they keep.
+pub(crate) const ESSAY_FLOOR: u32 = 3;
+/// The floor of the programs that measure Squall.
+const ROOF: u32 = 6;
+/// The floor of what builds and checks the rest; like floor 0, it may depend on no crate of ours.
+const BESIDE: u32 = 0;
+
+/// Every crate of the workspace.
+pub(crate) const CRATES: &[Crate] = &[
+    Crate { name: "squall-sys", floor: 0, may_unsafe: Unsafe::Anywhere, one_door: false },
+    Crate { name: "squall-sync", floor: 0, may_unsafe: Unsafe::Anywhere, one_door: false },
+    Crate { name: "squall-machine", floor: 1, may_unsafe: Unsafe::Anywhere, one_door: true },
+    Crate { name: "squall-rcu", floor: 2, may_unsafe: Unsafe::Anywhere, one_door: true },
+    Crate { name: "squall-bench", floor: ROOF, may_unsafe: Unsafe::Below("src/rivals"), one_door: false },
+    Crate {
+        name: "squall-cli",
+        floor: ROOF + 1,
+        may_unsafe: Unsafe::Below("src/stress/rcu/signals"),
+        one_door: false,
+    },
+    Crate { name: "squall-vm-init", floor: BESIDE, may_unsafe: Unsafe::Nowhere, one_door: false },
+    Crate { name: "xtask", floor: BESIDE, may_unsafe: Unsafe::Nowhere, one_door: false },
+];
+
+/// The crate of this name.
+pub(crate) fn named(name: &str) -> Option<&'static Crate> {
+    CRATES.iter().find(|known| known.name == name)
+}

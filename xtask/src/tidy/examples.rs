@@ -1,0 +1,443 @@
+//! For each rule, a tree that keeps it and trees that break it, each in one way.
+
+use std::collections::BTreeSet;
+
+use super::{Problem, Problems, RULES, Tree};
+
+/// Files of a small tree: paths and texts.
+type Files = &'static [(&'static str, &'static str)];
+
+struct Example {
+    rule: &'static str,
+    /// Nothing is found here.
+    good: Files,
+    /// Exactly one problem is found in each, and its text contains the words beside it.
+    bad: &'static [(&'static str, Files)],
+}
+
+/// A manifest of a crate on floor 1, and one on floor 0, that keep every rule.
+const MACHINE: &str = "[package]\nname = \"squall-machine\"\n[lints]\nworkspace = true\n[dependencies]\nsquall-sys = { workspace = true }\n";
+const SYS: &str = "[package]\nname = \"squall-sys\"\n[lints]\nworkspace = true\n";
+const CLI: &str = "[package]\nname = \"squall-cli\"\n[lints]\nworkspace = true\n";
+const VM: &str = "[package]\nname = \"squall-vm-init\"\n[lints]\nworkspace = true\n";
+const BENCH: &str = "[package]\nname = \"squall-bench\"\n[lints]\nworkspace = true\n";
+const STATED: &str = "//! Ring.\n//!\n//! - I1. One writer.\n//! - I2. See I1.\n";
+const TEST: &str = "#[test]\nfn pops_in_order() {}\nmacro_rules! laws {\n    () => {\n        #[test]\n        fn $n() {}\n    }\n}\nlaws! {\n    empty_pops_none: 0,\n}\nfn no_test() {}\n";
+
+const WORKSPACE: &str = "[workspace.package]\nlicense = \"MIT OR Apache-2.0\"\nkeywords = [\"rcu\"]\ncategories = [\"concurrency\"]\nrust-version = \"1.95\"\n";
+const PUBLISHED: &str = "[package]\nname = \"squall-sys\"\ndescription = \"What Linux gives\"\nlicense.workspace = true\nkeywords.workspace = true\ncategories.workspace = true\nrust-version.workspace = true\nreadme = \"README.md\"\n";
+const README: &str = "# squall-sys\n\nWhat Linux gives.\n\nNothing more.\n";
+
+const LIST_HEAD: &str =
+    "| id | paper, section | in our words | where | test | state |\n|---|---|---|---|---|---|\n";
+
+const EXAMPLES: &[Example] = &[
+    Example {
+        rule: "depend-down",
+        good: &[("crates/squall-machine/Cargo.toml", MACHINE), ("crates/squall-sys/Cargo.toml", SYS)],
+        bad: &[
+            (
+                "squall-sys on floor 0 depends on squall-machine on floor 1",
+                &[(
+                    "crates/squall-sys/Cargo.toml",
+                    "[package]\nname = \"squall-sys\"\n[dev-dependencies]\nsquall-machine = \"1\"\n",
+                )],
+            ),
+            (
+                "squall-sys on floor 0 depends on squall-sync on floor 0",
+                &[(
+                    "a/Cargo.toml",
+                    "[package]\nname = \"squall-sys\"\n[target.\"cfg(loom)\".dependencies]\nsync = { package = \"squall-sync\" }\n",
+                )],
+            ),
+            (
+                "squall-new has no floor",
+                &[("crates/squall-new/Cargo.toml", "[package]\nname = \"squall-new\"\n")],
+            ),
+        ],
+    },
+    Example {
+        rule: "map-matches-tree",
+        good: &[
+            ("crates/squall-sys/Cargo.toml", SYS),
+            (
+                "ARCHITECTURE.md",
+                "# Map\n## Floors\n### `squall-sys`\n**Invariant.** a\n**Does not know.** b\n",
+            ),
+        ],
+        bad: &[
+            (
+                "squall-sys has no heading",
+                &[("crates/squall-sys/Cargo.toml", SYS), ("ARCHITECTURE.md", "# Map\n")],
+            ),
+            (
+                "squall-old is no crate",
+                &[("ARCHITECTURE.md", "### `squall-old`\n**Invariant.** a\n**Does not know.** b\n")],
+            ),
+            (
+                "squall-sys has no **Does not know**",
+                &[
+                    ("crates/squall-sys/Cargo.toml", SYS),
+                    ("ARCHITECTURE.md", "### `squall-sys`\n**Invariant.** a\n### x\n**Does not know.**\n"),
+                ],
+            ),
+            ("is not here", &[]),
+        ],
+    },
+    Example {
+        rule: "numbered-invariants",
+        good: &[
+            ("crates/squall-rcu/src/ring.rs", STATED),
+            (
+                "crates/squall-rcu/src/raw/mod.rs",
+                "//! - **I1.** A crate's `X-22` and a name like `CI1` are no citations.\n",
+            ),
+            ("crates/squall-rcu/src/lib.rs", "// By ring/I2 and raw/I1.\nlet s = \"ring/I9\";\n"),
+            ("crates/squall-rcu/README.md", "- I1. Holds.\n"),
+            ("bench/src/lib.rs", "// rcu/I1\n"),
+        ],
+        bad: &[
+            ("ring/I3 is stated nowhere", &[("a/src/ring.rs", STATED), ("a/src/lib.rs", "// ring/I3\n")]),
+            (
+                "queue/I1 is stated nowhere",
+                &[("a/src/ring.rs", STATED), ("crates/a/README.md", "By queue/I1.\n")],
+            ),
+            ("I2 is not stated in this file", &[("a/src/lib.rs", "//! - I1. Yes.\n// by I2\n")]),
+            ("I1 is stated twice", &[("a/src/lib.rs", "//! - I1. Yes.\n/// - I1. No.\n")]),
+            ("I3 is stated where I2 comes next", &[("a/src/lib.rs", "//! - I1. Yes.\n//! - I3. No.\n")]),
+        ],
+    },
+    Example {
+        rule: "ordering-names-partner",
+        good: &[(
+            "a/src/lib.rs",
+            "use x::Ordering::{self, Acquire};\nuse x::{\n    Release, fence,\n};\nfn a() {\n    // Pairs with b.\n    x.load(Ordering::Acquire);\n    y.load(Ordering::Relaxed);\n    z.store(1, Release); // pairs with a\n    defence(1);\n}\n#[cfg(test)]\nmod tests {\n    fn t() { x.load(Ordering::SeqCst); }\n}\n",
+        )],
+        bad: &[
+            ("Acquire without", &[("a/src/lib.rs", "fn a() {\n    x.load(Ordering::Acquire);\n}\n")]),
+            ("SeqCst without", &[("a/src/lib.rs", "// Why not.\nfn a() { fence(SeqCst) }\n")]),
+            ("light_fence without", &[("a/src/lib.rs", "fn a() { asym::light_fence() }\n")]),
+            ("Release without", &[("a/src/lib.rs", "// pairs with b\n\n\n\n\n\n\nx.store(1, Release);\n")]),
+        ],
+    },
+    Example {
+        rule: "one-sync-door",
+        good: &[
+            ("crates/squall-machine/Cargo.toml", MACHINE),
+            (
+                "crates/squall-machine/src/lib.rs",
+                "use squall_sync::atomic::AtomicU64;\nuse std::cell::Cell;\nfn f() -> bool { std::thread::panicking() }\n#[cfg(all(loom, test))]\nmod model;\n#[cfg(test)]\nmod tests {\n    use std::thread;\n}\n",
+            ),
+            ("crates/squall-machine/src/model.rs", "use loom::model;\n"),
+            ("crates/squall-sys/Cargo.toml", SYS),
+            ("crates/squall-sys/src/lib.rs", "use std::sync::atomic::AtomicU64;\n"),
+        ],
+        bad: &[
+            (
+                "std::sync goes past",
+                &[
+                    ("crates/squall-machine/Cargo.toml", MACHINE),
+                    ("crates/squall-machine/src/a.rs", "use std::sync::Mutex;\n"),
+                ],
+            ),
+            (
+                "std::thread goes past",
+                &[
+                    ("crates/squall-machine/Cargo.toml", MACHINE),
+                    ("crates/squall-machine/src/a.rs", "fn f() { std::thread::yield_now() }\n"),
+                ],
+            ),
+            (
+                "loom goes past",
+                &[
+                    ("crates/squall-machine/Cargo.toml", MACHINE),
+                    ("crates/squall-machine/src/a.rs", "#[cfg(loom)]\nuse loom::sync::Arc;\n"),
+                ],
+            ),
+            (
+                "core::cell::UnsafeCell goes past",
+                &[
+                    ("crates/squall-machine/Cargo.toml", MACHINE),
+                    ("crates/squall-machine/src/a.rs", "use core::cell::UnsafeCell;\n"),
+                ],
+            ),
+        ],
+    },
+    Example {
+        rule: "unsafe-floor",
+        good: &[
+            ("crates/squall-vm-init/Cargo.toml", VM),
+            ("crates/squall-vm-init/src/main.rs", "#![forbid(unsafe_code)]\n"),
+            ("crates/squall-sys/Cargo.toml", SYS),
+            ("crates/squall-sys/src/lib.rs", "unsafe fn f() {}\n"),
+            ("bench/Cargo.toml", BENCH),
+            ("bench/src/lib.rs", "#![deny(unsafe_code)]\n// unsafe is below rivals\n"),
+            ("bench/src/rivals/liburcu.rs", "unsafe fn f() {}\n"),
+        ],
+        bad: &[
+            (
+                "does not say",
+                &[
+                    ("crates/squall-vm-init/Cargo.toml", VM),
+                    ("crates/squall-vm-init/src/main.rs", "fn main() {}\n"),
+                ],
+            ),
+            (
+                "does not say",
+                &[
+                    ("crates/squall-vm-init/Cargo.toml", VM),
+                    ("crates/squall-vm-init/src/bin/two.rs", "// #![forbid(unsafe_code)]\n"),
+                ],
+            ),
+            ("unsafe outside of", &[("bench/Cargo.toml", BENCH), ("bench/src/other.rs", "unsafe { f() }\n")]),
+        ],
+    },
+    Example {
+        rule: "owned-fd",
+        good: &[("a/src/lib.rs", "use std::os::fd::{AsFd, OwnedFd};\nfn close() { self.close(); }\n")],
+        bad: &[
+            ("RawFd in place", &[("a/src/lib.rs", "fn f(fd: RawFd) {}\n")]),
+            ("from_raw_fd in place", &[("a/src/lib.rs", "let fd = unsafe { OwnedFd::from_raw_fd(3) };\n")]),
+            ("libc::close in place", &[("a/src/lib.rs", "libc::close(fd);\n")]),
+        ],
+    },
+    Example {
+        rule: "lints-inherited",
+        good: &[("crates/squall-sys/Cargo.toml", SYS)],
+        bad: &[
+            ("does not take", &[("a/Cargo.toml", "[package]\nname = \"squall-sys\"\n")]),
+            (
+                "does not take",
+                &[("a/Cargo.toml", "[package]\nname = \"squall-sys\"\n[lints]\nworkspace = false\n")],
+            ),
+        ],
+    },
+    Example {
+        rule: "published-complete",
+        good: &[
+            ("Cargo.toml", WORKSPACE),
+            ("crates/squall-sys/Cargo.toml", PUBLISHED),
+            ("crates/squall-sys/README.md", README),
+            ("xtask/Cargo.toml", "[package]\nname = \"xtask\"\npublish = false\n"),
+        ],
+        bad: &[
+            (
+                "no readme",
+                &[
+                    ("Cargo.toml", WORKSPACE),
+                    ("crates/squall-sys/Cargo.toml", PUBLISHED),
+                    ("crates/squall-sys/README.md", "# squall-sys\n"),
+                ],
+            ),
+            (
+                "no license",
+                &[
+                    (
+                        "Cargo.toml",
+                        "[workspace.package]\nkeywords = [\"rcu\"]\ncategories = [\"concurrency\"]\nrust-version = \"1.95\"\n",
+                    ),
+                    ("crates/squall-sys/Cargo.toml", PUBLISHED),
+                    ("crates/squall-sys/README.md", README),
+                ],
+            ),
+        ],
+    },
+    Example {
+        rule: "licences-here",
+        good: &[
+            ("Cargo.toml", WORKSPACE),
+            ("LICENSE-MIT", "MIT License\n"),
+            ("LICENSE-APACHE", "Apache License\n"),
+        ],
+        bad: &[
+            ("is not the Apache", &[("Cargo.toml", WORKSPACE), ("LICENSE-MIT", "MIT License\n")]),
+            (
+                "is not MIT OR",
+                &[
+                    ("Cargo.toml", "[workspace.package]\nlicense = \"MIT\"\n"),
+                    ("LICENSE-MIT", "MIT License\n"),
+                    ("LICENSE-APACHE", "Apache License\n"),
+                ],
+            ),
+        ],
+    },
+    Example {
+        rule: "header-essay",
+        good: &[
+            ("crates/squall-sys/Cargo.toml", SYS),
+            ("crates/squall-sys/src/lib.rs", "//! What it is.\n"),
+            ("crates/squall-sys/src/tests.rs", "fn t() {}\n"),
+            ("crates/squall-cli/Cargo.toml", CLI),
+            ("crates/squall-cli/src/main.rs", "fn main() {}\n"),
+        ],
+        bad: &[(
+            "does not open with",
+            &[
+                ("crates/squall-sys/Cargo.toml", SYS),
+                ("crates/squall-sys/src/a.rs", "// Not a header.\nfn a() {}\n"),
+            ],
+        )],
+    },
+    Example {
+        rule: "no-ignored-doctest",
+        good: &[
+            ("a/src/lib.rs", "/// ```no_run\n/// f();\n/// ```\n"),
+            ("README.md", "```text\nignore\n```\n"),
+        ],
+        bad: &[
+            ("an ignored example", &[("a/src/lib.rs", "/// ```ignore\n")]),
+            ("an ignored example", &[("README.md", "```rust,ignore\n")]),
+        ],
+    },
+    Example {
+        rule: "no-machine-paths",
+        good: &[(
+            "README.md",
+            "See /proc/cpuinfo, /sys/devices, /tmp and `docs/work/here`; a//work and x/home/y.\n",
+        )],
+        bad: &[
+            ("a path of one machine", &[("README.md", concat!("Run /ho", "me/anna/squall.\n"))]),
+            ("a path of one machine", &[("a.sh", concat!("DIR=/wo", "rk/main\n"))]),
+        ],
+    },
+    Example {
+        rule: "no-leftovers",
+        good: &[("a/src/lib.rs", "// X-22 is a ruling; hackney is not.\nfn todo() {}\n")],
+        bad: &[
+            ("is left over", &[("a/src/lib.rs", concat!("// TO", "DO: later\n"))]),
+            ("is left over", &[("README.md", concat!("(FIX", "ME)\n"))]),
+            ("is left over", &[("a/src/lib.rs", concat!("fn f() { unimple", "mented!() }\n"))]),
+        ],
+    },
+    Example {
+        rule: "clean-text",
+        good: &[("a.md", "one\n"), ("empty", ""), ("crates/a/tests/sysfs/list", "0-3\t\n\n")],
+        bad: &[
+            ("white space", &[("a.md", "one \ntwo\n")]),
+            ("a tab", &[("a.md", "\tone\n")]),
+            ("one newline", &[("a.md", "one")]),
+            ("one newline", &[("a.md", "one\n\n")]),
+        ],
+    },
+];
+
+/// What rule `id` finds in a tree.
+fn found(id: &str, files: impl IntoIterator<Item = (String, String)>) -> Vec<Problem> {
+    let rule = RULES.iter().find(|rule| rule.id == id).expect("a rule of this id");
+    let mut problems = Problems { rule: rule.id, list: Vec::new() };
+    (rule.check)(&Tree::new(files), &mut problems);
+    problems.list
+}
+
+fn owned(files: Files) -> Vec<(String, String)> {
+    files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+}
+
+fn assert_one(id: &str, files: Vec<(String, String)>, words: &str) {
+    let problems = found(id, files.clone());
+    let [problem] = &problems[..] else { panic!("{id} finds {problems:?} in {files:?}") };
+    assert!(problem.text.contains(words), "{id} says {}, not {words}", problem.text);
+}
+
+#[test]
+fn good_trees_keep_their_rule() {
+    for example in EXAMPLES {
+        let problems = found(example.rule, owned(example.good));
+        assert!(problems.is_empty(), "{}: {problems:?}", example.rule);
+    }
+}
+
+#[test]
+fn bad_trees_break_their_rule_once() {
+    for example in EXAMPLES {
+        for (words, files) in example.bad {
+            assert_one(example.rule, owned(files), words);
+        }
+    }
+}
+
+#[test]
+fn every_rule_has_examples() {
+    // These are too large for the table; each has a test of its own below.
+    let apart = ["one-concept-file", "short-functions", "mechanisms-tested", "style-matches-tidy"];
+    let shown: BTreeSet<&str> = EXAMPLES.iter().map(|example| example.rule).chain(apart).collect();
+    let all: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).collect();
+    assert_eq!(shown, all);
+    assert!(EXAMPLES.iter().all(|example| !example.good.is_empty() && !example.bad.is_empty()));
+}
+
+#[test]
+fn one_concept_file_counts_lines_outside_tests() {
+    let lines = |shipped: usize, test: usize| {
+        let text =
+            "fn a();\n".repeat(shipped) + "#[cfg(test)]\nmod tests {\n" + &"fn t();\n".repeat(test) + "}\n";
+        vec![("a/src/lib.rs".to_owned(), text)]
+    };
+    // The empty line after the last newline counts as shipped.
+    assert!(found("one-concept-file", lines(799, 900)).is_empty());
+    assert_one("one-concept-file", lines(800, 0), "801 lines outside tests");
+}
+
+#[test]
+fn short_functions_may_only_shrink() {
+    let tree = |length: usize, list: &str| {
+        let body = "    x();\n".repeat(length - 2);
+        vec![
+            ("a.rs".to_owned(), format!("fn long() {{\n{body}}}\n")),
+            ("xtask/long-functions.txt".to_owned(), list.to_owned()),
+        ]
+    };
+    let rule = "short-functions";
+    assert!(found(rule, tree(70, "")).is_empty());
+    assert!(found(rule, tree(80, "# path function lines\na.rs long 80\n")).is_empty());
+    assert_one(rule, tree(71, ""), "71 lines, 70 are allowed");
+    assert_one(rule, tree(81, "a.rs long 80\n"), "81 lines, 80 are allowed");
+    assert_one(rule, tree(79, "a.rs long 80\n"), "79 lines now");
+    assert_one(rule, tree(60, "a.rs long 80\n"), "strike it out");
+    assert_one(rule, tree(60, "a.rs long\n"), "is not: path, function, length");
+}
+
+#[test]
+fn mechanisms_are_tested_when_done() {
+    let tree = |rows: &str| {
+        vec![
+            ("docs/mechanisms.md".to_owned(), format!("# Mechanisms\n\n{LIST_HEAD}{rows}")),
+            ("a/src/ring.rs".to_owned(), TEST.to_owned()),
+        ]
+    };
+    let rule = "mechanisms-tested";
+    let good = "| T-1 | Tornado, 3 | pop | `a/src/ring.rs` | `pops_in_order`, `empty_pops_none`, `squall stress ring` | done |\n\
+                | T-2 | Tornado, 4 | push | | | planned |\n";
+    assert!(found(rule, tree(good)).is_empty());
+    let bad = [
+        ("| T-1 | p | w | `a/src/gone.rs` | `pops_in_order` | done |\n", "a/src/gone.rs is not a file"),
+        ("| T-1 | p | w | `a/src/ring.rs` | `pops` | done |\n", "pops is not a test"),
+        ("| T-1 | p | w | `a/src/ring.rs` | `no_test` | done |\n", "no_test is not a test"),
+        ("| T-1 | p | w | `a/src/ring.rs` | `squall stress ring` | done |\n", "names no test"),
+        ("| T-1 | p | w | in the ring | `pops_in_order` | done |\n", "names no file"),
+        ("| T-1 | p | w | | | finished |\n", "state finished"),
+        ("| T-1 | p | w | | | planned |\n| T-1 | p | w | | | planned |\n", "twice"),
+        ("| T-1 | | w | | | planned |\n", "without id, paper or words"),
+        ("| T-1 | p | w | planned |\n", "4 columns"),
+    ];
+    for (rows, words) in bad {
+        assert_one(rule, tree(rows), words);
+    }
+    assert_one(rule, Vec::new(), "is not here");
+}
+
+#[test]
+fn style_and_tidy_name_the_same_rules() {
+    let list = |ids: &[&str]| {
+        let rules = ids.iter().enumerate().map(|(index, id)| format!("{}. `{id}` (T): text\n", index + 1));
+        vec![("STYLE.md".to_owned(), rules.collect::<String>() + "30. `narrow-pub` (L): text\n")]
+    };
+    let ids: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
+    let rule = "style-matches-tidy";
+    assert!(found(rule, list(&ids)).is_empty());
+    assert_one(rule, list(&ids[1..]), "is checked and not marked T");
+    assert_one(rule, list(&[&ids[..], &["unheard-of"]].concat()), "marked T and not checked");
+    let unmarked = vec![("STYLE.md".to_owned(), list(&ids)[0].1.clone() + "31. `later`: text\n")];
+    assert_one(rule, unmarked, "no mark that we know");
+    assert_one(rule, Vec::new(), "is not here");
+}

@@ -1,0 +1,188 @@
+//! Rules about crates as a whole: what they depend on, what they may do, what they carry when published.
+
+use toml::{Table, Value};
+
+use super::crates::{self, Unsafe};
+use super::source::word_positions;
+use super::{Problems, Tree};
+
+/// A package of the tree.
+#[derive(Debug)]
+pub(crate) struct Package {
+    /// Its name.
+    pub(crate) name: String,
+    /// The path of its manifest.
+    pub(crate) manifest: String,
+    /// Its folder; empty for the root.
+    pub(crate) folder: String,
+    table: Table,
+}
+
+impl Package {
+    /// Whether it is meant to be published.
+    fn published(&self) -> bool {
+        self.field("publish").and_then(Value::as_bool) != Some(false)
+    }
+
+    fn field(&self, key: &str) -> Option<&Value> {
+        self.table.get("package")?.get(key)
+    }
+
+    /// Whether the package, or the workspace in its stead, says something for this key.
+    fn says(&self, key: &str, workspace: &Table) -> bool {
+        let shared = workspace.get("workspace").and_then(|w| w.get("package")).and_then(|p| p.get(key));
+        match self.field(key) {
+            Some(Value::Table(inherit)) => inherit.get("workspace").is_some() && shared.is_some(),
+            Some(Value::String(text)) => !text.trim().is_empty(),
+            Some(Value::Array(list)) => !list.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// The names of all packages it depends on, for building, testing or one target.
+    fn dependencies(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        collect_dependencies(&self.table, &mut names);
+        for (_, target) in self.table.get("target").and_then(Value::as_table).into_iter().flatten() {
+            if let Some(target) = target.as_table() {
+                collect_dependencies(target, &mut names);
+            }
+        }
+        names
+    }
+}
+
+fn collect_dependencies(table: &Table, names: &mut Vec<String>) {
+    for kind in ["dependencies", "dev-dependencies", "build-dependencies"] {
+        for (key, value) in table.get(kind).and_then(Value::as_table).into_iter().flatten() {
+            let renamed = value.get("package").and_then(Value::as_str);
+            names.push(renamed.unwrap_or(key).to_owned());
+        }
+    }
+}
+
+/// The packages of the tree; a manifest that cannot be read is a problem.
+pub(crate) fn packages(tree: &Tree, problems: &mut Problems) -> Vec<Package> {
+    let mut packages = Vec::new();
+    for (path, text) in
+        tree.written().filter(|(path, _)| *path == "Cargo.toml" || path.ends_with("/Cargo.toml"))
+    {
+        let table: Table = match text.parse() {
+            Ok(table) => table,
+            Err(error) => {
+                problems.file(path, format!("{error}"));
+                continue;
+            }
+        };
+        let name =
+            table.get("package").and_then(|p| p.get("name")).and_then(Value::as_str).map(str::to_owned);
+        let folder = path.strip_suffix("Cargo.toml").unwrap_or_default().trim_end_matches('/').to_owned();
+        if let Some(name) = name {
+            packages.push(Package { name, manifest: path.to_owned(), folder, table });
+        }
+    }
+    packages
+}
+
+fn workspace(tree: &Tree) -> Table {
+    tree.text("Cargo.toml").and_then(|text| text.parse().ok()).unwrap_or_default()
+}
+
+/// `depend-down`: a crate depends on crates of lower floors only.
+pub(crate) fn depend_down(tree: &Tree, problems: &mut Problems) {
+    for package in packages(tree, problems) {
+        let Some(known) = crates::named(&package.name) else {
+            problems.file(
+                &package.manifest,
+                format!("{} has no floor in xtask/src/tidy/crates.rs", package.name),
+            );
+            continue;
+        };
+        for dependency in package.dependencies() {
+            let Some(lower) = crates::named(&dependency) else { continue };
+            if lower.floor >= known.floor {
+                let (name, floor) = (&package.name, known.floor);
+                problems.file(
+                    &package.manifest,
+                    format!("{name} on floor {floor} depends on {dependency} on floor {}", lower.floor),
+                );
+            }
+        }
+    }
+}
+
+/// `unsafe-floor`: a crate without leave for `unsafe` forbids it.
+pub(crate) fn unsafe_floor(tree: &Tree, problems: &mut Problems) {
+    for package in packages(tree, problems) {
+        let Some(known) = crates::named(&package.name) else { continue };
+        let attribute = match known.may_unsafe {
+            Unsafe::Anywhere => continue,
+            Unsafe::Below(_) => "#![deny(unsafe_code)]",
+            Unsafe::Nowhere => "#![forbid(unsafe_code)]",
+        };
+        let source = if package.folder.is_empty() { "src".into() } else { format!("{}/src", package.folder) };
+        for (path, rust) in tree.rust(&source) {
+            let root = [format!("{source}/lib.rs"), format!("{source}/main.rs")].contains(&path.to_owned())
+                || super::below(path, &format!("{source}/bin"));
+            if root && !rust.code.iter().any(|line| line.contains(attribute)) {
+                problems.file(path, format!("does not say {attribute}"));
+            }
+            let Unsafe::Below(folder) = known.may_unsafe else { continue };
+            if super::below(path, &format!("{}/{folder}", package.folder)) {
+                continue;
+            }
+            for (line, code) in rust.code.iter().enumerate() {
+                if !word_positions(code, "unsafe").is_empty() {
+                    problems.line(path, line, format!("unsafe outside of {folder}"));
+                }
+            }
+        }
+    }
+}
+
+/// `lints-inherited`: every crate takes the workspace's lints.
+pub(crate) fn lints_inherited(tree: &Tree, problems: &mut Problems) {
+    for package in packages(tree, problems) {
+        let inherits =
+            package.table.get("lints").and_then(|lints| lints.get("workspace")).and_then(Value::as_bool);
+        if inherits != Some(true) {
+            problems.file(&package.manifest, "does not take the workspace's lints");
+        }
+    }
+}
+
+/// `published-complete`: what is published has a description, a readme, a licence, keywords and categories.
+pub(crate) fn published_complete(tree: &Tree, problems: &mut Problems) {
+    let workspace = workspace(tree);
+    for package in packages(tree, problems) {
+        if !package.published() {
+            continue;
+        }
+        for key in ["description", "license", "keywords", "categories", "rust-version"] {
+            if !package.says(key, &workspace) {
+                problems.file(&package.manifest, format!("no {key}"));
+            }
+        }
+        let readme = package.field("readme").and_then(Value::as_str);
+        let path = readme.map(|name| format!("{}/{name}", package.folder));
+        let text = path.as_deref().and_then(|path| tree.text(path)).unwrap_or_default();
+        // A title alone tells a visitor nothing.
+        if text.lines().filter(|line| !line.trim().is_empty()).count() < 3 {
+            problems.file(&package.manifest, "no readme of three lines or more");
+        }
+    }
+}
+
+/// `licences-here`: both licences lie at the root, and the manifest names both.
+pub(crate) fn licences_here(tree: &Tree, problems: &mut Problems) {
+    for (file, opening) in [("LICENSE-MIT", "MIT License"), ("LICENSE-APACHE", "Apache License")] {
+        if !tree.text(file).is_some_and(|text| text.contains(opening)) {
+            problems.file(file, format!("is not the {opening}"));
+        }
+    }
+    let workspace = workspace(tree);
+    let licence = workspace.get("workspace").and_then(|w| w.get("package")).and_then(|p| p.get("license"));
+    if licence.and_then(Value::as_str) != Some("MIT OR Apache-2.0") {
+        problems.file("Cargo.toml", "the workspace's licence is not MIT OR Apache-2.0");
+    }
+}

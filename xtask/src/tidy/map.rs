@@ -1,0 +1,79 @@
+//! Rules that hold a document against the tree: the map of the crates, and the list of rules itself.
+
+use std::collections::BTreeSet;
+
+use super::manifests::packages;
+use super::{Problems, RULES, Tree};
+
+/// The map.
+const MAP: &str = "ARCHITECTURE.md";
+/// The rules.
+const STYLE: &str = "STYLE.md";
+
+/// `map-matches-tree`: ARCHITECTURE.md has a heading for every crate and for no other, each with its invariant and what
+/// it does not know. A heading names a crate in back-ticks.
+pub(crate) fn map_matches_tree(tree: &Tree, problems: &mut Problems) {
+    let Some(text) = tree.text(MAP) else {
+        problems.file(MAP, "is not here");
+        return;
+    };
+    let mut missing: BTreeSet<String> =
+        packages(tree, problems).into_iter().map(|package| package.name).collect();
+    let lines: Vec<&str> = text.lines().collect();
+    for (line, heading) in lines.iter().enumerate().filter(|(_, line)| line.starts_with("##")) {
+        let names = spans(heading);
+        let length = lines[line + 1..].iter().take_while(|next| !next.starts_with('#')).count();
+        let section = lines[line + 1..][..length].join("\n");
+        for name in names {
+            if !missing.remove(name) {
+                problems.line(MAP, line, format!("{name} is no crate, or has a heading already"));
+            }
+            for part in ["**Invariant", "**Does not know"] {
+                if !section.contains(part) {
+                    problems.line(MAP, line, format!("{name} has no {part}**"));
+                }
+            }
+        }
+    }
+    for name in missing {
+        problems.file(MAP, format!("{name} has no heading"));
+    }
+}
+
+/// `style-matches-tidy`: the rules marked T in STYLE.md are those that tidy checks. A rule is a line that begins with a
+/// number, the id in back-ticks and, in brackets, its marks: T, L, C or R.
+pub(crate) fn style_matches_tidy(tree: &Tree, problems: &mut Problems) {
+    let Some(text) = tree.text(STYLE) else {
+        problems.file(STYLE, "is not here");
+        return;
+    };
+    let mut marked = BTreeSet::new();
+    for (line, rule) in text.lines().enumerate() {
+        let Some((number, rest)) = rule.split_once(". `") else { continue };
+        let Some((id, rest)) = rest.split_once('`') else { continue };
+        if number.parse::<u32>().is_err() {
+            continue;
+        }
+        let marks =
+            rest.strip_prefix(" (").and_then(|rest| rest.split_once(')')).map_or("", |(marks, _)| marks);
+        let marks: Vec<&str> = marks.split(", ").collect();
+        if !marks.iter().all(|mark| ["T", "L", "C", "R"].contains(mark)) {
+            problems.line(STYLE, line, format!("{id} has no mark that we know"));
+        }
+        if marks.contains(&"T") && !marked.insert(id) {
+            problems.line(STYLE, line, format!("{id} stands here twice"));
+        }
+    }
+    let checked: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).collect();
+    for id in marked.difference(&checked) {
+        problems.file(STYLE, format!("{id} is marked T and not checked"));
+    }
+    for id in checked.difference(&marked) {
+        problems.file(STYLE, format!("{id} is checked and not marked T"));
+    }
+}
+
+/// What stands between back-ticks in a line.
+pub(crate) fn spans(line: &str) -> Vec<&str> {
+    line.split('`').skip(1).step_by(2).collect()
+}

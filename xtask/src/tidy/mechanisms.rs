@@ -1,0 +1,128 @@
+//! The list of mechanisms, `docs/mechanisms.md`: what each came from, where it is, and which test checks it.
+//!
+//! One Markdown table with the columns of [`COLUMNS`]. A row whose state is `done` names in back-ticks the files where
+//! the mechanism is, and tests by the names of their functions.
+
+use std::collections::BTreeSet;
+
+use super::map::spans;
+use super::{Problems, Tree};
+
+const LIST: &str = "docs/mechanisms.md";
+const COLUMNS: [&str; 6] = ["id", "paper, section", "in our words", "where", "test", "state"];
+const STATES: [&str; 3] = ["done", "part", "planned"];
+
+/// `mechanisms-tested`: ids are unique, states are known, and what is done names files and tests that exist.
+pub(crate) fn mechanisms_tested(tree: &Tree, problems: &mut Problems) {
+    let Some(text) = tree.text(LIST) else {
+        problems.file(LIST, "is not here");
+        return;
+    };
+    let tests = test_names(tree);
+    let mut ids = BTreeSet::new();
+    let mut columns_seen = false;
+    for (line, text) in text.lines().enumerate() {
+        let Some(cells) = cells(text) else { continue };
+        if cells[..] == COLUMNS {
+            columns_seen = true;
+            continue;
+        }
+        if cells.iter().all(|cell| cell.trim_matches(':').chars().all(|c| c == '-')) {
+            continue;
+        }
+        let [id, paper, words, places, checks, state] = cells[..] else {
+            problems.line(LIST, line, format!("{} columns, not {}", cells.len(), COLUMNS.len()));
+            continue;
+        };
+        if !ids.insert(id) {
+            problems.line(LIST, line, format!("{id} stands here twice"));
+        }
+        if id.is_empty() || paper.is_empty() || words.is_empty() {
+            problems.line(LIST, line, "a row without id, paper or words");
+        }
+        if !STATES.contains(&state) {
+            problems.line(LIST, line, format!("state {state}: known are {STATES:?}"));
+        }
+        if state == "done" {
+            for missing in missing(tree, &tests, places, checks) {
+                problems.line(LIST, line, format!("{id} is done, but {missing}"));
+            }
+        }
+    }
+    if !columns_seen {
+        problems.file(LIST, format!("no table with the columns {COLUMNS:?}"));
+    }
+}
+
+/// The trimmed cells of a row of a table.
+fn cells(line: &str) -> Option<Vec<&str>> {
+    let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
+    Some(inner.split('|').map(str::trim).collect())
+}
+
+/// What a finished row names and the tree has not.
+fn missing(tree: &Tree, tests: &BTreeSet<&str>, places: &str, checks: &str) -> Vec<String> {
+    let mut missing = Vec::new();
+    let (places, checks) = (spans(places), spans(checks));
+    if places.is_empty() {
+        missing.push("names no file".to_owned());
+    }
+    for place in places {
+        let file = place.split("::").next().unwrap_or(place);
+        if tree.text(file).is_none() {
+            missing.push(format!("{file} is not a file"));
+        }
+    }
+    // A span with a space in it is a command; commands may be named beside tests.
+    let functions: Vec<&str> = checks.into_iter().filter(|check| !check.contains(' ')).collect();
+    if functions.is_empty() {
+        missing.push("names no test".to_owned());
+    }
+    for function in functions {
+        let name = function.rsplit("::").next().unwrap_or(function);
+        if !tests.contains(name) {
+            missing.push(format!("{name} is not a test"));
+        }
+    }
+    missing
+}
+
+/// The names of all tests: functions marked `#[test]`, and what is listed line by line in a call of a macro that makes
+/// such functions.
+fn test_names(tree: &Tree) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    for (_, source) in tree.rust("") {
+        let mut marked = false;
+        let mut macros = Vec::new();
+        let mut defined = "";
+        let mut listing = false;
+        for code in &source.code {
+            let word = first_word(code);
+            if let Some((_, rest)) = code.split_once("macro_rules!") {
+                defined = first_word(rest);
+            }
+            if code.starts_with('}') || code.starts_with(");") {
+                (defined, listing) = ("", false);
+            }
+            if listing {
+                names.insert(word);
+            }
+            listing |= macros.contains(&word) && code[word.len()..].starts_with('!');
+            if code.contains("#[test]") {
+                marked = defined.is_empty();
+                macros.extend((!defined.is_empty()).then_some(defined));
+            }
+            if let Some((_, rest)) = code.split_once("fn ").filter(|_| marked) {
+                names.insert(first_word(rest));
+                marked = false;
+            }
+        }
+    }
+    names
+}
+
+/// The identifier at the start of a piece of code, white space aside.
+fn first_word(code: &str) -> &str {
+    let code = code.trim_start();
+    &code[..code.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(code.len())]
+}

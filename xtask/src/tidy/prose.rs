@@ -1,0 +1,65 @@
+//! Rules about text of any kind.
+
+use regex::Regex;
+
+use super::{Problems, Tree};
+
+/// `no-ignored-doctest`: an example that no compiler reads is no example; `no_run` is allowed.
+pub(crate) fn no_ignored_doctest(tree: &Tree, problems: &mut Problems) {
+    let fence = Regex::new(r"^\s*(?:///|//!)?\s*```[a-z0-9_,]*\bignore\b").expect("a pattern");
+    for (path, text) in tree.written().filter(|(path, _)| path.ends_with(".rs") || path.ends_with(".md")) {
+        for (line, _) in text.lines().enumerate().filter(|(_, text)| fence.is_match(text)) {
+            problems.line(path, line, "an ignored example");
+        }
+    }
+}
+
+/// `no-machine-paths`: no path that exists on the author's machine only.
+pub(crate) fn no_machine_paths(tree: &Tree, problems: &mut Problems) {
+    // Written in parts, so that this file keeps its own rule.
+    let roots = ["home", "Users", "root", "work", "mnt"].join("|");
+    let pattern = Regex::new(&format!(r#"(?:^|[\s"'`(=:])/(?:{roots})/[\w.-]"#)).expect("a pattern");
+    for (path, text) in tree.written() {
+        for (line, _) in text.lines().enumerate().filter(|(_, text)| pattern.is_match(text)) {
+            problems.line(path, line, "a path of one machine");
+        }
+    }
+}
+
+/// `no-leftovers`: no mark of unfinished work, in words or as a macro.
+pub(crate) fn no_leftovers(tree: &Tree, problems: &mut Problems) {
+    // Written in parts, so that this file keeps its own rule.
+    let words =
+        [["TO", "DO"], ["FIX", "ME"], ["XX", "X"], ["HA", "CK"]].map(|parts| parts.concat()).join("|");
+    let macros = [["to", "do"], ["unimple", "mented"], ["d", "bg"]].map(|parts| parts.concat()).join("|");
+    let pattern = Regex::new(&format!(r"\b(?:{words})\b|\b(?:{macros})!")).expect("a pattern");
+    for (path, text) in tree.written().filter(|(path, _)| !path.starts_with("LICENSE")) {
+        for (line, text) in text.lines().enumerate() {
+            if let Some(found) = pattern.find(text) {
+                problems.line(path, line, format!("{} is left over", found.as_str()));
+            }
+        }
+    }
+}
+
+/// `clean-text`: no white space at the end of a line, one newline at the end of a file, no tabs but in C.
+pub(crate) fn clean_text(tree: &Tree, problems: &mut Problems) {
+    for (path, text) in tree.written().filter(|(path, _)| !recorded(path)) {
+        for (line, text) in text.lines().enumerate() {
+            if text.ends_with(|c: char| c.is_whitespace()) {
+                problems.line(path, line, "white space at the end");
+            }
+            if text.contains('\t') && !path.ends_with(".c") {
+                problems.line(path, line, "a tab");
+            }
+        }
+        if !text.is_empty() && (!text.ends_with('\n') || text.ends_with("\n\n")) {
+            problems.file(path, "does not end with one newline");
+        }
+    }
+}
+
+/// Whether a file was recorded from a machine, and is kept as it was.
+fn recorded(path: &str) -> bool {
+    path.contains("/tests/") && !path.ends_with(".rs")
+}
