@@ -28,7 +28,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use crate::op::{DOMAIN, own_record};
-use crate::raw::defer::{Batch, Deferred, Kind};
+use crate::raw::defer::{BATCH_CALLS, Batch, Deferred, Kind};
 use crate::raw::grace::Haste;
 use crate::raw::record::{Record, attention};
 use crate::stats::COUNTS;
@@ -41,6 +41,10 @@ pub(crate) const LIMIT_BYTES: u64 = 16 << 20;
 /// The longest such wait, per batch.
 pub(crate) const LIMIT_WAIT: Duration = Duration::from_millis(50);
 
+/// What a batch may spend on a grace period's fence, in ns, before it waits for other batches to share it.
+const FENCE_NS_PER_BATCH: u64 = 4000;
+/// The most batches of a thread that wait for each other: half its bound.
+const BATCHES_PER_FENCE: u64 = LIMIT_CALLS / 2 / BATCH_CALLS as u64;
 /// How often a thread over its bound looks whether the reclaimer has done its part.
 const BOUND_POLL: Duration = Duration::from_micros(200);
 
@@ -147,7 +151,7 @@ fn closed(record: &'static Record) {
         return;
     }
     if over_bound(record)
-        && let Some(oldest) = DOMAIN.oldest(record, Kind::Code)
+        && let Some((oldest, _)) = DOMAIN.oldest(record, Kind::Code)
     {
         COUNTS.throttled.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
         // An error leaves it pending: `keep_bound` sees that.
@@ -173,7 +177,12 @@ pub(crate) fn after_operation(record: &'static Record) {
 
 /// Runs the ripe batches of the calling thread, without waiting.
 fn help(record: &'static Record, kind: Kind) {
-    while let Some(oldest) = DOMAIN.oldest(record, kind) {
+    while let Some((oldest, batches)) = DOMAIN.oldest(record, kind) {
+        // Where the fence of a grace period is dear, more calls share it.
+        let enough = (DOMAIN.grace.fence_ns() / FENCE_NS_PER_BATCH).clamp(1, BATCHES_PER_FENCE) as usize;
+        if batches < enough && !DOMAIN.grace.elapsed(oldest) {
+            return;
+        }
         if squall_sys::fork::forked() || !matches!(DOMAIN.grace.poll(&DOMAIN.registry, oldest), Ok(true)) {
             return;
         }
@@ -198,7 +207,7 @@ fn keep_bound(record: &'static Record) {
     COUNTS.throttled.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
     let deadline = after(LIMIT_WAIT);
     let kinds = [Kind::Memory, Kind::Code];
-    let oldest = kinds.iter().filter_map(|&kind| DOMAIN.oldest(record, kind)).min();
+    let oldest = kinds.iter().filter_map(|&kind| DOMAIN.oldest(record, kind)).map(|(moment, _)| moment).min();
     // An error means that nothing can be freed now: what is pending stays pending and is counted.
     if oldest.is_some_and(|oldest| wait_unchecked(oldest, Haste::Normal, deadline).is_err()) {
         return;

@@ -141,9 +141,10 @@ impl Queue {
         full
     }
 
-    /// The moment of the oldest closed batch of this kind.
-    pub(crate) fn oldest(&self, kind: Kind) -> Option<Moment> {
-        self.lines[kind as usize].closed.front().map(|batch| batch.moment)
+    /// The moment of the oldest closed batch of this kind, and how many closed ones there are.
+    pub(crate) fn oldest(&self, kind: Kind) -> Option<(Moment, usize)> {
+        let closed = &self.lines[kind as usize].closed;
+        closed.front().map(|batch| (batch.moment, closed.len()))
     }
 
     /// Takes the oldest closed batch of this kind if its moment is at most `passed`.

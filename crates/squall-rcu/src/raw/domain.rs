@@ -94,8 +94,8 @@ impl Domain {
         })
     }
 
-    /// The moment of the oldest batch of the calling thread.
-    pub(crate) fn oldest(&self, record: &Record, kind: Kind) -> Option<Moment> {
+    /// The moment of the oldest batch of the calling thread, and how many batches it has.
+    pub(crate) fn oldest(&self, record: &Record, kind: Kind) -> Option<(Moment, usize)> {
         record.deferrals.as_owner(record.is_fenced(), |queue| queue.oldest(kind)).ok().flatten()
     }
 

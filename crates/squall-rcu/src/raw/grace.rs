@@ -88,6 +88,8 @@ pub(crate) struct Holdup<'a> {
 pub(crate) struct GracePeriods {
     // Written by the driver.
     sequence: AtomicU64,
+    /// What a heavy fence costs, in ns, smoothed: it depends on how many processors run threads of ours just now.
+    fence_ns: AtomicU64,
     driven: AtomicBool,
     scan: UnsafeCell<Scan>,
     /// A thread whose attention was asked for has left its operation.
@@ -109,6 +111,7 @@ impl GracePeriods {
     pub(crate) const fn new() -> GracePeriods {
         GracePeriods {
             sequence: AtomicU64::new(0),
+            fence_ns: AtomicU64::new(0),
             driven: AtomicBool::new(false),
             scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, told: false }),
             left: EventCount::new(),
@@ -120,6 +123,7 @@ impl GracePeriods {
     pub(crate) fn new() -> GracePeriods {
         GracePeriods {
             sequence: AtomicU64::new(0),
+            fence_ns: AtomicU64::new(0),
             driven: AtomicBool::new(false),
             scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, told: false }),
             left: EventCount::new(),
@@ -218,6 +222,24 @@ impl GracePeriods {
         self.left.signal(1);
     }
 
+    /// A heavy fence, whose cost is remembered. For the driver.
+    fn timed_fence(&self) -> Result<(), Unavailable> {
+        if cfg!(any(loom, miri)) {
+            return asym::heavy();
+        }
+        let begun = Instant::now();
+        asym::heavy()?;
+        let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX / 8).min(u64::MAX / 8);
+        let smooth = (self.fence_ns.load(Ordering::Relaxed) * 7 + ns) / 8;
+        self.fence_ns.store(smooth, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What a heavy fence has cost lately, in ns.
+    pub(crate) fn fence_ns(&self) -> u64 {
+        self.fence_ns.load(Ordering::Relaxed)
+    }
+
     /// The latest moment that has passed.
     pub(crate) fn passed(&self) -> Moment {
         // Acquire: as in `elapsed`.
@@ -286,7 +308,7 @@ impl Driver<'_> {
             // Partner: the light fence of `Record::enter_fast` (or the full one of `enter_slow`), and the fence of
             // `mark`. An operation that the scan below does not see open reads everything unlinked before any moment
             // that this grace period serves.
-            if let Err(why) = asym::heavy() {
+            if let Err(why) = self.grace.timed_fence() {
                 // Nothing was concluded yet: as if it had not begun.
                 self.grace.sequence.store(sequence, Ordering::Relaxed);
                 return Err(why);
