@@ -30,3 +30,8 @@ pub use cases::{all, find};
 pub use exact::run_exact;
 pub use harness::{Outcome, Plan, RunError, Step, SubjectResult, Table, run_case};
 pub use report::{Row, Text, rows};
+
+/// The example of the repository's README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
