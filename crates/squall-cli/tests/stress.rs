@@ -132,7 +132,7 @@ fn a_deferred_call_that_counts_twice_is_caught() {
 
 #[test]
 fn a_lost_block_is_caught() {
-    fails("lose-block", "2", "blocks are free or in place, of");
+    fails("lose-block", "4", "blocks are free or in place, of");
 }
 
 #[test]

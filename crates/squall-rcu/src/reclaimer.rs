@@ -5,8 +5,8 @@
 //! - I2. Lost wake-ups: whoever defers a thread's first call looks at `WORK` after its list shows that call; the
 //!   reclaimer, before it sleeps, sets `WORK` to false, makes the heavy fence, and looks at the lists. Partner fences:
 //!   the owner's (below, light or full) and `heavy`.
-//! - I3. It takes from a thread only what that thread has let lie for one [`ROUND`], or what exceeds half its bound, so
-//!   threads at work reclaim for themselves.
+//! - I3. It takes from a thread that ran no batch of its own for one [`ROUND`], or whose calls exceed half its bound. So
+//!   threads at work reclaim for themselves, and nothing ripe waits much longer than two rounds.
 //!
 //! Cost while there is something to reclaim: one look at all records per round. When there is nothing: none.
 //! Source: K42's worker events (CO-26); named, on demand and switchable, as the design asks.
@@ -175,7 +175,7 @@ fn round(record: &'static Record) {
     let ran = run_everything(record, |other| {
         let (calls, bytes) = other.deferrals.pending();
         let idle = other.deferrals.let_lie();
-        // A thread that lies idle gives back the room of its lists, too.
+        // Such a thread gives back the room of its lists, too.
         (idle && (calls > 0 || other.deferrals.room() > 0))
             || (calls > 0 && (calls > LIMIT_CALLS / 2 || bytes > LIMIT_BYTES / 2))
     });

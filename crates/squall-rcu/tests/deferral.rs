@@ -81,6 +81,30 @@ fn what_an_idle_thread_deferred_is_reclaimed_without_it() {
 }
 
 #[test]
+fn a_thread_that_retires_seldom_does_not_hold_on_to_batches() {
+    let _alone = alone();
+    let live = Arc::new(AtomicUsize::new(0));
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    let limit = Instant::now() + Duration::from_secs(60);
+    // Never enough for a batch at once, and never idle.
+    for i in 0.. {
+        live.fetch_add(1, Ordering::SeqCst);
+        retire(Box::new(Counted(live.clone())));
+        thread::sleep(Duration::from_millis(2));
+        if i > 5 && live.load(Ordering::SeqCst) <= 1 {
+            break;
+        }
+        assert!(Instant::now() < limit, "{} are pending", live.load(Ordering::SeqCst));
+    }
+    assert!(live.load(Ordering::SeqCst) < 100);
+}
+
+#[test]
 fn a_panic_in_a_deferred_call_stops_nobody() {
     let _alone = alone();
     let before = stats().panicked;

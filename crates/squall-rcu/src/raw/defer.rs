@@ -93,10 +93,10 @@ pub(crate) struct Deferrals {
     bytes: AtomicU64,
     // As above: bytes of room in the lists themselves.
     room: AtomicU64,
-    // Written by the owner: calls deferred ever.
-    ever: AtomicU64,
-    // Written by the reclaimer: `ever` when it last looked.
-    ever_seen: AtomicU64,
+    // Written by the owner: batches it took to run.
+    taken_by_owner: AtomicU64,
+    // Written by the reclaimer: the same when it last looked.
+    taken_seen: AtomicU64,
     queue: UnsafeCell<Queue>,
 }
 
@@ -225,8 +225,8 @@ impl Deferrals {
             calls: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             room: AtomicU64::new(0),
-            ever: AtomicU64::new(0),
-            ever_seen: AtomicU64::new(0),
+            taken_by_owner: AtomicU64::new(0),
+            taken_seen: AtomicU64::new(0),
             queue: UnsafeCell::new(Queue::new()),
         }
     }
@@ -239,8 +239,8 @@ impl Deferrals {
             calls: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             room: AtomicU64::new(0),
-            ever: AtomicU64::new(0),
-            ever_seen: AtomicU64::new(0),
+            taken_by_owner: AtomicU64::new(0),
+            taken_seen: AtomicU64::new(0),
             queue: UnsafeCell::new(Queue::new()),
         }
     }
@@ -315,7 +315,6 @@ impl Deferrals {
         let calls = self.calls.load(Ordering::Relaxed) + 1;
         self.calls.store(calls, Ordering::Relaxed);
         self.bytes.store(self.bytes.load(Ordering::Relaxed) + u64::from(bytes), Ordering::Relaxed);
-        self.ever.store(self.ever.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         calls
     }
 
@@ -329,11 +328,16 @@ impl Deferrals {
         (self.calls.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Whether nothing was deferred here since this was last asked, for the one who asks: the reclaimer.
+    /// Notes that the owner took a batch to run.
+    pub(crate) fn note_taken(&self) {
+        self.taken_by_owner.store(self.taken_by_owner.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Whether the owner has run nothing since this was last asked, for the one who asks: the reclaimer.
     pub(crate) fn let_lie(&self) -> bool {
-        let ever = self.ever.load(Ordering::Relaxed);
-        let same = self.ever_seen.load(Ordering::Relaxed) == ever;
-        self.ever_seen.store(ever, Ordering::Relaxed);
+        let taken = self.taken_by_owner.load(Ordering::Relaxed);
+        let same = self.taken_seen.load(Ordering::Relaxed) == taken;
+        self.taken_seen.store(taken, Ordering::Relaxed);
         same
     }
 }

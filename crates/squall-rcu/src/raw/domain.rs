@@ -106,6 +106,7 @@ impl Domain {
         let popped = record.deferrals.as_owner(record.is_fenced(), |queue| {
             let batch = queue.pop(kind, passed)?;
             record.deferrals.note(queue);
+            record.deferrals.note_taken();
             then();
             Some(batch)
         });

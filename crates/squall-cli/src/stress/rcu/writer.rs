@@ -88,7 +88,7 @@ impl Writer<'_> {
         }
         let spare = HAND_MAX.saturating_sub(self.hand.len());
         self.hand.extend(self.world.pick_up(spare));
-        if self.world.is_broken(Break::LoseBlock) && self.rng.one_in(64) {
+        if self.world.is_broken(Break::LoseBlock) && self.rng.one_in(8) {
             self.hand.truncate(self.hand.len().saturating_sub(1));
         }
         if self.rng.one_in(4) {
