@@ -13,8 +13,16 @@ const CASE: &str = "SQUALL_TEST_CASE";
 
 /// Runs `case` in a process where the variable holds `topology`.
 fn run(case: &str, topology: Option<&str>) -> Output {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "in_a_process_of_its_own", "--nocapture"]).env(CASE, case).env_remove(VARIABLE);
+    // Under emulation the program that runs this one must be named (`SQUALL_TEST_RUNNER="qemu-aarch64 -L …"`).
+    let runner = std::env::var("SQUALL_TEST_RUNNER").unwrap_or_default();
+    let this = std::env::current_exe().unwrap().into_os_string();
+    let mut words = runner.split_whitespace().map(std::ffi::OsString::from).chain([this]);
+    let mut command = Command::new(words.next().unwrap());
+    command
+        .args(words)
+        .args(["--exact", "in_a_process_of_its_own", "--nocapture"])
+        .env(CASE, case)
+        .env_remove(VARIABLE);
     if let Some(topology) = topology {
         command.env(VARIABLE, topology);
     }
