@@ -2,24 +2,23 @@
 //!
 //! - I1. It exists only after something was deferred, or asked of [`quiescent_do`](crate::quiescent_do), while it is
 //!   allowed. It is named [`NAME`], sleeps without a time-out when there is nothing to do, and never ends.
-//! - I2. Lost wake-ups: whoever defers a thread's first call looks at `WORK` after its list shows that call; the
-//!   reclaimer, before it sleeps, sets `WORK` to false, makes the heavy fence, and looks at the lists. Partner fences:
-//!   the owner's (below, light or full) and `heavy`.
+//! - I2. No work is overlooked: whoever defers a thread's first call announces it after its list shows that call, and
+//!   the reclaimer sleeps only after it has cleared the flag and looked at the lists again (`work/I1`).
 //! - I3. It takes from a thread that ran no batch of its own for one [`ROUND`], or whose calls exceed half its bound. So
 //!   threads at work reclaim for themselves, and nothing ripe waits much longer than two rounds.
 //!
 //! Cost while there is something to reclaim: one look at all records per round. When there is nothing: none.
 //! Source: K42's worker events (CO-26); named, on demand and switchable, as the design asks.
 
-use squall_machine::asym;
 use squall_machine::park::EventCount;
-use squall_sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use squall_sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use crate::defer::{LIMIT_BYTES, LIMIT_CALLS, orphaned, run_everything};
 use crate::op::{DOMAIN, own_record};
 use crate::raw::domain::Domain;
 use crate::raw::record::Record;
+use crate::raw::work::Work;
 
 /// The thread's name.
 pub(crate) const NAME: &str = "squall-reclaim";
@@ -27,7 +26,7 @@ pub(crate) const NAME: &str = "squall-reclaim";
 const ROUND: Duration = Duration::from_millis(10);
 
 /// Something may be deferred somewhere (I2).
-static WORK: AtomicBool = AtomicBool::new(false);
+static WORK: Work = Work::new();
 static EVENT: EventCount = EventCount::new();
 static STATE: AtomicU8 = AtomicU8::new(UNASKED);
 
@@ -78,7 +77,7 @@ pub fn set_reclaimer(allowed: bool) {
     // AcqRel: pairs with itself and with the exchange in `start`: one decision follows the other.
     let old = STATE.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| Some(change(state)));
     if allowed && old == Ok(PAUSED) {
-        WORK.store(true, Ordering::Relaxed);
+        let _ = WORK.claim();
         EVENT.signal(1);
     } else if allowed && orphaned().0 > 0 {
         announce();
@@ -104,32 +103,23 @@ pub(crate) fn allowed() -> bool {
 
 /// Something was deferred where nothing was before.
 pub(crate) fn announce() {
-    // Partner: the heavy fence in `rest` (I2).
-    if Domain::fenced() {
-        fence(Ordering::SeqCst)
-    } else {
-        asym::light()
-    }
-    if !WORK.load(Ordering::Relaxed) {
+    if WORK.announce(Domain::fenced()) {
         announce_cold();
     }
 }
 
 #[cold]
 fn announce_cold() {
-    // AcqRel: pairs with the reclaimer's load of `WORK`; of several threads that come here, one signals.
-    if !allowed() || squall_sys::fork::forked() || WORK.swap(true, Ordering::AcqRel) {
-        return;
+    if allowed() && !squall_sys::fork::forked() && WORK.claim() {
+        start();
+        EVENT.signal(1);
     }
-    start();
-    EVENT.signal(1);
 }
 
 /// Wakes the reclaimer now, for work that should not wait for its round.
 pub(crate) fn urge() {
     if allowed() && !squall_sys::fork::forked() {
-        // Release: pairs with the reclaimer's load of `WORK`.
-        WORK.store(true, Ordering::Release);
+        let _ = WORK.claim();
         start();
         EVENT.signal(1);
     }
@@ -157,7 +147,7 @@ fn work() {
         let seen = EVENT.prepare();
         // Acquire: pairs with `set_reclaimer`, and below with whoever sets `WORK`.
         let paused = STATE.load(Ordering::Acquire) != RUNNING;
-        if paused || !WORK.load(Ordering::Acquire) {
+        if paused || !WORK.is_set() {
             EVENT.wait(seen, None);
             continue;
         }
@@ -181,7 +171,7 @@ fn round(record: &'static Record) {
     });
     if ran.is_err() {
         // No grace period can be concluded: look again when something new happens, not before.
-        WORK.store(false, Ordering::Relaxed);
+        WORK.give_up();
     }
 }
 
@@ -192,13 +182,6 @@ fn rest() {
         DOMAIN.registry.for_each(|record| left += record.deferrals.pending().0 + record.deferrals.room());
         left > 0 || crate::quiescent::has_jobs()
     };
-    if pending() {
-        return;
-    }
-    WORK.store(false, Ordering::Relaxed);
-    // Partner: the fence in `announce`.
-    let fence = asym::heavy();
-    if fence.is_ok() && pending() {
-        WORK.store(true, Ordering::Relaxed);
-    }
+    // An error: nothing can be reclaimed any more, so there is nothing to look for either.
+    let _ = WORK.rest(pending);
 }

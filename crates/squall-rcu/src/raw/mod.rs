@@ -7,6 +7,7 @@ pub(crate) mod grace;
 pub(crate) mod record;
 pub(crate) mod registry;
 pub(crate) mod sites;
+pub(crate) mod work;
 
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;

@@ -16,6 +16,7 @@ use super::domain::Domain;
 use super::grace::{Haste, Limits};
 #[cfg(loom)]
 use super::sites;
+use super::work::Work;
 #[cfg(loom)]
 use squall_machine::park::sites as park;
 
@@ -319,6 +320,39 @@ fn defer_runs_late() {
     shared.domain.unregister(record);
 }
 
+/// An owner announces work while the reclaimer goes to rest: the flag is set in the end. `owner_first` says who runs on
+/// the main thread, since loom branches from its execution (see `wait_beside`).
+fn announce_against_rest(owner_first: bool) {
+    let shared = Arc::new((Work::new(), AtomicUsize::new(0)));
+    let _ = shared.0.claim();
+    let owner = |shared: &(Work, AtomicUsize)| {
+        shared.1.store(1, Ordering::Relaxed);
+        if shared.0.announce(false) {
+            let _ = shared.0.claim();
+        }
+    };
+    let reclaimer = |shared: &(Work, AtomicUsize)| {
+        shared.0.rest(|| shared.1.load(Ordering::Relaxed) > 0).expect("the checker's fence does not fail");
+    };
+    let other = shared.clone();
+    let other = thread::spawn(move || if owner_first { reclaimer(&other) } else { owner(&other) });
+    if owner_first {
+        owner(&shared)
+    } else {
+        reclaimer(&shared)
+    }
+    other.join().unwrap();
+    assert!(shared.0.is_set(), "something is pending and nobody knows");
+}
+
+fn announce_first() {
+    announce_against_rest(true);
+}
+
+fn rest_first() {
+    announce_against_rest(false);
+}
+
 macro_rules! models {
     ($($model:ident),* $(,)?) => { $( mod $model {
         #[test]
@@ -340,6 +374,8 @@ models!(
     record_reused,
     defer_against_take,
     defer_runs_late,
+    announce_first,
+    rest_first,
 );
 
 macro_rules! twins {
@@ -370,4 +406,6 @@ twins! {
     twin_owner_release: OWNER_RELEASE breaks defer_against_take,
     twin_take_release: TAKE_RELEASE breaks defer_against_take,
     twin_chunk_release: CHUNK_RELEASE breaks wait_light,
+    twin_announce_fence: ANNOUNCE_FENCE breaks announce_first,
+    twin_rest_fence: REST_FENCE breaks announce_first,
 }

@@ -35,3 +35,7 @@ pub(crate) const OWNER_RELEASE: Site = Site(13);
 pub(crate) const TAKE_RELEASE: Site = Site(14);
 /// A new chunk of records is published. Partner: the acquire of the scan.
 pub(crate) const CHUNK_RELEASE: Site = Site(15);
+/// Whoever defers: between what is pending now and the look at the reclaimer's flag. Partner: [`REST_FENCE`].
+pub(crate) const ANNOUNCE_FENCE: Site = Site(16);
+/// The reclaimer: between clearing its flag and the last look at what is pending. Partner: [`ANNOUNCE_FENCE`].
+pub(crate) const REST_FENCE: Site = Site(17);
