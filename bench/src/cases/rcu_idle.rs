@@ -7,6 +7,7 @@
 //! - `idle_wakeups`: context switches, of whatever kind, of all tasks of the process within one second, as the kernel
 //!   counts them in `/proc/self/task/*/status`. The measuring thread, which must wake up to read them, is left out.
 //! - `bytes_per_thread`: what the library says it holds for each registered thread.
+//! - `list_bytes`: what the lists of deferred calls of all threads still take.
 //! - `bytes_per_vp`: what the library's per-VP data holds for each VP.
 //! - `rss_bytes_per_thread`: growth of the resident set from just before the first registration to the end, over the
 //!   number of threads. Everything is in it that came to stay: records, lists, and what the allocator did not give back.
@@ -107,6 +108,7 @@ fn metrics(threads: usize, retired: usize, rss_before: u64) -> Result<Vec<(Strin
     Ok(vec![
         metric("idle_wakeups", wakeups as f64),
         metric("bytes_per_thread", stats.bytes_per_thread as f64),
+        metric("list_bytes", stats.list_bytes as f64),
         metric("bytes_per_vp", squall_machine::pervp::stats().bytes_per_vp as f64),
         metric("rss_bytes_per_thread", rss.saturating_sub(rss_before) as f64 / threads as f64),
         metric("registered_threads", stats.threads as f64),
