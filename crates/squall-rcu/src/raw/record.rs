@@ -29,7 +29,8 @@
 //!   it: a signal handler that runs between that operation's last store and its look at `attention` opens and leaves
 //!   operations of its own, sees the request, and must leave it alone. `owing` tells them apart by `ended`.
 //!
-//! Source: PITFALLS of the design (one word, so that nested calls from handlers work); liburcu's `urcu_memb` reader.
+//! Source: liburcu's `urcu_memb` reader, which keeps depth and phase in one word for the same reason; K42's count of
+//! requests per generation (CO-21), here per thread.
 
 use squall_machine::asym;
 use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
