@@ -72,6 +72,18 @@ pub fn light() {
     squall_sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
+/// The frequent side of the handshake in either mode: [`light`], or the full fence that I2 asks for if `fenced`. For paths
+/// that can afford to ask.
+#[inline(always)]
+pub fn light_or_full(fenced: bool) {
+    if fenced {
+        // Partner: `fence(SeqCst)` in `heavy` (I2).
+        squall_sync::atomic::fence(Ordering::SeqCst);
+    } else {
+        light();
+    }
+}
+
 /// The rare side of the handshake. Pairs with [`light`], or with `fence(SeqCst)` in [`Mode::Fence`] (I1, I2).
 ///
 /// # Errors

@@ -21,7 +21,7 @@
 //! Cost: deferring adds 24 bytes to a list. Source: biased locking; Vyukov, "Asymmetric reader-writer mutex".
 
 use squall_machine::asym;
-use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use squall_sync::cell::UnsafeCell;
 use squall_sync::hint::spin_loop;
 use squall_sync::thread::yield_now;
@@ -263,7 +263,7 @@ impl Deferrals {
             self.busy.store(1, Ordering::Relaxed);
             if !sites::OWNER_FENCE.is_weak() {
                 // Partner: the heavy fence between `begin_take` and `take` (argument for I1).
-                if fenced { fence(Ordering::SeqCst) } else { asym::light() }
+                asym::light_or_full(fenced);
             }
             // Acquire: pairs with the release in `end_take`.
             if self.taken.load(Ordering::Acquire) == 0 {

@@ -9,7 +9,7 @@
 //! Cost: announcing is a compiler fence and a load. Source: as of the driver's sleep, `README.md` beside this file.
 
 use squall_machine::asym::{self, Unavailable};
-use squall_sync::atomic::{AtomicBool, Ordering, fence};
+use squall_sync::atomic::{AtomicBool, Ordering};
 
 use super::sites;
 
@@ -34,7 +34,7 @@ impl Work {
     pub(crate) fn announce(&self, fenced: bool) -> bool {
         if !sites::ANNOUNCE_FENCE.is_weak() {
             // Partner: the heavy fence in `rest` (I1).
-            if fenced { fence(Ordering::SeqCst) } else { asym::light() }
+            asym::light_or_full(fenced);
         }
         !self.set.load(Ordering::Relaxed)
     }
