@@ -3,26 +3,21 @@
 
 #![cfg(not(miri))] // Files and processes.
 
-use std::process::{Command, Output};
+mod this_program;
+
+use std::process::Output;
 
 use squall_machine::topology::VirtualSpec;
 use squall_machine::{Machine, MachineError, machine, try_machine};
+use this_program::this_program;
 
 const VARIABLE: &str = "SQUALL_TOPOLOGY";
 const CASE: &str = "SQUALL_TEST_CASE";
 
 /// Runs `case` in a process where the variable holds `topology`.
 fn run(case: &str, topology: Option<&str>) -> Output {
-    // Under emulation the program that runs this one must be named (`SQUALL_TEST_RUNNER="qemu-aarch64 -L …"`).
-    let runner = std::env::var("SQUALL_TEST_RUNNER").unwrap_or_default();
-    let this = std::env::current_exe().unwrap().into_os_string();
-    let mut words = runner.split_whitespace().map(std::ffi::OsString::from).chain([this]);
-    let mut command = Command::new(words.next().unwrap());
-    command
-        .args(words)
-        .args(["--exact", "in_a_process_of_its_own", "--nocapture"])
-        .env(CASE, case)
-        .env_remove(VARIABLE);
+    let mut command = this_program();
+    command.args(["--exact", "in_a_process_of_its_own", "--nocapture"]).env(CASE, case).env_remove(VARIABLE);
     if let Some(topology) = topology {
         command.env(VARIABLE, topology);
     }

@@ -3,7 +3,10 @@
 
 use squall_machine::pervp::PerVpWord;
 use squall_machine::{Vp, machine, restartable};
-use std::process::Command;
+
+#[path = "../this_program/mod.rs"]
+mod this_program;
+use this_program::this_program;
 
 /// The modes that a process can be started in besides its own: a variable, its value, and how `restart_mode` must name
 /// the mode.
@@ -19,17 +22,7 @@ pub(crate) const EXPECT: &str = "SQUALL_TEST_EXPECT_MODE";
 
 /// Runs this test program again with the variables set, and with these arguments; fails with its output if it fails.
 pub(crate) fn again(variables: &[(&str, &str)], arguments: &[&str]) {
-    let program = std::env::current_exe().expect("the path of this program");
-    // Under user-mode emulation the kernel cannot start the program by itself; the runner's name is passed on.
-    let mut command = match std::env::var("SQUALL_TEST_RUNNER") {
-        Ok(runner) => {
-            let mut words = runner.split_whitespace().map(str::to_owned);
-            let mut command = Command::new(words.next().expect("a runner"));
-            command.args(words).arg(program);
-            command
-        }
-        Err(_) => Command::new(program),
-    };
+    let mut command = this_program();
     command.args(arguments).args(["--nocapture", "--test-threads=2"]).env("SQUALL_TEST_CHILD", "1");
     for (name, value) in variables {
         command.env(name, value);

@@ -1,0 +1,16 @@
+//! How a test program starts itself again.
+
+use std::process::Command;
+
+/// This test program, to be run again.
+///
+/// Under user-mode emulation the kernel cannot start it by itself: `SQUALL_TEST_RUNNER="qemu-aarch64 -L …"` names the
+/// program that does, with its arguments.
+pub(crate) fn this_program() -> Command {
+    let runner = std::env::var("SQUALL_TEST_RUNNER").unwrap_or_default();
+    let program = std::env::current_exe().expect("the path of this program").into_os_string();
+    let mut words = runner.split_whitespace().map(std::ffi::OsString::from).chain([program]);
+    let mut command = Command::new(words.next().expect("at least the program"));
+    command.args(words);
+    command
+}
