@@ -121,6 +121,20 @@ pub fn defer<F: FnOnce() + Send + 'static>(f: F) {
     add(Kind::Code, Deferred { call: call::<F>, data: Box::into_raw(Box::new(f)).cast(), bytes });
 }
 
+/// Calls `call(data)` once every operation that is open now has ended. As [`defer`], without its allocation.
+///
+/// # Units
+/// `bytes`: what `data` holds on to, for the bound on what may be pending.
+/// # Safety
+/// 1. `call(data)` may be called once, on any thread, outside every operation.
+/// 2. If `call` frees what operations may be reading: no operation that begins after this call can reach it.
+/// # Source
+/// liburcu's `call_rcu`.
+#[inline]
+pub unsafe fn defer_raw(call: unsafe fn(*mut ()), data: *mut (), bytes: usize) {
+    add(Kind::Code, Deferred { call, data, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
+}
+
 fn add(kind: Kind, call: Deferred) {
     // A thread past its exit hook is registered only within an operation: it has no list of its own then.
     if own_record().is_none() && crate::op::register().is_err() {

@@ -25,7 +25,7 @@ mod wait;
 #[cfg(not(loom))]
 pub use cell::Rcu;
 #[cfg(not(loom))]
-pub use defer::{barrier, defer, reclaim, retire, retire_raw};
+pub use defer::{barrier, defer, defer_raw, reclaim, retire, retire_raw};
 #[cfg(not(loom))]
 pub use op::{Op, OpError, in_operation, op, register, try_op};
 #[cfg(not(loom))]

@@ -41,3 +41,26 @@ pub fn reserve(len: usize) -> io::Result<NonNull<u8>> {
         NonNull::new(at).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 }
+
+/// Gives back the pages of a part of what [`reserve`] returned: it reads as zeros from here on, until it is written again.
+/// Stores by other threads meanwhile are kept or lost, each as a whole.
+///
+/// # Units
+/// `len`: bytes. Both ends are rounded to pages by the system's rules: `at` must be page-aligned, `len` is rounded up.
+/// # Errors
+/// That of madvise(2), and always where there is none: nothing was changed then.
+/// # Safety
+/// The bytes lie in one reservation, and zeros are good values for all that is in them.
+pub unsafe fn discard(at: *mut u8, len: usize) -> io::Result<()> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        // SAFETY: the caller's promise.
+        unsafe { rustix::mm::madvise(at.cast(), len, rustix::mm::Advice::LinuxDontNeed)? };
+        Ok(())
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    {
+        let _ = (at, len);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}

@@ -1,0 +1,299 @@
+//! The link from a representative to its root and its peers.
+//!
+//! Problem: `At` is an ordinary value; its author could move it out of the representative and use it from anywhere, when
+//! the peers are long gone. Idea: what reaches peers answers only where the `At` lies *inside* its representative.
+//! Whoever can borrow it there is inside a call of the object, or in its drop, which the object knows; so the peers are
+//! valid as long as the borrow. The check is a comparison of addresses.
+//!
+//! - I1. A borrow of a representative's field exists only within an operation or a hold in which the representative was
+//!   found, within a borrow of a peer of the same object that began so, or in the representative's drop. Peers are
+//!   freed only after all of the first two have ended, and the object is closed before the third.
+//! - I2. An `At` is a link (`multi/I4`): the root is valid as long as it.
+//! - I3. If the memory of a representative is used again for another that an old `At` was moved into, that `At`'s own
+//!   object is closed.
+//!
+//! Source: CO-15, CO-68; `freeze` is `lockReps`, with CO-16 checked while it runs.
+
+use squall_machine::{Cluster, Clusters, Vp, VpSet};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use crate::gather;
+use crate::multi::{Multi, drop_link, ground};
+use crate::raw::object::InFlight;
+use crate::raw::reps::{Rep, Walk};
+use crate::reference::CoRef;
+use crate::root::Root;
+
+/// A representative's link to its root and its peers: keep it in a field of the representative.
+///
+/// [`root`](At::root) and [`co`](At::co) answer everywhere. The others answer only while the link lies in its own
+/// representative, directly or in a field of a field, but not behind a `Box`; elsewhere they panic. In the
+/// representative's drop there are no peers any more.
+pub struct At<R: Root> {
+    object: NonNull<Multi<R>>,
+    rep: NonNull<Rep>,
+    vp: Vp,
+    cluster: Cluster,
+}
+
+// SAFETY: 1. What it leads to is shared among threads: roots and representatives are `Send + Sync`. 2. Whichever thread
+// drops the last link drops the root, which is `Send`.
+unsafe impl<R: Root> Send for At<R> {}
+// SAFETY: as above.
+unsafe impl<R: Root> Sync for At<R> {}
+
+/// The object has ended while a method of it slept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended;
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the object was destroyed while a method of it waited")
+    }
+}
+
+impl std::error::Error for Ended {}
+
+impl<R: Root> At<R> {
+    /// The caller has taken the link.
+    pub(crate) fn new(object: NonNull<Multi<R>>, rep: NonNull<Rep>, vp: Vp, cluster: Cluster) -> At<R> {
+        At { object, rep, vp, cluster }
+    }
+
+    #[inline(always)]
+    fn multi(&self) -> &Multi<R> {
+        // SAFETY: a link keeps it (I2).
+        unsafe { self.object.as_ref() }
+    }
+
+    /// The root.
+    #[inline(always)]
+    pub fn root(&self) -> &R {
+        &self.multi().root
+    }
+
+    /// The VP that made this representative.
+    #[inline(always)]
+    pub fn vp(&self) -> Vp {
+        self.vp
+    }
+
+    /// The cluster that this representative serves.
+    #[inline(always)]
+    pub fn cluster(&self) -> Cluster {
+        self.cluster
+    }
+
+    /// The clusters of this object's size.
+    pub fn clusters(&self) -> &Clusters {
+        self.multi().clusters()
+    }
+
+    /// A reference to the object itself.
+    pub fn co(&self) -> CoRef<R::Interface> {
+        // The object's id is that of the root's interface (reference/I1).
+        CoRef::new(self.multi().object().id)
+    }
+
+    /// The VPs on which a call ever missed.
+    pub fn translation_set(&self) -> VpSet {
+        let mut set = VpSet::new();
+        self.multi().object().for_each_translation(ground(), |vp| {
+            set.insert(Vp::new(vp as u32));
+        });
+        set
+    }
+
+    /// Whether the object has been destroyed, so that new calls err.
+    pub fn is_ending(&self) -> bool {
+        self.multi().object().gate.is_dead()
+    }
+
+    /// Whether this lies in its representative, and there are peers (I1).
+    #[inline(always)]
+    #[track_caller]
+    fn has_peers(&self) -> bool {
+        let begin = self.rep.addr().get() + Multi::<R>::VALUE_AT;
+        let here = std::ptr::from_ref(self).addr();
+        if here.wrapping_sub(begin) >= size_of::<R::Rep>() {
+            misplaced(std::any::type_name::<R>());
+        }
+        !self.multi().object().is_closed()
+    }
+
+    /// The representatives there are now, in no particular order; those made meanwhile may be missed.
+    ///
+    /// # Panics
+    /// If this link was moved out of its representative.
+    /// # Cost
+    /// In proportion to the representatives. Wait-free.
+    #[track_caller]
+    pub fn reps(&self) -> Peers<'_, R> {
+        Peers { walk: self.has_peers().then(|| self.multi().reps.walk()), life: PhantomData }
+    }
+
+    /// The representative of the cluster of `vp`, if it has one.
+    ///
+    /// # Panics
+    /// If this link was moved out of its representative.
+    /// # Cost
+    /// Constant: one step for each two bits of the cluster's number at most. Wait-free.
+    #[track_caller]
+    pub fn find(&self, vp: Vp) -> Option<&R::Rep> {
+        let cluster = self.clusters().get(vp)?;
+        self.of_cluster(cluster)
+    }
+
+    /// The representative of a cluster, if it has one.
+    ///
+    /// # Panics
+    /// If this link was moved out of its representative.
+    #[track_caller]
+    pub fn of_cluster(&self, cluster: Cluster) -> Option<&R::Rep> {
+        if !self.has_peers() {
+            return None;
+        }
+        let rep = self.multi().find(cluster)?;
+        // SAFETY: a peer, valid as long as this borrow (I1).
+        Some(unsafe { Multi::<R>::value(rep).as_ref() })
+    }
+
+    /// The representative of the caller's cluster, made now if it has none; where the object is ending, perhaps this one.
+    ///
+    /// # Panics
+    /// If this link was moved out of its representative; if `make_rep` does.
+    #[track_caller]
+    pub fn local(&self) -> &R::Rep {
+        let here = Vp::current();
+        if let Some(rep) = self.find(here) {
+            return rep;
+        }
+        // SAFETY: within a call of the object (I1); if it is closed, its gate is shut too.
+        let rep = match unsafe { InFlight::inside(ground(), self.object.cast()) } {
+            Some(_in_flight) => Multi::find_or_make(self.object, self.clusters().cluster_of(here), here),
+            None => self.rep,
+        };
+        // SAFETY: a peer, or the one that this lies in.
+        unsafe { Multi::<R>::value(rep).as_ref() }
+    }
+
+    /// Runs `f` with the representatives, while none is added: exactly those there are.
+    ///
+    /// A miss that needs a new one waits meanwhile, inside its operation. So `f` must not wait for a thread that may
+    /// call this object, nor call it itself where there is no representative; the latter panics.
+    ///
+    /// # Panics
+    /// If this link was moved out of its representative.
+    /// # Source
+    /// `lockReps` and its rule: CO-15, CO-16.
+    #[track_caller]
+    pub fn freeze<T>(&self, f: impl FnOnce(Peers<'_, R>) -> T) -> T {
+        let peers = self.has_peers();
+        self.multi().frozen(|| f(Peers { walk: peers.then(|| self.multi().reps.walk()), life: PhantomData }))
+    }
+
+    /// Combines a value of each representative up the tree of clusters: those of one core first, then of one cache, and
+    /// so on. `None` in the drop of the last.
+    ///
+    /// # Panics
+    /// If this link was moved out of its representative.
+    /// # Cost
+    /// One step for each cluster of each level, whether or not it has a representative.
+    #[track_caller]
+    pub fn gather<T>(&self, map: impl FnMut(&R::Rep) -> T, combine: impl FnMut(T, T) -> T) -> Option<T> {
+        if !self.has_peers() {
+            return None;
+        }
+        gather::gather(self.clusters(), |cluster| self.of_cluster(cluster), map, combine)
+    }
+
+    /// Calls `f` with each representative, down the tree of clusters: neighbours one after the other.
+    ///
+    /// # Panics
+    /// If this link was moved out of its representative.
+    #[track_caller]
+    pub fn broadcast(&self, mut f: impl FnMut(&R::Rep)) {
+        if self.has_peers() {
+            gather::leaves(self.clusters(), |cluster| self.of_cluster(cluster).into_iter().for_each(&mut f));
+        }
+    }
+
+    /// Sleeps until `ready` gives something, or the object ends. For methods marked `#[blocking]`.
+    ///
+    /// `ready` is asked at once, after each [`wake`](At::wake) of any representative of this object, and now and then.
+    ///
+    /// # Errors
+    /// [`Ended`]: the object was destroyed. Return soon: its memory waits for this call.
+    /// # Panics
+    /// Inside an operation, where nothing may sleep.
+    pub fn sleep_until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Result<T, Ended> {
+        assert!(
+            !squall_rcu::in_operation(),
+            "a method of {} slept inside an operation: mark it #[blocking], and call it from outside",
+            std::any::type_name::<R>(),
+        );
+        let sleepers = &self.multi().sleepers;
+        loop {
+            let seen = sleepers.prepare();
+            if let Some(result) = ready() {
+                return Ok(result);
+            }
+            if self.is_ending() {
+                return Err(Ended);
+            }
+            sleepers.wait(seen, None::<Duration>);
+        }
+    }
+
+    /// Wakes every method of this object that sleeps.
+    pub fn wake(&self) {
+        self.multi().sleepers.signal(u32::MAX);
+    }
+}
+
+#[cold]
+#[track_caller]
+fn misplaced(class: &str) -> ! {
+    panic!(
+        "an At of {class} answers only inside its representative: keep it in a field, not in a Box or elsewhere"
+    )
+}
+
+impl<R: Root> Drop for At<R> {
+    fn drop(&mut self) {
+        drop_link(self.object);
+    }
+}
+
+impl<R: Root> fmt::Debug for At<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("At").field("object", &self.co()).field("vp", &self.vp).finish_non_exhaustive()
+    }
+}
+
+/// The representatives of an object, one after the other.
+pub struct Peers<'a, R: Root> {
+    walk: Option<Walk>,
+    life: PhantomData<&'a R>,
+}
+
+impl<'a, R: Root> Iterator for Peers<'a, R> {
+    type Item = &'a R::Rep;
+
+    fn next(&mut self) -> Option<&'a R::Rep> {
+        // SAFETY: peers are valid as long as the borrow of the `At` (I1).
+        unsafe {
+            let rep = self.walk.as_mut()?.step()?;
+            Some(Multi::<R>::value(rep).as_ref())
+        }
+    }
+}
+
+impl<R: Root> fmt::Debug for Peers<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peers").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,164 @@
+//! What a caller is told when there is no object to call.
+
+use std::fmt;
+
+use crate::id::Id;
+use crate::raw::object::Absent;
+
+/// Why a call did not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The object was destroyed.
+    Destroyed,
+    /// A well-known object that is not installed yet.
+    NotThere,
+    /// Its root refused; why.
+    Refused(&'static str),
+    /// This process is the child of a fork, which may only exec.
+    Forked,
+    /// From a signal handler that interrupted a cold path of Squall on this thread.
+    Reentrant,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Destroyed => f.write_str("the object was destroyed"),
+            Reason::NotThere => f.write_str("the object is not installed"),
+            Reason::Refused(why) => write!(f, "its root refused: {why}"),
+            Reason::Forked => f.write_str("this is the child of a fork, which may only exec"),
+            Reason::Reentrant => f.write_str("a signal handler interrupted a cold path on this thread"),
+        }
+    }
+}
+
+/// A call that did not happen: the method was not entered.
+///
+/// One word; the rest is on the heap, so that no hot path carries it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CallError(Box<Details>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Details {
+    interface: &'static str,
+    class: Option<&'static str>,
+    id: Id,
+    method: &'static str,
+    reason: Reason,
+}
+
+impl CallError {
+    #[cold]
+    pub(crate) fn new(
+        interface: &'static str,
+        class: Option<&'static str>,
+        id: Id,
+        method: &'static str,
+        reason: Reason,
+    ) -> CallError {
+        CallError(Box::new(Details { interface, class, id, method, reason }))
+    }
+
+    pub(crate) fn absent(interface: &'static str, id: Id, method: &'static str, absent: Absent) -> CallError {
+        match absent {
+            Absent::NotThere => CallError::new(interface, None, id, method, Reason::NotThere),
+            Absent::Destroyed(class) => {
+                CallError::new(interface, class.map(|class| (class.name)()), id, method, Reason::Destroyed)
+            }
+        }
+    }
+
+    /// The interface through which it was called.
+    pub fn interface(&self) -> &'static str {
+        self.0.interface
+    }
+
+    /// The object's class, if its place still remembers it.
+    pub fn class(&self) -> Option<&'static str> {
+        self.0.class
+    }
+
+    /// The object.
+    pub fn id(&self) -> Id {
+        self.0.id
+    }
+
+    /// The method.
+    pub fn method(&self) -> &'static str {
+        self.0.method
+    }
+
+    /// Why.
+    pub fn reason(&self) -> Reason {
+        self.0.reason
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Details { interface, class, id, method, reason } = &*self.0;
+        write!(f, "{interface}#{id}.{method}()")?;
+        if let Some(class) = class {
+            write!(f, " of class {class}")?;
+        }
+        write!(f, ": {reason}")
+    }
+}
+
+impl fmt::Debug for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CallError({self})")
+    }
+}
+
+impl std::error::Error for CallError {}
+
+impl From<CallError> for std::io::Error {
+    fn from(error: CallError) -> std::io::Error {
+        std::io::Error::new(std::io::ErrorKind::NotConnected, error)
+    }
+}
+
+/// Why an object could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CreateError {
+    /// There is no address space for the tables, or none left for ids.
+    OutOfMemory(std::io::Error),
+    /// Every id is in use.
+    OutOfIds,
+    /// The well-known id has an object already, or one that was destroyed and is not quiet yet.
+    Taken(Id),
+    /// This process is the child of a fork, which may only exec.
+    Forked,
+    /// From a signal handler that interrupted a cold path of Squall on this thread.
+    Reentrant,
+}
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CreateError::OutOfMemory(cause) => {
+                write!(f, "no address space for the tables of objects: {cause}")
+            }
+            CreateError::OutOfIds => f.write_str("every id is in use"),
+            CreateError::Taken(id) => {
+                write!(f, "the well-known object {id} exists, or is still being reclaimed")
+            }
+            CreateError::Forked => {
+                f.write_str("no object can be made in the child of a fork, which may only exec")
+            }
+            CreateError::Reentrant => f.write_str("a signal handler interrupted a cold path on this thread"),
+        }
+    }
+}
+
+impl std::error::Error for CreateError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            CreateError::OutOfMemory(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The tables: a local one for each VP, a global one, and the ids.
+//!
+//! Problem: a table must cover every object made anywhere, on every VP, and cost memory only where it is used. Idea: all
+//! tables are one reservation of address space each, of fixed size, and pages appear where they are touched, on the
+//! memory of the VP that touched them. Slots are handed to VPs in blocks of one page of a local table, so that the
+//! objects of one VP lie together in every table and an id tells its home.
+//!
+//! - I1. `LOCAL_BASE` goes once from 0 to the address of VP 0's table; that of VP v lies `v << LOCAL_SHIFT` bytes on.
+//! - I2. A slot belongs to the VP that took its block, its home, for good; while free it is in one list of that home or
+//!   ahead of its `fresh` mark.
+//! - I3. Slots that were carved as a run of n stay a run of n.
+//! - I4. An entry is null or the address of a header that was installed there. Discarding makes entries null, at any time.
+//!
+//! Not promised: exclusion on a VP. Its list has a lock, which only threads of that VP and those who free its slots take.
+//! Cost: reserved address space of [`SLOTS_MAX`] × 8 bytes per VP and × 16 bytes once; memory by the page.
+//! Source: CO-05, CO-06, TO-06, TO-08.
+
+use squall_machine::pervp::PerVp;
+use squall_machine::{Vp, machine};
+use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use squall_sync::sync::{Mutex, MutexGuard, OnceLock};
+use std::collections::VecDeque;
+use std::io;
+use std::ptr::NonNull;
+use std::time::Instant;
+
+use crate::error::CreateError;
+use crate::id::Id;
+use crate::raw::header::Header;
+use crate::raw::object::{Ground, Object, Slot, Stage};
+
+/// Slots of a table.
+pub(crate) const SLOTS_MAX: u32 = if cfg!(miri) { 1 << 12 } else { 1 << 24 };
+const ENTRY_BYTES: usize = size_of::<AtomicPtr<Header>>();
+/// Distance of the tables of neighbouring VPs, as a power of two.
+pub(crate) const LOCAL_SHIFT: u32 = (SLOTS_MAX as usize * ENTRY_BYTES).trailing_zeros();
+/// Slots that a VP takes at a time: a page of a local table.
+pub(crate) const BLOCK: u32 = if cfg!(miri) { 32 } else { 512 };
+/// Slots at the beginning that are handed out by number.
+pub(crate) const WELL_KNOWN: u32 = BLOCK;
+const BLOCKS: usize = (SLOTS_MAX / BLOCK) as usize;
+/// The home of a block that nobody has taken.
+const NO_HOME: u32 = 0;
+
+/// See I1.
+pub(crate) static LOCAL_BASE: AtomicUsize = AtomicUsize::new(0);
+static TABLES: OnceLock<Tables> = OnceLock::new();
+/// Held while the tables are made.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// The tables of this process.
+pub(crate) struct Tables {
+    local: NonNull<AtomicPtr<Header>>,
+    slots: NonNull<Slot>,
+    /// The home of each block, plus one.
+    homes: Box<[AtomicU32]>,
+    next_block: AtomicU32,
+    free: PerVp<Mutex<Free>>,
+    vp_limit: usize,
+    began: Instant,
+}
+
+// SAFETY: the pointers are addresses of mappings that are never given back, of atomics that every thread may use.
+unsafe impl Send for Tables {}
+// SAFETY: as above.
+unsafe impl Sync for Tables {}
+
+/// The free slots of a VP.
+#[derive(Debug, Default)]
+struct Free {
+    /// Slots of the block at hand that were never used: first and last but one.
+    fresh: (u32, u32),
+    /// Runs that were used before, first in first out; by length, from 1.
+    runs: Vec<VecDeque<u32>>,
+}
+
+impl Free {
+    fn queue(&mut self, length: u32) -> &mut VecDeque<u32> {
+        let index = length as usize - 1;
+        if self.runs.len() <= index {
+            self.runs.resize_with(index + 1, VecDeque::new);
+        }
+        &mut self.runs[index]
+    }
+}
+
+/// The tables, made now if this is the first object.
+pub(crate) fn tables() -> Result<&'static Tables, CreateError> {
+    match TABLES.get() {
+        Some(tables) => Ok(tables),
+        None => make_tables(),
+    }
+}
+
+/// The tables, if there ever was an object.
+pub(crate) fn existing() -> Option<&'static Tables> {
+    TABLES.get()
+}
+
+#[cold]
+fn make_tables() -> Result<&'static Tables, CreateError> {
+    let _making = lock(&MAKING);
+    if let Some(tables) = TABLES.get() {
+        return Ok(tables);
+    }
+    let vp_limit = machine().vp_limit();
+    let local_bytes = vp_limit << LOCAL_SHIFT;
+    let slots_bytes = SLOTS_MAX as usize * size_of::<Slot>();
+    let reserve = |bytes| squall_sys::rseq_memory::reserve(bytes).map_err(CreateError::OutOfMemory);
+    let local = reserve(local_bytes)?;
+    let slots = reserve(slots_bytes)?;
+    let free = PerVp::try_new(|_| Mutex::new(Free::default()))
+        .map_err(|error| CreateError::OutOfMemory(io::Error::other(error)))?;
+    let tables = Tables {
+        local: local.cast(),
+        slots: slots.cast(),
+        homes: (0..BLOCKS).map(|_| AtomicU32::new(NO_HOME)).collect(),
+        // The first block is the well-known one.
+        next_block: AtomicU32::new(1),
+        free,
+        vp_limit,
+        began: Instant::now(),
+    };
+    // Release: pairs with nothing that matters: whoever has a reference to an object came by it after this.
+    LOCAL_BASE.store(local.as_ptr().expose_provenance(), Ordering::Release);
+    Ok(TABLES.get_or_init(|| tables))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics under these locks but a failed allocation, which leaves the lists whole.
+    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+impl Tables {
+    /// Takes a run of `length` slots for the VP where the caller is, and returns the id of the first.
+    pub(crate) fn take(&self, length: u32) -> Result<Id, CreateError> {
+        let vp = Vp::current();
+        let mut free = lock(self.free.here());
+        let slot = match free.queue(length).pop_front() {
+            Some(slot) => slot,
+            None => self.carve(&mut free, vp, length)?,
+        };
+        drop(free);
+        // Relaxed: the slot is ours, by the lock under which its generation was written.
+        Ok(Id::new(slot, self.slot(slot).generation.load(Ordering::Relaxed)))
+    }
+
+    /// Takes slots that were never used.
+    fn carve(&self, free: &mut Free, vp: Vp, length: u32) -> Result<u32, CreateError> {
+        if free.fresh.1 - free.fresh.0 < length {
+            let block = self.next_block.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |block| {
+                ((block as usize) < BLOCKS).then_some(block + 1)
+            });
+            let block = block.map_err(|_| CreateError::OutOfIds)?;
+            // What is left of the block before is too short for this run, and good for single slots.
+            let rest = free.fresh.0..free.fresh.1;
+            for slot in rest.clone() {
+                self.slot(slot).generation.store(1, Ordering::Relaxed);
+            }
+            free.queue(1).extend(rest);
+            self.homes[block as usize].store(vp.index() as u32 + 1, Ordering::Relaxed);
+            free.fresh = (block * BLOCK, (block + 1) * BLOCK);
+        }
+        let first = free.fresh.0;
+        free.fresh.0 += length;
+        for slot in first..first + length {
+            self.slot(slot).generation.store(1, Ordering::Relaxed);
+        }
+        Ok(first)
+    }
+
+    /// Gives the run that begins at `id` back to its home, under its next generation. One that has none is not used
+    /// again.
+    pub(crate) fn give_back(&self, id: Id, length: u32) {
+        let well_known = id.slot() < WELL_KNOWN;
+        let mut usable = true;
+        for slot in id.slot()..id.slot() + length {
+            usable &= self.slot(slot).advance(id.generation());
+        }
+        if well_known {
+            // Release: pairs with the acquire in `occupant`: who finds nobody finds the generation of the next.
+            (id.slot()..id.slot() + length).for_each(|slot| self.slot(slot).vacate());
+        }
+        if !usable || well_known {
+            return;
+        }
+        let Some(free) = self.home(id.slot()).and_then(|home| self.free.get(home)) else { return };
+        lock(free).queue(length).push_back(id.slot());
+    }
+
+    /// The VP whose range this slot is of.
+    pub(crate) fn home(&self, slot: u32) -> Option<Vp> {
+        let home = self.homes.get((slot / BLOCK) as usize)?.load(Ordering::Relaxed);
+        home.checked_sub(1).map(Vp::new)
+    }
+
+    /// Slots that were ever handed to a VP lie below it.
+    pub(crate) fn slots_end(&self) -> u32 {
+        self.next_block.load(Ordering::Relaxed) * BLOCK
+    }
+
+    /// Seconds since the first object.
+    pub(crate) fn seconds(&self) -> u32 {
+        self.began.elapsed().as_secs() as u32
+    }
+
+    /// Makes the entries of this part of a VP's table null, and gives their pages back.
+    pub(crate) fn discard(&self, vp: Vp, first: u32, count: u32) {
+        assert!(vp.index() < self.vp_limit && first + count <= SLOTS_MAX);
+        let bytes = count as usize * ENTRY_BYTES;
+        let from = std::ptr::from_ref(self.entry(vp.index(), first)).cast_mut().cast::<u8>();
+        // SAFETY: within the reservation of the tables (I1), which holds only entries, for which null is right (I4).
+        if unsafe { squall_sys::rseq_memory::discard(from, bytes) }.is_err() {
+            for slot in first..first + count {
+                self.entry(vp.index(), slot).store(std::ptr::null_mut(), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Ground for Tables {
+    #[inline(always)]
+    fn entry(&self, vp: usize, slot: u32) -> &AtomicPtr<Header> {
+        debug_assert!(vp < self.vp_limit && slot < SLOTS_MAX);
+        // SAFETY: within the reservation: the VP is below the limit (`vp/I2`), the slot came from an id.
+        unsafe { self.local.byte_add(vp << LOCAL_SHIFT).add(slot as usize).as_ref() }
+    }
+
+    fn slot(&self, slot: u32) -> &Slot {
+        assert!(slot < SLOTS_MAX);
+        // SAFETY: within the reservation; zeros are an empty slot.
+        unsafe { self.slots.add(slot as usize).as_ref() }
+    }
+
+    fn vp_limit(&self) -> usize {
+        self.vp_limit
+    }
+
+    fn after_grace_period(&self, object: NonNull<Object>, stage: Stage) {
+        crate::death::after_grace_period(object, stage);
+    }
+}
+
+/// The entry of `slot` on the VP where the calling thread is.
+///
+/// # Safety
+/// There is an object: the tables have been made. The slot came from an id.
+#[inline(always)]
+pub(crate) unsafe fn entry_here(slot: u32) -> &'static AtomicPtr<Header> {
+    let vp = Vp::current().index();
+    let address = local_base() + (vp << LOCAL_SHIFT) + slot as usize * ENTRY_BYTES;
+    // SAFETY: within the reservation (I1), by the caller's promise; it is never given back.
+    unsafe { &*std::ptr::with_exposed_provenance(address) }
+}
+
+/// `LOCAL_BASE`, relaxed.
+///
+/// In assembly because the compiler would go through the global offset table in other crates, which is a load more.
+#[inline(always)]
+fn local_base() -> usize {
+    #[cfg(all(
+        target_os = "linux",
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        target_pointer_width = "64",
+        not(miri)
+    ))]
+    {
+        let base: usize;
+        // SAFETY: an aligned eight-byte load of the static, which is as good as a relaxed one.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::asm!(
+                "mov {0}, qword ptr [rip + {1}]",
+                lateout(reg) base,
+                sym LOCAL_BASE,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+            #[cfg(target_arch = "aarch64")]
+            std::arch::asm!(
+                "adrp {0}, {1}",
+                "ldr {0}, [{0}, #:lo12:{1}]",
+                lateout(reg) base,
+                sym LOCAL_BASE,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+        base
+    }
+    #[cfg(not(all(
+        target_os = "linux",
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        target_pointer_width = "64",
+        not(miri)
+    )))]
+    LOCAL_BASE.load(Ordering::Relaxed)
+}

@@ -1,0 +1,155 @@
+//! Inspection: what objects there are, seen from outside.
+//!
+//! - I1. Nothing here writes to anything that a call reads: an object does not run slower while it is looked at.
+//!
+//! Not promised: a consistent picture of several objects, or of one that changes meanwhile.
+//! Cost: a look at every slot ever used; an operation for each few hundred, so that no grace period waits long.
+
+use squall_machine::{Cluster, Vp, VpSet};
+use std::panic::Location;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use crate::class::{ObjectKind, Source};
+use crate::ground::{BLOCK, Tables, existing};
+use crate::id::Id;
+use crate::raw::object::{Ground, Object, Occupant, header};
+use crate::raw::reps::{Owner, Rep};
+
+/// An object, as it was at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ObjectInfo {
+    /// Its id, as the interface it was made for.
+    pub id: Id,
+    /// That interface.
+    pub interface: &'static str,
+    /// Where the interface is declared.
+    pub interface_source: Source,
+    /// Its class: the author's type.
+    pub class: &'static str,
+    /// Whether it has one representative by nature.
+    pub kind: ObjectKind,
+    /// Where it was made.
+    pub made_at: &'static Location<'static>,
+    /// The VP whose range its id is of; none for well-known objects.
+    pub home: Option<Vp>,
+    /// The VPs on which a call ever missed.
+    pub translations: VpSet,
+    /// Its representatives.
+    pub reps: Vec<RepInfo>,
+    /// Bytes of all its parts, without the tables and what its fields point to.
+    pub bytes: usize,
+    /// Those of them that are the author's own fields.
+    pub value_bytes: usize,
+    /// Since it was made, in whole seconds.
+    pub age: Duration,
+    /// Misses, modulo 2^32.
+    pub misses: u64,
+    /// Where it is in its life.
+    pub state: ObjectState,
+}
+
+/// A representative, as it was at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RepInfo {
+    /// The cluster it serves; none for the one of a shared object.
+    pub cluster: Option<Cluster>,
+    /// The VP that made it; none for the one of a shared object.
+    pub vp: Option<Vp>,
+    /// Calls that hold it because they may block.
+    pub holds: u32,
+}
+
+/// Where an object is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ObjectState {
+    /// Calls reach it.
+    Live,
+    /// It was destroyed, and is being reclaimed.
+    Ending,
+}
+
+/// The objects that live now, by slot.
+///
+/// # Panics
+/// In the child of a fork, on a thread that Squall does not know.
+pub fn snapshot() -> Vec<ObjectInfo> {
+    let Some(tables) = existing() else { return Vec::new() };
+    let mut objects = Vec::new();
+    for first in (0..tables.slots_end()).step_by(BLOCK as usize) {
+        squall_rcu::op(|_| {
+            objects.extend((first..first + BLOCK).filter_map(|slot| look(tables, slot)));
+        });
+    }
+    objects
+}
+
+/// The object of this id, if it lives. An id of an interface that it extends is good too.
+///
+/// # Panics
+/// As [`snapshot`].
+pub fn info_of(id: Id) -> Option<ObjectInfo> {
+    let tables = existing()?;
+    squall_rcu::op(|_| {
+        let Occupant::Object(object) = tables.slot(id.slot()).occupant() else { return None };
+        // SAFETY: valid within this operation (`object/I1`).
+        let own = unsafe { object.as_ref() }.id;
+        (own.generation() == id.generation()).then(|| describe(tables, object))
+    })
+}
+
+/// The object that begins at this slot. Within an operation.
+fn look(tables: &Tables, slot: u32) -> Option<ObjectInfo> {
+    let Occupant::Object(object) = tables.slot(slot).occupant() else { return None };
+    // SAFETY: valid within this operation (`object/I1`).
+    (unsafe { object.as_ref() }.id.slot() == slot).then(|| describe(tables, object))
+}
+
+/// Within an operation in which the object was found.
+fn describe(tables: &Tables, block: NonNull<Object>) -> ObjectInfo {
+    // SAFETY: valid within this operation, and not closed before it ends.
+    let object = unsafe { block.as_ref() };
+    let class = object.class;
+    let mut translations = VpSet::new();
+    object.for_each_translation(tables, |vp| {
+        translations.insert(Vp::new(vp as u32));
+    });
+    let mut reps = Vec::new();
+    // SAFETY: as above; the function is the object's own.
+    unsafe {
+        (class.for_each_rep)(block, &mut |owner| reps.push(describe_rep(class.kind, class.interfaces, owner)))
+    };
+    let outside = if class.kind == ObjectKind::Clustered { reps.len() } else { 0 };
+    ObjectInfo {
+        id: object.id,
+        interface: class.interface,
+        interface_source: class.source,
+        class: (class.name)(),
+        kind: class.kind,
+        made_at: object.made_at,
+        home: tables.home(object.id.slot()),
+        translations,
+        bytes: class.object_bytes + outside * class.rep_bytes + object.extra_bytes(tables),
+        value_bytes: class.value_bytes.0 + outside * class.value_bytes.1,
+        reps,
+        age: Duration::from_secs(u64::from(tables.seconds().saturating_sub(object.made_s))),
+        misses: object.gate.misses(),
+        state: if object.gate.is_dead() { ObjectState::Ending } else { ObjectState::Live },
+    }
+}
+
+/// # Safety
+/// The owner of a representative of an object of this kind, valid, with so many headers.
+unsafe fn describe_rep(kind: ObjectKind, interfaces: u32, owner: NonNull<Owner>) -> RepInfo {
+    // SAFETY: it has so many headers.
+    let holds = (0..interfaces).map(|index| unsafe { header(owner, index).as_ref() }.holds()).sum();
+    if kind == ObjectKind::Shared {
+        return RepInfo { cluster: None, vp: None, holds };
+    }
+    // SAFETY: the owner is a field of a `Rep` in such objects.
+    let rep = unsafe { owner.byte_sub(std::mem::offset_of!(Rep, owner)).cast::<Rep>().as_ref() };
+    RepInfo { cluster: Some(Cluster::new(rep.cluster)), vp: Some(Vp::new(rep.vp)), holds }
+}

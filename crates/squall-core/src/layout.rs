@@ -1,0 +1,90 @@
+//! Where the parts of a block lie: a prefix that ends in the owner, the headers, the author's value.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::id::Id;
+use crate::interface::{Counted, Headers, InterfaceOf};
+use crate::raw::header::Header;
+use crate::raw::reps::Owner;
+
+/// A block with a prefix `P`, whose last field is its [`Owner`], the headers of interface `I`, and a value `T`.
+pub(crate) struct Block<P, I: ?Sized, T>(PhantomData<(P, fn(&I), T)>);
+
+const fn round_up(n: usize, align: usize) -> usize {
+    n.div_ceil(align) * align
+}
+
+const fn max(a: usize, b: usize) -> usize {
+    if a > b { a } else { b }
+}
+
+impl<P, I: ?Sized + InterfaceOf<T>, T> Block<P, I, T> {
+    const HEADERS_AT: usize = {
+        // The headers follow the owner without a gap.
+        assert!(
+            size_of::<P>().is_multiple_of(align_of::<Header>())
+                && align_of::<Owner>() == align_of::<Header>()
+        );
+        size_of::<P>()
+    };
+    const OWNER_AT: usize = Self::HEADERS_AT - size_of::<Owner>();
+    pub(crate) const VALUE_AT: usize =
+        round_up(Self::HEADERS_AT + I::INTERFACES as usize * size_of::<Header>(), align_of::<T>());
+    pub(crate) const ALIGN: usize = max(align_of::<P>(), max(align_of::<Header>(), align_of::<T>()));
+    pub(crate) const BYTES: usize = round_up(Self::VALUE_AT + size_of::<T>(), Self::ALIGN);
+    const LAYOUT: Layout = match Layout::from_size_align(Self::BYTES, Self::ALIGN) {
+        Ok(layout) => layout,
+        Err(_) => panic!("an object of more bytes than there are addresses"),
+    };
+
+    /// Room for a block.
+    pub(crate) fn allocate() -> NonNull<P> {
+        // SAFETY: the layout is not of size 0: it holds an owner.
+        let block = unsafe { alloc(Self::LAYOUT) };
+        NonNull::new(block.cast()).unwrap_or_else(|| handle_alloc_error(Self::LAYOUT))
+    }
+
+    /// Gives it back.
+    ///
+    /// # Safety
+    /// From `allocate`; nobody uses it any more.
+    pub(crate) unsafe fn free(block: NonNull<P>) {
+        // SAFETY: the caller's promise.
+        unsafe { dealloc(block.as_ptr().cast(), Self::LAYOUT) };
+    }
+
+    /// The owner in a block.
+    ///
+    /// # Safety
+    /// The pointer may be used for the whole block.
+    pub(crate) unsafe fn owner(block: NonNull<P>) -> NonNull<Owner> {
+        // SAFETY: within the block.
+        unsafe { block.byte_add(Self::OWNER_AT) }.cast()
+    }
+
+    /// The value in a block.
+    ///
+    /// # Safety
+    /// The pointer may be used for the whole block.
+    #[inline(always)]
+    pub(crate) unsafe fn value(block: NonNull<P>) -> NonNull<T> {
+        // SAFETY: within the block.
+        unsafe { block.byte_add(Self::VALUE_AT) }.cast()
+    }
+
+    /// Writes value and headers.
+    ///
+    /// # Safety
+    /// The caller's own block, from `allocate`.
+    pub(crate) unsafe fn fill(block: NonNull<P>, id: Option<Id>, value: T) {
+        // SAFETY: within the block, which is the caller's; the value lies where it will be used.
+        unsafe {
+            let place = Self::value(block);
+            place.write(value);
+            let headers = block.byte_add(Self::HEADERS_AT).cast::<Header>();
+            Headers::write(id, headers.as_ptr(), I::view(place.as_ref()));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Clustered objects. Invariant of the crate: safe code reaches a representative only through a call, within the
+//! operation or the hold of that call, and the representative it reaches is of the object, the interface and the
+//! generation that the reference names.
+//!
+#![doc = include_str!("../README.md")]
+
+pub(crate) mod class;
+pub(crate) mod id;
+pub(crate) mod raw;
+
+#[cfg(not(loom))]
+mod at;
+#[cfg(not(loom))]
+mod create;
+#[cfg(not(loom))]
+mod death;
+#[cfg(not(loom))]
+mod error;
+#[cfg(not(loom))]
+mod gather;
+#[cfg(not(loom))]
+mod ground;
+#[cfg(not(loom))]
+mod inspect;
+#[cfg(not(loom))]
+mod interface;
+#[cfg(not(loom))]
+mod layout;
+#[cfg(not(loom))]
+mod multi;
+#[cfg(not(loom))]
+mod owned;
+#[cfg(not(loom))]
+mod reference;
+#[cfg(not(loom))]
+mod root;
+#[cfg(not(loom))]
+mod single;
+#[cfg(not(loom))]
+pub mod tables;
+#[cfg(not(loom))]
+mod well_known;
+
+#[cfg(not(loom))]
+pub use at::{At, Ended, Peers};
+pub use class::{ObjectKind, Source};
+#[cfg(not(loom))]
+pub use error::{CallError, CreateError, Reason};
+pub use id::Id;
+#[cfg(not(loom))]
+pub use inspect::{ObjectInfo, ObjectState, RepInfo, info_of, snapshot};
+#[cfg(not(loom))]
+pub use interface::{Extends, Interface, InterfaceOf, Super};
+#[cfg(not(loom))]
+pub use owned::{Destruction, Owned};
+#[cfg(not(loom))]
+pub use reference::CoRef;
+#[cfg(not(loom))]
+pub use root::{Cleanup, Found, Miss, Reply, Root};
+#[cfg(not(loom))]
+pub use single::{shared, try_shared};
+#[cfg(not(loom))]
+pub use well_known::WellKnown;
+
+/// Not public: what the code that the macro writes uses.
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod __macro {
+    pub use crate::class::Source;
+    pub use crate::error::CallError;
+    pub use crate::interface::{Extends, Interface, InterfaceOf, Super};
+    pub use crate::reference::{Answer, Carries, Carry, Checked, CoRef, Gone, Panic, Panics};
+}

@@ -1,0 +1,428 @@
+//! Objects with a root and a representative for each cluster that calls.
+//!
+//! - I1. A representative is made outside every lock, published by one exchange (`reps/I1`), and made active only while
+//!   the object lives (`gate/I3`).
+//! - I2. Representatives are added within the object's gate only, so none is added once it is drained.
+//! - I3. Memory quiet closes the object first. From then on the tree is not walked on behalf of a representative.
+//! - I4. The root and the block live while a link is left: one of the object's own until the last representative was
+//!   dropped, and one of each [`At`](crate::At).
+//!
+//! Source: CO-12; without its lock (CO-68).
+
+use squall_machine::park::EventCount;
+use squall_machine::{Cluster, ClusterSize, Clusters, Vp, machine};
+use squall_sync::atomic::Ordering;
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+
+use crate::at::At;
+use crate::class::{Class, Found, More, ObjectKind, Refusal};
+use crate::create::{self, Place};
+use crate::death::{self, run_drop};
+use crate::error::CreateError;
+use crate::ground::existing;
+use crate::interface::{Counted, Interface};
+use crate::layout::Block;
+use crate::owned::Owned;
+use crate::raw::membership::Membership;
+use crate::raw::object::{InFlight, Object, activate};
+use crate::raw::reps::{Owner, Rep, Reps};
+use crate::root::{Cleanup, Miss, Outcome, Root};
+
+type RepBlock<R> = Block<Rep, <R as Root>::Interface, <R as Root>::Rep>;
+
+/// An object with a root.
+#[repr(C)]
+pub(crate) struct Multi<R: Root> {
+    object: Object,
+    clusters: &'static Clusters,
+    pub(crate) reps: Reps,
+    pub(crate) membership: Membership,
+    pub(crate) root: ManuallyDrop<R>,
+    /// Where its methods sleep, and learn of its end.
+    pub(crate) sleepers: EventCount,
+}
+
+/// Where misses wait that have a representative to publish while somebody holds membership still.
+static THAWED: EventCount = EventCount::new();
+
+/// What a thread is in the midst of.
+struct Making {
+    object: NonNull<Object>,
+    cluster: Cluster,
+    outer: *const Making,
+}
+
+thread_local! {
+    static MAKING: Cell<*const Making> = const { Cell::new(ptr::null()) };
+    static FROZEN: RefCell<Vec<NonNull<Object>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl<R: Root> Multi<R> {
+    const CLASS: &'static Class = &Class {
+        name: std::any::type_name::<R>,
+        kind: ObjectKind::Clustered,
+        interface: <R::Interface as Interface>::NAME,
+        source: <R::Interface as Interface>::SOURCE,
+        interfaces: <R::Interface as Counted>::INTERFACES,
+        object_bytes: size_of::<Multi<R>>(),
+        rep_bytes: RepBlock::<R>::BYTES,
+        value_bytes: (size_of::<R>(), size_of::<R::Rep>()),
+        for_each_rep: Self::for_each_rep,
+        more: More {
+            resolve: Self::resolve,
+            wake: Self::wake,
+            finish: Self::finish,
+            drop_rep: Self::drop_rep,
+            drop_root: Self::drop_root,
+        },
+    };
+
+    pub(crate) fn make(
+        place: Place,
+        root: R,
+        size: ClusterSize,
+        made_at: &'static Location<'static>,
+    ) -> Result<Owned<R::Interface>, CreateError> {
+        let (owned, block) = Self::publish(place, root, size, made_at)?;
+        Self::make_eager(block)?;
+        Ok(owned)
+    }
+
+    /// The object without representatives.
+    pub(crate) fn publish(
+        place: Place,
+        root: R,
+        size: ClusterSize,
+        made_at: &'static Location<'static>,
+    ) -> Result<(Owned<R::Interface>, NonNull<Multi<R>>), CreateError> {
+        let created = create::begin(place, <R::Interface as Counted>::INTERFACES)?;
+        let object = Object::new(Self::CLASS, created.id, made_at, created.seconds);
+        let block = Box::new(Multi {
+            object,
+            clusters: machine().clusters(size),
+            reps: Reps::new(),
+            membership: Membership::new(),
+            root: ManuallyDrop::new(root),
+            sleepers: EventCount::new(),
+        });
+        let block = NonNull::from(Box::leak(block));
+        Ok((created.publish(block.cast()), block))
+    }
+
+    /// Makes the representatives of an eager class. The caller owns the object; if one panics, it is destroyed as it is.
+    pub(crate) fn make_eager(block: NonNull<Multi<R>>) -> Result<(), CreateError> {
+        if !R::EAGER {
+            return Ok(());
+        }
+        // SAFETY: the caller owns it.
+        let clusters = unsafe { block.as_ref() }.clusters;
+        let made = squall_rcu::try_op(|_| {
+            for cluster in clusters.iter() {
+                // SAFETY: as above.
+                if let Some(_in_flight) = unsafe { InFlight::inside(ground(), block.cast()) } {
+                    Self::find_or_make(block, cluster, clusters.members(cluster)[0]);
+                }
+            }
+        });
+        made.map_err(|error| match error {
+            squall_rcu::OpError::Forked => CreateError::Forked,
+            squall_rcu::OpError::Reentrant => CreateError::Reentrant,
+        })
+    }
+
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
+    }
+
+    pub(crate) fn clusters(&self) -> &'static Clusters {
+        self.clusters
+    }
+
+    /// The value of a representative of this class.
+    ///
+    /// # Safety
+    /// It is one, and the pointer may be used for the whole block.
+    #[inline(always)]
+    pub(crate) unsafe fn value(rep: NonNull<Rep>) -> NonNull<R::Rep> {
+        // SAFETY: the caller's promise.
+        unsafe { RepBlock::<R>::value(rep) }
+    }
+
+    /// Where a value lies behind its representative, in bytes.
+    pub(crate) const VALUE_AT: usize = RepBlock::<R>::VALUE_AT;
+
+    /// The representative of `cluster`, if it has one. The object is not closed.
+    pub(crate) fn find(&self, cluster: Cluster) -> Option<NonNull<Rep>> {
+        // SAFETY: nodes are valid until the object is closed.
+        unsafe { self.reps.find(cluster.index() as u32) }
+    }
+
+    /// The representative of `cluster`, made for `vp` if it has none. Within the object's gate, or before anybody knows it.
+    pub(crate) fn find_or_make(this: NonNull<Multi<R>>, cluster: Cluster, vp: Vp) -> NonNull<Rep> {
+        // SAFETY: the caller is within the object's gate.
+        let multi = unsafe { this.as_ref() };
+        if let Some(rep) = multi.find(cluster) {
+            return rep;
+        }
+        let making = Making { object: this.cast(), cluster, outer: MAKING.get() };
+        making.refuse_if_nested();
+        let restore = Restore(MAKING.replace(&raw const making));
+        let rep = NewRep::<R>::make(this, cluster, vp);
+        drop(restore);
+        multi.wait_for_membership();
+        let added = rep.publish();
+        multi.membership.published();
+        added
+    }
+
+    /// Waits until a representative may be published.
+    fn wait_for_membership(&self) {
+        while !self.membership.try_publish() {
+            let this = NonNull::from(&self.object);
+            let mine = FROZEN.try_with(|frozen| frozen.borrow().contains(&this)).unwrap_or(false);
+            assert!(
+                !mine,
+                "{}#{} of class {}: a thread that holds its representatives still called it on a VP that has none (CO-16)",
+                self.object.class.interface,
+                self.object.id,
+                (self.object.class.name)(),
+            );
+            let seen = THAWED.prepare();
+            if self.membership.try_publish() {
+                return;
+            }
+            THAWED.wait(seen, None);
+        }
+    }
+
+    /// Holds membership still while `f` runs.
+    pub(crate) fn frozen<T>(&self, f: impl FnOnce() -> T) -> T {
+        struct Thaw<'a>(&'a Membership);
+        impl Drop for Thaw<'_> {
+            fn drop(&mut self) {
+                let _ = FROZEN.try_with(|frozen| frozen.borrow_mut().pop());
+                self.0.thaw();
+                THAWED.signal(u32::MAX);
+            }
+        }
+        let this = NonNull::from(&self.object);
+        let _ = FROZEN.try_with(|frozen| frozen.borrow_mut().push(this));
+        self.membership.freeze();
+        let _thaw = Thaw(&self.membership);
+        while !self.membership.settled() {
+            // A few instructions of another thread, which may have been preempted.
+            squall_sync::thread::yield_now();
+        }
+        f()
+    }
+
+    unsafe fn for_each_rep(object: NonNull<Object>, f: &mut dyn FnMut(NonNull<Owner>)) {
+        // SAFETY: an object of this class, not closed: its nodes are valid.
+        unsafe {
+            let mut walk = object.cast::<Multi<R>>().as_ref().reps.walk();
+            while let Some(rep) = walk.step() {
+                f(RepBlock::<R>::owner(rep));
+            }
+        }
+    }
+
+    unsafe fn resolve(object: NonNull<Object>, vp: Vp) -> Result<Found, Refusal> {
+        let this = object.cast::<Multi<R>>();
+        // SAFETY: an object of this class, within its gate; so is whatever the miss leads to.
+        unsafe {
+            let reply = this.as_ref().root.handle_miss(Miss::new(this, vp));
+            match reply.0 {
+                Outcome::Refused(why) => Err(Refusal(why)),
+                Outcome::Rep { rep, cache } => {
+                    assert_eq!(
+                        rep.as_ref().owner.object,
+                        object,
+                        "a root answered with another object's representative"
+                    );
+                    Ok(Found { owner: RepBlock::<R>::owner(rep), cache })
+                }
+            }
+        }
+    }
+
+    unsafe fn wake(object: NonNull<Object>) {
+        // SAFETY: an object of this class, valid.
+        unsafe { object.cast::<Multi<R>>().as_ref() }.sleepers.signal(u32::MAX);
+    }
+
+    unsafe fn finish(object: NonNull<Object>) {
+        // SAFETY: an object of this class, and memory is quiet: only its drops use it now.
+        let multi = unsafe { object.cast::<Multi<R>>().as_ref() };
+        multi.object.close();
+        let mut reps = Vec::new();
+        let mut walk = multi.reps.walk();
+        // SAFETY: nobody has freed a node yet.
+        while let Some(rep) = unsafe { walk.step() } {
+            reps.push(rep);
+        }
+        multi.object.count_up(reps.len() as u32 + 1);
+        let mut done = 1;
+        for rep in reps {
+            // SAFETY: ours alone: nobody walks the tree any more (I3); each is dropped or buried once.
+            unsafe {
+                let near = R::CLEANUP == Cleanup::Anywhere || death::is_near(Vp::new(rep.as_ref().vp));
+                if near {
+                    Self::drop_rep(rep);
+                    done += 1;
+                } else {
+                    death::bury(rep);
+                }
+            }
+        }
+        // SAFETY: those dropped here, and this function's own.
+        unsafe { death::dropped(object, done) };
+    }
+
+    unsafe fn drop_rep(rep: NonNull<Rep>) {
+        // SAFETY: the caller's alone, of this class; its object lives until the last is dropped (I4).
+        unsafe {
+            let multi = rep.as_ref().owner.object.cast::<Multi<R>>().as_ref();
+            let vp = Vp::new(rep.as_ref().vp);
+            let value = RepBlock::<R>::value(rep).read();
+            run_drop(|| multi.root.cleanup(vp, value));
+            RepBlock::<R>::free(rep);
+        }
+    }
+
+    unsafe fn drop_root(object: NonNull<Object>) {
+        if unlink::<R>(object.cast()) {
+            // SAFETY: the last link.
+            unsafe { Self::end(object.cast()) };
+        }
+    }
+
+    /// # Safety
+    /// The last link is gone.
+    unsafe fn end(this: NonNull<Multi<R>>) {
+        // SAFETY: nobody else has it; from `Box::leak` in `make`.
+        unsafe {
+            let multi = &mut *this.as_ptr();
+            run_drop(|| ManuallyDrop::drop(&mut multi.root));
+            create::end(this.cast());
+            drop(Box::from_raw(this.as_ptr()));
+        }
+    }
+}
+
+/// Takes a link for a representative.
+fn link<R: Root>(this: NonNull<Multi<R>>) {
+    // SAFETY: the caller is within the object's gate.
+    let before = unsafe { this.as_ref() }.object.links.fetch_add(1, Ordering::Relaxed);
+    assert!(before < u32::MAX / 2, "more representatives than there can be clusters");
+}
+
+/// Gives a link back. Returns whether it was the last.
+fn unlink<R: Root>(this: NonNull<Multi<R>>) -> bool {
+    // AcqRel: pairs with itself: who ends the object sees the others done with it.
+    // SAFETY: valid while there is a link.
+    unsafe { this.as_ref() }.object.links.fetch_sub(1, Ordering::AcqRel) == 1
+}
+
+/// What the drop of an [`At`] does.
+pub(crate) fn drop_link<R: Root>(this: NonNull<Multi<R>>) {
+    unsafe fn end<R: Root>(this: *mut ()) {
+        if let Some(this) = NonNull::new(this.cast()) {
+            // SAFETY: once, after the last link.
+            unsafe { Multi::<R>::end(this) };
+        }
+    }
+    if unlink(this) {
+        // Somebody kept an `At` beyond its representative, and drops it where it likes: the root's drop goes where drops
+        // belong.
+        // SAFETY: once, for an object that nobody can reach.
+        unsafe { squall_rcu::defer_raw(end::<R>, this.as_ptr().cast(), size_of::<Multi<R>>()) };
+    }
+}
+
+/// Puts back what a thread was in the midst of.
+struct Restore(*const Making);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        MAKING.set(self.0);
+    }
+}
+
+impl Making {
+    /// Panics if this thread is making the same representative already.
+    fn refuse_if_nested(&self) {
+        let mut outer = self.outer;
+        // SAFETY: those in the list are on the stack below us.
+        while let Some(making) = unsafe { outer.as_ref() } {
+            // SAFETY: an object whose gate this thread is in.
+            let object = unsafe { self.object.as_ref() };
+            assert!(
+                making.object != self.object || making.cluster != self.cluster,
+                "{}#{} of class {}: make_rep called its own object before there was a representative to answer",
+                object.class.interface,
+                object.id,
+                (object.class.name)(),
+            );
+            outer = making.outer;
+        }
+    }
+}
+
+/// A representative that is built and not yet published.
+struct NewRep<R: Root> {
+    object: NonNull<Multi<R>>,
+    rep: NonNull<Rep>,
+}
+
+impl<R: Root> NewRep<R> {
+    fn make(object: NonNull<Multi<R>>, cluster: Cluster, vp: Vp) -> NewRep<R> {
+        /// Gives the room back if `make_rep` panics.
+        struct Room<R: Root>(NonNull<Rep>, std::marker::PhantomData<R>);
+        impl<R: Root> Drop for Room<R> {
+            fn drop(&mut self) {
+                // SAFETY: from `allocate`, unused.
+                unsafe { RepBlock::<R>::free(self.0) };
+            }
+        }
+        let rep = RepBlock::<R>::allocate();
+        let room = Room::<R>(rep, std::marker::PhantomData);
+        link(object);
+        let at = At::new(object, rep, vp, cluster);
+        // SAFETY: the caller is within the object's gate.
+        let value = unsafe { object.as_ref() }.root.make_rep(at);
+        std::mem::forget(room);
+        // SAFETY: our own room; the prefix before what follows it.
+        unsafe {
+            rep.write(Rep::new(object.cast(), vp.index() as u32, cluster.index() as u32));
+            RepBlock::<R>::fill(rep, None, value);
+        }
+        NewRep { object, rep }
+    }
+
+    /// Publishes it, or drops it in favour of the one that was faster. Returns that of the cluster.
+    fn publish(self) -> NonNull<Rep> {
+        // SAFETY: within the object's gate: its nodes are valid, and this one is built.
+        unsafe {
+            let multi = self.object.as_ref();
+            match multi.reps.add(self.rep) {
+                Ok(()) => {
+                    activate(multi.object(), RepBlock::<R>::owner(self.rep));
+                    self.rep
+                }
+                Err(winner) => {
+                    run_drop(|| RepBlock::<R>::value(self.rep).drop_in_place());
+                    RepBlock::<R>::free(self.rep);
+                    winner
+                }
+            }
+        }
+    }
+}
+
+/// What is behind a link, for [`At`](crate::At): the tables exist, since there is an object.
+pub(crate) fn ground() -> &'static crate::ground::Tables {
+    existing().expect("there is an object, so there are tables")
+}

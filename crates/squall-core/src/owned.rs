@@ -1,0 +1,127 @@
+//! Ownership of an object: who may end it.
+
+use std::fmt;
+use std::ops::Deref;
+use std::time::Duration;
+
+use crate::ground::existing;
+use crate::id::Id;
+use crate::interface::Interface;
+use crate::raw::object::{self, Ground, Occupant};
+use crate::reference::CoRef;
+
+/// An object's owner. Dropping it destroys the object.
+///
+/// References to the object ([`Owned::co`]) may be handed to anyone and outlive it; a call through one then errs.
+pub struct Owned<I: ?Sized + Interface> {
+    co: CoRef<I>,
+}
+
+impl<I: ?Sized + Interface> Owned<I> {
+    pub(crate) fn new(co: CoRef<I>) -> Owned<I> {
+        Owned { co }
+    }
+
+    /// A reference to the object: `Copy`, 8 bytes, for anyone.
+    #[inline(always)]
+    pub fn co(&self) -> CoRef<I> {
+        self.co
+    }
+
+    /// Destroys the object: every call that begins after this returned errs.
+    ///
+    /// Calls under way end in peace. Then, without anybody waiting, its representatives are dropped, on the VP or at
+    /// least the node that made them where that is possible, after them its root, and its id is free for another
+    /// generation. It may be called anywhere, within the object's own methods too.
+    ///
+    /// # Cost
+    /// In proportion to the representatives and to the VPs that called the object, not to those of the machine.
+    /// Progress: lock-free; a stalled reader delays the drops, not this call.
+    /// # Source
+    /// Appavoo 2005, §5.4.3; Tornado §5.3.
+    pub fn destroy(this: Owned<I>) -> Destruction {
+        let id = this.co.bits_id();
+        drop(this);
+        Destruction { id }
+    }
+
+    /// Gives the object up without ending it: it lives as long as the process.
+    pub fn leak(this: Owned<I>) -> CoRef<I> {
+        let co = this.co;
+        std::mem::forget(this);
+        co
+    }
+}
+
+impl<I: ?Sized + Interface> Drop for Owned<I> {
+    fn drop(&mut self) {
+        if squall_sys::fork::forked() {
+            return;
+        }
+        let Some(tables) = existing() else { return };
+        let Occupant::Object(object) = tables.slot(self.co.bits_id().slot()).occupant() else { return };
+        // SAFETY: the owner's own object, which only this call ends.
+        unsafe {
+            let wake = object.as_ref().class.more.wake;
+            // Within one operation, so that nobody frees it in between. Refused where nothing can be reclaimed anyway.
+            let _ = squall_rcu::try_op(|_| {
+                object::kill(tables, object);
+                wake(object);
+            });
+        }
+    }
+}
+
+impl<I: ?Sized + Interface> Deref for Owned<I> {
+    type Target = CoRef<I>;
+
+    #[inline(always)]
+    fn deref(&self) -> &CoRef<I> {
+        &self.co
+    }
+}
+
+impl<I: ?Sized + Interface> fmt::Debug for Owned<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owned({})", self.co)
+    }
+}
+
+/// A destruction under way, for those who want to know when it is complete.
+#[derive(Clone, Copy, Debug)]
+pub struct Destruction {
+    id: Id,
+}
+
+/// The longest pause between two looks.
+const PAUSE_MAX: Duration = Duration::from_millis(5);
+
+impl Destruction {
+    /// Whether everything of the object was dropped, and its id is free.
+    pub fn is_complete(self) -> bool {
+        // Relaxed: nothing is concluded about memory from it.
+        existing().is_none_or(|tables| {
+            tables.slot(self.id.slot()).generation.load(squall_sync::atomic::Ordering::Relaxed)
+                != self.id.generation()
+        })
+    }
+
+    /// Waits until it is complete, doing what can be done here.
+    ///
+    /// # Errors
+    /// [`WaitError`](squall_rcu::WaitError): inside an operation, where it would wait for itself; in a forked child.
+    /// # Cost
+    /// Grace periods, the drops, and whatever calls that are under way take: a method that never returns is waited for
+    /// for ever.
+    pub fn wait(self) -> Result<(), squall_rcu::WaitError> {
+        let mut pause = Duration::from_micros(50);
+        while !self.is_complete() {
+            squall_rcu::barrier()?;
+            if !self.is_complete() {
+                squall_sync::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! The header of a representative: what a table entry points to, and the only thing a call reads before the method.
+//!
+//! A thin pointer leads here; the fat one to the representative's interface lies inside. The id is compared with the
+//! reference, so one store of zero makes every cached entry of every VP miss at once.
+//!
+//! - I1. `id` goes `NEW` to the object's id to `POISON`, or `NEW` to `POISON`; never back.
+//! - I2. `target` and `index` are written before the header is published, and never after.
+//! - I3. `holds` counts calls that use the representative outside any operation. It grows only inside an operation that
+//!   found the header's id alive, or within a miss; so after the grace period that follows the death it only falls.
+//! - I4. Once `WAITED` is set (after that grace period), exactly one release returns [`Released::Last`] if any hold was
+//!   left then, and none otherwise.
+//!
+//! Cost: 32 bytes for each interface of a representative.
+
+use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::sites;
+
+/// The id of a header whose object is gone, or on its way.
+const POISON: u64 = 0;
+/// The id of a header that is published but not yet active.
+pub(crate) const NEW: u64 = u64::MAX;
+
+/// The sign in `holds` that memory quiet waits for the last of them.
+const WAITED: u32 = 1 << 31;
+
+/// Both words of a pointer to a `dyn` interface.
+pub(crate) type Fat = [*const (); 2];
+
+/// See the module.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Header {
+    id: AtomicU64,
+    target: Fat,
+    holds: AtomicU32,
+    index: u32,
+}
+
+/// What became of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Released {
+    /// It was the last one, and memory quiet waits for it.
+    Last,
+    /// Nothing follows.
+    Nothing,
+}
+
+impl Header {
+    /// The header of interface `index` of a representative, under this id or `NEW`.
+    pub(crate) fn new(id: u64, target: Fat, index: u32) -> Header {
+        Header { id: AtomicU64::new(id), target, holds: AtomicU32::new(0), index }
+    }
+
+    /// Whether a call with this id may use the representative.
+    #[inline(always)]
+    pub(crate) fn is(&self, id: u64) -> bool {
+        // Relaxed: the entry that led here was loaded with acquire, and whoever knows that `destroy` has returned sees
+        // its store by that knowledge.
+        self.id.load(Ordering::Relaxed) == id
+    }
+
+    /// Makes a published header active, unless it is poisoned.
+    pub(crate) fn activate(&self, id: u64) {
+        // Relaxed: a failure is all there is to know (I1), and the order against `poison` is that of one word.
+        let _ = self.id.compare_exchange(NEW, id, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Turns every later call away.
+    pub(crate) fn poison(&self) {
+        self.id.store(POISON, Ordering::Relaxed);
+    }
+
+    /// Both words of the pointer to the representative's interface.
+    #[inline(always)]
+    pub(crate) fn target(&self) -> &Fat {
+        &self.target
+    }
+
+    /// Which of the representative's interfaces this is.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Keeps the representative beyond the operation that found it (I3).
+    #[inline]
+    pub(crate) fn hold(&self) {
+        // Relaxed: made visible before the operation ends, by the release of its leave.
+        let before = self.holds.fetch_add(1, Ordering::Relaxed);
+        debug_assert!(before & WAITED == 0, "a hold was taken after memory quiet began");
+    }
+
+    /// Lets it go.
+    #[inline]
+    pub(crate) fn release(&self) -> Released {
+        // AcqRel: pairs with `wait_for_holds` and with the other releases: whoever drops the representative sees the
+        // call over.
+        let before = self.holds.fetch_sub(1, sites::RELEASE.order(Ordering::AcqRel));
+        if before == WAITED | 1 { Released::Last } else { Released::Nothing }
+    }
+
+    /// Asks the last hold to report. Returns whether there is one. After the grace period (I4).
+    pub(crate) fn wait_for_holds(&self) -> bool {
+        // AcqRel: pairs with `release`.
+        self.holds.fetch_or(WAITED, sites::WAIT_HOLDS.order(Ordering::AcqRel)) != 0
+    }
+
+    /// Calls that hold it now.
+    pub(crate) fn holds(&self) -> u32 {
+        self.holds.load(Ordering::Relaxed) & !WAITED
+    }
+}

@@ -1,0 +1,10 @@
+//! The protocol of objects: `README.md` beside this file has states, steps and proof.
+
+pub(crate) mod gate;
+pub(crate) mod graves;
+pub(crate) mod header;
+pub(crate) mod membership;
+pub(crate) mod object;
+pub(crate) mod reps;
+pub(crate) mod sites;
+pub(crate) mod translations;

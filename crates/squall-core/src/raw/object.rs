@@ -1,0 +1,423 @@
+//! An object in the tables: how a miss finds it, how it dies, and when its memory and its id are free again.
+//!
+//! The protocol, with its steps and races, is in `README.md` beside this file. It is written against [`Ground`], the
+//! memory and the grace periods it stands on, so that a model checker can run it over small ones.
+//!
+//! - I1. A slot's occupant is read within an operation, and nulled (tagged) before the grace period after which the
+//!   object is freed; so what a miss finds there stays valid until its operation ends.
+//! - I2. Entries of an object are stored by misses inside its gate only, after the VP is in its translation set.
+//! - I3. The entries are cleared by whoever drains the gate (`gate/I2`), once, before the grace period begins.
+//! - I4. An object's slots are used again only after its memory is quiet and its root was dropped, under the next
+//!   generation.
+
+use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+
+use super::gate::{Gate, Shut};
+use super::header::{Header, Released};
+use super::reps::Owner;
+use super::sites;
+use super::translations::Translations;
+use crate::class::Class;
+use crate::id::Id;
+
+/// A place of the global table.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Slot {
+    /// Null, an [`Object`], or after its death its class with the lowest bit set.
+    occupant: AtomicPtr<()>,
+    /// That of the occupant, or else of the next one. Written by whoever owns the slot: its creator, then whoever frees it.
+    pub(crate) generation: AtomicU32,
+}
+
+const TAG: usize = 1;
+
+/// What is in a slot.
+pub(crate) enum Occupant {
+    /// Nothing yet.
+    Nobody,
+    /// One of this class was.
+    Gone(&'static Class),
+    /// An object, valid within the operation in which it was found (I1). The pointer is good for its whole block.
+    Object(NonNull<Object>),
+}
+
+impl Slot {
+    #[cfg(any(loom, test))]
+    pub(crate) fn new() -> Slot {
+        Slot { occupant: AtomicPtr::new(ptr::null_mut()), generation: AtomicU32::new(1) }
+    }
+
+    /// What is there now.
+    pub(crate) fn occupant(&self) -> Occupant {
+        // Acquire: pairs with the release in `publish`. The object that is seen is fully built.
+        let occupant = self.occupant.load(sites::SLOT_LOAD.order(Ordering::Acquire));
+        let Some(object) = NonNull::new(occupant.cast::<Object>()) else { return Occupant::Nobody };
+        if occupant.addr() & TAG != 0 {
+            // SAFETY: a tagged occupant is the address of a static class, plus the tag (`kill`).
+            return Occupant::Gone(unsafe { &*occupant.map_addr(|address| address & !TAG).cast::<Class>() });
+        }
+        Occupant::Object(object)
+    }
+
+    fn publish(&self, object: NonNull<Object>) {
+        // Release: pairs with the acquire in `occupant`.
+        self.occupant.store(object.as_ptr().cast(), sites::SLOT_STORE.order(Ordering::Release));
+    }
+
+    /// Makes the slot ready for its next occupant (I4). Returns whether it can have one: a generation that would wrap ends it.
+    pub(crate) fn advance(&self, generation: u32) -> bool {
+        let next =
+            if sites::NEXT_GENERATION.is_weak() { Some(generation) } else { generation.checked_add(1) };
+        // Relaxed: read by whoever takes the slot, by the lock of its list; and by misses that compare it with a stale
+        // id, to whom either value says that the object is gone.
+        self.generation.store(next.unwrap_or(0), Ordering::Relaxed);
+        next.is_some()
+    }
+
+    /// Forgets who was there.
+    pub(crate) fn vacate(&self) {
+        // Release: pairs with the acquire in `occupant`.
+        self.occupant.store(ptr::null_mut(), Ordering::Release);
+    }
+
+    fn retire(&self, class: &'static Class) {
+        let class = ptr::from_ref(class).cast_mut().cast::<()>();
+        // Release: so that a miss that sees the class sees it whole; it is static.
+        self.occupant.store(class.map_addr(|address| address | TAG), Ordering::Release);
+    }
+}
+
+/// What follows a grace period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Look whether calls still hold the object ([`quiet`]).
+    Quiet,
+    /// Drop its representatives ([`Class::finish`]).
+    Finish,
+}
+
+/// What the protocol stands on: tables and grace periods.
+pub(crate) trait Ground {
+    /// The entry of `slot` in the table of `vp`.
+    fn entry(&self, vp: usize, slot: u32) -> &AtomicPtr<Header>;
+    /// The global slot.
+    fn slot(&self, slot: u32) -> &Slot;
+    /// VPs are below it.
+    fn vp_limit(&self) -> usize;
+    /// Does `stage` with the object after a grace period that begins after this call.
+    fn after_grace_period(&self, object: NonNull<Object>, stage: Stage);
+}
+
+/// The part of an object that is the same for all classes. What a class adds follows it in memory.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Object {
+    // Never written after it is published.
+    pub(crate) class: &'static Class,
+    pub(crate) id: Id,
+    pub(crate) made_at: &'static Location<'static>,
+    /// Seconds from the first object of the process to this one.
+    pub(crate) made_s: u32,
+    // Written by misses and the destroyer.
+    pub(crate) gate: Gate,
+    translations: Translations,
+    // Written when its memory is quiet, and by the last holds.
+    held: AtomicU32,
+    /// Links that keep the root: one of the object's own, one of each representative.
+    pub(crate) links: AtomicU32,
+    /// Whether its representatives are being dropped.
+    pub(crate) closed: AtomicU32,
+}
+
+/// Why there is no object to call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Absent {
+    /// Nothing was ever there, or not yet.
+    NotThere,
+    /// It was destroyed; its class, if the slot remembers it.
+    Destroyed(Option<&'static Class>),
+}
+
+impl Object {
+    pub(crate) fn new(
+        class: &'static Class,
+        id: Id,
+        made_at: &'static Location<'static>,
+        made_s: u32,
+    ) -> Object {
+        Object {
+            class,
+            id,
+            made_at,
+            made_s,
+            gate: Gate::new(),
+            translations: Translations::new(),
+            held: AtomicU32::new(0),
+            links: AtomicU32::new(1),
+            closed: AtomicU32::new(0),
+        }
+    }
+
+    /// The VPs whose tables may hold entries of it.
+    pub(crate) fn for_each_translation(&self, ground: &impl Ground, f: impl FnMut(usize)) {
+        self.translations.for_each(ground.vp_limit(), f);
+    }
+
+    /// Bytes beyond the object's own block, representatives apart.
+    pub(crate) fn extra_bytes(&self, ground: &impl Ground) -> usize {
+        self.translations.extra_bytes(ground.vp_limit())
+    }
+
+    /// Gives back what the object's block does not hold itself.
+    pub(crate) fn free_extra(&mut self, ground: &impl Ground) {
+        self.translations.free(ground.vp_limit());
+    }
+
+    /// From here on `held` counts what `finish` has to do (`death/I2`): so many things.
+    pub(crate) fn count_up(&self, count: u32) {
+        // Relaxed: published by whatever hands the things on.
+        self.held.store(count, Ordering::Relaxed);
+    }
+
+    /// So many of them are done. Returns whether all are.
+    pub(crate) fn count_down(&self, count: u32) -> bool {
+        // AcqRel: pairs with itself: the last sees what the others did.
+        self.held.fetch_sub(count, sites::HELD.order(Ordering::AcqRel)) == count
+    }
+
+    /// Whether its representatives are being dropped, or have been.
+    pub(crate) fn is_closed(&self) -> bool {
+        // Acquire: pairs with the release in `close`.
+        self.closed.load(Ordering::Acquire) != 0
+    }
+
+    /// Says that its representatives will be dropped now.
+    pub(crate) fn close(&self) {
+        // Release: pairs with the acquire in `is_closed`.
+        self.closed.store(1, Ordering::Release);
+    }
+}
+
+/// Makes a built object known under its id.
+pub(crate) fn publish(ground: &impl Ground, object: NonNull<Object>) {
+    // SAFETY: the caller has just built it.
+    let (id, class) = unsafe { (object.as_ref().id, object.as_ref().class) };
+    for index in 0..class.interfaces {
+        ground.slot(id.slot() + index).publish(object);
+    }
+}
+
+/// A miss in flight: it keeps the object's destruction from taking stock until it is dropped.
+pub(crate) struct InFlight<'a, G: Ground> {
+    ground: &'a G,
+    object: NonNull<Object>,
+    /// Which of the object's interfaces is called.
+    index: u32,
+}
+
+impl<'a, G: Ground> InFlight<'a, G> {
+    /// Enters the gate of an object that the caller keeps alive otherwise: it is in one of its methods.
+    ///
+    /// # Safety
+    /// The object is valid until the result is dropped.
+    pub(crate) unsafe fn inside(ground: &'a G, object: NonNull<Object>) -> Option<InFlight<'a, G>> {
+        // SAFETY: the caller's promise.
+        unsafe { object.as_ref() }.gate.enter().then(|| InFlight { ground, object, index: 0 })
+    }
+
+    /// Finds the object that `id` refers to, and enters its gate.
+    ///
+    /// # Safety
+    /// Within an operation, and the result is dropped in it (I1).
+    pub(crate) unsafe fn enter(ground: &'a G, id: Id) -> Result<InFlight<'a, G>, Absent> {
+        let slot = ground.slot(id.slot());
+        let found = match slot.occupant() {
+            Occupant::Object(object) => object,
+            Occupant::Gone(class) if slot.generation.load(Ordering::Relaxed) == id.generation() => {
+                return Err(Absent::Destroyed(Some(class)));
+            }
+            // A well-known slot names its next occupant before there is one.
+            Occupant::Nobody if slot.generation.load(Ordering::Relaxed) == id.generation() => {
+                return Err(Absent::NotThere);
+            }
+            Occupant::Gone(_) | Occupant::Nobody => return Err(Absent::Destroyed(None)),
+        };
+        // SAFETY: valid within this operation (I1).
+        let object = unsafe { found.as_ref() };
+        // The object first, then its generation (I4): what is compared is its own.
+        if object.id.generation() != id.generation() {
+            return Err(Absent::Destroyed(None));
+        }
+        if !object.gate.enter() {
+            return Err(Absent::Destroyed(Some(object.class)));
+        }
+        Ok(InFlight { ground, object: found, index: id.slot() - object.id.slot() })
+    }
+
+    /// The object, with its whole block.
+    pub(crate) fn block(&self) -> NonNull<Object> {
+        self.object
+    }
+
+    /// The object.
+    pub(crate) fn object(&self) -> &Object {
+        // SAFETY: valid within the operation in which this exists (`enter`).
+        unsafe { self.object.as_ref() }
+    }
+
+    /// Which of its interfaces is called.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Stores `header` in the table of `vp` (I2).
+    pub(crate) fn install(&self, vp: usize, header: NonNull<Header>) {
+        let object = self.object();
+        object.translations.insert(vp, self.ground.vp_limit());
+        let entry = self.ground.entry(vp, object.id.slot() + self.index);
+        // Release: pairs with the acquire in `hit`: whoever loads the entry sees the header built.
+        entry.store(header.as_ptr(), sites::ENTRY_STORE.order(Ordering::Release));
+    }
+}
+
+impl<G: Ground> Drop for InFlight<'_, G> {
+    fn drop(&mut self) {
+        if self.object().gate.leave() == Shut::Drained {
+            clear(self.ground, self.object);
+        }
+    }
+}
+
+/// The header in `entry` if it is that of `id`: the hot path.
+///
+/// # Safety
+/// Within an operation; the header is used in it.
+#[inline(always)]
+pub(crate) unsafe fn hit(entry: &AtomicPtr<Header>, id: Id) -> Option<NonNull<Header>> {
+    // Acquire: pairs with the release in `install`.
+    let header = NonNull::new(entry.load(sites::ENTRY_LOAD.order(Ordering::Acquire)))?;
+    // SAFETY: entries are cleared before the grace period after which their header is freed (I3), and this operation
+    // began before that ended, or after the entry was cleared.
+    unsafe { header.as_ref() }.is(id.bits()).then_some(header)
+}
+
+/// Makes a published representative answer calls, unless the object died meanwhile. Within its gate.
+///
+/// # Safety
+/// `owner` precedes the headers of a representative of `object`, which are valid.
+pub(crate) unsafe fn activate(object: &Object, owner: NonNull<Owner>) {
+    if !sites::ASK_BEFORE_ACTIVE.is_weak() && !object.gate.confirm() {
+        return;
+    }
+    for index in 0..object.class.interfaces {
+        // SAFETY: the caller's promise.
+        unsafe { header(owner, index).as_ref() }.activate(object.id.offset(index).bits());
+    }
+}
+
+/// The header of interface `index` of the representative whose headers follow `owner`.
+///
+/// # Safety
+/// It has that many, and `owner` may be used for the whole block.
+#[inline(always)]
+pub(crate) unsafe fn header(owner: NonNull<Owner>, index: u32) -> NonNull<Header> {
+    // SAFETY: the caller's promise: the headers follow in the same block.
+    unsafe { owner.add(1).cast::<Header>().add(index as usize) }
+}
+
+/// The owner of a header, found from where it lies.
+///
+/// # Safety
+/// `header` is that of a representative, and may be used for its whole block.
+unsafe fn owner_of(header: NonNull<Header>) -> NonNull<Owner> {
+    // SAFETY: the inverse of `header`, within one block.
+    unsafe {
+        let index = header.as_ref().index() as usize;
+        header.sub(index).cast::<Owner>().sub(1)
+    }
+}
+
+/// Ends the object: from the return of this call on, every call that begins errs. Returns false if it had ended before.
+///
+/// # Safety
+/// `object` is valid: the caller is its owner, or within an operation in which it found it in its slot.
+pub(crate) unsafe fn kill(ground: &impl Ground, block: NonNull<Object>) -> bool {
+    // SAFETY: the caller's promise.
+    let object = unsafe { block.as_ref() };
+    let shut = object.gate.kill();
+    if shut == Shut::Already {
+        return false;
+    }
+    for index in 0..object.class.interfaces {
+        ground.slot(object.id.slot() + index).retire(object.class);
+    }
+    for_each_header(block, |header| header.poison());
+    if shut == Shut::Drained {
+        clear(ground, block);
+    }
+    true
+}
+
+/// Clears the entries and sends the object to its grace period (I3). It is valid: that period is still to come.
+fn clear(ground: &impl Ground, block: NonNull<Object>) {
+    // SAFETY: see above.
+    let object = unsafe { block.as_ref() };
+    if !sites::CLEAR_ENTRIES.is_weak() {
+        object.for_each_translation(ground, |vp| {
+            for index in 0..object.class.interfaces {
+                // Relaxed: ordered before the grace period by its beginning. No miss stores any more (gate/I2).
+                ground.entry(vp, object.id.slot() + index).store(ptr::null_mut(), Ordering::Relaxed);
+            }
+        });
+    }
+    ground.after_grace_period(block, Stage::Quiet);
+}
+
+/// Calls `f` with each header of each representative that is there now. The object is valid and not closed.
+fn for_each_header(block: NonNull<Object>, mut f: impl FnMut(&Header)) {
+    // SAFETY: the object is valid, and so are its representatives while it is not closed; the function is its class's.
+    unsafe {
+        let class = block.as_ref().class;
+        (class.for_each_rep)(block, &mut |owner| {
+            for index in 0..class.interfaces {
+                f(header(owner, index).as_ref());
+            }
+        });
+    }
+}
+
+/// The grace period after the death has passed. Returns whether the representatives can be dropped now; if not, the last
+/// call that holds one goes on from here.
+///
+/// # Safety
+/// It has, and this is called once for the object.
+pub(crate) unsafe fn quiet(block: NonNull<Object>) -> bool {
+    // SAFETY: nobody frees it but who goes on from here.
+    let object = unsafe { block.as_ref() };
+    let mut headers = 1;
+    for_each_header(block, |_| headers += 1);
+    // The holds that will see it learn of it through `wait_for_holds`.
+    object.count_up(headers);
+    let mut free = 1;
+    for_each_header(block, |header| free += u32::from(!header.wait_for_holds()));
+    object.count_down(free)
+}
+
+/// Lets a hold go.
+///
+/// # Safety
+/// `header` was held, and came from a table or a miss.
+pub(crate) unsafe fn release(ground: &impl Ground, held: NonNull<Header>) {
+    // SAFETY: the hold keeps it valid, until the release is done; read before it.
+    let object = unsafe { owner_of(held).as_ref() }.object;
+    // SAFETY: as above.
+    if unsafe { held.as_ref() }.release() == Released::Last {
+        // SAFETY: memory quiet waits for this hold to report, so the object is valid.
+        if unsafe { object.as_ref() }.count_down(1) {
+            ground.after_grace_period(object, Stage::Finish);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The translation set of an object: every VP whose table may hold an entry of it.
+//!
+//! - I1. A VP is in the set before an entry is stored in its table, and stays: the set is exact about where entries were
+//!   ever made, and covers where they are now.
+//! - I2. On machines of at most 64 VPs the set is one word. On larger ones the word is a pointer to as many words as are
+//!   needed, made by the first miss.
+//!
+//! Cost: one atomic change for the first miss of a VP, one load for the later ones. Source: CO-10, CO-12.
+
+use squall_sync::atomic::{AtomicU64, Ordering};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Translations(AtomicU64);
+
+const WORD_BITS: usize = u64::BITS as usize;
+
+impl Translations {
+    /// The empty set.
+    pub(crate) fn new() -> Translations {
+        Translations(AtomicU64::new(0))
+    }
+
+    /// Adds `vp`, on a machine of `limit` VPs.
+    pub(crate) fn insert(&self, vp: usize, limit: usize) {
+        debug_assert!(vp < limit);
+        let word = if limit <= WORD_BITS { &self.0 } else { &self.words_made(limit)[vp / WORD_BITS] };
+        let bit = 1 << (vp % WORD_BITS);
+        // Relaxed: read by whoever drains the gate, to whom this miss's leave releases it.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Calls `f` with each VP of the set.
+    pub(crate) fn for_each(&self, limit: usize, mut f: impl FnMut(usize)) {
+        let mut walk = |first: usize, word: &AtomicU64| {
+            let mut bits = word.load(Ordering::Relaxed);
+            while bits != 0 {
+                f(first + bits.trailing_zeros() as usize);
+                bits &= bits - 1;
+            }
+        };
+        if limit <= WORD_BITS {
+            return walk(0, &self.0);
+        }
+        for (index, word) in self.words(limit).unwrap_or_default().iter().enumerate() {
+            walk(index * WORD_BITS, word);
+        }
+    }
+
+    /// Bytes beyond the word itself.
+    pub(crate) fn extra_bytes(&self, limit: usize) -> usize {
+        if limit <= WORD_BITS { 0 } else { self.words(limit).unwrap_or_default().len() * size_of::<u64>() }
+    }
+
+    fn words(&self, limit: usize) -> Option<&[AtomicU64]> {
+        // Acquire: pairs with the exchange in `words_made`.
+        let address = self.0.load(Ordering::Acquire) as usize;
+        let words = std::ptr::with_exposed_provenance::<AtomicU64>(address);
+        // SAFETY: not null: the address of a leaked slice of that many words (I2), which lives until `free`.
+        (!words.is_null()).then(|| unsafe { std::slice::from_raw_parts(words, limit.div_ceil(WORD_BITS)) })
+    }
+
+    #[cold]
+    fn words_made(&self, limit: usize) -> &[AtomicU64] {
+        if let Some(words) = self.words(limit) {
+            return words;
+        }
+        let made: Box<[AtomicU64]> = (0..limit.div_ceil(WORD_BITS)).map(|_| AtomicU64::new(0)).collect();
+        let address = Box::into_raw(made);
+        // Release: pairs with the acquire in `words`. The loser frees its own.
+        let exposed = address.cast::<AtomicU64>().expose_provenance() as u64;
+        if self.0.compare_exchange(0, exposed, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: the box taken apart above, which nobody else has seen.
+            drop(unsafe { Box::from_raw(address) });
+        }
+        self.words(limit).expect("made just now")
+    }
+
+    /// Frees the words, if there are any.
+    pub(crate) fn free(&mut self, limit: usize) {
+        if limit <= WORD_BITS {
+            return;
+        }
+        if let Some(words) = self.words(limit) {
+            let words = std::ptr::from_ref(words).cast_mut();
+            // SAFETY: the box that `words_made` took apart; we have the set to ourselves.
+            drop(unsafe { Box::from_raw(words) });
+        }
+        self.0 = AtomicU64::new(0);
+    }
+}

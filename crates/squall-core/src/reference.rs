@@ -1,0 +1,329 @@
+//! References, and the call.
+//!
+//! - I1. The bits of a `CoRef<I>` are the id under which interface `I` of some object was, is or will be known; no safe
+//!   code makes one of other bits. So a header whose id equals them has a target of type `I`.
+//! - I2. A header found by [`hit`](crate::raw::object::hit) is used within the operation in which it was found, or under
+//!   a hold taken in it.
+//!
+//! Cost: see [`CoRef`]. Source: CO-04, CO-07; TO-06; the compare is ours, where K42 rewrites tables.
+
+use std::cmp;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::ptr::NonNull;
+
+use squall_machine::Vp;
+
+use crate::error::{CallError, Reason};
+use crate::ground::{entry_here, existing};
+use crate::id::Id;
+use crate::interface::{Extends, Interface, from_fat, offset_of};
+use crate::raw::header::Header;
+use crate::raw::object::{InFlight, header, hit, release};
+
+/// A reference to a clustered object: call it as the interface it is.
+///
+/// It may be copied, sent, kept and used at any time, before, while and after the object is destroyed. A call reaches the
+/// representative of the caller's cluster. When there is no object any more the call does not happen:
+/// - a plain method panics in its caller, with the [`CallError`] as its message,
+/// - unless it returns a `Result` whose error is `From<CallError>`: then it returns that,
+/// - and its checked form, `try_` and the method's name, returns the `CallError`.
+///
+/// # Cost
+/// About a nanosecond more than the same method through `Arc<dyn Trait>`; no access to a line that another VP writes. The
+/// first call on a VP is a miss: it asks the root, and makes the representative if its cluster has none. A method marked
+/// `#[blocking]` also makes two atomic changes to its representative. Progress: wait-free, then the method's own.
+///
+/// To let the methods of the interface have all names, what a reference can do by itself are associated functions.
+pub struct CoRef<I: ?Sized> {
+    id: Id,
+    // Neither owns nor borrows: sendable, shareable, and unwind safe, whatever the interface is.
+    interface: PhantomData<fn() -> PhantomData<I>>,
+}
+
+impl<I: ?Sized> UnwindSafe for CoRef<I> {}
+impl<I: ?Sized> RefUnwindSafe for CoRef<I> {}
+
+impl<I: ?Sized> Clone for CoRef<I> {
+    #[inline(always)]
+    fn clone(&self) -> CoRef<I> {
+        *self
+    }
+}
+impl<I: ?Sized> Copy for CoRef<I> {}
+
+impl<I: ?Sized> PartialEq for CoRef<I> {
+    fn eq(&self, other: &CoRef<I>) -> bool {
+        self.id == other.id
+    }
+}
+impl<I: ?Sized> Eq for CoRef<I> {}
+
+impl<I: ?Sized> PartialOrd for CoRef<I> {
+    fn partial_cmp(&self, other: &CoRef<I>) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<I: ?Sized> Ord for CoRef<I> {
+    fn cmp(&self, other: &CoRef<I>) -> cmp::Ordering {
+        self.id.cmp(&other.id)
+    }
+}
+
+impl<I: ?Sized> Hash for CoRef<I> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl<I: ?Sized + Interface> fmt::Display for CoRef<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", I::NAME, self.id)
+    }
+}
+
+impl<I: ?Sized + Interface> fmt::Debug for CoRef<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<I: ?Sized> CoRef<I> {
+    /// The caller upholds I1.
+    pub(crate) fn new(id: Id) -> CoRef<I> {
+        CoRef { id, interface: PhantomData }
+    }
+
+    pub(crate) fn bits_id(self) -> Id {
+        self.id
+    }
+
+    /// The object's id, as this interface.
+    pub fn id(this: CoRef<I>) -> Id {
+        this.id
+    }
+}
+
+impl<I: ?Sized + Interface> CoRef<I> {
+    /// The same object, as an interface that `I` extends directly.
+    ///
+    /// Where two paths lead to one interface, the two references reach the same object and compare different.
+    pub fn upcast<S: ?Sized + Interface>(this: CoRef<I>) -> CoRef<S>
+    where
+        I: Extends<S>,
+    {
+        CoRef::new(this.id.offset(offset_of::<I, S>()))
+    }
+
+    /// Not public: the body of every method of a reference.
+    #[doc(hidden)]
+    #[inline(always)]
+    #[track_caller]
+    pub fn __call<R>(self, method: &'static str, f: impl FnOnce(&I) -> R, gone: impl Answer<R>) -> R {
+        let outcome = squall_rcu::try_op(|_| {
+            // SAFETY: there is an object or was one (I1), so there are tables; the operation is open, and the header is
+            // used in it (I2).
+            match unsafe { hit(entry_here(self.id.slot()), self.id) } {
+                // SAFETY: a header of this id (I1).
+                Some(header) => Ok(f(unsafe { target(&header) })),
+                None => miss(self, method, f),
+            }
+        });
+        match outcome {
+            Ok(Ok(result)) => result,
+            Ok(Err(error)) => gone.answer(error),
+            Err(error) => gone.answer(refused(self, method, error)),
+        }
+    }
+
+    /// Not public: the body of a method that may block.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn __call_blocking<R>(
+        self,
+        method: &'static str,
+        f: impl FnOnce(&I) -> R,
+        gone: impl Answer<R>,
+    ) -> R {
+        let held = squall_rcu::try_op(|_| {
+            // SAFETY: as in `__call`.
+            let header = match unsafe { hit(entry_here(self.id.slot()), self.id) } {
+                Some(header) => header,
+                None => resolve(self.id, I::NAME, method)?,
+            };
+            Ok(Hold::new(header))
+        });
+        match held {
+            // SAFETY: a header of this id (I1), held while the call lasts (I2).
+            Ok(Ok(hold)) => f(unsafe { target(&hold.0) }),
+            Ok(Err(error)) => gone.answer(error),
+            Err(error) => gone.answer(refused(self, method, error)),
+        }
+    }
+}
+
+/// The representative behind a header, as the interface that it is of.
+///
+/// # Safety
+/// The header is of an object's interface `I`, and is kept while the result is used.
+#[inline(always)]
+unsafe fn target<I: ?Sized>(header: &NonNull<Header>) -> &I {
+    // SAFETY: `I` was used when the header was written (reference/I1, interface/I1).
+    unsafe { &*from_fat::<I>(header.as_ref().target()) }
+}
+
+#[cold]
+#[inline(never)]
+fn miss<I: ?Sized + Interface, R>(
+    co: CoRef<I>,
+    method: &'static str,
+    f: impl FnOnce(&I) -> R,
+) -> Result<R, CallError> {
+    let header = resolve(co.id, I::NAME, method)?;
+    // SAFETY: as in `__call`.
+    Ok(f(unsafe { target(&header) }))
+}
+
+/// Finds or makes the representative for the caller's cluster, and installs it. Within an operation, in which the header
+/// is used.
+#[cold]
+#[inline(never)]
+fn resolve(id: Id, interface: &'static str, method: &'static str) -> Result<NonNull<Header>, CallError> {
+    let fail = |class, reason| CallError::new(interface, class, id, method, reason);
+    if squall_sys::fork::forked() {
+        return Err(fail(None, Reason::Forked));
+    }
+    let Some(tables) = existing() else { return Err(fail(None, Reason::NotThere)) };
+    // Once, so that the entry is made where the translation set says.
+    let vp = Vp::current();
+    // SAFETY: within the operation of the call.
+    let miss = unsafe { InFlight::enter(tables, id) }
+        .map_err(|absent| CallError::absent(interface, id, method, absent))?;
+    let class = miss.object().class;
+    // SAFETY: within its gate, and an operation.
+    let found = unsafe { (class.more.resolve)(miss.block(), vp) }
+        .map_err(|refusal| fail(Some((class.name)()), Reason::Refused(refusal.0)))?;
+    // SAFETY: a representative of this object, which has that interface.
+    let header = unsafe { header(found.owner, miss.index()) };
+    if found.cache {
+        miss.install(vp.index(), header);
+    }
+    Ok(header)
+}
+
+#[cold]
+#[inline(never)]
+fn refused<I: ?Sized + Interface>(
+    co: CoRef<I>,
+    method: &'static str,
+    error: squall_rcu::OpError,
+) -> CallError {
+    let reason = match error {
+        squall_rcu::OpError::Forked => Reason::Forked,
+        squall_rcu::OpError::Reentrant => Reason::Reentrant,
+    };
+    CallError::new(I::NAME, None, co.id, method, reason)
+}
+
+/// A hold on a representative, for a call that may block.
+struct Hold(NonNull<Header>);
+
+impl Hold {
+    /// Within the operation in which the header was found.
+    fn new(header: NonNull<Header>) -> Hold {
+        // SAFETY: valid in that operation.
+        unsafe { header.as_ref() }.hold();
+        Hold(header)
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if let Some(tables) = existing() {
+            // SAFETY: held by us.
+            unsafe { release(tables, self.0) };
+        }
+    }
+}
+
+/// Not public: what a method answers when there is no object.
+#[doc(hidden)]
+pub trait Answer<R> {
+    /// The answer, or a panic in the caller.
+    #[track_caller]
+    fn answer(self, error: CallError) -> R;
+}
+
+/// Not public: the error is returned in the method's own type.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Carry;
+
+/// Not public: the caller panics.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Panic;
+
+/// Not public: the error is returned as it is.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Checked;
+
+impl<T, E: From<CallError>> Answer<Result<T, E>> for Carry {
+    fn answer(self, error: CallError) -> Result<T, E> {
+        Err(error.into())
+    }
+}
+
+impl<R> Answer<R> for Panic {
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn answer(self, error: CallError) -> R {
+        panic!("{error}")
+    }
+}
+
+impl<T> Answer<Result<T, CallError>> for Checked {
+    fn answer(self, error: CallError) -> Result<T, CallError> {
+        Err(error)
+    }
+}
+
+/// Not public: picks how a method with this result answers.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Gone<R>(PhantomData<fn() -> R>);
+
+impl<R> Gone<R> {
+    /// See the type.
+    #[inline(always)]
+    #[expect(clippy::new_without_default, reason = "only the macro makes one")]
+    pub const fn new() -> Gone<R> {
+        Gone(PhantomData)
+    }
+}
+
+/// Not public: see [`Gone`].
+#[doc(hidden)]
+pub trait Carries: Sized {
+    /// The error is carried.
+    #[inline(always)]
+    fn __squall_pick(self) -> Carry {
+        Carry
+    }
+}
+impl<T, E: From<CallError>> Carries for Gone<Result<T, E>> {}
+
+/// Not public: see [`Gone`].
+#[doc(hidden)]
+pub trait Panics: Sized {
+    /// The caller panics.
+    #[inline(always)]
+    fn __squall_pick(self) -> Panic {
+        Panic
+    }
+}
+impl<R> Panics for &Gone<R> {}

@@ -1,0 +1,96 @@
+//! The translation tables, as far as users may touch them: they are caches, and any part may be thrown away at any time.
+
+use squall_machine::{Vp, machine};
+use squall_sync::atomic::Ordering;
+
+use crate::death;
+use crate::ground::{BLOCK, LOCAL_SHIFT, SLOTS_MAX, existing};
+use crate::id::Id;
+use crate::raw::object::{Ground, Occupant, Slot};
+
+/// What the tables amount to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Address space reserved for all tables, in bytes. Memory is used only for pages that were touched.
+    pub reserved_bytes: usize,
+    /// Slots that were ever handed to a VP.
+    pub slots_count: usize,
+    /// Objects that live now.
+    pub objects_count: usize,
+    /// Slots whose generations are used up.
+    pub retired_count: usize,
+    /// Bytes of the global table for one interface of one object.
+    pub slot_bytes: usize,
+    /// Bytes of a local table for one interface of one object.
+    pub entry_bytes: usize,
+    /// Drops of representatives and roots that panicked.
+    pub panicked_drops: u64,
+}
+
+/// What the tables amount to now.
+///
+/// # Cost
+/// A look at every slot that was ever used.
+pub fn stats() -> Stats {
+    let entry_bytes = size_of::<*const ()>();
+    let mut stats = Stats {
+        reserved_bytes: 0,
+        slots_count: 0,
+        objects_count: 0,
+        retired_count: 0,
+        slot_bytes: size_of::<Slot>(),
+        entry_bytes,
+        panicked_drops: death::panicked(),
+    };
+    let Some(tables) = existing() else { return stats };
+    stats.reserved_bytes = (tables.vp_limit() << LOCAL_SHIFT) + SLOTS_MAX as usize * size_of::<Slot>();
+    for number in 0..tables.slots_end() {
+        let slot = tables.slot(number);
+        let generation = slot.generation.load(Ordering::Relaxed);
+        match slot.occupant() {
+            Occupant::Object(_) => {
+                stats.objects_count += 1;
+                stats.slots_count += 1;
+            }
+            Occupant::Gone(_) if generation == 0 => stats.retired_count += 1,
+            _ if generation != 0 => stats.slots_count += 1,
+            _ => {}
+        }
+    }
+    stats
+}
+
+/// Throws a VP's whole local table away. Its threads miss once for each object that they call next; nothing else changes.
+///
+/// # Panics
+/// If the machine has no such VP.
+/// # Cost
+/// A system call.
+/// # Source
+/// Tornado §3.3: pages of the tables are discarded, not saved, since the miss handlers hold the truth.
+pub fn discard(vp: Vp) {
+    if let Some(tables) = existing() {
+        tables.discard(vp, 0, tables.slots_end().next_multiple_of(BLOCK));
+    }
+}
+
+/// Throws every VP's local table away.
+///
+/// # Cost
+/// A system call for each VP.
+pub fn discard_all() {
+    for vp in machine().vps().iter() {
+        discard(vp);
+    }
+}
+
+/// Throws away the page of a VP's local table in which the object's entry lies.
+///
+/// # Panics
+/// If the machine has no such VP.
+pub fn discard_page_of(vp: Vp, id: Id) {
+    if let Some(tables) = existing() {
+        tables.discard(vp, id.slot() / BLOCK * BLOCK, BLOCK);
+    }
+}

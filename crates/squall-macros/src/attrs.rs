@@ -1,0 +1,66 @@
+//! Which attributes of the user's items are repeated on generated ones.
+//!
+//! Problem: a generated method must be there exactly when its model is (`cfg`), and must not warn where the user has
+//! silenced a warning; but `#[inline]` or another macro's attribute repeated would be wrong or noisy.
+//! Idea: a list of the attributes that are repeated, applied inside `cfg_attr` too. Everything else stays where it was.
+//!
+//! - I1. `#[blocking]` is ours and reaches no output.
+//! - I2. `cfg` is repeated everywhere, so a generated item exists if and only if its model does.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Meta, Token};
+
+/// What an item is generated as, which decides what is repeated on it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum On {
+    /// A checked form: callers see it beside the method.
+    Checked,
+    /// An implementation: nobody sees its attributes.
+    Implementation,
+}
+
+/// The attributes among `attributes` to repeat on an item generated as `on`.
+pub(crate) fn repeated(attributes: &[Attribute], on: On) -> TokenStream {
+    attributes.iter().filter_map(|attribute| repeated_meta(&attribute.meta, on)).map(|meta| quote!(#[#meta])).collect()
+}
+
+/// What of one attribute is repeated.
+fn repeated_meta(meta: &Meta, on: On) -> Option<TokenStream> {
+    let name = meta.path().get_ident()?.to_string();
+    match (name.as_str(), meta) {
+        ("cfg" | "allow", _) => Some(meta.to_token_stream()),
+        // An expectation is met once, by the user's own item; on ours it would be a warning.
+        ("expect", Meta::List(list)) => {
+            let lints = &list.tokens;
+            Some(quote!(allow(#lints)))
+        }
+        ("cfg_attr", Meta::List(_)) => {
+            let (condition, applied) = conditional(meta)?;
+            let applied: Vec<_> = applied.iter().filter_map(|meta| repeated_meta(meta, on)).collect();
+            (!applied.is_empty()).then(|| quote!(cfg_attr(#condition, #(#applied),*)))
+        }
+        ("deprecated" | "track_caller", _) if on == On::Checked => Some(meta.to_token_stream()),
+        ("doc", Meta::List(list)) if on == On::Checked && list.tokens.to_string() == "hidden" => {
+            Some(meta.to_token_stream())
+        }
+        _ => None,
+    }
+}
+
+/// The condition of a `cfg_attr`, and what it applies.
+pub(crate) fn conditional(meta: &Meta) -> Option<(Meta, Vec<Meta>)> {
+    let Meta::List(list) = meta else { return None };
+    if !list.path.is_ident("cfg_attr") {
+        return None;
+    }
+    let metas = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()?;
+    let mut metas = metas.into_iter();
+    Some((metas.next()?, metas.collect()))
+}
+
+/// Whether this is `#[blocking]`, in any form.
+pub(crate) fn is_blocking(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("blocking")
+}

@@ -1,0 +1,370 @@
+//! What cannot be an interface, and what to write instead.
+//!
+//! Problem: a call on a reference is one call through a table of functions, inside an operation that ends with it, on
+//! an object that others may replace or destroy meanwhile. Much that a trait can say does not fit, and what the compiler
+//! would say about the expansion explains nothing.
+//! Idea: read the whole trait, collect every reason at its own token, and report them together.
+//!
+//! - I1. Every message says what is wrong with the token it points at, and what to do.
+//! - I2. Nothing is refused for what it is called or where it stands unless a generated name would collide with it.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
+use syn::visit::Visit;
+use syn::{
+    Attribute, Error, FnArg, GenericParam, Generics, ItemTrait, Meta, PatType, Path, Receiver, ReceiverKind, ReturnType,
+    Safety, Signature, TraitItem, TraitItemFn, Type, TypeParamBound, WherePredicate,
+};
+
+use crate::types::Selves;
+use crate::{attrs, parse, types};
+
+/// The most interfaces that one can extend: an object has at most 16 ids, its own and one for each.
+const SUPERS_MAX: usize = 15;
+
+/// Methods that `CoRef` or `Owned` have themselves: a call on a reference would find those first.
+const TAKEN: [&str; 4] = ["id", "upcast", "co", "destroy"];
+
+/// Every reason to refuse `item`.
+pub(crate) fn check(item: &ItemTrait) -> syn::Result<()> {
+    let mut reasons = Reasons { interface: item.ident.unraw().to_string(), errors: Vec::new() };
+    reasons.check_head(item);
+    reasons.check_supers(item);
+    for item in &item.items {
+        match item {
+            TraitItem::Fn(method) => reasons.check_method(method),
+            TraitItem::Const(constant) => reasons.add(
+                constant.const_token,
+                "an interface has methods only: which constant it would be depends on the object that stands behind a \
+                 reference; make it a method",
+            ),
+            TraitItem::Type(associated) => reasons.add(
+                associated.type_token,
+                "an interface has methods only; make the type a parameter of the trait, as in `trait Map<Key, Value>`",
+            ),
+            TraitItem::Macro(call) => reasons.add(
+                &call.mac.path,
+                "an interface has methods only, and what a macro makes here is not seen in time; write the methods out",
+            ),
+            other => reasons.add(other, "an interface has methods only"),
+        }
+    }
+    reasons.check_names(item);
+    parse::all(reasons.errors.into_iter().map(Some))
+}
+
+struct Reasons {
+    /// The trait's name, for messages.
+    interface: String,
+    errors: Vec<Error>,
+}
+
+impl Reasons {
+    fn add(&mut self, at: impl ToTokens, message: impl std::fmt::Display) {
+        self.errors.push(Error::new_spanned(at, message));
+    }
+
+    /// What stands before the braces, but for the supertraits.
+    fn check_head(&mut self, item: &ItemTrait) {
+        if let Some(unsafety) = &item.unsafety {
+            self.add(
+                unsafety,
+                "an interface cannot be an unsafe trait: a reference implements it whatever object stands behind it, and \
+                 cannot promise for that; remove `unsafe`",
+            );
+        }
+        if let Some(auto) = &item.modifiers.auto_token {
+            self.add(auto, "an interface cannot be an auto trait; remove `auto`");
+        }
+        for attribute in item.attrs.iter().filter(|attribute| attrs::is_blocking(attribute)) {
+            self.add(attribute, "`#[blocking]` stands on methods; mark each that may wait");
+        }
+        for parameter in &item.generics.params {
+            if let GenericParam::Lifetime(lifetime) = parameter {
+                self.add(
+                    &lifetime.lifetime,
+                    "an interface has no lifetime parameters, since no borrow outlives its objects; own the value, or let \
+                     the methods borrow it",
+                );
+            }
+        }
+        self.refuse_selves(|search| search.visit_generics(&without_self_bounds(&item.generics)));
+        for predicate in bounds_of_self(&item.generics) {
+            self.add(
+                predicate,
+                format!("what an interface extends stands after its name, as in `trait {}: Send + Sync`", self.interface),
+            );
+        }
+    }
+
+    fn check_supers(&mut self, item: &ItemTrait) {
+        for bound in &item.supertraits {
+            match bound {
+                TypeParamBound::Lifetime(lifetime) if lifetime.ident == "static" => {}
+                TypeParamBound::Lifetime(lifetime) => {
+                    self.add(lifetime, "an object may outlive any borrow; remove this bound, or write `'static`");
+                }
+                TypeParamBound::Trait(bound) if names_sized(&bound.path) => self.add(
+                    bound,
+                    "an interface is called as `dyn`, which has no size of its own; remove this bound",
+                ),
+                TypeParamBound::Trait(bound) if bound.lifetimes.is_some() => {
+                    let binder = &bound.lifetimes;
+                    self.add(binder, "an interface has no lifetime parameters, so there is nothing to bind; remove this");
+                }
+                TypeParamBound::Trait(bound) => self.refuse_selves(|search| search.visit_trait_bound(bound)),
+                other => self.add(other, "an interface extends other interfaces, and nothing else"),
+            }
+        }
+        if let Some(beyond) = parse::extended(item).nth(SUPERS_MAX) {
+            self.add(beyond, format!("an interface extends at most {SUPERS_MAX} others; group some of them into one"));
+        }
+    }
+
+    fn check_method(&mut self, method: &TraitItemFn) {
+        self.check_attributes(&method.attrs);
+        let signature = &method.sig;
+        self.check_qualifiers(signature);
+        self.check_generics(signature);
+        match signature.inputs.first() {
+            Some(FnArg::Receiver(receiver)) => self.check_receiver(receiver),
+            _ => self.add(
+                &signature.ident,
+                "a method of an interface takes `&self`; make this a free function, or a function of the implementing type",
+            ),
+        }
+        for input in &signature.inputs {
+            if let FnArg::Typed(argument) = input {
+                self.check_argument(argument);
+            }
+        }
+        if let ReturnType::Type(_, returned) = &signature.output {
+            self.check_returned(returned);
+        }
+    }
+
+    fn check_attributes(&mut self, attributes: &[Attribute]) {
+        let mut marked = false;
+        for attribute in attributes {
+            if hides_blocking(&attribute.meta) {
+                self.add(
+                    attribute,
+                    "whether a method blocks cannot depend on a condition, since its callers rely on it; write `#[blocking]`",
+                );
+            }
+            if !attrs::is_blocking(attribute) {
+                continue;
+            }
+            if !matches!(attribute.meta, Meta::Path(_)) {
+                self.add(attribute, "`#[blocking]` takes no arguments");
+            } else if marked {
+                self.add(attribute, "`#[blocking]` stands here already; remove one");
+            }
+            marked = true;
+        }
+    }
+
+    fn check_qualifiers(&mut self, signature: &Signature) {
+        if let Some(constness) = &signature.constness {
+            self.add(constness, "a method of an interface cannot be `const`: which one runs is found when it is called");
+        }
+        if let Some(asyncness) = &signature.asyncness {
+            self.add(
+                asyncness,
+                "a method of an interface cannot be `async`: a call ends before anything waits; return a future that owns \
+                 what it needs, as in `Pin<Box<dyn Future<Output = T> + Send>>`, or mark one that waits `#[blocking]`",
+            );
+        }
+        if let Safety::Unsafe(unsafety) = &signature.safety {
+            self.add(
+                unsafety,
+                "a method of an interface cannot be `unsafe`: whoever holds a reference may call it; check the conditions \
+                 and return an error",
+            );
+        }
+        if let Some(abi) = &signature.abi {
+            self.add(abi, "a method of an interface has Rust's calling convention; remove this");
+        }
+        if let Some(variadic) = &signature.variadic {
+            self.add(variadic, "a method of an interface has a fixed number of arguments; take a slice");
+        }
+    }
+
+    fn check_generics(&mut self, signature: &Signature) {
+        let parameters = signature.generics.params.iter().filter_map(|parameter| match parameter {
+            GenericParam::Lifetime(_) => None,
+            GenericParam::Type(parameter) => Some((parameter.to_token_stream(), &parameter.ident)),
+            GenericParam::Const(parameter) => Some((parameter.to_token_stream(), &parameter.ident)),
+        });
+        for (parameter, name) in parameters {
+            self.add(
+                parameter,
+                format!(
+                    "a method of an interface cannot be generic, since it is called through a table of functions; take \
+                     `&dyn Trait` or `&mut dyn FnMut(…)`, or make `{name}` a parameter of the trait"
+                ),
+            );
+        }
+        for predicate in bounds_of_self(&signature.generics) {
+            self.add(
+                predicate,
+                "a method with a condition on `Self` cannot be called through a reference; make it a free function, or put \
+                 it into a trait of its own",
+            );
+        }
+        self.refuse_selves(|search| search.visit_generics(&without_self_bounds(&signature.generics)));
+    }
+
+    fn check_receiver(&mut self, receiver: &Receiver) {
+        let other = "a method of an interface takes `&self`, for its object belongs to all who hold a reference; write `&self`";
+        match &receiver.kind {
+            ReceiverKind::Value => self.add(receiver, other),
+            ReceiverKind::Reference(_, lifetime, mutability) => {
+                if mutability.is_some() {
+                    self.add(
+                        receiver,
+                        "a method of an interface takes `&self`, for many threads call it at once; keep what changes in \
+                         atomics, cells or locks",
+                    );
+                }
+                self.check_lifetime_of_self(lifetime.as_ref());
+            }
+            ReceiverKind::Typed(_, ty) => match &**ty {
+                Type::Reference(reference) if reference.mutability.is_none() && names_self(&reference.elem) => {
+                    self.check_lifetime_of_self(reference.lifetime.as_ref());
+                }
+                _ => self.add(receiver, other),
+            },
+            _ => self.add(receiver, other),
+        }
+    }
+
+    fn check_lifetime_of_self(&mut self, lifetime: Option<&syn::Lifetime>) {
+        if let Some(lifetime) = lifetime.filter(|lifetime| lifetime.ident != "_") {
+            self.add(lifetime, "an object is borrowed for the time of one call, whatever else is; write `&self`");
+        }
+    }
+
+    fn check_argument(&mut self, argument: &PatType) {
+        for attribute in &argument.attrs {
+            if attribute.path().is_ident("cfg") || attribute.path().is_ident("cfg_attr") {
+                self.add(attribute, "an argument cannot depend on a condition; put it on the method, and write two of these");
+            }
+        }
+        for implementation in types::opaque(&argument.ty) {
+            self.errors.push(Error::new(
+                implementation,
+                "`impl Trait` makes the method generic, and it is called through a table of functions; take `&dyn Trait`, \
+                 `&mut dyn FnMut(…)` or `Box<dyn Trait>`",
+            ));
+        }
+        self.refuse_selves(|search| search.visit_type(&argument.ty));
+    }
+
+    fn check_returned(&mut self, returned: &Type) {
+        if let Type::Never(never) = returned {
+            self.add(
+                never,
+                "a method of an interface returns, if only to say that its object is gone; return \
+                 `std::convert::Infallible`",
+            );
+        }
+        let opaque = types::opaque(returned);
+        for implementation in &opaque {
+            self.errors.push(Error::new(
+                *implementation,
+                "`impl Trait` is a type of its own for each implementation, and a caller knows none; return `Box<dyn Trait>`",
+            ));
+        }
+        // The bounds of an `impl Trait` go with it.
+        if let Some(borrow) = types::returned_borrow(returned).filter(|_| opaque.is_empty()) {
+            self.add(
+                borrow,
+                "a borrow cannot leave a call: the object may be destroyed or replaced as soon as it ends; return an owned \
+                 value, or take a `&mut dyn FnMut(…)` and show it the borrowed one",
+            );
+        }
+        self.refuse_selves(|search| search.visit_type(returned));
+    }
+
+    /// Refuses every `Self` in what `show` shows to the search.
+    fn refuse_selves(&mut self, show: impl FnOnce(&mut Selves)) {
+        let mut search = Selves::default();
+        show(&mut search);
+        for name in search.found {
+            self.add(
+                name,
+                format!(
+                    "`Self` is another type for each representative, and a caller knows none; name another object by its \
+                     reference, as in `CoRef<dyn {}>`",
+                    self.interface
+                ),
+            );
+        }
+    }
+
+    /// Names that generated methods, or references, have.
+    fn check_names(&mut self, item: &ItemTrait) {
+        let names: Vec<&Ident> = item
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                TraitItem::Fn(method) => Some(&method.sig.ident),
+                _ => None,
+            })
+            .collect();
+        for name in &names {
+            let plain = name.unraw().to_string();
+            if TAKEN.contains(&plain.as_str()) {
+                self.add(name, format!("a reference has a method `{plain}` of its own, which callers would get; rename this"));
+            }
+            let base = plain.strip_prefix("try_").filter(|base| names.iter().any(|name| name.unraw() == base));
+            if let Some(base) = base {
+                self.add(
+                    name,
+                    format!("`{plain}` is the name of the checked form of `{base}`, made by `#[interface]`; rename one of them"),
+                );
+            }
+        }
+    }
+}
+
+/// Whether a `cfg_attr` applies `blocking`.
+fn hides_blocking(meta: &Meta) -> bool {
+    attrs::conditional(meta).is_some_and(|(_, applied)| {
+        applied.iter().any(|meta| meta.path().is_ident("blocking") || hides_blocking(meta))
+    })
+}
+
+fn names_sized(path: &Path) -> bool {
+    path.segments.last().is_some_and(|last| last.ident == "Sized")
+}
+
+fn names_self(ty: &Type) -> bool {
+    match ty {
+        Type::Path(named) => named.qself.is_none() && named.path.is_ident("Self"),
+        Type::Paren(inner) => names_self(&inner.elem),
+        Type::Group(inner) => names_self(&inner.elem),
+        _ => false,
+    }
+}
+
+fn is_bound_of_self(predicate: &WherePredicate) -> bool {
+    matches!(predicate, WherePredicate::Type(predicate) if names_self(&predicate.bounded_ty))
+}
+
+/// The predicates of a `where` clause on `Self` itself.
+fn bounds_of_self(generics: &Generics) -> Vec<TokenStream> {
+    let predicates = generics.where_clause.iter().flat_map(|clause| &clause.predicates);
+    predicates.filter(|predicate| is_bound_of_self(predicate)).map(|predicate| quote!(#predicate)).collect()
+}
+
+/// `generics` without those.
+fn without_self_bounds(generics: &Generics) -> Generics {
+    let mut others = generics.clone();
+    if let Some(clause) = &mut others.where_clause {
+        clause.predicates = clause.predicates.iter().filter(|predicate| !is_bound_of_self(predicate)).cloned().collect();
+    }
+    others
+}

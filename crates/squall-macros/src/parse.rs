@@ -1,0 +1,191 @@
+//! The attribute's arguments and the trait, as the expansion needs them.
+//!
+//! - I1. The trait that is kept here is the user's, without `#[blocking]`; each method remembers whether it had one.
+//! - I2. Each argument of a method has a name to pass it on by, the user's where there is one.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote};
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream, Parser};
+use syn::spanned::Spanned;
+use syn::{
+    Attribute, Error, FnArg, ItemTrait, Pat, Path, ReturnType, Token, TraitBound, TraitItem, TraitItemFn, Type,
+    TypeParamBound, Visibility,
+};
+
+use crate::{attrs, check};
+
+/// Supertraits that are no interfaces, since they have no methods: the compiler's marks.
+const MARKS: [&str; 5] = ["Send", "Sync", "Unpin", "UnwindSafe", "RefUnwindSafe"];
+
+/// A trait that was accepted.
+pub(crate) struct Interface {
+    /// The crate `squall`, as a path from here.
+    pub(crate) facade: TokenStream,
+    /// The trait, without `#[blocking]`.
+    pub(crate) item: ItemTrait,
+    /// The interfaces that it extends.
+    pub(crate) supers: Vec<Path>,
+    /// Its methods, in the order of `item.items`, which are these and nothing else.
+    pub(crate) methods: Vec<Method>,
+}
+
+/// A method of an accepted trait.
+pub(crate) struct Method {
+    /// The trait's item, without `#[blocking]`.
+    pub(crate) item: TraitItemFn,
+    /// Whether it was marked.
+    pub(crate) blocking: bool,
+    /// Arguments after `self`.
+    pub(crate) arguments: Vec<Argument>,
+    /// What it returns, written out.
+    pub(crate) returned: Type,
+}
+
+/// An argument after `self`.
+pub(crate) struct Argument {
+    /// A name for it.
+    pub(crate) name: Ident,
+    /// Its type.
+    pub(crate) ty: Type,
+}
+
+/// A trait that was refused.
+pub(crate) struct Refused {
+    /// What to leave in its place.
+    pub(crate) item: TokenStream,
+    /// Why, once for each reason.
+    pub(crate) error: Error,
+}
+
+impl Interface {
+    /// Reads the arguments of the attribute, and the item that it stands on.
+    pub(crate) fn parse(arguments: TokenStream, item: TokenStream) -> Result<Interface, Refused> {
+        let facade = Facade::parse.parse2(arguments);
+        let parsed = trait_keyword(&item).and_then(|()| syn::parse2::<ItemTrait>(item.clone()));
+        let mut item = match parsed {
+            Ok(parsed) => parsed,
+            Err(error) => return Err(Refused { item, error: all([facade.err(), Some(error)]).unwrap_err() }),
+        };
+        let checked = check::check(&item);
+        let marks = take_marks(&mut item);
+        match (facade, checked) {
+            (Ok(Facade(facade)), Ok(())) => Ok(Interface::accepted(facade, item, &marks)),
+            (facade, checked) => {
+                let error = all([facade.err(), checked.err()]).unwrap_err();
+                Err(Refused { item: item.into_token_stream(), error })
+            }
+        }
+    }
+
+    fn accepted(facade: TokenStream, item: ItemTrait, marks: &[bool]) -> Interface {
+        let supers = extended(&item).map(|bound| bound.path.clone()).collect();
+        let functions = item.items.iter().filter_map(|item| match item {
+            TraitItem::Fn(function) => Some(function.clone()),
+            _ => None,
+        });
+        let methods = functions.zip(marks).map(|(item, blocking)| Method::new(item, *blocking)).collect();
+        Interface { facade, item, supers, methods }
+    }
+}
+
+impl Method {
+    fn new(item: TraitItemFn, blocking: bool) -> Method {
+        let typed = item.sig.inputs.iter().filter_map(|input| match input {
+            FnArg::Typed(typed) => Some(typed),
+            FnArg::Receiver(_) => None,
+        });
+        let named = typed.enumerate().map(|(index, typed)| Argument {
+            name: match &*typed.pat {
+                Pat::Ident(plain) if plain.by_ref.is_none() && plain.subpat.is_none() => plain.ident.clone(),
+                // Not the user's: what he calls `arg0` is another.
+                pattern => format_ident!("arg{index}", span = Span::mixed_site().located_at(pattern.span())),
+            },
+            ty: (*typed.ty).clone(),
+        });
+        let arguments = named.collect();
+        let returned = match &item.sig.output {
+            ReturnType::Default => Type::Verbatim(quote!(())),
+            ReturnType::Type(_, returned) => (**returned).clone(),
+        };
+        Method { item, blocking, arguments, returned }
+    }
+
+    /// The name of its checked form.
+    pub(crate) fn checked_name(&self) -> Ident {
+        let name = &self.item.sig.ident;
+        Ident::new(&format!("try_{}", name.unraw()), name.span())
+    }
+}
+
+/// The supertraits that must be interfaces.
+pub(crate) fn extended(item: &ItemTrait) -> impl Iterator<Item = &TraitBound> {
+    item.supertraits.iter().filter_map(|bound| match bound {
+        TypeParamBound::Trait(bound) if !is_mark(bound) => Some(bound),
+        _ => None,
+    })
+}
+
+fn is_mark(bound: &TraitBound) -> bool {
+    bound.path.segments.last().is_some_and(|last| MARKS.iter().any(|mark| last.ident == mark))
+}
+
+/// `crate = path`, or nothing: the path to the crate `squall`.
+struct Facade(TokenStream);
+
+impl Parse for Facade {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Facade> {
+        if input.is_empty() {
+            return Ok(Facade(quote!(::squall)));
+        }
+        let expected = "`#[interface]` takes nothing, or `crate = path`, the path by which `squall` is known here";
+        let facade = input.parse::<Token![crate]>().and_then(|_| {
+            input.parse::<Token![=]>()?;
+            input.call(Path::parse_mod_style)
+        });
+        let facade = facade.map_err(|error| Error::new(error.span(), expected))?;
+        if !input.is_empty() {
+            return Err(input.error(expected));
+        }
+        Ok(Facade(facade.into_token_stream()))
+    }
+}
+
+/// Refuses what is no trait, at its keyword.
+fn trait_keyword(item: &TokenStream) -> syn::Result<()> {
+    let keyword = |input: ParseStream<'_>| {
+        input.call(Attribute::parse_outer)?;
+        input.parse::<Visibility>()?;
+        let ahead = input.fork();
+        let _ = ahead.parse::<Option<Token![unsafe]>>();
+        let _ = ahead.parse::<Option<Token![auto]>>();
+        let is_trait = ahead.peek(Token![trait]);
+        let first = input.span();
+        input.parse::<TokenStream>()?;
+        if is_trait { Ok(()) } else { Err(Error::new(first, "`#[interface]` stands on a trait, and this is none")) }
+    };
+    keyword.parse2(item.clone())
+}
+
+/// Removes `#[blocking]` from the methods; which of them had it.
+fn take_marks(item: &mut ItemTrait) -> Vec<bool> {
+    let functions = item.items.iter_mut().filter_map(|item| match item {
+        TraitItem::Fn(function) => Some(function),
+        _ => None,
+    });
+    let take = |function: &mut TraitItemFn| {
+        let before = function.attrs.len();
+        function.attrs.retain(|attribute| !attrs::is_blocking(attribute));
+        function.attrs.len() < before
+    };
+    functions.map(take).collect()
+}
+
+/// All of these errors as one.
+pub(crate) fn all(errors: impl IntoIterator<Item = Option<Error>>) -> syn::Result<()> {
+    let first_then_others = |mut first: Error, other| {
+        first.combine(other);
+        first
+    };
+    errors.into_iter().flatten().reduce(first_then_others).map_or(Ok(()), Err)
+}

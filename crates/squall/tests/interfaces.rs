@@ -1,0 +1,117 @@
+//! What `#[interface]` accepts, and what its expansion does: on objects that are there, and on those that are gone.
+
+#![forbid(unsafe_code)]
+#![deny(warnings, missing_docs, clippy::all)]
+
+#[path = "interfaces/arguments.rs"]
+pub mod arguments;
+#[path = "interfaces/blocking.rs"]
+pub mod blocking;
+#[path = "interfaces/errors.rs"]
+pub mod errors;
+#[path = "interfaces/extending.rs"]
+pub mod extending;
+#[path = "interfaces/objects.rs"]
+pub mod objects;
+#[path = "interfaces/parameters.rs"]
+pub mod parameters;
+#[path = "interfaces/scopes.rs"]
+pub mod scopes;
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier, Mutex};
+
+use squall::{CallError, CoRef, Owned, interface, shared};
+
+/// Counts.
+#[interface]
+pub trait Hits: Send + Sync {
+    /// Counts `n` more.
+    fn add(&self, n: u64);
+    /// The count.
+    fn total(&self) -> u64;
+    /// Counts one more, unless somebody knows better.
+    fn hit(&self) {
+        self.add(1);
+    }
+}
+
+#[derive(Default)]
+struct Count(AtomicU64);
+
+impl Hits for Count {
+    fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+    fn total(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// What a panic in `call` says.
+fn panic_of(call: impl FnOnce()) -> String {
+    let payload = catch_unwind(AssertUnwindSafe(call)).expect_err("a panic");
+    let text = payload.downcast_ref::<String>().cloned();
+    text.or_else(|| payload.downcast_ref::<&str>().map(|text| text.to_string())).expect("a panic with a text")
+}
+
+#[test]
+fn plain_and_checked_calls() {
+    let hits: Owned<dyn Hits> = shared(Count::default());
+    let reference: CoRef<dyn Hits> = hits.co();
+    hits.add(1);
+    reference.add(2);
+    reference.hit();
+    reference.try_add(3).unwrap();
+    reference.try_hit().unwrap();
+    assert_eq!(reference.total(), 8);
+    assert_eq!(reference.try_total().unwrap(), 8);
+
+    hits.destroy();
+    let error: CallError = reference.try_total().unwrap_err();
+    assert_eq!((error.interface(), error.method()), ("Hits", "total"));
+    assert_eq!(reference.try_add(1).unwrap_err().method(), "add");
+    assert_eq!(reference.try_hit().unwrap_err().method(), "hit");
+    assert_eq!(panic_of(|| reference.add(1)), reference.try_add(1).unwrap_err().to_string());
+}
+
+#[test]
+fn the_checked_form_is_there_for_implementors_too() {
+    let count = Count::default();
+    count.try_add(2).unwrap();
+    assert_eq!(count.try_total().unwrap(), 2);
+}
+
+#[test]
+fn any_interface_that_extends_another_is_one_for_generic_code() {
+    fn twice<H: Hits>(hits: &H) -> u64 {
+        hits.add(1);
+        hits.add(1);
+        hits.total()
+    }
+    let hits: Owned<dyn Hits> = shared(Count::default());
+    assert_eq!(twice(&hits.co()), 2);
+    assert_eq!(twice(&Count::default()), 2);
+}
+
+struct Knows;
+
+impl Hits for Knows {
+    fn add(&self, _: u64) {
+        panic!("`hit` is provided here");
+    }
+    fn total(&self) -> u64 {
+        0
+    }
+    fn hit(&self) {}
+}
+
+#[test]
+fn the_representatives_own_is_called() {
+    let hits: Owned<dyn Hits> = shared(Knows);
+    hits.hit();
+    hits.try_hit().unwrap();
+}

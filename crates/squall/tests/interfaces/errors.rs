@@ -1,0 +1,169 @@
+//! What a call answers when the object is gone.
+
+use std::error::Error;
+use std::io;
+use std::sync::mpsc;
+
+use super::*;
+
+/// An error of one's own.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The object is gone.
+    Gone(CallError),
+    /// Nothing was stored.
+    Empty,
+}
+
+impl From<CallError> for Refusal {
+    fn from(error: CallError) -> Refusal {
+        Refusal::Gone(error)
+    }
+}
+
+type Boxed = Box<dyn Error + Send + Sync>;
+/// A result by another name.
+pub type Answer<T> = Result<T, Refusal>;
+
+/// Fails in many ways.
+#[interface]
+pub trait Fallible<E: From<CallError> + 'static, F: 'static>: Send + Sync {
+    /// The standard library's.
+    fn io(&self) -> io::Result<u64>;
+    /// Any.
+    fn boxed(&self) -> Result<u64, Boxed>;
+    /// One's own, by an alias.
+    fn own(&self) -> Answer<u64>;
+    /// Our own.
+    fn call(&self) -> Result<u64, CallError>;
+    /// One that the trait leaves open, and can carry the error.
+    fn open(&self) -> Result<(), E>;
+    /// One that the trait leaves open, and about which it says nothing.
+    fn closed(&self) -> Result<(), F>;
+    /// One that cannot carry it.
+    fn text(&self) -> Result<u64, String>;
+    /// No error.
+    fn option(&self) -> Option<u64>;
+    /// Nothing.
+    fn nothing(&self);
+    /// Waits, and carries.
+    #[blocking]
+    fn wait(&self) -> io::Result<()>;
+}
+
+impl<E: From<CallError> + 'static, F: 'static> Fallible<E, F> for Count {
+    fn io(&self) -> io::Result<u64> {
+        Ok(self.total())
+    }
+    fn boxed(&self) -> Result<u64, Boxed> {
+        Err("boxed".into())
+    }
+    fn own(&self) -> Answer<u64> {
+        Err(Refusal::Empty)
+    }
+    fn call(&self) -> Result<u64, CallError> {
+        Ok(self.total())
+    }
+    fn open(&self) -> Result<(), E> {
+        Ok(())
+    }
+    fn closed(&self) -> Result<(), F> {
+        Ok(())
+    }
+    fn text(&self) -> Result<u64, String> {
+        Err("text".into())
+    }
+    fn option(&self) -> Option<u64> {
+        None
+    }
+    fn nothing(&self) {}
+    fn wait(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+type All = dyn Fallible<Refusal, CallError>;
+
+fn gone() -> CoRef<All> {
+    let object: Owned<All> = shared(Count::default());
+    object.co()
+}
+
+#[test]
+fn errors_of_the_method_pass_through() {
+    let object: Owned<All> = shared(Count::default());
+    assert_eq!(object.io().unwrap(), 0);
+    assert_eq!(object.boxed().unwrap_err().to_string(), "boxed");
+    assert!(matches!(object.own(), Err(Refusal::Empty)));
+    assert_eq!(object.text().unwrap_err(), "text");
+    assert!(matches!(object.try_own(), Ok(Err(Refusal::Empty))));
+}
+
+#[test]
+fn results_that_can_carry_the_error_do() {
+    let object = gone();
+    let message = object.try_io().unwrap_err().to_string();
+    assert_eq!(object.io().unwrap_err().to_string(), message);
+    let boxed = object.boxed().unwrap_err();
+    assert_eq!(boxed.downcast_ref::<CallError>().expect("ours").method(), "boxed");
+    assert!(matches!(object.own(), Err(Refusal::Gone(error)) if error.method() == "own"));
+    assert_eq!(object.call().unwrap_err().method(), "call");
+    assert!(matches!(object.open(), Err(Refusal::Gone(error)) if error.method() == "open"));
+    assert!(object.wait().unwrap_err().to_string().contains("wait"));
+}
+
+#[test]
+fn others_panic() {
+    let object = gone();
+    // Which errors a parameter has is decided where the trait stands, for all types alike.
+    assert_eq!(panic_of(|| drop(object.closed())), object.try_closed().unwrap_err().to_string());
+    assert_eq!(panic_of(|| drop(object.text())), object.try_text().unwrap_err().to_string());
+    assert_eq!(panic_of(|| _ = object.option()), object.try_option().unwrap_err().to_string());
+    assert_eq!(panic_of(|| object.nothing()), object.try_nothing().unwrap_err().to_string());
+}
+
+/// Where the first panic of `call` happened, as the hook saw it: file and line.
+fn place_of(call: impl FnOnce() + Send + 'static) -> (String, u32) {
+    let (tell, told) = mpsc::channel();
+    let before = std::panic::take_hook();
+    let thread = std::thread::Builder::new().name("place".into());
+    std::panic::set_hook(Box::new(move |info| {
+        let place = info.location().map(|at| (at.file().to_owned(), at.line()));
+        match std::thread::current().name() {
+            Some("place") => tell.send(place).expect("somebody listens"),
+            _ => before(info),
+        }
+    }));
+    thread.spawn(call).expect("a thread").join().expect_err("a panic");
+    let place = told.recv().expect("the hook was called");
+    drop(std::panic::take_hook());
+    place.expect("a location")
+}
+
+/// One test, since the hook is the process's.
+#[test]
+fn a_panic_is_at_the_callers_line() {
+    const IN_GENERIC: u32 = line!() + 2;
+    fn generic<H: Hits>(hits: &H) -> u64 {
+        hits.total()
+    }
+    let object: Owned<dyn Hits> = shared(Count::default());
+    let reference = object.co();
+    let failing = gone();
+    drop(object);
+
+    let line = line!();
+    let plain = place_of(move || reference.add(1));
+    assert_eq!(plain, (file!().into(), line + 1));
+    let provided = place_of(move || reference.hit());
+    assert_eq!(provided, (file!().into(), line + 3));
+    let result = place_of(move || drop(failing.text()));
+    assert_eq!(result, (file!().into(), line + 5));
+    let through_generic = place_of(move || _ = generic(&reference));
+    assert_eq!(through_generic, (file!().into(), IN_GENERIC));
+    let through_a_function = place_of(move || {
+        let call: fn(&CoRef<dyn Hits>) = Hits::hit;
+        call(&reference);
+    });
+    assert_ne!(through_a_function.0, "", "no caller is known there, and it is no less a panic");
+}

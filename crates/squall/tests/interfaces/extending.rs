@@ -1,0 +1,120 @@
+//! Interfaces that extend others.
+
+use super::*;
+
+/// What has a name.
+#[interface]
+pub trait Named: Send + Sync {
+    /// It.
+    fn name(&self) -> String;
+}
+
+/// Reads.
+#[interface]
+pub trait Source<T>: Named + Send + Sync + Unpin {
+    /// The next.
+    fn read(&self) -> Option<T>;
+}
+
+/// Writes.
+#[interface]
+pub trait Sink<T>: Named + 'static {
+    /// Takes one.
+    fn write(&self, value: T);
+}
+
+/// Both, by two ways to `Named`.
+#[interface]
+pub trait Pipe<T>: Source<T> + Sink<T> {
+    /// How many are in it.
+    fn len(&self) -> usize;
+    /// Whether none is.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+struct Stack<T>(Mutex<Vec<T>>);
+
+impl<T: Send> Named for Stack<T> {
+    fn name(&self) -> String {
+        "stack".into()
+    }
+}
+impl<T: Send + Unpin> Source<T> for Stack<T> {
+    fn read(&self) -> Option<T> {
+        self.0.lock().unwrap().pop()
+    }
+}
+impl<T: Send + 'static> Sink<T> for Stack<T> {
+    fn write(&self, value: T) {
+        self.0.lock().unwrap().push(value);
+    }
+}
+impl<T: Send + Unpin + 'static> Pipe<T> for Stack<T> {
+    fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+fn pipe() -> Owned<dyn Pipe<u32>> {
+    shared(Stack(Mutex::default()))
+}
+
+#[test]
+fn inherited_methods() {
+    let pipe = pipe();
+    assert!(pipe.is_empty());
+    pipe.write(7);
+    assert_eq!((pipe.len(), pipe.name()), (1, "stack".into()));
+    assert_eq!(pipe.try_read().unwrap(), Some(7));
+}
+
+#[test]
+fn upcasts_over_both_sides_of_a_diamond() {
+    let pipe = pipe();
+    let source: CoRef<dyn Source<u32>> = pipe.co().upcast::<dyn Source<u32>>();
+    let sink: CoRef<dyn Sink<u32>> = pipe.co().upcast::<dyn Sink<u32>>();
+    let named: [CoRef<dyn Named>; 2] = [source.upcast::<dyn Named>(), sink.upcast::<dyn Named>()];
+    sink.write(1);
+    assert_eq!((pipe.len(), source.read(), pipe.len()), (1, Some(1), 0));
+    assert_eq!(named.map(|named| named.name()), ["stack", "stack"]);
+
+    pipe.destroy();
+    assert_eq!(source.try_read().unwrap_err().interface(), "Source");
+    assert_eq!(sink.try_write(1).unwrap_err().interface(), "Sink");
+    assert!(named.iter().all(|named| named.try_name().unwrap_err().interface() == "Named"));
+}
+
+#[test]
+fn generic_code_over_a_base() {
+    fn name_of<N: Named>(named: N) -> String {
+        named.name()
+    }
+    assert_eq!(name_of(pipe().co()), "stack");
+}
+
+/// One base at two types.
+#[interface]
+trait Both: Sink<u8> + Sink<u16> {}
+
+struct Sum(AtomicU64);
+impl Named for Sum {
+    fn name(&self) -> String {
+        format!("sum {}", self.0.load(Relaxed))
+    }
+}
+impl<T: Into<u64>> Sink<T> for Sum {
+    fn write(&self, value: T) {
+        self.0.fetch_add(value.into(), Relaxed);
+    }
+}
+impl Both for Sum {}
+
+#[test]
+fn one_base_twice() {
+    let both: Owned<dyn Both> = shared(Sum(AtomicU64::new(0)));
+    both.co().upcast::<dyn Sink<u8>>().write(200);
+    both.co().upcast::<dyn Sink<u16>>().write(300);
+    assert_eq!(both.name(), "sum 500");
+}
