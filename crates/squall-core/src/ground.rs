@@ -5,7 +5,8 @@
 //! memory of the VP that touched them. Slots are handed to VPs in blocks of one page of a local table, so that the
 //! objects of one VP lie together in every table and an id tells its home.
 //!
-//! - I1. `LOCAL_BASE` goes once from 0 to the address of VP 0's table; that of VP v lies `v << LOCAL_SHIFT` bytes on.
+//! - I1. `LOCAL_BASE` goes once from 0 to the address of VP 0's table; that of VP v lies `v << LOCAL_SHIFT` bytes on. Before
+//!   it lies one that nobody writes, for threads whose VP is not at hand: they find nothing there, and look further.
 //! - I2. A slot belongs to the VP that took its block, its home, for good; while free it is in one list of that home or
 //!   ahead of its `fresh` mark.
 //! - I3. Slots that were carved as a run of n stay a run of n.
@@ -100,14 +101,17 @@ pub(crate) fn existing() -> Option<&'static Tables> {
 #[cold]
 fn make_tables() -> Result<&'static Tables, CreateError> {
     let _making = lock(&MAKING);
+    // So that calls need not ask whether anybody has asked (`entry_here`).
+    let _ = Vp::current();
     if let Some(tables) = TABLES.get() {
         return Ok(tables);
     }
     let vp_limit = machine().vp_limit();
-    let local_bytes = vp_limit << LOCAL_SHIFT;
+    let local_bytes = (vp_limit + 1) << LOCAL_SHIFT;
     let slots_bytes = SLOTS_MAX as usize * size_of::<Slot>();
     let reserve = |bytes| squall_sys::rseq_memory::reserve(bytes).map_err(CreateError::OutOfMemory);
-    let local = reserve(local_bytes)?;
+    // SAFETY: within the reservation: the first table is that of no VP (I1).
+    let local = unsafe { reserve(local_bytes)?.byte_add(1 << LOCAL_SHIFT) };
     let slots = reserve(slots_bytes)?;
     let free = PerVp::try_new(|_| Mutex::new(Free::default()))
         .map_err(|error| CreateError::OutOfMemory(io::Error::other(error)))?;
@@ -241,15 +245,16 @@ impl Ground for Tables {
     }
 }
 
-/// The entry of `slot` on the VP where the calling thread is.
+/// The entry of `slot` on the VP where the calling thread is; an empty one if that is not at hand.
 ///
 /// # Safety
-/// There is an object: the tables have been made. The slot came from an id.
+/// There is an object or was one, so the tables have been made. The slot came from an id.
 #[inline(always)]
 pub(crate) unsafe fn entry_here(slot: u32) -> &'static AtomicPtr<Header> {
-    let vp = Vp::current().index();
-    let address = local_base() + (vp << LOCAL_SHIFT) + slot as usize * ENTRY_BYTES;
-    // SAFETY: within the reservation (I1), by the caller's promise; it is never given back.
+    // SAFETY: making the tables asks for the VP first.
+    let vp = unsafe { Vp::index_at_hand() };
+    let address = local_base().wrapping_add_signed(vp << LOCAL_SHIFT) + slot as usize * ENTRY_BYTES;
+    // SAFETY: within the reservation, which begins with the table of VP -1 (I1); it is never given back.
     unsafe { &*std::ptr::with_exposed_provenance(address) }
 }
 

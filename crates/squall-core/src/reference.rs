@@ -21,7 +21,7 @@ use crate::ground::{entry_here, existing};
 use crate::id::Id;
 use crate::interface::{Extends, Interface, from_fat, offset_of};
 use crate::raw::header::Header;
-use crate::raw::object::{InFlight, header, hit, release};
+use crate::raw::object::{Ground, InFlight, header, hit, release};
 
 /// A reference to a clustered object: call it as the interface it is.
 ///
@@ -122,20 +122,21 @@ impl<I: ?Sized + Interface> CoRef<I> {
     #[inline(always)]
     #[track_caller]
     pub fn __call<R>(self, method: &'static str, f: impl FnOnce(&I) -> R, gone: impl Answer<R>) -> R {
-        let outcome = squall_rcu::try_op(|_| {
-            // SAFETY: there is an object or was one (I1), so there are tables; the operation is open, and the header is
-            // used in it (I2).
-            match unsafe { hit(entry_here(self.id.slot()), self.id) } {
-                // SAFETY: a header of this id (I1).
-                Some(header) => Ok(f(unsafe { target(&header) })),
-                None => miss(self, method, f),
-            }
-        });
-        match outcome {
-            Ok(Ok(result)) => result,
-            Ok(Err(error)) => gone.answer(error),
-            Err(error) => gone.answer(refused(self, method, error)),
+        // SAFETY: dropped before this returns or unwinds, here or in `miss`.
+        let entered = match unsafe { squall_rcu::__enter() } {
+            Ok(entered) => entered,
+            Err(error) => return gone.answer(refused(self, method, error)),
+        };
+        // SAFETY: there is an object or was one (I1), so there are tables; the operation is open, and the header is used
+        // in it (I2).
+        if let Some(header) = unsafe { hit(entry_here(self.id.slot()), self.id) } {
+            // SAFETY: a header of this id (I1).
+            let result = f(unsafe { target(&header) });
+            drop(entered);
+            return result;
         }
+        // Apart from the hit up to the end, so that a hit does not ask again how it went.
+        miss(entered, self, method, f, gone)
     }
 
     /// Not public: the body of a method that may block.
@@ -176,14 +177,22 @@ unsafe fn target<I: ?Sized>(header: &NonNull<Header>) -> &I {
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn miss<I: ?Sized + Interface, R>(
+    entered: squall_rcu::Entered,
     co: CoRef<I>,
     method: &'static str,
     f: impl FnOnce(&I) -> R,
-) -> Result<R, CallError> {
-    let header = resolve(co.id, I::NAME, method)?;
-    // SAFETY: as in `__call`.
-    Ok(f(unsafe { target(&header) }))
+    gone: impl Answer<R>,
+) -> R {
+    match resolve(co.id, I::NAME, method) {
+        // SAFETY: a header of this id (I1), used in the operation (I2).
+        Ok(header) => f(unsafe { target(&header) }),
+        Err(error) => {
+            drop(entered);
+            gone.answer(error)
+        }
+    }
 }
 
 /// Finds or makes the representative for the caller's cluster, and installs it. Within an operation, in which the header
@@ -198,6 +207,11 @@ fn resolve(id: Id, interface: &'static str, method: &'static str) -> Result<NonN
     let Some(tables) = existing() else { return Err(fail(None, Reason::NotThere)) };
     // Once, so that the entry is made where the translation set says.
     let vp = Vp::current();
+    // The thread's VP may not have been at hand (`ground/I1`).
+    // SAFETY: within the operation of the call.
+    if let Some(header) = unsafe { hit(tables.entry(vp.index(), id.slot()), id) } {
+        return Ok(header);
+    }
     // SAFETY: within the operation of the call.
     let miss = unsafe { InFlight::enter(tables, id) }
         .map_err(|absent| CallError::absent(interface, id, method, absent))?;

@@ -44,7 +44,7 @@ pub fn stats() -> Stats {
         panicked_drops: death::panicked(),
     };
     let Some(tables) = existing() else { return stats };
-    stats.reserved_bytes = (tables.vp_limit() << LOCAL_SHIFT) + SLOTS_MAX as usize * size_of::<Slot>();
+    stats.reserved_bytes = ((tables.vp_limit() + 1) << LOCAL_SHIFT) + SLOTS_MAX as usize * size_of::<Slot>();
     for number in 0..tables.slots_end() {
         let slot = tables.slot(number);
         let generation = slot.generation.load(Ordering::Relaxed);

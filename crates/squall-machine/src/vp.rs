@@ -104,7 +104,27 @@ impl Vp {
         if id < 0 {
             return current_cold();
         }
-        Vp(id.cast_unsigned())
+        // It was a number of 32 bits.
+        Vp(id as u32)
+    }
+
+    /// Not public: the index of [`current`](Vp::current) where the thread's block has it, -1 where `current` would look
+    /// further.
+    ///
+    /// # Safety
+    /// A call of [`current`](Vp::current) has returned in this process, on any thread, before this one.
+    /// # Cost
+    /// Two loads, no branch.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub unsafe fn index_at_hand() -> isize {
+        // SAFETY: somebody has asked, so `AREA_OFFSET` is not 0, and is one of the two offsets that this asks for (vp/I1).
+        let id = unsafe { area::cpu_id_start(area_offset()) };
+        debug_assert!(
+            id >= -1,
+            "the kernel's first word is never negative, and ours is -1 where it has no VP"
+        );
+        id as isize
     }
 
     /// Gives the calling thread this VP, until it is given another.
@@ -130,7 +150,7 @@ impl Vp {
         }
         check_assignable(vp)?;
         // SAFETY: `own_offset` is one of the two offsets that this asks for.
-        let _give_back = GiveBack(unsafe { area::cpu_id_start(area::own_offset()) });
+        let _give_back = GiveBack(unsafe { area::cpu_id_start(area::own_offset()) } as i32);
         area::set_own_vp(vp.0.cast_signed());
         Ok(f())
     }
@@ -196,7 +216,7 @@ fn current_cold() -> Vp {
     // SAFETY: `initialise` has set `AREA_OFFSET`, to one of the two offsets that this asks for (vp/I1).
     let id = unsafe { area::cpu_id_start(offset) };
     if id >= 0 {
-        return Vp(id.cast_unsigned());
+        return Vp(id as u32);
     }
     // Only on the real machine is there ever something in it.
     let (cached, uses_left) = area::own_cache();

@@ -27,6 +27,9 @@ pub use cell::Rcu;
 #[cfg(not(loom))]
 pub use defer::{barrier, defer, defer_raw, reclaim, retire, retire_raw};
 #[cfg(not(loom))]
+#[doc(hidden)]
+pub use op::{__enter, Entered};
+#[cfg(not(loom))]
 pub use op::{Op, OpError, in_operation, op, register, try_op};
 #[cfg(not(loom))]
 pub use quiescent::{Pending, Quiescent, Where, quiescent_do};

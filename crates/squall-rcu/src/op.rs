@@ -174,8 +174,11 @@ pub(crate) fn with_record<R>(f: impl FnOnce(&'static Record) -> R) -> Result<R, 
     Ok(result)
 }
 
-/// An operation open on this thread. Never given out: [`Op`] borrows from it.
-struct Entered {
+/// An operation open on this thread. [`Op`] borrows from it; given out to the upper floors of Squall only.
+#[doc(hidden)]
+#[derive(Debug)]
+#[must_use]
+pub struct Entered {
     record: &'static Record,
     token: Token,
     op: Op,
@@ -194,6 +197,18 @@ impl Entered {
         record.note_began(std::panic::Location::caller());
         Ok(Entered { record, token, op: Op { _this_thread: PhantomData } })
     }
+}
+
+/// Not public: [`try_op`] for a caller that wants to choose what is done behind which way out.
+///
+/// # Safety
+/// The result is dropped on this thread, in the order opposite to other entries, whatever happens; so it is kept in no
+/// future, and given to nobody.
+#[doc(hidden)]
+#[inline(always)]
+#[cfg_attr(debug_assertions, track_caller)]
+pub unsafe fn __enter() -> Result<Entered, OpError> {
+    Entered::new()
 }
 
 impl Drop for Entered {

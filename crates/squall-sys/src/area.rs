@@ -94,14 +94,15 @@ mod imp {
     }
 
     #[inline(always)]
-    pub(super) unsafe fn cpu_id_start(offset: isize) -> i32 {
-        let id: i32;
+    pub(super) unsafe fn cpu_id_start(offset: isize) -> i64 {
+        let id: i64;
         // SAFETY: by this function's contract a block of this thread lies at `offset` from the thread pointer, and its
-        // first four bytes are the number. The kernel or a handler of this thread may change it: not `pure`.
+        // first four bytes are the number. The kernel or a handler of this thread may change it: not `pure`. Its sign is
+        // extended here, so that nobody has to who uses it as an index.
         unsafe {
             #[cfg(target_arch = "x86_64")]
             asm!(
-                "mov {0:e}, dword ptr fs:[{1}]",
+                "movsxd {0}, dword ptr fs:[{1}]",
                 lateout(reg) id,
                 in(reg) offset,
                 options(readonly, nostack, preserves_flags),
@@ -109,7 +110,7 @@ mod imp {
             #[cfg(target_arch = "aarch64")]
             asm!(
                 "mrs {1}, tpidr_el0",
-                "ldr {0:w}, [{1}, {2}]",
+                "ldrsw {0}, [{1}, {2}]",
                 lateout(reg) id,
                 out(reg) _,
                 in(reg) offset,
@@ -190,8 +191,8 @@ mod imp {
     }
 
     #[inline]
-    pub(super) unsafe fn cpu_id_start(_offset: isize) -> i32 {
-        VP.get()
+    pub(super) unsafe fn cpu_id_start(_offset: isize) -> i64 {
+        VP.get().into()
     }
 
     pub(super) unsafe fn cpu_id(_offset: isize) -> i32 {
@@ -226,7 +227,7 @@ pub fn own_offset() -> isize {
 /// # Cost
 /// One load.
 #[inline(always)]
-pub unsafe fn cpu_id_start(offset: isize) -> i32 {
+pub unsafe fn cpu_id_start(offset: isize) -> i64 {
     // SAFETY: passed on from this function's contract.
     unsafe { imp::cpu_id_start(offset) }
 }

@@ -70,7 +70,7 @@ fn plain_and_checked_calls() {
     assert_eq!(reference.total(), 8);
     assert_eq!(reference.try_total().unwrap(), 8);
 
-    hits.destroy();
+    Owned::destroy(hits);
     let error: CallError = reference.try_total().unwrap_err();
     assert_eq!((error.interface(), error.method()), ("Hits", "total"));
     assert_eq!(reference.try_add(1).unwrap_err().method(), "add");

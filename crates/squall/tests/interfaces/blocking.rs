@@ -1,5 +1,7 @@
 //! Methods that wait.
 
+use squall::rcu::WaitError;
+
 use super::*;
 
 /// A meeting of two.
@@ -32,7 +34,50 @@ fn two_meet() {
     let mine = reference.meet();
     assert_eq!(mine + other.join().unwrap(), 1);
     assert_eq!(reference.met(), 2);
-    place.destroy();
+    Owned::destroy(place);
     assert_eq!(reference.try_meet().unwrap_err().method(), "meet");
     assert!(panic_of(|| _ = reference.meet()).contains("meet"));
+}
+
+/// Says where it runs: a wait for a grace period is an error inside an operation.
+#[interface]
+pub trait Whereabouts: Send + Sync {
+    /// Not marked.
+    fn plain(&self) -> Result<(), WaitError>;
+    /// Marked.
+    #[blocking]
+    fn marked(&self) -> Result<(), WaitError>;
+    /// Marked, and provided.
+    #[blocking]
+    fn provided(&self) -> Result<(), WaitError> {
+        squall::rcu::wait()
+    }
+}
+
+impl Whereabouts for Count {
+    fn plain(&self) -> Result<(), WaitError> {
+        squall::rcu::wait()
+    }
+    fn marked(&self) -> Result<(), WaitError> {
+        squall::rcu::wait()
+    }
+}
+
+#[test]
+fn the_mark_alone_decides_whether_a_call_is_an_operation() {
+    let object: Owned<dyn Whereabouts> = shared(Count::default());
+    assert!(matches!(object.plain(), Err(WaitError::InOperation)));
+    assert!(matches!(object.try_plain(), Ok(Err(WaitError::InOperation))));
+    object.marked().unwrap();
+    object.try_marked().unwrap().unwrap();
+    object.provided().unwrap();
+    object.try_provided().unwrap().unwrap();
+}
+
+/// The call is the mark's, the operation that is open around it is not: it stays open, and the error says so.
+#[test]
+fn a_marked_method_called_inside_an_operation() {
+    let object: Owned<dyn Whereabouts> = shared(Count::default());
+    let inside = squall::rcu::op(|_| object.marked());
+    assert!(matches!(inside, Err(WaitError::InOperation)));
 }

@@ -1,5 +1,7 @@
 //! Interfaces that extend others.
 
+use squall::{At, ClusterSize, Root};
+
 use super::*;
 
 /// What has a name.
@@ -73,14 +75,14 @@ fn inherited_methods() {
 #[test]
 fn upcasts_over_both_sides_of_a_diamond() {
     let pipe = pipe();
-    let source: CoRef<dyn Source<u32>> = pipe.co().upcast::<dyn Source<u32>>();
-    let sink: CoRef<dyn Sink<u32>> = pipe.co().upcast::<dyn Sink<u32>>();
-    let named: [CoRef<dyn Named>; 2] = [source.upcast::<dyn Named>(), sink.upcast::<dyn Named>()];
+    let source: CoRef<dyn Source<u32>> = CoRef::upcast::<dyn Source<u32>>(pipe.co());
+    let sink: CoRef<dyn Sink<u32>> = CoRef::upcast::<dyn Sink<u32>>(pipe.co());
+    let named: [CoRef<dyn Named>; 2] = [CoRef::upcast::<dyn Named>(source), CoRef::upcast::<dyn Named>(sink)];
     sink.write(1);
     assert_eq!((pipe.len(), source.read(), pipe.len()), (1, Some(1), 0));
     assert_eq!(named.map(|named| named.name()), ["stack", "stack"]);
 
-    pipe.destroy();
+    Owned::destroy(pipe);
     assert_eq!(source.try_read().unwrap_err().interface(), "Source");
     assert_eq!(sink.try_write(1).unwrap_err().interface(), "Sink");
     assert!(named.iter().all(|named| named.try_name().unwrap_err().interface() == "Named"));
@@ -114,7 +116,63 @@ impl Both for Sum {}
 #[test]
 fn one_base_twice() {
     let both: Owned<dyn Both> = shared(Sum(AtomicU64::new(0)));
-    both.co().upcast::<dyn Sink<u8>>().write(200);
-    both.co().upcast::<dyn Sink<u16>>().write(300);
+    CoRef::upcast::<dyn Sink<u8>>(both.co()).write(200);
+    CoRef::upcast::<dyn Sink<u16>>(both.co()).write(300);
     assert_eq!(both.name(), "sum 500");
+}
+
+/// The same, one representative for each processor.
+struct PerCpu;
+
+struct Local {
+    stack: Stack<u32>,
+    at: At<PerCpu>,
+}
+
+impl Root for PerCpu {
+    type Interface = dyn Pipe<u32>;
+    type Rep = Local;
+    fn make_rep(&self, at: At<Self>) -> Local {
+        Local { stack: Stack(Mutex::default()), at }
+    }
+}
+impl Named for Local {
+    fn name(&self) -> String {
+        format!("one of {}", self.at.reps().count())
+    }
+}
+impl Source<u32> for Local {
+    fn read(&self) -> Option<u32> {
+        self.at.reps().find_map(|rep| rep.stack.read())
+    }
+}
+impl Sink<u32> for Local {
+    fn write(&self, value: u32) {
+        self.stack.write(value);
+    }
+}
+impl Pipe<u32> for Local {
+    fn len(&self) -> usize {
+        self.at.reps().map(|rep| rep.stack.len()).sum()
+    }
+}
+
+#[test]
+fn upcasts_of_a_distributed_object() {
+    let pipe: Owned<dyn Pipe<u32>> = PerCpu.create(ClusterSize::Cpu);
+    let (source, sink) =
+        (CoRef::upcast::<dyn Source<u32>>(pipe.co()), CoRef::upcast::<dyn Sink<u32>>(pipe.co()));
+    let named = CoRef::upcast::<dyn Named>(sink);
+    // The first call of each kind is a miss under an id of its own.
+    assert!(named.name().starts_with("one of "));
+    std::thread::scope(|threads| {
+        for value in 0..4 {
+            threads.spawn(move || sink.write(value));
+        }
+    });
+    let mut read: Vec<_> = std::iter::from_fn(|| source.read()).collect();
+    read.sort_unstable();
+    assert_eq!((read.as_slice(), pipe.len()), ([0, 1, 2, 3].as_slice(), 0));
+    Owned::destroy(pipe);
+    assert!(named.try_name().is_err() && sink.try_write(1).is_err() && source.try_read().is_err());
 }

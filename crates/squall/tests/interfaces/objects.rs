@@ -66,7 +66,7 @@ fn a_ring_calls_the_same_object_again() {
 fn a_gone_neighbour_is_an_error_and_no_more() {
     let (first, second) = (node(1), node(10));
     first.link(second.co());
-    second.destroy();
+    Owned::destroy(second);
     assert_eq!(first.ask().unwrap_err().method(), "walk");
     assert!(panic_of(|| _ = first.walk(1)).contains("walk"));
     assert_eq!(first.walk(0), 1);
@@ -106,7 +106,7 @@ fn an_object_that_is_a_reference() {
     let front: Owned<dyn Hits> = shared(counter.co());
     front.add(3);
     assert_eq!(counter.total(), 3);
-    counter.destroy();
+    Owned::destroy(counter);
     // The object in front is there; what it does panics, in the same caller.
     assert!(panic_of(|| _ = front.try_total()).contains("total"));
 }

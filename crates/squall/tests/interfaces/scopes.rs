@@ -4,7 +4,7 @@ use super::*;
 
 /// Names that an expansion might be caught by.
 pub mod shadowed {
-    #![allow(missing_docs, dead_code, non_camel_case_types, clippy::missing_docs_in_private_items)]
+    #![allow(missing_docs, dead_code, non_camel_case_types, non_upper_case_globals)]
 
     pub struct Result;
     pub struct Option;
@@ -20,6 +20,9 @@ pub mod shadowed {
     pub struct CallError;
     pub struct Interface;
     pub struct str;
+    pub const target: u8 = 0;
+    pub const rep: u8 = 0;
+    pub const here: u8 = 0;
     pub mod core {}
     pub mod std {}
     pub mod squall {}
@@ -28,14 +31,14 @@ pub mod shadowed {
     /// All around it is somebody else's.
     #[::squall::interface]
     pub trait Shadowed<T, R>: ::core::marker::Send + ::core::marker::Sync {
-        fn plain(&self, t: T, target: u8, f: u8, error: R) -> u8;
+        fn plain(&self, t: T, call: u8, f: u8, error: R) -> u8;
         fn results(&self, result: u8) -> ::core::result::Result<u8, ::std::io::Error>;
         fn unit(&self) -> ();
     }
 
     impl<T, R> Shadowed<T, R> for super::Count {
-        fn plain(&self, _: T, target: u8, f: u8, _: R) -> u8 {
-            target + f
+        fn plain(&self, _: T, call: u8, f: u8, _: R) -> u8 {
+            call + f
         }
         fn results(&self, result: u8) -> ::core::result::Result<u8, ::std::io::Error> {
             ::core::result::Result::Ok(result)
