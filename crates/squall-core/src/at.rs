@@ -9,8 +9,8 @@
 //!   found, within a borrow of a peer of the same object that began so, or in the representative's drop. Peers are
 //!   freed only after all of the first two have ended, and the object is closed before the third.
 //! - I2. An `At` is a link (`multi/I4`): the root is valid as long as it.
-//! - I3. If the memory of a representative is used again for another that an old `At` was moved into, that `At`'s own
-//!   object is closed.
+//! - I3. The block of a representative is not freed while the `At` made for it exists, wherever that was moved; so an `At`
+//!   that lies in a block of that address lies in its own.
 //!
 //! Source: CO-15, CO-68; `freeze` is `lockReps`, with CO-16 checked while it runs.
 
@@ -116,12 +116,16 @@ impl<R: Root> At<R> {
     #[inline(always)]
     #[track_caller]
     fn has_peers(&self) -> bool {
+        // First: a representative that is dropped may have been moved (`Root::cleanup`).
+        if self.multi().object().is_closed() {
+            return false;
+        }
         let begin = self.rep.addr().get() + Multi::<R>::VALUE_AT;
         let here = std::ptr::from_ref(self).addr();
         if here.wrapping_sub(begin) >= size_of::<R::Rep>() {
             misplaced(std::any::type_name::<R>());
         }
-        !self.multi().object().is_closed()
+        true
     }
 
     /// The representatives there are now, in no particular order; those made meanwhile may be missed.
@@ -264,6 +268,8 @@ fn misplaced(class: &str) -> ! {
 
 impl<R: Root> Drop for At<R> {
     fn drop(&mut self) {
+        // SAFETY: this is one of the block's keepers, and uses it no more.
+        unsafe { Multi::<R>::let_go(self.rep) };
         drop_link(self.object);
     }
 }

@@ -26,6 +26,9 @@ pub enum ObjectKind {
     Clustered,
 }
 
+/// What is done with each representative.
+pub(crate) type Visit<'a> = &'a mut dyn FnMut(NonNull<Owner>);
+
 /// See the module.
 #[derive(Debug)]
 #[repr(align(8))]
@@ -47,7 +50,7 @@ pub(crate) struct Class {
     ///
     /// # Safety
     /// The object is valid and not closed.
-    pub(crate) for_each_rep: unsafe fn(NonNull<Object>, &mut dyn FnMut(NonNull<Owner>)),
+    pub(crate) for_each_rep: unsafe fn(NonNull<Object>, Visit<'_>),
     /// The functions that the model checker's classes do without.
     #[cfg(not(loom))]
     pub(crate) more: More,

@@ -20,6 +20,7 @@ use squall_machine::pervp::PerVp;
 use squall_machine::{Vp, machine};
 use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use squall_sync::sync::{Mutex, MutexGuard, OnceLock};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::ptr::NonNull;
@@ -100,6 +101,7 @@ pub(crate) fn existing() -> Option<&'static Tables> {
 
 #[cold]
 fn make_tables() -> Result<&'static Tables, CreateError> {
+    let _cold = Cold::enter().ok_or(CreateError::Reentrant)?;
     let _making = lock(&MAKING);
     // So that calls need not ask whether anybody has asked (`entry_here`).
     let _ = Vp::current();
@@ -130,6 +132,27 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
     Ok(TABLES.get_or_init(|| tables))
 }
 
+thread_local! {
+    // No destructor, so it can be read at any time, by a signal handler too.
+    static COLD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The calling thread is where it takes a lock of this module. A signal handler that comes then is refused: the lock may
+/// be held by the code that it interrupted.
+struct Cold;
+
+impl Cold {
+    fn enter() -> Option<Cold> {
+        (!COLD.replace(true)).then(|| Cold)
+    }
+}
+
+impl Drop for Cold {
+    fn drop(&mut self) {
+        COLD.set(false);
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics under these locks but a failed allocation, which leaves the lists whole.
     mutex.lock().unwrap_or_else(|poison| poison.into_inner())
@@ -138,6 +161,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Tables {
     /// Takes a run of `length` slots for the VP where the caller is, and returns the id of the first.
     pub(crate) fn take(&self, length: u32) -> Result<Id, CreateError> {
+        let _cold = Cold::enter().ok_or(CreateError::Reentrant)?;
         let vp = Vp::current();
         let mut free = lock(self.free.here());
         let slot = match free.queue(length).pop_front() {
@@ -189,6 +213,8 @@ impl Tables {
             return;
         }
         let Some(free) = self.home(id.slot()).and_then(|home| self.free.get(home)) else { return };
+        // Not in a handler: nothing is reclaimed there.
+        let _cold = Cold::enter();
         lock(free).queue(length).push_back(id.slot());
     }
 

@@ -10,7 +10,7 @@ use crate::raw::header::Header;
 use crate::raw::reps::Owner;
 
 /// A block with a prefix `P`, whose last field is its [`Owner`], the headers of interface `I`, and a value `T`.
-pub(crate) struct Block<P, I: ?Sized, T>(PhantomData<(P, fn(&I), T)>);
+pub(crate) struct Block<P, I: ?Sized, T>(PhantomData<(P, T, *const I)>);
 
 const fn round_up(n: usize, align: usize) -> usize {
     n.div_ceil(align) * align

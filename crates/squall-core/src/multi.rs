@@ -13,12 +13,13 @@ use squall_machine::park::EventCount;
 use squall_machine::{Cluster, ClusterSize, Clusters, Vp, machine};
 use squall_sync::atomic::Ordering;
 use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 
 use crate::at::At;
-use crate::class::{Class, Found, More, ObjectKind, Refusal};
+use crate::class::{Class, Found, More, ObjectKind, Refusal, Visit};
 use crate::create::{self, Place};
 use crate::death::{self, run_drop};
 use crate::error::CreateError;
@@ -44,6 +45,9 @@ pub(crate) struct Multi<R: Root> {
     /// Where its methods sleep, and learn of its end.
     pub(crate) sleepers: EventCount,
 }
+
+/// An object and its block.
+type Made<R> = (Owned<<R as Root>::Interface>, NonNull<Multi<R>>);
 
 /// Where misses wait that have a representative to publish while somebody holds membership still.
 static THAWED: EventCount = EventCount::new();
@@ -97,7 +101,7 @@ impl<R: Root> Multi<R> {
         root: R,
         size: ClusterSize,
         made_at: &'static Location<'static>,
-    ) -> Result<(Owned<R::Interface>, NonNull<Multi<R>>), CreateError> {
+    ) -> Result<Made<R>, CreateError> {
         let created = create::begin(place, <R::Interface as Counted>::INTERFACES)?;
         let object = Object::new(Self::CLASS, created.id, made_at, created.seconds);
         let block = Box::new(Multi {
@@ -219,7 +223,7 @@ impl<R: Root> Multi<R> {
         f()
     }
 
-    unsafe fn for_each_rep(object: NonNull<Object>, f: &mut dyn FnMut(NonNull<Owner>)) {
+    unsafe fn for_each_rep(object: NonNull<Object>, f: Visit<'_>) {
         // SAFETY: an object of this class, not closed: its nodes are valid.
         unsafe {
             let mut walk = object.cast::<Multi<R>>().as_ref().reps.walk();
@@ -288,7 +292,20 @@ impl<R: Root> Multi<R> {
             let vp = Vp::new(rep.as_ref().vp);
             let value = RepBlock::<R>::value(rep).read();
             run_drop(|| multi.root.cleanup(vp, value));
-            RepBlock::<R>::free(rep);
+            Self::let_go(rep);
+        }
+    }
+
+    /// One of the two keepers is done with a representative's block.
+    ///
+    /// # Safety
+    /// The caller is one of them, and uses it no more.
+    pub(crate) unsafe fn let_go(rep: NonNull<Rep>) {
+        // SAFETY: kept by the caller until here, and by nobody if it was the last.
+        unsafe {
+            if rep.as_ref().let_go() {
+                RepBlock::<R>::free(rep);
+            }
         }
     }
 
@@ -379,26 +396,25 @@ struct NewRep<R: Root> {
 
 impl<R: Root> NewRep<R> {
     fn make(object: NonNull<Multi<R>>, cluster: Cluster, vp: Vp) -> NewRep<R> {
-        /// Gives the room back if `make_rep` panics.
-        struct Room<R: Root>(NonNull<Rep>, std::marker::PhantomData<R>);
-        impl<R: Root> Drop for Room<R> {
+        /// Lets the block go if `make_rep` panics.
+        struct Unfilled<R: Root>(NonNull<Rep>, PhantomData<R>);
+        impl<R: Root> Drop for Unfilled<R> {
             fn drop(&mut self) {
-                // SAFETY: from `allocate`, unused.
-                unsafe { RepBlock::<R>::free(self.0) };
+                // SAFETY: the object's part of a block that has no value.
+                unsafe { Multi::<R>::let_go(self.0) };
             }
         }
         let rep = RepBlock::<R>::allocate();
-        let room = Room::<R>(rep, std::marker::PhantomData);
+        // SAFETY: our own room.
+        unsafe { rep.write(Rep::new(object.cast(), vp.index() as u32, cluster.index() as u32)) };
+        let unfilled = Unfilled::<R>(rep, PhantomData);
         link(object);
         let at = At::new(object, rep, vp, cluster);
         // SAFETY: the caller is within the object's gate.
         let value = unsafe { object.as_ref() }.root.make_rep(at);
-        std::mem::forget(room);
-        // SAFETY: our own room; the prefix before what follows it.
-        unsafe {
-            rep.write(Rep::new(object.cast(), vp.index() as u32, cluster.index() as u32));
-            RepBlock::<R>::fill(rep, None, value);
-        }
+        std::mem::forget(unfilled);
+        // SAFETY: our own block, whose prefix is written.
+        unsafe { RepBlock::<R>::fill(rep, None, value) };
         NewRep { object, rep }
     }
 
@@ -414,7 +430,7 @@ impl<R: Root> NewRep<R> {
                 }
                 Err(winner) => {
                     run_drop(|| RepBlock::<R>::value(self.rep).drop_in_place());
-                    RepBlock::<R>::free(self.rep);
+                    Multi::<R>::let_go(self.rep);
                     winner
                 }
             }

@@ -26,7 +26,7 @@ struct Prefix {
 }
 
 /// The class of shared objects of `T` under the interface `I`.
-struct Shared<T, I: ?Sized>(PhantomData<(T, fn(&I))>);
+struct Shared<T, I: ?Sized>(PhantomData<(T, *const I)>);
 
 impl<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>> Shared<T, I> {
     const CLASS: &'static Class = &Class {

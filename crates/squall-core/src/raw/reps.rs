@@ -13,7 +13,7 @@
 //! Progress: `find` and `walk` are wait-free, `add` is lock-free. Cost: four pointers in each node, at most sixteen steps
 //! to find one, and three for 64 clusters. Source: replaces K42's `replist` and its lock (CO-12), as CO-68 asks.
 
-use squall_sync::atomic::{AtomicPtr, Ordering};
+use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::ptr::{self, NonNull};
 
 use super::object::Object;
@@ -40,6 +40,8 @@ pub(crate) struct Rep {
     children: [AtomicPtr<Rep>; WAYS],
     /// Links those that wait to be dropped on one VP.
     pub(crate) next: AtomicPtr<Rep>,
+    /// Who keeps the block: the object, until the value was dropped, and the value's link to the object (`at/I3`).
+    keepers: AtomicU32,
     /// The VP that made it.
     pub(crate) vp: u32,
     /// The cluster it serves.
@@ -52,10 +54,17 @@ impl Rep {
         Rep {
             children: [const { ptr::null_mut() }; WAYS].map(AtomicPtr::new),
             next: AtomicPtr::new(ptr::null_mut()),
+            keepers: AtomicU32::new(2),
             vp,
             cluster,
             owner: Owner { object },
         }
+    }
+
+    /// One of the two keepers is done with the block. Returns whether the other is, too, so that it can be freed.
+    pub(crate) fn let_go(&self) -> bool {
+        // AcqRel: pairs with itself: who frees the block sees the other done with it.
+        self.keepers.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
 
