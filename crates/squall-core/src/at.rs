@@ -187,7 +187,8 @@ impl<R: Root> At<R> {
     /// Runs `f` with the representatives, while none is added: exactly those there are.
     ///
     /// A miss that needs a new one waits meanwhile, inside its operation. So `f` must not wait for a thread that may
-    /// call this object, nor call it itself where there is no representative; the latter panics.
+    /// call this object, nor call it itself where there is no representative: the latter panics. `f` runs inside an
+    /// operation, where waiting for a grace period is an error.
     ///
     /// # Panics
     /// If this link was moved out of its representative.

@@ -29,7 +29,7 @@ use crate::layout::Block;
 use crate::owned::Owned;
 use crate::raw::membership::Membership;
 use crate::raw::object::{InFlight, Object, activate};
-use crate::raw::reps::{Owner, Rep, Reps};
+use crate::raw::reps::{Rep, Reps};
 use crate::root::{Cleanup, Miss, Outcome, Root};
 
 type RepBlock<R> = Block<Rep, <R as Root>::Interface, <R as Root>::Rep>;
@@ -220,7 +220,8 @@ impl<R: Root> Multi<R> {
             // A few instructions of another thread, which may have been preempted.
             squall_sync::thread::yield_now();
         }
-        f()
+        // In an operation, so that nothing in it can wait for a grace period: a miss that waits for us holds that up.
+        squall_rcu::op(|_| f())
     }
 
     unsafe fn for_each_rep(object: NonNull<Object>, f: Visit<'_>) {
