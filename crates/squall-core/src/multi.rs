@@ -176,10 +176,14 @@ impl<R: Root> Multi<R> {
         let restore = Restore(MAKING.replace(&raw const making));
         let rep = NewRep::<R>::make(this, cluster, vp);
         drop(restore);
+        // If this panics, or another was faster, the new one is dropped: outside the section that freezes wait for.
         multi.wait_for_membership();
-        let added = rep.publish();
+        let outcome = rep.publish();
         multi.membership.published();
-        added
+        match outcome {
+            Ok(published) => published,
+            Err((winner, _loser)) => winner,
+        }
     }
 
     /// Waits until a representative may be published.
@@ -419,22 +423,30 @@ impl<R: Root> NewRep<R> {
         NewRep { object, rep }
     }
 
-    /// Publishes it, or drops it in favour of the one that was faster. Returns that of the cluster.
-    fn publish(self) -> NonNull<Rep> {
+    /// Publishes it and makes it active; or returns the one that was faster, and this.
+    fn publish(self) -> Result<NonNull<Rep>, (NonNull<Rep>, NewRep<R>)> {
         // SAFETY: within the object's gate: its nodes are valid, and this one is built.
         unsafe {
             let multi = self.object.as_ref();
             match multi.reps.add(self.rep) {
                 Ok(()) => {
                     activate(multi.object(), RepBlock::<R>::owner(self.rep));
-                    self.rep
+                    let published = self.rep;
+                    std::mem::forget(self);
+                    Ok(published)
                 }
-                Err(winner) => {
-                    run_drop(|| RepBlock::<R>::value(self.rep).drop_in_place());
-                    Multi::<R>::let_go(self.rep);
-                    winner
-                }
+                Err(winner) => Err((winner, self)),
             }
+        }
+    }
+}
+
+impl<R: Root> Drop for NewRep<R> {
+    fn drop(&mut self) {
+        // SAFETY: built, and nobody else has seen it.
+        unsafe {
+            run_drop(|| RepBlock::<R>::value(self.rep).drop_in_place());
+            Multi::<R>::let_go(self.rep);
         }
     }
 }
