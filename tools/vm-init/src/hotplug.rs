@@ -5,6 +5,33 @@ use std::path::PathBuf;
 
 use crate::topology::ONLINE;
 
+/// Where the kernel keeps a folder for each processor.
+const PROCESSORS: &str = "/sys/devices/system/cpu";
+
+/// The `online` files of the processors that can come and go.
+fn switches() -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(PROCESSORS).map_err(|e| format!("{PROCESSORS}: {e}"))?;
+    let mut switches: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path().join("online")).filter(|path| path.exists()).collect();
+    switches.sort();
+    Ok(switches)
+}
+
+fn is_online(switch: &PathBuf) -> bool {
+    fs::read_to_string(switch).is_ok_and(|state| state.trim() == "1")
+}
+
+/// Brings every processor online that the kernel was told to leave off while it started.
+///
+/// # Errors
+/// When sysfs cannot be read, or the kernel refuses one.
+pub(crate) fn bring_all() -> Result<(), String> {
+    for switch in switches()?.iter().filter(|switch| !is_online(switch)) {
+        fs::write(switch, "1").map_err(|e| format!("{}: {e}", switch.display()))?;
+    }
+    Ok(())
+}
+
 /// The processors that can go, and those that are gone at the moment.
 ///
 /// - I1. A processor in `gone` was put there by [`Processors::step`], which took it offline itself; nobody else does.
@@ -25,15 +52,8 @@ impl Processors {
     /// # Errors
     /// When sysfs cannot be read.
     pub(crate) fn find() -> Result<Processors, String> {
-        let root = "/sys/devices/system/cpu";
-        let entries = fs::read_dir(root).map_err(|e| format!("{root}: {e}"))?;
-        let mut removable: Vec<PathBuf> = entries
-            .flatten()
-            .map(|entry| entry.path().join("online"))
-            .filter(|path| path.exists())
-            .filter(|path| fs::read_to_string(path).is_ok_and(|state| state.trim() == "1"))
-            .collect();
-        removable.sort();
+        let mut removable = switches()?;
+        removable.retain(is_online);
         let online_before = crate::read(ONLINE);
         // Any odd number will do as the seed: the order of departures need only be irregular.
         Ok(Processors {

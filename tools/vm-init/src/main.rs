@@ -3,9 +3,10 @@
 //! It is linked statically and is, with the binary `squall`, all the user space there is. It
 //!
 //! 1. mounts what a Linux process expects to find,
-//! 2. compares the machine that `squall info --json` reports with the one that the kernel's command line announces,
-//! 3. runs each stress while it takes processors offline and brings them back,
-//! 4. counts the processors while half of them are offline, compares the machine again, says `VM OK` or `VM FAILED: why` on the console, and powers the machine off.
+//! 2. brings the processors online that the kernel left off while it started,
+//! 3. compares the machine that `squall info --json` reports with the one that the kernel's command line announces,
+//! 4. runs each stress while it takes processors offline and brings them back,
+//! 5. counts the processors while half of them are offline, compares the machine again, says `VM OK` or `VM FAILED: why` on the console, and powers the machine off.
 //!
 //! - I1. Every way out prints one verdict line and then powers off: xtask never has to guess whether a silent machine
 //!   passed.
@@ -28,6 +29,8 @@ use rustix::system::{RebootCommand, reboot};
 
 /// The binary under test, where xtask puts it in the initial file system.
 const SQUALL: &str = "/squall";
+/// Which of its messages the kernel shows on the console: those more severe than this number.
+const PRINTK: &str = "/proc/sys/kernel/printk";
 /// How long a stress may take beyond the seconds it was asked for, in multiples of them, plus [`GRACE_SECONDS`].
 const PATIENCE_FACTOR: u64 = 4;
 /// Seconds of patience on top: an emulated machine of 32 processors is slow to start and join threads.
@@ -40,6 +43,8 @@ fn main() {
         );
         std::process::exit(2);
     }
+    // The first thing it does: xtask boots a machine again that did not come as far as this line.
+    println!("vm: first program");
     match run() {
         Ok(()) => println!("VM OK"),
         Err(why) => println!("VM FAILED: {why}"),
@@ -52,8 +57,10 @@ fn main() {
 
 fn run() -> Result<(), String> {
     mounts()?;
+    quieten_kernel()?;
     let order = Order::from_kernel()?;
     println!("vm: kernel {}", read("/proc/sys/kernel/osrelease"));
+    hotplug::bring_all()?;
     println!("vm: possible {} online {}", read(topology::POSSIBLE), read(topology::ONLINE));
     info()?;
     topology::check(SQUALL, &order)?;
@@ -84,6 +91,11 @@ fn mounts() -> Result<(), String> {
         mount(source, target, kind, MountFlags::empty(), None).map_err(|e| format!("mount {target}: {e}"))?;
     }
     Ok(())
+}
+
+/// Keeps the kernel's lesser messages off the console, where they would tear our lines. It says all of them until here.
+fn quieten_kernel() -> Result<(), String> {
+    std::fs::write(PRINTK, "3").map_err(|e| format!("{PRINTK}: {e}"))
 }
 
 /// Prints `squall info` for the log; it must at least succeed.

@@ -56,6 +56,14 @@ impl Arch {
             Arch::Arm => "ttyAMA0",
         }
     }
+
+    /// What makes the kernel speak before it has found that port.
+    pub(crate) fn early_console(self) -> &'static str {
+        match self {
+            Arch::X86 => "earlyprintk=ttyS0",
+            Arch::Arm => "earlycon",
+        }
+    }
 }
 
 /// One machine.
