@@ -37,6 +37,8 @@ pub struct At<R: Root> {
     rep: NonNull<Rep>,
     vp: Vp,
     cluster: Cluster,
+    // Invariant in `R`, as its types must be those of the object's class.
+    class: PhantomData<fn(R) -> R>,
 }
 
 // SAFETY: 1. What it leads to is shared among threads: roots and representatives are `Send + Sync`. 2. Whichever thread
@@ -60,7 +62,7 @@ impl std::error::Error for Ended {}
 impl<R: Root> At<R> {
     /// The caller has taken the link.
     pub(crate) fn new(object: NonNull<Multi<R>>, rep: NonNull<Rep>, vp: Vp, cluster: Cluster) -> At<R> {
-        At { object, rep, vp, cluster }
+        At { object, rep, vp, cluster, class: PhantomData }
     }
 
     #[inline(always)]
@@ -168,14 +170,19 @@ impl<R: Root> At<R> {
     /// The representative of the caller's cluster, made now if it has none; where the object is ending, perhaps this one.
     ///
     /// # Panics
-    /// If this link was moved out of its representative; if `make_rep` does.
+    /// If this link was moved out of its representative; in the representative's drop; if `make_rep` does.
     #[track_caller]
     pub fn local(&self) -> &R::Rep {
         let here = Vp::current();
+        assert!(
+            self.has_peers(),
+            "{}: local was called when its representatives are dropped",
+            std::any::type_name::<R>()
+        );
         if let Some(rep) = self.find(here) {
             return rep;
         }
-        // SAFETY: within a call of the object (I1); if it is closed, its gate is shut too.
+        // SAFETY: within a call of the object (I1), which is not closed, so that this representative is whole, too.
         let rep = match unsafe { InFlight::inside(ground(), self.object.cast()) } {
             Some(_in_flight) => Multi::find_or_make(self.object, self.clusters().cluster_of(here), here),
             None => self.rep,
@@ -284,7 +291,7 @@ impl<R: Root> fmt::Debug for At<R> {
 /// The representatives of an object, one after the other.
 pub struct Peers<'a, R: Root> {
     walk: Option<Walk>,
-    life: PhantomData<&'a R>,
+    life: PhantomData<(&'a R, fn(R) -> R)>,
 }
 
 impl<'a, R: Root> Iterator for Peers<'a, R> {

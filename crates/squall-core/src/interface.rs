@@ -15,12 +15,14 @@ use crate::id::Id;
 use crate::raw::header::{Fat, Header, NEW};
 
 /// A trait that clients call, as `dyn Trait`. Implemented by the attribute `#[squall::interface]`.
+///
+/// It is shared among threads, so the trait must ask for `Send + Sync`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no Squall interface",
     label = "not marked `#[squall::interface]`",
     note = "an interface is a trait marked `#[squall::interface]`, and is named here as `dyn Trait`"
 )]
-pub trait Interface: 'static {
+pub trait Interface: Send + Sync + 'static {
     /// The trait's name, without its path and parameters.
     const NAME: &'static str;
     /// Where the trait is declared.

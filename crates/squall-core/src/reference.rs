@@ -39,8 +39,9 @@ use crate::raw::object::{Ground, InFlight, header, hit, release};
 /// To let the methods of the interface have all names, what a reference can do by itself are associated functions.
 pub struct CoRef<I: ?Sized> {
     id: Id,
-    // Neither owns nor borrows: sendable, shareable, and unwind safe, whatever the interface is.
-    interface: PhantomData<fn() -> PhantomData<I>>,
+    // Neither owns nor borrows: sendable, shareable, and unwind safe, whatever the interface is. Invariant: a coercion
+    // between interfaces that differ in lifetimes would change what the id means.
+    interface: PhantomData<fn(PhantomData<I>) -> PhantomData<I>>,
 }
 
 impl<I: ?Sized> UnwindSafe for CoRef<I> {}

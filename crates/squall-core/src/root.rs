@@ -92,17 +92,17 @@ pub enum Cleanup {
 pub struct Miss<'a, R: Root> {
     object: NonNull<Multi<R>>,
     vp: Vp,
-    life: PhantomData<&'a R>,
+    life: PhantomData<(&'a R, fn(R) -> R)>,
 }
 
 /// A representative that may answer a miss.
 pub struct Found<'a, R: Root> {
     rep: NonNull<Rep>,
-    life: PhantomData<&'a R>,
+    life: PhantomData<(&'a R, fn(R) -> R)>,
 }
 
 /// What a root answers.
-pub struct Reply<'a, R: Root>(pub(crate) Outcome, PhantomData<&'a R>);
+pub struct Reply<'a, R: Root>(pub(crate) Outcome, PhantomData<(&'a R, fn(R) -> R)>);
 
 pub(crate) enum Outcome {
     Rep { rep: NonNull<Rep>, cache: bool },

@@ -32,7 +32,8 @@ use crate::single::shared_at;
 /// destroyed another one may be installed: references from before stay stale, [`co`](WellKnown::co) gives new ones.
 pub struct WellKnown<I: ?Sized> {
     number: u32,
-    interface: PhantomData<fn() -> PhantomData<I>>,
+    // Invariant, as in `CoRef`.
+    interface: PhantomData<fn(PhantomData<I>) -> PhantomData<I>>,
 }
 
 /// Who has which numbers (I1). Held while an object is installed, too, so that two do not.

@@ -20,6 +20,8 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
 
 /// Wakes up to `count` threads that sleep on `word`.
 pub fn wake(word: &AtomicU32, count: u32) {
+    // The kernel takes the number as signed, and a negative one as one.
+    let count = count.min(i32::MAX.cast_unsigned());
     // The only failure is a bad address, which a reference excludes.
     let _ = futex::wake(word, futex::Flags::PRIVATE, count);
 }
