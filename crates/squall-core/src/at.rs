@@ -29,6 +29,9 @@ use crate::root::Root;
 
 /// A representative's link to its root and its peers: keep it in a field of the representative.
 ///
+/// As long as it exists, its root is not dropped and the object's id is not used again; one that is moved out of its
+/// representative and kept, or kept in the root itself, keeps them for ever.
+///
 /// [`root`](At::root) and [`co`](At::co) answer everywhere. The others answer only while the link lies in its own
 /// representative, directly or in a field of a field, but not behind a `Box`; elsewhere they panic. In the
 /// representative's drop there are no peers any more.
@@ -77,7 +80,8 @@ impl<R: Root> At<R> {
         &self.multi().root
     }
 
-    /// The VP that made this representative.
+    /// The VP for which this representative was made: the one that missed first, or the first of its cluster if it was made
+    /// ahead of a call.
     #[inline(always)]
     pub fn vp(&self) -> Vp {
         self.vp
@@ -195,7 +199,7 @@ impl<R: Root> At<R> {
     ///
     /// A miss that needs a new one waits meanwhile, inside its operation. So `f` must not wait for a thread that may
     /// call this object, nor call it itself where there is no representative: the latter panics. `f` runs inside an
-    /// operation, where waiting for a grace period is an error.
+    /// operation, where waiting for a grace period is an error. Freezes that overlap without end hold up such a miss for ever.
     ///
     /// # Panics
     /// If this link was moved out of its representative.
@@ -235,7 +239,8 @@ impl<R: Root> At<R> {
 
     /// Sleeps until `ready` gives something, or the object ends. For methods marked `#[blocking]`.
     ///
-    /// `ready` is asked at once, after each [`wake`](At::wake) of any representative of this object, and now and then.
+    /// `ready` is asked at once, and after each [`wake`](At::wake) by any representative of this object; what changes
+    /// without a wake is not noticed.
     ///
     /// # Errors
     /// [`Ended`]: the object was destroyed. Return soon: its memory waits for this call.

@@ -23,8 +23,19 @@ pub(crate) enum Place {
 #[must_use]
 pub(crate) struct Created {
     tables: &'static Tables,
+    place: Place,
+    interfaces: u32,
     pub(crate) id: Id,
     pub(crate) seconds: u32,
+}
+
+impl Drop for Created {
+    /// The object was not built.
+    fn drop(&mut self) {
+        if matches!(self.place, Place::Here) {
+            self.tables.give_back(self.id, self.interfaces);
+        }
+    }
 }
 
 /// Takes an id for an object of so many interfaces.
@@ -37,14 +48,16 @@ pub(crate) fn begin(place: Place, interfaces: u32) -> Result<Created, CreateErro
         Place::Here => tables.take(interfaces)?,
         Place::Taken(id) => id,
     };
-    Ok(Created { tables, id, seconds: tables.seconds() })
+    Ok(Created { tables, place, interfaces, id, seconds: tables.seconds() })
 }
 
 impl Created {
     /// Makes the object known.
     pub(crate) fn publish<I: ?Sized + Interface>(self, object: NonNull<Object>) -> Owned<I> {
         object::publish(self.tables, object);
-        Owned::new(CoRef::new(self.id))
+        let id = self.id;
+        std::mem::forget(self);
+        Owned::new(CoRef::new(id))
     }
 }
 

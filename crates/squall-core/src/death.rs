@@ -4,6 +4,8 @@
 //!   panics is counted and stops nothing.
 //! - I2. `held` of an object counts, from `finish` on, the representatives that are not dropped, and one for `finish`
 //!   itself; whoever takes it to zero goes on to the root.
+//! - I3. An object is put into `HELD` before the last of its holds can go on, and taken out before it is finished; so it is
+//!   valid while it is seen there under the lock.
 //!
 //! Not promised: that a drop runs on the VP that made the representative. It does where a thread may run there, or on
 //! its node at least; else anywhere. Source: CO-28, CO-30, CO-31.
@@ -11,16 +13,23 @@
 use squall_machine::{ClusterSize, Vp, VpSet, machine};
 use squall_rcu::Where;
 use squall_sync::atomic::{AtomicU64, Ordering};
-use squall_sync::sync::OnceLock;
+use squall_sync::sync::{Mutex, MutexGuard, OnceLock};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 use crate::raw::graves::Grave;
-use crate::raw::object::{Object, Stage, quiet};
+use crate::raw::object::{Object, Stage, for_each_header, quiet};
 use crate::raw::reps::Rep;
 
 static GRAVES: OnceLock<Box<[Grave]>> = OnceLock::new();
+/// Objects that were destroyed and that a call still holds (I3).
+static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 static PANICKED: AtomicU64 = AtomicU64::new(0);
+
+struct Held(NonNull<Object>);
+
+// SAFETY: objects are used from any thread.
+unsafe impl Send for Held {}
 
 /// Drops of representatives and roots that panicked.
 pub(crate) fn panicked() -> u64 {
@@ -40,14 +49,21 @@ pub(crate) fn run_drop(drop: impl FnOnce()) {
 pub(crate) fn after_grace_period(object: NonNull<Object>, stage: Stage) {
     unsafe fn quiet_call(object: *mut ()) {
         let Some(object) = NonNull::new(object.cast::<Object>()) else { return };
-        // SAFETY: once, after the grace period that `clear` asked for.
+        // SAFETY: valid, after the grace period that `clear` asked for. Holds only fall now: who sees none needs no list.
+        let held = unsafe { has_holds(object) };
+        let mut list = held.then(lock_held);
+        // SAFETY: once, after that grace period.
         if unsafe { quiet(object) } {
+            drop(list);
             // SAFETY: no call holds it any more, so this is the one that goes on.
             unsafe { finish(object) };
+        } else if let Some(list) = &mut list {
+            list.push(Held(object));
         }
     }
     unsafe fn finish_call(object: *mut ()) {
         let Some(object) = NonNull::new(object.cast::<Object>()) else { return };
+        lock_held().retain(|held| held.0 != object);
         // SAFETY: the last hold asked for it, once.
         unsafe { finish(object) };
     }
@@ -59,6 +75,27 @@ pub(crate) fn after_grace_period(object: NonNull<Object>, stage: Stage) {
     let bytes = unsafe { object.as_ref() }.class.object_bytes;
     // SAFETY: 1. once, anywhere. 2. Its entries and its slot were cleared before.
     unsafe { squall_rcu::defer_raw(call, object.as_ptr().cast(), bytes) };
+}
+
+/// Calls `f` with each object that was destroyed and that a call still holds.
+pub(crate) fn for_each_held(mut f: impl FnMut(NonNull<Object>)) {
+    // What is in the list stays valid while it is locked (I3).
+    lock_held().iter().for_each(|held| f(held.0));
+}
+
+fn lock_held() -> MutexGuard<'static, Vec<Held>> {
+    // Nothing panics under this lock but a failed allocation, which leaves the list whole.
+    HELD.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+/// Whether a call holds one of its representatives.
+///
+/// # Safety
+/// Valid, and not closed.
+unsafe fn has_holds(object: NonNull<Object>) -> bool {
+    let mut held = false;
+    for_each_header(object, |header| held |= header.holds() != 0);
+    held
 }
 
 /// # Safety

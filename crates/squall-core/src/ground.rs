@@ -139,10 +139,10 @@ thread_local! {
 
 /// The calling thread is where it takes a lock of this module. A signal handler that comes then is refused: the lock may
 /// be held by the code that it interrupted.
-struct Cold;
+pub(crate) struct Cold;
 
 impl Cold {
-    fn enter() -> Option<Cold> {
+    pub(crate) fn enter() -> Option<Cold> {
         (!COLD.replace(true)).then(|| Cold)
     }
 }
@@ -162,8 +162,15 @@ impl Tables {
     /// Takes a run of `length` slots for the VP where the caller is, and returns the id of the first.
     pub(crate) fn take(&self, length: u32) -> Result<Id, CreateError> {
         let _cold = Cold::enter().ok_or(CreateError::Reentrant)?;
-        let vp = Vp::current();
-        let mut free = lock(self.free.here());
+        let (vp, list) = loop {
+            let vp = Vp::current();
+            match self.free.get(vp) {
+                Some(list) => break (vp, list),
+                // Made for the VP where the thread is by then.
+                None => _ = self.free.here(),
+            }
+        };
+        let mut free = lock(list);
         let slot = match free.queue(length).pop_front() {
             Some(slot) => slot,
             None => self.carve(&mut free, vp, length)?,

@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use crate::class::{ObjectKind, Source};
+use crate::death::for_each_held;
 use crate::ground::{BLOCK, Tables, existing};
 use crate::id::Id;
 use crate::raw::object::{Ground, Object, Occupant, header};
@@ -44,7 +45,7 @@ pub struct ObjectInfo {
     pub value_bytes: usize,
     /// Since it was made, in whole seconds.
     pub age: Duration,
-    /// Misses, modulo 2^32.
+    /// Misses, modulo 2^32; representatives made ahead of a call count as one each.
     pub misses: u64,
     /// Where it is in its life.
     pub state: ObjectState,
@@ -68,11 +69,11 @@ pub struct RepInfo {
 pub enum ObjectState {
     /// Calls reach it.
     Live,
-    /// It was destroyed, and is being reclaimed.
+    /// It was destroyed, and a call still holds it.
     Ending,
 }
 
-/// The objects that live now, by slot.
+/// The objects that live now, by slot, and those that were destroyed while a call that may block still holds them.
 ///
 /// # Panics
 /// In the child of a fork, on a thread that Squall does not know.
@@ -84,20 +85,34 @@ pub fn snapshot() -> Vec<ObjectInfo> {
             objects.extend((first..first + BLOCK).filter_map(|slot| look(tables, slot)));
         });
     }
+    for_each_held(|object| objects.push(describe(tables, object)));
     objects
 }
 
-/// The object of this id, if it lives. An id of an interface that it extends is good too.
+/// The object of this id, if it lives or is held as in [`snapshot`]. An id of an interface that it extends is good too.
 ///
 /// # Panics
 /// As [`snapshot`].
 pub fn info_of(id: Id) -> Option<ObjectInfo> {
     let tables = existing()?;
-    squall_rcu::op(|_| {
-        let Occupant::Object(object) = tables.slot(id.slot()).occupant() else { return None };
-        // SAFETY: valid within this operation (`object/I1`).
-        let own = unsafe { object.as_ref() }.id;
-        (own.generation() == id.generation()).then(|| describe(tables, object))
+    // SAFETY: called with valid objects only.
+    let is_it = |object: NonNull<Object>| unsafe {
+        let (own, interfaces) = (object.as_ref().id, object.as_ref().class.interfaces);
+        (0..interfaces).any(|index| own.offset(index) == id)
+    };
+    let live = squall_rcu::op(|_| match tables.slot(id.slot()).occupant() {
+        // Valid within this operation (`object/I1`).
+        Occupant::Object(object) if is_it(object) => Some(describe(tables, object)),
+        _ => None,
+    });
+    live.or_else(|| {
+        let mut held = None;
+        for_each_held(|object| {
+            if is_it(object) {
+                held = Some(describe(tables, object));
+            }
+        });
+        held
     })
 }
 
@@ -108,7 +123,7 @@ fn look(tables: &Tables, slot: u32) -> Option<ObjectInfo> {
     (unsafe { object.as_ref() }.id.slot() == slot).then(|| describe(tables, object))
 }
 
-/// Within an operation in which the object was found.
+/// Within an operation in which the object was found, or while it is kept otherwise.
 fn describe(tables: &Tables, block: NonNull<Object>) -> ObjectInfo {
     // SAFETY: valid within this operation, and not closed before it ends.
     let object = unsafe { block.as_ref() };

@@ -79,12 +79,22 @@ impl<P, I: ?Sized + InterfaceOf<T>, T> Block<P, I, T> {
     /// # Safety
     /// The caller's own block, from `allocate`.
     pub(crate) unsafe fn fill(block: NonNull<P>, id: Option<Id>, value: T) {
+        /// Drops the value if its view panics.
+        struct Written<T>(NonNull<T>);
+        impl<T> Drop for Written<T> {
+            fn drop(&mut self) {
+                // SAFETY: written, and nobody else has it.
+                unsafe { self.0.drop_in_place() };
+            }
+        }
         // SAFETY: within the block, which is the caller's; the value lies where it will be used.
         unsafe {
             let place = Self::value(block);
             place.write(value);
+            let written = Written(place);
             let headers = block.byte_add(Self::HEADERS_AT).cast::<Header>();
             Headers::write(id, headers.as_ptr(), I::view(place.as_ref()));
+            std::mem::forget(written);
         }
     }
 }

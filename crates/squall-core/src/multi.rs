@@ -217,8 +217,8 @@ impl<R: Root> Multi<R> {
             }
         }
         let this = NonNull::from(&self.object);
-        let _ = FROZEN.try_with(|frozen| frozen.borrow_mut().push(this));
         self.membership.freeze();
+        let _ = FROZEN.try_with(|frozen| frozen.borrow_mut().push(this));
         let _thaw = Thaw(&self.membership);
         while !self.membership.settled() {
             // A few instructions of another thread, which may have been preempted.
@@ -338,7 +338,10 @@ impl<R: Root> Multi<R> {
 fn link<R: Root>(this: NonNull<Multi<R>>) {
     // SAFETY: the caller is within the object's gate.
     let before = unsafe { this.as_ref() }.object.links.fetch_add(1, Ordering::Relaxed);
-    assert!(before < u32::MAX / 2, "more representatives than there can be clusters");
+    if before > u32::MAX / 2 {
+        // Only links that were forgotten by the billion lead here. As `Arc` does: no way back is safe.
+        std::process::abort();
+    }
 }
 
 /// Gives a link back. Returns whether it was the last.
@@ -417,9 +420,9 @@ impl<R: Root> NewRep<R> {
         let at = At::new(object, rep, vp, cluster);
         // SAFETY: the caller is within the object's gate.
         let value = unsafe { object.as_ref() }.root.make_rep(at);
-        std::mem::forget(unfilled);
         // SAFETY: our own block, whose prefix is written.
         unsafe { RepBlock::<R>::fill(rep, None, value) };
+        std::mem::forget(unfilled);
         NewRep { object, rep }
     }
 

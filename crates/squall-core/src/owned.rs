@@ -30,13 +30,16 @@ impl<I: ?Sized + Interface> Owned<I> {
 
     /// Destroys the object: every call that begins after this returned errs.
     ///
-    /// Calls under way end in peace. Then, without anybody waiting, its representatives are dropped, on the VP or at
+    /// Calls under way end in peace; this does not wait for them. Then its representatives are dropped, on the VP or at
     /// least the node that made them where that is possible, after them its root, and its id is free for another
     /// generation. It may be called anywhere, within the object's own methods too.
     ///
     /// # Cost
     /// In proportion to the representatives and to the VPs that called the object, not to those of the machine.
-    /// Progress: lock-free; a stalled reader delays the drops, not this call.
+    /// Progress: lock-free, as long as fewer than about two thousand destructions of this thread wait for their grace period;
+    /// beyond that the thread is held up, by up to 50 ms for each 128, so that a stalled reader does not fill the memory
+    /// (see [`rcu::retire`](squall_rcu::retire)). In a signal handler that interrupted a registration, and in a forked
+    /// child, nothing happens: the object lives on.
     /// # Source
     /// Appavoo 2005, §5.4.3; Tornado §5.3.
     pub fn destroy(this: Owned<I>) -> Destruction {
@@ -111,8 +114,8 @@ impl Destruction {
     /// # Errors
     /// [`WaitError`](squall_rcu::WaitError): inside an operation, where it would wait for itself; in a forked child.
     /// # Cost
-    /// Grace periods, the drops, and whatever calls that are under way take: a method that never returns is waited for
-    /// for ever.
+    /// Grace periods, the drops, and whatever calls that are under way take: a method that never returns, or an
+    /// [`At`](crate::At) that somebody keeps, is waited for for ever.
     pub fn wait(self) -> Result<(), squall_rcu::WaitError> {
         let mut pause = Duration::from_micros(50);
         while !self.is_complete() {

@@ -20,7 +20,8 @@ use crate::raw::reps::Rep;
 /// of them calls first. It implements the interface, and keeps an [`At`] in a field to reach its root and its peers.
 ///
 /// Nothing here runs under a lock, or twice at once for one representative's life: `make_rep` may be called by several
-/// VPs of a cluster at once; one result is used and the others are dropped. It runs inside the operation of the call that
+/// VPs of a cluster at once; one result is used and the others are dropped at once, in the operation of their
+/// call and without [`cleanup`](Root::cleanup). It runs inside the operation of the call that
 /// missed, so it must not block. It may call other objects, but not this one where that needs the very representative
 /// that it is making: such a call panics.
 pub trait Root: Send + Sync + Sized + 'static {
@@ -46,8 +47,8 @@ pub trait Root: Send + Sync + Sized + 'static {
         miss.local().cached()
     }
 
-    /// Takes a representative back when no call can reach it any more; by default it is dropped. Called once for each,
-    /// outside every operation, as [`Root::CLEANUP`] says; the root is dropped after the last.
+    /// Takes a representative back when no call can reach it any more; by default it is dropped. Called once for each that
+    /// answered, outside every operation, as [`Root::CLEANUP`] says; the root is dropped after the last.
     fn cleanup(&self, made_on: Vp, rep: Self::Rep) {
         let _ = made_on;
         drop(rep);
@@ -82,7 +83,8 @@ pub trait Root: Send + Sync + Sized + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cleanup {
-    /// On the VP that made the representative, or its node; elsewhere only where no thread may run there any more.
+    /// On the VP for which the representative was made, or its node; elsewhere only where no thread may run there any more.
+    /// The reclaimer moves there by its affinity, which threads that a drop spawns inherit.
     WhereMade,
     /// Wherever reclamation happens to run: the root spreads its own freeing.
     Anywhere,

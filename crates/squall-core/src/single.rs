@@ -70,13 +70,26 @@ impl<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>> Shared<T, I> {
 
     fn make(place: Place, value: T, made_at: &'static Location<'static>) -> Result<Owned<I>, CreateError> {
         let created = create::begin(place, I::INTERFACES)?;
+        /// Gives the room back if the view of the value panics.
+        struct Room<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>>(
+            NonNull<Prefix>,
+            PhantomData<(T, *const I)>,
+        );
+        impl<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>> Drop for Room<T, I> {
+            fn drop(&mut self) {
+                // SAFETY: our own block, without a value.
+                unsafe { Block::<Prefix, I, T>::free(self.0) };
+            }
+        }
         let block = Block::<Prefix, I, T>::allocate();
+        let room = Room::<T, I>(block, PhantomData);
         let object = Object::new(Self::CLASS, created.id, made_at, created.seconds);
         // SAFETY: our own block; the prefix is written before what follows it.
         unsafe {
             block.write(Prefix { object, owner: Owner { object: block.cast() } });
             Block::<Prefix, I, T>::fill(block, Some(created.id), value);
         }
+        std::mem::forget(room);
         Ok(created.publish(block.cast()))
     }
 }

@@ -9,14 +9,14 @@ use squall_machine::ClusterSize;
 use squall_sync::atomic::Ordering;
 use squall_sync::sync::{Mutex, MutexGuard};
 use std::any::TypeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
 
 use crate::create::Place;
 use crate::error::CreateError;
-use crate::ground::{Tables, WELL_KNOWN, tables};
+use crate::ground::{Cold, WELL_KNOWN, tables};
 use crate::id::Id;
 use crate::interface::{Counted, Interface, InterfaceOf};
 use crate::multi::Multi;
@@ -36,8 +36,15 @@ pub struct WellKnown<I: ?Sized> {
     interface: PhantomData<fn(PhantomData<I>) -> PhantomData<I>>,
 }
 
-/// Who has which numbers (I1). Held while an object is installed, too, so that two do not.
-static TAKEN: Mutex<BTreeMap<u32, Claim>> = Mutex::new(BTreeMap::new());
+/// Who has which numbers. No code but ours runs under this lock.
+static CLAIMS: Mutex<Claims> = Mutex::new(Claims { meanings: BTreeMap::new(), installing: BTreeSet::new() });
+
+struct Claims {
+    /// What each number means (I1).
+    meanings: BTreeMap<u32, Claim>,
+    /// The first numbers of objects that are being built.
+    installing: BTreeSet<u32>,
+}
 
 /// The meaning of a number: the interface that was asked for at `first`, this one or one before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,12 +67,21 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     /// A reference to the object that is there, or else to the next one that will be.
     ///
     /// # Panics
-    /// If the number means another interface in this process, or there is no address space for the tables.
+    /// If the number means another interface in this process, if there is no address space for the tables, in a forked
+    /// child, and in a signal handler that interrupted a cold path on this thread.
     #[track_caller]
     pub fn co(&self) -> CoRef<I> {
-        let tables = tables().unwrap_or_else(|error| crate::create::refuse(I::NAME, &error));
-        drop(self.claimed(tables));
-        CoRef::new(self.id(tables))
+        let id = tables().and_then(|tables| {
+            self.with_claim(|_| {
+                let slot = tables.slot(self.number);
+                // Relaxed: changed when an object of this number is over; either value is right in that moment.
+                let generation = slot.generation.load(Ordering::Relaxed);
+                // While one is being reclaimed, its generation is over already.
+                let over = u32::from(matches!(slot.occupant(), Occupant::Gone(_)));
+                Id::new(self.number, generation.saturating_add(over))
+            })
+        });
+        CoRef::new(id.unwrap_or_else(|error| crate::create::refuse(I::NAME, &error)))
     }
 
     /// Installs an object with one representative for everybody.
@@ -73,16 +89,15 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     /// # Errors
     /// [`CreateError::Taken`] if there is one, or one that is not reclaimed yet; and as [`try_shared`](crate::try_shared).
     /// # Panics
-    /// As [`co`](WellKnown::co).
+    /// If the number means another interface in this process.
     #[track_caller]
     pub fn install_shared<T>(&self, value: T) -> Result<Owned<I>, CreateError>
     where
         I: InterfaceOf<T>,
         T: Send + Sync + 'static,
     {
-        let tables = tables()?;
-        let _claims = self.claimed(tables);
-        shared_at(self.vacant(tables)?, value)
+        let installing = self.begin()?;
+        shared_at(installing.place, value)
     }
 
     /// Installs an object with this root.
@@ -90,59 +105,83 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     /// # Errors
     /// As [`install_shared`](WellKnown::install_shared).
     /// # Panics
-    /// As [`co`](WellKnown::co); and with [`Root::EAGER`], if `make_rep` does.
+    /// As [`install_shared`](WellKnown::install_shared); and with [`Root::EAGER`], if `make_rep` does.
     #[track_caller]
     pub fn install<R: Root<Interface = I>>(
         &self,
         root: R,
         size: ClusterSize,
     ) -> Result<Owned<I>, CreateError> {
-        let made_at = Location::caller();
-        let tables = tables()?;
-        let claims = self.claimed(tables);
-        let (owned, block) = Multi::publish(self.vacant(tables)?, root, size, made_at)?;
-        // Eager representatives are the author's code, which runs under no lock of ours.
-        drop(claims);
-        Multi::make_eager(block)?;
-        Ok(owned)
+        let installing = self.begin()?;
+        Multi::make(installing.place, root, size, Location::caller())
     }
 
-    fn id(&self, tables: &Tables) -> Id {
-        // Relaxed: changed when an object of this number is over; either value is right in that moment.
-        Id::new(self.number, tables.slot(self.number).generation.load(Ordering::Relaxed))
-    }
-
-    /// Claims the numbers, unless that was done before.
+    /// Runs `f` with the claims, among which this one is.
     #[track_caller]
-    fn claimed(&self, tables: &Tables) -> MutexGuard<'static, BTreeMap<u32, Claim>> {
-        // Nothing is left half done under this lock.
-        let mut claims = TAKEN.lock().unwrap_or_else(|poison| poison.into_inner());
+    fn with_claim<T>(&self, f: impl FnOnce(&mut Claims) -> T) -> Result<T, CreateError> {
+        if squall_sys::fork::forked() {
+            return Err(CreateError::Forked);
+        }
+        let tables = tables()?;
+        let _cold = Cold::enter().ok_or(CreateError::Reentrant)?;
+        let mut claims = lock();
         let mine = Claim { interface: TypeId::of::<I>(), name: I::NAME, first: self.number };
-        for number in self.number..self.number + I::INTERFACES {
-            match claims.get(&number) {
-                Some(claim) if *claim == mine => {}
-                Some(claim) => panic!(
-                    "the well-known number {number} is taken by {}, from {} on: it cannot be of {} too",
-                    claim.name,
-                    claim.first,
-                    I::NAME
-                ),
-                None => {
-                    claims.insert(number, mine);
-                    tables.slot(number).generation.store(1, Ordering::Relaxed);
-                }
+        let numbers = self.number..self.number + I::INTERFACES;
+        // All are looked at before the first is claimed.
+        if let Some((number, claim)) =
+            claims.meanings.range(numbers.clone()).find(|(_, claim)| **claim != mine)
+        {
+            let (number, claim) = (*number, *claim);
+            drop(claims);
+            panic!(
+                "the well-known number {number} is taken by {}, from {} on: it cannot be of {} too",
+                claim.name,
+                claim.first,
+                I::NAME
+            );
+        }
+        for number in numbers {
+            if claims.meanings.insert(number, mine).is_none() {
+                tables.slot(number).generation.store(1, Ordering::Relaxed);
             }
         }
-        claims
+        Ok(f(&mut claims))
     }
 
-    /// The place, if nobody has it. Under the lock of the claims.
-    fn vacant(&self, tables: &Tables) -> Result<Place, CreateError> {
-        // The occupant first: it becomes nobody after the next generation was set (`Tables::give_back`).
-        let vacant = matches!(tables.slot(self.number).occupant(), Occupant::Nobody);
-        let id = self.id(tables);
-        if vacant && id.generation() != 0 { Ok(Place::Taken(id)) } else { Err(CreateError::Taken(id)) }
+    /// Takes the place, if nobody has it.
+    #[track_caller]
+    fn begin(&self) -> Result<Installing, CreateError> {
+        let tables = tables()?;
+        self.with_claim(|claims| {
+            let slot = tables.slot(self.number);
+            // The occupant first: it becomes nobody after the next generation was set (`Tables::give_back`).
+            let vacant = matches!(slot.occupant(), Occupant::Nobody);
+            let id = Id::new(self.number, slot.generation.load(Ordering::Relaxed));
+            if vacant && id.generation() != 0 && claims.installing.insert(self.number) {
+                Ok(Installing { number: self.number, place: Place::Taken(id) })
+            } else {
+                Err(CreateError::Taken(id))
+            }
+        })?
     }
+}
+
+/// An object that is being built; until this is dropped nobody else begins one.
+struct Installing {
+    number: u32,
+    place: Place,
+}
+
+impl Drop for Installing {
+    fn drop(&mut self) {
+        let _cold = Cold::enter();
+        lock().installing.remove(&self.number);
+    }
+}
+
+fn lock() -> MutexGuard<'static, Claims> {
+    // Nothing is left half done under this lock.
+    CLAIMS.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
 impl<I: ?Sized + Interface> fmt::Debug for WellKnown<I> {

@@ -254,6 +254,18 @@ fn run(mut batch: Batch) -> Vec<Deferred> {
     batch.calls
 }
 
+/// Runs `f` as a deferred call is run: what may not be done in one may not be done in `f`, above all waiting for others.
+pub(crate) fn as_deferred<R>(f: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            RUNNING.set(self.0);
+        }
+    }
+    let _restore = Restore(RUNNING.replace(true));
+    f()
+}
+
 /// Whether the calling thread is inside a deferred call.
 pub(crate) fn in_deferred_call() -> bool {
     RUNNING.get()

@@ -41,3 +41,10 @@ pub use stall::{Stall, on_stall, set_patience};
 pub use stats::{Stats, stats};
 #[cfg(not(loom))]
 pub use wait::{Marker, MarkerState, WaitError, wait, wait_expedited, wait_until};
+
+/// Not public: what the models of the upper floors run over.
+#[cfg(any(loom, squall_model))]
+#[doc(hidden)]
+pub mod __model {
+    pub use crate::raw::model_door::{Quiescence, Reader};
+}

@@ -107,8 +107,9 @@ pub(crate) fn wake_waiters() {
 ///
 /// The reclaimer thread does it, moving from VP to VP by its affinity; where it may not, whoever waits for the result
 /// or calls [`barrier`](crate::barrier) does. Nobody waits here. A run on a VP that is offline or not permitted happens elsewhere and is
-/// counted as displaced: the VP is a place, not exclusion. `function` runs outside every operation; a panic of one run
-/// is counted and does not stop the others.
+/// counted as displaced: the VP is a place, not exclusion. `function` runs outside every operation, and may
+/// not wait for grace periods, deferred calls or other quiescent-dos: that is an error there, as in a deferred call, for it
+/// might wait for itself. A panic of one run is counted and does not stop the others.
 ///
 /// # Errors
 /// [`WaitError::Forked`].
@@ -196,7 +197,10 @@ enum Ran {
 /// Runs `function` on `vp`; elsewhere if that cannot be and the run is not optional.
 fn run_on(vp: Vp, function: &Function, optional: bool) -> Ran {
     // A payload is leaked: its drop is the caller's code too, and could panic here.
-    let run = || catch_unwind(AssertUnwindSafe(|| function(vp))).map_err(std::mem::forget).is_err();
+    let run = || {
+        let caught = catch_unwind(AssertUnwindSafe(|| crate::defer::as_deferred(|| function(vp))));
+        caught.map_err(std::mem::forget).is_err()
+    };
     if machine().is_virtual() {
         if let Ok(panicked) = Vp::with_vp(vp, run) {
             return Ran::Placed(panicked);

@@ -59,8 +59,8 @@ impl Gate {
         let mut word = self.0.load(Ordering::Relaxed);
         while word & DEAD == 0 {
             let next = word.wrapping_add(FLIGHT_ONE).wrapping_add(TOTAL_ONE);
-            // Acquire: pairs with the releases of `leave`; what earlier misses published is seen.
-            match self.0.compare_exchange_weak(word, next, Ordering::Acquire, Ordering::Relaxed) {
+            // Relaxed: it only counts. What earlier misses published is found by the acquires of those who look for it.
+            match self.0.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }
@@ -70,14 +70,15 @@ impl Gate {
 
     /// Whether the object still lives; for a miss inside (I3).
     pub(crate) fn confirm(&self) -> bool {
-        // AcqRel: pairs with the exchange in `kill`. Before it: the destroyer sees what this miss published. After it:
-        // this miss sees the death.
-        self.0.fetch_add(0, sites::CONFIRM.order(Ordering::AcqRel)) & DEAD == 0
+        // Release: pairs with the acquire in `kill`. Before it: the destroyer sees what this miss published. After it:
+        // the word itself tells this miss.
+        self.0.fetch_add(0, sites::CONFIRM.order(Ordering::Release)) & DEAD == 0
     }
 
     /// Leaves.
     pub(crate) fn leave(&self) -> Shut {
-        // AcqRel: pairs with itself and with `kill`: whoever drains the gate sees what every miss did inside.
+        // AcqRel: pairs with itself and with `kill`: whoever drains the gate sees what every miss did inside, and what the
+        // destroyer did before.
         let before = self.0.fetch_sub(FLIGHT_ONE, sites::LEAVE.order(Ordering::AcqRel));
         debug_assert!(before & FLIGHT != 0, "a miss left that had not entered");
         if before & DEAD != 0 && before & FLIGHT == FLIGHT_ONE { Shut::Drained } else { Shut::NotYet }
@@ -85,13 +86,19 @@ impl Gate {
 
     /// Shuts it for good.
     pub(crate) fn kill(&self) -> Shut {
-        // AcqRel: pairs with `confirm` and `leave`.
+        // AcqRel: pairs with `confirm` and `leave`, from which it acquires, and releases to the last `leave`.
         let before = self.0.fetch_or(DEAD, sites::KILL.order(Ordering::AcqRel));
         match (before & DEAD != 0, before & FLIGHT) {
             (true, _) => Shut::Already,
             (false, 0) => Shut::Drained,
             (false, _) => Shut::NotYet,
         }
+    }
+
+    /// For a model: as [`Header::freed`](super::header::Header::freed).
+    #[cfg(all(test, loom))]
+    pub(crate) fn freed(&mut self) {
+        self.0.with_mut(|_| ());
     }
 
     /// Whether it was shut.

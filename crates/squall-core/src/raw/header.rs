@@ -106,6 +106,13 @@ impl Header {
         self.holds.fetch_or(WAITED, sites::WAIT_HOLDS.order(Ordering::AcqRel)) != 0
     }
 
+    /// For a model: it is freed now, so whoever uses it later, or still, is an error.
+    #[cfg(all(test, loom))]
+    pub(crate) fn freed(&mut self) {
+        self.id.with_mut(|_| ());
+        self.holds.with_mut(|_| ());
+    }
+
     /// Calls that hold it now.
     pub(crate) fn holds(&self) -> u32 {
         self.holds.load(Ordering::Relaxed) & !WAITED

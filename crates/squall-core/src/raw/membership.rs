@@ -37,7 +37,7 @@ impl Membership {
     pub(crate) fn try_publish(&self) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         while word & FROZEN == 0 && word & PUBLISHING != PUBLISHING {
-            // Acquire: pairs with the release in `thaw`.
+            // Acquire: pairs with the release in `thaw`: who finds what is added now sees what was done while it was frozen.
             let order = sites::PUBLISH.order(Ordering::Acquire);
             match self.0.compare_exchange_weak(word, word + PUBLISHING_ONE, order, Ordering::Relaxed) {
                 Ok(_) => return true,
@@ -50,7 +50,7 @@ impl Membership {
     /// Has published, or failed to.
     pub(crate) fn published(&self) {
         // Release: pairs with the acquire in `settled`: who holds it still sees what was added.
-        self.0.fetch_sub(PUBLISHING_ONE, sites::PUBLISH.order(Ordering::Release));
+        self.0.fetch_sub(PUBLISHING_ONE, sites::PUBLISHED.order(Ordering::Release));
     }
 
     /// Holds it still, once `settled`. At most 2^16 - 1 at a time.
@@ -62,12 +62,12 @@ impl Membership {
     /// Whether those who were publishing are done.
     pub(crate) fn settled(&self) -> bool {
         // Acquire: pairs with the release in `published`.
-        self.0.load(sites::FREEZE.order(Ordering::Acquire)) & PUBLISHING == 0
+        self.0.load(sites::SETTLED.order(Ordering::Acquire)) & PUBLISHING == 0
     }
 
     /// Lets it go.
     pub(crate) fn thaw(&self) {
         // Release: pairs with the acquire in `try_publish`.
-        self.0.fetch_sub(FROZEN_ONE, Ordering::Release);
+        self.0.fetch_sub(FROZEN_ONE, sites::THAW.order(Ordering::Release));
     }
 }

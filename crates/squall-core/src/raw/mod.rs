@@ -8,3 +8,6 @@ pub(crate) mod object;
 pub(crate) mod reps;
 pub(crate) mod sites;
 pub(crate) mod translations;
+
+#[cfg(all(test, any(loom, squall_model)))]
+mod model;

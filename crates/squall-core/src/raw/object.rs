@@ -3,8 +3,9 @@
 //! The protocol, with its steps and races, is in `README.md` beside this file. It is written against [`Ground`], the
 //! memory and the grace periods it stands on, so that a model checker can run it over small ones.
 //!
-//! - I1. A slot's occupant is read within an operation, and nulled (tagged) before the grace period after which the
-//!   object is freed; so what a miss finds there stays valid until its operation ends.
+//! - I1. A slot's occupant is read within an operation, and replaced by a tag before the gate is shut: so before the gate
+//!   is drained, and before the grace period begins after which the object is freed. What a miss finds there stays valid
+//!   until its operation ends.
 //! - I2. Entries of an object are stored by misses inside its gate only, after the VP is in its translation set.
 //! - I3. The entries are cleared by whoever drains the gate (`gate/I2`), once, before the grace period begins.
 //! - I4. An object's slots are used again only after its memory is quiet and its root was dropped, under the next
@@ -52,7 +53,7 @@ impl Slot {
 
     /// What is there now.
     pub(crate) fn occupant(&self) -> Occupant {
-        // Acquire: pairs with the release in `publish`. The object that is seen is fully built.
+        // Acquire: pairs with the release in `publish`, the object that is seen is fully built; and with that in `vacate`.
         let occupant = self.occupant.load(sites::SLOT_LOAD.order(Ordering::Acquire));
         let Some(object) = NonNull::new(occupant.cast::<Object>()) else { return Occupant::Nobody };
         if occupant.addr() & TAG != 0 {
@@ -79,14 +80,14 @@ impl Slot {
 
     /// Forgets who was there.
     pub(crate) fn vacate(&self) {
-        // Release: pairs with the acquire in `occupant`.
-        self.occupant.store(ptr::null_mut(), Ordering::Release);
+        // Release: pairs with the acquire in `occupant`: who finds nobody finds the generation of the next.
+        self.occupant.store(ptr::null_mut(), sites::SLOT_VACATE.order(Ordering::Release));
     }
 
     fn retire(&self, class: &'static Class) {
         let class = ptr::from_ref(class).cast_mut().cast::<()>();
-        // Release: so that a miss that sees the class sees it whole; it is static.
-        self.occupant.store(class.map_addr(|address| address | TAG), Ordering::Release);
+        // Relaxed: the class is a constant, and `kill` releases the store to whoever drains the gate.
+        self.occupant.store(class.map_addr(|address| address | TAG), Ordering::Relaxed);
     }
 }
 
@@ -190,14 +191,24 @@ impl Object {
 
     /// Whether its representatives are being dropped, or have been.
     pub(crate) fn is_closed(&self) -> bool {
-        // Acquire: pairs with the release in `close`.
-        self.closed.load(Ordering::Acquire) != 0
+        // Relaxed: whoever must see it was ordered after `close` by other means: a drop, by whatever handed it the
+        // representative. A call ended before the memory was quiet.
+        self.closed.load(Ordering::Relaxed) != 0
     }
 
     /// Says that its representatives will be dropped now.
     pub(crate) fn close(&self) {
-        // Release: pairs with the acquire in `is_closed`.
-        self.closed.store(1, Ordering::Release);
+        self.closed.store(1, Ordering::Relaxed);
+    }
+
+    /// For a model: as [`Header::freed`].
+    #[cfg(all(test, loom))]
+    pub(crate) fn freed(&mut self) {
+        self.gate.freed();
+        self.translations.freed();
+        self.held.with_mut(|_| ());
+        self.links.with_mut(|_| ());
+        self.closed.with_mut(|_| ());
     }
 }
 
@@ -240,7 +251,10 @@ impl<'a, G: Ground> InFlight<'a, G> {
                 return Err(Absent::Destroyed(Some(class)));
             }
             // A well-known slot names its next occupant before there is one.
-            Occupant::Nobody if slot.generation.load(Ordering::Relaxed) == id.generation() => {
+            Occupant::Nobody if slot.generation.load(Ordering::Relaxed) <= id.generation() => {
+                return Err(Absent::NotThere);
+            }
+            Occupant::Gone(_) if slot.generation.load(Ordering::Relaxed) < id.generation() => {
                 return Err(Absent::NotThere);
             }
             Occupant::Gone(_) | Occupant::Nobody => return Err(Absent::Destroyed(None)),
@@ -340,25 +354,38 @@ unsafe fn owner_of(header: NonNull<Header>) -> NonNull<Owner> {
     }
 }
 
-/// Ends the object: from the return of this call on, every call that begins errs. Returns false if it had ended before.
+/// Ends the object: from the return of this call on, every call that begins errs. Returns false if another call of this
+/// function was first; that one may still be at it.
 ///
 /// # Safety
-/// `object` is valid: the caller is its owner, or within an operation in which it found it in its slot.
+/// Within an operation in which `object` was valid already: the last miss may send it to its grace period while this
+/// function is still using it.
 pub(crate) unsafe fn kill(ground: &impl Ground, block: NonNull<Object>) -> bool {
     // SAFETY: the caller's promise.
     let object = unsafe { block.as_ref() };
+    // Before the gate is shut, since from then on a miss in flight may drain it (I1).
+    if !sites::RETIRE_FIRST.is_weak() {
+        retire(ground, object);
+    }
     let shut = object.gate.kill();
     if shut == Shut::Already {
         return false;
     }
-    for index in 0..object.class.interfaces {
-        ground.slot(object.id.slot() + index).retire(object.class);
+    if sites::RETIRE_FIRST.is_weak() {
+        retire(ground, object);
     }
     for_each_header(block, |header| header.poison());
     if shut == Shut::Drained {
         clear(ground, block);
     }
     true
+}
+
+/// Takes the object out of its slots, which are its own as long as it is valid.
+fn retire(ground: &impl Ground, object: &Object) {
+    for index in 0..object.class.interfaces {
+        ground.slot(object.id.slot() + index).retire(object.class);
+    }
 }
 
 /// Clears the entries and sends the object to its grace period (I3). It is valid: that period is still to come.
@@ -377,7 +404,7 @@ fn clear(ground: &impl Ground, block: NonNull<Object>) {
 }
 
 /// Calls `f` with each header of each representative that is there now. The object is valid and not closed.
-fn for_each_header(block: NonNull<Object>, mut f: impl FnMut(&Header)) {
+pub(crate) fn for_each_header(block: NonNull<Object>, mut f: impl FnMut(&Header)) {
     // SAFETY: the object is valid, and so are its representatives while it is not closed; the function is its class's.
     unsafe {
         let class = block.as_ref().class;

@@ -64,7 +64,15 @@ impl Rep {
     /// One of the two keepers is done with the block. Returns whether the other is, too, so that it can be freed.
     pub(crate) fn let_go(&self) -> bool {
         // AcqRel: pairs with itself: who frees the block sees the other done with it.
-        self.keepers.fetch_sub(1, Ordering::AcqRel) == 1
+        self.keepers.fetch_sub(1, sites::LET_GO.order(Ordering::AcqRel)) == 1
+    }
+
+    /// For a model: as [`Header::freed`](super::header::Header::freed).
+    #[cfg(all(test, loom))]
+    pub(crate) fn freed(&mut self) {
+        self.children.iter_mut().for_each(|child| child.with_mut(|_| ()));
+        self.next.with_mut(|_| ());
+        self.keepers.with_mut(|_| ());
     }
 }
 

@@ -1,43 +1,60 @@
-//! The orderings that the proof in `README.md` beside this file names. A model build can weaken each, and the model
-//! tests must then fail (see `squall_sync::weaken`).
+//! The orderings that the proof in `README.md` beside this file names, and the steps whose order or presence it needs. A
+//! model build can weaken each, and the model tests must then fail (see `squall_sync::weaken`).
+//!
+//! The numbers begin where those of the floors below end, since the models run over the grace periods of `squall-rcu`.
 
 use squall_sync::weaken::Site;
 
 /// A miss asks whether its object lives, after it has published a representative. Partner: [`KILL`].
-pub(crate) const CONFIRM: Site = Site(0);
+pub(crate) const CONFIRM: Site = Site(36);
 /// A miss leaves the gate. Partner: [`KILL`], and the other misses.
-pub(crate) const LEAVE: Site = Site(1);
+pub(crate) const LEAVE: Site = Site(37);
 /// The destroyer shuts the gate. Partner: [`CONFIRM`], [`LEAVE`].
-pub(crate) const KILL: Site = Site(2);
-/// A call lets its hold go. Partner: [`WAIT_HOLDS`].
-pub(crate) const RELEASE: Site = Site(3);
+pub(crate) const KILL: Site = Site(38);
+/// A call lets its hold go. Partner: [`WAIT_HOLDS`], and the other releases.
+pub(crate) const RELEASE: Site = Site(39);
 /// Memory quiet asks for the holds. Partner: [`RELEASE`].
-pub(crate) const WAIT_HOLDS: Site = Site(4);
+pub(crate) const WAIT_HOLDS: Site = Site(40);
+/// One of those that memory quiet waited for is done. Partner: itself.
+pub(crate) const HELD: Site = Site(41);
 /// An entry is stored in a table. Partner: [`ENTRY_LOAD`].
-pub(crate) const ENTRY_STORE: Site = Site(5);
+pub(crate) const ENTRY_STORE: Site = Site(42);
 /// A call loads an entry. Partner: [`ENTRY_STORE`].
-pub(crate) const ENTRY_LOAD: Site = Site(6);
+pub(crate) const ENTRY_LOAD: Site = Site(43);
 /// A representative is published. Partner: [`REP_LOAD`].
-pub(crate) const REP_STORE: Site = Site(7);
+pub(crate) const REP_STORE: Site = Site(44);
 /// A representative is looked for. Partner: [`REP_STORE`].
-pub(crate) const REP_LOAD: Site = Site(8);
+pub(crate) const REP_LOAD: Site = Site(45);
 /// An object is published in its slot. Partner: [`SLOT_LOAD`].
-pub(crate) const SLOT_STORE: Site = Site(9);
-/// A miss looks for its object. Partner: [`SLOT_STORE`].
-pub(crate) const SLOT_LOAD: Site = Site(10);
-/// The last that memory quiet waited for goes on. Partner: itself.
-pub(crate) const HELD: Site = Site(11);
-/// Not an ordering: a late miss activates its representative without asking whether the object lives.
-pub(crate) const ASK_BEFORE_ACTIVE: Site = Site(12);
-/// Not an ordering: the table entries are left as they are when the gate is drained.
-pub(crate) const CLEAR_ENTRIES: Site = Site(13);
-/// Not an ordering: the slot keeps its generation when it is used again.
-pub(crate) const NEXT_GENERATION: Site = Site(14);
+pub(crate) const SLOT_STORE: Site = Site(46);
+/// A well-known slot forgets its occupant. Partner: [`SLOT_LOAD`].
+pub(crate) const SLOT_VACATE: Site = Site(47);
+/// A miss looks for its object, or an installation for a vacant slot. Partner: [`SLOT_STORE`], [`SLOT_VACATE`].
+pub(crate) const SLOT_LOAD: Site = Site(48);
+/// The words of a large translation set are made. Partner: [`WORDS_LOAD`].
+pub(crate) const WORDS_STORE: Site = Site(49);
+/// The words of a large translation set are looked for. Partner: [`WORDS_STORE`].
+pub(crate) const WORDS_LOAD: Site = Site(50);
 /// A representative whose VP is not here is left for that VP. Partner: [`BURY_TAKE`].
-pub(crate) const BURY_PUSH: Site = Site(15);
+pub(crate) const BURY_PUSH: Site = Site(51);
 /// Somebody takes the representatives left for a VP. Partner: [`BURY_PUSH`].
-pub(crate) const BURY_TAKE: Site = Site(16);
-/// A miss waits while membership is frozen, or publishes. Partner: [`FREEZE`].
-pub(crate) const PUBLISH: Site = Site(17);
-/// Membership is frozen. Partner: [`PUBLISH`].
-pub(crate) const FREEZE: Site = Site(18);
+pub(crate) const BURY_TAKE: Site = Site(52);
+/// A miss begins to publish. Partner: [`THAW`].
+pub(crate) const PUBLISH: Site = Site(53);
+/// A miss has published. Partner: [`SETTLED`].
+pub(crate) const PUBLISHED: Site = Site(54);
+/// A gather finds that nobody publishes any more. Partner: [`PUBLISHED`].
+pub(crate) const SETTLED: Site = Site(55);
+/// A gather lets membership go. Partner: [`PUBLISH`].
+pub(crate) const THAW: Site = Site(56);
+/// A keeper of a representative's block lets it go. Partner: itself.
+pub(crate) const LET_GO: Site = Site(57);
+
+/// Not an ordering: a late miss asks whether the object lives before it activates its representative.
+pub(crate) const ASK_BEFORE_ACTIVE: Site = Site(58);
+/// Not an ordering: the table entries are cleared when the gate is drained.
+pub(crate) const CLEAR_ENTRIES: Site = Site(59);
+/// Not an ordering: the slots are retired before the gate is shut, not after.
+pub(crate) const RETIRE_FIRST: Site = Site(60);
+/// Not an ordering: a slot that is used again has the next generation.
+pub(crate) const NEXT_GENERATION: Site = Site(61);

@@ -9,6 +9,8 @@
 
 use squall_sync::atomic::{AtomicU64, Ordering};
 
+use super::sites;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Translations(AtomicU64);
@@ -56,7 +58,7 @@ impl Translations {
 
     fn words(&self, limit: usize) -> Option<&[AtomicU64]> {
         // Acquire: pairs with the exchange in `words_made`.
-        let address = self.0.load(Ordering::Acquire) as usize;
+        let address = self.0.load(sites::WORDS_LOAD.order(Ordering::Acquire)) as usize;
         let words = std::ptr::with_exposed_provenance::<AtomicU64>(address);
         // SAFETY: not null: the address of a leaked slice of that many words (I2), which lives until `free`.
         (!words.is_null()).then(|| unsafe { std::slice::from_raw_parts(words, limit.div_ceil(WORD_BITS)) })
@@ -69,13 +71,20 @@ impl Translations {
         }
         let made: Box<[AtomicU64]> = (0..limit.div_ceil(WORD_BITS)).map(|_| AtomicU64::new(0)).collect();
         let address = Box::into_raw(made);
-        // Release: pairs with the acquire in `words`. The loser frees its own.
+        // Release: pairs with the acquire in `words`, by which the loser, who frees its own, finds the winner's too.
         let exposed = address.cast::<AtomicU64>().expose_provenance() as u64;
-        if self.0.compare_exchange(0, exposed, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        let order = sites::WORDS_STORE.order(Ordering::Release);
+        if self.0.compare_exchange(0, exposed, order, Ordering::Relaxed).is_err() {
             // SAFETY: the box taken apart above, which nobody else has seen.
             drop(unsafe { Box::from_raw(address) });
         }
         self.words(limit).expect("made just now")
+    }
+
+    /// For a model: as [`Header::freed`](super::header::Header::freed).
+    #[cfg(all(test, loom))]
+    pub(crate) fn freed(&mut self) {
+        self.0.with_mut(|_| ());
     }
 
     /// Frees the words, if there are any.

@@ -11,3 +11,5 @@ pub(crate) mod work;
 
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
+#[cfg(any(loom, squall_model))]
+pub(crate) mod model_door;
