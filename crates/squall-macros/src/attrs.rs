@@ -1,8 +1,9 @@
 //! Which attributes of the user's items are repeated on generated ones.
 //!
-//! Problem: a generated method must be there exactly when its model is (`cfg`), and must not warn where the user has
-//! silenced a warning; but `#[inline]` or another macro's attribute repeated would be wrong or noisy.
-//! Idea: a list of the attributes that are repeated, applied inside `cfg_attr` too. Everything else stays where it was.
+//! Problem: a generated method must be there exactly when its model is (`cfg`), and must not warn where the
+//! user has silenced a warning; but `#[inline]` or another macro's attribute repeated would be wrong or
+//! noisy. Idea: a list of the attributes that are repeated, applied inside `cfg_attr` too. Everything else
+//! stays where it was.
 //!
 //! - I1. `#[blocking]` is ours and reaches no output.
 //! - I2. `cfg` is repeated everywhere, so a generated item exists if and only if its model does.
@@ -23,7 +24,11 @@ pub(crate) enum On {
 
 /// The attributes among `attributes` to repeat on an item generated as `on`.
 pub(crate) fn repeated(attributes: &[Attribute], on: On) -> TokenStream {
-    attributes.iter().filter_map(|attribute| repeated_meta(&attribute.meta, on)).map(|meta| quote!(#[#meta])).collect()
+    attributes
+        .iter()
+        .filter_map(|attribute| repeated_meta(&attribute.meta, on))
+        .map(|meta| quote!(#[#meta]))
+        .collect()
 }
 
 /// What of one attribute is repeated.
@@ -50,7 +55,7 @@ fn repeated_meta(meta: &Meta, on: On) -> Option<TokenStream> {
 }
 
 /// The condition of a `cfg_attr`, and what it applies.
-pub(crate) fn conditional(meta: &Meta) -> Option<(Meta, Vec<Meta>)> {
+fn conditional(meta: &Meta) -> Option<(Meta, Vec<Meta>)> {
     let Meta::List(list) = meta else { return None };
     if !list.path.is_ident("cfg_attr") {
         return None;
@@ -63,4 +68,15 @@ pub(crate) fn conditional(meta: &Meta) -> Option<(Meta, Vec<Meta>)> {
 /// Whether this is `#[blocking]`, in any form.
 pub(crate) fn is_blocking(attribute: &Attribute) -> bool {
     attribute.path().is_ident("blocking")
+}
+
+/// Whether this is a `cfg_attr` that applies `blocking`.
+pub(crate) fn hides_blocking(attribute: &Attribute) -> bool {
+    applies_blocking(&attribute.meta)
+}
+
+fn applies_blocking(meta: &Meta) -> bool {
+    conditional(meta).is_some_and(|(_, applied)| {
+        applied.iter().any(|meta| meta.path().is_ident("blocking") || applies_blocking(meta))
+    })
 }

@@ -1,8 +1,8 @@
 //! What cannot be an interface, and what to write instead.
 //!
-//! Problem: a call on a reference is one call through a table of functions, inside an operation that ends with it, on
-//! an object that others may replace or destroy meanwhile. Much that a trait can say does not fit, and what the compiler
-//! would say about the expansion explains nothing.
+//! Problem: a call on a reference is one call through a table of functions, inside an operation that ends
+//! with it, on an object that others may replace or destroy meanwhile. Much that a trait can say does not
+//! fit, and what the compiler would say about the expansion explains nothing.
 //! Idea: read the whole trait, collect every reason at its own token, and report them together.
 //!
 //! - I1. Every message says what is wrong with the token it points at, and what to do.
@@ -13,8 +13,8 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::visit::Visit;
 use syn::{
-    Attribute, Error, FnArg, GenericParam, Generics, ItemTrait, Meta, PatType, Path, Receiver, ReceiverKind, ReturnType,
-    Safety, Signature, TraitItem, TraitItemFn, Type, TypeParamBound, WherePredicate,
+    Attribute, Error, FnArg, GenericParam, Generics, ItemTrait, Meta, PatType, Path, Receiver, ReceiverKind,
+    ReturnType, Safety, Signature, TraitItem, TraitItemFn, Type, TypeParamBound, WherePredicate,
 };
 
 use crate::types::Selves;
@@ -23,29 +23,32 @@ use crate::{attrs, parse, types};
 /// The most interfaces that one can extend: an object has at most 16 ids, its own and one for each.
 const SUPERS_MAX: usize = 15;
 
-/// Methods that `CoRef` or `Owned` have themselves: a call on a reference would find those first.
-const TAKEN: [&str; 4] = ["id", "upcast", "co", "destroy"];
+/// Methods that `CoRef` or `Owned` have themselves: a call would find those first.
+const TAKEN: [&str; 3] = ["co", "__call", "__call_blocking"];
 
 /// Every reason to refuse `item`.
 pub(crate) fn check(item: &ItemTrait) -> syn::Result<()> {
     let mut reasons = Reasons { interface: item.ident.unraw().to_string(), errors: Vec::new() };
     reasons.check_head(item);
     reasons.check_supers(item);
+    reasons.check_threads(item);
     for item in &item.items {
         match item {
             TraitItem::Fn(method) => reasons.check_method(method),
             TraitItem::Const(constant) => reasons.add(
                 constant.const_token,
-                "an interface has methods only: which constant it would be depends on the object that stands behind a \
-                 reference; make it a method",
+                "an interface has methods only: which constant it would be depends on the object that \
+                 stands behind a reference; make it a method",
             ),
             TraitItem::Type(associated) => reasons.add(
                 associated.type_token,
-                "an interface has methods only; make the type a parameter of the trait, as in `trait Map<Key, Value>`",
+                "an interface has methods only; make the type a parameter of the trait, as in `trait \
+                 Map<Key, Value>`",
             ),
             TraitItem::Macro(call) => reasons.add(
                 &call.mac.path,
-                "an interface has methods only, and what a macro makes here is not seen in time; write the methods out",
+                "an interface has methods only, and what a macro makes here is not seen in time; write the \
+                 methods out",
             ),
             other => reasons.add(other, "an interface has methods only"),
         }
@@ -70,8 +73,8 @@ impl Reasons {
         if let Some(unsafety) = &item.unsafety {
             self.add(
                 unsafety,
-                "an interface cannot be an unsafe trait: a reference implements it whatever object stands behind it, and \
-                 cannot promise for that; remove `unsafe`",
+                "an interface cannot be an unsafe trait: a reference implements it whatever object stands \
+                 behind it, and cannot promise for that; remove `unsafe`",
             );
         }
         if let Some(auto) = &item.modifiers.auto_token {
@@ -84,8 +87,8 @@ impl Reasons {
             if let GenericParam::Lifetime(lifetime) = parameter {
                 self.add(
                     &lifetime.lifetime,
-                    "an interface has no lifetime parameters, since no borrow outlives its objects; own the value, or let \
-                     the methods borrow it",
+                    "an interface has no lifetime parameters, since no borrow outlives its objects; own the \
+                     value, or let the methods borrow it",
                 );
             }
         }
@@ -93,7 +96,10 @@ impl Reasons {
         for predicate in bounds_of_self(&item.generics) {
             self.add(
                 predicate,
-                format!("what an interface extends stands after its name, as in `trait {}: Send + Sync`", self.interface),
+                format!(
+                    "what an interface extends stands after its name, as in `trait {}: Send + Sync`",
+                    self.interface
+                ),
             );
         }
     }
@@ -103,7 +109,10 @@ impl Reasons {
             match bound {
                 TypeParamBound::Lifetime(lifetime) if lifetime.ident == "static" => {}
                 TypeParamBound::Lifetime(lifetime) => {
-                    self.add(lifetime, "an object may outlive any borrow; remove this bound, or write `'static`");
+                    self.add(
+                        lifetime,
+                        "an object may outlive any borrow; remove this bound, or write `'static`",
+                    );
                 }
                 TypeParamBound::Trait(bound) if names_sized(&bound.path) => self.add(
                     bound,
@@ -111,14 +120,38 @@ impl Reasons {
                 ),
                 TypeParamBound::Trait(bound) if bound.lifetimes.is_some() => {
                     let binder = &bound.lifetimes;
-                    self.add(binder, "an interface has no lifetime parameters, so there is nothing to bind; remove this");
+                    self.add(
+                        binder,
+                        "an interface has no lifetime parameters, so there is nothing to bind; remove this",
+                    );
                 }
                 TypeParamBound::Trait(bound) => self.refuse_selves(|search| search.visit_trait_bound(bound)),
                 other => self.add(other, "an interface extends other interfaces, and nothing else"),
             }
         }
         if let Some(beyond) = parse::extended(item).nth(SUPERS_MAX) {
-            self.add(beyond, format!("an interface extends at most {SUPERS_MAX} others; group some of them into one"));
+            self.add(
+                beyond,
+                format!("an interface extends at most {SUPERS_MAX} others; group some of them into one"),
+            );
+        }
+    }
+
+    /// What is extended is `Send + Sync` already; what extends nothing must say so itself.
+    fn check_threads(&mut self, item: &ItemTrait) {
+        let named = |mark: &str| parse::marks(item).any(|name| name == mark);
+        let mut extended = parse::extended(item).filter(|bound| !names_sized(&bound.path));
+        let extends = extended.next().is_some() || !bounds_of_self(&item.generics).is_empty();
+        let says_so = named("Send") && named("Sync");
+        if !extends && !says_so {
+            self.add(
+                &item.ident,
+                format!(
+                    "an object is called by many threads, so an interface is `Send` and `Sync`; write `trait \
+                     {}: Send + Sync`",
+                    self.interface
+                ),
+            );
         }
     }
 
@@ -131,7 +164,8 @@ impl Reasons {
             Some(FnArg::Receiver(receiver)) => self.check_receiver(receiver),
             _ => self.add(
                 &signature.ident,
-                "a method of an interface takes `&self`; make this a free function, or a function of the implementing type",
+                "a method of an interface takes `&self`; make this a free function, or a function of the \
+                 implementing type",
             ),
         }
         for input in &signature.inputs {
@@ -147,10 +181,11 @@ impl Reasons {
     fn check_attributes(&mut self, attributes: &[Attribute]) {
         let mut marked = false;
         for attribute in attributes {
-            if hides_blocking(&attribute.meta) {
+            if attrs::hides_blocking(attribute) {
                 self.add(
                     attribute,
-                    "whether a method blocks cannot depend on a condition, since its callers rely on it; write `#[blocking]`",
+                    "whether a method blocks cannot depend on a condition, since its callers rely on it; \
+                     write `#[blocking]`",
                 );
             }
             if !attrs::is_blocking(attribute) {
@@ -167,20 +202,25 @@ impl Reasons {
 
     fn check_qualifiers(&mut self, signature: &Signature) {
         if let Some(constness) = &signature.constness {
-            self.add(constness, "a method of an interface cannot be `const`: which one runs is found when it is called");
+            self.add(
+                constness,
+                "a method of an interface cannot be `const`: which one runs is known only \
+                 when it is called; remove `const`",
+            );
         }
         if let Some(asyncness) = &signature.asyncness {
             self.add(
                 asyncness,
-                "a method of an interface cannot be `async`: a call ends before anything waits; return a future that owns \
-                 what it needs, as in `Pin<Box<dyn Future<Output = T> + Send>>`, or mark one that waits `#[blocking]`",
+                "a method of an interface cannot be `async`: a call ends before anything waits; return a \
+                 future that owns what it needs, as in `Pin<Box<dyn Future<Output = T> + Send>>`, or mark \
+                 one that waits `#[blocking]`",
             );
         }
         if let Safety::Unsafe(unsafety) = &signature.safety {
             self.add(
                 unsafety,
-                "a method of an interface cannot be `unsafe`: whoever holds a reference may call it; check the conditions \
-                 and return an error",
+                "a method of an interface cannot be `unsafe`: whoever holds a reference may call it; check \
+                 the conditions and return an error",
             );
         }
         if let Some(abi) = &signature.abi {
@@ -201,39 +241,35 @@ impl Reasons {
             self.add(
                 parameter,
                 format!(
-                    "a method of an interface cannot be generic, since it is called through a table of functions; take \
-                     `&dyn Trait` or `&mut dyn FnMut(…)`, or make `{name}` a parameter of the trait"
+                    "a method of an interface cannot be generic, since it is called through a table of \
+                     functions; take `&dyn Trait` or `&mut dyn FnMut(…)`, or make `{name}` a parameter of \
+                     the trait"
                 ),
             );
         }
         for predicate in bounds_of_self(&signature.generics) {
             self.add(
                 predicate,
-                "a method with a condition on `Self` cannot be called through a reference; make it a free function, or put \
-                 it into a trait of its own",
+                "a method with a condition on `Self` cannot be called through a reference; make it a free \
+                 function, or put it into a trait of its own",
             );
         }
         self.refuse_selves(|search| search.visit_generics(&without_self_bounds(&signature.generics)));
     }
 
     fn check_receiver(&mut self, receiver: &Receiver) {
-        let other = "a method of an interface takes `&self`, for its object belongs to all who hold a reference; write `&self`";
+        let exclusive = "a method of an interface takes `&self`, for many threads call it at once; keep \
+                         what changes in atomics, cells or locks";
+        let other = "a method of an interface takes `&self`, for its object belongs to all who hold a \
+                     reference; write `&self`";
         match &receiver.kind {
             ReceiverKind::Value => self.add(receiver, other),
-            ReceiverKind::Reference(_, lifetime, mutability) => {
-                if mutability.is_some() {
-                    self.add(
-                        receiver,
-                        "a method of an interface takes `&self`, for many threads call it at once; keep what changes in \
-                         atomics, cells or locks",
-                    );
-                }
-                self.check_lifetime_of_self(lifetime.as_ref());
-            }
+            ReceiverKind::Reference(_, _, Some(_)) => self.add(receiver, exclusive),
+            ReceiverKind::Reference(_, lifetime, None) => self.check_lifetime_of_self(lifetime.as_ref()),
             ReceiverKind::Typed(_, ty) => match &**ty {
-                Type::Reference(reference) if reference.mutability.is_none() && names_self(&reference.elem) => {
-                    self.check_lifetime_of_self(reference.lifetime.as_ref());
-                }
+                Type::Reference(reference) if !names_self(&reference.elem) => self.add(receiver, other),
+                Type::Reference(reference) if reference.mutability.is_some() => self.add(receiver, exclusive),
+                Type::Reference(reference) => self.check_lifetime_of_self(reference.lifetime.as_ref()),
                 _ => self.add(receiver, other),
             },
             _ => self.add(receiver, other),
@@ -242,21 +278,28 @@ impl Reasons {
 
     fn check_lifetime_of_self(&mut self, lifetime: Option<&syn::Lifetime>) {
         if let Some(lifetime) = lifetime.filter(|lifetime| lifetime.ident != "_") {
-            self.add(lifetime, "an object is borrowed for the time of one call, whatever else is; write `&self`");
+            self.add(
+                lifetime,
+                "an object is borrowed for the time of one call, whatever else is; write `&self`",
+            );
         }
     }
 
     fn check_argument(&mut self, argument: &PatType) {
         for attribute in &argument.attrs {
             if attribute.path().is_ident("cfg") || attribute.path().is_ident("cfg_attr") {
-                self.add(attribute, "an argument cannot depend on a condition; put it on the method, and write two of these");
+                self.add(
+                    attribute,
+                    "an argument cannot depend on a condition; put the condition on the \
+                     method, and write the method twice",
+                );
             }
         }
         for implementation in types::opaque(&argument.ty) {
             self.errors.push(Error::new(
                 implementation,
-                "`impl Trait` makes the method generic, and it is called through a table of functions; take `&dyn Trait`, \
-                 `&mut dyn FnMut(…)` or `Box<dyn Trait>`",
+                "`impl Trait` makes the method generic, and it is called through a table of functions; take \
+                 `&dyn Trait`, `&mut dyn FnMut(…)` or `Box<dyn Trait>`",
             ));
         }
         self.refuse_selves(|search| search.visit_type(&argument.ty));
@@ -274,15 +317,16 @@ impl Reasons {
         for implementation in &opaque {
             self.errors.push(Error::new(
                 *implementation,
-                "`impl Trait` is a type of its own for each implementation, and a caller knows none; return `Box<dyn Trait>`",
+                "`impl Trait` is a type of its own for each implementation, and a caller knows none; return \
+                 `Box<dyn Trait>`",
             ));
         }
         // The bounds of an `impl Trait` go with it.
         if let Some(borrow) = types::returned_borrow(returned).filter(|_| opaque.is_empty()) {
             self.add(
                 borrow,
-                "a borrow cannot leave a call: the object may be destroyed or replaced as soon as it ends; return an owned \
-                 value, or take a `&mut dyn FnMut(…)` and show it the borrowed one",
+                "a borrow cannot leave a call: the object may be destroyed or replaced as soon as it ends; \
+                 return an owned value, or take a `&mut dyn FnMut(…)` and show it the borrowed one",
             );
         }
         self.refuse_selves(|search| search.visit_type(returned));
@@ -296,8 +340,8 @@ impl Reasons {
             self.add(
                 name,
                 format!(
-                    "`Self` is another type for each representative, and a caller knows none; name another object by its \
-                     reference, as in `CoRef<dyn {}>`",
+                    "`Self` is another type for each representative, and a caller knows none; name another \
+                     object by its reference, as in `CoRef<dyn {}>`",
                     self.interface
                 ),
             );
@@ -317,24 +361,27 @@ impl Reasons {
         for name in &names {
             let plain = name.unraw().to_string();
             if TAKEN.contains(&plain.as_str()) {
-                self.add(name, format!("a reference has a method `{plain}` of its own, which callers would get; rename this"));
+                self.add(
+                    name,
+                    format!(
+                        "references and owners have a method `{plain}` of their own, which \
+                         callers would get; rename this"
+                    ),
+                );
             }
-            let base = plain.strip_prefix("try_").filter(|base| names.iter().any(|name| name.unraw() == base));
+            let base =
+                plain.strip_prefix("try_").filter(|base| names.iter().any(|name| name.unraw() == base));
             if let Some(base) = base {
                 self.add(
                     name,
-                    format!("`{plain}` is the name of the checked form of `{base}`, made by `#[interface]`; rename one of them"),
+                    format!(
+                        "`{plain}` is the name of the checked form of `{base}`, made by `#[interface]`; \
+                         rename one of them"
+                    ),
                 );
             }
         }
     }
-}
-
-/// Whether a `cfg_attr` applies `blocking`.
-fn hides_blocking(meta: &Meta) -> bool {
-    attrs::conditional(meta).is_some_and(|(_, applied)| {
-        applied.iter().any(|meta| meta.path().is_ident("blocking") || hides_blocking(meta))
-    })
 }
 
 fn names_sized(path: &Path) -> bool {
@@ -364,7 +411,8 @@ fn bounds_of_self(generics: &Generics) -> Vec<TokenStream> {
 fn without_self_bounds(generics: &Generics) -> Generics {
     let mut others = generics.clone();
     if let Some(clause) = &mut others.where_clause {
-        clause.predicates = clause.predicates.iter().filter(|predicate| !is_bound_of_self(predicate)).cloned().collect();
+        clause.predicates =
+            clause.predicates.iter().filter(|predicate| !is_bound_of_self(predicate)).cloned().collect();
     }
     others
 }

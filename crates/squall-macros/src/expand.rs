@@ -1,18 +1,18 @@
 //! What stands in place of a trait: the trait, its checked forms, and the impls that make it an interface.
 //!
-//! Problem: the expansion stands in the user's code. It must mean the same whatever names are in scope there, warn about
-//! nothing, and carry each position that the user should see.
-//! Idea: paths begin with `::core` or with the path to `squall`; a method is called by its trait, never by its name
-//! alone; arguments that have no plain name get one that is not the user's.
+//! Problem: the expansion stands in the user's code. It must mean the same whatever names are in scope
+//! there, warn about nothing, and carry each position that the user should see.
+//! Idea: paths begin with `::core` or with the path to `squall`; a method is called by its trait, never by
+//! its name alone; arguments that have no plain name get one that is not the user's.
 //!
-//! - I1. A generated method calls its model through exactly one `__call` or `__call_blocking`: whether it may block is
-//!   decided by the mark alone, in its checked form too.
-//! - I2. Every method of the impl for references is `#[track_caller]`, and so is what it calls: a panic because the object
-//!   is gone carries the caller's line.
+//! - I1. A generated method calls its model through exactly one `__call` or `__call_blocking`: whether it may block
+//!   is decided by the mark alone, in its checked form too.
+//! - I2. Every method of the impl for references is `#[track_caller]`, and so is what it calls: a panic because the
+//!   object is gone carries the caller's line.
 //! - I3. The types of the trait's parameters are `'static` where `dyn Trait` is made an interface, and only there.
 
-use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{GenericParam, Generics, Path, Token, TraitItem, parse_quote};
@@ -33,8 +33,6 @@ pub(crate) fn attribute(arguments: TokenStream, item: TokenStream) -> TokenStrea
 
 struct Expansion<'a> {
     interface: &'a Interface,
-    /// The path to the module that holds what is named here.
-    hidden: TokenStream,
     /// The trait with its parameters, as a bound.
     bound: TokenStream,
     /// The attributes of each impl.
@@ -45,17 +43,25 @@ struct Expansion<'a> {
 
 impl<'a> Expansion<'a> {
     fn new(interface: &'a Interface) -> Expansion<'a> {
-        let facade = &interface.facade;
         let (name, generics) = (&interface.item.ident, &interface.item.generics);
         let (_, parameters, _) = generics.split_for_impl();
         let repeated = attrs::repeated(&interface.item.attrs, On::Implementation);
         Expansion {
             interface,
-            hidden: quote!(#facade::__macro),
             bound: quote!(#name #parameters),
             attributes: quote!(#repeated #[automatically_derived] #[allow(deprecated)]),
-            parameter: unused("__I", generics),
+            parameter: unused("__I", generics, name),
         }
+    }
+
+    /// The path to the module that holds what is named here, written because of `written`.
+    fn hidden(&self, written: &impl Spanned) -> TokenStream {
+        let facade = &self.interface.facade;
+        let path = quote!(#facade::__macro).into_iter().map(|mut token| {
+            token.set_span(token.span().located_at(written.span()));
+            token
+        });
+        path.collect()
     }
 
     fn tokens(&self) -> TokenStream {
@@ -83,15 +89,19 @@ impl<'a> Expansion<'a> {
         let signature = self.signature(method, true);
         let attributes = attrs::repeated(&method.item.attrs, On::Checked);
         let docs = [
-            format!("The checked form of [`{0}`](Self::{0}): on a reference to an object that is gone, an error.", name.unraw()),
+            format!(
+                "The checked form of [`{0}`](Self::{0}): on a reference to an object that is gone, an \
+                     error.",
+                name.unraw()
+            ),
             String::new(),
             "# Errors".into(),
             String::new(),
-            "The object was destroyed, was never there, or refused the call; the method did not run. On anything but a \
-             reference there is no error."
+            "The object was destroyed, was never there, or refused the call; the method did not run. On \
+             anything but a reference there is no error."
                 .into(),
         ];
-        quote! {
+        quote_spanned! {here(name)=>
             #(#[doc = #docs])*
             #attributes
             #[allow(dead_code, deprecated, clippy::type_complexity)]
@@ -104,8 +114,8 @@ impl<'a> Expansion<'a> {
 
     /// The signature of a generated method, without `;` or body.
     fn signature(&self, method: &Method, checked: bool) -> TokenStream {
-        let hidden = &self.hidden;
         let signature = &method.item.sig;
+        let hidden = self.hidden(&signature.ident);
         let (generics, returned) = (&signature.generics, &method.returned);
         let condition = &generics.where_clause;
         let arguments = method.arguments.iter().map(|argument| {
@@ -114,13 +124,13 @@ impl<'a> Expansion<'a> {
         });
         if !checked {
             let (name, output) = (&signature.ident, &signature.output);
-            return quote!(fn #name #generics(&self #(, #arguments)*) #output #condition);
+            return quote_spanned!(here(name)=> fn #name #generics(&self #(, #arguments)*) #output #condition);
         }
         let name = method.checked_name();
         let mut generics = generics.clone();
         generics.make_where_clause().predicates.push(parse_quote!(Self: ::core::marker::Sized));
         let condition = &generics.where_clause;
-        quote! {
+        quote_spanned! {here(&name)=>
             fn #name #generics(&self #(, #arguments)*)
                 -> ::core::result::Result<#returned, #hidden::CallError> #condition
         }
@@ -128,37 +138,38 @@ impl<'a> Expansion<'a> {
 
     /// `dyn Trait` is an interface.
     fn interface_impl(&self) -> TokenStream {
-        let Expansion { hidden, bound, attributes, .. } = self;
+        let Expansion { bound, attributes, .. } = self;
         let item = &self.interface.item;
+        let hidden = self.hidden(&item.ident);
         let name = item.ident.unraw().to_string();
         // At the name of the trait: `line!()` would answer where the attribute stands.
-        let here = quote_spanned!(item.ident.span()=> ::core::panic::Location::caller());
+        let place = quote_spanned!(item.ident.span()=> ::core::panic::Location::caller());
         let supers = self.interface.supers.iter().map(|base| {
-            let base = object(base);
-            quote!(#hidden::Super::new::<#base>(|interface| interface))
+            let (base, hidden) = (object(base), self.hidden(base));
+            quote!(#hidden::Super::new::<#base>(|__sub| __sub))
         });
         let generics = static_types(&item.generics);
         let (parameters, _, condition) = generics.split_for_impl();
-        quote! {
+        quote_spanned! {here(&item.ident)=>
             #attributes
             impl #parameters #hidden::Interface for dyn #bound #condition {
                 const NAME: &'static ::core::primitive::str = #name;
                 const SOURCE: #hidden::Source = {
-                    let here = #here;
-                    #hidden::Source { file: here.file(), line: here.line() }
+                    let __here = #place;
+                    #hidden::Source { file: __here.file(), line: __here.line() }
                 };
                 const SUPERS: &'static [#hidden::Super<Self>] = &[#(#supers),*];
             }
         }
     }
 
-    /// `dyn Trait` extends the interface `base`.
-    fn extends_impl(&self, base: &Path) -> TokenStream {
-        let Expansion { hidden, bound, attributes, .. } = self;
-        let base = object(base);
+    /// `dyn Trait` extends the interface at `path`.
+    fn extends_impl(&self, path: &Path) -> TokenStream {
+        let Expansion { bound, attributes, .. } = self;
+        let (base, hidden) = (object(path), self.hidden(path));
         let generics = static_types(&self.interface.item.generics);
         let (parameters, _, condition) = generics.split_for_impl();
-        quote! {
+        quote_spanned! {here(path)=>
             #attributes
             impl #parameters #hidden::Extends<#base> for dyn #bound #condition {}
         }
@@ -166,16 +177,18 @@ impl<'a> Expansion<'a> {
 
     /// Whatever implements the trait can be seen as `dyn Trait`.
     fn view_impl(&self) -> TokenStream {
-        let Expansion { hidden, bound, attributes, parameter, .. } = self;
-        let mut generics = static_types(&self.interface.item.generics);
+        let Expansion { bound, attributes, parameter, .. } = self;
+        let item = &self.interface.item;
+        let hidden = self.hidden(&item.ident);
+        let mut generics = static_types(&item.generics);
         generics.params.push(parse_quote!(#parameter: #bound + 'static));
         let (parameters, _, condition) = generics.split_for_impl();
-        quote! {
+        quote_spanned! {here(&item.ident)=>
             #attributes
             impl #parameters #hidden::InterfaceOf<#parameter> for dyn #bound #condition {
                 #[inline]
-                fn view(rep: &#parameter) -> &Self {
-                    rep
+                fn view(__rep: &#parameter) -> &Self {
+                    __rep
                 }
             }
         }
@@ -183,15 +196,17 @@ impl<'a> Expansion<'a> {
 
     /// A reference to an object with this interface, or one that extends it, implements the trait.
     fn reference_impl(&self) -> TokenStream {
-        let Expansion { hidden, bound, attributes, parameter, .. } = self;
-        let mut generics = self.interface.item.generics.clone();
+        let Expansion { bound, attributes, parameter, .. } = self;
+        let item = &self.interface.item;
+        let hidden = self.hidden(&item.ident);
+        let mut generics = item.generics.clone();
         generics.params.push(parse_quote!(#parameter: ?::core::marker::Sized + #hidden::Interface + #bound));
         let (parameters, _, condition) = generics.split_for_impl();
         let methods = self.interface.methods.iter().map(|method| {
-            let (plain, checked) = (self.forwarded(method), self.forwarded_checked(method));
+            let (plain, checked) = (self.forwarded(method, false), self.forwarded(method, true));
             quote!(#plain #checked)
         });
-        quote! {
+        quote_spanned! {here(&item.ident)=>
             #attributes
             #[allow(clippy::type_complexity)]
             impl #parameters #bound for #hidden::CoRef<#parameter> #condition {
@@ -200,47 +215,55 @@ impl<'a> Expansion<'a> {
         }
     }
 
-    fn forwarded(&self, method: &Method) -> TokenStream {
-        let (hidden, returned) = (&self.hidden, &method.returned);
-        // Which of the two traits has the method is decided by the type: the first, if the result can carry the error.
-        let gone = quote!({
-            #[allow(unused_imports)]
-            use #hidden::{Carries as _, Panics as _};
-            #hidden::Gone::<#returned>::new().__squall_pick()
-        });
-        self.forward(method, false, &gone, |call| call)
-    }
-
-    fn forwarded_checked(&self, method: &Method) -> TokenStream {
-        let hidden = &self.hidden;
-        self.forward(method, true, &quote!(#hidden::Checked), |call| quote!(::core::result::Result::Ok(#call)))
-    }
-
-    fn forward(
-        &self,
-        method: &Method,
-        checked: bool,
-        gone: &TokenStream,
-        result: impl FnOnce(TokenStream) -> TokenStream,
-    ) -> TokenStream {
-        let Expansion { hidden, bound, parameter, .. } = self;
+    /// The method `method` of the impl for references, or its checked form.
+    fn forwarded(&self, method: &Method, checked: bool) -> TokenStream {
+        let Expansion { bound, parameter, .. } = self;
         let name = &method.item.sig.ident;
+        let hidden = self.hidden(name);
         let names = method.arguments.iter().map(|argument| &argument.name);
-        let call = if method.blocking { format_ident!("__call_blocking") } else { format_ident!("__call") };
-        let target = Ident::new("target", proc_macro2::Span::mixed_site());
-        let result = result(quote!(<#parameter as #bound>::#name(#target #(, #names)*)));
+        let target = Ident::new("__target", Span::mixed_site().located_at(name.span()));
+        let result = quote_spanned!(here(name)=> <#parameter as #bound>::#name(#target #(, #names)*));
+        let (result, gone) = if checked {
+            (quote_spanned!(here(name)=> ::core::result::Result::Ok(#result)), quote!(#hidden::Checked))
+        } else {
+            (result, self.gone(method))
+        };
+        let call = if method.blocking { quote!(__call_blocking) } else { quote!(__call) };
         let attributes = attrs::repeated(&method.item.attrs, On::Implementation);
         let signature = self.signature(method, checked);
         let plain_name = name.unraw().to_string();
-        quote! {
+        quote_spanned! {here(name)=>
             #attributes
             #[inline(always)]
             #[track_caller]
             #signature {
-                #hidden::CoRef::<#parameter>::#call(*self, #plain_name, move |#target: &#parameter| #result, #gone)
+                #hidden::CoRef::<#parameter>::#call(
+                    *self,
+                    #plain_name,
+                    move |#target: &#parameter| #result,
+                    #gone
+                )
             }
         }
     }
+
+    /// What the plain form does when the object is gone: decided by the type that it returns. The first of
+    /// the two traits has the method if that type can carry the error, the second always.
+    fn gone(&self, method: &Method) -> TokenStream {
+        let name = &method.item.sig.ident;
+        let (hidden, returned) = (self.hidden(name), &method.returned);
+        quote_spanned!(here(name)=> {
+            #[allow(unused_imports)]
+            use #hidden::{Carries as _, Panics as _};
+            #hidden::Gone::<#returned>::new().__squall_pick()
+        })
+    }
+}
+
+/// A span for what we write because of `written`: the compiler's messages about it point there, as ours
+/// would.
+fn here(written: &impl Spanned) -> Span {
+    Span::call_site().located_at(written.span())
 }
 
 /// `dyn base`, with the position of `base`.
@@ -255,13 +278,15 @@ fn static_types(generics: &Generics) -> Generics {
     let types: Vec<_> = generics.type_params().map(|parameter| parameter.ident.clone()).collect();
     if !types.is_empty() {
         let condition = generics.make_where_clause();
-        condition.predicates.extend(types.iter().map(|name| -> syn::WherePredicate { parse_quote!(#name: 'static) }));
+        condition
+            .predicates
+            .extend(types.iter().map(|name| -> syn::WherePredicate { parse_quote!(#name: 'static) }));
     }
     generics
 }
 
-/// `name`, or a longer one if it is a parameter already.
-fn unused(name: &str, generics: &Generics) -> Ident {
+/// `name`, or a longer one if it is a parameter already, written because of `written`.
+fn unused(name: &str, generics: &Generics, written: &Ident) -> Ident {
     let taken = |name: &str| {
         generics.params.iter().any(|parameter| match parameter {
             GenericParam::Type(parameter) => parameter.ident == name,
@@ -273,6 +298,5 @@ fn unused(name: &str, generics: &Generics) -> Ident {
     while taken(&name) {
         name.push('_');
     }
-    format_ident!("{name}")
+    Ident::new(&name, here(written))
 }
-

@@ -1,6 +1,7 @@
 //! The attribute's arguments and the trait, as the expansion needs them.
 //!
-//! - I1. The trait that is kept here is the user's, without `#[blocking]`; each method remembers whether it had one.
+//! - I1. The trait that is kept here is the user's, without `#[blocking]`; each method remembers whether it had
+//!   one.
 //! - I2. Each argument of a method has a name to pass it on by, the user's where there is one.
 
 use proc_macro2::{Ident, Span, TokenStream};
@@ -9,8 +10,8 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Error, FnArg, ItemTrait, Pat, Path, ReturnType, Token, TraitBound, TraitItem, TraitItemFn, Type,
-    TypeParamBound, Visibility,
+    Attribute, Error, FnArg, ItemTrait, Pat, Path, ReturnType, Token, TraitBound, TraitItem, TraitItemFn,
+    Type, TypeParamBound, Visibility,
 };
 
 use crate::{attrs, check};
@@ -120,14 +121,24 @@ impl Method {
 
 /// The supertraits that must be interfaces.
 pub(crate) fn extended(item: &ItemTrait) -> impl Iterator<Item = &TraitBound> {
+    supertraits(item).filter(|bound| mark(bound).is_none())
+}
+
+/// The supertraits that are marks.
+pub(crate) fn marks(item: &ItemTrait) -> impl Iterator<Item = &Ident> {
+    supertraits(item).filter_map(mark)
+}
+
+fn supertraits(item: &ItemTrait) -> impl Iterator<Item = &TraitBound> {
     item.supertraits.iter().filter_map(|bound| match bound {
-        TypeParamBound::Trait(bound) if !is_mark(bound) => Some(bound),
+        TypeParamBound::Trait(bound) => Some(bound),
         _ => None,
     })
 }
 
-fn is_mark(bound: &TraitBound) -> bool {
-    bound.path.segments.last().is_some_and(|last| MARKS.iter().any(|mark| last.ident == mark))
+fn mark(bound: &TraitBound) -> Option<&Ident> {
+    let name = &bound.path.segments.last()?.ident;
+    MARKS.iter().any(|mark| name == mark).then_some(name)
 }
 
 /// `crate = path`, or nothing: the path to the crate `squall`.
@@ -138,7 +149,8 @@ impl Parse for Facade {
         if input.is_empty() {
             return Ok(Facade(quote!(::squall)));
         }
-        let expected = "`#[interface]` takes nothing, or `crate = path`, the path by which `squall` is known here";
+        let expected =
+            "`#[interface]` takes nothing, or `crate = path`, the path by which `squall` is known here";
         let facade = input.parse::<Token![crate]>().and_then(|_| {
             input.parse::<Token![=]>()?;
             input.call(Path::parse_mod_style)
@@ -162,23 +174,28 @@ fn trait_keyword(item: &TokenStream) -> syn::Result<()> {
         let is_trait = ahead.peek(Token![trait]);
         let first = input.span();
         input.parse::<TokenStream>()?;
-        if is_trait { Ok(()) } else { Err(Error::new(first, "`#[interface]` stands on a trait, and this is none")) }
+        if is_trait {
+            Ok(())
+        } else {
+            Err(Error::new(first, "`#[interface]` stands on a trait, and this is none"))
+        }
     };
     keyword.parse2(item.clone())
 }
 
-/// Removes `#[blocking]` from the methods; which of them had it.
+/// Removes `#[blocking]`, where it is refused too; which of the methods had it.
 fn take_marks(item: &mut ItemTrait) -> Vec<bool> {
+    let take = |attributes: &mut Vec<Attribute>| {
+        let before = attributes.len();
+        attributes.retain(|attribute| !attrs::is_blocking(attribute) && !attrs::hides_blocking(attribute));
+        attributes.len() < before
+    };
+    take(&mut item.attrs);
     let functions = item.items.iter_mut().filter_map(|item| match item {
         TraitItem::Fn(function) => Some(function),
         _ => None,
     });
-    let take = |function: &mut TraitItemFn| {
-        let before = function.attrs.len();
-        function.attrs.retain(|attribute| !attrs::is_blocking(attribute));
-        function.attrs.len() < before
-    };
-    functions.map(take).collect()
+    functions.map(|function| take(&mut function.attrs)).collect()
 }
 
 /// All of these errors as one.

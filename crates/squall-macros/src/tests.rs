@@ -1,39 +1,478 @@
-//! Each refusal: the token it points at, and what it says.
+//! Each refusal: the token it points at, and what it says. And that what is accepted is left as it was.
 
 use proc_macro2::TokenStream;
 
+use crate::expand;
 use crate::parse::Interface;
 
+fn tokens(text: &str) -> TokenStream {
+    text.parse().expect("tokens")
+}
+
 /// What is said about `item` under `#[interface(arguments)]`: at which text, and what.
-fn refusals(arguments: &str, item: &str) -> Vec<(String, String)> {
-    let tokens = |text: &str| text.parse::<TokenStream>().expect("tokens");
+fn refusals_with(arguments: &str, item: &str) -> Vec<(String, String)> {
     match Interface::parse(tokens(arguments), tokens(item)) {
         Ok(_) => Vec::new(),
         Err(refused) => {
-            let error = refused.error.into_iter();
-            error.map(|error| (error.span().source_text().unwrap_or_default(), error.to_string())).collect()
+            let errors = refused.error.into_iter();
+            errors.map(|error| (error.span().source_text().unwrap_or_default(), error.to_string())).collect()
         }
     }
 }
+
+fn refusals(item: &str) -> Vec<(String, String)> {
+    refusals_with("", item)
+}
+
+/// Each of these texts is refused in `item` with `message`, in this order, and nothing else is.
+#[track_caller]
+fn refused(item: &str, at: &[&str], message: &str) {
+    let expected: Vec<_> = at.iter().map(|at| (at.to_string(), message.to_owned())).collect();
+    assert_eq!(refusals(item), expected, "{item}");
+}
+
+/// `method` alone is refused at `at`.
+#[track_caller]
+fn method_refused(method: &str, at: &str, message: &str) {
+    refused(&format!("trait Hits: Send + Sync {{ {method} }}"), &[at], message);
+}
+
+#[track_caller]
+fn accepted(item: &str) {
+    assert_eq!(refusals(item), [], "{item}");
+}
+
 #[test]
-fn show() {
-    for (a, i) in [
-        ("", "struct S;"), ("", "pub(crate) enum S {}"), ("", "fn f() {}"), ("", "#[doc = \"x\"] impl S {}"), ("", "unsafe impl S for T {}"),
-        ("", ""), ("", "trait T {"), ("krate = x", "trait T {}"), ("crate", "trait T {}"), ("crate = a b", "trait T {}"), ("crate = 3", "trait T {}"), ("x", "struct S;"),
-        ("", "unsafe trait T {}"), ("", "auto trait T {}"), ("", "trait T<'a> {}"), ("", "trait T: 'a {}"), ("", "trait T: Sized {}"), ("", "trait T: ?Sized {}"),
-        ("", "trait T: for<'a> F<'a> {}"), ("", "trait T: PartialEq<Self> {}"), ("", "trait T where Self: Send {}"), ("", "trait T<K: Into<Self>> {}"),("", "trait T<K> where K: Into<Self> {}"),
-        ("", "trait T: A0+A1+A2+A3+A4+A5+A6+A7+A8+A9+A10+A11+A12+A13+A14+Send+A15+A16 {}"),
-        ("", "trait T { const C: u8 = 1; type A: Send; m!(); m! {} pub fn x(&self); fn a(&self); }"),
-        ("", "trait T { fn m<X: Ord, const N: usize, 'a>(&self); }"),
-        ("", "trait T { fn m(&self, f: impl Fn(), g: &dyn F<impl X>) -> impl X + '_; }"),
-        ("", "trait T { fn m(&mut self); fn n(self); fn o(self: Box<Self>); fn p(self: &mut Self); fn q(mut self); fn r(); fn s(x: u8); fn t(&'a self); fn u(self: &'a Self); fn v(self: Pin<&Self>); fn w(&'_ self); fn x<'a>(&'a mut self); }"),
-        ("", "trait T { fn m(&self) -> &u8; fn n(&self) -> Option<&mut u8>; fn o(&self) -> Cow<'_, str>; fn p(&self) -> Box<dyn FnMut() + '_>; fn q<'a>(&self, x: &'a str) -> &'a str; fn r(&self) -> &'static str; fn s(&self) -> fn(&u8) -> &u8; fn t(&self) -> (u8, [&u8; 3], Box<dyn for<'x> Fn(&'x u8, &'a u8)>); }"),
-        ("", "trait T { async fn m(&self); unsafe fn n(&self); const fn o(&self); extern \"C\" fn p(&self); fn q(&self, ...); fn r(&self) -> !; }"),
-        ("", "trait T { fn m(&self, o: Self); fn n(&self, o: &Self) -> Option<Self>; fn o(&self) -> Self where Self: Sized; fn p(&self) where u8: Into<Self>; }"),
-        ("", "trait T { fn x(&self); fn try_x(&self); fn try_y(&self); fn id(&self); fn r#type(&self); fn try_type(&self); }"),
-        ("", "#[blocking] trait T { #[blocking(x)] fn x(&self); #[blocking] #[blocking] fn y(&self); #[cfg_attr(a, blocking)] fn z(&self); #[blocking = 1] fn a(&self, #[cfg(x)] y: u8); }"),
+fn arguments_of_the_attribute() {
+    let message = "`#[interface]` takes nothing, or `crate = path`, the path by which `squall` is known here";
+    for (arguments, at) in [
+        ("krate = x", "krate"),
+        ("crate: x", ":"),
+        ("crate = a b", "b"),
+        ("crate = 3", "3"),
+        ("crate", ""),
+        ("crate = ", ""),
+        ("crate = a<u8>", "<"),
     ] {
-        println!("== {i}");
-        for (t, m) in refusals(a, i) { println!("   {t:30} | {m}"); }
+        assert_eq!(
+            refusals_with(arguments, "trait Hits: Send + Sync {}"),
+            [(at.to_owned(), message.to_owned())],
+            "{arguments}"
+        );
     }
+    for arguments in ["", "crate = crate", "crate = ::a::b", "crate = self::a"] {
+        assert_eq!(refusals_with(arguments, "trait Hits: Send + Sync {}"), [], "{arguments}");
+    }
+}
+
+#[test]
+fn other_items() {
+    let message = "`#[interface]` stands on a trait, and this is none";
+    for (item, at) in [
+        ("struct S;", "struct"),
+        ("#[doc = \"an enum\"] pub(crate) enum S {}", "enum"),
+        ("fn f() {}", "fn"),
+        ("impl S {}", "impl"),
+        ("unsafe impl S for u8 {}", "unsafe"),
+        ("", ""),
+    ] {
+        refused(item, &[at], message);
+    }
+}
+
+#[test]
+fn kinds_of_trait() {
+    refused(
+        "pub unsafe trait Hits: Send + Sync {}",
+        &["unsafe"],
+        "an interface cannot be an unsafe trait: a reference implements it whatever object stands behind \
+         it, and cannot promise for that; remove `unsafe`",
+    );
+    refused(
+        "auto trait Hits: Send + Sync {}",
+        &["auto"],
+        "an interface cannot be an auto trait; remove `auto`",
+    );
+    refused(
+        "trait Hits<'a, K, 'b>: Send + Sync {}",
+        &["'a", "'b"],
+        "an interface has no lifetime parameters, since no borrow outlives its objects; own the value, or \
+         let the methods borrow it",
+    );
+    refused(
+        "#[blocking] trait Hits: Send + Sync {}",
+        &["#[blocking]"],
+        "`#[blocking]` stands on methods; mark each that may wait",
+    );
+}
+
+#[test]
+fn supertraits() {
+    refused(
+        "trait Hits: 'a + Send + Sync {}",
+        &["'a"],
+        "an object may outlive any borrow; remove this bound, or write `'static`",
+    );
+    let sized = "an interface is called as `dyn`, which has no size of its own; remove this bound";
+    refused("trait Hits: Base + Sized {}", &["Sized"], sized);
+    refused(
+        "trait Hits: Base + ::core::marker::Sized + ?Sized {}",
+        &["::core::marker::Sized", "?Sized"],
+        sized,
+    );
+    refused(
+        "trait Hits: for<'a> Base<'a> {}",
+        &["for<'a>"],
+        "an interface has no lifetime parameters, so there is nothing to bind; remove this",
+    );
+    refused(
+        "trait Hits where Self: Send, u8: Copy, Self: Sync {}",
+        &["Self: Send", "Self: Sync"],
+        "what an interface extends stands after its name, as in `trait Hits: Send + Sync`",
+    );
+    refused(
+        "trait Hits: A0 + A1 + A2 + A3 + A4 + A5 + A6 + A7 + A8 + A9 + A10 + A11 + A12 + A13 + A14 + Send + \
+         A15 {}",
+        &["A15"],
+        "an interface extends at most 15 others; group some of them into one",
+    );
+    accepted(
+        "trait Hits: A<u8> + A<u16> + b::C + ::core::marker::Send + Sync + Unpin + UnwindSafe + 'static {}",
+    );
+}
+
+#[test]
+fn threads() {
+    let message = "an object is called by many threads, so an interface is `Send` and `Sync`; write `trait Hits: \
+                   Send + Sync`";
+    for item in
+        ["trait Hits {}", "trait Hits<K>: Send {}", "trait Hits: Sync + Unpin + 'static where u8: Copy {}"]
+    {
+        refused(item, &["Hits"], message);
+    }
+    for item in
+        ["trait Hits: std::marker::Sync + Send {}", "trait Hits: Base {}", "trait Hits: Send + Base<u8> {}"]
+    {
+        accepted(item);
+    }
+}
+
+#[test]
+fn only_marks_are_no_interfaces() {
+    let text = "trait Hits: A<u8> + b::C + ::core::marker::Send + std::panic::RefUnwindSafe + 'static {}";
+    let Ok(interface) = Interface::parse(tokens(""), tokens(text)) else { panic!("refused: {text}") };
+    let supers: Vec<_> = interface.supers.iter().map(|path| quote::quote!(#path).to_string()).collect();
+    assert_eq!(supers, ["A < u8 >", "b :: C"]);
+}
+
+#[test]
+fn items_that_are_no_methods() {
+    method_refused(
+        "const MAX: u8 = 1;",
+        "const",
+        "an interface has methods only: which constant it would be depends on the object that stands behind \
+         a reference; make it a method",
+    );
+    method_refused(
+        "type Item: Send;",
+        "type",
+        "an interface has methods only; make the type a parameter of the trait, as in `trait Map<Key, \
+         Value>`",
+    );
+    method_refused(
+        "some::methods!();",
+        "some::methods",
+        "an interface has methods only, and what a macro makes here is not seen in time; write the methods \
+         out",
+    );
+    method_refused("pub fn add(&self);", "pub fn add(&self);", "an interface has methods only");
+}
+
+#[test]
+fn generic_methods() {
+    for (parameter, name) in [("X", "X"), ("X: Ord", "X"), ("const N: usize", "N")] {
+        method_refused(
+            &format!("fn add<'a, {parameter}>(&self);"),
+            parameter,
+            &format!(
+                "a method of an interface cannot be generic, since it is called through a table of \
+                 functions; take `&dyn Trait` or `&mut dyn FnMut(…)`, or make `{name}` a parameter of the \
+                 trait"
+            ),
+        );
+    }
+    accepted("trait Hits: Send + Sync { fn add<'a, 'b: 'a>(&self, one: &'a u8, other: &'b mut u8); }");
+    let argument = "`impl Trait` makes the method generic, and it is called through a table of functions; \
+                    take `&dyn Trait`, `&mut dyn FnMut(…)` or `Box<dyn Trait>`";
+    method_refused("fn add(&self, f: impl Fn());", "impl", argument);
+    method_refused("fn add(&self, f: &mut Vec<impl Fn()>);", "impl", argument);
+    let returned = "`impl Trait` is a type of its own for each implementation, and a caller knows none; \
+                    return `Box<dyn Trait>`";
+    method_refused("fn add(&self) -> impl Fn();", "impl", returned);
+    method_refused("fn add(&self) -> Option<impl Iterator<Item = u8> + '_>;", "impl", returned);
+}
+
+#[test]
+fn receivers() {
+    let exclusive = "a method of an interface takes `&self`, for many threads call it at once; keep what \
+                     changes in atomics, cells or locks";
+    for receiver in ["&mut self", "&'a mut self", "self: &mut Self"] {
+        method_refused(&format!("fn add({receiver});"), receiver, exclusive);
+    }
+    let other = "a method of an interface takes `&self`, for its object belongs to all who hold a \
+                 reference; write `&self`";
+    for receiver in
+        ["self", "mut self", "self: Self", "self: Box<Self>", "self: &Arc<Self>", "self: Pin<&Self>"]
+    {
+        method_refused(&format!("fn add({receiver});"), receiver, other);
+    }
+    let none = "a method of an interface takes `&self`; make this a free function, or a function of the \
+                implementing type";
+    method_refused("fn new();", "new", none);
+    method_refused("fn of(value: u8);", "of", none);
+    let named = "an object is borrowed for the time of one call, whatever else is; write `&self`";
+    method_refused("fn add<'a>(&'a self, to: &mut Vec<&'a u8>);", "'a", named);
+    method_refused("fn add(self: &'static Self);", "'static", named);
+    accepted(
+        "trait Hits: Send + Sync { fn add(&self); fn sub(&'_ self); fn more(self: &Self); fn less(self: &(Self)); }",
+    );
+}
+
+#[test]
+fn returned_borrows() {
+    let message = "a borrow cannot leave a call: the object may be destroyed or replaced as soon as it \
+                   ends; return an owned value, or take a `&mut dyn FnMut(…)` and show it the borrowed one";
+    for (returned, at) in [
+        ("&u8", "&"),
+        ("&mut u8", "&"),
+        ("Option<&str>", "&"),
+        ("(u8, [&u8; 3])", "&"),
+        ("&'a str", "&'a"),
+        ("Cow<'_, str>", "'_"),
+        ("std::slice::Iter<'a, u8>", "'a"),
+        ("Box<dyn FnMut() + '_>", "'_"),
+        ("Box<dyn Fn(&'a u8)>", "&'a"),
+        ("Box<dyn for<'x> Fn(&'x u8) -> &'a u8>", "&'a"),
+        ("Vec<for<'x> fn(&'x u8, &'a u8)>", "&'a"),
+        ("(Box<dyn for<'x> Fn(&'x u8)>, &'x u8)", "&'x"),
+    ] {
+        method_refused(&format!("fn get<'a>(&self, from: &'a str) -> {returned};"), at, message);
+    }
+    for returned in [
+        "&'static str",
+        "Cow<'static, str>",
+        "Vec<&'static dyn Fn(&u8) -> &u8>",
+        "fn(&u8) -> &u8",
+        "for<'a> fn(&'a u8, Cow<'_, str>) -> &'a u8",
+        "Box<dyn for<'a> Fn(&'a u8) -> &'a u8 + Send>",
+    ] {
+        accepted(&format!("trait Hits: Send + Sync {{ fn get(&self) -> {returned}; }}"));
+    }
+}
+
+#[test]
+fn qualifiers() {
+    method_refused(
+        "async fn add(&self);",
+        "async",
+        "a method of an interface cannot be `async`: a call ends before anything waits; return a future \
+         that owns what it needs, as in `Pin<Box<dyn Future<Output = T> + Send>>`, or mark one that waits \
+         `#[blocking]`",
+    );
+    method_refused(
+        "unsafe fn add(&self);",
+        "unsafe",
+        "a method of an interface cannot be `unsafe`: whoever holds a reference may call it; check the \
+         conditions and return an error",
+    );
+    method_refused(
+        "const fn add(&self);",
+        "const",
+        "a method of an interface cannot be `const`: which one runs is known only when it is called; remove \
+         `const`",
+    );
+    let abi = "a method of an interface has Rust's calling convention; remove this";
+    method_refused("extern \"C\" fn add(&self);", "extern \"C\"", abi);
+    method_refused("extern fn add(&self);", "extern", abi);
+    method_refused(
+        "fn add(&self, ...);",
+        "...",
+        "a method of an interface has a fixed number of arguments; take a slice",
+    );
+    method_refused(
+        "fn stop(&self) -> !;",
+        "!",
+        "a method of an interface returns, if only to say that its object is gone; return \
+         `std::convert::Infallible`",
+    );
+}
+
+#[test]
+fn the_type_of_the_object() {
+    let message = "`Self` is another type for each representative, and a caller knows none; name another \
+                   object by its reference, as in `CoRef<dyn Hits>`";
+    for method in [
+        "fn add(&self, other: Self);",
+        "fn add(&self, other: &[&Self]);",
+        "fn add(&self) -> Option<Self>;",
+        "fn add(&self, other: Self::Item);",
+        "fn add<'a>(&self) where u8: Into<Self>;",
+    ] {
+        method_refused(method, "Self", message);
+    }
+    refused("trait Hits: PartialEq<Self> {}", &["Self"], message);
+    refused("trait Hits<K: Into<Self>, V>: Send + Sync where V: From<Self> {}", &["Self", "Self"], message);
+    method_refused(
+        "fn add(&self) where Self: Sized;",
+        "Self: Sized",
+        "a method with a condition on `Self` cannot be called through a reference; make it a free function, \
+         or put it into a trait of its own",
+    );
+    accepted("trait Hits: Send + Sync { fn add(&self) { fn of<S: ?Sized>(_: &S) {} of::<Self>(self) } }");
+}
+
+#[test]
+fn names() {
+    let base =
+        "`try_add` is the name of the checked form of `add`, made by `#[interface]`; rename one of them";
+    refused("trait Hits: Send + Sync { fn try_add(&self); fn add(&self); }", &["try_add"], base);
+    let raw =
+        "`try_type` is the name of the checked form of `type`, made by `#[interface]`; rename one of them";
+    refused("trait Hits: Send + Sync { fn r#type(&self); fn try_type(&self); }", &["try_type"], raw);
+    accepted("trait Hits: Send + Sync { fn try_add(&self); fn sub(&self); fn try_(&self); }");
+    method_refused(
+        "fn co(&self);",
+        "co",
+        "references and owners have a method `co` of their own, which callers would get; rename this",
+    );
+}
+
+#[test]
+fn marks() {
+    method_refused(
+        "#[blocking(always)] fn add(&self);",
+        "#[blocking(always)]",
+        "`#[blocking]` takes no arguments",
+    );
+    method_refused(
+        "#[blocking = \"yes\"] fn add(&self);",
+        "#[blocking = \"yes\"]",
+        "`#[blocking]` takes no arguments",
+    );
+    method_refused(
+        "#[blocking] #[blocking] fn add(&self);",
+        "#[blocking]",
+        "`#[blocking]` stands here already; remove one",
+    );
+    let condition = "whether a method blocks cannot depend on a condition, since its callers rely on it; \
+                     write `#[blocking]`";
+    for attribute in ["#[cfg_attr(unix, blocking)]", "#[cfg_attr(unix, cfg_attr(test, inline, blocking))]"] {
+        method_refused(&format!("{attribute} fn add(&self);"), attribute, condition);
+    }
+    method_refused(
+        "fn add(&self, #[cfg(unix)] n: u8);",
+        "#[cfg(unix)]",
+        "an argument cannot depend on a condition; put the condition on the method, and write the method \
+         twice",
+    );
+}
+
+#[test]
+fn all_at_once_and_in_order() {
+    let item =
+        "unsafe trait Hits<'a>: Sized + Send { const C: u8; fn new(); fn add<X>(&mut self, x: &X) -> &X; }";
+    let at: Vec<_> = refusals_with("crate", item).into_iter().map(|(at, _)| at).collect();
+    assert_eq!(at, ["", "unsafe", "'a", "Sized", "Hits", "const", "new", "X", "&mut self", "&"]);
+}
+
+/// What is left of a refused item is the item, without marks.
+#[test]
+fn a_refused_item_stays() {
+    let left = |item: &str| match Interface::parse(tokens(""), tokens(item)) {
+        Ok(_) => panic!("accepted: {item}"),
+        Err(refused) => refused.item.to_string(),
+    };
+    assert_eq!(
+        left("#[a] trait Hits: Send + Sync { #[blocking] #[b] fn new(); }"),
+        tokens("#[a] trait Hits: Send + Sync { #[b] fn new(); }").to_string()
+    );
+    assert_eq!(left("struct S;"), tokens("struct S;").to_string());
+    let whole = expand::attribute(tokens(""), tokens("struct S;")).to_string();
+    assert!(whole.starts_with("struct S ; :: core :: compile_error"), "{whole}");
+}
+
+/// What an accepted trait becomes, without white space.
+fn expansion(arguments: &str, item: &str) -> String {
+    squeezed(&expand::attribute(tokens(arguments), tokens(item)).to_string())
+}
+
+fn squeezed(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
+fn count(expansion: &str, part: &str) -> usize {
+    expansion.matches(&squeezed(part)).count()
+}
+
+#[track_caller]
+fn contains(expansion: &str, part: &str) {
+    assert_ne!(count(expansion, part), 0, "no `{part}` in `{expansion}`");
+}
+
+#[test]
+fn the_path_to_the_crate() {
+    contains(&expansion("", "trait Hits: Send + Sync {}"), "impl ::squall::__macro::Interface for dyn Hits");
+    let renamed = expansion("crate = crate::a", "trait Hits: Base { fn add(&self); }");
+    contains(&renamed, "impl crate::a::__macro::Extends<dyn Base> for dyn Hits");
+    assert_eq!(count(&renamed, "squall::"), 0, "{renamed}");
+}
+
+#[test]
+fn marked_methods_take_the_other_call_in_both_forms() {
+    let mixed = expansion("", "trait Hits: Send + Sync { fn add(&self); #[blocking] fn wait(&self); }");
+    assert_eq!(count(&mixed, "__call(*self, \"add\", "), 2, "{mixed}");
+    assert_eq!(count(&mixed, "__call_blocking(*self, \"wait\", "), 2, "{mixed}");
+    assert_eq!(count(&mixed, "#[blocking]"), 0, "{mixed}");
+}
+
+#[test]
+fn parameters_are_static_where_the_interface_is_made() {
+    let map = expansion("", "trait Map<K: Ord = u8, const N: usize = 3>: Send + Sync where K: Clone {}");
+    contains(
+        &map,
+        "impl<K: Ord, const N: usize> ::squall::__macro::Interface for dyn Map<K, N> where K: Clone, K: \
+         'static",
+    );
+    contains(
+        &map,
+        "impl<K: Ord, const N: usize, __I: ?::core::marker::Sized + ::squall::__macro::Interface + Map<K, \
+         N> > Map<K, N> for ::squall::__macro::CoRef<__I> where K: Clone",
+    );
+    contains(&expansion("", "trait Map<__I>: Base {}"), "::squall::__macro::CoRef<__I_>");
+}
+
+#[test]
+fn attributes_that_are_repeated() {
+    let hits = expansion(
+        "",
+        "#[cfg(unix)] trait Hits: Send + Sync {
+            #[cfg(a)] #[cfg_attr(b, cfg(c), inline, deprecated)] #[must_use] #[inline]
+            #[expect(dead_code)] #[doc(hidden)]
+            fn add(&self);
+        }",
+    );
+    assert_eq!(count(&hits, "#[cfg(unix)]"), 4, "the trait, and three impls: {hits}");
+    assert_eq!(count(&hits, "#[cfg(a)]"), 4, "the method, its checked form, and both for references: {hits}");
+    contains(&hits, "#[cfg_attr(b, cfg(c), deprecated)] #[allow(dead_code)] #[doc(hidden)]");
+    contains(&hits, "#[cfg_attr(b, cfg(c))] #[allow(dead_code)] #[inline(always)]");
+    assert_eq!(count(&hits, "must_use"), 1, "{hits}");
+}
+
+#[test]
+fn nothing_unsafe_is_written() {
+    let hits = expansion(
+        "",
+        "pub trait Hits<K>: Base<K> + Send { #[blocking] fn add(&self, (a, b): (K, u8)) -> u8 { b } }",
+    );
+    assert_eq!(count(&hits, "unsafe"), 0, "{hits}");
 }

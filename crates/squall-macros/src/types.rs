@@ -1,19 +1,20 @@
 //! What stands inside types: borrows that would leave a call, `impl Trait`, and `Self`.
 //!
-//! Each search answers the tokens it found, for an error to point at. They see what is written, so a lifetime that a
-//! type hides (`std::slice::Iter<u8>`) is left to the compiler, which refuses it.
+//! Each search answers the tokens it found, for an error to point at. They see what is written, so a
+//! lifetime that a type hides (`std::slice::Iter<u8>`) is left to the compiler, which refuses it.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
 use syn::visit::{self, Visit};
 use syn::{
-    BoundLifetimes, GenericParam, Lifetime, ParenthesizedGenericArguments, Path, TraitBound, Type, TypeFnPtr, TypeImplTrait,
-    TypeReference,
+    BoundLifetimes, GenericParam, Lifetime, ParenthesizedGenericArguments, Path, TraitBound, Type, TypeFnPtr,
+    TypeImplTrait, TypeReference,
 };
 
 /// The first borrow in a returned type that could be one of the object or of an argument.
 ///
-/// `&'static T` is none. Inside `fn(&T) -> &U` and `dyn Fn(&T) -> &U`, what is elided or bound there is none either.
+/// `&'static T` is none. Inside `fn(&T) -> &U` and `dyn Fn(&T) -> &U`, what is elided or bound there is none
+/// either.
 pub(crate) fn returned_borrow(returned: &Type) -> Option<TokenStream> {
     let mut search = Borrows::default();
     search.visit_type(returned);

@@ -1,4 +1,4 @@
-//! What `#[interface]` accepts, and what its expansion does: on objects that are there, and on those that are gone.
+//! What `#[interface]` accepts, and what its expansion does: with objects that are there, and with gone ones.
 
 #![forbid(unsafe_code)]
 #![deny(warnings, missing_docs, clippy::all)]

@@ -27,7 +27,7 @@ impl Node for Link {
         self.next.get().copied()
     }
     fn link(&self, next: CoRef<dyn Node>) {
-        self.next.set(next).ok().expect("linked once");
+        self.next.set(next).expect("linked once");
     }
     fn walk(&self, steps: u64) -> u64 {
         match (steps, self.next()) {

@@ -213,7 +213,7 @@ fn another_name_for_the_crate() {
 /// A name and a place.
 #[interface]
 #[allow(missing_docs)]
-pub trait Placed {}
+pub trait Placed: Send + Sync {}
 const PLACED_LINE: u32 = line!() - 1;
 
 #[test]

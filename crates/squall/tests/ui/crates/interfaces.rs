@@ -1,0 +1,10 @@
+//! An interface that others implement.
+
+/// Counts.
+#[squall::interface]
+pub trait Hits<T>: Send + Sync {
+    /// Counts `n` more.
+    fn add(&self, n: T);
+    /// The count.
+    fn total(&self) -> T;
+}

@@ -1,0 +1,14 @@
+//! What an interface extends is an interface.
+
+use squall::interface;
+
+trait Plain {
+    fn name(&self) -> String;
+}
+
+#[interface]
+trait Hits: Plain + Send + Sync {
+    fn add(&self, n: u64);
+}
+
+fn main() {}

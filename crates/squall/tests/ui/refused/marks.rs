@@ -1,0 +1,17 @@
+//! `#[blocking]`, and conditions.
+
+use squall::interface;
+
+#[interface]
+trait Marks: Send + Sync {
+    #[blocking(seconds = 3)]
+    fn arguments(&self);
+    #[blocking]
+    #[blocking]
+    fn twice(&self);
+    #[cfg_attr(all(), blocking)]
+    fn sometimes(&self);
+    fn argument(&self, #[cfg(all())] n: u8);
+}
+
+fn main() {}

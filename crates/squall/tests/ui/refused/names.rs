@@ -1,0 +1,14 @@
+//! Names that are taken.
+
+use squall::interface;
+
+#[interface]
+trait Names: Send + Sync {
+    fn add(&self);
+    fn try_add(&self) -> bool;
+    fn r#type(&self);
+    fn try_type(&self);
+    fn co(&self);
+}
+
+fn main() {}

@@ -1,0 +1,18 @@
+//! What would be borrowed when the call is over.
+
+use squall::interface;
+use std::borrow::Cow;
+
+#[interface]
+trait Borrows: Send + Sync {
+    fn plain(&self) -> &u8;
+    fn exclusive(&self) -> &mut Vec<u8>;
+    fn inside(&self) -> Option<&str>;
+    fn deep(&self) -> Result<(u8, [Vec<&str>; 2]), ()>;
+    fn cow(&self) -> Cow<'_, str>;
+    fn call(&self) -> Box<dyn FnMut() + '_>;
+    fn argument<'a>(&self, text: &'a str) -> &'a str;
+    fn function<'a>(&self, text: &'a str) -> Box<dyn for<'b> Fn(&'b u8) -> &'a str>;
+}
+
+fn main() {}
