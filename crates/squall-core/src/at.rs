@@ -25,7 +25,7 @@ use crate::multi::{Multi, drop_link, ground};
 use crate::raw::object::InFlight;
 use crate::raw::reps::{Rep, Walk};
 use crate::reference::CoRef;
-use crate::root::Root;
+use crate::root::{Bound, Root};
 
 /// A representative's link to its root and its peers: keep it in a field of the representative.
 ///
@@ -296,7 +296,7 @@ impl<R: Root> fmt::Debug for At<R> {
 /// The representatives of an object, one after the other.
 pub struct Peers<'a, R: Root> {
     walk: Option<Walk>,
-    life: PhantomData<(&'a R, fn(R) -> R)>,
+    life: Bound<'a, R>,
 }
 
 impl<'a, R: Root> Iterator for Peers<'a, R> {

@@ -90,21 +90,24 @@ pub enum Cleanup {
     Anywhere,
 }
 
+/// What borrows from an object of the class of `R`: invariant in `R`, as its types must be those of the class.
+pub(crate) type Bound<'a, R> = PhantomData<(&'a R, fn(R) -> R)>;
+
 /// A miss that a root has to answer.
 pub struct Miss<'a, R: Root> {
     object: NonNull<Multi<R>>,
     vp: Vp,
-    life: PhantomData<(&'a R, fn(R) -> R)>,
+    life: Bound<'a, R>,
 }
 
 /// A representative that may answer a miss.
 pub struct Found<'a, R: Root> {
     rep: NonNull<Rep>,
-    life: PhantomData<(&'a R, fn(R) -> R)>,
+    life: Bound<'a, R>,
 }
 
 /// What a root answers.
-pub struct Reply<'a, R: Root>(pub(crate) Outcome, PhantomData<(&'a R, fn(R) -> R)>);
+pub struct Reply<'a, R: Root>(pub(crate) Outcome, Bound<'a, R>);
 
 pub(crate) enum Outcome {
     Rep { rep: NonNull<Rep>, cache: bool },
