@@ -207,22 +207,25 @@ impl Tables {
     /// Gives the run that begins at `id` back to its home, under its next generation. One that has none is not used
     /// again.
     pub(crate) fn give_back(&self, id: Id, length: u32) {
-        let well_known = id.slot() < WELL_KNOWN;
-        let mut usable = true;
-        for slot in id.slot()..id.slot() + length {
-            usable &= self.slot(slot).advance(id.generation());
-        }
-        if well_known {
-            // Release: pairs with the acquire in `occupant`: who finds nobody finds the generation of the next.
-            (id.slot()..id.slot() + length).for_each(|slot| self.slot(slot).vacate());
-        }
-        if !usable || well_known {
-            return;
-        }
-        let Some(free) = self.home(id.slot()).and_then(|home| self.free.get(home)) else { return };
+        let slots = id.slot()..id.slot() + length;
         // Not in a handler: nothing is reclaimed there.
         let _cold = Cold::enter();
-        lock(free).queue(length).push_back(id.slot());
+        if id.slot() < WELL_KNOWN {
+            // Who asks for a well-known object sees both changes or neither.
+            crate::well_known::with_nobody_asking(|| {
+                slots.clone().for_each(|slot| _ = self.slot(slot).advance(id.generation()));
+                slots.for_each(|slot| self.slot(slot).vacate());
+            });
+            return;
+        }
+        let mut usable = true;
+        for slot in slots {
+            usable &= self.slot(slot).advance(id.generation());
+        }
+        let Some(free) = self.home(id.slot()).and_then(|home| self.free.get(home)) else { return };
+        if usable {
+            lock(free).queue(length).push_back(id.slot());
+        }
     }
 
     /// The VP whose range this slot is of.

@@ -154,7 +154,6 @@ impl<I: ?Sized + Interface> WellKnown<I> {
         let tables = tables()?;
         self.with_claim(|claims| {
             let slot = tables.slot(self.number);
-            // The occupant first: it becomes nobody after the next generation was set (`Tables::give_back`).
             let vacant = matches!(slot.occupant(), Occupant::Nobody);
             let id = Id::new(self.number, slot.generation.load(Ordering::Relaxed));
             if vacant && id.generation() != 0 && claims.installing.insert(self.number) {
@@ -177,6 +176,12 @@ impl Drop for Installing {
         let _cold = Cold::enter();
         lock().installing.remove(&self.number);
     }
+}
+
+/// Runs `f`, which ends an object, while nobody looks at what is there.
+pub(crate) fn with_nobody_asking(f: impl FnOnce()) {
+    let _claims = lock();
+    f();
 }
 
 fn lock() -> MutexGuard<'static, Claims> {
