@@ -1,9 +1,10 @@
 //! What a case, a variant and a subject are.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::uncounted::uncounted;
 
 /// One piece of work that several subjects do in their own ways.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub struct Case {
     pub(crate) slice_ms: (u64, u64),
     /// Whether the range over the threads of each subject is printed as a metric.
     pub(crate) thread_range: bool,
-    /// For a case of metrics only: the function that makes them.
+    /// Makes the metrics of the case itself; all there is where nobody takes part.
     pub(crate) metrics: Option<MetricsRun>,
     /// Thread counts when none are asked for; empty: one, two and as many as there are processors.
     pub(crate) default_threads: &'static [usize],
@@ -35,7 +36,7 @@ impl Case {
     }
 }
 
-/// Makes the metrics of a case that times nothing.
+/// Makes the metrics of a case that are no subject's.
 pub(crate) type MetricsRun = fn(&Setting, quick: bool) -> Result<Vec<(String, f64)>, String>;
 
 /// One form of a case.
@@ -114,7 +115,7 @@ pub(crate) struct Setting {
     pub(crate) variant: &'static Variant,
 }
 
-/// Time within an operation's loop that does not count.
+/// A pause before each operation, which does not count.
 ///
 /// Some operations, repeated without a pause, measure only the moments in which they go well: whoever waits for
 /// readers, and is lucky, waits again and again while the same readers stay off their processors. A short sleep in
@@ -124,10 +125,6 @@ pub(crate) struct Spacing(bool);
 
 /// Length of the sleep before a spaced operation.
 const SPACING: Duration = Duration::from_millis(1);
-
-thread_local! {
-    static UNCOUNTED_NS: Cell<u64> = const { Cell::new(0) };
-}
 
 impl Setting {
     pub(crate) fn spacing(&self) -> Spacing {
@@ -140,16 +137,8 @@ impl Spacing {
     #[inline]
     pub(crate) fn before(self) {
         if self.0 {
-            let start = Instant::now();
-            std::thread::sleep(SPACING);
-            let slept = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            UNCOUNTED_NS.set(UNCOUNTED_NS.get().saturating_add(slept));
+            uncounted(|| std::thread::sleep(SPACING));
         }
-    }
-
-    /// What the calling thread slept since it was last asked, in nanoseconds.
-    pub(crate) fn take_ns() -> u64 {
-        UNCOUNTED_NS.take()
     }
 }
 

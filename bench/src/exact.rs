@@ -6,7 +6,7 @@ use std::thread::{self, Builder};
 
 use crossbeam_utils::CachePadded;
 
-use crate::case::{Background, Case, Missing, Setting, Subject};
+use crate::case::{Background, Case, Missing, Setting, Subject, Worker};
 use crate::env;
 use crate::gate::{Gate, NoUnwind, poll};
 use crate::harness::{Plan, RunError};
@@ -107,7 +107,7 @@ impl Run {
             return;
         }
         self.begin.wait();
-        worker(self.ops);
+        operations(&mut worker, self.ops);
         self.end.wait();
         // Release: pairs with the Acquire poll of the starting thread.
         self.done.fetch_add(1, Ordering::Release);
@@ -124,6 +124,12 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// The operations. A function of its own, so that an instrument can be told to count in it alone.
+#[inline(never)]
+fn operations(worker: &mut Worker<'_>, ops: u64) {
+    worker(ops);
 }
 
 #[cfg(test)]

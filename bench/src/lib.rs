@@ -18,10 +18,13 @@ mod exact;
 mod gate;
 mod harness;
 mod latch;
+mod objects;
+mod ours_core;
 mod ours_machine;
 mod ours_rcu;
 mod report;
 mod rivals;
+mod uncounted;
 
 pub mod env;
 

@@ -3,6 +3,8 @@
 use squall_machine::pervp::PerVpWord;
 use squall_machine::{Vp, machine};
 
+use crate::case::Missing;
+use crate::env;
 use crate::rivals::counters::Count;
 
 /// `squall`: one word for each VP, added to by a restartable sequence, or atomically where there are none.
@@ -40,4 +42,29 @@ pub(crate) fn assign_vp(thread: usize) {
         let vp = (thread % machine().vp_limit()) as u32;
         Vp::assign_current(Vp::new(vp)).expect("the topology is virtual and has this VP");
     }
+}
+
+/// How many processors there are to run on: of the virtual topology, or those of the machine that we may use.
+pub(crate) fn processors_count() -> usize {
+    if is_virtual() { machine().vp_limit() } else { env::processors().len() }
+}
+
+/// Runs `f` on the processor of this index, of those there are.
+pub(crate) fn on_processor<R: Send>(index: usize, f: impl FnOnce() -> R + Send) -> Result<R, Missing> {
+    if is_virtual() {
+        let vp = u32::try_from(index).map_or(Vp::new(u32::MAX), Vp::new);
+        return Vp::with_vp(vp, f).map_err(|error| Missing(error.to_string()));
+    }
+    let processors = env::processors();
+    let Some(place) = processors.get(index..=index) else {
+        return Err(Missing(format!("there are {} processors", processors.len())));
+    };
+    // In a thread of its own, so that the caller stays where it is.
+    std::thread::scope(|scope| {
+        let there = scope.spawn(|| env::pin(place).then(f));
+        there
+            .join()
+            .expect("it does not panic")
+            .ok_or_else(|| Missing(format!("cannot run on processor {}", place[0])))
+    })
 }

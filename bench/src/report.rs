@@ -134,7 +134,7 @@ impl Text {
     pub fn table(table: &Table) -> String {
         let mut text = String::new();
         let plural = if table.threads == 1 { "" } else { "s" };
-        let place = if table.case.metrics.is_some() || table.pinned { "" } else { ", not pinned" };
+        let place = if table.subjects.is_empty() || table.pinned { "" } else { ", not pinned" };
         let _ = writeln!(text, "  {} thread{plural}{place}", table.threads);
         let ours: Vec<&SubjectResult> = table.subjects.iter().filter(|s| s.role == Role::Ours).collect();
         let mut subjects: Vec<&SubjectResult> = table.subjects.iter().collect();

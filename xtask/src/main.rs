@@ -2,6 +2,7 @@
 //!
 //! - `cargo run -p xtask -- tidy`: the rules of STYLE.md that are marked T. `cargo test -p xtask` runs them too.
 //! - `cargo run -p xtask -- sharing`: counts the accesses per operation to lines that several threads write.
+//! - `cargo run -p xtask -- instructions`: counts the instructions of one operation.
 //! - `cargo run -p xtask -- vm`: boots emulated machines of many processors and runs the stresses on them.
 //!
 //! A command exits with 0 when what it checks holds, with 1 when it does not. What cannot be checked here, because an
@@ -9,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod instructions;
 mod sharing;
 mod shell;
 mod tidy;
@@ -31,6 +33,8 @@ enum Task {
     Tidy,
     /// Counts accesses per operation to cache lines that several threads write, under emulation
     Sharing(sharing::Options),
+    /// Counts the instructions of one operation, by callgrind
+    Instructions(instructions::Options),
     /// Boots emulated machines of many processors and runs the stresses on them
     Vm(vm::Options),
 }
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Tidy => tidy::command(),
         Task::Sharing(options) => sharing::command(&options),
+        Task::Instructions(options) => instructions::command(&options),
         Task::Vm(options) => vm::command(&options),
     };
     match outcome {

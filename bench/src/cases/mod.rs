@@ -1,5 +1,11 @@
 //! The cases.
 
+pub(crate) mod call;
+mod counter;
+pub(crate) mod gather;
+pub(crate) mod lifecycle;
+pub(crate) mod miss;
+mod object_memory;
 mod percpu;
 pub(crate) mod rcu_idle;
 mod rcu_read;
@@ -8,8 +14,20 @@ mod rcu_wait;
 
 use crate::case::Case;
 
-static CASES: [&Case; 6] =
-    [&percpu::PERCPU, &percpu::PACED, &rcu_read::CASE, &rcu_wait::CASE, &rcu_retire::CASE, &rcu_idle::CASE];
+static CASES: [&Case; 12] = [
+    &call::CASE,
+    &counter::CASE,
+    &miss::CASE,
+    &lifecycle::CASE,
+    &gather::CASE,
+    &object_memory::CASE,
+    &percpu::PERCPU,
+    &percpu::PACED,
+    &rcu_read::CASE,
+    &rcu_wait::CASE,
+    &rcu_retire::CASE,
+    &rcu_idle::CASE,
+];
 
 /// All cases, in the order in which they are listed.
 pub fn all() -> &'static [&'static Case] {

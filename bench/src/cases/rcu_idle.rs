@@ -147,7 +147,7 @@ fn switches() -> Result<u64, String> {
 }
 
 /// Resident set of this process, in bytes.
-fn resident_bytes() -> Result<u64, String> {
+pub(super) fn resident_bytes() -> Result<u64, String> {
     let text =
         fs::read_to_string("/proc/self/statm").map_err(|e| format!("cannot read /proc/self/statm: {e}"))?;
     let pages: u64 = text.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);

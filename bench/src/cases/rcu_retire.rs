@@ -70,7 +70,7 @@ impl Item {
 
 impl Drop for Item {
     fn drop(&mut self) {
-        self.tally.count_drop();
+        self.tally.count_drops(1);
     }
 }
 
@@ -108,14 +108,14 @@ impl Tally {
         }))
     }
 
-    fn count_drop(&self) {
+    pub(crate) fn count_drops(&self, drops: u64) {
         match DROPPER.try_with(|dropper| dropper.0) {
             Ok(own) if own < DROPPERS_MAX => {
                 let count = &self.dropped[own];
-                count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                count.store(count.load(Ordering::Relaxed) + drops, Ordering::Relaxed);
             }
             _ => {
-                self.dropped[DROPPERS_MAX].fetch_add(1, Ordering::Relaxed);
+                self.dropped[DROPPERS_MAX].fetch_add(drops, Ordering::Relaxed);
             }
         }
     }
@@ -132,10 +132,20 @@ impl Tally {
         made.saturating_sub(dropped + elsewhere)
     }
 
-    /// `thread` has retired `more` items since it last said so.
+    /// `thread` has retired `more` items since it last said so; samples what waits.
     pub(crate) fn publish(&self, thread: usize, more: u64) {
+        self.note(thread, more);
+        self.sample();
+    }
+
+    /// `thread` has retired `more` items since it last said so.
+    pub(crate) fn note(&self, thread: usize, more: u64) {
         let made = &self.made[thread];
         made.store(made.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+    }
+
+    /// Looks how many items wait: a line of each thread is read.
+    pub(crate) fn sample(&self) {
         let waiting = self.waiting();
         if waiting > self.peak.load(Ordering::Relaxed) {
             self.peak.fetch_max(waiting, Ordering::Relaxed);

@@ -81,35 +81,17 @@ pub fn run_case(
     let mut outcome = Outcome::default();
     for variant in plan.variants(case)? {
         for threads in plan.thread_counts(case) {
-            let done = match case.metrics {
-                Some(metrics) => metrics_only(case, variant, threads, plan, metrics)?,
-                None => timed(case, variant, threads, plan, progress, &mut outcome)?,
-            };
-            table(&done)?;
+            let mut done = timed(case, variant, threads, plan, progress, &mut outcome)?;
+            if let Some(metrics) = case.metrics {
+                done.metrics = metrics(&Setting { threads, variant }, plan.quick).map_err(RunError)?;
+            }
+            // Of a variant that nobody can run here there is nothing to print.
+            if !(done.subjects.is_empty() && done.metrics.is_empty()) {
+                table(&done)?;
+            }
         }
     }
     Ok(outcome)
-}
-
-fn metrics_only(
-    case: &'static Case,
-    variant: &'static Variant,
-    threads: usize,
-    plan: &Plan,
-    metrics: crate::case::MetricsRun,
-) -> Result<Table, RunError> {
-    let metrics = metrics(&Setting { threads, variant }, plan.quick).map_err(RunError)?;
-    Ok(Table {
-        case,
-        variant,
-        threads,
-        pinned: false,
-        subjects: Vec::new(),
-        metrics,
-        rounds: 1,
-        disturbed: 0,
-        kept_disturbed: false,
-    })
 }
 
 /// One subject while it is being measured.
@@ -135,11 +117,14 @@ fn timed(
         match (spec.make)(&setting) {
             Ok(subject) => made.push((spec, subject)),
             Err(Missing(why)) => {
-                if !outcome.missing.iter().any(|(name, _)| *name == spec.name) {
+                if !outcome.missing.iter().any(|(name, known)| *name == spec.name && *known == why) {
                     outcome.missing.push((spec.name, why));
                 }
             }
         }
+    }
+    if made.is_empty() {
+        return Ok(tabulate(case, variant, threads, false, &[], &[]));
     }
     let processors = env::processors();
     let background = (variant.background)(processors.len());

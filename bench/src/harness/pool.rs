@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
-use super::foreign::{Lost, SliceWatch, preemptions, thread_cpu_ns};
-use crate::case::{Background, Reading, Scale, SliceEnd, Spacing, Subject};
+use super::foreign::{Lost, SliceWatch, preemptions};
+use crate::case::{Background, Reading, Scale, SliceEnd, Subject};
 use crate::env;
 use crate::gate::{Gate, NoUnwind};
+use crate::uncounted::{Uncounted, take_uncounted, thread_cpu_ns};
 
 /// Where the measured threads and the background readers run.
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ struct Job<'env> {
 struct Sample {
     start: Instant,
     end: Instant,
-    uncounted_ns: f64,
+    uncounted: Uncounted,
     lost: Lost,
 }
 
@@ -162,15 +163,20 @@ impl<'scope, 'env> Pool<'scope, 'env> {
 
     fn evaluate(&self, samples: &[Sample], scale: Scale, ops: u64, warm: u64, disturbed: bool) -> Slice {
         let threads = samples.len() as f64;
-        let walls: Vec<f64> =
-            samples.iter().map(|s| ((s.end - s.start).as_nanos() as f64 - s.uncounted_ns).max(0.0)).collect();
+        let walls: Vec<f64> = samples
+            .iter()
+            .map(|s| ((s.end - s.start).as_nanos() as f64 - s.uncounted.wall_ns as f64).max(0.0))
+            .collect();
         let mean = walls.iter().sum::<f64>() / threads;
         let start = samples.iter().map(|s| s.start).min().expect("at least one thread");
         let end = samples.iter().map(|s| s.end).max().expect("at least one thread");
         let wall_ns = (end - start).as_nanos() as f64;
         let processors = self.place.processors.len() as f64;
         let per_thread = match scale {
-            Scale::Work if threads > processors => wall_ns * processors / threads,
+            Scale::Work if threads > processors => {
+                let uncounted: f64 = samples.iter().map(|s| s.uncounted.cpu_ns as f64).sum();
+                (wall_ns * processors - uncounted).max(0.0) / threads
+            }
             _ => mean,
         };
         let said = std::mem::take(&mut *self.end.lock().expect("nobody panics holding it"));
@@ -207,14 +213,14 @@ fn run(shared: &Shared, index: usize, job: &Job<'_>) -> Sample {
     if job.warm > 0 {
         worker(job.warm);
     }
-    // What the warm-up slept does not matter.
-    Spacing::take_ns();
+    // That of the warm-up does not matter.
+    take_uncounted();
     let preempted_before = preemptions();
     shared.gate.wait();
     let (start, cpu_before) = (Instant::now(), thread_cpu_ns());
     worker(job.ops);
     let (end, cpu_after) = (Instant::now(), thread_cpu_ns());
-    let uncounted_ns = Spacing::take_ns() as f64;
+    let uncounted = take_uncounted();
     shared.gate.wait();
     if index == 0 {
         *shared.end.lock().expect("nobody panics holding it") =
@@ -229,5 +235,5 @@ fn run(shared: &Shared, index: usize, job: &Job<'_>) -> Sample {
         slice_cpu_ns: (thread_cpu_ns() - cpu_at_first) as f64,
         preempted,
     };
-    Sample { start, end, uncounted_ns, lost }
+    Sample { start, end, uncounted, lost }
 }

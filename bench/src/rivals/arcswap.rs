@@ -4,7 +4,9 @@ use std::hint::black_box;
 
 use arc_swap::ArcSwap;
 
-use crate::case::{Missing, Setting, Subject, Worker};
+use crate::case::{Make, Missing, Setting, Subject, Worker};
+use crate::cases::call::{Reach, calling};
+use crate::objects::{Field, Probe};
 
 struct Read {
     cell: ArcSwap<u64>,
@@ -24,5 +26,21 @@ impl Subject for Read {
             }
             black_box(sum);
         })
+    }
+}
+
+/// In a box, since what an `ArcSwap` holds must have a size.
+struct Swapped(ArcSwap<Box<dyn Probe>>);
+
+pub(crate) const CALL: Make = calling::<Swapped>();
+
+impl Reach for Swapped {
+    fn new(object: Field) -> Swapped {
+        Swapped(ArcSwap::from_pointee(Box::new(object)))
+    }
+
+    #[inline(always)]
+    fn get(&self, n: u64) -> u64 {
+        self.0.load().get(n)
     }
 }

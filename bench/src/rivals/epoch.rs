@@ -4,12 +4,15 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crossbeam_epoch::{self as epoch, Atomic, Guard, Owned};
+use crossbeam_epoch::{self as epoch, Atomic, Guard, Owned, Shared as Pointer};
 use crossbeam_utils::CachePadded;
 
 use super::spin_or_yield;
 use crate::case::{Background, Make, Missing, Setting, Spacing, Subject, Worker};
+use crate::cases::call::{Reach, calling};
+use crate::cases::lifecycle::{Live, living};
 use crate::cases::rcu_retire::{Item, Reclaim, retiring};
+use crate::objects::{Field, Mortal, Probe};
 
 struct Shared {
     cell: CachePadded<Atomic<u64>>,
@@ -147,5 +150,73 @@ impl Drop for Slots {
             // SAFETY: as in `Shared::drop`: sole ownership by `&mut self`.
             drop(unsafe { slot.into_owned() });
         }
+    }
+}
+
+/// The object of `call`. In a box, since what a pointer of an epoch points to must have a size.
+struct Called(Atomic<Box<dyn Probe>>);
+
+pub(crate) const CALL: Make = calling::<Called>();
+
+impl Reach for Called {
+    fn new(object: Field) -> Called {
+        Called(Atomic::new(Box::new(object)))
+    }
+
+    #[inline(always)]
+    fn get(&self, n: u64) -> u64 {
+        let guard = epoch::pin();
+        // Acquire: as in `Shared::read`.
+        let shared = self.0.load(Ordering::Acquire, &guard);
+        // SAFETY: `deref` asks for a pointer that is not null and an object that lives for as long as `guard`. The
+        // pointer is made with an object and is never replaced before `Called` is dropped.
+        unsafe { shared.deref() }.get(n)
+    }
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        let object = std::mem::replace(&mut self.0, Atomic::null());
+        // SAFETY: as in `Shared::drop`: sole ownership by `&mut self`.
+        drop(unsafe { object.into_owned() });
+    }
+}
+
+/// A place for each thread, where its object of the moment is found.
+struct Places(Vec<CachePadded<Atomic<Mortal>>>);
+
+pub(crate) const LIFECYCLE: Make = living::<Places>();
+
+impl Live for Places {
+    fn new(threads: usize) -> Places {
+        Places((0..threads).map(|_| CachePadded::new(Atomic::null())).collect())
+    }
+
+    fn register(&self) {
+        drop(epoch::pin());
+    }
+
+    #[inline(always)]
+    fn live(&self, thread: usize, object: Mortal, n: u64) -> u64 {
+        let place = &self.0[thread];
+        // Release: would pair with the Acquire of another thread that calls the object.
+        place.store(Owned::new(object), Ordering::Release);
+        let guard = epoch::pin();
+        // Acquire: as in `Shared::read`.
+        let found = place.load(Ordering::Acquire, &guard);
+        // SAFETY: `deref` asks for a pointer that is not null and an object that lives for as long as `guard`: this
+        // thread stored it above, and defers its drop below, within the guard.
+        let object: &dyn Probe = black_box(unsafe { found.deref() });
+        let result = object.get(n);
+        // AcqRel: pairs with the Acquire loads of those who call it.
+        let gone = place.swap(Pointer::null(), Ordering::AcqRel, &guard);
+        // SAFETY: `defer_destroy` asks that nobody can load the pointer any more and that it is destroyed once: the swap
+        // took it out of the only place where it was, and one swap returns it.
+        unsafe { guard.defer_destroy(gone) };
+        result
+    }
+
+    fn flush(&self) {
+        epoch::pin().flush();
     }
 }

@@ -3,6 +3,7 @@
 //! The interfaces of the reclamation libraries are unsafe, so the modules that speak to them are the only ones of
 //! this crate in which `unsafe` is allowed.
 
+pub(crate) mod arcdyn;
 pub(crate) mod arcswap;
 pub(crate) mod counters;
 #[allow(unsafe_code)]

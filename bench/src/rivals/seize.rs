@@ -8,9 +8,11 @@ use crossbeam_utils::CachePadded;
 use seize::{Collector, Guard, LocalGuard, reclaim};
 
 use super::spin_or_yield;
-use crate::case::{Background, Missing, Setting, Spacing, Subject, Worker};
+use crate::case::{Background, Make, Missing, Setting, Spacing, Subject, Worker};
+use crate::cases::call::{Reach, calling};
 use crate::cases::rcu_retire::{Item, Reclaim, retiring};
 use crate::env;
+use crate::objects::{Field, Probe};
 
 struct Shared {
     collector: Collector,
@@ -171,5 +173,37 @@ impl Drop for Slots {
             // SAFETY: as in `Shared::drop`: from a box, and nobody else can load it.
             drop(unsafe { Box::from_raw(*slot.get_mut()) });
         }
+    }
+}
+
+/// The object of `call`. In a box, since an atomic pointer is one word.
+struct Called {
+    collector: Collector,
+    object: AtomicPtr<Box<dyn Probe>>,
+}
+
+pub(crate) const CALL: Make = calling::<Called>();
+
+impl Reach for Called {
+    fn new(object: Field) -> Called {
+        let object: Box<dyn Probe> = Box::new(object);
+        Called { collector: Collector::new(), object: AtomicPtr::new(Box::into_raw(Box::new(object))) }
+    }
+
+    #[inline(always)]
+    fn get(&self, n: u64) -> u64 {
+        let guard = self.collector.enter();
+        // Acquire: as in `Shared::read`.
+        let object = guard.protect(&self.object, Ordering::Acquire);
+        // SAFETY: the dereference asks for a live object: the pointer is made from a box and is never replaced before
+        // `Called` is dropped.
+        unsafe { &*object }.get(n)
+    }
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        // SAFETY: as in `Shared::drop`: from a box, and nobody else can load it.
+        drop(unsafe { Box::from_raw(*self.object.get_mut()) });
     }
 }

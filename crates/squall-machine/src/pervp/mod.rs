@@ -38,6 +38,7 @@
 
 mod alloc;
 mod atomic;
+mod biased;
 mod list;
 pub(crate) mod mode;
 mod restart;
@@ -46,6 +47,7 @@ mod value;
 mod word;
 
 pub use alloc::{OutOfMemory, Stats, stats};
+pub use biased::BiasedWord;
 pub use list::{ListNode, PerVpList};
 pub use mode::{RestartMode, WhyAtomic, restart_mode};
 pub use stack::PerVpStack;

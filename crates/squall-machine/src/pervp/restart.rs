@@ -8,6 +8,7 @@
 //!  1: rseq_cs of our area = descriptor           arm
 //!  2: read AREA_OFFSET again, inside             lets the process give the mode up (pervp/I4)
 //!     part = cpu_id << SHIFT; negative: leave    no registration: the atomic path
+//!       (or, to run on one VP: cpu_id is not it: leave)
 //!     the caller's loads and compares
 //!     one store                                  the commit, the last instruction
 //!  3:
@@ -19,9 +20,6 @@
 //! A signal handler that runs sequences overwrites `rseq_cs`, but its arrival has already sent the interrupted sequence
 //! to its abort handler, which arms again.
 
-// The statement form's fallback needs an `unsafe` block of its own; the caller has written one around all of it.
-#![allow(clippy::macro_metavars_in_unsafe)]
-
 use super::{CasError, ListNode, atomic};
 use crate::vp::Vp;
 use std::ptr::NonNull;
@@ -31,13 +29,18 @@ use std::ptr::NonNull;
 /// In the templates `{part}` is the distance from an object's home address to its words on the VP where the sequence
 /// runs, so that `home + part` is an address there. A jump to `33f` leaves without a commit. The last instruction is
 /// the commit: one aligned store of at most eight bytes. `{tmp}` is a register to use freely. Labels 31 to 37 belong to
-/// the frame, and no operand may be named `part`, `tmp`, `fallback`, `thread`, `word`, `area_offset`, `shift` or
-/// `signature`.
+/// the frame, and no operand may be named `part`, `tmp`, `on`, `fallback`, `thread`, `word`, `area_offset`, `shift`
+/// or `signature`.
 ///
 /// With `out` and `done` the sequence has results: `done` is evaluated after the commit or after a jump to `33f`
 /// (tell them apart by the outputs), and has the VP. Without, it is a statement that costs one instruction less.
 /// `fallback` is evaluated instead where there are no restartable sequences; see [`settle`](crate::pervp::settle), which
 /// it must call first. In such builds `in` is evaluated and dropped and nothing else is used.
+///
+/// With `on: vp` before `in` a statement runs on that VP only; on any other, `fallback` is evaluated. There is then no
+/// `{part}`: the words that the sequence uses may lie anywhere. The fallback need not call `settle` if it leaves alone the
+/// word that the sequence stores to; it must not if it is to be used in threads that have restartable sequences, which
+/// `settle` would take from the whole process.
 ///
 /// # Safety
 /// The macro must be used in an `unsafe` block whose author argues that
@@ -46,7 +49,9 @@ use std::ptr::NonNull;
 /// 2. the templates change no register but `{tmp}`, the `out` operands and the flags, do not use the stack, and make no
 ///    call;
 /// 3. addresses formed with `{part}` lie in an extent of per-VP memory, and every other thread that writes there does so
-///    by such sequences or, after [`settle`](crate::pervp::settle), atomically.
+///    by such sequences or, after [`settle`](crate::pervp::settle), atomically;
+/// 4. with `on`, everybody else who writes the words does so by sequences on the same VP, and
+///    [`restart_mode`](crate::pervp::restart_mode) has been asked or an object of per-VP data made in this process.
 ///
 /// # Example
 /// ```
@@ -98,9 +103,20 @@ macro_rules! restartable {
         let __part: i64;
         $(let $out: $type;)*
         $crate::__restartable_frame! {
-            x86_64: ["js 33f"; $($x86_64),*],
-            aarch64: ["tbnz {part}, #63, 33f"; $($aarch64),*],
+            x86_64: [
+                "movsxd {part}, dword ptr fs:[{tmp} + 4]",
+                "shl {part}, {shift}",
+                "js 33f",
+                $($x86_64),*
+            ],
+            aarch64: [
+                "ldrsw {part}, [{tmp}, #4]",
+                "lsl {part}, {part}, #{shift}",
+                "tbnz {part}, #63, 33f",
+                $($aarch64),*
+            ],
             part = out(reg) __part,
+            shift = const $crate::pervp::SHIFT,
             $($in = in(reg) $value,)*
             $($out = out(reg) $out,)*
         }
@@ -118,16 +134,61 @@ macro_rules! restartable {
         fallback: $fallback:expr $(,)?
     ) => {
         $crate::__restartable_frame! {
-            x86_64: ["js {fallback}"; $($x86_64),*],
-            aarch64: ["tbnz {part}, #63, {fallback}"; $($aarch64),*],
+            x86_64: [
+                "movsxd {part}, dword ptr fs:[{tmp} + 4]",
+                "shl {part}, {shift}",
+                "js {fallback}",
+                $($x86_64),*
+            ],
+            aarch64: [
+                "ldrsw {part}, [{tmp}, #4]",
+                "lsl {part}, {part}, #{shift}",
+                "tbnz {part}, #63, {fallback}",
+                $($aarch64),*
+            ],
             part = out(reg) _,
+            shift = const $crate::pervp::SHIFT,
             $($in = in(reg) $value,)*
             fallback = label {
-                // SAFETY: the label's block is outside the caller's `unsafe` block, whose argument covers it.
+                // SAFETY: the label's block is outside the caller's `unsafe` block, whose argument covers it. A fallback may be
+                // safe, and then needs no block.
+                #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
                 unsafe { $fallback; }
             },
         }
     };
+    (
+        on: $vp:expr,
+        in: [$($in:ident = $value:expr),* $(,)?],
+        x86_64: [$($x86_64:literal),* $(,)?],
+        aarch64: [$($aarch64:literal),* $(,)?],
+        fallback: $fallback:expr $(,)?
+    ) => {{
+        // A negative `cpu_id` (pervp/I4) equals no VP below the limit, so that one comparison does.
+        let __on: $crate::Vp = $vp;
+        $crate::__restartable_frame! {
+            x86_64: [
+                "cmp {on:e}, dword ptr fs:[{tmp} + 4]",
+                "jne {fallback}",
+                $($x86_64),*
+            ],
+            aarch64: [
+                "ldr {part:w}, [{tmp}, #4]",
+                "cmp {part:w}, {on:w}",
+                "b.ne {fallback}",
+                $($aarch64),*
+            ],
+            part = out(reg) _,
+            on = in(reg) __on.index() as u32,
+            $($in = in(reg) $value,)*
+            fallback = label {
+                // SAFETY: the label's block is outside the caller's `unsafe` block, whose argument covers it. A fallback may be
+                // safe, and then needs no block.
+                #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
+                unsafe { $fallback; }
+            },
+        }
+    }};
 }
 
 /// Frames nothing: this build has no restartable sequences, and the fallback is all there is.
@@ -141,6 +202,7 @@ macro_rules! restartable {
 #[macro_export]
 macro_rules! restartable {
     (
+        $(on: $on:expr,)?
         in: [$($in:ident = $value:expr),* $(,)?],
         $(out: [$($out:tt)*],)?
         x86_64: [$($x86_64:tt)*],
@@ -149,18 +211,20 @@ macro_rules! restartable {
         fallback: $fallback:expr $(,)?
     ) => {{
         $crate::pervp::no_sequence();
+        $(let _: $crate::Vp = $on;)?
         $(let _ = $value;)*
         $fallback
     }};
 }
 
-/// Not public: the frame itself. `js`/`tbnz` is the exit of a thread that may run no sequence.
+/// Not public: the frame itself. The body begins with the question where the thread runs, and the exit of one that may
+/// run no sequence.
 #[cfg(target_arch = "x86_64")]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __restartable_frame {
     (
-        x86_64: [$exit:literal; $($body:literal),*],
+        x86_64: [$($body:literal),*],
         aarch64: [$($other:tt)*],
         $($operands:tt)*
     ) => {
@@ -183,29 +247,26 @@ macro_rules! __restartable_frame {
             "mov qword ptr fs:[{tmp} + 8], {part}",
             "32:",
             "mov {tmp}, qword ptr [rip + {area_offset}]",
-            "movsxd {part}, dword ptr fs:[{tmp} + 4]",
-            "shl {part}, {shift}",
-            $exit,
             $($body,)*
             "33:",
             tmp = out(reg) _,
             $($operands)*
             area_offset = sym $crate::pervp::AREA_OFFSET,
-            shift = const $crate::pervp::SHIFT,
             signature = const $crate::pervp::SIGNATURE,
             options(nostack),
         )
     };
 }
 
-/// Not public: the frame itself. `js`/`tbnz` is the exit of a thread that may run no sequence.
+/// Not public: the frame itself. The body begins with the question where the thread runs, and the exit of one that may
+/// run no sequence.
 #[cfg(target_arch = "aarch64")]
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __restartable_frame {
     (
         x86_64: [$($other:tt)*],
-        aarch64: [$exit:literal; $($body:literal),*],
+        aarch64: [$($body:literal),*],
         $($operands:tt)*
     ) => {
         ::core::arch::asm!(
@@ -231,9 +292,6 @@ macro_rules! __restartable_frame {
             "32:",
             "ldr {tmp}, [{word}, #:lo12:{area_offset}]",
             "add {tmp}, {tmp}, {thread}",
-            "ldrsw {part}, [{tmp}, #4]",
-            "lsl {part}, {part}, #{shift}",
-            $exit,
             $($body,)*
             "33:",
             thread = out(reg) _,
@@ -241,7 +299,6 @@ macro_rules! __restartable_frame {
             tmp = out(reg) _,
             $($operands)*
             area_offset = sym $crate::pervp::AREA_OFFSET,
-            shift = const $crate::pervp::SHIFT,
             signature = const $crate::pervp::SIGNATURE,
             options(nostack),
         )

@@ -118,3 +118,28 @@ pub(crate) fn add_slowly(word: &PerVpWord, laps: u64) {
         }
     }
 }
+
+/// Takes back what glibc registered for the calling thread.
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri)))]
+pub(crate) fn unregister() {
+    use std::ffi::c_long;
+    unsafe extern "C" {
+        fn syscall(number: c_long, ...) -> c_long;
+    }
+    const RSEQ: c_long = 334;
+    const UNREGISTER: c_long = 1;
+    let offset = squall_sys::rseq::registered_area().expect("this thread is registered");
+    let thread_pointer: usize;
+    // SAFETY: word 0 at the thread pointer holds its own address.
+    unsafe { std::arch::asm!("mov {}, fs:[0]", out(reg) thread_pointer) };
+    let area = thread_pointer.wrapping_add_signed(offset);
+    // SAFETY: takes back a registration of this thread; nobody relies on it but Squall, which this test is about.
+    let answer = [32, 20, 28, 33, 64]
+        .into_iter()
+        .map(|bytes: c_long| unsafe {
+            syscall(RSEQ, area, bytes, UNREGISTER, c_long::from(squall_sys::rseq::SIGNATURE))
+        })
+        .find(|&answer| answer == 0);
+    assert_eq!(answer, Some(0), "the registration could not be taken back");
+    assert!(squall_sys::rseq::registered_area().is_err());
+}

@@ -1,0 +1,69 @@
+//! `call`: one call of a trivial method on an object that every thread shares and nobody replaces.
+//!
+//! All subjects reach the same type through the same method of the same `dyn` trait, which is not inlined: it adds its
+//! argument to a field. The reference is read from memory for each call, and the compiler is kept from knowing what it
+//! leads to, for all alike. Calls do not depend on each other, as in a server's loop, so that the processor may overlap
+//! them. What a rival adds to `arc-dyn` is what it needs so that the object may be destroyed or replaced meanwhile:
+//! `arc-dyn` itself allows neither.
+
+use std::hint::black_box;
+
+use crossbeam_utils::CachePadded;
+
+use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Worker};
+use crate::objects::{Field, sum_of_calls};
+use crate::ours_core;
+use crate::rivals::{arcdyn, arcswap, epoch, seize};
+
+pub(super) static CASE: Case = Case {
+    name: "call",
+    about: "one call of a trivial method of a shared object, through a reference that outlives the object or not",
+    variants: &[PLAIN],
+    subjects: &[
+        Spec::ours("squall", ours_core::CALL),
+        Spec::rival("arc-dyn", arcdyn::CALL),
+        Spec::rival("crossbeam-epoch", epoch::CALL),
+        Spec::rival("seize", seize::CALL),
+        Spec::rival("arc-swap", arcswap::CALL),
+    ],
+    scale: Scale::Work,
+    slice_ms: (20, 5),
+    thread_range: false,
+    metrics: None,
+    default_threads: &[],
+};
+
+/// A way to the object.
+pub(crate) trait Reach: Send + Sync {
+    fn new(object: Field) -> Self
+    where
+        Self: Sized;
+
+    /// Calls the object.
+    fn get(&self, n: u64) -> u64;
+}
+
+struct Calling<R>(CachePadded<R>);
+
+/// Makes the subject that calls through `R`.
+pub(crate) const fn calling<R: Reach + 'static>() -> Make {
+    fn make<R: Reach + 'static>(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
+        Ok(Box::new(Calling(CachePadded::new(R::new(Field::new())))))
+    }
+    make::<R>
+}
+
+impl<R: Reach> Subject for Calling<R> {
+    fn worker(&self, _: usize) -> Worker<'_> {
+        // Registers the thread, and makes what there is to make on its first call.
+        black_box(self.0.get(0));
+        Box::new(|ops| {
+            let mut sum = 0u64;
+            for n in 0..ops {
+                let reach: &R = black_box(&self.0);
+                sum = sum.wrapping_add(reach.get(n));
+            }
+            assert_eq!(sum, sum_of_calls(ops), "a call was lost, or ran twice");
+        })
+    }
+}

@@ -1,0 +1,287 @@
+//! `squall` in the cases about objects: as an application would write it, through the façade.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+use squall::pervp::BiasedWord;
+use squall::{At, ClusterSize, CoRef, Miss, Owned, Reply, Root};
+
+use crate::case::{Make, Missing, Setting, Subject, Worker};
+use crate::cases::call::{Reach, calling};
+use crate::cases::gather::{Gather, gathering};
+use crate::cases::lifecycle::{Live, living};
+use crate::cases::miss::{Batch, first_calls};
+use crate::objects::{Field, Hits, Mortal, Probe};
+use crate::ours_machine::on_processor;
+use crate::rivals::counters::Count;
+
+// --- `call` ---
+
+struct Called {
+    co: CoRef<dyn Probe>,
+    _owner: Owned<dyn Probe>,
+}
+
+pub(crate) const CALL: Make = calling::<Called>();
+
+impl Reach for Called {
+    fn new(object: Field) -> Called {
+        let owner: Owned<dyn Probe> = squall::shared(object);
+        Called { co: owner.co(), _owner: owner }
+    }
+
+    #[inline(always)]
+    fn get(&self, n: u64) -> u64 {
+        self.co.get(n)
+    }
+}
+
+// --- `counter` ---
+
+/// `squall-shared`: one representative for everybody.
+pub(crate) struct Shared(Owned<dyn Hits>);
+
+struct SharedHits(CachePadded<AtomicU64>);
+
+impl Hits for SharedHits {
+    fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    fn total(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn total_by_tree(&self) -> u64 {
+        self.total()
+    }
+}
+
+/// `squall-distributed`: one representative for each processor that counts.
+pub(crate) struct Distributed(Owned<dyn Hits>);
+
+struct PerProcessor;
+
+/// On lines of its own: neighbours in memory belong to other processors.
+#[repr(align(128))]
+struct LocalHits {
+    count: BiasedWord,
+    at: At<PerProcessor>,
+}
+
+impl Root for PerProcessor {
+    type Interface = dyn Hits;
+    type Rep = LocalHits;
+
+    fn make_rep(&self, at: At<PerProcessor>) -> LocalHits {
+        LocalHits { count: BiasedWord::new(at.vp()), at }
+    }
+}
+
+impl Hits for LocalHits {
+    fn add(&self, n: u64) {
+        self.count.add(n);
+    }
+
+    fn total(&self) -> u64 {
+        self.at.reps().map(|rep| rep.count.load()).sum()
+    }
+
+    fn total_by_tree(&self) -> u64 {
+        self.at.gather(|rep| rep.count.load(), |a, b| a + b).unwrap_or(0)
+    }
+}
+
+/// Adds one `ops` times, after the first call, which is a miss and adds nothing.
+#[inline(always)]
+fn add(hits: CoRef<dyn Hits>, ops: u64, mut between: impl FnMut()) {
+    if ops == 0 {
+        hits.add(0);
+    }
+    for _ in 0..ops {
+        hits.add(1);
+        between();
+    }
+}
+
+impl Count for Shared {
+    fn new(_: usize) -> Shared {
+        Shared(squall::shared(SharedHits(CachePadded::new(AtomicU64::new(0)))))
+    }
+
+    fn add(&self, _: usize, ops: u64, between: impl FnMut()) {
+        add(self.0.co(), ops, between);
+    }
+
+    fn sum(&self) -> u64 {
+        self.0.total()
+    }
+}
+
+impl Count for Distributed {
+    fn new(_: usize) -> Distributed {
+        Distributed(PerProcessor.create(ClusterSize::Cpu))
+    }
+
+    fn add(&self, _: usize, ops: u64, between: impl FnMut()) {
+        add(self.0.co(), ops, between);
+    }
+
+    fn sum(&self) -> u64 {
+        self.0.total()
+    }
+}
+
+// --- `gather` ---
+
+struct Flat(Owned<dyn Hits>);
+struct Tree(Owned<dyn Hits>);
+
+pub(crate) const GATHER_FLAT: Make = gathering::<Flat>();
+pub(crate) const GATHER_TREE: Make = gathering::<Tree>();
+
+/// A distributed counter with a representative on each of so many processors, each of which counted one.
+fn counted_on(reps: usize) -> Result<Owned<dyn Hits>, Missing> {
+    let hits = PerProcessor.create(ClusterSize::Cpu);
+    for index in 0..reps {
+        on_processor(index, || hits.add(1))?;
+    }
+    let made = squall::info_of(CoRef::id(hits.co())).map_or(0, |info| info.reps.len());
+    if made == reps {
+        Ok(hits)
+    } else {
+        Err(Missing(format!("{made} representatives were made for {reps} processors")))
+    }
+}
+
+impl Gather for Flat {
+    fn new(reps: usize) -> Result<Flat, Missing> {
+        counted_on(reps).map(Flat)
+    }
+
+    #[inline(always)]
+    fn total(&self) -> u64 {
+        self.0.total()
+    }
+}
+
+impl Gather for Tree {
+    fn new(reps: usize) -> Result<Tree, Missing> {
+        counted_on(reps).map(Tree)
+    }
+
+    #[inline(always)]
+    fn total(&self) -> u64 {
+        self.0.total_by_tree()
+    }
+}
+
+// --- `miss` ---
+
+/// A representative that only answers.
+pub(crate) struct Answering {
+    field: Field,
+    _at: At<PerProcessorField>,
+}
+
+/// The root whose misses are measured: by variant its representative is kept in the table, or is not.
+pub(crate) struct PerProcessorField {
+    redirects: bool,
+}
+
+impl Root for PerProcessorField {
+    type Interface = dyn Probe;
+    type Rep = Answering;
+
+    fn make_rep(&self, at: At<PerProcessorField>) -> Answering {
+        Answering { field: Field::new(), _at: at }
+    }
+
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, PerProcessorField>) -> Reply<'a, PerProcessorField> {
+        if self.redirects { miss.local().once() } else { miss.local().cached() }
+    }
+}
+
+impl Probe for Answering {
+    #[inline(never)]
+    fn get(&self, n: u64) -> u64 {
+        self.field.get(n)
+    }
+}
+
+/// Objects that nobody called, made anew for each batch of first calls.
+struct Fresh {
+    make: fn() -> Owned<dyn Probe>,
+}
+
+impl Subject for Fresh {
+    fn worker(&self, _: usize) -> Worker<'_> {
+        squall::rcu::register().expect("this process is no child of a fork");
+        let mut batch = Batch::new(self.make);
+        Box::new(move |ops| batch.run(ops))
+    }
+}
+
+/// One object, each call of which is a miss.
+struct Redirecting(Owned<dyn Probe>);
+
+impl Subject for Redirecting {
+    fn worker(&self, _: usize) -> Worker<'_> {
+        black_box(self.0.get(0));
+        Box::new(|ops| first_calls(ops, std::iter::repeat_with(|| self.0.co())))
+    }
+
+    fn check(&self, ops: u64) -> Result<(), String> {
+        // The count wraps at 2^32.
+        let info = squall::info_of(CoRef::id(self.0.co())).ok_or("the object is gone")?;
+        let missed = info.misses;
+        if (missed as u32).wrapping_sub(ops as u32) < u32::MAX / 2 {
+            return Ok(());
+        }
+        Err(format!("{ops} calls missed only {missed} times"))
+    }
+}
+
+pub(crate) fn miss(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    Ok(match setting.variant.name {
+        "make-rep" => {
+            Box::new(Fresh { make: || PerProcessorField { redirects: false }.create(ClusterSize::Cpu) })
+        }
+        "once" => Box::new(Redirecting(PerProcessorField { redirects: true }.create(ClusterSize::Cpu))),
+        _ => Box::new(Fresh { make: || squall::shared(Field::new()) }),
+    })
+}
+
+// --- `lifecycle` ---
+
+struct Lives;
+
+pub(crate) const LIFECYCLE: Make = living::<Lives>();
+
+impl Live for Lives {
+    fn new(_: usize) -> Lives {
+        Lives
+    }
+
+    fn register(&self) {
+        squall::rcu::register().expect("this process is no child of a fork");
+    }
+
+    #[inline(always)]
+    fn live(&self, _: usize, object: Mortal, n: u64) -> u64 {
+        let object: Owned<dyn Probe> = squall::shared(object);
+        object.get(n)
+    }
+
+    fn flush(&self) {
+        squall::rcu::reclaim().expect("outside every operation");
+    }
+}
+
+// --- `object-memory` ---
+
+/// A counter as above, called on the first `vps` processors that there are.
+pub(crate) fn counted_on_at_most(vps: usize) -> Result<Owned<dyn Hits>, String> {
+    counted_on(vps.min(crate::ours_machine::processors_count())).map_err(|Missing(why)| why)
+}

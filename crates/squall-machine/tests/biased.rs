@@ -1,0 +1,244 @@
+//! The biased word under threads beyond processors that move and are preempted: in every mode, while the mode is given
+//! up, and beside a thread that has no restartable sequences.
+
+mod pervp_support;
+
+use pervp_support::{EXPECT, MODES, Random, again, hop, is_child, roam, slowness};
+use squall_machine::pervp::{self, BiasedWord, RestartMode};
+use squall_machine::{Vp, machine};
+use squall_sync::atomic::{AtomicBool, Ordering};
+use squall_sync::thread;
+
+const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
+const PER_HOP: u64 = 300;
+#[cfg(not(miri))]
+const TRIALS: u64 = 4;
+
+fn operations() -> u64 {
+    if cfg!(miri) { 60 } else { 60_000 / slowness() }
+}
+
+fn words() -> Vec<BiasedWord> {
+    (0..machine().vp_limit() as u32).map(|vp| BiasedWord::new(Vp::new(vp))).collect()
+}
+
+fn total(words: &[BiasedWord]) -> u64 {
+    words.iter().fold(0, |sum, word| sum.wrapping_add(word.load()))
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "starts processes")]
+fn again_in_every_mode() {
+    if is_child() {
+        return;
+    }
+    for &(name, value, expect) in MODES {
+        again(&[(name, value), (EXPECT, expect)], &[]);
+    }
+}
+
+/// One word for all, and a word for each VP that is found by where the thread is and used when it may have moved.
+#[test]
+fn sums_are_exact() {
+    let (one, each) = (BiasedWord::new(Vp::current()), words());
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut last = 0;
+            while !done.load(Ordering::Relaxed) {
+                let sum = one.load();
+                // Both parts only grow.
+                assert!(sum >= last && sum <= THREADS * operations());
+                last = sum;
+                thread::yield_now();
+            }
+        });
+        thread::scope(|adders| {
+            for id in 0..THREADS {
+                let (one, each) = (&one, &each);
+                adders.spawn(move || {
+                    let mut random = Random::new(id + 1);
+                    for operation in 0..operations() {
+                        // Half of the threads stay wherever the scheduler has them.
+                        if operation % PER_HOP == 0 && id % 2 == 0 {
+                            hop(&mut random);
+                        }
+                        one.add(1);
+                        each[Vp::current().index()].add(id);
+                        each[operation as usize % each.len()].add(1u64.wrapping_neg());
+                    }
+                    roam();
+                });
+            }
+        });
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(one.load(), THREADS * operations());
+    let ids: u64 = (0..THREADS).sum();
+    assert_eq!(total(&each), (ids * operations()).wrapping_sub(THREADS * operations()));
+}
+
+/// Which of the two ways an addition takes is part of the promise: it is the price, and the sensor.
+#[test]
+fn the_own_vp_adds_in_one_way_and_others_in_the_other() {
+    let each = words();
+    let may_restart = pervp::restart_mode() == RestartMode::Restartable;
+    let allowed = squall_sys::affinity::allowed().unwrap_or_default();
+    let places = if machine().is_virtual() { (0..each.len()).collect() } else { allowed };
+    thread::scope(|scope| {
+        for (order, &place) in places.iter().enumerate() {
+            let each = &each;
+            scope.spawn(move || {
+                let vp = Vp::new(place as u32);
+                if machine().is_virtual() {
+                    Vp::assign_current(vp).expect("a VP below the limit");
+                } else {
+                    squall_sys::affinity::restrict_to(&[place]).expect("a processor that was allowed");
+                }
+                each[place].add(1000 + order as u64);
+            });
+        }
+    });
+    for (order, &place) in places.iter().enumerate() {
+        let word = &each[place];
+        assert_eq!(word.vp(), Vp::new(place as u32));
+        assert_eq!(word.load(), 1000 + order as u64);
+        assert_eq!(word.added_elsewhere(), if may_restart { 0 } else { word.load() });
+    }
+    // From one place to the words of all others.
+    if let (true, [here, others @ ..]) = (may_restart, &places[..]) {
+        squall_sys::affinity::restrict_to(&[*here]).expect("a processor that was allowed");
+        others.iter().for_each(|&other| each[other].add(7));
+        assert!(others.iter().all(|&other| each[other].added_elsewhere() == 7));
+        roam();
+    }
+    assert_eq!(pervp::restart_mode() == RestartMode::Restartable, may_restart, "the mode was given up");
+}
+
+#[test]
+#[should_panic(expected = "does not exist")]
+fn a_word_of_no_vp_is_refused() {
+    BiasedWord::new(Vp::new(machine().vp_limit() as u32));
+}
+
+#[test]
+fn it_wraps() {
+    let word = BiasedWord::new(Vp::current());
+    word.add(5);
+    word.add(7u64.wrapping_neg());
+    assert_eq!(word.load(), 2u64.wrapping_neg());
+    assert!(format!("{word:?}").contains("18446744073709551614"));
+}
+
+/// Threads that add all the time while `cause` runs in a thread of its own; all additions must be there.
+#[cfg(not(miri))]
+fn under_load(cause: impl Fn(&BiasedWord) + Send + Sync) {
+    let each = words();
+    let word = &each[Vp::current().index()];
+    let (stop, added) = (AtomicBool::new(false), squall_sync::atomic::AtomicU64::new(0));
+    thread::scope(|scope| {
+        for id in 0..THREADS {
+            let (each, stop, added) = (&each, &stop, &added);
+            scope.spawn(move || {
+                let mut random = Random::new(id);
+                let mut own = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    for _ in 0..500 {
+                        word.add(1);
+                        each[Vp::current().index()].add(1);
+                        own += 2;
+                    }
+                    if id % 2 == 0 {
+                        hop(&mut random);
+                    }
+                }
+                roam();
+                added.fetch_add(own, Ordering::Relaxed);
+            });
+        }
+        thread::sleep(std::time::Duration::from_millis(15));
+        let outcome = scope.spawn(|| cause(word)).join();
+        thread::sleep(std::time::Duration::from_millis(15));
+        stop.store(true, Ordering::Relaxed);
+        outcome.expect("the cause");
+    });
+    assert_eq!(total(&each), added.into_inner());
+}
+
+#[cfg(not(miri))]
+fn trials(test: &str) {
+    if !is_child() {
+        (0..TRIALS).for_each(|_| again(&[], &["--exact", test]));
+    }
+}
+
+#[test]
+#[cfg(not(miri))]
+fn sums_survive_that_the_mode_is_given_up() {
+    if is_child() {
+        let restartable = pervp::restart_mode() == RestartMode::Restartable;
+        under_load(|_| pervp::force_downgrade());
+        if restartable {
+            assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: pervp::WhyAtomic::Downgraded });
+        }
+    }
+    trials("sums_survive_that_the_mode_is_given_up");
+}
+
+/// Unlike the words of every VP: here plain and atomic additions do not meet on one word.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri)))]
+fn a_thread_without_registration_takes_nothing_from_the_others() {
+    if is_child() {
+        let (before, each) = (pervp::restart_mode(), words());
+        under_load(|word| {
+            if before == RestartMode::Restartable {
+                pervp_support::unregister();
+            }
+            word.add(1);
+            word.add(1u64.wrapping_neg());
+            // Its `cpu_id` is now negative, which is no VP.
+            each.iter().for_each(|own| own.add(3));
+            assert!(each.iter().all(|own| own.added_elsewhere() == 3));
+        });
+        assert_eq!(pervp::restart_mode(), before);
+    }
+    trials("a_thread_without_registration_takes_nothing_from_the_others");
+}
+
+/// The instructions themselves, also where the kernel has no such sequences, on the first and on the last VP.
+#[test]
+#[cfg(not(miri))]
+fn its_instructions_agree_with_a_model() {
+    let name = "its_instructions_agree_with_a_model";
+    if !squall_sys::area::NATIVE || cfg!(squall_tsan) {
+        println!("SKIP: no sequences in this build");
+        return;
+    }
+    let Some(cpu) = std::env::var("SQUALL_TEST_CPU").ok().filter(|_| is_child()) else {
+        if !is_child() {
+            for cpu in [0, machine().vp_limit() - 1] {
+                again(&[("SQUALL_TEST_CPU", &cpu.to_string()), ("SQUALL_RSEQ", "off")], &["--exact", name]);
+            }
+        }
+        return;
+    };
+    let cpu = cpu.parse().expect("a number");
+    let (own, last) = (BiasedWord::new(Vp::new(cpu)), machine().vp_limit() as u32 - 1);
+    let other = BiasedWord::new(Vp::new(if cpu == last { 0 } else { last }));
+    // SAFETY: the other threads of this child are the test harness's, which use no per-VP operations.
+    unsafe { pervp::pretend_restartable(cpu) };
+    let (mut random, mut sums) = (Random::new(5), (0u64, 0u64));
+    for step in 0..10_000 {
+        let n = random.next() << (step % 60);
+        own.add(n);
+        other.add(!n);
+        sums = (sums.0.wrapping_add(n), sums.1.wrapping_add(!n));
+        assert_eq!((own.load(), other.load()), sums);
+    }
+    assert_eq!(own.added_elsewhere(), 0);
+    if other.vp() != own.vp() {
+        assert_eq!(other.added_elsewhere(), sums.1);
+    }
+    assert_eq!(pervp::restart_mode(), RestartMode::Restartable, "something took the atomic path");
+}

@@ -1,0 +1,226 @@
+//! `cargo run -p xtask -- instructions`: counts the instructions of one operation, and holds them against what is asked.
+//!
+//! Idea: instructions can be counted exactly on any machine, whatever else runs on it. Callgrind counts those of
+//! `squall loop` for two numbers of operations; the difference over the difference is one operation's, and starting up
+//! is not in it. A virtual topology is set, in which the processor is read from our own block: below valgrind there are no
+//! restartable sequences.
+//!
+//! - I1. A figure that is held against a limit counts every thread but the main one, which only waits, or is said to be
+//!   of one function ([`Scope`]).
+//! - I2. A run that fails, and a count that does not grow with the operations, are errors, not figures.
+//!
+//! Not promised: that instructions are time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::sharing;
+use crate::shell::{self, Outcome};
+
+/// The virtual machine.
+const TOPOLOGY: &str = "nodes:2,caches:2,cores:8,threads:2";
+
+/// What `instructions` can be asked for.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Operations of the shorter run; the longer has twice as many
+    #[arg(long, default_value_t = 50_000)]
+    ops: u64,
+    /// A binary to count in place of the `squall` that is built
+    #[arg(long)]
+    squall: Option<PathBuf>,
+}
+
+/// Where instructions are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// In the thread of the loop, while it does its operations.
+    Operations,
+    /// In this function and what it calls: the rest of the operation is not the point.
+    Function(&'static str),
+    /// In every thread but the main one: part of the work is done by another.
+    Threads,
+}
+
+/// One thing to count.
+#[derive(Debug)]
+struct Subject {
+    case: &'static str,
+    variant: &'static str,
+    subject: &'static str,
+    scope: Scope,
+    /// At most so many, where somebody asked.
+    limit: Option<f64>,
+}
+
+const fn subject(case: &'static str, variant: &'static str, subject: &'static str, scope: Scope) -> Subject {
+    Subject { case, variant, subject, scope, limit: None }
+}
+
+const CALL: Subject = subject("call", "", "squall", Scope::Operations);
+const CALL_ARC: Subject = subject("call", "", "arc-dyn", Scope::Operations);
+/// What a call may cost over the same call through an `Arc`.
+const CALL_OVER_ARC_MAX: f64 = 25.0;
+
+/// All but the two calls.
+const SUBJECTS: &[Subject] = &[
+    subject("call", "", "crossbeam-epoch", Scope::Operations),
+    subject("call", "", "seize", Scope::Operations),
+    subject("call", "", "arc-swap", Scope::Operations),
+    subject("counter", "", "squall-shared", Scope::Operations),
+    Subject { limit: Some(200.0), ..subject("miss", "cached", "squall", Scope::Function("first_calls")) },
+    subject("miss", "make-rep", "squall", Scope::Function("first_calls")),
+    subject("miss", "once", "squall", Scope::Function("first_calls")),
+    Subject { limit: Some(600.0), ..subject("lifecycle", "", "squall", Scope::Threads) },
+    subject("lifecycle", "", "crossbeam-epoch", Scope::Threads),
+    subject("lifecycle", "", "arc-dyn", Scope::Threads),
+];
+
+/// Counts, and prints a table.
+///
+/// # Errors
+/// When a limit is not kept, or a count cannot be made though the instrument is here.
+pub(crate) fn command(options: &Options) -> Result<()> {
+    match count_all(options)? {
+        Outcome::Passed => Ok(()),
+        Outcome::Skipped(why) => {
+            println!("SKIP: instructions: {why}");
+            Ok(())
+        }
+    }
+}
+
+fn count_all(options: &Options) -> Result<Outcome> {
+    if std::env::consts::ARCH != "x86_64" {
+        return Ok(Outcome::Skipped("the limits are those of x86-64".into()));
+    }
+    if shell::which("valgrind").is_none() {
+        return Ok(Outcome::Skipped("valgrind is not installed".into()));
+    }
+    let squall = match &options.squall {
+        Some(path) => path.clone(),
+        None => sharing::build()?,
+    };
+    println!("{:32} {:>16}", "instructions per operation", "");
+    let mut broken = Vec::new();
+    let mut judge = |name: &str, count: f64, limit: Option<f64>| {
+        let mark = match limit {
+            Some(limit) if !kept(count, limit) => {
+                broken.push(format!("{name} takes {count:.1} instructions, more than {limit}"));
+                format!("  at most {limit}  BROKEN")
+            }
+            Some(limit) => format!("  at most {limit}"),
+            None => String::new(),
+        };
+        println!("{name:32} {count:16.1}{mark}");
+    };
+    let count = |subject: &Subject| per_operation(&squall, subject, options.ops);
+    let (call, arc) = (count(&CALL)?, count(&CALL_ARC)?);
+    judge(&CALL.name(), call, None);
+    judge(&CALL_ARC.name(), arc, None);
+    judge("call squall less arc-dyn", call - arc, Some(CALL_OVER_ARC_MAX));
+    for subject in SUBJECTS {
+        judge(&subject.name(), count(subject)?, subject.limit);
+    }
+    if !broken.is_empty() {
+        bail!("{}", broken.join("; "));
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Whether a count is within its limit; a threadful of polls of a barrier, spread over all operations, is nothing.
+fn kept(count: f64, limit: f64) -> bool {
+    const POLLS: f64 = 0.5;
+    count < limit + POLLS
+}
+
+impl Subject {
+    fn name(&self) -> String {
+        [self.case, self.variant, self.subject]
+            .into_iter()
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+/// Instructions of one operation: the difference of two runs.
+fn per_operation(squall: &Path, subject: &Subject, ops: u64) -> Result<f64> {
+    ensure!(ops > 0, "at least one operation");
+    let short = run(squall, subject, ops)?;
+    let long = run(squall, subject, 2 * ops)?;
+    ensure!(
+        long > short,
+        "{}: {short} instructions for {ops} operations, and {long} for twice as many",
+        subject.name()
+    );
+    Ok((long - short) as f64 / ops as f64)
+}
+
+/// Runs one loop under callgrind; what it counted.
+fn run(squall: &Path, subject: &Subject, ops: u64) -> Result<u64> {
+    let folder = shell::target_dir().join("instructions");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--quiet", "--separate-threads=yes"]);
+    command.arg(format!("--callgrind-out-file={}", folder.join("count").display()));
+    match subject.scope {
+        Scope::Operations => drop(command.arg("--toggle-collect=*exact::operations*")),
+        Scope::Function(name) => drop(command.arg(format!("--toggle-collect=*{name}*"))),
+        Scope::Threads => {}
+    }
+    command.arg(squall).args(["loop", subject.case, "--subject", subject.subject, "--threads", "1"]);
+    command.args(["--ops", &ops.to_string()]);
+    if !subject.variant.is_empty() {
+        command.args(["--variant", subject.variant]);
+    }
+    command.env("SQUALL_TOPOLOGY", TOPOLOGY);
+    shell::output(&mut command)?;
+    let mut sum = 0;
+    for file in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = file?.path();
+        // The first thread is the main one; the file without a number is empty.
+        if path.to_string_lossy().ends_with("-01") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        sum += total(&text).unwrap_or(0);
+    }
+    ensure!(sum > 0, "nothing was counted by {command:?}");
+    Ok(sum)
+}
+
+/// The sum in a file of callgrind's.
+fn total(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("totals: "))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CALL, CALL_ARC, SUBJECTS, Scope, kept, total};
+
+    #[test]
+    fn callgrinds_sum_is_read() {
+        assert_eq!(total("events: Ir\nsummary: 4230\n\n\ntotals: 4367\n"), Some(4367));
+        assert_eq!(total("events: Ir\n"), None);
+    }
+
+    #[test]
+    fn a_limit_is_broken_by_one_instruction() {
+        assert!(kept(25.0, 25.0) && kept(25.2, 25.0));
+        assert!(!kept(26.0, 25.0));
+    }
+
+    #[test]
+    fn the_two_calls_are_counted_alike_and_no_limit_is_on_part_of_the_work() {
+        assert_eq!(CALL.scope, CALL_ARC.scope);
+        assert!(SUBJECTS.iter().all(|s| s.case != "lifecycle" || s.scope == Scope::Threads));
+        assert!(SUBJECTS.iter().any(|s| s.limit.is_some()));
+    }
+}
