@@ -1,5 +1,6 @@
 //! The beginning and the end of every object, whatever its class.
 
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use crate::error::CreateError;
@@ -26,34 +27,50 @@ pub(crate) struct Created {
     place: Place,
     interfaces: u32,
     pub(crate) id: Id,
-    pub(crate) seconds: u32,
+    /// Memory of the layout asked for, from an object that ended here; taken by whoever builds the object.
+    block: Option<NonNull<u8>>,
+    layout: Layout,
 }
 
 impl Drop for Created {
     /// The object was not built.
     fn drop(&mut self) {
         if matches!(self.place, Place::Here) {
-            self.tables.give_back(self.id, self.interfaces);
+            self.tables.give_back(self.id, self.interfaces, None);
+        }
+        if let Some(block) = self.block {
+            // SAFETY: nobody has it.
+            unsafe { dealloc(block.as_ptr(), self.layout) };
         }
     }
 }
 
-/// Takes an id for an object of so many interfaces.
-pub(crate) fn begin(place: Place, interfaces: u32) -> Result<Created, CreateError> {
+/// Takes an id for an object of so many interfaces, and room for its block.
+pub(crate) fn begin(place: Place, interfaces: u32, layout: Layout) -> Result<Created, CreateError> {
     if squall_sys::fork::forked() {
         return Err(CreateError::Forked);
     }
     let tables = tables()?;
-    let id = match place {
-        Place::Here => tables.take(interfaces)?,
-        Place::Taken(id) => id,
+    let (id, block) = match place {
+        Place::Here => tables.take(interfaces, layout)?,
+        Place::Taken(id) => (id, None),
     };
-    Ok(Created { tables, place, interfaces, id, seconds: tables.seconds() })
+    Ok(Created { tables, place, interfaces, id, block, layout })
 }
 
 impl Created {
+    /// Room of the layout asked for. The caller frees it, or has it kept by [`end`].
+    pub(crate) fn allocate(&mut self) -> NonNull<u8> {
+        self.block.take().unwrap_or_else(|| {
+            // SAFETY: the layout is not of size 0: it holds an object.
+            let block = unsafe { alloc(self.layout) };
+            NonNull::new(block).unwrap_or_else(|| handle_alloc_error(self.layout))
+        })
+    }
+
     /// Makes the object known.
     pub(crate) fn publish<I: ?Sized + Interface>(self, object: NonNull<Object>) -> Owned<I> {
+        debug_assert!(self.block.is_none(), "the room was not used");
         object::publish(self.tables, object);
         let id = self.id;
         std::mem::forget(self);
@@ -61,16 +78,19 @@ impl Created {
     }
 }
 
-/// Ends an object whose parts are all dropped: its id may be used again (`object/I4`).
+/// Ends an object whose parts are all dropped: its id may be used again (`object/I4`), and so may its block.
 ///
 /// # Safety
-/// Once; its block is freed next.
-pub(crate) unsafe fn end(object: NonNull<Object>) {
+/// Once. The block is of this layout, from [`Created::allocate`]; nobody uses it any more.
+pub(crate) unsafe fn end(object: NonNull<Object>, layout: Layout) {
     let Some(tables) = existing() else { return };
     // SAFETY: the caller's own now.
     unsafe {
         (*object.as_ptr()).free_extra(tables);
-        tables.give_back(object.as_ref().id, object.as_ref().class.interfaces);
+        let (id, interfaces) = (object.as_ref().id, object.as_ref().class.interfaces);
+        if let Some(block) = tables.give_back(id, interfaces, Some((object.cast(), layout))) {
+            dealloc(block.as_ptr(), layout);
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 use crate::raw::graves::Grave;
-use crate::raw::object::{Object, Stage, for_each_header, quiet};
+use crate::raw::object::{Object, Stage, quiet};
 use crate::raw::reps::Rep;
 
 static GRAVES: OnceLock<Box<[Grave]>> = OnceLock::new();
@@ -49,11 +49,9 @@ pub(crate) fn run_drop(drop: impl FnOnce()) {
 pub(crate) fn after_grace_period(object: NonNull<Object>, stage: Stage) {
     unsafe fn quiet_call(object: *mut ()) {
         let Some(object) = NonNull::new(object.cast::<Object>()) else { return };
-        // SAFETY: valid, after the grace period that `clear` asked for. Holds only fall now: who sees none needs no list.
-        let held = unsafe { has_holds(object) };
-        let mut list = held.then(lock_held);
-        // SAFETY: once, after that grace period.
-        if unsafe { quiet(object) } {
+        let mut list = None;
+        // SAFETY: once, after the grace period that was asked for.
+        if unsafe { quiet(object, || list = Some(lock_held())) } {
             drop(list);
             // SAFETY: no call holds it any more, so this is the one that goes on.
             unsafe { finish(object) };
@@ -86,16 +84,6 @@ pub(crate) fn for_each_held(mut f: impl FnMut(NonNull<Object>)) {
 fn lock_held() -> MutexGuard<'static, Vec<Held>> {
     // Nothing panics under this lock but a failed allocation, which leaves the list whole.
     HELD.lock().unwrap_or_else(|poison| poison.into_inner())
-}
-
-/// Whether a call holds one of its representatives.
-///
-/// # Safety
-/// Valid, and not closed.
-unsafe fn has_holds(object: NonNull<Object>) -> bool {
-    let mut held = false;
-    for_each_header(object, |header| held |= header.holds() != 0);
-    held
 }
 
 /// # Safety

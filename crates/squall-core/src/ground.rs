@@ -20,12 +20,13 @@ use squall_machine::pervp::PerVp;
 use squall_machine::{Vp, machine};
 use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use squall_sync::sync::{Mutex, MutexGuard, OnceLock};
+use std::alloc::Layout;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::ptr::NonNull;
-use std::time::Instant;
 
+use crate::clock::Epoch;
 use crate::error::CreateError;
 use crate::id::Id;
 use crate::raw::header::Header;
@@ -59,7 +60,7 @@ pub(crate) struct Tables {
     next_block: AtomicU32,
     free: PerVp<Mutex<Free>>,
     vp_limit: usize,
-    began: Instant,
+    epoch: Epoch,
 }
 
 // SAFETY: the pointers are addresses of mappings that are never given back, of atomics that every thread may use.
@@ -67,16 +68,45 @@ unsafe impl Send for Tables {}
 // SAFETY: as above.
 unsafe impl Sync for Tables {}
 
-/// The free slots of a VP.
-#[derive(Debug, Default)]
+/// Whether blocks of ended objects are kept at all: not where a tool watches memory for uses after free.
+const KEEPS_BLOCKS: bool = !cfg!(any(miri, debug_assertions, squall_tsan, squall_asan));
+/// Blocks of objects that a VP keeps for the next ones: as many as objects end between two grace periods of a thread.
+const BLOCKS_KEPT: usize = 1024;
+/// Larger ones are not kept.
+const BLOCK_BYTES_MAX: usize = 256;
+
+/// The free slots of a VP, and memory for the objects that will have them.
+#[derive(Debug)]
 struct Free {
     /// Slots of the block at hand that were never used: first and last but one.
     fresh: (u32, u32),
     /// Runs that were used before, first in first out; by length, from 1.
     runs: Vec<VecDeque<u32>>,
+    /// Blocks of objects that ended here, all of one layout.
+    blocks: Vec<NonNull<u8>>,
+    layout: Layout,
 }
 
+// SAFETY: the blocks are nobody's.
+unsafe impl Send for Free {}
+
 impl Free {
+    fn new() -> Free {
+        Free { fresh: (0, 0), runs: Vec::new(), blocks: Vec::new(), layout: Layout::new::<()>() }
+    }
+
+    /// Keeps a block, or returns it.
+    fn keep(&mut self, block: NonNull<u8>, layout: Layout) -> Option<NonNull<u8>> {
+        if self.blocks.is_empty() && layout.size() <= BLOCK_BYTES_MAX {
+            self.layout = layout;
+        }
+        if KEEPS_BLOCKS && self.layout == layout && self.blocks.len() < BLOCKS_KEPT {
+            self.blocks.push(block);
+            return None;
+        }
+        Some(block)
+    }
+
     fn queue(&mut self, length: u32) -> &mut VecDeque<u32> {
         let index = length as usize - 1;
         if self.runs.len() <= index {
@@ -115,7 +145,7 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
     // SAFETY: within the reservation: the first table is that of no VP (I1).
     let local = unsafe { reserve(local_bytes)?.byte_add(1 << LOCAL_SHIFT) };
     let slots = reserve(slots_bytes)?;
-    let free = PerVp::try_new(|_| Mutex::new(Free::default()))
+    let free = PerVp::try_new(|_| Mutex::new(Free::new()))
         .map_err(|error| CreateError::OutOfMemory(io::Error::other(error)))?;
     let tables = Tables {
         local: local.cast(),
@@ -125,7 +155,7 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
         next_block: AtomicU32::new(1),
         free,
         vp_limit,
-        began: Instant::now(),
+        epoch: Epoch::now(),
     };
     // Release: pairs with nothing that matters: whoever has a reference to an object came by it after this.
     LOCAL_BASE.store(local.as_ptr().expose_provenance(), Ordering::Release);
@@ -143,13 +173,13 @@ pub(crate) struct Cold;
 
 impl Cold {
     pub(crate) fn enter() -> Option<Cold> {
-        (!COLD.replace(true)).then(|| Cold)
+        COLD.with(|cold| !cold.replace(true)).then(|| Cold)
     }
 }
 
 impl Drop for Cold {
     fn drop(&mut self) {
-        COLD.set(false);
+        COLD.with(|cold| cold.set(false));
     }
 }
 
@@ -159,8 +189,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Tables {
-    /// Takes a run of `length` slots for the VP where the caller is, and returns the id of the first.
-    pub(crate) fn take(&self, length: u32) -> Result<Id, CreateError> {
+    /// Takes a run of `length` slots for the VP where the caller is, and returns the id of the first, and a block of this
+    /// layout if one is kept.
+    pub(crate) fn take(&self, length: u32, layout: Layout) -> Result<(Id, Option<NonNull<u8>>), CreateError> {
         let _cold = Cold::enter().ok_or(CreateError::Reentrant)?;
         let (vp, list) = loop {
             let vp = Vp::current();
@@ -175,9 +206,10 @@ impl Tables {
             Some(slot) => slot,
             None => self.carve(&mut free, vp, length)?,
         };
+        let block = if free.layout == layout { free.blocks.pop() } else { None };
         drop(free);
         // Relaxed: the slot is ours, by the lock under which its generation was written.
-        Ok(Id::new(slot, self.slot(slot).generation.load(Ordering::Relaxed)))
+        Ok((Id::new(slot, self.slot(slot).generation.load(Ordering::Relaxed)), block))
     }
 
     /// Takes slots that were never used.
@@ -204,10 +236,16 @@ impl Tables {
         Ok(first)
     }
 
-    /// Gives the run that begins at `id` back to its home, under its next generation. One that has none is not used
-    /// again.
-    pub(crate) fn give_back(&self, id: Id, length: u32) {
+    /// Gives the run that begins at `id` back to its home, under its next generation, and the block of the object that had
+    /// it. A run that has no next generation is not used again. Returns the block if it is not kept.
+    pub(crate) fn give_back(
+        &self,
+        id: Id,
+        length: u32,
+        block: Option<(NonNull<u8>, Layout)>,
+    ) -> Option<NonNull<u8>> {
         let slots = id.slot()..id.slot() + length;
+        let unkept = block.map(|(block, _)| block);
         // Not in a handler: nothing is reclaimed there.
         let _cold = Cold::enter();
         if id.slot() < WELL_KNOWN {
@@ -216,16 +254,18 @@ impl Tables {
                 slots.clone().for_each(|slot| _ = self.slot(slot).advance(id.generation()));
                 slots.for_each(|slot| self.slot(slot).vacate());
             });
-            return;
+            return unkept;
         }
         let mut usable = true;
         for slot in slots {
             usable &= self.slot(slot).advance(id.generation());
         }
-        let Some(free) = self.home(id.slot()).and_then(|home| self.free.get(home)) else { return };
+        let Some(free) = self.home(id.slot()).and_then(|home| self.free.get(home)) else { return unkept };
+        let mut free = lock(free);
         if usable {
-            lock(free).queue(length).push_back(id.slot());
+            free.queue(length).push_back(id.slot());
         }
+        block.and_then(|(block, layout)| free.keep(block, layout))
     }
 
     /// The VP whose range this slot is of.
@@ -239,9 +279,9 @@ impl Tables {
         self.next_block.load(Ordering::Relaxed) * BLOCK
     }
 
-    /// Seconds since the first object.
-    pub(crate) fn seconds(&self) -> u32 {
-        self.began.elapsed().as_secs() as u32
+    /// When the first object was made.
+    pub(crate) fn epoch(&self) -> &Epoch {
+        &self.epoch
     }
 
     /// Makes the entries of this part of a VP's table null, and gives their pages back.
@@ -266,8 +306,10 @@ impl Ground for Tables {
         unsafe { self.local.byte_add(vp << LOCAL_SHIFT).add(slot as usize).as_ref() }
     }
 
+    #[inline]
     fn slot(&self, slot: u32) -> &Slot {
-        assert!(slot < SLOTS_MAX);
+        // Whoever has an id has it from here.
+        debug_assert!(slot < SLOTS_MAX);
         // SAFETY: within the reservation; zeros are an empty slot.
         unsafe { self.slots.add(slot as usize).as_ref() }
     }

@@ -43,7 +43,7 @@ pub struct ObjectInfo {
     pub bytes: usize,
     /// Those of them that are the author's own fields.
     pub value_bytes: usize,
-    /// Since it was made, in whole seconds.
+    /// Since it was made, to some tens of milliseconds.
     pub age: Duration,
     /// Misses, modulo 2^32; representatives made ahead of a call count as one each.
     pub misses: u64,
@@ -150,7 +150,7 @@ fn describe(tables: &Tables, block: NonNull<Object>) -> ObjectInfo {
         bytes: class.object_bytes + outside * class.rep_bytes + object.extra_bytes(tables),
         value_bytes: class.value_bytes.0 + outside * class.value_bytes.1,
         reps,
-        age: Duration::from_secs(u64::from(tables.seconds().saturating_sub(object.made_s))),
+        age: tables.epoch().since(object.made_ticks),
         misses: object.gate.misses(),
         state: if object.gate.is_dead() { ObjectState::Ending } else { ObjectState::Live },
     }

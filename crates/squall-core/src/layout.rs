@@ -34,7 +34,7 @@ impl<P, I: ?Sized + InterfaceOf<T>, T> Block<P, I, T> {
         round_up(Self::HEADERS_AT + I::INTERFACES as usize * size_of::<Header>(), align_of::<T>());
     pub(crate) const ALIGN: usize = max(align_of::<P>(), max(align_of::<Header>(), align_of::<T>()));
     pub(crate) const BYTES: usize = round_up(Self::VALUE_AT + size_of::<T>(), Self::ALIGN);
-    const LAYOUT: Layout = match Layout::from_size_align(Self::BYTES, Self::ALIGN) {
+    pub(crate) const LAYOUT: Layout = match Layout::from_size_align(Self::BYTES, Self::ALIGN) {
         Ok(layout) => layout,
         Err(_) => panic!("an object of more bytes than there are addresses"),
     };

@@ -4,12 +4,18 @@
 //!
 #![doc = include_str!("../README.md")]
 
+// Under loom the models alone use them.
+#[cfg_attr(loom, allow(dead_code))]
 pub(crate) mod class;
+#[cfg_attr(loom, allow(dead_code))]
 pub(crate) mod id;
+#[cfg_attr(loom, allow(dead_code))]
 pub(crate) mod raw;
 
 #[cfg(not(loom))]
 mod at;
+#[cfg(not(loom))]
+mod clock;
 #[cfg(not(loom))]
 mod create;
 #[cfg(not(loom))]

@@ -12,6 +12,7 @@
 use squall_machine::park::EventCount;
 use squall_machine::{Cluster, ClusterSize, Clusters, Vp, machine};
 use squall_sync::atomic::Ordering;
+use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -20,6 +21,7 @@ use std::ptr::{self, NonNull};
 
 use crate::at::At;
 use crate::class::{Class, Found, More, ObjectKind, Refusal, Visit};
+use crate::clock;
 use crate::create::{self, Place};
 use crate::death::{self, run_drop};
 use crate::error::CreateError;
@@ -102,17 +104,20 @@ impl<R: Root> Multi<R> {
         size: ClusterSize,
         made_at: &'static Location<'static>,
     ) -> Result<Made<R>, CreateError> {
-        let created = create::begin(place, <R::Interface as Counted>::INTERFACES)?;
-        let object = Object::new(Self::CLASS, created.id, made_at, created.seconds);
-        let block = Box::new(Multi {
+        let mut created =
+            create::begin(place, <R::Interface as Counted>::INTERFACES, Layout::new::<Multi<R>>())?;
+        let object = Object::new(Self::CLASS, created.id, made_at, clock::ticks());
+        let multi = Multi {
             object,
             clusters: machine().clusters(size),
             reps: Reps::new(),
             membership: Membership::new(),
             root: ManuallyDrop::new(root),
             sleepers: EventCount::new(),
-        });
-        let block = NonNull::from(Box::leak(block));
+        };
+        let block = created.allocate().cast::<Multi<R>>();
+        // SAFETY: our own room, of this layout.
+        unsafe { block.write(multi) };
         Ok((created.publish(block.cast()), block))
     }
 
@@ -324,12 +329,11 @@ impl<R: Root> Multi<R> {
     /// # Safety
     /// The last link is gone.
     unsafe fn end(this: NonNull<Multi<R>>) {
-        // SAFETY: nobody else has it; from `Box::leak` in `make`.
+        // SAFETY: nobody else has it. What is not the root's needs no drop.
         unsafe {
             let multi = &mut *this.as_ptr();
             run_drop(|| ManuallyDrop::drop(&mut multi.root));
-            create::end(this.cast());
-            drop(Box::from_raw(this.as_ptr()));
+            create::end(this.cast(), Layout::new::<Multi<R>>());
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ground::existing;
 use crate::id::Id;
 use crate::interface::Interface;
-use crate::raw::object::{self, Ground, Occupant};
+use crate::raw::object::{self, Ground, Killed, Occupant, Stage};
 use crate::reference::CoRef;
 
 /// An object's owner. Dropping it destroys the object.
@@ -64,13 +64,19 @@ impl<I: ?Sized + Interface> Drop for Owned<I> {
         let Some(tables) = existing() else { return };
         let Occupant::Object(object) = tables.slot(self.co.bits_id().slot()).occupant() else { return };
         // SAFETY: the owner's own object, which only this call ends.
-        unsafe {
-            let wake = object.as_ref().class.more.wake;
-            // Within one operation, so that nobody frees it in between. Refused where nothing can be reclaimed anyway.
-            let _ = squall_rcu::try_op(|_| {
-                object::kill(tables, object);
+        let wake = unsafe { object.as_ref() }.class.more.wake;
+        // Within one operation, so that nobody frees it in between. Refused where nothing can be reclaimed anyway.
+        let killed = squall_rcu::try_op(|_| {
+            // SAFETY: valid here, and to the end of the operation.
+            unsafe {
+                let killed = object::kill(tables, object);
                 wake(object);
-            });
+                killed
+            }
+        });
+        if killed == Ok(Killed::Drained) {
+            // Outside the operation, so that this thread may do the drops itself when their time has come.
+            tables.after_grace_period(object, Stage::Quiet);
         }
     }
 }

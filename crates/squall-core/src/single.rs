@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use squall_machine::Vp;
 
 use crate::class::{Class, Found, More, ObjectKind, Refusal};
+use crate::clock;
 use crate::create::{self, Place};
 use crate::death::run_drop;
 use crate::error::CreateError;
@@ -63,13 +64,12 @@ impl<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>> Shared<T, I> {
             object.as_ref().close();
             let value = Block::<Prefix, I, T>::value(block);
             run_drop(|| value.drop_in_place());
-            create::end(object);
-            Block::<Prefix, I, T>::free(block);
+            create::end(object, Block::<Prefix, I, T>::LAYOUT);
         }
     }
 
     fn make(place: Place, value: T, made_at: &'static Location<'static>) -> Result<Owned<I>, CreateError> {
-        let created = create::begin(place, I::INTERFACES)?;
+        let mut created = create::begin(place, I::INTERFACES, Block::<Prefix, I, T>::LAYOUT)?;
         /// Gives the room back if the view of the value panics.
         struct Room<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>>(
             NonNull<Prefix>,
@@ -81,9 +81,9 @@ impl<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>> Shared<T, I> {
                 unsafe { Block::<Prefix, I, T>::free(self.0) };
             }
         }
-        let block = Block::<Prefix, I, T>::allocate();
+        let block = created.allocate().cast::<Prefix>();
         let room = Room::<T, I>(block, PhantomData);
-        let object = Object::new(Self::CLASS, created.id, made_at, created.seconds);
+        let object = Object::new(Self::CLASS, created.id, made_at, clock::ticks());
         // SAFETY: our own block; the prefix is written before what follows it.
         unsafe {
             block.write(Prefix { object, owner: Owner { object: block.cast() } });

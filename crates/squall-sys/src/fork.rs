@@ -64,6 +64,7 @@ pub fn arm() {
 }
 
 /// Whether this process is a fork's child of the one that called [`arm`]. False before any call of `arm`.
+#[inline]
 pub fn forked() -> bool {
     match WITNESS.get() {
         #[cfg(all(target_os = "linux", not(miri)))]

@@ -1,117 +1,1014 @@
-//! Objects from outside: what a user relies on.
+//! The laws of objects that hold on every machine and in every mode: names say the row of the papers' mechanisms, the
+//! ruling or the pitfall. The last test runs them all again under each fallback.
+#![cfg(not(miri))]
 
-use squall::pervp::PerVpWord;
-use squall::{At, CallError, ClusterSize, CoRef, Owned, Reason, Root, Vp};
+mod laws;
+
+use laws::{Event, Hits, Inside, Log, Shared, Spread, assert_held_up, both_kinds, end, panic_of, stop};
+use squall::{
+    At, CallError, ClusterSize, CoRef, Miss, ObjectKind, Owned, Reason, Reply, Root, Vp, WellKnown, machine,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+
+// --- one object, many forms ---
+
+#[test]
+fn co_01_forms_of_one_interface_live_together_and_clients_see_no_difference() {
+    let log = Log::default();
+    let forms: Vec<Owned<dyn Hits>> = vec![
+        squall::shared(Shared::new(&log)),
+        Spread::new(&log).create(ClusterSize::Machine),
+        Spread::new(&log).create(ClusterSize::Cpu),
+    ];
+    let references: Vec<CoRef<dyn Hits>> = forms.iter().map(Owned::co).collect();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            let references = references.clone();
+            scope.spawn(move || (0..1000).for_each(|n| references.iter().for_each(|hits| hits.add(n % 3))));
+        }
+    });
+    let expected = 4 * (0..1000).map(|n| n % 3).sum::<u64>();
+    assert!(references.iter().all(|hits| hits.total() == expected));
+    let kinds = references.iter().map(|hits| squall::info_of(CoRef::id(*hits)).unwrap().kind);
+    assert!(kinds.eq([ObjectKind::Shared, ObjectKind::Clustered, ObjectKind::Clustered]));
+    forms.into_iter().for_each(end);
+}
+
+#[test]
+fn co_04_a_reference_is_eight_bytes_for_anyone() {
+    fn for_anyone<T: Copy + Send + Sync + Eq + Ord + std::hash::Hash + std::panic::UnwindSafe + 'static>() {}
+    for_anyone::<CoRef<dyn Hits>>();
+    assert_eq!(size_of::<CoRef<dyn Hits>>(), 8);
+    let hits: Owned<dyn Hits> = squall::shared(Shared::default());
+    let id = CoRef::id(hits.co());
+    assert_eq!(hits.co().to_string(), format!("Hits#{}.{}", id.slot(), id.generation()));
+}
+
+#[test]
+fn co_12_of_two_that_make_one_representative_the_loser_is_dropped() {
+    // Two threads are in `make_rep` of the only cluster at once.
+    let (first_stop, first) = stop();
+    let (second_stop, second) = stop();
+    let log = Log::default();
+    let turns = AtomicUsize::new(0);
+    let spread = Spread::new(&log).on_make(move |_| match turns.fetch_add(1, Ordering::Relaxed) {
+        0 => first.stop(),
+        1 => second.stop(),
+        _ => panic!("made a third time"),
+    });
+    let hits = spread.create(ClusterSize::Machine);
+    let h = hits.co();
+    let threads = [thread::spawn(move || h.add(1)), thread::spawn(move || h.add(1))];
+    first_stop.wait_until_there();
+    second_stop.wait_until_there();
+    first_stop.go();
+    // One is there before the other has finished, and serves.
+    while squall::info_of(CoRef::id(h)).unwrap().reps.is_empty() {
+        thread::yield_now();
+    }
+    h.add(1);
+    second_stop.go();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(h.total(), 3);
+    assert_eq!((log.made(), log.reps_dropped()), (2, 1));
+    assert_eq!(squall::info_of(CoRef::id(h)).unwrap().reps.len(), 1);
+    end(hits);
+    log.assert_over();
+}
+
+// --- misses, and what roots answer ---
+
+/// Answers each miss as it says; counts them.
+struct Answers {
+    how: How,
+    asked: Arc<AtomicUsize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Once,
+    Refuse,
+    First,
+}
+
+struct Answer(#[allow(dead_code)] At<Answers>, AtomicU64);
 
 #[squall::interface]
-pub(crate) trait Hits: Send + Sync {
-    fn add(&self, n: u64);
-    fn total(&self) -> u64;
-    fn checked_total(&self) -> Result<u64, CallError>;
-    #[blocking]
-    fn wait_for(&self, n: u64) -> u64;
+trait Count: Send + Sync {
+    fn count(&self) -> u64;
 }
 
-#[derive(Default)]
-struct Atomic(AtomicU64);
+impl Count for Answer {
+    fn count(&self) -> u64 {
+        self.1.fetch_add(1, Ordering::Relaxed)
+    }
+}
 
-impl Hits for Atomic {
-    fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
+impl Root for Answers {
+    type Interface = dyn Count;
+    type Rep = Answer;
+    fn make_rep(&self, at: At<Self>) -> Answer {
+        Answer(at, AtomicU64::new(0))
     }
-    fn total(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-    fn checked_total(&self) -> Result<u64, CallError> {
-        Ok(self.total())
-    }
-    fn wait_for(&self, n: u64) -> u64 {
-        while self.total() < n {
-            std::thread::yield_now();
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        match self.how {
+            How::Once => miss.local().once(),
+            How::Refuse => miss.refuse("closed on Sundays"),
+            // A map of its own: everybody is served by the cluster of the lowest VP.
+            How::First => miss.rep(squall::Cluster::new(0)).cached(),
         }
-        self.total()
-    }
-}
-
-#[derive(Default)]
-struct PerCpu {
-    made: AtomicUsize,
-    word: PerVpWord,
-}
-
-struct Local {
-    n: AtomicU64,
-    at: At<PerCpu>,
-}
-
-impl Root for PerCpu {
-    type Interface = dyn Hits;
-    type Rep = Local;
-    fn make_rep(&self, at: At<Self>) -> Local {
-        self.made.fetch_add(1, Ordering::Relaxed);
-        Local { n: AtomicU64::new(0), at }
-    }
-}
-
-impl Hits for Local {
-    fn add(&self, n: u64) {
-        self.n.fetch_add(n, Ordering::Relaxed);
-        self.at.root().word.add(n);
-    }
-    fn total(&self) -> u64 {
-        let sum = self.at.reps().map(|rep| rep.n.load(Ordering::Relaxed)).sum();
-        assert_eq!(self.at.gather(|rep| rep.n.load(Ordering::Relaxed), |a, b| a + b), Some(sum));
-        sum
-    }
-    fn checked_total(&self) -> Result<u64, CallError> {
-        Ok(self.total())
-    }
-    fn wait_for(&self, n: u64) -> u64 {
-        self.at.sleep_until(|| (self.total() >= n).then(|| self.total())).unwrap_or(0)
     }
 }
 
 #[test]
-fn a_shared_and_a_distributed_object_count_alike() {
-    let shared: Owned<dyn Hits> = squall::shared(Atomic::default());
-    let distributed: Owned<dyn Hits> = PerCpu::default().create(ClusterSize::Cpu);
-    for hits in [shared, distributed] {
-        let h: CoRef<dyn Hits> = hits.co();
-        std::thread::scope(|s| {
-            for _ in 0..4 {
-                s.spawn(move || (0..1000).for_each(|_| h.add(1)));
-            }
-        });
-        assert_eq!(h.total(), 4000);
-        assert_eq!(h.try_total(), Ok(4000));
+fn co_08_a_root_may_choose_not_to_cache() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let object = Answers { how: How::Once, asked: asked.clone() }.create(ClusterSize::Machine);
+    assert_eq!((0..10).map(|_| object.count()).sum::<u64>(), 45);
+    assert_eq!(asked.load(Ordering::Relaxed), 10);
+    let info = squall::info_of(CoRef::id(object.co())).unwrap();
+    assert!(info.translations.is_empty() && info.reps.len() == 1);
+    Owned::destroy(object).wait().unwrap();
+}
+
+#[test]
+fn co_08_a_root_may_refuse() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let object = Answers { how: How::Refuse, asked: asked.clone() }.create(ClusterSize::Machine);
+    let error = object.try_count().unwrap_err();
+    assert_eq!(error.reason(), Reason::Refused("closed on Sundays"));
+    assert!(error.class().unwrap().ends_with("Answers"));
+    assert!(panic_of(|| object.count()).contains("closed on Sundays"));
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    Owned::destroy(object).wait().unwrap();
+}
+
+#[test]
+fn co_10_a_root_may_have_a_map_of_its_own() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let object = Answers { how: How::First, asked }.create(ClusterSize::Cpu);
+    let co = object.co();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(move || (0..100).for_each(|_| assert!(co.count() < 800)));
+        }
+    });
+    assert_eq!(co.count(), 800, "one representative served all");
+    assert_eq!(squall::info_of(CoRef::id(co)).unwrap().reps.len(), 1);
+    Owned::destroy(object).wait().unwrap();
+}
+
+#[test]
+fn co_08_a_panic_in_make_rep_goes_to_the_caller_and_the_next_one_tries_again() {
+    let log = Log::default();
+    let fails = AtomicUsize::new(3);
+    let hits = Spread::new(&log)
+        .on_make(move |_| {
+            let fail = fails.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok();
+            assert!(!fail, "no representative today");
+        })
+        .create(ClusterSize::Machine);
+    for _ in 0..3 {
+        assert_eq!(panic_of(|| hits.add(1)), "no representative today");
+        assert!(squall::info_of(CoRef::id(hits.co())).unwrap().reps.is_empty());
+    }
+    hits.add(1);
+    assert_eq!((hits.total(), log.made()), (1, 4));
+    // Nothing of those that failed keeps the root.
+    end(hits);
+    assert_eq!((log.reps_dropped(), log.roots_dropped()), (1, 1));
+}
+
+#[test]
+fn co_08_make_rep_may_use_the_whole_library_but_not_the_representative_it_is_making() {
+    static PLACE: WellKnown<dyn Count> = WellKnown::new(400);
+    let log = Log::default();
+    let inner = Log::default();
+    let seen = Arc::new(Mutex::new(String::new()));
+    let (inner_log, told) = (inner.clone(), seen.clone());
+    let hits = Spread::new(&log)
+        .on_make(move |at| {
+            let other = Spread::new(&inner_log).create(ClusterSize::Cpu);
+            other.add(1);
+            assert_eq!(other.total(), 1);
+            drop(other);
+            assert!(squall::snapshot().iter().any(|info| info.id == CoRef::id(at.co())));
+            squall::tables::discard_all();
+            assert_eq!(PLACE.co().try_count().unwrap_err().reason(), Reason::NotThere);
+            *told.lock().unwrap() = panic_of(|| at.co().try_total());
+            // It waits for nothing, so it must not.
+            assert!(squall::rcu::in_operation());
+        })
+        .create(ClusterSize::Machine);
+    hits.add(1);
+    assert!(seen.lock().unwrap().contains("make_rep called its own object"), "{seen:?}");
+    assert_eq!(hits.total(), 1);
+    end(hits);
+    squall::rcu::barrier().unwrap();
+    log.assert_over();
+}
+
+// --- methods ---
+
+#[test]
+fn a_panicking_method_leaves_everybody_else_alone() {
+    for (hits, log) in both_kinds() {
+        let h = hits.co();
+        let inside = Inside::operation(h);
+        assert_eq!(panic_of(|| h.within(&mut || panic!("mine alone"))), "mine alone");
+        assert!(!squall::rcu::in_operation(), "the operation ended");
+        assert_eq!(panic_of(|| h.holding(&mut || panic!("mine too"))), "mine too");
         let info = squall::info_of(CoRef::id(h)).unwrap();
-        assert_eq!(info.interface, "Hits");
-        assert!(info.misses >= 1);
-        let end = Owned::destroy(hits);
-        let error = h.try_total().unwrap_err();
-        assert_eq!((error.interface(), error.method(), error.reason()), ("Hits", "total", Reason::Destroyed));
-        assert_eq!(error.id(), CoRef::id(h));
-        assert_eq!(h.checked_total().unwrap_err().method(), "checked_total");
-        assert!(catch_unwind(AssertUnwindSafe(|| h.total())).is_err());
-        end.wait().unwrap();
+        assert_eq!(info.reps.iter().map(|rep| rep.holds).sum::<u32>(), 0, "the hold was given back");
+        h.add(1);
+        assert_eq!(h.total(), 1);
+        drop(inside);
+        end(hits);
+        log.assert_over();
+    }
+}
+
+#[test]
+fn objects_hold_references_and_call_each_other_and_themselves() {
+    let [(one, _), (two, _)] = both_kinds();
+    let (a, b) = (one.co(), two.co());
+    a.within(&mut || b.within(&mut || a.within(&mut || b.add(a.total() + 5))));
+    assert_eq!((a.total(), b.total()), (0, 5));
+    // A hold may nest in a hold, and in an operation.
+    a.holding(&mut || b.holding(&mut || a.within(&mut || b.holding(&mut || a.add(1)))));
+    assert_eq!(a.total(), 1);
+    end(one);
+    end(two);
+}
+
+// --- the end ---
+
+#[test]
+fn to_07_a_call_that_cannot_be_resolved_errs_and_says_what_it_was() {
+    for (hits, _) in both_kinds() {
+        let h = hits.co();
+        h.add(1);
+        let class = squall::info_of(CoRef::id(h)).unwrap().class;
+        // Somebody inside, so that the place is not free before this is done.
+        let inside = Inside::operation(h);
+        let destruction = Owned::destroy(hits);
+        let error: CallError = h.try_total().unwrap_err();
+        assert_eq!((error.interface(), error.method()), ("Hits", "total"));
+        assert_eq!((error.id(), error.reason()), (CoRef::id(h), Reason::Destroyed));
+        assert_eq!(error.class(), Some(class));
+        let id = CoRef::id(h);
+        assert_eq!(
+            error.to_string(),
+            format!("Hits#{id}.total() of class {class}: the object was destroyed")
+        );
+        assert_eq!(panic_of(|| h.add(1)), h.try_add(1).unwrap_err().to_string());
+        assert_eq!(h.try_holding(&mut || ()).unwrap_err().method(), "holding");
+        let mut ran = false;
+        h.try_within(&mut || ran = true).unwrap_err();
+        assert!(!ran, "the method was not entered");
+        drop(inside);
+        destruction.wait().unwrap();
+        assert_eq!(h.try_total().unwrap_err().reason(), Reason::Destroyed);
         assert!(squall::info_of(CoRef::id(h)).is_none());
     }
-    let _ = Vp::current();
 }
 
 #[test]
-fn a_blocking_method_sleeps_and_is_woken_by_the_end() {
-    let hits: Owned<dyn Hits> = PerCpu::default().create(ClusterSize::Cpu);
-    let h = hits.co();
-    std::thread::scope(|s| {
-        let waiter = s.spawn(move || h.wait_for(10));
-        while squall::info_of(CoRef::id(h)).unwrap().reps.iter().all(|rep| rep.holds == 0) {
-            std::thread::yield_now();
+fn pitfall_02_what_is_cached_does_not_answer_after_the_end() {
+    for (hits, log) in both_kinds() {
+        let h = hits.co();
+        let inside = Inside::operation(h);
+        // Every VP that this process can reach has it cached, and the memory stays: only the comparison turns a call away.
+        thread::scope(|scope| {
+            for _ in 0..machine().vps().len().min(64) * 2 {
+                scope.spawn(move || (0..10).for_each(|_| h.add(1)));
+            }
+        });
+        let destruction = Owned::destroy(hits);
+        thread::scope(|scope| {
+            for _ in 0..machine().vps().len().min(64) * 2 {
+                scope.spawn(move || (0..10).for_each(|_| drop(h.try_add(1).unwrap_err())));
+            }
+        });
+        assert_eq!(log.roots_dropped(), 0);
+        drop(inside);
+        destruction.wait().unwrap();
+        log.assert_over();
+    }
+}
+
+#[test]
+fn pitfall_18_destroy_never_waits() {
+    for (hits, log) in both_kinds() {
+        let inside = Inside::operation(hits.co());
+        // They return although somebody is inside, who goes on only after that.
+        let others: Vec<_> = (0..100).map(|_| both_kinds()).collect();
+        let ends: Vec<_> = others.into_iter().flatten().map(|(other, _)| Owned::destroy(other)).collect();
+        let destruction = Owned::destroy(hits);
+        assert!(!destruction.is_complete() && log.roots_dropped() == 0);
+        drop(inside);
+        destruction.wait().unwrap();
+        log.assert_over();
+        ends.into_iter().for_each(|end| end.wait().unwrap());
+    }
+}
+
+#[test]
+fn co_28_nothing_is_dropped_while_an_operation_can_reach_it() {
+    for (hits, log) in both_kinds() {
+        let inside = Inside::operation(hits.co());
+        let destruction = Owned::destroy(hits);
+        let still = squall::rcu::Marker::set();
+        let dropped = log.roots_dropped() + log.reps_dropped();
+        assert_eq!((dropped, destruction.is_complete()), (0, false));
+        drop(inside);
+        still.wait().unwrap();
+        destruction.wait().unwrap();
+        log.assert_over();
+    }
+}
+
+#[test]
+fn pitfall_01_a_hold_keeps_the_memory_beyond_every_grace_period() {
+    for (hits, log) in both_kinds() {
+        let h = hits.co();
+        let holders = [Inside::hold(h), Inside::hold(h), Inside::hold(h)];
+        let destruction = Owned::destroy(hits);
+        for holder in holders {
+            assert_held_up(destruction);
+            assert_eq!((log.reps_dropped(), log.roots_dropped()), (0, 0));
+            drop(holder);
         }
-        let end = Owned::destroy(hits);
-        assert_eq!(waiter.join().unwrap(), 0);
-        end.wait().unwrap();
+        destruction.wait().unwrap();
+        log.assert_over();
+    }
+}
+
+#[test]
+fn co_08_misses_in_flight_end_in_peace_and_no_other_begins() {
+    // shared entry, a stop that drains, refusal for good. PITFALLS 3: the late one installs, and leaves nothing.
+    let log = Log::default();
+    let (making, stopper) = stop();
+    let hits = Spread::new(&log).on_make(move |_| stopper.stop()).create(ClusterSize::Machine);
+    let h = hits.co();
+    // What began before the end runs, and what it calls in turn errs: the object is gone for it, too.
+    let late = thread::spawn(move || {
+        h.within(&mut || assert_eq!(h.try_add(1).unwrap_err().reason(), Reason::Destroyed))
     });
+    making.wait_until_there();
+    let destruction = Owned::destroy(hits);
+    assert_eq!(h.try_add(1).unwrap_err().reason(), Reason::Destroyed);
+    assert!(!destruction.is_complete());
+    making.go();
+    late.join().unwrap();
+    assert_eq!(h.try_add(1).unwrap_err().reason(), Reason::Destroyed);
+    destruction.wait().unwrap();
+    assert_eq!(log.made(), 1);
+    log.assert_over();
+}
+
+#[test]
+fn to_12_an_object_may_be_destroyed_in_its_own_method() {
+    for (hits, log) in both_kinds() {
+        let h = hits.co();
+        let owned = Mutex::new(Some(hits));
+        let mut destruction = None;
+        h.within(&mut || {
+            h.add(1);
+            let ending = Owned::destroy(owned.lock().unwrap().take().unwrap());
+            assert_eq!(h.try_add(1).unwrap_err().reason(), Reason::Destroyed);
+            // Waiting for it here would be waiting for oneself.
+            assert_eq!(ending.wait(), Err(squall::rcu::WaitError::InOperation));
+            assert_eq!(log.roots_dropped(), 0);
+            destruction = Some(ending);
+        });
+        destruction.unwrap().wait().unwrap();
+        log.assert_over();
+    }
+}
+
+#[test]
+fn to_12_an_object_may_be_destroyed_in_a_method_of_another_and_in_a_blocking_one() {
+    let [(one, one_log), (two, two_log)] = both_kinds();
+    let (a, b) = (one.co(), two.co());
+    let owned = Mutex::new(Some(two));
+    a.within(&mut || drop(owned.lock().unwrap().take()));
+    assert_eq!(b.try_add(1).unwrap_err().reason(), Reason::Destroyed);
+    let owned = Mutex::new(Some(one));
+    let mut ending = None;
+    a.holding(&mut || {
+        let destruction = Owned::destroy(owned.lock().unwrap().take().unwrap());
+        assert_held_up(destruction);
+        ending = Some(destruction);
+    });
+    ending.unwrap().wait().unwrap();
+    one_log.assert_over();
+    squall::rcu::barrier().unwrap();
+    two_log.assert_over();
+}
+
+#[test]
+fn to_12_an_object_may_be_destroyed_by_its_own_make_rep() {
+    let log = Log::default();
+    let slot: Arc<Mutex<Option<Owned<dyn Hits>>>> = Arc::default();
+    let mine = slot.clone();
+    let hits =
+        Spread::new(&log).on_make(move |_| drop(mine.lock().unwrap().take())).create(ClusterSize::Machine);
+    let h = hits.co();
+    *slot.lock().unwrap() = Some(hits);
+    // The call began before the end.
+    h.try_add(1).unwrap();
+    assert_eq!(h.try_add(1).unwrap_err().reason(), Reason::Destroyed);
+    squall::rcu::barrier().unwrap();
+    wait_for(|| log.roots_dropped() == 1);
+    log.assert_over();
+}
+
+/// Waits for what happens without anybody's doing more.
+fn wait_for(done: impl Fn() -> bool) {
+    while !done() {
+        squall::rcu::barrier().unwrap();
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn to_12_a_drop_may_call_create_and_destroy_and_use_its_own_id() {
+    let log = Log::default();
+    let inner = Log::default();
+    let (other, other_log) = both_kinds().into_iter().next().unwrap();
+    let other = Mutex::new(Some(other));
+    let inner_log = inner.clone();
+    let spread = Spread::new(&log).on_drop(move |at| {
+        // Outside every operation and under no lock of ours (PITFALLS 9).
+        assert!(!squall::rcu::in_operation());
+        let me = at.co();
+        let error = me.try_total().unwrap_err();
+        assert_eq!((error.reason(), error.id()), (Reason::Destroyed, CoRef::id(me)));
+        assert_eq!(at.reps().count(), 0, "there are no peers any more");
+        // the id is not free before the last drop.
+        let fresh: Vec<_> = (0..50).map(|_| Spread::new(&inner_log).create(ClusterSize::Cpu)).collect();
+        assert!(fresh.iter().all(|hits| CoRef::id(hits.co()).slot() != CoRef::id(me).slot()));
+        fresh.iter().for_each(|hits| hits.add(1));
+        drop(other.lock().unwrap().take());
+    });
+    let hits = spread.create(ClusterSize::Machine);
+    hits.add(1);
+    let panicked = squall::tables::stats().panicked_drops;
+    end(hits);
+    log.assert_over();
+    squall::rcu::barrier().unwrap();
+    wait_for(|| other_log.roots_dropped() == 1 && inner.roots_dropped() == 50);
+    assert_eq!((inner.made(), inner.reps_dropped()), (50, 50));
+    // Other tests' drops may panic meanwhile, this one's did not: the log is whole.
+    assert!(squall::tables::stats().panicked_drops >= panicked);
+}
+
+#[test]
+fn to_12_a_drop_that_panics_stops_nothing() {
+    let log = Log::default();
+    let before = squall::tables::stats().panicked_drops;
+    let spread = Spread::new(&log).on_drop(|_| panic!("a drop that panics, as it should"));
+    let hits = spread.create(ClusterSize::Cpu);
+    let h = hits.co();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(move || h.add(1));
+        }
+    });
+    let made = log.made() as u64;
+    end(hits);
+    assert!(squall::tables::stats().panicked_drops >= before + made);
+    log.assert_over();
+}
+
+#[test]
+fn co_18_no_count_is_lost_while_tables_are_discarded_and_threads_move() {
+    for (hits, log) in both_kinds() {
+        let h = hits.co();
+        let calls = if cfg!(debug_assertions) { 20_000 } else { 250_000 };
+        let done = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..calls {
+                        if h.try_add(1).is_ok() {
+                            done.fetch_add(1, Ordering::Relaxed);
+                        } else {
+                            return;
+                        }
+                    }
+                });
+            }
+            scope.spawn(move || (0..200).for_each(|_| squall::tables::discard_all()));
+        });
+        assert_eq!(h.total(), done.load(Ordering::Relaxed));
+        assert_eq!(done.load(Ordering::Relaxed), 4 * calls);
+        end(hits);
+        log.assert_over();
+    }
+}
+
+#[test]
+fn to_12_destruction_among_calls_loses_none_that_was_answered() {
+    // Each thread counts what it was told happened; the root's last sight of the sum must be the same.
+    for _ in 0..50 {
+        let log = Log::default();
+        let sum: Arc<AtomicU64> = Arc::default();
+        let seen = sum.clone();
+        let counted: Arc<AtomicU64> = Arc::default();
+        let spread = Spread::new(&log);
+        let hits = Tally { seen, spread }.create(ClusterSize::Cpu);
+        let h = hits.co();
+        let started = std::sync::Barrier::new(4);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    started.wait();
+                    while h.try_count().is_ok() {
+                        counted.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            started.wait();
+            Owned::destroy(hits).wait().unwrap();
+        });
+        assert_eq!(sum.load(Ordering::Relaxed), counted.load(Ordering::Relaxed));
+        log.assert_over();
+    }
+}
+
+/// Adds up what its representatives have counted when they are dropped.
+struct Tally {
+    seen: Arc<AtomicU64>,
+    #[allow(dead_code, reason = "its drop writes the log")]
+    spread: Spread,
+}
+
+struct Tallied(AtomicU64, At<Tally>);
+
+impl Root for Tally {
+    type Interface = dyn Count;
+    type Rep = Tallied;
+    fn make_rep(&self, at: At<Self>) -> Tallied {
+        Tallied(AtomicU64::new(0), at)
+    }
+}
+
+impl Count for Tallied {
+    fn count(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Tallied {
+    fn drop(&mut self) {
+        self.1.root().seen.fetch_add(self.0.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+// --- the link ---
+
+#[test]
+fn a_link_that_was_moved_out_of_its_representative_answers_about_the_root_alone() {
+    static KEPT: Mutex<Option<At<Keeper>>> = Mutex::new(None);
+    struct Keeper(Log);
+    struct Kept {
+        at: Option<At<Keeper>>,
+        text: String,
+    }
+    impl Count for Kept {
+        fn count(&self) -> u64 {
+            self.text.len() as u64 + u64::from(self.at.is_some())
+        }
+    }
+    impl Root for Keeper {
+        type Interface = dyn Count;
+        type Rep = Kept;
+        fn make_rep(&self, at: At<Self>) -> Kept {
+            Kept { at: Some(at), text: "x".repeat(100) }
+        }
+        fn cleanup(&self, _: Vp, mut rep: Kept) {
+            *KEPT.lock().unwrap() = rep.at.take();
+        }
+    }
+    impl Drop for Keeper {
+        fn drop(&mut self) {
+            self.0.push(Event::RootDropped);
+        }
+    }
+    let log = Log::default();
+    let object = Keeper(log.clone()).create(ClusterSize::Machine);
+    let co = object.co();
+    assert_eq!(co.count(), 101);
+    let destruction = Owned::destroy(object);
+    wait_for(|| KEPT.lock().unwrap().is_some());
+    let at = KEPT.lock().unwrap().take().unwrap();
+    // It keeps the root, and with it the id.
+    assert_held_up(destruction);
+    assert_eq!(log.roots_dropped(), 0);
+    assert_eq!((at.co(), at.is_ending()), (co, true));
+    assert_eq!(at.root().0.roots_dropped(), 0);
+    // The representatives are gone: none may be had.
+    assert_eq!(at.reps().count(), 0);
+    assert!(at.find(Vp::current()).is_none());
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| at.local().text.len())).is_err(),
+        "a representative that is gone"
+    );
+    assert_eq!(at.gather(|_| 1, |a, b| a + b), None);
+    drop(at);
+    destruction.wait().unwrap();
+    assert_eq!(log.roots_dropped(), 1);
+}
+
+#[test]
+fn a_link_of_a_make_that_failed_answers_about_the_root_alone() {
+    let kept: Arc<Mutex<Vec<At<Escape>>>> = Arc::default();
+    struct Escape(Arc<Mutex<Vec<At<Escape>>>>);
+    struct Never;
+    impl Count for Never {
+        fn count(&self) -> u64 {
+            0
+        }
+    }
+    impl Root for Escape {
+        type Interface = dyn Count;
+        type Rep = Never;
+        fn make_rep(&self, at: At<Self>) -> Never {
+            self.0.lock().unwrap().push(at);
+            panic!("it escaped");
+        }
+    }
+    let object = Escape(kept.clone()).create(ClusterSize::Machine);
+    assert_eq!(panic_of(|| object.count()), "it escaped");
+    let links = std::mem::take(&mut *kept.lock().unwrap());
+    let at = Box::new(links.into_iter().next().unwrap());
+    assert_eq!(at.co(), object.co());
+    assert!(panic_of(|| at.reps().count()).contains("answers only inside its representative"));
+    assert!(panic_of(|| at.local().count()).contains("answers only inside its representative"));
+    let destruction = Owned::destroy(object);
+    assert_held_up(destruction);
+    drop(at);
+    destruction.wait().unwrap();
+}
+
+// --- blocking methods ---
+
+#[test]
+fn pitfall_01_all_that_sleep_in_an_object_wake_at_its_end() {
+    let log = Log::default();
+    let hits = Spread::new(&log).create(ClusterSize::Machine);
+    let h = hits.co();
+    let sleepers: Vec<_> = (0..6).map(|_| thread::spawn(move || h.wait_for(1))).collect();
+    while squall::info_of(CoRef::id(h)).unwrap().reps.iter().map(|rep| rep.holds).sum::<u32>() < 6 {
+        thread::yield_now();
+    }
+    let destruction = Owned::destroy(hits);
+    for sleeper in sleepers {
+        assert_eq!(sleeper.join().unwrap(), None);
+    }
+    destruction.wait().unwrap();
+    log.assert_over();
+}
+
+#[test]
+fn a_wake_wakes_all_that_sleep() {
+    let log = Log::default();
+    let hits = Spread::new(&log).create(ClusterSize::Cpu);
+    let h = hits.co();
+    let sleepers: Vec<_> = (0..6).map(|_| thread::spawn(move || h.wait_for(3))).collect();
+    (0..3).for_each(|_| h.add(1));
+    for sleeper in sleepers {
+        assert_eq!(sleeper.join().unwrap(), Some(3));
+    }
+    end(hits);
+    log.assert_over();
+}
+
+#[test]
+fn nothing_sleeps_inside_an_operation() {
+    let log = Log::default();
+    let hits = Spread::new(&log).create(ClusterSize::Machine);
+    let text = panic_of(|| squall::rcu::op(|_| hits.wait_for(1)));
+    assert!(text.contains("slept inside an operation"), "{text}");
+    let text = panic_of(|| hits.within(&mut || assert!(hits.wait_for(1).is_none())));
+    assert!(text.contains("slept inside an operation"), "{text}");
+    assert_eq!(squall::info_of(CoRef::id(hits.co())).unwrap().reps[0].holds, 0);
+    end(hits);
+}
+
+#[test]
+fn a_method_that_may_block_runs_outside_every_operation() {
+    for (hits, _) in both_kinds() {
+        hits.within(&mut || assert!(squall::rcu::in_operation()));
+        hits.holding(&mut || {
+            assert!(!squall::rcu::in_operation());
+            squall::rcu::barrier().unwrap();
+        });
+        end(hits);
+    }
+}
+
+// --- freeze ---
+
+#[test]
+fn co_16_a_call_of_the_object_while_it_is_frozen_is_caught() {
+    struct Icy;
+    struct Ice(At<Icy>);
+    impl Root for Icy {
+        type Interface = dyn Count;
+        type Rep = Ice;
+        fn make_rep(&self, at: At<Self>) -> Ice {
+            Ice(at)
+        }
+        // Each miss is served by the first cluster that has no representative yet; then by the first one.
+        fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+            let clusters = machine().clusters(ClusterSize::Cpu);
+            let bare = clusters.iter().find(|&cluster| miss.find(cluster).is_none());
+            miss.rep(bare.unwrap_or(squall::Cluster::new(0))).once()
+        }
+    }
+    thread_local! {
+        static FROZEN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
+    impl Count for Ice {
+        fn count(&self) -> u64 {
+            if FROZEN.replace(true) {
+                return 1000;
+            }
+            let counted = catch_unwind(AssertUnwindSafe(|| {
+                self.0.freeze(|reps| {
+                    let before = reps.count() as u64;
+                    before + self.0.co().count()
+                })
+            }));
+            FROZEN.set(false);
+            counted.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+        }
+    }
+    let clusters = machine().clusters(ClusterSize::Cpu).len() as u64;
+    let object = Icy.create(ClusterSize::Cpu);
+    // While one is missing, a call while it is frozen would wait for itself. It thaws all the same.
+    for made in 1..clusters {
+        let text = panic_of(|| object.count());
+        assert!(text.contains("CO-16"), "{text}");
+        assert_eq!(squall::info_of(CoRef::id(object.co())).unwrap().reps.len() as u64, made);
+    }
+    // When all are there, it may be called.
+    assert_eq!(object.count(), clusters + 1000);
+    Owned::destroy(object).wait().unwrap();
+}
+
+#[test]
+fn co_15_a_frozen_gather_cannot_wait_for_a_grace_period() {
+    let log = Log::default();
+    let hits = Spread::new(&log).create(ClusterSize::Cpu);
+    hits.frozen(&mut |count| {
+        assert_eq!(count, 1);
+        assert_eq!(squall::rcu::wait(), Err(squall::rcu::WaitError::InOperation));
+    });
+    end(hits);
+}
+
+// --- well-known objects ---
+
+#[test]
+fn co_17_a_well_known_object_is_called_by_number() {
+    static PLACE: WellKnown<dyn Hits> = WellKnown::new(17);
+    let early = PLACE.co();
+    assert_eq!(early.try_add(1).unwrap_err().reason(), Reason::NotThere);
+    assert_eq!(CoRef::id(early).slot(), 17);
+    let log = Log::default();
+    let hits = PLACE.install(Spread::new(&log), ClusterSize::Cpu).unwrap();
+    // The reference from before is good now.
+    early.add(2);
+    assert_eq!(PLACE.co().total(), 2);
+    assert_eq!(PLACE.co(), early);
+    let taken = PLACE.install_shared(Shared::default()).unwrap_err();
+    assert!(taken.to_string().contains("17.1"), "{taken}");
+    end(hits);
+    assert_eq!(early.try_add(1).unwrap_err().reason(), Reason::Destroyed);
+    // Another one, under another generation.
+    let again = PLACE.co();
+    assert_ne!(again, early);
+    assert_eq!(again.try_add(1).unwrap_err().reason(), Reason::NotThere);
+    let hits = PLACE.install_shared(Shared::default()).unwrap();
+    again.add(5);
+    assert_eq!(hits.total(), 5);
+    assert_eq!(early.try_total().unwrap_err().reason(), Reason::Destroyed);
+    assert!(squall::info_of(CoRef::id(again)).unwrap().home.is_none());
+    end(hits);
+}
+
+#[test]
+fn co_17_a_reference_asked_for_while_one_is_reclaimed_is_to_the_next_one() {
+    static PLACE: WellKnown<dyn Hits> = WellKnown::new(19);
+    let first = PLACE.install_shared(Shared::default()).unwrap();
+    let old = PLACE.co();
+    let inside = Inside::hold(old);
+    let destruction = Owned::destroy(first);
+    let next = PLACE.co();
+    assert_eq!(old.try_add(1).unwrap_err().reason(), Reason::Destroyed);
+    assert_eq!(next.try_add(1).unwrap_err().reason(), Reason::NotThere);
+    assert!(PLACE.install_shared(Shared::default()).is_err());
+    drop(inside);
+    destruction.wait().unwrap();
+    let second = PLACE.install_shared(Shared::default()).unwrap();
+    next.add(3);
+    assert_eq!((second.total(), PLACE.co()), (3, next));
+    assert_eq!(old.try_total().unwrap_err().reason(), Reason::Destroyed);
+    end(second);
+}
+
+#[test]
+fn co_17_a_conflict_of_numbers_claims_none() {
+    static LATE: WellKnown<dyn Count> = WellKnown::new(31);
+    static WIDE: WellKnown<dyn Wide> = WellKnown::new(30);
+    static EARLY: WellKnown<dyn Count> = WellKnown::new(30);
+    // `Wide` takes two numbers, of which the second is taken; the first stays free.
+    assert_eq!(LATE.co().try_count().unwrap_err().reason(), Reason::NotThere);
+    let text = panic_of(|| WIDE.co());
+    assert!(text.contains("31") && text.contains("Wide"), "{text}");
+    let object = EARLY.install_shared(Never(4)).unwrap();
+    assert_eq!(EARLY.co().count(), 4);
+    Owned::destroy(object).wait().unwrap();
+}
+
+#[squall::interface]
+trait Wide: Count {
+    fn wide(&self) -> u64;
+}
+
+#[test]
+fn co_17_a_number_means_one_interface() {
+    static HITS: WellKnown<dyn Hits> = WellKnown::new(18);
+    static COUNT: WellKnown<dyn Count> = WellKnown::new(18);
+    let hits = HITS.install_shared(Shared::default()).unwrap();
+    for text in [panic_of(|| COUNT.co()), panic_of(|| COUNT.install_shared(Never(0)))] {
+        assert!(text.contains("18") && text.contains("Hits") && text.contains("Count"), "{text}");
+    }
+    hits.add(1);
+    end(hits);
+}
+
+struct Never(u64);
+
+impl Count for Never {
+    fn count(&self) -> u64 {
+        self.0
+    }
+}
+
+// --- thread ends ---
+
+#[test]
+fn pitfall_14_a_destructor_of_a_thread_may_use_objects() {
+    struct AtExit(CoRef<dyn Hits>, Log);
+    impl Drop for AtExit {
+        fn drop(&mut self) {
+            self.0.add(1);
+            let mut inside = 0;
+            self.0.within(&mut || inside = self.0.total());
+            assert!(inside >= 1);
+            self.0.holding(&mut || self.0.add(1));
+            let own = Spread::new(&self.1).create(ClusterSize::Cpu);
+            own.add(1);
+            drop(own);
+        }
+    }
+    thread_local! {
+        static EARLY: OnceLock<AtExit> = const { OnceLock::new() };
+        static LATE: OnceLock<AtExit> = const { OnceLock::new() };
+    }
+    for (hits, log) in both_kinds() {
+        let h = hits.co();
+        let inner = Log::default();
+        for _ in 0..10 {
+            let inner = inner.clone();
+            let thread = thread::spawn(move || {
+                // One destructor runs after Squall's own of this thread, one before it, and one thread never called.
+                EARLY.with(|cell| drop(cell.set(AtExit(h, inner.clone()))));
+                h.add(1);
+                LATE.with(|cell| drop(cell.set(AtExit(h, inner.clone()))));
+            });
+            thread.join().unwrap();
+        }
+        let only = inner.clone();
+        thread::spawn(move || EARLY.with(|cell| drop(cell.set(AtExit(h, only))))).join().unwrap();
+        assert_eq!(h.total(), 10 * 5 + 2);
+        end(hits);
+        log.assert_over();
+        squall::rcu::barrier().unwrap();
+        wait_for(|| inner.roots_dropped() == 21);
+        assert_eq!((inner.made(), inner.reps_dropped()), (21, 21));
+    }
+}
+
+// --- inspection ---
+
+#[test]
+fn a_snapshot_says_what_there_is_and_looking_changes_nothing() {
+    let here = line!() + 2;
+    let log = Log::default();
+    let hits = Spread::new(&log).create(ClusterSize::Machine);
+    let h = hits.co();
+    let info = squall::info_of(CoRef::id(h)).unwrap();
+    assert_eq!((info.reps.len(), info.misses), (0, 0));
+    assert!(info.translations.is_empty());
+    assert_eq!((info.made_at.line(), info.made_at.file()), (here, file!()));
+    assert_eq!((info.interface, info.kind), ("Hits", ObjectKind::Clustered));
+    assert!(info.class.ends_with("Spread") && info.interface_source.file.ends_with("mod.rs"));
+    assert_eq!(info.state, squall::ObjectState::Live);
+    h.add(1);
+    let before = squall::info_of(CoRef::id(h)).unwrap();
+    assert!(before.bytes > info.bytes, "a representative has bytes");
+    assert!(before.value_bytes < before.bytes);
+    assert!(before.misses >= 1 && before.translations.len() as u64 <= before.misses);
+    for _ in 0..100 {
+        let all = squall::snapshot();
+        let now = all.iter().find(|info| info.id == CoRef::id(h)).unwrap();
+        assert_eq!((now.misses, now.translations.len()), (before.misses, before.translations.len()));
+        assert_eq!((now.bytes, now.reps.len()), (before.bytes, 1));
+    }
+    let inside = Inside::hold(h);
+    assert_eq!(squall::info_of(CoRef::id(h)).unwrap().reps[0].holds, 1);
+    drop(inside);
+    end(hits);
+    assert!(squall::snapshot().iter().all(|info| info.id != CoRef::id(h)));
+}
+
+#[test]
+fn a_snapshot_shows_what_was_destroyed_while_a_call_holds_it() {
+    for (hits, _) in both_kinds() {
+        let h = hits.co();
+        let inside = Inside::hold(h);
+        let destruction = Owned::destroy(hits);
+        assert_held_up(destruction);
+        let info = squall::info_of(CoRef::id(h)).unwrap();
+        assert_eq!((info.state, info.reps[0].holds), (squall::ObjectState::Ending, 1));
+        assert!(squall::snapshot().iter().any(|info| info.id == CoRef::id(h)));
+        drop(inside);
+        destruction.wait().unwrap();
+        assert!(squall::info_of(CoRef::id(h)).is_none());
+    }
+}
+
+#[test]
+fn co_11_an_unshared_object_costs_little() {
+    let object: Owned<dyn Count> = squall::shared(Never(1));
+    let info = squall::info_of(CoRef::id(object.co())).unwrap();
+    assert_eq!((info.value_bytes, info.reps.len(), info.kind), (8, 1, ObjectKind::Shared));
+    let stats = squall::tables::stats();
+    assert!(info.bytes - info.value_bytes + stats.slot_bytes <= 160, "{info:?}");
+    assert_eq!(stats.entry_bytes, 8);
+    Owned::destroy(object).wait().unwrap();
+}
+
+#[test]
+fn pr_16_experts_override_each_stage_and_defaults_need_nothing() {
+    // The shortest root there can be: two types and one line.
+    struct Plain;
+    struct Part(At<Plain>, AtomicU64);
+    impl Root for Plain {
+        type Interface = dyn Count;
+        type Rep = Part;
+        fn make_rep(&self, at: At<Self>) -> Part {
+            Part(at, AtomicU64::new(0))
+        }
+    }
+    impl Count for Part {
+        fn count(&self) -> u64 {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.reps().map(|part| part.1.load(Ordering::Relaxed)).sum()
+        }
+    }
+    let object = Plain.create(ClusterSize::Core);
+    assert_eq!((object.count(), object.count()), (1, 2));
+    Owned::destroy(object).wait().unwrap();
+}
+
+// --- all of it again ---
+
+#[test]
+fn the_laws_hold_under_each_fallback() {
+    if laws::is_child() {
+        return;
+    }
+    for environment in [
+        &[("SQUALL_RSEQ", "off")][..],
+        &[("SQUALL_MEMBARRIER", "off")],
+        &[("SQUALL_RECLAIMER", "off")],
+        &[("SQUALL_RSEQ", "off"), ("SQUALL_MEMBARRIER", "off"), ("SQUALL_RECLAIMER", "off")],
+        &[("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:4,threads:2")],
+        &[("SQUALL_TOPOLOGY", "cores:1")],
+        &[("SQUALL_TOPOLOGY", "nodes:8,cores:8")],
+        &[("SQUALL_TOPOLOGY", "nodes:2,cores:2"), ("SQUALL_RECLAIMER", "off"), ("SQUALL_MEMBARRIER", "off")],
+    ] {
+        laws::again(&["--test-threads=2"], environment);
+    }
 }

@@ -69,7 +69,13 @@ impl Header {
 
     /// Turns every later call away.
     pub(crate) fn poison(&self) {
+        // Relaxed: as `is` and `activate`.
+        #[cfg(not(loom))]
         self.id.store(POISON, Ordering::Relaxed);
+        // Loom lets a store come between the load and the store of an exchange, the one in `activate`; no processor and no
+        // compiler does. An exchange here says that to it, and synchronises with nothing.
+        #[cfg(loom)]
+        self.id.swap(POISON, Ordering::Relaxed);
     }
 
     /// Both words of the pointer to the representative's interface.
@@ -111,6 +117,12 @@ impl Header {
     pub(crate) fn freed(&mut self) {
         self.id.with_mut(|_| ());
         self.holds.with_mut(|_| ());
+    }
+
+    /// Whether a call holds it, or did not let it go for all to see. After the grace period (I4).
+    pub(crate) fn is_held(&self) -> bool {
+        // Acquire: pairs with `release`, as in `wait_for_holds`.
+        self.holds.load(sites::LOOK_HOLDS.order(Ordering::Acquire)) != 0
     }
 
     /// Calls that hold it now.

@@ -63,6 +63,20 @@ impl Slot {
         Occupant::Object(object)
     }
 
+    /// Why `id` leads to no object, where one of `class` was, or nobody.
+    fn absent(&self, class: Option<&'static Class>, id: Id) -> Absent {
+        // 0 when the generations are used up: later than all of them.
+        let here = self.generation.load(Ordering::Relaxed).wrapping_sub(1);
+        let asked = id.generation().wrapping_sub(1);
+        match class {
+            Some(_) if here == asked => Absent::Destroyed(class),
+            // A well-known slot names its next occupant before there is one, and while the last one goes.
+            Some(_) if here < asked => Absent::NotThere,
+            None if here <= asked => Absent::NotThere,
+            _ => Absent::Destroyed(None),
+        }
+    }
+
     fn publish(&self, object: NonNull<Object>) {
         // Release: pairs with the acquire in `occupant`.
         self.occupant.store(object.as_ptr().cast(), sites::SLOT_STORE.order(Ordering::Release));
@@ -80,7 +94,8 @@ impl Slot {
 
     /// Forgets who was there.
     pub(crate) fn vacate(&self) {
-        // Release: pairs with the acquire in `occupant`: who finds nobody finds the generation of the next.
+        // Release: pairs with the acquire in `occupant`: who finds nobody finds the generation of
+        // the next, by which a stale reference knows itself.
         self.occupant.store(ptr::null_mut(), sites::SLOT_VACATE.order(Ordering::Release));
     }
 
@@ -120,8 +135,8 @@ pub(crate) struct Object {
     pub(crate) class: &'static Class,
     pub(crate) id: Id,
     pub(crate) made_at: &'static Location<'static>,
-    /// Seconds from the first object of the process to this one.
-    pub(crate) made_s: u32,
+    /// When it was made, in ticks of [`crate::clock`].
+    pub(crate) made_ticks: u32,
     // Written by misses and the destroyer.
     pub(crate) gate: Gate,
     translations: Translations,
@@ -147,13 +162,13 @@ impl Object {
         class: &'static Class,
         id: Id,
         made_at: &'static Location<'static>,
-        made_s: u32,
+        made_ticks: u32,
     ) -> Object {
         Object {
             class,
             id,
             made_at,
-            made_s,
+            made_ticks,
             gate: Gate::new(),
             translations: Translations::new(),
             held: AtomicU32::new(0),
@@ -247,17 +262,8 @@ impl<'a, G: Ground> InFlight<'a, G> {
         let slot = ground.slot(id.slot());
         let found = match slot.occupant() {
             Occupant::Object(object) => object,
-            Occupant::Gone(class) if slot.generation.load(Ordering::Relaxed) == id.generation() => {
-                return Err(Absent::Destroyed(Some(class)));
-            }
-            // A well-known slot names its next occupant before there is one.
-            Occupant::Nobody if slot.generation.load(Ordering::Relaxed) <= id.generation() => {
-                return Err(Absent::NotThere);
-            }
-            Occupant::Gone(_) if slot.generation.load(Ordering::Relaxed) < id.generation() => {
-                return Err(Absent::NotThere);
-            }
-            Occupant::Gone(_) | Occupant::Nobody => return Err(Absent::Destroyed(None)),
+            Occupant::Gone(class) => return Err(slot.absent(Some(class), id)),
+            Occupant::Nobody => return Err(slot.absent(None, id)),
         };
         // SAFETY: valid within this operation (I1).
         let object = unsafe { found.as_ref() };
@@ -300,7 +306,8 @@ impl<'a, G: Ground> InFlight<'a, G> {
 impl<G: Ground> Drop for InFlight<'_, G> {
     fn drop(&mut self) {
         if self.object().gate.leave() == Shut::Drained {
-            clear(self.ground, self.object);
+            clear(self.ground, self.object());
+            self.ground.after_grace_period(self.object, Stage::Quiet);
         }
     }
 }
@@ -354,13 +361,25 @@ unsafe fn owner_of(header: NonNull<Header>) -> NonNull<Owner> {
     }
 }
 
-/// Ends the object: from the return of this call on, every call that begins errs. Returns false if another call of this
-/// function was first; that one may still be at it.
+/// What [`kill`] led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Killed {
+    /// It had ended before.
+    Before,
+    /// Misses are in flight; the last of them goes on.
+    Draining,
+    /// The caller goes on, outside its operation: [`Ground::after_grace_period`] with [`Stage::Quiet`].
+    Drained,
+}
+
+/// Ends the object: from the return of this call on, every call that begins errs. If another call of this function was
+/// first, that one may still be at it.
 ///
 /// # Safety
 /// Within an operation in which `object` was valid already: the last miss may send it to its grace period while this
 /// function is still using it.
-pub(crate) unsafe fn kill(ground: &impl Ground, block: NonNull<Object>) -> bool {
+pub(crate) unsafe fn kill(ground: &impl Ground, block: NonNull<Object>) -> Killed {
     // SAFETY: the caller's promise.
     let object = unsafe { block.as_ref() };
     // Before the gate is shut, since from then on a miss in flight may drain it (I1).
@@ -369,16 +388,17 @@ pub(crate) unsafe fn kill(ground: &impl Ground, block: NonNull<Object>) -> bool 
     }
     let shut = object.gate.kill();
     if shut == Shut::Already {
-        return false;
+        return Killed::Before;
     }
     if sites::RETIRE_FIRST.is_weak() {
         retire(ground, object);
     }
     for_each_header(block, |header| header.poison());
     if shut == Shut::Drained {
-        clear(ground, block);
+        clear(ground, object);
+        return Killed::Drained;
     }
-    true
+    Killed::Draining
 }
 
 /// Takes the object out of its slots, which are its own as long as it is valid.
@@ -389,9 +409,7 @@ fn retire(ground: &impl Ground, object: &Object) {
 }
 
 /// Clears the entries and sends the object to its grace period (I3). It is valid: that period is still to come.
-fn clear(ground: &impl Ground, block: NonNull<Object>) {
-    // SAFETY: see above.
-    let object = unsafe { block.as_ref() };
+fn clear(ground: &impl Ground, object: &Object) {
     if !sites::CLEAR_ENTRIES.is_weak() {
         object.for_each_translation(ground, |vp| {
             for index in 0..object.class.interfaces {
@@ -400,7 +418,6 @@ fn clear(ground: &impl Ground, block: NonNull<Object>) {
             }
         });
     }
-    ground.after_grace_period(block, Stage::Quiet);
 }
 
 /// Calls `f` with each header of each representative that is there now. The object is valid and not closed.
@@ -417,13 +434,20 @@ pub(crate) fn for_each_header(block: NonNull<Object>, mut f: impl FnMut(&Header)
 }
 
 /// The grace period after the death has passed. Returns whether the representatives can be dropped now; if not, the last
-/// call that holds one goes on from here.
+/// call that holds one goes on from here, and may do so as soon as `before_waiting` has returned.
 ///
 /// # Safety
 /// It has, and this is called once for the object.
-pub(crate) unsafe fn quiet(block: NonNull<Object>) -> bool {
+pub(crate) unsafe fn quiet(block: NonNull<Object>, before_waiting: impl FnOnce()) -> bool {
     // SAFETY: nobody frees it but who goes on from here.
     let object = unsafe { block.as_ref() };
+    let mut held = false;
+    // Holds only fall now (header/I3): where there is none, none comes.
+    for_each_header(block, |header| held |= header.is_held());
+    if !held {
+        return true;
+    }
+    before_waiting();
     let mut headers = 1;
     for_each_header(block, |_| headers += 1);
     // The holds that will see it learn of it through `wait_for_holds`.

@@ -11,7 +11,7 @@ pub(crate) const CONFIRM: Site = Site(36);
 pub(crate) const LEAVE: Site = Site(37);
 /// The destroyer shuts the gate. Partner: [`CONFIRM`], [`LEAVE`].
 pub(crate) const KILL: Site = Site(38);
-/// A call lets its hold go. Partner: [`WAIT_HOLDS`], and the other releases.
+/// A call lets its hold go. Partner: [`WAIT_HOLDS`], [`LOOK_HOLDS`], and the other releases.
 pub(crate) const RELEASE: Site = Site(39);
 /// Memory quiet asks for the holds. Partner: [`RELEASE`].
 pub(crate) const WAIT_HOLDS: Site = Site(40);
@@ -29,7 +29,7 @@ pub(crate) const REP_LOAD: Site = Site(45);
 pub(crate) const SLOT_STORE: Site = Site(46);
 /// A well-known slot forgets its occupant. Partner: [`SLOT_LOAD`].
 pub(crate) const SLOT_VACATE: Site = Site(47);
-/// A miss looks for its object, or an installation for a vacant slot. Partner: [`SLOT_STORE`], [`SLOT_VACATE`].
+/// A miss looks for its object. Partner: [`SLOT_STORE`], [`SLOT_VACATE`].
 pub(crate) const SLOT_LOAD: Site = Site(48);
 /// The words of a large translation set are made. Partner: [`WORDS_LOAD`].
 pub(crate) const WORDS_STORE: Site = Site(49);
@@ -49,12 +49,14 @@ pub(crate) const SETTLED: Site = Site(55);
 pub(crate) const THAW: Site = Site(56);
 /// A keeper of a representative's block lets it go. Partner: itself.
 pub(crate) const LET_GO: Site = Site(57);
+/// Memory quiet looks whether there is any hold. Partner: [`RELEASE`].
+pub(crate) const LOOK_HOLDS: Site = Site(58);
 
 /// Not an ordering: a late miss asks whether the object lives before it activates its representative.
-pub(crate) const ASK_BEFORE_ACTIVE: Site = Site(58);
+pub(crate) const ASK_BEFORE_ACTIVE: Site = Site(59);
 /// Not an ordering: the table entries are cleared when the gate is drained.
-pub(crate) const CLEAR_ENTRIES: Site = Site(59);
+pub(crate) const CLEAR_ENTRIES: Site = Site(60);
 /// Not an ordering: the slots are retired before the gate is shut, not after.
-pub(crate) const RETIRE_FIRST: Site = Site(60);
+pub(crate) const RETIRE_FIRST: Site = Site(61);
 /// Not an ordering: a slot that is used again has the next generation.
-pub(crate) const NEXT_GENERATION: Site = Site(61);
+pub(crate) const NEXT_GENERATION: Site = Site(62);

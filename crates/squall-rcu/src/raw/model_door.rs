@@ -1,11 +1,16 @@
 //! The protocol, opened to the models of the floors above: they run over the grace periods that ship, in a domain of
 //! their own. Only in model builds; no part of the public interface.
 
+use squall_sync::weaken::Site;
 use std::ptr::NonNull;
 
 use super::domain::Domain;
 use super::grace::Moment;
 use super::record::Record;
+use super::sites;
+
+/// Weakened, an operation protects nothing: a model of objects that are freed must then fail.
+pub const ENTER_FENCE: Site = sites::ENTER_FENCE;
 
 /// A domain of a model's own.
 pub struct Quiescence(Domain);

@@ -1,0 +1,520 @@
+//! The world of the models: one slot, a few entries, objects and representatives that notice when they are used after they
+//! were freed, and grace periods.
+//!
+//! What it checks in every model:
+//! - when the protocol asks for a grace period, the asker must see that no slot and no entry leads to the object: that is
+//!   what `squall-rcu` asks of whoever frees (its README, **G**);
+//! - it asks once for each object, and memory is quiet once;
+//! - whoever is called is the representative that the reference means, and was not freed: its value is a cell that freeing
+//!   writes. Under loom freeing is also a mutable access to each atomic of the block, so that a late look at one is an
+//!   error; under Miri the block is freed.
+
+use squall_rcu::__model::{Quiescence, Reader};
+use squall_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use squall_sync::cell::UnsafeCell;
+use squall_sync::thread;
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+
+use crate::class::{Class, ObjectKind, Source, Visit};
+use crate::id::Id;
+use crate::raw::header::{Header, NEW};
+use crate::raw::membership::Membership;
+use crate::raw::object::{
+    Absent, Ground, InFlight, Killed, Object, Occupant, Slot, Stage, activate, header, hit, kill, publish,
+    quiet,
+};
+use crate::raw::reps::{Owner, Rep, Reps};
+
+/// The slot of all models.
+pub(super) const SLOT: u32 = 0;
+/// How often a model looks whether a grace period has passed: once is every execution under loom, and seldom under Miri.
+const TRIES: usize = if cfg!(loom) { 1 } else { 64 };
+/// A value that was not freed.
+pub(super) const ALIVE: u32 = 7;
+
+/// An object of a model: as `Multi`, with a cell for a root.
+#[repr(C)]
+pub(super) struct Thing {
+    pub(super) object: Object,
+    pub(super) reps: Reps,
+    pub(super) membership: Membership,
+    root: UnsafeCell<u32>,
+    serial: u32,
+}
+
+/// A pointer to one, good for the whole block.
+#[derive(Clone, Copy)]
+pub(super) struct ThingRef(pub(super) NonNull<Thing>);
+
+// SAFETY: the protocol under test says who may use it; the checker watches.
+unsafe impl Send for ThingRef {}
+
+/// A reference as a caller has it, and the object that it may reach.
+#[derive(Clone, Copy)]
+pub(super) struct Name {
+    pub(super) id: Id,
+    pub(super) serial: u32,
+}
+
+/// A representative: as `Block` lays it out.
+#[repr(C)]
+pub(super) struct Body {
+    rep: Rep,
+    header: Header,
+    serial: u32,
+    value: UnsafeCell<u32>,
+}
+
+const _: () = assert!(
+    std::mem::offset_of!(Rep, owner) + size_of::<Owner>() == size_of::<Rep>()
+        && std::mem::offset_of!(Body, header) == size_of::<Rep>()
+);
+
+static CLASS: Class = Class {
+    name: || "Thing",
+    kind: ObjectKind::Clustered,
+    interface: "dyn Model",
+    source: Source { file: file!(), line: line!() },
+    interfaces: 1,
+    object_bytes: size_of::<Thing>(),
+    rep_bytes: size_of::<Body>(),
+    value_bytes: (0, 0),
+    for_each_rep: Thing::for_each_rep,
+    #[cfg(not(loom))]
+    more: crate::class::More {
+        resolve: |_, _| Err(crate::class::Refusal("a model finds its representatives itself")),
+        wake: |_| {},
+        finish: |_| {},
+        drop_rep: |_| {},
+        drop_root: |_| {},
+    },
+};
+
+/// How a call went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Called {
+    /// By the entry.
+    Hit,
+    /// By the root.
+    Missed,
+    /// Not at all.
+    Erred,
+}
+
+/// A call of which it does not matter how it goes.
+pub(super) fn ignore(_: Called) {}
+
+impl Thing {
+    pub(super) unsafe fn for_each_rep(object: NonNull<Object>, f: Visit<'_>) {
+        // SAFETY: an object of this class, not closed: its nodes are valid.
+        unsafe { each_rep(ThingRef(object.cast()), |rep| f(Body::owner(rep))) }
+    }
+}
+
+/// # Safety
+/// Its nodes are valid, until `f` frees them.
+pub(super) unsafe fn each_rep(thing: ThingRef, mut f: impl FnMut(NonNull<Rep>)) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut walk = thing.0.as_ref().reps.walk();
+        while let Some(rep) = walk.step() {
+            f(rep);
+        }
+    }
+}
+
+impl ThingRef {
+    pub(super) fn make(name: Name) -> ThingRef {
+        let thing = Thing {
+            object: Object::new(&CLASS, name.id, Location::caller(), 0),
+            reps: Reps::new(),
+            membership: Membership::new(),
+            root: UnsafeCell::new(ALIVE),
+            serial: name.serial,
+        };
+        ThingRef(NonNull::from(Box::leak(Box::new(thing))))
+    }
+
+    pub(super) fn object(self) -> NonNull<Object> {
+        self.0.cast()
+    }
+
+    /// The representatives there are now.
+    ///
+    /// # Safety
+    /// Its nodes are valid.
+    pub(super) unsafe fn reps(self) -> Vec<NonNull<Rep>> {
+        let mut reps = Vec::new();
+        // SAFETY: the caller's promise.
+        unsafe { each_rep(self, |rep| reps.push(rep)) };
+        reps
+    }
+
+    /// Frees the object's own block, or says so to loom.
+    ///
+    /// # Safety
+    /// It is the caller's alone.
+    pub(super) unsafe fn free(self) {
+        // SAFETY: the caller's promise; from `Box::leak`.
+        unsafe {
+            let this = self.0.as_ptr();
+            (*this).root.with_mut(|root| *root = 0);
+            #[cfg(loom)]
+            (*this).object.freed();
+            #[cfg(not(loom))]
+            drop(Box::from_raw(this));
+        }
+    }
+}
+
+impl Body {
+    pub(super) fn make(thing: ThingRef, vp: usize, cluster: u32) -> NonNull<Rep> {
+        let body = Body {
+            rep: Rep::new(thing.object(), vp as u32, cluster),
+            header: Header::new(NEW, [ptr::null(); 2], 0),
+            // SAFETY: the caller is within the gate; never written after it is published.
+            serial: unsafe { thing.0.as_ref() }.serial,
+            value: UnsafeCell::new(ALIVE),
+        };
+        let body = NonNull::from(Box::leak(Box::new(body)));
+        // SAFETY: our own. The header leads to its own block, as it does in earnest.
+        unsafe {
+            let target = [body.as_ptr().cast_const().cast(), ptr::null()];
+            (&raw mut (*body.as_ptr()).header).write(Header::new(NEW, target, 0));
+        }
+        body.cast()
+    }
+
+    /// # Safety
+    /// A representative of a model.
+    pub(super) unsafe fn owner(rep: NonNull<Rep>) -> NonNull<Owner> {
+        // SAFETY: within its block.
+        unsafe { rep.byte_add(std::mem::offset_of!(Rep, owner)).cast() }
+    }
+
+    /// What a method does.
+    ///
+    /// # Safety
+    /// The header of a representative of a model, which the protocol under test keeps.
+    pub(super) unsafe fn method(header: NonNull<Header>, serial: u32) {
+        // SAFETY: the caller's promise; the target is the block (`make`).
+        let body = unsafe { &*header.as_ref().target()[0].cast::<Body>() };
+        assert_eq!(body.serial, serial, "a call reached another object");
+        // SAFETY: written before it is published, and when it is freed; the checker watches.
+        let value = body.value.with(|value| unsafe { *value });
+        assert_eq!(value, ALIVE, "a call reached what was freed");
+    }
+
+    /// Frees it, or says so to loom.
+    ///
+    /// # Safety
+    /// It is the caller's alone.
+    pub(super) unsafe fn free(rep: NonNull<Rep>) {
+        let body = rep.cast::<Body>().as_ptr();
+        // SAFETY: the caller's promise; from `Box::leak`.
+        unsafe {
+            (*body).value.with_mut(|value| *value = 0);
+            #[cfg(loom)]
+            {
+                (*body).rep.freed();
+                (*body).header.freed();
+            }
+            #[cfg(not(loom))]
+            drop(Box::from_raw(body));
+        }
+    }
+}
+
+/// A pointer for another thread.
+#[derive(Clone, Copy)]
+pub(super) struct Sent<T>(pub(super) T);
+// SAFETY: as of `ThingRef`.
+unsafe impl<T> Send for Sent<T> {}
+
+impl<T> Sent<T> {
+    pub(super) fn get(self) -> T {
+        self.0
+    }
+}
+
+/// A value for all threads of a model, and what gives it back.
+pub(super) fn lend<T>(value: T) -> (&'static T, NonNull<T>) {
+    let lent = NonNull::from(Box::leak(Box::new(value)));
+    // SAFETY: freed by `take_back` alone.
+    (unsafe { &*lent.as_ptr() }, lent)
+}
+
+/// # Safety
+/// From `lend`; all threads are joined.
+pub(super) unsafe fn take_back<T>(lent: NonNull<T>) {
+    // SAFETY: the caller's promise; from `Box::leak`.
+    drop(unsafe { Box::from_raw(lent.as_ptr()) });
+}
+
+/// Tables, and what was asked of grace periods.
+pub(super) struct World {
+    pub(super) slot: Slot,
+    /// The VPs that take part, by number, and their entries.
+    entries: Vec<(usize, AtomicPtr<Header>)>,
+    vp_limit: usize,
+    quiescence: Option<Quiescence>,
+    /// The moment of the grace period that was asked for; 0 if none was.
+    asked: AtomicU64,
+    pub(super) log: UnsafeCell<Log>,
+}
+
+/// Things that ended: how many, and which, to be freed in earnest when loom has seen all.
+#[derive(Default)]
+pub(super) struct Log {
+    pub(super) ended: u32,
+    things: Vec<ThingRef>,
+}
+
+// SAFETY: `log` is touched by whoever finds memory quiet, and at the end; the checker watches.
+unsafe impl Sync for World {}
+
+impl Ground for World {
+    fn entry(&self, vp: usize, _: u32) -> &AtomicPtr<Header> {
+        &self.entries.iter().find(|entry| entry.0 == vp).expect("a VP of this world").1
+    }
+
+    fn slot(&self, _: u32) -> &Slot {
+        &self.slot
+    }
+
+    fn vp_limit(&self) -> usize {
+        self.vp_limit
+    }
+
+    fn after_grace_period(&self, object: NonNull<Object>, stage: Stage) {
+        match stage {
+            Stage::Quiet => {
+                self.assert_unreachable(object);
+                let moment = self.quiescence.as_ref().map_or(1, Quiescence::mark);
+                // Release: pairs with the acquire in `reclaim`.
+                let before = self.asked.swap(moment, Ordering::Release);
+                assert_eq!(before, 0, "a grace period was asked for twice");
+            }
+            // In earnest a deferred call, which only adds synchronisation.
+            Stage::Finish => self.end(ThingRef(object.cast())),
+        }
+    }
+}
+
+impl World {
+    /// Runs a model in a new world, with operations or without.
+    pub(super) fn run(vps: &[usize], in_operations: bool, model: impl FnOnce(&'static World)) {
+        let (shared, world) = lend(World {
+            slot: Slot::new(),
+            entries: vps.iter().map(|&vp| (vp, AtomicPtr::new(ptr::null_mut()))).collect(),
+            vp_limit: vps.iter().max().map_or(0, |&last| last + 1),
+            quiescence: in_operations.then(Quiescence::new),
+            asked: AtomicU64::new(0),
+            log: UnsafeCell::new(Log::default()),
+        });
+        // A model that fails leaves it.
+        model(shared);
+        // SAFETY: all threads are joined. Under loom the things that ended still have their blocks, from `Box::leak`.
+        #[cfg(loom)]
+        shared.log.with_mut(|log| unsafe {
+            for thing in std::mem::take(&mut (*log).things) {
+                thing.reps().into_iter().for_each(|rep| drop(Box::from_raw(rep.cast::<Body>().as_ptr())));
+                drop(Box::from_raw(thing.0.as_ptr()));
+            }
+        });
+        // SAFETY: lent above; all threads are joined.
+        unsafe { take_back(world) };
+    }
+
+    /// Makes an object of this generation known, and says under which name.
+    pub(super) fn create(&self, generation: u32, serial: u32) -> (ThingRef, Name) {
+        let name = Name { id: Id::new(SLOT, generation), serial };
+        let thing = ThingRef::make(name);
+        publish(self, thing.object());
+        (thing, name)
+    }
+
+    /// As `create`, with a representative that is active from the start: a shared object.
+    pub(super) fn create_shared(&self) -> (ThingRef, Name) {
+        let name = Name { id: Id::new(SLOT, 1), serial: 1 };
+        let thing = ThingRef::make(name);
+        let rep = Body::make(thing, 0, 0);
+        // SAFETY: our own, both; not yet known.
+        unsafe {
+            header(Body::owner(rep), 0).as_ref().activate(name.id.bits());
+            assert!(thing.0.as_ref().reps.add(rep).is_ok());
+        }
+        publish(self, thing.object());
+        (thing, name)
+    }
+
+    pub(super) fn reader(&self) -> Option<Reader> {
+        self.quiescence.as_ref().map(Quiescence::register)
+    }
+
+    /// Runs `f` as an operation, if the model has them.
+    pub(super) fn op<T>(&self, reader: Option<Reader>, f: impl FnOnce() -> T) -> T {
+        match (&self.quiescence, reader) {
+            // SAFETY: of this domain; each thread of a model has a reader of its own.
+            (Some(quiescence), Some(reader)) => unsafe { quiescence.op(reader, f) },
+            _ => f(),
+        }
+    }
+
+    /// Finds or makes a representative and publishes it: as `Multi::find_or_make`.
+    pub(super) fn find_or_make(&self, thing: ThingRef, vp: usize, cluster: u32) -> NonNull<Owner> {
+        // SAFETY: the caller is within the gate; the new one is built, and nobody else's if it lost.
+        unsafe {
+            let this = thing.0.as_ref();
+            if let Some(rep) = this.reps.find(cluster) {
+                return Body::owner(rep);
+            }
+            let new = Body::make(thing, vp, cluster);
+            match this.reps.add(new) {
+                Ok(()) => {
+                    activate(&this.object, Body::owner(new));
+                    Body::owner(new)
+                }
+                Err(winner) => {
+                    drop(Box::from_raw(new.cast::<Body>().as_ptr()));
+                    Body::owner(winner)
+                }
+            }
+        }
+    }
+
+    /// What `resolve` does after its first look.
+    pub(super) fn miss(&self, vp: usize, cluster: u32, name: Name) -> Result<NonNull<Header>, Absent> {
+        // SAFETY: within the operation of the caller, or in a model that frees nothing before all is over.
+        unsafe {
+            let miss = InFlight::enter(self, name.id)?;
+            let thing = ThingRef(miss.block().cast());
+            let root = thing.0.as_ref().root.with(|root| *root);
+            assert_eq!(root, ALIVE, "a miss asked a root that was freed");
+            let found = header(self.find_or_make(thing, vp, cluster), miss.index());
+            miss.install(vp, found);
+            Ok(found)
+        }
+    }
+
+    /// How `__call` finds what it calls.
+    pub(super) fn find(&self, vp: usize, cluster: u32, name: Name) -> (Called, Option<NonNull<Header>>) {
+        // SAFETY: as in `miss`.
+        if let Some(header) = unsafe { hit(self.entry(vp, name.id.slot()), name.id) } {
+            return (Called::Hit, Some(header));
+        }
+        match self.miss(vp, cluster, name) {
+            Ok(header) => (Called::Missed, Some(header)),
+            Err(_) => (Called::Erred, None),
+        }
+    }
+
+    pub(super) fn call(&self, vp: usize, cluster: u32, name: Name) -> Called {
+        let (called, header) = self.find(vp, cluster, name);
+        if let Some(header) = header {
+            // SAFETY: found just now, in this operation.
+            unsafe { Body::method(header, name.serial) };
+        }
+        called
+    }
+
+    /// Destroys it, as the drop of its owner: in an operation, if the model has them, and on outside. Returns whether nobody
+    /// else was first.
+    pub(super) fn destroy(&self, reader: Option<Reader>, thing: ThingRef) -> bool {
+        // SAFETY: in an operation, or in a model that frees nothing before all is over.
+        let killed = self.op(reader, || unsafe { kill(self, thing.object()) });
+        if killed == Killed::Drained {
+            self.after_grace_period(thing.object(), Stage::Quiet);
+        }
+        killed != Killed::Before
+    }
+
+    /// What the grace period that is asked for now must not find: a way to the object.
+    pub(super) fn assert_unreachable(&self, object: NonNull<Object>) {
+        if let Occupant::Object(found) = self.slot.occupant() {
+            assert_ne!(found, object, "the slot leads to an object that waits for its grace period");
+        }
+        for (vp, entry) in &self.entries {
+            let entry = entry.load(Ordering::Relaxed);
+            assert!(entry.is_null(), "VP {vp} has an entry of an object that waits for its grace period");
+        }
+    }
+
+    /// Does what follows the grace period, if one was asked for and has passed. Returns whether the object has ended.
+    pub(super) fn reclaim(&self, thing: ThingRef) -> bool {
+        for _ in 0..TRIES {
+            // Acquire: pairs with the release in `after_grace_period`.
+            let moment = self.asked.load(Ordering::Acquire);
+            if moment != 0 && self.quiescence.as_ref().is_none_or(|quiescence| quiescence.poll(moment)) {
+                self.asked.store(0, Ordering::Relaxed);
+                return self.quiet(thing);
+            }
+            #[cfg(not(loom))]
+            thread::yield_now();
+        }
+        false
+    }
+
+    /// The grace period has passed. Returns whether the object has ended.
+    pub(super) fn quiet(&self, thing: ThingRef) -> bool {
+        // SAFETY: it has, and each model comes here once for each death.
+        let ended = unsafe { quiet(thing.object(), || ()) };
+        if ended {
+            self.end(thing);
+        }
+        ended
+    }
+
+    /// Memory is quiet: what `finish` and the drops do.
+    pub(super) fn end(&self, thing: ThingRef) {
+        // SAFETY: once for each object, when nobody can reach it; the checker watches.
+        unsafe {
+            self.log.with_mut(|log| {
+                (*log).ended += 1;
+                (*log).things.push(thing);
+            });
+            thing.0.as_ref().object.close();
+            thing.reps().into_iter().for_each(|rep| Body::free(rep));
+            (*thing.0.as_ptr()).object.free_extra(self);
+            thing.free();
+        }
+    }
+
+    /// How many objects ended so far. All threads are joined.
+    pub(super) fn ended(&self) -> u32 {
+        // SAFETY: see the field.
+        self.log.with(|log| unsafe { (*log).ended })
+    }
+
+    /// All threads are joined, and the last of `count` objects was killed: it was sent to its grace period once, and is
+    /// quiet now if it was not before.
+    pub(super) fn conclude(&self, count: u32, last: ThingRef) {
+        if self.ended() < count {
+            assert_ne!(self.asked.load(Ordering::Relaxed), 0, "no grace period was asked for");
+            self.assert_unreachable(last.object());
+            assert!(self.quiet(last), "calls are over, and memory is not quiet");
+        }
+        assert_eq!(self.ended(), count, "memory is quiet once");
+    }
+}
+
+/// Runs both, `first` on the model's main thread if `in_order`.
+///
+/// Loom remembers only the last access to an atomic, so it matters whose execution it branches from: what must be tried
+/// both ways is a model of each.
+pub(super) fn beside(
+    in_order: bool,
+    first: impl FnOnce() + Send + 'static,
+    second: impl FnOnce() + Send + 'static,
+) {
+    if in_order {
+        let other = thread::spawn(second);
+        first();
+        other.join().unwrap();
+    } else {
+        let other = thread::spawn(first);
+        second();
+        other.join().unwrap();
+    }
+}

@@ -1,0 +1,267 @@
+//! Interfaces that are implemented without the macro, rightly and wrongly, and representatives of odd shapes.
+#![cfg(not(loom))]
+
+use squall_core::__macro::Panic;
+use squall_core::{
+    At, CoRef, Extends, Interface, InterfaceOf, Owned, Root, Source, Super, shared, tables, try_shared,
+};
+use squall_machine::ClusterSize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+const HERE: Source = Source { file: file!(), line: line!() };
+
+trait Base: Send + Sync {
+    fn text(&self) -> &str;
+}
+
+trait Sub: Send + Sync {
+    fn base(&self) -> &(dyn Base + 'static);
+    fn n(&self) -> usize;
+}
+
+impl Interface for dyn Base {
+    const NAME: &'static str = "Base";
+    const SOURCE: Source = HERE;
+    const SUPERS: &'static [Super<Self>] = &[];
+}
+
+impl Interface for dyn Sub {
+    const NAME: &'static str = "Sub";
+    const SOURCE: Source = HERE;
+    // Twice the same: two ways to it.
+    const SUPERS: &'static [Super<Self>] = &[
+        Super::new::<dyn Base>(|sub: &(dyn Sub + 'static)| sub.base()),
+        Super::new::<dyn Base>(|_| &Elsewhere),
+    ];
+}
+
+impl Extends<dyn Base> for dyn Sub {}
+// A lie: it is not in the list.
+impl Extends<dyn Sub> for dyn Base {}
+
+struct Elsewhere;
+
+impl Base for Elsewhere {
+    fn text(&self) -> &str {
+        "elsewhere"
+    }
+}
+
+/// What the representative shows of itself is not itself.
+struct Boxed(Box<Inner>);
+
+struct Inner(String);
+
+impl Base for Inner {
+    fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Sub for Inner {
+    fn base(&self) -> &(dyn Base + 'static) {
+        self
+    }
+    fn n(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl InterfaceOf<Boxed> for dyn Sub {
+    fn view(rep: &Boxed) -> &(dyn Sub + 'static) {
+        &*rep.0
+    }
+}
+
+fn n(co: CoRef<dyn Sub>) -> usize {
+    CoRef::__call(co, "n", |sub: &(dyn Sub + 'static)| sub.n(), Panic)
+}
+
+fn text(co: CoRef<dyn Base>) -> String {
+    CoRef::__call(co, "text", |base: &(dyn Base + 'static)| base.text().to_owned(), Panic)
+}
+
+#[test]
+fn a_view_may_lead_into_a_box_and_an_upcast_to_something_else() {
+    let object: Owned<dyn Sub> = shared(Boxed(Box::new(Inner("in a box".into()))));
+    assert_eq!(n(object.co()), 8);
+    assert_eq!(text(CoRef::upcast(object.co())), "in a box");
+    Owned::destroy(object).wait().unwrap();
+}
+
+#[test]
+fn pitfall_04_an_upcast_that_is_not_in_the_list_leads_nowhere() {
+    struct Plain;
+    impl InterfaceOf<Plain> for dyn Base {
+        fn view(_: &Plain) -> &(dyn Base + 'static) {
+            &Elsewhere
+        }
+    }
+    let object: Owned<dyn Base> = shared(Plain);
+    assert_eq!(text(object.co()), "elsewhere");
+    let co = object.co();
+    assert!(catch_unwind(AssertUnwindSafe(|| CoRef::upcast::<dyn Sub>(co))).is_err());
+    Owned::destroy(object).wait().unwrap();
+}
+
+/// Counts its drops.
+struct Dropped(Arc<AtomicUsize>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+static PANICS: AtomicBool = AtomicBool::new(false);
+
+struct Refuses(#[allow(dead_code)] Dropped);
+
+impl InterfaceOf<Refuses> for dyn Base {
+    fn view(_: &Refuses) -> &(dyn Base + 'static) {
+        assert!(!PANICS.load(Ordering::Relaxed), "nothing to see here");
+        &Elsewhere
+    }
+}
+
+/// Its representative's view panics, too.
+struct Shy(Dropped);
+
+struct ShyRep {
+    at: At<Shy>,
+    #[allow(dead_code)]
+    dropped: Dropped,
+}
+
+impl Root for Shy {
+    type Interface = dyn Base;
+    type Rep = ShyRep;
+    fn make_rep(&self, at: At<Shy>) -> ShyRep {
+        ShyRep { at, dropped: Dropped(self.0.0.clone()) }
+    }
+}
+
+impl InterfaceOf<ShyRep> for dyn Base {
+    fn view(rep: &ShyRep) -> &(dyn Base + 'static) {
+        // The link lies where it belongs already, and its peers are there.
+        assert_eq!(rep.at.reps().count(), 0);
+        assert!(!PANICS.load(Ordering::Relaxed), "nothing to see here");
+        &Elsewhere
+    }
+}
+
+#[test]
+fn a_view_that_panics_gives_everything_back() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    PANICS.store(true, Ordering::Relaxed);
+    for round in 1..=3 {
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            drop(try_shared::<dyn Base, _>(Refuses(Dropped(dropped.clone()))));
+        }));
+        assert!(made.is_err());
+        assert_eq!(dropped.swap(0, Ordering::Relaxed), 1, "round {round}");
+    }
+    let object = Shy(Dropped(dropped.clone())).create(ClusterSize::Machine);
+    let co = object.co();
+    for round in 1..=3 {
+        assert!(catch_unwind(AssertUnwindSafe(|| text(co))).is_err());
+        assert_eq!(dropped.swap(0, Ordering::Relaxed), 1, "round {round}");
+    }
+    PANICS.store(false, Ordering::Relaxed);
+    assert_eq!(text(co), "elsewhere");
+    // Nothing that failed keeps the root.
+    Owned::destroy(object).wait().unwrap();
+    assert_eq!(dropped.load(Ordering::Relaxed), 2, "the representative and the root");
+}
+
+// --- odd shapes ---
+
+#[squall_macros::interface(crate = squall_core)]
+trait Shape: Send + Sync {
+    /// Its address, and what it holds.
+    fn look(&self) -> (usize, u64);
+}
+
+#[repr(align(4096))]
+struct Aligned(u64);
+
+impl Shape for Aligned {
+    fn look(&self) -> (usize, u64) {
+        (std::ptr::from_ref(self).addr(), self.0)
+    }
+}
+
+struct Nothing;
+
+impl Shape for Nothing {
+    fn look(&self) -> (usize, u64) {
+        (0, 7)
+    }
+}
+
+struct Large([u64; 10_000]);
+
+impl Shape for Large {
+    fn look(&self) -> (usize, u64) {
+        (std::ptr::from_ref(self).addr(), self.0[0] + self.0[9_999])
+    }
+}
+
+/// A root of no size, whose representative is aligned and keeps its link at its end.
+struct Empty;
+
+#[repr(align(256))]
+struct AlignedRep {
+    n: [u64; 40],
+    at: Option<(u8, [At<Empty>; 1])>,
+}
+
+impl Root for Empty {
+    type Interface = dyn Shape;
+    type Rep = AlignedRep;
+    fn make_rep(&self, at: At<Empty>) -> AlignedRep {
+        AlignedRep { n: [3; 40], at: Some((1, [at])) }
+    }
+}
+
+impl Shape for AlignedRep {
+    fn look(&self) -> (usize, u64) {
+        let at = &self.at.as_ref().unwrap().1[0];
+        assert_eq!(at.reps().count(), 1);
+        assert!(std::ptr::eq(at.local(), self));
+        (std::ptr::from_ref(self).addr(), self.n.iter().sum())
+    }
+}
+
+/// A representative of no size, which does not keep its link.
+struct Forgets;
+
+impl Root for Forgets {
+    type Interface = dyn Shape;
+    type Rep = Nothing;
+    fn make_rep(&self, _: At<Forgets>) -> Nothing {
+        Nothing
+    }
+}
+
+#[test]
+fn representatives_may_have_any_size_and_alignment() {
+    let aligned: Owned<dyn Shape> = shared(Aligned(5));
+    let (address, value) = aligned.look();
+    assert_eq!((address % 4096, value), (0, 5));
+    let nothing: Owned<dyn Shape> = shared(Nothing);
+    assert_eq!(nothing.look(), (0, 7));
+    let large: Owned<dyn Shape> = shared(Large([1; 10_000]));
+    assert_eq!(large.look().1, 2);
+    let rep = Empty.create(ClusterSize::Machine);
+    let (address, value) = rep.look();
+    assert_eq!((address % 256, value), (0, 120));
+    let forgets = Forgets.create(ClusterSize::Cpu);
+    assert_eq!(forgets.look(), (0, 7));
+    for object in [aligned, nothing, large, rep, forgets] {
+        Owned::destroy(object).wait().unwrap();
+    }
+    assert_eq!(tables::stats().entry_bytes, 8);
+}

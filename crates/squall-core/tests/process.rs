@@ -1,0 +1,231 @@
+//! What only a whole process shows of objects: forks, and signal handlers that call.
+#![cfg(all(target_os = "linux", not(loom), not(miri)))]
+
+use squall_core::{
+    At, CallError, CoRef, CreateError, Owned, Reason, Root, WellKnown, shared, tables, try_shared,
+};
+use squall_machine::{ClusterSize, Vp};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+#[squall_macros::interface(crate = squall_core)]
+trait Hits: Send + Sync {
+    fn add(&self, n: u64);
+    fn total(&self) -> u64;
+    fn carried(&self) -> Result<u64, CallError>;
+    #[blocking]
+    fn blocked(&self) -> u64;
+}
+
+#[derive(Default)]
+struct Central(AtomicU64);
+
+impl Hits for Central {
+    fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+    fn total(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    fn carried(&self) -> Result<u64, CallError> {
+        Ok(self.total())
+    }
+    fn blocked(&self) -> u64 {
+        self.total()
+    }
+}
+
+struct Spread;
+
+struct Local(At<Spread>, AtomicU64);
+
+impl Root for Spread {
+    type Interface = dyn Hits;
+    type Rep = Local;
+    fn make_rep(&self, at: At<Spread>) -> Local {
+        Local(at, AtomicU64::new(0))
+    }
+}
+
+impl Hits for Local {
+    fn add(&self, n: u64) {
+        self.1.fetch_add(n, Ordering::Relaxed);
+    }
+    fn total(&self) -> u64 {
+        self.0.reps().map(|rep| rep.1.load(Ordering::Relaxed)).sum()
+    }
+    fn carried(&self) -> Result<u64, CallError> {
+        Ok(self.total())
+    }
+    fn blocked(&self) -> u64 {
+        self.total()
+    }
+}
+
+/// Runs one test of this file in a process of its own. Returns whether this is that process.
+fn alone(test: &str, environment: &[&[(&str, &str)]]) -> bool {
+    if std::env::var("SQUALL_TEST_CHILD").is_ok_and(|name| name == test) {
+        return true;
+    }
+    for environment in environment {
+        // Under emulation the program that runs this one must be named (`SQUALL_TEST_RUNNER="qemu-aarch64 -L …"`).
+        let runner = std::env::var("SQUALL_TEST_RUNNER").unwrap_or_default();
+        let this = std::env::current_exe().unwrap().into_os_string();
+        let mut words = runner.split_whitespace().map(std::ffi::OsString::from).chain([this]);
+        let output = Command::new(words.next().unwrap())
+            .args(words)
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .env("SQUALL_TEST_CHILD", test)
+            .envs(environment.iter().copied())
+            .output()
+            .unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{test} does not exist");
+        assert!(output.status.success(), "{test} under {environment:?}: {output:?}");
+    }
+    false
+}
+
+/// Runs `check` in a forked child, which ends with 0 if it returned true.
+fn in_forked_child(check: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child only calls `check`, which is made for it, and `_exit`.
+    match unsafe { libc::fork() } {
+        0 => {
+            let code = if check() { 0 } else { 1 };
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(code) }
+        }
+        child => {
+            assert!(child > 0);
+            let mut status = 0;
+            // SAFETY: waits for the child just made.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+        }
+    }
+}
+
+#[test]
+fn pitfall_13_in_a_forked_child_what_is_cold_errs_and_nothing_hangs() {
+    const NAME: &str = "pitfall_13_in_a_forked_child_what_is_cold_errs_and_nothing_hangs";
+    static PLACE: WellKnown<dyn Hits> = WellKnown::new(3);
+    if std::env::var_os("SQUALL_TEST_RUNNER").is_some() {
+        eprintln!("SKIP {NAME}: the emulator does not pass on what it needs");
+        return;
+    }
+    if !alone(NAME, &[&[], &[("SQUALL_MEMBARRIER", "off")], &[("SQUALL_TOPOLOGY", "cores:4")]]) {
+        return;
+    }
+    let forked = |error: CallError| error.reason() == Reason::Forked;
+    let shared_one: Owned<dyn Hits> = shared(Central::default());
+    let spread = Spread.create(ClusterSize::Machine);
+    let (s, d) = (shared_one.co(), spread.co());
+    s.add(1);
+    d.add(1);
+    let place = PLACE.install_shared(Central::default()).unwrap();
+    // Another thread goes on making and ending objects, so that it holds whatever lock there is at some fork.
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let hits = Spread.create(ClusterSize::Cpu);
+                hits.add(1);
+                drop(hits);
+                let _ = PLACE.co();
+                drop(squall_core::snapshot());
+            }
+        });
+        for _ in 0..20 {
+            // Each in a child of its own: some would leave a lock to the next.
+            assert!(in_forked_child(|| matches!(
+                try_shared::<dyn Hits, _>(Central::default()),
+                Err(CreateError::Forked)
+            )));
+            assert!(in_forked_child(|| matches!(
+                Spread.try_create(ClusterSize::Cpu),
+                Err(CreateError::Forked)
+            )));
+            assert!(in_forked_child(|| matches!(
+                PLACE.install(Spread, ClusterSize::Cpu),
+                Err(CreateError::Forked | CreateError::Taken(_))
+            )));
+            // What had no entry yet is a miss.
+            let (new, blocking) = (Spread.create(ClusterSize::Machine), Spread.create(ClusterSize::Machine));
+            assert!(in_forked_child(|| forked(new.try_add(1).unwrap_err())));
+            assert!(in_forked_child(|| forked(new.carried().unwrap_err())));
+            assert!(in_forked_child(|| forked(blocking.try_blocked().unwrap_err())));
+            // In the child nobody ends, and nobody waits.
+            assert!(
+                in_forked_child(move || Owned::destroy(new).wait() == Err(squall_rcu::WaitError::Forked))
+            );
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    // A thread that never called has no registration, and gets none.
+    thread::spawn(move || assert!(in_forked_child(|| forked(s.try_total().unwrap_err())))).join().unwrap();
+    // The parent goes on as before.
+    s.add(1);
+    d.add(1);
+    assert_eq!((s.total(), d.total()), (2, 2));
+    for hits in [shared_one, spread, place] {
+        Owned::destroy(hits).wait().unwrap();
+    }
+}
+
+static CALLED: OnceLock<CoRef<dyn Hits>> = OnceLock::new();
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn call_in_handler(_signal: libc::c_int) {
+    // The entry is there, so this is no miss.
+    CALLED.get().unwrap().add(1);
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn pitfall_05_a_signal_handler_may_call_what_is_cached_at_any_instruction() {
+    const NAME: &str = "pitfall_05_a_signal_handler_may_call_what_is_cached_at_any_instruction";
+    let on_two = ("SQUALL_TOPOLOGY", "cores:2");
+    if !alone(NAME, &[&[on_two], &[on_two, ("SQUALL_MEMBARRIER", "off")]]) {
+        return;
+    }
+    let called: Owned<dyn Hits> = Spread.create(ClusterSize::Cpu);
+    CALLED.set(called.co()).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let done = AtomicBool::new(false);
+    let mut own = 0;
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            Vp::assign_current(Vp::new(1)).unwrap();
+            called.add(1);
+            // SAFETY: it has no preconditions.
+            tell.send(unsafe { libc::pthread_self() }).unwrap();
+            let mut calls = 1;
+            while !done.load(Ordering::Relaxed) {
+                called.add(1);
+                // Cold paths are interrupted, too.
+                let other = Spread.create(ClusterSize::Cpu);
+                other.add(1);
+                assert_eq!(other.total(), 1);
+                drop(other);
+                calls += 1;
+            }
+            calls
+        });
+        let id = told.recv().unwrap();
+        let handler: extern "C" fn(libc::c_int) = call_in_handler;
+        // SAFETY: the handler makes a call that does not miss, on a registered thread, and touches atomics.
+        unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
+        while HANDLED.load(Ordering::Relaxed) < 2000 {
+            // SAFETY: the thread lives until it is joined below.
+            unsafe { libc::pthread_kill(id, libc::SIGUSR1) };
+            thread::yield_now();
+        }
+        done.store(true, Ordering::Relaxed);
+        own = worker.join().unwrap();
+    });
+    assert_eq!(called.total(), own + HANDLED.load(Ordering::Relaxed));
+    Owned::destroy(called).wait().unwrap();
+    squall_rcu::barrier().unwrap();
+    assert_eq!(tables::stats().objects_count, 0);
+}

@@ -1,0 +1,803 @@
+//! The laws that name a place: on a virtual machine of 32 VPs in 16 cores, 4 caches and 2 nodes, where each thread is on
+//! the VP that a test gives it.
+#![cfg(not(miri))]
+
+mod laws;
+
+use laws::{Event, Hits, Inside, Log, Spread, assert_held_up, end, stop};
+use squall::{At, Cleanup, Cluster, ClusterSize, CoRef, Machine, Owned, Reason, Root, Vp, VpSet, machine};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Once};
+use std::thread;
+
+/// The machine of every test here.
+fn machine_of_32() {
+    static MADE: Once = Once::new();
+    MADE.call_once(|| {
+        Machine::set_virtual("nodes:2,caches:2,cores:4,threads:2".parse().unwrap()).unwrap();
+    });
+    assert_eq!(machine().vps().len(), 32);
+}
+
+/// Runs `f` on this VP.
+fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
+    Vp::with_vp(Vp::new(vp), f).unwrap()
+}
+
+fn info(hits: CoRef<dyn Hits>) -> squall::ObjectInfo {
+    squall::info_of(CoRef::id(hits)).unwrap()
+}
+
+fn vps(set: &VpSet) -> Vec<usize> {
+    set.iter().map(Vp::index).collect()
+}
+
+#[test]
+fn pr_02_nothing_is_made_before_the_first_call_and_then_only_where_it_is() {
+    machine_of_32();
+    let _guard = laws::misses_are_counted();
+    let log = Log::default();
+    let hits = on(7, || Spread::new(&log).create(ClusterSize::Cpu));
+    let h = hits.co();
+    let unused = info(h).bytes;
+    assert_eq!((log.made(), info(h).misses, vps(&info(h).translations)), (0, 0, vec![]));
+    on(5, || h.add(1));
+    assert_eq!(*log.events(), [Event::Made(Cluster::new(5))]);
+    assert_eq!((info(h).misses, vps(&info(h).translations)), (1, vec![5]));
+    let one = info(h).bytes - unused;
+    on(20, || h.add(1));
+    assert_eq!((info(h).misses, vps(&info(h).translations)), (2, vec![5, 20]));
+    assert_eq!(info(h).bytes, unused + 2 * one, "in proportion to the VPs that call");
+    // The home has no representative: it never called.
+    assert_eq!(info(h).home, Some(Vp::new(7)));
+    assert_eq!(on(7, || h.total()), 2);
+    assert_eq!(log.made(), 3);
+    end(hits);
+    log.assert_over();
+}
+
+#[test]
+fn to_06_one_miss_for_each_vp_and_none_after() {
+    machine_of_32();
+    let _guard = laws::misses_are_counted();
+    let log = Log::default();
+    let hits = Spread::new(&log).create(ClusterSize::Core);
+    let h = hits.co();
+    for round in 1..=3 {
+        for vp in 0..32 {
+            on(vp, || (0..10).for_each(|_| h.add(1)));
+        }
+        assert_eq!((info(h).misses, log.made()), (32, 16), "round {round}");
+    }
+    assert_eq!(info(h).translations.len(), 32);
+    assert_eq!(h.total(), 3 * 32 * 10);
+    end(hits);
+    log.assert_over();
+}
+
+#[test]
+fn co_09_each_size_of_cluster_has_one_representative_for_each_of_its_clusters() {
+    machine_of_32();
+    let sizes = [
+        (ClusterSize::Cpu, 32),
+        (ClusterSize::Core, 16),
+        (ClusterSize::Cache, 4),
+        (ClusterSize::Node, 2),
+        (ClusterSize::Machine, 1),
+        (ClusterSize::fixed(5), 7),
+    ];
+    for (size, clusters) in sizes {
+        let log = Log::default();
+        let hits = Spread::new(&log).create(size);
+        let h = hits.co();
+        // Every second VP backwards, then all: the order makes no difference.
+        (0..32).rev().step_by(2).chain(0..32).for_each(|vp| on(vp, || h.add(1)));
+        assert_eq!(log.made(), clusters, "{size}");
+        for vp in 0..32 {
+            let (cluster, made_by) = on(vp, || h.who());
+            let of_size = machine().clusters(size);
+            assert_eq!(cluster, of_size.cluster_of(Vp::new(vp)), "{size}, VP {vp}");
+            assert_eq!(of_size.cluster_of(made_by), cluster, "{size}, VP {vp}");
+        }
+        assert_eq!(h.total(), 16 + 32);
+        let of: BTreeSet<_> = info(h).reps.iter().map(|rep| rep.cluster.unwrap()).collect();
+        assert_eq!(of.len(), clusters);
+        end(hits);
+        log.assert_over();
+    }
+}
+
+#[test]
+fn co_06_a_local_entry_may_be_discarded_at_any_time() {
+    machine_of_32();
+    let _guard = laws::tables_are_discarded();
+    let log = Log::default();
+    let hits = Spread::new(&log).create(ClusterSize::Core);
+    let h = hits.co();
+    on(2, || h.add(1));
+    on(3, || h.add(1));
+    assert_eq!((info(h).misses, log.made()), (2, 1));
+    // Between calls, within one, and by the VP of another.
+    squall::tables::discard_page_of(Vp::new(2), CoRef::id(h));
+    on(3, || h.add(1));
+    assert_eq!(info(h).misses, 2, "the entry of VP 3 stayed");
+    on(2, || {
+        h.within(&mut || {
+            squall::tables::discard(Vp::new(2));
+            h.add(1);
+        });
+        h.add(1);
+    });
+    // One for the page, one for the table.
+    assert_eq!((info(h).misses, log.made(), vps(&info(h).translations)), (4, 1, vec![2, 3]));
+    assert_eq!(h.total(), 5);
+    end(hits);
+    log.assert_over();
+}
+
+#[test]
+fn to_08_tables_are_discarded_while_every_vp_calls() {
+    machine_of_32();
+    let _guard = laws::tables_are_discarded();
+    let logs: Vec<Log> = (0..4).map(|_| Log::default()).collect();
+    let sizes = [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Node, ClusterSize::Machine];
+    let objects: Vec<_> = logs.iter().zip(sizes).map(|(log, size)| Spread::new(log).create(size)).collect();
+    let references: Vec<_> = objects.iter().map(Owned::co).collect();
+    let going = AtomicUsize::new(8);
+    thread::scope(|scope| {
+        for first in 0..8 {
+            let (references, going) = (&references, &going);
+            scope.spawn(move || {
+                for n in 0..2000 {
+                    on((first + n * 8) % 32, || references.iter().for_each(|hits| hits.add(1)));
+                }
+                going.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        let mut vp = 0;
+        while going.load(Ordering::Relaxed) > 0 {
+            squall::tables::discard(Vp::new(vp));
+            squall::tables::discard_page_of(Vp::new((vp + 16) % 32), CoRef::id(references[0]));
+            vp = (vp + 1) % 32;
+        }
+    });
+    assert!(references.iter().all(|hits| hits.total() == 16_000));
+    // However often they missed: but for those that lost a race, nobody was made twice.
+    assert!(logs.iter().map(|log| log.made() - log.reps_dropped()).eq([32, 16, 2, 1]));
+    objects.into_iter().for_each(end);
+    logs.iter().for_each(Log::assert_over);
+}
+
+#[test]
+fn co_10_the_translation_set_is_exact_on_the_way_and_after_discards() {
+    machine_of_32();
+    let _guard = laws::tables_are_discarded();
+    let log = Log::default();
+    let hits = Spread::new(&log).create(ClusterSize::Machine);
+    let h = hits.co();
+    let mut expected = Vec::new();
+    for vp in [31, 0, 17, 4] {
+        on(vp, || h.add(1));
+        expected.push(vp as usize);
+        expected.sort_unstable();
+        assert_eq!(vps(&info(h).translations), expected);
+    }
+    squall::tables::discard_all();
+    assert_eq!(vps(&info(h).translations), expected, "it covers where entries ever were");
+    end(hits);
+}
+
+#[test]
+fn co_05_an_id_names_the_vp_that_made_it() {
+    machine_of_32();
+    for vp in (0..32).rev() {
+        let objects: Vec<Owned<dyn Hits>> =
+            on(vp, || (0..3).map(|_| Spread::new(&Log::default()).create(ClusterSize::Cpu)).collect());
+        for object in &objects {
+            assert_eq!(info(object.co()).home, Some(Vp::new(vp)));
+        }
+        // From wherever it is ended, its id goes home.
+        on(31 - vp, || objects.into_iter().for_each(end));
+        let next = on(vp, || Spread::new(&Log::default()).create(ClusterSize::Cpu));
+        assert_eq!(info(next.co()).home, Some(Vp::new(vp)));
+        end(next);
+    }
+}
+
+#[squall::interface]
+trait Other: Send + Sync {
+    fn other(&self) -> String;
+}
+
+struct Text(String);
+
+impl Other for Text {
+    fn other(&self) -> String {
+        self.0.clone()
+    }
+}
+
+#[test]
+fn pitfall_06_an_id_is_used_again_under_another_generation_only() {
+    if !laws::alone("pitfall_06_an_id_is_used_again_under_another_generation_only") {
+        return;
+    }
+    machine_of_32();
+    let log = Log::default();
+    on(5, || {
+        let hits = Spread::new(&log).create(ClusterSize::Cpu);
+        let stale = hits.co();
+        // It is in the tables of other VPs too.
+        stale.add(1);
+        on(1, || stale.add(1));
+        end(hits);
+        for generation in 2..20 {
+            // Of another interface, in the same slot.
+            let text: Owned<dyn Other> = squall::shared(Text("not a number".repeat(5)));
+            let id = CoRef::id(text.co());
+            assert_eq!((id.slot(), id.generation()), (CoRef::id(stale).slot(), generation));
+            assert_eq!(text.other().len(), 60);
+            on(1, || assert_eq!(text.other().len(), 60));
+            for vp in [1, 2, 5] {
+                let error = on(vp, || stale.try_total()).unwrap_err();
+                assert_eq!(
+                    (error.reason(), error.id(), error.class()),
+                    (Reason::Destroyed, CoRef::id(stale), None)
+                );
+            }
+            assert!(squall::info_of(CoRef::id(stale)).is_none());
+            Owned::destroy(text).wait().unwrap();
+        }
+    });
+    log.assert_over();
+}
+
+#[test]
+fn co_29_the_id_is_free_only_after_the_last_drop() {
+    if !laws::alone("co_29_the_id_is_free_only_after_the_last_drop") {
+        return;
+    }
+    machine_of_32();
+    let vp = 20;
+    let log = Log::default();
+    let seen: Arc<Mutex<Vec<u32>>> = Arc::default();
+    let slots = seen.clone();
+    let hits = on(vp, || {
+        Spread::new(&log)
+            .on_drop(move |_| {
+                // A free slot of this VP would be taken at once (`pitfall_06`).
+                let text: Owned<dyn Other> = on(vp, || squall::shared(Text(String::new())));
+                slots.lock().unwrap().push(CoRef::id(text.co()).slot());
+                // Kept, so that the next one does not get that one's.
+                let _ = Owned::leak(text);
+            })
+            .create(ClusterSize::Cpu)
+    });
+    let mine = CoRef::id(hits.co()).slot();
+    (0..32).for_each(|vp| on(vp, || hits.add(1)));
+    end(hits);
+    log.assert_over();
+    let slots = std::mem::take(&mut *seen.lock().unwrap());
+    assert_eq!(slots.len(), 32);
+    assert!(!slots.contains(&mine), "{mine} was used again before the last drop");
+    // Now it is.
+    let next: Owned<dyn Other> = on(vp, || squall::shared(Text(String::new())));
+    assert_eq!(CoRef::id(next.co()).slot(), mine);
+    Owned::destroy(next).wait().unwrap();
+}
+
+// --- extended interfaces ---
+
+#[squall::interface]
+trait Named: Send + Sync {
+    fn first(&self) -> u64;
+    fn name(&self) -> String;
+}
+
+#[squall::interface]
+trait Sized_: Send + Sync {
+    fn size(&self) -> u64;
+}
+
+#[squall::interface]
+trait File: Named + Sized_ {
+    fn read(&self) -> String;
+}
+
+struct Doc(String);
+
+impl Named for Doc {
+    fn first(&self) -> u64 {
+        1
+    }
+    fn name(&self) -> String {
+        format!("the name of {}", self.0)
+    }
+}
+impl Sized_ for Doc {
+    fn size(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+impl File for Doc {
+    fn read(&self) -> String {
+        self.0.clone()
+    }
+}
+
+#[test]
+fn pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface() {
+    if !laws::alone("pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface") {
+        return;
+    }
+    machine_of_32();
+    on(11, || {
+        let file: Owned<dyn File> = squall::shared(Doc("text".into()));
+        let f = file.co();
+        let named: CoRef<dyn Named> = CoRef::upcast(f);
+        let sized: CoRef<dyn Sized_> = CoRef::upcast(f);
+        for vp in [0, 9, 11] {
+            on(vp, || {
+                assert_eq!((f.read(), f.name(), f.size()), ("text".into(), "the name of text".into(), 4));
+                assert_eq!((named.first(), named.name(), sized.size()), (1, "the name of text".into(), 4));
+            });
+        }
+        // One object, three ids in a row, one of them for each interface.
+        let slots = [CoRef::id(f), CoRef::id(named), CoRef::id(sized)].map(|id| id.slot());
+        assert_eq!(slots, [slots[0], slots[0] + 1, slots[0] + 2]);
+        assert_eq!(squall::info_of(CoRef::id(sized)).unwrap().id, CoRef::id(f));
+        assert_eq!(squall::snapshot().iter().filter(|info| slots.contains(&info.id.slot())).count(), 1);
+        let destruction = Owned::destroy(file);
+        for error in [f.try_read().map(drop), named.try_name().map(drop), sized.try_size().map(drop)] {
+            assert_eq!(error.unwrap_err().reason(), Reason::Destroyed);
+        }
+        destruction.wait().unwrap();
+        // The three ids are used again together, by an object of the same number of interfaces.
+        let other: Owned<dyn File> = squall::shared(Doc("other".into()));
+        assert_eq!(CoRef::id(other.co()).slot(), slots[0]);
+        assert_eq!(sized.try_size().unwrap_err().interface(), "Sized_");
+        assert_eq!(CoRef::upcast::<dyn Sized_>(other.co()).size(), 5);
+        Owned::destroy(other).wait().unwrap();
+    });
+}
+
+// --- peers ---
+
+/// Calls of the link's own functions.
+struct Ring;
+struct Link {
+    at: At<Ring>,
+    n: AtomicU64,
+}
+
+#[squall::interface]
+trait Peer: Send + Sync {
+    fn set(&self, n: u64);
+    /// Of each VP: what the representative of its cluster holds.
+    fn found(&self) -> Vec<Option<u64>>;
+    /// The number of the caller's own, by `local`, and whether there are more after it.
+    fn own(&self) -> (u64, usize);
+    /// As `own`, on VP 9 and then on VP 6, after `f`.
+    fn look(&self, f: &mut dyn FnMut()) -> Vec<(u64, usize)>;
+    /// What `gather` puts together, with its brackets.
+    fn gathered(&self) -> String;
+    /// Adds one to each, in the order of the tree, which is returned.
+    fn raise(&self) -> Vec<u64>;
+}
+
+impl Root for Ring {
+    type Interface = dyn Peer;
+    type Rep = Link;
+    fn make_rep(&self, at: At<Ring>) -> Link {
+        Link { n: AtomicU64::new(at.cluster().index() as u64), at }
+    }
+}
+
+impl Peer for Link {
+    fn set(&self, n: u64) {
+        self.n.store(n, Ordering::Relaxed);
+    }
+    fn found(&self) -> Vec<Option<u64>> {
+        (0..33).map(|vp| self.at.find(Vp::new(vp)).map(|peer| peer.n.load(Ordering::Relaxed))).collect()
+    }
+    fn own(&self) -> (u64, usize) {
+        let own = self.at.local().n.load(Ordering::Relaxed);
+        (own, self.at.reps().count())
+    }
+    fn look(&self, f: &mut dyn FnMut()) -> Vec<(u64, usize)> {
+        f();
+        [9, 6].map(|vp| on(vp, || self.own())).to_vec()
+    }
+    fn gathered(&self) -> String {
+        let text = |peer: &Link| peer.n.load(Ordering::Relaxed).to_string();
+        self.at.gather(text, |a, b| format!("({a} {b})")).unwrap()
+    }
+    fn raise(&self) -> Vec<u64> {
+        let mut order = Vec::new();
+        self.at.broadcast(|peer| order.push(peer.n.fetch_add(1, Ordering::Relaxed)));
+        order
+    }
+}
+
+#[test]
+fn co_68_each_vp_leads_to_its_representative() {
+    machine_of_32();
+    let ring = Ring.create(ClusterSize::Core);
+    let r = ring.co();
+    for vp in [30, 2, 17] {
+        on(vp, || r.set(u64::from(vp) * 100));
+    }
+    let expected: Vec<_> = (0..33_u64)
+        .map(|vp| match vp {
+            2 | 3 => Some(200),
+            16 | 17 => Some(1700),
+            30 | 31 => Some(3000),
+            // 32 is no VP of this machine.
+            _ => None,
+        })
+        .collect();
+    assert_eq!(on(2, || r.found()), expected);
+    assert_eq!(squall::info_of(CoRef::id(r)).unwrap().reps.len(), 3, "looking makes none");
+    Owned::destroy(ring).wait().unwrap();
+}
+
+#[test]
+fn co_15_local_makes_the_callers_own_and_no_other() {
+    machine_of_32();
+    let ring = Ring.create(ClusterSize::Cpu);
+    let r = ring.co();
+    assert_eq!(on(6, || r.own()), (6, 1));
+    // A thread that is moved within its call is served by the old one, and finds the new one.
+    let log = Log::default();
+    let hits = Spread::new(&log).create(ClusterSize::Cpu);
+    on(6, || hits.within(&mut || assert_eq!(on(9, || r.own()), (9, 2))));
+    end(hits);
+    Owned::destroy(ring).wait().unwrap();
+}
+
+#[test]
+fn x_01_the_gate_refuses_for_good_so_that_nothing_is_made_after_the_end() {
+    machine_of_32();
+    let ring = Ring.create(ClusterSize::Cpu);
+    let r = ring.co();
+    let owned = Mutex::new(Some(ring));
+    let mut ending = None;
+    let looked = on(6, || {
+        r.look(&mut || {
+            if let Some(ring) = owned.lock().unwrap().take() {
+                ending = Some(Owned::destroy(ring));
+            }
+        })
+    });
+    // After the end, on a VP that has none: the one that asks.
+    assert_eq!(looked, [(6, 1), (6, 1)]);
+    ending.unwrap().wait().unwrap();
+}
+
+#[test]
+fn co_15_gather_goes_up_the_tree_and_broadcast_down() {
+    machine_of_32();
+    let ring = Ring.create(ClusterSize::Core);
+    let r = ring.co();
+    // Cores 0 and 1 share a cache, 5 has another of the same node, 8 and 15 are in the other node under two caches.
+    for vp in [0, 2, 10, 16, 30] {
+        on(vp, || r.set(u64::from(vp) / 2));
+    }
+    assert_eq!(on(0, || r.gathered()), "(((0 1) 5) (8 15))");
+    assert_eq!(on(10, || r.raise()), [0, 1, 5, 8, 15]);
+    assert_eq!(on(30, || r.gathered()), "(((1 2) 6) (9 16))");
+    Owned::destroy(ring).wait().unwrap();
+    // Sizes that are no level of the machine have no tree: all the same, each once.
+    let ring = Ring.create(ClusterSize::fixed(3));
+    let r = ring.co();
+    (0..32).for_each(|vp| on(vp, || r.set(1)));
+    assert_eq!(r.raise().len(), 11);
+    assert_eq!(r.gathered().matches('2').count(), 11);
+    Owned::destroy(ring).wait().unwrap();
+}
+
+#[test]
+fn co_15_while_it_is_frozen_exactly_the_representatives_there_are_are_seen() {
+    machine_of_32();
+    let log = Log::default();
+    let hits = Spread::new(&log).create(ClusterSize::Cpu);
+    let h = hits.co();
+    on(0, || h.add(1));
+    thread::scope(|scope| {
+        on(0, || {
+            h.frozen(&mut |count| {
+                assert_eq!(count, 1);
+                let comers = 6;
+                for vp in 1..=comers {
+                    scope.spawn(move || on(vp, || h.add(1)));
+                }
+                // All have been made, none is shown.
+                while log.made() < 1 + comers as usize {
+                    thread::yield_now();
+                }
+                for _ in 0..100 {
+                    assert_eq!(info(h).reps.len(), 1);
+                    thread::yield_now();
+                }
+                assert_eq!(h.total(), 1);
+            });
+        });
+    });
+    // Every one of them was let through.
+    assert_eq!((h.total(), info(h).reps.len()), (7, 7));
+    end(hits);
+    log.assert_over();
+}
+
+// --- clean-up ---
+
+#[test]
+fn co_30_each_representative_is_dropped_on_the_node_that_made_it_and_the_root_last() {
+    machine_of_32();
+    let nodes = machine().clusters(ClusterSize::Node);
+    for size in [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Node] {
+        let log = Log::default();
+        let hits = Spread::new(&log).create(size);
+        (0..32).for_each(|vp| on(vp, || hits.add(1)));
+        end(hits);
+        for event in log.events().iter() {
+            if let Event::RepDropped(_, made_on, dropped_on) = event {
+                assert_eq!(nodes.cluster_of(*made_on), nodes.cluster_of(*dropped_on));
+            }
+        }
+        log.assert_over();
+    }
+}
+
+#[test]
+fn co_31_experts_clean_up_where_and_how_they_like() {
+    machine_of_32();
+    type Cleaned = Arc<Mutex<Vec<(Vp, u64)>>>;
+    struct Mine(Cleaned, Log);
+    struct Part(At<Mine>, AtomicU64);
+    impl Root for Mine {
+        type Interface = dyn Peer;
+        type Rep = Part;
+        const EAGER: bool = true;
+        const CLEANUP: Cleanup = Cleanup::Anywhere;
+        fn make_rep(&self, at: At<Mine>) -> Part {
+            Part(at, AtomicU64::new(0))
+        }
+        fn cleanup(&self, made_on: Vp, rep: Part) {
+            assert!(!squall::rcu::in_operation());
+            self.0.lock().unwrap().push((made_on, rep.1.load(Ordering::Relaxed)));
+            self.1.push(Event::RepDropped(rep.0.cluster(), made_on, Vp::current()));
+        }
+    }
+    impl Drop for Mine {
+        fn drop(&mut self) {
+            self.1.push(Event::RootDropped);
+        }
+    }
+    impl Peer for Part {
+        fn set(&self, n: u64) {
+            self.1.store(n, Ordering::Relaxed);
+        }
+        fn found(&self) -> Vec<Option<u64>> {
+            Vec::new()
+        }
+        fn own(&self) -> (u64, usize) {
+            (self.1.load(Ordering::Relaxed), self.0.reps().count())
+        }
+        fn look(&self, f: &mut dyn FnMut()) -> Vec<(u64, usize)> {
+            f();
+            Vec::new()
+        }
+        fn gathered(&self) -> String {
+            String::new()
+        }
+        fn raise(&self) -> Vec<u64> {
+            Vec::new()
+        }
+    }
+    let (cleaned, log) = (Cleaned::default(), Log::default());
+    let object = Mine(cleaned.clone(), log.clone()).create(ClusterSize::Core);
+    // Eager: all are there before the first call; no translation is.
+    let before = squall::info_of(CoRef::id(object.co())).unwrap();
+    assert_eq!((before.reps.len(), before.translations.len()), (16, 0));
+    on(12, || object.set(5));
+    assert_eq!(on(13, || object.own()), (5, 16));
+    Owned::destroy(object).wait().unwrap();
+    let mut cleaned = std::mem::take(&mut *cleaned.lock().unwrap());
+    cleaned.sort_unstable();
+    let expected: Vec<_> = (0..16).map(|core| (Vp::new(core * 2), if core == 6 { 5 } else { 0 })).collect();
+    assert_eq!(cleaned, expected);
+    assert_eq!((log.reps_dropped(), log.roots_dropped()), (16, 1));
+    assert_eq!(log.events().last(), Some(&Event::RootDropped));
+}
+
+#[test]
+fn co_30_a_drop_cannot_wait_wherever_it_runs() {
+    machine_of_32();
+    let log = Log::default();
+    let waits: Arc<Mutex<Vec<Result<(), squall::rcu::WaitError>>>> = Arc::default();
+    let (told, inner) = (waits.clone(), Log::default());
+    let hits = Spread::new(&log)
+        .on_drop(move |_| {
+            let other = Spread::new(&inner).create(ClusterSize::Node);
+            [0, 31].into_iter().for_each(|vp| on(vp, || other.add(1)));
+            told.lock().unwrap().push(Owned::destroy(other).wait());
+        })
+        .create(ClusterSize::Node);
+    [0, 31].into_iter().for_each(|vp| on(vp, || hits.add(1)));
+    end(hits);
+    log.assert_over();
+    let refused = Err(squall::rcu::WaitError::InDeferredCall);
+    assert_eq!(*waits.lock().unwrap(), [refused, refused]);
+}
+
+#[test]
+fn pitfall_03_a_miss_that_installs_late_leaves_no_entry() {
+    machine_of_32();
+    for _ in 0..20 {
+        // On three VPs a miss sits in `make_rep` when the object ends.
+        let log = Log::default();
+        let (stops, stoppers): (Vec<_>, Vec<_>) = (0..3).map(|_| stop()).unzip();
+        let turn = AtomicUsize::new(0);
+        let spread =
+            Spread::new(&log).on_make(move |_| stoppers[turn.fetch_add(1, Ordering::Relaxed)].stop());
+        let hits = spread.create(ClusterSize::Cpu);
+        let h = hits.co();
+        let late: Vec<_> = (0..3).map(|vp| thread::spawn(move || on(vp * 9, || h.add(1)))).collect();
+        stops.iter().for_each(|stop| stop.wait_until_there());
+        let destruction = Owned::destroy(hits);
+        stops.iter().for_each(|stop| stop.go());
+        late.into_iter().for_each(|thread| thread.join().unwrap());
+        destruction.wait().unwrap();
+        log.assert_over();
+        // Freed; whoever finds it in a table reads freed memory, which sanitizers see.
+        for vp in [0, 9, 18] {
+            assert_eq!(on(vp, || h.try_add(1)).unwrap_err().reason(), Reason::Destroyed);
+        }
+    }
+}
+
+#[test]
+fn pitfall_02_cached_entries_die_at_once_though_a_miss_keeps_them_from_being_cleared() {
+    machine_of_32();
+    let log = Log::default();
+    let (making, stopper) = stop();
+    let spread = Spread::new(&log).on_make(move |at| {
+        if at.cluster() == Cluster::new(12) {
+            stopper.stop();
+        }
+    });
+    let hits = spread.create(ClusterSize::Cpu);
+    let h = hits.co();
+    // Cached on VP 3, and a miss in flight on VP 12: so the entries are cleared only when that one ends.
+    on(3, || h.add(1));
+    let late = thread::spawn(move || on(12, || h.add(1)));
+    making.wait_until_there();
+    let destruction = Owned::destroy(hits);
+    for vp in [3, 12, 4] {
+        let error = on(vp, || h.try_add(1)).unwrap_err();
+        assert_eq!(error.reason(), Reason::Destroyed, "VP {vp}");
+    }
+    making.go();
+    late.join().unwrap();
+    destruction.wait().unwrap();
+    assert_eq!(log.made(), 2);
+    log.assert_over();
+}
+
+#[test]
+fn pitfall_09_users_code_runs_under_no_lock_of_ours() {
+    machine_of_32();
+    let _guard = laws::tables_are_discarded();
+    // Everything that could need a lock, from the VP where the author's code is stopped, and on the same object.
+    let everything = |hits: CoRef<dyn Hits>, live: bool| {
+        on(5, || {
+            let (one, other_log) = (Log::default(), Log::default());
+            let objects: Vec<_> = (0..600).map(|_| Spread::new(&one).create(ClusterSize::Core)).collect();
+            objects.iter().for_each(|object| object.add(1));
+            objects
+                .into_iter()
+                .map(Owned::destroy)
+                .for_each(|end| assert!(!end.is_complete() || one.made() == 600));
+            let text: Owned<dyn Other> = squall::shared(Text("text".into()));
+            assert_eq!(text.other(), "text");
+            assert!(squall::snapshot().iter().any(|info| info.id == CoRef::id(text.co())));
+            drop(text);
+            squall::tables::discard_all();
+            assert!(squall::tables::stats().objects_count > 0 || !live);
+            drop(other_log);
+            assert_eq!(hits.try_add(1).is_ok(), live);
+        });
+        // Another representative, and a frozen look at those there are.
+        on(6, || assert_eq!(hits.try_frozen(&mut |count| assert_eq!(count, 2)).is_ok(), live));
+    };
+    let log = Log::default();
+    let ((making, make), (dropping, unmake)) = (stop(), stop());
+    let once = AtomicUsize::new(0);
+    let dropped = AtomicUsize::new(0);
+    let hits = Spread::new(&log)
+        .on_make(move |at| {
+            if at.cluster() == Cluster::new(5) && once.fetch_add(1, Ordering::Relaxed) == 0 {
+                make.stop();
+            }
+        })
+        .on_drop(move |_| {
+            // Two are dropped after the first, which lost its race.
+            if dropped.fetch_add(1, Ordering::Relaxed) == 1 {
+                unmake.stop();
+            }
+        })
+        .create(ClusterSize::Cpu);
+    let h = hits.co();
+    let maker = thread::spawn(move || on(5, || h.add(1)));
+    making.wait_until_there();
+    everything(h, true);
+    making.go();
+    maker.join().unwrap();
+    assert_eq!((log.made(), log.reps_dropped()), (3, 1));
+    let ending = Owned::destroy(hits);
+    let waiter = thread::spawn(move || ending.wait().unwrap());
+    dropping.wait_until_there();
+    everything(h, false);
+    dropping.go();
+    waiter.join().unwrap();
+    log.assert_over();
+}
+
+#[test]
+fn to_12_a_hold_on_one_representative_keeps_its_peers() {
+    machine_of_32();
+    let log = Log::default();
+    let hits = Spread::new(&log).create(ClusterSize::Cpu);
+    let h = hits.co();
+    (0..32).for_each(|vp| on(vp, || h.add(1)));
+    let mut destruction = None;
+    let owned = Mutex::new(Some(hits));
+    on(4, || {
+        h.holding(&mut || {
+            let ending = Owned::destroy(owned.lock().unwrap().take().unwrap());
+            assert_held_up(ending);
+            assert_eq!(log.reps_dropped(), 0);
+            destruction = Some(ending);
+        });
+    });
+    destruction.unwrap().wait().unwrap();
+    log.assert_over();
+}
+
+#[test]
+fn co_26_many_objects_end_together_and_each_is_dropped_once() {
+    machine_of_32();
+    let dropped = Log::default();
+    let inside_log = Log::default();
+    let first = Spread::new(&inside_log).create(ClusterSize::Cpu);
+    let inside = Inside::operation(first.co());
+    let ends: Vec<_> = (0..500)
+        .map(|n| {
+            let hits = on(n % 32, || Spread::new(&dropped).create(ClusterSize::Cpu));
+            on(n % 32, || hits.add(1));
+            on((n * 7) % 32, || hits.add(1));
+            Owned::destroy(hits)
+        })
+        .collect();
+    assert_eq!((dropped.roots_dropped(), dropped.reps_dropped()), (0, 0));
+    drop(inside);
+    end(first);
+    ends.into_iter().for_each(|end| end.wait().unwrap());
+    assert_eq!((dropped.roots_dropped(), dropped.reps_dropped()), (500, dropped.made()));
+}
+
+#[test]
+fn the_laws_hold_under_each_fallback() {
+    if laws::is_child() {
+        return;
+    }
+    for environment in [
+        &[("SQUALL_MEMBARRIER", "off")][..],
+        &[("SQUALL_RECLAIMER", "off")],
+        &[("SQUALL_RSEQ", "off"), ("SQUALL_MEMBARRIER", "off"), ("SQUALL_RECLAIMER", "off")],
+    ] {
+        laws::again(&["--test-threads=2"], environment);
+    }
+}
