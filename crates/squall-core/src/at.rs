@@ -243,7 +243,7 @@ impl<R: Root> At<R> {
     /// without a wake is not noticed.
     ///
     /// # Errors
-    /// [`Ended`]: the object was destroyed. Return soon: its memory waits for this call.
+    /// [`Ended`]: the object was destroyed, or this is the child of a fork. Return soon: its memory waits for this call.
     /// # Panics
     /// Inside an operation, where nothing may sleep.
     pub fn sleep_until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Result<T, Ended> {
@@ -258,7 +258,7 @@ impl<R: Root> At<R> {
             if let Some(result) = ready() {
                 return Ok(result);
             }
-            if self.is_ending() {
+            if self.is_ending() || squall_sys::fork::forked() {
                 return Err(Ended);
             }
             sleepers.wait(seen, None::<Duration>);

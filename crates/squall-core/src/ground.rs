@@ -279,6 +279,15 @@ impl Tables {
         self.next_block.load(Ordering::Relaxed) * BLOCK
     }
 
+    /// Bytes of blocks that are kept.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let kept = |free: &Mutex<Free>| {
+            let free = lock(free);
+            free.blocks.len() * free.layout.size()
+        };
+        self.free.iter().map(|(_, free)| kept(free)).sum()
+    }
+
     /// When the first object was made.
     pub(crate) fn epoch(&self) -> &Epoch {
         &self.epoch

@@ -75,10 +75,10 @@ pub enum ObjectState {
 
 /// The objects that live now, by slot, and those that were destroyed while a call that may block still holds them.
 ///
-/// # Panics
-/// In the child of a fork, on a thread that Squall does not know.
+/// In the child of a fork there are none.
 pub fn snapshot() -> Vec<ObjectInfo> {
-    let Some(tables) = existing() else { return Vec::new() };
+    // In a forked child the lock of the list below may be held for ever.
+    let Some(tables) = existing().filter(|_| !squall_sys::fork::forked()) else { return Vec::new() };
     let mut objects = Vec::new();
     for first in (0..tables.slots_end()).step_by(BLOCK as usize) {
         squall_rcu::op(|_| {
@@ -90,11 +90,8 @@ pub fn snapshot() -> Vec<ObjectInfo> {
 }
 
 /// The object of this id, if it lives or is held as in [`snapshot`]. An id of an interface that it extends is good too.
-///
-/// # Panics
-/// As [`snapshot`].
 pub fn info_of(id: Id) -> Option<ObjectInfo> {
-    let tables = existing()?;
+    let tables = existing().filter(|_| !squall_sys::fork::forked())?;
     // SAFETY: called with valid objects only.
     let is_it = |object: NonNull<Object>| unsafe {
         let (own, interfaces) = (object.as_ref().id, object.as_ref().class.interfaces);

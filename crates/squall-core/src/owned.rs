@@ -10,7 +10,8 @@ use crate::interface::Interface;
 use crate::raw::object::{self, Ground, Killed, Occupant, Stage};
 use crate::reference::CoRef;
 
-/// An object's owner. Dropping it destroys the object.
+/// An object's owner. Dropping it destroys the object, and may drop what this thread destroyed *earlier*: do not let go of
+/// an owner while holding a lock that the drops of such objects take (see [`Owned::destroy`]).
 ///
 /// References to the object ([`Owned::co`]) may be handed to anyone and outlive it; a call through one then errs.
 pub struct Owned<I: ?Sized + Interface> {
@@ -33,6 +34,10 @@ impl<I: ?Sized + Interface> Owned<I> {
     /// Calls under way end in peace; this does not wait for them. Then its representatives are dropped, on the VP or at
     /// least the node that made them where that is possible, after them its root, and its id is free for another
     /// generation. It may be called anywhere, within the object's own methods too.
+    ///
+    /// Who drops: outside every operation this call may run the drops of objects that this thread destroyed earlier and
+    /// whose grace period is over, a batch at a time, as [`rcu::retire`](squall_rcu::retire) does; what is destroyed
+    /// inside an operation, or by a thread that then stops, the thread `squall-reclaim` drops.
     ///
     /// # Cost
     /// In proportion to the representatives and to the VPs that called the object, not to those of the machine.

@@ -4,7 +4,7 @@ use squall_machine::{Vp, machine};
 use squall_sync::atomic::Ordering;
 
 use crate::death;
-use crate::ground::{BLOCK, LOCAL_SHIFT, SLOTS_MAX, existing};
+use crate::ground::{BLOCK, LOCAL_SHIFT, SLOTS_MAX, Tables, existing};
 use crate::id::Id;
 use crate::raw::object::{Ground, Occupant, Slot};
 
@@ -26,6 +26,8 @@ pub struct Stats {
     pub entry_bytes: usize,
     /// Drops of representatives and roots that panicked.
     pub panicked_drops: u64,
+    /// Bytes of ended objects' blocks that are kept for the next ones, at most 256 KiB for each VP.
+    pub kept_bytes: usize,
 }
 
 /// What the tables amount to now.
@@ -42,6 +44,7 @@ pub fn stats() -> Stats {
         slot_bytes: size_of::<Slot>(),
         entry_bytes,
         panicked_drops: death::panicked(),
+        kept_bytes: existing().map_or(0, Tables::kept_bytes),
     };
     let Some(tables) = existing() else { return stats };
     stats.reserved_bytes = ((tables.vp_limit() + 1) << LOCAL_SHIFT) + SLOTS_MAX as usize * size_of::<Slot>();

@@ -46,7 +46,7 @@ pub(crate) enum Occupant {
 }
 
 impl Slot {
-    #[cfg(any(loom, test))]
+    #[cfg(any(loom, squall_model))]
     pub(crate) fn new() -> Slot {
         Slot { occupant: AtomicPtr::new(ptr::null_mut()), generation: AtomicU32::new(1) }
     }

@@ -1,0 +1,236 @@
+//! A small server on Tokio, one line a request, whose statistics and rate limit are Squall objects.
+//!
+//! What it shows: references are `Copy` and `Send`, so every task has its own and keeps it across `.await`; no lock and
+//! no guard is held there. The statistics and the limiter have one part for each core that calls them. `LIMIT` replaces
+//! the limiter while all tasks use it: a task that still has the old reference gets an error, and takes the new one.
+//!
+//! `cargo run --release -p squall --example line_server`              serves on 127.0.0.1:7878 until it is interrupted
+//! `cargo run --release -p squall --example line_server -- --demo`    loads itself for a second and checks the counts
+//!
+//! Requests: `ECHO text`, `LIMIT requests-per-10-ms`, `STATS`.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use squall::pervp::BiasedWord;
+use squall::prelude::*;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+/// How often the limiter's parts are filled up.
+const PERIOD: Duration = Duration::from_millis(10);
+
+/// Statistics: a part for each core.
+#[squall::interface]
+trait Stats: Send + Sync {
+    fn served(&self);
+    fn refused(&self);
+    /// Requests served and refused.
+    fn totals(&self) -> (u64, u64);
+}
+
+struct PerCore;
+
+struct Part {
+    served: BiasedWord,
+    refused: BiasedWord,
+    at: At<PerCore>,
+}
+
+impl Root for PerCore {
+    type Interface = dyn Stats;
+    type Rep = Part;
+
+    fn make_rep(&self, at: At<PerCore>) -> Part {
+        Part { served: BiasedWord::new(at.vp()), refused: BiasedWord::new(at.vp()), at }
+    }
+}
+
+impl Stats for Part {
+    fn served(&self) {
+        self.served.add(1);
+    }
+
+    fn refused(&self) {
+        self.refused.add(1);
+    }
+
+    fn totals(&self) -> (u64, u64) {
+        let own = |part: &Part| (part.served.load(), part.refused.load());
+        self.at.gather(own, |a, b| (a.0 + b.0, a.1 + b.1)).unwrap_or_default()
+    }
+}
+
+/// The limiter: each core has its share of the tokens.
+#[squall::interface]
+trait Limiter: Send + Sync {
+    /// Takes a token, if there is one.
+    fn admit(&self) -> bool;
+    /// A period has passed.
+    fn refill(&self);
+}
+
+/// So many tokens for each part in a period.
+struct Buckets(u64);
+
+struct Bucket {
+    left: AtomicU64,
+    at: At<Buckets>,
+}
+
+impl Root for Buckets {
+    type Interface = dyn Limiter;
+    type Rep = Bucket;
+
+    fn make_rep(&self, at: At<Buckets>) -> Bucket {
+        Bucket { left: AtomicU64::new(self.0), at }
+    }
+}
+
+impl Limiter for Bucket {
+    fn admit(&self) -> bool {
+        self.left.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    fn refill(&self) {
+        let Buckets(tokens) = *self.at.root();
+        self.at.broadcast(|bucket| bucket.left.store(tokens, Ordering::Relaxed));
+    }
+}
+
+fn limiter(tokens_per_period: u64) -> Owned<dyn Limiter> {
+    let cores = squall::machine().clusters(ClusterSize::Core).len() as u64;
+    Buckets(tokens_per_period.div_ceil(cores)).create(ClusterSize::Core)
+}
+
+struct Server {
+    stats: Owned<dyn Stats>,
+    limiter: Mutex<Owned<dyn Limiter>>,
+}
+
+impl Server {
+    fn new(tokens_per_period: u64) -> Arc<Server> {
+        Arc::new(Server {
+            stats: PerCore.create(ClusterSize::Core),
+            limiter: Mutex::new(limiter(tokens_per_period)),
+        })
+    }
+
+    fn limiter(&self) -> CoRef<dyn Limiter> {
+        self.limiter.lock().unwrap().co()
+    }
+
+    /// Asks the limiter; takes the present one if `limiter` was replaced.
+    fn admit(&self, limiter: &mut CoRef<dyn Limiter>) -> bool {
+        loop {
+            match limiter.try_admit() {
+                Ok(admitted) => return admitted,
+                Err(_replaced) => *limiter = self.limiter(),
+            }
+        }
+    }
+
+    fn answer(&self, request: &str) -> String {
+        match request.split_once(' ').unwrap_or((request, "")) {
+            ("ECHO", text) => format!("{text}\n"),
+            ("LIMIT", tokens) => {
+                let Ok(tokens) = tokens.parse() else { return "ERROR a number is wanted\n".to_owned() };
+                // The old one is destroyed here, whoever is using it.
+                *self.limiter.lock().unwrap() = limiter(tokens);
+                "OK\n".to_owned()
+            }
+            ("STATS", _) => {
+                let (served, refused) = self.stats.totals();
+                format!("STATS served {served} refused {refused}\n")
+            }
+            _ => "ERROR no such request\n".to_owned(),
+        }
+    }
+
+    async fn serve(self: Arc<Server>, stream: TcpStream) -> std::io::Result<()> {
+        let (stats, mut limiter) = (self.stats.co(), self.limiter());
+        let (reader, mut writer) = stream.into_split();
+        let mut lines = BufReader::new(reader).lines();
+        while let Some(request) = lines.next_line().await? {
+            let answer = if request.starts_with("LIMIT") || self.admit(&mut limiter) {
+                stats.served();
+                self.answer(&request)
+            } else {
+                stats.refused();
+                "BUSY\n".to_owned()
+            };
+            writer.write_all(answer.as_bytes()).await?;
+        }
+        Ok(())
+    }
+
+    async fn run(self: Arc<Server>, listener: TcpListener) -> std::io::Result<()> {
+        let server = self.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(PERIOD).await;
+                // One that was replaced in this moment needs it no more.
+                let _ = server.limiter().try_refill();
+            }
+        });
+        loop {
+            let (stream, _) = listener.accept().await?;
+            tokio::spawn(self.clone().serve(stream));
+        }
+    }
+}
+
+/// Asks until the time is up. Returns the answers that were no refusals, and the refusals.
+async fn client(to: SocketAddr, end: Instant) -> std::io::Result<(u64, u64)> {
+    let (reader, mut writer) = TcpStream::connect(to).await?.into_split();
+    let mut lines = BufReader::new(reader).lines();
+    let (mut answers, mut refusals) = (0, 0);
+    while Instant::now() < end {
+        let text = format!("request {}", answers + refusals);
+        writer.write_all(format!("ECHO {text}\n").as_bytes()).await?;
+        match lines.next_line().await? {
+            Some(answer) if answer == text => answers += 1,
+            Some(answer) if answer == "BUSY" => refusals += 1,
+            other => return Err(std::io::Error::other(format!("the answer to {text:?} is {other:?}"))),
+        }
+    }
+    Ok((answers, refusals))
+}
+
+async fn demo() -> std::io::Result<()> {
+    const CLIENTS: usize = 16;
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let server = Server::new(20);
+    tokio::spawn(server.clone().run(listener));
+    let end = Instant::now() + Duration::from_secs(1);
+    let clients: Vec<_> = (0..CLIENTS).map(|_| tokio::spawn(client(address, end))).collect();
+    // Sixteen changes of the limit under load; the last one lets everything through.
+    for change in 1..=16 {
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        let tokens = if change == 16 { 1_000_000 } else { 20 * change };
+        assert_eq!(server.answer(&format!("LIMIT {tokens}")), "OK\n");
+    }
+    let (mut answers, mut refusals) = (0, 0);
+    for client in clients {
+        let (a, r) = client.await??;
+        (answers, refusals) = (answers + a, refusals + r);
+    }
+    let (served, refused) = server.stats.totals();
+    println!("{CLIENTS} clients, 17 limiters, 1 second: {answers} answers and {refusals} refusals");
+    println!("the server counted {served} served and {refused} refused");
+    assert_eq!((served, refused), (answers, refusals), "nothing is lost and nothing is counted twice");
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    if std::env::args().any(|argument| argument == "--demo") {
+        return demo().await;
+    }
+    let listener = TcpListener::bind("127.0.0.1:7878").await?;
+    println!("serving on {}", listener.local_addr()?);
+    Server::new(100_000).run(listener).await
+}
