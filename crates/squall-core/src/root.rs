@@ -20,10 +20,10 @@ use crate::raw::reps::Rep;
 /// of them calls first. It implements the interface, and keeps an [`At`] in a field to reach its root and its peers.
 ///
 /// Nothing here runs under a lock, or twice at once for one representative's life: `make_rep` may be called by several
-/// VPs of a cluster at once; one result is used and the others are dropped at once, in the operation of their
-/// call and without [`cleanup`](Root::cleanup). It runs inside the operation of the call that
-/// missed (for [`At::local`] in a blocking method, outside), so it must not block. It may call other objects, but not this one where that needs the very representative
-/// that it is making: such a call panics.
+/// VPs of a cluster at once; one result is used and the others are dropped at once, in the operation of their call and
+/// without [`cleanup`](Root::cleanup). It runs inside the operation of the call that missed (for [`At::local`] in a
+/// blocking method, outside), so it must not block. It may call other objects, but not this one where that needs the
+/// very representative that it is making: such a call panics.
 pub trait Root: Send + Sync + Sized + 'static {
     /// What clients call.
     type Interface: ?Sized + InterfaceOf<Self::Rep>;
