@@ -69,7 +69,8 @@ impl Slot {
         let here = self.generation.load(Ordering::Relaxed).wrapping_sub(1);
         let asked = id.generation().wrapping_sub(1);
         match class {
-            Some(_) if here == asked => Absent::Destroyed(class),
+            // Being reclaimed, or the last one that was here: then the class is its own.
+            Some(_) if here == asked || here == asked.wrapping_add(1) => Absent::Destroyed(class),
             // A well-known slot names its next occupant before there is one, and while the last one goes.
             Some(_) if here < asked => Absent::NotThere,
             None if here <= asked => Absent::NotThere,
