@@ -70,12 +70,15 @@ fn plain_and_checked_calls() {
     assert_eq!(reference.total(), 8);
     assert_eq!(reference.try_total().unwrap(), 8);
 
-    Owned::destroy(hits);
-    let error: CallError = reference.try_total().unwrap_err();
-    assert_eq!((error.interface(), error.method()), ("Hits", "total"));
-    assert_eq!(reference.try_add(1).unwrap_err().method(), "add");
-    assert_eq!(reference.try_hit().unwrap_err().method(), "hit");
-    assert_eq!(panic_of(|| reference.add(1)), reference.try_add(1).unwrap_err().to_string());
+    // In an operation, so that its place remembers its class meanwhile.
+    squall::rcu::op(|_| {
+        Owned::destroy(hits);
+        let error: CallError = reference.try_total().unwrap_err();
+        assert_eq!((error.interface(), error.method()), ("Hits", "total"));
+        assert_eq!(reference.try_add(1).unwrap_err().method(), "add");
+        assert_eq!(reference.try_hit().unwrap_err().method(), "hit");
+        assert_eq!(panic_of(|| reference.add(1)), reference.try_add(1).unwrap_err().to_string());
+    });
 }
 
 #[test]

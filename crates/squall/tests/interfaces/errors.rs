@@ -101,9 +101,13 @@ fn errors_of_the_method_pass_through() {
 
 #[test]
 fn results_that_can_carry_the_error_do() {
-    let object = gone();
-    let message = object.try_io().unwrap_err().to_string();
-    assert_eq!(object.io().unwrap_err().to_string(), message);
+    // In an operation, so that its place remembers its class meanwhile.
+    let object = squall::rcu::op(|_| {
+        let object = gone();
+        let message = object.try_io().unwrap_err().to_string();
+        assert_eq!(object.io().unwrap_err().to_string(), message);
+        object
+    });
     let boxed = object.boxed().unwrap_err();
     assert_eq!(boxed.downcast_ref::<CallError>().expect("ours").method(), "boxed");
     assert!(matches!(object.own(), Err(Refusal::Gone(error)) if error.method() == "own"));
@@ -114,12 +118,14 @@ fn results_that_can_carry_the_error_do() {
 
 #[test]
 fn others_panic() {
-    let object = gone();
-    // Which errors a parameter has is decided where the trait stands, for all types alike.
-    assert_eq!(panic_of(|| drop(object.closed())), object.try_closed().unwrap_err().to_string());
-    assert_eq!(panic_of(|| drop(object.text())), object.try_text().unwrap_err().to_string());
-    assert_eq!(panic_of(|| _ = object.option()), object.try_option().unwrap_err().to_string());
-    assert_eq!(panic_of(|| object.nothing()), object.try_nothing().unwrap_err().to_string());
+    squall::rcu::op(|_| {
+        let object = gone();
+        // Which errors a parameter has is decided where the trait stands, for all types alike.
+        assert_eq!(panic_of(|| drop(object.closed())), object.try_closed().unwrap_err().to_string());
+        assert_eq!(panic_of(|| drop(object.text())), object.try_text().unwrap_err().to_string());
+        assert_eq!(panic_of(|| _ = object.option()), object.try_option().unwrap_err().to_string());
+        assert_eq!(panic_of(|| object.nothing()), object.try_nothing().unwrap_err().to_string());
+    });
 }
 
 /// Where the first panic of `call` happened, as the hook saw it: file and line.
