@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
+use squall::{CoRef, Owned, tables};
 use squall_bench::env;
 use squall_machine::asym::{self, Why};
 use squall_machine::pervp::{self, RestartMode};
@@ -78,6 +79,7 @@ fn collect() -> Result<Map<String, Value>, Failure> {
     put("reclaimer", reclaimer());
     put("rcu", rcu());
     put("pervp", per_vp());
+    put("objects", objects());
     put("threads", json!(own_threads()));
     put("warnings", json!(found.warnings));
     Ok(info)
@@ -141,6 +143,36 @@ fn per_vp() -> Value {
         "chunks": now.chunks_count,
         "reserved_bytes": now.reserved_bytes,
         "bytes_per_vp": now.bytes_per_vp,
+    })
+}
+
+/// What a process with one object pays for the tables, and what each object, and each VP that calls it, adds to that. The
+/// object is made here, called once, and lives as long as the process: its end would start the reclaimer.
+fn objects() -> Value {
+    #[squall::interface]
+    trait Nothing: Send + Sync {
+        fn nothing(&self);
+    }
+    impl Nothing for () {
+        fn nothing(&self) {}
+    }
+    let object: CoRef<dyn Nothing> = match squall::try_shared(()) {
+        Ok(object) => Owned::leak(object),
+        Err(error) => return json!({ "state": error.to_string() }),
+    };
+    let call = object.try_nothing();
+    let seen = squall::info_of(CoRef::id(object));
+    let now = tables::stats();
+    json!({
+        "state": call.map_or_else(|error| error.to_string(), |()| "working".to_owned()),
+        "live": now.objects_count,
+        "misses": seen.as_ref().map(|seen| seen.misses),
+        "reserved_bytes": now.reserved_bytes,
+        "bytes_per_shared_object": seen.as_ref().map(|seen| seen.bytes),
+        "table_bytes_per_object": now.slot_bytes,
+        "table_bytes_per_object_and_vp": now.entry_bytes,
+        "slots_used": now.slots_count,
+        "slots_retired": now.retired_count,
     })
 }
 

@@ -1,4 +1,4 @@
-//! The binary `squall`: benchmarks against rivals, exact loops for instruments, stresses, and what was found here.
+//! The binary `squall`: a demo, benchmarks against rivals, exact loops for instruments, stresses, and what was found here.
 //!
 //! Its command line is a contract that scripts rely on: extend it, do not change it. Progress is shown on a terminal
 //! only, errors go to stderr, and the exit status is 0 only if everything asked for ran.
@@ -6,11 +6,13 @@
 #![deny(unsafe_code)]
 
 mod bench;
+mod demo;
 mod info;
 mod output;
 mod stress;
 mod tour;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -19,7 +21,7 @@ use output::Failure;
 
 /// Squall: objects of a server that spread over the processors while they run.
 ///
-/// Without a command: a short comparison on this machine, explained.
+/// Without a command: the demo.
 #[derive(Parser)]
 #[command(name = "squall", version)]
 struct Cli {
@@ -29,6 +31,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Count the words of real texts with many threads, in shared and in distributed objects, and compare.
+    Demo(DemoArgs),
+    /// Show what the ground costs on this machine, explained: per-processor data and read-copy-update.
+    Tour,
     /// Measure Squall against its rivals, interleaved in this process.
     Bench(BenchArgs),
     /// Run exactly so many operations between two barriers, without a clock, for instruments outside.
@@ -37,6 +43,25 @@ enum Command {
     Stress(StressArgs),
     /// Say what machine was found and in which mode each primitive runs.
     Info(InfoArgs),
+}
+
+#[derive(Args)]
+struct DemoArgs {
+    /// Files and folders to read; this folder and /usr/share if there is none.
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Threads that read; one for each processor, but two at least, unless told.
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    threads: Option<usize>,
+    /// Text that is kept in memory, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = demo::MIB, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    mib: u64,
+}
+
+impl Default for DemoArgs {
+    fn default() -> DemoArgs {
+        DemoArgs { paths: Vec::new(), threads: None, mib: demo::MIB }
+    }
 }
 
 #[derive(Args)]
@@ -95,6 +120,9 @@ struct StressArgs {
     /// Threads; more than there are processors unless told.
     #[arg(long, value_parser = parse_count)]
     threads: Option<usize>,
+    /// On the real machine, where a stress would make it a virtual one (objects).
+    #[arg(long)]
+    real: bool,
 }
 
 #[derive(Args)]
@@ -116,7 +144,9 @@ fn parse_count(text: &str) -> Result<usize, String> {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        None => tour::run(),
+        None => demo::run(&DemoArgs::default()),
+        Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Tour) => tour::run(),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Loop(args)) => run_loop(&args),
         Some(Command::Stress(args)) => stress::run(&args),

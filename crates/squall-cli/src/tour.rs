@@ -1,4 +1,4 @@
-//! `squall` without a command: two short comparisons on this machine, explained in plain words.
+//! `squall tour`: two short comparisons on this machine, explained in plain words.
 
 use squall_bench::{Plan, Role, Table, Text, env, run_case};
 
@@ -7,9 +7,7 @@ use crate::output::{Failure, line};
 
 pub(crate) fn run() -> Result<(), Failure> {
     line("Squall: objects of a server that spread over the processors while they run.")?;
-    line(
-        "So far there is its ground: per-processor data and read-copy-update. A first look at both, on this machine:",
-    )?;
+    line("A first look at their ground, per-processor data and read-copy-update, on this machine:")?;
     line(env::summary())?;
     let counting = quick("percpu")?;
     line("")?;
@@ -21,11 +19,12 @@ pub(crate) fn run() -> Result<(), Failure> {
         "\nThese were short runs; figures to quote come from `squall bench CASE`, on a machine that does nothing else.",
     )?;
     line("There is more:")?;
+    line("  squall demo PATH...            objects that many threads call, on texts of yours")?;
     line("  squall bench --list            the other cases; --json, --threads 1,2, --quick")?;
     line(
         "  squall info                    the machine that was found, and in which mode each primitive runs",
     )?;
-    line("  squall stress percpu           tries to break what is promised, for as long as you like")?;
+    line("  squall stress objects          tries to break what is promised, for as long as you like")?;
     line(
         "  squall loop CASE --subject S   exactly so many operations, for instruments that count from outside",
     )

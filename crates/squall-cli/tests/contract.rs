@@ -135,9 +135,15 @@ fn info_tells_the_modes_and_why() {
     let plain = squall(&["info", "--json"]);
     assert!(plain.status.success(), "{}", stderr(&plain));
     let info = &objects(&plain)[0];
-    for key in ["vps", "topology", "rseq", "membarrier", "threads", "kernel", "version"] {
+    for key in ["vps", "topology", "rseq", "membarrier", "threads", "kernel", "version", "objects"] {
         assert!(info.contains_key(key), "{key}");
     }
+    // It made one object to look at, called it once, and left no thread behind.
+    let looked = &info["objects"];
+    assert_eq!(looked["state"], "working");
+    assert_eq!((&looked["live"], &looked["misses"]), (&Value::from(1), &Value::from(1)));
+    assert!(looked["reserved_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{looked}");
+    assert_eq!(info["threads"], Value::Array(Vec::new()));
     let off = squall_with(
         &["info", "--json"],
         &[
@@ -156,6 +162,15 @@ fn info_tells_the_modes_and_why() {
 }
 
 #[test]
+fn stress_list_names_the_stresses_one_on_a_line() {
+    let output = squall(&["stress", "--list"]);
+    assert!(output.status.success());
+    let text = stdout(&output);
+    let names: Vec<&str> = text.lines().collect();
+    assert_eq!(names, ["percpu", "percpu-downgrade", "rcu", "objects"]);
+}
+
+#[test]
 fn stress_names_its_replay_and_unknown_names_fail() {
     let args = ["stress", "percpu", "--seconds", "1", "--seed", "7", "--threads", "3"];
     for variables in [
@@ -171,4 +186,6 @@ fn stress_names_its_replay_and_unknown_names_fail() {
     assert!(!squall(&["bench", "nothing"]).status.success());
     assert!(!squall(&["bench", "percpu", "--threads", "0"]).status.success());
     assert!(!squall(&["frobnicate"]).status.success());
+    assert!(!squall(&["demo", "--threads", "0"]).status.success());
+    assert!(!squall(&["demo", "--mib", "0"]).status.success());
 }

@@ -34,7 +34,7 @@ const PRINTK: &str = "/proc/sys/kernel/printk";
 /// How long a stress may take beyond the seconds it was asked for, in multiples of them, plus [`GRACE_SECONDS`].
 const PATIENCE_FACTOR: u64 = 4;
 /// Seconds of patience on top: an emulated machine of 32 processors is slow to start and join threads.
-const GRACE_SECONDS: u64 = 120;
+const GRACE_SECONDS: u64 = 320;
 
 fn main() {
     if std::process::id() != 1 {
@@ -106,7 +106,8 @@ fn info() -> Result<(), String> {
 
 /// Runs one stress to its end while processors go offline and come back.
 ///
-/// `stress` is the stress's name, or its name and environment settings: `rcu` or `rcu,SQUALL_RSEQ=off`.
+/// `stress` is the stress's name, and then what it runs with, environment settings and switches: `rcu`,
+/// `rcu,SQUALL_RSEQ=off`, `objects,--real`.
 fn run_stress(order: &Order, stress: &str) -> Result<(), String> {
     let mut words = stress.split(',');
     let name = words.next().unwrap_or_default();
@@ -114,9 +115,13 @@ fn run_stress(order: &Order, stress: &str) -> Result<(), String> {
     command.args(["stress", name]);
     command.args(["--seconds", &order.seconds.to_string(), "--seed", &order.seed.to_string()]);
     command.args(["--threads", &order.threads.to_string()]);
-    for setting in words {
-        let (key, value) = setting.split_once('=').ok_or_else(|| format!("bad setting {setting}"))?;
-        command.env(key, value);
+    for word in words {
+        if word.starts_with("--") {
+            command.arg(word);
+        } else {
+            let (key, value) = word.split_once('=').ok_or_else(|| format!("bad setting {word}"))?;
+            command.env(key, value);
+        }
     }
     println!("vm: stress {stress} for {} s with {} threads", order.seconds, order.threads);
     let start = Instant::now();

@@ -13,7 +13,7 @@ pub(crate) struct Order {
     pub(crate) threads: u64,
     /// Whether processors are taken offline and back meanwhile.
     pub(crate) hotplug: bool,
-    /// The stresses, in order; each may carry settings: `rcu,SQUALL_RSEQ=off`.
+    /// The stresses, in order; each may carry settings and switches: `rcu,SQUALL_RSEQ=off`, `objects,--real`.
     pub(crate) stresses: Vec<String>,
 }
 

@@ -50,11 +50,11 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_delimiter = ';',
-        default_value = "percpu;rcu;percpu,SQUALL_RSEQ=off;rcu,SQUALL_MEMBARRIER=off"
+        default_value = "percpu;rcu;objects,--real;percpu,SQUALL_RSEQ=off;rcu,SQUALL_MEMBARRIER=off"
     )]
     stress: Vec<String>,
     /// Seconds after which a machine that has not ended is killed
-    #[arg(long, default_value_t = 600)]
+    #[arg(long, default_value_t = 900)]
     timeout: u64,
     /// Seconds after which a machine whose first program has not spoken is killed and booted again
     #[arg(long, default_value_t = 150)]

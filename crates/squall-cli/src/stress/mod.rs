@@ -4,7 +4,12 @@
 //!   makes the same choices again. The scheduler's choices are not in it: a replay may need several runs.
 //! - I2. A stress ends at the first violation, with an error that says what was promised and what was seen.
 
+mod ballast;
+mod delay;
+mod objects;
 mod percpu;
+mod places;
+mod planned;
 mod rcu;
 mod rng;
 
@@ -15,7 +20,7 @@ use crate::output::{Failure, line};
 pub(crate) use rng::Rng;
 
 /// All stresses.
-const STRESSES: &[Stress] = &[percpu::STRESS, percpu::DOWNGRADE, rcu::STRESS];
+const STRESSES: &[Stress] = &[percpu::STRESS, percpu::DOWNGRADE, rcu::STRESS, objects::STRESS];
 
 /// One stress.
 pub(crate) struct Stress {
@@ -24,18 +29,27 @@ pub(crate) struct Stress {
     pub(crate) about: &'static str,
     /// Runs it until `Run::is_over` or the first violation.
     pub(crate) run: fn(&Run) -> Result<Report, Violation>,
+    /// How many threads it runs with unless told; with `true` on the real machine.
+    pub(crate) threads: fn(bool) -> usize,
+}
+
+/// A thread for each processor, and as many and one to disturb them.
+fn threads_beyond_processors(_real: bool) -> usize {
+    2 * squall_bench::env::processors().len() + 1
 }
 
 /// What a stress is asked to do.
 pub(crate) struct Run {
     pub(crate) seed: u64,
     pub(crate) threads: usize,
+    /// On the real machine, where a stress would otherwise make it a virtual one.
+    pub(crate) real: bool,
     end: Instant,
 }
 
 impl Run {
-    pub(crate) fn new(seed: u64, threads: usize, duration: Duration) -> Run {
-        Run { seed, threads, end: Instant::now() + duration }
+    pub(crate) fn new(seed: u64, threads: usize, real: bool, duration: Duration) -> Run {
+        Run { seed, threads, real, end: Instant::now() + duration }
     }
 
     /// Whether the time is up.
@@ -66,11 +80,11 @@ pub(crate) fn run(args: &StressArgs) -> Result<(), Failure> {
         return Err(Failure::new(format!("there is no stress {name:?}; there are: {names}")));
     };
     let seed = args.seed.unwrap_or_else(draw_seed);
-    let threads = args.threads.unwrap_or(2 * squall_bench::env::processors().len() + 1);
-    let replay = replay(stress.name, args.seconds, seed, threads);
+    let threads = args.threads.unwrap_or_else(|| (stress.threads)(args.real));
+    let replay = replay(stress.name, args.seconds, seed, threads, args.real);
     line(format_args!("{}: {}", stress.name, stress.about))?;
     line(format_args!("  {replay}"))?;
-    match (stress.run)(&Run::new(seed, threads, Duration::from_secs(args.seconds))) {
+    match (stress.run)(&Run::new(seed, threads, args.real, Duration::from_secs(args.seconds))) {
         Ok(Report(counts)) => {
             for (what, count) in counts {
                 line(format_args!("  {what:<24} {count:>16}"))?;
@@ -91,7 +105,7 @@ fn list() -> Result<(), Failure> {
 }
 
 /// The command that makes the same choices again, with the settings that were in force.
-fn replay(name: &str, seconds: u64, seed: u64, threads: usize) -> String {
+fn replay(name: &str, seconds: u64, seed: u64, threads: usize, real: bool) -> String {
     let mut command = String::new();
     for key in [
         "SQUALL_RSEQ",
@@ -105,7 +119,8 @@ fn replay(name: &str, seconds: u64, seed: u64, threads: usize) -> String {
             command += &format!("{key}={value} ");
         }
     }
-    command + &format!("squall stress {name} --seconds {seconds} --seed {seed} --threads {threads}")
+    let real = if real { " --real" } else { "" };
+    command + &format!("squall stress {name} --seconds {seconds} --seed {seed} --threads {threads}{real}")
 }
 
 fn draw_seed() -> u64 {
@@ -120,14 +135,15 @@ mod tests {
     #[test]
     fn every_stress_runs_clean_for_a_moment() {
         for stress in STRESSES {
-            let run = Run::new(1, 3, Duration::from_millis(200));
+            let run = Run::new(1, 3, false, Duration::from_millis(200));
             assert!((stress.run)(&run).is_ok(), "{}", stress.name);
         }
     }
 
     #[test]
     fn the_replay_command_carries_seed_and_threads() {
-        let command = replay("percpu", 5, 42, 7);
+        let command = replay("percpu", 5, 42, 7, false);
         assert!(command.ends_with("squall stress percpu --seconds 5 --seed 42 --threads 7"), "{command}");
+        assert!(replay("objects", 5, 42, 7, true).ends_with("--threads 7 --real"));
     }
 }

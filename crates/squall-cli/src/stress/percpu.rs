@@ -24,12 +24,14 @@ pub(super) const STRESS: Stress = Stress {
     about: "per-VP additions, exchanges, compare-and-stores, pushes and pops of threads that are moved about are neither \
             lost nor doubled",
     run: |run| violate(run, None),
+    threads: super::threads_beyond_processors,
 };
 
 pub(super) const DOWNGRADE: Stress = Stress {
     name: "percpu-downgrade",
     about: "the same, while the process gives restartable sequences up in the middle of it all",
     run: |run| violate(run, Some(run.rng(DOWNGRADER).below(DOWNGRADE_ROUNDS_MAX))),
+    threads: super::threads_beyond_processors,
 };
 
 /// Operations in a burst, at most.

@@ -26,10 +26,8 @@
 mod breaks;
 mod calls;
 mod crew;
-mod delay;
 mod leaf;
 mod lives;
-mod places;
 mod reader;
 mod signals;
 mod verdict;
@@ -50,6 +48,7 @@ pub(super) const STRESS: Stress = Stress {
     name: "rcu",
     about: "no reader sees a block age by more than its removal; every deferred call runs once; nothing is left behind",
     run,
+    threads: super::threads_beyond_processors,
 };
 
 fn run(run: &Run) -> Result<Report, Violation> {

@@ -3,11 +3,7 @@
 //! - I1. A call is entered in the ledger before it is handed to the library, and again, with the same number, when it
 //!   runs. Counts and sums of the numbers agree once nothing is pending: none lost, none doubled.
 //! - I2. A call that ages a block owns its [`Removed`] and passes it on, so a lost call is also a lost block.
-//!
-//! Panics are planned by `resume_unwind`, which runs no panic hook: a planned one says nothing, and what a real one says
-//! is seen.
 
-use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,19 +12,12 @@ use squall_rcu::{WaitError, defer, in_operation, op, retire, wait};
 use super::breaks::Break;
 use super::world::{Removed, World};
 use crate::stress::Rng;
+use crate::stress::planned::panic_as_planned;
 
 /// Calls in a flood.
 pub(super) const FLOOD_CALLS: u64 = 10_000;
 /// Calls in a flood that is let loose inside one operation.
 pub(super) const FLOOD_CALLS_INSIDE: u64 = 1_000;
-
-/// The payload of a panic that is part of the torture.
-pub(super) struct Planned;
-
-/// Panics as planned.
-pub(super) fn panic_as_planned() -> ! {
-    resume_unwind(Box::new(Planned))
-}
 
 #[derive(Default)]
 pub(super) struct Ledger {

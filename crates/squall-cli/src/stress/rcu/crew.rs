@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 
 use squall_rcu::{ReclaimerState, reclaimer_state, set_patience, set_reclaimer};
 
-use super::calls::{Planned, Tally};
+use super::calls::Tally;
 use super::lives::{Crowd, Role, Slot, start, visit};
-use super::places::Home;
 use super::reader::Seen;
 use super::signals;
 use super::world::{World, lock};
+use crate::stress::places::Home;
+use crate::stress::planned::Planned;
 use crate::stress::{Rng, Run, Violation};
 
 /// A thread that begins no step for so long stands still. Steps take milliseconds; on an emulated machine with more
 /// processors than the real one, seconds.
-const STANDSTILL: Duration = Duration::from_secs(90);
+const STANDSTILL: Duration = Duration::from_secs(300);
 /// Threads of a crowd.
 const CROWD: u64 = 64;
 /// Streams of random numbers: of this module, and the first of the lives' and the visitors'.

@@ -15,13 +15,14 @@ use rustix::process::Pid;
 use rustix::thread::gettid;
 use squall_rcu::{Marker, barrier, op, register, wait};
 
-use super::calls::{Tally, defer_aging, expect_all, flood, panic_as_planned};
-use super::places::hop;
+use super::calls::{Tally, defer_aging, expect_all, flood};
 use super::reader::{Reader, Seen};
 use super::signals;
 use super::world::{Removed, World, any_place, lock};
 use super::writer::Writer;
 use crate::stress::Rng;
+use crate::stress::places::hop;
+use crate::stress::planned::panic_as_planned;
 
 /// The longest life is shorter than two to this power, in steps.
 const LIFE_STEPS_LOG: u64 = 9;

@@ -17,10 +17,11 @@ use squall_rcu::{
 };
 
 use super::breaks::Break;
-use super::calls::{self, Planned, Tally, panic_as_planned};
-use super::delay::{delay, spin};
+use super::calls::{self, Tally};
 use super::world::{AGES, Held, World, Wrong, any_place};
 use crate::stress::Rng;
+use crate::stress::delay::{delay, spin};
+use crate::stress::planned::{Planned, panic_as_planned};
 
 /// Operations without any delay, one after another, at most.
 const BURST_MAX: u64 = 4_000;

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 
 use squall_rcu::try_op;
 
-use super::delay::spin;
 use super::world::{AGE_FREE, PLACES, World, Wrong};
+use crate::stress::delay::spin;
 
 pub(super) use raw::send;
 

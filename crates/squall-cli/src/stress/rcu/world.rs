@@ -24,6 +24,7 @@ use super::calls::Ledger;
 use super::leaf::Leaf;
 use super::lives::Slot;
 use crate::stress::Rng;
+use crate::stress::ballast::Ballast;
 
 /// Grace periods that a removed block lives through before it serves again.
 pub(super) const GENERATIONS: u32 = 10;
@@ -35,12 +36,6 @@ const AGE_MAX: u32 = 1;
 pub(super) const AGES: usize = AGE_FREE as usize + 1;
 /// Places where readers look.
 pub(super) const PLACES: usize = 16;
-/// Lines that readers write to fill their store buffer: more than the nearer caches hold.
-const BALLAST: usize = 1 << 19;
-/// Such stores before an operation; fewer than a store buffer holds.
-const BALLAST_STORES: usize = 24;
-/// A line, in words.
-const LINE: usize = 8;
 /// Blocks. Few enough that one that is free serves again soon.
 pub(super) const BLOCKS: usize = 1024;
 /// The serial number and the words of a block that is free.
@@ -114,7 +109,7 @@ pub(super) enum Wrong {
 pub(super) struct World {
     pub(super) blocks: Vec<Block>,
     places: [Alone<AtomicUsize>; PLACES],
-    ballast: Vec<AtomicUsize>,
+    ballast: Ballast,
     serials: AtomicU64,
     free: Mutex<Vec<usize>>,
     /// Removed blocks that wait for somebody to age them.
@@ -157,7 +152,7 @@ impl World {
         let world: &'static World = Box::leak(Box::new(World {
             blocks: (0..BLOCKS).map(|_| Block::new()).collect(),
             places: std::array::from_fn(|block| Alone(AtomicUsize::new(block))),
-            ballast: (0..BALLAST * LINE).map(|_| AtomicUsize::new(0)).collect(),
+            ballast: Ballast::new(),
             serials: AtomicU64::new(1),
             free: Mutex::new((PLACES..BLOCKS).rev().collect()),
             returned: Mutex::new(Vec::new()),
@@ -198,14 +193,9 @@ impl World {
         self.serials.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Plain stores to lines far away. They are no fence; on the contrary, the store that opens an operation after them
-    /// waits in the store buffer, and a missing fence has its chance.
+    /// See [`Ballast::fill_store_buffer`].
     pub(super) fn fill_store_buffer(&self, rng: &mut Rng) {
-        let mut line = rng.next() as usize;
-        for index in 0..BALLAST_STORES {
-            line = line.wrapping_mul(0x9E37_79B9).wrapping_add(0x7F4A_7C15);
-            self.ballast[(line >> 5) % BALLAST * LINE].store(index, Ordering::Relaxed);
-        }
+        self.ballast.fill_store_buffer(rng);
     }
 
     /// Takes the block that is in `place` now, for a reader inside an operation (or one that breaks the rule).

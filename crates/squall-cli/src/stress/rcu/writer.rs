@@ -11,11 +11,12 @@ use squall_rcu::{
 };
 
 use super::breaks::Break;
-use super::calls::{FLOOD_CALLS, Tally, defer_aging, expect_all, flood, panic_as_planned};
-use super::delay::delay;
+use super::calls::{FLOOD_CALLS, Tally, defer_aging, expect_all, flood};
 use super::leaf::Leaf;
 use super::world::{Removed, World, any_place, lock};
 use crate::stress::Rng;
+use crate::stress::delay::delay;
+use crate::stress::planned::panic_as_planned;
 
 /// Ways to a grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,20 +7,20 @@ use squall_machine::{Vp, machine};
 use crate::stress::Rng;
 
 /// The processors of this process when the stress began.
-pub(super) struct Home {
+pub(crate) struct Home {
     allowed: Vec<usize>,
 }
 
 impl Home {
     /// # Errors
     /// The system's.
-    pub(super) fn find() -> std::io::Result<Home> {
+    pub(crate) fn find() -> std::io::Result<Home> {
         let mask = sched_getaffinity(None)?;
         Ok(Home { allowed: (0..CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).collect() })
     }
 
     /// Leaves a thread a random subset of the processors: often all, never none.
-    pub(super) fn shuffle(&self, thread: Pid, rng: &mut Rng) {
+    pub(crate) fn shuffle(&self, thread: Pid, rng: &mut Rng) {
         let mut mask = CpuSet::new();
         let all = rng.one_in(3);
         self.allowed.iter().filter(|_| all || rng.one_in(2)).for_each(|&cpu| mask.set(cpu));
@@ -33,7 +33,7 @@ impl Home {
 }
 
 /// In a virtual topology, gives the calling thread another VP.
-pub(super) fn hop(rng: &mut Rng) {
+pub(crate) fn hop(rng: &mut Rng) {
     if machine().is_virtual() {
         let vp = rng.below(machine().vp_limit() as u64) as u32;
         // A VP that this topology lacks is refused, and the thread stays where it is.

@@ -13,14 +13,14 @@ const SLEEP_LONG_US: u64 = 5_000;
 /// Longer than anybody's patience (`lives`), so that stalls are reported now and then.
 const SLEEP_VERY_LONG_MS: u64 = 100;
 
-pub(super) fn spin(count: u64) {
+pub(crate) fn spin(count: u64) {
     for _ in 0..count {
         spin_loop();
     }
 }
 
 /// Does nothing, most of the time.
-pub(super) fn delay(rng: &mut Rng) {
+pub(crate) fn delay(rng: &mut Rng) {
     match rng.below(4096) {
         0..2200 => {}
         2200..3400 => spin(rng.below(SPIN_SHORT)),

@@ -1,0 +1,276 @@
+//! Reading a tree of files into memory, once, so that the disk has no part in what is measured afterwards.
+//!
+//! - I1. Whatever lies there is read, or skipped and counted by the reason; nothing makes the demo fail or wait: links
+//!   are not followed below the paths that were named, and nothing but a plain file is read.
+//! - I2. The limits below hold together; a limit that is reached is said.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A file longer than this is skipped.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Files and folders that are looked at.
+const ENTRIES_MAX: usize = 200_000;
+/// A file with a zero byte in so many first bytes is binary, as for git.
+const PROBE_BYTES: usize = 8 << 10;
+/// How long is read at most.
+const READING_MAX: Duration = Duration::from_secs(15);
+/// How many of what was skipped are named, of each kind.
+const NAMED_MAX: usize = 3;
+/// The file by which a folder says that all in it can be made again (a build's output).
+const CACHE_TAG: &str = "CACHEDIR.TAG";
+/// How that file begins.
+const CACHE_SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+
+/// Why something was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Skip {
+    /// A path that was named, and is not there or cannot be reached.
+    BadPath,
+    /// The system refuses to open, list or read it.
+    Unreadable,
+    Binary,
+    /// No plain file: a device, a socket, a pipe.
+    Special,
+    TooLong,
+    /// A symbolic link below a path that was named.
+    Link,
+    /// A folder of a version control system or of a build.
+    Made,
+}
+
+impl Skip {
+    pub(super) const ALL: [Skip; 7] =
+        [Skip::BadPath, Skip::Unreadable, Skip::Binary, Skip::Special, Skip::TooLong, Skip::Link, Skip::Made];
+
+    /// For one and for several.
+    fn name(self) -> (&'static str, &'static str) {
+        match self {
+            Skip::BadPath => ("bad path", "bad paths"),
+            Skip::Unreadable => ("unreadable file or folder", "unreadable files or folders"),
+            Skip::Binary => ("binary file", "binary files"),
+            Skip::Special => ("device, socket or pipe", "devices, sockets or pipes"),
+            Skip::TooLong => ("file of more than 16 MiB", "files of more than 16 MiB"),
+            Skip::Link => ("symbolic link", "symbolic links"),
+            Skip::Made => {
+                ("folder of a build or of version control", "folders of a build or of version control")
+            }
+        }
+    }
+}
+
+/// What was skipped for one reason.
+#[derive(Default)]
+struct Skipped {
+    count: u64,
+    named: Vec<String>,
+}
+
+/// What was read, and what was not.
+#[derive(Default)]
+pub(super) struct Collected {
+    pub(super) texts: Vec<Vec<u8>>,
+    pub(super) bytes: u64,
+    skipped: [Skipped; Skip::ALL.len()],
+    /// Limits that were reached, as sentences.
+    pub(super) limits: Vec<String>,
+}
+
+impl Collected {
+    fn skip(&mut self, path: &Path, why: Skip, error: Option<&io::Error>) {
+        let skipped = &mut self.skipped[why as usize];
+        skipped.count += 1;
+        if skipped.named.len() < NAMED_MAX {
+            // Quoted: a name may hold anything, a terminal's commands too.
+            let error = error.map_or(String::new(), |error| format!(" ({error})"));
+            skipped.named.push(format!("{path:?}{error}"));
+        }
+    }
+
+    /// How many were skipped for this reason.
+    #[cfg(test)]
+    fn count(&self, why: Skip) -> u64 {
+        self.skipped[why as usize].count
+    }
+
+    /// One line for each reason.
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let of = Skip::ALL.iter().map(|why| (why.name(), &self.skipped[*why as usize]));
+        of.filter(|(_, skipped)| skipped.count > 0)
+            .map(|((one, several), skipped)| {
+                let what = if skipped.count == 1 { one } else { several };
+                let more = if skipped.count > skipped.named.len() as u64 { ", ..." } else { "" };
+                format!("skipped {} {what}: {}{more}", skipped.count, skipped.named.join(", "))
+            })
+            .collect()
+    }
+
+    fn reach(&mut self, limit: String) {
+        if !self.limits.contains(&limit) {
+            self.limits.push(limit);
+        }
+    }
+}
+
+/// Reads what lies below `paths`, `bytes_max` in all, of each path an equal share and what the ones before it left.
+/// `watch` is told the bytes read so far.
+pub(super) fn collect(paths: &[PathBuf], bytes_max: u64, watch: &mut dyn FnMut(u64)) -> Collected {
+    let mut collected = Collected::default();
+    let mut reader = Reader { began: Instant::now(), entries: 0, is_full: false, watch };
+    for (index, path) in paths.iter().enumerate() {
+        let left = (paths.len() - index) as u64;
+        let until = collected.bytes + bytes_max.saturating_sub(collected.bytes) / left;
+        reader.root(path, until, &mut collected);
+    }
+    collected
+}
+
+struct Reader<'a> {
+    began: Instant,
+    entries: usize,
+    /// A file was met that the share of its path does not hold.
+    is_full: bool,
+    watch: &'a mut dyn FnMut(u64),
+}
+
+impl Reader<'_> {
+    /// One path that was named; a link is followed here.
+    fn root(&mut self, path: &Path, until: u64, into: &mut Collected) {
+        self.is_full = false;
+        match fs::metadata(path) {
+            Err(error) => into.skip(path, Skip::BadPath, Some(&error)),
+            Ok(found) if found.is_dir() => self.tree(path, until, into),
+            // Not even opened: opening a device may do something.
+            Ok(found) if !found.is_file() => into.skip(path, Skip::Special, None),
+            Ok(_) if self.may_go_on(into) => self.file(path, path, until, into),
+            Ok(_) => {}
+        }
+    }
+
+    /// Nearest folders first, and in the order of their names, so that two runs read the same.
+    fn tree(&mut self, root: &Path, until: u64, into: &mut Collected) {
+        let mut folders = VecDeque::from([root.to_owned()]);
+        while let Some(folder) = folders.pop_front() {
+            let entries = fs::read_dir(&folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+            let mut entries = match entries {
+                Ok(entries) => entries,
+                Err(error) => {
+                    into.skip(&folder, Skip::Unreadable, Some(&error));
+                    continue;
+                }
+            };
+            entries.sort_by_key(fs::DirEntry::file_name);
+            for entry in entries {
+                if !self.may_go_on(into) {
+                    return;
+                }
+                let path = entry.path();
+                match entry.file_type() {
+                    Err(error) => into.skip(&path, Skip::Unreadable, Some(&error)),
+                    Ok(kind) if kind.is_symlink() => into.skip(&path, Skip::Link, None),
+                    Ok(kind) if kind.is_dir() && is_made(&path) => into.skip(&path, Skip::Made, None),
+                    Ok(kind) if kind.is_dir() => folders.push_back(path),
+                    Ok(kind) if kind.is_file() => self.file(root, &path, until, into),
+                    Ok(_) => into.skip(&path, Skip::Special, None),
+                }
+            }
+        }
+    }
+
+    /// Counts one more entry; false where a limit is reached (I2).
+    fn may_go_on(&mut self, into: &mut Collected) -> bool {
+        self.entries += 1;
+        (self.watch)(into.bytes);
+        if self.entries > ENTRIES_MAX {
+            into.reach(format!("no more than {ENTRIES_MAX} files and folders were looked at"));
+        } else if self.began.elapsed() > READING_MAX {
+            into.reach(format!("reading was ended after {} s", READING_MAX.as_secs()));
+        } else {
+            return !self.is_full;
+        }
+        false
+    }
+
+    /// One file, below `root` or `root` itself.
+    fn file(&mut self, root: &Path, path: &Path, until: u64, into: &mut Collected) {
+        match read(path) {
+            Err(error) => into.skip(path, Skip::Unreadable, Some(&error)),
+            Ok(Err(why)) => into.skip(path, why, None),
+            Ok(Ok(text)) if into.bytes + text.len() as u64 > until => {
+                self.is_full = true;
+                into.reach(format!("{root:?} holds more: only its share of the memory was filled from it"));
+            }
+            Ok(Ok(text)) => {
+                into.bytes += text.len() as u64;
+                into.texts.push(text);
+            }
+        }
+    }
+}
+
+/// Whether what lies in this folder was made by a program that can make it again.
+fn is_made(folder: &Path) -> bool {
+    let tagged = || {
+        let mut start = Vec::new();
+        let tag = File::open(folder.join(CACHE_TAG)).ok()?;
+        tag.take(CACHE_SIGNATURE.len() as u64).read_to_end(&mut start).ok()?;
+        Some(start == CACHE_SIGNATURE)
+    };
+    folder.file_name().is_some_and(|name| name == ".git") || tagged() == Some(true)
+}
+
+/// The text of a plain file.
+fn read(path: &Path) -> io::Result<Result<Vec<u8>, Skip>> {
+    // Not blocking: a pipe has no writer to wait for, and some files of the kernel have nothing to say yet.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Ok(Err(Skip::Special));
+    }
+    if found.len() > FILE_BYTES_MAX {
+        return Ok(Err(Skip::TooLong));
+    }
+    let mut text = Vec::new();
+    // It may have grown since, or be one of the kernel's, which have no length: hence the limit in both places.
+    let mut rest = file.take(FILE_BYTES_MAX + 1);
+    rest.by_ref().take(PROBE_BYTES as u64).read_to_end(&mut text)?;
+    if text.contains(&0) {
+        return Ok(Err(Skip::Binary));
+    }
+    rest.read_to_end(&mut text)?;
+    Ok(if text.len() as u64 > FILE_BYTES_MAX { Err(Skip::TooLong) } else { Ok(text) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_read_or_skipped_for_its_reason() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let paths = [here.join("src/demo"), here.join("no such path"), PathBuf::from("/dev/null")];
+        let collected = collect(&paths, 64 << 20, &mut |_| {});
+        let own = fs::read_dir(here.join("src/demo")).expect("a folder").count();
+        assert_eq!(collected.texts.len(), own);
+        assert_eq!(collected.bytes, collected.texts.iter().map(|text| text.len() as u64).sum::<u64>());
+        assert_eq!(collected.count(Skip::BadPath), 1);
+        assert_eq!(collected.count(Skip::Special), 1);
+        let complaints = collected.complaints();
+        assert!(
+            complaints[0].starts_with("skipped 1 bad path: \"") && complaints.len() == 2,
+            "{complaints:?}"
+        );
+    }
+
+    #[test]
+    fn a_budget_is_kept_and_said() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let collected = collect(&[here], 4_000, &mut |_| {});
+        assert!(collected.bytes <= 4_000);
+        assert!(!collected.limits.is_empty());
+    }
+}

@@ -1,0 +1,116 @@
+//! What the demo prints at its end.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::{Keeper, Row, Totals};
+use crate::output::{Failure, line};
+
+/// Threads that are listed one by one.
+const THREADS_LISTED_MAX: usize = 16;
+
+pub(super) fn print(rows: &[Row], truth: &Totals, threads: usize) -> Result<(), Failure> {
+    line("")?;
+    line(results(rows, truth))?;
+    line(format_args!(
+        "Totals: files {}, lines {}, words {}, bytes {}, longest line {}.",
+        truth.files, truth.lines, truth.words, truth.bytes, truth.longest_line
+    ))?;
+    let differ = rows.iter().filter(|row| row.wrong.is_some()).count();
+    match differ {
+        0 => line("All totals agree exactly with a count by one thread in plain variables.")?,
+        _ => line(format_args!("{differ} rows DIFFER from a count by one thread in plain variables."))?,
+    }
+    let row_of = |keeper| rows.iter().find(|row| row.keeper == keeper);
+    if let Some(distributed) = row_of(Keeper::Distributed) {
+        line("\nBy thread, as the distributed object kept it in the last lap:")?;
+        line(by_thread(&distributed.by_thread))?;
+        if threads > THREADS_LISTED_MAX {
+            line(format_args!("  and {} threads more.", threads - THREADS_LISTED_MAX))?;
+        }
+    }
+    explain(row_of)?;
+    line("\nThere is more:")?;
+    line("  squall demo PATH...            the same with texts of yours")?;
+    line("  squall tour                    what the ground costs: per-processor data and read-copy-update")?;
+    line("  squall bench --list            the benchmark's cases; --json, --threads 1,2, --quick")?;
+    line(
+        "  squall info                    the machine that was found, and in which mode each primitive runs",
+    )?;
+    line("  squall stress objects          tries to break what is promised, for as long as you like")
+}
+
+fn results(rows: &[Row], truth: &Totals) -> Table {
+    let header =
+        ["statistics kept by", "ms", "MiB/s", "M calls/s", "calls", "misses", "reps", "bytes", "totals"];
+    let mut table = new_table(&header);
+    for row in rows {
+        let seconds = row.time().as_secs_f64().max(1e-9);
+        let mib = truth.bytes as f64 / f64::from(1 << 20);
+        let of = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
+        let is_object = row.keeper != Keeper::Nobody;
+        table.add_row([
+            row.name.to_owned(),
+            format!("{:.1}", seconds * 1e3),
+            format!("{:.0}", mib / seconds),
+            if is_object { format!("{:.1}", row.calls_per_second() / 1e6) } else { "-".to_owned() },
+            if is_object { row.calls().to_string() } else { "-".to_owned() },
+            of(row.anatomy.map(|anatomy| anatomy.misses)),
+            of(row.anatomy.map(|anatomy| anatomy.reps as u64)),
+            of(row.anatomy.map(|anatomy| anatomy.bytes as u64)),
+            if row.wrong.is_some() { "DIFFER" } else { "agree" }.to_owned(),
+        ]);
+    }
+    table
+}
+
+fn by_thread(threads: &[Totals]) -> Table {
+    let mut table = new_table(&["thread", "files", "lines", "words", "bytes"]);
+    for (thread, totals) in threads.iter().enumerate().take(THREADS_LISTED_MAX) {
+        table.add_row([
+            thread.to_string(),
+            totals.files.to_string(),
+            totals.lines.to_string(),
+            totals.words.to_string(),
+            totals.bytes.to_string(),
+        ]);
+    }
+    table
+}
+
+/// Numbers to the right, names to the left.
+fn new_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header.iter().copied());
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// In words, what the measured times say and no more.
+fn explain<'a>(row_of: impl Fn(Keeper) -> Option<&'a Row>) -> Result<(), Failure> {
+    let (Some(alone), Some(shared), Some(distributed)) =
+        (row_of(Keeper::Nobody), row_of(Keeper::Shared), row_of(Keeper::Distributed))
+    else {
+        return Ok(());
+    };
+    // What keeping adds to reading; a lap may even be shorter than one that keeps nothing.
+    let added = |row: &Row| row.time().saturating_sub(alone.time()).as_secs_f64() * 1e3;
+    line(
+        "\nEach time is the median of the laps, a call's whole cost included. Keeping added to reading alone:",
+    )?;
+    for keeper in [Keeper::Mutex, Keeper::Atomic, Keeper::Shared, Keeper::Distributed] {
+        if let Some(row) = row_of(keeper) {
+            line(format_args!("  {:<22} {:>8.1} ms", row.name, added(row)))?;
+        }
+    }
+    let reps = distributed.anatomy.map_or(0, |anatomy| anatomy.reps);
+    line(format_args!(
+        "Clients hold the same 8-byte reference in both rows of Squall's. The shared object has one representative, \
+         which\nall threads write; the distributed one has {reps}, made where it was first called, and {}.",
+        match distributed.time() < shared.time() {
+            true => "each is written where it lies",
+            false => "here that did not pay",
+        }
+    ))
+}

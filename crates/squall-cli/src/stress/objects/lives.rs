@@ -1,0 +1,313 @@
+//! The lives of the torture's threads: each calls, creates and destroys for a while and ends in some way; then another
+//! takes its place.
+//!
+//! - I1. Each life has two destructors of thread-locals, one of which runs before the library's own exit hook and the
+//!   other after it: destructors run in the opposite order of the first uses.
+//! - I2. A post names its thread only while that thread is alive: whoever moves the thread holds the post's lock
+//!   meanwhile, so that no other process's thread is hit by a number used again.
+
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use rustix::process::Pid;
+use rustix::thread::gettid;
+use squall::rcu::{barrier, in_operation, op, reclaim};
+use squall::{CoRef, ObjectState, info_of, snapshot};
+
+use super::acts::discard;
+use super::board::Entry;
+use super::caller::{Caller, DEPTH};
+use super::interfaces::Face;
+use super::owner::{self, NO_SLOT};
+use super::tally::{What, count, count_many};
+use super::world::{World, lock};
+use crate::stress::Rng;
+use crate::stress::delay::delay;
+use crate::stress::places::hop;
+use crate::stress::planned::panic_as_planned;
+
+/// The longest life is shorter than two to this power, in steps.
+const LIFE_STEPS_LOG: u64 = 9;
+/// Calls without any delay, one after another, at most.
+const BURST_MAX: u64 = 600;
+/// Calls after a full store buffer, one after another, at most.
+const BURST_LATE_MAX: u64 = 150;
+/// Objects that are fought for, one after another, at most.
+const SKIRMISH_MAX: u64 = 200;
+/// Slots where that is done.
+const HOT_SLOTS: u64 = 2;
+/// Spins of a call there, at most.
+const SPINS_LATE: u64 = 256;
+/// Objects created and destroyed, one after another, at most.
+const CHURN_MAX: u64 = 60;
+/// Stale references that a thread remembers.
+const MEMORY: usize = 64;
+/// Calls of a thread's destructors.
+const LAST_CALLS: u64 = 6;
+
+/// Where one thread after another lives.
+#[derive(Default)]
+pub(super) struct Post {
+    thread: Mutex<Option<Pid>>,
+    /// Steps begun, ever.
+    pub(super) beats: AtomicU64,
+}
+
+impl Post {
+    /// Calls `f` with the thread that lives here, if one does (I2).
+    pub(super) fn with_thread(&self, f: impl FnOnce(Pid)) {
+        if let Some(thread) = *lock(&self.thread) {
+            f(thread);
+        }
+    }
+}
+
+/// What a thread does when its thread-locals are destroyed (I1).
+struct Farewell(Cell<Option<(&'static World, u64)>>);
+
+thread_local! {
+    static ONE: Farewell = const { Farewell(Cell::new(None)) };
+    static OTHER: Farewell = const { Farewell(Cell::new(None)) };
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        let Some((world, number)) = self.0.get() else { return };
+        let mut rng = Rng::new(number, 0);
+        let mut caller = Caller { world, rng: &mut rng, depth: 1 };
+        (0..LAST_CALLS).for_each(|_| caller.call_any());
+        count_many(What::Farewells, LAST_CALLS);
+        if let Some(held) = owner::create(world, &mut rng, NO_SLOT) {
+            Caller { world, rng: &mut rng, depth: 1 }.call(&held.entry);
+            owner::end(world, &mut rng, held);
+        }
+        world.tally.hand_in();
+        // Release: pairs with the acquire of who waits for none to be due (`crew`).
+        world.farewells_due.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Starts a life at `post`.
+pub(super) fn start(
+    world: &'static World,
+    post: &'static Post,
+    name: String,
+    rng: Rng,
+) -> std::io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name).spawn(move || live(world, post, rng))
+}
+
+fn live(world: &'static World, post: &'static Post, mut rng: Rng) {
+    // Nothing of the library is touched before all may go on: so the first lives begin before its first use.
+    if !world.gate() {
+        return;
+    }
+    *lock(&post.thread) = Some(gettid());
+    world.farewells_due.fetch_add(2, Ordering::Relaxed);
+    ONE.with(|farewell| farewell.0.set(Some((world, rng.next()))));
+    // The first use of the library by this thread, between the first uses of its thread-locals (I1).
+    let mut life = Live { world, rng: &mut rng, memory: Vec::with_capacity(MEMORY) };
+    life.call_one();
+    let farewell = life.rng.next();
+    OTHER.with(|other| other.0.set(Some((world, farewell))));
+    let longest = 1 << life.rng.below(LIFE_STEPS_LOG + 1);
+    for _ in 0..1 + life.rng.below(longest) {
+        post.beats.fetch_add(1, Ordering::Relaxed);
+        if !world.gate() {
+            break;
+        }
+        life.step();
+    }
+    world.tally.hand_in();
+    *lock(&post.thread) = None;
+    if rng.one_in(8) {
+        panic_as_planned()
+    }
+}
+
+/// A thread of the torture.
+struct Live<'a> {
+    world: &'static World,
+    rng: &'a mut Rng,
+    /// References from any time of this life.
+    memory: Vec<Entry>,
+}
+
+impl Live<'_> {
+    fn caller(&mut self) -> Caller<'_> {
+        Caller { world: self.world, rng: self.rng, depth: DEPTH }
+    }
+
+    /// One random thing.
+    fn step(&mut self) {
+        if self.rng.one_in(8) {
+            hop(self.rng);
+        }
+        match self.rng.below(128) {
+            0..30 => self.burst(),
+            30..50 => self.burst_late(),
+            50..56 => self.skirmish(),
+            56..78 => (0..16).for_each(|_| self.call_one()),
+            78..92 => owner::publish(self.world, self.rng),
+            92..99 => owner::destroy_any(self.world, self.rng),
+            99..109 => self.churn(),
+            109..114 => self.discard(),
+            114..117 => self.inspect(),
+            117..120 => self.await_one(),
+            120..122 => self.reclaim(),
+            _ => delay(self.rng),
+        }
+        if in_operation() {
+            self.world.accuse("the thread is inside an operation after the last call ended".to_owned());
+        }
+    }
+
+    /// A reference: one from the board, or one that was remembered.
+    fn any(&mut self) -> Option<Entry> {
+        if !self.memory.is_empty() && self.rng.one_in(4) {
+            let index = self.rng.below(self.memory.len() as u64) as usize;
+            return Some(self.memory[index]);
+        }
+        let entry = self.world.board.any(self.rng)?;
+        if self.memory.len() < MEMORY {
+            self.memory.push(entry);
+        } else {
+            let index = self.rng.below(MEMORY as u64) as usize;
+            self.memory[index] = entry;
+        }
+        Some(entry)
+    }
+
+    fn call_one(&mut self) {
+        match self.rng.one_in(4) {
+            true => self.caller().call_any(),
+            false => {
+                if let Some(entry) = self.any() {
+                    self.caller().call(&entry);
+                }
+            }
+        }
+    }
+
+    /// Many calls on one object, as fast as they go.
+    fn burst(&mut self) {
+        let Some(entry) = self.any() else { return };
+        let adds = self.rng.one_in(2);
+        for _ in 0..self.rng.below(BURST_MAX) {
+            let mut caller = self.caller();
+            if adds { caller.add(&entry) } else { caller.glance(&entry) }
+        }
+    }
+
+    /// Calls that begin while the store buffer is full, on one object after another.
+    fn burst_late(&mut self) {
+        for _ in 0..self.rng.below(BURST_LATE_MAX) {
+            let Some(entry) = self.world.board.any(self.rng) else { return };
+            self.world.ballast.fill_store_buffer(self.rng);
+            self.caller().glance(&entry);
+        }
+    }
+
+    /// A few slots where some threads put objects, destroy them and wait for the end, as fast as they can, while others
+    /// call them with a full store buffer: if a fence is missing, the end comes while the call is under way.
+    fn skirmish(&mut self) {
+        let destroys = self.rng.one_in(2);
+        for _ in 0..self.rng.below(SKIRMISH_MAX) {
+            let slot = self.rng.below(HOT_SLOTS) as usize;
+            if destroys {
+                let Some(held) = owner::create(self.world, self.rng, slot) else { continue };
+                let entry = held.entry;
+                let old = self.world.board.publish(held);
+                let mine = self.world.board.take(slot, Some(entry.life));
+                for held in old.into_iter().chain(mine) {
+                    let entry = held.entry;
+                    if let Some(destruction) = owner::end(self.world, self.rng, held) {
+                        owner::await_end(self.world, &entry, destruction);
+                    }
+                }
+            } else if let Some(entry) = op(|o| *self.world.board.shown(o, slot)) {
+                // The entry of this VP is there, and the next call is a hit.
+                self.caller().glance_for(&entry, 0);
+                let spins = self.rng.below(SPINS_LATE);
+                self.world.ballast.fill_store_buffer(self.rng);
+                self.caller().glance_for(&entry, spins);
+            }
+        }
+    }
+
+    /// Objects that live for a call or two; their ids are used again soon.
+    fn churn(&mut self) {
+        for _ in 0..self.rng.below(CHURN_MAX) {
+            let Some(held) = owner::create(self.world, self.rng, NO_SLOT) else { continue };
+            (0..self.rng.below(3)).for_each(|_| self.caller().call(&held.entry));
+            let entry = held.entry;
+            owner::end(self.world, self.rng, held);
+            if self.memory.len() < MEMORY {
+                self.memory.push(entry);
+            }
+        }
+    }
+
+    fn discard(&mut self) {
+        if let Some(entry) = self.any() {
+            discard(self.rng, entry.face);
+            self.caller().glance(&entry);
+        }
+    }
+
+    /// Creates an object, lets it be called, destroys it, and waits until nothing of it is left.
+    fn await_one(&mut self) {
+        let Some(held) = owner::create(self.world, self.rng, NO_SLOT) else { return };
+        let entry = held.entry;
+        self.caller().call(&entry);
+        if let Some(destruction) = owner::end(self.world, self.rng, held) {
+            owner::await_end(self.world, &entry, destruction);
+        }
+    }
+
+    /// Looks from outside.
+    fn inspect(&mut self) {
+        count(What::Snapshots);
+        if self.rng.one_in(4) {
+            let objects = snapshot();
+            // One that is destroyed while somebody looks may be seen alive, and then held.
+            let mut seen: Vec<_> = objects.iter().map(|o| (o.id, o.state == ObjectState::Live)).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            if seen.len() != objects.len() {
+                let (count, others) = (objects.len(), seen.len());
+                self.world.accuse(format!("a snapshot of {count} objects has {others} different ones only"));
+            }
+            return;
+        }
+        let Some(entry) = self.any() else { return };
+        // Before the look.
+        let over = self.world.ledger.is_over(entry.life);
+        let (id, interface) = match entry.face {
+            Face::Probe(co) => (CoRef::id(co), "Probe"),
+            Face::Deep(co) => (CoRef::id(co), "Deep"),
+            Face::Pair(co) => (CoRef::id(co), "Pair"),
+        };
+        match info_of(id) {
+            Some(info) if info.id != id || info.interface != interface => {
+                self.world.accuse(format!("{interface}#{id} is described as {}#{}", info.interface, info.id));
+            }
+            None if !self.world.ledger.has_begun_to_end(entry.life) => {
+                self.world.accuse(format!("{interface}#{id} is alive, and nothing is known of it"));
+            }
+            Some(info) if over && info.reps.iter().any(|rep| rep.holds > 0) => {
+                self.world.accuse(format!("{interface}#{id} was dropped, and is held"));
+            }
+            _ => {}
+        }
+    }
+
+    fn reclaim(&mut self) {
+        let outcome = if self.rng.one_in(2) { barrier().map(|_| ()) } else { reclaim().map(|_| ()) };
+        if let Err(error) = outcome {
+            self.world.accuse(format!("reclaiming outside every operation failed: {error}"));
+        }
+    }
+}
