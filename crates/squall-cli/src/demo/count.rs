@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(plainly(b""), totals(0, 0, 0, 0));
         assert_eq!(plainly(b"\n"), totals(1, 0, 1, 1));
         assert_eq!(plainly(b"one"), totals(1, 1, 3, 3));
-        assert_eq!(plainly(b"one two\r\n\tthree\n\n  four"), totals(4, 4, 24, 9));
+        assert_eq!(plainly(b"one two\r\n\tthree\n\n  four"), totals(4, 4, 23, 9));
         assert_eq!(plainly(b"\xff\xfe \x0b\xff\n"), totals(1, 2, 6, 6));
     }
 }
