@@ -329,10 +329,11 @@ impl<R: Root> Multi<R> {
     /// # Safety
     /// The last link is gone.
     unsafe fn end(this: NonNull<Multi<R>>) {
-        // SAFETY: nobody else has it. What is not the root's needs no drop.
+        // SAFETY: nobody else has it. The other fields need no drop.
         unsafe {
             let multi = &mut *this.as_ptr();
             run_drop(|| ManuallyDrop::drop(&mut multi.root));
+            (&raw mut multi.sleepers).drop_in_place();
             create::end(this.cast(), Layout::new::<Multi<R>>());
         }
     }

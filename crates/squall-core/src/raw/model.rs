@@ -341,9 +341,11 @@ fn graves() {
         let dropped = move |count| {
             // SAFETY: valid while the count is not zero. As `dropped` of `death.rs`.
             if unsafe { thing.object().as_ref() }.count_down(count) {
-                // SAFETY: once: the count was taken to zero here.
-                unsafe { thing.free() };
-                world.log.with_mut(|log| unsafe { (*log).ended += 1 });
+                // SAFETY: once: the count was taken to zero here. The log: see the field.
+                unsafe {
+                    thing.free();
+                    world.log.with_mut(|log| (*log).ended += 1);
+                }
             }
         };
         let run = move || {

@@ -46,7 +46,7 @@ pub(crate) enum Occupant {
 }
 
 impl Slot {
-    #[cfg(any(loom, squall_model))]
+    #[cfg(all(test, any(loom, squall_model)))]
     pub(crate) fn new() -> Slot {
         Slot { occupant: AtomicPtr::new(ptr::null_mut()), generation: AtomicU32::new(1) }
     }
@@ -409,7 +409,7 @@ fn retire(ground: &impl Ground, object: &Object) {
     }
 }
 
-/// Clears the entries and sends the object to its grace period (I3). It is valid: that period is still to come.
+/// Clears the entries (I3). Whoever calls this sends the object to its grace period next.
 fn clear(ground: &impl Ground, object: &Object) {
     if !sites::CLEAR_ENTRIES.is_weak() {
         object.for_each_translation(ground, |vp| {
