@@ -9,6 +9,7 @@ use squall::rcu::{WaitError, barrier, in_operation, wait};
 use squall::{CoRef, Vp, machine, tables};
 
 use super::body::Body;
+use super::breaks::Break;
 use super::caller::{Caller, DEPTH};
 use super::classes::{Leaf, OnMake, Planted, Stem};
 use super::interfaces::{Ask, Face, Told};
@@ -130,6 +131,10 @@ impl<R: Planted> Behave for Leaf<R> {
 
     fn sleep(&self) {
         let stem = self.at.root().stem();
+        if stem.world.is_broken(Break::LoseObject) {
+            // Nobody ends what is lost, and so nobody would wake who sleeps in it.
+            return;
+        }
         let seen = stem.wakes.load(Ordering::Relaxed);
         let woken = self.at.sleep_until(|| (stem.wakes.load(Ordering::Relaxed) != seen).then_some(()));
         if woken.is_err() && !stem.world.ledger.has_begun_to_end(stem.life) {

@@ -35,7 +35,7 @@ const BURST_MAX: u64 = 600;
 /// Calls after a full store buffer, one after another, at most.
 const BURST_LATE_MAX: u64 = 150;
 /// Objects that are fought for, one after another, at most.
-const SKIRMISH_MAX: u64 = 200;
+const SKIRMISH_MAX: u64 = 60;
 /// Slots where that is done.
 const HOT_SLOTS: u64 = 2;
 /// Spins of a call there, at most.
