@@ -48,6 +48,7 @@ fn passes(more: &[&str], variables: &[(&str, &str)]) -> u64 {
         "calls refused by roots",
         "additions counted",
         "exact comparisons",
+        "calls of a known place",
         "objects created",
         "objects destroyed",
         "of these inside methods",

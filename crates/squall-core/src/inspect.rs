@@ -85,7 +85,12 @@ pub fn snapshot() -> Vec<ObjectInfo> {
             objects.extend((first..first + BLOCK).filter_map(|slot| look(tables, slot)));
         });
     }
-    for_each_held(|object| objects.push(describe(tables, object)));
+    for_each_held(|object| {
+        let held = describe(tables, object);
+        // It may have been alive when its slot was looked at.
+        objects.retain(|seen| seen.id != held.id);
+        objects.push(held);
+    });
     objects
 }
 

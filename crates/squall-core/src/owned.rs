@@ -113,9 +113,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(5);
 impl Destruction {
     /// Whether everything of the object was dropped, and its id is free.
     pub fn is_complete(self) -> bool {
-        // Relaxed: nothing is concluded about memory from it.
+        // Acquire: pairs with the release in `Slot::advance`: who sees it complete sees what the drops did.
         existing().is_none_or(|tables| {
-            tables.slot(self.id.slot()).generation.load(squall_sync::atomic::Ordering::Relaxed)
+            tables.slot(self.id.slot()).generation.load(squall_sync::atomic::Ordering::Acquire)
                 != self.id.generation()
         })
     }

@@ -58,10 +58,13 @@ impl Header {
     pub(crate) fn is(&self, id: u64) -> bool {
         // Relaxed: the entry that led here was loaded with acquire, and whoever knows that `destroy` has returned sees
         // its store by that knowledge.
-        #[cfg(not(all(target_arch = "x86_64", not(any(loom, miri, squall_tsan, squall_model)))))]
+        #[cfg(not(all(
+            target_arch = "x86_64",
+            not(any(loom, miri, squall_tsan, squall_asan, squall_model))
+        )))]
         return self.id.load(Ordering::Relaxed) == id;
         // The compiler would load an atomic first and compare then.
-        #[cfg(all(target_arch = "x86_64", not(any(loom, miri, squall_tsan, squall_model))))]
+        #[cfg(all(target_arch = "x86_64", not(any(loom, miri, squall_tsan, squall_asan, squall_model))))]
         // SAFETY: an aligned eight-byte read of our own field, which is as good as a relaxed one.
         unsafe {
             std::arch::asm!(

@@ -87,9 +87,10 @@ impl Slot {
     pub(crate) fn advance(&self, generation: u32) -> bool {
         let next =
             if sites::NEXT_GENERATION.is_weak() { Some(generation) } else { generation.checked_add(1) };
-        // Relaxed: read by whoever takes the slot, by the lock of its list; and by misses that compare it with a stale
+        // Also read by whoever takes the slot, by the lock of its list; and by misses that compare it with a stale
         // id, to whom either value says that the object is gone.
-        self.generation.store(next.unwrap_or(0), Ordering::Relaxed);
+        // Release: pairs with the acquire in `Destruction::is_complete`, for which the drops are over then.
+        self.generation.store(next.unwrap_or(0), Ordering::Release);
         next.is_some()
     }
 

@@ -8,9 +8,7 @@
 //!   was begun is destroyed, and only a root that refuses has refused;
 //! - a panic of the method reaches its caller as it was raised.
 
-use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
 
 use squall::rcu::op;
 use squall::{CallError, CoRef, Id, Reason};
@@ -21,7 +19,7 @@ use super::interfaces::{Ask, Deep, Face, Fault, Kind, Mark, Pair, Probe, Told};
 use super::tally::{What, count};
 use super::world::World;
 use crate::stress::Rng;
-use crate::stress::planned::Planned;
+use crate::stress::planned::{Planned, quietly, text_of};
 
 /// How deep calls of a thread of the torture lead into calls; those of drops and of dying threads lead less far.
 pub(super) const DEPTH: u32 = 3;
@@ -53,28 +51,6 @@ enum Outcome {
     Message(String),
     /// It was not made.
     Skipped,
-}
-
-thread_local! {
-    /// A panic that the caller asked for is about to come: the hook says nothing.
-    static QUIET: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs `f`, which may panic with a message that nobody wants to see.
-fn quietly<R>(f: impl FnOnce() -> R) -> Result<R, Box<dyn std::any::Any + Send>> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let usual = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            if !QUIET.get() {
-                usual(info);
-            }
-        }));
-    });
-    let before = QUIET.replace(true);
-    let outcome = catch_unwind(AssertUnwindSafe(f));
-    QUIET.set(before);
-    outcome
 }
 
 pub(super) struct Caller<'a> {
@@ -396,10 +372,4 @@ fn plainly(f: impl FnOnce() -> Told) -> Outcome {
         Err(payload) if payload.is::<Planned>() => panic::resume_unwind(payload),
         Err(payload) => Outcome::Message(text_of(&*payload)),
     }
-}
-
-fn text_of(payload: &(dyn std::any::Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().cloned();
-    text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-        .unwrap_or_else(|| "something that is no text".to_owned())
 }

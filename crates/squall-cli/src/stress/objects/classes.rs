@@ -1,18 +1,12 @@
 //! The classes of the torture: shared and distributed, eager and lazy, roots that answer misses in their own ways, and
-//! values that misbehave while they are made and dropped.
+//! what the parts of an object do besides, while they are made and dropped.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use squall::{CallError, ClusterSize, CreateError, Root, WellKnown};
 
-use squall::pervp::BiasedWord;
-use squall::{At, Cleanup, Cluster, ClusterSize, CreateError, Miss, Reply, Root, Vp, machine};
-
-use super::acts::{Behave, make_busy};
 use super::board::Owner;
-use super::body::Body;
-use super::drops;
-use super::interfaces::{Ask, Deep, Fault, Kind, Mark, Pair, Probe, Told};
+use super::interfaces::{Kind, Probe, Told};
 use super::ledger::Life;
-use super::tally::{What, count};
+use super::parts::{Eager, Fickle, OwnCleanup, Redirecting, Single, Spread, SpreadDeep, SpreadPair, Stem};
 use super::world::World;
 use crate::stress::Rng;
 
@@ -28,8 +22,12 @@ pub(super) const CLASSES: &[&str] = &[
     "redirecting",
     "fickle",
     "own cleanup",
+    "well-known",
 ];
 const FICKLE: usize = 8;
+const WELL_KNOWN: usize = 10;
+/// One object at a time, in a place that all know.
+static KNOWN: WellKnown<dyn Probe> = WellKnown::new(400);
 
 /// Whether the class's root refuses calls now and then.
 pub(super) fn refuses(class: usize) -> bool {
@@ -45,7 +43,7 @@ pub(super) fn make(
     rng: &mut Rng,
 ) -> Result<Owner, CreateError> {
     let single = |kind| Single::new(world, life, whims, kind);
-    let mut size = || match rng.below(7) {
+    let size = |rng: &mut Rng| match rng.below(7) {
         level @ 0..5 => ClusterSize::LEVELS[level as usize],
         _ => ClusterSize::fixed(1 + rng.below(9) as u32),
     };
@@ -54,14 +52,31 @@ pub(super) fn make(
         0 => Owner::Probe(squall::try_shared(single(Kind::Probe))?),
         1 => Owner::Deep(squall::try_shared(single(Kind::Deep))?),
         2 => Owner::Pair(squall::try_shared(single(Kind::Pair))?),
-        3 => Owner::Probe(Spread(stem()).try_create(size())?),
-        4 => Owner::Deep(SpreadDeep(stem()).try_create(size())?),
-        5 => Owner::Pair(SpreadPair(stem()).try_create(size())?),
-        6 => Owner::Probe(Eager(stem()).try_create(size())?),
-        7 => Owner::Probe(Redirecting(stem()).try_create(size())?),
-        FICKLE => Owner::Probe(Fickle(stem()).try_create(size())?),
-        _ => Owner::Probe(OwnCleanup(stem()).try_create(size())?),
+        3 => Owner::Probe(Spread(stem()).try_create(size(rng))?),
+        4 => Owner::Deep(SpreadDeep(stem()).try_create(size(rng))?),
+        5 => Owner::Pair(SpreadPair(stem()).try_create(size(rng))?),
+        6 => Owner::Probe(Eager(stem()).try_create(size(rng))?),
+        7 => Owner::Probe(Redirecting(stem()).try_create(size(rng))?),
+        FICKLE => Owner::Probe(Fickle(stem()).try_create(size(rng))?),
+        WELL_KNOWN if rng.one_in(2) => Owner::Probe(KNOWN.install_shared(single(Kind::Probe))?),
+        WELL_KNOWN => Owner::Probe(KNOWN.install(Spread(stem()), size(rng))?),
+        _ => Owner::Probe(OwnCleanup(stem()).try_create(size(rng))?),
     })
+}
+
+/// Whether this is how the making of an object of the class may fail.
+pub(super) fn may_fail(class: usize, error: &CreateError) -> bool {
+    class == WELL_KNOWN && matches!(error, CreateError::Taken(_))
+}
+
+/// Whether a planned panic out of the making of such an object is that of the drop of what it was to be made of.
+pub(super) fn drops_here(class: usize) -> bool {
+    class == WELL_KNOWN
+}
+
+/// Whoever is there now, or will be: a call through it is answered or errs.
+pub(super) fn call_known() -> Result<Told, CallError> {
+    KNOWN.co().try_look(0)
 }
 
 /// What an object does besides, all its life.
@@ -119,292 +134,3 @@ impl Whims {
         Whims { on_make, on_drop }
     }
 }
-
-/// A representative for everybody.
-pub(super) struct Single {
-    body: Body,
-    whims: Whims,
-    sum: AtomicU64,
-}
-
-impl Single {
-    fn new(world: &'static World, life: Life, whims: Whims, kind: Kind) -> Single {
-        Single { body: Body::new(world, life, kind), whims, sum: AtomicU64::new(0) }
-    }
-}
-
-impl Behave for Single {
-    fn body(&self) -> &Body {
-        &self.body
-    }
-
-    fn plus(&self, n: u64) {
-        self.sum.fetch_add(n, Ordering::Relaxed);
-    }
-
-    fn sum(&self) -> u64 {
-        self.sum.load(Ordering::Relaxed)
-    }
-
-    fn each(&self, tell: &mut dyn FnMut(u64)) {
-        tell(self.body.life.serial);
-    }
-
-    fn survey(&self, _rng: &mut Rng) {}
-
-    fn sleep(&self) {}
-
-    fn wake(&self) {}
-}
-
-impl Drop for Single {
-    fn drop(&mut self) {
-        self.body.check("the drop of a shared value");
-        drops::busy(self.body.world, self.body.life, self.whims);
-    }
-}
-
-/// What all roots of the torture carry.
-pub(super) struct Stem {
-    pub(super) world: &'static World,
-    pub(super) life: Life,
-    pub(super) whims: Whims,
-    sound: AtomicU64,
-    draws: AtomicU64,
-    pub(super) wakes: AtomicU64,
-}
-
-const SOUND: u64 = 0x5EED_0000_5EED_0000;
-
-impl Stem {
-    fn new(world: &'static World, life: Life, whims: Whims) -> Stem {
-        world.judge(world.ledger.root_made(life));
-        Stem {
-            world,
-            life,
-            whims,
-            sound: AtomicU64::new(SOUND ^ life.serial),
-            draws: AtomicU64::new(0),
-            wakes: AtomicU64::new(0),
-        }
-    }
-
-    /// Accuses if the root was dropped.
-    pub(super) fn check(&self, doing: &str) {
-        let sound = self.sound.load(Ordering::Relaxed);
-        if sound != SOUND ^ self.life.serial {
-            self.world.accuse(format!(
-                "{doing}: the root of object #{} was dropped ({sound:#x})",
-                self.life.serial
-            ));
-        }
-    }
-
-    /// Another random choice.
-    pub(super) fn rng(&self) -> Rng {
-        Rng::new(self.life.serial, self.draws.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-impl Drop for Stem {
-    fn drop(&mut self) {
-        self.check("the drop of a root");
-        drops::root(self);
-        *self.sound.get_mut() = 0;
-        drops::busy(self.world, self.life, self.whims);
-    }
-}
-
-/// A root of the torture.
-pub(super) trait Planted: Root<Rep = Leaf<Self>> {
-    const KIND: Kind = Kind::Probe;
-    fn stem(&self) -> &Stem;
-
-    /// The body of `handle_miss`.
-    fn answer<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
-        miss.local().cached()
-    }
-
-    /// The body of `make_rep`.
-    fn grow(&self, at: At<Self>) -> Leaf<Self> {
-        let stem = self.stem();
-        stem.check("making a representative");
-        make_busy(stem);
-        Leaf { body: Body::new(stem.world, stem.life, Self::KIND), sum: BiasedWord::new(at.vp()), at }
-    }
-}
-
-/// A representative of a cluster.
-pub(super) struct Leaf<R: Planted> {
-    pub(super) body: Body,
-    pub(super) sum: BiasedWord,
-    pub(super) at: At<R>,
-}
-
-impl<R: Planted> Drop for Leaf<R> {
-    fn drop(&mut self) {
-        self.body.check("the drop of a representative");
-        self.at.root().stem().check("the drop of a representative");
-        drops::busy(self.body.world, self.body.life, self.at.root().stem().whims);
-    }
-}
-
-/// A root: its interface, what else it says as `Root`, and how it answers misses if in its own way.
-macro_rules! planted {
-    ($name:ident, $interface:ty, $kind:expr, { $($more:tt)* }, { $($answer:tt)* }) => {
-        struct $name(Stem);
-
-        impl Planted for $name {
-            const KIND: Kind = $kind;
-
-            fn stem(&self) -> &Stem {
-                &self.0
-            }
-
-            $($answer)*
-        }
-
-        impl Root for $name {
-            type Interface = $interface;
-            type Rep = Leaf<$name>;
-
-            fn make_rep(&self, at: At<Self>) -> Leaf<Self> {
-                self.grow(at)
-            }
-
-            fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
-                self.0.check("answering a miss");
-                count(What::Misses);
-                self.answer(miss)
-            }
-
-            $($more)*
-        }
-    };
-}
-
-planted!(Spread, dyn Probe, Kind::Probe, {}, {});
-planted!(SpreadDeep, dyn Deep, Kind::Deep, {}, {});
-planted!(SpreadPair, dyn Pair<u64, 3>, Kind::Pair, {}, {});
-planted!(
-    Eager,
-    dyn Probe,
-    Kind::Probe,
-    {
-        const EAGER: bool = true;
-    },
-    {}
-);
-planted!(Redirecting, dyn Probe, Kind::Probe, {}, {
-    fn answer<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
-        miss.local().once()
-    }
-});
-planted!(Fickle, dyn Probe, Kind::Probe, {}, {
-    fn answer<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
-        let mut rng = self.0.rng();
-        let clusters = machine().vp_limit() as u64;
-        match rng.below(8) {
-            0 => miss.refuse("it is in the mood to"),
-            1 => miss.local().once(),
-            // One that is there will do, whosever it is.
-            2..4 => match miss.find(Cluster::new(rng.below(clusters) as u32)) {
-                Some(other) => other.cached(),
-                None => miss.local().once(),
-            },
-            _ => miss.local().cached(),
-        }
-    }
-});
-planted!(
-    OwnCleanup,
-    dyn Probe,
-    Kind::Probe,
-    {
-        const CLEANUP: Cleanup = Cleanup::Anywhere;
-
-        fn cleanup(&self, made_on: Vp, rep: Leaf<Self>) {
-            self.0.check("taking a representative back");
-            if rep.at.vp() != made_on {
-                self.0
-                    .world
-                    .accuse(format!("a representative made on {} is said to be of {made_on}", rep.at.vp()));
-            }
-            drop(rep);
-        }
-    },
-    {}
-);
-
-/// The interfaces, for anything that behaves.
-macro_rules! answers {
-    ([$($generics:tt)*] $name:ty) => {
-        impl<$($generics)*> Probe for $name {
-            fn look(&self, spins: u64) -> Told {
-                self.body().look(spins)
-            }
-
-            fn add(&self, n: u64) -> Told {
-                self.body().check("an addition");
-                self.plus(n);
-                self.body().told()
-            }
-
-            fn total(&self) -> u64 {
-                self.body().check("a total");
-                self.sum()
-            }
-
-            fn each(&self, tell: &mut dyn FnMut(u64)) {
-                let _inside = self.body().enter();
-                Behave::each(self, tell);
-            }
-
-            fn touch(&self, ask: Ask<'_>) -> Told {
-                super::acts::touch(self, &ask)
-            }
-
-            fn linger(&self, ask: Ask<'_>) -> Told {
-                super::acts::linger(self, &ask)
-            }
-
-            fn checked(&self) -> Result<Told, Fault> {
-                Ok(self.body().look(0))
-            }
-        }
-
-        impl<$($generics)*> Mark for $name {
-            fn mark(&self, n: u64) -> (Told, u64) {
-                (self.body().look(0), !n)
-            }
-
-            fn dwell(&self, ask: Ask<'_>) -> Told {
-                super::acts::linger(self, &ask)
-            }
-        }
-
-        impl<$($generics)*> Deep for $name {
-            fn depth(&self) -> Told {
-                self.body().look(0)
-            }
-
-            fn rest(&self, ask: Ask<'_>) -> Told {
-                super::acts::linger(self, &ask)
-            }
-        }
-
-        impl<$($generics)*> Pair<u64, 3> for $name {
-            fn turn(&self, mut values: [u64; 3]) -> (Told, [u64; 3]) {
-                values.reverse();
-                (self.body().look(0), values)
-            }
-
-            fn stir(&self, ask: Ask<'_>) -> Told {
-                super::acts::touch(self, &ask)
-            }
-        }
-    };
-}
-
-answers!([] Single);
-answers!([R: Planted] Leaf<R>);

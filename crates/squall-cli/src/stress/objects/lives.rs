@@ -7,6 +7,7 @@
 //!   meanwhile, so that no other process's thread is hit by a number used again.
 
 use std::cell::Cell;
+use std::panic::catch_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -14,19 +15,20 @@ use std::thread::{self, JoinHandle};
 use rustix::process::Pid;
 use rustix::thread::gettid;
 use squall::rcu::{barrier, in_operation, op, reclaim};
-use squall::{CoRef, ObjectState, info_of, snapshot};
+use squall::{CoRef, ObjectState, Reason, info_of, snapshot};
 
 use super::acts::discard;
 use super::board::Entry;
 use super::caller::{Caller, DEPTH};
-use super::interfaces::Face;
+use super::classes::call_known;
+use super::interfaces::{Face, Kind};
 use super::owner::{self, NO_SLOT};
 use super::tally::{What, count, count_many};
 use super::world::{World, lock};
 use crate::stress::Rng;
 use crate::stress::delay::delay;
 use crate::stress::places::hop;
-use crate::stress::planned::panic_as_planned;
+use crate::stress::planned::{Planned, panic_as_planned};
 
 /// The longest life is shorter than two to this power, in steps.
 const LIFE_STEPS_LOG: u64 = 9;
@@ -145,6 +147,9 @@ impl Live<'_> {
         if self.rng.one_in(8) {
             hop(self.rng);
         }
+        if self.rng.one_in(8) {
+            self.call_known();
+        }
         match self.rng.below(128) {
             0..30 => self.burst(),
             30..50 => self.burst_late(),
@@ -188,6 +193,17 @@ impl Live<'_> {
                     self.caller().call(&entry);
                 }
             }
+        }
+    }
+
+    /// Whoever is in the well-known place, if anybody is.
+    fn call_known(&mut self) {
+        match catch_unwind(call_known) {
+            Ok(Ok(told)) if told.kind == Kind::Probe => count(What::Known),
+            Ok(Err(error)) if matches!(error.reason(), Reason::NotThere | Reason::Destroyed) => {}
+            Err(payload) if payload.is::<Planned>() => {}
+            Err(_) => self.world.accuse("a call of a well-known place panicked, and was not to".to_owned()),
+            Ok(outcome) => self.world.accuse(format!("a call of a well-known place gave {outcome:?}")),
         }
     }
 

@@ -32,6 +32,7 @@ mod interfaces;
 mod ledger;
 mod lives;
 mod owner;
+mod parts;
 mod tally;
 mod verdict;
 mod world;

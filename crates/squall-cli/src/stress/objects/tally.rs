@@ -14,6 +14,7 @@ pub(super) enum What {
     Refusals,
     Additions,
     Audits,
+    Known,
     Creates,
     CreatesFailed,
     Destroys,
@@ -36,8 +37,9 @@ const NAMES: [(What, &str); COUNT] = [
     (What::Refusals, "calls refused by roots"),
     (What::Additions, "additions counted"),
     (What::Audits, "exact comparisons"),
+    (What::Known, "calls of a known place"),
     (What::Creates, "objects created"),
-    (What::CreatesFailed, "creations that panicked"),
+    (What::CreatesFailed, "creations that failed"),
     (What::Destroys, "objects destroyed"),
     (What::DestroysInside, "of these inside methods"),
     (What::EndsAwaited, "destructions awaited"),
@@ -48,7 +50,7 @@ const NAMES: [(What, &str); COUNT] = [
     (What::DropsBusy, "drops that did something"),
     (What::Farewells, "calls by dying threads"),
 ];
-const COUNT: usize = 19;
+const COUNT: usize = 20;
 
 thread_local! {
     static MINE: [Cell<u64>; COUNT] = const { [const { Cell::new(0) }; COUNT] };
