@@ -340,49 +340,8 @@ impl Ground for Tables {
 pub(crate) unsafe fn entry_here(slot: u32) -> &'static AtomicPtr<Header> {
     // SAFETY: making the tables asks for the VP first.
     let vp = unsafe { Vp::index_at_hand() };
-    let address = local_base().wrapping_add_signed(vp << LOCAL_SHIFT) + slot as usize * ENTRY_BYTES;
+    let base = squall_sys::near_static!(LOCAL_BASE, usize);
+    let address = base.wrapping_add_signed(vp << LOCAL_SHIFT) + slot as usize * ENTRY_BYTES;
     // SAFETY: within the reservation, which begins with the table of VP -1 (I1); it is never given back.
     unsafe { &*std::ptr::with_exposed_provenance(address) }
-}
-
-/// `LOCAL_BASE`, relaxed.
-///
-/// In assembly because the compiler would go through the global offset table in other crates, which is a load more.
-#[inline(always)]
-fn local_base() -> usize {
-    #[cfg(all(
-        target_os = "linux",
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        target_pointer_width = "64",
-        not(miri)
-    ))]
-    {
-        let base: usize;
-        // SAFETY: an aligned eight-byte load of the static, which is as good as a relaxed one.
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            std::arch::asm!(
-                "mov {0}, qword ptr [rip + {1}]",
-                lateout(reg) base,
-                sym LOCAL_BASE,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-            #[cfg(target_arch = "aarch64")]
-            std::arch::asm!(
-                "adrp {0}, {1}",
-                "ldr {0}, [{0}, #:lo12:{1}]",
-                lateout(reg) base,
-                sym LOCAL_BASE,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        base
-    }
-    #[cfg(not(all(
-        target_os = "linux",
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        target_pointer_width = "64",
-        not(miri)
-    )))]
-    LOCAL_BASE.load(Ordering::Relaxed)
 }

@@ -157,45 +157,9 @@ impl Vp {
 }
 
 /// `AREA_OFFSET`, relaxed: whichever of its values is seen, a block of this thread lies there (vp/I1).
-///
-/// In assembly because the compiler would go through the global offset table in other crates, which is a load more.
 #[inline(always)]
 fn area_offset() -> isize {
-    #[cfg(all(
-        target_os = "linux",
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        target_pointer_width = "64",
-        not(miri)
-    ))]
-    {
-        let offset: isize;
-        // SAFETY: an aligned eight-byte load of the static, which is as good as a relaxed one (see `pervp`).
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            std::arch::asm!(
-                "mov {0}, qword ptr [rip + {1}]",
-                lateout(reg) offset,
-                sym AREA_OFFSET,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-            #[cfg(target_arch = "aarch64")]
-            std::arch::asm!(
-                "adrp {0}, {1}",
-                "ldr {0}, [{0}, #:lo12:{1}]",
-                lateout(reg) offset,
-                sym AREA_OFFSET,
-                options(pure, readonly, nostack, preserves_flags),
-            );
-        }
-        offset
-    }
-    #[cfg(not(all(
-        target_os = "linux",
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        target_pointer_width = "64",
-        not(miri)
-    )))]
-    AREA_OFFSET.load(Ordering::Relaxed)
+    squall_sys::near_static!(AREA_OFFSET, isize)
 }
 
 fn check_assignable(vp: Vp) -> Result<(), AssignError> {

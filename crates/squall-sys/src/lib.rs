@@ -13,6 +13,7 @@ pub mod area;
 pub mod fork;
 pub mod futex;
 pub mod membarrier;
+pub mod near;
 pub mod rseq;
 pub mod rseq_memory;
 pub mod tls;

@@ -1,0 +1,52 @@
+//! A static that is read without the global offset table, from any crate.
+//!
+//! Problem: the compiler reads another crate's static through a pointer to it, which is a load more on a path of a
+//! dozen. Idea: the load is written in assembly, which addresses the static by its distance.
+//!
+//! Not promised: use through a Rust `dylib`, where that distance is not known.
+//! Cost: one load.
+
+/// The value of an eight-byte atomic integer static, relaxed. `$type` is the integer.
+#[macro_export]
+macro_rules! near_static {
+    ($static:path, $type:ty) => {{
+        #[cfg(all(
+            target_os = "linux",
+            any(target_arch = "x86_64", target_arch = "aarch64"),
+            target_pointer_width = "64",
+            not(miri)
+        ))]
+        {
+            let value: $type;
+            // SAFETY: an aligned eight-byte load of the static, which is as good as a relaxed one.
+            unsafe {
+                #[cfg(target_arch = "x86_64")]
+                ::core::arch::asm!(
+                    "mov {0}, qword ptr [rip + {1}]",
+                    lateout(reg) value,
+                    sym $static,
+                    options(pure, readonly, nostack, preserves_flags),
+                );
+                #[cfg(target_arch = "aarch64")]
+                ::core::arch::asm!(
+                    "adrp {0}, {1}",
+                    "ldr {0}, [{0}, #:lo12:{1}]",
+                    lateout(reg) value,
+                    sym $static,
+                    options(pure, readonly, nostack, preserves_flags),
+                );
+            }
+            value
+        }
+        #[cfg(not(all(
+            target_os = "linux",
+            any(target_arch = "x86_64", target_arch = "aarch64"),
+            target_pointer_width = "64",
+            not(miri)
+        )))]
+        {
+            let value: $type = $static.load(::core::sync::atomic::Ordering::Relaxed);
+            value
+        }
+    }};
+}
