@@ -4,7 +4,9 @@
 mod pervp_support;
 
 use pervp_support::{EXPECT, MODES, Random, again, hop, is_child, roam, slowness};
-use squall_machine::pervp::{self, CasError, ListNode, PerVp, PerVpList, PerVpStack, PerVpWord, PerVpWords};
+use squall_machine::pervp::{
+    self, CasError, ListNode, PerVp, PerVpList, PerVpMagazine, PerVpStack, PerVpWord, PerVpWords,
+};
 use squall_machine::{Vp, machine};
 use squall_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use squall_sync::sync::Arc;
@@ -233,6 +235,62 @@ fn to_09_a_stack_loses_and_doubles_nothing() {
     left.into_iter().for_each(|(_, value)| take(value));
     assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "lost");
     assert!(stack.pop().is_none());
+}
+
+/// The pointer is a number here: nothing is read through it.
+fn number(pointer: NonNull<()>) -> usize {
+    pointer.addr().get() - 1
+}
+
+#[test]
+fn a_magazine_loses_and_doubles_nothing_and_keeps_its_bound() {
+    const CAPACITY: usize = 16;
+    let mut magazine = PerVpMagazine::try_new(CAPACITY).unwrap();
+    let seen: Vec<AtomicU8> = (0..THREADS * operations()).map(|_| AtomicU8::new(0)).collect();
+    let refused = AtomicUsize::new(0);
+    let take = |pointer| {
+        assert_eq!(seen[number(pointer)].fetch_add(1, Ordering::Relaxed), 0, "doubled");
+    };
+    storm(|id, operation| {
+        let value = (id * operations() + operation) as usize;
+        let pointer = NonNull::new(std::ptr::without_provenance_mut(value + 1)).unwrap();
+        let here = Vp::current();
+        if !magazine.push_on(here, pointer) {
+            refused.fetch_add(1, Ordering::Relaxed);
+            take(pointer);
+        }
+        // In waves, so that it is now full and now empty.
+        let pops = if operation % 200 < 150 { 1 } else { 3 };
+        (0..pops).filter_map(|_| magazine.pop()).for_each(take);
+        assert!(magazine.len_on(here) <= CAPACITY);
+    });
+    let mut left = Vec::new();
+    magazine.drain(|vp, pointer| left.push((vp, pointer)));
+    assert!(left.is_sorted_by_key(|(vp, _)| *vp));
+    left.into_iter().for_each(|(_, pointer)| take(pointer));
+    assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "lost");
+    assert!(magazine.pop().is_none());
+    let pushed = seen.len() - refused.into_inner();
+    assert!(pushed > seen.len() / 2, "{pushed} of {} went in: the test tests nothing", seen.len());
+}
+
+#[test]
+fn a_magazine_is_last_in_first_out_bounded_and_of_its_vp() {
+    let magazine = PerVpMagazine::try_new(3).unwrap();
+    let pointer = |n: usize| NonNull::new(std::ptr::without_provenance_mut(n + 1)).unwrap();
+    let absent = Vp::new(machine().vp_limit() as u32);
+    assert!(!magazine.push_on(absent, pointer(9)), "nobody is there");
+    // Retried until the thread stayed on one VP for all of it.
+    for round in 0.. {
+        while magazine.pop().is_some() {}
+        let here = Vp::current();
+        let put: Vec<bool> = (0..4).map(|n| magazine.push_on(here, pointer(n))).collect();
+        let taken: Vec<usize> = (0..4).filter_map(|_| magazine.pop()).map(number).collect();
+        if Vp::current() == here && put == [true, true, true, false] && taken == [2, 1, 0] {
+            break;
+        }
+        assert!(round < 10_000, "never in order: {put:?} {taken:?}");
+    }
 }
 
 /// Few nodes that come back at once, often in another order: a pop that believed what it read before they did would

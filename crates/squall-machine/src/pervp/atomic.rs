@@ -15,7 +15,8 @@
 //! - I3. Which form of `pop` runs depends on the processor alone: it is the same for all threads.
 //!
 //! Progress: lock-free, but for `pop` where no 16-byte exchange exists (not on any x86-64 of the last fifteen years, nor
-//! on any aarch64) and `compare_store_and_store`, where a preempted thread holds up those that want the same VP's lock.
+//! on any aarch64) and `compare_store_and_store`, where a preempted thread holds up those that want the same VP's lock; `put`
+//! and `take` of a magazine try for its lock once, and fail instead.
 //! Orderings: `add` and `swap` promise none and are relaxed; a compare-and-store releases, for who loads the word; lists
 //! pass nodes on, so push releases and pop acquires.
 
@@ -213,6 +214,73 @@ fn pop_locked(first: &AtomicPtr<ListNode>, lock: &AtomicU64) -> *mut ListNode {
     }
     unlock_word(lock);
     head
+}
+
+/// A magazine's count and lock.
+///
+/// # Safety
+/// As for [`word`], of a magazine.
+unsafe fn magazine<'a>(home: NonNull<u64>, vp: Vp) -> (&'a AtomicU64, &'a AtomicU64) {
+    // SAFETY: by this function's contract: a magazine begins with these two.
+    unsafe { (word(home, vp), word(home.add(1), vp)) }
+}
+
+/// The word of pointer `index` of a magazine.
+///
+/// # Safety
+/// As for [`word`], of a magazine with more room than `index`.
+pub(super) unsafe fn pointer<'a>(home: NonNull<u64>, vp: Vp, index: usize) -> &'a AtomicPtr<()> {
+    // SAFETY: as in `word`; sequences access a pointer as eight bytes.
+    unsafe { AtomicPtr::from_ptr(home.add(2 + index).byte_add(vp.index() << SHIFT).as_ptr().cast()) }
+}
+
+/// # Safety
+/// As for [`super::restart::put`].
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn put(home: NonNull<u64>, vp: Vp, capacity: usize, new: NonNull<()>) -> bool {
+    mode::settle();
+    if Vp::current() != vp {
+        return false;
+    }
+    // SAFETY: passed on; `vp` is the answer of `current`, below the limit (vp/I2).
+    let (count, lock) = unsafe { magazine(home, vp) };
+    // Acquire: pairs with the Release store in `unlock_word`, here and in `take`; we see what the last holder did.
+    if lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        return false;
+    }
+    let index = count.load(Ordering::Relaxed);
+    let fits = index < capacity as u64;
+    if fits {
+        // SAFETY: below the room's end. Relaxed: the lock orders it.
+        unsafe { pointer(home, vp, index as usize) }.store(new.as_ptr(), Ordering::Relaxed);
+        count.store(index + 1, Ordering::Relaxed);
+    }
+    unlock_word(lock);
+    fits
+}
+
+/// # Safety
+/// As for [`super::restart::take`].
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn take(home: NonNull<u64>) -> *mut () {
+    mode::settle();
+    let vp = Vp::current();
+    // SAFETY: passed on; `current` is below the limit (vp/I2).
+    let (count, lock) = unsafe { magazine(home, vp) };
+    // Acquire: as in `put`.
+    if lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        return std::ptr::null_mut();
+    }
+    let mut top = std::ptr::null_mut();
+    if let Some(index) = count.load(Ordering::Relaxed).checked_sub(1) {
+        // SAFETY: below the count.
+        top = unsafe { pointer(home, vp, index as usize) }.load(Ordering::Relaxed);
+        count.store(index, Ordering::Relaxed);
+    }
+    unlock_word(lock);
+    top
 }
 
 /// The exchange of 16 bytes.

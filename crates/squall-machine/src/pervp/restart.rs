@@ -516,3 +516,83 @@ pub(super) unsafe fn pop(home: NonNull<u64>) -> *mut ListNode {
         }
     }
 }
+
+/// Puts `pointer` on top of the magazine on `vp`, which has room for `capacity`. Returns whether it is in: not where it is
+/// full, nor if the calling thread is elsewhere.
+///
+/// # Safety
+/// `home` is the home of a magazine with that much room: a head of two words, and a word for each pointer.
+#[inline(always)]
+pub(super) unsafe fn put(home: NonNull<u64>, vp: Vp, capacity: usize, pointer: NonNull<()>) -> bool {
+    let wanted = (vp.index() as u64) << super::SHIFT;
+    // SAFETY: of `restartable!`: 1. the store before the last is to a word above the count, which no other thread reads or
+    // writes and which is stored again if the sequence begins again. 2. Only `{tmp}` and `count` change. 3. By this
+    // function's contract: the word lies below `capacity`.
+    unsafe {
+        restartable! {
+            in: [home = home.as_ptr(), wanted = wanted, capacity = capacity, pointer = pointer.as_ptr()],
+            out: [count: usize],
+            x86_64: [
+                "cmp {part}, {wanted}",
+                "jne 33f",
+                "mov {count}, qword ptr [{home} + {part}]",
+                "cmp {count}, {capacity}",
+                "jae 33f",
+                "lea {tmp}, [{home} + {part}]",
+                "mov qword ptr [{tmp} + {count} * 8 + 16], {pointer}",
+                "add qword ptr [{tmp}], 1",
+            ],
+            aarch64: [
+                "cmp {part}, {wanted}",
+                "b.ne 33f",
+                "ldr {count}, [{home}, {part}]",
+                "cmp {count}, {capacity}",
+                "b.hs 33f",
+                "add {tmp}, {home}, {part}",
+                "add {tmp}, {tmp}, {count}, lsl #3",
+                "str {pointer}, [{tmp}, #16]",
+                "add {tmp}, {count}, #1",
+                "str {tmp}, [{home}, {part}]",
+            ],
+            // Where the thread was elsewhere `count` is whatever the register held, and is not looked at.
+            done: |here| here == vp && count < capacity,
+            fallback: atomic::put(home, vp, capacity, pointer),
+        }
+    }
+}
+
+/// Takes the top of the magazine on the VP where the calling thread is; null if that is empty.
+///
+/// # Safety
+/// `home` is the home of a magazine.
+#[inline(always)]
+pub(super) unsafe fn take(home: NonNull<u64>) -> *mut () {
+    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only `{tmp}` and the outputs change. 3. By this
+    // function's contract: the word that is read lies below the count, so within the room.
+    unsafe {
+        restartable! {
+            in: [home = home.as_ptr()],
+            out: [count: usize, top: *mut ()],
+            x86_64: [
+                "mov {count}, qword ptr [{home} + {part}]",
+                "test {count}, {count}",
+                "jz 33f",
+                "lea {tmp}, [{home} + {part}]",
+                "mov {top}, qword ptr [{tmp} + {count} * 8 + 8]",
+                "sub qword ptr [{tmp}], 1",
+            ],
+            aarch64: [
+                "ldr {count}, [{home}, {part}]",
+                "cbz {count}, 33f",
+                "add {tmp}, {home}, {part}",
+                "add {tmp}, {tmp}, {count}, lsl #3",
+                "ldr {top}, [{tmp}, #8]",
+                "sub {tmp}, {count}, #1",
+                "str {tmp}, [{home}, {part}]",
+            ],
+            // Of an empty one `top` is whatever the register held.
+            done: |_vp| if count == 0 { std::ptr::null_mut() } else { top },
+            fallback: atomic::take(home),
+        }
+    }
+}
