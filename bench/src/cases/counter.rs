@@ -5,24 +5,23 @@
 //! are none. Both are called through the same `CoRef<dyn Hits>`. The rivals, those of `percpu`, are plain structures
 //! called directly, so that the price of the reference is in our figures and not in theirs.
 
+use super::percpu::counters;
 use crate::case::{Case, PLAIN, Scale, Spec};
 use crate::ours_core::{Distributed, Shared};
-use crate::rivals::counters::{Atomic, Contatori, FastCounter, Locked, Padded, Tight, Unpadded, counting};
+use crate::rivals::counters::{Tight, counting};
 
 pub(super) static CASE: Case = Case {
     name: "counter",
     about: "one addition to a counter that all threads add to: an object, shared or spread over the processors",
     variants: &[PLAIN],
-    subjects: &[
-        Spec::ours("squall-shared", counting::<Shared, Tight>()),
-        Spec::ours("squall-distributed", counting::<Distributed, Tight>()),
-        Spec::rival("mutex", counting::<Locked, Tight>()),
-        Spec::rival("atomic", counting::<Atomic, Tight>()),
-        Spec::rival("unpadded", counting::<Unpadded, Tight>()),
-        Spec::rival("padded", counting::<Padded, Tight>()),
-        Spec::rival("contatori", counting::<Contatori, Tight>()),
-        Spec::rival("fast-counter", counting::<FastCounter, Tight>()),
-    ],
+    subjects: counters!(
+        Tight,
+        [
+            Spec::ours("squall-shared", counting::<Shared, Tight>()),
+            Spec::ours("squall-distributed", counting::<Distributed, Tight>())
+        ],
+        [],
+    ),
     scale: Scale::Work,
     slice_ms: (20, 5),
     thread_range: false,

@@ -9,26 +9,39 @@
 
 use crate::case::{Case, PLAIN, Scale, Spec};
 use crate::ours_machine::PerVp;
-use crate::rivals::counters::{
-    Atomic, Contatori, FastCounter, Locked, LockedAdd, Paced, Padded, PauseOnly, ThreadLocal, Tight,
-    Unpadded, counting,
-};
+use crate::rivals::counters::{LockedAdd, Paced, PauseOnly, ThreadLocal, Tight, counting};
+
+/// The subjects of a case that counts at pace `$pace`: `$first`, and the rivals of every such case, in which `$plain`
+/// follow the other plain ways to count.
+macro_rules! counters {
+    ($pace:ty, [$($first:expr),+], [$($plain:expr),*] $(,)?) => {{
+        use $crate::rivals::counters::{Atomic, Contatori, FastCounter, Locked, Padded, Unpadded};
+        &[
+            $($first,)+
+            Spec::rival("mutex", counting::<Locked, $pace>()),
+            Spec::rival("atomic", counting::<Atomic, $pace>()),
+            Spec::rival("unpadded", counting::<Unpadded, $pace>()),
+            Spec::rival("padded", counting::<Padded, $pace>()),
+            $($plain,)*
+            Spec::rival("contatori", counting::<Contatori, $pace>()),
+            Spec::rival("fast-counter", counting::<FastCounter, $pace>()),
+        ]
+    }};
+}
+pub(super) use counters;
 
 pub(super) static PERCPU: Case = Case {
     name: "percpu",
     about: "one addition to a counter that all threads add to, as fast as they can",
     variants: &[PLAIN],
-    subjects: &[
-        Spec::ours("squall", counting::<PerVp, Tight>()),
-        Spec::rival("mutex", counting::<Locked, Tight>()),
-        Spec::rival("atomic", counting::<Atomic, Tight>()),
-        Spec::rival("unpadded", counting::<Unpadded, Tight>()),
-        Spec::rival("padded", counting::<Padded, Tight>()),
-        Spec::rival("locked-add", counting::<LockedAdd, Tight>()),
-        Spec::rival("thread-local", counting::<ThreadLocal, Tight>()),
-        Spec::rival("contatori", counting::<Contatori, Tight>()),
-        Spec::rival("fast-counter", counting::<FastCounter, Tight>()),
-    ],
+    subjects: counters!(
+        Tight,
+        [Spec::ours("squall", counting::<PerVp, Tight>())],
+        [
+            Spec::rival("locked-add", counting::<LockedAdd, Tight>()),
+            Spec::rival("thread-local", counting::<ThreadLocal, Tight>())
+        ],
+    ),
     scale: Scale::Work,
     slice_ms: (20, 5),
     thread_range: false,
@@ -40,18 +53,17 @@ pub(super) static PACED: Case = Case {
     name: "percpu-paced",
     about: "the same with a pause after each addition, so that threads hardly meet; the pause's own time is subtracted",
     variants: &[PLAIN],
-    subjects: &[
-        Spec::baseline("pause", counting::<PauseOnly, Paced>()),
-        Spec::ours("squall", counting::<PerVp, Paced>()),
-        Spec::rival("mutex", counting::<Locked, Paced>()),
-        Spec::rival("atomic", counting::<Atomic, Paced>()),
-        Spec::rival("unpadded", counting::<Unpadded, Paced>()),
-        Spec::rival("padded", counting::<Padded, Paced>()),
-        Spec::rival("locked-add", counting::<LockedAdd, Paced>()),
-        Spec::rival("thread-local", counting::<ThreadLocal, Paced>()),
-        Spec::rival("contatori", counting::<Contatori, Paced>()),
-        Spec::rival("fast-counter", counting::<FastCounter, Paced>()),
-    ],
+    subjects: counters!(
+        Paced,
+        [
+            Spec::baseline("pause", counting::<PauseOnly, Paced>()),
+            Spec::ours("squall", counting::<PerVp, Paced>())
+        ],
+        [
+            Spec::rival("locked-add", counting::<LockedAdd, Paced>()),
+            Spec::rival("thread-local", counting::<ThreadLocal, Paced>())
+        ],
+    ),
     scale: Scale::Work,
     slice_ms: (20, 5),
     thread_range: false,

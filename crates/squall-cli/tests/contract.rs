@@ -1,7 +1,10 @@
 //! The command line as scripts rely on it: names, shapes of rows, what goes to which stream, exit statuses.
 
-use std::process::{Command, Output};
+mod common;
 
+use std::process::Output;
+
+use common::{stderr, stdout};
 use serde_json::Value;
 
 fn squall(args: &[&str]) -> Output {
@@ -9,20 +12,7 @@ fn squall(args: &[&str]) -> Output {
 }
 
 fn squall_with(args: &[&str], variables: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_squall"));
-    command.args(args);
-    for name in ["SQUALL_RSEQ", "SQUALL_MEMBARRIER", "SQUALL_TOPOLOGY"] {
-        command.env_remove(name);
-    }
-    command.envs(variables.iter().copied()).output().expect("the binary was built with this test")
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("text")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("text")
+    common::run(common::squall().args(args).envs(variables.iter().copied()))
 }
 
 /// Every line of stdout as an object.

@@ -1,11 +1,15 @@
 //! `squall demo` on trees of every kind of file: what is text is counted exactly, what is not is named and skipped, and
 //! nothing makes it panic.
 
+mod common;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
+
+use common::{run, squall, stderr, stdout};
 
 /// A folder that is deleted at the end.
 struct Folder(PathBuf);
@@ -33,19 +37,7 @@ impl Drop for Folder {
 }
 
 fn demo(paths: &[&Path], more: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_squall"));
-    for name in ["SQUALL_RSEQ", "SQUALL_MEMBARRIER", "SQUALL_TOPOLOGY"] {
-        command.env_remove(name);
-    }
-    command.arg("demo").args(paths).args(more).output().expect("the binary was built with this test")
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("text")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("text")
+    run(squall().arg("demo").args(paths).args(more))
 }
 
 /// Counts as the demo says it does, by itself.
@@ -152,12 +144,7 @@ fn it_agrees_in_every_mode() {
         ("SQUALL_MEMBARRIER", "off"),
         ("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:4,threads:2"),
     ] {
-        let output = Command::new(env!("CARGO_BIN_EXE_squall"))
-            .args(["demo", "--threads", "9"])
-            .arg(here.join("src"))
-            .env(name, value)
-            .output()
-            .expect("the binary was built with this test");
+        let output = run(squall().args(["demo", "--threads", "9"]).arg(here.join("src")).env(name, value));
         let said = stdout(&output);
         assert!(output.status.success(), "{name}={value}: {said}\n{}", stderr(&output));
         assert!(said.contains("All totals agree exactly"), "{name}={value}: {said}");

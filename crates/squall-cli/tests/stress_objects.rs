@@ -1,45 +1,15 @@
 //! `squall stress objects` as scripts run it: it passes in every mode, and it fails in every way in which it can be broken.
 
-use std::collections::HashMap;
-use std::process::{Command, Output};
+mod common;
+#[path = "common/torture.rs"]
+mod torture;
 
-/// The environment that changes what is tested.
-const VARIABLES: [&str; 6] = [
-    "SQUALL_RSEQ",
-    "SQUALL_MEMBARRIER",
-    "SQUALL_TOPOLOGY",
-    "SQUALL_RECLAIMER",
-    "SQUALL_STALL_MS",
-    "SQUALL_STRESS_BREAK",
-];
+use torture::Torture;
 
-fn stress(seconds: &str, more: &[&str], variables: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_squall"));
-    command.args(["stress", "objects", "--seconds", seconds, "--seed", "11"]);
-    command.args(if more.contains(&"--threads") { &[][..] } else { &["--threads", "70"] });
-    command.args(more);
-    VARIABLES.iter().for_each(|name| {
-        command.env_remove(name);
-    });
-    command.envs(variables.iter().copied()).output().expect("the binary was built with this test")
-}
-
-/// The lines `name count` of what it printed.
-fn counts(text: &str) -> HashMap<&str, u64> {
-    let pairs = text.lines().filter_map(|line| line.trim().rsplit_once(' '));
-    pairs.filter_map(|(name, count)| Some((name.trim(), count.parse().ok()?))).collect()
-}
-
-#[track_caller]
-fn passes(more: &[&str], variables: &[(&str, &str)]) -> u64 {
-    let output = stress("2", more, variables);
-    let (said, complaint) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}\n{complaint}");
-    assert!(said.ends_with("  no violation\n"), "{said}");
-    let counts = counts(&said);
-    // It did what it is for: a run that does nothing passes as well.
-    let done = [
+const OBJECTS: Torture = Torture {
+    name: "objects",
+    threads: "70",
+    done: &[
         "calls answered",
         "of these blocking",
         "of these upcast",
@@ -61,24 +31,13 @@ fn passes(more: &[&str], variables: &[(&str, &str)]) -> u64 {
         "drops that panicked",
         "calls by dying threads",
         "threads started",
-    ];
-    for name in done {
-        assert!(counts.get(name).is_some_and(|&count| count > 0), "{name}: none in\n{said}");
-    }
-    counts["virtual processors"]
-}
+    ],
+};
 
-/// A run that is broken so is caught, by a violation of which `clue` is a part.
+/// Passes, on so many virtual processors.
 #[track_caller]
-fn fails(how: &str, seconds: &str, clue: &str) {
-    let output = stress(seconds, &[], &[("SQUALL_STRESS_BREAK", how)]);
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "{how} was not caught: {}", String::from_utf8_lossy(&output.stdout));
-    assert!(complaint.contains("VIOLATION in stress objects: ") && complaint.contains(clue), "{complaint}");
-    let replay = format!(
-        "replay: SQUALL_STRESS_BREAK={how} squall stress objects --seconds {seconds} --seed 11 --threads 70"
-    );
-    assert!(complaint.contains(&replay), "{complaint}");
+fn passes(more: &[&str], variables: &[(&str, &str)]) -> u64 {
+    OBJECTS.passes(more, variables).of("virtual processors")
 }
 
 #[test]
@@ -120,62 +79,60 @@ fn it_passes_without_the_reclaimer() {
 
 #[test]
 fn a_drop_that_runs_twice_is_caught() {
-    fails("double-drop", "20", "object #");
+    OBJECTS.fails("double-drop", "20", "object #");
 }
 
 #[test]
 fn a_drop_that_never_runs_is_caught() {
-    fails("lose-drop", "20", "object #");
+    OBJECTS.fails("lose-drop", "20", "object #");
 }
 
 #[test]
 fn an_object_that_is_never_destroyed_is_caught() {
-    fails("lose-object", "2", "objects are not accounted for");
+    OBJECTS.fails("lose-object", "2", "objects are not accounted for");
 }
 
 #[test]
 fn a_call_answered_after_destroy_returned_is_caught() {
-    fails("early-mark", "20", "destroy had returned before the call");
+    OBJECTS.fails("early-mark", "20", "destroy had returned before the call");
 }
 
 #[test]
 fn an_answer_of_another_object_is_caught() {
-    fails("wrong-object", "20", "was answered by #");
+    OBJECTS.fails("wrong-object", "20", "was answered by #");
 }
 
 #[test]
 fn an_answer_of_another_interface_is_caught() {
-    fails("wrong-type", "20", "was answered by a ");
+    OBJECTS.fails("wrong-type", "20", "was answered by a ");
 }
 
 #[test]
 fn a_representative_that_dies_under_a_call_is_caught() {
-    fails("early-death", "20", "was dropped (0xdead");
+    OBJECTS.fails("early-death", "20", "was dropped (0xdead");
 }
 
 #[test]
 fn a_drop_while_a_call_is_inside_is_caught() {
-    fails("stay-inside", "20", "calls were inside it");
+    OBJECTS.fails("stay-inside", "20", "calls were inside it");
 }
 
 #[test]
 fn a_root_that_goes_first_is_caught() {
-    fails("root-first", "20", "before 1 of its representatives");
+    OBJECTS.fails("root-first", "20", "before 1 of its representatives");
 }
 
 #[test]
 fn a_lost_addition_is_caught() {
-    fails("lose-add", "20", "its callers have added");
+    OBJECTS.fails("lose-add", "20", "its callers have added");
 }
 
 #[test]
 fn a_live_object_that_refuses_is_caught() {
-    fails("refuse-live", "20", "nobody has begun to destroy");
+    OBJECTS.fails("refuse-live", "20", "nobody has begun to destroy");
 }
 
 #[test]
 fn an_unknown_way_to_break_it_is_refused() {
-    let output = stress("1", &[], &[("SQUALL_STRESS_BREAK", "everything")]);
-    assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("double-drop"));
+    OBJECTS.refuses_what_it_does_not_know("double-drop");
 }

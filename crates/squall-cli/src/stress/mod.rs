@@ -5,14 +5,21 @@
 //! - I2. A stress ends at the first violation, with an error that says what was promised and what was seen.
 
 mod ballast;
+mod breaks;
+mod crew;
 mod delay;
 mod objects;
 mod percpu;
 mod places;
 mod planned;
+mod post;
 mod rcu;
 mod rng;
+mod settle;
+mod trial;
 
+use std::any::Any;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::StressArgs;
@@ -69,6 +76,26 @@ pub(crate) struct Report(pub(crate) Vec<(&'static str, u64)>);
 /// A broken promise.
 #[derive(Debug)]
 pub(crate) struct Violation(pub(crate) String);
+
+/// A lock that nobody panics under on purpose; what it guards is whole in any case.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+/// Only one at a time of those stresses that compare, at their end, counts of the whole process.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static RUNNING: Mutex<()> = Mutex::new(());
+    lock(&RUNNING)
+}
+
+/// Makes a value live for ever, in sight of leak checkers: deferred calls, and threads that stand still, may
+/// outlive their run.
+pub(crate) fn leak<T: Any + Sync>(value: T) -> &'static T {
+    static LEAKED: Mutex<Vec<&'static (dyn Any + Sync)>> = Mutex::new(Vec::new());
+    let value: &'static T = Box::leak(Box::new(value));
+    lock(&LEAKED).push(value);
+    value
+}
 
 pub(crate) fn run(args: &StressArgs) -> Result<(), Failure> {
     if args.list {

@@ -13,11 +13,12 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+use rustix::thread::gettid;
+use squall_machine::machine;
 use squall_machine::pervp::{self, PerVpStack, PerVpWord};
-use squall_machine::{Vp, machine};
 
-use super::{Report, Rng, Run, Stress, Violation};
+use super::places::{Home, hop};
+use super::{Report, Rng, Run, Stress, Violation, lock};
 
 pub(super) const STRESS: Stress = Stress {
     name: "percpu",
@@ -121,7 +122,7 @@ fn round(run: &Run, words: &Words, says: &Told, home: &Home, round: u64, downgra
                 let (begin, tids) = (&begin, &tids);
                 let mut rng = run.rng(round * run.threads as u64 + index);
                 scope.spawn(move || {
-                    tids.lock().expect("nobody panics holding it").push(gettid());
+                    lock(tids).push(gettid());
                     begin.wait();
                     for _ in 0..BURSTS {
                         burst(words, says, &mut rng);
@@ -189,7 +190,10 @@ fn wander(says: &Told, home: &Home, rng: &mut Rng) {
     match rng.below(8) {
         0 | 1 => thread::yield_now(),
         2 => thread::sleep(Duration::from_micros(rng.below(100))),
-        _ => home.move_to(None, says, rng),
+        _ => {
+            tell(&says.moves, 1);
+            if machine().is_virtual() { hop(rng) } else { home.confine(None, rng) }
+        }
     }
 }
 
@@ -197,46 +201,14 @@ fn wander(says: &Told, home: &Home, rng: &mut Rng) {
 fn move_others(tids: &Mutex<Vec<Pid>>, over: &AtomicBool, says: &Told, home: &Home, mut rng: Rng) {
     while !over.load(Ordering::Relaxed) {
         let chosen = {
-            let tids = tids.lock().expect("nobody panics holding it");
+            let tids = lock(tids);
             (!tids.is_empty()).then(|| tids[rng.below(tids.len() as u64) as usize])
         };
         if let (Some(tid), false) = (chosen, machine().is_virtual()) {
-            home.move_to(Some(tid), says, &mut rng);
+            tell(&says.moves, 1);
+            home.confine(Some(tid), &mut rng);
         }
         thread::sleep(Duration::from_micros(20 + rng.below(200)));
-    }
-}
-
-/// Where the stress may run.
-struct Home {
-    allowed: Vec<usize>,
-}
-
-impl Home {
-    fn find() -> Result<Home, Violation> {
-        let mask = sched_getaffinity(None).map_err(|error| {
-            Violation(format!("cannot start: the affinity mask cannot be read ({error})"))
-        })?;
-        Ok(Home { allowed: (0..CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).collect() })
-    }
-
-    /// Puts a thread (the calling one, if none is named) on a random processor, or all of them.
-    fn move_to(&self, tid: Option<Pid>, says: &Told, rng: &mut Rng) {
-        tell(&says.moves, 1);
-        if machine().is_virtual() {
-            let vp = rng.below(machine().vp_limit() as u64) as u32;
-            // A VP that this topology lacks is refused, and the thread stays where it is.
-            let _ = Vp::assign_current(Vp::new(vp));
-            return;
-        }
-        let mut mask = CpuSet::new();
-        if rng.one_in(4) {
-            self.allowed.iter().for_each(|&cpu| mask.set(cpu));
-        } else {
-            mask.set(self.allowed[rng.below(self.allowed.len() as u64) as usize]);
-        }
-        // The processor may have gone offline, or the thread ended, meanwhile: then nothing moves.
-        let _ = sched_setaffinity(tid, &mask);
     }
 }
 

@@ -4,7 +4,7 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use squall_machine::{Vp, machine};
 
-use crate::stress::Rng;
+use super::{Rng, Violation};
 
 /// The processors of this process when the stress began.
 pub(crate) struct Home {
@@ -14,9 +14,23 @@ pub(crate) struct Home {
 impl Home {
     /// # Errors
     /// The system's.
-    pub(crate) fn find() -> std::io::Result<Home> {
-        let mask = sched_getaffinity(None)?;
+    pub(crate) fn find() -> Result<Home, Violation> {
+        let mask = sched_getaffinity(None).map_err(|error| {
+            Violation(format!("cannot start: the affinity mask cannot be read ({error})"))
+        })?;
         Ok(Home { allowed: (0..CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).collect() })
+    }
+
+    /// Leaves a thread (the calling one, if none is named) one random processor, or now and then all of them.
+    pub(crate) fn confine(&self, thread: Option<Pid>, rng: &mut Rng) {
+        let mut mask = CpuSet::new();
+        if rng.one_in(4) {
+            self.allowed.iter().for_each(|&cpu| mask.set(cpu));
+        } else {
+            mask.set(self.allowed[rng.below(self.allowed.len() as u64) as usize]);
+        }
+        // The processor may have gone offline, or the thread ended, meanwhile: then nothing moves.
+        let _ = sched_setaffinity(thread, &mask);
     }
 
     /// Leaves a thread a random subset of the processors: often all, never none.

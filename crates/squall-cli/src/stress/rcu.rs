@@ -34,13 +34,13 @@ mod verdict;
 mod world;
 mod writer;
 
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use squall_rcu::stats;
 
+use super::crew::Crew;
 use super::{Report, Run, Stress, Violation};
-use crew::Crew;
+use crew::RcuTorture;
 use verdict::Before;
 use world::World;
 
@@ -52,32 +52,32 @@ pub(super) const STRESS: Stress = Stress {
 };
 
 fn run(run: &Run) -> Result<Report, Violation> {
-    // One at a time: the counts that are compared at the end are the process's.
-    static RUNNING: Mutex<()> = Mutex::new(());
-    let _running = world::lock(&RUNNING);
-    let broken = breaks::asked().map_err(Violation)?;
+    let _alone = super::alone();
+    let broken = super::breaks::asked(&breaks::WAYS)?;
     signals::install().map_err(|error| Violation(format!("cannot start: no signal handler ({error})")))?;
     let leaves = leaf::Leaf::alive();
     let world = World::make(broken, run.threads);
     squall_rcu::on_stall(|_| {
         world.stalls.fetch_add(1, Ordering::Relaxed);
     });
-    world.set_paused(true);
-    let mut crew = Crew::hire(run, world)?;
+    world.trial.set_paused(true);
+    let mut torture = RcuTorture::new(world);
+    let posts = world.slots.iter().map(|slot| &slot.post);
+    let mut crew = Crew::hire(run, &world.trial, posts, &mut torture)?;
     // The threads exist by now, and the library has not been used.
     let before = Before::note(leaves)?;
-    world.set_paused(false);
-    crew.work(run);
-    crew.dismiss();
-    if let Some(what) = world.accusation().or_else(|| signals::accusation(world)) {
+    world.trial.set_paused(false);
+    crew.work(run, &mut torture);
+    crew.dismiss(&mut torture);
+    if let Some(what) = world.trial.accusation().or_else(|| signals::accusation(world)) {
         return Err(Violation(what));
     }
     before.compare(world).map_err(Violation)?;
-    Ok(report(world, &crew, &before))
+    Ok(report(world, &crew, torture.crowds, &before))
 }
 
-fn report(world: &World, crew: &Crew, before: &Before) -> Report {
-    let seen = crew.seen();
+fn report(world: &World, crew: &Crew, crowds: u64, before: &Before) -> Report {
+    let seen = world.seen();
     let count = |number: &std::sync::atomic::AtomicU64| number.load(Ordering::Relaxed);
     let now = stats();
     let mut lines = vec![
@@ -100,7 +100,7 @@ fn report(world: &World, crew: &Crew, before: &Before) -> Report {
         ("threads started", crew.born),
         ("threads moved", crew.moves),
         ("pauses", crew.pauses),
-        ("crowds", crew.crowds),
+        ("crowds", crowds),
         ("reclaimer switched", crew.switches),
         ("seen in place (age 0)", seen.ages[0]),
         ("seen removed (age 1)", seen.ages[1]),

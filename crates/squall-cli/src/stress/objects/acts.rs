@@ -48,7 +48,7 @@ impl<R: Planted> Leaf<R> {
         peer.body.check("being looked at by a peer");
         if peer.body.life != self.body.life {
             let (mine, other) = (self.body.life.serial, peer.body.life.serial);
-            self.body.world.accuse(format!("object #{mine} has a representative of object #{other}"));
+            self.body.world.trial.accuse(format!("object #{mine} has a representative of object #{other}"));
         }
     }
 }
@@ -93,7 +93,7 @@ impl<R: Planted> Behave for Leaf<R> {
             3 => {
                 let count = self.at.gather(|_| 1, |one, more| one + more);
                 if count.is_none() {
-                    world.accuse("a representative that runs has gathered from none".to_owned());
+                    world.trial.accuse("a representative that runs has gathered from none".to_owned());
                 }
             }
             4 => self.at.broadcast(|rep| self.check_peer(rep)),
@@ -104,13 +104,13 @@ impl<R: Planted> Behave for Leaf<R> {
                     before
                 });
                 if counts == 0 {
-                    world.accuse("a representative that runs is not among those frozen".to_owned());
+                    world.trial.accuse("a representative that runs is not among those frozen".to_owned());
                 }
             }
             6 => {
                 let ending = self.at.is_ending();
                 if ending && !world.ledger.has_begun_to_end(self.body.life) {
-                    world.accuse(format!(
+                    world.trial.accuse(format!(
                         "object #{} is ending, and nobody began that",
                         self.body.life.serial
                     ));
@@ -124,7 +124,7 @@ impl<R: Planted> Behave for Leaf<R> {
                     Face::Pair(co) => CoRef::id(co),
                 });
                 if shown.is_some_and(|shown| shown != own) {
-                    world.accuse(format!("{own} is what object {shown:?} takes itself for"));
+                    world.trial.accuse(format!("{own} is what object {shown:?} takes itself for"));
                 }
             }
         }
@@ -139,7 +139,7 @@ impl<R: Planted> Behave for Leaf<R> {
         let seen = stem.wakes.load(Ordering::Relaxed);
         let woken = self.at.sleep_until(|| (stem.wakes.load(Ordering::Relaxed) != seen).then_some(()));
         if woken.is_err() && !stem.world.ledger.has_begun_to_end(stem.life) {
-            stem.world.accuse(format!(
+            stem.world.trial.accuse(format!(
                 "a sleeper of object #{} was told that it ended, and nobody began that",
                 stem.life.serial
             ));
@@ -217,7 +217,7 @@ fn expect_wait(world: &World, inside: bool, what: &str, outcome: Result<(), Wait
         // A drop that is called by the reclaimer may linger too.
         Err(WaitError::InDeferredCall) => {}
         outcome => {
-            world.accuse(format!("{what} in a method gave {outcome:?}; inside an operation: {inside}"))
+            world.trial.accuse(format!("{what} in a method gave {outcome:?}; inside an operation: {inside}"))
         }
     }
 }

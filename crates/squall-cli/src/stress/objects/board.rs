@@ -11,8 +11,7 @@ use squall::{Destruction, Owned};
 
 use super::interfaces::{Deep, Face, Pair, Probe};
 use super::ledger::Life;
-use super::world::lock;
-use crate::stress::Rng;
+use crate::stress::{Rng, lock};
 
 /// Slots. Enough for all classes at once; few enough that threads meet.
 const SLOTS: usize = 96;

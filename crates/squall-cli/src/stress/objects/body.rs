@@ -33,7 +33,7 @@ impl Body {
     /// Enters the representative in the ledger.
     pub(super) fn new(world: &'static World, life: Life, kind: Kind) -> Body {
         let number = world.ledger.rep_made(life).unwrap_or_else(|what| {
-            world.accuse(what);
+            world.trial.accuse(what);
             0
         });
         let alive = AtomicU64::new(ALIVE ^ life.serial);
@@ -50,7 +50,7 @@ impl Body {
         if alive != ALIVE ^ self.life.serial {
             let state = if alive == DEAD { "was dropped" } else { "is other memory by now" };
             let Body { life, number, .. } = self;
-            self.world.accuse(format!(
+            self.world.trial.accuse(format!(
                 "{doing}: representative {number} of object #{} {state} ({alive:#x})",
                 life.serial
             ));
@@ -97,7 +97,7 @@ impl Drop for Body {
         let inside = *self.inside.get_mut();
         if inside != 0 {
             let Body { life, number, .. } = self;
-            self.world.accuse(format!(
+            self.world.trial.accuse(format!(
                 "representative {number} of object #{} was dropped while {inside} calls were inside it",
                 life.serial
             ));

@@ -1,7 +1,5 @@
-//! Ways to break the torture itself: a torture that has never failed proves nothing.
-//!
-//! `SQUALL_STRESS_BREAK=NAME` makes the torture do what a broken library would do to it. Each such run must end with a
-//! violation; `tests/stress_objects.rs` sees to it.
+//! Ways to break this torture itself, for `SQUALL_STRESS_BREAK`. A run that is broken so must end with a violation;
+//! `tests/stress_objects.rs` sees to it.
 
 /// What the torture does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +28,7 @@ pub(super) enum Break {
     RefuseLive,
 }
 
-const NAMES: [(&str, Break); 11] = [
+pub(super) const WAYS: [(&str, Break); 11] = [
     ("double-drop", Break::DoubleDrop),
     ("lose-drop", Break::LoseDrop),
     ("lose-object", Break::LoseObject),
@@ -43,16 +41,3 @@ const NAMES: [(&str, Break); 11] = [
     ("lose-add", Break::LoseAdd),
     ("refuse-live", Break::RefuseLive),
 ];
-
-/// What the environment asks for.
-///
-/// # Errors
-/// It asks for something unknown; the text lists what is known.
-pub(super) fn asked() -> Result<Option<Break>, String> {
-    let Some(name) = std::env::var_os("SQUALL_STRESS_BREAK") else { return Ok(None) };
-    let known = NAMES.iter().find(|(known, _)| name == *known);
-    known.map(|(_, how)| Some(*how)).ok_or_else(|| {
-        let known = NAMES.map(|(name, _)| name).join(", ");
-        format!("SQUALL_STRESS_BREAK is none of: {known}")
-    })
-}

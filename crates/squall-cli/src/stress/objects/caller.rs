@@ -115,7 +115,7 @@ impl Caller<'_> {
             Err(payload) if payload.is::<Planned>() => count(What::Panics),
             Err(payload) => {
                 let text = text_of(&*payload);
-                self.world.accuse(format!(
+                self.world.trial.accuse(format!(
                     "a call on {:?} panicked with a payload not its own: {text}",
                     entry.face
                 ));
@@ -179,7 +179,9 @@ impl Caller<'_> {
                 let (serial, world) = (entry.life.serial, self.world);
                 let mut tell = |other| {
                     if other != serial {
-                        world.accuse(format!("object #{serial} has a representative of object #{other}"));
+                        world
+                            .trial
+                            .accuse(format!("object #{serial} has a representative of object #{other}"));
                     }
                 };
                 (to("each"), co.try_each(&mut tell).map_or_else(Outcome::Error, |()| Outcome::Done))
@@ -274,6 +276,7 @@ impl Caller<'_> {
                 let names = [format!("{interface}#{id}"), method.to_owned()];
                 if !names.iter().all(|name| text.contains(name)) {
                     self.world
+                        .trial
                         .accuse(format!("a plain call of {method} on {interface}#{id} panicked: {text}"));
                 }
                 if !entry.refuses {
@@ -290,7 +293,7 @@ impl Caller<'_> {
         let Target { interface, id, method } = target;
         let serial = entry.life.serial;
         if was_gone {
-            self.world.accuse(format!(
+            self.world.trial.accuse(format!(
                 "{interface}#{id}.{method} of object #{serial} was answered, and destroy had returned before the call"
             ));
         }
@@ -308,18 +311,24 @@ impl Caller<'_> {
         }
         if told.serial != serial {
             let other = told.serial;
-            world.accuse(format!("{interface}#{id}.{method} of object #{serial} was answered by #{other}"));
+            world
+                .trial
+                .accuse(format!("{interface}#{id}.{method} of object #{serial} was answered by #{other}"));
         }
         if told.kind != entry.face.kind() {
             let (wanted, other) = (entry.face.kind(), told.kind);
-            world.accuse(format!("{interface}#{id}.{method} of a {wanted:?} was answered by a {other:?}"));
+            world
+                .trial
+                .accuse(format!("{interface}#{id}.{method} of a {wanted:?} was answered by a {other:?}"));
         }
     }
 
     fn judge_error(&mut self, entry: &Entry, target: Target, error: &CallError) {
         let Target { interface, id, method } = target;
         if error.id() != id || error.interface() != interface || error.method() != method {
-            self.world.accuse(format!("a call of {method} on {interface}#{id} erred of another: {error}"));
+            self.world
+                .trial
+                .accuse(format!("a call of {method} on {interface}#{id} erred of another: {error}"));
         }
         match error.reason() {
             Reason::Refused(_) if entry.refuses => count(What::Refusals),
@@ -327,7 +336,7 @@ impl Caller<'_> {
                 count(What::StaleErrors);
                 self.expect_begun(entry, target, &error.to_string());
             }
-            _ => self.world.accuse(format!("a call erred that must not: {error}")),
+            _ => self.world.trial.accuse(format!("a call erred that must not: {error}")),
         }
     }
 
@@ -335,7 +344,7 @@ impl Caller<'_> {
     fn expect_begun(&self, entry: &Entry, target: Target, said: &str) {
         if !self.world.ledger.has_begun_to_end(entry.life) {
             let Target { interface, id, method } = target;
-            self.world.accuse(format!(
+            self.world.trial.accuse(format!(
                 "{method} on {interface}#{id} was refused ({said}), and nobody has begun to destroy object #{}",
                 entry.life.serial
             ));

@@ -38,7 +38,7 @@ pub(super) fn root(stem: &Stem) {
 /// Called last in the drop of a part of an object.
 pub(super) fn busy(world: &'static World, life: Life, whims: Whims) {
     // A drop that ends others' lives and is called from it in turn goes no deeper.
-    if whims.on_drop == OnDrop::Nothing || world.is_stopped() || NESTED.get() > 1 {
+    if whims.on_drop == OnDrop::Nothing || world.trial.is_stopped() || NESTED.get() > 1 {
         return;
     }
     struct Leave;

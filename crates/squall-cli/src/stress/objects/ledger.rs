@@ -19,7 +19,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::interfaces::Face;
-use super::world::lock;
+use crate::stress::lock;
 
 /// Objects that are not accounted for at the same time, at most.
 const PAGES: usize = if cfg!(miri) { 64 } else { 8 << 10 };

@@ -1,19 +1,9 @@
 //! The lives of the torture's threads: each calls, creates and destroys for a while and ends in some way; then another
 //! takes its place.
-//!
-//! - I1. Each life has two destructors of thread-locals, one of which runs before the library's own exit hook and the
-//!   other after it: destructors run in the opposite order of the first uses.
-//! - I2. A post names its thread only while that thread is alive: whoever moves the thread holds the post's lock
-//!   meanwhile, so that no other process's thread is hit by a number used again.
 
-use std::cell::Cell;
 use std::panic::catch_unwind;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use rustix::process::Pid;
-use rustix::thread::gettid;
 use squall::rcu::{barrier, in_operation, op, reclaim};
 use squall::{CoRef, ObjectState, Reason, info_of, snapshot};
 
@@ -24,11 +14,12 @@ use super::classes::call_known;
 use super::interfaces::{Face, Kind};
 use super::owner::{self, NO_SLOT};
 use super::tally::{What, count, count_many};
-use super::world::{World, lock};
+use super::world::World;
 use crate::stress::Rng;
 use crate::stress::delay::delay;
 use crate::stress::places::hop;
 use crate::stress::planned::{Planned, panic_as_planned};
+use crate::stress::post::Post;
 
 /// The longest life is shorter than two to this power, in steps.
 const LIFE_STEPS_LOG: u64 = 9;
@@ -49,46 +40,17 @@ const MEMORY: usize = 64;
 /// Calls of a thread's destructors.
 const LAST_CALLS: u64 = 6;
 
-/// Where one thread after another lives.
-#[derive(Default)]
-pub(super) struct Post {
-    thread: Mutex<Option<Pid>>,
-    /// Steps begun, ever.
-    pub(super) beats: AtomicU64,
-}
-
-impl Post {
-    /// Calls `f` with the thread that lives here, if one does (I2).
-    pub(super) fn with_thread(&self, f: impl FnOnce(Pid)) {
-        if let Some(thread) = *lock(&self.thread) {
-            f(thread);
-        }
+/// What a thread does when its thread-locals are destroyed.
+fn say_farewell(world: &'static World, number: u64) {
+    let mut rng = Rng::new(number, 0);
+    let mut caller = Caller { world, rng: &mut rng, depth: 1 };
+    (0..LAST_CALLS).for_each(|_| caller.call_any());
+    count_many(What::Farewells, LAST_CALLS);
+    if let Some(held) = owner::create(world, &mut rng, NO_SLOT) {
+        Caller { world, rng: &mut rng, depth: 1 }.call(&held.entry);
+        owner::end(world, &mut rng, held);
     }
-}
-
-/// What a thread does when its thread-locals are destroyed (I1).
-struct Farewell(Cell<Option<(&'static World, u64)>>);
-
-thread_local! {
-    static ONE: Farewell = const { Farewell(Cell::new(None)) };
-    static OTHER: Farewell = const { Farewell(Cell::new(None)) };
-}
-
-impl Drop for Farewell {
-    fn drop(&mut self) {
-        let Some((world, number)) = self.0.get() else { return };
-        let mut rng = Rng::new(number, 0);
-        let mut caller = Caller { world, rng: &mut rng, depth: 1 };
-        (0..LAST_CALLS).for_each(|_| caller.call_any());
-        count_many(What::Farewells, LAST_CALLS);
-        if let Some(held) = owner::create(world, &mut rng, NO_SLOT) {
-            Caller { world, rng: &mut rng, depth: 1 }.call(&held.entry);
-            owner::end(world, &mut rng, held);
-        }
-        world.tally.hand_in();
-        // Release: pairs with the acquire of who waits for none to be due (`crew`).
-        world.farewells_due.fetch_sub(1, Ordering::Release);
-    }
+    world.tally.hand_in();
 }
 
 /// Starts a life at `post`.
@@ -103,27 +65,27 @@ pub(super) fn start(
 
 fn live(world: &'static World, post: &'static Post, mut rng: Rng) {
     // Nothing of the library is touched before all may go on: so the first lives begin before its first use.
-    if !world.gate() {
+    if !world.trial.gate() {
         return;
     }
-    *lock(&post.thread) = Some(gettid());
-    world.farewells_due.fetch_add(2, Ordering::Relaxed);
-    ONE.with(|farewell| farewell.0.set(Some((world, rng.next()))));
-    // The first use of the library by this thread, between the first uses of its thread-locals (I1).
+    post.move_in();
+    let number = rng.next();
+    post.farewells.say_after_the_library(move || say_farewell(world, number));
+    // The first use of the library by this thread.
     let mut life = Live { world, rng: &mut rng, memory: Vec::with_capacity(MEMORY) };
     life.call_one();
-    let farewell = life.rng.next();
-    OTHER.with(|other| other.0.set(Some((world, farewell))));
+    let number = life.rng.next();
+    post.farewells.say_before_the_library(move || say_farewell(world, number));
     let longest = 1 << life.rng.below(LIFE_STEPS_LOG + 1);
     for _ in 0..1 + life.rng.below(longest) {
-        post.beats.fetch_add(1, Ordering::Relaxed);
-        if !world.gate() {
+        post.beat();
+        if !world.trial.gate() {
             break;
         }
         life.step();
     }
     world.tally.hand_in();
-    *lock(&post.thread) = None;
+    post.move_out();
     if rng.one_in(8) {
         panic_as_planned()
     }
@@ -165,7 +127,7 @@ impl Live<'_> {
             _ => delay(self.rng),
         }
         if in_operation() {
-            self.world.accuse("the thread is inside an operation after the last call ended".to_owned());
+            self.world.trial.accuse("the thread is inside an operation after the last call ended".to_owned());
         }
     }
 
@@ -202,8 +164,10 @@ impl Live<'_> {
             Ok(Ok(told)) if told.kind == Kind::Probe => count(What::Known),
             Ok(Err(error)) if matches!(error.reason(), Reason::NotThere | Reason::Destroyed) => {}
             Err(payload) if payload.is::<Planned>() => {}
-            Err(_) => self.world.accuse("a call of a well-known place panicked, and was not to".to_owned()),
-            Ok(outcome) => self.world.accuse(format!("a call of a well-known place gave {outcome:?}")),
+            Err(_) => {
+                self.world.trial.accuse("a call of a well-known place panicked, and was not to".to_owned())
+            }
+            Ok(outcome) => self.world.trial.accuse(format!("a call of a well-known place gave {outcome:?}")),
         }
     }
 
@@ -294,7 +258,9 @@ impl Live<'_> {
             seen.dedup();
             if seen.len() != objects.len() {
                 let (count, others) = (objects.len(), seen.len());
-                self.world.accuse(format!("a snapshot of {count} objects has {others} different ones only"));
+                self.world
+                    .trial
+                    .accuse(format!("a snapshot of {count} objects has {others} different ones only"));
             }
             return;
         }
@@ -308,13 +274,15 @@ impl Live<'_> {
         };
         match info_of(id) {
             Some(info) if info.id != id || info.interface != interface => {
-                self.world.accuse(format!("{interface}#{id} is described as {}#{}", info.interface, info.id));
+                self.world
+                    .trial
+                    .accuse(format!("{interface}#{id} is described as {}#{}", info.interface, info.id));
             }
             None if !self.world.ledger.has_begun_to_end(entry.life) => {
-                self.world.accuse(format!("{interface}#{id} is alive, and nothing is known of it"));
+                self.world.trial.accuse(format!("{interface}#{id} is alive, and nothing is known of it"));
             }
             Some(info) if over && info.reps.iter().any(|rep| rep.holds > 0) => {
-                self.world.accuse(format!("{interface}#{id} was dropped, and is held"));
+                self.world.trial.accuse(format!("{interface}#{id} was dropped, and is held"));
             }
             _ => {}
         }
@@ -323,7 +291,7 @@ impl Live<'_> {
     fn reclaim(&mut self) {
         let outcome = if self.rng.one_in(2) { barrier().map(|_| ()) } else { reclaim().map(|_| ()) };
         if let Err(error) = outcome {
-            self.world.accuse(format!("reclaiming outside every operation failed: {error}"));
+            self.world.trial.accuse(format!("reclaiming outside every operation failed: {error}"));
         }
     }
 }

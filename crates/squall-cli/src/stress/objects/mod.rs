@@ -37,13 +37,12 @@ mod tally;
 mod verdict;
 mod world;
 
-use std::sync::Mutex;
-
 use squall::topology::VirtualSpec;
 use squall::{Machine, machine, tables};
 
+use super::crew::Crew;
 use super::{Report, Run, Stress, Violation};
-use crew::Crew;
+use crew::ObjectsTorture;
 use verdict::Before;
 use world::World;
 
@@ -78,20 +77,19 @@ fn threads(real: bool) -> usize {
 }
 
 fn run(run: &Run) -> Result<Report, Violation> {
-    // One at a time: the counts that are compared at the end are the process's.
-    static RUNNING: Mutex<()> = Mutex::new(());
-    let _running = world::lock(&RUNNING);
-    let broken = breaks::asked().map_err(Violation)?;
+    let _alone = super::alone();
+    let broken = super::breaks::asked(&breaks::WAYS)?;
     choose_machine(run.real);
     let world = World::make(broken, run.threads);
-    world.set_paused(true);
-    let mut crew = Crew::hire(run, world)?;
+    world.trial.set_paused(true);
+    let mut torture = ObjectsTorture(world);
+    let mut crew = Crew::hire(run, &world.trial, world.posts.iter(), &mut torture)?;
     // The threads exist by now, and the library has not been used.
     let before = Before::note();
-    world.set_paused(false);
-    crew.work(run);
-    crew.dismiss();
-    if let Some(what) = world.accusation() {
+    world.trial.set_paused(false);
+    crew.work(run, &mut torture);
+    crew.dismiss(&mut torture);
+    if let Some(what) = world.trial.accusation() {
         return Err(Violation(what));
     }
     world.tally.hand_in();

@@ -30,7 +30,7 @@ const BREAK_ONE_IN: u64 = 64;
 pub(super) fn create(world: &'static World, rng: &mut Rng, slot: usize) -> Option<Held> {
     let class = rng.below(classes::CLASSES.len() as u64) as usize;
     let life = world.ledger.open(class)?;
-    let whims = classes::Whims::draw(rng, world.is_stopped());
+    let whims = classes::Whims::draw(rng, world.trial.is_stopped());
     let made = catch_unwind(AssertUnwindSafe(|| classes::make(class, world, life, whims, rng)));
     let failed = match made {
         Ok(Ok(owner)) => {
@@ -112,11 +112,11 @@ pub(super) fn end(world: &'static World, rng: &mut Rng, held: Held) -> Option<De
 /// every hold, lest two wait for each other.
 pub(super) fn await_end(world: &'static World, entry: &Entry, destruction: Destruction) {
     if let Err(error) = destruction.wait() {
-        return world.accuse(format!("waiting for a destruction outside every operation: {error}"));
+        return world.trial.accuse(format!("waiting for a destruction outside every operation: {error}"));
     }
     count(What::EndsAwaited);
     if !destruction.is_complete() || !world.ledger.is_over(entry.life) {
-        world.accuse(format!(
+        world.trial.accuse(format!(
             "the destruction of object #{} is complete, and not all of it was dropped",
             entry.life.serial
         ));
@@ -127,7 +127,7 @@ pub(super) fn await_end(world: &'static World, entry: &Entry, destruction: Destr
 fn audit(world: &'static World, rng: &mut Rng, entry: &Entry) {
     world.judge(world.ledger.close(entry.life));
     while !world.ledger.is_empty(entry.life) {
-        if world.is_stopped() {
+        if world.trial.is_stopped() {
             return;
         }
         thread::sleep(Duration::from_micros(50));
@@ -142,19 +142,19 @@ fn audit(world: &'static World, rng: &mut Rng, entry: &Entry) {
         match total {
             Ok(Ok(total)) if total == added => return count(What::Audits),
             Ok(Ok(total)) => {
-                return world.accuse(format!(
+                return world.trial.accuse(format!(
                     "object #{} ({:?}) has a total of {total}, and its callers have added {added}",
                     entry.life.serial, entry.face
                 ));
             }
             Ok(Err(error)) if matches!(error.reason(), Reason::Refused(_)) => {}
-            Ok(Err(error)) => return world.accuse(format!("its own owner's call erred: {error}")),
+            Ok(Err(error)) => return world.trial.accuse(format!("its own owner's call erred: {error}")),
             Err(payload) if payload.is::<Planned>() => {}
-            Err(_) => return world.accuse("total panicked, and was not to".to_owned()),
+            Err(_) => return world.trial.accuse("total panicked, and was not to".to_owned()),
         }
         if rng.one_in(4) {
             thread::yield_now();
         }
     }
-    world.accuse(format!("object #{} did not answer in {TRIES} tries", entry.life.serial));
+    world.trial.accuse(format!("object #{} did not answer in {TRIES} tries", entry.life.serial));
 }

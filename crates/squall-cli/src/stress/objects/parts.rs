@@ -88,7 +88,7 @@ impl Stem {
     pub(super) fn check(&self, doing: &str) {
         let sound = self.sound.load(Ordering::Relaxed);
         if sound != SOUND ^ self.life.serial {
-            self.world.accuse(format!(
+            self.world.trial.accuse(format!(
                 "{doing}: the root of object #{} was dropped ({sound:#x})",
                 self.life.serial
             ));
@@ -223,6 +223,7 @@ planted!(
             if rep.at.vp() != made_on {
                 self.0
                     .world
+                    .trial
                     .accuse(format!("a representative made on {} is said to be of {made_on}", rep.at.vp()));
             }
             drop(rep);

@@ -8,11 +8,12 @@ use squall::rcu::{WaitError, barrier, stats};
 use squall::{ObjectInfo, snapshot, tables};
 
 use super::world::World;
+use crate::stress::settle::until_nothing_is_left;
 
 /// Barriers after which nothing may be left. What has ended needs a few grace periods, and a run on its VP; a drop may
 /// destroy another object in turn.
 const ROUNDS: u32 = 400;
-/// Between two, so that threads of the library's own can run.
+/// Before each, so that threads of the library's own can run.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The process before the torture began.
@@ -38,21 +39,11 @@ impl Before {
     /// # Errors
     /// What is not as it has to be.
     pub(super) fn compare(&self, world: &'static World) -> Result<(), String> {
-        let mut left = None;
-        for _ in 0..ROUNDS {
+        let settle = || {
             settle(world).map_err(|error| format!("at the end: {error}"))?;
-            if let Some(what) = world.accusation() {
-                return Err(what);
-            }
-            left = self.left(world);
-            if left.is_none() {
-                break;
-            }
-            thread::sleep(PAUSE);
-        }
-        if let Some(left) = left {
-            return Err(format!("after {ROUNDS} barriers at the end: {left}"));
-        }
+            world.trial.accusation().map_or(Ok(()), Err)
+        };
+        until_nothing_is_left(ROUNDS, settle, || self.left(world))?;
         let now = stats();
         if now.panicked != self.panicked_calls || now.leaked != self.leaked {
             return Err(format!(
@@ -92,6 +83,7 @@ impl Before {
 
 /// Everything that is pending runs.
 fn settle(world: &'static World) -> Result<(), WaitError> {
+    thread::sleep(PAUSE);
     world.board.slots().for_each(|slot| world.board.wipe(slot));
     barrier()?;
     barrier().map(|_| ())

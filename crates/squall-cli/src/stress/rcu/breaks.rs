@@ -1,7 +1,5 @@
-//! Ways to break the torture itself: a torture that has never failed proves nothing.
-//!
-//! `SQUALL_STRESS_BREAK=NAME` makes the torture do what a broken library would do to it. Each such run must end with a
-//! violation; `tests/stress.rs` sees to it.
+//! Ways to break this torture itself, for `SQUALL_STRESS_BREAK`. A run that is broken so must end with a violation;
+//! `tests/stress.rs` sees to it.
 
 /// What the torture does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +20,7 @@ pub(super) enum Break {
     LoseBlock,
 }
 
-const NAMES: [(&str, Break); 7] = [
+pub(super) const WAYS: [(&str, Break); 7] = [
     ("skip-wait", Break::SkipWait),
     ("early-age", Break::EarlyAge),
     ("early-reuse", Break::EarlyReuse),
@@ -31,16 +29,3 @@ const NAMES: [(&str, Break); 7] = [
     ("double-callback", Break::DoubleCallback),
     ("lose-block", Break::LoseBlock),
 ];
-
-/// What the environment asks for.
-///
-/// # Errors
-/// It asks for something unknown; the text lists what is known.
-pub(super) fn asked() -> Result<Option<Break>, String> {
-    let Some(name) = std::env::var_os("SQUALL_STRESS_BREAK") else { return Ok(None) };
-    let known = NAMES.iter().find(|(known, _)| name == *known);
-    known.map(|(_, how)| Some(*how)).ok_or_else(|| {
-        let known = NAMES.map(|(name, _)| name).join(", ");
-        format!("SQUALL_STRESS_BREAK is none of: {known}")
-    })
-}

@@ -75,19 +75,19 @@ fn ran(world: &'static World, number: u64) {
         world.calls.ran.fetch_add(1, Ordering::Relaxed);
     }
     if in_operation() {
-        world.accuse(format!("deferred call {number:#x} of users' code runs inside an operation"));
+        world.trial.accuse(format!("deferred call {number:#x} of users' code runs inside an operation"));
     }
     match number % 64 {
         0 => {
             let refused = wait();
             if refused != Err(WaitError::InDeferredCall) {
-                world.accuse(format!("waiting inside a deferred call gave {refused:?}, not an error"));
+                world.trial.accuse(format!("waiting inside a deferred call gave {refused:?}, not an error"));
             }
         }
         1 => op(|o| {
             let held = world.take(Some(o), 0);
             if let Err(wrong) = world.examine(&held) {
-                world.accuse(format!(
+                world.trial.accuse(format!(
                     "an operation inside a deferred call saw block {}: {wrong:?}",
                     held.block
                 ));
@@ -184,6 +184,8 @@ pub(super) fn expect_all(world: &World, tally: &Tally, count: u64) {
     // Acquire: pairs with the release of `Call::run`.
     let ran = tally.load(Ordering::Acquire);
     if ran != count {
-        world.accuse(format!("after a barrier {ran} calls have run of {count} that were deferred before it"));
+        world
+            .trial
+            .accuse(format!("after a barrier {ran} calls have run of {count} that were deferred before it"));
     }
 }

@@ -1,28 +1,21 @@
 //! The lives of the torture's threads: each is born before or after the library's first use, registers itself or not,
 //! reads and writes for a while, and ends in some way; then another takes its slot.
-//!
-//! - I1. A slot names its thread only while that thread is alive: whoever does something to the thread holds the slot's
-//!   lock meanwhile, so that no other process's thread is hit by a number used again.
-//! - I2. Each life has two destructors of thread-locals, one of which runs before the library's own exit hook and the
-//!   other after it: destructors run in the opposite order of the first uses.
 
-use std::cell::Cell;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use rustix::process::Pid;
-use rustix::thread::gettid;
 use squall_rcu::{Marker, barrier, op, register, wait};
 
 use super::calls::{Tally, defer_aging, expect_all, flood};
 use super::reader::{Reader, Seen};
 use super::signals;
-use super::world::{Removed, World, any_place, lock};
+use super::world::{Removed, World, any_place};
 use super::writer::Writer;
-use crate::stress::Rng;
 use crate::stress::places::hop;
 use crate::stress::planned::panic_as_planned;
+use crate::stress::post::{Farewells, Post};
+use crate::stress::{Rng, lock};
 
 /// The longest life is shorter than two to this power, in steps.
 const LIFE_STEPS_LOG: u64 = 9;
@@ -40,73 +33,31 @@ pub(super) enum Role {
 /// Where one thread after another lives.
 #[derive(Default)]
 pub(super) struct Slot {
-    thread: Mutex<Option<Pid>>,
-    /// Steps begun, ever.
-    pub(super) beats: AtomicU64,
+    pub(super) post: Post,
     /// What those that ended have seen.
     pub(super) seen: Mutex<Seen>,
-    /// A thread that is said to have finished may still be at its destructors, and must not be joined then: it might
-    /// stand still there.
-    pub(super) farewells_due: AtomicUsize,
 }
 
-impl Slot {
-    /// Calls `f` with the thread that lives here, if one does (I1).
-    pub(super) fn with_thread(&self, f: impl FnOnce(Pid)) {
-        if let Some(thread) = *lock(&self.thread) {
-            f(thread);
-        }
-    }
-}
-
-/// What a thread does when its thread-locals are destroyed (I2).
-#[derive(Clone, Copy)]
-struct Farewell {
-    world: &'static World,
-    number: u64,
-    /// Farewells that are to come of the threads of one slot, or of a crowd.
-    due: &'static AtomicUsize,
-}
-
-struct SayFarewell(Cell<Option<Farewell>>);
-
-thread_local! {
-    static ONE: SayFarewell = const { SayFarewell(Cell::new(None)) };
-    static OTHER: SayFarewell = const { SayFarewell(Cell::new(None)) };
-}
-
-impl Drop for SayFarewell {
-    fn drop(&mut self) {
-        if let Some(farewell) = self.0.get() {
-            farewell.say();
-            // Release: pairs with the acquire of who waits for none to be due (`crew`).
-            farewell.due.fetch_sub(1, Ordering::Release);
-        }
-    }
-}
-
-impl Farewell {
-    fn say(&self) {
-        let Farewell { world, number, .. } = *self;
-        let mut rng = Rng::new(number, 0);
-        let mut seen = Seen::default();
-        let mut reader = Reader { world, rng: &mut rng, seen: &mut seen };
-        (0..3).for_each(|_| reader.step());
-        let tally = Tally::default();
-        world
-            .pick_up(2)
-            .into_iter()
-            .for_each(|removed| defer_aging(world, removed, rng.next(), &Tally::default()));
-        flood(world, LAST_CALLS, &tally, || rng.next());
-        let outcome = match number % 4 {
-            0 => wait(),
-            1 => Marker::set().wait(),
-            2 => barrier().map(|_| expect_all(world, &tally, LAST_CALLS)),
-            _ => Ok(()),
-        };
-        if let Err(error) = outcome {
-            world.accuse(format!("waiting in a thread-local destructor failed: {error}"));
-        }
+/// What a thread does when its thread-locals are destroyed.
+fn say_farewell(world: &'static World, number: u64) {
+    let mut rng = Rng::new(number, 0);
+    let mut seen = Seen::default();
+    let mut reader = Reader { world, rng: &mut rng, seen: &mut seen };
+    (0..3).for_each(|_| reader.step());
+    let tally = Tally::default();
+    world
+        .pick_up(2)
+        .into_iter()
+        .for_each(|removed| defer_aging(world, removed, rng.next(), &Tally::default()));
+    flood(world, LAST_CALLS, &tally, || rng.next());
+    let outcome = match number % 4 {
+        0 => wait(),
+        1 => Marker::set().wait(),
+        2 => barrier().map(|_| expect_all(world, &tally, LAST_CALLS)),
+        _ => Ok(()),
+    };
+    if let Err(error) = outcome {
+        world.trial.accuse(format!("waiting in a thread-local destructor failed: {error}"));
     }
 }
 
@@ -123,17 +74,17 @@ pub(super) fn start(
 
 fn live(world: &'static World, slot: &'static Slot, role: Role, mut rng: Rng) {
     // Nothing of the library is touched before all may go on: so the first lives begin before its first use.
-    if !world.gate() {
+    if !world.trial.gate() {
         return;
     }
-    *lock(&slot.thread) = Some(gettid());
-    be_born(world, &slot.farewells_due, &mut rng);
+    slot.post.move_in();
+    be_born(world, &slot.post.farewells, &mut rng);
     let (mut seen, mut hand, mut later) = (Seen::default(), Vec::new(), Vec::new());
     let longest = 1 << rng.below(LIFE_STEPS_LOG + 1);
     let steps = 1 + rng.below(longest);
     for _ in 0..steps {
-        slot.beats.fetch_add(1, Ordering::Relaxed);
-        if !world.gate() {
+        slot.post.beat();
+        if !world.trial.gate() {
             break;
         }
         step(world, role, &mut rng, &mut seen, &mut hand, &mut later);
@@ -145,7 +96,7 @@ fn live(world: &'static World, slot: &'static Slot, role: Role, mut rng: Rng) {
     }
     world.give(hand);
     world.give(later.into_iter().map(|(_, removed): (Marker, Removed)| removed));
-    *lock(&slot.thread) = None;
+    slot.post.move_out();
     // A signal that was sent before is ignored from here on.
     signals::listen(None);
     if rng.one_in(8) {
@@ -153,15 +104,16 @@ fn live(world: &'static World, slot: &'static Slot, role: Role, mut rng: Rng) {
     }
 }
 
-/// The first use of the library by this thread, between the first uses of its thread-locals (I2).
-fn be_born(world: &'static World, due: &'static AtomicUsize, rng: &mut Rng) {
-    due.fetch_add(2, Ordering::Relaxed);
-    ONE.with(|farewell| farewell.0.set(Some(Farewell { world, number: rng.next(), due })));
+/// The first use of the library by this thread, and the plans of its farewells.
+fn be_born(world: &'static World, farewells: &'static Farewells, rng: &mut Rng) {
+    let number = rng.next();
+    farewells.say_after_the_library(move || say_farewell(world, number));
     let registered = if rng.one_in(2) { register() } else { op(|_| register()) };
     if let Err(error) = registered {
-        world.accuse(format!("a thread could not be registered: {error}"));
+        world.trial.accuse(format!("a thread could not be registered: {error}"));
     }
-    OTHER.with(|farewell| farewell.0.set(Some(Farewell { world, number: rng.next(), due })));
+    let number = rng.next();
+    farewells.say_before_the_library(move || say_farewell(world, number));
     signals::listen(Some(world));
 }
 
@@ -198,7 +150,7 @@ pub(super) struct Crowd {
 /// A short life: registers, does one or two things, defers a few calls, and ends. The last to have deferred then asks
 /// for a barrier, while the others are ending: their calls have to have run too.
 pub(super) fn visit(world: &'static World, crowd: &Crowd, mut rng: Rng) {
-    be_born(world, &world.visitors_due, &mut rng);
+    be_born(world, &world.visitors_farewells, &mut rng);
     let mut seen = Seen::default();
     for _ in 0..1 + rng.below(2) {
         Reader { world, rng: &mut rng, seen: &mut seen }.step();
@@ -211,7 +163,7 @@ pub(super) fn visit(world: &'static World, crowd: &Crowd, mut rng: Rng) {
     if crowd.deferred.fetch_add(1, Ordering::AcqRel) + 1 == crowd.members {
         match barrier() {
             Ok(_) => expect_all(world, &crowd.tally, crowd.members * LAST_CALLS),
-            Err(error) => world.accuse(format!("a barrier outside every operation failed: {error}")),
+            Err(error) => world.trial.accuse(format!("a barrier outside every operation failed: {error}")),
         }
     }
     signals::listen(None);

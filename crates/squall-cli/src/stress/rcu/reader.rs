@@ -76,7 +76,7 @@ impl Reader<'_> {
             _ => self.flood_inside(),
         }
         if in_operation() {
-            self.world.accuse("the thread is inside an operation after the last one ended".to_owned());
+            self.world.trial.accuse("the thread is inside an operation after the last one ended".to_owned());
         }
     }
 
@@ -102,7 +102,7 @@ impl Reader<'_> {
                     if let Wrong::Aged(age) = wrong {
                         self.seen.ages[(age as usize).min(AGES - 1)] += 1;
                     }
-                    self.world.accuse(describe(held, wrong, doing));
+                    self.world.trial.accuse(describe(held, wrong, doing));
                     return;
                 }
             }
@@ -143,6 +143,7 @@ impl Reader<'_> {
                 && !(leaf.is_sound() && words.iter().all(|word| *word == words[0]))
             {
                 me.world
+                    .trial
                     .accuse("a value loaded from an Rcu was dropped while the operation was open".to_owned());
             }
         });
@@ -185,7 +186,7 @@ impl Reader<'_> {
             me.seen.panics += 1;
             match outcome {
                 Err(payload) if payload.is::<Planned>() => {}
-                _ => me.world.accuse("an operation swallowed a panic".to_owned()),
+                _ => me.world.trial.accuse("an operation swallowed a panic".to_owned()),
             }
             delay(me.rng);
             me.check(&held, "after a panic in a nested operation");
@@ -209,7 +210,7 @@ impl Reader<'_> {
             ];
             me.seen.refused += answers.len() as u64;
             if answers.iter().any(|answer| *answer != Some(WaitError::InOperation)) {
-                me.world.accuse(format!("waiting inside an operation was not refused: {answers:?}"));
+                me.world.trial.accuse(format!("waiting inside an operation was not refused: {answers:?}"));
             }
             me.check(&[held], "having been refused to wait");
         });
@@ -227,7 +228,9 @@ impl Reader<'_> {
                 delay(me.rng);
                 let state = marker.update_and_check();
                 if state != Ok(MarkerState::Active) {
-                    me.world.accuse(format!("a marker set inside the operation that is open gave {state:?}"));
+                    me.world
+                        .trial
+                        .accuse(format!("a marker set inside the operation that is open gave {state:?}"));
                 }
                 me.check(&[held], "holding up a marker");
             }
@@ -246,7 +249,7 @@ impl Reader<'_> {
             let tell = |open: Arc<AtomicBool>, what: &'static str| {
                 move || {
                     if open.load(Ordering::Relaxed) {
-                        world.accuse(format!(
+                        world.trial.accuse(format!(
                             "{what} before the operation ended inside which it was asked for"
                         ));
                     }
@@ -256,7 +259,7 @@ impl Reader<'_> {
                 let ran = tell(open.clone(), "quiescent-do ran its function");
                 let vps = squall_machine::machine().vps();
                 if let Err(error) = quiescent_do(vps, squall_rcu::Where::Any, move |_| ran()) {
-                    me.world.accuse(format!("quiescent-do inside an operation: {error}"));
+                    me.world.trial.accuse(format!("quiescent-do inside an operation: {error}"));
                 }
             } else {
                 squall_rcu::defer(tell(open.clone(), "a deferred call ran"));

@@ -8,6 +8,7 @@ use squall_rcu::{
 use super::leaf::Leaf;
 use super::world::{BLOCKS, GENERATIONS, World};
 use crate::stress::Violation;
+use crate::stress::settle::until_nothing_is_left;
 
 /// Barriers after which nothing may be pending: each runs what was deferred before it, a removed block needs at most one
 /// for each generation, and a call that defers in turn one more.
@@ -40,17 +41,8 @@ impl Before {
     /// # Errors
     /// What is not as it has to be.
     pub(super) fn compare(&self, world: &'static World) -> Result<(), String> {
-        let mut left = String::new();
-        for _ in 0..BARRIERS {
-            settle(world).map_err(|error| format!("at the end: {error}"))?;
-            left = self.left(world).unwrap_or_default();
-            if left.is_empty() {
-                break;
-            }
-        }
-        if !left.is_empty() {
-            return Err(format!("after {BARRIERS} barriers at the end: {left}"));
-        }
+        let settle = || settle(world).map_err(|error| format!("at the end: {error}"));
+        until_nothing_is_left(BARRIERS, settle, || self.left(world))?;
         let now = stats();
         let panicked = now.panicked - self.stats.panicked;
         if panicked != world.calls.panics_planned() {

@@ -13,9 +13,8 @@
 //!
 //! Readers touch no shared counter: an atomic addition is a full fence on most machines, and would hide a missing one.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard};
-use std::thread;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use squall_rcu::{Op, Rcu};
 
@@ -23,8 +22,11 @@ use super::breaks::Break;
 use super::calls::Ledger;
 use super::leaf::Leaf;
 use super::lives::Slot;
-use crate::stress::Rng;
+use super::reader::Seen;
 use crate::stress::ballast::Ballast;
+use crate::stress::post::Farewells;
+use crate::stress::trial::Trial;
+use crate::stress::{Rng, leak, lock};
 
 /// Grace periods that a removed block lives through before it serves again.
 pub(super) const GENERATIONS: u32 = 10;
@@ -130,26 +132,15 @@ pub(super) struct World {
     pub(super) handled: AtomicU64,
     pub(super) handled_refused: AtomicU64,
     pub(super) handler_saw: AtomicU64,
-    slots: Vec<Slot>,
-    /// Farewells that are to come of the crowds (`lives`).
-    pub(super) visitors_due: AtomicUsize,
-    stop: AtomicBool,
-    accusation: Mutex<Option<String>>,
-    paused: AtomicBool,
-    pause: Mutex<bool>,
-    resumed: Condvar,
-}
-
-/// A lock that nobody panics under on purpose; what it guards is whole in any case.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+    pub(super) trial: Trial,
+    pub(super) slots: Vec<Slot>,
+    /// Those of the crowds.
+    pub(super) visitors_farewells: Farewells,
 }
 
 impl World {
     pub(super) fn make(broken: Option<Break>, threads: usize) -> &'static World {
-        /// Keeps what is leaked in sight of leak checkers.
-        static WORLDS: Mutex<Vec<&'static World>> = Mutex::new(Vec::new());
-        let world: &'static World = Box::leak(Box::new(World {
+        let world = leak(World {
             blocks: (0..BLOCKS).map(|_| Block::new()).collect(),
             places: std::array::from_fn(|block| Alone(AtomicUsize::new(block))),
             ballast: Ballast::new(),
@@ -168,21 +159,19 @@ impl World {
             handled: AtomicU64::new(0),
             handled_refused: AtomicU64::new(0),
             handler_saw: AtomicU64::new(0),
+            trial: Trial::default(),
             slots: (0..threads).map(|_| Slot::default()).collect(),
-            visitors_due: AtomicUsize::new(0),
-            stop: AtomicBool::new(false),
-            accusation: Mutex::new(None),
-            paused: AtomicBool::new(false),
-            pause: Mutex::new(false),
-            resumed: Condvar::new(),
-        }));
+            visitors_farewells: Farewells::default(),
+        });
         (0..PLACES).for_each(|block| world.blocks[block].fill(world.next_serial()));
-        lock(&WORLDS).push(world);
         world
     }
 
-    pub(super) fn slot(&self, index: usize) -> &Slot {
-        &self.slots[index]
+    /// What the threads have seen that ended.
+    pub(super) fn seen(&self) -> Seen {
+        let mut all = Seen::default();
+        self.slots.iter().for_each(|slot| all.add(&lock(&slot.seen)));
+        all
     }
 
     pub(super) fn is_broken(&self, how: Break) -> bool {
@@ -243,7 +232,7 @@ impl World {
     pub(super) fn grow_older(&self, mut removed: Removed) -> Option<Removed> {
         let before = self.blocks[removed.block].age.swap(removed.age + 1, Ordering::Relaxed);
         if before != removed.age {
-            self.accuse(format!(
+            self.trial.accuse(format!(
                 "block {} has age {before} where its owner left it at {}: two think that they own it, so a deferred \
                  call ran twice",
                 removed.block, removed.age
@@ -278,47 +267,6 @@ impl World {
     /// Free blocks and blocks in place: all of them, once every removed one has lived through its generations.
     pub(super) fn blocks_accounted(&self) -> usize {
         lock(&self.free).len() + PLACES
-    }
-
-    /// Ends the run with this accusation, if it is the first.
-    pub(super) fn accuse(&self, what: String) {
-        let thread = thread::current();
-        let name = thread.name().unwrap_or("without a name");
-        lock(&self.accusation).get_or_insert_with(|| format!("thread {name}: {what}"));
-        self.stop();
-    }
-
-    pub(super) fn accusation(&self) -> Option<String> {
-        lock(&self.accusation).clone()
-    }
-
-    pub(super) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.set_paused(false);
-    }
-
-    pub(super) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    /// Stutter: all threads stop before their next step, outside every operation, and go on together.
-    pub(super) fn set_paused(&self, paused: bool) {
-        *lock(&self.pause) = paused;
-        self.paused.store(paused, Ordering::Relaxed);
-        self.resumed.notify_all();
-    }
-
-    /// Waits while all pause. Returns whether the run goes on.
-    pub(super) fn gate(&self) -> bool {
-        if self.paused.load(Ordering::Relaxed) {
-            let paused = lock(&self.pause);
-            drop(
-                self.resumed
-                    .wait_while(paused, |paused| *paused)
-                    .unwrap_or_else(|poison| poison.into_inner()),
-            );
-        }
-        !self.is_stopped()
     }
 }
 

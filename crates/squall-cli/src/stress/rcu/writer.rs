@@ -13,10 +13,10 @@ use squall_rcu::{
 use super::breaks::Break;
 use super::calls::{FLOOD_CALLS, Tally, defer_aging, expect_all, flood};
 use super::leaf::Leaf;
-use super::world::{Removed, World, any_place, lock};
-use crate::stress::Rng;
+use super::world::{Removed, World, any_place};
 use crate::stress::delay::delay;
 use crate::stress::planned::panic_as_planned;
+use crate::stress::{Rng, lock};
 
 /// Ways to a grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ impl Writer<'_> {
     /// No error is expected outside operations and deferred calls.
     fn allow(&self, outcome: Result<(), WaitError>) -> bool {
         if let Err(error) = outcome {
-            self.world.accuse(format!("waiting outside every operation failed: {error}"));
+            self.world.trial.accuse(format!("waiting outside every operation failed: {error}"));
         }
         outcome.is_ok()
     }
@@ -225,7 +225,7 @@ impl Writer<'_> {
         // Elapsed is for ever, and covers every marker that was set before.
         let again = marker.update_and_check()?;
         if again != MarkerState::Elapsed {
-            self.world.accuse(format!("a marker that had elapsed is {again:?} again"));
+            self.world.trial.accuse(format!("a marker that had elapsed is {again:?} again"));
         }
         Ok(())
     }
@@ -237,7 +237,7 @@ impl Writer<'_> {
         let world = self.world;
         for (marker, removed) in self.later.extract_if(.., |(marker, _)| Some(*marker) <= latest) {
             if marker.check() != MarkerState::Elapsed {
-                world.accuse("a marker is active although a later one has elapsed".to_owned());
+                world.trial.accuse("a marker is active although a later one has elapsed".to_owned());
             }
             self.hand.extend(world.grow_older(removed));
         }
@@ -269,7 +269,7 @@ impl Writer<'_> {
         let (tally, count) = self.defer_hand();
         let mut looks = 0;
         // Acquire: pairs with the release of `Call::run`.
-        while tally.load(Ordering::Acquire) < count && !self.world.is_stopped() {
+        while tally.load(Ordering::Acquire) < count && !self.world.trial.is_stopped() {
             reclaim()?;
             rest(&mut looks);
         }
@@ -311,7 +311,7 @@ impl Writer<'_> {
         let runs = lock(&job.state).runs;
         let panicked = if panics { runs_due } else { 0 };
         if runs != runs_due || outcome.placed + outcome.displaced != runs || outcome.panicked != panicked {
-            self.world.accuse(format!(
+            self.world.trial.accuse(format!(
                 "a quiescent-do that is over ran {runs} times of {runs_due}, of which {panicked} panicked, and says \
                  {outcome:?}"
             ));
@@ -325,12 +325,12 @@ impl Job {
         let mut state = lock(&self.state);
         state.runs += 1;
         if state.runs > self.runs_due || !self.vps.contains(vp) {
-            self.world.accuse(format!(
+            self.world.trial.accuse(format!(
                 "quiescent-do ran its function too often, or for {vp}, which was not asked for"
             ));
         }
         if squall_rcu::in_operation() {
-            self.world.accuse("quiescent-do runs its function inside an operation".to_owned());
+            self.world.trial.accuse("quiescent-do runs its function inside an operation".to_owned());
         }
         let removed = std::mem::take(&mut state.removed);
         drop(state);

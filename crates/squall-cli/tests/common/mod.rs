@@ -1,0 +1,35 @@
+//! Starting the binary as scripts do, whatever the environment of the tests is.
+
+use std::process::{Command, Output};
+
+/// What changes what is tested.
+const VARIABLES: [&str; 6] = [
+    "SQUALL_RSEQ",
+    "SQUALL_MEMBARRIER",
+    "SQUALL_TOPOLOGY",
+    "SQUALL_RECLAIMER",
+    "SQUALL_STALL_MS",
+    "SQUALL_STRESS_BREAK",
+];
+
+/// The binary, in an environment that asks for nothing.
+pub(crate) fn squall() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_squall"));
+    VARIABLES.iter().for_each(|name| {
+        command.env_remove(name);
+    });
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn run(command: &mut Command) -> Output {
+    command.output().expect("the binary was built with this test")
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
