@@ -105,7 +105,7 @@ impl std::error::Error for OpError {}
 #[inline]
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn op<R>(f: impl FnOnce(&Op) -> R) -> R {
-    match Entered::new() {
+    match Entered::new(0) {
         Ok(entered) => f(&entered.op),
         Err(error) => refuse(error),
     }
@@ -118,7 +118,7 @@ pub fn op<R>(f: impl FnOnce(&Op) -> R) -> R {
 #[inline]
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn try_op<R>(f: impl FnOnce(&Op) -> R) -> Result<R, OpError> {
-    Entered::new().map(|entered| f(&entered.op))
+    Entered::new(0).map(|entered| f(&entered.op))
 }
 
 /// Registers the calling thread, so that its first operation costs no more than the others and may be opened by a
@@ -187,19 +187,24 @@ pub struct Entered {
 impl Entered {
     #[inline(always)]
     #[cfg_attr(debug_assertions, track_caller)]
-    fn new() -> Result<Entered, OpError> {
+    fn new(tag: u64) -> Result<Entered, OpError> {
         let record = current();
         let (record, token) = match record.enter_fast() {
             Some(token) => (record, token),
             None => enter_cold(record)?,
         };
         #[cfg(debug_assertions)]
-        record.note_began(std::panic::Location::caller());
+        record.note(std::panic::Location::caller(), tag);
+        #[cfg(not(debug_assertions))]
+        let _ = tag;
         Ok(Entered { record, token, op: Op { _this_thread: PhantomData } })
     }
 }
 
 /// Not public: [`try_op`] for a caller that wants to choose what is done behind which way out.
+///
+/// `tag` says what the operation is inside of, as the function given to [`__name_tags`](crate::__name_tags) reads it; 0 if
+/// nothing. Builds with debug assertions keep it for the report of a stall, others ignore it.
 ///
 /// # Safety
 /// The result is dropped on this thread, in the order opposite to other entries, whatever happens; so it is kept in no
@@ -207,8 +212,8 @@ impl Entered {
 #[doc(hidden)]
 #[inline(always)]
 #[cfg_attr(debug_assertions, track_caller)]
-pub unsafe fn __enter() -> Result<Entered, OpError> {
-    Entered::new()
+pub unsafe fn __enter(tag: u64) -> Result<Entered, OpError> {
+    Entered::new(tag)
 }
 
 impl Drop for Entered {

@@ -183,7 +183,7 @@ pub(crate) fn wait_unchecked(
         match DOMAIN.grace.wait(&DOMAIN.registry, moment, limits) {
             Ok(()) => return Ok(()),
             // The driver's role is given up here, so the handler runs under nothing of ours.
-            Err(Unfinished::Stalled(holdup)) => crate::stall::report(holdup.record, holdup.since),
+            Err(Unfinished::Stalled(holdup)) => crate::stall::report(&holdup),
             Err(Unfinished::Timeout) => return Err(WaitError::Timeout),
             Err(Unfinished::NoFence(why)) => return Err(WaitError::NoFence(why)),
         }

@@ -2,16 +2,11 @@
 #![cfg(all(target_os = "linux", not(loom), not(miri)))]
 
 use squall_rcu::{OpError, Rcu, WaitError, barrier, defer, op, retire, stats, try_op, wait};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Whether this process was started by [`again`] for this test.
-fn is_child(test: &str) -> bool {
-    std::env::var("SQUALL_TEST_CHILD").is_ok_and(|name| name == test)
-}
 
 /// Whether what this test is about does not exist under user-mode emulation: it ignores wipe-on-fork and seccomp.
 fn needs_a_real_kernel(test: &str) -> bool {
@@ -22,26 +17,27 @@ fn needs_a_real_kernel(test: &str) -> bool {
     emulated
 }
 
-/// Runs one test of this file in a process of its own.
-fn again(test: &str, environment: &[(&str, &str)]) -> Output {
-    // Under emulation the program that runs this one must be named (`SQUALL_TEST_RUNNER="qemu-aarch64 -L …"`).
-    let runner = std::env::var("SQUALL_TEST_RUNNER").unwrap_or_default();
-    let this = std::env::current_exe().unwrap();
-    let mut words = runner.split_whitespace().map(std::ffi::OsString::from).chain([this.into_os_string()]);
-    let output = Command::new(words.next().unwrap())
-        .args(words)
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env("SQUALL_TEST_CHILD", test)
-        .envs(environment.iter().copied())
-        .output()
-        .unwrap();
-    assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{test} does not exist");
-    output
-}
-
-fn again_and_pass(test: &str, environment: &[(&str, &str)]) {
-    let output = again(test, environment);
-    assert!(output.status.success(), "{test} under {environment:?}: {output:?}");
+/// Runs one test of this file in a process of its own. Returns whether this is that process.
+fn alone(test: &str, environment: &[&[(&str, &str)]]) -> bool {
+    if std::env::var("SQUALL_TEST_CHILD").is_ok_and(|name| name == test) {
+        return true;
+    }
+    for environment in environment {
+        // Under emulation the program that runs this one must be named (`SQUALL_TEST_RUNNER="qemu-aarch64 -L …"`).
+        let runner = std::env::var("SQUALL_TEST_RUNNER").unwrap_or_default();
+        let this = std::env::current_exe().unwrap().into_os_string();
+        let mut words = runner.split_whitespace().map(std::ffi::OsString::from).chain([this]);
+        let output = Command::new(words.next().unwrap())
+            .args(words)
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .env("SQUALL_TEST_CHILD", test)
+            .envs(environment.iter().copied())
+            .output()
+            .unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{test} does not exist");
+        assert!(output.status.success(), "{test} under {environment:?}: {output:?}");
+    }
+    false
 }
 
 static CELL: OnceLock<Rcu<[u64; 8]>> = OnceLock::new();
@@ -61,9 +57,7 @@ extern "C" fn read_in_handler(_signal: libc::c_int) {
 #[test]
 fn pitfall_05_a_signal_handler_may_open_operations_at_any_instruction() {
     const NAME: &str = "pitfall_05_a_signal_handler_may_open_operations_at_any_instruction";
-    if !is_child(NAME) {
-        again_and_pass(NAME, &[]);
-        again_and_pass(NAME, &[("SQUALL_MEMBARRIER", "off")]);
+    if !alone(NAME, &[&[], &[("SQUALL_MEMBARRIER", "off")]]) {
         return;
     }
     CELL.get_or_init(|| Rcu::new(Box::new([0; 8])));
@@ -131,11 +125,8 @@ fn in_forked_child(check: impl FnOnce() -> bool) -> bool {
 #[test]
 fn pitfall_13_in_a_forked_child_cold_paths_are_refused() {
     const NAME: &str = "pitfall_13_in_a_forked_child_cold_paths_are_refused";
-    if !is_child(NAME) {
-        if needs_a_real_kernel(NAME) {
-            return;
-        }
-        return again_and_pass(NAME, &[]);
+    if needs_a_real_kernel(NAME) || !alone(NAME, &[&[]]) {
+        return;
     }
     // Another thread is inside an operation for good, as far as the child can see.
     let (inside_tx, inside) = std::sync::mpsc::channel();
@@ -171,9 +162,7 @@ fn pitfall_13_in_a_forked_child_cold_paths_are_refused() {
 #[test]
 fn a_stalled_grace_period_names_its_holder() {
     const NAME: &str = "a_stalled_grace_period_names_its_holder";
-    if !is_child(NAME) {
-        again_and_pass(NAME, &[]);
-        again_and_pass(NAME, &[("SQUALL_MEMBARRIER", "off")]);
+    if !alone(NAME, &[&[], &[("SQUALL_MEMBARRIER", "off")]]) {
         return;
     }
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -202,6 +191,55 @@ fn a_stalled_grace_period_names_its_holder() {
         let began = told[0].began.expect("known in debug builds");
         assert!(began.file().ends_with("process.rs") && began.line() == here, "{began}");
     }
+    assert_eq!(told[0].object, None);
+}
+
+#[test]
+fn a_stall_says_what_the_tag_of_the_outermost_operation_means() {
+    const NAME: &str = "a_stall_says_what_the_tag_of_the_outermost_operation_means";
+    if !alone(NAME, &[&[], &[("SQUALL_MEMBARRIER", "off")]]) {
+        return;
+    }
+    fn enter(tag: u64) -> squall_rcu::Entered {
+        // SAFETY: each is dropped at the end of a block of this thread, in the opposite order.
+        unsafe { squall_rcu::__enter(tag) }.unwrap()
+    }
+    // Opens an operation, as a reporting thread may, though the grace period that it tells of is not over.
+    squall_rcu::__name_tags(|tag| op(|_| format!("tag {tag}")));
+    squall_rcu::set_patience(Duration::from_millis(1));
+    let (tell, told) = std::sync::mpsc::channel();
+    let tell = Mutex::new(tell);
+    squall_rcu::on_stall(move |stall| _ = tell.lock().unwrap().send(stall.clone()));
+    let (inside_tx, inside) = std::sync::mpsc::channel();
+    let (go_on, gone_on) = std::sync::mpsc::channel();
+    let stay = move || {
+        inside_tx.send(()).unwrap();
+        gone_on.recv().unwrap();
+    };
+    let reader = thread::Builder::new().name("tagged".into()).spawn(move || {
+        {
+            let _outer = enter(7);
+            let _inner = enter(8);
+            op(|_| stay());
+        }
+        op(|_| stay());
+        op(|_| {
+            let _inner = enter(9);
+            stay();
+        });
+    });
+    let mut waiters = Vec::new();
+    for expected in [Some("tag 7"), None, None] {
+        inside.recv().unwrap();
+        // Joined at the end: it may need a grace period that the next operation holds up.
+        waiters.push(thread::spawn(|| wait().unwrap()));
+        let stall = told.iter().find(|stall| stall.thread_name == "tagged").unwrap();
+        assert_eq!(stall.object.as_deref(), expected.filter(|_| cfg!(debug_assertions)));
+        assert_eq!(stall.began.is_some(), cfg!(debug_assertions));
+        go_on.send(()).unwrap();
+    }
+    reader.unwrap().join().unwrap();
+    waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
 }
 
 extern "C-unwind" fn end_inside(_argument: *mut libc::c_void) -> *mut libc::c_void {
@@ -230,8 +268,8 @@ fn pthread_exit_unwinding() -> ! {
 #[test]
 fn a_thread_that_ends_inside_nested_operations_holds_up_nobody() {
     const NAME: &str = "a_thread_that_ends_inside_nested_operations_holds_up_nobody";
-    if !is_child(NAME) {
-        return again_and_pass(NAME, &[]);
+    if !alone(NAME, &[&[]]) {
+        return;
     }
     for _ in 0..20 {
         let mut thread = 0;
@@ -254,12 +292,16 @@ fn a_thread_that_ends_inside_nested_operations_holds_up_nobody() {
 #[test]
 fn every_mode_reads_waits_and_reclaims() {
     const NAME: &str = "every_mode_reads_waits_and_reclaims";
-    if !is_child(NAME) {
-        again_and_pass(NAME, &[]);
-        again_and_pass(NAME, &[("SQUALL_MEMBARRIER", "off")]);
-        again_and_pass(NAME, &[("SQUALL_RECLAIMER", "off")]);
-        again_and_pass(NAME, &[("SQUALL_MEMBARRIER", "off"), ("SQUALL_RECLAIMER", "off")]);
-        again_and_pass(NAME, &[("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:4,threads:2")]);
+    if !alone(
+        NAME,
+        &[
+            &[],
+            &[("SQUALL_MEMBARRIER", "off")],
+            &[("SQUALL_RECLAIMER", "off")],
+            &[("SQUALL_MEMBARRIER", "off"), ("SQUALL_RECLAIMER", "off")],
+            &[("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:4,threads:2")],
+        ],
+    ) {
         return;
     }
     if std::env::var("SQUALL_MEMBARRIER").is_ok() && !squall_machine::asym::CHECKED {
@@ -307,8 +349,8 @@ fn every_mode_reads_waits_and_reclaims() {
 #[test]
 fn pr_12_an_idle_process_makes_no_wake_ups() {
     const NAME: &str = "pr_12_an_idle_process_makes_no_wake_ups";
-    if !is_child(NAME) {
-        return again_and_pass(NAME, &[]);
+    if !alone(NAME, &[&[]]) {
+        return;
     }
     (0..10_000).for_each(|_| retire(Box::new([0_u8; 64])));
     barrier().unwrap();
@@ -354,11 +396,8 @@ fn forbid_membarrier() {
 #[test]
 fn a_membarrier_forbidden_from_the_start_leads_to_fences() {
     const NAME: &str = "a_membarrier_forbidden_from_the_start_leads_to_fences";
-    if !is_child(NAME) {
-        if needs_a_real_kernel(NAME) {
-            return;
-        }
-        return again_and_pass(NAME, &[]);
+    if needs_a_real_kernel(NAME) || !alone(NAME, &[&[]]) {
+        return;
     }
     forbid_membarrier();
     let cell = Rcu::new(Box::new(1));
@@ -374,11 +413,8 @@ fn a_membarrier_forbidden_from_the_start_leads_to_fences() {
 #[test]
 fn a_membarrier_forbidden_later_frees_nothing_and_says_so() {
     const NAME: &str = "a_membarrier_forbidden_later_frees_nothing_and_says_so";
-    if !is_child(NAME) {
-        if needs_a_real_kernel(NAME) {
-            return;
-        }
-        return again_and_pass(NAME, &[("SQUALL_RECLAIMER", "off")]);
+    if needs_a_real_kernel(NAME) || !alone(NAME, &[&[("SQUALL_RECLAIMER", "off")]]) {
+        return;
     }
     wait().unwrap();
     if stats().fence.to_string() != "membarrier" {

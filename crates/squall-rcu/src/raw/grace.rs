@@ -77,10 +77,11 @@ struct Scan {
 // SAFETY: the pointers are shared references to `Sync` records, which live as long as the registry (`registry/I1`).
 unsafe impl Send for Scan {}
 
-/// What holds up a grace period: the thread's record, and how long ago the driver first went to sleep for it.
+/// What holds up a grace period: the thread's record, its operation, and how long ago the driver first went to sleep.
 #[derive(Debug)]
 pub(crate) struct Holdup<'a> {
     pub(crate) record: &'a Record,
+    pub(crate) seen: Seen,
     pub(crate) since: Duration,
 }
 
@@ -383,7 +384,7 @@ impl Driver<'_> {
         let patience = self.patience_left(patience);
         if patience == Some(Duration::ZERO) {
             let since = self.with_scan(|scan| scan.since.map_or(Duration::ZERO, |since| since.elapsed()));
-            return Err(Unfinished::Stalled(Holdup { record, since }));
+            return Err(Unfinished::Stalled(Holdup { record, seen, since }));
         }
         self.grace.left.wait(seen_left, [remaining, patience].into_iter().flatten().min());
         Ok(())

@@ -28,12 +28,17 @@
 //! - I6. What `DEFERRED` and `TEMPORARY` ask for takes locks and frees memory, so only the operation that owes it may do
 //!   it: a signal handler that runs between that operation's last store and its look at `attention` opens and leaves
 //!   operations of its own, sees the request, and must leave it alone. `owing` tells them apart by `ended`.
+//! - I7. A [`Note`] says of an operation what its outermost entry noted, or nothing; not what another one noted, but for
+//!   the signal handler of I3. It is there in builds with debug assertions only.
 //!
 //! Source: liburcu's `urcu_memb` reader, which keeps depth and phase in one word for the same reason; K42's count of
 //! requests per generation (CO-21), here per thread.
 
 use squall_machine::asym;
 use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::panic::Location;
+#[cfg(all(debug_assertions, not(loom)))]
+use std::ptr;
 
 use super::defer::Deferrals;
 use super::sites;
@@ -80,7 +85,43 @@ pub(crate) struct Record {
     /// The owner's deferred calls.
     pub(crate) deferrals: Deferrals,
     #[cfg(all(debug_assertions, not(loom)))]
-    began: squall_sync::atomic::AtomicPtr<std::panic::Location<'static>>,
+    notes: Notes,
+}
+
+/// What the owner notes once its outermost operation is open.
+#[cfg(all(debug_assertions, not(loom)))]
+#[derive(Debug)]
+struct Notes {
+    began: squall_sync::atomic::AtomicPtr<Location<'static>>,
+    tag: AtomicU64,
+    /// `ENDED` of the operation that the two are of, and `NOTED`. Written last.
+    of: AtomicU64,
+}
+
+/// There are notes.
+#[cfg(all(debug_assertions, not(loom)))]
+const NOTED: u64 = 1;
+#[cfg(all(debug_assertions, not(loom)))]
+const _: () = assert!(NOTED & ENDED == 0);
+
+#[cfg(all(debug_assertions, not(loom)))]
+impl Notes {
+    const fn new() -> Notes {
+        Notes {
+            began: squall_sync::atomic::AtomicPtr::new(ptr::null_mut()),
+            tag: AtomicU64::new(0),
+            of: AtomicU64::new(0),
+        }
+    }
+}
+
+/// What is known of an operation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Note {
+    /// Where it began.
+    pub(crate) began: Option<&'static Location<'static>>,
+    /// What it is inside of, in the words of the floor that opened it; 0 if that did not say.
+    pub(crate) tag: u64,
 }
 
 /// What closes an operation: the word as it was before the entry.
@@ -106,7 +147,7 @@ impl Record {
             runs: AtomicU32::new(0),
             deferrals: Deferrals::new(),
             #[cfg(debug_assertions)]
-            began: squall_sync::atomic::AtomicPtr::new(std::ptr::null_mut()),
+            notes: Notes::new(),
         }
     }
 
@@ -308,23 +349,77 @@ impl Record {
         self.thread.load(Ordering::Relaxed)
     }
 
-    /// Remembers where the outermost operation began (debug builds).
+    /// Notes where the operation that was just entered began, and its tag, if it is the outermost one.
     #[cfg(all(debug_assertions, not(loom)))]
-    pub(crate) fn note_began(&self, at: &'static std::panic::Location<'static>) {
-        if self.depth() == 1 {
-            self.began.store(std::ptr::from_ref(at).cast_mut(), Ordering::Relaxed);
+    pub(crate) fn note(&self, began: &'static Location<'static>, tag: u64) {
+        if self.depth() != 1 {
+            return;
         }
+        let ended = self.word.load(Ordering::Relaxed) & ENDED;
+        // Release, all three: pair with the acquires in `note_of`: who reads what an operation noted sees that the ones
+        // before are over; who reads whose notes they are sees them, or later ones.
+        self.notes.began.store(ptr::from_ref(began).cast_mut(), Ordering::Release);
+        self.notes.tag.store(tag, Ordering::Release);
+        self.notes.of.store(ended | NOTED, Ordering::Release);
     }
 
-    /// Where the operation that is open began, if known (debug builds).
-    pub(crate) fn began(&self) -> Option<&'static std::panic::Location<'static>> {
+    /// What the operation seen has noted, if it is still open (I7).
+    pub(crate) fn note_of(&self, seen: Seen) -> Note {
         #[cfg(all(debug_assertions, not(loom)))]
         {
-            let at = self.began.load(Ordering::Relaxed);
-            // SAFETY: only `note_began` stores here, from a `&'static`; a null pointer gives `None`.
-            unsafe { at.as_ref() }
+            // Acquire, all three: pair with the releases in `note`.
+            let of = self.notes.of.load(Ordering::Acquire);
+            let began = self.notes.began.load(Ordering::Acquire);
+            let tag = self.notes.tag.load(Ordering::Acquire);
+            // Were one of them a later operation's, this would see the one asked for over.
+            if of == seen.ended | NOTED && !self.is_over(seen) {
+                // SAFETY: only `note` stores here, from a `&'static`; a null pointer gives `None`.
+                return Note { began: unsafe { began.as_ref() }, tag };
+            }
         }
-        #[cfg(not(all(debug_assertions, not(loom))))]
-        None
+        let _ = seen;
+        Note::default()
+    }
+}
+
+#[cfg(all(test, debug_assertions, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn enter(record: &Record, tag: u64) -> (Token, Seen) {
+        let token = record.enter_fast().unwrap();
+        record.note(Location::caller(), tag);
+        (token, record.seen().unwrap())
+    }
+
+    fn leave(record: &Record, token: Token) {
+        assert!(!record.leave(token), "nobody asked for attention");
+    }
+
+    // I7.
+    #[test]
+    fn a_note_is_of_the_operation_seen_and_of_no_other() {
+        let record = Record::new();
+        record.adopt(1, false);
+        let (outer, seen) = enter(&record, 7);
+        let (inner, seen_inside) = enter(&record, 8);
+        for seen in [seen, seen_inside] {
+            assert_eq!(record.note_of(seen).tag, 7);
+            assert_eq!(record.note_of(seen).began.map(Location::file), Some(file!()));
+        }
+        leave(&record, inner);
+        assert_eq!(record.note_of(seen).tag, 7);
+        leave(&record, outer);
+        let nothing = |seen| record.note_of(seen).tag == 0 && record.note_of(seen).began.is_none();
+        assert!(nothing(seen), "it is over");
+        // Between its entry and its note, the next one must not get that of the one before.
+        let next = record.enter_fast().unwrap();
+        let seen_next = record.seen().unwrap();
+        assert!(nothing(seen) && nothing(seen_next));
+        record.note(Location::caller(), 0);
+        assert!(nothing(seen));
+        let note = record.note_of(seen_next);
+        assert!(note.tag == 0 && note.began.is_some());
+        leave(&record, next);
     }
 }

@@ -1,0 +1,182 @@
+//! What the report of a grace period that does not end says of objects: the handler is the process's, hence one test.
+#![cfg(all(target_os = "linux", not(loom), not(miri)))]
+
+use squall_core::{At, CoRef, Owned, Root, shared};
+use squall_machine::ClusterSize;
+use squall_rcu::Stall;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+static INSIDE: Barrier = Barrier::new(2);
+static GO_ON: Barrier = Barrier::new(2);
+
+/// Stays in the operation in which it is called until its stall was told.
+fn stay() {
+    INSIDE.wait();
+    GO_ON.wait();
+}
+
+#[squall_macros::interface(crate = squall_core)]
+trait Hits: Send + Sync {
+    fn add(&self);
+    fn stay(&self);
+    fn call(&self, other: CoRef<dyn Hits>);
+    #[blocking]
+    fn stay_in_operation(&self);
+}
+
+#[squall_macros::interface(crate = squall_core)]
+trait ManyHits: Hits {
+    fn stay_long(&self);
+}
+
+struct Central;
+
+impl Hits for Central {
+    fn add(&self) {}
+    fn stay(&self) {
+        stay();
+    }
+    fn call(&self, other: CoRef<dyn Hits>) {
+        other.stay();
+    }
+    fn stay_in_operation(&self) {
+        squall_rcu::op(|_| stay());
+    }
+}
+
+impl ManyHits for Central {
+    fn stay_long(&self) {
+        stay();
+    }
+}
+
+/// The representative stays where it is made, if the root says so.
+struct Spread(AtomicBool);
+struct Local(At<Spread>);
+
+impl Root for Spread {
+    type Interface = dyn Hits;
+    type Rep = Local;
+    fn make_rep(&self, at: At<Spread>) -> Local {
+        if self.0.load(Ordering::Relaxed) {
+            stay();
+        }
+        Local(at)
+    }
+}
+
+impl Hits for Local {
+    fn add(&self) {}
+    fn stay(&self) {
+        // Nested: the outermost operation is what counts.
+        squall_rcu::op(|_| self.0.co().call(self.0.co()));
+    }
+    fn call(&self, _: CoRef<dyn Hits>) {
+        stay();
+    }
+    fn stay_in_operation(&self) {}
+}
+
+/// Runs `body` on a thread of this name. For each time that it stays: calls `meanwhile`, and returns what is told.
+fn stalls_of(
+    name: &str,
+    told: &mpsc::Receiver<Stall>,
+    meanwhile: Vec<Box<dyn FnOnce() + '_>>,
+    body: impl FnOnce() + Send,
+) -> Vec<Stall> {
+    let mut stalls = Vec::new();
+    thread::scope(|scope| {
+        thread::Builder::new().name(name.into()).spawn_scoped(scope, body).unwrap();
+        for meanwhile in meanwhile {
+            INSIDE.wait();
+            meanwhile();
+            // Not waited for here: it may need a grace period that the next stay holds up.
+            scope.spawn(|| squall_rcu::wait().unwrap());
+            // With so little patience others may be told of as well.
+            stalls.push(told.iter().find(|stall| stall.thread_name == name).unwrap());
+            GO_ON.wait();
+        }
+    });
+    stalls
+}
+
+/// What only builds with debug assertions know.
+fn known<T>(what: T) -> Option<T> {
+    cfg!(debug_assertions).then_some(what)
+}
+
+fn nothing<'a>() -> Box<dyn FnOnce() + 'a> {
+    Box::new(|| ())
+}
+
+#[test]
+fn a_stall_names_the_object_whose_call_it_is() {
+    let (tell, told) = mpsc::channel();
+    let tell = Mutex::new(tell);
+    squall_rcu::set_patience(Duration::from_millis(1));
+    squall_rcu::on_stall(move |stall| _ = tell.lock().unwrap().send(stall.clone()));
+
+    // A distributed object; then, by the same thread, an operation that is no call, though one is made in it.
+    let hits = Spread(AtomicBool::new(false)).create(ClusterSize::Machine);
+    let (co, here) = (hits.co(), line!() + 2);
+    let stalls = stalls_of("spread", &told, vec![nothing(), nothing(), nothing()], move || {
+        co.stay();
+        squall_rcu::op(|_| stay());
+        squall_rcu::op(|_| co.stay());
+    });
+    let class = std::any::type_name::<Spread>();
+    let object = format!("Hits#{} of class {class}", CoRef::id(co));
+    assert_eq!(stalls[0].object, known(object.clone()));
+    assert_eq!(stalls[1].object, None);
+    assert_eq!(stalls[2].object, None);
+    let text = stalls[0].to_string();
+    let expected = if cfg!(debug_assertions) {
+        format!("inside a call of {object} that began at {}:{here}:", file!())
+    } else {
+        String::from("inside an operation (build with debug assertions to see ")
+    };
+    assert!(text.contains("for thread \"spread\"") && text.contains(&expected), "{text}");
+    let other = stalls[1].to_string();
+    assert!(other.contains("inside an operation "), "{other}");
+
+    // A representative that is being made; and the outer of two objects.
+    let slow = Spread(AtomicBool::new(true)).create(ClusterSize::Machine);
+    let outer: Owned<dyn Hits> = shared(Central);
+    let (slow_co, outer_co) = (slow.co(), outer.co());
+    let stalls = stalls_of("making", &told, vec![nothing(), nothing()], move || {
+        slow_co.add();
+        outer_co.call(slow_co);
+    });
+    let central = std::any::type_name::<Central>();
+    let slow_name = format!("Hits#{} of class {class}", CoRef::id(slow_co));
+    assert_eq!(stalls[0].object, known(slow_name));
+    assert_eq!(stalls[1].object, known(format!("Hits#{} of class {central}", CoRef::id(outer_co))));
+
+    // A blocking method is in no operation of its object's.
+    let stalls = stalls_of("blocking", &told, vec![nothing()], move || outer_co.stay_in_operation());
+    assert_eq!(stalls[0].object, None);
+
+    // One that is destroyed during the call.
+    let meanwhile: Box<dyn FnOnce()> = Box::new(move || drop(outer));
+    let stalls = stalls_of("dying", &told, vec![meanwhile], move || outer_co.stay());
+    let dying = format!("Hits#{} of class {central} (destroyed meanwhile)", CoRef::id(outer_co));
+    assert_eq!(stalls[0].object, known(dying));
+
+    // Called through an interface that its own extends: as long as it lives the object is named by its own.
+    let many: Owned<dyn ManyHits> = shared(Central);
+    let (own, upcast) = (many.co(), CoRef::upcast::<dyn Hits>(many.co()));
+    let meanwhile: Vec<Box<dyn FnOnce()>> = vec![nothing(), nothing(), Box::new(move || drop(many))];
+    let stalls = stalls_of("extended", &told, meanwhile, move || {
+        own.stay_long();
+        upcast.stay();
+        upcast.stay();
+    });
+    let name = format!("ManyHits#{} of class {central}", CoRef::id(own));
+    assert_eq!(stalls[0].object, known(name.clone()));
+    assert_eq!(stalls[1].object, known(name));
+    let dying = format!("{} of class {central} (destroyed meanwhile)", CoRef::id(upcast));
+    assert_eq!(stalls[2].object, known(dying));
+}
