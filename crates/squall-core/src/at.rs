@@ -106,11 +106,7 @@ impl<R: Root> At<R> {
 
     /// The VPs on which a call ever missed.
     pub fn translation_set(&self) -> VpSet {
-        let mut set = VpSet::new();
-        self.multi().object().for_each_translation(ground(), |vp| {
-            set.insert(Vp::new(vp as u32));
-        });
-        set
+        self.multi().object().translations(ground())
     }
 
     /// Whether the object has been destroyed, so that new calls err.

@@ -29,6 +29,11 @@ pub enum ObjectKind {
 /// What is done with each representative.
 pub(crate) type Visit<'a> = &'a mut dyn FnMut(NonNull<Owner>);
 
+/// A number of bytes, for the account.
+pub(crate) const fn bytes(size: usize) -> u32 {
+    if size > u32::MAX as usize { u32::MAX } else { size as u32 }
+}
+
 /// See the module.
 #[derive(Debug)]
 #[repr(align(8))]
@@ -40,8 +45,8 @@ pub(crate) struct Class {
     pub(crate) source: Source,
     /// How many interfaces each representative has: the one it is made for and those that it extends.
     pub(crate) interfaces: u32,
-    /// Bytes of the object's block.
-    pub(crate) object_bytes: usize,
+    /// Bytes of the object's block, at most so many.
+    pub(crate) object_bytes: u32,
     /// Bytes of each representative outside that block.
     pub(crate) rep_bytes: usize,
     /// Bytes of the author's own fields: in the object's block, and in each representative outside it.
@@ -70,6 +75,11 @@ pub(crate) struct More {
     /// # Safety
     /// The object is valid.
     pub(crate) wake: unsafe fn(NonNull<Object>),
+    /// What is done with the object when the grace period after its death has passed; called with its address.
+    ///
+    /// # Safety
+    /// Once, then.
+    pub(crate) quiet: unsafe fn(*mut ()),
     /// Drops the representatives and goes on to the root. Memory is quiet.
     ///
     /// # Safety

@@ -17,8 +17,9 @@ use squall_sync::sync::{Mutex, MutexGuard, OnceLock};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
+use crate::class::Class;
 use crate::raw::graves::Grave;
-use crate::raw::object::{Object, Stage, quiet};
+use crate::raw::object::{Object, Stage, is_held, wait_for_holds};
 use crate::raw::reps::Rep;
 
 static GRAVES: OnceLock<Box<[Grave]>> = OnceLock::new();
@@ -46,33 +47,55 @@ pub(crate) fn run_drop(drop: impl FnOnce()) {
 }
 
 /// See [`crate::raw::object::Ground::after_grace_period`].
+#[inline]
 pub(crate) fn after_grace_period(object: NonNull<Object>, stage: Stage) {
-    unsafe fn quiet_call(object: *mut ()) {
-        let Some(object) = NonNull::new(object.cast::<Object>()) else { return };
-        let mut list = None;
-        // SAFETY: once, after the grace period that was asked for.
-        if unsafe { quiet(object, || list = Some(lock_held())) } {
-            drop(list);
-            // SAFETY: no call holds it any more, so this is the one that goes on.
-            unsafe { finish(object) };
-        } else if let Some(list) = &mut list {
-            list.push(Held(object));
-        }
-    }
     unsafe fn finish_call(object: *mut ()) {
         let Some(object) = NonNull::new(object.cast::<Object>()) else { return };
         lock_held().retain(|held| held.0 != object);
         // SAFETY: the last hold asked for it, once.
         unsafe { finish(object) };
     }
+    // SAFETY: it is not freed before this call runs.
+    let class = unsafe { object.as_ref() }.class;
     let call = match stage {
-        Stage::Quiet => quiet_call,
+        Stage::Quiet => class.more.quiet,
         Stage::Finish => finish_call,
     };
-    // SAFETY: it is not freed before this call runs.
-    let bytes = unsafe { object.as_ref() }.class.object_bytes;
     // SAFETY: 1. once, anywhere. 2. Its entries and its slot were cleared before.
-    unsafe { squall_rcu::defer_raw(call, object.as_ptr().cast(), bytes) };
+    unsafe { squall_rcu::__defer_object(call, object.as_ptr().cast(), class.object_bytes) };
+}
+
+/// What classes do when the grace period after the death has passed: goes on to `finish`, unless a call holds the object.
+///
+/// # Safety
+/// Once, then, with an object of this class, whose `finish` it is.
+#[inline(always)]
+pub(crate) unsafe fn quiet_call(object: *mut (), class: &'static Class, finish: unsafe fn(NonNull<Object>)) {
+    let Some(object) = NonNull::new(object.cast::<Object>()) else { return };
+    // SAFETY: after the grace period that was asked for; and if no call holds it any more, this is the one that goes on.
+    unsafe {
+        if is_held(object, class) {
+            quiet_later(object);
+        } else {
+            finish(object);
+        }
+    }
+}
+
+/// # Safety
+/// Once, when the grace period after the death has passed.
+#[cold]
+#[inline(never)]
+unsafe fn quiet_later(object: NonNull<Object>) {
+    let mut list = None;
+    // SAFETY: the caller's promise.
+    if unsafe { wait_for_holds(object, || list = Some(lock_held())) } {
+        drop(list);
+        // SAFETY: no call holds it any more, so this is the one that goes on.
+        unsafe { finish(object) };
+    } else if let Some(list) = &mut list {
+        list.push(Held(object));
+    }
 }
 
 /// Calls `f` with each object that was destroyed and that a call still holds.

@@ -60,13 +60,26 @@ impl CallError {
         CallError(Box::new(Details { interface, class, id, method, reason }))
     }
 
-    pub(crate) fn absent(interface: &'static str, id: Id, method: &'static str, absent: Absent) -> CallError {
+    /// Of a call whose interface and method are said later, by [`CallError::of`].
+    #[cold]
+    pub(crate) fn unnamed(class: Option<&'static str>, id: Id, reason: Reason) -> CallError {
+        CallError::new("", class, id, "", reason)
+    }
+
+    #[cold]
+    pub(crate) fn absent(id: Id, absent: Absent) -> CallError {
         match absent {
-            Absent::NotThere => CallError::new(interface, None, id, method, Reason::NotThere),
+            Absent::NotThere => CallError::unnamed(None, id, Reason::NotThere),
             Absent::Destroyed(class) => {
-                CallError::new(interface, class.map(|class| (class.name)()), id, method, Reason::Destroyed)
+                CallError::unnamed(class.map(|class| (class.name)()), id, Reason::Destroyed)
             }
         }
+    }
+
+    /// The same, of a call of this method.
+    pub(crate) fn of(mut self, interface: &'static str, method: &'static str) -> CallError {
+        (self.0.interface, self.0.method) = (interface, method);
+        self
     }
 
     /// The interface through which it was called.

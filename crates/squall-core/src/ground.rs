@@ -7,8 +7,8 @@
 //!
 //! - I1. `LOCAL_BASE` goes once from 0 to the address of VP 0's table; that of VP v lies `v << LOCAL_SHIFT` bytes on. Before
 //!   it lies one that nobody writes, for threads whose VP is not at hand: they find nothing there, and look further.
-//! - I2. A slot belongs to the VP that took its block, its home, for good; while free it is in one list of that home or
-//!   ahead of its `fresh` mark.
+//! - I2. A slot belongs to the VP that took its block, its home, for good; while free it is in one list of that home, in
+//!   one husk there, or ahead of its `fresh` mark.
 //! - I3. Slots that were carved as a run of n stay a run of n.
 //! - I4. An entry is null or the address of a header that was installed there. Discarding makes entries null, at any time.
 //!
@@ -20,17 +20,18 @@ use squall_machine::pervp::PerVp;
 use squall_machine::{Vp, machine};
 use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use squall_sync::sync::{Mutex, MutexGuard, OnceLock};
-use std::alloc::Layout;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::ptr::NonNull;
 
+use crate::class::Class;
 use crate::clock::Epoch;
 use crate::error::CreateError;
+use crate::husks::Husks;
 use crate::id::Id;
 use crate::raw::header::Header;
-use crate::raw::object::{Ground, Object, Slot, Stage};
+use crate::raw::object::{Ground, Object, Slot, Stage, any};
 
 /// Slots of a table.
 pub(crate) const SLOTS_MAX: u32 = if cfg!(miri) { 1 << 12 } else { 1 << 24 };
@@ -59,6 +60,7 @@ pub(crate) struct Tables {
     homes: Box<[AtomicU32]>,
     next_block: AtomicU32,
     free: PerVp<Mutex<Free>>,
+    pub(crate) husks: Husks,
     vp_limit: usize,
     epoch: Epoch,
 }
@@ -68,43 +70,18 @@ unsafe impl Send for Tables {}
 // SAFETY: as above.
 unsafe impl Sync for Tables {}
 
-/// Whether blocks of ended objects are kept at all: not where a tool watches memory for uses after free.
-const KEEPS_BLOCKS: bool = !cfg!(any(miri, debug_assertions, squall_tsan, squall_asan));
-/// Blocks of objects that a VP keeps for the next ones: as many as objects end between two grace periods of a thread.
-const BLOCKS_KEPT: usize = 1024;
-/// Larger ones are not kept.
-const BLOCK_BYTES_MAX: usize = 256;
-
-/// The free slots of a VP, and memory for the objects that will have them.
+/// The free slots of a VP that are in no husk.
 #[derive(Debug)]
 struct Free {
     /// Slots of the block at hand that were never used: first and last but one.
     fresh: (u32, u32),
     /// Runs that were used before, first in first out; by length, from 1.
     runs: Vec<VecDeque<u32>>,
-    /// Blocks of objects that ended here, all of one layout.
-    blocks: Vec<NonNull<u8>>,
-    layout: Layout,
 }
-
-// SAFETY: the blocks are nobody's.
-unsafe impl Send for Free {}
 
 impl Free {
     fn new() -> Free {
-        Free { fresh: (0, 0), runs: Vec::new(), blocks: Vec::new(), layout: Layout::new::<()>() }
-    }
-
-    /// Keeps a block, or returns it.
-    fn keep(&mut self, block: NonNull<u8>, layout: Layout) -> Option<NonNull<u8>> {
-        if self.blocks.is_empty() && layout.size() <= BLOCK_BYTES_MAX {
-            self.layout = layout;
-        }
-        if KEEPS_BLOCKS && self.layout == layout && self.blocks.len() < BLOCKS_KEPT {
-            self.blocks.push(block);
-            return None;
-        }
-        Some(block)
+        Free { fresh: (0, 0), runs: Vec::new() }
     }
 
     fn queue(&mut self, length: u32) -> &mut VecDeque<u32> {
@@ -125,6 +102,7 @@ pub(crate) fn tables() -> Result<&'static Tables, CreateError> {
 }
 
 /// The tables, if there ever was an object.
+#[inline]
 pub(crate) fn existing() -> Option<&'static Tables> {
     TABLES.get()
 }
@@ -147,6 +125,7 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
     let slots = reserve(slots_bytes)?;
     let free = PerVp::try_new(|_| Mutex::new(Free::new()))
         .map_err(|error| CreateError::OutOfMemory(io::Error::other(error)))?;
+    let husks = Husks::try_new().map_err(|error| CreateError::OutOfMemory(io::Error::other(error)))?;
     let tables = Tables {
         local: local.cast(),
         slots: slots.cast(),
@@ -154,11 +133,13 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
         // The first block is the well-known one.
         next_block: AtomicU32::new(1),
         free,
+        husks,
         vp_limit,
         epoch: Epoch::now(),
     };
     // Release: pairs with nothing that matters: whoever has a reference to an object came by it after this.
     LOCAL_BASE.store(local.as_ptr().expose_provenance(), Ordering::Release);
+    squall_rcu::__name_tags(crate::stall::name);
     Ok(TABLES.get_or_init(|| tables))
 }
 
@@ -189,9 +170,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Tables {
-    /// Takes a run of `length` slots for the VP where the caller is, and returns the id of the first, and a block of this
-    /// layout if one is kept.
-    pub(crate) fn take(&self, length: u32, layout: Layout) -> Result<(Id, Option<NonNull<u8>>), CreateError> {
+    /// Takes a run of `length` slots for the VP where the caller is, and returns the id of the first.
+    pub(crate) fn take(&self, length: u32) -> Result<Id, CreateError> {
         let _cold = Cold::enter().ok_or(CreateError::Reentrant)?;
         let (vp, list) = loop {
             let vp = Vp::current();
@@ -206,10 +186,9 @@ impl Tables {
             Some(slot) => slot,
             None => self.carve(&mut free, vp, length)?,
         };
-        let block = if free.layout == layout { free.blocks.pop() } else { None };
         drop(free);
         // Relaxed: the slot is ours, by the lock under which its generation was written.
-        Ok((Id::new(slot, self.slot(slot).generation.load(Ordering::Relaxed)), block))
+        Ok(Id::new(slot, self.slot(slot).generation.load(Ordering::Relaxed)))
     }
 
     /// Takes slots that were never used.
@@ -236,39 +215,37 @@ impl Tables {
         Ok(first)
     }
 
-    /// Gives the run that begins at `id` back to its home, under its next generation, and the block of the object that had
-    /// it. A run that has no next generation is not used again. Returns the block if it is not kept.
-    pub(crate) fn give_back(
-        &self,
-        id: Id,
-        length: u32,
-        block: Option<(NonNull<u8>, Layout)>,
-    ) -> Option<NonNull<u8>> {
-        let slots = id.slot()..id.slot() + length;
-        let unkept = block.map(|(block, _)| block);
+    /// Ends the use of a run by the object of this class with this id: the run is under its next generation then, if it has one. Returns
+    /// whether it can be used again.
+    #[inline]
+    pub(crate) fn advance(&self, id: Id, class: &'static Class) -> bool {
+        !any(class.interfaces, move |index| !self.slot(id.slot() + index).advance(id.generation(), class))
+    }
+
+    /// Ends the use of a well-known run.
+    #[cold]
+    pub(crate) fn vacate(&self, id: Id, class: &'static Class) {
         // Not in a handler: nothing is reclaimed there.
         let _cold = Cold::enter();
-        if id.slot() < WELL_KNOWN {
-            // Who asks for a well-known object sees both changes or neither.
-            crate::well_known::with_nobody_asking(|| {
-                slots.clone().for_each(|slot| _ = self.slot(slot).advance(id.generation()));
-                slots.for_each(|slot| self.slot(slot).vacate());
-            });
-            return unkept;
+        // Who asks for a well-known object sees both changes or neither.
+        crate::well_known::with_nobody_asking(|| {
+            self.advance(id, class);
+            (id.slot()..id.slot() + class.interfaces).for_each(|slot| self.slot(slot).vacate());
+        });
+    }
+
+    /// Gives a run that can be used again back to its home.
+    #[cold]
+    pub(crate) fn give_back(&self, slot: u32, length: u32) {
+        // Not in a handler: as above.
+        let _cold = Cold::enter();
+        if let Some(free) = self.home(slot).and_then(|home| self.free.get(home)) {
+            lock(free).queue(length).push_back(slot);
         }
-        let mut usable = true;
-        for slot in slots {
-            usable &= self.slot(slot).advance(id.generation());
-        }
-        let Some(free) = self.home(id.slot()).and_then(|home| self.free.get(home)) else { return unkept };
-        let mut free = lock(free);
-        if usable {
-            free.queue(length).push_back(id.slot());
-        }
-        block.and_then(|(block, layout)| free.keep(block, layout))
     }
 
     /// The VP whose range this slot is of.
+    #[inline]
     pub(crate) fn home(&self, slot: u32) -> Option<Vp> {
         let home = self.homes.get((slot / BLOCK) as usize)?.load(Ordering::Relaxed);
         home.checked_sub(1).map(Vp::new)
@@ -279,13 +256,9 @@ impl Tables {
         self.next_block.load(Ordering::Relaxed) * BLOCK
     }
 
-    /// Bytes of blocks that are kept.
+    /// Bytes of the blocks of ended objects that are kept, about.
     pub(crate) fn kept_bytes(&self) -> usize {
-        let kept = |free: &Mutex<Free>| {
-            let free = lock(free);
-            free.blocks.len() * free.layout.size()
-        };
-        self.free.iter().map(|(_, free)| kept(free)).sum()
+        (0..self.vp_limit as u32).map(|vp| self.husks.bytes_on(Vp::new(vp))).sum()
     }
 
     /// When the first object was made.

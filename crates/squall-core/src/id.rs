@@ -37,6 +37,11 @@ impl Id {
         (self.0 >> GENERATION_SHIFT) as u32
     }
 
+    /// The id of the next object in this slot. There is one: the generation is not the last.
+    pub(crate) const fn next(self) -> Id {
+        Id(self.0 + (1 << GENERATION_SHIFT))
+    }
+
     /// The id of the interface that lies `index` places after this one.
     pub(crate) const fn offset(self, index: u32) -> Id {
         Id(self.0 + index as u64)

@@ -130,10 +130,6 @@ fn describe(tables: &Tables, block: NonNull<Object>) -> ObjectInfo {
     // SAFETY: valid within this operation, and not closed before it ends.
     let object = unsafe { block.as_ref() };
     let class = object.class;
-    let mut translations = VpSet::new();
-    object.for_each_translation(tables, |vp| {
-        translations.insert(Vp::new(vp as u32));
-    });
     let mut reps = Vec::new();
     // SAFETY: as above; the function is the object's own.
     unsafe {
@@ -148,8 +144,8 @@ fn describe(tables: &Tables, block: NonNull<Object>) -> ObjectInfo {
         kind: class.kind,
         made_at: object.made_at,
         home: tables.home(object.id.slot()),
-        translations,
-        bytes: class.object_bytes + outside * class.rep_bytes + object.extra_bytes(tables),
+        translations: object.translations(tables),
+        bytes: class.object_bytes as usize + outside * class.rep_bytes + object.extra_bytes(tables),
         value_bytes: class.value_bytes.0 + outside * class.value_bytes.1,
         reps,
         age: tables.epoch().since(object.made_ticks),

@@ -27,6 +27,8 @@ mod gather;
 #[cfg(not(loom))]
 mod ground;
 #[cfg(not(loom))]
+mod husks;
+#[cfg(not(loom))]
 mod inspect;
 #[cfg(not(loom))]
 mod interface;
@@ -42,6 +44,8 @@ mod reference;
 mod root;
 #[cfg(not(loom))]
 mod single;
+#[cfg(not(loom))]
+mod stall;
 #[cfg(not(loom))]
 pub mod tables;
 #[cfg(not(loom))]

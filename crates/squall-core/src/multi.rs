@@ -20,7 +20,7 @@ use std::panic::Location;
 use std::ptr::{self, NonNull};
 
 use crate::at::At;
-use crate::class::{Class, Found, More, ObjectKind, Refusal, Visit};
+use crate::class::{Class, Found, More, ObjectKind, Refusal, Visit, bytes};
 use crate::clock;
 use crate::create::{self, Place};
 use crate::death::{self, run_drop};
@@ -73,13 +73,15 @@ impl<R: Root> Multi<R> {
         interface: <R::Interface as Interface>::NAME,
         source: <R::Interface as Interface>::SOURCE,
         interfaces: <R::Interface as Counted>::INTERFACES,
-        object_bytes: size_of::<Multi<R>>(),
+        object_bytes: bytes(size_of::<Multi<R>>()),
         rep_bytes: RepBlock::<R>::BYTES,
         value_bytes: (size_of::<R>(), size_of::<R::Rep>()),
         for_each_rep: Self::for_each_rep,
         more: More {
             resolve: Self::resolve,
             wake: Self::wake,
+            // SAFETY: passed on, with what belongs to this class.
+            quiet: |object| unsafe { death::quiet_call(object, Self::CLASS, Self::finish) },
             finish: Self::finish,
             drop_rep: Self::drop_rep,
             drop_root: Self::drop_root,
@@ -104,8 +106,7 @@ impl<R: Root> Multi<R> {
         size: ClusterSize,
         made_at: &'static Location<'static>,
     ) -> Result<Made<R>, CreateError> {
-        let mut created =
-            create::begin(place, <R::Interface as Counted>::INTERFACES, Layout::new::<Multi<R>>())?;
+        let created = create::begin(place, Self::CLASS, Layout::new::<Multi<R>>())?;
         let object = Object::new(Self::CLASS, created.id, made_at, clock::ticks());
         let multi = Multi {
             object,
@@ -115,10 +116,10 @@ impl<R: Root> Multi<R> {
             root: ManuallyDrop::new(root),
             sleepers: EventCount::new(),
         };
-        let block = created.allocate().cast::<Multi<R>>();
+        let block = created.block.cast::<Multi<R>>();
         // SAFETY: our own room, of this layout.
         unsafe { block.write(multi) };
-        Ok((created.publish(block.cast()), block))
+        Ok((created.publish(), block))
     }
 
     /// Makes the representatives of an eager class. The caller owns the object; if one panics, it is destroyed as it is.

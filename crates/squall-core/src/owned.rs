@@ -4,10 +4,11 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
+use crate::class::ObjectKind;
 use crate::ground::existing;
 use crate::id::Id;
 use crate::interface::Interface;
-use crate::raw::object::{self, Ground, Killed, Occupant, Stage};
+use crate::raw::object::{self, Ground, Killed, Stage};
 use crate::reference::CoRef;
 
 /// An object's owner. Dropping it destroys the object, and may drop what this thread destroyed *earlier*: do not let go of
@@ -63,26 +64,33 @@ impl<I: ?Sized + Interface> Owned<I> {
 
 impl<I: ?Sized + Interface> Drop for Owned<I> {
     fn drop(&mut self) {
-        if squall_sys::fork::forked() {
-            return;
-        }
-        let Some(tables) = existing() else { return };
-        let Occupant::Object(object) = tables.slot(self.co.bits_id().slot()).occupant() else { return };
-        // SAFETY: the owner's own object, which only this call ends.
-        let wake = unsafe { object.as_ref() }.class.more.wake;
-        // Within one operation, so that nobody frees it in between. Refused where nothing can be reclaimed anyway.
-        let killed = squall_rcu::try_op(|_| {
-            // SAFETY: valid here, and to the end of the operation.
-            unsafe {
-                let killed = object::kill(tables, object);
-                wake(object);
-                killed
+        end(self.co.bits_id());
+    }
+}
+
+/// Ends the object of this id, of which the caller is the owner.
+fn end(id: Id) {
+    if squall_sys::fork::forked() {
+        return;
+    }
+    let Some(tables) = existing() else { return };
+    let object = tables.slot(id.slot()).own_object();
+    // SAFETY: the owner's own object, which only this call ends.
+    let class = unsafe { object.as_ref() }.class;
+    // Within one operation, so that nobody frees it in between. Refused where nothing can be reclaimed anyway.
+    let killed = squall_rcu::try_op(|_| {
+        // SAFETY: valid here, and to the end of the operation.
+        unsafe {
+            let killed = object::kill(tables, object, class);
+            if class.kind == ObjectKind::Clustered {
+                (class.more.wake)(object);
             }
-        });
-        if killed == Ok(Killed::Drained) {
-            // Outside the operation, so that this thread may do the drops itself when their time has come.
-            tables.after_grace_period(object, Stage::Quiet);
+            killed
         }
+    });
+    if killed == Ok(Killed::Drained) {
+        // Outside the operation, so that this thread may do the drops itself when their time has come.
+        tables.after_grace_period(object, Stage::Quiet);
     }
 }
 

@@ -16,12 +16,13 @@ use std::ptr::NonNull;
 
 use squall_machine::Vp;
 
+use crate::class::{Found, ObjectKind};
 use crate::error::{CallError, Reason};
 use crate::ground::{entry_here, existing};
 use crate::id::Id;
 use crate::interface::{Extends, Interface, from_fat, offset_of};
 use crate::raw::header::Header;
-use crate::raw::object::{Ground, InFlight, header, hit, release};
+use crate::raw::object::{Ground, InFlight, header, hit, release, shared_owner};
 
 /// A reference to a clustered object: call it as the interface it is.
 ///
@@ -124,7 +125,7 @@ impl<I: ?Sized + Interface> CoRef<I> {
     #[track_caller]
     pub fn __call<R>(self, method: &'static str, f: impl FnOnce(&I) -> R, gone: impl Answer<R>) -> R {
         // SAFETY: dropped before this returns or unwinds, here or in `miss`.
-        let entered = match unsafe { squall_rcu::__enter() } {
+        let entered = match unsafe { squall_rcu::__enter(self.id.bits()) } {
             Ok(entered) => entered,
             Err(error) => return gone.answer(refused(self, method, error)),
         };
@@ -153,7 +154,7 @@ impl<I: ?Sized + Interface> CoRef<I> {
             // SAFETY: as in `__call`.
             let header = match unsafe { hit(entry_here(self.id.slot()), self.id) } {
                 Some(header) => header,
-                None => resolve(self.id, I::NAME, method)?,
+                None => resolve(self.id).map_err(|error| error.of(I::NAME, method))?,
             };
             Ok(Hold::new(header))
         });
@@ -186,12 +187,12 @@ fn miss<I: ?Sized + Interface, R>(
     f: impl FnOnce(&I) -> R,
     gone: impl Answer<R>,
 ) -> R {
-    match resolve(co.id, I::NAME, method) {
+    match resolve(co.id) {
         // SAFETY: a header of this id (I1), used in the operation (I2).
         Ok(header) => f(unsafe { target(&header) }),
         Err(error) => {
             drop(entered);
-            gone.answer(error)
+            gone.answer(error.of(I::NAME, method))
         }
     }
 }
@@ -200,26 +201,36 @@ fn miss<I: ?Sized + Interface, R>(
 /// is used.
 #[cold]
 #[inline(never)]
-fn resolve(id: Id, interface: &'static str, method: &'static str) -> Result<NonNull<Header>, CallError> {
-    let fail = |class, reason| CallError::new(interface, class, id, method, reason);
+fn resolve(id: Id) -> Result<NonNull<Header>, CallError> {
     if squall_sys::fork::forked() {
-        return Err(fail(None, Reason::Forked));
+        return Err(CallError::unnamed(None, id, Reason::Forked));
     }
-    let Some(tables) = existing() else { return Err(fail(None, Reason::NotThere)) };
+    let Some(tables) = existing() else { return Err(CallError::unnamed(None, id, Reason::NotThere)) };
     // Once, so that the entry is made where the translation set says.
-    let vp = Vp::current();
-    // The thread's VP may not have been at hand (`ground/I1`).
+    // SAFETY: making the tables asks for the VP first.
+    let vp = match unsafe { Vp::index_at_hand() } {
+        at_hand @ 0.. => Vp::new(at_hand as u32),
+        _ => {
+            // The hit has looked elsewhere (`ground/I1`).
+            let vp = Vp::current();
+            // SAFETY: within the operation of the call.
+            if let Some(header) = unsafe { hit(tables.entry(vp.index(), id.slot()), id) } {
+                return Ok(header);
+            }
+            vp
+        }
+    };
     // SAFETY: within the operation of the call.
-    if let Some(header) = unsafe { hit(tables.entry(vp.index(), id.slot()), id) } {
-        return Ok(header);
-    }
-    // SAFETY: within the operation of the call.
-    let miss = unsafe { InFlight::enter(tables, id) }
-        .map_err(|absent| CallError::absent(interface, id, method, absent))?;
+    let miss = unsafe { InFlight::enter(tables, id) }.map_err(|absent| CallError::absent(id, absent))?;
     let class = miss.object().class;
-    // SAFETY: within its gate, and an operation.
-    let found = unsafe { (class.more.resolve)(miss.block(), vp) }
-        .map_err(|refusal| fail(Some((class.name)()), Reason::Refused(refusal.0)))?;
+    let found = if class.kind == ObjectKind::Shared {
+        // SAFETY: an object of that kind, with its whole block.
+        Found { owner: unsafe { shared_owner(miss.block()) }, cache: true }
+    } else {
+        // SAFETY: within its gate, and an operation.
+        unsafe { (class.more.resolve)(miss.block(), vp) }
+            .map_err(|refusal| CallError::unnamed(Some((class.name)()), id, Reason::Refused(refusal.0)))?
+    };
     // SAFETY: a representative of this object, which has that interface.
     let header = unsafe { header(found.owner, miss.index()) };
     if found.cache {

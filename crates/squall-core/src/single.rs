@@ -8,10 +8,10 @@ use std::ptr::NonNull;
 
 use squall_machine::Vp;
 
-use crate::class::{Class, Found, More, ObjectKind, Refusal};
+use crate::class::{Class, Found, More, ObjectKind, Refusal, bytes};
 use crate::clock;
 use crate::create::{self, Place};
-use crate::death::run_drop;
+use crate::death::{quiet_call, run_drop};
 use crate::error::CreateError;
 use crate::interface::{Counted, InterfaceOf};
 use crate::layout::Block;
@@ -26,6 +26,9 @@ struct Prefix {
     owner: Owner,
 }
 
+// As `shared_owner` finds it.
+const _: () = assert!(std::mem::offset_of!(Prefix, owner) == size_of::<Object>());
+
 /// The class of shared objects of `T` under the interface `I`.
 struct Shared<T, I: ?Sized>(PhantomData<(T, *const I)>);
 
@@ -36,7 +39,7 @@ impl<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>> Shared<T, I> {
         interface: I::NAME,
         source: I::SOURCE,
         interfaces: I::INTERFACES,
-        object_bytes: Block::<Prefix, I, T>::BYTES,
+        object_bytes: bytes(Block::<Prefix, I, T>::BYTES),
         rep_bytes: 0,
         value_bytes: (size_of::<T>(), 0),
         for_each_rep: |object, f| {
@@ -46,6 +49,8 @@ impl<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>> Shared<T, I> {
         more: More {
             resolve: Self::resolve,
             wake: |_| {},
+            // SAFETY: passed on, with what belongs to this class.
+            quiet: |object| unsafe { quiet_call(object, Self::CLASS, Self::finish) },
             finish: Self::finish,
             drop_rep: |_| {},
             drop_root: |_| {},
@@ -57,40 +62,32 @@ impl<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>> Shared<T, I> {
         Ok(Found { owner: unsafe { Block::<Prefix, I, T>::owner(object.cast()) }, cache: true })
     }
 
+    #[inline(always)]
     unsafe fn finish(object: NonNull<Object>) {
         let block = object.cast::<Prefix>();
         // SAFETY: an object of this class, and memory is quiet: nobody else has it.
         unsafe {
-            object.as_ref().close();
-            let value = Block::<Prefix, I, T>::value(block);
-            run_drop(|| value.drop_in_place());
+            if std::mem::needs_drop::<T>() {
+                object.as_ref().close();
+                let value = Block::<Prefix, I, T>::value(block);
+                run_drop(|| value.drop_in_place());
+            }
             create::end(object, Block::<Prefix, I, T>::LAYOUT);
         }
     }
 
+    #[inline(always)]
     fn make(place: Place, value: T, made_at: &'static Location<'static>) -> Result<Owned<I>, CreateError> {
-        let mut created = create::begin(place, I::INTERFACES, Block::<Prefix, I, T>::LAYOUT)?;
-        /// Gives the room back if the view of the value panics.
-        struct Room<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>>(
-            NonNull<Prefix>,
-            PhantomData<(T, *const I)>,
-        );
-        impl<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>> Drop for Room<T, I> {
-            fn drop(&mut self) {
-                // SAFETY: our own block, without a value.
-                unsafe { Block::<Prefix, I, T>::free(self.0) };
-            }
-        }
-        let block = created.allocate().cast::<Prefix>();
-        let room = Room::<T, I>(block, PhantomData);
+        // If the view of the value panics, this gives back what was taken.
+        let created = create::begin(place, Self::CLASS, Block::<Prefix, I, T>::LAYOUT)?;
+        let block = created.block.cast::<Prefix>();
         let object = Object::new(Self::CLASS, created.id, made_at, clock::ticks());
         // SAFETY: our own block; the prefix is written before what follows it.
         unsafe {
             block.write(Prefix { object, owner: Owner { object: block.cast() } });
             Block::<Prefix, I, T>::fill(block, Some(created.id), value);
         }
-        std::mem::forget(room);
-        Ok(created.publish(block.cast()))
+        Ok(created.publish())
     }
 }
 

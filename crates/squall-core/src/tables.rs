@@ -56,7 +56,7 @@ pub fn stats() -> Stats {
                 stats.objects_count += 1;
                 stats.slots_count += 1;
             }
-            Occupant::Gone(_) if generation == 0 => stats.retired_count += 1,
+            Occupant::Gone(..) if generation == 0 => stats.retired_count += 1,
             _ if generation != 0 => stats.slots_count += 1,
             _ => {}
         }

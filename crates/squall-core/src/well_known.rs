@@ -77,7 +77,7 @@ impl<I: ?Sized + Interface> WellKnown<I> {
                 // Relaxed: changed when an object of this number is over; either value is right in that moment.
                 let generation = slot.generation.load(Ordering::Relaxed);
                 // While one is being reclaimed, its generation is over already.
-                let over = u32::from(matches!(slot.occupant(), Occupant::Gone(_)));
+                let over = u32::from(matches!(slot.occupant(), Occupant::Gone(..)));
                 Id::new(self.number, generation.saturating_add(over))
             })
         });

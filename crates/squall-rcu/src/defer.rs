@@ -29,7 +29,8 @@ use std::time::{Duration, Instant};
 
 use crate::op::{DOMAIN, own_record};
 use crate::raw::defer::{BATCH_CALLS, Batch, Deferred, Kind};
-use crate::raw::grace::Haste;
+use crate::raw::domain::Added;
+use crate::raw::grace::{Haste, Moment};
 use crate::raw::record::{Record, attention};
 use crate::stats::COUNTS;
 use crate::wait::{WaitError, after, may_wait, wait_unchecked};
@@ -135,16 +136,34 @@ pub unsafe fn defer_raw(call: unsafe fn(*mut ()), data: *mut (), bytes: usize) {
     add(Kind::Code, Deferred { call, data, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
 }
 
+/// Not public: as [`defer_raw`], for what comes and goes by the million.
+///
+/// # Safety
+/// As of [`defer_raw`].
+#[doc(hidden)]
+#[inline(never)]
+pub unsafe fn __defer_object(call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
+    add_to(Kind::Object, call, data, bytes);
+}
+
+#[inline(never)]
 fn add(kind: Kind, call: Deferred) {
-    // A thread past its exit hook is registered only within an operation: it has no list of its own then.
-    if own_record().is_none() && crate::op::register().is_err() {
-        return;
+    add_to(kind, call.call, call.data, call.bytes);
+}
+
+#[inline(always)]
+fn add_to(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
+    // The call is put together where it is needed, so that it need not lie in memory before.
+    let Some(record) = own_record() else { return add_unregistered(kind, call, data, bytes) };
+    let Ok(added) = DOMAIN.defer(record, kind, Deferred { call, data, bytes }) else { return leak() };
+    if added.first || added.closed {
+        added_cold(record, added);
     }
-    let Some(record) = own_record() else { return adopt_one(call) };
-    let Ok(added) = DOMAIN.defer(record, kind, call) else {
-        COUNTS.leaked.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
-        return;
-    };
+}
+
+#[cold]
+#[inline(never)]
+fn added_cold(record: &'static Record, added: Added) {
     if added.first {
         crate::reclaimer::announce();
     }
@@ -154,6 +173,21 @@ fn add(kind: Kind, call: Deferred) {
 }
 
 #[cold]
+#[inline(never)]
+fn add_unregistered(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
+    let call = Deferred { call, data, bytes };
+    if crate::op::register().is_err() {
+        return;
+    }
+    // A thread past its exit hook is registered only within an operation: it has no list of its own then.
+    if own_record().is_none() { adopt_one(call) } else { add(kind, call) }
+}
+
+#[cold]
+fn leak() {
+    COUNTS.leaked.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
+}
+
 #[inline(never)]
 fn closed(record: &'static Record) {
     if RUNNING.get() {
@@ -165,15 +199,19 @@ fn closed(record: &'static Record) {
         return;
     }
     if over_bound(record)
-        && let Some((oldest, _)) = DOMAIN.oldest(record, Kind::Code)
+        && let Some(oldest) = oldest_of(record, &[Kind::Code, Kind::Object])
     {
         COUNTS.throttled.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
         // An error leaves it pending: `keep_bound` sees that.
         let _ = wait_unchecked(oldest, Haste::Normal, after(LIMIT_WAIT));
     }
-    help(record, Kind::Memory);
-    help(record, Kind::Code);
+    help_all(record);
     keep_bound(record);
+}
+
+/// The oldest moment that a closed batch of these kinds waits for.
+fn oldest_of(record: &Record, kinds: &[Kind]) -> Option<Moment> {
+    kinds.iter().filter_map(|&kind| DOMAIN.oldest(record, kind)).map(|(moment, _)| moment).min()
 }
 
 /// What a thread owes when it leaves an operation in which it closed a batch: memory, the bound, and users' code only
@@ -182,28 +220,46 @@ pub(crate) fn after_operation(record: &'static Record) {
     if RUNNING.get() {
         return;
     }
-    help(record, Kind::Memory);
-    if !crate::reclaimer::allowed() {
-        help(record, Kind::Code);
-    }
+    help_if_allowed(record);
     keep_bound(record);
 }
 
 /// Runs the ripe batches of the calling thread, without waiting.
+fn help_all(record: &'static Record) {
+    Kind::ALL.into_iter().for_each(|kind| help(record, kind));
+}
+
+/// The same, but users' code only where no reclaimer may run that.
+fn help_if_allowed(record: &'static Record) {
+    if crate::reclaimer::allowed() { help(record, Kind::Memory) } else { help_all(record) }
+}
+
 fn help(record: &'static Record, kind: Kind) {
     while let Some((oldest, batches)) = DOMAIN.oldest(record, kind) {
-        // Where the fence of a grace period is dear, more calls share it.
-        let enough = (DOMAIN.grace.fence_ns() / FENCE_NS_PER_BATCH).clamp(1, BATCHES_PER_FENCE) as usize;
-        if batches < enough && !DOMAIN.grace.elapsed(oldest) {
-            return;
+        let mut passed = DOMAIN.grace.passed();
+        if passed < oldest {
+            if batches < enough(kind) || squall_sys::fork::forked() {
+                return;
+            }
+            if !matches!(DOMAIN.grace.poll(&DOMAIN.registry, oldest), Ok(true)) {
+                return;
+            }
+            passed = DOMAIN.grace.passed();
         }
-        if squall_sys::fork::forked() || !matches!(DOMAIN.grace.poll(&DOMAIN.registry, oldest), Ok(true)) {
-            return;
-        }
-        let Some(batch) = DOMAIN.pop(record, kind, || record.begin_run()) else { return };
+        let Some(batch) = DOMAIN.pop(record, kind, passed, || record.begin_run()) else { return };
         let list = run(batch);
         record.end_run();
-        DOMAIN.recycle(record, list);
+        DOMAIN.recycle(record, kind, list);
+    }
+}
+
+/// How many closed batches make a thread ask for a grace period: where its fence is dear, more calls share it. Those of
+/// objects give others the time of one batch to have asked for it, so that one grace period serves many threads.
+fn enough(kind: Kind) -> usize {
+    let batches = (DOMAIN.grace.fence_ns() / FENCE_NS_PER_BATCH).clamp(1, BATCHES_PER_FENCE) as usize;
+    match kind {
+        Kind::Memory | Kind::Code => batches,
+        Kind::Object => (batches * BATCH_CALLS).div_ceil(kind.batch_calls()).max(2),
     }
 }
 
@@ -220,15 +276,14 @@ fn keep_bound(record: &'static Record) {
     }
     COUNTS.throttled.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
     let deadline = after(LIMIT_WAIT);
-    let kinds = [Kind::Memory, Kind::Code];
-    let oldest = kinds.iter().filter_map(|&kind| DOMAIN.oldest(record, kind)).map(|(moment, _)| moment).min();
+    let oldest = oldest_of(record, &Kind::ALL);
     // An error means that nothing can be freed now: what is pending stays pending and is counted.
     if oldest.is_some_and(|oldest| wait_unchecked(oldest, Haste::Normal, deadline).is_err()) {
         return;
     }
-    help(record, Kind::Memory);
+    help_if_allowed(record);
     if !crate::reclaimer::allowed() {
-        return help(record, Kind::Code);
+        return;
     }
     // What remains is users' code, for the reclaimer.
     crate::reclaimer::urge();
@@ -240,16 +295,21 @@ fn keep_bound(record: &'static Record) {
 /// Runs the calls of a batch, whose moment has passed. Returns the empty list.
 fn run(mut batch: Batch) -> Vec<Deferred> {
     let nested = RUNNING.replace(true);
-    for call in batch.calls.drain(..) {
-        // SAFETY: the call is made once (it left the list), and its moment has passed: nobody can still see its data.
-        let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { (call.call)(call.data) }));
-        if let Err(payload) = outcome {
-            // The panic was the deferred call's; whoever happens to run it is not to blame. The hook has told it. The
-            // payload is leaked: its drop is the caller's code too, and could panic here.
-            std::mem::forget(payload);
-            COUNTS.panicked.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
+    let mut calls = batch.calls.drain(..);
+    // Begun again after each call that panics, so that the others cost nothing more.
+    let run_rest = |calls: &mut std::vec::Drain<'_, Deferred>| {
+        for call in calls {
+            // SAFETY: the call is made once (it left the list), and its moment has passed: nobody can still see its data.
+            unsafe { (call.call)(call.data) };
         }
+    };
+    while let Err(payload) = catch_unwind(AssertUnwindSafe(|| run_rest(&mut calls))) {
+        // The panic was the deferred call's; whoever happens to run it is not to blame. The hook has told it. The payload is
+        // leaked: its drop is the caller's code too, and could panic here.
+        std::mem::forget(payload);
+        COUNTS.panicked.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
     }
+    drop(calls);
     RUNNING.set(nested);
     batch.calls
 }

@@ -25,7 +25,7 @@ mod wait;
 #[cfg(not(loom))]
 pub use cell::Rcu;
 #[cfg(not(loom))]
-pub use defer::{barrier, defer, defer_raw, reclaim, retire, retire_raw};
+pub use defer::{__defer_object, barrier, defer, defer_raw, reclaim, retire, retire_raw};
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use op::{__enter, Entered};
@@ -35,6 +35,9 @@ pub use op::{Op, OpError, in_operation, op, register, try_op};
 pub use quiescent::{Pending, Quiescent, Where, quiescent_do};
 #[cfg(not(loom))]
 pub use reclaimer::{ReclaimerState, reclaimer_state, set_reclaimer};
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use stall::__name_tags;
 #[cfg(not(loom))]
 pub use stall::{Stall, on_stall, set_patience};
 #[cfg(not(loom))]

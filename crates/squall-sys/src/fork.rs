@@ -10,12 +10,15 @@
 //! pages (before 4.14), the process id is compared instead, which misses a child that has its ancestor's id in another
 //! id namespace.
 //!
-//! Cost: one load; without wipe-on-fork pages a system call. Source: madvise(2), MADV_WIPEONFORK.
+//! - I2. [`WORD`] leads to a word that is 1 while this process is surely not such a child: at first one that stays so, then
+//!   that of the page. Where there is no page, to a word that is 0, which says that the id must be asked for.
+//!
+//! Cost: two loads; without wipe-on-fork pages a system call. Source: madvise(2), MADV_WIPEONFORK.
 
 use std::sync::OnceLock;
-#[cfg(all(target_os = "linux", not(miri)))]
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+/// What [`arm`] has found to tell a child by.
 enum Witness {
     #[cfg(all(target_os = "linux", not(miri)))]
     Page(&'static AtomicU32),
@@ -24,6 +27,11 @@ enum Witness {
 }
 
 static WITNESS: OnceLock<Witness> = OnceLock::new();
+static NO: AtomicU32 = AtomicU32::new(1);
+static PERHAPS: AtomicU32 = AtomicU32::new(0);
+/// See I2. Not public: read by the inlined [`forked`].
+#[doc(hidden)]
+pub static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NO).cast_mut());
 
 #[cfg(all(target_os = "linux", not(miri)))]
 fn make() -> Witness {
@@ -60,17 +68,33 @@ fn make() -> Witness {
 
 /// Makes this process the one for which [`forked`] is false. The first call counts.
 pub fn arm() {
-    WITNESS.get_or_init(make);
+    let witness = WITNESS.get_or_init(make);
+    let word: *const AtomicU32 = match witness {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        Witness::Page(word) => *word,
+        Witness::Pid(_) => &PERHAPS,
+    };
+    // Release: pairs with the read in `forked` by the dependency of what it reads next. All who come here store the same.
+    WORD.store(word.cast_mut(), Ordering::Release);
 }
 
 /// Whether this process is a fork's child of the one that called [`arm`]. False before any call of `arm`.
-#[inline]
+#[inline(always)]
 pub fn forked() -> bool {
+    let word = crate::near_static!(crate::fork::WORD, *mut AtomicU32);
+    // SAFETY: one of two statics, or the page, which stays mapped (I2).
+    // Relaxed: the word is written once, before `WORD` led to it, or wiped by the kernel during the fork.
+    let surely_not = unsafe { &*word }.load(Ordering::Relaxed) != 0;
+    !surely_not && perhaps_forked()
+}
+
+#[cold]
+#[inline(never)]
+fn perhaps_forked() -> bool {
     match WITNESS.get() {
-        #[cfg(all(target_os = "linux", not(miri)))]
-        // Relaxed: the word is written once, before `WITNESS` was published, or wiped by the kernel during fork.
-        Some(Witness::Page(word)) => word.load(Ordering::Relaxed) == 0,
         Some(Witness::Pid(pid)) => *pid != std::process::id(),
+        #[cfg(all(target_os = "linux", not(miri)))]
+        Some(Witness::Page(_)) => true,
         None => false,
     }
 }

@@ -6,7 +6,7 @@
 //! Not promised: use through a Rust `dylib`, where that distance is not known.
 //! Cost: one load.
 
-/// The value of an eight-byte atomic integer static, relaxed. `$type` is the integer.
+/// The value of an eight-byte atomic static, relaxed. `$type` is that of the value: an integer or a pointer.
 #[macro_export]
 macro_rules! near_static {
     ($static:path, $type:ty) => {{

@@ -218,20 +218,33 @@ impl Other for Text {
     }
 }
 
+#[squall::interface]
+trait Sum: Send + Sync {
+    fn add(&self, n: u64) -> u64;
+}
+
+/// As large as [`Text`]: a slot goes on with its block to an object of about that size.
+struct Wide(AtomicU64, [u64; 2]);
+const _: () = assert!(size_of::<Wide>() == size_of::<Text>());
+
+impl Sum for Wide {
+    fn add(&self, n: u64) -> u64 {
+        self.0.fetch_add(n, Ordering::Relaxed) + n + self.1[0]
+    }
+}
+
 #[test]
 fn pitfall_06_an_id_is_used_again_under_another_generation_only() {
     if !laws::alone("pitfall_06_an_id_is_used_again_under_another_generation_only") {
         return;
     }
     machine_of_32();
-    let log = Log::default();
     on(5, || {
-        let hits = Spread::new(&log).create(ClusterSize::Cpu);
-        let stale = hits.co();
+        let sum: Owned<dyn Sum> = squall::shared(Wide(AtomicU64::new(0), [0; 2]));
+        let stale = sum.co();
         // It is in the tables of other VPs too.
-        stale.add(1);
-        on(1, || stale.add(1));
-        end(hits);
+        assert_eq!((stale.add(1), on(1, || stale.add(1))), (1, 2));
+        Owned::destroy(sum).wait().unwrap();
         for generation in 2..20 {
             // Of another interface, in the same slot.
             let text: Owned<dyn Other> = squall::shared(Text("not a number".repeat(5)));
@@ -240,17 +253,25 @@ fn pitfall_06_an_id_is_used_again_under_another_generation_only() {
             assert_eq!(text.other().len(), 60);
             on(1, || assert_eq!(text.other().len(), 60));
             for vp in [1, 2, 5] {
-                let error = on(vp, || stale.try_total()).unwrap_err();
+                let error = on(vp, || stale.try_add(1)).unwrap_err();
                 assert_eq!(
                     (error.reason(), error.id(), error.class()),
                     (Reason::Destroyed, CoRef::id(stale), None)
                 );
             }
             assert!(squall::info_of(CoRef::id(stale)).is_none());
-            Owned::destroy(text).wait().unwrap();
+            // While it is being reclaimed its class is told of itself only.
+            let dying = text.co();
+            let done = squall::rcu::op(|_| {
+                let done = Owned::destroy(text);
+                assert_eq!(stale.try_add(1).unwrap_err().class(), None);
+                assert_eq!(dying.try_other().unwrap_err().class(), Some(std::any::type_name::<Text>()));
+                done
+            });
+            done.wait().unwrap();
+            assert_eq!(dying.try_other().unwrap_err().class(), Some(std::any::type_name::<Text>()));
         }
     });
-    log.assert_over();
 }
 
 #[test]

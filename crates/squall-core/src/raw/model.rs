@@ -27,7 +27,7 @@ use crate::id::Id;
 use squall_machine::park::sites as park;
 #[cfg(loom)]
 use squall_rcu::__model::ENTER_FENCE;
-use world::{Body, Called, Name, SLOT, Sent, World, beside, ignore, lend, take_back};
+use world::{Body, CLASS, Called, Name, SLOT, Sent, World, beside, ignore, lend, take_back};
 
 /// A miss makes, publishes and installs while the object is killed: no call that begins after `kill` returned finds it,
 /// and whoever drains the gate cuts every way.
@@ -135,7 +135,7 @@ fn vacant() {
     World::run(&[], false, |world| {
         let (thing, stale) = world.create(1, 1);
         let end = move || {
-            let _ = world.slot.advance(stale.id.generation());
+            let _ = world.slot.advance(stale.id.generation(), &CLASS);
             world.slot.vacate();
         };
         let caller = move || {
@@ -234,7 +234,7 @@ fn stale_against_reuse_in_operations() {
         let reuse = thread::spawn(move || {
             assert!(world.destroy(owner, old));
             world.reclaim(old).then(|| {
-                let _ = world.slot.advance(stale.id.generation());
+                let _ = world.slot.advance(stale.id.generation(), &CLASS);
                 let (new, name) = world.create(world.slot.generation.load(Ordering::Relaxed), 2);
                 world.op(owner, || assert_ne!(world.call(0, 0, name), Called::Erred));
                 Sent(new)

@@ -11,7 +11,12 @@
 //! - I4. An object's slots are used again only after its memory is quiet and its root was dropped, under the next
 //!   generation.
 
+#[cfg(not(loom))]
+use squall_machine::{Vp, VpSet};
 use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::cell::Cell;
+#[cfg(not(loom))]
+use std::cell::RefCell;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 
@@ -20,29 +25,54 @@ use super::header::{Header, Released};
 use super::reps::Owner;
 use super::sites;
 use super::translations::Translations;
-use crate::class::Class;
+use crate::class::{Class, ObjectKind};
 use crate::id::Id;
 
 /// A place of the global table.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// Null, an [`Object`], or after its death its class with the lowest bit set.
+    /// Null, an [`Object`], or after its death its class with [`TAG`], and with [`OVER`] once its id is free.
     occupant: AtomicPtr<()>,
     /// That of the occupant, or else of the next one. Written by whoever owns the slot: its creator, then whoever frees it.
     pub(crate) generation: AtomicU32,
 }
 
 const TAG: usize = 1;
+const OVER: usize = 2;
+const _: () = assert!(align_of::<Class>() > (TAG | OVER));
 
 /// What is in a slot.
 pub(crate) enum Occupant {
     /// Nothing yet.
     Nobody,
-    /// One of this class was.
-    Gone(&'static Class),
+    /// One of this class was; whether its id is free.
+    Gone(&'static Class, bool),
     /// An object, valid within the operation in which it was found (I1). The pointer is good for its whole block.
     Object(NonNull<Object>),
+}
+
+/// Whether `f` is true of any number below `count`, which is mostly 1 and never less. Asks for all of them.
+///
+/// A loop would cost more than what is done in it; and what `f` has is copied, so that it need not lie in memory.
+#[inline(always)]
+pub(crate) fn any(count: u32, f: impl Fn(u32) -> bool + Copy) -> bool {
+    #[cold]
+    #[inline(never)]
+    fn rest(count: u32, f: impl Fn(u32) -> bool) -> bool {
+        (1..count).fold(false, |any, index| f(index) | any)
+    }
+    let first = f(0);
+    if count > 1 { first | rest(count, f) } else { first }
+}
+
+/// Calls `f` with each number below `count`, as [`any`].
+#[inline(always)]
+pub(crate) fn each(count: u32, f: impl Fn(u32) + Copy) {
+    any(count, move |index| {
+        f(index);
+        false
+    });
 }
 
 impl Slot {
@@ -51,40 +81,70 @@ impl Slot {
         Slot { occupant: AtomicPtr::new(ptr::null_mut()), generation: AtomicU32::new(1) }
     }
 
+    /// The object that is there now, valid within the operation in which this is asked (I1).
+    #[inline(always)]
+    pub(crate) fn object(&self) -> Option<NonNull<Object>> {
+        // Acquire: as in `occupant`.
+        let occupant = self.occupant.load(sites::SLOT_LOAD.order(Ordering::Acquire));
+        NonNull::new(occupant.cast::<Object>()).filter(|_| occupant.addr() & TAG == 0)
+    }
+
+    /// The object that is there, for its owner, who has not ended it.
+    #[inline(always)]
+    pub(crate) fn own_object(&self) -> NonNull<Object> {
+        debug_assert!(self.object().is_some(), "an owner without an object");
+        // SAFETY: published, and not retired before its owner ends it.
+        // Relaxed: whoever has the owner has it from where the object was made.
+        unsafe { NonNull::new_unchecked(self.occupant.load(Ordering::Relaxed).cast()) }
+    }
+
     /// What is there now.
     pub(crate) fn occupant(&self) -> Occupant {
         // Acquire: pairs with the release in `publish`, the object that is seen is fully built; and with that in `vacate`.
         let occupant = self.occupant.load(sites::SLOT_LOAD.order(Ordering::Acquire));
         let Some(object) = NonNull::new(occupant.cast::<Object>()) else { return Occupant::Nobody };
         if occupant.addr() & TAG != 0 {
-            // SAFETY: a tagged occupant is the address of a static class, plus the tag (`kill`).
-            return Occupant::Gone(unsafe { &*occupant.map_addr(|address| address & !TAG).cast::<Class>() });
+            let class = occupant.map_addr(|address| address & !(TAG | OVER)).cast::<Class>();
+            // SAFETY: a tagged occupant is the address of a static class, plus the tags (`retire`, `advance`).
+            return Occupant::Gone(unsafe { &*class }, occupant.addr() & OVER != 0);
         }
         Occupant::Object(object)
     }
 
-    /// Why `id` leads to no object, where one of `class` was, or nobody.
-    fn absent(&self, class: Option<&'static Class>, id: Id) -> Absent {
+    /// Why `id` leads to no object, where there was none a moment ago.
+    #[cold]
+    #[inline(never)]
+    fn absent(&self, id: Id) -> Absent {
+        // The occupant first: whoever has the id of an object finds that one there, or what came after.
+        let occupant = self.occupant();
         // 0 when the generations are used up: later than all of them.
         let here = self.generation.load(Ordering::Relaxed).wrapping_sub(1);
         let asked = id.generation().wrapping_sub(1);
-        match class {
-            // Being reclaimed, or the last one that was here: then the class is its own.
-            Some(_) if here == asked || here == asked.wrapping_add(1) => Absent::Destroyed(class),
+        match occupant {
+            // The next one, by now; what `id` meant is gone.
+            Occupant::Object(_) => Absent::Destroyed(None),
+            // Being reclaimed; or the last one that was here, so the slot names the next.
+            Occupant::Gone(class, over) if here == asked.wrapping_add(u32::from(over)) => {
+                Absent::Destroyed(Some(class))
+            }
             // A well-known slot names its next occupant before there is one, and while the last one goes.
-            Some(_) if here < asked => Absent::NotThere,
-            None if here <= asked => Absent::NotThere,
+            Occupant::Gone(..) if here < asked => Absent::NotThere,
+            Occupant::Nobody if here <= asked => Absent::NotThere,
             _ => Absent::Destroyed(None),
         }
     }
 
+    #[inline]
     fn publish(&self, object: NonNull<Object>) {
         // Release: pairs with the acquire in `occupant`.
         self.occupant.store(object.as_ptr().cast(), sites::SLOT_STORE.order(Ordering::Release));
     }
 
     /// Makes the slot ready for its next occupant (I4). Returns whether it can have one: a generation that would wrap ends it.
-    pub(crate) fn advance(&self, generation: u32) -> bool {
+    #[inline]
+    pub(crate) fn advance(&self, generation: u32, class: &'static Class) -> bool {
+        // Relaxed: released with the generation. Who sees one without the other forgets the class.
+        self.occupant.store(tagged(class, TAG | OVER), Ordering::Relaxed);
         let next =
             if sites::NEXT_GENERATION.is_weak() { Some(generation) } else { generation.checked_add(1) };
         // Also read by whoever takes the slot, by the lock of its list; and by misses that compare it with a stale
@@ -102,16 +162,20 @@ impl Slot {
     }
 
     fn retire(&self, class: &'static Class) {
-        let class = ptr::from_ref(class).cast_mut().cast::<()>();
         // Relaxed: the class is a constant, and `kill` releases the store to whoever drains the gate.
-        self.occupant.store(class.map_addr(|address| address | TAG), Ordering::Relaxed);
+        self.occupant.store(tagged(class, TAG), Ordering::Relaxed);
     }
+}
+
+#[inline(always)]
+fn tagged(class: &'static Class, tag: usize) -> *mut () {
+    ptr::from_ref(class).cast_mut().cast::<()>().map_addr(|address| address | tag)
 }
 
 /// What follows a grace period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Look whether calls still hold the object ([`quiet`]).
+    /// Look whether calls still hold the object ([`is_held`]).
     Quiet,
     /// Drop its representatives ([`Class::finish`]).
     Finish,
@@ -133,15 +197,15 @@ pub(crate) trait Ground {
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Object {
-    // Never written after it is published.
+    // Never written after it is published. (`id` is that of the next object while this is a husk, `husks/I1`.)
     pub(crate) class: &'static Class,
     pub(crate) id: Id,
     pub(crate) made_at: &'static Location<'static>,
-    /// When it was made, in ticks of [`crate::clock`].
-    pub(crate) made_ticks: u32,
     // Written by misses and the destroyer.
     pub(crate) gate: Gate,
     translations: Translations,
+    // Never written after it is published: when it was made, in ticks of [`crate::clock`].
+    pub(crate) made_ticks: u32,
     // Written when its memory is quiet, and by the last holds.
     held: AtomicU32,
     /// Links that keep the root: one of the object's own, one of each representative.
@@ -180,8 +244,17 @@ impl Object {
     }
 
     /// The VPs whose tables may hold entries of it.
-    pub(crate) fn for_each_translation(&self, ground: &impl Ground, f: impl FnMut(usize)) {
+    #[inline(always)]
+    pub(crate) fn for_each_translation(&self, ground: &impl Ground, f: impl Fn(usize) + Copy) {
         self.translations.for_each(ground.vp_limit(), f);
+    }
+
+    /// The same, as a set.
+    #[cfg(not(loom))]
+    pub(crate) fn translations(&self, ground: &impl Ground) -> VpSet {
+        let set = RefCell::new(VpSet::new());
+        self.for_each_translation(ground, |vp| _ = set.borrow_mut().insert(Vp::new(vp as u32)));
+        set.into_inner()
     }
 
     /// Bytes beyond the object's own block, representatives apart.
@@ -190,6 +263,7 @@ impl Object {
     }
 
     /// Gives back what the object's block does not hold itself.
+    #[inline(always)]
     pub(crate) fn free_extra(&mut self, ground: &impl Ground) {
         self.translations.free(ground.vp_limit());
     }
@@ -230,12 +304,12 @@ impl Object {
 }
 
 /// Makes a built object known under its id.
-pub(crate) fn publish(ground: &impl Ground, object: NonNull<Object>) {
-    // SAFETY: the caller has just built it.
-    let (id, class) = unsafe { (object.as_ref().id, object.as_ref().class) };
-    for index in 0..class.interfaces {
-        ground.slot(id.slot() + index).publish(object);
-    }
+///
+/// # Safety
+/// The caller has just built it, under this id, with so many interfaces.
+#[inline(always)]
+pub(crate) unsafe fn publish(ground: &impl Ground, object: NonNull<Object>, id: Id, interfaces: u32) {
+    each(interfaces, move |index| ground.slot(id.slot() + index).publish(object));
 }
 
 /// A miss in flight: it keeps the object's destruction from taking stock until it is dropped.
@@ -260,13 +334,10 @@ impl<'a, G: Ground> InFlight<'a, G> {
     ///
     /// # Safety
     /// Within an operation, and the result is dropped in it (I1).
+    #[inline(always)]
     pub(crate) unsafe fn enter(ground: &'a G, id: Id) -> Result<InFlight<'a, G>, Absent> {
         let slot = ground.slot(id.slot());
-        let found = match slot.occupant() {
-            Occupant::Object(object) => object,
-            Occupant::Gone(class) => return Err(slot.absent(Some(class), id)),
-            Occupant::Nobody => return Err(slot.absent(None, id)),
-        };
+        let Some(found) = slot.object() else { return Err(slot.absent(id)) };
         // SAFETY: valid within this operation (I1).
         let object = unsafe { found.as_ref() };
         // The object first, then its generation (I4): what is compared is its own.
@@ -277,6 +348,16 @@ impl<'a, G: Ground> InFlight<'a, G> {
             return Err(Absent::Destroyed(Some(object.class)));
         }
         Ok(InFlight { ground, object: found, index: id.slot() - object.id.slot() })
+    }
+
+    /// This was the last one, of an object that died meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn drained(ground: &G, block: NonNull<Object>) {
+        // SAFETY: within the operation of the miss.
+        let object = unsafe { block.as_ref() };
+        clear(ground, object, object.class);
+        ground.after_grace_period(block, Stage::Quiet);
     }
 
     /// The object, with its whole block.
@@ -296,6 +377,7 @@ impl<'a, G: Ground> InFlight<'a, G> {
     }
 
     /// Stores `header` in the table of `vp` (I2).
+    #[inline(always)]
     pub(crate) fn install(&self, vp: usize, header: NonNull<Header>) {
         let object = self.object();
         object.translations.insert(vp, self.ground.vp_limit());
@@ -306,10 +388,10 @@ impl<'a, G: Ground> InFlight<'a, G> {
 }
 
 impl<G: Ground> Drop for InFlight<'_, G> {
+    #[inline(always)]
     fn drop(&mut self) {
         if self.object().gate.leave() == Shut::Drained {
-            clear(self.ground, self.object());
-            self.ground.after_grace_period(self.object, Stage::Quiet);
+            Self::drained(self.ground, self.object);
         }
     }
 }
@@ -335,10 +417,11 @@ pub(crate) unsafe fn activate(object: &Object, owner: NonNull<Owner>) {
     if !sites::ASK_BEFORE_ACTIVE.is_weak() && !object.gate.confirm() {
         return;
     }
-    for index in 0..object.class.interfaces {
+    let id = object.id;
+    each(object.class.interfaces, move |index| {
         // SAFETY: the caller's promise.
-        unsafe { header(owner, index).as_ref() }.activate(object.id.offset(index).bits());
-    }
+        unsafe { header(owner, index).as_ref() }.activate(id.offset(index).bits());
+    });
 }
 
 /// The header of interface `index` of the representative whose headers follow `owner`.
@@ -379,84 +462,119 @@ pub(crate) enum Killed {
 /// first, that one may still be at it.
 ///
 /// # Safety
-/// Within an operation in which `object` was valid already: the last miss may send it to its grace period while this
+/// `class` is the object's. Within an operation in which `block` was valid already: the last miss may send it to its grace period while this
 /// function is still using it.
-pub(crate) unsafe fn kill(ground: &impl Ground, block: NonNull<Object>) -> Killed {
+#[inline(always)]
+pub(crate) unsafe fn kill(ground: &impl Ground, block: NonNull<Object>, class: &'static Class) -> Killed {
     // SAFETY: the caller's promise.
     let object = unsafe { block.as_ref() };
     // Before the gate is shut, since from then on a miss in flight may drain it (I1).
     if !sites::RETIRE_FIRST.is_weak() {
-        retire(ground, object);
+        retire(ground, object, class);
     }
     let shut = object.gate.kill();
     if shut == Shut::Already {
         return Killed::Before;
     }
     if sites::RETIRE_FIRST.is_weak() {
-        retire(ground, object);
+        retire(ground, object, class);
     }
-    for_each_header(block, |header| header.poison());
+    for_each_header(block, class, |header| header.poison());
     if shut == Shut::Drained {
-        clear(ground, object);
+        clear(ground, object, class);
         return Killed::Drained;
     }
     Killed::Draining
 }
 
 /// Takes the object out of its slots, which are its own as long as it is valid.
-fn retire(ground: &impl Ground, object: &Object) {
-    for index in 0..object.class.interfaces {
-        ground.slot(object.id.slot() + index).retire(object.class);
-    }
+#[inline(always)]
+fn retire(ground: &impl Ground, object: &Object, class: &'static Class) {
+    let first = object.id.slot();
+    each(class.interfaces, move |index| ground.slot(first + index).retire(class));
 }
 
 /// Clears the entries (I3). Whoever calls this sends the object to its grace period next.
-fn clear(ground: &impl Ground, object: &Object) {
+#[inline(always)]
+fn clear(ground: &impl Ground, object: &Object, class: &'static Class) {
     if !sites::CLEAR_ENTRIES.is_weak() {
-        object.for_each_translation(ground, |vp| {
-            for index in 0..object.class.interfaces {
+        let (interfaces, first) = (class.interfaces, object.id.slot());
+        object.for_each_translation(ground, move |vp| {
+            each(interfaces, move |index| {
                 // Relaxed: ordered before the grace period by its beginning. No miss stores any more (gate/I2).
-                ground.entry(vp, object.id.slot() + index).store(ptr::null_mut(), Ordering::Relaxed);
-            }
+                ground.entry(vp, first + index).store(ptr::null_mut(), Ordering::Relaxed);
+            });
         });
     }
 }
 
-/// Calls `f` with each header of each representative that is there now. The object is valid and not closed.
-pub(crate) fn for_each_header(block: NonNull<Object>, mut f: impl FnMut(&Header)) {
-    // SAFETY: the object is valid, and so are its representatives while it is not closed; the function is its class's.
-    unsafe {
-        let class = block.as_ref().class;
-        (class.for_each_rep)(block, &mut |owner| {
-            for index in 0..class.interfaces {
-                f(header(owner, index).as_ref());
-            }
-        });
-    }
-}
-
-/// The grace period after the death has passed. Returns whether the representatives can be dropped now; if not, the last
-/// call that holds one goes on from here, and may do so as soon as `before_waiting` has returned.
+/// The owner of a shared object's one representative, which follows the object in its block.
 ///
 /// # Safety
-/// It has, and this is called once for the object.
-pub(crate) unsafe fn quiet(block: NonNull<Object>, before_waiting: impl FnOnce()) -> bool {
+/// An object of a class of [`ObjectKind::Shared`]; the pointer may be used for the whole block.
+#[inline(always)]
+pub(crate) unsafe fn shared_owner(block: NonNull<Object>) -> NonNull<Owner> {
+    // SAFETY: within the block (`single::Prefix`).
+    unsafe { block.add(1).cast::<Owner>() }
+}
+
+/// Calls `f` with each header of each representative that is there now. The object is valid, of this class, not closed.
+#[inline(always)]
+pub(crate) fn for_each_header(block: NonNull<Object>, class: &'static Class, f: impl Fn(&Header) + Copy) {
+    any_header(block, class, move |header| {
+        f(header);
+        false
+    });
+}
+
+/// Whether `f` is true of any of them. Asks for all.
+#[inline(always)]
+fn any_header(block: NonNull<Object>, class: &'static Class, f: impl Fn(&Header) -> bool + Copy) -> bool {
+    // SAFETY: the object is valid, and so are its representatives while it is not closed: so many headers follow.
+    let any_of = move |owner| any(class.interfaces, move |index| f(unsafe { header(owner, index).as_ref() }));
+    if class.kind == ObjectKind::Shared {
+        // SAFETY: of that kind.
+        return any_of(unsafe { shared_owner(block) });
+    }
+    any_of_many(block, any_of)
+}
+
+#[inline(never)]
+fn any_of_many(block: NonNull<Object>, any_of: impl Fn(NonNull<Owner>) -> bool) -> bool {
+    let mut any = false;
+    // SAFETY: the object is valid and not closed; the function is its class's.
+    unsafe { (block.as_ref().class.for_each_rep)(block, &mut |owner| any |= any_of(owner)) };
+    any
+}
+
+/// Whether a call holds the object, or did not let it go for all to see. The grace period after the death has passed: holds
+/// only fall now (header/I3), so where there is none, none comes.
+///
+/// # Safety
+/// It has, and the object is of this class and valid.
+#[inline(always)]
+pub(crate) unsafe fn is_held(block: NonNull<Object>, class: &'static Class) -> bool {
+    any_header(block, class, |header| header.is_held())
+}
+
+/// Asks the last call that holds the object to report. Returns whether none was left by then, so that the representatives
+/// can be dropped now; if not, that call goes on from here, and may do so as soon as `before_waiting` has returned.
+///
+/// # Safety
+/// As of [`is_held`], and this is called once for the object.
+pub(crate) unsafe fn wait_for_holds(block: NonNull<Object>, before_waiting: impl FnOnce()) -> bool {
     // SAFETY: nobody frees it but who goes on from here.
     let object = unsafe { block.as_ref() };
-    let mut held = false;
-    // Holds only fall now (header/I3): where there is none, none comes.
-    for_each_header(block, |header| held |= header.is_held());
-    if !held {
-        return true;
-    }
     before_waiting();
-    let mut headers = 1;
-    for_each_header(block, |_| headers += 1);
+    let headers = Cell::new(1);
+    for_each_header(block, object.class, |_| headers.update(|count| count + 1));
     // The holds that will see it learn of it through `wait_for_holds`.
-    object.count_up(headers);
-    let mut free = 1;
-    for_each_header(block, |header| free += u32::from(!header.wait_for_holds()));
-    object.count_down(free)
+    object.count_up(headers.get());
+    let free = Cell::new(1);
+    for_each_header(block, object.class, |header| {
+        free.update(|count| count + u32::from(!header.wait_for_holds()));
+    });
+    object.count_down(free.get())
 }
 
 /// Lets a hold go.

@@ -17,6 +17,16 @@ pub(crate) struct Translations(AtomicU64);
 
 const WORD_BITS: usize = u64::BITS as usize;
 
+/// Calls `f` with each VP of a word, the first of which is `first`.
+#[inline(always)]
+fn walk(first: usize, word: &AtomicU64, f: impl Fn(usize)) {
+    let mut bits = word.load(Ordering::Relaxed);
+    while bits != 0 {
+        f(first + bits.trailing_zeros() as usize);
+        bits &= bits - 1;
+    }
+}
+
 impl Translations {
     /// The empty set.
     pub(crate) fn new() -> Translations {
@@ -35,19 +45,19 @@ impl Translations {
     }
 
     /// Calls `f` with each VP of the set.
-    pub(crate) fn for_each(&self, limit: usize, mut f: impl FnMut(usize)) {
-        let mut walk = |first: usize, word: &AtomicU64| {
-            let mut bits = word.load(Ordering::Relaxed);
-            while bits != 0 {
-                f(first + bits.trailing_zeros() as usize);
-                bits &= bits - 1;
-            }
-        };
+    #[inline(always)]
+    pub(crate) fn for_each(&self, limit: usize, f: impl Fn(usize) + Copy) {
         if limit <= WORD_BITS {
-            return walk(0, &self.0);
+            return walk(0, &self.0, f);
         }
+        self.for_each_of_many(limit, f);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn for_each_of_many(&self, limit: usize, f: impl Fn(usize) + Copy) {
         for (index, word) in self.words(limit).unwrap_or_default().iter().enumerate() {
-            walk(index * WORD_BITS, word);
+            walk(index * WORD_BITS, word, f);
         }
     }
 
@@ -88,10 +98,16 @@ impl Translations {
     }
 
     /// Frees the words, if there are any.
+    #[inline(always)]
     pub(crate) fn free(&mut self, limit: usize) {
-        if limit <= WORD_BITS {
-            return;
+        if limit > WORD_BITS {
+            self.free_words(limit);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_words(&mut self, limit: usize) {
         if let Some(words) = self.words(limit) {
             let words = std::ptr::from_ref(words).cast_mut();
             // SAFETY: the box that `words_made` took apart; we have the set to ourselves.

@@ -216,22 +216,48 @@ fn pop_locked(first: &AtomicPtr<ListNode>, lock: &AtomicU64) -> *mut ListNode {
     head
 }
 
-/// A magazine's count and lock.
-///
-/// # Safety
-/// As for [`word`], of a magazine.
-unsafe fn magazine<'a>(home: NonNull<u64>, vp: Vp) -> (&'a AtomicU64, &'a AtomicU64) {
-    // SAFETY: by this function's contract: a magazine begins with these two.
-    unsafe { (word(home, vp), word(home.add(1), vp)) }
-}
+/// The bit of a magazine's count by which a thread has locked it.
+pub(super) const LOCKED: u64 = 1 << 63;
 
 /// The word of pointer `index` of a magazine.
 ///
 /// # Safety
 /// As for [`word`], of a magazine with more room than `index`.
+#[inline]
 pub(super) unsafe fn pointer<'a>(home: NonNull<u64>, vp: Vp, index: usize) -> &'a AtomicPtr<()> {
     // SAFETY: as in `word`; sequences access a pointer as eight bytes.
-    unsafe { AtomicPtr::from_ptr(home.add(2 + index).byte_add(vp.index() << SHIFT).as_ptr().cast()) }
+    unsafe { AtomicPtr::from_ptr(home.add(1 + index).byte_add(vp.index() << SHIFT).as_ptr().cast()) }
+}
+
+/// Locks a magazine that holds from `least` to `most` pointers. Returns how many, if it does and nobody else is at it.
+#[inline]
+fn lock_magazine(word: &AtomicU64, least: u64, most: u64) -> Option<u64> {
+    let count = word.load(Ordering::Relaxed);
+    // One that is locked seems to hold more than there is room for.
+    if count < least || count > most {
+        return None;
+    }
+    // Acquire: pairs with the Release store that unlocks; we see what the last holder did.
+    word.compare_exchange(count, count | LOCKED, Ordering::Acquire, Ordering::Relaxed).ok()
+}
+
+/// The VP of the calling thread if it is at hand and [`mode::settle`] would have nothing to do: what [`put`] and [`take`]
+/// need without a call.
+#[inline(always)]
+fn settled_vp() -> Option<Vp> {
+    if !mode::is_settled() {
+        return None;
+    }
+    // SAFETY: the mode is settled, so it was chosen: `AREA_OFFSET` is set.
+    let index = unsafe { Vp::index_at_hand() };
+    (index >= 0).then(|| Vp::new(index as u32))
+}
+
+#[cold]
+#[inline(never)]
+fn settle_and_ask() -> Vp {
+    mode::settle();
+    Vp::current()
 }
 
 /// # Safety
@@ -239,25 +265,38 @@ pub(super) unsafe fn pointer<'a>(home: NonNull<u64>, vp: Vp, index: usize) -> &'
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn put(home: NonNull<u64>, vp: Vp, capacity: usize, new: NonNull<()>) -> bool {
-    mode::settle();
-    if Vp::current() != vp {
+    match settled_vp() {
+        // SAFETY: passed on.
+        Some(here) => unsafe { put_on(home, here, vp, capacity, new) },
+        // SAFETY: passed on.
+        None => unsafe { put_later(home, vp, capacity, new) },
+    }
+}
+
+/// # Safety
+/// As for [`super::restart::put`].
+#[cold]
+#[inline(never)]
+unsafe fn put_later(home: NonNull<u64>, vp: Vp, capacity: usize, new: NonNull<()>) -> bool {
+    // SAFETY: passed on.
+    unsafe { put_on(home, settle_and_ask(), vp, capacity, new) }
+}
+
+/// # Safety
+/// As for [`super::restart::put`], and the mode is settled. `here` is where the thread was just now.
+#[inline(always)]
+unsafe fn put_on(home: NonNull<u64>, here: Vp, vp: Vp, capacity: usize, new: NonNull<()>) -> bool {
+    if here != vp || capacity == 0 {
         return false;
     }
-    // SAFETY: passed on; `vp` is the answer of `current`, below the limit (vp/I2).
-    let (count, lock) = unsafe { magazine(home, vp) };
-    // Acquire: pairs with the Release store in `unlock_word`, here and in `take`; we see what the last holder did.
-    if lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        return false;
-    }
-    let index = count.load(Ordering::Relaxed);
-    let fits = index < capacity as u64;
-    if fits {
-        // SAFETY: below the room's end. Relaxed: the lock orders it.
-        unsafe { pointer(home, vp, index as usize) }.store(new.as_ptr(), Ordering::Relaxed);
-        count.store(index + 1, Ordering::Relaxed);
-    }
-    unlock_word(lock);
-    fits
+    // SAFETY: passed on; `vp` is an answer of `current`, below the limit (vp/I2).
+    let word = unsafe { word(home, vp) };
+    let Some(count) = lock_magazine(word, 0, capacity as u64 - 1) else { return false };
+    // SAFETY: below the room's end. Relaxed: the lock orders it.
+    unsafe { pointer(home, vp, count as usize) }.store(new.as_ptr(), Ordering::Relaxed);
+    // Release: pairs with the Acquire in `lock_magazine`; who takes the pointer sees what lies behind it.
+    word.store(count + 1, Ordering::Release);
+    true
 }
 
 /// # Safety
@@ -265,21 +304,34 @@ pub(super) unsafe fn put(home: NonNull<u64>, vp: Vp, capacity: usize, new: NonNu
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn take(home: NonNull<u64>) -> *mut () {
-    mode::settle();
-    let vp = Vp::current();
+    match settled_vp() {
+        // SAFETY: passed on.
+        Some(here) => unsafe { take_on(home, here) },
+        // SAFETY: passed on.
+        None => unsafe { take_later(home) },
+    }
+}
+
+/// # Safety
+/// As for [`super::restart::take`].
+#[cold]
+#[inline(never)]
+unsafe fn take_later(home: NonNull<u64>) -> *mut () {
+    // SAFETY: passed on.
+    unsafe { take_on(home, settle_and_ask()) }
+}
+
+/// # Safety
+/// As for [`super::restart::take`], and the mode is settled. `here` is an answer of [`Vp::current`].
+#[inline(always)]
+unsafe fn take_on(home: NonNull<u64>, here: Vp) -> *mut () {
     // SAFETY: passed on; `current` is below the limit (vp/I2).
-    let (count, lock) = unsafe { magazine(home, vp) };
-    // Acquire: as in `put`.
-    if lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        return std::ptr::null_mut();
-    }
-    let mut top = std::ptr::null_mut();
-    if let Some(index) = count.load(Ordering::Relaxed).checked_sub(1) {
-        // SAFETY: below the count.
-        top = unsafe { pointer(home, vp, index as usize) }.load(Ordering::Relaxed);
-        count.store(index, Ordering::Relaxed);
-    }
-    unlock_word(lock);
+    let word = unsafe { word(home, here) };
+    let Some(count) = lock_magazine(word, 1, LOCKED - 1) else { return std::ptr::null_mut() };
+    // SAFETY: below the count.
+    let top = unsafe { pointer(home, here, count as usize - 1) }.load(Ordering::Relaxed);
+    // Release: as in `put_on`.
+    word.store(count - 1, Ordering::Release);
     top
 }
 

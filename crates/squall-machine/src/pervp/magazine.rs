@@ -8,8 +8,8 @@
 //! - I2. A pointer that is put in is taken out once, by one thread, or is in when the magazine is dropped.
 //!
 //! A sequence stores its pointer first and the count last; cut short between, it has written a word above the count, which
-//! nobody reads. The atomic form holds a lock for a few instructions and never waits for it: to find it taken is to find
-//! the magazine empty, or full.
+//! nobody reads. The atomic form locks the count, by a bit of it, for a few instructions and never waits for it: to find it
+//! locked is to find the magazine empty, or full.
 //!
 //! Source: Bonwick and Adams, "Magazines and Vmem" (USENIX 2001); tcmalloc's per-CPU caches for the layout.
 
@@ -20,8 +20,8 @@ use crate::vp::Vp;
 use squall_sync::atomic::Ordering;
 use std::ptr::NonNull;
 
-/// The count, and the lock of the atomic form.
-const HEAD_WORDS: usize = 2;
+/// The count.
+const HEAD_WORDS: usize = 1;
 const WORD_BYTES: usize = size_of::<u64>();
 
 /// A stack of at most so many pointers on each VP: a cache of blocks that may be freed at any time, elsewhere too.
@@ -85,7 +85,8 @@ impl PerVpMagazine {
     pub fn len_on(&self, vp: Vp) -> usize {
         assert!(vp.index() < alloc::parts(), "{vp} does not exist");
         // SAFETY: our extent begins with the count; `vp` is below the limit.
-        unsafe { atomic::word(self.home, vp) }.load(Ordering::Relaxed) as usize
+        let count = unsafe { atomic::word(self.home, vp) }.load(Ordering::Relaxed);
+        (count & !atomic::LOCKED) as usize
     }
 
     /// Takes every pointer of every VP, those of a VP last to first, and gives each to `f`.

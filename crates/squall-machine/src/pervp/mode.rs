@@ -157,11 +157,17 @@ pub fn restart_mode() -> RestartMode {
     RestartMode::Atomic { why }
 }
 
+/// Whether [`settle`] has nothing to do: the mode was chosen, and has no sequences.
+#[inline]
+pub(crate) fn is_settled() -> bool {
+    // Acquire: pairs with the Release store in `give_up`. Everything that sequences committed is then visible.
+    !matches!(STATE.load(Ordering::Acquire), UNSET | RESTARTABLE)
+}
+
 /// Called first by every atomic operation: when it returns, no restartable sequence is in flight or will ever commit.
 #[inline]
 pub(crate) fn settle() {
-    // Acquire: pairs with the Release store in `give_up`. Everything that sequences committed is then visible.
-    if matches!(STATE.load(Ordering::Acquire), UNSET | RESTARTABLE) {
+    if !is_settled() {
         give_up();
     }
 }

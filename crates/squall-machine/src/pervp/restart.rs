@@ -521,7 +521,7 @@ pub(super) unsafe fn pop(home: NonNull<u64>) -> *mut ListNode {
 /// full, nor if the calling thread is elsewhere.
 ///
 /// # Safety
-/// `home` is the home of a magazine with that much room: a head of two words, and a word for each pointer.
+/// `home` is the home of a magazine with that much room: a word for the count, and one for each pointer.
 #[inline(always)]
 pub(super) unsafe fn put(home: NonNull<u64>, vp: Vp, capacity: usize, pointer: NonNull<()>) -> bool {
     let wanted = (vp.index() as u64) << super::SHIFT;
@@ -539,7 +539,7 @@ pub(super) unsafe fn put(home: NonNull<u64>, vp: Vp, capacity: usize, pointer: N
                 "cmp {count}, {capacity}",
                 "jae 33f",
                 "lea {tmp}, [{home} + {part}]",
-                "mov qword ptr [{tmp} + {count} * 8 + 16], {pointer}",
+                "mov qword ptr [{tmp} + {count} * 8 + 8], {pointer}",
                 "add qword ptr [{tmp}], 1",
             ],
             aarch64: [
@@ -550,7 +550,7 @@ pub(super) unsafe fn put(home: NonNull<u64>, vp: Vp, capacity: usize, pointer: N
                 "b.hs 33f",
                 "add {tmp}, {home}, {part}",
                 "add {tmp}, {tmp}, {count}, lsl #3",
-                "str {pointer}, [{tmp}, #16]",
+                "str {pointer}, [{tmp}, #8]",
                 "add {tmp}, {count}, #1",
                 "str {tmp}, [{home}, {part}]",
             ],
@@ -578,7 +578,7 @@ pub(super) unsafe fn take(home: NonNull<u64>) -> *mut () {
                 "test {count}, {count}",
                 "jz 33f",
                 "lea {tmp}, [{home} + {part}]",
-                "mov {top}, qword ptr [{tmp} + {count} * 8 + 8]",
+                "mov {top}, qword ptr [{tmp} + {count} * 8]",
                 "sub qword ptr [{tmp}], 1",
             ],
             aarch64: [
@@ -586,7 +586,7 @@ pub(super) unsafe fn take(home: NonNull<u64>) -> *mut () {
                 "cbz {count}, 33f",
                 "add {tmp}, {home}, {part}",
                 "add {tmp}, {tmp}, {count}, lsl #3",
-                "ldr {top}, [{tmp}, #8]",
+                "ldr {top}, [{tmp}]",
                 "sub {tmp}, {count}, #1",
                 "str {tmp}, [{home}, {part}]",
             ],

@@ -30,8 +30,10 @@ use std::collections::VecDeque;
 use super::grace::Moment;
 use super::sites;
 
-/// Calls in a batch, which share one moment.
+/// Calls in a batch, which share one moment, of [`Kind::Memory`] and [`Kind::Code`].
 pub(crate) const BATCH_CALLS: usize = if cfg!(any(loom, miri)) { 2 } else { 128 };
+/// The same, of [`Kind::Object`].
+pub(crate) const BATCH_OBJECTS: usize = if cfg!(any(loom, miri)) { 2 } else { 512 };
 /// Bytes that close a batch early.
 pub(crate) const BATCH_BYTES: usize = 256 * 1024;
 /// Empty lists kept for reuse.
@@ -56,6 +58,22 @@ pub(crate) enum Kind {
     Memory = 0,
     /// Runs code of the user's, so it is done only outside every operation.
     Code = 1,
+    /// The same, for what comes and goes by the million: in larger batches, so that fewer looks at lines that all threads
+    /// write fall on each.
+    Object = 2,
+}
+
+impl Kind {
+    /// All of them.
+    pub(crate) const ALL: [Kind; 3] = [Kind::Memory, Kind::Code, Kind::Object];
+
+    /// Calls in a batch.
+    pub(crate) const fn batch_calls(self) -> usize {
+        match self {
+            Kind::Memory | Kind::Code => BATCH_CALLS,
+            Kind::Object => BATCH_OBJECTS,
+        }
+    }
 }
 
 /// Calls that may be made once their moment has passed.
@@ -72,13 +90,14 @@ pub(crate) struct Line {
     open: Vec<Deferred>,
     open_bytes: usize,
     closed: VecDeque<Batch>,
+    /// Empty lists, with room for a batch.
+    spare: Vec<Vec<Deferred>>,
 }
 
 /// All that a thread has deferred.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    lines: [Line; 2],
-    spare: Vec<Vec<Deferred>>,
+    lines: [Line; Kind::ALL.len()],
 }
 
 /// The biased lock and what it guards.
@@ -109,34 +128,48 @@ pub(crate) struct Reentrant;
 
 impl Line {
     const fn new() -> Line {
-        Line { open: Vec::new(), open_bytes: 0, closed: VecDeque::new() }
+        Line { open: Vec::new(), open_bytes: 0, closed: VecDeque::new(), spare: Vec::new() }
     }
 
-    fn close(&mut self, moment: Moment, spare: &mut Vec<Vec<Deferred>>) {
+    fn close(&mut self, moment: Moment) {
         if !self.open.is_empty() {
-            let calls = std::mem::replace(&mut self.open, spare.pop().unwrap_or_default());
+            let calls = std::mem::replace(&mut self.open, self.spare.pop().unwrap_or_default());
             let bytes = std::mem::take(&mut self.open_bytes);
             self.closed.push_back(Batch { moment, calls, bytes });
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn close_full(&mut self, mark: impl FnOnce() -> Moment) {
+        self.close(mark());
+    }
+
+    /// Room for a batch.
+    #[cold]
+    fn reserve(&mut self, kind: Kind) {
+        // All that will be needed, unless there is more room already.
+        self.open.reserve_exact(kind.batch_calls() - self.open.len());
     }
 }
 
 impl Queue {
     const fn new() -> Queue {
-        Queue { lines: [Line::new(), Line::new()], spare: Vec::new() }
+        Queue { lines: [const { Line::new() }; Kind::ALL.len()] }
     }
 
     /// Adds a call; closes the batch when it is full, with the moment that `mark` gives then (I3). Returns whether.
+    #[inline(always)]
     pub(crate) fn push(&mut self, kind: Kind, call: Deferred, mark: impl FnOnce() -> Moment) -> bool {
         let line = &mut self.lines[kind as usize];
         line.open_bytes += call.bytes as usize;
-        if line.open.capacity() == 0 {
-            line.open.reserve_exact(BATCH_CALLS);
+        if line.open.len() == line.open.capacity() {
+            line.reserve(kind);
         }
         line.open.push(call);
-        let full = line.open.len() >= BATCH_CALLS || line.open_bytes >= BATCH_BYTES;
+        let full = line.open.len() >= kind.batch_calls() || line.open_bytes >= BATCH_BYTES;
         if full {
-            line.close(mark(), &mut self.spare);
+            line.close_full(mark);
         }
         full
     }
@@ -157,7 +190,7 @@ impl Queue {
     pub(crate) fn close(&mut self, mark: impl Fn() -> Moment) -> Option<Moment> {
         for line in &mut self.lines {
             if !line.open.is_empty() {
-                line.close(mark(), &mut self.spare);
+                line.close(mark());
             }
         }
         self.lines.iter().filter_map(|line| line.closed.back()).map(|batch| batch.moment).max()
@@ -169,15 +202,15 @@ impl Queue {
         self.close(mark);
         for line in &mut self.lines {
             all.extend(line.closed.drain(..));
+            line.spare = Vec::new();
         }
-        self.spare = Vec::new();
         all
     }
 
     /// Gives back the room of empty lists, for a thread that has let them lie.
     pub(crate) fn trim(&mut self) {
-        self.spare = Vec::new();
         for line in &mut self.lines {
+            line.spare = Vec::new();
             if line.open.is_empty() {
                 line.open = Vec::new();
             }
@@ -189,9 +222,9 @@ impl Queue {
 
     /// Bytes of room in the lists themselves.
     fn room(&self) -> u64 {
-        let mut calls = self.spare.iter().map(Vec::capacity).sum::<usize>();
-        let mut batches = 0;
+        let (mut calls, mut batches) = (0, 0);
         for line in &self.lines {
+            calls += line.spare.iter().map(Vec::capacity).sum::<usize>();
             calls +=
                 line.open.capacity() + line.closed.iter().map(|batch| batch.calls.capacity()).sum::<usize>();
             batches += line.closed.capacity();
@@ -200,10 +233,11 @@ impl Queue {
     }
 
     /// Keeps an emptied list for reuse.
-    pub(crate) fn recycle(&mut self, mut list: Vec<Deferred>) {
+    pub(crate) fn recycle(&mut self, kind: Kind, mut list: Vec<Deferred>) {
         list.clear();
-        if self.spare.len() < SPARE_LISTS && list.capacity() == BATCH_CALLS {
-            self.spare.push(list);
+        let spare = &mut self.lines[kind as usize].spare;
+        if spare.len() < SPARE_LISTS && list.capacity() == kind.batch_calls() {
+            spare.push(list);
         }
     }
 
@@ -246,6 +280,7 @@ impl Deferrals {
     }
 
     /// Calls `f` at the list, for the owner of the record. `fenced` as of `asym/I2`.
+    #[inline(always)]
     pub(crate) fn as_owner<R>(&self, fenced: bool, f: impl FnOnce(&mut Queue) -> R) -> Result<R, Reentrant> {
         if self.busy.load(Ordering::Relaxed) != 0 {
             return Err(Reentrant);
@@ -258,20 +293,35 @@ impl Deferrals {
         Ok(result)
     }
 
+    #[inline(always)]
     fn owner_enter(&self, fenced: bool) {
+        if !self.owner_tries(fenced) {
+            self.owner_waits(fenced);
+        }
+    }
+
+    #[inline(always)]
+    fn owner_tries(&self, fenced: bool) -> bool {
+        self.busy.store(1, Ordering::Relaxed);
+        if !sites::OWNER_FENCE.is_weak() {
+            // Partner: the heavy fence between `begin_take` and `take` (argument for I1).
+            asym::light_or_full(fenced);
+        }
+        // Acquire: pairs with the release in `end_take`.
+        self.taken.load(Ordering::Acquire) == 0
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn owner_waits(&self, fenced: bool) {
         loop {
-            self.busy.store(1, Ordering::Relaxed);
-            if !sites::OWNER_FENCE.is_weak() {
-                // Partner: the heavy fence between `begin_take` and `take` (argument for I1).
-                asym::light_or_full(fenced);
-            }
-            // Acquire: pairs with the release in `end_take`.
-            if self.taken.load(Ordering::Acquire) == 0 {
-                return;
-            }
+            // Release: pairs with the acquire in `take`.
             self.busy.store(0, Ordering::Release);
             while self.taken.load(Ordering::Relaxed) != 0 {
                 yield_now();
+            }
+            if self.owner_tries(fenced) {
+                return;
             }
         }
     }
@@ -311,6 +361,7 @@ impl Deferrals {
     }
 
     /// Notes one more call, for the owner at its list. Returns how many there are now.
+    #[inline(always)]
     pub(crate) fn note_push(&self, bytes: u32) -> u64 {
         let calls = self.calls.load(Ordering::Relaxed) + 1;
         self.calls.store(calls, Ordering::Relaxed);

@@ -85,6 +85,7 @@ impl Domain {
     }
 
     /// Adds a deferred call to the list of the calling thread.
+    #[inline(always)]
     pub(crate) fn defer(&self, record: &Record, kind: Kind, call: Deferred) -> Result<Added, Reentrant> {
         let bytes = call.bytes;
         record.deferrals.as_owner(record.is_fenced(), |queue| {
@@ -99,10 +100,15 @@ impl Domain {
         record.deferrals.as_owner(record.is_fenced(), |queue| queue.oldest(kind)).ok().flatten()
     }
 
-    /// Takes the oldest batch of the calling thread if its moment has passed; then `then` is called while still at
-    /// the list.
-    pub(crate) fn pop(&self, record: &Record, kind: Kind, then: impl FnOnce()) -> Option<Batch> {
-        let passed = self.grace.passed();
+    /// Takes the oldest batch of the calling thread if its moment is at most `passed`, which has; then `then` is called
+    /// while still at the list.
+    pub(crate) fn pop(
+        &self,
+        record: &Record,
+        kind: Kind,
+        passed: Moment,
+        then: impl FnOnce(),
+    ) -> Option<Batch> {
         let popped = record.deferrals.as_owner(record.is_fenced(), |queue| {
             let batch = queue.pop(kind, passed)?;
             record.deferrals.note(queue);
@@ -114,10 +120,10 @@ impl Domain {
     }
 
     /// Keeps an emptied list for the calling thread's next batch.
-    pub(crate) fn recycle(&self, record: &Record, list: Vec<Deferred>) {
+    pub(crate) fn recycle(&self, record: &Record, kind: Kind, list: Vec<Deferred>) {
         // Refused only within a handler; then the list is simply freed.
         let _ = record.deferrals.as_owner(record.is_fenced(), |queue| {
-            queue.recycle(list);
+            queue.recycle(kind, list);
             record.deferrals.note(queue);
         });
     }
@@ -197,7 +203,7 @@ impl Domain {
         let passed = self.grace.passed();
         let mut ripe = Vec::new();
         let take = |queue: &mut Queue| {
-            for kind in [Kind::Memory, Kind::Code] {
+            for kind in Kind::ALL {
                 ripe.extend(std::iter::from_fn(|| queue.pop(kind, passed)));
             }
             queue.trim();

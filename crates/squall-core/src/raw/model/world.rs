@@ -21,8 +21,8 @@ use crate::id::Id;
 use crate::raw::header::{Header, NEW};
 use crate::raw::membership::Membership;
 use crate::raw::object::{
-    Absent, Ground, InFlight, Killed, Object, Occupant, Slot, Stage, activate, header, hit, kill, publish,
-    quiet,
+    Absent, Ground, InFlight, Killed, Object, Occupant, Slot, Stage, activate, header, hit, is_held, kill,
+    publish, wait_for_holds,
 };
 use crate::raw::reps::{Owner, Rep, Reps};
 
@@ -71,13 +71,13 @@ const _: () = assert!(
         && std::mem::offset_of!(Body, header) == size_of::<Rep>()
 );
 
-static CLASS: Class = Class {
+pub(super) static CLASS: Class = Class {
     name: || "Thing",
     kind: ObjectKind::Clustered,
     interface: "dyn Model",
     source: Source { file: file!(), line: line!() },
     interfaces: 1,
-    object_bytes: size_of::<Thing>(),
+    object_bytes: size_of::<Thing>() as u32,
     rep_bytes: size_of::<Body>(),
     value_bytes: (0, 0),
     for_each_rep: Thing::for_each_rep,
@@ -85,6 +85,7 @@ static CLASS: Class = Class {
     more: crate::class::More {
         resolve: |_, _| Err(crate::class::Refusal("a model finds its representatives itself")),
         wake: |_| {},
+        quiet: |_| {},
         finish: |_| {},
         drop_rep: |_| {},
         drop_root: |_| {},
@@ -331,7 +332,8 @@ impl World {
     pub(super) fn create(&self, generation: u32, serial: u32) -> (ThingRef, Name) {
         let name = Name { id: Id::new(SLOT, generation), serial };
         let thing = ThingRef::make(name);
-        publish(self, thing.object());
+        // SAFETY: built under this id, with one interface.
+        unsafe { publish(self, thing.object(), thing.object().as_ref().id, 1) };
         (thing, name)
     }
 
@@ -345,7 +347,8 @@ impl World {
             header(Body::owner(rep), 0).as_ref().activate(name.id.bits());
             assert!(thing.0.as_ref().reps.add(rep).is_ok());
         }
-        publish(self, thing.object());
+        // SAFETY: built under this id, with one interface.
+        unsafe { publish(self, thing.object(), thing.object().as_ref().id, 1) };
         (thing, name)
     }
 
@@ -423,7 +426,7 @@ impl World {
     /// else was first.
     pub(super) fn destroy(&self, reader: Option<Reader>, thing: ThingRef) -> bool {
         // SAFETY: in an operation, or in a model that frees nothing before all is over.
-        let killed = self.op(reader, || unsafe { kill(self, thing.object()) });
+        let killed = self.op(reader, || unsafe { kill(self, thing.object(), &CLASS) });
         if killed == Killed::Drained {
             self.after_grace_period(thing.object(), Stage::Quiet);
         }
@@ -459,7 +462,7 @@ impl World {
     /// The grace period has passed. Returns whether the object has ended.
     pub(super) fn quiet(&self, thing: ThingRef) -> bool {
         // SAFETY: it has, and each model comes here once for each death.
-        let ended = unsafe { quiet(thing.object(), || ()) };
+        let ended = unsafe { !is_held(thing.object(), &CLASS) || wait_for_holds(thing.object(), || ()) };
         if ended {
             self.end(thing);
         }
