@@ -10,8 +10,9 @@
 //!
 //! Not promised: anything about restartable sequences themselves. Emulation has none, so the count is of the atomic
 //! fallback, which touches the same words. Nor about what is the emulation's: its threads are slow and take turns on
-//! few processors, so that the reclaimer would take them for idle, and glibc's allocator would give several of them one
-//! arena. Both are told otherwise ([`AS_ON_A_LARGE_MACHINE`]).
+//! few processors, so that those who are done early sleep while others work and the reclaimer clears up behind them, and
+//! glibc's allocator would give several of them one arena. Both are told otherwise ([`AS_ON_A_LARGE_MACHINE`]).
+//! What depends on the emulator's turns is counted again once, and both counts are printed ([`Promise::tries`]).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,12 +50,10 @@ struct Claim {
     case: &'static str,
     subject: &'static str,
     promise: Promise,
-    /// Not kept yet: said, and no failure.
-    open: bool,
 }
 
 const fn claim(case: &'static str, subject: &'static str, promise: Promise) -> Claim {
-    Claim { case, subject, promise, open: false }
+    Claim { case, subject, promise }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,7 +71,7 @@ const CLAIMS: &[Claim] = &[
     claim("counter", "squall-distributed", Promise::Local),
     claim("counter", "squall-shared", Promise::Shared),
     claim("counter", "atomic", Promise::Shared),
-    Claim { open: true, ..claim("lifecycle", "squall", Promise::LocalButForMemory) },
+    claim("lifecycle", "squall", Promise::LocalButForMemory),
     claim("rcu-read", "squall", Promise::Local),
     claim("percpu", "squall", Promise::Local),
     claim("percpu", "padded", Promise::Local),
@@ -98,6 +97,15 @@ impl Promise {
     const MEMORY: f64 = 0.1;
     /// What a shared operation shares, a little less than once for the odd thread that runs alone.
     const ONCE: f64 = 0.9;
+
+    /// How often it may be counted. Where grace periods come in, the emulator's few processors do: it may keep one thread
+    /// inside an operation for so long that another looks at its line again and again.
+    fn tries(self) -> u32 {
+        match self {
+            Promise::Local | Promise::Shared => 1,
+            Promise::LocalButForMemory => 2,
+        }
+    }
 
     fn kept(self, count: &Count) -> bool {
         match self {
@@ -146,20 +154,28 @@ fn count_all(options: &Options) -> Result<Outcome> {
     let mut broken = Vec::new();
     for claim in CLAIMS {
         for threads in &options.threads {
-            let count = count(&squall, claim, *threads, options.ops)?;
-            let Count { accesses, steady, transfers, .. } = count;
-            let kept = claim.promise.kept(&count);
-            let mark = match (kept, claim.open) {
-                (true, _) => "",
-                (false, true) => "  OPEN",
-                (false, false) => "  BROKEN",
-            };
             let (case, subject) = (claim.case, claim.subject);
-            println!(
-                "{case:10} {subject:18} {threads:7} {accesses:11.2} {steady:16.4} {transfers:16.4}{mark}"
-            );
-            if !kept && !claim.open {
-                broken.push(format!("{case} {subject} at {threads} threads is not {:?}", claim.promise));
+            let mut tries = claim.promise.tries();
+            loop {
+                let count = count(&squall, claim, *threads, options.ops)?;
+                let Count { accesses, steady, transfers, .. } = count;
+                let kept = claim.promise.kept(&count);
+                tries -= 1;
+                let mark = match (kept, tries) {
+                    (true, _) => "",
+                    (false, 0) => "  BROKEN",
+                    (false, _) => "  again",
+                };
+                println!(
+                    "{case:10} {subject:18} {threads:7} {accesses:11.2} {steady:16.4} {transfers:16.4}{mark}"
+                );
+                if kept {
+                    break;
+                }
+                if tries == 0 {
+                    broken.push(format!("{case} {subject} at {threads} threads is not {:?}", claim.promise));
+                    break;
+                }
             }
         }
     }

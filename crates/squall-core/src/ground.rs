@@ -20,6 +20,7 @@ use squall_machine::pervp::PerVp;
 use squall_machine::{Vp, machine};
 use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use squall_sync::sync::{Mutex, MutexGuard, OnceLock};
+use squall_sys::apart::Apart;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
@@ -47,8 +48,8 @@ const BLOCKS: usize = (SLOTS_MAX / BLOCK) as usize;
 const NO_HOME: u32 = 0;
 
 /// See I1.
-pub(crate) static LOCAL_BASE: AtomicUsize = AtomicUsize::new(0);
-static TABLES: OnceLock<Tables> = OnceLock::new();
+pub(crate) static LOCAL_BASE: Apart<AtomicUsize> = Apart::new(AtomicUsize::new(0));
+static TABLES: Apart<OnceLock<Tables>> = Apart::new(OnceLock::new());
 /// Held while the tables are made.
 static MAKING: Mutex<()> = Mutex::new(());
 
@@ -58,7 +59,8 @@ pub(crate) struct Tables {
     slots: NonNull<Slot>,
     /// The home of each block, plus one.
     homes: Box<[AtomicU32]>,
-    next_block: AtomicU32,
+    // Written where a VP takes a block.
+    next_block: Apart<AtomicU32>,
     free: PerVp<Mutex<Free>>,
     pub(crate) husks: Husks,
     vp_limit: usize,
@@ -131,7 +133,7 @@ fn make_tables() -> Result<&'static Tables, CreateError> {
         slots: slots.cast(),
         homes: (0..BLOCKS).map(|_| AtomicU32::new(NO_HOME)).collect(),
         // The first block is the well-known one.
-        next_block: AtomicU32::new(1),
+        next_block: Apart::new(AtomicU32::new(1)),
         free,
         husks,
         vp_limit,

@@ -19,12 +19,13 @@
 use crate::machine::machine;
 use crate::pervp::mode;
 use squall_sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
+use squall_sys::apart::Apart;
 use squall_sys::area;
 use std::fmt;
 
 /// Which block of a thread is read (vp/I1). Public for the `restartable!` macro alone.
 #[doc(hidden)]
-pub static AREA_OFFSET: AtomicIsize = AtomicIsize::new(0);
+pub static AREA_OFFSET: Apart<AtomicIsize> = Apart::new(AtomicIsize::new(0));
 
 /// How often a thread that has no restartable sequences uses one answer of the kernel.
 const USES_PER_QUESTION: u32 = 64;

@@ -37,6 +37,8 @@ use crate::wait::{WaitError, after, may_wait, wait_unchecked};
 
 /// Calls that one thread may have pending before it waits.
 pub(crate) const LIMIT_CALLS: u64 = 2048;
+/// The same, of [`Kind::Object`], apart from the others.
+pub(crate) const LIMIT_OBJECTS: u64 = 4096;
 /// Bytes that one thread may have pending before it waits.
 pub(crate) const LIMIT_BYTES: u64 = 16 << 20;
 /// The longest such wait, per batch.
@@ -195,6 +197,8 @@ fn closed(record: &'static Record) {
     }
     if record.depth() > 0 {
         record.owe(attention::DEFERRED);
+        // Users' code is not run at the end of an operation.
+        record.deferrals.want();
         help(record, Kind::Memory);
         return;
     }
@@ -265,7 +269,12 @@ fn enough(kind: Kind) -> usize {
 
 fn over_bound(record: &Record) -> bool {
     let (calls, bytes) = record.deferrals.pending();
-    calls > LIMIT_CALLS || bytes > LIMIT_BYTES
+    if calls <= LIMIT_CALLS && bytes <= LIMIT_BYTES {
+        return false;
+    }
+    let objects = DOMAIN.pending_of(record, Kind::Object);
+    // Another thread may take some in between.
+    calls.saturating_sub(objects) > LIMIT_CALLS || objects > LIMIT_OBJECTS || bytes > LIMIT_BYTES
 }
 
 /// Waits, outside every operation, until this thread is within its bound again or [`LIMIT_WAIT`] is over.
@@ -286,6 +295,7 @@ fn keep_bound(record: &'static Record) {
         return;
     }
     // What remains is users' code, for the reclaimer.
+    record.deferrals.want();
     crate::reclaimer::urge();
     while over_bound(record) && deadline.is_some_and(|deadline| Instant::now() < deadline) {
         squall_sync::thread::sleep(BOUND_POLL);

@@ -4,17 +4,19 @@
 //!   allowed. It is named [`NAME`], sleeps without a time-out when there is nothing to do, and never ends.
 //! - I2. No work is overlooked: whoever defers a thread's first call announces it after its list shows that call, and
 //!   the reclaimer sleeps only after it has cleared the flag and looked at the lists again (`work/I1`).
-//! - I3. It takes from a thread that ran no batch of its own for one [`ROUND`], or whose calls exceed half its bound. So
-//!   threads at work reclaim for themselves, and nothing ripe waits much longer than two rounds.
+//! - I3. It takes from a thread that asked for it, that sleeps and has neither deferred nor run anything since the last
+//!   round, or that has run none of its own for a second. So threads at work reclaim for themselves, even where they seldom
+//!   get a processor; what a thread leaves that goes to sleep is run two rounds later.
 //!
-//! Cost while there is something to reclaim: one look at all records per round. When there is nothing: none.
+//! Cost while there is something to reclaim: one look at all records per round, and a look at the state of each thread that
+//! seems idle. Rounds grow from [`ROUND`] to [`ROUND_MAX`] while there is nothing to take. When nothing is pending: none.
 //! Source: K42's worker events (CO-26); named, on demand and switchable, as the design asks.
 
 use squall_machine::park::EventCount;
 use squall_sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::defer::{LIMIT_BYTES, LIMIT_CALLS, orphaned, run_everything};
+use crate::defer::{LIMIT_BYTES, orphaned, run_everything};
 use crate::op::{DOMAIN, own_record};
 use crate::raw::domain::Domain;
 use crate::raw::record::Record;
@@ -22,8 +24,10 @@ use crate::raw::work::Work;
 
 /// The thread's name.
 pub(crate) const NAME: &str = "squall-reclaim";
-/// How long a round lasts while there is something to reclaim.
+/// How long a round lasts while there is something to take.
 const ROUND: Duration = Duration::from_millis(10);
+/// How long it lasts at most while every thread reclaims for itself.
+const ROUND_MAX: Duration = Duration::from_millis(80);
 
 /// Something may be deferred somewhere (I2).
 static WORK: Work = Work::new();
@@ -143,36 +147,60 @@ fn work() {
         return;
     }
     let Some(record) = own_record() else { return };
+    let begun = Instant::now();
+    let mut pause = ROUND;
     loop {
         let seen = EVENT.prepare();
         // Acquire: pairs with `set_reclaimer`, and below with whoever sets `WORK`.
         let paused = STATE.load(Ordering::Acquire) != RUNNING;
         if paused || !WORK.is_set() {
             EVENT.wait(seen, None);
+            pause = ROUND;
             continue;
         }
         if !crate::quiescent::has_jobs() {
-            EVENT.wait(seen, Some(ROUND));
+            EVENT.wait(seen, Some(pause));
         }
-        round(record);
+        let now_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        match round(record, now_ms) {
+            Round::Took => pause = ROUND,
+            Round::LeftAlone => pause = (pause * 2).min(ROUND_MAX),
+        }
         rest();
     }
 }
 
+/// What a round came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Round {
+    /// It took something, or tried to.
+    Took,
+    /// It left everything to its owners.
+    LeftAlone,
+}
+
 /// Runs the jobs, and what was let lie (I3).
-fn round(record: &'static Record) {
+fn round(record: &'static Record, now_ms: u64) -> Round {
     crate::quiescent::run_jobs();
+    let mut outcome = if orphaned().0 > 0 { Round::Took } else { Round::LeftAlone };
     let ran = run_everything(record, |other| {
         let (calls, bytes) = other.deferrals.pending();
-        let idle = other.deferrals.let_lie();
         // Such a thread gives back the room of its lists, too.
-        (idle && (calls > 0 || other.deferrals.room() > 0))
-            || (calls > 0 && (calls > LIMIT_CALLS / 2 || bytes > LIMIT_BYTES / 2))
+        if calls == 0 && other.deferrals.room() == 0 {
+            return false;
+        }
+        let is_asleep = || !squall_sys::affinity::is_runnable(other.thread());
+        let take = other.deferrals.lies(now_ms, is_asleep) || bytes > LIMIT_BYTES / 2;
+        if take {
+            outcome = Round::Took;
+        }
+        take
     });
     if ran.is_err() {
         // No grace period can be concluded: look again when something new happens, not before.
         WORK.give_up();
     }
+    outcome
 }
 
 /// Goes to rest if nothing is left to do (I2).

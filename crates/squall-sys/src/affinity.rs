@@ -52,6 +52,16 @@ pub fn restrict_to(cpus: &[usize]) -> io::Result<()> {
     }
 }
 
+/// Whether thread `id` of this process is running, or would if a processor were free; not if the kernel does not say.
+///
+/// # Cost
+/// A file is opened, read and closed.
+pub fn is_runnable(id: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")) else { return false };
+    // The name comes before it, in parentheses, and may contain anything.
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
+}
+
 /// The name of thread `id` of this process, as the kernel knows it.
 pub fn thread_name(id: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).ok()?;

@@ -15,6 +15,7 @@
 //!
 //! Cost: two loads; without wipe-on-fork pages a system call. Source: madvise(2), MADV_WIPEONFORK.
 
+use crate::apart::Apart;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -27,11 +28,11 @@ enum Witness {
 }
 
 static WITNESS: OnceLock<Witness> = OnceLock::new();
-static NO: AtomicU32 = AtomicU32::new(1);
+static NO: Apart<AtomicU32> = Apart::new(AtomicU32::new(1));
 static PERHAPS: AtomicU32 = AtomicU32::new(0);
 /// See I2. Not public: read by the inlined [`forked`].
 #[doc(hidden)]
-pub static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NO).cast_mut());
+pub static WORD: Apart<AtomicPtr<AtomicU32>> = Apart::new(AtomicPtr::new((&raw const NO).cast_mut().cast()));
 
 #[cfg(all(target_os = "linux", not(miri)))]
 fn make() -> Witness {

@@ -9,6 +9,7 @@
 //! form (5.10), restartable sequences (4.18, registered by glibc 2.35 and later), wipe-on-fork pages (4.14), futex.
 
 pub mod affinity;
+pub mod apart;
 pub mod area;
 pub mod fork;
 pub mod futex;

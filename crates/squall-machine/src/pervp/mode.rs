@@ -14,6 +14,7 @@ use crate::machine::machine;
 use crate::vp::AREA_OFFSET;
 use squall_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use squall_sync::sync::Once;
+use squall_sys::apart::Apart;
 use squall_sys::rseq::NoArea;
 use squall_sys::{area, membarrier, rseq};
 use std::fmt;
@@ -78,7 +79,7 @@ const LIBRARY: u8 = 5;
 const REFUSED: u8 = 6;
 const DOWNGRADED: u8 = 7;
 
-static STATE: AtomicU8 = AtomicU8::new(UNSET);
+static STATE: Apart<AtomicU8> = Apart::new(AtomicU8::new(UNSET));
 
 /// The machine's limit, which does not change, where it is read in one load. Stored before `STATE` leaves UNSET.
 static LIMIT: AtomicUsize = AtomicUsize::new(0);

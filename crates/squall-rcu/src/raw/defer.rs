@@ -21,7 +21,7 @@
 //! Cost: deferring adds 24 bytes to a list. Source: biased locking; Vyukov, "Asymmetric reader-writer mutex".
 
 use squall_machine::asym;
-use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use squall_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use squall_sync::cell::UnsafeCell;
 use squall_sync::hint::spin_loop;
 use squall_sync::thread::yield_now;
@@ -36,6 +36,8 @@ pub(crate) const BATCH_CALLS: usize = if cfg!(any(loom, miri)) { 2 } else { 128 
 pub(crate) const BATCH_OBJECTS: usize = if cfg!(any(loom, miri)) { 2 } else { 512 };
 /// Bytes that close a batch early.
 pub(crate) const BATCH_BYTES: usize = 256 * 1024;
+/// For how long, in ms, a thread that runs may have calls pending and run none of them.
+const LIE_MS: u64 = 1000;
 /// Empty lists kept for reuse.
 const SPARE_LISTS: usize = 2;
 
@@ -114,8 +116,13 @@ pub(crate) struct Deferrals {
     room: AtomicU64,
     // Written by the owner: batches it took to run.
     taken_by_owner: AtomicU64,
-    // Written by the reclaimer: the same when it last looked.
+    // Written by the owner, cleared by the reclaimer: the owner cannot run all of this itself.
+    wanted: AtomicBool,
+    // Written by the reclaimer: batches taken and calls pending when it last looked, and since when it has seen the owner
+    // run none of what was pending, in its own ms.
     taken_seen: AtomicU64,
+    calls_seen: AtomicU64,
+    since_ms: AtomicU64,
     queue: UnsafeCell<Queue>,
 }
 
@@ -241,12 +248,17 @@ impl Queue {
         }
     }
 
+    /// Calls of this kind.
+    pub(crate) fn calls_of(&self, kind: Kind) -> u64 {
+        let line = &self.lines[kind as usize];
+        (line.open.len() + line.closed.iter().map(|batch| batch.calls.len()).sum::<usize>()) as u64
+    }
+
     fn totals(&self) -> (u64, u64) {
-        let calls = |line: &Line| line.open.len() + line.closed.iter().map(|b| b.calls.len()).sum::<usize>();
         let bytes = |line: &Line| line.open_bytes + line.closed.iter().map(|b| b.bytes).sum::<usize>();
-        let calls = self.lines.iter().map(calls).sum::<usize>();
+        let calls = Kind::ALL.into_iter().map(|kind| self.calls_of(kind)).sum();
         let bytes = self.lines.iter().map(bytes).sum::<usize>();
-        (calls as u64, bytes as u64)
+        (calls, bytes as u64)
     }
 }
 
@@ -260,7 +272,10 @@ impl Deferrals {
             bytes: AtomicU64::new(0),
             room: AtomicU64::new(0),
             taken_by_owner: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
             taken_seen: AtomicU64::new(0),
+            calls_seen: AtomicU64::new(0),
+            since_ms: AtomicU64::new(0),
             queue: UnsafeCell::new(Queue::new()),
         }
     }
@@ -274,7 +289,10 @@ impl Deferrals {
             bytes: AtomicU64::new(0),
             room: AtomicU64::new(0),
             taken_by_owner: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
             taken_seen: AtomicU64::new(0),
+            calls_seen: AtomicU64::new(0),
+            since_ms: AtomicU64::new(0),
             queue: UnsafeCell::new(Queue::new()),
         }
     }
@@ -384,11 +402,33 @@ impl Deferrals {
         self.taken_by_owner.store(self.taken_by_owner.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Whether the owner has run nothing since this was last asked, for the one who asks: the reclaimer.
-    pub(crate) fn let_lie(&self) -> bool {
-        let taken = self.taken_by_owner.load(Ordering::Relaxed);
-        let same = self.taken_seen.load(Ordering::Relaxed) == taken;
-        self.taken_seen.store(taken, Ordering::Relaxed);
-        same
+    /// The owner asks for the reclaimer: it cannot run all of this itself.
+    pub(crate) fn want(&self) {
+        self.wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the owner lets what is pending lie, for the one who asks: the reclaimer, at `now_ms`. It does if it said so,
+    /// if it has run nothing of it for [`LIE_MS`], or if it has neither added nor run anything since the last time and
+    /// `is_asleep`.
+    pub(crate) fn lies(&self, now_ms: u64, is_asleep: impl FnOnce() -> bool) -> bool {
+        let (taken, calls) =
+            (self.taken_by_owner.load(Ordering::Relaxed), self.calls.load(Ordering::Relaxed));
+        let ran = self.taken_seen.load(Ordering::Relaxed) != taken;
+        let before = self.calls_seen.load(Ordering::Relaxed);
+        if ran {
+            self.taken_seen.store(taken, Ordering::Relaxed);
+        }
+        if before != calls {
+            self.calls_seen.store(calls, Ordering::Relaxed);
+        }
+        if ran || before == 0 {
+            self.since_ms.store(now_ms, Ordering::Relaxed);
+        }
+        if self.wanted.load(Ordering::Relaxed) {
+            self.wanted.store(false, Ordering::Relaxed);
+            return true;
+        }
+        let lain = now_ms.saturating_sub(self.since_ms.load(Ordering::Relaxed));
+        lain >= LIE_MS || (!ran && before == calls && is_asleep())
     }
 }

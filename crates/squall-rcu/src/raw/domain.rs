@@ -100,6 +100,11 @@ impl Domain {
         record.deferrals.as_owner(record.is_fenced(), |queue| queue.oldest(kind)).ok().flatten()
     }
 
+    /// Calls of this kind that the calling thread has pending.
+    pub(crate) fn pending_of(&self, record: &Record, kind: Kind) -> u64 {
+        record.deferrals.as_owner(record.is_fenced(), |queue| queue.calls_of(kind)).unwrap_or(0)
+    }
+
     /// Takes the oldest batch of the calling thread if its moment is at most `passed`, which has; then `then` is called
     /// while still at the list.
     pub(crate) fn pop(

@@ -30,18 +30,23 @@ use squall_machine::park::EventCount;
 use squall_sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use squall_sync::cell::UnsafeCell;
 use squall_sync::hint::spin_loop;
+use squall_sys::apart::Apart;
 use std::time::{Duration, Instant};
 
 use super::record::{Record, Seen, attention};
 use super::registry::Registry;
 use super::sites;
 
-/// Looks at an open operation before the driver goes to sleep for it.
+/// Looks at the open operations before the driver goes to sleep for one.
 ///
 /// None in models: loom lets nothing stale be read after a spin, which would hide a lost wake-up.
-const SPINS: u32 = if cfg!(any(loom, miri)) { 0 } else { 64 };
+const LOOKS: u32 = if cfg!(any(loom, miri)) { 0 } else { 7 };
 /// The same for an expedited wait.
-const SPINS_EXPEDITED: u32 = if cfg!(any(loom, miri)) { 2 } else { 4096 };
+const LOOKS_EXPEDITED: u32 = if cfg!(any(loom, miri)) { 2 } else { 512 };
+/// The longest pause between two looks, in turns of a spin, and for an expedited wait. Pauses double up to it: each look
+/// may take the line from the reader who is to be done with it.
+const PAUSE_MAX: u32 = 32;
+const PAUSE_MAX_EXPEDITED: u32 = 8;
 
 /// A point in time, in grace periods (I3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,12 +92,26 @@ pub(crate) struct Holdup<'a> {
 
 /// The grace periods of a domain.
 pub(crate) struct GracePeriods {
-    // Written by the driver.
+    // Written by the driver, twice for each grace period; read by everyone. Apart from what is written more often.
+    course: Apart<Course>,
+    // Written by whoever takes the role, and tries to.
+    role: Apart<Role>,
+    // Written by the driver, and by whoever sleeps.
+    events: Apart<Events>,
+}
+
+struct Course {
     sequence: AtomicU64,
     /// What a heavy fence costs, in ns, smoothed: it depends on how many processors run threads of ours just now.
     fence_ns: AtomicU64,
+}
+
+struct Role {
     driven: AtomicBool,
     scan: UnsafeCell<Scan>,
+}
+
+struct Events {
     /// A thread whose attention was asked for has left its operation.
     left: EventCount,
     /// A grace period ended, or the driver gave up its role.
@@ -111,24 +130,24 @@ impl GracePeriods {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> GracePeriods {
         GracePeriods {
-            sequence: AtomicU64::new(0),
-            fence_ns: AtomicU64::new(0),
-            driven: AtomicBool::new(false),
-            scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, told: false }),
-            left: EventCount::new(),
-            changed: EventCount::new(),
+            course: Apart::new(Course { sequence: AtomicU64::new(0), fence_ns: AtomicU64::new(0) }),
+            role: Apart::new(Role {
+                driven: AtomicBool::new(false),
+                scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, told: false }),
+            }),
+            events: Apart::new(Events { left: EventCount::new(), changed: EventCount::new() }),
         }
     }
 
     #[cfg(loom)]
     pub(crate) fn new() -> GracePeriods {
         GracePeriods {
-            sequence: AtomicU64::new(0),
-            fence_ns: AtomicU64::new(0),
-            driven: AtomicBool::new(false),
-            scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, told: false }),
-            left: EventCount::new(),
-            changed: EventCount::new(),
+            course: Apart::new(Course { sequence: AtomicU64::new(0), fence_ns: AtomicU64::new(0) }),
+            role: Apart::new(Role {
+                driven: AtomicBool::new(false),
+                scan: UnsafeCell::new(Scan { open: Vec::new(), since: None, told: false }),
+            }),
+            events: Apart::new(Events { left: EventCount::new(), changed: EventCount::new() }),
         }
     }
 
@@ -140,20 +159,20 @@ impl GracePeriods {
             // everything unlinked before precedes what later operations read.
             fence(Ordering::SeqCst);
         }
-        let sequence = self.sequence.load(Ordering::Relaxed);
+        let sequence = self.course.sequence.load(Ordering::Relaxed);
         Moment((sequence + 3) & !1)
     }
 
     /// The next moment, for a model's driver that unlinked nothing and so needs no fence of its own.
     #[cfg(all(test, any(loom, squall_model)))]
     pub(crate) fn mark_unfenced(&self) -> Moment {
-        Moment((self.sequence.load(Ordering::Relaxed) + 3) & !1)
+        Moment((self.course.sequence.load(Ordering::Relaxed) + 3) & !1)
     }
 
     /// Whether the moment has passed (I3).
     pub(crate) fn elapsed(&self, moment: Moment) -> bool {
         // Acquire: pairs with the release in `finish`: the operations that ended happen before what the caller frees.
-        self.sequence.load(sites::ELAPSED_ACQUIRE.order(Ordering::Acquire)) >= moment.0
+        self.course.sequence.load(sites::ELAPSED_ACQUIRE.order(Ordering::Acquire)) >= moment.0
     }
 
     /// As [`GracePeriods::elapsed`], and moves the work on as far as that is possible without waiting.
@@ -181,7 +200,7 @@ impl GracePeriods {
     ) -> Result<(), Unfinished<'a>> {
         loop {
             // Before the checks, so that no change after them is missed (`park/I1`).
-            let seen = self.changed.prepare();
+            let seen = self.events.changed.prepare();
             if self.elapsed(moment) {
                 return Ok(());
             }
@@ -191,36 +210,33 @@ impl GracePeriods {
             }
             let remaining = remaining(limits.deadline)?;
             if !self.spin_for_change(moment, limits.haste) {
-                self.changed.wait(seen, remaining);
+                self.events.changed.wait(seen, remaining);
             }
         }
     }
 
     /// Spins a little for another driver. Returns whether there is something to look at.
     fn spin_for_change(&self, moment: Moment, haste: Haste) -> bool {
-        for _ in 0..spins(haste) {
-            if self.elapsed(moment) || !self.driven.load(Ordering::Relaxed) {
-                return true;
-            }
-            spin_loop();
-        }
-        false
+        pauses(haste).any(|turns| {
+            pause(turns);
+            self.elapsed(moment) || !self.role.driven.load(Ordering::Relaxed)
+        })
     }
 
     fn try_drive(&self) -> Option<Driver<'_>> {
-        if self.driven.load(Ordering::Relaxed) {
+        if self.role.driven.load(Ordering::Relaxed) {
             return None;
         }
         // Acquire: pairs with the release in `Driver::drop`: the scan is as the last driver left it.
         let order = sites::DRIVE_ACQUIRE.order(Ordering::Acquire);
-        let taken = self.driven.compare_exchange(false, true, order, Ordering::Relaxed);
+        let taken = self.role.driven.compare_exchange(false, true, order, Ordering::Relaxed);
         // Not `then_some`: a driver that is built gives the role up when dropped.
         taken.is_ok().then(|| Driver { grace: self })
     }
 
     /// Called by a thread that was asked for attention, once its operation is over (I5).
     pub(crate) fn note_left(&self) {
-        self.left.signal(1);
+        self.events.left.signal(1);
     }
 
     /// A heavy fence, whose cost is remembered. For the driver.
@@ -231,30 +247,30 @@ impl GracePeriods {
         let begun = Instant::now();
         asym::heavy()?;
         let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX / 8).min(u64::MAX / 8);
-        let smooth = (self.fence_ns.load(Ordering::Relaxed) * 7 + ns) / 8;
-        self.fence_ns.store(smooth, Ordering::Relaxed);
+        let smooth = (self.course.fence_ns.load(Ordering::Relaxed) * 7 + ns) / 8;
+        self.course.fence_ns.store(smooth, Ordering::Relaxed);
         Ok(())
     }
 
     /// What a heavy fence has cost lately, in ns.
     pub(crate) fn fence_ns(&self) -> u64 {
-        self.fence_ns.load(Ordering::Relaxed)
+        self.course.fence_ns.load(Ordering::Relaxed)
     }
 
     /// The latest moment that has passed.
     pub(crate) fn passed(&self) -> Moment {
         // Acquire: as in `elapsed`.
-        Moment(self.sequence.load(sites::ELAPSED_ACQUIRE.order(Ordering::Acquire)) & !1)
+        Moment(self.course.sequence.load(sites::ELAPSED_ACQUIRE.order(Ordering::Acquire)) & !1)
     }
 
     /// How many grace periods have ended.
     pub(crate) fn completed(&self) -> u64 {
-        self.sequence.load(Ordering::Relaxed) / 2
+        self.course.sequence.load(Ordering::Relaxed) / 2
     }
 
     /// Threads that sleep until a grace period ends.
     pub(crate) fn sleepers(&self) -> u32 {
-        self.changed.sleepers() + self.left.sleepers()
+        self.events.changed.sleepers() + self.events.left.sleepers()
     }
 }
 
@@ -267,11 +283,17 @@ pub(crate) struct Limits {
     pub(crate) patience: Duration,
 }
 
-fn spins(haste: Haste) -> u32 {
-    match haste {
-        Haste::Normal => SPINS,
-        Haste::Expedited => SPINS_EXPEDITED,
-    }
+/// The pauses before each look, in turns of a spin.
+fn pauses(haste: Haste) -> impl Iterator<Item = u32> {
+    let (looks, longest) = match haste {
+        Haste::Normal => (LOOKS, PAUSE_MAX),
+        Haste::Expedited => (LOOKS_EXPEDITED, PAUSE_MAX_EXPEDITED),
+    };
+    (0..looks).map(move |look| 1_u32.checked_shl(look).map_or(longest, |turns| turns.min(longest)))
+}
+
+fn pause(turns: u32) {
+    (0..turns).for_each(|_| spin_loop());
 }
 
 fn remaining<'a>(deadline: Option<Instant>) -> Result<Option<Duration>, Unfinished<'a>> {
@@ -283,35 +305,37 @@ fn remaining<'a>(deadline: Option<Instant>) -> Result<Option<Duration>, Unfinish
 impl Driver<'_> {
     fn with_scan<R>(&self, f: impl FnOnce(&mut Scan) -> R) -> R {
         // SAFETY: the driver is one thread at a time, and no driver calls this within `f`.
-        self.grace.scan.with_mut(|scan| f(unsafe { &mut *scan }))
+        self.grace.role.scan.with_mut(|scan| f(unsafe { &mut *scan }))
     }
 
     /// Starts the grace period that is needed, or looks again at the one under way. Returns whether one ended.
     fn step(&self, registry: &Registry, moment: Moment) -> Result<bool, Unavailable> {
-        if self.grace.sequence.load(Ordering::Relaxed) & 1 == 0 {
+        if self.grace.course.sequence.load(Ordering::Relaxed) & 1 == 0 {
             if self.grace.elapsed(moment) {
                 return Ok(true);
             }
             self.start(registry)?;
+        } else {
+            self.look();
         }
-        if self.look() {
+        let over = self.with_scan(|scan| scan.open.is_empty());
+        if over {
             self.finish();
-            return Ok(true);
         }
-        Ok(false)
+        Ok(over)
     }
 
     fn start(&self, registry: &Registry) -> Result<(), Unavailable> {
-        let sequence = self.grace.sequence.load(Ordering::Relaxed);
+        let sequence = self.grace.course.sequence.load(Ordering::Relaxed);
         // Relaxed: ordered before the scan by the heavy fence below.
-        self.grace.sequence.store(sequence + 1, Ordering::Relaxed);
+        self.grace.course.sequence.store(sequence + 1, Ordering::Relaxed);
         if !sites::START_FENCE.is_weak() {
             // Partner: the light fence of `Record::enter_fast` (or the full one of `enter_slow`), and the fence of
             // `mark`. An operation that the scan below does not see open reads everything unlinked before any moment
             // that this grace period serves.
             if let Err(why) = self.grace.timed_fence() {
                 // Nothing was concluded yet: as if it had not begun.
-                self.grace.sequence.store(sequence, Ordering::Relaxed);
+                self.grace.course.sequence.store(sequence, Ordering::Relaxed);
                 return Err(why);
             }
         }
@@ -328,35 +352,38 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Looks again at the operations still open. Returns whether all are over.
-    fn look(&self) -> bool {
+    /// Looks again at the operations still open.
+    fn look(&self) {
         self.with_scan(|scan| {
             // SAFETY: records live as long as the registry that the scan was made from (`registry/I1`).
             scan.open.retain(|(record, seen)| !unsafe { &**record }.is_over(*seen));
-            scan.open.is_empty()
-        })
+        });
     }
 
     fn finish(&self) {
-        let sequence = self.grace.sequence.load(Ordering::Relaxed);
+        let sequence = self.grace.course.sequence.load(Ordering::Relaxed);
         // Release: pairs with the acquire in `elapsed` (I2).
-        self.grace.sequence.store(sequence + 1, sites::FINISH_RELEASE.order(Ordering::Release));
-        self.grace.changed.signal(u32::MAX >> 1);
+        self.grace.course.sequence.store(sequence + 1, sites::FINISH_RELEASE.order(Ordering::Release));
+        self.grace.events.changed.signal(u32::MAX >> 1);
     }
 
     /// Drives until the moment has passed.
     fn run<'a>(&self, registry: &'a Registry, moment: Moment, limits: Limits) -> Result<(), Unfinished<'a>> {
+        let mut has_slept = false;
         while !self.grace.elapsed(moment) {
             let mut over = self.step(registry, moment).map_err(Unfinished::NoFence)?;
-            for _ in 0..spins(limits.haste) {
+            // Who is still in its operation after one sleep was preempted there, most likely.
+            let spins = !has_slept || limits.haste == Haste::Expedited;
+            for turns in pauses(limits.haste).take_while(|_| spins) {
                 if over {
                     break;
                 }
-                spin_loop();
+                pause(turns);
                 over = self.step(registry, moment).map_err(Unfinished::NoFence)?;
             }
             if !over {
                 self.sleep_for_first(remaining(limits.deadline)?, limits.patience)?;
+                has_slept = true;
             }
         }
         Ok(())
@@ -368,7 +395,7 @@ impl Driver<'_> {
         remaining: Option<Duration>,
         patience: Duration,
     ) -> Result<(), Unfinished<'a>> {
-        let seen_left = self.grace.left.prepare();
+        let seen_left = self.grace.events.left.prepare();
         let Some((record, seen)) = self.with_scan(|scan| scan.open.first().copied()) else { return Ok(()) };
         // SAFETY: records live as long as the registry that the scan was made from (`registry/I1`).
         let record = unsafe { &*record };
@@ -386,7 +413,7 @@ impl Driver<'_> {
             let since = self.with_scan(|scan| scan.since.map_or(Duration::ZERO, |since| since.elapsed()));
             return Err(Unfinished::Stalled(Holdup { record, seen, since }));
         }
-        self.grace.left.wait(seen_left, [remaining, patience].into_iter().flatten().min());
+        self.grace.events.left.wait(seen_left, [remaining, patience].into_iter().flatten().min());
         Ok(())
     }
 
@@ -414,9 +441,9 @@ impl Drop for Driver<'_> {
             return;
         }
         // Release: pairs with the acquire in `try_drive`.
-        self.grace.driven.store(false, sites::DRIVE_RELEASE.order(Ordering::Release));
+        self.grace.role.driven.store(false, sites::DRIVE_RELEASE.order(Ordering::Release));
         // I4: those who waited for this driver look for work themselves. Even when all is done: a waiter may want the
         // next grace period.
-        self.grace.changed.signal(u32::MAX >> 1);
+        self.grace.events.changed.signal(u32::MAX >> 1);
     }
 }
