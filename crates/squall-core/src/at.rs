@@ -130,6 +130,26 @@ impl<R: Root> At<R> {
         true
     }
 
+    /// A walk over the representatives, if there are `peers`.
+    #[inline]
+    fn walk(&self, peers: bool) -> Walk {
+        if peers { self.multi().reps.walk() } else { Walk::of_none() }
+    }
+
+    /// The representatives there are now, each with its cluster.
+    #[inline]
+    #[track_caller]
+    fn by_cluster(&self) -> impl Iterator<Item = (Cluster, &R::Rep)> {
+        let mut walk = self.walk(self.has_peers());
+        std::iter::from_fn(move || {
+            // SAFETY: peers are valid as long as the borrow of this (I1).
+            unsafe {
+                let rep = walk.step()?;
+                Some((Cluster::new(rep.as_ref().cluster), Multi::<R>::value(rep).as_ref()))
+            }
+        })
+    }
+
     /// The representatives there are now, in no particular order; those made meanwhile may be missed.
     ///
     /// # Panics
@@ -138,7 +158,7 @@ impl<R: Root> At<R> {
     /// In proportion to the representatives. Wait-free.
     #[track_caller]
     pub fn reps(&self) -> Peers<'_, R> {
-        Peers { walk: self.has_peers().then(|| self.multi().reps.walk()), life: PhantomData }
+        Peers { walk: self.walk(self.has_peers()), life: PhantomData }
     }
 
     /// The representative of the cluster of `vp`, if it has one.
@@ -204,33 +224,37 @@ impl<R: Root> At<R> {
     #[track_caller]
     pub fn freeze<T>(&self, f: impl FnOnce(Peers<'_, R>) -> T) -> T {
         let peers = self.has_peers();
-        self.multi().frozen(|| f(Peers { walk: peers.then(|| self.multi().reps.walk()), life: PhantomData }))
+        self.multi().frozen(|| f(Peers { walk: self.walk(peers), life: PhantomData }))
     }
 
     /// Combines a value of each representative up the tree of clusters: those of one core first, then of one cache, and
     /// so on. `None` in the drop of the last.
     ///
-    /// # Panics
-    /// If this link was moved out of its representative.
-    /// # Cost
-    /// One step for each cluster of each level, whether or not it has a representative.
-    #[track_caller]
-    pub fn gather<T>(&self, map: impl FnMut(&R::Rep) -> T, combine: impl FnMut(T, T) -> T) -> Option<T> {
-        if !self.has_peers() {
-            return None;
-        }
-        gather::gather(self.clusters(), |cluster| self.of_cluster(cluster), map, combine)
-    }
-
-    /// Calls `f` with each representative, down the tree of clusters: neighbours one after the other.
+    /// `map` is called in the order of [`broadcast`](At::broadcast), and `combine` as soon as it has both its values: the
+    /// sum of a cluster so far, and the value of the next part of that cluster. The representatives are those that
+    /// [`reps`](At::reps) would give when it begins. Where clusters are of a [fixed](squall_machine::ClusterSize::Fixed) size there is no
+    /// tree, and all are combined in one level.
     ///
     /// # Panics
     /// If this link was moved out of its representative.
+    /// # Cost
+    /// In proportion to the representatives, each of which is visited twice. Where there are more than 512 clusters of
+    /// this object's size, they are sorted in a vector.
     #[track_caller]
-    pub fn broadcast(&self, mut f: impl FnMut(&R::Rep)) {
-        if self.has_peers() {
-            gather::leaves(self.clusters(), |cluster| self.of_cluster(cluster).into_iter().for_each(&mut f));
-        }
+    pub fn gather<T>(&self, map: impl FnMut(&R::Rep) -> T, combine: impl FnMut(T, T) -> T) -> Option<T> {
+        gather::gather(self.clusters(), self.by_cluster(), map, combine)
+    }
+
+    /// Calls `f` with each representative, down the tree of clusters: neighbours one after the other. The representatives
+    /// are those that [`reps`](At::reps) would give when it begins.
+    ///
+    /// # Panics
+    /// If this link was moved out of its representative.
+    /// # Cost
+    /// As for [`gather`](At::gather).
+    #[track_caller]
+    pub fn broadcast(&self, f: impl FnMut(&R::Rep)) {
+        gather::broadcast(self.clusters(), self.by_cluster(), f);
     }
 
     /// Sleeps until `ready` gives something, or the object ends. For methods marked `#[blocking]`.
@@ -291,17 +315,18 @@ impl<R: Root> fmt::Debug for At<R> {
 
 /// The representatives of an object, one after the other.
 pub struct Peers<'a, R: Root> {
-    walk: Option<Walk>,
+    walk: Walk,
     life: Bound<'a, R>,
 }
 
 impl<'a, R: Root> Iterator for Peers<'a, R> {
     type Item = &'a R::Rep;
 
+    #[inline]
     fn next(&mut self) -> Option<&'a R::Rep> {
         // SAFETY: peers are valid as long as the borrow of the `At` (I1).
         unsafe {
-            let rep = self.walk.as_mut()?.step()?;
+            let rep = self.walk.step()?;
             Some(Multi::<R>::value(rep).as_ref())
         }
     }

@@ -22,10 +22,10 @@ use std::ptr::NonNull;
 use crate::id::Id;
 use crate::raw::object::Object;
 
-/// Whether there are any: not where a tool watches memory for uses after free.
-const KEEPS: bool = !cfg!(any(miri, squall_asan));
+/// Whether there are any: not where a tool watches memory for uses after free, unless it is asked to watch husks instead.
+const KEEPS: bool = cfg!(squall_husks) || !cfg!(any(miri, squall_asan));
 /// Husks of one size that a VP keeps: as many as objects end between two grace periods of a thread.
-const KEPT: usize = 2048;
+const KEPT: usize = if cfg!(miri) { 32 } else { 2048 };
 /// Larger blocks are not kept.
 const BYTES_MAX: usize = 256;
 /// Blocks are rounded up to a multiple of this, less [`RIM`].

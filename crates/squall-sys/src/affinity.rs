@@ -57,6 +57,9 @@ pub fn restrict_to(cpus: &[usize]) -> io::Result<()> {
 /// # Cost
 /// A file is opened, read and closed.
 pub fn is_runnable(id: u32) -> bool {
+    if cfg!(miri) {
+        return false;
+    }
     let Ok(stat) = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")) else { return false };
     // The name comes before it, in parentheses, and may contain anything.
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
@@ -66,4 +69,32 @@ pub fn is_runnable(id: u32) -> bool {
 pub fn thread_name(id: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).ok()?;
     Some(name.trim_end().to_owned())
+}
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_thread_that_runs_is_told_from_one_that_sleeps() {
+        assert!(is_runnable(thread_id()));
+        let (tell, told) = mpsc::channel();
+        let (done, wait) = mpsc::channel::<()>();
+        let sleeper = std::thread::Builder::new()
+            // What follows the name must not be taken from the name.
+            .name("a) R b".to_owned())
+            .spawn(move || {
+                tell.send(thread_id()).unwrap();
+                let _ = wait.recv();
+            })
+            .unwrap();
+        let id = told.recv().unwrap();
+        while is_runnable(id) {
+            std::thread::yield_now();
+        }
+        drop(done);
+        sleeper.join().unwrap();
+        assert!(!is_runnable(id), "it is gone");
+    }
 }

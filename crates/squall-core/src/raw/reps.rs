@@ -10,10 +10,13 @@
 //! - I3. At most one node has a given cluster: its path leads through every place where another could be.
 //! - I4. Nodes are freed only all at once, when nobody can reach the root of the tree.
 //!
-//! Progress: `find` and `walk` are wait-free, `add` is lock-free. Cost: four pointers in each node, at most sixteen steps
+//! Progress: `find` and `walk` are wait-free, `add` is lock-free. Cost: four pointers in each node, at most eight steps
 //! to find one, and three for 64 clusters. Source: replaces K42's `replist` and its lock (CO-12), as CO-68 asks.
 
+use squall_machine::VpSet;
 use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::fmt;
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
 use super::object::Object;
@@ -28,8 +31,8 @@ pub(crate) struct Owner {
 
 const WAYS: usize = 4;
 const WAY_BITS: u32 = WAYS.trailing_zeros();
-/// The longest path: every bit of a cluster's number is used up.
-const DEPTH: usize = (u32::BITS / WAY_BITS) as usize;
+/// The longest path: every bit of a cluster's number is used up. There are no more clusters than VPs.
+const DEPTH: usize = VpSet::LIMIT.trailing_zeros().div_ceil(WAY_BITS) as usize;
 /// What a walk remembers at most: the siblings along one path.
 const PENDING: usize = DEPTH * (WAYS - 1) + 1;
 
@@ -111,6 +114,7 @@ impl Reps {
     pub(crate) unsafe fn add(&self, new: NonNull<Rep>) -> Result<(), NonNull<Rep>> {
         // SAFETY: the caller's second promise.
         let cluster = unsafe { new.as_ref() }.cluster;
+        debug_assert!((cluster as usize) < VpSet::LIMIT, "there are no more clusters than VPs");
         let (mut place, mut bits) = (&self.0, cluster);
         loop {
             // Release: pairs with the acquire in `find` and `walk`; acquire on failure, as there.
@@ -132,42 +136,64 @@ impl Reps {
     }
 
     /// The representatives there are now, in no particular order. Those added meanwhile may be missed.
+    #[inline]
     pub(crate) fn walk(&self) -> Walk {
-        let mut walk = Walk { pending: [ptr::null_mut(); PENDING], count: 0 };
-        walk.push(&self.0);
-        walk
+        // Acquire: pairs with the release in `add`.
+        let first = self.0.load(sites::REP_LOAD.order(Ordering::Acquire));
+        Walk { next: NonNull::new(first), pending: MaybeUninit::uninit(), count: 0 }
     }
 }
 
 /// A walk over the tree.
-#[derive(Debug)]
+///
+/// - I5. The first `count` of `pending` are written.
 pub(crate) struct Walk {
-    pending: [*mut Rep; PENDING],
+    /// Apart from the others, so that a walk that is made and moved is no array that is copied.
+    next: Option<NonNull<Rep>>,
+    pending: MaybeUninit<[NonNull<Rep>; PENDING]>,
     count: usize,
 }
 
 impl Walk {
-    fn push(&mut self, place: &AtomicPtr<Rep>) {
-        // Acquire: pairs with the release in `add`.
-        let node = place.load(sites::REP_LOAD.order(Ordering::Acquire));
-        if !node.is_null() {
-            self.pending[self.count] = node;
-            self.count += 1;
-        }
+    /// A walk that is over.
+    #[inline]
+    pub(crate) fn of_none() -> Walk {
+        Walk { next: None, pending: MaybeUninit::uninit(), count: 0 }
     }
 
     /// The next one.
     ///
     /// # Safety
     /// The nodes are valid (`reps/I4`).
+    #[inline]
     pub(crate) unsafe fn step(&mut self) -> Option<NonNull<Rep>> {
-        self.count = self.count.checked_sub(1)?;
-        let node = NonNull::new(self.pending[self.count])?;
+        let node = self.next?;
         // SAFETY: the caller's promise.
         let rep = unsafe { node.as_ref() };
+        let pending = self.pending.as_mut_ptr().cast::<NonNull<Rep>>();
         for child in &rep.children {
-            self.push(child);
+            // Acquire: pairs with the release in `add`.
+            if let Some(child) = NonNull::new(child.load(sites::REP_LOAD.order(Ordering::Acquire))) {
+                assert!(self.count < PENDING, "a path is no longer than a cluster's number");
+                // SAFETY: within the array.
+                unsafe { pending.add(self.count).write(child) };
+                self.count += 1;
+            }
         }
+        self.next = match self.count.checked_sub(1) {
+            Some(last) => {
+                self.count = last;
+                // SAFETY: within the array, and written (I5).
+                Some(unsafe { pending.add(last).read() })
+            }
+            None => None,
+        };
         Some(node)
+    }
+}
+
+impl fmt::Debug for Walk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Walk").field("next", &self.next).finish_non_exhaustive()
     }
 }

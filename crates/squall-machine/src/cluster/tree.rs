@@ -102,13 +102,25 @@ impl<'a> ClusterTree<'a> {
 
     /// How many nodes it has.
     #[expect(clippy::len_without_is_empty, reason = "a machine has a VP, so there is a node")]
+    #[inline]
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
     /// The sizes, coarsest first: `levels()[depth]` has the clusters of the nodes of that depth.
+    #[inline]
     pub fn levels(&self) -> &[&'a Clusters] {
         &self.levels
+    }
+
+    /// The node of this number: the reverse of [`TreeNode::index`].
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline]
+    pub fn node(&self, index: usize) -> TreeNode {
+        assert!(index < self.nodes.len(), "this tree has no node {index}");
+        TreeNode(index as u32)
     }
 
     /// The nodes of the coarsest size.
@@ -127,6 +139,7 @@ impl<'a> ClusterTree<'a> {
     }
 
     /// The node that `node` lies in; `None` for a root.
+    #[inline]
     pub fn parent(&self, node: TreeNode) -> Option<TreeNode> {
         (node.0 >= self.starts[1]).then(|| TreeNode(self.nodes[node.index()].parent))
     }
@@ -159,13 +172,22 @@ impl<'a> ClusterTree<'a> {
         self.levels[self.depth(node)].members(self.cluster(node))
     }
 
+    /// The leaf that stands for a cluster of the finest size. Leaves are the last nodes: that many from the end on.
+    ///
+    /// # Panics
+    /// If there is no such cluster.
+    #[inline]
+    pub fn leaf(&self, cluster: Cluster) -> TreeNode {
+        TreeNode(self.leaves[cluster.index()])
+    }
+
     /// The leaf that `vp` is in.
     ///
     /// # Panics
     /// If the machine has no such VP.
     pub fn leaf_of(&self, vp: Vp) -> TreeNode {
         let finest = self.levels[self.levels.len() - 1];
-        TreeNode(self.leaves[finest.cluster_of(vp).index()])
+        self.leaf(finest.cluster_of(vp))
     }
 
     /// The nodes that `vp` is in, from its leaf to its root.
