@@ -157,3 +157,205 @@ fn in_order<'a, P: 'a>(
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use squall_machine::topology::Topology;
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::rc::Rc;
+
+    const ROUNDS: usize = if cfg!(miri) { 1 } else { 6 };
+
+    /// The calls in their order: `Some` of a cluster was mapped, or `None` for two values that were combined.
+    type Calls = RefCell<Vec<Option<usize>>>;
+
+    /// A small generator of numbers (xorshift).
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 % limit as u64) as usize
+        }
+
+        /// So many of the clusters, in any order.
+        fn some_of(&mut self, clusters: &Clusters, count: usize) -> Vec<Cluster> {
+            let mut all: Vec<Cluster> = clusters.iter().collect();
+            (0..count).for_each(|at| all.swap(at, at + self.below(clusters.len() - at)));
+            all.truncate(count);
+            all
+        }
+    }
+
+    fn text(cluster: Cluster, calls: &Calls) -> String {
+        calls.borrow_mut().push(Some(cluster.index()));
+        cluster.index().to_string()
+    }
+
+    fn brackets(a: &str, b: &str, calls: &Calls) -> String {
+        calls.borrow_mut().push(None);
+        format!("({a} {b})")
+    }
+
+    /// What is promised: every cluster of every level is asked, and combines what its children have.
+    fn asked(
+        tree: &ClusterTree<'_>,
+        nodes: &mut dyn Iterator<Item = TreeNode>,
+        there: &BTreeSet<Cluster>,
+        calls: &Calls,
+    ) -> Option<String> {
+        let mut sum: Option<String> = None;
+        for node in nodes {
+            let value = if tree.is_leaf(node) {
+                there.get(&tree.cluster(node)).map(|cluster| text(*cluster, calls))
+            } else {
+                asked(tree, &mut tree.children(node), there, calls)
+            };
+            sum = match (sum, value) {
+                (Some(sum), Some(value)) => Some(brackets(&sum, &value, calls)),
+                (sum, value) => sum.or(value),
+            };
+        }
+        sum
+    }
+
+    fn with_cluster(reps: &[Cluster]) -> impl Iterator<Item = (Cluster, &Cluster)> {
+        reps.iter().map(|cluster| (*cluster, cluster))
+    }
+
+    /// Gathers from some clusters of a tree, and from the same ones by asking all.
+    fn compare(topology: &Topology, sizes: &[ClusterSize], seed: u64) {
+        let levels: Vec<Clusters> = sizes.iter().map(|size| topology.clusters(*size)).collect();
+        let tree = ClusterTree::new(&levels).unwrap();
+        let leaves = &levels[0];
+        let mut random = Random(seed);
+        let counts = [0, 1, 2, 3, leaves.len() / 2, leaves.len()];
+        for count in
+            counts.into_iter().chain((0..ROUNDS).map(|_| random.below(leaves.len() + 1))).collect::<Vec<_>>()
+        {
+            let reps = random.some_of(leaves, count.min(leaves.len()));
+            let (calls, expected_calls) = (Calls::default(), Calls::default());
+            let gathered = up(
+                Some(&tree),
+                leaves,
+                with_cluster(&reps),
+                |rep| text(*rep, &calls),
+                |a, b| brackets(&a, &b, &calls),
+            );
+            let there = reps.iter().copied().collect();
+            let expected = asked(&tree, &mut tree.roots(), &there, &expected_calls);
+            let why = format!("{} leaves of {sizes:?}, {count} representatives, seed {seed}", leaves.len());
+            assert_eq!(gathered, expected, "{why}");
+            assert_eq!(calls.into_inner(), expected_calls.into_inner(), "{why}");
+        }
+    }
+
+    /// Shapes that no machine would have, and the two on either side of what lies on the stack.
+    fn specs() -> Vec<String> {
+        let odd =
+            ["threads:1", "nodes:3,cores:5", "caches:7,threads:3", "nodes:2,caches:3,cores:3,threads:2"];
+        let full = [format!("nodes:2,cores:{}", PLACES / 2), format!("caches:{}", PLACES + 1)];
+        odd.map(str::to_owned).into_iter().chain(full).collect()
+    }
+
+    #[test]
+    fn co_15_a_gather_combines_as_if_it_asked_every_cluster_of_every_level() {
+        for (spec, seed) in specs().iter().zip(1..) {
+            let topology = Topology::virtual_of(spec.parse().unwrap());
+            for level in 0..DEPTHS {
+                compare(&topology, &ClusterSize::LEVELS[level..], seed);
+            }
+        }
+    }
+
+    #[test]
+    fn co_15_a_gather_goes_up_a_tree_whose_last_branches_are_short() {
+        let topology = Topology::virtual_of("cores:11".parse().unwrap());
+        let sizes = [1, 2, 4, 8].map(ClusterSize::fixed);
+        compare(&topology, &sizes, 1);
+        compare(&topology, &sizes[1..], 2);
+        compare(&topology, &[ClusterSize::Cpu, ClusterSize::fixed(3), ClusterSize::fixed(9)], 3);
+    }
+
+    /// Two nodes of two cores of two threads, numbered in turns: node 0 has 0, 2, 4, 6, and 0 and 4 are threads of a core.
+    #[cfg(not(miri))]
+    #[test]
+    fn co_15_a_gather_goes_up_a_tree_whose_neighbours_have_no_consecutive_numbers() {
+        let root = std::env::temp_dir().join(format!("squall-gather-{}", std::process::id()));
+        let write = |path: String, text: String| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let cpus = "sys/devices/system/cpu";
+        for list in ["possible", "present", "online"] {
+            write(format!("{cpus}/{list}"), "0-7\n".to_owned());
+        }
+        for cpu in 0..8 {
+            for list in ["core_cpus_list", "thread_siblings_list"] {
+                write(format!("{cpus}/cpu{cpu}/topology/{list}"), format!("{},{}\n", cpu % 4, cpu % 4 + 4));
+            }
+        }
+        for node in 0..2 {
+            let members = [node, node + 2, node + 4, node + 6].map(|cpu| cpu.to_string()).join(",");
+            write(format!("sys/devices/system/node/node{node}/cpulist"), members + "\n");
+        }
+        let topology = squall_machine::topology::Reader::at(&root).topology();
+        std::fs::remove_dir_all(&root).unwrap();
+        let topology = topology.unwrap();
+        let levels = ClusterSize::LEVELS.map(|size| topology.clusters(size));
+        let tree = ClusterTree::new(&levels).unwrap();
+        let all: Vec<Cluster> = levels[0].iter().collect();
+        let gathered = up(
+            Some(&tree),
+            &levels[0],
+            with_cluster(&all),
+            |rep| rep.index().to_string(),
+            |a, b| format!("({a} {b})"),
+        );
+        assert_eq!(gathered.unwrap(), "(((0 4) (2 6)) ((1 5) (3 7)))");
+        (0..DEPTHS).for_each(|level| compare(&topology, &ClusterSize::LEVELS[level..], 7));
+    }
+
+    #[test]
+    fn without_a_tree_clusters_are_combined_by_number() {
+        let clusters = Topology::virtual_of("cores:9".parse().unwrap()).clusters(ClusterSize::fixed(2));
+        let reps = [3, 0, 4].map(Cluster::new);
+        let gathered = up(
+            None,
+            &clusters,
+            with_cluster(&reps),
+            |rep| rep.index().to_string(),
+            |a, b| format!("({a} {b})"),
+        );
+        assert_eq!(gathered.unwrap(), "((0 3) 4)");
+        assert_eq!(up(None, &clusters, with_cluster(&[]), |_| 0, |a, b| a + b), None);
+    }
+
+    #[test]
+    fn values_are_dropped_once_wherever_a_gather_panics() {
+        let topology = Topology::virtual_of("nodes:2,caches:2,cores:2,threads:2".parse().unwrap());
+        let levels = ClusterSize::LEVELS.map(|size| topology.clusters(size));
+        let tree = ClusterTree::new(&levels).unwrap();
+        let all: Vec<Cluster> = levels[0].iter().collect();
+        let calls = 2 * all.len() - 1;
+        for fatal in 0..=calls {
+            let (value, count) = (Rc::new(()), RefCell::new(0));
+            let call = || {
+                *count.borrow_mut() += 1;
+                assert!(*count.borrow() <= fatal, "as asked");
+                Rc::clone(&value)
+            };
+            let gather = || up(Some(&tree), &levels[0], with_cluster(&all), |_| call(), |_, _| call());
+            let ended = catch_unwind(AssertUnwindSafe(gather));
+            assert_eq!(ended.is_ok(), fatal == calls);
+            drop(ended);
+            assert_eq!(Rc::strong_count(&value), 1, "{fatal} calls of {calls}");
+        }
+    }
+}

@@ -42,8 +42,8 @@ impl<I: ?Sized + Interface> Owned<I> {
     ///
     /// # Cost
     /// In proportion to the representatives and to the VPs that called the object, not to those of the machine.
-    /// Progress: lock-free, as long as fewer than about two thousand destructions of this thread wait for their grace period;
-    /// beyond that the thread is held up, by up to 50 ms for each 128, so that a stalled reader does not fill the memory
+    /// Progress: lock-free, as long as fewer than about four thousand destructions of this thread wait for their grace period;
+    /// beyond that the thread is held up, by up to 50 ms for each 512, so that a stalled reader does not fill the memory
     /// (see [`rcu::retire`](squall_rcu::retire)). In a signal handler that interrupted a registration, and in a forked
     /// child, nothing happens: the object lives on.
     /// # Source

@@ -26,7 +26,8 @@ pub struct Stats {
     pub entry_bytes: usize,
     /// Drops of representatives and roots that panicked.
     pub panicked_drops: u64,
-    /// Bytes of ended objects' blocks that are kept for the next ones, at most 256 KiB for each VP.
+    /// Bytes of ended objects' blocks that are kept for the next ones, about. Of each size up to 248 bytes a VP keeps at most
+    /// 2,048 blocks: 4 MiB if it keeps that many of all sizes.
     pub kept_bytes: usize,
 }
 

@@ -14,7 +14,8 @@
 //! (3) the reclaimer thread (see `reclaimer`), for threads that stopped retiring, ended, or retire code inside
 //! operations; (4) whoever calls [`reclaim`] or [`barrier`].
 //!
-//! Bound: a thread that has more than [`LIMIT_CALLS`] calls or [`LIMIT_BYTES`] bytes pending when it closes a batch
+//! Bound: a thread that has more than [`LIMIT_CALLS`] calls ([`LIMIT_OBJECTS`] of [`Kind::Object`], which are counted
+//! apart) or [`LIMIT_BYTES`] bytes pending when it closes a batch
 //! waits for a grace period, at most [`LIMIT_WAIT`] per batch (a reader may be waiting for this very thread), and inside
 //! an operation only when it leaves it. So what is pending is at most `threads × (LIMIT + one batch)`, plus what is
 //! retired inside single operations, plus one batch per `LIMIT_WAIT` and thread while a reader does not end.

@@ -15,7 +15,6 @@
 
 use squall_machine::VpSet;
 use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
@@ -140,7 +139,7 @@ impl Reps {
     pub(crate) fn walk(&self) -> Walk {
         // Acquire: pairs with the release in `add`.
         let first = self.0.load(sites::REP_LOAD.order(Ordering::Acquire));
-        Walk { next: NonNull::new(first), pending: MaybeUninit::uninit(), count: 0 }
+        Walk { next: NonNull::new(first), ..Walk::of_none() }
     }
 }
 
@@ -148,9 +147,9 @@ impl Reps {
 ///
 /// - I5. The first `count` of `pending` are written.
 pub(crate) struct Walk {
-    /// Apart from the others, so that a walk that is made and moved is no array that is copied.
+    /// Not among those pending, so that nothing of the array is written, and copied, before the walk is where it stays.
     next: Option<NonNull<Rep>>,
-    pending: MaybeUninit<[NonNull<Rep>; PENDING]>,
+    pending: [MaybeUninit<NonNull<Rep>>; PENDING],
     count: usize,
 }
 
@@ -158,7 +157,7 @@ impl Walk {
     /// A walk that is over.
     #[inline]
     pub(crate) fn of_none() -> Walk {
-        Walk { next: None, pending: MaybeUninit::uninit(), count: 0 }
+        Walk { next: None, pending: [const { MaybeUninit::uninit() }; PENDING], count: 0 }
     }
 
     /// The next one.
@@ -170,30 +169,18 @@ impl Walk {
         let node = self.next?;
         // SAFETY: the caller's promise.
         let rep = unsafe { node.as_ref() };
-        let pending = self.pending.as_mut_ptr().cast::<NonNull<Rep>>();
         for child in &rep.children {
             // Acquire: pairs with the release in `add`.
             if let Some(child) = NonNull::new(child.load(sites::REP_LOAD.order(Ordering::Acquire))) {
-                assert!(self.count < PENDING, "a path is no longer than a cluster's number");
-                // SAFETY: within the array.
-                unsafe { pending.add(self.count).write(child) };
+                self.pending[self.count].write(child);
                 self.count += 1;
             }
         }
-        self.next = match self.count.checked_sub(1) {
-            Some(last) => {
-                self.count = last;
-                // SAFETY: within the array, and written (I5).
-                Some(unsafe { pending.add(last).read() })
-            }
-            None => None,
-        };
+        self.next = self.count.checked_sub(1).map(|last| {
+            self.count = last;
+            // SAFETY: written (I5): it was the last of those that are.
+            unsafe { self.pending[last].assume_init() }
+        });
         Some(node)
-    }
-}
-
-impl fmt::Debug for Walk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Walk").field("next", &self.next).finish_non_exhaustive()
     }
 }
