@@ -321,9 +321,11 @@ impl<R: Root> Multi<R> {
     }
 
     unsafe fn drop_root(object: NonNull<Object>) {
-        if unlink::<R>(object.cast()) {
-            // SAFETY: the last link.
-            unsafe { Self::end(object.cast()) };
+        // SAFETY: valid while there is a link, and ended by who has the last.
+        unsafe {
+            if object.as_ref().unlink() {
+                Self::end(object.cast());
+            }
         }
     }
 
@@ -340,23 +342,6 @@ impl<R: Root> Multi<R> {
     }
 }
 
-/// Takes a link for a representative.
-fn link<R: Root>(this: NonNull<Multi<R>>) {
-    // SAFETY: the caller is within the object's gate.
-    let before = unsafe { this.as_ref() }.object.links.fetch_add(1, Ordering::Relaxed);
-    if before > u32::MAX / 2 {
-        // Only links that were forgotten by the billion lead here. As `Arc` does: no way back is safe.
-        std::process::abort();
-    }
-}
-
-/// Gives a link back. Returns whether it was the last.
-fn unlink<R: Root>(this: NonNull<Multi<R>>) -> bool {
-    // AcqRel: pairs with itself: who ends the object sees the others done with it.
-    // SAFETY: valid while there is a link.
-    unsafe { this.as_ref() }.object.links.fetch_sub(1, Ordering::AcqRel) == 1
-}
-
 /// What the drop of an [`At`] does.
 pub(crate) fn drop_link<R: Root>(this: NonNull<Multi<R>>) {
     unsafe fn end<R: Root>(this: *mut ()) {
@@ -365,7 +350,8 @@ pub(crate) fn drop_link<R: Root>(this: NonNull<Multi<R>>) {
             unsafe { Multi::<R>::end(this) };
         }
     }
-    if unlink(this) {
+    // SAFETY: valid while there is a link.
+    if unsafe { this.as_ref() }.object.unlink() {
         // Somebody kept an `At` beyond its representative, and drops it where it likes: the root's drop goes where drops
         // belong.
         // SAFETY: once, for an object that nobody can reach.
@@ -422,7 +408,8 @@ impl<R: Root> NewRep<R> {
         // SAFETY: our own room.
         unsafe { rep.write(Rep::new(object.cast(), vp.index() as u32, cluster.index() as u32)) };
         let unfilled = Unfilled::<R>(rep, PhantomData);
-        link(object);
+        // SAFETY: the caller is within the object's gate.
+        unsafe { object.as_ref() }.object.link();
         let at = At::new(object, rep, vp, cluster);
         // SAFETY: the caller is within the object's gate.
         let value = unsafe { object.as_ref() }.root.make_rep(at);

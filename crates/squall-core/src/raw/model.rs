@@ -13,13 +13,13 @@
 mod world;
 
 use squall_machine::park::EventCount;
-use squall_sync::atomic::Ordering;
+use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use squall_sync::cell::UnsafeCell;
 use squall_sync::thread;
 use std::ptr;
 
 use super::graves::Grave;
-use super::object::{Absent, Ground, InFlight, header, release};
+use super::object::{Absent, Ground, InFlight, header, kill, release};
 #[cfg(loom)]
 use super::sites;
 use crate::id::Id;
@@ -27,7 +27,7 @@ use crate::id::Id;
 use squall_machine::park::sites as park;
 #[cfg(loom)]
 use squall_rcu::__model::ENTER_FENCE;
-use world::{Body, CLASS, Called, Name, SLOT, Sent, World, beside, ignore, lend, take_back};
+use world::{Body, CLASS, Called, Name, OTHER, SLOT, Sent, World, beside, ignore, lend, take_back};
 
 /// A miss makes, publishes and installs while the object is killed: no call that begins after `kill` returned finds it,
 /// and whoever drains the gate cuts every way.
@@ -149,6 +149,40 @@ fn vacant() {
         beside(true, end, caller);
         // SAFETY: all threads are joined, and nobody has made a representative.
         unsafe { drop(Box::from_raw(thing.0.as_ptr())) };
+    });
+}
+
+/// A stale reference while the next object of its slot comes and goes, which is of another class: whoever asks is told the
+/// class of what was asked for, or none.
+fn class_of_the_next() {
+    World::run(&[], false, |world| {
+        let (first, stale) = world.create(1, 1);
+        // SAFETY: valid; nobody has made a representative.
+        let _ = unsafe { kill(world, first.object(), &CLASS) };
+        let (second, lent) = lend(AtomicPtr::new(ptr::null_mut()));
+        let go_on = move || {
+            let _ = world.slot.advance(1, &CLASS);
+            let (next, _) = world.create(2, 2);
+            second.store(next.0.as_ptr(), Ordering::Relaxed);
+            // SAFETY: as above.
+            let _ = unsafe { kill(world, next.object(), &OTHER) };
+        };
+        let ask = move || {
+            // SAFETY: nothing is freed before all is over.
+            match unsafe { InFlight::enter(world, stale.id) } {
+                Err(Absent::Destroyed(class)) => {
+                    assert!(class.is_none_or(|class| ptr::eq(class, &CLASS)), "the class of the next one");
+                }
+                _ => panic!("a destroyed object was found, or is still to come"),
+            };
+        };
+        beside(true, go_on, ask);
+        // SAFETY: all threads are joined; from `Box::leak`.
+        unsafe {
+            drop(Box::from_raw(second.load(Ordering::Relaxed)));
+            drop(Box::from_raw(first.0.as_ptr()));
+            take_back(lent);
+        }
     });
 }
 
@@ -410,6 +444,33 @@ fn keepers() {
     });
 }
 
+/// The object and a representative that outlives it give their links to the root back: the last drops it.
+fn links() {
+    World::run(&[], false, |world| {
+        let (thing, _) = world.create(1, 1);
+        let (root, lent) = lend(Guarded(UnsafeCell::new(0)));
+        let looked = lend(AtomicU32::new(0));
+        // SAFETY: valid: nothing is freed before all is over.
+        let object = unsafe { thing.object().as_ref() };
+        object.link();
+        let keeper = move || {
+            root.look();
+            if object.unlink() {
+                root.touch();
+                looked.0.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        beside(true, keeper, keeper);
+        assert_eq!(looked.0.load(Ordering::Relaxed), 1, "the last link drops the root");
+        // SAFETY: all threads are joined; from `Box::leak`.
+        unsafe {
+            drop(Box::from_raw(thing.0.as_ptr()));
+            take_back(lent);
+            take_back(looked.1);
+        }
+    });
+}
+
 /// Membership is frozen while a miss publishes: what is there is all there, and stays so. With `guards`, the gather does
 /// something meanwhile that whoever finds a later representative must see.
 fn freeze_against_publish(publish_on_main: bool, guards: bool) {
@@ -464,6 +525,11 @@ impl Guarded {
     fn touch(&self) {
         // SAFETY: see above.
         self.0.with_mut(|value| unsafe { *value += 1 });
+    }
+
+    fn look(&self) -> u32 {
+        // SAFETY: see above.
+        self.0.with(|value| unsafe { *value })
     }
 }
 
@@ -545,6 +611,7 @@ models!(
     large_machine,
     early_call,
     vacant,
+    class_of_the_next,
     discard_against_calls,
     calls_first_in_operations,
     death_first_in_operations,
@@ -557,6 +624,7 @@ models!(
     hold_makes_peer_in_operations,
     graves,
     keepers,
+    links,
     publish_first,
     freeze_first,
     frozen_guards,
@@ -603,6 +671,8 @@ twins! {
     twin_bury_push: sites::BURY_PUSH, breaks graves,
     twin_bury_take: sites::BURY_TAKE, breaks graves,
     twin_let_go: sites::LET_GO, breaks keepers,
+    twin_links: sites::LINKS, breaks links,
+    twin_slot_retire: sites::SLOT_RETIRE, breaks class_of_the_next,
     twin_publish: sites::PUBLISH, breaks frozen_guards,
     twin_thaw: sites::THAW, breaks frozen_guards,
     twin_published: sites::PUBLISHED, breaks publish_first,

@@ -162,8 +162,9 @@ impl Slot {
     }
 
     fn retire(&self, class: &'static Class) {
-        // Relaxed: the class is a constant, and `kill` releases the store to whoever drains the gate.
-        self.occupant.store(tagged(class, TAG), Ordering::Relaxed);
+        // Release: pairs with the acquire in `occupant`: who finds this class finds the generation that it is of. For those
+        // who ask for nothing but the object `kill` releases the store to whoever drains the gate.
+        self.occupant.store(tagged(class, TAG), sites::SLOT_RETIRE.order(Ordering::Release));
     }
 }
 
@@ -209,7 +210,7 @@ pub(crate) struct Object {
     // Written when its memory is quiet, and by the last holds.
     held: AtomicU32,
     /// Links that keep the root: one of the object's own, one of each representative.
-    pub(crate) links: AtomicU32,
+    links: AtomicU32,
     /// Whether its representatives are being dropped.
     pub(crate) closed: AtomicU32,
 }
@@ -278,6 +279,22 @@ impl Object {
     pub(crate) fn count_down(&self, count: u32) -> bool {
         // AcqRel: pairs with itself: the last sees what the others did.
         self.held.fetch_sub(count, sites::HELD.order(Ordering::AcqRel)) == count
+    }
+
+    /// Takes a link to the root, for a representative.
+    pub(crate) fn link(&self) {
+        // Relaxed: whoever takes one has one, or is within the gate.
+        let before = self.links.fetch_add(1, Ordering::Relaxed);
+        if before > u32::MAX / 2 {
+            // Only links that were forgotten by the billion lead here. As `Arc` does: no way back is safe.
+            std::process::abort();
+        }
+    }
+
+    /// Gives one back. Returns whether it was the last, so that the root can be dropped.
+    pub(crate) fn unlink(&self) -> bool {
+        // AcqRel: pairs with itself: who drops the root sees the others done with it.
+        self.links.fetch_sub(1, sites::LINKS.order(Ordering::AcqRel)) == 1
     }
 
     /// Whether its representatives are being dropped, or have been.

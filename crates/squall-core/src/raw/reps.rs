@@ -13,6 +13,7 @@
 //! Progress: `find` and `walk` are wait-free, `add` is lock-free. Cost: four pointers in each node, at most eight steps
 //! to find one, and three for 64 clusters. Source: replaces K42's `replist` and its lock (CO-12), as CO-68 asks.
 
+#[cfg(not(loom))]
 use squall_machine::VpSet;
 use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::mem::MaybeUninit;
@@ -30,8 +31,14 @@ pub(crate) struct Owner {
 
 const WAYS: usize = 4;
 const WAY_BITS: u32 = WAYS.trailing_zeros();
-/// The longest path: every bit of a cluster's number is used up. There are no more clusters than VPs.
-const DEPTH: usize = VpSet::LIMIT.trailing_zeros().div_ceil(WAY_BITS) as usize;
+/// Clusters are below it: there are no more than VPs.
+#[cfg(not(loom))]
+const CLUSTERS: usize = VpSet::LIMIT;
+/// Of a model.
+#[cfg(loom)]
+const CLUSTERS: usize = 16;
+/// The longest path: every bit of a cluster's number is used up.
+const DEPTH: usize = CLUSTERS.trailing_zeros().div_ceil(WAY_BITS) as usize;
 /// What a walk remembers at most: the siblings along one path.
 const PENDING: usize = DEPTH * (WAYS - 1) + 1;
 
@@ -113,7 +120,7 @@ impl Reps {
     pub(crate) unsafe fn add(&self, new: NonNull<Rep>) -> Result<(), NonNull<Rep>> {
         // SAFETY: the caller's second promise.
         let cluster = unsafe { new.as_ref() }.cluster;
-        debug_assert!((cluster as usize) < VpSet::LIMIT, "there are no more clusters than VPs");
+        debug_assert!((cluster as usize) < CLUSTERS, "there are no more clusters than VPs");
         let (mut place, mut bits) = (&self.0, cluster);
         loop {
             // Release: pairs with the acquire in `find` and `walk`; acquire on failure, as there.

@@ -52,6 +52,11 @@ pub(crate) const LET_GO: Site = Site(57);
 /// Memory quiet looks whether there is any hold. Partner: [`RELEASE`].
 pub(crate) const LOOK_HOLDS: Site = Site(58);
 
+/// A link to the root is given back. Partner: itself.
+pub(crate) const LINKS: Site = Site(63);
+/// The destroyer leaves its class in the slot. Partner: [`SLOT_LOAD`].
+pub(crate) const SLOT_RETIRE: Site = Site(35);
+
 /// Not an ordering: a late miss asks whether the object lives before it activates its representative.
 pub(crate) const ASK_BEFORE_ACTIVE: Site = Site(59);
 /// Not an ordering: the table entries are cleared when the gate is drained.

@@ -71,26 +71,32 @@ const _: () = assert!(
         && std::mem::offset_of!(Body, header) == size_of::<Rep>()
 );
 
-pub(super) static CLASS: Class = Class {
-    name: || "Thing",
-    kind: ObjectKind::Clustered,
-    interface: "dyn Model",
-    source: Source { file: file!(), line: line!() },
-    interfaces: 1,
-    object_bytes: size_of::<Thing>() as u32,
-    rep_bytes: size_of::<Body>(),
-    value_bytes: (0, 0),
-    for_each_rep: Thing::for_each_rep,
-    #[cfg(not(loom))]
-    more: crate::class::More {
-        resolve: |_, _| Err(crate::class::Refusal("a model finds its representatives itself")),
-        wake: |_| {},
-        quiet: |_| {},
-        finish: |_| {},
-        drop_rep: |_| {},
-        drop_root: |_| {},
-    },
-};
+pub(super) static CLASS: Class = class(|| "Thing");
+/// The same under another name.
+pub(super) static OTHER: Class = class(|| "Other");
+
+const fn class(name: fn() -> &'static str) -> Class {
+    Class {
+        name,
+        kind: ObjectKind::Clustered,
+        interface: "dyn Model",
+        source: Source { file: file!(), line: line!() },
+        interfaces: 1,
+        object_bytes: size_of::<Thing>() as u32,
+        rep_bytes: size_of::<Body>(),
+        value_bytes: (0, 0),
+        for_each_rep: Thing::for_each_rep,
+        #[cfg(not(loom))]
+        more: crate::class::More {
+            resolve: |_, _| Err(crate::class::Refusal("a model finds its representatives itself")),
+            wake: |_| {},
+            quiet: |_| {},
+            finish: |_| {},
+            drop_rep: |_| {},
+            drop_root: |_| {},
+        },
+    }
+}
 
 /// How a call went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
