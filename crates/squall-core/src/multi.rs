@@ -11,7 +11,6 @@
 
 use squall_machine::park::EventCount;
 use squall_machine::{Cluster, ClusterSize, Clusters, Vp, machine};
-use squall_sync::atomic::Ordering;
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
