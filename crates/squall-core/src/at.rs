@@ -232,14 +232,14 @@ impl<R: Root> At<R> {
     ///
     /// `map` is called in the order of [`broadcast`](At::broadcast), and `combine` as soon as it has both its values: the
     /// sum of a cluster so far, and the value of the next part of that cluster. The representatives are those that
-    /// [`reps`](At::reps) would give when it begins. Where clusters are of a [fixed](squall_machine::ClusterSize::Fixed) size there is no
-    /// tree, and all are combined in one level.
+    /// [`reps`](At::reps) would give when it begins. Where clusters are of a size that is no level of the machine
+    /// (`ClusterSize::Fixed`) there is no tree, and all are combined in one level.
     ///
     /// # Panics
     /// If this link was moved out of its representative.
     /// # Cost
-    /// In proportion to the representatives, each of which is visited twice. Where there are more than 512 clusters of
-    /// this object's size, they are sorted in a vector.
+    /// In proportion to the representatives, each of which is visited twice, and 4 KiB of stack. Where there are more than
+    /// 512 clusters of this object's size, the representatives are sorted in a vector. Wait-free but for that.
     #[track_caller]
     pub fn gather<T>(&self, map: impl FnMut(&R::Rep) -> T, combine: impl FnMut(T, T) -> T) -> Option<T> {
         gather::gather(self.clusters(), self.by_cluster(), map, combine)

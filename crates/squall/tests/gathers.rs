@@ -1,0 +1,208 @@
+//! Gathers and broadcasts on machines of odd shapes, held against what a visit to every cluster of every level gives.
+#![cfg(not(miri))]
+
+mod laws;
+
+use squall::{At, Cluster, ClusterSize, ClusterTree, CoRef, Machine, Owned, Root, Vp, machine};
+use squall_machine::TreeNode;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The other machines are those of children.
+const SHAPE: &str = "nodes:3,caches:2,cores:3,threads:2";
+const OTHER_SHAPES: [&str; 5] = [
+    "threads:1",
+    "nodes:5,cores:3",
+    "caches:7,threads:3",
+    // One more than what is ordered on the stack.
+    "nodes:3,caches:3,cores:19,threads:3",
+    "nodes:2,caches:2,cores:2,threads:17",
+];
+
+fn machine_of_odd_shape() {
+    static MADE: Once = Once::new();
+    MADE.call_once(|| {
+        let shape = std::env::var("SQUALL_TOPOLOGY").unwrap_or(SHAPE.to_owned());
+        Machine::set_virtual(shape.parse().unwrap()).unwrap();
+    });
+}
+
+/// Runs `f` on this VP.
+fn on<T>(vp: Vp, f: impl FnOnce() -> T) -> T {
+    Vp::with_vp(vp, f).unwrap()
+}
+
+/// A distributed sum, and a way to look at its parts.
+struct Sum;
+
+struct Part {
+    n: AtomicU64,
+    at: At<Sum>,
+}
+
+#[squall::interface]
+trait Look: Send + Sync {
+    fn add(&self, n: u64);
+    /// Runs `f` with the link of the representative that answers.
+    fn look(&self, f: &mut dyn FnMut(&At<Sum>));
+}
+
+impl Root for Sum {
+    type Interface = dyn Look;
+    type Rep = Part;
+    fn make_rep(&self, at: At<Sum>) -> Part {
+        Part { n: AtomicU64::new(0), at }
+    }
+}
+
+impl Look for Part {
+    fn add(&self, n: u64) {
+        self.n.fetch_add(n, Ordering::Relaxed);
+    }
+    fn look(&self, f: &mut dyn FnMut(&At<Sum>)) {
+        f(&self.at);
+    }
+}
+
+impl Part {
+    fn n(&self) -> u64 {
+        self.n.load(Ordering::Relaxed)
+    }
+    fn text(&self) -> String {
+        self.at.cluster().index().to_string()
+    }
+}
+
+fn brackets(a: String, b: String) -> String {
+    format!("({a} {b})")
+}
+
+/// What a gather promises: each level combines what its children have, and nothing else.
+fn asked(at: &At<Sum>, tree: &ClusterTree<'_>, nodes: &mut dyn Iterator<Item = TreeNode>) -> Option<String> {
+    let value = |node| {
+        if tree.is_leaf(node) {
+            at.of_cluster(tree.cluster(node)).map(Part::text)
+        } else {
+            asked(at, tree, &mut tree.children(node))
+        }
+    };
+    nodes.filter_map(value).reduce(brackets)
+}
+
+/// The order of a broadcast, and the brackets of a gather.
+fn expected(at: &At<Sum>) -> (Vec<Cluster>, Option<String>) {
+    let there = |cluster: &Cluster| at.of_cluster(*cluster).is_some();
+    match ClusterSize::LEVELS.iter().position(|level| *level == at.clusters().size()) {
+        Some(level) => {
+            let tree = machine().tree(&ClusterSize::LEVELS[level..]).unwrap();
+            let leaves = tree.down().filter(|node| tree.is_leaf(*node)).map(|node| tree.cluster(node));
+            (leaves.filter(there).collect(), asked(at, &tree, &mut tree.roots()))
+        }
+        None => {
+            let order: Vec<Cluster> = at.clusters().iter().filter(there).collect();
+            let text = order.iter().map(|cluster| cluster.index().to_string()).reduce(brackets);
+            (order, text)
+        }
+    }
+}
+
+fn check(at: &At<Sum>, clusters: usize, total: u64, why: &str) {
+    // Flat, up the tree, and with nothing added meanwhile.
+    assert_eq!(at.reps().map(Part::n).sum::<u64>(), total, "{why}");
+    assert_eq!(at.gather(Part::n, |a, b| a + b), Some(total), "{why}");
+    assert_eq!(at.freeze(|parts| parts.count()), clusters, "{why}");
+    let (order, text) = expected(at);
+    assert_eq!(order.len(), clusters, "{why}");
+    let mut told = Vec::new();
+    at.broadcast(|part| told.push(part.at.cluster()));
+    assert_eq!(told, order, "{why}");
+    let mut mapped = Vec::new();
+    let gathered = at.gather(
+        |part| {
+            mapped.push(part.at.cluster());
+            part.text()
+        },
+        brackets,
+    );
+    assert_eq!((mapped, gathered), (order, text), "{why}");
+}
+
+#[test]
+fn co_15_a_gather_by_tree_is_the_flat_one_in_the_order_of_the_tree() {
+    machine_of_odd_shape();
+    let sizes = ClusterSize::LEVELS.into_iter().chain([1, 3, 5].map(ClusterSize::fixed));
+    for size in sizes {
+        let sum = Sum.create(size);
+        let parts = sum.co();
+        let vps: Vec<Vp> = machine().vps().iter().collect();
+        let mut called = std::collections::BTreeSet::new();
+        // By steps of a number that has no divisor in common with theirs: in no order, near and far.
+        let step = (vps.len() / 3..).find(|step| divisor(*step, vps.len()) == 1).unwrap();
+        for (count, n) in (1..=vps.len()).zip(1_u64..) {
+            let vp = vps[count * step % vps.len()];
+            on(vp, || parts.add(n));
+            called.insert(machine().clusters(size).cluster_of(vp));
+            if count < 8 || count.is_power_of_two() || count == vps.len() {
+                let why = format!("{size}, {count} of {} VPs", vps.len());
+                on(vp, || parts.look(&mut |at| check(at, called.len(), n * (n + 1) / 2, &why)));
+            }
+        }
+        Owned::destroy(sum).wait().unwrap();
+    }
+}
+
+fn divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { divisor(b, a % b) }
+}
+
+#[test]
+fn co_15_a_gather_is_of_the_representatives_there_are_when_it_begins() {
+    machine_of_odd_shape();
+    let sum = Sum.create(ClusterSize::Cpu);
+    let parts = sum.co();
+    let vps: Vec<Vp> = machine().vps().iter().collect();
+    let (first, rest) = vps.split_first().unwrap();
+    let call_all = || rest.iter().for_each(|vp| on(*vp, || parts.add(1)));
+    on(*first, || {
+        parts.look(&mut |at| {
+            // Each visit makes all the others: they are not among those gathered, and are there after it.
+            let gathered = at.gather(
+                |_| {
+                    call_all();
+                    1
+                },
+                |a, b| a + b,
+            );
+            assert_eq!(gathered, Some(1));
+            assert_eq!(at.gather(|_| 1, |a, b| a + b), Some(vps.len()));
+            let mut told = 0;
+            at.broadcast(|_| told += 1);
+            assert_eq!(told, vps.len());
+        });
+    });
+    assert_eq!(squall::info_of(CoRef::id(parts)).unwrap().reps.len(), vps.len());
+    Owned::destroy(sum).wait().unwrap();
+}
+
+#[test]
+fn co_15_a_gather_within_a_gather_is_another() {
+    machine_of_odd_shape();
+    let sum = Sum.create(ClusterSize::Cpu);
+    let parts = sum.co();
+    let count = machine().vps().len().min(20) as u64;
+    machine().vps().iter().take(20).for_each(|vp| on(vp, || parts.add(1)));
+    on(Vp::new(0), || {
+        parts.look(&mut |at| {
+            let squared = at.gather(|part| part.at.gather(Part::n, |a, b| a + b).unwrap(), |a, b| a + b);
+            assert_eq!(squared, Some(count * count));
+        });
+    });
+    Owned::destroy(sum).wait().unwrap();
+}
+
+#[test]
+fn the_laws_hold_on_each_shape() {
+    if !laws::is_child() {
+        OTHER_SHAPES.iter().for_each(|shape| drop(laws::again(&[], &[("SQUALL_TOPOLOGY", shape)])));
+    }
+}
