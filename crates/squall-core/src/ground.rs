@@ -186,7 +186,15 @@ impl Tables {
         let mut free = lock(list);
         let slot = match free.queue(length).pop_front() {
             Some(slot) => slot,
-            None => self.carve(&mut free, vp, length)?,
+            None => match self.carve(&mut free, vp, length) {
+                Ok(slot) => slot,
+                Err(error) => {
+                    drop(free);
+                    // The last ones may lie in husks of another size.
+                    let husk = if length == 1 { self.husks.take_apart() } else { None };
+                    return husk.map(|(id, _)| id).ok_or(error);
+                }
+            },
         };
         drop(free);
         // Relaxed: the slot is ours, by the lock under which its generation was written.
@@ -256,6 +264,16 @@ impl Tables {
     /// Slots that were ever handed to a VP lie below it.
     pub(crate) fn slots_end(&self) -> u32 {
         self.next_block.load(Ordering::Relaxed) * BLOCK
+    }
+
+    /// Frees the blocks of ended objects that are kept on the VP where the caller is. Returns how many bytes.
+    pub(crate) fn trim(&self) -> usize {
+        let mut freed = 0;
+        while let Some((id, bytes)) = self.husks.take_apart() {
+            self.give_back(id.slot(), 1);
+            freed += bytes;
+        }
+        freed
     }
 
     /// Bytes of the blocks of ended objects that are kept, about.

@@ -16,7 +16,7 @@
 
 use squall_machine::Vp;
 use squall_machine::pervp::{OutOfMemory, PerVpMagazine};
-use std::alloc::Layout;
+use std::alloc::{Layout, dealloc};
 use std::ptr::NonNull;
 
 use crate::id::Id;
@@ -43,13 +43,18 @@ const fn size_class(layout: Layout) -> Option<usize> {
     if KEEPS && steps <= SIZES && layout.align() <= STEP { Some(steps - 1) } else { None }
 }
 
+/// The layout of the blocks in this magazine.
+const fn layout_of(class: usize) -> Layout {
+    match Layout::from_size_align((class + 1) * STEP - RIM, STEP) {
+        Ok(layout) => layout,
+        Err(_) => unreachable!(),
+    }
+}
+
 /// The layout of a block for an object of this one.
 pub(crate) const fn room(layout: Layout) -> Layout {
     match size_class(layout) {
-        Some(class) => match Layout::from_size_align((class + 1) * STEP - RIM, STEP) {
-            Ok(layout) => layout,
-            Err(_) => unreachable!(),
-        },
+        Some(class) => layout_of(class),
         None => layout,
     }
 }
@@ -86,8 +91,23 @@ impl Husks {
         self.0[class].push_on(home, block.cast())
     }
 
+    /// Takes a husk of any size of the VP where the caller is apart: the block is freed. Returns the id, which is the
+    /// caller's, and how many bytes the block had.
+    pub(crate) fn take_apart(&self) -> Option<(Id, usize)> {
+        self.0.iter().enumerate().find_map(|(class, kept)| {
+            let block = kept.pop()?.cast::<Object>();
+            let layout = layout_of(class);
+            // SAFETY: what is in a magazine is a husk (I1), ours alone now (I2), of the magazine's layout.
+            unsafe {
+                let id = (*block.as_ptr()).id;
+                dealloc(block.as_ptr().cast(), layout);
+                Some((id, layout.size()))
+            }
+        })
+    }
+
     /// Bytes of the blocks that are kept on this VP, about.
     pub(crate) fn bytes_on(&self, vp: Vp) -> usize {
-        self.0.iter().enumerate().map(|(class, kept)| kept.len_on(vp) * ((class + 1) * STEP - RIM)).sum()
+        self.0.iter().enumerate().map(|(class, kept)| kept.len_on(vp) * layout_of(class).size()).sum()
     }
 }

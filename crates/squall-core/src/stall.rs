@@ -50,7 +50,7 @@ fn find(id: Id) -> Option<Found> {
             same.then_some(Found::Object(object.id, object.class))
         }
         // Relaxed: the slot keeps the generation of an object that goes until it is gone; one that is later says so.
-        Occupant::Gone(class, _) if slot.generation.load(Ordering::Relaxed) == id.generation() => {
+        Occupant::Gone(class, false) if slot.generation.load(Ordering::Relaxed) == id.generation() => {
             Some(Found::Dying(class))
         }
         _ => None,

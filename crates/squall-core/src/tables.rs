@@ -27,7 +27,7 @@ pub struct Stats {
     /// Drops of representatives and roots that panicked.
     pub panicked_drops: u64,
     /// Bytes of ended objects' blocks that are kept for the next ones, about. Of each size up to 248 bytes a VP keeps at most
-    /// 2,048 blocks: 4 MiB if it keeps that many of all sizes.
+    /// 2,048 blocks: 4 MiB if it keeps that many of all sizes. They stay until they are used or [`trim`] is called.
     pub kept_bytes: usize,
 }
 
@@ -63,6 +63,16 @@ pub fn stats() -> Stats {
         }
     }
     stats
+}
+
+/// Gives the blocks of ended objects that are kept on the caller's VP ([`Stats::kept_bytes`]) back to the allocator, for a
+/// program that made many objects and will not make as many again. Returns how many bytes.
+///
+/// # Cost
+/// A call of the allocator for each. To do so on every VP, hand this to
+/// [`quiescent_do`](squall_rcu::quiescent_do).
+pub fn trim() -> usize {
+    existing().map_or(0, Tables::trim)
 }
 
 /// Throws a VP's whole local table away. Its threads miss once for each object that they call next; nothing else changes.

@@ -1,7 +1,7 @@
 //! Husks: what an ended object leaves goes to the next one of its size on its VP, and to nobody else.
 #![cfg(not(loom))]
 
-use squall_core::{CallError, CoRef, Owned, Reason, info_of, shared};
+use squall_core::{CallError, CoRef, Owned, Reason, info_of, shared, tables};
 use squall_machine::{Machine, Vp};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -130,7 +130,7 @@ fn more_than_are_kept_end_and_come_again() {
     on(5, || {
         let mut seen = HashSet::new();
         for round in 0..3 {
-            let objects: Vec<_> = (0..count).map(|n| object::<1>(n)).collect();
+            let objects: Vec<_> = (0..count).map(object::<1>).collect();
             let ids: HashSet<_> = objects.iter().map(|object| CoRef::id(object.co())).collect();
             assert_eq!(ids.len(), objects.len(), "an id was given twice");
             let addresses: HashSet<_> = objects.iter().map(|object| object.address()).collect();
@@ -149,6 +149,28 @@ fn more_than_are_kept_end_and_come_again() {
             objects.into_iter().for_each(drop);
             squall_rcu::barrier().unwrap();
         }
+    });
+}
+
+#[test]
+fn what_is_kept_can_be_given_back() {
+    const VP: u32 = 4;
+    let _turn = machine_of_8();
+    on(VP, || {
+        let mut slots = HashSet::new();
+        for object in [object::<1>(1), object::<2>(2), object::<5>(5), object::<100>(100)] {
+            slots.insert(CoRef::id(object.co()).slot());
+            end(object);
+        }
+        let before = tables::stats().kept_bytes;
+        let freed = tables::trim();
+        assert_eq!(tables::stats().kept_bytes, before - freed);
+        assert!(freed >= if KEEPS { size_of::<u64>() * (1 + 2 + 5) } else { 0 });
+        assert_eq!(tables::trim(), 0);
+        // What had no block is as good as any other.
+        let objects: Vec<_> = (0..4).map(object::<3>).collect();
+        assert!(objects.iter().all(|object| slots.contains(&CoRef::id(object.co()).slot())));
+        objects.into_iter().for_each(end);
     });
 }
 

@@ -11,8 +11,8 @@
 //!
 //! Who runs them, in this order: (1) the thread that deferred them, when its batch is full and it is outside every
 //! operation: it looks at whether its oldest batch is ripe, and runs it; (2) inside an operation, `Memory` calls only;
-//! (3) the reclaimer thread (see `reclaimer`), for threads that stopped retiring, ended, or retire code inside
-//! operations; (4) whoever calls [`reclaim`] or [`barrier`].
+//! (3) the reclaimer thread (see `reclaimer`), for threads that stopped retiring, ended, retire too little to fill a batch
+//! within a second, or retire code inside operations; (4) whoever calls [`reclaim`] or [`barrier`].
 //!
 //! Bound: a thread that has more than [`LIMIT_CALLS`] calls ([`LIMIT_OBJECTS`] of [`Kind::Object`], which are counted
 //! apart) or [`LIMIT_BYTES`] bytes pending when it closes a batch
@@ -20,8 +20,8 @@
 //! an operation only when it leaves it. So what is pending is at most `threads × (LIMIT + one batch)`, plus what is
 //! retired inside single operations, plus one batch per `LIMIT_WAIT` and thread while a reader does not end.
 //!
-//! Cost: with `Box<T>`, an addition to a list; per [`BATCH_CALLS`](crate::raw::defer::BATCH_CALLS) a grace period at
-//! most, which threads share. Source: Linux's `call_rcu` and `rcu_barrier`; the barrier's two-sided wait is CO-21's.
+//! Cost: with `Box<T>`, an addition to a list; per batch ([`Kind::batch_calls`]) a grace period at most, which threads
+//! share. Source: Linux's `call_rcu` and `rcu_barrier`; the barrier's two-sided wait is CO-21's.
 
 use squall_sync::sync::Mutex;
 use std::cell::Cell;
@@ -62,7 +62,8 @@ thread_local! {
 /// Drops `value` once every operation that is open now has ended.
 ///
 /// The drop happens later: on this thread in a later call of this function outside every operation, in [`reclaim`] or
-/// [`barrier`], or on the reclaimer thread. If `T` needs no drop, only memory is given back, and that may happen
+/// [`barrier`], or on the reclaimer thread, which comes for what a thread lets lie: after some tens of milliseconds if it
+/// sleeps or does something else, after a second at most if it goes on retiring little by little. If `T` needs no drop, only memory is given back, and that may happen
 /// anywhere. At the end of the process what is pending is not dropped: call [`barrier`] if it must be.
 ///
 /// A caller who retires faster than readers let go is made to wait (see the module's bound). In a forked child, and in
@@ -198,8 +199,10 @@ fn closed(record: &'static Record) {
     }
     if record.depth() > 0 {
         record.owe(attention::DEFERRED);
-        // Users' code is not run at the end of an operation.
-        record.deferrals.want();
+        if oldest_of(record, &[Kind::Code, Kind::Object]).is_some() {
+            // Users' code is not run at the end of an operation.
+            record.deferrals.want();
+        }
         help(record, Kind::Memory);
         return;
     }
@@ -258,13 +261,16 @@ fn help(record: &'static Record, kind: Kind) {
     }
 }
 
-/// How many closed batches make a thread ask for a grace period: where its fence is dear, more calls share it. Those of
-/// objects give others the time of one batch to have asked for it, so that one grace period serves many threads.
+/// How many closed batches make a thread ask for a grace period.
 fn enough(kind: Kind) -> usize {
-    let batches = (DOMAIN.grace.fence_ns() / FENCE_NS_PER_BATCH).clamp(1, BATCHES_PER_FENCE) as usize;
     match kind {
-        Kind::Memory | Kind::Code => batches,
-        Kind::Object => (batches * BATCH_CALLS).div_ceil(kind.batch_calls()).max(2),
+        // Where the fence is dear, more calls share it.
+        Kind::Memory | Kind::Code => {
+            (DOMAIN.grace.fence_ns() / FENCE_NS_PER_BATCH).clamp(1, BATCHES_PER_FENCE) as usize
+        }
+        // As many share it as ever do of the others; and in the time of one batch somebody else may have asked, so that one
+        // grace period serves many threads.
+        Kind::Object => 2,
     }
 }
 

@@ -4,9 +4,10 @@
 //!   allowed. It is named [`NAME`], sleeps without a time-out when there is nothing to do, and never ends.
 //! - I2. No work is overlooked: whoever defers a thread's first call announces it after its list shows that call, and
 //!   the reclaimer sleeps only after it has cleared the flag and looked at the lists again (`work/I1`).
-//! - I3. It takes from a thread that asked for it, that sleeps and has neither deferred nor run anything since the last
-//!   round, or that has run none of its own for a second. So threads at work reclaim for themselves, even where they seldom
-//!   get a processor; what a thread leaves that goes to sleep is run two rounds later.
+//! - I3. It takes from a thread that asked for it; from one that has neither deferred nor run anything since the last round
+//!   although it ran, or that sleeps; and from one that has run none of its own for a second. So threads at work reclaim for
+//!   themselves, even where they seldom get a processor; what a thread leaves that turns to something else is run two or
+//!   three rounds later.
 //!
 //! Cost while there is something to reclaim: one look at all records per round, and a look at the state of each thread that
 //! seems idle. Rounds grow from [`ROUND`] to [`ROUND_MAX`] while there is nothing to take. When nothing is pending: none.
@@ -14,10 +15,13 @@
 
 use squall_machine::park::EventCount;
 use squall_sync::atomic::{AtomicU8, Ordering};
+use squall_sys::affinity;
+use std::ptr;
 use std::time::{Duration, Instant};
 
 use crate::defer::{LIMIT_BYTES, orphaned, run_everything};
 use crate::op::{DOMAIN, own_record};
+use crate::raw::defer::Owner;
 use crate::raw::domain::Domain;
 use crate::raw::record::Record;
 use crate::raw::work::Work;
@@ -27,7 +31,7 @@ pub(crate) const NAME: &str = "squall-reclaim";
 /// How long a round lasts while there is something to take.
 const ROUND: Duration = Duration::from_millis(10);
 /// How long it lasts at most while every thread reclaims for itself.
-const ROUND_MAX: Duration = Duration::from_millis(80);
+const ROUND_MAX: Duration = Duration::from_millis(40);
 
 /// Something may be deferred somewhere (I2).
 static WORK: Work = Work::new();
@@ -170,6 +174,30 @@ fn work() {
     }
 }
 
+/// A thread that has something pending.
+enum Thread {
+    /// The reclaimer: what deferred calls defer in turn. It comes back for that now.
+    Ourselves,
+    /// One with this id.
+    Other(u32),
+}
+
+impl Owner for Thread {
+    fn time_run(&self) -> Option<u64> {
+        match self {
+            Thread::Ourselves => None,
+            Thread::Other(id) => affinity::time_run(*id),
+        }
+    }
+
+    fn is_asleep(&self) -> bool {
+        match self {
+            Thread::Ourselves => true,
+            Thread::Other(id) => !affinity::is_runnable(*id),
+        }
+    }
+}
+
 /// What a round came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
@@ -187,10 +215,11 @@ fn round(record: &'static Record, now_ms: u64) -> Round {
         let (calls, bytes) = other.deferrals.pending();
         // Such a thread gives back the room of its lists, too.
         if calls == 0 && other.deferrals.room() == 0 {
+            other.deferrals.note_empty();
             return false;
         }
-        let is_asleep = || !squall_sys::affinity::is_runnable(other.thread());
-        let take = other.deferrals.lies(now_ms, is_asleep) || bytes > LIMIT_BYTES / 2;
+        let owner = if ptr::eq(other, record) { Thread::Ourselves } else { Thread::Other(other.thread()) };
+        let take = other.deferrals.lies(now_ms, &owner) || bytes > LIMIT_BYTES / 2;
         if take {
             outcome = Round::Took;
         }

@@ -105,6 +105,27 @@ fn a_thread_that_retires_seldom_does_not_hold_on_to_batches() {
 }
 
 #[test]
+fn of_many_calls_that_panic_each_runs_once() {
+    let _alone = alone();
+    let count = if cfg!(miri) { 7 } else { 700 };
+    let before = stats().panicked;
+    let ran: Arc<Vec<AtomicUsize>> = Arc::new((0..count).map(|_| AtomicUsize::new(0)).collect());
+    std::panic::set_hook(Box::new(|_| ()));
+    for n in 0..count {
+        let ran = ran.clone();
+        defer(move || {
+            ran[n].fetch_add(1, Ordering::Relaxed);
+            assert!(n % 3 == 1, "expected");
+        });
+    }
+    barrier().unwrap();
+    let _ = std::panic::take_hook();
+    assert!(ran.iter().all(|ran| ran.load(Ordering::Relaxed) == 1));
+    let panicking = (0..count).filter(|n| n % 3 != 1).count() as u64;
+    assert_eq!(stats().panicked, before + panicking);
+}
+
+#[test]
 fn a_panic_in_a_deferred_call_stops_nobody() {
     let _alone = alone();
     let before = stats().panicked;

@@ -65,6 +65,18 @@ pub fn is_runnable(id: u32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
 }
 
+/// How long thread `id` of this process has run so far, in ns, if the kernel says.
+///
+/// # Cost
+/// As of [`is_runnable`].
+pub fn time_run(id: u32) -> Option<u64> {
+    if cfg!(miri) {
+        return None;
+    }
+    let times = std::fs::read_to_string(format!("/proc/self/task/{id}/schedstat")).ok()?;
+    times.split_whitespace().next()?.parse().ok()
+}
+
 /// The name of thread `id` of this process, as the kernel knows it.
 pub fn thread_name(id: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).ok()?;
@@ -77,7 +89,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn a_thread_that_runs_is_told_from_one_that_sleeps() {
+    fn a_thread_that_runs_is_told_from_one_that_sleeps_or_is_gone() {
         assert!(is_runnable(thread_id()));
         let (tell, told) = mpsc::channel();
         let (done, wait) = mpsc::channel::<()>();
@@ -93,8 +105,15 @@ mod tests {
         while is_runnable(id) {
             std::thread::yield_now();
         }
+        if let (Some(before), Some(mine)) = (time_run(id), time_run(thread_id())) {
+            let begun = std::time::Instant::now();
+            while begun.elapsed().as_millis() < 20 {}
+            assert_eq!(time_run(id), Some(before), "it slept");
+            assert!(time_run(thread_id()) > Some(mine), "this thread ran");
+        }
         drop(done);
         sleeper.join().unwrap();
         assert!(!is_runnable(id), "it is gone");
+        assert_eq!(time_run(id), None);
     }
 }

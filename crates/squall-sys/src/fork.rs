@@ -95,7 +95,42 @@ fn perhaps_forked() -> bool {
     match WITNESS.get() {
         Some(Witness::Pid(pid)) => *pid != std::process::id(),
         #[cfg(all(target_os = "linux", not(miri)))]
-        Some(Witness::Page(_)) => true,
+        // Once more: the word is written before `WITNESS`, which was read with acquire, and a dependency alone may not have
+        // ordered the first look on every processor.
+        Some(Witness::Page(word)) => word.load(Ordering::Relaxed) == 0,
         None => false,
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_knows_itself_and_its_parent_stays() {
+        assert!(!forked(), "nobody has armed it");
+        arm();
+        arm();
+        assert!(!forked());
+        // SAFETY: the child calls nothing but `forked`, which takes no lock, and `_exit`.
+        let child = unsafe { libc_fork() };
+        if child == 0 {
+            // SAFETY: ends the child at once.
+            unsafe { libc_exit(i32::from(!forked())) };
+        }
+        let mut status = -1;
+        // SAFETY: our own child, and a place for its status.
+        assert_eq!(unsafe { libc_waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0, "the child took itself for its parent");
+        assert!(!forked());
+    }
+
+    unsafe extern "C" {
+        #[link_name = "fork"]
+        fn libc_fork() -> i32;
+        #[link_name = "_exit"]
+        fn libc_exit(status: i32) -> !;
+        #[link_name = "waitpid"]
+        fn libc_waitpid(child: i32, status: *mut i32, options: i32) -> i32;
     }
 }

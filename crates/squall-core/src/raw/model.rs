@@ -166,6 +166,7 @@ fn class_of_the_next() {
             second.store(next.0.as_ptr(), Ordering::Relaxed);
             // SAFETY: as above.
             let _ = unsafe { kill(world, next.object(), &OTHER) };
+            let _ = world.slot.advance(2, &OTHER);
         };
         let ask = move || {
             // SAFETY: nothing is freed before all is over.
@@ -673,6 +674,7 @@ twins! {
     twin_let_go: sites::LET_GO, breaks keepers,
     twin_links: sites::LINKS, breaks links,
     twin_slot_retire: sites::SLOT_RETIRE, breaks class_of_the_next,
+    twin_slot_over: sites::SLOT_OVER, breaks class_of_the_next,
     twin_publish: sites::PUBLISH, breaks frozen_guards,
     twin_thaw: sites::THAW, breaks frozen_guards,
     twin_published: sites::PUBLISHED, breaks publish_first,

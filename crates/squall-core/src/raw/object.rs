@@ -143,14 +143,15 @@ impl Slot {
     /// Makes the slot ready for its next occupant (I4). Returns whether it can have one: a generation that would wrap ends it.
     #[inline]
     pub(crate) fn advance(&self, generation: u32, class: &'static Class) -> bool {
-        // Relaxed: released with the generation. Who sees one without the other forgets the class.
-        self.occupant.store(tagged(class, TAG | OVER), Ordering::Relaxed);
         let next =
             if sites::NEXT_GENERATION.is_weak() { Some(generation) } else { generation.checked_add(1) };
         // Also read by whoever takes the slot, by the lock of its list; and by misses that compare it with a stale
         // id, to whom either value says that the object is gone.
         // Release: pairs with the acquire in `Destruction::is_complete`, for which the drops are over then.
         self.generation.store(next.unwrap_or(0), Ordering::Release);
+        // Release: pairs with the acquire in `occupant`: who finds it over finds the generation after it, or a later one. Who
+        // finds the generation first forgets the class.
+        self.occupant.store(tagged(class, TAG | OVER), sites::SLOT_OVER.order(Ordering::Release));
         next.is_some()
     }
 

@@ -56,6 +56,8 @@ pub(crate) const LOOK_HOLDS: Site = Site(58);
 pub(crate) const LINKS: Site = Site(63);
 /// The destroyer leaves its class in the slot. Partner: [`SLOT_LOAD`].
 pub(crate) const SLOT_RETIRE: Site = Site(35);
+/// The slot says that this object's id is free. Partner: [`SLOT_LOAD`].
+pub(crate) const SLOT_OVER: Site = Site(31);
 
 /// Not an ordering: a late miss asks whether the object lives before it activates its representative.
 pub(crate) const ASK_BEFORE_ACTIVE: Site = Site(59);

@@ -96,7 +96,9 @@ impl PerVpMagazine {
         for vp in (0..alloc::parts() as u32).map(Vp::new) {
             // SAFETY: our extent begins with the count; `vp` is below the limit.
             let count = unsafe { atomic::word(self.home, vp) };
-            // Relaxed, here and below: we have the magazine to ourselves.
+            // Relaxed, here and below: we have the magazine to ourselves. In the child of a fork it may have been locked by a
+            // thread that is not there any more.
+            count.fetch_and(!atomic::LOCKED, Ordering::Relaxed);
             while let Some(index) = count.load(Ordering::Relaxed).checked_sub(1) {
                 count.store(index, Ordering::Relaxed);
                 // SAFETY: it was below the count.

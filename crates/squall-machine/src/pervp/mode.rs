@@ -109,7 +109,7 @@ fn initialise_once() {
     CHOOSE.call_once(|| {
         let (state, offset) = choose();
         LIMIT.store(machine().vp_limit(), Ordering::Relaxed);
-        // Release, both: pair with the Acquire loads in `initialise` and `settle`.
+        // Release, both: pair with the Acquire loads in `initialise` and `is_settled`.
         AREA_OFFSET.store(offset, Ordering::Release);
         STATE.store(state, Ordering::Release);
     });
@@ -186,7 +186,7 @@ fn give_up() {
     // 2. Those in flight restart, and read `AREA_OFFSET` again inside (pervp/I4). The barrier that each processor
     //    passes also makes what earlier sequences stored there visible to us.
     rseq::restart_everywhere(vp_limit());
-    // 3. Release: pairs with the Acquire load in `settle`, for threads that skip 1 and 2 because of this store.
+    // 3. Release: pairs with the Acquire load in `is_settled`, for threads that skip 1 and 2 because of this store.
     STATE.store(DOWNGRADED, Ordering::Release);
 }
 

@@ -36,8 +36,10 @@ pub(crate) const BATCH_CALLS: usize = if cfg!(any(loom, miri)) { 2 } else { 128 
 pub(crate) const BATCH_OBJECTS: usize = if cfg!(any(loom, miri)) { 2 } else { 512 };
 /// Bytes that close a batch early.
 pub(crate) const BATCH_BYTES: usize = 256 * 1024;
-/// For how long, in ms, a thread that runs may have calls pending and run none of them.
+/// For how long, in ms, a thread may have calls pending and run none of them.
 const LIE_MS: u64 = 1000;
+/// How long a thread runs, in ns, that does not defer anything meanwhile because it does something else.
+const ELSEWHERE_NS: u64 = 1_000_000;
 /// Empty lists kept for reuse.
 const SPARE_LISTS: usize = 2;
 
@@ -123,6 +125,8 @@ pub(crate) struct Deferrals {
     taken_seen: AtomicU64,
     calls_seen: AtomicU64,
     since_ms: AtomicU64,
+    // The same: how long the owner had run then, in ns.
+    run_seen: AtomicU64,
     queue: UnsafeCell<Queue>,
 }
 
@@ -132,6 +136,14 @@ unsafe impl Sync for Deferrals {}
 /// The caller interrupted itself at its own list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reentrant;
+
+/// What is known of the thread that owns a list.
+pub(crate) trait Owner {
+    /// For how long it has run so far, in ns.
+    fn time_run(&self) -> Option<u64>;
+    /// Whether it would not run even if there were a processor for it.
+    fn is_asleep(&self) -> bool;
+}
 
 impl Line {
     const fn new() -> Line {
@@ -144,12 +156,6 @@ impl Line {
             let bytes = std::mem::take(&mut self.open_bytes);
             self.closed.push_back(Batch { moment, calls, bytes });
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn close_full(&mut self, mark: impl FnOnce() -> Moment) {
-        self.close(mark());
     }
 
     /// Room for a batch.
@@ -176,9 +182,18 @@ impl Queue {
         line.open.push(call);
         let full = line.open.len() >= kind.batch_calls() || line.open_bytes >= BATCH_BYTES;
         if full {
-            line.close_full(mark);
+            self.close_all(mark);
         }
         full
+    }
+
+    /// Closes what is open of every kind, with one moment: what a thread defers seldom is not to wait for its own kind to
+    /// fill a batch while the thread reclaims another.
+    #[cold]
+    #[inline(never)]
+    fn close_all(&mut self, mark: impl FnOnce() -> Moment) {
+        let moment = mark();
+        self.lines.iter_mut().for_each(|line| line.close(moment));
     }
 
     /// The moment of the oldest closed batch of this kind, and how many closed ones there are.
@@ -276,6 +291,7 @@ impl Deferrals {
             taken_seen: AtomicU64::new(0),
             calls_seen: AtomicU64::new(0),
             since_ms: AtomicU64::new(0),
+            run_seen: AtomicU64::new(0),
             queue: UnsafeCell::new(Queue::new()),
         }
     }
@@ -293,6 +309,7 @@ impl Deferrals {
             taken_seen: AtomicU64::new(0),
             calls_seen: AtomicU64::new(0),
             since_ms: AtomicU64::new(0),
+            run_seen: AtomicU64::new(0),
             queue: UnsafeCell::new(Queue::new()),
         }
     }
@@ -408,9 +425,9 @@ impl Deferrals {
     }
 
     /// Whether the owner lets what is pending lie, for the one who asks: the reclaimer, at `now_ms`. It does if it said so,
-    /// if it has run nothing of it for [`LIE_MS`], or if it has neither added nor run anything since the last time and
-    /// `is_asleep`.
-    pub(crate) fn lies(&self, now_ms: u64, is_asleep: impl FnOnce() -> bool) -> bool {
+    /// if it has run nothing of it for [`LIE_MS`], or if it has neither added nor run anything since the last time though it
+    /// had the time ([`had_time`](Deferrals::had_time)), or sleeps.
+    pub(crate) fn lies(&self, now_ms: u64, owner: &impl Owner) -> bool {
         let (taken, calls) =
             (self.taken_by_owner.load(Ordering::Relaxed), self.calls.load(Ordering::Relaxed));
         let ran = self.taken_seen.load(Ordering::Relaxed) != taken;
@@ -421,14 +438,36 @@ impl Deferrals {
         if before != calls {
             self.calls_seen.store(calls, Ordering::Relaxed);
         }
-        if ran || before == 0 {
+        if ran || (before == 0 && calls > 0) {
             self.since_ms.store(now_ms, Ordering::Relaxed);
         }
-        if self.wanted.load(Ordering::Relaxed) {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        if wanted {
             self.wanted.store(false, Ordering::Relaxed);
-            return true;
         }
         let lain = now_ms.saturating_sub(self.since_ms.load(Ordering::Relaxed));
-        lain >= LIE_MS || (!ran && before == calls && is_asleep())
+        let lies = wanted
+            || lain >= LIE_MS
+            || (!ran && before == calls && (self.had_time(owner) || owner.is_asleep()));
+        if lies {
+            // It is relieved of it, and has as long again.
+            self.since_ms.store(now_ms, Ordering::Relaxed);
+        }
+        lies
+    }
+
+    /// Notes that there is nothing, for the one who asks.
+    pub(crate) fn note_empty(&self) {
+        if self.calls_seen.load(Ordering::Relaxed) != 0 {
+            self.calls_seen.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the owner has run for [`ELSEWHERE_NS`] since this was last asked.
+    fn had_time(&self, owner: &impl Owner) -> bool {
+        let Some(run) = owner.time_run() else { return false };
+        let before = self.run_seen.load(Ordering::Relaxed);
+        self.run_seen.store(run, Ordering::Relaxed);
+        before != 0 && run.saturating_sub(before) >= ELSEWHERE_NS
     }
 }

@@ -1,0 +1,137 @@
+//! What the reclaimer takes, and what it leaves alone: in a process of its own, since its rounds are the process's.
+#![cfg(not(any(loom, miri)))]
+
+use squall_rcu::{barrier, defer, op, retire, stats};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// One test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+/// Longer than anything here takes that is not broken: it would take for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Defers a call, and says how to know that it ran.
+fn deferred() -> Arc<AtomicBool> {
+    let ran = Arc::new(AtomicBool::new(false));
+    let says = ran.clone();
+    defer(move || says.store(true, Ordering::Relaxed));
+    ran
+}
+
+/// Does `work` until the call has run.
+fn until_run(ran: &AtomicBool, mut work: impl FnMut()) {
+    let begun = Instant::now();
+    while !ran.load(Ordering::Relaxed) {
+        work();
+        assert!(begun.elapsed() < PATIENCE, "a deferred call is not run");
+    }
+}
+
+#[test]
+fn a_call_does_not_wait_for_its_kind_to_fill_a_batch() {
+    let _alone = alone();
+    let ran = deferred();
+    // This thread never stops to reclaim for itself, memory only.
+    until_run(&ran, || (0..1000).for_each(|n: u64| retire(Box::new(n))));
+    barrier().unwrap();
+}
+
+#[test]
+fn a_call_of_a_thread_that_does_something_else_is_run() {
+    let _alone = alone();
+    let ran = deferred();
+    let counted = AtomicU64::new(0);
+    until_run(&ran, || _ = counted.fetch_add(1, Ordering::Relaxed));
+}
+
+#[test]
+fn a_call_of_a_thread_that_sleeps_is_run() {
+    let _alone = alone();
+    let ran = deferred();
+    until_run(&ran, || thread::sleep(Duration::from_millis(1)));
+}
+
+#[test]
+fn a_call_of_a_thread_that_defers_little_by_little_is_run() {
+    let _alone = alone();
+    let ran = deferred();
+    until_run(&ran, || {
+        retire(Box::new(1_u64));
+        thread::sleep(Duration::from_millis(3));
+    });
+    barrier().unwrap();
+}
+
+#[test]
+fn a_call_that_was_deferred_within_an_operation_is_run() {
+    let _alone = alone();
+    let ran = op(|_| deferred());
+    until_run(&ran, || op(|_| (0..100).for_each(|n: u64| retire(Box::new(n)))));
+    barrier().unwrap();
+}
+
+#[test]
+fn what_calls_defer_in_turn_is_run_round_after_round() {
+    let _alone = alone();
+    fn nest(depth: u32, done: mpsc::Sender<()>) {
+        if depth == 0 {
+            return done.send(()).unwrap();
+        }
+        defer(move || nest(depth - 1, done));
+    }
+    let (done, all_done) = mpsc::channel();
+    nest(20, done);
+    // This thread sleeps: all is the reclaimer's.
+    all_done.recv_timeout(PATIENCE).unwrap();
+}
+
+#[test]
+fn pr_12_it_rests_when_nothing_is_pending_whatever_threads_do() {
+    let _alone = alone();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (told, tell) = mpsc::channel();
+    let busy = {
+        let stop = stop.clone();
+        thread::spawn(move || {
+            (0..2000).for_each(|n: u64| retire(Box::new(n)));
+            barrier().unwrap();
+            told.send(()).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        })
+    };
+    tell.recv().unwrap();
+    let switches = |id: u32| {
+        let status = std::fs::read_to_string(format!("/proc/self/task/{id}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+        line.trim().parse::<u64>().unwrap()
+    };
+    let reclaimer = std::fs::read_dir("/proc/self/task").unwrap().find_map(|task| {
+        let id: u32 = task.unwrap().file_name().to_str()?.parse().ok()?;
+        let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).ok()?;
+        (name.trim_end() == "squall-reclaim").then_some(id)
+    });
+    let reclaimer = reclaimer.expect("it was started by the first deferral");
+    // It may have to look for up to a second before the lists of the busy thread are given back; then it looks no more.
+    let begun = Instant::now();
+    let mut last = switches(reclaimer);
+    loop {
+        thread::sleep(Duration::from_millis(500));
+        let now = switches(reclaimer);
+        if now == last {
+            break;
+        }
+        last = now;
+        assert!(begun.elapsed() < PATIENCE, "it never rests");
+    }
+    assert_eq!(stats().pending_calls, 0);
+    stop.store(true, Ordering::Relaxed);
+    busy.join().unwrap();
+}
