@@ -1,11 +1,12 @@
 //! The beginning and the end of every object, whatever its class.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use crate::class::Class;
 use crate::error::CreateError;
-use crate::ground::{Tables, WELL_KNOWN, existing, tables};
+use crate::ground::{WELL_KNOWN, existing, tables};
 use crate::husks::room;
 use crate::id::Id;
 use crate::interface::Interface;
@@ -25,13 +26,12 @@ pub(crate) enum Place {
 /// An id and room for an object that is being built.
 #[must_use]
 pub(crate) struct Created {
-    tables: &'static Tables,
     place: Place,
     class: &'static Class,
+    layout: Layout,
     pub(crate) id: Id,
     /// Room for a block of `layout`.
     pub(crate) block: NonNull<u8>,
-    layout: Layout,
 }
 
 impl Drop for Created {
@@ -41,8 +41,11 @@ impl Drop for Created {
         // SAFETY: nobody has it.
         unsafe { dealloc(self.block.as_ptr(), room(self.layout)) };
         // Nobody has seen the id either, but a place is used under each generation once.
-        if matches!(self.place, Place::Here) && self.tables.advance(self.id, self.class) {
-            self.tables.give_back(self.id.slot(), self.class.interfaces);
+        if matches!(self.place, Place::Here)
+            && let Some(tables) = existing()
+            && tables.advance(self.id, self.class)
+        {
+            tables.give_back(self.id.slot(), self.class.interfaces);
         }
     }
 }
@@ -50,42 +53,49 @@ impl Drop for Created {
 /// Takes an id for an object of this class, and room for its block.
 #[inline(always)]
 pub(crate) fn begin(place: Place, class: &'static Class, layout: Layout) -> Result<Created, CreateError> {
-    if let Place::Here = place
-        && class.interfaces == 1
-        && !squall_sys::fork::forked()
-        && let Some(tables) = existing()
-        && let Some((id, block)) = tables.husks.take(layout)
-    {
-        return Ok(Created { tables, place, class, id, block, layout });
+    let (id, block) = match take_husk(place, class, layout) {
+        Some(husk) => husk,
+        None => take_anew(place, class.interfaces, room(layout))?,
+    };
+    // Put together here, where the class and the layout are constants.
+    Ok(Created { place, class, layout, id, block })
+}
+
+/// What an object left on this VP, if there is anything that will do.
+#[inline(always)]
+fn take_husk(place: Place, class: &'static Class, layout: Layout) -> Option<(Id, NonNull<u8>)> {
+    if !matches!(place, Place::Here) || class.interfaces != 1 || squall_sys::fork::forked() {
+        return None;
     }
-    begin_anew(place, class, layout)
+    existing()?.husks.take(layout)
 }
 
 #[cold]
 #[inline(never)]
-fn begin_anew(place: Place, class: &'static Class, layout: Layout) -> Result<Created, CreateError> {
+fn take_anew(place: Place, interfaces: u32, room: Layout) -> Result<(Id, NonNull<u8>), CreateError> {
     if squall_sys::fork::forked() {
         return Err(CreateError::Forked);
     }
     let tables = tables()?;
     let id = match place {
-        Place::Here => tables.take(class.interfaces)?,
+        Place::Here => tables.take(interfaces)?,
         Place::Taken(id) => id,
     };
     // SAFETY: the layout is not of size 0: it holds an object.
-    let block = unsafe { alloc(room(layout)) };
-    let block = NonNull::new(block).unwrap_or_else(|| handle_alloc_error(room(layout)));
-    Ok(Created { tables, place, class, id, block, layout })
+    let block = unsafe { alloc(room) };
+    Ok((id, NonNull::new(block).unwrap_or_else(|| handle_alloc_error(room))))
 }
 
 impl Created {
     /// Makes the object known that was built in the room.
     #[inline(always)]
     pub(crate) fn publish<I: ?Sized + Interface>(self) -> Owned<I> {
-        // SAFETY: an object of that class was built there under this id.
-        unsafe { object::publish(self.tables, self.block.cast(), self.id, self.class.interfaces) };
-        let id = self.id;
-        std::mem::forget(self);
+        // From here on nothing can fail, and nobody need know what there was to give back.
+        let Created { class, id, block, .. } = *ManuallyDrop::new(self);
+        if let Some(tables) = existing() {
+            // SAFETY: an object of that class was built there under this id.
+            unsafe { object::publish(tables, block.cast(), id, class.interfaces) };
+        }
         Owned::new(CoRef::new(id))
     }
 }

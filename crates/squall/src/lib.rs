@@ -9,7 +9,8 @@ pub use squall_core::{
     Source, WellKnown, info_of, shared, snapshot, tables, try_shared,
 };
 pub use squall_machine::{
-    Cluster, ClusterSize, ClusterTree, Clusters, Machine, Vp, VpSet, machine, pervp, restartable, topology,
+    Cluster, ClusterSize, ClusterTree, Clusters, Machine, TreeNode, Vp, VpSet, machine, pervp, restartable,
+    topology,
 };
 pub use squall_macros::interface;
 pub use squall_rcu as rcu;

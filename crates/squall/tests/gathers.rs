@@ -3,8 +3,8 @@
 
 mod laws;
 
+use squall::TreeNode;
 use squall::{At, Cluster, ClusterSize, ClusterTree, CoRef, Machine, Owned, Root, Vp, machine};
-use squall_machine::TreeNode;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
