@@ -271,7 +271,7 @@ fn a_magazine_loses_and_doubles_nothing_and_keeps_its_bound() {
     assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "lost");
     assert!(magazine.pop().is_none());
     let pushed = seen.len() - refused.into_inner();
-    assert!(pushed > seen.len() / 2, "{pushed} of {} went in: the test tests nothing", seen.len());
+    assert!(pushed > seen.len() / 8, "{pushed} of {} went in: the test tests nothing", seen.len());
 }
 
 #[test]

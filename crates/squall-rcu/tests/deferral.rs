@@ -115,7 +115,10 @@ fn of_many_calls_that_panic_each_runs_once() {
         let ran = ran.clone();
         defer(move || {
             ran[n].fetch_add(1, Ordering::Relaxed);
-            assert!(n % 3 == 1, "expected");
+            if n % 3 != 1 {
+                // A payload of no size, since those of deferred calls are leaked.
+                std::panic::panic_any(());
+            }
         });
     }
     barrier().unwrap();
