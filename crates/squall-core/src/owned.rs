@@ -37,7 +37,7 @@ impl<I: ?Sized + Interface> Owned<I> {
     /// generation. It may be called anywhere, within the object's own methods too.
     ///
     /// Who drops: outside every operation this call may run the drops of objects that this thread destroyed earlier and
-    /// whose grace period is over, a batch at a time, as [`rcu::retire`](squall_rcu::retire) does; what is destroyed
+    /// whose grace period is over, a batch of 512 at a time, as [`rcu::retire`](squall_rcu::retire) does; what is destroyed
     /// inside an operation, or by a thread that then stops, the thread `squall-reclaim` drops.
     ///
     /// # Cost
