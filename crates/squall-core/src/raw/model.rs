@@ -129,6 +129,24 @@ fn early_call() {
     });
 }
 
+/// The same reference, while the object is made: its caller finds it, or is told that it is still to come.
+fn early_answer() {
+    World::run(&[], false, |world| {
+        let early = thread::spawn(move || {
+            // SAFETY: nothing is freed before all is over.
+            let found = unsafe { InFlight::enter(world, Id::new(SLOT, 1)) };
+            assert!(
+                !matches!(found, Err(Absent::Destroyed(_))),
+                "what was not there yet is called destroyed"
+            );
+        });
+        let (thing, _) = world.create(1, 1);
+        early.join().unwrap();
+        // SAFETY: all threads are joined, and nobody has made a representative.
+        unsafe { drop(Box::from_raw(thing.0.as_ptr())) };
+    });
+}
+
 /// A stale reference to a well-known object, whose slot becomes vacant: its caller is told that the object was destroyed,
 /// not that it is still to come.
 fn vacant() {
@@ -611,6 +629,7 @@ models!(
     two_clusters,
     large_machine,
     early_call,
+    early_answer,
     vacant,
     class_of_the_next,
     discard_against_calls,

@@ -81,18 +81,17 @@ impl Slot {
         Slot { occupant: AtomicPtr::new(ptr::null_mut()), generation: AtomicU32::new(1) }
     }
 
-    /// The object that is there now, valid within the operation in which this is asked (I1).
     #[inline(always)]
-    pub(crate) fn object(&self) -> Option<NonNull<Object>> {
-        // Acquire: as in `occupant`.
-        let occupant = self.occupant.load(sites::SLOT_LOAD.order(Ordering::Acquire));
-        NonNull::new(occupant.cast::<Object>()).filter(|_| occupant.addr() & TAG == 0)
+    fn load(&self) -> *mut () {
+        // Acquire: pairs with the release in `publish`, the object that is seen is fully built; with that in `vacate`; and
+        // with those in `retire` and `advance`, the generation is the one that the class is of.
+        self.occupant.load(sites::SLOT_LOAD.order(Ordering::Acquire))
     }
 
     /// The object that is there, for its owner, who has not ended it.
     #[inline(always)]
     pub(crate) fn own_object(&self) -> NonNull<Object> {
-        debug_assert!(self.object().is_some(), "an owner without an object");
+        debug_assert!(matches!(self.occupant(), Occupant::Object(_)), "an owner without an object");
         // SAFETY: published, and not retired before its owner ends it.
         // Relaxed: whoever has the owner has it from where the object was made.
         unsafe { NonNull::new_unchecked(self.occupant.load(Ordering::Relaxed).cast()) }
@@ -100,29 +99,18 @@ impl Slot {
 
     /// What is there now.
     pub(crate) fn occupant(&self) -> Occupant {
-        // Acquire: pairs with the release in `publish`, the object that is seen is fully built; and with that in `vacate`.
-        let occupant = self.occupant.load(sites::SLOT_LOAD.order(Ordering::Acquire));
-        let Some(object) = NonNull::new(occupant.cast::<Object>()) else { return Occupant::Nobody };
-        if occupant.addr() & TAG != 0 {
-            let class = occupant.map_addr(|address| address & !(TAG | OVER)).cast::<Class>();
-            // SAFETY: a tagged occupant is the address of a static class, plus the tags (`retire`, `advance`).
-            return Occupant::Gone(unsafe { &*class }, occupant.addr() & OVER != 0);
-        }
-        Occupant::Object(object)
+        who(self.load())
     }
 
-    /// Why `id` leads to no object, where there was none a moment ago.
+    /// Why `id` leads to no object, where this was found, which is none. Whoever has the id of an object finds that one, or
+    /// what came after.
     #[cold]
     #[inline(never)]
-    fn absent(&self, id: Id) -> Absent {
-        // The occupant first: whoever has the id of an object finds that one there, or what came after.
-        let occupant = self.occupant();
+    fn absent(&self, found: *mut (), id: Id) -> Absent {
         // 0 when the generations are used up: later than all of them.
         let here = self.generation.load(Ordering::Relaxed).wrapping_sub(1);
         let asked = id.generation().wrapping_sub(1);
-        match occupant {
-            // The next one, by now; what `id` meant is gone.
-            Occupant::Object(_) => Absent::Destroyed(None),
+        match who(found) {
             // Being reclaimed; or the last one that was here, so the slot names the next.
             Occupant::Gone(class, over) if here == asked.wrapping_add(u32::from(over)) => {
                 Absent::Destroyed(Some(class))
@@ -136,7 +124,7 @@ impl Slot {
 
     #[inline]
     fn publish(&self, object: NonNull<Object>) {
-        // Release: pairs with the acquire in `occupant`.
+        // Release: pairs with the acquire in `load`.
         self.occupant.store(object.as_ptr().cast(), sites::SLOT_STORE.order(Ordering::Release));
     }
 
@@ -149,7 +137,7 @@ impl Slot {
         // id, to whom either value says that the object is gone.
         // Release: pairs with the acquire in `Destruction::is_complete`, for which the drops are over then.
         self.generation.store(next.unwrap_or(0), Ordering::Release);
-        // Release: pairs with the acquire in `occupant`: who finds it over finds the generation after it, or a later one. Who
+        // Release: pairs with the acquire in `load`: who finds it over finds the generation after it, or a later one. Who
         // finds the generation first forgets the class.
         self.occupant.store(tagged(class, TAG | OVER), sites::SLOT_OVER.order(Ordering::Release));
         next.is_some()
@@ -157,16 +145,35 @@ impl Slot {
 
     /// Forgets who was there.
     pub(crate) fn vacate(&self) {
-        // Release: pairs with the acquire in `occupant`: who finds nobody finds the generation of
+        // Release: pairs with the acquire in `load`: who finds nobody finds the generation of
         // the next, by which a stale reference knows itself.
         self.occupant.store(ptr::null_mut(), sites::SLOT_VACATE.order(Ordering::Release));
     }
 
     fn retire(&self, class: &'static Class) {
-        // Release: pairs with the acquire in `occupant`: who finds this class finds the generation that it is of. For those
+        // Release: pairs with the acquire in `load`: who finds this class finds the generation that it is of. For those
         // who ask for nothing but the object `kill` releases the store to whoever drains the gate.
         self.occupant.store(tagged(class, TAG), sites::SLOT_RETIRE.order(Ordering::Release));
     }
+}
+
+/// The object in the word of a slot, if it is one.
+#[inline(always)]
+fn object_in(occupant: *mut ()) -> Option<NonNull<Object>> {
+    NonNull::new(occupant.cast::<Object>()).filter(|_| occupant.addr() & TAG == 0)
+}
+
+/// What the word of a slot means.
+fn who(occupant: *mut ()) -> Occupant {
+    if occupant.is_null() {
+        return Occupant::Nobody;
+    }
+    if let Some(object) = object_in(occupant) {
+        return Occupant::Object(object);
+    }
+    let class = occupant.map_addr(|address| address & !(TAG | OVER)).cast::<Class>();
+    // SAFETY: a tagged occupant is the address of a static class, plus the tags (`retire`, `advance`).
+    Occupant::Gone(unsafe { &*class }, occupant.addr() & OVER != 0)
 }
 
 #[inline(always)]
@@ -355,7 +362,8 @@ impl<'a, G: Ground> InFlight<'a, G> {
     #[inline(always)]
     pub(crate) unsafe fn enter(ground: &'a G, id: Id) -> Result<InFlight<'a, G>, Absent> {
         let slot = ground.slot(id.slot());
-        let Some(found) = slot.object() else { return Err(slot.absent(id)) };
+        let occupant = slot.load();
+        let Some(found) = object_in(occupant) else { return Err(slot.absent(occupant, id)) };
         // SAFETY: valid within this operation (I1).
         let object = unsafe { found.as_ref() };
         // The object first, then its generation (I4): what is compared is its own.
