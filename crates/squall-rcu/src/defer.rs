@@ -37,9 +37,9 @@ use crate::stats::COUNTS;
 use crate::wait::{WaitError, after, may_wait, wait_unchecked};
 
 /// Calls that one thread may have pending before it waits.
-pub(crate) const LIMIT_CALLS: u64 = 2048;
+const LIMIT_CALLS: u64 = 2048;
 /// The same, of [`Kind::Object`], apart from the others.
-pub(crate) const LIMIT_OBJECTS: u64 = 4096;
+const LIMIT_OBJECTS: u64 = 4096;
 /// Bytes that one thread may have pending before it waits.
 pub(crate) const LIMIT_BYTES: u64 = 16 << 20;
 /// The longest such wait, per batch.
@@ -63,8 +63,9 @@ thread_local! {
 ///
 /// The drop happens later: on this thread in a later call of this function outside every operation, in [`reclaim`] or
 /// [`barrier`], or on the reclaimer thread, which comes for what a thread lets lie: after some tens of milliseconds if it
-/// sleeps or does something else, after a second at most if it goes on retiring little by little. If `T` needs no drop, only memory is given back, and that may happen
-/// anywhere. At the end of the process what is pending is not dropped: call [`barrier`] if it must be.
+/// sleeps or does something else, after a second at most if it goes on retiring little by little. If `T` needs no drop,
+/// only memory is given back, and that may happen anywhere. At the end of the process what is pending is not dropped:
+/// call [`barrier`] if it must be.
 ///
 /// A caller who retires faster than readers let go is made to wait (see the module's bound). In a forked child, and in
 /// a signal handler that interrupts this function on the same thread, `value` is leaked (the latter is counted).
@@ -109,7 +110,7 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: *mut T) {
     }
     let kind = if std::mem::needs_drop::<T>() { Kind::Code } else { Kind::Memory };
     let bytes = u32::try_from(size_of::<T>()).unwrap_or(u32::MAX);
-    add(kind, Deferred { call: free::<T>, data: value.cast(), bytes });
+    add(kind, free::<T>, value.cast(), bytes);
 }
 
 /// Calls `f` once every operation that is open now has ended. As [`retire`] otherwise.
@@ -123,7 +124,7 @@ pub fn defer<F: FnOnce() + Send + 'static>(f: F) {
         f();
     }
     let bytes = u32::try_from(size_of::<F>()).unwrap_or(u32::MAX);
-    add(Kind::Code, Deferred { call: call::<F>, data: Box::into_raw(Box::new(f)).cast(), bytes });
+    add(Kind::Code, call::<F>, Box::into_raw(Box::new(f)).cast(), bytes);
 }
 
 /// Calls `call(data)` once every operation that is open now has ended. As [`defer`], without its allocation.
@@ -137,7 +138,7 @@ pub fn defer<F: FnOnce() + Send + 'static>(f: F) {
 /// liburcu's `call_rcu`.
 #[inline]
 pub unsafe fn defer_raw(call: unsafe fn(*mut ()), data: *mut (), bytes: usize) {
-    add(Kind::Code, Deferred { call, data, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
+    add(Kind::Code, call, data, u32::try_from(bytes).unwrap_or(u32::MAX));
 }
 
 /// Not public: as [`defer_raw`], for what comes and goes by the million.
@@ -151,8 +152,8 @@ pub unsafe fn __defer_object(call: unsafe fn(*mut ()), data: *mut (), bytes: u32
 }
 
 #[inline(never)]
-fn add(kind: Kind, call: Deferred) {
-    add_to(kind, call.call, call.data, call.bytes);
+fn add(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
+    add_to(kind, call, data, bytes);
 }
 
 #[inline(always)]
@@ -179,12 +180,14 @@ fn added_cold(record: &'static Record, added: Added) {
 #[cold]
 #[inline(never)]
 fn add_unregistered(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
-    let call = Deferred { call, data, bytes };
     if crate::op::register().is_err() {
         return;
     }
+    if own_record().is_some() {
+        return add(kind, call, data, bytes);
+    }
     // A thread past its exit hook is registered only within an operation: it has no list of its own then.
-    if own_record().is_none() { adopt_one(call) } else { add(kind, call) }
+    adopt_one(Deferred { call, data, bytes });
 }
 
 #[cold]
