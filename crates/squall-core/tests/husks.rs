@@ -38,7 +38,11 @@ fn object<const WORDS: usize>(n: u64) -> Owned<dyn Number> {
 fn machine_of_8() -> MutexGuard<'static, ()> {
     static MADE: Once = Once::new();
     static TURN: Mutex<()> = Mutex::new(());
-    MADE.call_once(|| _ = Machine::set_virtual("cores:8".parse().unwrap()).unwrap());
+    MADE.call_once(|| {
+        Machine::set_virtual("cores:8".parse().unwrap()).unwrap();
+        // What the reclaimer ends is not ended on its home, and leaves no husk there.
+        squall_rcu::set_reclaimer(false);
+    });
     TURN.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
