@@ -203,7 +203,7 @@ impl<R: Root> At<R> {
             return rep;
         }
         // SAFETY: within a call of the object (I1), which is not closed, so that this representative is whole, too.
-        let rep = match unsafe { InFlight::inside(ground(), self.object.cast()) } {
+        let rep = match unsafe { InFlight::inside(ground(), self.object.cast(), 0) } {
             Some(_in_flight) => Multi::find_or_make(self.object, self.clusters().cluster_of(here), here),
             None => self.rep,
         };

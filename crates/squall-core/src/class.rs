@@ -2,6 +2,8 @@
 //!
 //! - I1. The functions of an object's class are called with that object and with nothing else.
 
+#[cfg(not(loom))]
+use std::any::TypeId;
 use std::ptr::NonNull;
 
 use crate::raw::object::Object;
@@ -65,6 +67,22 @@ pub(crate) struct Class {
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct More {
+    /// The author's type: of the value of a shared object, of the root of others.
+    pub(crate) type_id: TypeId,
+    /// The interface that it is made for.
+    pub(crate) interface_id: TypeId,
+    /// Lists the formats of the state.
+    pub(crate) formats: fn(&mut crate::swap::List),
+    /// Tells the object that its state has moved to another one.
+    ///
+    /// # Safety
+    /// Once, when no call is in the object and none will be; it is valid.
+    pub(crate) moved: unsafe fn(NonNull<Object>),
+    /// Makes the representatives of an eager object.
+    ///
+    /// # Safety
+    /// The object is the caller's, and has its id.
+    pub(crate) prepare: unsafe fn(NonNull<Object>) -> Result<(), crate::error::CreateError>,
     /// Finds or makes the representative for a miss on this VP.
     ///
     /// # Safety

@@ -50,6 +50,27 @@ impl Drop for Created {
     }
 }
 
+/// Room for an object without an id, until it is forgotten.
+pub(crate) struct Room {
+    layout: Layout,
+    pub(crate) block: NonNull<u8>,
+}
+
+impl Room {
+    pub(crate) fn new(layout: Layout) -> Room {
+        // SAFETY: the layout is not of size 0: it holds an object.
+        let block = unsafe { alloc(room(layout)) };
+        Room { layout, block: NonNull::new(block).unwrap_or_else(|| handle_alloc_error(layout)) }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        // SAFETY: nobody has it.
+        unsafe { dealloc(self.block.as_ptr(), room(self.layout)) };
+    }
+}
+
 /// Takes an id for an object of this class, and room for its block.
 #[inline(always)]
 pub(crate) fn begin(place: Place, class: &'static Class, layout: Layout) -> Result<Created, CreateError> {
@@ -100,6 +121,26 @@ impl Created {
     }
 }
 
+/// Gives an object that has none an id, and makes it known.
+///
+/// # Safety
+/// It is the caller's, of this class, and nobody has seen it.
+pub(crate) unsafe fn adopt(block: NonNull<Object>, class: &'static Class) -> Result<Id, CreateError> {
+    if squall_sys::fork::forked() {
+        return Err(CreateError::Forked);
+    }
+    let tables = tables()?;
+    let id = tables.take(class.interfaces)?;
+    // SAFETY: the caller's promise.
+    unsafe {
+        (*block.as_ptr()).id = id;
+        let _ = block.as_ref().gate.resume();
+        object::for_each_header(block, class, |header| header.resume(id.offset(header.index()).bits()));
+        object::publish(tables, block, id, class.interfaces);
+    }
+    Ok(id)
+}
+
 /// Ends an object whose parts are all dropped: its id may be used again (`object/I4`), and so may its block.
 ///
 /// # Safety
@@ -111,7 +152,9 @@ pub(crate) unsafe fn end(block: NonNull<Object>, layout: Layout) {
     let object = unsafe { &mut *block.as_ptr() };
     object.free_extra(tables);
     let (id, class) = (object.id, object.class);
-    if id.slot() < WELL_KNOWN {
+    if object.gate.has_moved() {
+        // Its id is another object's, or was never its own.
+    } else if id.slot() < WELL_KNOWN {
         tables.vacate(id, class);
     } else if tables.advance(id, class) {
         if class.interfaces == 1

@@ -1,6 +1,7 @@
 //! What a caller is told when there is no object to call.
 
 use std::fmt;
+use std::ptr::NonNull;
 
 use crate::id::Id;
 use crate::raw::object::Absent;
@@ -19,6 +20,8 @@ pub enum Reason {
     Forked,
     /// From a signal handler that interrupted a cold path of Squall on this thread.
     Reentrant,
+    /// From a thread that moves the state of an object for a swap, where it would have had to wait for a swap.
+    InTransfer,
 }
 
 impl fmt::Display for Reason {
@@ -29,6 +32,9 @@ impl fmt::Display for Reason {
             Reason::Refused(why) => write!(f, "its root refused: {why}"),
             Reason::Forked => f.write_str("this is the child of a fork, which may only exec"),
             Reason::Reentrant => f.write_str("a signal handler interrupted a cold path on this thread"),
+            Reason::InTransfer => {
+                f.write_str("the call would wait for a swap, and this thread moves state for one")
+            }
         }
     }
 }
@@ -49,6 +55,23 @@ struct Details {
 }
 
 impl CallError {
+    /// What a raw one is aligned to.
+    pub(crate) const ALIGN: usize = align_of::<Details>();
+
+    /// The error as a pointer, which owns it.
+    pub(crate) fn into_raw(self) -> NonNull<()> {
+        NonNull::from(Box::leak(self.0)).cast()
+    }
+
+    /// The error again.
+    ///
+    /// # Safety
+    /// From `into_raw`, once.
+    pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> CallError {
+        // SAFETY: the box of `into_raw`.
+        CallError(unsafe { Box::from_raw(raw.as_ptr().cast()) })
+    }
+
     #[cold]
     pub(crate) fn new(
         interface: &'static str,
@@ -69,7 +92,8 @@ impl CallError {
     #[cold]
     pub(crate) fn absent(id: Id, absent: Absent) -> CallError {
         match absent {
-            Absent::NotThere => CallError::unnamed(None, id, Reason::NotThere),
+            // Whoever meets a mediator asks it.
+            Absent::NotThere | Absent::Mediated(_) => CallError::unnamed(None, id, Reason::NotThere),
             Absent::Destroyed(class) => {
                 CallError::unnamed(class.map(|class| (class.name)()), id, Reason::Destroyed)
             }
@@ -163,6 +187,15 @@ impl fmt::Display for CreateError {
                 f.write_str("no object can be made in the child of a fork, which may only exec")
             }
             CreateError::Reentrant => f.write_str("a signal handler interrupted a cold path on this thread"),
+        }
+    }
+}
+
+impl From<squall_rcu::OpError> for CreateError {
+    fn from(error: squall_rcu::OpError) -> CreateError {
+        match error {
+            squall_rcu::OpError::Forked => CreateError::Forked,
+            squall_rcu::OpError::Reentrant => CreateError::Reentrant,
         }
     }
 }

@@ -16,6 +16,7 @@
 //! Cost: reserved address space of [`SLOTS_MAX`] × 8 bytes per VP and × 16 bytes once; memory by the page.
 //! Source: CO-05, CO-06, TO-06, TO-08.
 
+use squall_machine::park::EventCount;
 use squall_machine::pervp::PerVp;
 use squall_machine::{Vp, machine};
 use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -314,6 +315,10 @@ impl Ground for Tables {
         debug_assert!(slot < SLOTS_MAX);
         // SAFETY: within the reservation; zeros are an empty slot.
         unsafe { self.slots.add(slot as usize).as_ref() }
+    }
+
+    fn sleepers(&self, slot: u32) -> &EventCount {
+        crate::swap::calls::sleepers(slot)
     }
 
     fn vp_limit(&self) -> usize {

@@ -6,6 +6,8 @@
 //! Cost: a look at every slot ever used; an operation for each few hundred, so that no grace period waits long.
 
 use squall_machine::{Cluster, Vp, VpSet};
+use std::any::TypeId;
+use std::collections::BTreeSet;
 use std::panic::Location;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use crate::class::{ObjectKind, Source};
 use crate::death::for_each_held;
 use crate::ground::{BLOCK, Tables, existing};
 use crate::id::Id;
+use crate::raw::mediator::Phase;
 use crate::raw::object::{Ground, Object, Occupant, header};
 use crate::raw::reps::{Owner, Rep};
 
@@ -69,6 +72,10 @@ pub struct RepInfo {
 pub enum ObjectState {
     /// Calls reach it.
     Live,
+    /// Calls reach it by way of a function of the user's ([`swap::arbitrate`](crate::swap::arbitrate)).
+    Arbitrated,
+    /// It is being swapped for another one.
+    Swapping,
     /// It was destroyed, and a call still holds it.
     Ending,
 }
@@ -86,7 +93,7 @@ pub fn snapshot() -> Vec<ObjectInfo> {
         });
     }
     for_each_held(|object| {
-        let held = describe(tables, object);
+        let held = describe(tables, object, ObjectState::Ending);
         // It may have been alive when its slot was looked at.
         objects.retain(|seen| seen.id != held.id);
         objects.push(held);
@@ -102,31 +109,67 @@ pub fn info_of(id: Id) -> Option<ObjectInfo> {
         let (own, interfaces) = (object.as_ref().id, object.as_ref().class.interfaces);
         (0..interfaces).any(|index| own.offset(index) == id)
     };
-    let live = squall_rcu::op(|_| match tables.slot(id.slot()).occupant() {
+    let live = squall_rcu::op(|_| {
         // Valid within this operation (`object/I1`).
-        Occupant::Object(object) if is_it(object) => Some(describe(tables, object)),
-        _ => None,
+        let (object, state) = serving(tables, id.slot())?;
+        is_it(object).then(|| describe(tables, object, state))
     });
     live.or_else(|| {
         let mut held = None;
         for_each_held(|object| {
             if is_it(object) {
-                held = Some(describe(tables, object));
+                held = Some(describe(tables, object, ObjectState::Ending));
             }
         });
         held
     })
 }
 
+/// The objects of these classes that were made for this interface, and serve.
+pub(crate) fn instances(interface: TypeId, classes: &BTreeSet<TypeId>) -> Vec<Id> {
+    let Some(tables) = existing() else { return Vec::new() };
+    let mut ids = Vec::new();
+    for first in (0..tables.slots_end()).step_by(BLOCK as usize) {
+        squall_rcu::op(|_| {
+            ids.extend((first..first + BLOCK).filter_map(|slot| {
+                let (object, _) = serving(tables, slot)?;
+                // SAFETY: valid within this operation (`object/I1`).
+                let object = unsafe { object.as_ref() };
+                let more = &object.class.more;
+                let is_one = more.interface_id == interface && classes.contains(&more.type_id);
+                (is_one && object.id.slot() == slot).then_some(object.id)
+            }));
+        });
+    }
+    ids
+}
+
+/// The object to which this slot leads, by way of a mediator too, and its state. Within an operation, in which it is valid.
+fn serving(tables: &Tables, slot: u32) -> Option<(NonNull<Object>, ObjectState)> {
+    match tables.slot(slot).occupant() {
+        Occupant::Object(object) => Some((object, ObjectState::Live)),
+        Occupant::Mediated(mediator) => {
+            // SAFETY: valid within this operation (`object/I1`).
+            let mediator = unsafe { mediator.as_ref() };
+            Some(match (mediator.phase(), mediator.new) {
+                (Phase::Complete, Some(new)) => (new, ObjectState::Live),
+                (Phase::Arbitrate, _) => (mediator.old, ObjectState::Arbitrated),
+                _ => (mediator.old, ObjectState::Swapping),
+            })
+        }
+        Occupant::Nobody | Occupant::Gone(..) => None,
+    }
+}
+
 /// The object that begins at this slot. Within an operation.
 fn look(tables: &Tables, slot: u32) -> Option<ObjectInfo> {
-    let Occupant::Object(object) = tables.slot(slot).occupant() else { return None };
+    let (object, state) = serving(tables, slot)?;
     // SAFETY: valid within this operation (`object/I1`).
-    (unsafe { object.as_ref() }.id.slot() == slot).then(|| describe(tables, object))
+    (unsafe { object.as_ref() }.id.slot() == slot).then(|| describe(tables, object, state))
 }
 
 /// Within an operation in which the object was found, or while it is kept otherwise.
-fn describe(tables: &Tables, block: NonNull<Object>) -> ObjectInfo {
+fn describe(tables: &Tables, block: NonNull<Object>, state: ObjectState) -> ObjectInfo {
     // SAFETY: valid within this operation, and not closed before it ends.
     let object = unsafe { block.as_ref() };
     let class = object.class;
@@ -150,7 +193,7 @@ fn describe(tables: &Tables, block: NonNull<Object>) -> ObjectInfo {
         reps,
         age: tables.epoch().since(object.made_ticks),
         misses: object.gate.misses(),
-        state: if object.gate.is_dead() { ObjectState::Ending } else { ObjectState::Live },
+        state: if object.gate.is_dead() { ObjectState::Ending } else { state },
     }
 }
 

@@ -29,6 +29,8 @@ pub trait Interface: Send + Sync + 'static {
     const SOURCE: Source;
     /// The interfaces that it extends, in the order of the declaration.
     const SUPERS: &'static [Super<Self>];
+    /// The names of its methods, in the order of the declaration.
+    const METHODS: &'static [&'static str] = &[];
 }
 
 /// An interface that a representative of type `T` has.
@@ -53,6 +55,8 @@ pub struct Super<I: ?Sized> {
     type_id: TypeId,
     /// How many interfaces it has, itself among them.
     interfaces: u32,
+    /// Finds the name of a method of it, or of one that it extends.
+    find_method: fn(&str) -> Option<&'static str>,
     /// The upcast, without its type.
     cast: fn(),
     /// Adds the headers of this interface and of those below it, for a view of `I`.
@@ -79,11 +83,24 @@ impl<I: ?Sized + Interface> Super<I> {
         Super {
             type_id: TypeId::of::<S>(),
             interfaces: <S as Counted>::INTERFACES,
+            find_method: find_method::<S>,
             // SAFETY: function pointers are of one size; this one is called as what it is only (`fill`).
             cast: unsafe { std::mem::transmute::<fn(&I) -> &S, fn()>(cast) },
             fill: fill::<I, S>,
         }
     }
+}
+
+impl<I: ?Sized> Super<I> {
+    fn find_method(&self, name: &str) -> Option<&'static str> {
+        (self.find_method)(name)
+    }
+}
+
+/// The name of this method of an interface, or of one that it extends.
+pub(crate) fn find_method<I: ?Sized + Interface>(name: &str) -> Option<&'static str> {
+    let own = I::METHODS.iter().find(|method| **method == name).copied();
+    own.or_else(|| I::SUPERS.iter().find_map(|base| base.find_method(name)))
 }
 
 /// How many interfaces a representative of this one has.

@@ -47,6 +47,8 @@ mod single;
 #[cfg(not(loom))]
 mod stall;
 #[cfg(not(loom))]
+pub mod swap;
+#[cfg(not(loom))]
 pub mod tables;
 #[cfg(not(loom))]
 mod well_known;
@@ -68,7 +70,7 @@ pub use reference::CoRef;
 #[cfg(not(loom))]
 pub use root::{Cleanup, Found, Miss, Reply, Root};
 #[cfg(not(loom))]
-pub use single::{shared, try_shared};
+pub use single::{shared, stateful, try_shared};
 #[cfg(not(loom))]
 pub use well_known::WellKnown;
 

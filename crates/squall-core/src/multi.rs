@@ -12,6 +12,7 @@
 use squall_machine::park::EventCount;
 use squall_machine::{Cluster, ClusterSize, Clusters, Vp, machine};
 use std::alloc::Layout;
+use std::any::TypeId;
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -30,8 +31,9 @@ use crate::layout::Block;
 use crate::owned::Owned;
 use crate::raw::membership::Membership;
 use crate::raw::object::{InFlight, Object, activate};
-use crate::raw::reps::{Rep, Reps};
+use crate::raw::reps::{Owner, Rep, Reps};
 use crate::root::{Cleanup, Miss, Outcome, Root};
+use crate::swap::RootFormats;
 
 type RepBlock<R> = Block<Rep, <R as Root>::Interface, <R as Root>::Rep>;
 
@@ -77,6 +79,13 @@ impl<R: Root> Multi<R> {
         value_bytes: (size_of::<R>(), size_of::<R::Rep>()),
         for_each_rep: Self::for_each_rep,
         more: More {
+            type_id: TypeId::of::<R>(),
+            interface_id: TypeId::of::<R::Interface>(),
+            // SAFETY: called with objects of this class.
+            formats: |list| R::formats(&mut unsafe { RootFormats::new(list) }),
+            // SAFETY: an object of this class, valid.
+            moved: |object| unsafe { object.cast::<Multi<R>>().as_ref() }.root.moved(),
+            prepare: |object| Self::make_eager(object.cast()),
             resolve: Self::resolve,
             wake: Self::wake,
             // SAFETY: passed on, with what belongs to this class.
@@ -107,18 +116,47 @@ impl<R: Root> Multi<R> {
     ) -> Result<Made<R>, CreateError> {
         let created = create::begin(place, Self::CLASS, Layout::new::<Multi<R>>())?;
         let object = Object::new(Self::CLASS, created.id, made_at, clock::ticks());
-        let multi = Multi {
+        let multi = Self::around(object, root, size);
+        let block = created.block.cast::<Multi<R>>();
+        // SAFETY: our own room, of this layout.
+        unsafe { block.write(multi) };
+        Ok((created.publish(), block))
+    }
+
+    #[inline(always)]
+    fn around(object: Object, root: R, size: ClusterSize) -> Multi<R> {
+        Multi {
             object,
             clusters: machine().clusters(size),
             reps: Reps::new(),
             membership: Membership::new(),
             root: ManuallyDrop::new(root),
             sleepers: EventCount::new(),
-        };
-        let block = created.block.cast::<Multi<R>>();
+        }
+    }
+
+    /// An object to take another one's place.
+    pub(crate) fn to_come(
+        root: R,
+        size: ClusterSize,
+        made_at: &'static Location<'static>,
+    ) -> NonNull<Object> {
+        let room = create::Room::new(Layout::new::<Multi<R>>());
+        let block = room.block.cast::<Multi<R>>();
+        let multi = Self::around(Object::to_come(Self::CLASS, made_at, clock::ticks()), root, size);
         // SAFETY: our own room, of this layout.
         unsafe { block.write(multi) };
-        Ok((created.publish(), block))
+        std::mem::forget(room);
+        block.cast()
+    }
+
+    /// The representative whose owner this is.
+    ///
+    /// # Safety
+    /// It is one of this class.
+    pub(crate) unsafe fn rep_of(owner: NonNull<Owner>) -> NonNull<Rep> {
+        // SAFETY: the owner is a field of it.
+        unsafe { owner.byte_sub(std::mem::offset_of!(Rep, owner)).cast() }
     }
 
     /// Makes the representatives of an eager class. The caller owns the object; if one panics, it is destroyed as it is.
@@ -131,15 +169,12 @@ impl<R: Root> Multi<R> {
         let made = squall_rcu::try_op(|_| {
             for cluster in clusters.iter() {
                 // SAFETY: as above.
-                if let Some(_in_flight) = unsafe { InFlight::inside(ground(), block.cast()) } {
+                if let Some(_in_flight) = unsafe { InFlight::inside(ground(), block.cast(), 0) } {
                     Self::find_or_make(block, cluster, clusters.members(cluster)[0]);
                 }
             }
         });
-        made.map_err(|error| match error {
-            squall_rcu::OpError::Forked => CreateError::Forked,
-            squall_rcu::OpError::Reentrant => CreateError::Reentrant,
-        })
+        made.map_err(CreateError::from)
     }
 
     pub(crate) fn object(&self) -> &Object {

@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::ptr::NonNull;
 use std::time::Duration;
 
 use crate::class::ObjectKind;
 use crate::ground::existing;
 use crate::id::Id;
 use crate::interface::Interface;
-use crate::raw::object::{self, Ground, Killed, Stage};
+use crate::raw::object::{self, Ground, Killed, Object, Stage};
 use crate::reference::CoRef;
+use crate::swap;
 
 /// An object's owner. Dropping it destroys the object, and may drop what this thread destroyed *earlier*: do not let go of
 /// an owner while holding a lock that the drops of such objects take (see [`Owned::destroy`]).
@@ -74,23 +76,39 @@ fn end(id: Id) {
         return;
     }
     let Some(tables) = existing() else { return };
-    let object = tables.slot(id.slot()).own_object();
-    // SAFETY: the owner's own object, which only this call ends.
-    let class = unsafe { object.as_ref() }.class;
     // Within one operation, so that nobody frees it in between. Refused where nothing can be reclaimed anyway.
     let killed = squall_rcu::try_op(|_| {
-        // SAFETY: valid here, and to the end of the operation.
-        unsafe {
-            let killed = object::kill(tables, object, class);
-            if class.kind == ObjectKind::Clustered {
-                (class.more.wake)(object);
+        // SAFETY: within an operation.
+        let killed = unsafe { object::kill(tables, id) };
+        match killed {
+            Killed::Ended { object, drained } => {
+                // SAFETY: valid to the end of the operation.
+                unsafe { wake(object) };
+                drained.then_some(object)
             }
-            killed
+            // SAFETY: as above; and told.
+            Killed::Mediated(mediator) => unsafe { swap::doomed(tables, mediator) },
+            Killed::Before => None,
         }
     });
-    if killed == Ok(Killed::Drained) {
+    if let Ok(Some(object)) = killed {
         // Outside the operation, so that this thread may do the drops itself when their time has come.
         tables.after_grace_period(object, Stage::Quiet);
+    }
+}
+
+/// Wakes those who sleep in the methods of an object that ends.
+///
+/// # Safety
+/// It is valid.
+#[inline(always)]
+pub(crate) unsafe fn wake(object: NonNull<Object>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let class = object.as_ref().class;
+        if class.kind == ObjectKind::Clustered {
+            (class.more.wake)(object);
+        }
     }
 }
 

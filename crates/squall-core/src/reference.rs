@@ -13,16 +13,20 @@ use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use squall_machine::Vp;
 
 use crate::class::{Found, ObjectKind};
 use crate::error::{CallError, Reason};
-use crate::ground::{entry_here, existing};
+use crate::ground::{Tables, entry_here, existing};
 use crate::id::Id;
 use crate::interface::{Extends, Interface, from_fat, offset_of};
 use crate::raw::header::Header;
-use crate::raw::object::{Ground, InFlight, header, hit, release, shared_owner};
+use crate::raw::mediator::Mediator;
+use crate::raw::object::{Absent, Ground, InFlight, Object, header, hit, object_of, release, shared_owner};
+use crate::swap::arbiter::Arbitration;
+use crate::swap::calls::{self as swap, Frame, Met, Park};
 
 /// A reference to a clustered object: call it as the interface it is.
 ///
@@ -150,19 +154,34 @@ impl<I: ?Sized + Interface> CoRef<I> {
         f: impl FnOnce(&I) -> R,
         gone: impl Answer<R>,
     ) -> R {
-        let held = squall_rcu::try_op(|_| {
-            // SAFETY: as in `__call`.
-            let header = match unsafe { hit(entry_here(self.id.slot()), self.id) } {
-                Some(header) => header,
-                None => resolve(self.id).map_err(|error| error.of(I::NAME, method))?,
+        let mut again = false;
+        loop {
+            let reached = match squall_rcu::try_op(|_| reach(self.id, again)) {
+                Ok(reached) => reached,
+                Err(error) => return gone.answer(refused(self, method, error)),
             };
-            Ok(Hold::new(header))
-        });
-        match held {
-            // SAFETY: a header of this id (I1), held while the call lasts (I2).
-            Ok(Ok(hold)) => f(unsafe { target(&hold.0) }),
-            Ok(Err(error)) => gone.answer(error),
-            Err(error) => gone.answer(refused(self, method, error)),
+            match reached {
+                Reached::Held(hold, arbitration) => {
+                    let mut frame = Frame::new(hold.object());
+                    let _in_frame = frame.enter();
+                    // SAFETY: a header of this id (I1), held while the call lasts (I2).
+                    let f = || f(unsafe { target(&hold.0) });
+                    return match arbitration {
+                        Some(arbitration) if arbitration.is_of(method) => {
+                            match arbitration.call(I::NAME, self.id, method, f) {
+                                Ok(result) => result,
+                                Err(error) => gone.answer(error.of(I::NAME, method)),
+                            }
+                        }
+                        _ => f(),
+                    };
+                }
+                Reached::Parked(park) => {
+                    park.wait();
+                    again = true;
+                }
+                Reached::Nothing(error) => return gone.answer(error.of(I::NAME, method)),
+            }
         }
     }
 }
@@ -187,12 +206,122 @@ fn miss<I: ?Sized + Interface, R>(
     f: impl FnOnce(&I) -> R,
     gone: impl Answer<R>,
 ) -> R {
-    match resolve(co.id) {
+    match resolve(co.id).open() {
         // SAFETY: a header of this id (I1), used in the operation (I2).
-        Ok(header) => f(unsafe { target(&header) }),
-        Err(error) => {
+        Resolved::Header(header) => f(unsafe { target(&header) }),
+        Resolved::Error(error) => {
             drop(entered);
             gone.answer(error.of(I::NAME, method))
+        }
+        Resolved::Mediated(mediator) => mediated(entered, mediator, co, method, f, gone),
+    }
+}
+
+/// A call that met a mediator.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn mediated<I: ?Sized + Interface, R>(
+    mut entered: squall_rcu::Entered,
+    mut mediator: NonNull<Mediator>,
+    co: CoRef<I>,
+    method: &'static str,
+    f: impl FnOnce(&I) -> R,
+    gone: impl Answer<R>,
+) -> R {
+    let mut again = false;
+    let error = loop {
+        // SAFETY: found in this operation.
+        match unsafe { swap::meet(co.id, mediator, again) } {
+            Met::Pass(pass) => {
+                let mut frame = Frame::new(pass.object);
+                let _in_frame = pass.is_counted().then(|| frame.enter());
+                // SAFETY: a header of this id (I1), used in the operation (I2).
+                let f = || f(unsafe { target(&pass.header) });
+                // SAFETY: the mediator is valid in this operation, and so is what it points to.
+                match unsafe { pass.arbitration() } {
+                    Some(arbitration) if arbitration.is_of(method) => {
+                        match arbitration.call(I::NAME, co.id, method, f) {
+                            Ok(result) => return result,
+                            Err(error) => break error,
+                        }
+                    }
+                    _ => return f(),
+                }
+            }
+            Met::Park(park) => {
+                // The outermost operation ends here. An inner one stays, and the swap has a bound.
+                drop(entered);
+                park.wait();
+                // SAFETY: dropped before this returns or unwinds.
+                entered = match unsafe { squall_rcu::__enter(co.id.bits()) } {
+                    Ok(entered) => entered,
+                    Err(error) => return gone.answer(refused(co, method, error)),
+                };
+                again = true;
+                match resolve(co.id).open() {
+                    // SAFETY: as in `miss`.
+                    Resolved::Header(header) => return f(unsafe { target(&header) }),
+                    Resolved::Mediated(next) => mediator = next,
+                    Resolved::Error(error) => break error,
+                }
+            }
+            Met::Error(error) => break error,
+        }
+    };
+    drop(entered);
+    gone.answer(error.of(I::NAME, method))
+}
+
+/// What a miss leads to.
+enum Resolved {
+    /// A header, used in the same operation.
+    Header(NonNull<Header>),
+    /// Nothing.
+    Error(CallError),
+    /// A mediator is to be asked, in the same operation.
+    Mediated(NonNull<Mediator>),
+}
+
+/// The same in one word, which is returned in a register.
+///
+/// - I3. The word is a pointer, and in its low bits says to what: none set, `ERROR`, or `MEDIATED`.
+#[must_use]
+struct Packed(NonNull<()>);
+
+const ERROR: usize = 1;
+const MEDIATED: usize = 2;
+const _: () = assert!(align_of::<Header>() > 2 && align_of::<Mediator>() > 2 && CallError::ALIGN > 2);
+
+impl Packed {
+    #[inline(always)]
+    fn header(header: NonNull<Header>) -> Packed {
+        Packed(header.cast())
+    }
+
+    #[cold]
+    fn error(error: CallError) -> Packed {
+        Packed(error.into_raw().map_addr(|address| address | ERROR))
+    }
+
+    #[cold]
+    fn mediated(mediator: NonNull<Mediator>) -> Packed {
+        Packed(mediator.cast().map_addr(|address| address | MEDIATED))
+    }
+
+    #[inline(always)]
+    fn open(self) -> Resolved {
+        let tag = self.0.addr().get() & (ERROR | MEDIATED);
+        if tag == 0 {
+            return Resolved::Header(self.0.cast());
+        }
+        let Some(pointer) = NonNull::new(self.0.as_ptr().map_addr(|address| address - tag)) else {
+            unreachable!("a tagged null")
+        };
+        match tag {
+            // SAFETY: from `error` (I3), once.
+            ERROR => Resolved::Error(unsafe { CallError::from_raw(pointer) }),
+            _ => Resolved::Mediated(pointer.cast()),
         }
     }
 }
@@ -201,11 +330,13 @@ fn miss<I: ?Sized + Interface, R>(
 /// is used.
 #[cold]
 #[inline(never)]
-fn resolve(id: Id) -> Result<NonNull<Header>, CallError> {
+fn resolve(id: Id) -> Packed {
     if squall_sys::fork::forked() {
-        return Err(CallError::unnamed(None, id, Reason::Forked));
+        return Packed::error(CallError::unnamed(None, id, Reason::Forked));
     }
-    let Some(tables) = existing() else { return Err(CallError::unnamed(None, id, Reason::NotThere)) };
+    let Some(tables) = existing() else {
+        return Packed::error(CallError::unnamed(None, id, Reason::NotThere));
+    };
     // Once, so that the entry is made where the translation set says.
     // SAFETY: making the tables asks for the VP first.
     let vp = match unsafe { Vp::index_at_hand() } {
@@ -215,13 +346,33 @@ fn resolve(id: Id) -> Result<NonNull<Header>, CallError> {
             let vp = Vp::current();
             // SAFETY: within the operation of the call.
             if let Some(header) = unsafe { hit(tables.entry(vp.index(), id.slot()), id) } {
-                return Ok(header);
+                return Packed::header(header);
             }
             vp
         }
     };
     // SAFETY: within the operation of the call.
-    let miss = unsafe { InFlight::enter(tables, id) }.map_err(|absent| CallError::absent(id, absent))?;
+    match unsafe { InFlight::enter(tables, id) } {
+        // SAFETY: as above.
+        Ok(miss) => match unsafe { answer(&miss, vp, id) } {
+            Ok(header) => Packed::header(header),
+            Err(error) => Packed::error(error),
+        },
+        Err(Absent::Mediated(mediator)) => Packed::mediated(mediator),
+        Err(absent) => Packed::error(CallError::absent(id, absent)),
+    }
+}
+
+/// Finds or makes the representative that answers a miss on this VP, and installs it.
+///
+/// # Safety
+/// Within the operation of the call.
+#[inline(always)]
+pub(crate) unsafe fn answer(
+    miss: &InFlight<'_, Tables>,
+    vp: Vp,
+    id: Id,
+) -> Result<NonNull<Header>, CallError> {
     let class = miss.object().class;
     let found = if class.kind == ObjectKind::Shared {
         // SAFETY: an object of that kind, with its whole block.
@@ -237,6 +388,42 @@ fn resolve(id: Id) -> Result<NonNull<Header>, CallError> {
         miss.install(vp.index(), header);
     }
     Ok(header)
+}
+
+/// What a call that may block reaches.
+enum Reached {
+    /// A representative, held; and what arbitrates the call.
+    Held(Hold, Option<Arc<Arbitration>>),
+    /// It waits for a swap, and begins again.
+    Parked(Park),
+    /// Nothing.
+    Nothing(CallError),
+}
+
+/// Finds a representative, and takes a hold on it. Within an operation.
+#[inline]
+fn reach(id: Id, again: bool) -> Reached {
+    // SAFETY: as in `__call`.
+    let found = match unsafe { hit(entry_here(id.slot()), id) } {
+        Some(header) => Resolved::Header(header),
+        None => resolve(id).open(),
+    };
+    match found {
+        Resolved::Header(header) => Reached::Held(Hold::new(header), None),
+        Resolved::Error(error) => Reached::Nothing(error),
+        // SAFETY: found in this operation.
+        Resolved::Mediated(mediator) => match unsafe { swap::meet(id, mediator, again) } {
+            Met::Pass(pass) => {
+                // Counted until it is held: so who finds no call counted finds every hold.
+                let hold = Hold::new(pass.header);
+                // SAFETY: valid in this operation.
+                let arbitration = unsafe { pass.arbitration() }.map(Arc::clone);
+                Reached::Held(hold, arbitration)
+            }
+            Met::Park(park) => Reached::Parked(park),
+            Met::Error(error) => Reached::Nothing(error),
+        },
+    }
 }
 
 #[cold]
@@ -262,6 +449,12 @@ impl Hold {
         // SAFETY: valid in that operation.
         unsafe { header.as_ref() }.hold();
         Hold(header)
+    }
+
+    /// What it keeps.
+    fn object(&self) -> NonNull<Object> {
+        // SAFETY: held by us, and from a table or a miss.
+        unsafe { object_of(self.0) }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::interface::{Interface, InterfaceOf};
 use crate::multi::Multi;
 use crate::owned::Owned;
 use crate::raw::reps::Rep;
+use crate::swap::RootFormats;
 
 /// The root of a distributed object: what is shared by its representatives, and how to make one.
 ///
@@ -53,6 +54,16 @@ pub trait Root: Send + Sync + Sized + 'static {
         let _ = made_on;
         drop(rep);
     }
+
+    /// Lists the formats in which the state of such an object can move to another implementation by a hot-swap, and from
+    /// one: best first. By default there is none.
+    fn formats(formats: &mut RootFormats<'_, Self>) {
+        let _ = formats;
+    }
+
+    /// The state has moved to another object, which serves from now on: called once, before the representatives are
+    /// dropped, outside every operation.
+    fn moved(&self) {}
 
     /// Makes the object, with representatives for clusters of this size.
     ///

@@ -2,6 +2,7 @@
 //!
 //! Source: CO-11 (`CObjRootSingleRep`), PR-14.
 
+use std::any::TypeId;
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::ptr::NonNull;
@@ -18,6 +19,7 @@ use crate::layout::Block;
 use crate::owned::Owned;
 use crate::raw::object::Object;
 use crate::raw::reps::Owner;
+use crate::swap::{Formats, State};
 
 /// What precedes the headers.
 #[repr(C)]
@@ -29,10 +31,45 @@ struct Prefix {
 // As `shared_owner` finds it.
 const _: () = assert!(std::mem::offset_of!(Prefix, owner) == size_of::<Object>());
 
-/// The class of shared objects of `T` under the interface `I`.
-struct Shared<T, I: ?Sized>(PhantomData<(T, *const I)>);
+/// The class of shared objects of `T` under the interface `I`, whose state is listed by `S`.
+pub(crate) struct Shared<T, I: ?Sized, S = Opaque>(PhantomData<(T, *const I, S)>);
 
-impl<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>> Shared<T, I> {
+/// What a class of shared objects says of their state.
+pub(crate) trait Describe<T>: 'static {
+    /// Lists its formats.
+    fn formats(formats: &mut Formats<'_, T>);
+    /// It has moved.
+    fn moved(value: &T);
+}
+
+/// Nothing.
+#[derive(Debug)]
+pub(crate) struct Opaque;
+
+impl<T> Describe<T> for Opaque {
+    fn formats(_: &mut Formats<'_, T>) {}
+    fn moved(_: &T) {}
+}
+
+/// What `T` itself says.
+#[derive(Debug)]
+pub(crate) struct Stated;
+
+impl<T: State> Describe<T> for Stated {
+    fn formats(formats: &mut Formats<'_, T>) {
+        T::formats(formats);
+    }
+    fn moved(value: &T) {
+        value.moved();
+    }
+}
+
+impl<T, I, S> Shared<T, I, S>
+where
+    T: Send + Sync + 'static,
+    I: ?Sized + InterfaceOf<T>,
+    S: Describe<T>,
+{
     const CLASS: &'static Class = &Class {
         name: std::any::type_name::<T>,
         kind: ObjectKind::Shared,
@@ -47,6 +84,13 @@ impl<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>> Shared<T, I> {
             f(unsafe { Block::<Prefix, I, T>::owner(object.cast()) });
         },
         more: More {
+            type_id: TypeId::of::<T>(),
+            interface_id: TypeId::of::<I>(),
+            // SAFETY: called with objects of this class.
+            formats: |list| S::formats(&mut unsafe { Formats::new(list, Self::value) }),
+            // SAFETY: as above; valid.
+            moved: |object| S::moved(unsafe { Self::value(object).as_ref() }),
+            prepare: |_| Ok(()),
             resolve: Self::resolve,
             wake: |_| {},
             // SAFETY: passed on, with what belongs to this class.
@@ -74,6 +118,28 @@ impl<T: Send + Sync + 'static, I: ?Sized + InterfaceOf<T>> Shared<T, I> {
             }
             create::end(object, Block::<Prefix, I, T>::LAYOUT);
         }
+    }
+
+    /// # Safety
+    /// An object of this class; the pointer is good for its block.
+    unsafe fn value(object: NonNull<Object>) -> NonNull<T> {
+        // SAFETY: the caller's promise.
+        unsafe { Block::<Prefix, I, T>::value(object.cast()) }
+    }
+
+    /// An object to take another one's place.
+    pub(crate) fn to_come(value: T, made_at: &'static Location<'static>) -> NonNull<Object> {
+        let layout = Block::<Prefix, I, T>::LAYOUT;
+        let room = create::Room::new(layout);
+        let block = room.block.cast::<Prefix>();
+        let object = Object::to_come(Self::CLASS, made_at, clock::ticks());
+        // SAFETY: as in `make`.
+        unsafe {
+            block.write(Prefix { object, owner: Owner { object: block.cast() } });
+            Block::<Prefix, I, T>::fill(block, None, value);
+        }
+        std::mem::forget(room);
+        block.cast()
     }
 
     #[inline(always)]
@@ -111,7 +177,8 @@ where
     T: Send + Sync + 'static,
 {
     let made_at = Location::caller();
-    Shared::<T, I>::make(Place::Here, value, made_at).unwrap_or_else(|error| create::refuse(I::NAME, &error))
+    Shared::<T, I, Opaque>::make(Place::Here, value, made_at)
+        .unwrap_or_else(|error| create::refuse(I::NAME, &error))
 }
 
 /// As [`shared`], with an error in place of the panic.
@@ -124,7 +191,22 @@ where
     I: ?Sized + InterfaceOf<T>,
     T: Send + Sync + 'static,
 {
-    Shared::<T, I>::make(Place::Here, value, Location::caller())
+    Shared::<T, I, Opaque>::make(Place::Here, value, Location::caller())
+}
+
+/// As [`shared`], of a value whose state can move to another implementation by a hot-swap, and from one.
+///
+/// # Panics
+/// As [`shared`].
+#[track_caller]
+pub fn stateful<I, T>(value: T) -> Owned<I>
+where
+    I: ?Sized + InterfaceOf<T>,
+    T: State,
+{
+    let made_at = Location::caller();
+    Shared::<T, I, Stated>::make(Place::Here, value, made_at)
+        .unwrap_or_else(|error| create::refuse(I::NAME, &error))
 }
 
 /// As [`try_shared`], in a place of the caller's choice.
@@ -134,5 +216,5 @@ where
     I: ?Sized + InterfaceOf<T>,
     T: Send + Sync + 'static,
 {
-    Shared::<T, I>::make(place, value, Location::caller())
+    Shared::<T, I, Opaque>::make(place, value, Location::caller())
 }

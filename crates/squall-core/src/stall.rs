@@ -49,6 +49,13 @@ fn find(id: Id) -> Option<Found> {
             let same = object.id.generation() == id.generation();
             same.then_some(Found::Object(object.id, object.class))
         }
+        Occupant::Mediated(mediator) => {
+            // SAFETY: as above.
+            let mediator = unsafe { mediator.as_ref() };
+            // SAFETY: as above.
+            let class = unsafe { mediator.class() };
+            (mediator.id.generation() == id.generation()).then_some(Found::Object(mediator.id, class))
+        }
         // Relaxed: the slot keeps the generation of an object that goes until it is gone; one that is later says so.
         Occupant::Gone(class, false) if slot.generation.load(Ordering::Relaxed) == id.generation() => {
             Some(Found::Dying(class))

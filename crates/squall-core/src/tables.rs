@@ -53,7 +53,7 @@ pub fn stats() -> Stats {
         let slot = tables.slot(number);
         let generation = slot.generation.load(Ordering::Relaxed);
         match slot.occupant() {
-            Occupant::Object(_) => {
+            Occupant::Object(_) | Occupant::Mediated(_) => {
                 stats.objects_count += 1;
                 stats.slots_count += 1;
             }

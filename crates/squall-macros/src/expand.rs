@@ -144,6 +144,7 @@ impl<'a> Expansion<'a> {
         let name = item.ident.unraw().to_string();
         // At the name of the trait: `line!()` would answer where the attribute stands.
         let place = quote_spanned!(item.ident.span()=> ::core::panic::Location::caller());
+        let methods = self.interface.methods.iter().map(|method| method.item.sig.ident.unraw().to_string());
         let supers = self.interface.supers.iter().map(|base| {
             let (base, hidden) = (object(base), self.hidden(base));
             quote!(#hidden::Super::new::<#base>(|__sub| __sub))
@@ -159,6 +160,7 @@ impl<'a> Expansion<'a> {
                     #hidden::Source { file: __here.file(), line: __here.line() }
                 };
                 const SUPERS: &'static [#hidden::Super<Self>] = &[#(#supers),*];
+                const METHODS: &'static [&'static ::core::primitive::str] = &[#(#methods),*];
             }
         }
     }

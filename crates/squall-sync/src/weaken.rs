@@ -7,9 +7,9 @@
 use std::sync::atomic::Ordering;
 
 #[cfg(any(loom, squall_model))]
-static WEAKENED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+static WEAKENED: [std::sync::atomic::AtomicU64; 2] = [const { std::sync::atomic::AtomicU64::new(0) }; 2];
 
-/// A named fence or ordering of a protocol: an index below 64, unique within the crate that checks it.
+/// A named fence or ordering of a protocol: an index below 128, unique within the crate that checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site(pub u32);
 
@@ -18,7 +18,7 @@ impl Site {
     #[inline(always)]
     pub fn is_weak(self) -> bool {
         #[cfg(any(loom, squall_model))]
-        return WEAKENED.load(Ordering::Relaxed) & (1 << self.0) != 0;
+        return WEAKENED[self.0 as usize / 64].load(Ordering::Relaxed) & (1 << (self.0 % 64)) != 0;
         #[cfg(not(any(loom, squall_model)))]
         false
     }
@@ -33,9 +33,10 @@ impl Site {
 /// Weakens exactly these sites until the next call. Only in model builds.
 #[cfg(any(loom, squall_model))]
 pub fn set(sites: &[Site]) {
-    let mask = sites.iter().fold(0, |mask, site| mask | 1 << site.0);
+    let mask = sites.iter().fold(0u128, |mask, site| mask | 1 << site.0);
     // SeqCst: the model that reads it starts after this; no partner is needed.
-    WEAKENED.store(mask, Ordering::SeqCst);
+    WEAKENED[0].store(mask as u64, Ordering::SeqCst);
+    WEAKENED[1].store((mask >> 64) as u64, Ordering::SeqCst);
 }
 
 /// The environment variable that names sites by number, separated by commas, for [`check`].

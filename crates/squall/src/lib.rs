@@ -6,7 +6,7 @@
 pub use squall_core::{
     At, CallError, Cleanup, CoRef, CreateError, Destruction, Ended, Extends, Found, Id, Interface,
     InterfaceOf, Miss, ObjectInfo, ObjectKind, ObjectState, Owned, Peers, Reason, RepInfo, Reply, Root,
-    Source, WellKnown, info_of, shared, snapshot, tables, try_shared,
+    Source, WellKnown, info_of, shared, snapshot, stateful, swap, tables, try_shared,
 };
 pub use squall_machine::{
     Cluster, ClusterSize, ClusterTree, Clusters, Machine, TreeNode, Vp, VpSet, machine, pervp, restartable,

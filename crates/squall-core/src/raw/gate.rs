@@ -8,14 +8,17 @@
 //! | bits | name | meaning |
 //! |---|---|---|
 //! | `DEAD` | dead | no miss enters any more |
+//! | `SUSPENDED` | suspended | a mediator stands before the object: no representative is made active |
+//! | `MOVED` | moved | its id is another object's now, and is not freed with it |
 //! | `FLIGHT` | in flight | misses inside; wide enough for every thread of a machine |
 //! | `TOTAL` | misses | misses that ever entered, modulo its width: the carry falls off the top |
 //!
 //! - I1. `DEAD` is set once and stays.
 //! - I2. Exactly one call of all [`Gate::kill`] and [`Gate::leave`] of an object returns [`Shut::Drained`], and it is
 //!   the last change of `FLIGHT`.
-//! - I3. A miss that found itself alive by [`Gate::confirm`] did so before the death, and everything it did before is
-//!   seen by the destroyer; one that did not is told so. All three are changes of one word, so they are in one order.
+//! - I3. A miss that may activate what it published, by [`Gate::confirm`], asked before the death and before the object was
+//!   suspended, or after it was resumed; and everything it did before is seen by whoever kills, suspends or resumes next.
+//!   All of these are changes of one word, so they are in one order.
 //!
 //! Progress: entering is lock-free, the rest wait-free. Cost: a miss makes two changes to the word. Source: K42's miss
 //! gate (CO-08); it is a request counter here, as in §5.4.1, and the exclusive side of §6.2 never waits.
@@ -25,12 +28,15 @@ use squall_sync::atomic::{AtomicU64, Ordering};
 use super::sites;
 
 const DEAD: u64 = 1;
-const FLIGHT_ONE: u64 = 1 << 1;
+const SUSPENDED: u64 = 1 << 1;
+const MOVED: u64 = 1 << 2;
+const FLIGHT_ONE: u64 = 1 << 3;
 const FLIGHT: u64 = (1 << 32) - FLIGHT_ONE;
 const TOTAL_ONE: u64 = 1 << 32;
 const TOTAL: u64 = u64::MAX << 32;
 
-const _: () = assert!(DEAD | FLIGHT | TOTAL == u64::MAX && DEAD & FLIGHT == 0 && FLIGHT & TOTAL == 0);
+const _: () = assert!(DEAD | SUSPENDED | MOVED | FLIGHT | TOTAL == u64::MAX && FLIGHT & TOTAL == 0);
+const _: () = assert!((DEAD | SUSPENDED | MOVED) & FLIGHT == 0);
 
 /// See the module.
 #[derive(Debug)]
@@ -54,6 +60,12 @@ impl Gate {
         Gate(AtomicU64::new(0))
     }
 
+    /// The gate of an object that is to take another one's place: a mediator stands before it from the start.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn suspended() -> Gate {
+        Gate(AtomicU64::new(SUSPENDED))
+    }
+
     /// Enters, unless the object is dead.
     pub(crate) fn enter(&self) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
@@ -68,11 +80,39 @@ impl Gate {
         false
     }
 
-    /// Whether the object still lives; for a miss inside (I3).
+    /// Whether the object may answer by what this miss, which is inside, has published (I3).
     pub(crate) fn confirm(&self) -> bool {
-        // Release: pairs with the acquire in `kill`. Before it: the destroyer sees what this miss published. After it:
-        // the word itself tells this miss.
-        self.0.fetch_add(0, sites::CONFIRM.order(Ordering::Release)) & DEAD == 0
+        // Release: pairs with the acquire in `kill`, `suspend` and `resume`. Before it: they see what this miss published.
+        // After it: the word itself tells this miss.
+        self.0.fetch_add(0, sites::CONFIRM.order(Ordering::Release)) & (DEAD | SUSPENDED) == 0
+    }
+
+    /// A mediator stands before the object.
+    pub(crate) fn suspend(&self) {
+        // Acquire: pairs with the release in `confirm`, so that the walk that follows finds what was published.
+        self.0.fetch_or(SUSPENDED, sites::SUSPEND.order(Ordering::Acquire));
+    }
+
+    /// No mediator stands before it any more. Returns whether it lives.
+    pub(crate) fn resume(&self) -> bool {
+        // Acquire: as `suspend`.
+        self.0.fetch_and(!SUSPENDED, sites::RESUME.order(Ordering::Acquire)) & DEAD == 0
+    }
+
+    /// Whether a mediator stands before it.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & SUSPENDED != 0
+    }
+
+    /// Shuts it for good, of an object that has lost its id to another one, or never got it.
+    pub(crate) fn move_away(&self) -> Shut {
+        self.shut(DEAD | MOVED)
+    }
+
+    /// Whether its id is not its own. For whoever ends it, and the last miss.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & MOVED != 0
     }
 
     /// Leaves.
@@ -86,8 +126,13 @@ impl Gate {
 
     /// Shuts it for good.
     pub(crate) fn kill(&self) -> Shut {
+        self.shut(DEAD)
+    }
+
+    #[inline(always)]
+    fn shut(&self, bits: u64) -> Shut {
         // AcqRel: pairs with `confirm` and `leave`, from which it acquires, and releases to the last `leave`.
-        let before = self.0.fetch_or(DEAD, sites::KILL.order(Ordering::AcqRel));
+        let before = self.0.fetch_or(bits, sites::KILL.order(Ordering::AcqRel));
         match (before & DEAD != 0, before & FLIGHT) {
             (true, _) => Shut::Already,
             (false, 0) => Shut::Drained,

@@ -3,12 +3,14 @@
 //! A thin pointer leads here; the fat one to the representative's interface lies inside. The id is compared with the
 //! reference, so one store of zero makes every cached entry of every VP miss at once.
 //!
-//! - I1. `id` goes `NEW` to the object's id to `POISON`, or `NEW` to `POISON`; never back.
+//! - I1. `id` goes from `NEW` to the object's id, and from any to `SUSPENDED` while a mediator stands before the object; from
+//!   `NEW` and `SUSPENDED` to the object's id when none does any more; and from any to `POISON`, and never back.
 //! - I2. `target` and `index` are written before the header is published, and never after.
 //! - I3. `holds` counts calls that use the representative outside any operation. It grows only inside an operation that
 //!   found the header's id alive, or within a miss; so after the grace period that follows the death it only falls.
 //! - I4. Once `WAITED` is set (after that grace period), exactly one release returns [`Released::Last`] if any hold was
 //!   left then, and none otherwise.
+//! - I5. `NOTIFY` is set while a swap waits for the holds, and not once `WAITED` is.
 //!
 //! Cost: 32 bytes for each interface of a representative.
 
@@ -21,8 +23,13 @@ const POISON: u64 = 0;
 /// The id of a header that is published but not yet active.
 pub(crate) const NEW: u64 = u64::MAX;
 
+/// The id of a header of an object before which a mediator stands. No id equals it: there is no such slot.
+const SUSPENDED: u64 = u64::MAX - 1;
+
 /// The sign in `holds` that memory quiet waits for the last of them.
 const WAITED: u32 = 1 << 31;
+/// The sign that a swap does.
+const NOTIFY: u32 = 1 << 30;
 
 /// Both words of a pointer to a `dyn` interface.
 pub(crate) type Fat = [*const (); 2];
@@ -43,6 +50,8 @@ pub(crate) struct Header {
 pub(crate) enum Released {
     /// It was the last one, and memory quiet waits for it.
     Last,
+    /// It was the last one, and a swap waits for it.
+    Noticed,
     /// Nothing follows.
     Nothing,
 }
@@ -85,15 +94,35 @@ impl Header {
         let _ = self.id.compare_exchange(NEW, id, Ordering::Relaxed, Ordering::Relaxed);
     }
 
+    /// Makes it active again, or for the first time, unless it is poisoned: no mediator stands before its object any more.
+    pub(crate) fn resume(&self, id: u64) {
+        for before in [SUSPENDED, NEW] {
+            // Relaxed: as `activate`.
+            if self.id.compare_exchange(before, id, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+
     /// Turns every later call away.
     pub(crate) fn poison(&self) {
+        self.turn_away(POISON);
+    }
+
+    /// Turns later calls away until the header is resumed: they find the mediator.
+    pub(crate) fn suspend(&self) {
+        self.turn_away(SUSPENDED);
+    }
+
+    #[inline(always)]
+    fn turn_away(&self, sign: u64) {
         // Relaxed: as `is` and `activate`.
         #[cfg(not(loom))]
-        self.id.store(POISON, Ordering::Relaxed);
+        self.id.store(sign, Ordering::Relaxed);
         // Loom lets a store come between the load and the store of an exchange, the one in `activate`; no processor and no
         // compiler does. An exchange here says that to it, and synchronises with nothing.
         #[cfg(loom)]
-        self.id.swap(POISON, Ordering::Relaxed);
+        self.id.swap(sign, Ordering::Relaxed);
     }
 
     /// Both words of the pointer to the representative's interface.
@@ -121,7 +150,24 @@ impl Header {
         // AcqRel: pairs with `wait_for_holds` and with the other releases: whoever drops the representative sees the
         // call over.
         let before = self.holds.fetch_sub(1, sites::RELEASE.order(Ordering::AcqRel));
-        if before == WAITED | 1 { Released::Last } else { Released::Nothing }
+        if before == WAITED | 1 {
+            Released::Last
+        } else if before == NOTIFY | 1 {
+            Released::Noticed
+        } else {
+            Released::Nothing
+        }
+    }
+
+    /// Asks the last hold to tell a swap, or not any more.
+    pub(crate) fn notify(&self, whether: bool) {
+        // Relaxed: a change of one word; who waits looks again after it (`has_holds`), and who releases tells by the event
+        // count of the object.
+        if whether {
+            self.holds.fetch_or(NOTIFY, Ordering::Relaxed);
+        } else {
+            self.holds.fetch_and(!NOTIFY, Ordering::Relaxed);
+        }
     }
 
     /// Asks the last hold to report. Returns whether there is one. After the grace period (I4).
@@ -137,14 +183,14 @@ impl Header {
         self.holds.with_mut(|_| ());
     }
 
-    /// Whether a call holds it, or did not let it go for all to see. After the grace period (I4).
+    /// Whether a call holds it, or did not let it go for all to see. After the grace period (I4), or that of a swap.
     pub(crate) fn is_held(&self) -> bool {
         // Acquire: pairs with `release`, as in `wait_for_holds`.
-        self.holds.load(sites::LOOK_HOLDS.order(Ordering::Acquire)) != 0
+        self.holds.load(sites::LOOK_HOLDS.order(Ordering::Acquire)) & !NOTIFY != 0
     }
 
     /// Calls that hold it now.
     pub(crate) fn holds(&self) -> u32 {
-        self.holds.load(Ordering::Relaxed) & !WAITED
+        self.holds.load(Ordering::Relaxed) & !(WAITED | NOTIFY)
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod gate;
 pub(crate) mod graves;
 pub(crate) mod header;
+pub(crate) mod mediator;
 pub(crate) mod membership;
 pub(crate) mod object;
 pub(crate) mod reps;

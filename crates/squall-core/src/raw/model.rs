@@ -176,14 +176,14 @@ fn class_of_the_next() {
     World::run(&[], false, |world| {
         let (first, stale) = world.create(1, 1);
         // SAFETY: valid; nobody has made a representative.
-        let _ = unsafe { kill(world, first.object(), &CLASS) };
+        let _ = unsafe { kill(world, first.object().as_ref().id) };
         let (second, lent) = lend(AtomicPtr::new(ptr::null_mut()));
         let go_on = move || {
             let _ = world.slot.advance(1, &CLASS);
             let (next, _) = world.create(2, 2);
             second.store(next.0.as_ptr(), Ordering::Relaxed);
-            // SAFETY: as above.
-            let _ = unsafe { kill(world, next.object(), &OTHER) };
+            // As of a slot that is not the first.
+            world.slot.retire(&OTHER);
             let _ = world.slot.advance(2, &OTHER);
         };
         let ask = move || {
@@ -357,7 +357,7 @@ fn hold_against_death(peer: bool) {
             if let Some(held) = held {
                 // SAFETY: held.
                 unsafe {
-                    if peer && let Some(in_flight) = InFlight::inside(world, thing.object()) {
+                    if peer && let Some(in_flight) = InFlight::inside(world, thing.object(), 0) {
                         let made = world.find_or_make(thing, 0, 1);
                         drop(in_flight);
                         Body::method(header(made, 0), name.serial);

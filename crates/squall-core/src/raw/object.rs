@@ -3,14 +3,17 @@
 //! The protocol, with its steps and races, is in `README.md` beside this file. It is written against [`Ground`], the
 //! memory and the grace periods it stands on, so that a model checker can run it over small ones.
 //!
-//! - I1. A slot's occupant is read within an operation, and replaced by a tag before the gate is shut: so before the gate
-//!   is drained, and before the grace period begins after which the object is freed. What a miss finds there stays valid
-//!   until its operation ends.
+//! - I1. A slot's occupant, object or mediator, is read within an operation, and replaced before the gate is shut: so before
+//!   the gate is drained, and before the grace period begins after which the occupant is freed. What a miss finds there
+//!   stays valid until its operation ends.
 //! - I2. Entries of an object are stored by misses inside its gate only, after the VP is in its translation set.
 //! - I3. The entries are cleared by whoever drains the gate (`gate/I2`), once, before the grace period begins.
 //! - I4. An object's slots are used again only after its memory is quiet and its root was dropped, under the next
 //!   generation.
+//! - I5. The first slot decides: an object or a mediator gives way in it by one exchange, to a mediator, to an object, or to
+//!   a tag. Who took it out by a tag ends the object, or tells the mediator to. The other slots follow; a tag stays.
 
+use squall_machine::park::EventCount;
 #[cfg(not(loom))]
 use squall_machine::{Vp, VpSet};
 use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -22,6 +25,7 @@ use std::ptr::{self, NonNull};
 
 use super::gate::{Gate, Shut};
 use super::header::{Header, Released};
+use super::mediator::Mediator;
 use super::reps::Owner;
 use super::sites;
 use super::translations::Translations;
@@ -32,7 +36,8 @@ use crate::id::Id;
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// Null, an [`Object`], or after its death its class with [`TAG`], and with [`OVER`] once its id is free.
+    /// Null, an [`Object`], a [`Mediator`] with [`MEDIATED`], or after its death its class with [`TAG`], and with [`OVER`] once
+    /// its id is free.
     occupant: AtomicPtr<()>,
     /// That of the occupant, or else of the next one. Written by whoever owns the slot: its creator, then whoever frees it.
     pub(crate) generation: AtomicU32,
@@ -40,7 +45,10 @@ pub(crate) struct Slot {
 
 const TAG: usize = 1;
 const OVER: usize = 2;
-const _: () = assert!(align_of::<Class>() > (TAG | OVER));
+const MEDIATED: usize = 4;
+const MARKS: usize = TAG | OVER | MEDIATED;
+const _: () = assert!(align_of::<Class>() > MARKS && align_of::<Mediator>() > MARKS);
+const _: () = assert!(align_of::<Object>() > MARKS);
 
 /// What is in a slot.
 pub(crate) enum Occupant {
@@ -50,6 +58,8 @@ pub(crate) enum Occupant {
     Gone(&'static Class, bool),
     /// An object, valid within the operation in which it was found (I1). The pointer is good for its whole block.
     Object(NonNull<Object>),
+    /// What stands before an object, valid as one.
+    Mediated(NonNull<Mediator>),
 }
 
 /// Whether `f` is true of any number below `count`, which is mostly 1 and never less. Asks for all of them.
@@ -83,18 +93,19 @@ impl Slot {
 
     #[inline(always)]
     fn load(&self) -> *mut () {
-        // Acquire: pairs with the release in `publish`, the object that is seen is fully built; with that in `vacate`; and
+        // Acquire: pairs with the release in `publish` and `exchange`, what is seen is fully built; with that in `vacate`; and
         // with those in `retire` and `advance`, the generation is the one that the class is of.
         self.occupant.load(sites::SLOT_LOAD.order(Ordering::Acquire))
     }
 
-    /// The object that is there, for its owner, who has not ended it.
-    #[inline(always)]
-    pub(crate) fn own_object(&self) -> NonNull<Object> {
-        debug_assert!(matches!(self.occupant(), Occupant::Object(_)), "an owner without an object");
-        // SAFETY: published, and not retired before its owner ends it.
-        // Relaxed: whoever has the owner has it from where the object was made.
-        unsafe { NonNull::new_unchecked(self.occupant.load(Ordering::Relaxed).cast()) }
+    /// The object that `id` refers to. Within an operation, in which what is found is valid (I1).
+    #[cfg(not(loom))]
+    pub(crate) fn find(&self, id: Id) -> Result<NonNull<Object>, Absent> {
+        let occupant = self.load();
+        let Some(found) = object_in(occupant) else { return Err(self.absent(occupant, id)) };
+        // SAFETY: valid within this operation (I1).
+        let same = unsafe { found.as_ref() }.id.generation() == id.generation();
+        if same { Ok(found) } else { Err(Absent::Destroyed(None)) }
     }
 
     /// What is there now.
@@ -111,6 +122,12 @@ impl Slot {
         let here = self.generation.load(Ordering::Relaxed).wrapping_sub(1);
         let asked = id.generation().wrapping_sub(1);
         match who(found) {
+            // SAFETY: valid within the operation of the caller (I1).
+            Occupant::Mediated(mediator)
+                if unsafe { mediator.as_ref() }.id.generation() == id.generation() =>
+            {
+                Absent::Mediated(mediator)
+            }
             // Being reclaimed; or the last one that was here, so the slot names the next.
             Occupant::Gone(class, over) if here == asked.wrapping_add(u32::from(over)) => {
                 Absent::Destroyed(Some(class))
@@ -150,17 +167,65 @@ impl Slot {
         self.occupant.store(ptr::null_mut(), sites::SLOT_VACATE.order(Ordering::Release));
     }
 
-    fn retire(&self, class: &'static Class) {
+    pub(super) fn retire(&self, class: &'static Class) {
         // Release: pairs with the acquire in `load`: who finds this class finds the generation that it is of. For those
-        // who ask for nothing but the object `kill` releases the store to whoever drains the gate.
+        // who ask for nothing but the object `kill_object` releases the store to whoever drains the gate.
         self.occupant.store(tagged(class, TAG), sites::SLOT_RETIRE.order(Ordering::Release));
     }
+
+    /// As `retire`, of a first slot (I5). Returns what was there.
+    #[inline(always)]
+    fn take(&self, class: &'static Class) -> *mut () {
+        // Acquire: as `load`, of what is taken. No release: the exchange goes on with that of what it takes out, which was put
+        // there after the generation was written.
+        self.occupant.swap(tagged(class, TAG), sites::SLOT_TAKE.order(Ordering::Acquire))
+    }
+
+    /// Puts `to` where `from` is (I5). Returns whether it was.
+    fn exchange(&self, from: *mut (), to: *mut ()) -> bool {
+        // Release: pairs with the acquire in `load`: what is put there is fully built.
+        let order = sites::SLOT_STORE.order(Ordering::Release);
+        self.occupant.compare_exchange(from, to, order, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// What is put into slots in an object's place, or back.
+pub(crate) fn object_word(object: NonNull<Object>) -> *mut () {
+    object.as_ptr().cast()
+}
+
+/// The same, of a mediator.
+pub(crate) fn mediator_word(mediator: NonNull<Mediator>) -> *mut () {
+    mediator.as_ptr().cast::<()>().map_addr(|address| address | MEDIATED)
+}
+
+/// Puts `to` in the place of `from` in the slots of an object with this id. Returns whether it is there: not if something
+/// else was in the first one.
+///
+/// # Safety
+/// `to` is an object of this id with so many interfaces, or a mediator before one; and it stays valid until the grace period after it gave way in
+/// every slot.
+pub(crate) unsafe fn change_places(
+    ground: &impl Ground,
+    id: Id,
+    interfaces: u32,
+    from: *mut (),
+    to: *mut (),
+) -> bool {
+    if !ground.slot(id.slot()).exchange(from, to) {
+        return false;
+    }
+    for index in 1..interfaces {
+        // Fails where a tag is, and stays (I5).
+        ground.slot(id.slot() + index).exchange(from, to);
+    }
+    true
 }
 
 /// The object in the word of a slot, if it is one.
 #[inline(always)]
 fn object_in(occupant: *mut ()) -> Option<NonNull<Object>> {
-    NonNull::new(occupant.cast::<Object>()).filter(|_| occupant.addr() & TAG == 0)
+    NonNull::new(occupant.cast::<Object>()).filter(|_| occupant.addr() & (TAG | MEDIATED) == 0)
 }
 
 /// What the word of a slot means.
@@ -171,7 +236,13 @@ fn who(occupant: *mut ()) -> Occupant {
     if let Some(object) = object_in(occupant) {
         return Occupant::Object(object);
     }
-    let class = occupant.map_addr(|address| address & !(TAG | OVER)).cast::<Class>();
+    let place = occupant.map_addr(|address| address & !MARKS);
+    if occupant.addr() & MEDIATED != 0
+        && let Some(mediator) = NonNull::new(place.cast())
+    {
+        return Occupant::Mediated(mediator);
+    }
+    let class = place.cast::<Class>();
     // SAFETY: a tagged occupant is the address of a static class, plus the tags (`retire`, `advance`).
     Occupant::Gone(unsafe { &*class }, occupant.addr() & OVER != 0)
 }
@@ -200,6 +271,8 @@ pub(crate) trait Ground {
     fn vp_limit(&self) -> usize;
     /// Does `stage` with the object after a grace period that begins after this call.
     fn after_grace_period(&self, object: NonNull<Object>, stage: Stage);
+    /// Where those sleep who wait for a swap of the object in this slot, and the swap itself. Others may sleep there too.
+    fn sleepers(&self, slot: u32) -> &EventCount;
 }
 
 /// The part of an object that is the same for all classes. What a class adds follows it in memory.
@@ -230,6 +303,8 @@ pub(crate) enum Absent {
     NotThere,
     /// It was destroyed; its class, if the slot remembers it.
     Destroyed(Option<&'static Class>),
+    /// There is a mediator to ask, valid in the operation of the call.
+    Mediated(NonNull<Mediator>),
 }
 
 impl Object {
@@ -250,6 +325,16 @@ impl Object {
             links: AtomicU32::new(1),
             closed: AtomicU32::new(0),
         }
+    }
+
+    /// An object that is to take another one's place: it has no id yet, and a mediator stands before it.
+    #[cfg(not(loom))]
+    pub(crate) fn to_come(
+        class: &'static Class,
+        made_at: &'static Location<'static>,
+        made_ticks: u32,
+    ) -> Object {
+        Object { gate: Gate::suspended(), ..Object::new(class, Id::new(0, 0), made_at, made_ticks) }
     }
 
     /// The VPs whose tables may hold entries of it.
@@ -346,13 +431,18 @@ pub(crate) struct InFlight<'a, G: Ground> {
 }
 
 impl<'a, G: Ground> InFlight<'a, G> {
-    /// Enters the gate of an object that the caller keeps alive otherwise: it is in one of its methods.
+    /// Enters the gate of an object that the caller keeps alive otherwise, for a call of this interface: it is in one of its
+    /// methods, or was sent by a mediator.
     ///
     /// # Safety
-    /// The object is valid until the result is dropped.
-    pub(crate) unsafe fn inside(ground: &'a G, object: NonNull<Object>) -> Option<InFlight<'a, G>> {
+    /// The object is valid until the result is dropped, and has so many interfaces.
+    pub(crate) unsafe fn inside(
+        ground: &'a G,
+        object: NonNull<Object>,
+        index: u32,
+    ) -> Option<InFlight<'a, G>> {
         // SAFETY: the caller's promise.
-        unsafe { object.as_ref() }.gate.enter().then(|| InFlight { ground, object, index: 0 })
+        unsafe { object.as_ref() }.gate.enter().then(|| InFlight { ground, object, index })
     }
 
     /// Finds the object that `id` refers to, and enters its gate.
@@ -478,46 +568,125 @@ unsafe fn owner_of(header: NonNull<Header>) -> NonNull<Owner> {
 pub(crate) enum Killed {
     /// It had ended before.
     Before,
-    /// Misses are in flight; the last of them goes on.
-    Draining,
-    /// The caller goes on, outside its operation: [`Ground::after_grace_period`] with [`Stage::Quiet`].
-    Drained,
+    /// This one has. If it is drained the caller goes on, outside its operation: [`Ground::after_grace_period`] with
+    /// [`Stage::Quiet`]. Else misses are in flight, the last of which goes on.
+    Ended { object: NonNull<Object>, drained: bool },
+    /// A mediator was there; it was told (I5).
+    Mediated(NonNull<Mediator>),
 }
 
-/// Ends the object: from the return of this call on, every call that begins errs. If another call of this function was
-/// first, that one may still be at it.
+/// Ends the object of this id: from the return of this call on, every call that begins errs. If another call of this
+/// function was first, that one may still be at it.
 ///
 /// # Safety
-/// `class` is the object's. Within an operation in which `block` was valid already: the last miss may send it to its grace period while this
-/// function is still using it.
+/// Within an operation: the last miss may send the object to its grace period while this function is still using it.
 #[inline(always)]
-pub(crate) unsafe fn kill(ground: &impl Ground, block: NonNull<Object>, class: &'static Class) -> Killed {
-    // SAFETY: the caller's promise.
-    let object = unsafe { block.as_ref() };
+pub(crate) unsafe fn kill(ground: &impl Ground, id: Id) -> Killed {
+    let slot = ground.slot(id.slot());
+    let found = slot.load();
+    let Some(block) = object_in(found) else {
+        // SAFETY: passed on.
+        return unsafe { kill_mediated(ground, id) };
+    };
+    // SAFETY: valid within this operation (I1).
+    let class = unsafe { block.as_ref() }.class;
     // Before the gate is shut, since from then on a miss in flight may drain it (I1).
-    if !sites::RETIRE_FIRST.is_weak() {
-        retire(ground, object, class);
+    let taken = if sites::RETIRE_FIRST.is_weak() { found } else { slot.take(class) };
+    if taken != found {
+        // SAFETY: passed on.
+        return unsafe { taken_otherwise(ground, id, taken) };
     }
-    let shut = object.gate.kill();
-    if shut == Shut::Already {
-        return Killed::Before;
-    }
+    // SAFETY: taken out by us, in this operation.
+    let killed = unsafe { kill_object(ground, block, class) };
     if sites::RETIRE_FIRST.is_weak() {
-        retire(ground, object, class);
+        slot.take(class);
     }
-    for_each_header(block, class, |header| header.poison());
-    if shut == Shut::Drained {
-        clear(ground, object, class);
-        return Killed::Drained;
-    }
-    Killed::Draining
+    killed
 }
 
-/// Takes the object out of its slots, which are its own as long as it is valid.
+/// Ends an object that nobody finds in its first slot any more.
+///
+/// # Safety
+/// As of [`kill`], by whoever took it out, or whoever did it for its mediator. `class` is its class.
 #[inline(always)]
-fn retire(ground: &impl Ground, object: &Object, class: &'static Class) {
-    let first = object.id.slot();
-    each(class.interfaces, move |index| ground.slot(first + index).retire(class));
+pub(crate) unsafe fn kill_object(
+    ground: &impl Ground,
+    block: NonNull<Object>,
+    class: &'static Class,
+) -> Killed {
+    // SAFETY: the caller's promise.
+    let object = unsafe { block.as_ref() };
+    retire_rest(ground, object.id, class);
+    let shut = object.gate.kill();
+    debug_assert!(shut != Shut::Already, "an object was taken out of its slot twice");
+    for_each_header(block, class, |header| header.poison());
+    let drained = shut == Shut::Drained;
+    if drained {
+        clear(ground, object, class);
+    }
+    Killed::Ended { object: block, drained }
+}
+
+/// Takes the object out of its slots but the first.
+#[inline(always)]
+fn retire_rest(ground: &impl Ground, id: Id, class: &'static Class) {
+    #[cold]
+    #[inline(never)]
+    fn rest(ground: &impl Ground, id: Id, class: &'static Class) {
+        (1..class.interfaces).for_each(|index| ground.slot(id.slot() + index).retire(class));
+    }
+    if class.interfaces > 1 {
+        rest(ground, id, class);
+    }
+}
+
+/// [`kill`], where it finds no object.
+#[cold]
+#[inline(never)]
+unsafe fn kill_mediated(ground: &impl Ground, id: Id) -> Killed {
+    let slot = ground.slot(id.slot());
+    // SAFETY: valid within this operation (I1).
+    let class = match slot.occupant() {
+        Occupant::Object(object) => unsafe { object.as_ref() }.class,
+        Occupant::Mediated(mediator) => unsafe { mediator.as_ref().class() },
+        Occupant::Nobody | Occupant::Gone(..) => return Killed::Before,
+    };
+    // SAFETY: passed on.
+    unsafe { taken_otherwise(ground, id, slot.take(class)) }
+}
+
+/// [`kill`], where what it took out is not what it found at first.
+#[cold]
+#[inline(never)]
+unsafe fn taken_otherwise(ground: &impl Ground, id: Id, taken: *mut ()) -> Killed {
+    match who(taken) {
+        // SAFETY: valid within this operation (I1), and taken out by us.
+        Occupant::Object(block) => unsafe { kill_object(ground, block, block.as_ref().class) },
+        Occupant::Mediated(mediator) => {
+            // SAFETY: as above.
+            let mediator_ref = unsafe { mediator.as_ref() };
+            mediator_ref.condemn();
+            // SAFETY: as above.
+            retire_rest(ground, id, unsafe { mediator_ref.class() });
+            Killed::Mediated(mediator)
+        }
+        Occupant::Nobody | Occupant::Gone(..) => Killed::Before,
+    }
+}
+
+/// Ends an object whose id is another one's. Returns whether the caller sends it to its grace period: not if the last miss
+/// does.
+///
+/// # Safety
+/// Once, within an operation in which nobody finds it any more but by a mediator, who sends nobody there.
+pub(crate) unsafe fn move_away(ground: &impl Ground, block: NonNull<Object>) -> bool {
+    // SAFETY: the caller's promise.
+    let object = unsafe { block.as_ref() };
+    let drained = object.gate.move_away() == Shut::Drained;
+    if drained {
+        clear(ground, object, object.class);
+    }
+    drained
 }
 
 /// Clears the entries (I3). Whoever calls this sends the object to its grace period next.
@@ -555,7 +724,11 @@ pub(crate) fn for_each_header(block: NonNull<Object>, class: &'static Class, f: 
 
 /// Whether `f` is true of any of them. Asks for all.
 #[inline(always)]
-fn any_header(block: NonNull<Object>, class: &'static Class, f: impl Fn(&Header) -> bool + Copy) -> bool {
+pub(crate) fn any_header(
+    block: NonNull<Object>,
+    class: &'static Class,
+    f: impl Fn(&Header) -> bool + Copy,
+) -> bool {
     // SAFETY: the object is valid, and so are its representatives while it is not closed: so many headers follow.
     let any_of = move |owner| any(class.interfaces, move |index| f(unsafe { header(owner, index).as_ref() }));
     if class.kind == ObjectKind::Shared {
@@ -609,12 +782,44 @@ pub(crate) unsafe fn wait_for_holds(block: NonNull<Object>, before_waiting: impl
 /// `header` was held, and came from a table or a miss.
 pub(crate) unsafe fn release(ground: &impl Ground, held: NonNull<Header>) {
     // SAFETY: the hold keeps it valid, until the release is done; read before it.
-    let object = unsafe { owner_of(held).as_ref() }.object;
+    let (object, slot) = unsafe {
+        let object = owner_of(held).as_ref().object;
+        (object, object.as_ref().id.slot())
+    };
     // SAFETY: as above.
-    if unsafe { held.as_ref() }.release() == Released::Last {
-        // SAFETY: memory quiet waits for this hold to report, so the object is valid.
-        if unsafe { object.as_ref() }.count_down(1) {
-            ground.after_grace_period(object, Stage::Finish);
+    match unsafe { held.as_ref() }.release() {
+        Released::Nothing => {}
+        // The object may be gone already.
+        Released::Noticed => ground.sleepers(slot).signal(u32::MAX),
+        Released::Last => {
+            // SAFETY: memory quiet waits for this hold to report, so the object is valid.
+            if unsafe { object.as_ref() }.count_down(1) {
+                ground.after_grace_period(object, Stage::Finish);
+            }
         }
     }
+}
+
+/// The object that a header in a table belongs to.
+///
+/// # Safety
+/// The header is valid, and may be used for its whole block.
+pub(crate) unsafe fn object_of(header: NonNull<Header>) -> NonNull<Object> {
+    // SAFETY: the caller's promise.
+    unsafe { owner_of(header).as_ref() }.object
+}
+
+/// The header in `entry`, if it belongs to `object` and is of this interface, whether it is active or not.
+///
+/// # Safety
+/// Within an operation; the header is used in it.
+pub(crate) unsafe fn entry_of(
+    entry: &AtomicPtr<Header>,
+    object: NonNull<Object>,
+    index: u32,
+) -> Option<NonNull<Header>> {
+    // Acquire: as in `hit`.
+    let header = NonNull::new(entry.load(sites::ENTRY_LOAD.order(Ordering::Acquire)))?;
+    // SAFETY: as in `hit`.
+    unsafe { (object_of(header) == object && header.as_ref().index() == index).then_some(header) }
 }

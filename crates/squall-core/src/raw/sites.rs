@@ -67,3 +67,35 @@ pub(crate) const CLEAR_ENTRIES: Site = Site(60);
 pub(crate) const RETIRE_FIRST: Site = Site(61);
 /// Not an ordering: a slot that is used again has the next generation.
 pub(crate) const NEXT_GENERATION: Site = Site(62);
+
+/// A mediator is put before an object. Partner: [`CONFIRM`].
+pub(crate) const SUSPEND: Site = Site(64);
+/// No mediator stands before an object any more. Partner: [`CONFIRM`].
+pub(crate) const RESUME: Site = Site(65);
+/// A call that a mediator has counted is over. Partner: [`TRANSFER`].
+pub(crate) const UNCOUNT: Site = Site(66);
+/// The mediator finds that no call is counted. Partner: [`UNCOUNT`].
+pub(crate) const TRANSFER: Site = Site(67);
+/// The mediator has decided which object serves from now on. Partner: [`ADMIT`].
+pub(crate) const DECIDE: Site = Site(68);
+/// A call asks the mediator what to do. Partner: [`DECIDE`].
+pub(crate) const ADMIT: Site = Site(69);
+
+/// Not an ordering: the grace period between the mediator's coming and its blocking.
+pub(crate) const FORWARD: Site = Site(70);
+/// Not an ordering: headers are suspended when the mediator has come.
+pub(crate) const SUSPEND_HEADERS: Site = Site(71);
+/// Not an ordering: a swap looks for holds when no call is counted any more.
+pub(crate) const HOLDS_OF_SWAP: Site = Site(72);
+/// Not an ordering: a call that takes a hold through a mediator is counted while it does.
+pub(crate) const COUNT_HOLDS: Site = Site(73);
+/// Not an ordering: a thread that a swap waits for passes where others park.
+pub(crate) const PASS: Site = Site(74);
+/// Not an ordering: the entries of the old object are cleared before it is freed.
+pub(crate) const MOVE_AWAY: Site = Site(75);
+/// Not an ordering: whoever parks is woken when the swap is decided.
+pub(crate) const RELEASE_PARKED: Site = Site(76);
+/// Not an ordering: who waits for the last counted call is told.
+pub(crate) const LAST_COUNTED: Site = Site(77);
+/// The destroyer takes what is in a first slot out of it. Partner: [`SLOT_STORE`].
+pub(crate) const SLOT_TAKE: Site = Site(78);

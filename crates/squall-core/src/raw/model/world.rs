@@ -9,6 +9,7 @@
 //!   writes. Under loom freeing is also a mutable access to each atomic of the block, so that a late look at one is an
 //!   error; under Miri the block is freed.
 
+use squall_machine::park::EventCount;
 use squall_rcu::__model::{Quiescence, Reader};
 use squall_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use squall_sync::cell::UnsafeCell;
@@ -88,6 +89,11 @@ const fn class(name: fn() -> &'static str) -> Class {
         for_each_rep: Thing::for_each_rep,
         #[cfg(not(loom))]
         more: crate::class::More {
+            type_id: std::any::TypeId::of::<Thing>(),
+            interface_id: std::any::TypeId::of::<Thing>(),
+            formats: |_| {},
+            moved: |_| {},
+            prepare: |_| Ok(()),
             resolve: |_, _| Err(crate::class::Refusal("a model finds its representatives itself")),
             wake: |_| {},
             quiet: |_| {},
@@ -265,6 +271,7 @@ pub(super) struct World {
     /// The VPs that take part, by number, and their entries.
     entries: Vec<(usize, AtomicPtr<Header>)>,
     vp_limit: usize,
+    pub(super) sleepers: EventCount,
     quiescence: Option<Quiescence>,
     /// The moment of the grace period that was asked for; 0 if none was.
     asked: AtomicU64,
@@ -294,6 +301,10 @@ impl Ground for World {
         self.vp_limit
     }
 
+    fn sleepers(&self, _: u32) -> &EventCount {
+        &self.sleepers
+    }
+
     fn after_grace_period(&self, object: NonNull<Object>, stage: Stage) {
         match stage {
             Stage::Quiet => {
@@ -316,6 +327,7 @@ impl World {
             slot: Slot::new(),
             entries: vps.iter().map(|&vp| (vp, AtomicPtr::new(ptr::null_mut()))).collect(),
             vp_limit: vps.iter().max().map_or(0, |&last| last + 1),
+            sleepers: EventCount::new(),
             quiescence: in_operations.then(Quiescence::new),
             asked: AtomicU64::new(0),
             log: UnsafeCell::new(Log::default()),
@@ -432,9 +444,9 @@ impl World {
     /// else was first.
     pub(super) fn destroy(&self, reader: Option<Reader>, thing: ThingRef) -> bool {
         // SAFETY: in an operation, or in a model that frees nothing before all is over.
-        let killed = self.op(reader, || unsafe { kill(self, thing.object(), &CLASS) });
-        if killed == Killed::Drained {
-            self.after_grace_period(thing.object(), Stage::Quiet);
+        let killed = self.op(reader, || unsafe { kill(self, thing.object().as_ref().id) });
+        if let Killed::Ended { object, drained: true } = killed {
+            self.after_grace_period(object, Stage::Quiet);
         }
         killed != Killed::Before
     }

@@ -1,0 +1,324 @@
+//! Arbiters: a function of the user's around every call of an object, or of one method.
+//!
+//! - I1. From the return of [`arbitrate`] to that of [`Arbiter::detach`] every call of the object that begins goes by way of
+//!   the function, whatever serves it; from then on none.
+//! - I2. Whoever takes an arbitrating mediator out of the slots by putting something else there frees it.
+//!
+//! Cost: see [`arbitrate`]. Source: CO-17, K42 §8.3: arbiters, families of objects that are interposed.
+
+use squall_sync::atomic::{AtomicBool, Ordering, fence};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::error::{CallError, Reason};
+use crate::ground::{Tables, existing};
+use crate::id::Id;
+use crate::interface::{Interface, find_method};
+use crate::raw::mediator::{Mediator, Phase, attach, install};
+use crate::raw::object::{Absent, Ground, Killed, Object, kill_object};
+use crate::reference::CoRef;
+use crate::swap::calls::{Full, retire};
+use crate::swap::report::{SwapError, SwapFailure};
+
+type Function = Box<dyn Fn(&mut Call<'_>) + Send + Sync>;
+
+/// A function by way of which calls go.
+pub(crate) struct Arbitration {
+    function: Function,
+    /// The only method that it is for, if it is not for all.
+    method: Option<&'static str>,
+    // Written when it is detached.
+    live: AtomicBool,
+}
+
+impl Arbitration {
+    pub(crate) fn is_live(&self) -> bool {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// Whether calls of this method go by way of it.
+    pub(crate) fn is_of(&self, method: &str) -> bool {
+        self.method.is_none_or(|only| only == method)
+    }
+
+    /// Sends a call by way of the function. Returns its result, or that the function refused it.
+    pub(crate) fn call<R>(
+        &self,
+        interface: &'static str,
+        id: Id,
+        method: &'static str,
+        f: impl FnOnce() -> R,
+    ) -> Result<R, CallError> {
+        let (mut f, mut result) = (Some(f), None);
+        let mut run = || {
+            if let Some(f) = f.take() {
+                result = Some(f());
+            }
+        };
+        let mut call = Call { interface, id, method, run: &mut run, state: CallState::Waiting };
+        (self.function)(&mut call);
+        if let CallState::Waiting = call.state {
+            call.proceed();
+        }
+        let state = call.state;
+        match (result, state) {
+            (Some(result), _) => Ok(result),
+            (None, CallState::Refused(why)) => Err(CallError::unnamed(None, id, Reason::Refused(why))),
+            (None, _) => Err(CallError::unnamed(None, id, Reason::Refused("its method panicked before"))),
+        }
+    }
+}
+
+/// A call on its way through an arbiter.
+///
+/// If the function neither lets it [`proceed`](Call::proceed) nor [refuses](Call::refuse) it, the call goes on when the
+/// function has returned.
+pub struct Call<'a> {
+    interface: &'static str,
+    id: Id,
+    method: &'static str,
+    run: &'a mut dyn FnMut(),
+    state: CallState,
+}
+
+#[derive(Clone, Copy)]
+enum CallState {
+    Waiting,
+    Made,
+    Refused(&'static str),
+}
+
+impl Call<'_> {
+    /// The interface by which it was called.
+    pub fn interface(&self) -> &'static str {
+        self.interface
+    }
+
+    /// The object, as that interface.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// The method.
+    pub fn method(&self) -> &'static str {
+        self.method
+    }
+
+    /// Runs the method now, so that the function may do something after it. Once; later calls of this do nothing, and so do
+    /// those after a refusal.
+    ///
+    /// # Panics
+    /// If the method does: let that through, so that it reaches the caller.
+    pub fn proceed(&mut self) {
+        if let CallState::Waiting = self.state {
+            self.state = CallState::Made;
+            (self.run)();
+        }
+    }
+
+    /// The call errs, for this reason ([`Reason::Refused`]). Not after it was made.
+    pub fn refuse(&mut self, why: &'static str) {
+        if let CallState::Waiting = self.state {
+            self.state = CallState::Refused(why);
+        }
+    }
+}
+
+impl fmt::Debug for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Call({}#{}.{}())", self.interface, self.id, self.method)
+    }
+}
+
+/// A function that arbitrates an object's calls, until this is dropped or [detached](Arbiter::detach).
+///
+/// It outlives swaps of the object: the one that takes the place is arbitrated, too.
+#[must_use = "the function is detached when this is dropped"]
+pub struct Arbiter {
+    id: Id,
+    arbitration: Arc<Arbitration>,
+}
+
+/// Sends every call of the object by way of `function`: for tracing, counting, the injection of faults, admission.
+///
+/// `function` runs in the place of the method, in its caller's thread, and where that runs: inside an operation, in which it
+/// must not block, unless the method is marked `#[blocking]`. If it panics, so does the call. Calls that it makes itself
+/// are arbitrated as well, if they are of the same object.
+///
+/// # Errors
+/// [`SwapError`]: the object is gone, another function arbitrates it, a swap of it is under way, the reference is of an
+/// interface that the object's own one extends.
+/// # Cost
+/// Nothing to other objects, and nothing when it is detached. Each call of the object, of any method, takes the way of a
+/// miss, which writes nothing that others write: some tens of nanoseconds. To attach or detach is in proportion to the
+/// representatives. Nobody waits. Progress: lock-free.
+/// # Source
+/// Appavoo 2005, §8.3.
+pub fn arbitrate<I: ?Sized + Interface>(
+    co: CoRef<I>,
+    function: impl Fn(&mut Call<'_>) + Send + Sync + 'static,
+) -> Result<Arbiter, SwapError> {
+    begin::<I>(co, None, Box::new(function))
+}
+
+/// As [`arbitrate`], for calls of one method, which may be one of an interface that this one extends.
+///
+/// # Errors
+/// As [`arbitrate`], and [`SwapFailure::NoSuchMethod`].
+/// # Cost
+/// As [`arbitrate`]: calls of the other methods take the longer way, too.
+pub fn arbitrate_method<I: ?Sized + Interface>(
+    co: CoRef<I>,
+    method: &str,
+    function: impl Fn(&mut Call<'_>) + Send + Sync + 'static,
+) -> Result<Arbiter, SwapError> {
+    let Some(method) = find_method::<I>(method) else {
+        let error = SwapError::new(I::NAME, CoRef::id(co), SwapFailure::NoSuchMethod);
+        return Err(error.because(Some(format!("{method}()").into())));
+    };
+    begin::<I>(co, Some(method), Box::new(function))
+}
+
+fn begin<I: ?Sized + Interface>(
+    co: CoRef<I>,
+    method: Option<&'static str>,
+    function: Function,
+) -> Result<Arbiter, SwapError> {
+    let id = CoRef::id(co);
+    let refuse = |failure| SwapError::new(I::NAME, id, failure);
+    if squall_sys::fork::forked() {
+        return Err(refuse(SwapFailure::Forked));
+    }
+    let Some(tables) = existing() else { return Err(refuse(SwapFailure::NotThere)) };
+    let arbitration = Arc::new(Arbitration { function, method, live: AtomicBool::new(true) });
+    let attached = squall_rcu::op(|_| {
+        loop {
+            // SAFETY: within this operation.
+            match unsafe { serving(tables, id) }? {
+                // SAFETY: as above.
+                Serving::Alone(object) => unsafe {
+                    if put_before(tables, id, object, Arc::clone(&arbitration)) {
+                        return Ok(());
+                    }
+                },
+                Serving::Mediated(mediator) => {
+                    // SAFETY: as above.
+                    let arbitrates = unsafe { mediator.as_ref() }.phase() == Phase::Arbitrate;
+                    return Err(if arbitrates { SwapFailure::Arbitrated } else { SwapFailure::Busy });
+                }
+            }
+        }
+    });
+    attached.map_err(refuse)?;
+    Ok(Arbiter { id, arbitration })
+}
+
+/// What is in the slot of an object.
+pub(crate) enum Serving {
+    Alone(NonNull<Object>),
+    Mediated(NonNull<Mediator>),
+}
+
+/// What is in the slot of this id, which must be that of an object's own interface.
+///
+/// # Safety
+/// Within an operation.
+pub(crate) unsafe fn serving(tables: &Tables, id: Id) -> Result<Serving, SwapFailure> {
+    let (found, own) = match tables.slot(id.slot()).find(id) {
+        // SAFETY: valid within this operation.
+        Ok(object) => (Serving::Alone(object), unsafe { object.as_ref() }.id),
+        // SAFETY: as above.
+        Err(Absent::Mediated(mediator)) => (Serving::Mediated(mediator), unsafe { mediator.as_ref() }.id),
+        Err(Absent::Destroyed(_)) => return Err(SwapFailure::Destroyed),
+        Err(Absent::NotThere) => return Err(SwapFailure::NotThere),
+    };
+    if own == id { Ok(found) } else { Err(SwapFailure::WrongInterface) }
+}
+
+/// Puts a mediator that arbitrates before an object that serves alone. Returns whether it is there.
+///
+/// # Safety
+/// Within an operation in which the object was found under this id.
+unsafe fn put_before(
+    tables: &Tables,
+    id: Id,
+    object: NonNull<Object>,
+    arbitration: Arc<Arbitration>,
+) -> bool {
+    let full = NonNull::from(Box::leak(Full::new(Mediator::new(id, object, None), Some(arbitration))));
+    // SAFETY: the caller's promise; just built, and retired by whoever takes it out (I2).
+    let attached = unsafe { attach(tables, full.cast()) };
+    if !attached {
+        // SAFETY: from `leak`; nobody has seen it.
+        drop(unsafe { Box::from_raw(full.as_ptr()) });
+    }
+    attached
+}
+
+/// An object before which an arbitrating mediator stood was destroyed. Returns it, if the caller sends it to its grace
+/// period.
+///
+/// # Safety
+/// Within the operation in which the caller took the mediator out of the slot, once.
+pub(crate) unsafe fn end_arbitrated(tables: &Tables, mediator: NonNull<Mediator>) -> Killed {
+    // SAFETY: valid within this operation; nobody finds the object any more, and there is no swap that would end it.
+    unsafe {
+        let old = mediator.as_ref().old;
+        retire(mediator);
+        kill_object(tables, old, old.as_ref().class)
+    }
+}
+
+/// Takes the mediator of a detached arbitration away, unless a swap is under way, which then does.
+pub(crate) fn take_away(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>) {
+    // SeqCst: pairs with the fence after a swap has put such a mediator there: it sees that this is detached, or we see the
+    // mediator.
+    fence(Ordering::SeqCst);
+    let _ = squall_rcu::try_op(|_| {
+        // SAFETY: within this operation; what is found is valid, and a `Full`.
+        unsafe {
+            let Ok(Serving::Mediated(mediator)) = serving(tables, id) else { return };
+            let is_this =
+                Full::of(mediator).arbitration.as_ref().is_some_and(|there| Arc::ptr_eq(there, arbitration));
+            if is_this
+                && mediator.as_ref().phase() == Phase::Arbitrate
+                && install(tables, mediator, mediator.as_ref().old)
+            {
+                retire(mediator);
+            }
+        }
+    });
+}
+
+impl Arbiter {
+    /// The object.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// Takes the function away: calls that begin after this returned do not meet it. As dropping this.
+    pub fn detach(self) {}
+
+    /// Leaves the function in place for as long as the object lives.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Arbiter {
+    fn drop(&mut self) {
+        self.arbitration.live.store(false, Ordering::Relaxed);
+        if let Some(tables) = existing()
+            && !squall_sys::fork::forked()
+        {
+            take_away(tables, self.id, &self.arbitration);
+        }
+    }
+}
+
+impl fmt::Debug for Arbiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Arbiter({})", self.id)
+    }
+}

@@ -1,0 +1,324 @@
+//! Calls that meet a mediator.
+//!
+//! - I1. A [`Frame`] is in its thread's list while the thread is in a call that a swap may have to wait for: one that holds
+//!   its object, or that a mediator has counted. So the object is valid while the frame is in the list.
+//! - I2. A thread that some swap waits for has a frame of an object before which a mediator stands; so it parks in no
+//!   `Block`, and every `Block` ends but for locks of the users' own, for which it has a bound.
+//! - I3. Who moves state never parks: it is told so by an error, and the transfer fails.
+//!
+//! Source: tracked calls (CO-37, CO-38).
+
+use squall_machine::Vp;
+use squall_machine::park::{EventCount, Seen};
+use squall_sync::atomic::{AtomicU64, Ordering};
+use squall_sys::apart::Apart;
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::error::{CallError, Reason};
+use crate::ground::{Tables, existing};
+use crate::id::Id;
+use crate::raw::header::Header;
+use crate::raw::mediator::{Admission, Mediator};
+use crate::raw::object::{Ground, InFlight, Object, entry_of};
+use crate::reference::answer;
+use crate::swap::SwapReport;
+use crate::swap::arbiter::Arbitration;
+
+/// A mediator with what is not the models' business.
+#[repr(C)]
+pub(crate) struct Full {
+    pub(crate) mediator: Mediator,
+    /// The function by way of which calls go, if there is one.
+    pub(crate) arbitration: Option<Arc<Arbitration>>,
+    pub(crate) began: Instant,
+    // Written by calls that park.
+    pub(crate) parked: AtomicU64,
+    /// When the first of them did, in nanoseconds since `began`, plus one.
+    pub(crate) parked_at: [AtomicU64; SwapReport::PAUSES_MAX],
+}
+
+impl Full {
+    pub(crate) fn new(mediator: Mediator, arbitration: Option<Arc<Arbitration>>) -> Box<Full> {
+        Box::new(Full {
+            mediator,
+            arbitration,
+            began: Instant::now(),
+            parked: AtomicU64::new(0),
+            parked_at: [const { AtomicU64::new(0) }; SwapReport::PAUSES_MAX],
+        })
+    }
+
+    /// The whole of which this is the beginning.
+    ///
+    /// # Safety
+    /// It is one, as all are outside models; valid for `'a`.
+    pub(crate) unsafe fn of<'a>(mediator: NonNull<Mediator>) -> &'a Full {
+        // SAFETY: the caller's promise.
+        unsafe { mediator.cast::<Full>().as_ref() }
+    }
+
+    fn note_park(&self) {
+        let index = self.parked.fetch_add(1, Ordering::Relaxed);
+        if let Some(place) = usize::try_from(index).ok().and_then(|index| self.parked_at.get(index)) {
+            place.store(self.began.elapsed().as_nanos() as u64 + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Frees a mediator that is in no slot any more, when no call can use it.
+///
+/// # Safety
+/// Once, by whoever put it there, or took it out.
+pub(crate) unsafe fn retire(mediator: NonNull<Mediator>) {
+    unsafe fn free(full: *mut ()) {
+        // SAFETY: the box of `Full::new`, which nobody can reach any more.
+        drop(unsafe { Box::from_raw(full.cast::<Full>()) });
+    }
+    // SAFETY: 1. once, anywhere. 2. It is in no slot.
+    unsafe { squall_rcu::defer_raw(free, mediator.as_ptr().cast(), size_of::<Full>()) };
+}
+
+/// Places where those sleep who wait for swaps.
+const PLACES: usize = 64;
+static SLEEPERS: [Apart<EventCount>; PLACES] = [const { Apart::new(EventCount::new()) }; PLACES];
+
+/// See [`Ground::sleepers`].
+pub(crate) fn sleepers(slot: u32) -> &'static EventCount {
+    &SLEEPERS[slot as usize % PLACES]
+}
+
+/// A call that a swap may have to wait for (I1).
+pub(crate) struct Frame {
+    object: NonNull<Object>,
+    outer: *const Frame,
+}
+
+thread_local! {
+    // No destructors, so they can be read at any time.
+    static FRAMES: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+    /// Where a thread that moves state notes that it should have parked; null for others.
+    static TRANSFER: Cell<*const Cell<bool>> = const { Cell::new(ptr::null()) };
+}
+
+/// A frame that is in its thread's list until this is dropped.
+#[must_use]
+pub(crate) struct InFrame<'a>(&'a Frame);
+
+impl Frame {
+    /// The object is valid while the frame is in the list.
+    pub(crate) fn new(object: NonNull<Object>) -> Frame {
+        Frame { object, outer: ptr::null() }
+    }
+
+    #[inline(never)]
+    pub(crate) fn enter(&mut self) -> InFrame<'_> {
+        self.outer = FRAMES.get();
+        FRAMES.set(self);
+        InFrame(self)
+    }
+}
+
+impl Drop for InFrame<'_> {
+    #[inline(never)]
+    fn drop(&mut self) {
+        FRAMES.set(self.0.outer);
+    }
+}
+
+/// Whether the calling thread is in a call of which `f` is true.
+fn in_call(f: impl Fn(&Object) -> bool) -> bool {
+    let mut next = FRAMES.get();
+    // SAFETY: those in the list are on the stack below us, and their objects valid (I1).
+    unsafe {
+        while let Some(frame) = next.as_ref() {
+            if f(frame.object.as_ref()) {
+                return true;
+            }
+            next = frame.outer;
+        }
+    }
+    false
+}
+
+/// Whether the calling thread is in a call for which some swap waits (I2).
+fn passes() -> bool {
+    in_call(|object| object.gate.is_suspended())
+}
+
+/// Whether the calling thread is in a call of the object with this id, as far as it has a frame of it.
+pub(crate) fn in_method(id: Id) -> bool {
+    in_call(|object| object.id == id)
+}
+
+/// Whether the calling thread moves state.
+pub(crate) fn in_transfer() -> bool {
+    !TRANSFER.get().is_null()
+}
+
+/// Runs `f`, which moves state. Returns its result, and whether it called something where others would have parked.
+pub(crate) fn transferring<T>(f: impl FnOnce() -> T) -> (T, bool) {
+    struct Restore(*const Cell<bool>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            TRANSFER.set(self.0);
+        }
+    }
+    let parked = Cell::new(false);
+    let restore = Restore(TRANSFER.replace(&raw const parked));
+    let result = f();
+    drop(restore);
+    (result, parked.get())
+}
+
+/// What becomes of a call that met a mediator.
+pub(crate) enum Met {
+    /// It goes on.
+    Pass(Pass),
+    /// It leaves its operation, waits there, and begins again.
+    Park(Park),
+    /// It does not happen.
+    Error(CallError),
+}
+
+/// A call that goes on, within the operation in which it met the mediator.
+pub(crate) struct Pass {
+    pub(crate) header: NonNull<Header>,
+    pub(crate) object: NonNull<Object>,
+    arbitration: Option<NonNull<Arc<Arbitration>>>,
+    // Dropped when the call is over, or holds its representative.
+    counted: Option<Counted>,
+}
+
+impl Pass {
+    /// Whether a mediator has counted it.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.counted.is_some()
+    }
+
+    /// What arbitrates it.
+    ///
+    /// # Safety
+    /// Within the operation, for as long as it.
+    pub(crate) unsafe fn arbitration<'a>(&self) -> Option<&'a Arc<Arbitration>> {
+        // SAFETY: in the mediator, which is valid in the operation.
+        self.arbitration.map(|arbitration| unsafe { arbitration.as_ref() })
+    }
+}
+
+/// A call that a mediator has counted.
+struct Counted {
+    mediator: NonNull<Mediator>,
+    sleepers: &'static EventCount,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // SAFETY: within the operation in which the mediator was found.
+        if unsafe { self.mediator.as_ref() }.leave() {
+            self.sleepers.signal(u32::MAX);
+        }
+    }
+}
+
+/// Where and since when a call parks.
+pub(crate) struct Park {
+    sleepers: &'static EventCount,
+    seen: Seen,
+}
+
+impl Park {
+    /// Waits until the swap is over, or something else happens. Outside the operation of the call.
+    pub(crate) fn wait(self) {
+        self.sleepers.wait(self.seen, None);
+    }
+}
+
+/// What a call of `id` does that met this mediator. `again` says that it has parked before.
+///
+/// # Safety
+/// Within an operation, in which the mediator was found in the slot of this id.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn meet(id: Id, mediator: NonNull<Mediator>, again: bool) -> Met {
+    let Some(tables) = existing() else { return Met::Error(CallError::unnamed(None, id, Reason::NotThere)) };
+    // SAFETY: valid within this operation.
+    let (this, full) = unsafe { (mediator.as_ref(), Full::of(mediator)) };
+    let sleepers = tables.sleepers(this.id.slot());
+    let mut seen = None;
+    let (object, counted) = loop {
+        match this.admit(passes) {
+            Admission::Counted => break (this.old, Some(Counted { mediator, sleepers })),
+            Admission::To(object) => break (object, None),
+            Admission::Arbitrated => break (this.old, None),
+            Admission::Doomed => {
+                // SAFETY: the old object is valid within this operation.
+                let class = (unsafe { this.class() }.name)();
+                return Met::Error(CallError::unnamed(Some(class), id, Reason::Destroyed));
+            }
+            Admission::Parked if in_transfer() => {
+                // SAFETY: on the stack of `transferring`, below us.
+                if let Some(parked) = unsafe { TRANSFER.get().as_ref() } {
+                    parked.set(true);
+                }
+                // SAFETY: as above.
+                let class = (unsafe { this.class() }.name)();
+                return Met::Error(CallError::unnamed(Some(class), id, Reason::InTransfer));
+            }
+            Admission::Parked => match seen {
+                // Asked again after that: whoever decides signals later.
+                Some(seen) => {
+                    if !again {
+                        full.note_park();
+                    }
+                    return Met::Park(Park { sleepers, seen });
+                }
+                None => seen = Some(sleepers.prepare()),
+            },
+        }
+    };
+    // SAFETY: valid within this operation: in a slot when it began, or counted, or what the mediator sends calls to.
+    match unsafe { header_of(tables, object, id, id.slot() - this.id.slot()) } {
+        Ok(header) => Met::Pass(Pass {
+            header,
+            object,
+            arbitration: full
+                .arbitration
+                .as_ref()
+                .filter(|arbitration| arbitration.is_live())
+                .map(NonNull::from),
+            counted,
+        }),
+        Err(error) => Met::Error(error),
+    }
+}
+
+/// The representative of the caller's cluster, active or not.
+///
+/// # Safety
+/// Within an operation in which the object is valid. It has the interface of this index under this id.
+unsafe fn header_of(
+    tables: &'static Tables,
+    object: NonNull<Object>,
+    id: Id,
+    index: u32,
+) -> Result<NonNull<Header>, CallError> {
+    let vp = Vp::current();
+    // What an earlier call of this VP installed, so that nothing is written.
+    // SAFETY: within the operation.
+    if let Some(header) = unsafe { entry_of(tables.entry(vp.index(), id.slot()), object, index) } {
+        return Ok(header);
+    }
+    // SAFETY: valid within the operation.
+    match unsafe { InFlight::inside(tables, object, index) } {
+        // SAFETY: within its gate and an operation.
+        Some(miss) => unsafe { answer(&miss, vp, id) },
+        None => {
+            // SAFETY: as above.
+            let class = (unsafe { object.as_ref() }.class.name)();
+            Err(CallError::unnamed(Some(class), id, Reason::Destroyed))
+        }
+    }
+}

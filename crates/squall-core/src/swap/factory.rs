@@ -1,0 +1,106 @@
+//! Factories: where objects of a class are made, and can be replaced all at once.
+//!
+//! - I1. Who makes an object reads the maker and makes the object known within one operation. So after the grace period
+//!   that follows a change of the maker all objects of the one before can be found.
+//!
+//! Source: CO-72.
+
+use squall_rcu::Rcu;
+use squall_sync::sync::Mutex;
+use std::any::TypeId;
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::error::CreateError;
+use crate::id::Id;
+use crate::inspect;
+use crate::interface::Interface;
+use crate::owned::Owned;
+use crate::reference::CoRef;
+use crate::swap::{New, Swap, SwapError, SwapReport};
+
+type Maker<I> = dyn Fn() -> New<I> + Send + Sync;
+
+/// Makes objects of one interface, and can replace those it made with others, live.
+pub struct Factory<I: ?Sized + Interface> {
+    maker: Rcu<Box<Maker<I>>>,
+    /// The classes that its makers made. No code but ours runs under this lock.
+    classes: Mutex<BTreeSet<TypeId>>,
+}
+
+/// How the swap of one object went, of those of a class.
+#[derive(Debug)]
+pub struct Upgraded {
+    /// The object.
+    pub id: Id,
+    /// Its swap.
+    pub outcome: Result<SwapReport, SwapError>,
+}
+
+impl<I: ?Sized + Interface> Factory<I> {
+    /// A factory whose objects are made by `make`, which runs inside an operation: it must not block.
+    pub fn new(make: impl Fn() -> New<I> + Send + Sync + 'static) -> Factory<I> {
+        Factory { maker: Rcu::new(Box::new(Box::new(make))), classes: Mutex::new(BTreeSet::new()) }
+    }
+
+    /// Makes an object.
+    ///
+    /// # Panics
+    /// As [`Factory::try_create`] errs; if the maker does.
+    #[track_caller]
+    pub fn create(&self) -> Owned<I> {
+        self.try_create().unwrap_or_else(|error| crate::create::refuse(I::NAME, &error))
+    }
+
+    /// As [`Factory::create`], with an error in place of the panic.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn try_create(&self) -> Result<Owned<I>, CreateError> {
+        let made = squall_rcu::try_op(|op| {
+            let new = (self.maker.load(op))();
+            self.classes.lock().unwrap_or_else(|poison| poison.into_inner()).insert(new.type_id());
+            new.create()
+        });
+        made.unwrap_or_else(|error| Err(error.into()))
+    }
+
+    /// Makes objects by `make` from now on, and swaps every live object of the classes that this factory made before, one
+    /// after the other, each for one that `make` makes: those of the same class that were made elsewhere, too. `limits` is
+    /// applied to each of them: what it gets is the swap, and what it returns is asked for. Returns how each of them went,
+    /// by slot. One that failed serves on as it was.
+    ///
+    /// # Errors
+    /// [`squall_rcu::WaitError`], as waiting for a grace period; nothing has changed then.
+    /// # Panics
+    /// If `make` or `limits` does: objects that were not yet swapped stay as they are.
+    /// # Cost
+    /// A grace period, a look at every slot, and a swap for each object.
+    pub fn upgrade(
+        &self,
+        make: impl Fn() -> New<I> + Clone + Send + Sync + 'static,
+        limits: impl Fn(Swap<I>) -> Swap<I>,
+    ) -> Result<Vec<Upgraded>, squall_rcu::WaitError> {
+        // Refused where it would wait for itself.
+        squall_rcu::wait()?;
+        let new_class = make().type_id();
+        self.maker.replace(Box::new(Box::new(make.clone())));
+        // From here on whoever makes one uses the new maker (I1).
+        squall_rcu::wait()?;
+        let mut classes = self.classes.lock().unwrap_or_else(|poison| poison.into_inner()).clone();
+        classes.remove(&new_class);
+        let mut all = Vec::new();
+        for id in inspect::instances(TypeId::of::<I>(), &classes) {
+            // An object made for this interface.
+            let co = CoRef::<I>::new(id);
+            all.push(Upgraded { id, outcome: limits(Swap::of(co)).to(make()) });
+        }
+        Ok(all)
+    }
+}
+
+impl<I: ?Sized + Interface> fmt::Debug for Factory<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Factory({})", I::NAME)
+    }
+}

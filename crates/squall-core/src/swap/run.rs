@@ -1,0 +1,598 @@
+//! A swap, from its first step to its last.
+//!
+//! - I1. From `attach` on, until something else is in the first slot, the old object is ended by this thread alone, so it is
+//!   valid outside operations, too; and the new one is this thread's until it serves.
+//! - I2. Users' code runs under no lock, outside every operation, and while no mediator of ours waits for anything but it.
+//! - I3. Callers are parked from `block` until `decide`; between the two nothing waits for a grace period.
+
+use squall_machine::Vp;
+use squall_rcu::{Marker, WaitError};
+use squall_sync::atomic::{AtomicUsize, Ordering, fence};
+use squall_sync::sync::Mutex;
+use std::any::Any;
+use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::class::{Class, ObjectKind};
+use crate::death::run_drop;
+use crate::ground::{Tables, existing};
+use crate::id::Id;
+use crate::owned::wake;
+use crate::raw::mediator::{Mediator, Phase, attach, install, relieve};
+use crate::raw::object::{Ground, InFlight, Killed, Object, Stage, kill_object, move_away};
+use crate::raw::reps::{Owner, Rep};
+use crate::swap::arbiter::{Serving, serving, take_away};
+use crate::swap::calls::{Full, in_method, in_transfer, retire, sleepers, transferring};
+use crate::swap::format::{Agreed, List, agree};
+use crate::swap::new::discard;
+use crate::swap::report::{SwapError, SwapFailure, SwapOutcome, SwapPhase, SwapReport, remember};
+use crate::swap::{Cancel, Limits};
+
+type Detail = Option<Box<dyn Error + Send + Sync>>;
+
+/// How long a swap waits without looking whether it was cancelled.
+const SLICE: Duration = Duration::from_millis(1);
+/// How often it looks for the last counted call before it sleeps.
+const SPINS: usize = 200;
+/// After so long one thread that moves parts asks for help.
+const ALONE: Duration = Duration::from_micros(500);
+/// The most threads that move parts at once.
+const MOVERS_MAX: usize = 16;
+
+/// Why it goes back, and what the users' code said.
+struct Back(SwapFailure, Detail);
+
+impl From<SwapFailure> for Back {
+    fn from(failure: SwapFailure) -> Back {
+        Back(failure, None)
+    }
+}
+
+/// An object that is not yet another one's successor.
+struct Candidate(NonNull<Object>);
+
+impl Drop for Candidate {
+    fn drop(&mut self) {
+        // SAFETY: the caller's alone.
+        run_drop(|| unsafe { discard(self.0) });
+    }
+}
+
+/// Swaps the object of this id for `new`, which is the caller's to give.
+pub(crate) fn swap(
+    id: Id,
+    interface: &'static str,
+    new: NonNull<Object>,
+    limits: &Limits<'_>,
+) -> Result<SwapReport, SwapError> {
+    let mut new = Candidate(new);
+    let refuse = |failure| SwapError::new(interface, id, failure);
+    may_swap(id).map_err(refuse)?;
+    let Some(tables) = existing() else { return Err(refuse(SwapFailure::NotThere)) };
+    let from = class_of(tables, id).map_err(refuse)?;
+    // SAFETY: ours.
+    let to = unsafe { new.0.as_ref() }.class;
+    let agreed = match limits.state {
+        false => None,
+        true => {
+            let (mut old_list, mut new_list) = (List::default(), List::default());
+            (from.more.formats)(&mut old_list);
+            (to.more.formats)(&mut new_list);
+            let Some(agreed) = agree(&mut old_list, &mut new_list) else {
+                let detail = format!(
+                    "{} exports {}; {} imports {}",
+                    (from.name)(),
+                    old_list.exports(),
+                    (to.name)(),
+                    new_list.imports()
+                );
+                return Err(refuse(SwapFailure::NoCommonFormat).because(Some(detail.into())));
+            };
+            Some(agreed)
+        }
+    };
+    // SAFETY: ours, and nobody has seen it.
+    unsafe {
+        new.0.as_mut().id = id;
+        (to.more.prepare)(new.0)
+            .map_err(|error| refuse(SwapFailure::TransferFailed).because(Some(error.to_string().into())))?;
+    }
+    let mut report = SwapReport::new(id, interface, (from.name)(), (to.name)());
+    let run = match Run::attach(tables, id, from, &new, limits) {
+        Ok(run) => run,
+        Err(failure) => return Err(refuse(failure)),
+    };
+    // From here on it is ours by the run.
+    std::mem::forget(new);
+    let outcome = run.on_to_the_end(agreed.as_ref(), &mut report);
+    report.outcome = match &outcome {
+        Ok(()) => SwapOutcome::Swapped,
+        Err(Back(failure, _)) => SwapOutcome::RolledBack(*failure),
+    };
+    remember(&report);
+    match outcome {
+        Ok(()) => Ok(report),
+        Err(Back(failure, detail)) => Err(refuse(failure).because(detail).with(report)),
+    }
+}
+
+/// Whether the calling thread may swap the object of this id.
+fn may_swap(id: Id) -> Result<(), SwapFailure> {
+    if squall_sys::fork::forked() {
+        return Err(SwapFailure::Forked);
+    }
+    if in_transfer() {
+        return Err(SwapFailure::InTransfer);
+    }
+    if squall_rcu::in_operation() {
+        return Err(SwapFailure::InOperation);
+    }
+    if in_method(id) {
+        return Err(SwapFailure::InMethod);
+    }
+    // Asked for with what has elapsed already: refused where waiting is.
+    match squall_rcu::wait_until(Instant::now()) {
+        Ok(()) | Err(WaitError::Timeout) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The class of the object that serves under this id, if it can be swapped now.
+fn class_of(tables: &Tables, id: Id) -> Result<&'static Class, SwapFailure> {
+    // SAFETY: within the operation.
+    squall_rcu::op(|_| match unsafe { serving(tables, id) }? {
+        // SAFETY: as above.
+        Serving::Alone(object) => Ok(unsafe { object.as_ref() }.class),
+        // SAFETY: as above.
+        Serving::Mediated(mediator) => unsafe {
+            match mediator.as_ref().phase() {
+                Phase::Arbitrate => Ok(mediator.as_ref().class()),
+                _ => Err(SwapFailure::Busy),
+            }
+        },
+    })
+}
+
+/// A swap under way: the mediator is there.
+struct Run<'a> {
+    tables: &'static Tables,
+    mediator: NonNull<Mediator>,
+    old: NonNull<Object>,
+    new: NonNull<Object>,
+    limits: &'a Limits<'a>,
+    began: Instant,
+    /// Calls that began before are over when it elapses.
+    marker: Marker,
+}
+
+impl<'a> Run<'a> {
+    /// Puts a mediator before the object of this id and class.
+    fn attach(
+        tables: &'static Tables,
+        id: Id,
+        class: &'static Class,
+        new: &Candidate,
+        limits: &'a Limits<'a>,
+    ) -> Result<Run<'a>, SwapFailure> {
+        let began = Instant::now();
+        let new = new.0;
+        loop {
+            // SAFETY: within the operation; what is found is valid there.
+            let attached = squall_rcu::op(|_| unsafe {
+                let (found, before) = match serving(tables, id)? {
+                    Serving::Alone(object) => (object, None),
+                    Serving::Mediated(mediator) if mediator.as_ref().phase() == Phase::Arbitrate => {
+                        (mediator.as_ref().old, Some(mediator))
+                    }
+                    Serving::Mediated(_) => return Err(SwapFailure::Busy),
+                };
+                if !std::ptr::eq(found.as_ref().class, class) {
+                    return Err(SwapFailure::Busy);
+                }
+                let arbitration =
+                    before.and_then(|before| Full::of(before).arbitration.as_ref()).map(Arc::clone);
+                let full = Full::new(Mediator::new(id, found, Some(new)), arbitration);
+                let mediator = NonNull::from(Box::leak(full)).cast::<Mediator>();
+                let there = match before {
+                    None => attach(tables, mediator),
+                    Some(before) => relieve(tables, before, mediator),
+                };
+                if there {
+                    before.into_iter().for_each(|before| retire(before));
+                    return Ok(Some((mediator, found)));
+                }
+                drop(Box::from_raw(mediator.cast::<Full>().as_ptr()));
+                Ok(None)
+            })?;
+            if let Some((mediator, old)) = attached {
+                let marker = Marker::set();
+                return Ok(Run { tables, mediator, old, new, limits, began, marker });
+            }
+        }
+    }
+
+    fn this(&self) -> &Mediator {
+        // SAFETY: freed by us alone, at the end.
+        unsafe { self.mediator.as_ref() }
+    }
+
+    fn full(&self) -> &Full {
+        // SAFETY: as above.
+        unsafe { Full::of(self.mediator) }
+    }
+
+    fn on_to_the_end(self, agreed: Option<&Agreed>, report: &mut SwapReport) -> Result<(), Back> {
+        let mut clock = Clock(self.began);
+        report.attach = clock.lap();
+        let moved = self.go(agreed, report, &mut clock);
+        let kept = match &moved {
+            Ok(()) => self.complete(report),
+            Err(_) => self.roll_back(report),
+        };
+        report.complete = clock.lap();
+        report.forwarded = self.this().total();
+        report.blocked = self.full().parked.load(Ordering::Relaxed);
+        self.clear_up(moved.is_ok(), kept);
+        moved?;
+        if kept == Kept::Destroyed { Err(SwapFailure::Destroyed.into()) } else { Ok(()) }
+    }
+
+    /// Forward, block, transfer.
+    fn go(&self, agreed: Option<&Agreed>, report: &mut SwapReport, clock: &mut Clock) -> Result<(), Back> {
+        let forwarded = self.forward();
+        report.forward = clock.lap();
+        forwarded?;
+        let blocked = self.block();
+        report.block = clock.lap();
+        blocked?;
+        let moved = agreed.map_or(Ok(()), |agreed| self.transfer(agreed, report));
+        report.transfer = clock.lap();
+        moved?;
+        self.go_on(SwapPhase::Transfer).map_err(Back::from)
+    }
+
+    /// Whether the swap may go on.
+    fn go_on(&self, phase: SwapPhase) -> Result<(), SwapFailure> {
+        if self.this().is_doomed() {
+            return Err(SwapFailure::Destroyed);
+        }
+        if self.limits.cancel.is_some_and(Cancel::is_cancelled) {
+            return Err(SwapFailure::Cancelled(phase));
+        }
+        if self.limits.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(SwapFailure::TimedOut(phase));
+        }
+        Ok(())
+    }
+
+    /// Until every call is over that began before the mediator was there.
+    fn forward(&self) -> Result<(), SwapFailure> {
+        loop {
+            self.go_on(SwapPhase::Forward)?;
+            let slice = Instant::now() + SLICE;
+            let until = self.limits.deadline.map_or(slice, |deadline| deadline.min(slice));
+            match self.marker.wait_until(until) {
+                Ok(()) => return Ok(()),
+                Err(WaitError::Timeout) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Until no call is in the old object.
+    fn block(&self) -> Result<(), SwapFailure> {
+        let bound = Instant::now() + self.limits.drain;
+        let sleepers = sleepers(self.this().id.slot());
+        self.this().block();
+        // SAFETY: the old object is valid (I1), and not closed.
+        let try_transfer = || unsafe { self.this().try_transfer() };
+        for _ in 0..SPINS {
+            if try_transfer() {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        // SAFETY: as above.
+        let outcome = unsafe {
+            loop {
+                let seen = sleepers.prepare();
+                // Again and again: calls that we wait for may have made representatives.
+                self.this().notify(true);
+                if try_transfer() {
+                    break Ok(());
+                }
+                if let Err(failure) = self.go_on(SwapPhase::Block) {
+                    break Err(failure);
+                }
+                let Some(left) = bound.checked_duration_since(Instant::now()) else {
+                    break Err(SwapFailure::TimedOut(SwapPhase::Block));
+                };
+                sleepers.wait(seen, Some(left.min(SLICE)));
+            }
+        };
+        // SAFETY: as above.
+        unsafe { self.this().notify(false) };
+        outcome
+    }
+
+    /// Moves the state.
+    fn transfer(&self, agreed: &Agreed, report: &mut SwapReport) -> Result<(), Back> {
+        let parts = if agreed.by_parts() { self.parts() } else { vec![None] };
+        let movement = Movement {
+            run: self,
+            agreed,
+            parts: &parts,
+            next: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            failed: Mutex::new(None),
+        };
+        movement.all();
+        report.format = Some(agreed.name());
+        report.parts = parts.len();
+        report.bytes = movement.bytes.into_inner();
+        match movement.failed.into_inner().unwrap_or_else(|poison| poison.into_inner()) {
+            Some(back) => Err(back),
+            None => Ok(()),
+        }
+    }
+
+    /// The representatives of the old object.
+    fn parts(&self) -> Vec<Option<PartOf>> {
+        let mut parts = Vec::new();
+        // SAFETY: the old object is valid, and not closed (I1); no representative is added now.
+        unsafe {
+            let class = self.old.as_ref().class;
+            (class.for_each_rep)(self.old, &mut |owner| {
+                let vp = match class.kind {
+                    ObjectKind::Shared => Vp::current(),
+                    ObjectKind::Clustered => Vp::new(rep_of(owner).as_ref().vp),
+                };
+                parts.push(Some(PartOf { owner, vp }));
+            });
+        }
+        parts
+    }
+
+    /// The new object takes the place.
+    fn complete(&self, report: &mut SwapReport) -> Kept {
+        self.decide(Phase::Complete, self.new, report)
+    }
+
+    /// The old object has its place again.
+    fn roll_back(&self, report: &mut SwapReport) -> Kept {
+        self.decide(Phase::RolledBack, self.old, report)
+    }
+
+    fn decide(&self, phase: Phase, winner: NonNull<Object>, report: &mut SwapReport) -> Kept {
+        let arbitration = self.full().arbitration.as_ref().filter(|arbitration| arbitration.is_live());
+        let mut arbitrated = false;
+        // SAFETY: both objects are valid (I1), as they are to the end of the operation.
+        let there = squall_rcu::op(|_| unsafe {
+            if phase == Phase::Complete {
+                // No call is in it, so no miss: the entries are cleared here, before those of the new one are made.
+                let drained = move_away(self.tables, self.old);
+                debug_assert!(drained, "a miss in an object whose state was moved");
+            }
+            self.this().decide(phase);
+            let there = match arbitration {
+                Some(arbitration) => {
+                    let next =
+                        Full::new(Mediator::new(self.this().id, winner, None), Some(Arc::clone(arbitration)));
+                    let next = NonNull::from(Box::leak(next)).cast::<Mediator>();
+                    arbitrated = relieve(self.tables, self.mediator, next);
+                    if !arbitrated {
+                        drop(Box::from_raw(next.cast::<Full>().as_ptr()));
+                    }
+                    arbitrated
+                }
+                None => install(self.tables, self.mediator, winner),
+            };
+            self.let_go(report);
+            there
+        });
+        if arbitrated && let Some(arbitration) = arbitration {
+            // SeqCst: pairs with the fence of `take_away`.
+            fence(Ordering::SeqCst);
+            if !arbitration.is_live() {
+                take_away(self.tables, self.this().id, arbitration);
+            }
+        }
+        if there { Kept::Serving } else { Kept::Destroyed }
+    }
+
+    /// Lets those go who wait, and notes for how long they did.
+    fn let_go(&self, report: &mut SwapReport) {
+        let full = self.full();
+        sleepers(self.this().id.slot()).signal(u32::MAX);
+        let now = full.began.elapsed();
+        for place in &full.parked_at {
+            // Zero where the call has not noted it yet: it has only just come.
+            if let Some(since) = place.load(Ordering::Relaxed).checked_sub(1) {
+                report.pauses.push(now.saturating_sub(Duration::from_nanos(since)));
+            }
+        }
+        report.longest_pause = report.pauses.iter().max().copied().unwrap_or_default();
+    }
+
+    /// Ends the object that does not serve, or both.
+    fn clear_up(&self, moved: bool, kept: Kept) {
+        let (winner, loser) = if moved { (self.new, self.old) } else { (self.old, self.new) };
+        if kept == Kept::Destroyed {
+            // SAFETY: valid to the end of the operation; nobody finds it any more, and its destroyer left it to us.
+            let killed = squall_rcu::op(|_| unsafe {
+                let killed = kill_object(self.tables, winner, winner.as_ref().class);
+                wake(winner);
+                killed
+            });
+            if let Killed::Ended { object, drained: true } = killed {
+                self.tables.after_grace_period(object, Stage::Quiet);
+            }
+        }
+        if moved {
+            // SAFETY: the old object is valid, and nobody calls it any more; once.
+            run_drop(|| unsafe { (loser.as_ref().class.more.moved)(loser) });
+            self.tables.after_grace_period(loser, Stage::Quiet);
+        } else {
+            // SAFETY: the new object, which nobody has called.
+            drop(Candidate(loser));
+        }
+        // SAFETY: ours, and in no slot.
+        unsafe { retire(self.mediator) };
+    }
+}
+
+/// Whether the object that was to serve does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Serving,
+    /// It was destroyed meanwhile.
+    Destroyed,
+}
+
+/// The time since the last look.
+struct Clock(Instant);
+
+impl Clock {
+    fn lap(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.0, now)
+    }
+}
+
+/// A representative of the old object, and the VP for which it was made.
+#[derive(Clone, Copy)]
+struct PartOf {
+    owner: NonNull<Owner>,
+    vp: Vp,
+}
+
+// SAFETY: representatives are shared among threads.
+unsafe impl Send for PartOf {}
+// SAFETY: as above.
+unsafe impl Sync for PartOf {}
+
+/// # Safety
+/// The owner of a representative of a clustered object.
+unsafe fn rep_of(owner: NonNull<Owner>) -> NonNull<Rep> {
+    // SAFETY: a field of it.
+    unsafe { owner.byte_sub(std::mem::offset_of!(Rep, owner)).cast() }
+}
+
+/// Parts on their way.
+struct Movement<'a> {
+    run: &'a Run<'a>,
+    agreed: &'a Agreed,
+    parts: &'a [Option<PartOf>],
+    next: AtomicUsize,
+    bytes: AtomicUsize,
+    failed: Mutex<Option<Back>>,
+}
+
+// SAFETY: what the run points to is shared among threads: objects, and a mediator.
+unsafe impl Sync for Movement<'_> {}
+
+impl Movement<'_> {
+    /// Moves all parts: alone for a while, and with help if there is much to do and somebody to help.
+    fn all(&self) {
+        let began = Instant::now();
+        self.some(|| began.elapsed() < ALONE);
+        let left = self.parts.len().saturating_sub(self.next.load(Ordering::Relaxed));
+        if left == 0 || self.has_failed() {
+            return;
+        }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let helpers = left.min(processors).min(MOVERS_MAX).saturating_sub(1);
+        std::thread::scope(|scope| {
+            for _ in 0..helpers {
+                let thread = std::thread::Builder::new().name("squall-transfer".into());
+                // One that cannot be had is done without.
+                let _ = thread.spawn_scoped(scope, || self.some(|| true));
+            }
+            self.some(|| true);
+        });
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.lock().unwrap_or_else(|poison| poison.into_inner()).is_some()
+    }
+
+    /// Moves parts while there are any, nothing has failed, and `go_on` says so.
+    fn some(&self, go_on: impl Fn() -> bool) {
+        while go_on() && !self.has_failed() {
+            // Relaxed: each index goes to one thread, and what they do is joined.
+            let Some(part) = self.parts.get(self.next.fetch_add(1, Ordering::Relaxed)) else { return };
+            if let Err(back) = self.one(*part) {
+                let mut failed = self.failed.lock().unwrap_or_else(|poison| poison.into_inner());
+                failed.get_or_insert(back);
+                return;
+            }
+        }
+    }
+
+    fn one(&self, part: Option<PartOf>) -> Result<(), Back> {
+        self.run.go_on(SwapPhase::Transfer)?;
+        let (moved, parked) = transferring(|| catch_unwind(AssertUnwindSafe(|| self.move_part(part))));
+        if parked {
+            let why = "it called an object that would have had it wait for a swap";
+            return Err(Back(SwapFailure::TransferFailed, Some(why.into())));
+        }
+        match moved {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Back(SwapFailure::TransferFailed, Some(error))),
+            Err(payload) => {
+                let text = text_of(&*payload);
+                // Its own drop is the author's code too, and could panic here.
+                std::mem::forget(payload);
+                Err(Back(SwapFailure::TransferPanicked, Some(text.into())))
+            }
+        }
+    }
+
+    fn move_part(&self, part: Option<PartOf>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let Run { tables, old, new, .. } = *self.run;
+        // SAFETY: both objects are valid, of the classes that listed the formats, and nobody calls them (I1).
+        unsafe {
+            let (format, bytes) = self.agreed.take(old, part.map(|part| part.owner))?;
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+            let Some(part) = part else { return self.agreed.put(new, None, format) };
+            let miss = InFlight::inside(tables, new, 0).ok_or("the new object has ended")?;
+            let found = (new.as_ref().class.more.resolve)(new, part.vp).map_err(|refusal| refusal.0)?;
+            drop(miss);
+            self.agreed.put(new, Some(found.owner), format)
+        }
+    }
+}
+
+fn text_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into())
+}
+
+/// An object was destroyed by a thread that found this mediator in its slot. Returns it, if the caller sends it to its grace
+/// period.
+///
+/// # Safety
+/// Within the operation in which the caller took the mediator out of the slot, once.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn doomed(tables: &Tables, mediator: NonNull<Mediator>) -> Option<NonNull<Object>> {
+    // SAFETY: valid within this operation.
+    let this = unsafe { mediator.as_ref() };
+    if this.phase() != Phase::Arbitrate {
+        // Its swap ends it; and those who wait shall err at once.
+        sleepers(this.id.slot()).signal(u32::MAX);
+        return None;
+    }
+    // SAFETY: passed on; there is no swap that would end the object.
+    unsafe {
+        let killed = crate::swap::arbiter::end_arbitrated(tables, mediator);
+        wake(this.old);
+        match killed {
+            Killed::Ended { object, drained: true } => Some(object),
+            _ => None,
+        }
+    }
+}
