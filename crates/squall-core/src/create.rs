@@ -134,7 +134,7 @@ pub(crate) unsafe fn adopt(block: NonNull<Object>, class: &'static Class) -> Res
     // SAFETY: the caller's promise.
     unsafe {
         (*block.as_ptr()).id = id;
-        let _ = block.as_ref().gate.resume();
+        block.as_ref().gate.resume();
         object::for_each_header(block, class, |header| header.resume(id.offset(header.index()).bits()));
         object::publish(tables, block, id, class.interfaces);
     }

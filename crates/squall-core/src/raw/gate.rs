@@ -93,10 +93,10 @@ impl Gate {
         self.0.fetch_or(SUSPENDED, sites::SUSPEND.order(Ordering::Acquire));
     }
 
-    /// No mediator stands before it any more. Returns whether it lives.
-    pub(crate) fn resume(&self) -> bool {
+    /// No mediator stands before it any more.
+    pub(crate) fn resume(&self) {
         // Acquire: as `suspend`.
-        self.0.fetch_and(!SUSPENDED, sites::RESUME.order(Ordering::Acquire)) & DEAD == 0
+        self.0.fetch_and(!SUSPENDED, sites::RESUME.order(Ordering::Acquire));
     }
 
     /// Whether a mediator stands before it.

@@ -22,10 +22,13 @@
 //! Source: K42's mediator (CO-34 to CO-40), for which the phase and the count of a processor are words of their own.
 //! PITFALLS of that: a thread that is tracked elsewhere enters between two looks; so one word, and an exchange of it.
 
+use squall_machine::park::Seen;
 use squall_sync::atomic::{AtomicU64, Ordering};
 use std::ptr::NonNull;
 
-use super::object::{Ground, Object, any_header, change_places, for_each_header, mediator_word, object_word};
+use super::object::{
+    Ground, Object, any_header, change_places, for_each_header, mediator_word, move_away, object_word,
+};
 use super::sites;
 use crate::class::Class;
 use crate::id::Id;
@@ -80,7 +83,7 @@ pub(crate) struct Mediator {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Admission {
-    /// It is counted: it calls the old object, and ends by [`Mediator::leave`].
+    /// It is counted: it calls the old object, and ends by [`leave`].
     Counted,
     /// It waits until the phase is another one.
     Parked,
@@ -119,7 +122,7 @@ impl Mediator {
 
     /// What a call does. `passes` says whether its thread is in a call for which some swap waits; it is asked in `Block`
     /// alone.
-    pub(crate) fn admit(&self, passes: impl Fn() -> bool) -> Admission {
+    fn admit(&self, passes: impl Fn() -> bool) -> Admission {
         // Acquire: pairs with the release in `decide`: who is sent to an object sees the state that was moved to it.
         let mut word = self.word.load(sites::ADMIT.order(Ordering::Acquire));
         loop {
@@ -128,7 +131,7 @@ impl Mediator {
             }
             match (Mediator::phase_in(word), self.new) {
                 (Phase::Forward, _) => {}
-                (Phase::Block, _) if passes() => {}
+                (Phase::Block, _) if !sites::PASS.is_weak() && passes() => {}
                 (Phase::Block | Phase::Transfer, _) => return Admission::Parked,
                 (Phase::Complete, Some(new)) => return Admission::To(new),
                 (Phase::Complete | Phase::RolledBack, _) => return Admission::To(self.old),
@@ -146,7 +149,7 @@ impl Mediator {
 
     /// A counted call is over. Returns whether somebody waits to hear that it was the last.
     #[must_use]
-    pub(crate) fn leave(&self) -> bool {
+    fn leave(&self) -> bool {
         // Release: pairs with the acquire in `try_transfer`: whoever moves the state sees what the call did.
         let before = self.word.fetch_sub(COUNT_ONE, sites::UNCOUNT.order(Ordering::Release));
         debug_assert!(before & COUNT != 0, "a call left a mediator that had not counted it");
@@ -204,7 +207,7 @@ impl Mediator {
     }
 
     /// Says which object serves from now on: in `Transfer` the new one, in any phase the old one.
-    pub(crate) fn decide(&self, phase: Phase) {
+    fn decide(&self, phase: Phase) {
         debug_assert!(matches!(phase, Phase::Complete | Phase::RolledBack));
         self.set(phase);
     }
@@ -235,11 +238,6 @@ impl Mediator {
     /// Calls that were let pass so far, modulo 2^32.
     pub(crate) fn total(&self) -> u64 {
         (self.word.load(Ordering::Relaxed) & TOTAL) / TOTAL_ONE
-    }
-
-    /// Calls that were let pass and are not over.
-    pub(crate) fn count(&self) -> u64 {
-        (self.word.load(Ordering::Relaxed) & COUNT) / COUNT_ONE
     }
 
     /// For a model: as [`Header::freed`](super::header::Header::freed).
@@ -282,6 +280,71 @@ pub(crate) unsafe fn relieve(ground: &impl Ground, from: NonNull<Mediator>, to: 
     unsafe { change_places(ground, this.id, class.interfaces, mediator_word(from), mediator_word(to)) }
 }
 
+/// Says what a call does that has met this mediator; or that it parks, at [`Ground::sleepers`], with what it has seen there.
+pub(crate) fn ask(
+    ground: &impl Ground,
+    mediator: &Mediator,
+    passes: impl Fn() -> bool,
+) -> Result<Admission, Seen> {
+    match mediator.admit(&passes) {
+        Admission::Parked => {}
+        other => return Ok(other),
+    }
+    // Asked again after this: who lets the parked go signals later (`park/I1`).
+    let seen = ground.sleepers(mediator.id.slot()).prepare();
+    match mediator.admit(&passes) {
+        Admission::Parked => Err(seen),
+        other => Ok(other),
+    }
+}
+
+/// A call is over that the mediator has counted. Within the operation in which it was found.
+pub(crate) fn leave(ground: &impl Ground, mediator: &Mediator) {
+    let slot = mediator.id.slot();
+    if mediator.leave() {
+        ground.sleepers(slot).signal(u32::MAX);
+    }
+}
+
+/// Ends the mediation: the new object serves from now on, or the old one again; by itself, or with `next` before it, which
+/// arbitrates. Lets the parked go. Returns whether the winner is there: not if the object was destroyed meanwhile, and then
+/// the caller ends it.
+///
+/// # Safety
+/// Within an operation, by whoever put `mediator` there; `Complete` in `Transfer` only. Both objects are valid; the new
+/// one has the mediator's id, and is suspended. `next` is before the winner, built, and freed as I3 says if it is there.
+pub(crate) unsafe fn settle(
+    ground: &impl Ground,
+    mediator: NonNull<Mediator>,
+    phase: Phase,
+    next: Option<NonNull<Mediator>>,
+) -> bool {
+    // SAFETY: the caller's promise.
+    let this = unsafe { mediator.as_ref() };
+    let winner = match (phase, this.new) {
+        (Phase::Complete, Some(new)) => {
+            // No call is in it, so no miss is: its entries are cleared here, before any of the new one is made.
+            // SAFETY: the mediator sends nobody there any more.
+            let drained = sites::MOVE_AWAY.is_weak() || unsafe { move_away(ground, this.old) };
+            debug_assert!(drained, "a miss in an object whose state was moved");
+            new
+        }
+        _ => this.old,
+    };
+    this.decide(phase);
+    // SAFETY: the caller's promise.
+    let there = unsafe {
+        match next {
+            Some(next) => relieve(ground, mediator, next),
+            None => install(ground, mediator, winner),
+        }
+    };
+    if !sites::RELEASE_PARKED.is_weak() {
+        ground.sleepers(this.id.slot()).signal(u32::MAX);
+    }
+    there
+}
+
 /// Puts `object` in the place of `mediator`, and lets it answer by itself. Returns whether it is there: not if its destroyer
 /// was faster, and then the caller ends it.
 ///
@@ -300,13 +363,14 @@ pub(crate) unsafe fn install(
         return false;
     }
     // SAFETY: valid within this operation, even if it is destroyed meanwhile.
-    if unsafe { object.as_ref() }.gate.resume() {
-        resume(object, class, id);
-    }
+    let gate = unsafe { &object.as_ref().gate };
+    gate.resume();
+    for_each_header(object, class, |header| {
+        // As a miss does (`gate/I3`), and for its reason: a header that its destroyer has not poisoned, because it came later,
+        // must not be made active.
+        if sites::ASK_BEFORE_RESUME.is_weak() || gate.confirm() {
+            header.resume(id.offset(header.index()).bits());
+        }
+    });
     true
-}
-
-/// Makes the headers answer that are there.
-fn resume(object: NonNull<Object>, class: &'static Class, id: Id) {
-    for_each_header(object, class, |header| header.resume(id.offset(header.index()).bits()));
 }

@@ -10,6 +10,7 @@
 //! is over, but for what holds protect, and the world checks what is asked of whoever waits for a grace period. Those whose
 //! names end in `in_operations` run over the grace periods that ship, and free.
 
+mod swaps;
 mod world;
 
 use squall_machine::park::EventCount;
@@ -618,6 +619,7 @@ macro_rules! models {
         }
     } )* };
 }
+use models;
 models!(
     miss_first,
     kill_first,
@@ -652,16 +654,18 @@ models!(
     two_kills,
 );
 
+/// The models of the module are named from `raw::model` on.
 macro_rules! twins {
-    ($($name:ident: $site:path, breaks $model:ident),* $(,)?) => { $(
+    ($($name:ident: $site:path, breaks $($model:ident)::+),* $(,)?) => { $(
         #[cfg(loom)]
         #[test]
         fn $name() {
-            let test = concat!("raw::model::", stringify!($model), "::holds");
+            let test = concat!("raw::model", $("::", stringify!($model),)+ "::holds");
             squall_sync::weaken::twin($site, &[], test);
         }
     )* };
 }
+use twins;
 twins! {
     twin_confirm: sites::CONFIRM, breaks miss_first,
     twin_ask_before_active: sites::ASK_BEFORE_ACTIVE, breaks miss_first,

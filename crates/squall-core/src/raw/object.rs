@@ -328,7 +328,7 @@ impl Object {
     }
 
     /// An object that is to take another one's place: it has no id yet, and a mediator stands before it.
-    #[cfg(not(loom))]
+    #[cfg(any(not(loom), test))]
     pub(crate) fn to_come(
         class: &'static Class,
         made_at: &'static Location<'static>,

@@ -99,3 +99,5 @@ pub(crate) const RELEASE_PARKED: Site = Site(76);
 pub(crate) const LAST_COUNTED: Site = Site(77);
 /// The destroyer takes what is in a first slot out of it. Partner: [`SLOT_STORE`].
 pub(crate) const SLOT_TAKE: Site = Site(78);
+/// Not an ordering: who resumes an object asks whether it lives before each header is made active.
+pub(crate) const ASK_BEFORE_RESUME: Site = Site(79);

@@ -21,7 +21,7 @@ use crate::error::{CallError, Reason};
 use crate::ground::{Tables, existing};
 use crate::id::Id;
 use crate::raw::header::Header;
-use crate::raw::mediator::{Admission, Mediator};
+use crate::raw::mediator::{Admission, Mediator, ask, leave};
 use crate::raw::object::{Ground, InFlight, Object, entry_of};
 use crate::reference::answer;
 use crate::swap::SwapReport;
@@ -211,15 +211,13 @@ impl Pass {
 /// A call that a mediator has counted.
 struct Counted {
     mediator: NonNull<Mediator>,
-    sleepers: &'static EventCount,
+    tables: &'static Tables,
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
         // SAFETY: within the operation in which the mediator was found.
-        if unsafe { self.mediator.as_ref() }.leave() {
-            self.sleepers.signal(u32::MAX);
-        }
+        leave(self.tables, unsafe { self.mediator.as_ref() });
     }
 }
 
@@ -246,37 +244,28 @@ pub(crate) unsafe fn meet(id: Id, mediator: NonNull<Mediator>, again: bool) -> M
     let Some(tables) = existing() else { return Met::Error(CallError::unnamed(None, id, Reason::NotThere)) };
     // SAFETY: valid within this operation.
     let (this, full) = unsafe { (mediator.as_ref(), Full::of(mediator)) };
-    let sleepers = tables.sleepers(this.id.slot());
-    let mut seen = None;
-    let (object, counted) = loop {
-        match this.admit(passes) {
-            Admission::Counted => break (this.old, Some(Counted { mediator, sleepers })),
-            Admission::To(object) => break (object, None),
-            Admission::Arbitrated => break (this.old, None),
-            Admission::Doomed => {
-                // SAFETY: the old object is valid within this operation.
-                let class = (unsafe { this.class() }.name)();
-                return Met::Error(CallError::unnamed(Some(class), id, Reason::Destroyed));
+    // SAFETY: valid within this operation.
+    let class = || (unsafe { this.class() }.name)();
+    let (object, counted) = match ask(tables, this, passes) {
+        Ok(Admission::Counted) => (this.old, Some(Counted { mediator, tables })),
+        Ok(Admission::To(object)) => (object, None),
+        Ok(Admission::Arbitrated) => (this.old, None),
+        Ok(Admission::Doomed) => {
+            return Met::Error(CallError::unnamed(Some(class()), id, Reason::Destroyed));
+        }
+        Ok(Admission::Parked) | Err(_) if in_transfer() => {
+            // SAFETY: on the stack of `transferring`, below us.
+            if let Some(parked) = unsafe { TRANSFER.get().as_ref() } {
+                parked.set(true);
             }
-            Admission::Parked if in_transfer() => {
-                // SAFETY: on the stack of `transferring`, below us.
-                if let Some(parked) = unsafe { TRANSFER.get().as_ref() } {
-                    parked.set(true);
-                }
-                // SAFETY: as above.
-                let class = (unsafe { this.class() }.name)();
-                return Met::Error(CallError::unnamed(Some(class), id, Reason::InTransfer));
+            return Met::Error(CallError::unnamed(Some(class()), id, Reason::InTransfer));
+        }
+        Ok(Admission::Parked) => unreachable!("who parks has seen why"),
+        Err(seen) => {
+            if !again {
+                full.note_park();
             }
-            Admission::Parked => match seen {
-                // Asked again after that: whoever decides signals later.
-                Some(seen) => {
-                    if !again {
-                        full.note_park();
-                    }
-                    return Met::Park(Park { sleepers, seen });
-                }
-                None => seen = Some(sleepers.prepare()),
-            },
+            return Met::Park(Park { sleepers: tables.sleepers(this.id.slot()), seen });
         }
     };
     // SAFETY: valid within this operation: in a slot when it began, or counted, or what the mediator sends calls to.

@@ -21,8 +21,8 @@ use crate::death::run_drop;
 use crate::ground::{Tables, existing};
 use crate::id::Id;
 use crate::owned::wake;
-use crate::raw::mediator::{Mediator, Phase, attach, install, relieve};
-use crate::raw::object::{Ground, InFlight, Killed, Object, Stage, kill_object, move_away};
+use crate::raw::mediator::{Mediator, Phase, attach, relieve, settle};
+use crate::raw::object::{Ground, InFlight, Killed, Object, Stage, kill_object};
 use crate::raw::reps::{Owner, Rep};
 use crate::swap::arbiter::{Serving, serving, take_away};
 use crate::swap::calls::{Full, in_method, in_transfer, retire, sleepers, transferring};
@@ -368,32 +368,25 @@ impl<'a> Run<'a> {
 
     fn decide(&self, phase: Phase, winner: NonNull<Object>, report: &mut SwapReport) -> Kept {
         let arbitration = self.full().arbitration.as_ref().filter(|arbitration| arbitration.is_live());
-        let mut arbitrated = false;
-        // SAFETY: both objects are valid (I1), as they are to the end of the operation.
+        // SAFETY: both objects are valid (I1), as they are to the end of the operation; the mediator is ours.
         let there = squall_rcu::op(|_| unsafe {
-            if phase == Phase::Complete {
-                // No call is in it, so no miss: the entries are cleared here, before those of the new one are made.
-                let drained = move_away(self.tables, self.old);
-                debug_assert!(drained, "a miss in an object whose state was moved");
+            let next = arbitration.map(|arbitration| {
+                let next = Mediator::new(self.this().id, winner, None);
+                Box::into_raw(Full::new(next, Some(Arc::clone(arbitration))))
+            });
+            let there = settle(
+                self.tables,
+                self.mediator,
+                phase,
+                next.and_then(NonNull::new).map(|next| next.cast()),
+            );
+            if let (false, Some(next)) = (there, next) {
+                drop(Box::from_raw(next));
             }
-            self.this().decide(phase);
-            let there = match arbitration {
-                Some(arbitration) => {
-                    let next =
-                        Full::new(Mediator::new(self.this().id, winner, None), Some(Arc::clone(arbitration)));
-                    let next = NonNull::from(Box::leak(next)).cast::<Mediator>();
-                    arbitrated = relieve(self.tables, self.mediator, next);
-                    if !arbitrated {
-                        drop(Box::from_raw(next.cast::<Full>().as_ptr()));
-                    }
-                    arbitrated
-                }
-                None => install(self.tables, self.mediator, winner),
-            };
-            self.let_go(report);
             there
         });
-        if arbitrated && let Some(arbitration) = arbitration {
+        self.note_pauses(report);
+        if there && let Some(arbitration) = arbitration {
             // SeqCst: pairs with the fence of `take_away`.
             fence(Ordering::SeqCst);
             if !arbitration.is_live() {
@@ -403,10 +396,9 @@ impl<'a> Run<'a> {
         if there { Kept::Serving } else { Kept::Destroyed }
     }
 
-    /// Lets those go who wait, and notes for how long they did.
-    fn let_go(&self, report: &mut SwapReport) {
+    /// Those who waited were let go: notes for how long they did.
+    fn note_pauses(&self, report: &mut SwapReport) {
         let full = self.full();
-        sleepers(self.this().id.slot()).signal(u32::MAX);
         let now = full.began.elapsed();
         for place in &full.parked_at {
             // Zero where the call has not noted it yet: it has only just come.

@@ -23,7 +23,7 @@ use crate::raw::header::{Header, NEW};
 use crate::raw::membership::Membership;
 use crate::raw::object::{
     Absent, Ground, InFlight, Killed, Object, Occupant, Slot, Stage, activate, header, hit, is_held, kill,
-    publish, wait_for_holds,
+    object_of, publish, wait_for_holds,
 };
 use crate::raw::reps::{Owner, Rep, Reps};
 
@@ -42,11 +42,13 @@ pub(super) struct Thing {
     pub(super) membership: Membership,
     root: UnsafeCell<u32>,
     serial: u32,
+    /// Which of the two grace periods of a world it asks for.
+    which: usize,
 }
 
-/// A pointer to one, good for the whole block.
+/// A pointer to one, good for the whole block; and its `which`.
 #[derive(Clone, Copy)]
-pub(super) struct ThingRef(pub(super) NonNull<Thing>);
+pub(super) struct ThingRef(pub(super) NonNull<Thing>, usize);
 
 // SAFETY: the protocol under test says who may use it; the checker watches.
 unsafe impl Send for ThingRef {}
@@ -118,10 +120,13 @@ pub(super) enum Called {
 /// A call of which it does not matter how it goes.
 pub(super) fn ignore(_: Called) {}
 
+/// The same, of a swap's model.
+pub(super) fn ignore_met(_: super::swaps::Met) {}
+
 impl Thing {
     pub(super) unsafe fn for_each_rep(object: NonNull<Object>, f: Visit<'_>) {
         // SAFETY: an object of this class, not closed: its nodes are valid.
-        unsafe { each_rep(ThingRef(object.cast()), |rep| f(Body::owner(rep))) }
+        unsafe { each_rep(ThingRef(object.cast(), 0), |rep| f(Body::owner(rep))) }
     }
 }
 
@@ -139,14 +144,36 @@ pub(super) unsafe fn each_rep(thing: ThingRef, mut f: impl FnMut(NonNull<Rep>)) 
 
 impl ThingRef {
     pub(super) fn make(name: Name) -> ThingRef {
+        ThingRef::built(name.serial, 0, Object::new(&CLASS, name.id, Location::caller(), 0))
+    }
+
+    /// One that is to take the place of another of this name.
+    pub(super) fn to_come(name: Name) -> ThingRef {
+        let mut object = Object::to_come(&CLASS, Location::caller(), 0);
+        object.id = name.id;
+        ThingRef::built(name.serial, 1, object)
+    }
+
+    fn built(serial: u32, which: usize, object: Object) -> ThingRef {
         let thing = Thing {
-            object: Object::new(&CLASS, name.id, Location::caller(), 0),
+            object,
             reps: Reps::new(),
             membership: Membership::new(),
             root: UnsafeCell::new(ALIVE),
-            serial: name.serial,
+            serial,
+            which,
         };
-        ThingRef(NonNull::from(Box::leak(Box::new(thing))))
+        ThingRef(NonNull::from(Box::leak(Box::new(thing))), which)
+    }
+
+    /// The one of this object.
+    ///
+    /// # Safety
+    /// It is valid.
+    pub(super) unsafe fn of(object: NonNull<Object>) -> ThingRef {
+        let thing = object.cast::<Thing>();
+        // SAFETY: the caller's promise.
+        ThingRef(thing, unsafe { thing.as_ref() }.which)
     }
 
     pub(super) fn object(self) -> NonNull<Object> {
@@ -219,6 +246,30 @@ impl Body {
         assert_eq!(value, ALIVE, "a call reached what was freed");
     }
 
+    /// What a method does of one of two objects. Returns the serial of the one that was reached.
+    ///
+    /// # Safety
+    /// As of `method`.
+    pub(super) unsafe fn visit(header: NonNull<Header>) -> u32 {
+        // SAFETY: the caller's promise; the target is the block (`make`).
+        let serial = unsafe { (*header.as_ref().target()[0].cast::<Body>()).serial };
+        // SAFETY: passed on.
+        unsafe { Body::method(header, serial) };
+        serial
+    }
+
+    /// What a transfer does with a representative: nobody else may use it meanwhile.
+    ///
+    /// # Safety
+    /// A valid representative of a model.
+    pub(super) unsafe fn transfer(rep: NonNull<Rep>) {
+        // SAFETY: the caller's promise; the checker watches.
+        unsafe { rep.cast::<Body>().as_ref() }.value.with_mut(|value| unsafe {
+            assert_eq!(*value, ALIVE, "the state of what was freed is moved");
+            *value = ALIVE;
+        });
+    }
+
     /// Frees it, or says so to loom.
     ///
     /// # Safety
@@ -274,7 +325,7 @@ pub(super) struct World {
     pub(super) sleepers: EventCount,
     quiescence: Option<Quiescence>,
     /// The moment of the grace period that was asked for; 0 if none was.
-    asked: AtomicU64,
+    asked: [AtomicU64; 2],
     pub(super) log: UnsafeCell<Log>,
 }
 
@@ -311,11 +362,14 @@ impl Ground for World {
                 self.assert_unreachable(object);
                 let moment = self.quiescence.as_ref().map_or(1, Quiescence::mark);
                 // Release: pairs with the acquire in `reclaim`.
-                let before = self.asked.swap(moment, Ordering::Release);
+                // SAFETY: not freed before that.
+                let which = unsafe { ThingRef::of(object) }.1;
+                let before = self.asked[which].swap(moment, Ordering::Release);
                 assert_eq!(before, 0, "a grace period was asked for twice");
             }
             // In earnest a deferred call, which only adds synchronisation.
-            Stage::Finish => self.end(ThingRef(object.cast())),
+            // SAFETY: as above.
+            Stage::Finish => self.end(unsafe { ThingRef::of(object) }),
         }
     }
 }
@@ -329,7 +383,7 @@ impl World {
             vp_limit: vps.iter().max().map_or(0, |&last| last + 1),
             sleepers: EventCount::new(),
             quiescence: in_operations.then(Quiescence::new),
-            asked: AtomicU64::new(0),
+            asked: [0, 0].map(AtomicU64::new),
             log: UnsafeCell::new(Log::default()),
         });
         // A model that fails leaves it.
@@ -410,7 +464,7 @@ impl World {
         // SAFETY: within the operation of the caller, or in a model that frees nothing before all is over.
         unsafe {
             let miss = InFlight::enter(self, name.id)?;
-            let thing = ThingRef(miss.block().cast());
+            let thing = ThingRef::of(miss.block());
             let root = thing.0.as_ref().root.with(|root| *root);
             assert_eq!(root, ALIVE, "a miss asked a root that was freed");
             let found = header(self.find_or_make(thing, vp, cluster), miss.index());
@@ -440,25 +494,46 @@ impl World {
         called
     }
 
+    /// Whether a grace period that begins now is over, as far as that can be found out without waiting.
+    pub(super) fn grace_period(&self) -> bool {
+        let Some(quiescence) = &self.quiescence else { return true };
+        let moment = quiescence.mark();
+        (0..TRIES).any(|_| {
+            #[cfg(not(loom))]
+            thread::yield_now();
+            quiescence.poll(moment)
+        })
+    }
+
+    /// What follows a kill.
+    pub(super) fn go_on(&self, killed: Killed) {
+        if let Killed::Ended { object, drained: true } = killed {
+            self.after_grace_period(object, Stage::Quiet);
+        }
+    }
+
     /// Destroys it, as the drop of its owner: in an operation, if the model has them, and on outside. Returns whether nobody
     /// else was first.
     pub(super) fn destroy(&self, reader: Option<Reader>, thing: ThingRef) -> bool {
         // SAFETY: in an operation, or in a model that frees nothing before all is over.
         let killed = self.op(reader, || unsafe { kill(self, thing.object().as_ref().id) });
-        if let Killed::Ended { object, drained: true } = killed {
-            self.after_grace_period(object, Stage::Quiet);
-        }
+        self.go_on(killed);
         killed != Killed::Before
     }
 
-    /// What the grace period that is asked for now must not find: a way to the object.
+    /// What the grace period that is asked for now must not find: a way to the object. Where it was swapped, within the
+    /// operation of whoever asks: entries may be of the other one.
     pub(super) fn assert_unreachable(&self, object: NonNull<Object>) {
         if let Occupant::Object(found) = self.slot.occupant() {
             assert_ne!(found, object, "the slot leads to an object that waits for its grace period");
         }
+        // SAFETY: valid until its grace period is over.
+        let moved = unsafe { object.as_ref() }.gate.has_moved();
         for (vp, entry) in &self.entries {
-            let entry = entry.load(Ordering::Relaxed);
-            assert!(entry.is_null(), "VP {vp} has an entry of an object that waits for its grace period");
+            let entry = NonNull::new(entry.load(Ordering::Acquire));
+            // SAFETY: nobody frees the other one meanwhile: it lives.
+            let leads = entry.is_some_and(|header| !moved || unsafe { object_of(header) } == object);
+            assert!(!leads, "VP {vp} has an entry of an object that waits for its grace period");
         }
     }
 
@@ -466,9 +541,9 @@ impl World {
     pub(super) fn reclaim(&self, thing: ThingRef) -> bool {
         for _ in 0..TRIES {
             // Acquire: pairs with the release in `after_grace_period`.
-            let moment = self.asked.load(Ordering::Acquire);
+            let moment = self.asked[thing.1].load(Ordering::Acquire);
             if moment != 0 && self.quiescence.as_ref().is_none_or(|quiescence| quiescence.poll(moment)) {
-                self.asked.store(0, Ordering::Relaxed);
+                self.asked[thing.1].store(0, Ordering::Relaxed);
                 return self.quiet(thing);
             }
             #[cfg(not(loom))]
@@ -508,11 +583,17 @@ impl World {
         self.log.with(|log| unsafe { (*log).ended })
     }
 
+    /// All threads are joined, and this object was sent to its grace period: it is quiet now.
+    pub(super) fn conclude_one(&self, thing: ThingRef) {
+        assert_ne!(self.asked[thing.1].load(Ordering::Relaxed), 0, "no grace period was asked for");
+        assert!(self.quiet(thing), "calls are over, and memory is not quiet");
+    }
+
     /// All threads are joined, and the last of `count` objects was killed: it was sent to its grace period once, and is
     /// quiet now if it was not before.
     pub(super) fn conclude(&self, count: u32, last: ThingRef) {
         if self.ended() < count {
-            assert_ne!(self.asked.load(Ordering::Relaxed), 0, "no grace period was asked for");
+            assert_ne!(self.asked[last.1].load(Ordering::Relaxed), 0, "no grace period was asked for");
             self.assert_unreachable(last.object());
             assert!(self.quiet(last), "calls are over, and memory is not quiet");
         }
