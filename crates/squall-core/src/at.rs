@@ -26,6 +26,7 @@ use crate::raw::object::InFlight;
 use crate::raw::reps::{Rep, Walk};
 use crate::reference::CoRef;
 use crate::root::{Bound, Root};
+use crate::swap::calls::shall_begin_again;
 
 /// A representative's link to its root and its peers: keep it in a field of the representative.
 ///
@@ -50,13 +51,13 @@ unsafe impl<R: Root> Send for At<R> {}
 // SAFETY: as above.
 unsafe impl<R: Root> Sync for At<R> {}
 
-/// The object has ended while a method of it slept.
+/// The object has ended while a method of it slept, or the call is to be made again (see [`At::sleep_until`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended;
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the object was destroyed while a method of it waited")
+        f.write_str("the object was destroyed or swapped while a method of it waited")
     }
 }
 
@@ -263,7 +264,10 @@ impl<R: Root> At<R> {
     /// without a wake is not noticed.
     ///
     /// # Errors
-    /// [`Ended`]: the object was destroyed, or this is the child of a fork. Return soon: its memory waits for this call.
+    /// [`Ended`]: the object was destroyed, or this is the child of a fork; or it is being swapped, and the swap waits for this
+    /// call. Return soon, and leave the object as if the method had not begun: in the last case what the method returns is
+    /// thrown away, and the call is made again on what serves then. That is done where every argument of the method is
+    /// `Copy`; calls of other methods sleep on, and hold up a swap until it gives up.
     /// # Panics
     /// Inside an operation, where nothing may sleep.
     pub fn sleep_until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Result<T, Ended> {
@@ -279,6 +283,10 @@ impl<R: Root> At<R> {
                 return Ok(result);
             }
             if self.is_ending() || squall_sys::fork::forked() {
+                return Err(Ended);
+            }
+            // SAFETY: the representative is held, by the call that is here.
+            if unsafe { Multi::<R>::is_waited_for(self.rep) } && shall_begin_again(self.object.cast()) {
                 return Err(Ended);
             }
             sleepers.wait(seen, None::<Duration>);

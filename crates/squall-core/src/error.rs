@@ -4,7 +4,7 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use crate::id::Id;
-use crate::raw::object::Absent;
+use crate::raw::slot::Absent;
 
 /// Why a call did not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

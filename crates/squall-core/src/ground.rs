@@ -33,7 +33,8 @@ use crate::error::CreateError;
 use crate::husks::Husks;
 use crate::id::Id;
 use crate::raw::header::Header;
-use crate::raw::object::{Ground, Object, Slot, Stage, any};
+use crate::raw::object::{Ground, Object, Stage, any};
+use crate::raw::slot::Slot;
 
 /// Slots of a table.
 pub(crate) const SLOTS_MAX: u32 = if cfg!(miri) { 1 << 12 } else { 1 << 24 };

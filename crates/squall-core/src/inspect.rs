@@ -17,8 +17,9 @@ use crate::death::for_each_held;
 use crate::ground::{BLOCK, Tables, existing};
 use crate::id::Id;
 use crate::raw::mediator::Phase;
-use crate::raw::object::{Ground, Object, Occupant, header};
+use crate::raw::object::{Ground, Object, header};
 use crate::raw::reps::{Owner, Rep};
+use crate::raw::slot::Occupant;
 
 /// An object, as it was at one moment.
 #[derive(Clone, Debug)]

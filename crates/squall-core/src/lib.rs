@@ -81,5 +81,8 @@ pub mod __macro {
     pub use crate::class::Source;
     pub use crate::error::CallError;
     pub use crate::interface::{Extends, Interface, InterfaceOf, Super};
-    pub use crate::reference::{Answer, Carries, Carry, Checked, CoRef, Gone, Panic, Panics};
+    pub use crate::reference::{
+        Answer, Arguments, Blocking, Carries, Carry, Checked, CoRef, CopiedArguments, Gone, MovedArguments,
+        Panic, Panics,
+    };
 }

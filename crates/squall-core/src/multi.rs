@@ -30,7 +30,7 @@ use crate::interface::{Counted, Interface};
 use crate::layout::Block;
 use crate::owned::Owned;
 use crate::raw::membership::Membership;
-use crate::raw::object::{InFlight, Object, activate};
+use crate::raw::object::{InFlight, Object, activate, header};
 use crate::raw::reps::{Owner, Rep, Reps};
 use crate::root::{Cleanup, Miss, Outcome, Root};
 use crate::swap::RootFormats;
@@ -148,6 +148,18 @@ impl<R: Root> Multi<R> {
         unsafe { block.write(multi) };
         std::mem::forget(room);
         block.cast()
+    }
+
+    /// Whether a swap waits for the calls that hold a representative.
+    ///
+    /// # Safety
+    /// It is one of this class, and valid.
+    pub(crate) unsafe fn is_waited_for(rep: NonNull<Rep>) -> bool {
+        // SAFETY: the caller's promise; it has so many headers.
+        unsafe {
+            let owner = RepBlock::<R>::owner(rep);
+            (0..Self::CLASS.interfaces).any(|index| header(owner, index).as_ref().is_waited_for())
+        }
     }
 
     /// The representative whose owner this is.

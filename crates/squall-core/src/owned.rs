@@ -9,7 +9,8 @@ use crate::class::ObjectKind;
 use crate::ground::existing;
 use crate::id::Id;
 use crate::interface::Interface;
-use crate::raw::object::{self, Ground, Killed, Object, Stage};
+use crate::raw::kill::{Killed, kill};
+use crate::raw::object::{Ground, Object, Stage};
 use crate::reference::CoRef;
 use crate::swap;
 
@@ -79,7 +80,7 @@ fn end(id: Id) {
     // Within one operation, so that nobody frees it in between. Refused where nothing can be reclaimed anyway.
     let killed = squall_rcu::try_op(|_| {
         // SAFETY: within an operation.
-        let killed = unsafe { object::kill(tables, id) };
+        let killed = unsafe { kill(tables, id) };
         match killed {
             Killed::Ended { object, drained } => {
                 // SAFETY: valid to the end of the operation.

@@ -7,13 +7,13 @@
 //!
 //! Cost: see [`CoRef`]. Source: CO-04, CO-07; TO-06; the compare is ours, where K42 rewrites tables.
 
+use squall_sync::sync::Arc;
 use std::cmp;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use squall_machine::Vp;
 
@@ -24,9 +24,10 @@ use crate::id::Id;
 use crate::interface::{Extends, Interface, from_fat, offset_of};
 use crate::raw::header::Header;
 use crate::raw::mediator::Mediator;
-use crate::raw::object::{Absent, Ground, InFlight, Object, header, hit, object_of, release, shared_owner};
+use crate::raw::object::{Ground, InFlight, Object, header, hit, object_of, release, shared_owner};
+use crate::raw::slot::Absent;
 use crate::swap::arbiter::Arbitration;
-use crate::swap::calls::{self as swap, Frame, Met, Park};
+use crate::swap::calls::{self as swap, Again, Frame, Met, Park};
 
 /// A reference to a clustered object: call it as the interface it is.
 ///
@@ -154,35 +155,80 @@ impl<I: ?Sized + Interface> CoRef<I> {
         f: impl FnOnce(&I) -> R,
         gone: impl Answer<R>,
     ) -> R {
-        let mut again = false;
+        let (hold, arbitration) = match reach_by_parking(self, method) {
+            Ok(reached) => reached,
+            Err(error) => return gone.answer(error),
+        };
+        let mut frame = Frame::new(hold.object(), Again::Never);
+        let _in_frame = frame.enter();
+        // SAFETY: a header of this id (I1), held while the call lasts (I2).
+        let f = || f(unsafe { target(&hold.0) });
+        match arbitrated(arbitration.as_deref(), self, method, f) {
+            Ok(result) => result,
+            Err(error) => gone.answer(error),
+        }
+    }
+
+    /// Not public: the same, of a method that can be called again with the same arguments. It is, where it had to leave because
+    /// of a swap.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn __call_blocking_again<R>(
+        self,
+        method: &'static str,
+        mut f: impl FnMut(&I) -> R,
+        gone: impl Answer<R>,
+    ) -> R {
         loop {
-            let reached = match squall_rcu::try_op(|_| reach(self.id, again)) {
+            let (hold, arbitration) = match reach_by_parking(self, method) {
                 Ok(reached) => reached,
-                Err(error) => return gone.answer(refused(self, method, error)),
+                Err(error) => return gone.answer(error),
             };
-            match reached {
-                Reached::Held(hold, arbitration) => {
-                    let mut frame = Frame::new(hold.object());
-                    let _in_frame = frame.enter();
-                    // SAFETY: a header of this id (I1), held while the call lasts (I2).
-                    let f = || f(unsafe { target(&hold.0) });
-                    return match arbitration {
-                        Some(arbitration) if arbitration.is_of(method) => {
-                            match arbitration.call(I::NAME, self.id, method, f) {
-                                Ok(result) => result,
-                                Err(error) => gone.answer(error.of(I::NAME, method)),
-                            }
-                        }
-                        _ => f(),
-                    };
-                }
-                Reached::Parked(park) => {
-                    park.wait();
-                    again = true;
-                }
-                Reached::Nothing(error) => return gone.answer(error.of(I::NAME, method)),
+            let mut frame = Frame::new(hold.object(), Again::May);
+            let in_frame = frame.enter();
+            // SAFETY: a header of this id (I1), held while the call lasts (I2).
+            let f = || f(unsafe { target(&hold.0) });
+            let result = arbitrated(arbitration.as_deref(), self, method, f);
+            drop(in_frame);
+            match result {
+                Ok(result) if !frame.is_to_be_again() => return result,
+                Ok(_) => {}
+                Err(error) => return gone.answer(error),
             }
         }
+    }
+}
+
+/// Reaches a representative, and holds it; waits for swaps.
+fn reach_by_parking<I: ?Sized + Interface>(
+    co: CoRef<I>,
+    method: &'static str,
+) -> Result<(Hold, Option<Arc<Arbitration>>), CallError> {
+    let mut again = false;
+    loop {
+        let reached =
+            squall_rcu::try_op(|_| reach(co.id, again)).map_err(|error| refused(co, method, error))?;
+        match reached {
+            Reached::Held(hold, arbitration) => return Ok((hold, arbitration)),
+            Reached::Parked(park) => park.wait(),
+            Reached::Nothing(error) => return Err(error.of(I::NAME, method)),
+        }
+        again = true;
+    }
+}
+
+/// Makes a call, by way of what arbitrates it.
+fn arbitrated<I: ?Sized + Interface, R>(
+    arbitration: Option<&Arbitration>,
+    co: CoRef<I>,
+    method: &'static str,
+    f: impl FnOnce() -> R,
+) -> Result<R, CallError> {
+    match arbitration {
+        Some(arbitration) if arbitration.is_of(method) => {
+            arbitration.call(I::NAME, co.id, method, f).map_err(|error| error.of(I::NAME, method))
+        }
+        _ => Ok(f()),
     }
 }
 
@@ -234,19 +280,15 @@ fn mediated<I: ?Sized + Interface, R>(
         // SAFETY: found in this operation.
         match unsafe { swap::meet(co.id, mediator, again) } {
             Met::Pass(pass) => {
-                let mut frame = Frame::new(pass.object);
+                let mut frame = Frame::new(pass.object, Again::Never);
                 let _in_frame = pass.is_counted().then(|| frame.enter());
                 // SAFETY: a header of this id (I1), used in the operation (I2).
                 let f = || f(unsafe { target(&pass.header) });
                 // SAFETY: the mediator is valid in this operation, and so is what it points to.
-                match unsafe { pass.arbitration() } {
-                    Some(arbitration) if arbitration.is_of(method) => {
-                        match arbitration.call(I::NAME, co.id, method, f) {
-                            Ok(result) => return result,
-                            Err(error) => break error,
-                        }
-                    }
-                    _ => return f(),
+                let arbitration = unsafe { pass.arbitration() }.map(Arc::as_ref);
+                match arbitrated(arbitration, co, method, f) {
+                    Ok(result) => return result,
+                    Err(error) => break error,
                 }
             }
             Met::Park(park) => {
@@ -466,6 +508,76 @@ impl Drop for Hold {
         }
     }
 }
+
+/// Not public: how a method that may block is called.
+#[doc(hidden)]
+pub trait Blocking<I: ?Sized, R, F> {
+    /// The call.
+    #[track_caller]
+    fn __squall_call(self, co: CoRef<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R;
+}
+
+/// Not public: its arguments are used up by a call.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Once;
+
+/// Not public: it can be called again with the same arguments.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Many;
+
+impl<I: ?Sized + Interface, R, F: FnOnce(&I) -> R> Blocking<I, R, F> for Once {
+    #[inline(always)]
+    #[track_caller]
+    fn __squall_call(self, co: CoRef<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R {
+        co.__call_blocking(method, f, gone)
+    }
+}
+
+impl<I: ?Sized + Interface, R, F: FnMut(&I) -> R> Blocking<I, R, F> for Many {
+    #[inline(always)]
+    #[track_caller]
+    fn __squall_call(self, co: CoRef<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R {
+        co.__call_blocking_again(method, f, gone)
+    }
+}
+
+/// Not public: picks how a method with these arguments is called.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Arguments<A>(PhantomData<fn() -> A>);
+
+impl<A> Arguments<A> {
+    /// See the type.
+    #[inline(always)]
+    #[expect(clippy::new_without_default, reason = "only the macro makes one")]
+    pub const fn new() -> Arguments<A> {
+        Arguments(PhantomData)
+    }
+}
+
+/// Not public: see [`Arguments`].
+#[doc(hidden)]
+pub trait CopiedArguments: Sized {
+    /// They can be used again.
+    #[inline(always)]
+    fn __squall_issue(self) -> Many {
+        Many
+    }
+}
+impl<A: Copy> CopiedArguments for Arguments<A> {}
+
+/// Not public: see [`Arguments`].
+#[doc(hidden)]
+pub trait MovedArguments: Sized {
+    /// They cannot.
+    #[inline(always)]
+    fn __squall_issue(self) -> Once {
+        Once
+    }
+}
+impl<A> MovedArguments for &Arguments<A> {}
 
 /// Not public: what a method answers when there is no object.
 #[doc(hidden)]

@@ -12,7 +12,8 @@ use squall_sync::atomic::Ordering;
 use crate::class::Class;
 use crate::ground::existing;
 use crate::id::Id;
-use crate::raw::object::{Ground, Occupant};
+use crate::raw::object::Ground;
+use crate::raw::slot::Occupant;
 
 /// What a call's tag means: the bits of the id with which it was made (see `squall_rcu::__name_tags`). The bare id, where
 /// neither the object nor its class can be found.

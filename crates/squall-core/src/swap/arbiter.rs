@@ -7,16 +7,18 @@
 //! Cost: see [`arbitrate`]. Source: CO-17, K42 §8.3: arbiters, families of objects that are interposed.
 
 use squall_sync::atomic::{AtomicBool, Ordering, fence};
+use squall_sync::sync::Arc;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use crate::error::{CallError, Reason};
 use crate::ground::{Tables, existing};
 use crate::id::Id;
 use crate::interface::{Interface, find_method};
+use crate::raw::kill::{Killed, kill_object};
 use crate::raw::mediator::{Mediator, Phase, attach, install};
-use crate::raw::object::{Absent, Ground, Killed, Object, kill_object};
+use crate::raw::object::{Ground, Object};
+use crate::raw::slot::Absent;
 use crate::reference::CoRef;
 use crate::swap::calls::{Full, retire};
 use crate::swap::report::{SwapError, SwapFailure};

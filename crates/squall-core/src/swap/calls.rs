@@ -11,10 +11,10 @@
 use squall_machine::Vp;
 use squall_machine::park::{EventCount, Seen};
 use squall_sync::atomic::{AtomicU64, Ordering};
+use squall_sync::sync::Arc;
 use squall_sys::apart::Apart;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::{CallError, Reason};
@@ -94,6 +94,18 @@ pub(crate) fn sleepers(slot: u32) -> &'static EventCount {
 pub(crate) struct Frame {
     object: NonNull<Object>,
     outer: *const Frame,
+    again: Cell<Again>,
+}
+
+/// Whether a call can be made again, from its beginning.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// No: its arguments are used up.
+    Never,
+    /// Yes.
+    May,
+    /// It shall be: its method was told to return, because a swap waits for it.
+    Shall,
 }
 
 thread_local! {
@@ -109,8 +121,13 @@ pub(crate) struct InFrame<'a>(&'a Frame);
 
 impl Frame {
     /// The object is valid while the frame is in the list.
-    pub(crate) fn new(object: NonNull<Object>) -> Frame {
-        Frame { object, outer: ptr::null() }
+    pub(crate) fn new(object: NonNull<Object>, again: Again) -> Frame {
+        Frame { object, outer: ptr::null(), again: Cell::new(again) }
+    }
+
+    /// Whether its call is to be made again.
+    pub(crate) fn is_to_be_again(&self) -> bool {
+        self.again.get() == Again::Shall
     }
 
     #[inline(never)]
@@ -128,19 +145,38 @@ impl Drop for InFrame<'_> {
     }
 }
 
-/// Whether the calling thread is in a call of which `f` is true.
-fn in_call(f: impl Fn(&Object) -> bool) -> bool {
-    let mut next = FRAMES.get();
+/// The innermost call, from `first` on, of which `f` is true.
+fn find_call<'a>(first: *const Frame, f: impl Fn(&Object) -> bool) -> Option<&'a Frame> {
+    let mut next = first;
     // SAFETY: those in the list are on the stack below us, and their objects valid (I1).
     unsafe {
         while let Some(frame) = next.as_ref() {
             if f(frame.object.as_ref()) {
-                return true;
+                return Some(frame);
             }
             next = frame.outer;
         }
     }
-    false
+    None
+}
+
+/// Whether the calling thread is in a call of which `f` is true.
+fn in_call(f: impl Fn(&Object) -> bool) -> bool {
+    find_call(FRAMES.get(), f).is_some()
+}
+
+/// A method of this object is about to sleep, and a swap waits for it. Returns whether it shall return instead, so that its
+/// call is made again: not if it cannot be, nor if the call would pass (I2) and be here again at once.
+pub(crate) fn shall_begin_again(object: NonNull<Object>) -> bool {
+    let Some(frame) = find_call(FRAMES.get(), |called| ptr::eq(called, object.as_ptr())) else {
+        return false;
+    };
+    let shall = frame.again.get() != Again::Never
+        && find_call(frame.outer, |object| object.gate.is_suspended()).is_none();
+    if shall {
+        frame.again.set(Again::Shall);
+    }
+    shall
 }
 
 /// Whether the calling thread is in a call for which some swap waits (I2).

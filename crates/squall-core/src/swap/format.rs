@@ -10,12 +10,12 @@
 //! Source: K42's transfer negotiation protocol (CO-39).
 
 use squall_machine::{Cluster, Vp};
+use squall_sync::sync::Arc;
 use std::any::{Any, TypeId, type_name};
 use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use crate::multi::Multi;
 use crate::raw::object::Object;
@@ -122,18 +122,18 @@ impl fmt::Display for Kind {
     }
 }
 
+/// Called as I1 says, and so is the next.
+type ExportCall = dyn Fn(NonNull<Object>, Part) -> Transferred<Parcel> + Send + Sync;
+type ImportCall = dyn Fn(NonNull<Object>, Part, Box<dyn Any + Send>) -> Transferred<()> + Send + Sync;
+
 struct Export {
     kind: Kind,
-    /// # Safety
-    /// I1.
-    call: Box<dyn Fn(NonNull<Object>, Part) -> Transferred<Parcel> + Send + Sync>,
+    call: Box<ExportCall>,
 }
 
 struct Import {
     kind: Kind,
-    /// # Safety
-    /// I1.
-    call: Box<dyn Fn(NonNull<Object>, Part, Box<dyn Any + Send>) -> Transferred<()> + Send + Sync>,
+    call: Box<ImportCall>,
 }
 
 impl List {

@@ -12,7 +12,7 @@ mod report;
 mod run;
 
 use squall_sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use squall_sync::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::interface::Interface;

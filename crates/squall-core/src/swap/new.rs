@@ -33,7 +33,7 @@ unsafe impl<I: ?Sized + Interface> Send for New<I> {}
 unsafe impl<I: ?Sized + Interface> Sync for New<I> {}
 
 impl<I: ?Sized + Interface> New<I> {
-    fn new(object: NonNull<Object>) -> New<I> {
+    fn of(object: NonNull<Object>) -> New<I> {
         New { object, interface: PhantomData }
     }
 
@@ -44,7 +44,7 @@ impl<I: ?Sized + Interface> New<I> {
         I: InterfaceOf<T>,
         T: Send + Sync + 'static,
     {
-        New::new(Shared::<T, I, Opaque>::to_come(value, Location::caller()))
+        New::of(Shared::<T, I, Opaque>::to_come(value, Location::caller()))
     }
 
     /// The same, with formats for its state, as [`stateful`](crate::stateful).
@@ -53,13 +53,13 @@ impl<I: ?Sized + Interface> New<I> {
     where
         I: InterfaceOf<T>,
     {
-        New::new(Shared::<T, I, Stated>::to_come(value, Location::caller()))
+        New::of(Shared::<T, I, Stated>::to_come(value, Location::caller()))
     }
 
     /// A representative for each cluster of this size, as [`Root::create`] makes it.
     #[track_caller]
     pub fn root<R: Root<Interface = I>>(root: R, size: ClusterSize) -> New<I> {
-        New::new(Multi::<R>::to_come(root, size, Location::caller()))
+        New::of(Multi::<R>::to_come(root, size, Location::caller()))
     }
 
     pub(crate) fn class(&self) -> &'static Class {

@@ -1,7 +1,7 @@
 //! What is recorded of a swap, and why one did not happen.
 
 use squall_rcu::WaitError;
-use squall_sync::sync::Mutex;
+use squall_sync::sync::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
@@ -301,7 +301,7 @@ pub(crate) fn remember(report: &SwapReport) {
     drop(forgotten);
 }
 
-fn lock() -> std::sync::MutexGuard<'static, VecDeque<SwapReport>> {
+fn lock() -> MutexGuard<'static, VecDeque<SwapReport>> {
     // Nothing panics under this lock but a failed allocation, which leaves the list whole.
     RECENT.lock().unwrap_or_else(|poison| poison.into_inner())
 }

@@ -8,12 +8,13 @@
 use squall_machine::Vp;
 use squall_rcu::{Marker, WaitError};
 use squall_sync::atomic::{AtomicUsize, Ordering, fence};
+use squall_sync::sync::Arc;
 use squall_sync::sync::Mutex;
+use squall_sync::thread;
 use std::any::Any;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::class::{Class, ObjectKind};
@@ -21,8 +22,9 @@ use crate::death::run_drop;
 use crate::ground::{Tables, existing};
 use crate::id::Id;
 use crate::owned::wake;
+use crate::raw::kill::{Killed, kill_object};
 use crate::raw::mediator::{Mediator, Phase, attach, relieve, settle};
-use crate::raw::object::{Ground, InFlight, Killed, Object, Stage, kill_object};
+use crate::raw::object::{Ground, InFlight, Object, Stage};
 use crate::raw::reps::{Owner, Rep};
 use crate::swap::arbiter::{Serving, serving, take_away};
 use crate::swap::calls::{Full, in_method, in_transfer, retire, sleepers, transferring};
@@ -301,6 +303,8 @@ impl<'a> Run<'a> {
                 let seen = sleepers.prepare();
                 // Again and again: calls that we wait for may have made representatives.
                 self.this().notify(true);
+                // Those who sleep in its methods leave, if they can come again.
+                wake(self.old);
                 if try_transfer() {
                     break Ok(());
                 }
@@ -495,11 +499,11 @@ impl Movement<'_> {
         if left == 0 || self.has_failed() {
             return;
         }
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let processors = thread::available_parallelism().map_or(1, usize::from);
         let helpers = left.min(processors).min(MOVERS_MAX).saturating_sub(1);
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for _ in 0..helpers {
-                let thread = std::thread::Builder::new().name("squall-transfer".into());
+                let thread = thread::Builder::new().name("squall-transfer".into());
                 // One that cannot be had is done without.
                 let _ = thread.spawn_scoped(scope, || self.some(|| true));
             }

@@ -20,12 +20,13 @@ use std::ptr::{self, NonNull};
 use crate::class::{Class, ObjectKind, Source, Visit};
 use crate::id::Id;
 use crate::raw::header::{Header, NEW};
+use crate::raw::kill::{Killed, kill};
 use crate::raw::membership::Membership;
 use crate::raw::object::{
-    Absent, Ground, InFlight, Killed, Object, Occupant, Slot, Stage, activate, header, hit, is_held, kill,
-    object_of, publish, wait_for_holds,
+    Ground, InFlight, Object, Stage, activate, header, hit, is_held, object_of, publish, wait_for_holds,
 };
 use crate::raw::reps::{Owner, Rep, Reps};
+use crate::raw::slot::{Absent, Occupant, Slot};
 
 /// The slot of all models.
 pub(super) const SLOT: u32 = 0;
@@ -530,6 +531,7 @@ impl World {
         // SAFETY: valid until its grace period is over.
         let moved = unsafe { object.as_ref() }.gate.has_moved();
         for (vp, entry) in &self.entries {
+            // Acquire: as `hit`.
             let entry = NonNull::new(entry.load(Ordering::Acquire));
             // SAFETY: nobody frees the other one meanwhile: it lives.
             let leads = entry.is_some_and(|header| !moved || unsafe { object_of(header) } == object);

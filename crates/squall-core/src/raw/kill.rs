@@ -1,0 +1,156 @@
+//! The end of an object: out of its slots, its gate shut, its headers poisoned, its entries cleared.
+//!
+//! Who does it is decided in the first slot (`slot/I1`), and when its entries are cleared by its gate (`gate/I2`).
+
+use squall_sync::atomic::Ordering;
+use std::ptr::{self, NonNull};
+
+use super::gate::Shut;
+use super::mediator::Mediator;
+use super::object::{Ground, Object, each, for_each_header};
+use super::sites;
+use super::slot::{Occupant, object_in, who};
+use crate::class::Class;
+use crate::id::Id;
+
+/// What [`kill`] led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Killed {
+    /// It had ended before.
+    Before,
+    /// This one has. If it is drained the caller goes on, outside its operation: [`Ground::after_grace_period`] with
+    /// [`Stage::Quiet`]. Else misses are in flight, the last of which goes on.
+    Ended { object: NonNull<Object>, drained: bool },
+    /// A mediator was there; it was told (`slot/I1`).
+    Mediated(NonNull<Mediator>),
+}
+
+/// Ends the object of this id: from the return of this call on, every call that begins errs. If another call of this
+/// function was first, that one may still be at it.
+///
+/// # Safety
+/// Within an operation: the last miss may send the object to its grace period while this function is still using it.
+#[inline(always)]
+pub(crate) unsafe fn kill(ground: &impl Ground, id: Id) -> Killed {
+    let slot = ground.slot(id.slot());
+    let found = slot.load();
+    let Some(block) = object_in(found) else {
+        // SAFETY: passed on.
+        return unsafe { kill_mediated(ground, id) };
+    };
+    // SAFETY: valid within this operation (`object/I1`).
+    let class = unsafe { block.as_ref() }.class;
+    // Before the gate is shut, since from then on a miss in flight may drain it (`object/I1`).
+    let taken = if sites::RETIRE_FIRST.is_weak() { found } else { slot.take(class) };
+    if taken != found {
+        // SAFETY: passed on.
+        return unsafe { taken_otherwise(ground, id, taken) };
+    }
+    // SAFETY: taken out by us, in this operation.
+    let killed = unsafe { kill_object(ground, block, class) };
+    if sites::RETIRE_FIRST.is_weak() {
+        slot.take(class);
+    }
+    killed
+}
+
+/// Ends an object that nobody finds in its first slot any more.
+///
+/// # Safety
+/// As of [`kill`], by whoever took it out, or whoever did it for its mediator. `class` is its class.
+#[inline(always)]
+pub(crate) unsafe fn kill_object(
+    ground: &impl Ground,
+    block: NonNull<Object>,
+    class: &'static Class,
+) -> Killed {
+    // SAFETY: the caller's promise.
+    let object = unsafe { block.as_ref() };
+    retire_rest(ground, object.id, class);
+    let shut = object.gate.kill();
+    debug_assert!(shut != Shut::Already, "an object was taken out of its slot twice");
+    for_each_header(block, class, |header| header.poison());
+    let drained = shut == Shut::Drained;
+    if drained {
+        clear(ground, object, class);
+    }
+    Killed::Ended { object: block, drained }
+}
+
+/// Takes the object out of its slots but the first.
+#[inline(always)]
+fn retire_rest(ground: &impl Ground, id: Id, class: &'static Class) {
+    #[cold]
+    #[inline(never)]
+    fn rest(ground: &impl Ground, id: Id, class: &'static Class) {
+        (1..class.interfaces).for_each(|index| ground.slot(id.slot() + index).retire(class));
+    }
+    if class.interfaces > 1 {
+        rest(ground, id, class);
+    }
+}
+
+/// [`kill`], where it finds no object.
+#[cold]
+#[inline(never)]
+unsafe fn kill_mediated(ground: &impl Ground, id: Id) -> Killed {
+    let slot = ground.slot(id.slot());
+    let class = match slot.occupant() {
+        // SAFETY: valid within this operation (`object/I1`).
+        Occupant::Object(object) => unsafe { object.as_ref() }.class,
+        // SAFETY: as above.
+        Occupant::Mediated(mediator) => unsafe { mediator.as_ref().class() },
+        Occupant::Nobody | Occupant::Gone(..) => return Killed::Before,
+    };
+    // SAFETY: passed on.
+    unsafe { taken_otherwise(ground, id, slot.take(class)) }
+}
+
+/// [`kill`], where what it took out is not what it found at first.
+#[cold]
+#[inline(never)]
+unsafe fn taken_otherwise(ground: &impl Ground, id: Id, taken: *mut ()) -> Killed {
+    match who(taken) {
+        // SAFETY: valid within this operation (`object/I1`), and taken out by us.
+        Occupant::Object(block) => unsafe { kill_object(ground, block, block.as_ref().class) },
+        Occupant::Mediated(mediator) => {
+            // SAFETY: as above.
+            let mediator_ref = unsafe { mediator.as_ref() };
+            mediator_ref.condemn();
+            // SAFETY: as above.
+            retire_rest(ground, id, unsafe { mediator_ref.class() });
+            Killed::Mediated(mediator)
+        }
+        Occupant::Nobody | Occupant::Gone(..) => Killed::Before,
+    }
+}
+
+/// Ends an object whose id is another one's. Returns whether the caller sends it to its grace period: not if the last miss
+/// does.
+///
+/// # Safety
+/// Once, within an operation in which nobody finds it any more but by a mediator, who sends nobody there.
+pub(crate) unsafe fn move_away(ground: &impl Ground, block: NonNull<Object>) -> bool {
+    // SAFETY: the caller's promise.
+    let object = unsafe { block.as_ref() };
+    let drained = object.gate.move_away() == Shut::Drained;
+    if drained {
+        clear(ground, object, object.class);
+    }
+    drained
+}
+
+/// Clears the entries (`object/I3`). Whoever calls this sends the object to its grace period next.
+#[inline(always)]
+pub(super) fn clear(ground: &impl Ground, object: &Object, class: &'static Class) {
+    if !sites::CLEAR_ENTRIES.is_weak() {
+        let (interfaces, first) = (class.interfaces, object.id.slot());
+        object.for_each_translation(ground, move |vp| {
+            each(interfaces, move |index| {
+                // Relaxed: ordered before the grace period by its beginning. No miss stores any more (gate/I2).
+                ground.entry(vp, first + index).store(ptr::null_mut(), Ordering::Relaxed);
+            });
+        });
+    }
+}

@@ -1,0 +1,166 @@
+//! Methods that sleep, while their object is swapped: they leave and their calls are made again, if they can be.
+
+use squall::swap::{New, RootFormats, Swap, SwapFailure, SwapPhase, Whole};
+use squall::{At, CallError, ClusterSize, Ended, Owned, Root};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+/// A queue whose consumers sleep.
+#[squall::interface]
+trait Line: Send + Sync {
+    fn put(&self, n: u64);
+    /// Takes the first, less `n`.
+    #[blocking]
+    fn take(&self, n: u64) -> Result<u64, CallError>;
+    /// The same, with an argument that a call uses up.
+    #[blocking]
+    fn take_with(&self, used_up: Vec<u64>) -> Result<u64, CallError>;
+    fn sleepers(&self) -> u32;
+    fn version(&self) -> u32;
+}
+
+#[derive(Default)]
+struct Store {
+    version: u32,
+    numbers: Mutex<Vec<u64>>,
+    asleep: AtomicU32,
+}
+
+struct Counter(At<Store>);
+
+impl Root for Store {
+    type Interface = dyn Line;
+    type Rep = Counter;
+    fn make_rep(&self, at: At<Store>) -> Counter {
+        Counter(at)
+    }
+    fn formats(formats: &mut RootFormats<'_, Store>) {
+        formats.export(|all: Whole<'_, Store>| Ok(all.root().numbers.lock().unwrap().clone())).import(
+            |all: Whole<'_, Store>, numbers: Vec<u64>| {
+                *all.root().numbers.lock().unwrap() = numbers;
+                Ok(())
+            },
+        );
+    }
+}
+
+impl Counter {
+    fn first(&self) -> Result<u64, Ended> {
+        let store = self.0.root();
+        self.0.sleep_until(|| {
+            let mut numbers = store.numbers.lock().unwrap();
+            store.asleep.fetch_add(u32::from(numbers.is_empty()), Relaxed);
+            (!numbers.is_empty()).then(|| numbers.remove(0))
+        })
+    }
+}
+
+/// What a method returns when it has to leave: nobody sees it if its call is made again.
+const LEFT: u64 = u64::MAX;
+
+impl Line for Counter {
+    fn put(&self, n: u64) {
+        self.0.root().numbers.lock().unwrap().push(n);
+        self.0.wake();
+    }
+    fn take(&self, n: u64) -> Result<u64, CallError> {
+        Ok(self.first().map_or(LEFT, |first| first - n))
+    }
+    fn take_with(&self, used_up: Vec<u64>) -> Result<u64, CallError> {
+        Ok(self.first().map_or(LEFT, |first| first - used_up[0]))
+    }
+    fn sleepers(&self) -> u32 {
+        self.0.root().asleep.load(Relaxed)
+    }
+    fn version(&self) -> u32 {
+        self.0.root().version
+    }
+}
+
+fn line(version: u32, size: ClusterSize) -> New<dyn Line> {
+    New::root(Store { version, ..Store::default() }, size)
+}
+
+fn wait_for(mut happened: impl FnMut() -> bool) {
+    while !happened() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn pitfall_01_a_call_that_sleeps_is_made_again_on_what_serves_after_a_swap() {
+    let owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
+    let co = owned.co();
+    let consumers: Vec<_> = (1..=3).map(|n| thread::spawn(move || co.take(n).unwrap())).collect();
+    wait_for(|| co.sleepers() >= 3);
+    let report = Swap::of(co).drain_within(Duration::from_secs(60)).to(line(1, ClusterSize::Machine)).unwrap();
+    assert!(report.blocked <= 3, "those who slept parked, and nobody else");
+    assert_eq!(co.version(), 1);
+    wait_for(|| co.sleepers() >= 3);
+    (0..3).for_each(|_| co.put(100));
+    let mut taken: Vec<u64> = consumers.into_iter().map(|consumer| consumer.join().unwrap()).collect();
+    taken.sort_unstable();
+    assert_eq!(taken, [97, 98, 99], "each call ran once, on the new object");
+    Owned::destroy(owned).wait().unwrap();
+}
+
+#[test]
+fn pitfall_01_a_call_that_cannot_be_made_again_sleeps_on_and_the_swap_gives_up() {
+    let owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
+    let co = owned.co();
+    let consumer = thread::spawn(move || co.take_with(vec![1]).unwrap());
+    wait_for(|| co.sleepers() >= 1);
+    let error = Swap::of(co).drain_within(Duration::from_millis(5)).to(line(1, ClusterSize::Cpu)).unwrap_err();
+    assert_eq!(error.failure(), SwapFailure::TimedOut(SwapPhase::Block));
+    assert_eq!(co.version(), 0);
+    co.put(8);
+    assert_eq!(consumer.join().unwrap(), 7);
+    // Now it can be.
+    Swap::of(co).to(line(1, ClusterSize::Cpu)).unwrap();
+    assert_eq!(co.version(), 1);
+    Owned::destroy(owned).wait().unwrap();
+}
+
+#[test]
+fn pitfall_01_of_those_that_sleep_when_a_swap_fails_none_is_lost() {
+    let owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
+    let co = owned.co();
+    // One that can be made again, and one that cannot and makes the swap give up.
+    let consumers = [thread::spawn(move || co.take(1).unwrap()), thread::spawn(move || co.take_with(vec![1]).unwrap())];
+    wait_for(|| co.sleepers() >= 2);
+    let failed = Swap::of(co).drain_within(Duration::from_millis(5)).to(line(1, ClusterSize::Cpu));
+    assert!(failed.is_err());
+    (0..2).for_each(|_| co.put(5));
+    assert_eq!(consumers.map(|consumer| consumer.join().unwrap()), [4, 4]);
+    Owned::destroy(owned).wait().unwrap();
+}
+
+/// What a thread does inside a method of another object.
+#[squall::interface]
+trait Outer: Send + Sync {
+    #[blocking]
+    fn run(&self, line: squall::CoRef<dyn Line>) -> u64;
+}
+
+struct Plain;
+
+impl Outer for Plain {
+    fn run(&self, line: squall::CoRef<dyn Line>) -> u64 {
+        line.take(0).unwrap()
+    }
+}
+
+#[test]
+fn pitfall_01_a_sleeper_inside_anothers_method_leaves_too() {
+    let line_owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
+    let outer: Owned<dyn Outer> = squall::shared(Plain);
+    let (co, run) = (line_owned.co(), outer.co());
+    let consumer = thread::spawn(move || run.run(co));
+    wait_for(|| co.sleepers() >= 1);
+    Swap::of(co).drain_within(Duration::from_secs(60)).to(line(1, ClusterSize::Cpu)).unwrap();
+    co.put(3);
+    assert_eq!(consumer.join().unwrap(), 3);
+    Owned::destroy(outer).wait().unwrap();
+}
