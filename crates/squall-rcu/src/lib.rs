@@ -43,6 +43,9 @@ pub use stall::{Stall, on_stall, set_patience};
 #[cfg(not(loom))]
 pub use stats::{Stats, stats};
 #[cfg(not(loom))]
+#[doc(hidden)]
+pub use wait::__may_wait;
+#[cfg(not(loom))]
 pub use wait::{Marker, MarkerState, WaitError, wait, wait_expedited, wait_until};
 
 /// Not public: what the models of the upper floors run over.

@@ -167,6 +167,15 @@ pub(crate) fn may_wait() -> Result<(), WaitError> {
     Ok(())
 }
 
+/// Not public: whether the calling thread may wait for a grace period, for whoever is to wait later.
+///
+/// # Errors
+/// As [`wait`] would refuse it.
+#[doc(hidden)]
+pub fn __may_wait() -> Result<(), WaitError> {
+    may_wait()
+}
+
 fn wait_for(moment: Moment, haste: Haste, deadline: Option<Instant>) -> Result<(), WaitError> {
     may_wait()?;
     wait_unchecked(moment, haste, deadline)

@@ -168,9 +168,14 @@ impl Mediator {
     ///
     /// # Safety
     /// In `Block`, by whoever swaps; the old object is valid, and not closed.
-    pub(crate) unsafe fn try_transfer(&self) -> bool {
+    pub(crate) unsafe fn try_transfer(&self, ground: &impl Ground) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         if word & COUNT != 0 || Mediator::phase_in(word) != Phase::Block {
+            return false;
+        }
+        // A look before, so that it seldom has to go back.
+        // SAFETY: the caller's promise.
+        if unsafe { self.is_held() } {
             return false;
         }
         let next = (word & !PHASE) | Phase::Transfer as u64;
@@ -183,6 +188,10 @@ impl Mediator {
         // SAFETY: the caller's promise.
         if !sites::HOLDS_OF_SWAP.is_weak() && unsafe { self.is_held() } {
             self.set(Phase::Block);
+            // A thread that would have passed may have parked meanwhile, and be the one that holds the object.
+            if !sites::BACK_TO_BLOCK.is_weak() {
+                ground.sleepers(self.id.slot()).signal(u32::MAX);
+            }
             return false;
         }
         true

@@ -10,6 +10,7 @@
 //! is over, but for what holds protect, and the world checks what is asked of whoever waits for a grace period. Those whose
 //! names end in `in_operations` run over the grace periods that ship, and free.
 
+mod arbiters;
 mod swaps;
 mod world;
 

@@ -97,3 +97,5 @@ pub(crate) const LAST_COUNTED: Site = Site(77);
 pub(crate) const SLOT_TAKE: Site = Site(78);
 /// Not an ordering: who resumes an object asks whether it lives before each header is made active.
 pub(crate) const ASK_BEFORE_RESUME: Site = Site(79);
+/// Not an ordering: whoever parked in a transfer that could not be is woken.
+pub(crate) const BACK_TO_BLOCK: Site = Site(80);

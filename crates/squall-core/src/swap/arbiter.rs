@@ -189,9 +189,6 @@ fn begin<I: ?Sized + Interface>(
 ) -> Result<Arbiter, SwapError> {
     let id = CoRef::id(co);
     let refuse = |failure| SwapError::new(I::NAME, id, failure);
-    if squall_sys::fork::forked() {
-        return Err(refuse(SwapFailure::Forked));
-    }
     let Some(tables) = existing() else { return Err(refuse(SwapFailure::NotThere)) };
     let arbitration = Arc::new(Arbitration { function, method, live: AtomicBool::new(true) });
     let attached = squall_rcu::op(|_| {

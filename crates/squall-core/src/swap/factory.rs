@@ -6,7 +6,7 @@
 //! Source: CO-72.
 
 use squall_rcu::Rcu;
-use squall_sync::sync::Mutex;
+use squall_sync::sync::{Mutex, MutexGuard, OnceLock};
 use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,11 +19,16 @@ use crate::owned::Owned;
 use crate::reference::CoRef;
 use crate::swap::{New, Swap, SwapError, SwapReport};
 
-type Maker<I> = dyn Fn() -> New<I> + Send + Sync;
+/// What makes objects now.
+struct Maker<I: ?Sized + Interface> {
+    make: Box<dyn Fn() -> New<I> + Send + Sync>,
+    /// The class of the first that it made, which is in the list.
+    class: OnceLock<TypeId>,
+}
 
 /// Makes objects of one interface, and can replace those it made with others, live.
 pub struct Factory<I: ?Sized + Interface> {
-    maker: Rcu<Box<Maker<I>>>,
+    maker: Rcu<Maker<I>>,
     /// The classes that its makers made. No code but ours runs under this lock.
     classes: Mutex<BTreeSet<TypeId>>,
 }
@@ -40,7 +45,12 @@ pub struct Upgraded {
 impl<I: ?Sized + Interface> Factory<I> {
     /// A factory whose objects are made by `make`, which runs inside an operation: it must not block.
     pub fn new(make: impl Fn() -> New<I> + Send + Sync + 'static) -> Factory<I> {
-        Factory { maker: Rcu::new(Box::new(Box::new(make))), classes: Mutex::new(BTreeSet::new()) }
+        Factory { maker: Rcu::new(Maker::new(make)), classes: Mutex::new(BTreeSet::new()) }
+    }
+
+    fn classes(&self) -> MutexGuard<'_, BTreeSet<TypeId>> {
+        // Nothing panics under this lock but a failed allocation, which leaves the set whole.
+        self.classes.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
     /// Makes an object.
@@ -58,8 +68,13 @@ impl<I: ?Sized + Interface> Factory<I> {
     /// [`CreateError`].
     pub fn try_create(&self) -> Result<Owned<I>, CreateError> {
         let made = squall_rcu::try_op(|op| {
-            let new = (self.maker.load(op))();
-            self.classes.lock().unwrap_or_else(|poison| poison.into_inner()).insert(new.type_id());
+            let maker = self.maker.load(op);
+            let new = (maker.make)();
+            let class = new.type_id();
+            if maker.class.get() != Some(&class) {
+                self.classes().insert(class);
+                maker.class.get_or_init(|| class);
+            }
             new.create()
         });
         made.unwrap_or_else(|error| Err(error.into()))
@@ -68,7 +83,8 @@ impl<I: ?Sized + Interface> Factory<I> {
     /// Makes objects by `make` from now on, and swaps every live object of the classes that this factory made before, one
     /// after the other, each for one that `make` makes: those of the same class that were made elsewhere, too. `limits` is
     /// applied to each of them: what it gets is the swap, and what it returns is asked for. Returns how each of them went,
-    /// by slot. One that failed serves on as it was.
+    /// by slot. One that failed serves on as it was. Where the class stays the same, objects that are made meanwhile may be
+    /// swapped, too.
     ///
     /// # Errors
     /// [`squall_rcu::WaitError`], as waiting for a grace period; nothing has changed then.
@@ -83,19 +99,29 @@ impl<I: ?Sized + Interface> Factory<I> {
     ) -> Result<Vec<Upgraded>, squall_rcu::WaitError> {
         // Refused where it would wait for itself.
         squall_rcu::wait()?;
-        let new_class = make().type_id();
-        self.maker.replace(Box::new(Box::new(make.clone())));
+        let first = make();
+        let new_class = first.type_id();
+        let same = self.classes().contains(&new_class);
+        self.maker.replace(Maker::new(make.clone()));
         // From here on whoever makes one uses the new maker (I1).
         squall_rcu::wait()?;
-        let mut classes = self.classes.lock().unwrap_or_else(|poison| poison.into_inner()).clone();
-        classes.remove(&new_class);
-        let mut all = Vec::new();
-        for id in inspect::instances(TypeId::of::<I>(), &classes) {
-            // An object made for this interface.
-            let co = CoRef::<I>::new(id);
-            all.push(Upgraded { id, outcome: limits(Swap::of(co)).to(make()) });
+        let mut classes = self.classes().clone();
+        if !same {
+            classes.remove(&new_class);
         }
-        Ok(all)
+        let mut first = Some(first);
+        let swap = |id| {
+            // An object made for this interface.
+            let swap = limits(Swap::of(CoRef::<I>::new(id)));
+            Upgraded { id, outcome: swap.to(first.take().unwrap_or_else(&make)) }
+        };
+        Ok(inspect::instances(TypeId::of::<I>(), &classes).into_iter().map(swap).collect())
+    }
+}
+
+impl<I: ?Sized + Interface> Maker<I> {
+    fn new(make: impl Fn() -> New<I> + Send + Sync + 'static) -> Box<Maker<I>> {
+        Box::new(Maker { make: Box::new(make), class: OnceLock::new() })
     }
 }
 

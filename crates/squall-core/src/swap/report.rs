@@ -1,6 +1,6 @@
 //! What is recorded of a swap, and why one did not happen.
 
-use squall_rcu::WaitError;
+use squall_rcu::{OpError, WaitError};
 use squall_sync::sync::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::error::Error;
@@ -163,6 +163,8 @@ pub enum SwapFailure {
     NoFence,
     /// This process is the child of a fork, which may only exec.
     Forked,
+    /// From a signal handler that interrupted a cold path of Squall on this thread.
+    Reentrant,
 }
 
 impl fmt::Display for SwapFailure {
@@ -194,6 +196,16 @@ impl fmt::Display for SwapFailure {
             SwapFailure::OutOfMemory => f.write_str("no address space for the tables of objects"),
             SwapFailure::NoFence => f.write_str("no grace period can be concluded"),
             SwapFailure::Forked => f.write_str("this is the child of a fork, which may only exec"),
+            SwapFailure::Reentrant => f.write_str("a signal handler interrupted a cold path on this thread"),
+        }
+    }
+}
+
+impl From<OpError> for SwapFailure {
+    fn from(error: OpError) -> SwapFailure {
+        match error {
+            OpError::Forked => SwapFailure::Forked,
+            OpError::Reentrant => SwapFailure::Reentrant,
         }
     }
 }

@@ -123,29 +123,19 @@ pub(crate) fn swap(
 
 /// Whether the calling thread may swap the object of this id.
 fn may_swap(id: Id) -> Result<(), SwapFailure> {
-    if squall_sys::fork::forked() {
-        return Err(SwapFailure::Forked);
-    }
     if in_transfer() {
         return Err(SwapFailure::InTransfer);
     }
-    if squall_rcu::in_operation() {
-        return Err(SwapFailure::InOperation);
-    }
-    if in_method(id) {
+    if in_method(id) && !squall_rcu::in_operation() {
         return Err(SwapFailure::InMethod);
     }
-    // Asked for with what has elapsed already: refused where waiting is.
-    match squall_rcu::wait_until(Instant::now()) {
-        Ok(()) | Err(WaitError::Timeout) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    squall_rcu::__may_wait().map_err(SwapFailure::from)
 }
 
 /// The class of the object that serves under this id, if it can be swapped now.
 fn class_of(tables: &Tables, id: Id) -> Result<&'static Class, SwapFailure> {
     // SAFETY: within the operation.
-    squall_rcu::op(|_| match unsafe { serving(tables, id) }? {
+    let look = || match unsafe { serving(tables, id) }? {
         // SAFETY: as above.
         Serving::Alone(object) => Ok(unsafe { object.as_ref() }.class),
         // SAFETY: as above.
@@ -155,7 +145,8 @@ fn class_of(tables: &Tables, id: Id) -> Result<&'static Class, SwapFailure> {
                 _ => Err(SwapFailure::Busy),
             }
         },
-    })
+    };
+    squall_rcu::try_op(|_| look()).unwrap_or_else(|error| Err(error.into()))
 }
 
 /// A swap under way: the mediator is there.
@@ -290,7 +281,7 @@ impl<'a> Run<'a> {
         let sleepers = sleepers(self.this().id.slot());
         self.this().block();
         // SAFETY: the old object is valid (I1), and not closed.
-        let try_transfer = || unsafe { self.this().try_transfer() };
+        let try_transfer = || unsafe { self.this().try_transfer(self.tables) };
         for _ in 0..SPINS {
             if try_transfer() {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! Models of mediators: swaps and arbitrations against calls, misses, holds, destruction, and each other.
+//! Models of mediators: swaps against calls, misses, holds, destruction, and each other.
 //!
 //! The steps are those of `swap/run.rs` and `swap/calls.rs`, which call the same functions; users' code is a look at a
 //! representative's value, and a transfer changes that of each: the checker sees if the two can meet. The two objects of a
@@ -14,7 +14,7 @@ use super::world::{Body, Name, Sent, ThingRef, World, beside, ignore_met, lend, 
 use super::{models, twins};
 use crate::raw::header::Header;
 use crate::raw::kill::{Killed, kill, kill_object};
-use crate::raw::mediator::{Admission, Mediator, Phase, ask, attach, install, leave, relieve, settle};
+use crate::raw::mediator::{Admission, Mediator, Phase, ask, attach, leave, settle};
 use crate::raw::object::{Ground, InFlight, Stage, entry_of, header, hit, release};
 use crate::raw::sites;
 use crate::raw::slot::Absent;
@@ -38,7 +38,7 @@ pub(super) enum Met {
 }
 
 impl Met {
-    fn serial(self) -> u32 {
+    pub(super) fn serial(self) -> u32 {
         match self {
             Met::Reached { serial, .. } => serial,
             other => panic!("a call reached nothing: {other:?}"),
@@ -119,28 +119,28 @@ fn call_with(world: &World, name: Name, passes: bool, inside: impl FnOnce()) -> 
     }
 }
 
-fn call(world: &World, name: Name) -> Met {
+pub(super) fn call(world: &World, name: Name) -> Met {
     call_with(world, name, false, || ())
 }
 
 /// A swap of a model: the old object is known under `name`, the new one is not.
 #[derive(Clone, Copy)]
-struct Swap {
-    world: &'static World,
-    name: Name,
-    old: ThingRef,
-    new: ThingRef,
-    mediator: Sent<NonNull<Mediator>>,
+pub(super) struct Swap {
+    pub(super) world: &'static World,
+    pub(super) name: Name,
+    pub(super) old: ThingRef,
+    pub(super) new: ThingRef,
+    pub(super) mediator: Sent<NonNull<Mediator>>,
 }
 
-fn mediator(name: Name, old: ThingRef, new: Option<ThingRef>) -> Sent<NonNull<Mediator>> {
+pub(super) fn mediator(name: Name, old: ThingRef, new: Option<ThingRef>) -> Sent<NonNull<Mediator>> {
     let mediator = Mediator::new(name.id, old.object(), new.map(ThingRef::object));
     Sent(NonNull::from(Box::leak(Box::new(mediator))))
 }
 
 impl Swap {
     /// A swap to be made, in a world of one VP.
-    fn run(in_operations: bool, model: impl FnOnce(Swap)) {
+    pub(super) fn run(in_operations: bool, model: impl FnOnce(Swap)) {
         World::run(&[0], in_operations, |world| {
             let (old, name) = world.create(1, 1);
             let new = ThingRef::to_come(Name { serial: 2, ..name });
@@ -169,7 +169,7 @@ impl Swap {
     /// Tries to find the old object without calls.
     fn try_transfer(&self) -> bool {
         // SAFETY: the old object is valid: this thread alone ends it.
-        unsafe { self.this().try_transfer() }
+        unsafe { self.this().try_transfer(self.world) }
     }
 
     /// Moves the state: nobody else may be in either of the two.
@@ -183,7 +183,7 @@ impl Swap {
     }
 
     /// Blocks, and moves the state if that is possible at once. Returns whether it was.
-    fn block_and_transfer(&self) -> bool {
+    pub(super) fn block_and_transfer(&self) -> bool {
         self.this().block();
         let quiet = self.try_transfer();
         if quiet {
@@ -201,7 +201,7 @@ impl Swap {
         self.clear_up(moved, there, reader)
     }
 
-    fn clear_up(&self, moved: bool, there: bool, reader: Option<Reader>) -> Option<ThingRef> {
+    pub(super) fn clear_up(&self, moved: bool, there: bool, reader: Option<Reader>) -> Option<ThingRef> {
         let (winner, loser) = if moved { (self.new, self.old) } else { (self.old, self.new) };
         if !there {
             self.kill(winner, reader);
@@ -217,7 +217,7 @@ impl Swap {
     }
 
     /// Ends an object whose destroyer has left that to the swap.
-    fn kill(&self, thing: ThingRef, reader: Option<Reader>) {
+    pub(super) fn kill(&self, thing: ThingRef, reader: Option<Reader>) {
         // SAFETY: in an operation, or nothing is freed; nobody finds it any more.
         let killed = self
             .world
@@ -233,7 +233,7 @@ impl Swap {
     }
 
     /// All threads are joined: calls reach what serves, which is then destroyed, and both have ended once.
-    fn conclude(&self, moved: bool) {
+    pub(super) fn conclude(&self, moved: bool) {
         let (winner, serial) = if moved { (self.new, 2) } else { (self.old, 1) };
         assert_eq!(call(self.world, self.name).serial(), serial);
         assert!(
@@ -246,7 +246,7 @@ impl Swap {
     }
 
     /// All threads are joined, and the object was destroyed: both have ended once.
-    fn over(&self, moved: bool) {
+    pub(super) fn over(&self, moved: bool) {
         if moved {
             self.world.conclude_one(self.old);
         }
@@ -470,6 +470,39 @@ fn last_hold_wakes() {
     });
 }
 
+/// A call that holds the object calls it again: it passes, or is woken to do so, since the swap waits for it.
+fn holders_pass() {
+    Swap::run(false, |swap| {
+        let Swap { world, name, .. } = swap;
+        assert!(swap.attach(None));
+        let caller = thread::spawn(move || {
+            // SAFETY: nothing is freed before all is over.
+            let held = unsafe { hold_through(swap) }.map(Sent);
+            if held.is_none() {
+                return;
+            }
+            while let Met::Parked(seen) = call_with(world, name, true, || ()) {
+                world.sleepers(0).wait(seen, None);
+            }
+            // SAFETY: held.
+            held.into_iter().for_each(|held| unsafe { release(world, held.get()) });
+        });
+        swap.this().block();
+        let moved = swap.try_transfer();
+        if moved {
+            swap.transfer();
+        } else {
+            // It has looked; whoever holds goes on before the swap does anything else.
+            caller.join().unwrap();
+            let _ = swap.end(false, None);
+            return swap.conclude(false);
+        }
+        let _ = swap.end(true, None);
+        caller.join().unwrap();
+        swap.conclude(true);
+    });
+}
+
 /// The last counted call tells the swap, which sleeps.
 fn last_counted_wakes() {
     Swap::run(false, |swap| {
@@ -608,137 +641,6 @@ fn two_swaps() {
     });
 }
 
-/// An arbitration comes and goes while calls are made and the object is destroyed.
-fn arbitration(destroy: bool) {
-    Swap::run(false, |swap| {
-        let Swap { world, name, old, .. } = swap;
-        let arbiter = mediator(name, old, None);
-        let caller = thread::spawn(move || {
-            // Once where there is a third thread.
-            for _ in 0..if destroy { 1 } else { 2 } {
-                let met = call(world, name);
-                assert!(destroy || met.serial() == 1);
-            }
-        });
-        // SAFETY: nothing is freed before all is over.
-        let detach = move || unsafe {
-            if attach(world, arbiter.get()) {
-                install(world, arbiter.get(), old.object());
-            }
-        };
-        let end = move || {
-            // SAFETY: as above.
-            let killed = unsafe { kill(world, name.id) };
-            if let Killed::Mediated(mediator) = killed {
-                // As `end_arbitrated`.
-                // SAFETY: as above.
-                swap.kill(unsafe { ThingRef::of(mediator.as_ref().old) }, None);
-            }
-            world.go_on(killed);
-            assert!(matches!(call(world, name), Met::Erred), "after the object was destroyed");
-        };
-        if destroy {
-            beside(true, detach, end);
-        } else {
-            detach();
-        }
-        caller.join().unwrap();
-        // SAFETY: nobody has called it.
-        let _ = unsafe { swap.new.object().as_ref() }.gate.move_away();
-        world.end(swap.new);
-        if destroy {
-            swap.over(false);
-        } else {
-            swap.conclude(false);
-        }
-        // SAFETY: all threads are joined; from `Box::leak`.
-        drop(unsafe { Box::from_raw(arbiter.get().as_ptr()) });
-    });
-}
-
-fn arbitration_against_calls() {
-    arbitration(false);
-}
-
-fn arbitration_against_destroy() {
-    arbitration(true);
-}
-
-/// An object that is arbitrated is swapped, and arbitrated afterwards, while it is called, or destroyed.
-fn swap_of_an_arbitrated(destroy: bool) {
-    Swap::run(false, |swap| {
-        let Swap { world, name, old, new, .. } = swap;
-        let (before, after) = (mediator(name, old, None), mediator(name, new, None));
-        // SAFETY: nothing is freed before all is over.
-        assert!(unsafe { attach(world, before.get()) });
-        let (moved, lent) = lend(squall_sync::atomic::AtomicBool::new(false));
-        let go = move || {
-            // SAFETY: as above.
-            if !unsafe { relieve(world, before.get(), swap.mediator.get()) } {
-                // SAFETY: nobody has called it.
-                let _ = unsafe { new.object().as_ref() }.gate.move_away();
-                return world.end(new);
-            }
-            // Calls that the first mediator let pass are in no operation here: there are none when the other thread
-            // destroys.
-            let done = destroy && swap.block_and_transfer();
-            let phase = if done { Phase::Complete } else { Phase::RolledBack };
-            let next = if done { after } else { mediator(name, old, None) };
-            // SAFETY: as above.
-            let there = unsafe { settle(world, swap.mediator.get(), phase, Some(next.get())) };
-            let _ = swap.clear_up(done, there, None);
-            if !done {
-                // SAFETY: as above; from `Box::leak`.
-                unsafe {
-                    if there {
-                        assert!(install(world, next.get(), old.object()) || destroy);
-                    }
-                }
-            }
-            moved.store(done, Ordering::Relaxed);
-        };
-        let other = move || {
-            if !destroy {
-                return ignore_met(call(world, name));
-            }
-            // SAFETY: as above.
-            let killed = unsafe { kill(world, name.id) };
-            if let Killed::Mediated(found) = killed {
-                // SAFETY: as above.
-                let found = unsafe { found.as_ref() };
-                if found.phase() == Phase::Arbitrate {
-                    // SAFETY: as above.
-                    swap.kill(unsafe { ThingRef::of(found.old) }, None);
-                }
-            }
-            world.go_on(killed);
-            assert!(matches!(call(world, name), Met::Erred), "after the object was destroyed");
-        };
-        beside(true, go, other);
-        let moved = moved.load(Ordering::Relaxed);
-        if destroy {
-            assert!(matches!(call(world, name), Met::Erred));
-            swap.over(moved);
-        } else {
-            swap.conclude(false);
-        }
-        // SAFETY: all threads are joined; from `Box::leak`.
-        unsafe {
-            drop(Box::from_raw(before.get().as_ptr()));
-            drop(Box::from_raw(after.get().as_ptr()));
-            take_back(lent);
-        }
-    });
-}
-
-fn swap_of_an_arbitrated_against_calls() {
-    swap_of_an_arbitrated(false);
-}
-
-fn swap_of_an_arbitrated_against_destroy() {
-    swap_of_an_arbitrated(true);
-}
-
 models!(
     counted_swap_first,
     counted_calls_first,
@@ -751,6 +653,7 @@ models!(
     hold_beside_transfer,
     hold_before_transfer,
     last_hold_wakes,
+    holders_pass,
     last_counted_wakes,
     parked_go_to_the_new_one,
     parked_go_back,
@@ -760,10 +663,6 @@ models!(
     destroy_against_attach,
     attach_against_destroy,
     two_swaps,
-    arbitration_against_calls,
-    arbitration_against_destroy,
-    swap_of_an_arbitrated_against_calls,
-    swap_of_an_arbitrated_against_destroy,
 );
 
 twins! {
@@ -780,14 +679,14 @@ twins! {
     twin_confirm_suspended: sites::CONFIRM, breaks swaps::late_maker_against_attach,
     twin_resume: sites::RESUME, breaks swaps::late_maker_against_roll_back,
     twin_confirm_resumed: sites::CONFIRM, breaks swaps::late_maker_against_roll_back,
-    twin_holds_of_swap: sites::HOLDS_OF_SWAP, breaks swaps::hold_before_transfer,
+    twin_holds_of_swap: sites::HOLDS_OF_SWAP, breaks swaps::hold_beside_transfer,
     twin_count_holds: COUNT_HOLDS, breaks swaps::hold_beside_transfer,
     twin_look_holds_of_swap: sites::LOOK_HOLDS, breaks swaps::hold_before_transfer,
     twin_release_of_swap: sites::RELEASE, breaks swaps::hold_before_transfer,
     twin_last_hold: sites::LAST_COUNTED, breaks swaps::last_hold_wakes,
+    twin_back_to_block: sites::BACK_TO_BLOCK, breaks swaps::holders_pass,
     twin_last_counted: sites::LAST_COUNTED, breaks swaps::last_counted_wakes,
     twin_release_parked: sites::RELEASE_PARKED, breaks swaps::parked_go_to_the_new_one,
     twin_release_parked_back: sites::RELEASE_PARKED, breaks swaps::parked_go_back,
-    twin_ask_before_resume: sites::ASK_BEFORE_RESUME, breaks swaps::arbitration_against_destroy,
     twin_pass: sites::PASS, breaks swaps::nested_calls_pass,
 }
