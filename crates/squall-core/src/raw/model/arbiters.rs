@@ -71,6 +71,7 @@ fn swap_of_an_arbitrated(destroy: bool) {
     Swap::run(false, |swap| {
         let Swap { world, name, old, new, .. } = swap;
         let (before, after) = (mediator(name, old, None), mediator(name, new, None));
+        let back = mediator(name, old, None);
         // SAFETY: nothing is freed before all is over.
         assert!(unsafe { attach(world, before.get()) });
         let (moved, lent) = lend(AtomicBool::new(false));
@@ -85,7 +86,7 @@ fn swap_of_an_arbitrated(destroy: bool) {
             // destroys.
             let done = destroy && swap.block_and_transfer();
             let phase = if done { Phase::Complete } else { Phase::RolledBack };
-            let next = if done { after } else { mediator(name, old, None) };
+            let next = if done { after } else { back };
             // SAFETY: as above.
             let there = unsafe { settle(world, swap.mediator.get(), phase, Some(next.get())) };
             let _ = swap.clear_up(done, there, None);
@@ -126,8 +127,7 @@ fn swap_of_an_arbitrated(destroy: bool) {
         }
         // SAFETY: all threads are joined; from `Box::leak`.
         unsafe {
-            drop(Box::from_raw(before.get().as_ptr()));
-            drop(Box::from_raw(after.get().as_ptr()));
+            [before, after, back].map(|mediator| drop(Box::from_raw(mediator.get().as_ptr())));
             take_back(lent);
         }
     });
