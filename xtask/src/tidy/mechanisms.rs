@@ -91,9 +91,10 @@ fn missing(tree: &Tree, tests: &BTreeSet<&str>, places: &str, checks: &str) -> V
 /// such functions.
 fn test_names(tree: &Tree) -> BTreeSet<&str> {
     let mut names = BTreeSet::new();
+    // Files of one folder may share a macro: those that are first in the order of paths define it.
+    let mut macros = Vec::new();
     for (_, source) in tree.rust("") {
         let mut marked = false;
-        let mut macros = Vec::new();
         let mut defined = "";
         let mut listing = false;
         for code in &source.code {
