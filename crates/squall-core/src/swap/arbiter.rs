@@ -139,7 +139,8 @@ impl fmt::Debug for Call<'_> {
 #[must_use = "the function is detached when this is dropped"]
 pub struct Arbiter {
     id: Id,
-    arbitration: Arc<Arbitration>,
+    /// None if it is kept.
+    arbitration: Option<Arc<Arbitration>>,
 }
 
 /// Sends every call of the object by way of `function`: for tracing, counting, the injection of faults, admission.
@@ -210,7 +211,7 @@ fn begin<I: ?Sized + Interface>(
         }
     });
     attached.map_err(refuse)?;
-    Ok(Arbiter { id, arbitration })
+    Ok(Arbiter { id, arbitration: Some(arbitration) })
 }
 
 /// What is in the slot of an object.
@@ -300,18 +301,19 @@ impl Arbiter {
     pub fn detach(self) {}
 
     /// Leaves the function in place for as long as the object lives.
-    pub fn keep(self) {
-        std::mem::forget(self);
+    pub fn keep(mut self) {
+        self.arbitration = None;
     }
 }
 
 impl Drop for Arbiter {
     fn drop(&mut self) {
-        self.arbitration.live.store(false, Ordering::Relaxed);
+        let Some(arbitration) = &self.arbitration else { return };
+        arbitration.live.store(false, Ordering::Relaxed);
         if let Some(tables) = existing()
             && !squall_sys::fork::forked()
         {
-            take_away(tables, self.id, &self.arbitration);
+            take_away(tables, self.id, arbitration);
         }
     }
 }

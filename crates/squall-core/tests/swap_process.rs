@@ -1,0 +1,237 @@
+//! What only a whole process shows of hot-swap: the child of a fork, wherever its parent was.
+#![cfg(all(target_os = "linux", not(loom), not(miri)))]
+
+use squall_core::swap::{Formats, New, State, Swap, SwapFailure, arbitrate, recent};
+use squall_core::{CoRef, ObjectState, Owned, Reason, info_of, stateful};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+#[squall_macros::interface(crate = squall_core)]
+trait Hits: Send + Sync {
+    fn add(&self, n: u64);
+    fn total(&self) -> u64;
+    /// Runs `f` within the call.
+    fn within(&self, f: &mut dyn FnMut());
+}
+
+type Hook = Box<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
+struct Count {
+    n: AtomicU64,
+    on_export: Option<Hook>,
+}
+
+impl State for Count {
+    fn formats(formats: &mut Formats<'_, Count>) {
+        formats
+            .export(|this| {
+                this.on_export.iter().for_each(|hook| hook());
+                Ok(this.total())
+            })
+            .import(|this, n| Ok(this.add(n)));
+    }
+}
+
+impl Hits for Count {
+    fn add(&self, n: u64) {
+        self.n.fetch_add(n, Relaxed);
+    }
+    fn total(&self) -> u64 {
+        self.n.load(Relaxed)
+    }
+    fn within(&self, f: &mut dyn FnMut()) {
+        f();
+    }
+}
+
+fn new() -> New<dyn Hits> {
+    New::stateful(Count::default())
+}
+
+/// Runs one test of this file in a process of its own. Returns whether this is that process.
+fn alone(test: &str, environment: &[&[(&str, &str)]]) -> bool {
+    if std::env::var("SQUALL_TEST_CHILD").is_ok_and(|name| name == test) {
+        return true;
+    }
+    if std::env::var_os("SQUALL_TEST_RUNNER").is_some() {
+        eprintln!("SKIP {test}: the emulator does not pass on what it needs");
+        return false;
+    }
+    for environment in environment {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .env("SQUALL_TEST_CHILD", test)
+            .envs(environment.iter().copied())
+            .output()
+            .unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{test} does not exist");
+        assert!(output.status.success(), "{test} under {environment:?}: {output:?}");
+    }
+    false
+}
+
+/// Runs `check` in a forked child, which ends with 0 if it returned true.
+fn in_forked_child(check: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child only calls `check`, which is made for it, and `_exit`.
+    match unsafe { libc::fork() } {
+        0 => {
+            let code = if check() { 0 } else { 1 };
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(code) }
+        }
+        child => {
+            assert!(child > 0);
+            let mut status = 0;
+            // SAFETY: waits for the child just made.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+        }
+    }
+}
+
+const MODES: &[&[(&str, &str)]] = &[&[], &[("SQUALL_MEMBARRIER", "off")], &[("SQUALL_TOPOLOGY", "cores:4")]];
+
+#[test]
+fn pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one() {
+    const NAME: &str = "pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one";
+    if !alone(NAME, MODES) {
+        return;
+    }
+    let hits: Owned<dyn Hits> = stateful(Count::default());
+    let co = hits.co();
+    co.add(1);
+    let swap_fails = move |failure| {
+        let error = Swap::of(co).to(new()).unwrap_err();
+        error.failure() == failure && error.report().is_none()
+    };
+    let is_forked = |error: squall_core::CallError| error.reason() == Reason::Forked;
+    assert!(in_forked_child(|| swap_fails(SwapFailure::Forked)));
+    assert!(in_forked_child(|| recent().is_empty() && info_of(CoRef::id(co)).is_none()));
+    // What is built there is dropped there, too.
+    assert!(in_forked_child(|| {
+        drop(new());
+        true
+    }));
+    // Forked in `Forward` and in `Transfer`: nobody there will ever end the swap.
+    let (come, came) = mpsc::channel();
+    let (go, may_go) = mpsc::channel::<()>();
+    let (come, may_go) = (Mutex::new(come), Mutex::new(may_go));
+    let on_export: Option<Hook> = Some(Box::new(move || {
+        come.lock().unwrap().send(()).unwrap();
+        may_go.lock().unwrap().recv().unwrap();
+    }));
+    Swap::of(co).to(New::stateful(Count { on_export, ..Count::default() })).unwrap();
+    let (inside, is_inside) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    let reader = thread::spawn(move || {
+        co.within(&mut || {
+            inside.send(()).unwrap();
+            may_leave.recv().unwrap();
+        });
+    });
+    is_inside.recv().unwrap();
+    let swap = thread::spawn(move || Swap::of(co).drain_within(Duration::from_secs(600)).to(new()));
+    while info_of(CoRef::id(co)).unwrap().state != ObjectState::Swapping {
+        thread::yield_now();
+    }
+    assert!(in_forked_child(|| is_forked(co.try_total().unwrap_err())));
+    assert!(in_forked_child(|| swap_fails(SwapFailure::Forked)));
+    leave.send(()).unwrap();
+    came.recv().unwrap();
+    assert!(in_forked_child(|| is_forked(co.try_total().unwrap_err())));
+    // The parent goes on.
+    go.send(()).unwrap();
+    swap.join().unwrap().unwrap();
+    reader.join().unwrap();
+    assert!(in_forked_child(|| is_forked(co.try_total().unwrap_err())));
+    co.add(1);
+    assert!(in_forked_child(|| co.total() == 2), "what is cached can be called");
+    assert_eq!(co.total(), 2);
+    Owned::destroy(hits).wait().unwrap();
+}
+
+#[test]
+fn pitfall_13_a_child_that_is_forked_at_any_moment_of_a_swap_does_not_hang() {
+    const NAME: &str = "pitfall_13_a_child_that_is_forked_at_any_moment_of_a_swap_does_not_hang";
+    if !alone(NAME, MODES) {
+        return;
+    }
+    let hits: Owned<dyn Hits> = stateful(Count::default());
+    let co = hits.co();
+    // From its first operation on a process knows its children.
+    co.add(1);
+    let (stop, added) = (AtomicBool::new(false), AtomicU64::new(1));
+    let mut good = 0;
+    thread::scope(|scope| {
+        // One swaps and arbitrates, one calls, whatever lock they hold at the moment of a fork.
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                let _ = Swap::of(co).within(Duration::from_secs(600)).to(new());
+                drop(arbitrate(co, |_| {}));
+                assert!(recent().len() <= 256);
+            }
+        });
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                co.add(1);
+                added.fetch_add(1, Relaxed);
+            }
+        });
+        for _ in 0..50 {
+            good += i32::from(in_forked_child(|| {
+                let began = Instant::now();
+                let swap = Swap::of(co).until(began).to(new()).unwrap_err();
+                // A call may hit what is cached; else it errs.
+                let called = co.try_total().map_or_else(|error| error.reason() == Reason::Forked, |_| true);
+                swap.failure() == SwapFailure::Forked && called && recent().is_empty()
+            }));
+        }
+        stop.store(true, Relaxed);
+    });
+    assert_eq!(good, 50);
+    assert_eq!(co.total(), added.into_inner());
+    Owned::destroy(hits).wait().unwrap();
+}
+
+#[test]
+fn pitfall_13_no_arbiter_begins_in_a_forked_child() {
+    const NAME: &str = "pitfall_13_no_arbiter_begins_in_a_forked_child";
+    if !alone(NAME, MODES) {
+        return;
+    }
+    let hits: Owned<dyn Hits> = stateful(Count::default());
+    let co = hits.co();
+    co.add(1);
+    assert!(in_forked_child(
+        || arbitrate(co, |_| {}).is_err_and(|error| error.failure() == SwapFailure::Forked)
+    ));
+    assert_eq!(co.total(), 1);
+    Owned::destroy(hits).wait().unwrap();
+}
+
+#[test]
+fn pitfall_13_an_arbiter_that_is_dropped_in_a_forked_child_does_nothing() {
+    const NAME: &str = "pitfall_13_an_arbiter_that_is_dropped_in_a_forked_child_does_nothing";
+    if !alone(NAME, MODES) {
+        return;
+    }
+    let hits: Owned<dyn Hits> = stateful(Count::default());
+    let co = hits.co();
+    co.add(1);
+    let seen = Arc::new(AtomicU64::new(0));
+    let sees = seen.clone();
+    let mut arbiter = Some(arbitrate(co, move |_| _ = sees.fetch_add(1, Relaxed)).unwrap());
+    assert!(in_forked_child(|| {
+        drop(arbiter.take());
+        co.try_total().is_err_and(|error| error.reason() == Reason::Forked)
+    }));
+    assert_eq!((co.total(), seen.load(Relaxed)), (1, 1));
+    drop(arbiter);
+    assert!(in_forked_child(|| co.total() == 1), "what is cached can be called again");
+    assert_eq!((co.total(), seen.load(Relaxed)), (1, 1));
+    Owned::destroy(hits).wait().unwrap();
+}
