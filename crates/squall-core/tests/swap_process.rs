@@ -32,7 +32,10 @@ impl State for Count {
                 this.on_export.iter().for_each(|hook| hook());
                 Ok(this.total())
             })
-            .import(|this, n| Ok(this.add(n)));
+            .import(|this, n| {
+                this.add(n);
+                Ok(())
+            });
     }
 }
 

@@ -109,6 +109,8 @@ impl<I: ?Sized + Interface> Factory<I> {
         if !same {
             classes.remove(&new_class);
         }
+        // Those that this puts there are the next one's.
+        self.classes().insert(new_class);
         let mut first = Some(first);
         let swap = |id| {
             // An object made for this interface.
