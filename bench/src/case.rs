@@ -78,9 +78,20 @@ pub enum Role {
     Baseline,
 }
 
-/// Why a subject cannot run here.
+/// Why a subject cannot run here; empty where it takes no part in the variant, which nobody is told.
 #[derive(Clone, Debug)]
 pub struct Missing(pub String);
+
+impl Missing {
+    /// The subject takes no part in this variant.
+    pub(crate) fn no_part() -> Missing {
+        Missing(String::new())
+    }
+
+    pub(crate) fn is_no_part(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 /// A subject's name, role and maker.
 #[derive(Debug)]

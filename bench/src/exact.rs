@@ -35,8 +35,10 @@ pub fn run_exact(
         let names = case.subject_names().join(", ");
         return Err(RunError(format!("case {} has no subject {subject:?} ({names})", case.name)));
     };
-    let made = (spec.make)(&Setting { threads, variant })
-        .map_err(|Missing(why)| RunError(format!("subject {subject} is missing here: {why}")))?;
+    let made = (spec.make)(&Setting { threads, variant }).map_err(|Missing(why)| {
+        let why = if why.is_empty() { "it takes no part in this variant" } else { &why };
+        RunError(format!("subject {subject} is missing here: {why}"))
+    })?;
     let processors = env::processors();
     let readers = (variant.background)(processors.len());
     let pinned = threads + readers <= processors.len() && !is_virtual();

@@ -12,6 +12,11 @@
 
 #![deny(unsafe_code)]
 
+/// The first page of the repository, whose program is run by the tests of this crate: it has all that the page uses.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod first_page {}
+
 mod case;
 mod cases;
 mod exact;
@@ -22,6 +27,7 @@ mod objects;
 mod ours_core;
 mod ours_machine;
 mod ours_rcu;
+mod ours_swap;
 mod report;
 mod rivals;
 mod uncounted;

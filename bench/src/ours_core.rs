@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use squall::pervp::BiasedWord;
+use squall::swap::{New, RootFormats, Swap};
 use squall::{At, ClusterSize, CoRef, Miss, Owned, Reply, Root};
 
 use crate::case::{Make, Missing, Setting, Subject, Worker};
@@ -18,7 +19,7 @@ use crate::rivals::counters::Count;
 
 // --- `call` ---
 
-struct Called {
+pub(crate) struct Called {
     co: CoRef<dyn Probe>,
     _owner: Owned<dyn Probe>,
 }
@@ -34,6 +35,33 @@ impl Reach for Called {
     #[inline(always)]
     fn get(&self, n: u64) -> u64 {
         self.co.get(n)
+    }
+}
+
+/// The same, of an object that was swapped before.
+struct Swapped(Called);
+
+pub(crate) const CALL_SWAPPED: Make = calling::<Swapped>();
+
+/// Swaps before the first call.
+const SWAPS: usize = 100;
+
+impl Reach for Swapped {
+    fn new(object: Field) -> Swapped {
+        let called = Called::new(object);
+        for _ in 0..SWAPS {
+            called.get(0);
+            let swap = Swap::of(called.co).without_state();
+            swap.to(New::shared(Field::new())).expect("nobody calls it, so nothing is waited for");
+        }
+        // What was replaced is dropped now, and not by calls that are counted.
+        squall::rcu::barrier().expect("outside every operation");
+        Swapped(called)
+    }
+
+    #[inline(always)]
+    fn get(&self, n: u64) -> u64 {
+        self.0.get(n)
     }
 }
 
@@ -61,11 +89,11 @@ impl Hits for SharedHits {
 /// `squall-distributed`: one representative for each processor that counts.
 pub(crate) struct Distributed(Owned<dyn Hits>);
 
-struct PerProcessor;
+pub(crate) struct PerProcessor;
 
 /// On lines of its own: neighbours in memory belong to other processors.
 #[repr(align(128))]
-struct LocalHits {
+pub(crate) struct LocalHits {
     count: BiasedWord,
     at: At<PerProcessor>,
 }
@@ -76,6 +104,13 @@ impl Root for PerProcessor {
 
     fn make_rep(&self, at: At<PerProcessor>) -> LocalHits {
         LocalHits { count: BiasedWord::new(at.vp()), at }
+    }
+
+    fn formats(formats: &mut RootFormats<'_, PerProcessor>) {
+        formats.export_part(|_, rep| Ok(rep.count.load())).import_part(|_, rep, count: u64| {
+            rep.count.add(count);
+            Ok(())
+        });
     }
 }
 

@@ -116,6 +116,9 @@ fn round(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
 
+/// Between the name of a histogram and the upper bound of a bin, in the name of a metric.
+pub(crate) const HISTOGRAM: &str = "_hist_us_lt_";
+
 /// Text for people.
 #[derive(Debug)]
 pub struct Text;
@@ -157,12 +160,25 @@ impl Text {
             }
             text.push('\n');
         }
+        let (mut histogram, mut histograms) = (String::new(), String::new());
         for row in rows(table) {
-            if let Row::Metric { metric, value, .. } = row {
-                let _ = writeln!(text, "    {metric:<40} {:>14}", digits(value));
+            let Row::Metric { metric, value, .. } = row else { continue };
+            match metric.split_once(HISTOGRAM) {
+                // A histogram is one line.
+                Some((name, below)) => {
+                    if histogram != name {
+                        let separator = if histogram.is_empty() { "" } else { "\n" };
+                        let _ = write!(histograms, "{separator}    {:<11}", format!("{name}, us:"));
+                        histogram = name.to_owned();
+                    }
+                    let _ = write!(histograms, " <{below}: {}", digits(value));
+                }
+                None => {
+                    let _ = writeln!(text, "    {metric:<40} {:>14}", digits(value));
+                }
             }
         }
-        text
+        text + &histograms
     }
 
     /// What to know about foreign load, if any was seen.

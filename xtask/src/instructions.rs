@@ -8,6 +8,9 @@
 //! - I1. A figure that is held against a limit counts every thread but the main one, which only waits, or is said to be
 //!   of one function ([`Scope`]).
 //! - I2. A run that fails, and a count that does not grow with the operations, are errors, not figures.
+//! - I3. What is counted in the loop's thread while it does its operations is the same in every run: the difference of
+//!   two runs of one subject is exact, and an object that was swapped has to be called by as many instructions as one
+//!   that was not.
 //!
 //! Not promised: that instructions are time.
 
@@ -61,11 +64,13 @@ const fn subject(case: &'static str, variant: &'static str, subject: &'static st
 }
 
 const CALL: Subject = subject("call", "", "squall", Scope::Operations);
+/// The same, of an object that was swapped before.
+const CALL_SWAPPED: Subject = subject("call", "", "squall-swapped", Scope::Operations);
 const CALL_ARC: Subject = subject("call", "", "arc-dyn", Scope::Operations);
 /// What a call may cost over the same call through an `Arc`.
 const CALL_OVER_ARC_MAX: f64 = 25.0;
 
-/// All but the two calls.
+/// All but those calls.
 const SUBJECTS: &[Subject] = &[
     subject("call", "", "crossbeam-epoch", Scope::Operations),
     subject("call", "", "seize", Scope::Operations),
@@ -118,12 +123,18 @@ fn count_all(options: &Options) -> Result<Outcome> {
         println!("{name:32} {count:16.1}{mark}");
     };
     let count = |subject: &Subject| per_operation(&squall, subject, options.ops);
-    let (call, arc) = (count(&CALL)?, count(&CALL_ARC)?);
+    let (call, swapped, arc) = (count(&CALL)?, count(&CALL_SWAPPED)?, count(&CALL_ARC)?);
     judge(&CALL.name(), call, None);
+    judge(&CALL_SWAPPED.name(), swapped, None);
     judge(&CALL_ARC.name(), arc, None);
     judge("call squall less arc-dyn", call - arc, Some(CALL_OVER_ARC_MAX));
     for subject in SUBJECTS {
         judge(&subject.name(), count(subject)?, subject.limit);
+    }
+    if !is_same(call, swapped) {
+        broken.push(format!(
+            "a call takes {call} instructions, and {swapped} where the object was swapped before"
+        ));
     }
     if !broken.is_empty() {
         bail!("{}", broken.join("; "));
@@ -135,6 +146,11 @@ fn count_all(options: &Options) -> Result<Outcome> {
 fn kept(count: f64, limit: f64) -> bool {
     const POLLS: f64 = 0.5;
     count < limit + POLLS
+}
+
+/// Whether two counts are the same: exactly, since nothing but the operations is in either (I3).
+fn is_same(one: f64, other: f64) -> bool {
+    one.to_bits() == other.to_bits()
 }
 
 impl Subject {
@@ -203,7 +219,7 @@ fn total(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CALL, CALL_ARC, SUBJECTS, Scope, kept, total};
+    use super::{CALL, CALL_ARC, CALL_SWAPPED, SUBJECTS, Scope, is_same, kept, total};
 
     #[test]
     fn callgrinds_sum_is_read() {
@@ -218,8 +234,15 @@ mod tests {
     }
 
     #[test]
-    fn the_two_calls_are_counted_alike_and_no_limit_is_on_part_of_the_work() {
+    fn swapped_is_as_many_to_the_last_instruction() {
+        assert!(is_same(43.0, 43.0));
+        assert!(!is_same(43.0, 43.0 + 1.0 / 50_000.0), "one instruction in a whole run");
+    }
+
+    #[test]
+    fn the_calls_are_counted_alike_and_no_limit_is_on_part_of_the_work() {
         assert_eq!(CALL.scope, CALL_ARC.scope);
+        assert_eq!((CALL.scope, CALL.case), (CALL_SWAPPED.scope, CALL_SWAPPED.case));
         assert!(SUBJECTS.iter().all(|s| s.case != "lifecycle" || s.scope == Scope::Threads));
         assert!(SUBJECTS.iter().any(|s| s.limit.is_some()));
     }

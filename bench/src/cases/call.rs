@@ -4,7 +4,7 @@
 //! argument to a field. The reference is read from memory for each call, and the compiler is kept from knowing what it
 //! leads to, for all alike. Calls do not depend on each other, as in a server's loop, so that the processor may overlap
 //! them. What a rival adds to `arc-dyn` is what it needs so that the object may be destroyed or replaced meanwhile:
-//! `arc-dyn` itself allows neither.
+//! `arc-dyn` itself allows neither. `squall-swapped` is `squall` after a hundred swaps: they leave nothing behind.
 
 use std::hint::black_box;
 
@@ -21,6 +21,7 @@ pub(super) static CASE: Case = Case {
     variants: &[PLAIN],
     subjects: &[
         Spec::ours("squall", ours_core::CALL),
+        Spec::ours("squall-swapped", ours_core::CALL_SWAPPED),
         Spec::rival("arc-dyn", arcdyn::CALL),
         Spec::rival("crossbeam-epoch", epoch::CALL),
         Spec::rival("seize", seize::CALL),
@@ -48,9 +49,14 @@ struct Calling<R>(CachePadded<R>);
 /// Makes the subject that calls through `R`.
 pub(crate) const fn calling<R: Reach + 'static>() -> Make {
     fn make<R: Reach + 'static>(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
-        Ok(Box::new(Calling(CachePadded::new(R::new(Field::new())))))
+        called::<R>()
     }
     make::<R>
+}
+
+/// The subject that calls through `R`.
+pub(crate) fn called<R: Reach + 'static>() -> Result<Box<dyn Subject>, Missing> {
+    Ok(Box::new(Calling(CachePadded::new(R::new(Field::new())))))
 }
 
 impl<R: Reach> Subject for Calling<R> {

@@ -11,15 +11,17 @@ pub(crate) mod rcu_idle;
 mod rcu_read;
 pub(crate) mod rcu_retire;
 mod rcu_wait;
+pub(crate) mod swap;
 
 use crate::case::Case;
 
-static CASES: [&Case; 12] = [
+static CASES: [&Case; 13] = [
     &call::CASE,
     &counter::CASE,
     &miss::CASE,
     &lifecycle::CASE,
     &gather::CASE,
+    &swap::CASE,
     &object_memory::CASE,
     &percpu::PERCPU,
     &percpu::PACED,

@@ -29,7 +29,7 @@ fn process_cpu_ns() -> u64 {
 }
 
 /// How often the calling thread was preempted so far.
-pub(super) fn preemptions() -> u64 {
+pub(crate) fn preemptions() -> u64 {
     std::fs::read_to_string("/proc/thread-self/status")
         .map_or(0, |s| field(&s, "nonvoluntary_ctxt_switches:"))
 }
@@ -42,26 +42,26 @@ pub(crate) fn field(status: &str, name: &str) -> u64 {
 
 /// What one measured thread lost in a slice.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lost {
+pub(crate) struct Lost {
     /// Between the clocks: wall-clock time, and processor time of the thread.
-    pub(super) wall_ns: f64,
-    pub(super) cpu_ns: f64,
+    pub(crate) wall_ns: f64,
+    pub(crate) cpu_ns: f64,
     /// Processor time of the thread in the whole slice, with warm-up and gates.
-    pub(super) slice_cpu_ns: f64,
-    pub(super) preempted: bool,
+    pub(crate) slice_cpu_ns: f64,
+    pub(crate) preempted: bool,
 }
 
 /// The slice's witness: processor time of the whole process, to know what our own other threads used.
-pub(super) struct SliceWatch {
+pub(crate) struct SliceWatch {
     process_ns: u64,
 }
 
 impl SliceWatch {
-    pub(super) fn begin() -> SliceWatch {
+    pub(crate) fn begin() -> SliceWatch {
         SliceWatch { process_ns: process_cpu_ns() }
     }
 
-    pub(super) fn disturbed(&self, threads: &[Lost]) -> bool {
+    pub(crate) fn disturbed(&self, threads: &[Lost]) -> bool {
         slice_disturbed(threads, (process_cpu_ns() - self.process_ns) as f64)
     }
 }

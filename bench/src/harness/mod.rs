@@ -19,9 +19,9 @@ use crate::env;
 use foreign::RoundWatch;
 use pool::{Placement, Pool, Shared, Slice};
 
-pub(crate) use foreign::field;
+pub(crate) use foreign::{Lost, SliceWatch, field, preemptions};
 pub use plan::Plan;
-pub(crate) use stats::{median, paired_ratio, spread};
+pub(crate) use stats::{median, paired_ratio, quantile, spread};
 pub use table::{SubjectResult, Table};
 
 /// Repeats of a disturbed slice within one round.
@@ -116,6 +116,7 @@ fn timed(
     for spec in case.subjects {
         match (spec.make)(&setting) {
             Ok(subject) => made.push((spec, subject)),
+            Err(missing) if missing.is_no_part() => {}
             Err(Missing(why)) => {
                 if !outcome.missing.iter().any(|(name, known)| *name == spec.name && *known == why) {
                     outcome.missing.push((spec.name, why));

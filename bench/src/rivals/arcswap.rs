@@ -1,11 +1,13 @@
 //! `arc-swap`: a shared pointer to a reference-counted value, read through a debt list.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
 use crate::case::{Make, Missing, Setting, Subject, Worker};
 use crate::cases::call::{Reach, calling};
+use crate::cases::swap::{Replace, Replaced, checked};
 use crate::objects::{Field, Probe};
 
 struct Read {
@@ -30,7 +32,7 @@ impl Subject for Read {
 }
 
 /// In a box, since what an `ArcSwap` holds must have a size.
-struct Swapped(ArcSwap<Box<dyn Probe>>);
+pub(crate) struct Swapped(ArcSwap<Box<dyn Probe>>);
 
 pub(crate) const CALL: Make = calling::<Swapped>();
 
@@ -42,5 +44,18 @@ impl Reach for Swapped {
     #[inline(always)]
     fn get(&self, n: u64) -> u64 {
         self.0.load().get(n)
+    }
+}
+
+impl Replace for Swapped {
+    #[inline]
+    fn calls(&self, count: u64) {
+        checked(count, |n| black_box(self).get(n));
+    }
+
+    fn replace(&self) -> Result<Replaced, String> {
+        // Waits for nobody: guards that lead to the old one pay its debt, and the last of them drops it.
+        self.0.store(Arc::new(Box::new(Field::new())));
+        Ok(Replaced::PLAIN)
     }
 }

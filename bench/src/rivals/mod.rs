@@ -10,6 +10,7 @@ pub(crate) mod counters;
 pub(crate) mod epoch;
 #[allow(unsafe_code)]
 pub(crate) mod hazard;
+pub(crate) mod rwlock;
 #[allow(unsafe_code)]
 pub(crate) mod seize;
 pub(crate) mod urcu;

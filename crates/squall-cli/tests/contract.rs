@@ -30,7 +30,7 @@ fn list_names_the_cases_one_on_a_line() {
     assert!(output.status.success());
     let text = stdout(&output);
     let names: Vec<&str> = text.lines().collect();
-    for case in ["percpu", "rcu-read", "rcu-wait", "rcu-retire", "rcu-idle"] {
+    for case in ["percpu", "rcu-read", "rcu-wait", "rcu-retire", "rcu-idle", "swap"] {
         assert!(names.contains(&case), "{case} is not in {names:?}");
     }
 }
@@ -91,6 +91,39 @@ fn retiring_names_its_metrics_by_subject() {
 }
 
 #[test]
+fn swapping_names_its_metrics_and_moves_every_byte() {
+    let of = |variant: &str, topology: &[(&str, &str)]| {
+        let args = ["bench", "swap", "--variant", variant, "--quick", "--json", "--threads", "2"];
+        let output = squall_with(&args, topology);
+        assert!(output.status.success(), "{}", stderr(&output));
+        objects(&output)
+    };
+    let value = |rows: &[serde_json::Map<String, Value>], name: &str| {
+        let row = rows.iter().find(|row| row.get("metric").is_some_and(|metric| metric == name));
+        let row = row.unwrap_or_else(|| panic!("no metric {name}"));
+        assert_eq!(row["threads"], 2);
+        row["value"].as_f64().unwrap_or_else(|| panic!("{row:?}"))
+    };
+    let null = of("null", &[]);
+    for subject in ["squall", "arc-swap", "std-rwlock"] {
+        assert!(null.iter().any(|row| row.get("subject").is_some_and(|s| s == subject)), "{subject}");
+    }
+    for phase in ["idle", "busy", "attach", "forward", "block", "transfer", "complete"] {
+        assert!(value(&null, &format!("{phase}_p50_us")) >= 0.0, "{phase}");
+    }
+    for metric in ["call_through_ns", "arbitrated_call_ns", "throughput_ratio_read_only", "busy_swaps"] {
+        assert!(value(&null, metric) > 0.0, "{metric}");
+    }
+    assert!(value(&null, "pause_p999_us") <= value(&null, "pause_max_us"));
+    assert!(null.iter().any(|row| {
+        row.get("metric").is_some_and(|m| m.as_str().is_some_and(|m| m.contains("busy_hist_us_lt_")))
+    }));
+    let topology = [("SQUALL_TOPOLOGY", "nodes:1,caches:2,cores:4,threads:1")];
+    let spread = of("reps-8-state-64k", &topology);
+    assert_eq!((value(&spread, "reps"), value(&spread, "bytes_moved")), (8.0, 65536.0));
+}
+
+#[test]
 fn an_idle_process_with_threads_behind_it_does_not_wake_up() {
     let output = squall(&["bench", "rcu-idle", "--quick", "--json", "--threads", "50"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -107,9 +140,13 @@ fn an_idle_process_with_threads_behind_it_does_not_wake_up() {
 
 #[test]
 fn loop_runs_any_subject_at_any_thread_count_and_in_a_virtual_topology() {
-    for (case, subject) in
-        [("percpu", "squall"), ("percpu", "contatori"), ("rcu-read", "squall"), ("rcu-read", "seize")]
-    {
+    for (case, subject) in [
+        ("percpu", "squall"),
+        ("percpu", "contatori"),
+        ("rcu-read", "squall"),
+        ("rcu-read", "seize"),
+        ("call", "squall-swapped"),
+    ] {
         let args = ["loop", case, "--subject", subject, "--threads", "9", "--ops", "1000"];
         assert!(squall(&args).status.success(), "{args:?}");
         let topology = [("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:2,threads:2")];

@@ -1,0 +1,80 @@
+//! The threads of one phase: made, put in their places, and gone again.
+
+use std::time::Instant;
+
+use crate::env;
+use crate::gate::{Gate, NoUnwind};
+use crate::harness::{Lost, preemptions};
+use crate::ours_machine::{assign_vp, is_virtual};
+use crate::uncounted::thread_cpu_ns;
+
+/// Runs `body` in each of so many threads, and `beside` in the calling one meanwhile. Thread i is on processor i while they
+/// fit, or has VP i of a virtual topology. Each passes the gate once it has done what a thread does once.
+pub(super) fn crew<R: Send, B>(
+    threads: usize,
+    body: impl Fn(usize, &Gate) -> R + Sync,
+    beside: impl FnOnce() -> B,
+) -> (Vec<R>, B) {
+    let processors = env::processors();
+    let pinned = fit(threads) && !is_virtual();
+    let gate = Gate::new(threads);
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads)
+            .map(|index| {
+                let (body, gate, processors) = (&body, &gate, &processors);
+                scope.spawn(move || {
+                    let _guard = NoUnwind;
+                    if pinned {
+                        env::pin(&processors[index..=index]);
+                    }
+                    assign_vp(index);
+                    body(index, gate)
+                })
+            })
+            .collect();
+        let _guard = NoUnwind;
+        let done = beside();
+        let results = all.into_iter().map(|thread| thread.join().expect("it would have ended us all"));
+        (results.collect(), done)
+    })
+}
+
+/// Nanoseconds of processor time that one of `ops` operations of each thread took: `body` does them. With more threads than
+/// processors they share.
+pub(super) fn timed(threads: usize, ops: u64, body: impl Fn(u64) + Sync) -> f64 {
+    let (spans, ()) = crew(
+        threads,
+        |_, gate| {
+            body(ops / 16 + 1);
+            gate.wait();
+            let began = Instant::now();
+            body(ops);
+            (began, Instant::now())
+        },
+        || (),
+    );
+    let began = spans.iter().map(|span| span.0).min().expect("at least one thread");
+    let ended = spans.iter().map(|span| span.1).max().expect("at least one thread");
+    let at_once = threads.min(env::processors().len());
+    (ended - began).as_nanos() as f64 * at_once as f64 / (ops as f64 * threads as f64)
+}
+
+/// Whether so many threads have a processor each.
+pub(super) fn fit(threads: usize) -> bool {
+    threads <= env::processors().len()
+}
+
+/// Runs `f` in a thread of a crew, and says what processor time it lost to others.
+pub(super) fn watched<R>(f: impl FnOnce() -> R) -> (R, Lost) {
+    let (preempted, began, cpu_ns) = (preemptions(), Instant::now(), thread_cpu_ns());
+    let result = f();
+    let cpu_ns = (thread_cpu_ns() - cpu_ns) as f64;
+    let wall_ns = began.elapsed().as_nanos() as f64;
+    (result, Lost { wall_ns, cpu_ns, slice_cpu_ns: cpu_ns, preempted: preemptions() > preempted })
+}
+
+/// How long the calling thread has waited for a processor so far, in microseconds, where the kernel counts that.
+pub(super) fn run_queue_us() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e3
+}

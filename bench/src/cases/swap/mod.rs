@@ -1,0 +1,317 @@
+//! `swap`: another implementation takes the place of a live object, while nobody calls it and while threads do.
+//!
+//! `--threads N` is N threads that call, of which the first also swaps, after every few thousand calls. The subjects' rows
+//! are the price of a call while nobody replaces anything: what being replaceable costs always. The rest are metrics:
+//!
+//! - `idle_*`: one thread swaps, and nobody else calls. `busy_*`: all call. From having to make the new implementation to its
+//!   serving, by the clock of who swaps. `attach_*` to `complete_*`: the phases of the busy swaps, as their reports have them;
+//!   `beyond_*` is what lies around these.
+//! - `pause_*`: of the calls that waited in busy swaps, from parking to being let go. Until such a thread runs again is the
+//!   scheduler's: `run_queue_us_per_swap`. `idle_gap_p999_us` is what as many threads see that only spin: of each ten
+//!   microseconds the longest time between two looks at the clock; `interruption_p999_us` of those times that are longer
+//!   than one microsecond.
+//! - `call_through_ns`: a call that a mediator counts and forwards, while a grace period is kept from ending.
+//!   `arbitrated_call_ns`: one by way of a function that lets it proceed.
+//! - `throughput_ratio_*`: calls with a thousand swaps a second, by the first thread, over calls without, in turns;
+//!   `paced_*` are the times of those swaps. `beside_*`: the same by one more thread that sleeps in between, which has no
+//!   processor of its own where the callers have them all. What the rival loses then is the scheduler's part.
+//!
+//! - I1. The results of the calls are checked, as a sum over a batch; and so is the sum of the distributed counter, which
+//!   moves with every swap of it. A lost or doubled call ends the run with an error.
+//! - I2. All phases of a round follow each other at once, so the machine is the same for all; a figure is a quantile of
+//!   what all rounds saw. Foreign load is looked for in the comparisons of throughput alone.
+
+mod crew;
+mod figures;
+mod phases;
+mod throughput;
+
+use std::time::Duration;
+
+use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant};
+use crate::cases::call::{Reach, called};
+use crate::harness::spread;
+use crate::ours_machine::processors_count;
+use crate::ours_swap::{Counting, Ours};
+use crate::rivals::{arcswap, rwlock};
+use figures::{Figures, Swaps};
+use phases::{Arbitrating, Gaps};
+use throughput::Throughput;
+
+pub(crate) use phases::{Replace, Replaced, checked};
+
+const fn variant(name: &'static str, about: &'static str) -> Variant {
+    Variant { name, about, ..PLAIN }
+}
+
+pub(super) static CASE: Case = Case {
+    name: "swap",
+    about: "another implementation takes the place of a live object: for how long, and what it costs its calls",
+    variants: &[
+        variant("null", "one representative for all, no state moves; with the rivals"),
+        variant("reps-1", "a distributed object with one representative, no state moves"),
+        variant("reps-8", "with eight"),
+        variant("reps-64", "with sixty-four"),
+        variant("state-0", "one representative, with a format for its state, which is empty"),
+        variant("state-64k", "64 KiB of state, copied"),
+        variant("state-16m", "16 MiB of state, copied"),
+        variant("state-16m-pointer", "16 MiB of state, of which a pointer moves"),
+        variant("reps-8-state-64k", "eight representatives, 64 KiB in eight parts"),
+        variant("reps-8-state-16m", "eight representatives, 16 MiB in eight parts"),
+        variant("reps-64-state-64k", "sixty-four representatives, 64 KiB in sixty-four parts"),
+        variant("reps-64-state-16m", "sixty-four representatives, 16 MiB in sixty-four parts"),
+    ],
+    subjects: &[
+        Spec::ours("squall", calling::<crate::ours_core::Called>(true)),
+        Spec::rival("arc-swap", calling::<arcswap::Swapped>(false)),
+        Spec::rival("std-rwlock", calling::<rwlock::Locked>(false)),
+    ],
+    scale: Scale::Work,
+    slice_ms: (20, 5),
+    thread_range: false,
+    metrics: Some(measure),
+    default_threads: &[1, 2, 8],
+};
+
+/// The variant with rivals.
+const NULL: &str = "null";
+
+/// Makes the subject that calls through `R`, in the one variant in which calls are compared. In the others that which is
+/// `to_tell` says whether this machine is too small.
+const fn calling<R: Reach + 'static>(to_tell: bool) -> Make {
+    fn make<R: Reach + 'static>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+        if setting.variant.name == NULL { called::<R>() } else { Err(Missing::no_part()) }
+    }
+    fn tell<R: Reach + 'static>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+        Shape::of(setting.variant.name)?;
+        make::<R>(setting)
+    }
+    if to_tell { tell::<R> } else { make::<R> }
+}
+
+/// What the swapped object is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Representatives of a distributed object; none of one that is not.
+    pub(crate) reps: Option<usize>,
+    /// Bytes of state that move; none if no state does.
+    pub(crate) state_bytes: Option<usize>,
+    /// Whether that is by a pointer.
+    pub(crate) by_pointer: bool,
+}
+
+impl Shape {
+    /// That of a variant, if this machine is large enough.
+    fn of(variant: &str) -> Result<Shape, Missing> {
+        let mut shape = Shape { reps: None, state_bytes: None, by_pointer: false };
+        let mut words = variant.split('-');
+        while let Some(word) = words.next() {
+            match word {
+                "reps" => shape.reps = words.next().and_then(|count| count.parse().ok()),
+                "state" => shape.state_bytes = words.next().and_then(bytes),
+                "pointer" => shape.by_pointer = true,
+                _ => {}
+            }
+        }
+        let (there, reps) = (processors_count(), shape.reps.unwrap_or(1));
+        if reps > there {
+            return Err(Missing(format!(
+                "{variant} needs {reps} processors and there are {there}: \
+                 SQUALL_TOPOLOGY=nodes:4,caches:2,cores:4,threads:2 has 64"
+            )));
+        }
+        Ok(shape)
+    }
+}
+
+/// Such as `64k`.
+fn bytes(word: &str) -> Option<usize> {
+    let (digits, unit) = match word.strip_suffix(['k', 'm']) {
+        Some(digits) if word.ends_with('k') => (digits, 1 << 10),
+        Some(digits) => (digits, 1 << 20),
+        None => (word, 1),
+    };
+    digits.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+/// How often and how long.
+#[derive(Clone, Copy, Debug)]
+struct Lengths {
+    rounds: usize,
+    /// Of one phase in one round.
+    phase: Duration,
+    /// Of one comparison of throughputs, with all its turns.
+    turns: Duration,
+}
+
+impl Lengths {
+    fn new(quick: bool) -> Lengths {
+        let (rounds, phase_ms, turns_ms) = if quick { (5, 20, 150) } else { (15, 50, 300) };
+        let ms = Duration::from_millis;
+        Lengths { rounds, phase: ms(phase_ms), turns: ms(turns_ms) }
+    }
+}
+
+/// What came of all rounds.
+#[derive(Default)]
+struct Seen {
+    idle: Swaps,
+    busy: Swaps,
+    gaps: Gaps,
+    through_ns: Vec<f64>,
+    arbitrated_ns: Vec<f64>,
+    run_queue_us: f64,
+}
+
+fn measure(setting: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String> {
+    let name = setting.variant.name;
+    // The subjects have said so.
+    let Ok(shape) = Shape::of(name) else { return Ok(Vec::new()) };
+    let (lengths, threads) = (Lengths::new(quick), setting.threads);
+    let ours = Ours::new(shape)?;
+    let mut against = (name == NULL).then(|| Against::new(threads));
+    let mut seen = Seen::default();
+    for round in 0..lengths.rounds {
+        phases::idle(&ours, lengths.phase, &mut seen.idle)?;
+        seen.run_queue_us += phases::busy(&ours, threads, lengths.phase, &mut seen.busy)?;
+        seen.gaps.look(threads, lengths.phase);
+        seen.through_ns.extend(phases::through(&ours, threads)?);
+        seen.arbitrated_ns.push(phases::arbitrated(&ours, threads)?);
+        if let Some(against) = &mut against {
+            against.round(&ours, round, &lengths)?;
+        }
+    }
+    ours.check()?;
+    let mut figures = Figures::default();
+    seen.tell(&mut figures, ours.reps());
+    if let Some(against) = against {
+        against.tell(&mut figures)?;
+    }
+    squall::rcu::barrier().map_err(|error| error.to_string())?;
+    Ok(figures.all)
+}
+
+impl Seen {
+    fn tell(&self, figures: &mut Figures, reps: usize) {
+        let swaps = self.busy.us.len().max(1) as f64;
+        figures.times("idle", &self.idle.us);
+        figures.times("busy", &self.busy.us);
+        for (phase, us) in self.busy.phases() {
+            figures.times(phase, us);
+        }
+        figures.quantile("call_through_ns", &self.through_ns, 0.5);
+        figures.quantile("arbitrated_call_ns", &self.arbitrated_ns, 0.5);
+        figures.quantile("pause_p50_us", &self.busy.pauses_us, 0.5);
+        figures.quantile("pause_p999_us", &self.busy.pauses_us, 0.999);
+        figures.quantile("pause_max_us", &self.busy.pauses_us, 1.0);
+        figures.quantile("idle_gap_p999_us", &self.gaps.of_windows, 0.999);
+        figures.quantile("interruption_p999_us", &self.gaps.interruptions, 0.999);
+        figures.one("run_queue_us_per_swap", self.run_queue_us / swaps);
+        figures.one("forwarded_per_swap", self.busy.forwarded as f64 / swaps);
+        figures.one("blocked_calls", self.busy.blocked as f64);
+        figures.one("busy_swaps", self.busy.us.len() as f64);
+        figures.one("failed_swaps", (self.idle.failed + self.busy.failed) as f64);
+        figures.one("bytes_moved", self.busy.bytes_moved as f64);
+        figures.one("reps", reps as f64);
+        figures.histogram("idle", &self.idle.us);
+        figures.histogram("busy", &self.busy.us);
+        figures.histogram("pause", &self.busy.pauses_us);
+    }
+}
+
+/// What is compared in the first variant alone.
+struct Against {
+    threads: usize,
+    arc_swap: arcswap::Swapped,
+    arc_swap_times: (Swaps, Swaps),
+    locked: rwlock::Locked,
+    locked_times: (Swaps, Swaps),
+    read_only: Throughput,
+    distributed: Throughput,
+    arc_swap_throughput: Throughput,
+    counting: Counting,
+    attach_us: Vec<f64>,
+    detach_us: Vec<f64>,
+}
+
+impl Against {
+    fn new(threads: usize) -> Against {
+        let object = crate::objects::Field::new;
+        Against {
+            threads,
+            arc_swap: Reach::new(object()),
+            arc_swap_times: Default::default(),
+            locked: Reach::new(object()),
+            locked_times: Default::default(),
+            read_only: Throughput::default(),
+            distributed: Throughput::default(),
+            arc_swap_throughput: Throughput::default(),
+            counting: Counting::new(),
+            attach_us: Vec::new(),
+            detach_us: Vec::new(),
+        }
+    }
+
+    fn round(&mut self, ours: &Ours, round: usize, lengths: &Lengths) -> Result<(), String> {
+        let threads = self.threads;
+        let short = lengths.phase / 2;
+        phases::idle(&self.arc_swap, short, &mut self.arc_swap_times.0)?;
+        phases::busy(&self.arc_swap, threads, short, &mut self.arc_swap_times.1)?;
+        phases::idle(&self.locked, short, &mut self.locked_times.0)?;
+        phases::busy(&self.locked, threads, short, &mut self.locked_times.1)?;
+        let arbitrating = Arbitrating::new(ours);
+        phases::busy(&arbitrating, threads, short, &mut Swaps::default())?;
+        let (attach_us, detach_us) = arbitrating.into_times_us();
+        self.attach_us.extend(attach_us);
+        self.detach_us.extend(detach_us);
+        self.read_only.round(ours, threads, round, lengths.turns)?;
+        self.arc_swap_throughput.round(&self.arc_swap, threads, round, lengths.turns)?;
+        self.distributed.round(&self.counting, threads, round, lengths.turns)
+    }
+
+    fn tell(self, figures: &mut Figures) -> Result<(), String> {
+        self.counting.check(self.distributed.calls)?;
+        for (name, seen) in [
+            ("read_only", &self.read_only),
+            ("distributed", &self.distributed),
+            ("arc-swap", &self.arc_swap_throughput),
+        ] {
+            let ratios = seen.ratios();
+            figures.quantile(&format!("throughput_ratio_{name}"), &ratios, 0.5);
+            figures.one(&format!("throughput_spread_{name}"), spread(&ratios));
+            figures.one(&format!("throughput_disturbed_rounds_{name}"), seen.disturbed() as f64);
+            figures.one(&format!("paced_per_second_{name}"), seen.swaps_per_second());
+            figures.times(&format!("paced_{name}"), &seen.swaps.us);
+            figures.quantile(&format!("beside_throughput_ratio_{name}"), &seen.ratios_beside(), 0.5);
+            figures.times(&format!("beside_{name}"), &seen.swaps_beside.us);
+            let failed = seen.swaps.failed + seen.swaps_beside.failed;
+            figures.one(&format!("paced_failed_{name}"), failed as f64);
+        }
+        figures.quantile("arbiter_attach_p50_us", &self.attach_us, 0.5);
+        figures.quantile("arbiter_detach_p50_us", &self.detach_us, 0.5);
+        for (name, (idle, busy)) in [("arc-swap", &self.arc_swap_times), ("std-rwlock", &self.locked_times)] {
+            figures.times(&format!("{name}_idle"), &idle.us);
+            figures.times(&format!("{name}_busy"), &busy.us);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_is_what_its_variant_is_called() {
+        let shape = |reps, state_bytes, by_pointer| Shape { reps, state_bytes, by_pointer };
+        assert!(Shape::of("null").is_ok_and(|s| s == shape(None, None, false)));
+        assert!(Shape::of("reps-1").is_ok_and(|s| s == shape(Some(1), None, false)));
+        assert!(Shape::of("state-0").is_ok_and(|s| s == shape(None, Some(0), false)));
+        assert!(Shape::of("state-64k").is_ok_and(|s| s == shape(None, Some(65536), false)));
+        assert!(Shape::of("state-16m-pointer").is_ok_and(|s| s == shape(None, Some(16 << 20), true)));
+        assert!(Shape::of("reps-1-state-16m").is_ok_and(|s| s == shape(Some(1), Some(16 << 20), false)));
+        let there = processors_count();
+        let too_many = Shape::of(&format!("reps-{}", there + 1));
+        assert!(too_many.is_err_and(|Missing(why)| why.contains("SQUALL_TOPOLOGY")));
+    }
+}
