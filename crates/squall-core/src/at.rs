@@ -26,11 +26,12 @@ use crate::raw::object::InFlight;
 use crate::raw::reps::{Rep, Walk};
 use crate::reference::CoRef;
 use crate::root::{Bound, Root};
-use crate::swap::calls::shall_begin_again;
+use crate::swap::calls::{has_gone_on, shall_begin_again};
 
 /// A representative's link to its root and its peers: keep it in a field of the representative.
 ///
-/// As long as it exists, its root is not dropped and the object's id is not used again; one that is moved out of its
+/// As long as it exists, its root is not dropped, and the object's id is not used again unless the object was swapped for
+/// another one, which then has the id; one that is moved out of its
 /// representative and kept, or kept in the root itself, keeps them for ever.
 ///
 /// [`root`](At::root) and [`co`](At::co) answer everywhere. The others answer only while the link lies in its own
@@ -280,6 +281,7 @@ impl<R: Root> At<R> {
         loop {
             let seen = sleepers.prepare();
             if let Some(result) = ready() {
+                has_gone_on(self.object.cast());
                 return Ok(result);
             }
             if self.is_ending() || squall_sys::fork::forked() {

@@ -83,10 +83,10 @@ pub(crate) struct More {
     /// # Safety
     /// The object is the caller's, and has its id.
     pub(crate) prepare: unsafe fn(NonNull<Object>) -> Result<(), crate::error::CreateError>,
-    /// Finds or makes the representative for a miss on this VP.
+    /// Finds or makes the representative for a miss on this VP, or for a part of a state on its way.
     ///
     /// # Safety
-    /// Within the object's gate and an operation.
+    /// Within the object's gate; and an operation, or a transfer to it.
     pub(crate) resolve: unsafe fn(NonNull<Object>, squall_machine::Vp) -> Result<Found, Refusal>,
     /// Wakes those who sleep in the object's methods, because it ends.
     ///

@@ -14,7 +14,7 @@ pub enum Reason {
     Destroyed,
     /// A well-known object that is not installed yet.
     NotThere,
-    /// Its root refused; why.
+    /// Its root refused, or an arbiter did; why.
     Refused(&'static str),
     /// This process is the child of a fork, which may only exec.
     Forked,
@@ -29,7 +29,7 @@ impl fmt::Display for Reason {
         match self {
             Reason::Destroyed => f.write_str("the object was destroyed"),
             Reason::NotThere => f.write_str("the object is not installed"),
-            Reason::Refused(why) => write!(f, "its root refused: {why}"),
+            Reason::Refused(why) => write!(f, "it was refused: {why}"),
             Reason::Forked => f.write_str("this is the child of a fork, which may only exec"),
             Reason::Reentrant => f.write_str("a signal handler interrupted a cold path on this thread"),
             Reason::InTransfer => {

@@ -87,8 +87,14 @@ fn end(id: Id) {
                 unsafe { wake(object) };
                 drained.then_some(object)
             }
-            // SAFETY: as above; and told.
-            Killed::Mediated(mediator) => unsafe { swap::doomed(tables, mediator) },
+            Killed::Mediated { object, drained, mediator, ownerless } => {
+                // SAFETY: as above; taken out of the slot in this operation.
+                unsafe {
+                    wake(object);
+                    swap::doomed(mediator, ownerless);
+                }
+                drained.then_some(object)
+            }
             Killed::Before => None,
         }
     });

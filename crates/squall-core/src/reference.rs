@@ -300,11 +300,13 @@ fn mediated<I: ?Sized + Interface, R>(
                     Ok(entered) => entered,
                     Err(error) => return gone.answer(refused(co, method, error)),
                 };
-                again = true;
                 match resolve(co.id).open() {
                     // SAFETY: as in `miss`.
                     Resolved::Header(header) => return f(unsafe { target(&header) }),
-                    Resolved::Mediated(next) => mediator = next,
+                    Resolved::Mediated(next) => {
+                        again = next == mediator;
+                        mediator = next;
+                    }
                     Resolved::Error(error) => break error,
                 }
             }

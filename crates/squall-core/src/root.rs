@@ -23,7 +23,7 @@ use crate::swap::RootFormats;
 /// Nothing here runs under a lock, or twice at once for one representative's life: `make_rep` may be called by several
 /// VPs of a cluster at once; one result is used and the others are dropped at once, in the operation of their call and
 /// without [`cleanup`](Root::cleanup). It runs inside the operation of the call that missed (for [`At::local`] in a
-/// blocking method, outside), so it must not block. It may call other objects, but not this one where that needs the
+/// blocking method, and for a state that moves in by parts, outside), so it must not block. It may call other objects, but not this one where that needs the
 /// very representative that it is making: such a call panics.
 pub trait Root: Send + Sync + Sized + 'static {
     /// What clients call.

@@ -44,7 +44,7 @@ pub use stall::{Stall, on_stall, set_patience};
 pub use stats::{Stats, stats};
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use wait::__may_wait;
+pub use wait::{__may_wait, __moves_state};
 #[cfg(not(loom))]
 pub use wait::{Marker, MarkerState, WaitError, wait, wait_expedited, wait_until};
 

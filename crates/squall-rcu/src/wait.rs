@@ -1,5 +1,6 @@
 //! Markers and waiting: the grace periods of the process for whoever needs one.
 
+use std::cell::Cell;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,9 @@ pub enum WaitError {
     InOperation,
     /// The calling thread is running a deferred call, whose own batch it would wait for.
     InDeferredCall,
+    /// The calling thread moves the state of an object for a hot-swap, and calls wait for it meanwhile, some of them inside
+    /// operations.
+    InTransfer,
     /// The deadline passed first. What was waited for is still under way.
     Timeout,
     /// This process is the child of a fork: the threads it would wait for do not exist here. It may only exec.
@@ -34,6 +38,9 @@ impl fmt::Display for WaitError {
             WaitError::InDeferredCall => {
                 f.write_str("squall-rcu: waiting inside a deferred call would wait for itself")
             }
+            WaitError::InTransfer => f.write_str(
+                "squall-rcu: waiting while the state of an object is moved would hold up its callers",
+            ),
             WaitError::Timeout => f.write_str("squall-rcu: the grace period did not end before the deadline"),
             WaitError::Forked => f.write_str("squall-rcu: no grace period ends in the child of a fork"),
             WaitError::NoFence(why) => write!(f, "squall-rcu: no grace period can be concluded: {why}"),
@@ -161,10 +168,25 @@ pub(crate) fn may_wait() -> Result<(), WaitError> {
     if crate::defer::in_deferred_call() {
         return Err(WaitError::InDeferredCall);
     }
+    if MOVES_STATE.get() {
+        return Err(WaitError::InTransfer);
+    }
     if squall_sys::fork::forked() {
         return Err(WaitError::Forked);
     }
     Ok(())
+}
+
+thread_local! {
+    // No destructor, so it can be read at any time.
+    static MOVES_STATE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Not public: says whether this thread moves the state of an object from now on, so that it may not wait. Returns whether
+/// it did before.
+#[doc(hidden)]
+pub fn __moves_state(whether: bool) -> bool {
+    MOVES_STATE.replace(whether)
 }
 
 /// Not public: whether the calling thread may wait for a grace period, for whoever is to wait later.

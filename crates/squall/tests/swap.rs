@@ -1,155 +1,696 @@
-//! Hot-swap: another implementation takes the place of a live object.
+//! Hot-swap: another implementation takes the place of a live object, phase by phase, and the ways back.
+//!
+//! The objects are on the real machine, so nothing here says where a call goes: see `swap_laws` for that.
 
-use squall::swap::{
-    Cancel, Factory, Formats, New, RootFormats, State, Swap, SwapFailure, SwapPhase, arbitrate,
-    arbitrate_method,
-};
-use squall::{At, ClusterSize, CoRef, Owned, Reason, Root, Vp};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Barrier, mpsc};
+mod swaps;
+
+use squall::rcu;
+use squall::swap::{Cancel, New, Swap, SwapFailure, SwapOutcome, SwapPhase, arbitrate};
+use squall::{CallError, ClusterSize, CoRef, ObjectState, Owned, Reason, Root, WellKnown};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
+use swaps::{
+    Caller, Hits, Inside, LONG, Life, Many, One, Planned, Running, Step, both_kinds, end, gate, info, many,
+    new_many, new_one, one, patient, payload_of, until_seen, wait_until,
+};
 
-#[squall::interface]
-trait Hits: Send + Sync {
-    fn add(&self, n: u64);
-    fn total(&self) -> u64;
-    fn kind(&self) -> &'static str;
-    /// Runs `f` within a call.
-    fn within(&self, f: &mut dyn FnMut());
-    /// The same, outside every operation.
-    #[blocking]
-    fn blocked(&self, f: &mut dyn FnMut());
-}
+type Make = fn(&'static str, &Life) -> New<dyn Hits>;
 
-/// One number for all.
-#[derive(Default)]
-struct Central(AtomicU64);
-
-impl Hits for Central {
-    fn add(&self, n: u64) {
-        self.0.fetch_add(n, Relaxed);
-    }
-    fn total(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-    fn kind(&self) -> &'static str {
-        "central"
-    }
-    fn within(&self, f: &mut dyn FnMut()) {
-        f();
-    }
-    fn blocked(&self, f: &mut dyn FnMut()) {
-        f();
-    }
-}
-
-impl State for Central {
-    fn formats(formats: &mut Formats<'_, Central>) {
-        formats.export_part(|this| Ok(this.total())).import_part(|this, n| {
-            this.add(n);
-            Ok(())
-        });
-    }
-}
-
-/// One number for each cluster.
-struct Spread;
-
-struct Local {
-    at: At<Spread>,
-    n: AtomicU64,
-}
-
-impl Root for Spread {
-    type Interface = dyn Hits;
-    type Rep = Local;
-    fn make_rep(&self, at: At<Spread>) -> Local {
-        Local { at, n: AtomicU64::new(0) }
-    }
-    fn formats(formats: &mut RootFormats<'_, Spread>) {
-        formats.export_part(|_, rep| Ok(rep.n.load(Relaxed))).import_part(|_, rep, n| {
-            rep.add(n);
-            Ok(())
-        });
-    }
-}
-
-impl Hits for Local {
-    fn add(&self, n: u64) {
-        self.n.fetch_add(n, Relaxed);
-    }
-    fn total(&self) -> u64 {
-        self.at.reps().map(|rep| rep.n.load(Relaxed)).sum()
-    }
-    fn kind(&self) -> &'static str {
-        "spread"
-    }
-    fn within(&self, f: &mut dyn FnMut()) {
-        f();
-    }
-    fn blocked(&self, f: &mut dyn FnMut()) {
-        f();
-    }
-}
-
-fn central() -> New<dyn Hits> {
-    New::stateful(Central::default())
-}
-
-fn spread() -> New<dyn Hits> {
-    New::root(Spread, ClusterSize::Cpu)
-}
+/// What takes the place: an object of each kind.
+const NEW: [Make; 2] = [new_one, new_many];
 
 #[test]
 fn co_33_an_object_is_replaced_with_its_state_and_its_clients_see_no_difference() {
-    let hits: Owned<dyn Hits> = squall::stateful(Central::default());
+    let (first, second, third) = (Life::default(), Life::default(), Life::default());
+    let hits: Owned<dyn Hits> = squall::stateful(one("first", &first));
     let co = hits.co();
     co.add(5);
-    let report = squall::swap::swap(co, spread()).unwrap();
+    let report = squall::swap::swap(co, new_many("second", &second)).unwrap();
     assert_eq!((report.parts, report.bytes, report.format), (1, 8, Some("u64")));
-    assert_eq!((co.kind(), co.total()), ("spread", 5));
+    assert_eq!((co.name(), co.total()), ("second", 5));
     co.add(1);
     assert_eq!(co.total(), 6);
-    assert_eq!(squall::info_of(CoRef::id(co)).unwrap().class, std::any::type_name::<Spread>());
-    squall::swap::swap(co, central()).unwrap();
-    assert_eq!((co.kind(), co.total()), ("central", 6));
-    Owned::destroy(hits).wait().unwrap();
+    assert_eq!(info(co).class, std::any::type_name::<Many>());
+    squall::swap::swap(co, new_one("third", &third)).unwrap();
+    assert_eq!((co.name(), co.total(), co.carried().unwrap()), ("third", 6, 6));
+    assert_eq!(info(co).class, std::any::type_name::<One>());
+    end(hits);
     assert_eq!(co.try_total().unwrap_err().reason(), Reason::Destroyed);
-    assert_eq!(squall::swap::swap(co, central()).unwrap_err().failure(), SwapFailure::Destroyed);
+    for (life, moved) in [(first, 1), (second, 1), (third, 0)] {
+        life.wait_for_drops(life.count(Step::Make));
+        life.assert_over(moved);
+    }
 }
 
 #[test]
-fn co_33_no_call_is_lost_while_an_object_is_swapped_back_and_forth() {
-    let hits: Owned<dyn Hits> = squall::stateful(Central::default());
+fn co_33_what_is_built_and_not_swapped_in_is_dropped_once() {
+    for new in NEW {
+        let life = Life::default();
+        drop(new("new", &life));
+        life.assert_over(0);
+    }
+    let life = Life::default();
+    let hits = new_one("old", &life).create().unwrap();
+    hits.add(3);
+    assert_eq!((hits.total(), hits.name()), (3, "old"));
+    squall::swap::swap(hits.co(), new_many("new", &Life::default())).unwrap();
+    assert_eq!((hits.total(), hits.name()), (3, "new"));
+    end(hits);
+    life.assert_over(1);
+}
+
+// --- the phases ---
+
+#[test]
+fn co_36_in_forward_calls_pass_to_the_old_object_and_are_counted() {
+    for new in NEW {
+        for (hits, old) in both_kinds() {
+            let (co, life) = (hits.co(), Life::default());
+            co.add(1);
+            // It began before the swap, which waits for it.
+            let inside = Inside::operation(co);
+            let swap = Running::start(co, patient(co), new("new", &life));
+            (0..5).for_each(|_| assert_eq!(co.name(), "old"));
+            co.add(2);
+            // What calls within calls counts as well, and so does what panics, and is not in it any more then.
+            co.within(&mut || co.add(3));
+            co.holding(&mut || assert_eq!(co.name(), "old"));
+            assert!(payload_of(|| co.panics()).is::<Planned>());
+            assert_eq!(co.carried().unwrap(), 6);
+            assert!(!swap.is_over());
+            inside.leave();
+            let report = swap.end().unwrap();
+            assert_eq!((report.forwarded, report.blocked), (5 + 1 + 2 + 2 + 1 + 1, 0));
+            assert_eq!((co.name(), co.total()), ("new", 6));
+            end(hits);
+            old.assert_over(1);
+            life.assert_over(0);
+        }
+    }
+}
+
+/// Keeps a swap in `Block` by a thread in the old object, that makes one more call of it before it leaves. Returns whether
+/// another thread was seen to wait.
+fn blocks(hits: Owned<dyn Hits>, new: New<dyn Hits>) -> bool {
     let co = hits.co();
-    let stop = AtomicBool::new(false);
-    let (calls, swaps) = thread::scope(|scope| {
-        let callers: Vec<_> = (0..4)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut calls = 0;
-                    while !stop.load(Relaxed) {
-                        co.add(1);
-                        co.blocked(&mut || {});
-                        calls += 1;
+    co.add(1);
+    let (tell, told) = mpsc::channel();
+    let inside = Inside::start(move |gate| {
+        co.holding(&mut || {
+            gate.stop();
+            // The thread is in the object, so the swap waits for it: it passes.
+            co.add(1);
+            co.holding(&mut || tell.send(co.name()).unwrap());
+        });
+    });
+    let swap = Running::start(co, patient(co), new);
+    let caller = Caller::of(co);
+    caller.wait_until_it_parks();
+    assert!(!swap.is_over());
+    inside.leave();
+    assert_eq!(told.recv().unwrap(), "old");
+    let report = swap.end().unwrap();
+    assert_eq!(caller.answer().unwrap(), "new");
+    assert_eq!((co.name(), co.total()), ("new", 2));
+    assert_eq!(report.pauses.len() as u64, report.blocked);
+    assert_eq!(report.pauses.iter().max().copied().unwrap_or_default(), report.longest_pause);
+    assert!(report.longest_pause <= report.total());
+    end(hits);
+    report.blocked == 1
+}
+
+#[test]
+fn co_38_in_block_new_calls_wait_and_who_is_in_the_object_finishes_there() {
+    for new in NEW {
+        for kind in 0..2 {
+            until_seen(|| {
+                let (hits, old) = both_kinds().into_iter().nth(kind).unwrap();
+                let life = Life::default();
+                let seen = blocks(hits, new("new", &life));
+                old.assert_over(1);
+                life.assert_over(0);
+                seen
+            });
+        }
+    }
+}
+
+#[test]
+fn co_37_who_is_in_a_call_that_another_swap_waits_for_passes_in_block() {
+    until_seen(|| {
+        let ([(hits, _), _], [_, (other, _)]) = (both_kinds(), both_kinds());
+        let (co, other_co) = (hits.co(), other.co());
+        [co, other_co].iter().for_each(|co| co.add(1));
+        // One thread keeps the first object in `Block`. Another one, in the second object, which is swapped too, calls the
+        // first one, and keeps it in `Block` when the first thread is gone.
+        let held = Inside::hold(co);
+        let (counted, tell_gate) = (gate(), gate());
+        let (stops, goes) = (counted.clone(), tell_gate.clone());
+        let (tell, told) = mpsc::channel();
+        let through = Inside::start(move |gate| {
+            other_co.holding(&mut || {
+                gate.stop();
+                co.within(&mut || {
+                    stops.stop();
+                    goes.stop();
+                    // Inside its call, whatever happened meanwhile.
+                    tell.send(co.name()).unwrap();
+                });
+            });
+        });
+        let swap = Running::start(co, patient(co), new_many("new", &Life::default()));
+        let other_swap = Running::start(other_co, patient(other_co), new_one("new", &Life::default()));
+        let caller = Caller::of(co);
+        caller.wait_until_it_parks();
+        through.gate().open();
+        counted.wait();
+        counted.open();
+        held.leave();
+        assert!(!swap.is_over() && !other_swap.is_over());
+        tell_gate.open();
+        assert_eq!(told.recv().unwrap(), "old");
+        through.leave();
+        other_swap.end().unwrap();
+        let report = swap.end().unwrap();
+        assert_eq!(caller.answer().unwrap(), "new");
+        [hits, other].into_iter().for_each(end);
+        // The two calls that passed are counted whenever they came.
+        assert!(report.forwarded >= 2);
+        report.blocked == 1
+    });
+}
+
+#[test]
+fn co_39_in_transfer_everybody_waits_and_goes_on_in_the_new_object() {
+    for new in NEW {
+        for (hits, old) in both_kinds() {
+            let co = hits.co();
+            co.add(4);
+            // A thread that a swap waits for elsewhere waits here all the same.
+            let other: Owned<dyn Hits> = squall::stateful(one("old", &Life::default()));
+            let other_co = other.co();
+            let (tell, told) = mpsc::channel();
+            let through = Inside::start(move |gate| {
+                other_co.holding(&mut || {
+                    gate.stop();
+                    co.add(1);
+                    tell.send(co.name()).unwrap();
+                });
+            });
+            let other_swap = Running::start(other_co, patient(other_co), new_one("new", &Life::default()));
+            let exports = gate();
+            old.on(Step::Export, exports.stops());
+            let life = Life::default();
+            let swap = Running::start(co, patient(co), new("new", &life));
+            exports.wait();
+            let callers: Vec<_> = (0..3).map(|_| Caller::of(co)).collect();
+            through.gate().open();
+            assert_eq!(info(co).state, ObjectState::Swapping);
+            exports.open();
+            let report = swap.end().unwrap();
+            assert!(callers.into_iter().all(|caller| caller.answer().unwrap() == "new"));
+            assert_eq!(told.recv().unwrap(), "new");
+            through.leave();
+            other_swap.end().unwrap();
+            assert_eq!((co.total(), report.forwarded), (5, 0));
+            [hits, other].into_iter().for_each(end);
+            old.assert_over(1);
+            life.assert_over(0);
+        }
+    }
+}
+
+#[test]
+fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
+    for ignored in [false, true] {
+        for (hits, old) in both_kinds() {
+            let co = hits.co();
+            co.add(4);
+            // The object itself, and one that another swap keeps in its transfer.
+            let kept = Life::default();
+            let exports = gate();
+            kept.on(Step::Export, exports.stops());
+            let other: Owned<dyn Hits> = squall::stateful(one("old", &kept));
+            let other_co = other.co();
+            let other_swap = Running::start(other_co, patient(other_co), new_one("new", &Life::default()));
+            exports.wait();
+            for called in [co, other_co] {
+                let life = Life::default();
+                life.on(Step::Import, move || {
+                    let error = called.carried().unwrap_err();
+                    assert_eq!((error.reason(), error.id()), (Reason::InTransfer, CoRef::id(called)));
+                    if ignored { Ok(()) } else { Err(error.into()) }
+                });
+                let error = patient(co).to(new_one("new", &life)).unwrap_err();
+                assert_eq!(error.failure(), SwapFailure::TransferFailed);
+                assert!(error.to_string().ends_with("would have had it wait for a swap"), "{error}");
+                life.assert_over(0);
+                assert_eq!((co.name(), co.total()), ("old", 4));
+            }
+            // Whoever does not wait may be called, and made, and ended.
+            let life = Life::default();
+            life.on(Step::Import, || {
+                let third: Owned<dyn Hits> = many("third", &Life::default()).create(ClusterSize::Machine);
+                third.add(1);
+                assert_eq!(third.total(), 1);
+                Ok(())
+            });
+            patient(co).to(new_many("new", &life)).unwrap();
+            exports.open();
+            other_swap.end().unwrap();
+            [hits, other].into_iter().for_each(end);
+            old.assert_over(1);
+        }
+    }
+}
+
+// --- the ways back ---
+
+/// A swap of this object failed: it serves on with all its state, which is `total`; the other one is gone; and the next
+/// swap moves the state.
+#[track_caller]
+fn assert_serves_on(hits: Owned<dyn Hits>, old: &Life, new: &Life, total: u64) {
+    let co = hits.co();
+    assert_eq!((co.name(), co.total(), info(co).state), ("old", total, ObjectState::Live));
+    assert_eq!((old.count(Step::Drop), old.count(Step::Moved)), (0, 0));
+    new.wait_for_drops(new.count(Step::Make));
+    new.assert_over(0);
+    let next = Life::default();
+    patient(co).to(new_one("next", &next)).unwrap();
+    assert_eq!((co.name(), co.total()), ("next", total));
+    end(hits);
+    old.wait_for_drops(old.count(Step::Make));
+    old.assert_over(1);
+    next.assert_over(0);
+}
+
+#[test]
+fn co_39_what_fails_or_panics_in_a_transfer_leaves_the_old_object_in_place() {
+    /// Whose step fails, and which.
+    const FAILS: [(bool, Step); 3] = [(true, Step::Export), (false, Step::Import), (false, Step::Make)];
+    for (of_old, step) in FAILS {
+        for panics in [false, true] {
+            // A representative is made on the way by a root alone, and cannot err.
+            let kinds = if step == Step::Make { &NEW[1..] } else { &NEW[..] };
+            for new in kinds.iter().filter(|_| panics || step != Step::Make) {
+                for (hits, old) in both_kinds() {
+                    let co = hits.co();
+                    co.add(4);
+                    let (life, there) = (Life::default(), gate());
+                    let stops = there.clone();
+                    let failing = if of_old { &old } else { &life };
+                    failing.on(step, move || {
+                        stops.stop();
+                        if panics { std::panic::panic_any("cracked") } else { Err("bent".into()) }
+                    });
+                    let swap = Running::start(co, patient(co), new("new", &life));
+                    there.wait();
+                    let caller = Caller::of(co);
+                    there.open();
+                    let error = swap.end().unwrap_err();
+                    assert_eq!(caller.end().unwrap(), "old");
+                    let (failure, why) = match panics {
+                        true => (SwapFailure::TransferPanicked, "moving the state panicked: cracked"),
+                        false => (SwapFailure::TransferFailed, "the state could not be moved: bent"),
+                    };
+                    assert_eq!(error.failure(), failure);
+                    let report = error.report().unwrap();
+                    let text =
+                        format!("swap of Hits#{} from {} to {}: {why}", co_id(co), report.from, report.to);
+                    assert_eq!(error.to_string(), text);
+                    assert_eq!(report.outcome, SwapOutcome::RolledBack(failure));
+                    if of_old {
+                        old.forget_hooks();
                     }
-                    calls
-                })
-            })
-            .collect();
-        let began = Instant::now();
-        let mut swaps = 0;
-        while began.elapsed() < Duration::from_millis(500) {
-            for new in [spread(), central()] {
-                if Swap::of(co).to(new).is_ok() {
-                    swaps += 1;
+                    assert_serves_on(hits, &old, &life, 4);
                 }
             }
         }
-        stop.store(true, Relaxed);
-        (callers.into_iter().map(|caller| caller.join().unwrap()).sum::<u64>(), swaps)
+    }
+}
+
+fn co_id(co: CoRef<dyn Hits>) -> squall::Id {
+    CoRef::id(co)
+}
+
+/// How a swap is ended from outside: by its deadline, or by a cancellation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Deadline,
+    Cancel,
+}
+
+/// Has a swap end in this phase. Returns whether it did so there.
+fn ends_in(phase: SwapPhase, by: By, kind: usize) -> bool {
+    let (hits, old) = both_kinds().into_iter().nth(kind).unwrap();
+    let (co, life, cancel) = (hits.co(), Life::default(), Cancel::new());
+    co.add(4);
+    let (inside, there) = match phase {
+        SwapPhase::Forward => (Some(Inside::operation(co)), None),
+        SwapPhase::Block => (Some(Inside::hold(co)), None),
+        _ => (None, Some(gate())),
+    };
+    let deadline = Instant::now() + Duration::from_millis(100);
+    let swap = match by {
+        By::Deadline => patient(co).until(deadline),
+        By::Cancel => patient(co).unless(&cancel),
+    };
+    if let Some(there) = &there {
+        let stops = there.clone();
+        old.on(Step::Export, move || {
+            stops.stop();
+            wait_until(|| by == By::Cancel || Instant::now() >= deadline);
+            Ok(())
+        });
+    }
+    let new = New::root(many("new", &life), ClusterSize::Core);
+    // With a deadline the swap may be over at once.
+    let swap = thread::spawn(move || swap.to(new));
+    let caller = Caller::of(co);
+    match (&there, by) {
+        (Some(there), _) => there.try_wait(),
+        (None, By::Cancel) if phase == SwapPhase::Block => caller.wait_until_it_parks(),
+        _ => {}
+    }
+    cancel.cancel();
+    if let Some(there) = there {
+        there.open();
+    }
+    // Whatever keeps it in its phase is still there when it goes back.
+    let error = swap.join().unwrap().unwrap_err();
+    assert_eq!(caller.end().unwrap(), "old");
+    drop(inside);
+    let (SwapFailure::TimedOut(ended) | SwapFailure::Cancelled(ended)) = error.failure() else {
+        panic!("{error}");
+    };
+    assert_eq!(matches!(error.failure(), SwapFailure::Cancelled(_)), by == By::Cancel);
+    assert!(error.to_string().ends_with(&format!("in its phase {ended}")), "{error}");
+    assert_eq!(error.report().unwrap().outcome, SwapOutcome::RolledBack(error.failure()));
+    old.forget_hooks();
+    assert_serves_on(hits, &old, &life, 4);
+    ended == phase
+}
+
+#[test]
+fn co_33_a_deadline_or_a_cancellation_in_each_phase_leads_back() {
+    for phase in [SwapPhase::Forward, SwapPhase::Block, SwapPhase::Transfer] {
+        for by in [By::Deadline, By::Cancel] {
+            for kind in 0..2 {
+                until_seen(|| ends_in(phase, by, kind));
+            }
+        }
+    }
+}
+
+#[test]
+fn pitfall_07_block_has_a_bound_so_a_lock_that_is_held_across_calls_ends_the_swap() {
+    for (hits, old) in both_kinds() {
+        let co = hits.co();
+        co.add(4);
+        let (lock, life) = (Arc::new(Mutex::new(())), Life::default());
+        // One thread in the object wants the lock that another one holds, while it waits for the object.
+        let guard = lock.lock().unwrap();
+        let wants = lock.clone();
+        let inside = Inside::start(move |gate| {
+            co.holding(&mut || {
+                gate.open();
+                gate.stop();
+                drop(wants.lock().unwrap());
+            });
+        });
+        let swap = Swap::of(co).drain_within(Duration::from_millis(5));
+        let swap = thread::spawn(move || swap.to(new_many("new", &life)).map_err(|error| (error, life)));
+        // As long as it is kept waiting, it does not let the lock go; at last it gets its answer from the old object.
+        while !swap.is_finished() {
+            assert_eq!(co.name(), "old");
+        }
+        drop(guard);
+        inside.leave();
+        let (error, life) = swap.join().unwrap().unwrap_err();
+        assert_eq!(error.failure(), SwapFailure::TimedOut(SwapPhase::Block));
+        assert_serves_on(hits, &old, &life, 4);
+    }
+}
+
+#[test]
+fn co_33_a_swap_that_is_cancelled_already_or_too_late_does_nothing() {
+    let (hits, old) = both_kinds().into_iter().next().unwrap();
+    let cancel = Cancel::new();
+    assert!(!cancel.is_cancelled());
+    cancel.cancel();
+    assert!(cancel.is_cancelled());
+    for swap in [patient(hits.co()).unless(&cancel), patient(hits.co()).until(Instant::now())] {
+        let life = Life::default();
+        let failure = swap.to(new_one("new", &life)).unwrap_err().failure();
+        let phase = SwapPhase::Forward;
+        assert!(failure == SwapFailure::Cancelled(phase) || failure == SwapFailure::TimedOut(phase));
+        life.assert_over(0);
+    }
+    assert_serves_on(hits, &old, &Life::default(), 0);
+}
+
+// --- destruction ---
+
+/// Destroys an object while a swap is in this phase. Returns whether it was.
+fn destroyed_in(phase: SwapPhase, kind: usize) -> bool {
+    let (hits, old) = both_kinds().into_iter().nth(kind).unwrap();
+    let (co, life) = (hits.co(), Life::default());
+    let class = info(co).class;
+    co.add(4);
+    let exports = gate();
+    let inside = match phase {
+        SwapPhase::Forward => Some(Inside::operation(co)),
+        SwapPhase::Block => Some(Inside::hold(co)),
+        _ => {
+            old.on(Step::Export, exports.stops());
+            None
+        }
+    };
+    let swap = Running::start(co, patient(co), new_many("new", &life));
+    if phase == SwapPhase::Transfer {
+        exports.wait();
+    }
+    let caller = Caller::of(co);
+    if phase != SwapPhase::Forward {
+        caller.wait_until_it_parks();
+    }
+    let destruction = Owned::destroy(hits);
+    // Calls err at once, those that wait too, whatever the swap waits for.
+    let error = co.try_total().unwrap_err();
+    assert_eq!((error.reason(), error.id(), error.class()), (Reason::Destroyed, CoRef::id(co), Some(class)));
+    assert_eq!(caller.answer().unwrap_err().reason(), Reason::Destroyed);
+    assert!(inside.is_some() || !swap.is_over());
+    exports.open();
+    let error = swap.end().unwrap_err();
+    assert_eq!(error.failure(), SwapFailure::Destroyed);
+    let text = error.to_string();
+    assert!(text.starts_with(&format!("swap of Hits#{}", CoRef::id(co))), "{text}");
+    assert!(text.ends_with(": the object was destroyed"), "{text}");
+    assert!(!destruction.is_complete() || inside.is_none());
+    drop(inside);
+    destruction.wait().unwrap();
+    life.wait_for_drops(life.count(Step::Make));
+    life.assert_over(0);
+    old.assert_over(0);
+    assert_eq!(
+        squall::swap::swap(co, new_one("", &Life::default())).unwrap_err().failure(),
+        SwapFailure::Destroyed
+    );
+    error.report().unwrap().blocked == 1 || phase == SwapPhase::Forward
+}
+
+#[test]
+fn co_33_a_destruction_in_each_phase_refuses_calls_at_once_and_ends_both() {
+    for phase in [SwapPhase::Forward, SwapPhase::Block, SwapPhase::Transfer] {
+        for kind in 0..2 {
+            until_seen(|| destroyed_in(phase, kind));
+        }
+    }
+}
+
+#[test]
+fn co_33_whoever_moves_the_state_may_destroy_the_object() {
+    for step in [Step::Export, Step::Import] {
+        for new in NEW {
+            for (hits, old) in both_kinds() {
+                let (co, life) = (hits.co(), Life::default());
+                co.add(1);
+                let owner = Mutex::new(Some(hits));
+                let of = if step == Step::Export { &old } else { &life };
+                of.on(step, move || {
+                    drop(owner.lock().unwrap().take());
+                    Ok(())
+                });
+                let error = patient(co).to(new("new", &life)).unwrap_err();
+                assert_eq!(error.failure(), SwapFailure::Destroyed);
+                for life in [&old, &life] {
+                    life.wait_for_drops(life.count(Step::Make));
+                    life.assert_over(0);
+                }
+            }
+        }
+    }
+}
+
+// --- distinct errors ---
+
+#[test]
+fn co_33_a_swap_that_cannot_be_says_why() {
+    static PLACE: WellKnown<dyn Hits> = WellKnown::new(11);
+    let (hits, old) = both_kinds().into_iter().nth(1).unwrap();
+    let co = hits.co();
+    let attempt = move || {
+        let life = Life::default();
+        let error = patient(co).to(new_one("new", &life)).unwrap_err();
+        // What is refused inside an operation is dropped outside.
+        if !rcu::in_operation() {
+            life.assert_over(0);
+        }
+        assert!(error.report().is_none());
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("swap of Hits#{}: ", CoRef::id(co))), "{text}");
+        (error.failure(), text)
+    };
+    let refused = |(failure, text): (SwapFailure, String), expected: SwapFailure| {
+        assert_eq!(failure, expected);
+        assert!(text.ends_with(&expected.to_string()), "{text}");
+    };
+    // Inside operations, its own and others.
+    co.within(&mut || refused(attempt(), SwapFailure::InOperation));
+    rcu::op(|_| refused(attempt(), SwapFailure::InOperation));
+    // Inside its own blocking method; another one's is as good as any place.
+    co.holding(&mut || refused(attempt(), SwapFailure::InMethod));
+    let other: Owned<dyn Hits> = squall::stateful(one("old", &Life::default()));
+    other.holding(&mut || co.holding(&mut || refused(attempt(), SwapFailure::InMethod)));
+    // While it is swapped.
+    let inside = Inside::operation(co);
+    let cancel = Cancel::new();
+    let swap = Running::start(co, patient(co).unless(&cancel), new_one("new", &Life::default()));
+    refused(attempt(), SwapFailure::Busy);
+    assert_eq!(arbitrate(co, |_| {}).unwrap_err().failure(), SwapFailure::Busy);
+    cancel.cancel();
+    assert_eq!(swap.end().unwrap_err().failure(), SwapFailure::Cancelled(SwapPhase::Forward));
+    inside.leave();
+    // In a transfer.
+    let life = Life::default();
+    life.on(Step::Import, move || {
+        refused(attempt(), SwapFailure::InTransfer);
+        Ok(())
     });
-    assert_eq!(co.total(), calls);
-    assert!(swaps > 0 && calls > 0);
+    patient(other.co()).to(new_one("new", &life)).unwrap();
+    // In a deferred call, and in a drop.
+    let (tell, told) = mpsc::channel();
+    let tell_too = tell.clone();
+    rcu::defer(move || tell.send(attempt()).unwrap());
+    rcu::barrier().unwrap();
+    refused(told.recv().unwrap(), SwapFailure::InDeferredCall);
+    life.on(Step::Drop, move || {
+        tell_too.send(attempt()).unwrap();
+        Ok(())
+    });
+    end(other);
+    refused(told.recv().unwrap(), SwapFailure::InDeferredCall);
+    // Where nothing was ever, and where nothing is any more.
+    let place = PLACE.co();
+    let error = patient(place).to(new_one("new", &Life::default())).unwrap_err();
+    assert_eq!((error.failure(), error.id()), (SwapFailure::NotThere, CoRef::id(place)));
+    assert_serves_on(hits, &old, &Life::default(), 0);
+    refused(attempt(), SwapFailure::Destroyed);
+}
+
+#[test]
+fn co_33_another_blocking_method_is_as_good_a_place_as_any() {
+    let [(hits, _), (other, old)] = both_kinds();
+    other.add(2);
+    hits.holding(&mut || {
+        patient(other.co()).to(new_one("new", &Life::default())).unwrap();
+        assert_eq!((other.name(), other.total()), ("new", 2));
+    });
+    [hits, other].into_iter().for_each(end);
+    old.assert_over(1);
+}
+
+#[test]
+fn co_38_no_swap_keeps_a_grace_period_waiting_and_parked_calls_leave_theirs() {
+    for (hits, old) in both_kinds() {
+        let co = hits.co();
+        let exports = gate();
+        old.on(Step::Export, exports.stops());
+        co.add(1);
+        let swap = Running::start(co, patient(co), new_one("new", &Life::default()));
+        exports.wait();
+        let callers: Vec<_> = (0..4).map(|_| Caller::of(co)).collect();
+        // Each waits for whoever is in an operation: none of those who call the object may stay in one.
+        for _ in 0..20 {
+            rcu::wait_until(Instant::now() + LONG).unwrap();
+        }
+        exports.open();
+        swap.end().unwrap();
+        assert!(callers.into_iter().all(|caller| caller.answer().unwrap() == "new"));
+        end(hits);
+    }
+}
+
+/// The calls of one thread, each within the one before, through objects of which each is swapped when its turn comes.
+#[test]
+fn co_33_swaps_nest_as_deep_as_blocking_calls_do() {
+    let objects: Vec<_> = (0..4).flat_map(|_| both_kinds()).collect();
+    fn down(objects: &[(Owned<dyn Hits>, Life)]) {
+        let Some(((hits, _), rest)) = objects.split_first() else { return };
+        patient(hits.co()).to(new_many("new", &Life::default())).unwrap();
+        hits.holding(&mut || down(rest));
+        hits.add(1);
+    }
+    down(&objects);
+    assert!(objects.iter().all(|(hits, _)| hits.total() == 1 && hits.name() == "new"));
+    for (hits, old) in objects {
+        end(hits);
+        old.wait_for_drops(old.count(Step::Make));
+        old.assert_over(1);
+    }
+}
+
+/// A panic in `moved` or in a drop of the object that goes is counted, and stops nothing.
+#[test]
+fn pitfall_09_what_panics_when_the_old_object_goes_does_not_stop_the_swap() {
+    let panicked = Arc::new(AtomicUsize::new(0));
+    let (old, counted) = (Life::default(), panicked.clone());
+    old.on(Step::Moved, move || {
+        counted.fetch_add(1, Relaxed);
+        std::panic::panic_any(Planned)
+    });
+    let hits: Owned<dyn Hits> = squall::stateful(one("old", &old));
+    hits.add(1);
+    patient(hits.co()).to(new_many("new", &Life::default())).unwrap();
+    assert_eq!((hits.name(), hits.total(), panicked.load(Relaxed)), ("new", 1, 1));
+    end(hits);
+    old.wait_for_drops(1);
+}
+
+/// What a method returns in its own error type when the swap that it waited for ended in a destruction.
+#[test]
+fn co_38_a_call_that_waited_for_a_destroyed_object_errs_in_each_form() {
+    let (hits, old) = both_kinds().into_iter().next().unwrap();
+    let co = hits.co();
+    let exports = gate();
+    old.on(Step::Export, exports.stops());
+    let swap = Running::start(co, patient(co), new_one("new", &Life::default()));
+    exports.wait();
+    let ready = Arc::new(OnceLock::new());
+    let waits = ready.clone();
+    let carried = thread::spawn(move || -> Result<u64, CallError> { co.carried() });
+    let plain = thread::spawn(move || swaps::text_of(|| co.total()));
+    let blocking = thread::spawn(move || {
+        waits.set(()).unwrap();
+        co.try_holding(&mut || panic!("it is not entered")).unwrap_err()
+    });
+    wait_until(|| ready.get().is_some());
+    drop(hits);
+    assert_eq!(carried.join().unwrap().unwrap_err().reason(), Reason::Destroyed);
+    assert!(plain.join().unwrap().ends_with("the object was destroyed"));
+    assert_eq!(blocking.join().unwrap().method(), "holding");
+    exports.open();
+    assert_eq!(swap.end().unwrap_err().failure(), SwapFailure::Destroyed);
 }

@@ -95,7 +95,8 @@ fn pitfall_01_a_call_that_sleeps_is_made_again_on_what_serves_after_a_swap() {
     let co = owned.co();
     let consumers: Vec<_> = (1..=3).map(|n| thread::spawn(move || co.take(n).unwrap())).collect();
     wait_for(|| co.sleepers() >= 3);
-    let report = Swap::of(co).drain_within(Duration::from_secs(60)).to(line(1, ClusterSize::Machine)).unwrap();
+    let report =
+        Swap::of(co).drain_within(Duration::from_secs(60)).to(line(1, ClusterSize::Machine)).unwrap();
     assert!(report.blocked <= 3, "those who slept parked, and nobody else");
     assert_eq!(co.version(), 1);
     wait_for(|| co.sleepers() >= 3);
@@ -112,7 +113,8 @@ fn pitfall_01_a_call_that_cannot_be_made_again_sleeps_on_and_the_swap_gives_up()
     let co = owned.co();
     let consumer = thread::spawn(move || co.take_with(vec![1]).unwrap());
     wait_for(|| co.sleepers() >= 1);
-    let error = Swap::of(co).drain_within(Duration::from_millis(5)).to(line(1, ClusterSize::Cpu)).unwrap_err();
+    let error =
+        Swap::of(co).drain_within(Duration::from_millis(5)).to(line(1, ClusterSize::Cpu)).unwrap_err();
     assert_eq!(error.failure(), SwapFailure::TimedOut(SwapPhase::Block));
     assert_eq!(co.version(), 0);
     co.put(8);
@@ -128,7 +130,8 @@ fn pitfall_01_of_those_that_sleep_when_a_swap_fails_none_is_lost() {
     let owned: Owned<dyn Line> = Store::default().create(ClusterSize::Cpu);
     let co = owned.co();
     // One that can be made again, and one that cannot and makes the swap give up.
-    let consumers = [thread::spawn(move || co.take(1).unwrap()), thread::spawn(move || co.take_with(vec![1]).unwrap())];
+    let consumers =
+        [thread::spawn(move || co.take(1).unwrap()), thread::spawn(move || co.take_with(vec![1]).unwrap())];
     wait_for(|| co.sleepers() >= 2);
     let failed = Swap::of(co).drain_within(Duration::from_millis(5)).to(line(1, ClusterSize::Cpu));
     assert!(failed.is_err());

@@ -41,6 +41,11 @@ pub(crate) trait Torture {
     /// What an accusation calls a post.
     fn name(&self, post: usize) -> String;
 
+    /// What all of them are doing, for the accusation of one that stands still.
+    fn scene(&self) -> String {
+        String::new()
+    }
+
     /// One random thing to do to the others.
     fn chore(&mut self, crew: &mut Crew);
 
@@ -120,7 +125,8 @@ impl Crew {
         if beats != place.beats {
             (place.beats, place.since) = (beats, Instant::now());
         } else if place.since.elapsed() > STANDSTILL {
-            self.trial.accuse(format!("the thread of {} stands still", torture.name(index)));
+            let (name, scene) = (torture.name(index), torture.scene());
+            self.trial.accuse(format!("the thread of {name} stands still{scene}"));
         }
         if !thread.is_finished() || place.post.farewells.are_due() {
             return false;
@@ -163,7 +169,8 @@ impl Crew {
             torture.let_end(self);
             let Some(index) = stays else { return };
             if since.elapsed() > STANDSTILL {
-                return self.trial.accuse(format!("the thread of {} does not end", torture.name(index)));
+                let (name, scene) = (torture.name(index), torture.scene());
+                return self.trial.accuse(format!("the thread of {name} does not end{scene}"));
             }
             thread::sleep(Duration::from_micros(200));
         }

@@ -16,6 +16,7 @@ mod post;
 mod rcu;
 mod rng;
 mod settle;
+mod swap;
 mod trial;
 
 use std::any::Any;
@@ -27,7 +28,8 @@ use crate::output::{Failure, line};
 pub(crate) use rng::Rng;
 
 /// All stresses.
-const STRESSES: &[Stress] = &[percpu::STRESS, percpu::DOWNGRADE, rcu::STRESS, objects::STRESS];
+const STRESSES: &[Stress] =
+    &[percpu::STRESS, percpu::DOWNGRADE, rcu::STRESS, objects::STRESS, swap::STRESS, swap::memory::STRESS];
 
 /// One stress.
 pub(crate) struct Stress {

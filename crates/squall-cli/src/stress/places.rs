@@ -2,9 +2,26 @@
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use squall_machine::{Vp, machine};
+use squall_machine::topology::VirtualSpec;
+use squall_machine::{Machine, Vp, machine};
 
 use super::{Rng, Violation};
+
+/// The machine, unless another is asked for: 64 VPs in four levels.
+const TOPOLOGY: [u32; 4] = [2, 2, 8, 2];
+
+/// Makes the machine a virtual one, if nobody has said what it is to be and it is not in use yet.
+pub(crate) fn choose_machine(real: bool) {
+    let asked = std::env::var_os("SQUALL_TOPOLOGY").is_some_and(|value| !value.is_empty());
+    if asked || real {
+        return;
+    }
+    let [nodes, caches, cores, threads] = TOPOLOGY;
+    if let Ok(spec) = VirtualSpec::new(nodes, caches, cores, threads) {
+        // Refused where it is in use: then it is what it is.
+        let _ = Machine::set_virtual(spec);
+    }
+}
 
 /// The processors of this process when the stress began.
 pub(crate) struct Home {

@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | `DEAD` | dead | no miss enters any more |
 //! | `SUSPENDED` | suspended | a mediator stands before the object: no representative is made active |
+//! | `SWAPPING` | swapping | that mediator is a swap's |
 //! | `MOVED` | moved | its id is another object's now, and is not freed with it |
 //! | `FLIGHT` | in flight | misses inside; wide enough for every thread of a machine |
 //! | `TOTAL` | misses | misses that ever entered, modulo its width: the carry falls off the top |
@@ -30,13 +31,15 @@ use super::sites;
 const DEAD: u64 = 1;
 const SUSPENDED: u64 = 1 << 1;
 const MOVED: u64 = 1 << 2;
-const FLIGHT_ONE: u64 = 1 << 3;
+const SWAPPING: u64 = 1 << 3;
+const FLIGHT_ONE: u64 = 1 << 4;
 const FLIGHT: u64 = (1 << 32) - FLIGHT_ONE;
 const TOTAL_ONE: u64 = 1 << 32;
 const TOTAL: u64 = u64::MAX << 32;
 
-const _: () = assert!(DEAD | SUSPENDED | MOVED | FLIGHT | TOTAL == u64::MAX && FLIGHT & TOTAL == 0);
-const _: () = assert!((DEAD | SUSPENDED | MOVED) & FLIGHT == 0);
+const _: () =
+    assert!(DEAD | SUSPENDED | MOVED | SWAPPING | FLIGHT | TOTAL == u64::MAX && FLIGHT & TOTAL == 0);
+const _: () = assert!((DEAD | SUSPENDED | MOVED | SWAPPING) & FLIGHT == 0);
 
 /// See the module.
 #[derive(Debug)]
@@ -80,6 +83,20 @@ impl Gate {
         false
     }
 
+    /// Enters as a mediator's owner: no miss, but what keeps the object from being reclaimed as one does. Not if it is dead.
+    pub(crate) fn keep(&self) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        while word & DEAD == 0 {
+            // Relaxed: as in `enter`.
+            match self.0.compare_exchange_weak(word, word + FLIGHT_ONE, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
     /// Whether the object may answer by what this miss, which is inside, has published (I3).
     pub(crate) fn confirm(&self) -> bool {
         // Release: pairs with the acquire in `kill`, `suspend` and `resume`. Before it: they see what this miss published.
@@ -87,22 +104,29 @@ impl Gate {
         self.0.fetch_add(0, sites::CONFIRM.order(Ordering::Release)) & (DEAD | SUSPENDED) == 0
     }
 
-    /// A mediator stands before the object.
-    pub(crate) fn suspend(&self) {
+    /// A mediator stands before the object, for a swap or not.
+    pub(crate) fn suspend(&self, swapping: bool) {
+        let bits = if swapping { SUSPENDED | SWAPPING } else { SUSPENDED };
         // Acquire: pairs with the release in `confirm`, so that the walk that follows finds what was published.
-        self.0.fetch_or(SUSPENDED, sites::SUSPEND.order(Ordering::Acquire));
+        self.0.fetch_or(bits, sites::SUSPEND.order(Ordering::Acquire));
+    }
+
+    /// The mediator before it is not a swap's any more.
+    pub(crate) fn end_swap(&self) {
+        self.0.fetch_and(!SWAPPING, Ordering::Relaxed);
     }
 
     /// No mediator stands before it any more.
     pub(crate) fn resume(&self) {
         // Acquire: as `suspend`.
-        self.0.fetch_and(!SUSPENDED, sites::RESUME.order(Ordering::Acquire));
+        self.0.fetch_and(!(SUSPENDED | SWAPPING), sites::RESUME.order(Ordering::Acquire));
     }
 
-    /// Whether a mediator stands before it.
+    /// Whether the mediator of a swap stands before it.
     #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn is_suspended(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & SUSPENDED != 0
+    pub(crate) fn is_swapping(&self) -> bool {
+        // Relaxed: asked in `Block`, so in an operation that began after the grace period that followed the setting.
+        self.0.load(Ordering::Relaxed) & SWAPPING != 0
     }
 
     /// Shuts it for good, of an object that has lost its id to another one, or never got it.

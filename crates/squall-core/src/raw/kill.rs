@@ -6,8 +6,8 @@ use squall_sync::atomic::Ordering;
 use std::ptr::{self, NonNull};
 
 use super::gate::Shut;
-use super::mediator::Mediator;
-use super::object::{Ground, Object, each, for_each_header};
+use super::mediator::{Mediator, Phase};
+use super::object::{Ground, Object, each, entry_of, for_each_header};
 use super::sites;
 use super::slot::{Occupant, object_in, who};
 use crate::class::Class;
@@ -22,8 +22,9 @@ pub(crate) enum Killed {
     /// This one has. If it is drained the caller goes on, outside its operation: [`Ground::after_grace_period`] with
     /// [`Stage::Quiet`]. Else misses are in flight, the last of which goes on.
     Ended { object: NonNull<Object>, drained: bool },
-    /// A mediator was there; it was told (`slot/I1`).
-    Mediated(NonNull<Mediator>),
+    /// The same, and a mediator was there. The caller wakes those who wait for it; if it is `ownerless`, it frees it after a
+    /// grace period.
+    Mediated { object: NonNull<Object>, drained: bool, mediator: NonNull<Mediator>, ownerless: bool },
 }
 
 /// Ends the object of this id: from the return of this call on, every call that begins errs. If another call of this
@@ -116,29 +117,55 @@ unsafe fn taken_otherwise(ground: &impl Ground, id: Id, taken: *mut ()) -> Kille
         Occupant::Object(block) => unsafe { kill_object(ground, block, block.as_ref().class) },
         Occupant::Mediated(mediator) => {
             // SAFETY: as above.
-            let mediator_ref = unsafe { mediator.as_ref() };
-            mediator_ref.condemn();
-            // SAFETY: as above.
-            retire_rest(ground, id, unsafe { mediator_ref.class() });
-            Killed::Mediated(mediator)
+            let (this, class) = unsafe { (mediator.as_ref(), mediator.as_ref().class()) };
+            retire_rest(ground, id, class);
+            let phase = this.condemn();
+            let winner = if phase == Phase::Complete { this.new.unwrap_or(this.old) } else { this.old };
+            // SAFETY: valid within this operation: a mediator's owner keeps the old one by its gate.
+            match unsafe { kill_object(ground, winner, winner.as_ref().class) } {
+                Killed::Ended { object, drained } => {
+                    Killed::Mediated { object, drained, mediator, ownerless: phase == Phase::Arbitrate }
+                }
+                killed => killed,
+            }
         }
         Occupant::Nobody | Occupant::Gone(..) => Killed::Before,
     }
 }
 
-/// Ends an object whose id is another one's. Returns whether the caller sends it to its grace period: not if the last miss
-/// does.
+/// Ends an object whose id is another one's, or never was its own. It is sent to its grace period by whoever leaves its gate
+/// last, the mediator's owner at the latest.
 ///
 /// # Safety
-/// Once, within an operation in which nobody finds it any more but by a mediator, who sends nobody there.
-pub(crate) unsafe fn move_away(ground: &impl Ground, block: NonNull<Object>) -> bool {
-    // SAFETY: the caller's promise.
+/// Once, by a mediator's owner, in whose gate it is.
+pub(crate) unsafe fn move_away(object: NonNull<Object>) {
+    // SAFETY: the caller keeps it.
+    let shut = unsafe { object.as_ref() }.gate.move_away();
+    debug_assert!(shut == Shut::NotYet, "an object was moved that nobody keeps");
+}
+
+/// The same, of an object that [`move_away`] has ended: only those entries that are its own.
+///
+/// # Safety
+/// Within an operation.
+pub(super) unsafe fn clear_own(ground: &impl Ground, block: NonNull<Object>) {
+    // SAFETY: valid, as the caller sends it to its grace period.
     let object = unsafe { block.as_ref() };
-    let drained = object.gate.move_away() == Shut::Drained;
-    if drained {
-        clear(ground, object, object.class);
-    }
-    drained
+    object.for_each_translation(ground, move |vp| {
+        each(object.class.interfaces, move |index| {
+            let entry = ground.entry(vp, object.id.slot() + index);
+            // SAFETY: the caller's promise.
+            if let Some(header) = unsafe { entry_of(entry, block, index) } {
+                // Relaxed: as in `clear`. If it fails, another one's is there.
+                let _ = entry.compare_exchange(
+                    header.as_ptr(),
+                    ptr::null_mut(),
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+            }
+        });
+    });
 }
 
 /// Clears the entries (`object/I3`). Whoever calls this sends the object to its grace period next.

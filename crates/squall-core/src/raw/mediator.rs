@@ -15,9 +15,12 @@
 //!
 //! - I1. In `Transfer` the count is zero and stays so; and no call holds a representative of the old object, once the swap
 //!   has looked for holds there ([`Mediator::try_transfer`]).
-//! - I2. `Complete` and `RolledBack` are final, and so is `Arbitrate`.
-//! - I3. Whoever put the mediator into the first slot, and nobody else, changes its phase. It is freed a grace period after
-//!   it gave way in every slot.
+//! - I2. `DOOMED` and the phase are one word, so a destroyer and the mediator's owner agree on who ends what. A destroyer
+//!   ends the object that serves: the new one if it finds `Complete`, else the old one; and then the owner cannot get to
+//!   `Complete` any more. The owner ends the other one.
+//! - I3. A mediator has one owner: whoever put it into the first slot. An arbitration has none once it is in `Arbitrate`;
+//!   whoever gets it out of that phase is its owner, and so is who finds it in that phase and takes it out of the slot by a
+//!   tag. The owner frees it, a grace period after it gave way in every slot.
 //!
 //! Source: K42's mediator (CO-34 to CO-40), for which the phase and the count of a processor are words of their own.
 //! PITFALLS of that: a thread that is tracked elsewhere enters between two looks; so one word, and an exchange of it.
@@ -29,7 +32,7 @@ use std::ptr::NonNull;
 use super::kill::move_away;
 use super::object::{Ground, Object, any_header, for_each_header};
 use super::sites;
-use super::slot::{change_places, mediator_word, object_word};
+use super::slot::{exchange_first, exchange_rest, mediator_word, object_word};
 use crate::class::Class;
 use crate::id::Id;
 
@@ -49,11 +52,20 @@ pub(crate) enum Phase {
     RolledBack,
     /// It goes to the old object by way of a function of the user's.
     Arbitrate,
+    /// It parks: another mediator is about to take this one's place.
+    Relieved,
 }
 
 impl Phase {
-    const ALL: [Phase; 6] =
-        [Phase::Forward, Phase::Block, Phase::Transfer, Phase::Complete, Phase::RolledBack, Phase::Arbitrate];
+    const ALL: [Phase; 7] = [
+        Phase::Forward,
+        Phase::Block,
+        Phase::Transfer,
+        Phase::Complete,
+        Phase::RolledBack,
+        Phase::Arbitrate,
+        Phase::Relieved,
+    ];
 }
 
 const PHASE: u64 = 7;
@@ -96,9 +108,8 @@ pub(crate) enum Admission {
 }
 
 impl Mediator {
-    /// A mediator before `old`, which has this id.
-    pub(crate) fn new(id: Id, old: NonNull<Object>, new: Option<NonNull<Object>>) -> Mediator {
-        let phase = if new.is_some() { Phase::Forward } else { Phase::Arbitrate };
+    /// A mediator before `old`, which has this id; of a swap, if there is a `new` one.
+    pub(crate) fn new(id: Id, old: NonNull<Object>, new: Option<NonNull<Object>>, phase: Phase) -> Mediator {
         Mediator { word: AtomicU64::new(phase as u64), id, old, new }
     }
 
@@ -132,7 +143,7 @@ impl Mediator {
             match (Mediator::phase_in(word), self.new) {
                 (Phase::Forward, _) => {}
                 (Phase::Block, _) if !sites::PASS.is_weak() && passes() => {}
-                (Phase::Block | Phase::Transfer, _) => return Admission::Parked,
+                (Phase::Block | Phase::Transfer | Phase::Relieved, _) => return Admission::Parked,
                 (Phase::Complete, Some(new)) => return Admission::To(new),
                 (Phase::Complete | Phase::RolledBack, _) => return Admission::To(self.old),
                 (Phase::Arbitrate, _) => return Admission::Arbitrated,
@@ -187,7 +198,8 @@ impl Mediator {
         // Those who take a hold are counted meanwhile, so there are all that ever will be.
         // SAFETY: the caller's promise.
         if !sites::HOLDS_OF_SWAP.is_weak() && unsafe { self.is_held() } {
-            self.set(Phase::Block);
+            // Relaxed: as in `block`. Nobody else changes the phase, and calls only park.
+            self.word.fetch_sub(Phase::Transfer as u64 - Phase::Block as u64, Ordering::Relaxed);
             // A thread that would have passed may have parked meanwhile, and be the one that holds the object.
             if !sites::BACK_TO_BLOCK.is_weak() {
                 ground.sleepers(self.id.slot()).signal(u32::MAX);
@@ -215,28 +227,28 @@ impl Mediator {
         for_each_header(self.old, unsafe { self.class() }, |header| header.notify(whether));
     }
 
-    /// Says which object serves from now on: in `Transfer` the new one, in any phase the old one.
-    fn decide(&self, phase: Phase) {
-        debug_assert!(matches!(phase, Phase::Complete | Phase::RolledBack));
-        self.set(phase);
-    }
-
-    fn set(&self, phase: Phase) {
+    /// Goes to another phase, from this one if it is said. Returns whether it does: not if the object was destroyed (I2).
+    fn change(&self, from: Option<Phase>, to: Phase) -> bool {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
-            let next = (word & !PHASE) | phase as u64;
+            if word & DOOMED != 0 || from.is_some_and(|from| Mediator::phase_in(word) != from) {
+                return false;
+            }
+            let next = (word & !PHASE) | to as u64;
             // Release: pairs with the acquire in `admit`.
             let order = sites::DECIDE.order(Ordering::Release);
             match self.word.compare_exchange_weak(word, next, order, Ordering::Relaxed) {
-                Ok(_) => return,
+                Ok(_) => return true,
                 Err(now) => word = now,
             }
         }
     }
 
-    /// The object was destroyed: its slots are its destroyer's.
-    pub(crate) fn condemn(&self) {
-        self.word.fetch_or(DOOMED, Ordering::Relaxed);
+    /// The object was destroyed: its slots are its destroyer's, who calls this. Returns the phase, which says whom it ends (I2).
+    pub(crate) fn condemn(&self) -> Phase {
+        // Relaxed: which of the two objects serves is all there is to know; the gate of that one does the rest.
+        let before = self.word.fetch_or(DOOMED, Ordering::Relaxed);
+        Mediator::phase_in(before)
     }
 
     /// Whether it was.
@@ -256,37 +268,64 @@ impl Mediator {
     }
 }
 
-/// Puts `mediator` before its old object. Returns whether it is there: not if something else is in the first slot. From
-/// here on every call that begins meets it; those that began before may still be in the object, uncounted, until their
-/// operations end.
+/// What putting a mediator somewhere led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Put {
+    /// It is there.
+    There,
+    /// It is not: something else is in the first slot.
+    Not,
+    /// It was there, or about to be, when the object was destroyed: the caller frees the mediator.
+    Doomed,
+}
+
+/// Puts `mediator` before its old object. From here on every call that begins meets it; those that began before may still be
+/// in the object, uncounted, until their operations end.
 ///
 /// # Safety
-/// Within an operation in which the old object was found in its slot. The mediator is built, and freed as I3 says.
-pub(crate) unsafe fn attach(ground: &impl Ground, mediator: NonNull<Mediator>) -> bool {
+/// Within an operation in which the old object was found in its slot, by whoever keeps that ([`Gate::keep`]), which lasts
+/// as long as the mediator has an owner. The mediator is built, in `Forward`, and freed as I3 says.
+///
+/// [`Gate::keep`]: super::gate::Gate::keep
+pub(crate) unsafe fn attach(ground: &impl Ground, mediator: NonNull<Mediator>) -> Put {
     // SAFETY: the caller's own; the old object is valid.
     let (this, class) = unsafe { (mediator.as_ref(), mediator.as_ref().class()) };
     let (from, to) = (object_word(this.old), mediator_word(mediator));
-    // SAFETY: a mediator before an object of this id.
-    if !unsafe { change_places(ground, this.id, class.interfaces, from, to) } {
-        return false;
+    if !exchange_first(ground, this.id, from, to) {
+        return Put::Not;
     }
+    exchange_rest(ground, this.id, class.interfaces, from, to);
     // SAFETY: valid.
-    unsafe { this.old.as_ref() }.gate.suspend();
+    unsafe { this.old.as_ref() }.gate.suspend(this.new.is_some());
     if !sites::SUSPEND_HEADERS.is_weak() {
         for_each_header(this.old, class, |header| header.suspend());
     }
-    true
+    // A swap goes on by itself; others may have to do with an arbitration from here on.
+    if this.new.is_none() && !this.change(Some(Phase::Forward), Phase::Arbitrate) {
+        return Put::Doomed;
+    }
+    Put::There
 }
 
-/// Puts another mediator in the place of one that arbitrates. Returns whether it is there.
+/// Puts the mediator of a swap in the place of one that arbitrates the same object, which is the caller's then.
 ///
 /// # Safety
-/// As of [`attach`], but that `from` was found, with the same old object.
-pub(crate) unsafe fn relieve(ground: &impl Ground, from: NonNull<Mediator>, to: NonNull<Mediator>) -> bool {
+/// As of [`attach`], but that `from` was found.
+pub(crate) unsafe fn relieve(ground: &impl Ground, from: NonNull<Mediator>, to: NonNull<Mediator>) -> Put {
     // SAFETY: the caller's promise.
-    let (this, class) = unsafe { (to.as_ref(), to.as_ref().class()) };
-    // SAFETY: a mediator before an object of this id.
-    unsafe { change_places(ground, this.id, class.interfaces, mediator_word(from), mediator_word(to)) }
+    let (before, this, class) = unsafe { (from.as_ref(), to.as_ref(), to.as_ref().class()) };
+    if !before.change(Some(Phase::Arbitrate), Phase::Relieved) {
+        return Put::Not;
+    }
+    let (out, into) = (mediator_word(from), mediator_word(to));
+    // SAFETY: valid.
+    unsafe { this.old.as_ref() }.gate.suspend(true);
+    let there = exchange_first(ground, this.id, out, into);
+    exchange_rest(ground, this.id, class.interfaces, out, into);
+    // Those who met the one before.
+    ground.sleepers(this.id.slot()).signal(u32::MAX);
+    if there { Put::There } else { Put::Doomed }
 }
 
 /// Says what a call does that has met this mediator; or that it parks, at [`Ground::sleepers`], with what it has seen there.
@@ -315,62 +354,91 @@ pub(crate) fn leave(ground: &impl Ground, mediator: &Mediator) {
     }
 }
 
-/// Ends the mediation: the new object serves from now on, or the old one again; by itself, or with `next` before it, which
-/// arbitrates. Lets the parked go. Returns whether the winner is there: not if the object was destroyed meanwhile, and then
-/// the caller ends it.
+/// What became of a mediation's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Settled {
+    /// The winner serves, or did before it was destroyed; the other one is the caller's to end. Says whether the arbitrating
+    /// mediator is before it: if not, the caller frees that after a grace period.
+    Decided { there: bool },
+    /// The object was destroyed: the new one is the caller's to end.
+    Doomed,
+}
+
+/// Ends a swap: the new object serves from now on, or the old one again; by itself, or with `next` before it, which
+/// arbitrates. Lets the parked go.
 ///
 /// # Safety
-/// Within an operation, by whoever put `mediator` there; `Complete` in `Transfer` only. Both objects are valid; the new
-/// one has the mediator's id, and is suspended. `next` is before the winner, built, and freed as I3 says if it is there.
+/// Within an operation, by the mediator's owner; `Complete` in `Transfer` only. Both objects are valid; the new one has
+/// the mediator's id, and is suspended. `next` is before the winner, built, and freed as I3 says.
 pub(crate) unsafe fn settle(
     ground: &impl Ground,
     mediator: NonNull<Mediator>,
     phase: Phase,
     next: Option<NonNull<Mediator>>,
-) -> bool {
+) -> Settled {
     // SAFETY: the caller's promise.
     let this = unsafe { mediator.as_ref() };
+    if !this.change(None, phase) {
+        return Settled::Doomed;
+    }
     let winner = match (phase, this.new) {
         (Phase::Complete, Some(new)) => {
-            // No call is in it, so no miss is: its entries are cleared here, before any of the new one is made.
-            // SAFETY: the mediator sends nobody there any more.
-            let drained = sites::MOVE_AWAY.is_weak() || unsafe { move_away(ground, this.old) };
-            debug_assert!(drained, "a miss in an object whose state was moved");
+            // SAFETY: the caller keeps it; once.
+            unsafe { move_away(this.old) };
             new
         }
         _ => this.old,
     };
-    this.decide(phase);
     // SAFETY: the caller's promise.
     let there = unsafe {
         match next {
-            Some(next) => relieve(ground, mediator, next),
             None => install(ground, mediator, winner),
+            Some(next) => {
+                winner.as_ref().gate.end_swap();
+                let (from, to) = (mediator_word(mediator), mediator_word(next));
+                exchange_rest(ground, this.id, winner.as_ref().class.interfaces, from, to);
+                exchange_first(ground, this.id, from, to)
+            }
         }
     };
     if !sites::RELEASE_PARKED.is_weak() {
         ground.sleepers(this.id.slot()).signal(u32::MAX);
     }
-    there
+    Settled::Decided { there }
 }
 
-/// Puts `object` in the place of `mediator`, and lets it answer by itself. Returns whether it is there: not if its destroyer
-/// was faster, and then the caller ends it.
+/// Takes an arbitrating mediator away from before its object. Returns whether the caller is its owner now, and frees it
+/// after a grace period.
 ///
 /// # Safety
-/// Within an operation, by whoever put the mediator there. The object has the mediator's id, is valid, and suspended.
-pub(crate) unsafe fn install(
-    ground: &impl Ground,
-    mediator: NonNull<Mediator>,
-    object: NonNull<Object>,
-) -> bool {
+/// Within an operation in which it was found in a slot.
+pub(crate) unsafe fn detach(ground: &impl Ground, mediator: NonNull<Mediator>) -> bool {
+    // SAFETY: the caller's promise.
+    let this = unsafe { mediator.as_ref() };
+    let mine = this.change(Some(Phase::Arbitrate), Phase::RolledBack);
+    if mine {
+        // SAFETY: passed on: its old object is valid, and suspended.
+        unsafe { install(ground, mediator, this.old) };
+    }
+    mine
+}
+
+/// Puts `object` in the place of `mediator`, and lets it answer by itself. Returns whether it is there; not if it was
+/// destroyed since the mediator's phase says that it serves.
+///
+/// # Safety
+/// Within an operation, by the mediator's owner, whose phase says so. The object has the mediator's id, is valid, and
+/// suspended.
+unsafe fn install(ground: &impl Ground, mediator: NonNull<Mediator>, object: NonNull<Object>) -> bool {
     // SAFETY: the caller's promise.
     let (id, class) = unsafe { (mediator.as_ref().id, object.as_ref().class) };
     let (from, to) = (mediator_word(mediator), object_word(object));
-    // SAFETY: an object of this id.
-    if !unsafe { change_places(ground, id, class.interfaces, from, to) } {
-        return false;
+    // The first slot comes last: until then nobody else puts a mediator before it (`slot/I1`).
+    if sites::FIRST_SLOT_LAST.is_weak() {
+        exchange_first(ground, id, from, to);
     }
+    exchange_rest(ground, id, class.interfaces, from, to);
     // SAFETY: valid within this operation, even if it is destroyed meanwhile.
     let gate = unsafe { &object.as_ref().gate };
     gate.resume();
@@ -381,5 +449,5 @@ pub(crate) unsafe fn install(
             header.resume(id.offset(header.index()).bits());
         }
     });
-    true
+    exchange_first(ground, id, from, to)
 }

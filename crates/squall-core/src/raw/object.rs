@@ -23,7 +23,7 @@ use std::ptr::NonNull;
 
 use super::gate::{Gate, Shut};
 use super::header::{Header, Released};
-use super::kill::clear;
+use super::kill::{clear, clear_own};
 use super::reps::Owner;
 use super::sites;
 use super::slot::{Absent, Slot, object_in};
@@ -263,7 +263,12 @@ impl<'a, G: Ground> InFlight<'a, G> {
     fn drained(ground: &G, block: NonNull<Object>) {
         // SAFETY: within the operation of the miss.
         let object = unsafe { block.as_ref() };
-        clear(ground, object, object.class);
+        if !object.gate.has_moved() {
+            clear(ground, object, object.class);
+        } else if !sites::MOVE_AWAY.is_weak() {
+            // SAFETY: as above.
+            unsafe { clear_own(ground, block) };
+        }
         ground.after_grace_period(block, Stage::Quiet);
     }
 
@@ -301,6 +306,15 @@ impl<G: Ground> Drop for InFlight<'_, G> {
             Self::drained(self.ground, self.object);
         }
     }
+}
+
+/// A mediator's owner, who kept the object by [`Gate::keep`], lets it go; and sends it to its grace period, if it died
+/// meanwhile and nobody else is in its gate.
+///
+/// # Safety
+/// Once, within an operation.
+pub(crate) unsafe fn unkeep(ground: &impl Ground, object: NonNull<Object>) {
+    drop(InFlight { ground, object, index: 0 });
 }
 
 /// The header in `entry` if it is that of `id`: the hot path.

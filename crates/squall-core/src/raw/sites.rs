@@ -78,6 +78,8 @@ pub(crate) const UNCOUNT: Site = Site(66);
 pub(crate) const TRANSFER: Site = Site(67);
 /// The mediator has decided which object serves from now on. Partner: [`ADMIT`].
 pub(crate) const DECIDE: Site = Site(68);
+/// Not an ordering: the first slot is the last one to which an object returns.
+pub(crate) const FIRST_SLOT_LAST: Site = Site(83);
 /// A call asks the mediator what to do. Partner: [`DECIDE`].
 pub(crate) const ADMIT: Site = Site(69);
 

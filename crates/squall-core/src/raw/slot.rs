@@ -1,8 +1,10 @@
 //! The slots of the global table: who is there, or was.
 //!
 //! - I1. The first slot of an object decides: an object or a mediator gives way in it by one exchange, to a mediator, to an
-//!   object, or to a tag. Who took it out by a tag ends the object, or tells the mediator to. The other slots follow; a tag
-//!   stays until the object is over.
+//!   object, or to a tag. Who took it out by a tag ends the object, or leaves that to the mediator. Who puts a mediator there
+//!   changes the other slots afterwards, and who puts an object there has changed them before: so while an object is in the
+//!   first slot, the others are its own, and nobody but a mediator's owner, and a destroyer, changes any of them. A tag stays
+//!   until the object is over.
 
 use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::ptr::{self, NonNull};
@@ -156,27 +158,15 @@ pub(crate) fn mediator_word(mediator: NonNull<Mediator>) -> *mut () {
     mediator.as_ptr().cast::<()>().map_addr(|address| address | MEDIATED)
 }
 
-/// Puts `to` in the place of `from` in the slots of an object with this id. Returns whether it is there: not if something
-/// else was in the first one.
-///
-/// # Safety
-/// `to` is an object of this id with so many interfaces, or a mediator before one; and it stays valid until the grace period after it gave way in
-/// every slot.
-pub(crate) unsafe fn change_places(
-    ground: &impl Ground,
-    id: Id,
-    interfaces: u32,
-    from: *mut (),
-    to: *mut (),
-) -> bool {
-    if !ground.slot(id.slot()).exchange(from, to) {
-        return false;
-    }
-    for index in 1..interfaces {
-        // Fails where a tag is, and stays (I1).
-        ground.slot(id.slot() + index).exchange(from, to);
-    }
-    true
+/// Puts `to` in the place of `from` in the first slot of an object with this id (I1). Returns whether it is there.
+pub(crate) fn exchange_first(ground: &impl Ground, id: Id, from: *mut (), to: *mut ()) -> bool {
+    ground.slot(id.slot()).exchange(from, to)
+}
+
+/// The same, in the other slots.
+pub(crate) fn exchange_rest(ground: &impl Ground, id: Id, interfaces: u32, from: *mut (), to: *mut ()) {
+    // Fails where a tag is, and stays (I1).
+    (1..interfaces).for_each(|index| _ = ground.slot(id.slot() + index).exchange(from, to));
 }
 
 /// The object in the word of a slot, if it is one.

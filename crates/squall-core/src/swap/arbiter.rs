@@ -2,7 +2,7 @@
 //!
 //! - I1. From the return of [`arbitrate`] to that of [`Arbiter::detach`] every call of the object that begins goes by way of
 //!   the function, whatever serves it; from then on none.
-//! - I2. Whoever takes an arbitrating mediator out of the slots by putting something else there frees it.
+//! - I2. An arbitrating mediator is freed by its owner (`mediator/I3`).
 //!
 //! Cost: see [`arbitrate`]. Source: CO-17, K42 §8.3: arbiters, families of objects that are interposed.
 
@@ -15,9 +15,8 @@ use crate::error::{CallError, Reason};
 use crate::ground::{Tables, existing};
 use crate::id::Id;
 use crate::interface::{Interface, find_method};
-use crate::raw::kill::{Killed, kill_object};
-use crate::raw::mediator::{Mediator, Phase, attach, install};
-use crate::raw::object::{Ground, Object};
+use crate::raw::mediator::{Mediator, Phase, Put, attach, detach};
+use crate::raw::object::{Ground, Object, unkeep};
 use crate::raw::slot::Absent;
 use crate::reference::CoRef;
 use crate::swap::calls::{Full, retire};
@@ -190,28 +189,55 @@ fn begin<I: ?Sized + Interface>(
 ) -> Result<Arbiter, SwapError> {
     let id = CoRef::id(co);
     let refuse = |failure| SwapError::new(I::NAME, id, failure);
+    if squall_sys::fork::forked() {
+        return Err(refuse(SwapFailure::Forked));
+    }
     let Some(tables) = existing() else { return Err(refuse(SwapFailure::NotThere)) };
     let arbitration = Arc::new(Arbitration { function, method, live: AtomicBool::new(true) });
-    let attached = squall_rcu::op(|_| {
-        loop {
-            // SAFETY: within this operation.
-            match unsafe { serving(tables, id) }? {
+    // SAFETY: within an operation.
+    let put = || unsafe { put_before(tables, id, &arbitration) };
+    squall_rcu::try_op(|_| put()).unwrap_or_else(|error| Err(error.into())).map_err(refuse)?;
+    Ok(Arbiter { id, arbitration: Some(arbitration) })
+}
+
+/// Puts a mediator that arbitrates before the object of this id.
+///
+/// # Safety
+/// Within an operation.
+unsafe fn put_before(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>) -> Result<(), SwapFailure> {
+    loop {
+        // SAFETY: the caller's promise; what is found is valid in the operation.
+        let object = match unsafe { serving(tables, id) }? {
+            Serving::Alone(object) => object,
+            Serving::Mediated(mediator) => {
                 // SAFETY: as above.
-                Serving::Alone(object) => unsafe {
-                    if put_before(tables, id, object, Arc::clone(&arbitration)) {
-                        return Ok(());
-                    }
-                },
-                Serving::Mediated(mediator) => {
-                    // SAFETY: as above.
-                    let arbitrates = unsafe { mediator.as_ref() }.phase() == Phase::Arbitrate;
-                    return Err(if arbitrates { SwapFailure::Arbitrated } else { SwapFailure::Busy });
-                }
+                let arbitrates = unsafe { mediator.as_ref() }.phase() == Phase::Arbitrate;
+                return Err(if arbitrates { SwapFailure::Arbitrated } else { SwapFailure::Busy });
+            }
+        };
+        // SAFETY: valid in the operation.
+        if !unsafe { object.as_ref() }.gate.keep() {
+            return Err(SwapFailure::Destroyed);
+        }
+        let mediator = Mediator::new(id, object, None, Phase::Forward);
+        let full = NonNull::from(Box::leak(Full::new(mediator, Some(Arc::clone(arbitration)))));
+        // SAFETY: just built, and freed by its owner (`mediator/I3`); the object is kept meanwhile, once.
+        let put = unsafe {
+            let put = attach(tables, full.cast());
+            unkeep(tables, object);
+            put
+        };
+        match put {
+            Put::There => return Ok(()),
+            // SAFETY: from `leak`; nobody has seen it.
+            Put::Not => drop(unsafe { Box::from_raw(full.as_ptr()) }),
+            Put::Doomed => {
+                // SAFETY: ours, and in no slot.
+                unsafe { retire(full.cast()) };
+                return Err(SwapFailure::Destroyed);
             }
         }
-    });
-    attached.map_err(refuse)?;
-    Ok(Arbiter { id, arbitration: Some(arbitration) })
+    }
 }
 
 /// What is in the slot of an object.
@@ -236,40 +262,6 @@ pub(crate) unsafe fn serving(tables: &Tables, id: Id) -> Result<Serving, SwapFai
     if own == id { Ok(found) } else { Err(SwapFailure::WrongInterface) }
 }
 
-/// Puts a mediator that arbitrates before an object that serves alone. Returns whether it is there.
-///
-/// # Safety
-/// Within an operation in which the object was found under this id.
-unsafe fn put_before(
-    tables: &Tables,
-    id: Id,
-    object: NonNull<Object>,
-    arbitration: Arc<Arbitration>,
-) -> bool {
-    let full = NonNull::from(Box::leak(Full::new(Mediator::new(id, object, None), Some(arbitration))));
-    // SAFETY: the caller's promise; just built, and retired by whoever takes it out (I2).
-    let attached = unsafe { attach(tables, full.cast()) };
-    if !attached {
-        // SAFETY: from `leak`; nobody has seen it.
-        drop(unsafe { Box::from_raw(full.as_ptr()) });
-    }
-    attached
-}
-
-/// An object before which an arbitrating mediator stood was destroyed. Returns it, if the caller sends it to its grace
-/// period.
-///
-/// # Safety
-/// Within the operation in which the caller took the mediator out of the slot, once.
-pub(crate) unsafe fn end_arbitrated(tables: &Tables, mediator: NonNull<Mediator>) -> Killed {
-    // SAFETY: valid within this operation; nobody finds the object any more, and there is no swap that would end it.
-    unsafe {
-        let old = mediator.as_ref().old;
-        retire(mediator);
-        kill_object(tables, old, old.as_ref().class)
-    }
-}
-
 /// Takes the mediator of a detached arbitration away, unless a swap is under way, which then does.
 pub(crate) fn take_away(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>) {
     // SeqCst: pairs with the fence after a swap has put such a mediator there: it sees that this is detached, or we see the
@@ -281,10 +273,7 @@ pub(crate) fn take_away(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>)
             let Ok(Serving::Mediated(mediator)) = serving(tables, id) else { return };
             let is_this =
                 Full::of(mediator).arbitration.as_ref().is_some_and(|there| Arc::ptr_eq(there, arbitration));
-            if is_this
-                && mediator.as_ref().phase() == Phase::Arbitrate
-                && install(tables, mediator, mediator.as_ref().old)
-            {
+            if is_this && detach(tables, mediator) {
                 retire(mediator);
             }
         }

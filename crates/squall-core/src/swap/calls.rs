@@ -2,7 +2,7 @@
 //!
 //! - I1. A [`Frame`] is in its thread's list while the thread is in a call that a swap may have to wait for: one that holds
 //!   its object, or that a mediator has counted. So the object is valid while the frame is in the list.
-//! - I2. A thread that some swap waits for has a frame of an object before which a mediator stands; so it parks in no
+//! - I2. A thread that some swap waits for has a frame of an object before which a swap's mediator stands; so it parks in no
 //!   `Block`, and every `Block` ends but for locks of the users' own, for which it has a bound.
 //! - I3. Who moves state never parks: it is told so by an error, and the transfer fails.
 //!
@@ -165,6 +165,15 @@ fn in_call(f: impl Fn(&Object) -> bool) -> bool {
     find_call(FRAMES.get(), f).is_some()
 }
 
+/// A method of this object that was told to return has slept again instead, and got what it waited for: its result counts.
+pub(crate) fn has_gone_on(object: NonNull<Object>) {
+    if let Some(frame) = find_call(FRAMES.get(), |called| ptr::eq(called, object.as_ptr()))
+        && frame.again.get() == Again::Shall
+    {
+        frame.again.set(Again::May);
+    }
+}
+
 /// A method of this object is about to sleep, and a swap waits for it. Returns whether it shall return instead, so that its
 /// call is made again: not if it cannot be, nor if the call would pass (I2) and be here again at once.
 pub(crate) fn shall_begin_again(object: NonNull<Object>) -> bool {
@@ -172,7 +181,7 @@ pub(crate) fn shall_begin_again(object: NonNull<Object>) -> bool {
         return false;
     };
     let shall = frame.again.get() != Again::Never
-        && find_call(frame.outer, |object| object.gate.is_suspended()).is_none();
+        && find_call(frame.outer, |object| object.gate.is_swapping()).is_none();
     if shall {
         frame.again.set(Again::Shall);
     }
@@ -181,7 +190,7 @@ pub(crate) fn shall_begin_again(object: NonNull<Object>) -> bool {
 
 /// Whether the calling thread is in a call for which some swap waits (I2).
 fn passes() -> bool {
-    in_call(|object| object.gate.is_suspended())
+    in_call(|object| object.gate.is_swapping())
 }
 
 /// Whether the calling thread is in a call of the object with this id, as far as it has a frame of it.

@@ -87,7 +87,8 @@ impl<I: ?Sized + Interface> Factory<I> {
     /// swapped, too.
     ///
     /// # Errors
-    /// [`squall_rcu::WaitError`], as waiting for a grace period; nothing has changed then.
+    /// [`squall_rcu::WaitError`], as waiting for a grace period. Nothing has changed then, unless no grace period can be
+    /// concluded any more: then the maker has.
     /// # Panics
     /// If `make` or `limits` does: objects that were not yet swapped stay as they are.
     /// # Cost
@@ -115,7 +116,8 @@ impl<I: ?Sized + Interface> Factory<I> {
         let swap = |id| {
             // An object made for this interface.
             let swap = limits(Swap::of(CoRef::<I>::new(id)));
-            Upgraded { id, outcome: swap.to(first.take().unwrap_or_else(&make)) }
+            // Of two upgrades at once the one whose maker is older changes nothing that the other has changed.
+            Upgraded { id, outcome: swap.to_expecting(first.take().unwrap_or_else(&make), Some(&classes)) }
         };
         Ok(inspect::instances(TypeId::of::<I>(), &classes).into_iter().map(swap).collect())
     }

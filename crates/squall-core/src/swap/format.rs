@@ -229,8 +229,12 @@ pub(crate) fn agree(old: &mut List, new: &mut List) -> Option<Agreed> {
 /// The formats of a value: see [`State`].
 ///
 /// Each method adds a format to the end of what can be exported, or imported. An export leaves the value as it is: it may
-/// have to serve on. An import gets a value that nobody else uses yet, and is not called again once the value serves.
-/// Neither may use the object by its reference, which would wait for the swap: such a call fails the transfer.
+/// have to serve on. So does an import: its value is dropped if the swap is cancelled after it, or another part fails; a
+/// format by pointer shares what it points to, or copies it, and gives nothing away. An import gets a value that nobody
+/// else uses yet.
+///
+/// All callers wait for them. Neither may use the object by its reference, which would wait for the swap: such a call fails the
+/// transfer. Neither may take a lock that anybody holds while calling the object: that is a deadlock which nothing ends.
 pub struct Formats<'a, T> {
     list: &'a mut List,
     value: unsafe fn(NonNull<Object>) -> NonNull<T>,
@@ -307,7 +311,7 @@ impl<T: 'static> Formats<'_, T> {
 /// The formats of a distributed object: see [`Root::formats`].
 ///
 /// As [`Formats`], with two forms: the whole object at once, or representative by representative, which may run on several
-/// threads at once.
+/// threads at once. What lies in the root is in no part: roots with state of their own list formats of the whole.
 pub struct RootFormats<'a, R: Root> {
     list: &'a mut List,
     class: PhantomData<fn(R) -> R>,

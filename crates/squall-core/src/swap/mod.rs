@@ -13,6 +13,9 @@ mod run;
 
 use squall_sync::atomic::{AtomicBool, Ordering};
 use squall_sync::sync::Arc;
+use std::any::TypeId;
+use std::collections::BTreeSet;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::interface::Interface;
@@ -42,7 +45,6 @@ pub fn swap<I: ?Sized + Interface>(co: CoRef<I>, new: New<I>) -> Result<SwapRepo
 /// The calling thread does the work, and waits until it is done. Meanwhile the object is called as ever, but for the
 /// time in which its state moves: calls then wait, and run on what serves afterwards. No call is lost or run twice, and
 /// those of one thread stay in order.
-#[derive(Clone, Debug)]
 #[must_use = "a swap is done by `to`"]
 pub struct Swap<I: ?Sized + Interface> {
     co: CoRef<I>,
@@ -59,6 +61,8 @@ pub(crate) struct Limits<'a> {
     pub(crate) cancel: Option<&'a Cancel>,
     /// Whether state moves.
     pub(crate) state: bool,
+    /// The classes one of which serves; any, if there are none.
+    pub(crate) expected: Option<&'a BTreeSet<TypeId>>,
 }
 
 impl<I: ?Sized + Interface> Swap<I> {
@@ -74,7 +78,7 @@ impl<I: ?Sized + Interface> Swap<I> {
         self
     }
 
-    /// The same, from now.
+    /// The same, from now: from this call, not from that of [`to`](Swap::to).
     pub fn within(self, limit: Duration) -> Swap<I> {
         match Instant::now().checked_add(limit) {
             Some(deadline) => self.until(deadline),
@@ -114,13 +118,35 @@ impl<I: ?Sized + Interface> Swap<I> {
     /// # Source
     /// Appavoo 2005, chapter 6. Deadlines, cancelling and the way back are ours.
     pub fn to(&self, new: New<I>) -> Result<SwapReport, SwapError> {
+        self.to_expecting(new, None)
+    }
+
+    /// As `to`, if what serves is of one of these classes.
+    fn to_expecting(
+        &self,
+        new: New<I>,
+        expected: Option<&BTreeSet<TypeId>>,
+    ) -> Result<SwapReport, SwapError> {
         let limits = Limits {
             deadline: self.deadline,
             drain: self.drain,
             cancel: self.cancel.as_ref(),
             state: self.state,
+            expected,
         };
         run::swap(CoRef::id(self.co), I::NAME, new.into_object(), &limits)
+    }
+}
+
+impl<I: ?Sized + Interface> Clone for Swap<I> {
+    fn clone(&self) -> Swap<I> {
+        Swap { cancel: self.cancel.clone(), ..*self }
+    }
+}
+
+impl<I: ?Sized + Interface> fmt::Debug for Swap<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Swap").field("co", &self.co).field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
 

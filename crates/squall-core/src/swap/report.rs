@@ -43,7 +43,7 @@ impl fmt::Display for SwapPhase {
 pub enum SwapOutcome {
     /// The new object serves.
     Swapped,
-    /// The old object serves on, with all its state.
+    /// The old object serves on, with all its state; or none does any more ([`SwapFailure::Destroyed`]).
     RolledBack(SwapFailure),
 }
 
@@ -133,6 +133,8 @@ pub enum SwapFailure {
     NotThere,
     /// Another swap of the object is under way.
     Busy,
+    /// In an upgrade of a class: it was swapped for another class since.
+    Replaced,
     /// Another function arbitrates the object's calls already.
     Arbitrated,
     /// The calling thread is inside an operation: the swap would wait for itself.
@@ -173,6 +175,7 @@ impl fmt::Display for SwapFailure {
             SwapFailure::Destroyed => f.write_str("the object was destroyed"),
             SwapFailure::NotThere => f.write_str("the object is not installed"),
             SwapFailure::Busy => f.write_str("another swap of it is under way"),
+            SwapFailure::Replaced => f.write_str("another class has taken its place since"),
             SwapFailure::Arbitrated => f.write_str("another function arbitrates its calls"),
             SwapFailure::InOperation => {
                 f.write_str("asked for inside an operation, it would wait for itself")
@@ -215,6 +218,7 @@ impl From<WaitError> for SwapFailure {
         match error {
             WaitError::InOperation => SwapFailure::InOperation,
             WaitError::InDeferredCall => SwapFailure::InDeferredCall,
+            WaitError::InTransfer => SwapFailure::InTransfer,
             WaitError::Timeout => SwapFailure::TimedOut(SwapPhase::Forward),
             WaitError::Forked => SwapFailure::Forked,
             _ => SwapFailure::NoFence,
@@ -222,7 +226,8 @@ impl From<WaitError> for SwapFailure {
     }
 }
 
-/// A swap that did not happen: whatever served before serves on. The implementation that was to take its place was dropped.
+/// A swap that did not happen: whatever served before serves on. The implementation that was to take its place was dropped;
+/// where the swap was asked for inside an operation, later and outside.
 pub struct SwapError(Box<Details>);
 
 struct Details {

@@ -1,7 +1,7 @@
 //! A swap, from its first step to its last.
 //!
-//! - I1. From `attach` on, until something else is in the first slot, the old object is ended by this thread alone, so it is
-//!   valid outside operations, too; and the new one is this thread's until it serves.
+//! - I1. From `attach` on this thread keeps the old object, by its gate, so that is valid outside operations, too; and the new
+//!   one is this thread's until it serves.
 //! - I2. Users' code runs under no lock, outside every operation, and while no mediator of ours waits for anything but it.
 //! - I3. Callers are parked from `block` until `decide`; between the two nothing waits for a grace period.
 
@@ -22,9 +22,8 @@ use crate::death::run_drop;
 use crate::ground::{Tables, existing};
 use crate::id::Id;
 use crate::owned::wake;
-use crate::raw::kill::{Killed, kill_object};
-use crate::raw::mediator::{Mediator, Phase, attach, relieve, settle};
-use crate::raw::object::{Ground, InFlight, Object, Stage};
+use crate::raw::mediator::{Mediator, Phase, Put, Settled, attach, relieve, settle};
+use crate::raw::object::{InFlight, Object, unkeep};
 use crate::raw::reps::{Owner, Rep};
 use crate::swap::arbiter::{Serving, serving, take_away};
 use crate::swap::calls::{Full, in_method, in_transfer, retire, sleepers, transferring};
@@ -58,8 +57,24 @@ struct Candidate(NonNull<Object>);
 
 impl Drop for Candidate {
     fn drop(&mut self) {
+        let this = Sent(self.0);
         // SAFETY: the caller's alone.
-        run_drop(|| unsafe { discard(self.0) });
+        let end = move || run_drop(|| unsafe { discard(this.get()) });
+        // Users' drops run outside every operation.
+        if squall_rcu::in_operation() { squall_rcu::defer(end) } else { end() }
+    }
+}
+
+/// An object on its way to another thread.
+#[derive(Clone, Copy)]
+struct Sent(NonNull<Object>);
+
+// SAFETY: objects are used from any thread.
+unsafe impl Send for Sent {}
+
+impl Sent {
+    fn get(self) -> NonNull<Object> {
+        self.0
     }
 }
 
@@ -75,6 +90,9 @@ pub(crate) fn swap(
     may_swap(id).map_err(refuse)?;
     let Some(tables) = existing() else { return Err(refuse(SwapFailure::NotThere)) };
     let from = class_of(tables, id).map_err(refuse)?;
+    if limits.expected.is_some_and(|expected| !expected.contains(&from.more.type_id)) {
+        return Err(refuse(SwapFailure::Replaced));
+    }
     // SAFETY: ours.
     let to = unsafe { new.0.as_ref() }.class;
     let agreed = match limits.state {
@@ -185,17 +203,27 @@ impl<'a> Run<'a> {
                 if !std::ptr::eq(found.as_ref().class, class) {
                     return Err(SwapFailure::Busy);
                 }
+                if !found.as_ref().gate.keep() {
+                    return Err(SwapFailure::Destroyed);
+                }
                 let arbitration =
                     before.and_then(|before| Full::of(before).arbitration.as_ref()).map(Arc::clone);
-                let full = Full::new(Mediator::new(id, found, Some(new)), arbitration);
+                let full = Full::new(Mediator::new(id, found, Some(new), Phase::Forward), arbitration);
                 let mediator = NonNull::from(Box::leak(full)).cast::<Mediator>();
-                let there = match before {
+                let put = match before {
                     None => attach(tables, mediator),
                     Some(before) => relieve(tables, before, mediator),
                 };
-                if there {
+                if put == Put::There {
                     before.into_iter().for_each(|before| retire(before));
                     return Ok(Some((mediator, found)));
+                }
+                unkeep(tables, found);
+                if let (Put::Doomed, Some(before)) = (put, before) {
+                    // Ours since it was relieved; and ours may have been seen in a slot that is not the first.
+                    retire(before);
+                    retire(mediator);
+                    return Err(SwapFailure::Destroyed);
                 }
                 drop(Box::from_raw(mediator.cast::<Full>().as_ptr()));
                 Ok(None)
@@ -220,15 +248,21 @@ impl<'a> Run<'a> {
     fn on_to_the_end(self, agreed: Option<&Agreed>, report: &mut SwapReport) -> Result<(), Back> {
         let mut clock = Clock(self.began);
         report.attach = clock.lap();
-        let moved = self.go(agreed, report, &mut clock);
+        // Nothing in it should panic; if something does, the object shall not stay as it is. And a signal handler that calls
+        // the object on this thread errs, where it would wait for it.
+        let going = AssertUnwindSafe(|| self.go(agreed, report, &mut clock));
+        let (gone, _) = transferring(|| catch_unwind(going));
+        let moved = gone.unwrap_or_else(|payload| {
+            Err(Back(SwapFailure::TransferPanicked, Some(text_of(payload).into())))
+        });
         let kept = match &moved {
-            Ok(()) => self.complete(report),
-            Err(_) => self.roll_back(report),
+            Ok(()) => self.decide(Phase::Complete, report),
+            Err(_) => self.decide(Phase::RolledBack, report),
         };
         report.complete = clock.lap();
         report.forwarded = self.this().total();
         report.blocked = self.full().parked.load(Ordering::Relaxed);
-        self.clear_up(moved.is_ok(), kept);
+        self.clear_up(moved.is_ok() && kept != Kept::Destroyed, agreed.is_some());
         moved?;
         if kept == Kept::Destroyed { Err(SwapFailure::Destroyed.into()) } else { Ok(()) }
     }
@@ -277,7 +311,7 @@ impl<'a> Run<'a> {
 
     /// Until no call is in the old object.
     fn block(&self) -> Result<(), SwapFailure> {
-        let bound = Instant::now() + self.limits.drain;
+        let bound = Instant::now().checked_add(self.limits.drain);
         let sleepers = sleepers(self.this().id.slot());
         self.this().block();
         // SAFETY: the old object is valid (I1), and not closed.
@@ -302,9 +336,9 @@ impl<'a> Run<'a> {
                 if let Err(failure) = self.go_on(SwapPhase::Block) {
                     break Err(failure);
                 }
-                let Some(left) = bound.checked_duration_since(Instant::now()) else {
-                    break Err(SwapFailure::TimedOut(SwapPhase::Block));
-                };
+                let now = Instant::now();
+                let left = bound.map_or(Some(SLICE), |bound| bound.checked_duration_since(now));
+                let Some(left) = left else { break Err(SwapFailure::TimedOut(SwapPhase::Block)) };
                 sleepers.wait(seen, Some(left.min(SLICE)));
             }
         };
@@ -351,44 +385,31 @@ impl<'a> Run<'a> {
         parts
     }
 
-    /// The new object takes the place.
-    fn complete(&self, report: &mut SwapReport) -> Kept {
-        self.decide(Phase::Complete, self.new, report)
-    }
-
-    /// The old object has its place again.
-    fn roll_back(&self, report: &mut SwapReport) -> Kept {
-        self.decide(Phase::RolledBack, self.old, report)
-    }
-
-    fn decide(&self, phase: Phase, winner: NonNull<Object>, report: &mut SwapReport) -> Kept {
+    /// The new object takes the place, or the old one again.
+    fn decide(&self, phase: Phase, report: &mut SwapReport) -> Kept {
+        let winner = if phase == Phase::Complete { self.new } else { self.old };
         let arbitration = self.full().arbitration.as_ref().filter(|arbitration| arbitration.is_live());
-        // SAFETY: both objects are valid (I1), as they are to the end of the operation; the mediator is ours.
-        let there = squall_rcu::op(|_| unsafe {
-            let next = arbitration.map(|arbitration| {
-                let next = Mediator::new(self.this().id, winner, None);
-                Box::into_raw(Full::new(next, Some(Arc::clone(arbitration))))
-            });
-            let there = settle(
-                self.tables,
-                self.mediator,
-                phase,
-                next.and_then(NonNull::new).map(|next| next.cast()),
-            );
-            if let (false, Some(next)) = (there, next) {
-                drop(Box::from_raw(next));
-            }
-            there
+        let next = arbitration.map(|arbitration| {
+            let next = Mediator::new(self.this().id, winner, None, Phase::Arbitrate);
+            NonNull::from(Box::leak(Full::new(next, Some(Arc::clone(arbitration))))).cast::<Mediator>()
         });
+        // SAFETY: both objects are valid (I1), as they are to the end of the operation; the mediator is ours.
+        let settled = squall_rcu::op(|_| unsafe { settle(self.tables, self.mediator, phase, next) });
         self.note_pauses(report);
-        if there && let Some(arbitration) = arbitration {
+        match (settled, next) {
+            (Settled::Decided { there: true }, _) | (Settled::Decided { .. }, None) => {}
+            // SAFETY: ours, and in no slot; it may have been seen in one that is not the first.
+            (_, Some(next)) => unsafe { retire(next) },
+            (Settled::Doomed, None) => {}
+        }
+        if let (Settled::Decided { there: true }, Some(arbitration)) = (settled, arbitration) {
             // SeqCst: pairs with the fence of `take_away`.
             fence(Ordering::SeqCst);
             if !arbitration.is_live() {
                 take_away(self.tables, self.this().id, arbitration);
             }
         }
-        if there { Kept::Serving } else { Kept::Destroyed }
+        if settled == Settled::Doomed { Kept::Destroyed } else { Kept::Serving }
     }
 
     /// Those who waited were let go: notes for how long they did.
@@ -404,27 +425,17 @@ impl<'a> Run<'a> {
         report.longest_pause = report.pauses.iter().max().copied().unwrap_or_default();
     }
 
-    /// Ends the object that does not serve, or both.
-    fn clear_up(&self, moved: bool, kept: Kept) {
-        let (winner, loser) = if moved { (self.new, self.old) } else { (self.old, self.new) };
-        if kept == Kept::Destroyed {
-            // SAFETY: valid to the end of the operation; nobody finds it any more, and its destroyer left it to us.
-            let killed = squall_rcu::op(|_| unsafe {
-                let killed = kill_object(self.tables, winner, winner.as_ref().class);
-                wake(winner);
-                killed
-            });
-            if let Killed::Ended { object, drained: true } = killed {
-                self.tables.after_grace_period(object, Stage::Quiet);
-            }
-        }
-        if moved {
+    /// Ends the object that does not serve. `moved` says that the new one does, `with_state` that state has moved.
+    fn clear_up(&self, moved: bool, with_state: bool) {
+        if moved && with_state {
             // SAFETY: the old object is valid, and nobody calls it any more; once.
-            run_drop(|| unsafe { (loser.as_ref().class.more.moved)(loser) });
-            self.tables.after_grace_period(loser, Stage::Quiet);
-        } else {
-            // SAFETY: the new object, which nobody has called.
-            drop(Candidate(loser));
+            run_drop(|| unsafe { (self.old.as_ref().class.more.moved)(self.old) });
+        }
+        // SAFETY: kept since `attach`; once.
+        squall_rcu::op(|_| unsafe { unkeep(self.tables, self.old) });
+        if !moved {
+            // Nobody has called it.
+            drop(Candidate(self.new));
         }
         // SAFETY: ours, and in no slot.
         unsafe { retire(self.mediator) };
@@ -513,29 +524,30 @@ impl Movement<'_> {
             let Some(part) = self.parts.get(self.next.fetch_add(1, Ordering::Relaxed)) else { return };
             if let Err(back) = self.one(*part) {
                 let mut failed = self.failed.lock().unwrap_or_else(|poison| poison.into_inner());
-                failed.get_or_insert(back);
-                return;
+                let first = failed.replace(back);
+                drop(failed);
+                // Outside the lock: an error is the users' code.
+                return discard_error(first);
             }
         }
     }
 
     fn one(&self, part: Option<PartOf>) -> Result<(), Back> {
         self.run.go_on(SwapPhase::Transfer)?;
+        let before = squall_rcu::__moves_state(true);
         let (moved, parked) = transferring(|| catch_unwind(AssertUnwindSafe(|| self.move_part(part))));
+        squall_rcu::__moves_state(before);
+        let outcome = match moved {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Back(SwapFailure::TransferFailed, Some(error))),
+            Err(payload) => Err(Back(SwapFailure::TransferPanicked, Some(text_of(payload).into()))),
+        };
         if parked {
+            discard_error(outcome.err());
             let why = "it called an object that would have had it wait for a swap";
             return Err(Back(SwapFailure::TransferFailed, Some(why.into())));
         }
-        match moved {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Back(SwapFailure::TransferFailed, Some(error))),
-            Err(payload) => {
-                let text = text_of(&*payload);
-                // Its own drop is the author's code too, and could panic here.
-                std::mem::forget(payload);
-                Err(Back(SwapFailure::TransferPanicked, Some(text.into())))
-            }
-        }
+        outcome
     }
 
     fn move_part(&self, part: Option<PartOf>) -> Result<(), Box<dyn Error + Send + Sync>> {
@@ -553,33 +565,39 @@ impl Movement<'_> {
     }
 }
 
-fn text_of(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into())
+/// What a panic said.
+fn text_of(payload: Box<dyn Any + Send>) -> String {
+    let payload = match payload.downcast::<&str>() {
+        Ok(text) => return (*text).to_owned(),
+        Err(payload) => payload,
+    };
+    match payload.downcast::<String>() {
+        Ok(text) => *text,
+        Err(payload) => {
+            // Its own drop is the author's code too, and could panic here.
+            std::mem::forget(payload);
+            "a panic".into()
+        }
+    }
 }
 
-/// An object was destroyed by a thread that found this mediator in its slot. Returns it, if the caller sends it to its grace
-/// period.
+/// Drops an error, which is the users' code.
+fn discard_error(error: Option<Back>) {
+    run_drop(|| drop(error));
+}
+
+/// An object was destroyed by a thread that found this mediator in its slot: those who wait err at once.
 ///
 /// # Safety
-/// Within the operation in which the caller took the mediator out of the slot, once.
+/// Within the operation in which the caller took the mediator out of the slot, once. `ownerless` says whether the caller is
+/// its owner now (`mediator/I3`).
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn doomed(tables: &Tables, mediator: NonNull<Mediator>) -> Option<NonNull<Object>> {
+pub(crate) unsafe fn doomed(mediator: NonNull<Mediator>, ownerless: bool) {
     // SAFETY: valid within this operation.
-    let this = unsafe { mediator.as_ref() };
-    if this.phase() != Phase::Arbitrate {
-        // Its swap ends it; and those who wait shall err at once.
-        sleepers(this.id.slot()).signal(u32::MAX);
-        return None;
-    }
-    // SAFETY: passed on; there is no swap that would end the object.
-    unsafe {
-        let killed = crate::swap::arbiter::end_arbitrated(tables, mediator);
-        wake(this.old);
-        match killed {
-            Killed::Ended { object, drained: true } => Some(object),
-            _ => None,
-        }
+    sleepers(unsafe { mediator.as_ref() }.id.slot()).signal(u32::MAX);
+    if ownerless {
+        // SAFETY: ours, and in no slot.
+        unsafe { retire(mediator) };
     }
 }

@@ -37,10 +37,10 @@ mod tally;
 mod verdict;
 mod world;
 
-use squall::topology::VirtualSpec;
-use squall::{Machine, machine, tables};
+use squall::{machine, tables};
 
 use super::crew::Crew;
+use super::places::choose_machine;
 use super::{Report, Run, Stress, Violation};
 use crew::ObjectsTorture;
 use verdict::Before;
@@ -53,23 +53,8 @@ pub(super) const STRESS: Stress = Stress {
     threads,
 };
 
-/// The machine, unless another is asked for: 64 VPs in four levels.
-const TOPOLOGY: [u32; 4] = [2, 2, 8, 2];
 /// Threads beyond the VPs, unless told.
 const THREADS_BEYOND: usize = 8;
-
-/// Makes the machine a virtual one, if nobody has said what it is to be and it is not in use yet.
-fn choose_machine(real: bool) {
-    let asked = std::env::var_os("SQUALL_TOPOLOGY").is_some_and(|value| !value.is_empty());
-    if asked || real {
-        return;
-    }
-    let [nodes, caches, cores, threads] = TOPOLOGY;
-    if let Ok(spec) = VirtualSpec::new(nodes, caches, cores, threads) {
-        // Refused where it is in use: then it is what it is.
-        let _ = Machine::set_virtual(spec);
-    }
-}
 
 fn threads(real: bool) -> usize {
     choose_machine(real);

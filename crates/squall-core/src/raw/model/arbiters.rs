@@ -2,12 +2,13 @@
 
 use squall_sync::atomic::{AtomicBool, Ordering};
 use squall_sync::thread;
+use std::ptr::NonNull;
 
 use super::swaps::{Met, Swap, call, mediator};
-use super::world::{ThingRef, beside, ignore_met, lend, take_back};
+use super::world::{Name, Sent, ThingRef, beside, ignore_met, lend, take_back};
 use super::{models, twins};
-use crate::raw::kill::{Killed, kill};
-use crate::raw::mediator::{Phase, attach, install, relieve, settle};
+use crate::raw::kill::kill;
+use crate::raw::mediator::{Mediator, Phase, Put, Settled, attach, detach, relieve, settle};
 use crate::raw::sites;
 
 /// An arbitration comes and goes while calls are made and the object is destroyed.
@@ -23,31 +24,29 @@ fn arbitration(destroy: bool) {
             }
         });
         // SAFETY: nothing is freed before all is over.
-        let detach = move || unsafe {
-            if attach(world, arbiter.get()) {
-                install(world, arbiter.get(), old.object());
+        let come_and_go = move || unsafe {
+            if !swap.keep() {
+                return;
+            }
+            let put = attach(world, arbiter.get());
+            swap.unkeep(None);
+            if put == Put::There {
+                detach(world, arbiter.get());
             }
         };
         let end = move || {
             // SAFETY: as above.
             let killed = unsafe { kill(world, name.id) };
-            if let Killed::Mediated(mediator) = killed {
-                // As `end_arbitrated`.
-                // SAFETY: as above.
-                swap.kill(unsafe { ThingRef::of(mediator.as_ref().old) }, None);
-            }
             world.go_on(killed);
             assert!(matches!(call(world, name), Met::Erred), "after the object was destroyed");
         };
         if destroy {
-            beside(true, detach, end);
+            beside(true, come_and_go, end);
         } else {
-            detach();
+            come_and_go();
         }
         caller.join().unwrap();
-        // SAFETY: nobody has called it.
-        let _ = unsafe { swap.new.object().as_ref() }.gate.move_away();
-        world.end(swap.new);
+        swap.discard();
         if destroy {
             swap.over(false);
         } else {
@@ -66,62 +65,54 @@ fn arbitration_against_destroy() {
     arbitration(true);
 }
 
-/// An object that is arbitrated is swapped, and arbitrated afterwards, while it is called, or destroyed.
+/// An object that is arbitrated is swapped, and arbitrated afterwards, while it is called, destroyed, or its arbitration taken
+/// away.
 fn swap_of_an_arbitrated(destroy: bool) {
     Swap::run(false, |swap| {
         let Swap { world, name, old, new, .. } = swap;
-        let (before, after) = (mediator(name, old, None), mediator(name, new, None));
-        let back = mediator(name, old, None);
+        let (before, after) = (mediator(name, old, None), arbitrating(name, new));
+        let back = arbitrating(name, old);
         // SAFETY: nothing is freed before all is over.
-        assert!(unsafe { attach(world, before.get()) });
+        assert_eq!(unsafe { attach(world, before.get()) }, Put::There);
         let (moved, lent) = lend(AtomicBool::new(false));
         let go = move || {
-            // SAFETY: as above.
-            if !unsafe { relieve(world, before.get(), swap.mediator.get()) } {
-                // SAFETY: nobody has called it.
-                let _ = unsafe { new.object().as_ref() }.gate.move_away();
-                return world.end(new);
+            let relieved = swap.keep() && {
+                // SAFETY: as above.
+                let put = unsafe { relieve(world, before.get(), swap.mediator.get()) };
+                if put != Put::There {
+                    swap.unkeep(None);
+                }
+                put == Put::There
+            };
+            if !relieved {
+                return swap.discard();
             }
-            // Calls that the first mediator let pass are in no operation here: there are none when the other thread
+            // Calls that the first mediator let pass are in no operation here: there are none where the other thread
             // destroys.
             let done = destroy && swap.block_and_transfer();
             let phase = if done { Phase::Complete } else { Phase::RolledBack };
             let next = if done { after } else { back };
             // SAFETY: as above.
-            let there = unsafe { settle(world, swap.mediator.get(), phase, Some(next.get())) };
-            let _ = swap.clear_up(done, there, None);
-            if !done {
-                // SAFETY: as above; from `Box::leak`.
-                unsafe {
-                    if there {
-                        assert!(install(world, next.get(), old.object()) || destroy);
-                    }
-                }
+            let settled = unsafe { settle(world, swap.mediator.get(), phase, Some(next.get())) };
+            moved.store(swap.clear_up(done, settled, None), Ordering::Relaxed);
+            if !done && settled != Settled::Doomed {
+                // SAFETY: as above.
+                let detached = unsafe { detach(world, next.get()) };
+                assert!(detached || destroy);
             }
-            moved.store(done, Ordering::Relaxed);
         };
         let other = move || {
             if !destroy {
                 return ignore_met(call(world, name));
             }
             // SAFETY: as above.
-            let killed = unsafe { kill(world, name.id) };
-            if let Killed::Mediated(found) = killed {
-                // SAFETY: as above.
-                let found = unsafe { found.as_ref() };
-                if found.phase() == Phase::Arbitrate {
-                    // SAFETY: as above.
-                    swap.kill(unsafe { ThingRef::of(found.old) }, None);
-                }
-            }
-            world.go_on(killed);
+            world.go_on(unsafe { kill(world, name.id) });
             assert!(matches!(call(world, name), Met::Erred), "after the object was destroyed");
         };
         beside(true, go, other);
-        let moved = moved.load(Ordering::Relaxed);
         if destroy {
             assert!(matches!(call(world, name), Met::Erred));
-            swap.over(moved);
+            swap.over(moved.load(Ordering::Relaxed));
         } else {
             swap.conclude(false);
         }
@@ -131,6 +122,43 @@ fn swap_of_an_arbitrated(destroy: bool) {
             take_back(lent);
         }
     });
+}
+
+/// An arbitration is taken away while a swap of its object begins: one of the two has it.
+fn relieve_against_detach() {
+    Swap::run(false, |swap| {
+        let Swap { world, name, old, .. } = swap;
+        let arbiter = mediator(name, old, None);
+        ignore_met(call(world, name));
+        // SAFETY: nothing is freed before all is over.
+        assert_eq!(unsafe { attach(world, arbiter.get()) }, Put::There);
+        // SAFETY: as above.
+        let take_away = thread::spawn(move || unsafe { detach(world, arbiter.get()) });
+        // SAFETY: as above.
+        let relieved =
+            swap.keep() && unsafe { relieve(world, arbiter.get(), swap.mediator.get()) } == Put::There;
+        let taken_away = take_away.join().unwrap();
+        assert!(relieved != taken_away, "two owners of one mediator, or none");
+        if relieved {
+            assert!(!call(world, name).is_hit(), "a representative answers behind a mediator's back");
+            assert!(swap.block_and_transfer());
+            // SAFETY: as above.
+            let settled = unsafe { settle(world, swap.mediator.get(), Phase::Complete, None) };
+            assert!(swap.clear_up(true, settled, None));
+        } else {
+            swap.unkeep(None);
+            swap.discard();
+        }
+        swap.conclude(relieved);
+        // SAFETY: all threads are joined; from `Box::leak`.
+        drop(unsafe { Box::from_raw(arbiter.get().as_ptr()) });
+    });
+}
+
+/// A mediator that stands in its last phase from the start, as a swap puts it before what serves then.
+fn arbitrating(name: Name, thing: ThingRef) -> Sent<NonNull<Mediator>> {
+    let mediator = Mediator::new(name.id, thing.object(), None, Phase::Arbitrate);
+    Sent(NonNull::from(Box::leak(Box::new(mediator))))
 }
 
 fn swap_of_an_arbitrated_against_calls() {
@@ -146,6 +174,7 @@ models!(
     arbitration_against_destroy,
     swap_of_an_arbitrated_against_calls,
     swap_of_an_arbitrated_against_destroy,
+    relieve_against_detach,
 );
 
 twins! {

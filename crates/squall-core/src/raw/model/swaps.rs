@@ -14,8 +14,8 @@ use super::world::{Body, Name, Sent, ThingRef, World, beside, ignore_met, lend, 
 use super::{models, twins};
 use crate::raw::header::Header;
 use crate::raw::kill::{Killed, kill, kill_object};
-use crate::raw::mediator::{Admission, Mediator, Phase, ask, attach, leave, settle};
-use crate::raw::object::{Ground, InFlight, Stage, entry_of, header, hit, release};
+use crate::raw::mediator::{Admission, Mediator, Phase, Put, Settled, ask, attach, leave, settle};
+use crate::raw::object::{Ground, InFlight, Stage, entry_of, header, hit, release, unkeep};
 use crate::raw::sites;
 use crate::raw::slot::Absent;
 use squall_sync::weaken::Site;
@@ -45,7 +45,7 @@ impl Met {
         }
     }
 
-    fn is_hit(self) -> bool {
+    pub(super) fn is_hit(self) -> bool {
         matches!(self, Met::Reached { hit: true, .. })
     }
 
@@ -134,7 +134,7 @@ pub(super) struct Swap {
 }
 
 pub(super) fn mediator(name: Name, old: ThingRef, new: Option<ThingRef>) -> Sent<NonNull<Mediator>> {
-    let mediator = Mediator::new(name.id, old.object(), new.map(ThingRef::object));
+    let mediator = Mediator::new(name.id, old.object(), new.map(ThingRef::object), Phase::Forward);
     Sent(NonNull::from(Box::leak(Box::new(mediator))))
 }
 
@@ -158,7 +158,26 @@ impl Swap {
 
     fn attach(&self, reader: Option<Reader>) -> bool {
         // SAFETY: in an operation, or in a model that frees nothing before all is over.
-        self.world.op(reader, || unsafe { attach(self.world, self.mediator.get()) })
+        self.world.op(reader, || unsafe {
+            self.keep() && {
+                let there = attach(self.world, self.mediator.get()) == Put::There;
+                if !there {
+                    self.unkeep(None);
+                }
+                there
+            }
+        })
+    }
+
+    /// Keeps the old object, unless it is dead.
+    pub(super) fn keep(&self) -> bool {
+        // SAFETY: valid, as above.
+        unsafe { self.old.object().as_ref() }.gate.keep()
+    }
+
+    pub(super) fn unkeep(&self, reader: Option<Reader>) {
+        // SAFETY: kept, once.
+        self.world.op(reader, || unsafe { unkeep(self.world, self.old.object()) });
     }
 
     /// Whether every call that began before the mediator came is over. A model cannot wait.
@@ -192,44 +211,36 @@ impl Swap {
         quiet
     }
 
-    /// Completes, or rolls back, and clears up, as `Run::decide` and `Run::clear_up`. Returns which of the two serves now, if
-    /// the object was not destroyed.
-    fn end(&self, moved: bool, reader: Option<Reader>) -> Option<ThingRef> {
+    /// Completes, or rolls back, and clears up, as `Run::decide` and `Run::clear_up`. Returns whether the new one serves, or
+    /// did before it was destroyed.
+    fn end(&self, moved: bool, reader: Option<Reader>) -> bool {
         let phase = if moved { Phase::Complete } else { Phase::RolledBack };
         // SAFETY: in an operation, or nothing is freed.
-        let there = self.world.op(reader, || unsafe { settle(self.world, self.mediator.get(), phase, None) });
-        self.clear_up(moved, there, reader)
+        let settled =
+            self.world.op(reader, || unsafe { settle(self.world, self.mediator.get(), phase, None) });
+        self.clear_up(moved, settled, reader)
     }
 
-    pub(super) fn clear_up(&self, moved: bool, there: bool, reader: Option<Reader>) -> Option<ThingRef> {
-        let (winner, loser) = if moved { (self.new, self.old) } else { (self.old, self.new) };
-        if !there {
-            self.kill(winner, reader);
+    pub(super) fn clear_up(&self, moved: bool, settled: Settled, reader: Option<Reader>) -> bool {
+        let moved = moved && settled != Settled::Doomed;
+        self.unkeep(reader);
+        if !moved {
+            self.discard();
         }
-        if moved {
-            self.world.op(reader, || self.world.after_grace_period(loser.object(), Stage::Quiet));
-        } else {
-            // SAFETY: nobody has called it.
-            let _ = unsafe { loser.object().as_ref() }.gate.move_away();
-            self.world.end(loser);
-        }
-        there.then_some(winner)
+        moved
     }
 
-    /// Ends an object whose destroyer has left that to the swap.
-    pub(super) fn kill(&self, thing: ThingRef, reader: Option<Reader>) {
-        // SAFETY: in an operation, or nothing is freed; nobody finds it any more.
-        let killed = self
-            .world
-            .op(reader, || unsafe { kill_object(self.world, thing.object(), thing.object().as_ref().class) });
-        self.world.go_on(killed);
+    /// Ends the new object, which nobody has called.
+    pub(super) fn discard(&self) {
+        // SAFETY: as said.
+        let _ = unsafe { self.new.object().as_ref() }.gate.move_away();
+        self.world.end(self.new);
     }
 
     /// Blocks and ends, with all that calls let it do.
     fn go(&self, reader: Option<Reader>) -> bool {
         let moved = self.forwarded() && self.block_and_transfer();
-        let _ = self.end(moved, reader);
-        moved
+        self.end(moved, reader)
     }
 
     /// All threads are joined: calls reach what serves, which is then destroyed, and both have ended once.
@@ -307,7 +318,7 @@ fn found_in_the_slot() {
             }
         });
         swap.transfer();
-        assert!(swap.end(true, None).is_some());
+        assert!(swap.end(true, None));
         caller.join().unwrap();
         swap.conclude(true);
     });
@@ -585,13 +596,10 @@ fn destroy_against_swap(destroy_on_main: bool, attached: bool) {
         let (moved, lent) = lend(squall_sync::atomic::AtomicBool::new(false));
         let go = move || {
             if !attached && !swap.attach(None) {
-                // SAFETY: nobody has called it.
-                let _ = unsafe { swap.new.object().as_ref() }.gate.move_away();
-                return world.end(swap.new);
+                return swap.discard();
             }
             let done = swap.block_and_transfer();
-            let _ = swap.end(done, None);
-            moved.store(done, Ordering::Relaxed);
+            moved.store(swap.end(done, None), Ordering::Relaxed);
         };
         let destroy = move || {
             // SAFETY: nothing is freed before all is over.
@@ -622,6 +630,36 @@ fn destroy_against_attach() {
 
 fn attach_against_destroy() {
     destroy_against_swap(false, false);
+}
+
+/// A swap is settled while another one of the same object begins: no representative answers behind the second mediator's
+/// back.
+fn attach_against_settle() {
+    Swap::run(false, |swap| {
+        let Swap { world, name, old, .. } = swap;
+        assert!(swap.attach(None));
+        ignore_met(call(world, name));
+        let second = Swap { mediator: mediator(name, old, Some(swap.new)), ..swap };
+        let first = thread::spawn(move || {
+            // SAFETY: nothing is freed before all is over.
+            let settled = unsafe { settle(world, swap.mediator.get(), Phase::RolledBack, None) };
+            assert_eq!(settled, Settled::Decided { there: true });
+            swap.unkeep(None);
+        });
+        let there = second.attach(None);
+        first.join().unwrap();
+        if there {
+            assert!(!call(world, name).is_hit(), "a representative answers behind a mediator's back");
+            let moved = second.block_and_transfer();
+            assert!(second.end(moved, None));
+            swap.conclude(true);
+        } else {
+            swap.discard();
+            swap.conclude(false);
+        }
+        // SAFETY: all threads are joined; from `Box::leak`.
+        drop(unsafe { Box::from_raw(second.mediator.get().as_ptr()) });
+    });
 }
 
 /// Two swaps of one object: one finds the other there, and changes nothing.
@@ -663,6 +701,7 @@ models!(
     destroy_against_attach,
     attach_against_destroy,
     two_swaps,
+    attach_against_settle,
 );
 
 twins! {
@@ -670,8 +709,6 @@ twins! {
     twin_transfer: sites::TRANSFER, breaks swaps::counted_swap_first,
     twin_decide: sites::DECIDE, breaks swaps::counted_calls_first,
     twin_admit: sites::ADMIT, breaks swaps::counted_calls_first,
-    twin_slot_store_swapped: sites::SLOT_STORE, breaks swaps::found_in_the_slot,
-    twin_slot_load_swapped: sites::SLOT_LOAD, breaks swaps::found_in_the_slot,
     twin_forward: FORWARD, breaks swaps::attach_in_operations,
     twin_suspend_headers: sites::SUSPEND_HEADERS, breaks swaps::attach_in_operations,
     twin_move_away: sites::MOVE_AWAY, breaks swaps::attach_in_operations,
@@ -688,5 +725,6 @@ twins! {
     twin_last_counted: sites::LAST_COUNTED, breaks swaps::last_counted_wakes,
     twin_release_parked: sites::RELEASE_PARKED, breaks swaps::parked_go_to_the_new_one,
     twin_release_parked_back: sites::RELEASE_PARKED, breaks swaps::parked_go_back,
+    twin_first_slot_last: sites::FIRST_SLOT_LAST, breaks swaps::attach_against_settle,
     twin_pass: sites::PASS, breaks swaps::nested_calls_pass,
 }

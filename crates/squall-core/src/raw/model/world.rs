@@ -508,8 +508,11 @@ impl World {
 
     /// What follows a kill.
     pub(super) fn go_on(&self, killed: Killed) {
-        if let Killed::Ended { object, drained: true } = killed {
-            self.after_grace_period(object, Stage::Quiet);
+        match killed {
+            Killed::Ended { object, drained: true } | Killed::Mediated { object, drained: true, .. } => {
+                self.after_grace_period(object, Stage::Quiet);
+            }
+            _ => {}
         }
     }
 

@@ -1,0 +1,523 @@
+//! Arbiters: functions of the user's around every call of an object, or of one method.
+
+mod swaps;
+
+use squall::swap::{Arbiter, Call, New, Swap, SwapFailure, arbitrate, arbitrate_method};
+use squall::{At, ClusterSize, CoRef, ObjectState, Owned, Reason, Root};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+use swaps::{
+    Caller, Hits, Inside, Life, Planned, Running, Step, both_kinds, end, gate, info, new_many, new_one, one,
+    patient, payload_of, text_of,
+};
+
+/// Counts the calls that it sees.
+fn counting(co: CoRef<dyn Hits>) -> (Arbiter, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    (arbitrate(co, move |_| _ = counted.fetch_add(1, Relaxed)).unwrap(), count)
+}
+
+/// Each method once, with those that they call within: so many calls.
+fn every_kind(co: CoRef<dyn Hits>) -> usize {
+    co.add(1);
+    assert!(co.try_total().is_ok() && co.carried().is_ok());
+    co.within(&mut || _ = co.name());
+    co.holding(&mut || _ = co.local());
+    assert!(payload_of(|| co.panics()).is::<Planned>());
+    8
+}
+
+#[test]
+fn co_17_every_call_goes_by_way_of_the_function_and_none_after() {
+    for (hits, old) in both_kinds() {
+        let co = hits.co();
+        every_kind(co);
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let sees = seen.clone();
+        let arbiter = arbitrate(co, move |call| {
+            assert_eq!((call.interface(), call.id()), ("Hits", CoRef::id(co)));
+            assert_eq!(format!("{call:?}"), format!("Call({co}.{}())", call.method()));
+            sees.lock().unwrap().push(call.method().to_owned());
+        })
+        .unwrap();
+        assert_eq!((info(co).state, arbiter.id()), (ObjectState::Arbitrated, CoRef::id(co)));
+        let calls = every_kind(co);
+        let methods = ["add", "total", "carried", "within", "name", "holding", "local", "panics"];
+        assert_eq!(*seen.lock().unwrap(), methods);
+        assert_eq!(methods.len(), calls);
+        // From threads that never called, too.
+        thread::spawn(move || every_kind(co)).join().unwrap();
+        assert_eq!(seen.lock().unwrap().len(), 16);
+        arbiter.detach();
+        every_kind(co);
+        assert_eq!((seen.lock().unwrap().len(), info(co).state), (16, ObjectState::Live));
+        assert_eq!(co.total(), 4);
+        // The function is gone with it, when no call can be in it any more.
+        squall::rcu::barrier().unwrap();
+        assert_eq!(Arc::strong_count(&seen), 1);
+        end(hits);
+        old.assert_over(0);
+    }
+}
+
+#[test]
+fn co_17_a_function_may_be_for_one_method_alone() {
+    for (hits, _) in both_kinds() {
+        let co = hits.co();
+        let count = Arc::new(AtomicUsize::new(0));
+        for method in ["add", "holding"] {
+            let counted = count.clone();
+            let arbiter = arbitrate_method(co, method, move |call| {
+                assert_eq!(call.method(), method);
+                counted.fetch_add(1, Relaxed);
+            });
+            every_kind(co);
+            drop(arbiter.unwrap());
+            every_kind(co);
+            assert_eq!(count.swap(0, Relaxed), 1, "{method}");
+        }
+        let error = arbitrate_method(co, "substract", |_| {}).unwrap_err();
+        assert_eq!(error.failure(), SwapFailure::NoSuchMethod);
+        let text = format!("swap of {co}: the interface has no such method: substract()");
+        assert_eq!(error.to_string(), text);
+        assert_eq!(info(co).state, ObjectState::Live);
+        end(hits);
+    }
+}
+
+#[test]
+fn co_17_what_the_function_refuses_errs_in_each_form_of_call() {
+    for (hits, _) in both_kinds() {
+        let co = hits.co();
+        let arbiter = arbitrate(co, |call| call.refuse("not now")).unwrap();
+        let error = co.try_total().unwrap_err();
+        assert_eq!((error.reason(), error.method()), (Reason::Refused("not now"), "total"));
+        assert_eq!((error.interface(), error.id()), ("Hits", CoRef::id(co)));
+        assert_eq!(co.carried().unwrap_err().reason(), Reason::Refused("not now"));
+        assert_eq!(text_of(|| co.total()), co.try_total().unwrap_err().to_string());
+        let blocking = co.try_holding(&mut || panic!("it is not entered")).unwrap_err();
+        assert_eq!((blocking.reason(), blocking.method()), (Reason::Refused("not now"), "holding"));
+        assert!(text_of(|| co.holding(&mut || {})).contains("not now"));
+        arbiter.detach();
+        assert_eq!(co.total(), 0, "nothing was entered");
+        end(hits);
+    }
+}
+
+#[test]
+fn co_17_a_call_is_made_once_whatever_the_function_does() {
+    type Function = fn(&mut Call<'_>);
+    let cases: [(Function, bool); 6] = [
+        (|_| {}, true),
+        (|call| call.proceed(), true),
+        (
+            |call| {
+                call.proceed();
+                call.proceed();
+            },
+            true,
+        ),
+        (
+            |call| {
+                call.proceed();
+                call.refuse("too late");
+            },
+            true,
+        ),
+        (
+            |call| {
+                call.refuse("first");
+                call.proceed();
+                call.refuse("second");
+            },
+            false,
+        ),
+        (|call| call.refuse("first"), false),
+    ];
+    for (function, made) in cases {
+        for (hits, _) in both_kinds() {
+            let co = hits.co();
+            let arbiter = arbitrate_method(co, "add", function).unwrap();
+            let result = co.try_add(1).map_err(|error| error.reason());
+            assert_eq!(result, if made { Ok(()) } else { Err(Reason::Refused("first")) });
+            assert_eq!(co.total(), u64::from(made));
+            drop(arbiter);
+            end(hits);
+        }
+    }
+}
+
+#[test]
+fn co_17_panics_of_the_function_and_of_the_method_reach_the_caller() {
+    for (hits, _) in both_kinds() {
+        let co = hits.co();
+        // The function's own, before the call: it does not happen.
+        let arbiter = arbitrate_method(co, "add", |_| std::panic::panic_any(Planned)).unwrap();
+        assert!(payload_of(|| co.add(1)).is::<Planned>());
+        assert_eq!(co.total(), 0);
+        drop(arbiter);
+        // After it: it has happened.
+        let arbiter = arbitrate_method(co, "add", |call| {
+            call.proceed();
+            std::panic::panic_any(Planned)
+        });
+        assert!(payload_of(|| co.add(1)).is::<Planned>());
+        assert_eq!(co.total(), 1);
+        drop(arbiter.unwrap());
+        // The method's, which the function lets through, or keeps: then the call has no result.
+        let arbiter = arbitrate_method(co, "panics", |call| call.proceed()).unwrap();
+        assert!(payload_of(|| co.panics()).is::<Planned>());
+        drop(arbiter);
+        let arbiter = arbitrate_method(co, "panics", |call| {
+            assert!(catch_unwind(AssertUnwindSafe(|| call.proceed())).is_err());
+        });
+        let error = co.try_panics().unwrap_err();
+        assert_eq!(error.reason(), Reason::Refused("its method panicked before"));
+        drop(arbiter.unwrap());
+        end(hits);
+    }
+}
+
+#[test]
+fn co_17_calls_that_the_function_makes_itself_are_arbitrated_too() {
+    for (hits, _) in both_kinds() {
+        let co = hits.co();
+        let depth = Arc::new(AtomicUsize::new(0));
+        let seen = depth.clone();
+        let arbiter = arbitrate(co, move |call| {
+            if seen.fetch_add(1, Relaxed) < 4 {
+                assert_eq!(call.method(), "total");
+                co.total();
+            }
+        });
+        co.total();
+        assert_eq!(depth.load(Relaxed), 5);
+        drop(arbiter.unwrap());
+        end(hits);
+    }
+}
+
+#[test]
+fn co_17_exactly_the_calls_between_attaching_and_detaching_are_seen() {
+    const THREADS: usize = 4;
+    const CALLS: usize = if cfg!(miri) { 20 } else { 500 };
+    for (hits, _) in both_kinds() {
+        let co = hits.co();
+        let step = Barrier::new(THREADS + 1);
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for _ in 0..3 {
+                        step.wait();
+                        (0..CALLS).for_each(|n| if n % 5 == 0 { co.holding(&mut || ()) } else { co.add(1) });
+                        step.wait();
+                    }
+                });
+            }
+            let round = || {
+                step.wait();
+                step.wait();
+            };
+            round();
+            let (arbiter, count) = counting(co);
+            round();
+            arbiter.detach();
+            round();
+            assert_eq!(count.load(Relaxed), THREADS * CALLS);
+        });
+        assert_eq!(co.total() as usize, 3 * THREADS * CALLS * 4 / 5);
+        end(hits);
+    }
+}
+
+#[test]
+fn co_17_attaching_and_detaching_under_load_lose_no_call() {
+    const TIMES: usize = if cfg!(miri) { 5 } else { 300 };
+    for (hits, old) in both_kinds() {
+        let co = hits.co();
+        let (stop, seen) = (AtomicBool::new(false), Arc::new(AtomicU64::new(0)));
+        let made: u64 = thread::scope(|scope| {
+            let callers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut made = 0;
+                        while !stop.load(Relaxed) {
+                            co.add(1);
+                            co.holding(&mut || co.add(1));
+                            made += 2;
+                        }
+                        made
+                    })
+                })
+                .collect();
+            for _ in 0..TIMES {
+                let sees = seen.clone();
+                let arbiter = arbitrate_method(co, "add", move |_| _ = sees.fetch_add(1, Relaxed)).unwrap();
+                // This one at least.
+                let before = seen.load(Relaxed);
+                co.add(1);
+                assert!(seen.load(Relaxed) > before);
+                arbiter.detach();
+            }
+            stop.store(true, Relaxed);
+            callers.into_iter().map(|caller| caller.join().unwrap()).sum()
+        });
+        assert_eq!(co.total(), made + TIMES as u64);
+        assert!((TIMES as u64..=co.total()).contains(&seen.load(Relaxed)));
+        end(hits);
+        old.assert_over(0);
+    }
+}
+
+#[test]
+fn co_17_a_swap_keeps_the_function_before_whatever_serves() {
+    for back in [false, true] {
+        for (hits, old) in both_kinds() {
+            let (co, life) = (hits.co(), Life::default());
+            co.add(1);
+            let (arbiter, count) = counting(co);
+            let seen = move || count.swap(0, Relaxed);
+            // In `Forward`, and in `Transfer`, where calls wait, and are seen when they happen.
+            let exports = gate();
+            let stops = exports.clone();
+            old.on(Step::Export, move || {
+                stops.stop();
+                if back { Err("back".into()) } else { Ok(()) }
+            });
+            let inside = Inside::operation(co);
+            assert_eq!(seen(), 1);
+            let swap = Running::start(co, patient(co), new_many("new", &life));
+            assert_eq!(every_kind(co), seen());
+            inside.leave();
+            exports.wait();
+            let late = thread::spawn(move || every_kind(co));
+            exports.open();
+            let outcome = swap.end();
+            assert_eq!(outcome.is_err(), back);
+            assert_eq!(late.join().unwrap(), seen());
+            assert_eq!(info(co).state, ObjectState::Arbitrated);
+            assert_eq!((co.name(), co.total()), (if back { "old" } else { "new" }, 3));
+            assert_eq!(seen(), 2);
+            arbiter.detach();
+            every_kind(co);
+            assert_eq!((seen(), info(co).state), (0, ObjectState::Live));
+            // And another one.
+            let (arbiter, count) = counting(co);
+            assert_eq!(every_kind(co), count.load(Relaxed));
+            drop(arbiter);
+            end(hits);
+            old.wait_for_drops(old.count(Step::Make));
+            old.assert_over(usize::from(!back));
+            life.wait_for_drops(life.count(Step::Make));
+            life.assert_over(0);
+        }
+    }
+}
+
+#[test]
+fn co_17_a_function_may_be_detached_while_a_swap_is_under_way() {
+    for back in [false, true] {
+        for phase_is_forward in [false, true] {
+            for (hits, old) in both_kinds() {
+                let co = hits.co();
+                co.add(1);
+                let (arbiter, count) = counting(co);
+                let exports = gate();
+                let stops = exports.clone();
+                old.on(Step::Export, move || {
+                    stops.stop();
+                    if back { Err("back".into()) } else { Ok(()) }
+                });
+                let inside = phase_is_forward.then(|| Inside::operation(co));
+                let swap = Running::start(co, patient(co), new_one("new", &Life::default()));
+                if !phase_is_forward {
+                    exports.wait();
+                }
+                let before = count.load(Relaxed);
+                arbiter.detach();
+                let caller = Caller::of(co);
+                if phase_is_forward {
+                    every_kind(co);
+                }
+                drop(inside);
+                exports.open();
+                assert_eq!(swap.end().is_err(), back);
+                caller.end().unwrap();
+                every_kind(co);
+                assert_eq!((count.load(Relaxed), info(co).state), (before, ObjectState::Live));
+                // Nothing is left of it.
+                squall::rcu::barrier().unwrap();
+                assert_eq!(Arc::strong_count(&count), 1);
+                end(hits);
+            }
+        }
+    }
+}
+
+#[test]
+fn co_17_an_arbitrated_object_is_destroyed_as_any_other() {
+    for detached_first in [false, true] {
+        for (hits, old) in both_kinds() {
+            let co = hits.co();
+            co.add(1);
+            let (arbiter, count) = counting(co);
+            // It is not over before the call that holds it.
+            let held = Inside::hold(co);
+            let arbiter = Some(arbiter).filter(|_| !detached_first);
+            let destruction = Owned::destroy(hits);
+            assert_eq!(co.try_total().unwrap_err().reason(), Reason::Destroyed);
+            assert_eq!(arbitrate(co, |_| {}).unwrap_err().failure(), SwapFailure::Destroyed);
+            assert!(!destruction.is_complete());
+            held.leave();
+            destruction.wait().unwrap();
+            drop(arbiter);
+            old.wait_for_drops(old.count(Step::Make));
+            old.assert_over(0);
+            squall::rcu::barrier().unwrap();
+            assert_eq!((count.load(Relaxed), Arc::strong_count(&count)), (1, 1));
+        }
+    }
+}
+
+#[test]
+fn co_17_a_function_that_is_kept_stays_as_long_as_the_object() {
+    for (hits, _) in both_kinds() {
+        let co = hits.co();
+        let (arbiter, count) = counting(co);
+        arbiter.keep();
+        assert_eq!(every_kind(co), count.swap(0, Relaxed));
+        patient(co).to(new_many("new", &Life::default())).unwrap();
+        assert_eq!(every_kind(co), count.swap(0, Relaxed));
+        assert_eq!(arbitrate(co, |_| {}).unwrap_err().failure(), SwapFailure::Arbitrated);
+        end(hits);
+        squall::rcu::barrier().unwrap();
+        assert_eq!(Arc::strong_count(&count), 1, "the function went with the object");
+    }
+}
+
+#[test]
+fn co_17_attaching_errs_where_it_cannot_be() {
+    let (hits, _) = both_kinds().into_iter().next().unwrap();
+    let co = hits.co();
+    let (arbiter, _) = counting(co);
+    let error = arbitrate(co, |_| {}).unwrap_err();
+    assert_eq!(error.failure(), SwapFailure::Arbitrated);
+    assert_eq!(error.to_string(), format!("swap of {co}: another function arbitrates its calls"));
+    assert_eq!(format!("{arbiter:?}"), format!("Arbiter({})", CoRef::id(co)));
+    drop(arbiter);
+    // Inside operations there is nothing to wait for.
+    let arbiter = squall::rcu::op(|_| counting(co).0);
+    co.within(&mut || assert!(arbitrate(co, |_| {}).is_err()));
+    drop(arbiter);
+    // While it is swapped.
+    let inside = Inside::operation(co);
+    let swap = Running::start(co, patient(co), new_one("new", &Life::default()));
+    assert_eq!(arbitrate(co, |_| {}).unwrap_err().failure(), SwapFailure::Busy);
+    inside.leave();
+    swap.end().unwrap();
+    end(hits);
+}
+
+// --- more than one interface ---
+
+#[squall::interface]
+trait Base: Send + Sync {
+    fn base(&self) -> u64;
+    #[blocking]
+    fn slow(&self) -> u64;
+}
+
+#[squall::interface]
+trait Derived: Base {
+    fn derived(&self) -> u64;
+}
+
+struct PerCpu;
+struct Rep(At<PerCpu>);
+
+impl Root for PerCpu {
+    type Interface = dyn Derived;
+    type Rep = Rep;
+    fn make_rep(&self, at: At<PerCpu>) -> Rep {
+        Rep(at)
+    }
+}
+impl Base for Rep {
+    fn base(&self) -> u64 {
+        self.0.reps().count() as u64
+    }
+    fn slow(&self) -> u64 {
+        1
+    }
+}
+impl Derived for Rep {
+    fn derived(&self) -> u64 {
+        2
+    }
+}
+
+struct Same;
+impl Base for Same {
+    fn base(&self) -> u64 {
+        1
+    }
+    fn slow(&self) -> u64 {
+        1
+    }
+}
+impl Derived for Same {
+    fn derived(&self) -> u64 {
+        3
+    }
+}
+
+#[test]
+fn pitfall_04_calls_by_references_to_what_an_interface_extends_are_seen() {
+    let shared: Owned<dyn Derived> = squall::shared(Same);
+    for owner in [PerCpu.create(ClusterSize::Cpu), shared] {
+        let (co, base) = (owner.co(), CoRef::upcast::<dyn Base>(owner.co()));
+        let seen: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
+        let sees = seen.clone();
+        let note = move |call: &mut Call<'_>| {
+            sees.lock().unwrap().push((call.interface().to_owned(), call.method().to_owned()));
+        };
+        let other = note.clone();
+        assert_eq!(arbitrate(base, |_| {}).unwrap_err().failure(), SwapFailure::WrongInterface);
+        let all = || {
+            assert!(co.derived() > 1 && base.base() > 0 && co.base() > 0 && base.slow() == 1);
+            std::mem::take(&mut *seen.lock().unwrap())
+        };
+        assert_eq!(all(), []);
+        let arbiter = arbitrate(co, note).unwrap();
+        let expected = [("Derived", "derived"), ("Base", "base"), ("Derived", "base"), ("Base", "slow")];
+        assert_eq!(all(), expected.map(|(interface, method)| (interface.to_owned(), method.to_owned())));
+        arbiter.detach();
+        // A method of what the interface extends, by its name.
+        let arbiter = arbitrate_method(co, "base", other).unwrap();
+        Swap::of(co).without_state().to(New::shared(Same)).unwrap();
+        assert_eq!(all().len(), 2);
+        drop(arbiter);
+        assert_eq!(all(), []);
+        assert_eq!(co.derived(), 3);
+        Owned::destroy(owner).wait().unwrap();
+        assert_eq!(base.try_base().unwrap_err().reason(), Reason::Destroyed);
+    }
+}
+
+#[test]
+fn pr_17_a_mediator_costs_no_misses_and_what_was_detached_costs_nothing() {
+    // One value for everybody: how often it misses depends on the VPs alone.
+    let hits: Owned<dyn Hits> = squall::stateful(one("old", &Life::default()));
+    let co = hits.co();
+    let (arbiter, _) = counting(co);
+    (0..100).for_each(|_| co.add(1));
+    let vps = info(co).translations.len() as u64;
+    assert_eq!(info(co).misses, vps);
+    drop(arbiter);
+    (0..100).for_each(|_| co.add(1));
+    assert_eq!(info(co).misses, info(co).translations.len() as u64);
+    end(hits);
+}

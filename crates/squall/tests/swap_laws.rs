@@ -1,0 +1,739 @@
+//! The laws of hot-swap that name a place: on a virtual machine of 32 VPs in 16 cores, 4 caches and 2 nodes, where each
+//! thread is on the VP that a test gives it.
+#![cfg(not(miri))]
+
+mod laws;
+mod swaps;
+
+use squall::swap::{New, RootFormats, Swap, SwapFailure, SwapPhase};
+use squall::{
+    At, Cluster, ClusterSize, CoRef, Machine, Miss, Owned, Reason, Reply, Root, Vp, VpSet, WellKnown, machine,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Once, mpsc};
+use std::thread;
+use std::time::Duration;
+use swaps::{
+    Caller, Crowd, Hits, Inside, Life, Running, Step, end, gate, info, many, new_many, new_one, one, patient,
+    text_of, until_seen, wait_until,
+};
+
+/// The machine of every test here.
+fn machine_of_32() {
+    static MADE: Once = Once::new();
+    MADE.call_once(|| {
+        Machine::set_virtual("nodes:2,caches:2,cores:4,threads:2".parse().unwrap()).unwrap();
+    });
+    assert_eq!(machine().vps().len(), 32);
+}
+
+/// Runs `f` on this VP.
+fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
+    Vp::with_vp(Vp::new(vp), f).unwrap()
+}
+
+fn vps(set: &VpSet) -> Vec<usize> {
+    set.iter().map(Vp::index).collect()
+}
+
+/// What may serve: one value for everybody, or a representative for each cluster of a size.
+const KINDS: [Option<ClusterSize>; 6] = [
+    None,
+    Some(ClusterSize::Cpu),
+    Some(ClusterSize::Core),
+    Some(ClusterSize::Node),
+    Some(ClusterSize::Machine),
+    Some(ClusterSize::fixed(3)),
+];
+
+fn new_of(kind: Option<ClusterSize>, name: &'static str, life: &Life) -> New<dyn Hits> {
+    match kind {
+        None => new_one(name, life),
+        Some(size) => New::root(many(name, life), size),
+    }
+}
+
+fn cluster_of(kind: Option<ClusterSize>, vp: u32) -> Cluster {
+    kind.map_or(Cluster::new(0), |size| machine().clusters(size).cluster_of(Vp::new(vp)))
+}
+
+/// What each representative of `new` gets from those of the old object, where `at` is who made these.
+fn moved(co: CoRef<dyn Hits>, here: u32, new: Option<ClusterSize>) -> BTreeMap<Cluster, u64> {
+    let mut expected = BTreeMap::new();
+    for rep in info(co).reps {
+        // One value for everybody goes to where the swap is asked for.
+        let vp = rep.vp.map_or(here, |vp| vp.index() as u32);
+        *expected.entry(cluster_of(new, vp)).or_default() += on(vp, || co.local());
+    }
+    expected
+}
+
+#[test]
+fn co_33_state_moves_exactly_between_objects_of_all_cluster_sizes() {
+    machine_of_32();
+    let _guard = laws::misses_are_counted();
+    for from in KINDS {
+        for to in KINDS {
+            let (old, life) = (Life::default(), Life::default());
+            let hits = new_of(from, "old", &old).create().unwrap();
+            let co = hits.co();
+            // Not everywhere, and not as much everywhere.
+            for vp in (0..32).filter(|vp| vp % 5 != 3) {
+                on(vp, || co.add(1 << vp));
+            }
+            let total = on(0, || co.total());
+            let expected = on(17, || moved(co, 17, to));
+            let report = on(17, || patient(co).to(new_of(to, "new", &life))).unwrap();
+            let parts = old.count(Step::Export);
+            assert_eq!((report.parts, report.bytes), (parts, 8 * parts), "{from:?} to {to:?}");
+            let made = life.count(Step::Make);
+            assert_eq!(made, if to.is_some() { expected.len() } else { 1 });
+            for vp in 0..32 {
+                let local =
+                    if to.is_none() { total } else { *expected.get(&cluster_of(to, vp)).unwrap_or(&0) };
+                assert_eq!(on(vp, || (co.name(), co.local())), ("new", local), "{from:?} to {to:?} on {vp}");
+            }
+            assert_eq!(on(31, || co.total()), total);
+            // One miss for each VP, and one for each part that moved; and none any more.
+            let misses = info(co).misses;
+            assert_eq!(misses, report.parts as u64 + 32);
+            (0..32).for_each(|vp| on(vp, || co.add(1)));
+            assert_eq!((info(co).misses, info(co).translations.len()), (misses, 32));
+            end(hits);
+            old.wait_for_drops(old.count(Step::Make));
+            old.assert_over(1);
+            life.wait_for_drops(life.count(Step::Make));
+            life.assert_over(0);
+        }
+    }
+}
+
+#[test]
+fn co_34_a_vp_may_call_for_the_first_time_in_any_phase() {
+    machine_of_32();
+    until_seen(|| {
+        let (old, life) = (Life::default(), Life::default());
+        let hits = many("old", &old).create(ClusterSize::Cpu);
+        let co = hits.co();
+        on(0, || co.add(1));
+        let before = Inside::operation_on(co, 0);
+        let (tell, told) = mpsc::channel();
+        let inside = Inside::start(move |gate| {
+            on(1, || {
+                co.holding(&mut || {
+                    gate.stop();
+                    // In `Block`: who is in the object may reach VPs that never called.
+                    on(9, || co.add(100));
+                    tell.send(on(10, || co.name())).unwrap();
+                });
+            });
+        });
+        let exports = gate();
+        old.on(Step::Export, exports.stops());
+        let swap = Running::start(co, patient(co), new_many("new", &life));
+        // In `Forward`.
+        on(5, || co.add(10));
+        assert_eq!(on(6, || co.name()), "old");
+        assert_eq!(vps(&info(co).translations), [0, 1, 5, 6]);
+        before.leave();
+        let caller = Caller::of_on(co, 20);
+        caller.wait_until_it_parks();
+        inside.leave();
+        assert_eq!(told.recv().unwrap(), "old");
+        exports.wait();
+        // In `Transfer`.
+        let mut there = vps(&info(co).translations);
+        // Where the caller is, if it came before `Block`.
+        there.retain(|&vp| vp != 20);
+        assert_eq!(there, [0, 1, 5, 6, 9, 10]);
+        let late = thread::spawn(move || on(30, || (co.name(), co.add(1000))));
+        exports.open();
+        let report = swap.end().unwrap();
+        assert_eq!(caller.answer().unwrap(), "new");
+        assert_eq!(late.join().unwrap().0, "new");
+        assert_eq!(on(2, || co.total()), 1111);
+        // What the swap moved lies where it was; entries are made as of any object.
+        assert_eq!(on(9, || co.local()), 100);
+        assert_eq!(info(co).reps.iter().filter(|rep| rep.cluster == Some(Cluster::new(30))).count(), 1);
+        end(hits);
+        for (life, moved) in [(&old, 1), (&life, 0)] {
+            life.wait_for_drops(life.count(Step::Make));
+            life.assert_over(moved);
+        }
+        report.blocked >= 1
+    });
+}
+
+#[test]
+fn pr_17_after_a_swap_that_went_back_cached_entries_are_hits_again() {
+    machine_of_32();
+    let _guard = laws::misses_are_counted();
+    for kind in KINDS {
+        let old = Life::default();
+        let hits = new_of(kind, "old", &old).create().unwrap();
+        let co = hits.co();
+        (0..16).for_each(|vp| on(vp, || co.add(1)));
+        let misses = info(co).misses;
+        let fail = Life::default();
+        fail.on(Step::Import, || Err("not today".into()));
+        let error = on(3, || patient(co).to(new_many("new", &fail))).unwrap_err();
+        assert_eq!(error.failure(), SwapFailure::TransferFailed);
+        let inside = Inside::operation_on(co, 2);
+        let error = on(3, || Swap::of(co).within(Duration::ZERO).to(new_many("new", &fail))).unwrap_err();
+        assert_eq!(error.failure(), SwapFailure::TimedOut(SwapPhase::Forward));
+        inside.leave();
+        let inside = Inside::hold_on(co, 2);
+        let error =
+            on(3, || Swap::of(co).drain_within(Duration::ZERO).to(new_many("new", &fail))).unwrap_err();
+        assert_eq!(error.failure(), SwapFailure::TimedOut(SwapPhase::Block));
+        inside.leave();
+        (0..16).for_each(|vp| on(vp, || co.add(1)));
+        assert_eq!((info(co).misses, on(0, || co.total())), (misses, 32), "{kind:?}");
+        end(hits);
+    }
+}
+
+#[test]
+fn pr_17_calls_that_meet_a_mediator_miss_once_for_each_vp_at_most() {
+    machine_of_32();
+    let _guard = laws::misses_are_counted();
+    let (old, life) = (Life::default(), Life::default());
+    let hits = many("old", &old).create(ClusterSize::Core);
+    let co = hits.co();
+    on(0, || co.add(1));
+    let inside = Inside::operation_on(co, 1);
+    let swap = Running::start(co, patient(co), new_many("new", &life));
+    for _ in 0..3 {
+        (0..32).for_each(|vp| on(vp, || co.add(1)));
+    }
+    assert_eq!((info(co).misses, info(co).reps.len()), (32, 16));
+    inside.leave();
+    let report = swap.end().unwrap();
+    assert_eq!((report.forwarded, report.parts), (96, 16));
+    assert_eq!(on(0, || co.total()), 97);
+    end(hits);
+}
+
+#[test]
+fn co_06_tables_may_be_discarded_in_any_phase() {
+    machine_of_32();
+    let _guard = laws::tables_are_discarded();
+    for back in [false, true] {
+        let (old, life) = (Life::default(), Life::default());
+        let hits = many("old", &old).create(ClusterSize::Core);
+        let co = hits.co();
+        let everywhere = || (0..32).for_each(|vp| on(vp, || co.add(1)));
+        everywhere();
+        old.on(Step::Export, move || {
+            squall::tables::discard_all();
+            if back { Err("back".into()) } else { Ok(()) }
+        });
+        let inside = Inside::operation_on(co, 1);
+        let swap = Running::start(co, patient(co), new_one("new", &life));
+        squall::tables::discard_all();
+        everywhere();
+        squall::tables::discard_page_of(Vp::new(4), CoRef::id(co));
+        everywhere();
+        inside.leave();
+        assert_eq!(swap.end().is_err(), back);
+        squall::tables::discard_all();
+        everywhere();
+        assert_eq!((on(0, || co.total()), co.name()), (128, if back { "old" } else { "new" }));
+        end(hits);
+        old.wait_for_drops(16);
+        old.assert_over(usize::from(!back));
+    }
+}
+
+// --- roots that answer otherwise ---
+
+/// Answers misses as it is told.
+struct Odd {
+    life: Life,
+    answer: Answer,
+}
+
+#[derive(Clone, Copy)]
+enum Answer {
+    /// By the representative of cluster 0; the second says whether the tables keep that.
+    Central(bool),
+    /// Not on this VP.
+    Not(u32),
+}
+
+struct OddPart(AtomicU64, At<Odd>);
+
+impl Root for Odd {
+    type Interface = dyn Hits;
+    type Rep = OddPart;
+    fn make_rep(&self, at: At<Odd>) -> OddPart {
+        OddPart(AtomicU64::new(0), at)
+    }
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Odd>) -> Reply<'a, Odd> {
+        match self.answer {
+            Answer::Central(true) => miss.rep(Cluster::new(0)).cached(),
+            Answer::Central(false) => miss.rep(Cluster::new(0)).once(),
+            Answer::Not(vp) if miss.vp() == Vp::new(vp) => miss.refuse("not from here"),
+            Answer::Not(_) => miss.local().cached(),
+        }
+    }
+    fn formats(formats: &mut RootFormats<'_, Odd>) {
+        formats.export_part(|_, rep| Ok(rep.0.load(Relaxed))).import_part(|_, rep, n: u64| {
+            rep.0.fetch_add(n, Relaxed);
+            Ok(())
+        });
+    }
+}
+
+impl Drop for Odd {
+    fn drop(&mut self) {
+        assert_eq!(self.life.count(Step::RootDrop), 0);
+    }
+}
+
+impl Hits for OddPart {
+    fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+    fn total(&self) -> u64 {
+        self.1.reps().map(|rep| rep.0.load(Relaxed)).sum()
+    }
+    fn local(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+    fn name(&self) -> &'static str {
+        "odd"
+    }
+    fn carried(&self) -> Result<u64, squall::CallError> {
+        Ok(self.total())
+    }
+    fn within(&self, f: &mut dyn FnMut()) {
+        f();
+    }
+    fn holding(&self, f: &mut dyn FnMut()) {
+        f();
+    }
+    fn panics(&self) {
+        unreachable!("no test here calls it");
+    }
+}
+
+fn odd(answer: Answer) -> New<dyn Hits> {
+    New::root(Odd { life: Life::default(), answer }, ClusterSize::Cpu)
+}
+
+#[test]
+fn co_34_roots_that_redirect_keep_doing_so_while_they_are_swapped() {
+    machine_of_32();
+    let _guard = laws::misses_are_counted();
+    for cached in [true, false] {
+        let hits: Owned<dyn Hits> = squall::stateful(one("old", &Life::default()));
+        let co = hits.co();
+        on(9, || co.add(1));
+        on(8, || patient(co).to(odd(Answer::Central(cached)))).unwrap();
+        (0..32).for_each(|vp| on(vp, || co.add(1)));
+        assert_eq!((info(co).reps.len(), on(30, || co.local())), (1, 33));
+        // Forwarded, and asked for each time where that is the root's answer.
+        let misses = info(co).misses;
+        let inside = Inside::operation_on(co, 1);
+        let swap = Running::start(co, patient(co), new_many("new", &Life::default()));
+        (0..32).for_each(|vp| on(vp, || co.add(1)));
+        let asked = info(co).misses - misses;
+        assert_eq!(asked, if cached { 0 } else { 33 });
+        inside.leave();
+        assert_eq!(swap.end().unwrap().parts, 1);
+        assert_eq!((on(0, || co.local()), on(4, || co.total())), (65, 65));
+        end(hits);
+    }
+}
+
+#[test]
+fn co_39_roots_that_refuse_err_as_ever_and_may_refuse_a_part() {
+    machine_of_32();
+    let old = Life::default();
+    let hits = many("old", &old).create(ClusterSize::Cpu);
+    let co = hits.co();
+    (3..9).for_each(|vp| on(vp, || co.add(1)));
+    let error = on(0, || patient(co).to(odd(Answer::Not(7)))).unwrap_err();
+    assert_eq!(error.failure(), SwapFailure::TransferFailed);
+    assert!(error.to_string().ends_with(": the state could not be moved: not from here"), "{error}");
+    assert_eq!((on(0, || co.total()), on(7, || co.name())), (6, "old"));
+    on(0, || patient(co).to(odd(Answer::Not(12)))).unwrap();
+    let refused = || {
+        let error = on(12, || co.try_total()).unwrap_err();
+        assert_eq!(error.reason(), Reason::Refused("not from here"));
+        assert_eq!(error.class(), Some(std::any::type_name::<Odd>()));
+    };
+    refused();
+    let inside = Inside::operation_on(co, 1);
+    let swap = Running::start(co, patient(co), new_many("new", &Life::default()));
+    refused();
+    assert_eq!(on(13, || co.total()), 6);
+    inside.leave();
+    assert_eq!(swap.end().unwrap().forwarded, 2, "who is refused is passed on, and asks the root");
+    assert_eq!(on(12, || co.total()), 6);
+    end(hits);
+    old.wait_for_drops(old.count(Step::Make));
+    old.assert_over(1);
+}
+
+/// Has its representatives before it serves; each says what the object answered then.
+struct Eager {
+    life: Life,
+    heard: Arc<std::sync::Mutex<Vec<&'static str>>>,
+    fails: bool,
+}
+
+struct EagerPart(AtomicU64, At<Eager>);
+
+impl Root for Eager {
+    type Interface = dyn Hits;
+    type Rep = EagerPart;
+    const EAGER: bool = true;
+    fn make_rep(&self, at: At<Eager>) -> EagerPart {
+        assert!(!(self.fails && at.cluster() == Cluster::new(5)), "not the sixth");
+        self.life.on_made();
+        // What it takes the place of.
+        if let Ok(name) = at.co().try_name() {
+            self.heard.lock().unwrap().push(name);
+        }
+        EagerPart(AtomicU64::new(0), at)
+    }
+    fn formats(formats: &mut RootFormats<'_, Eager>) {
+        formats.export_part(|_, rep| Ok(rep.0.load(Relaxed))).import_part(|_, rep, n: u64| {
+            rep.0.fetch_add(n, Relaxed);
+            Ok(())
+        });
+    }
+}
+
+impl Drop for EagerPart {
+    fn drop(&mut self) {
+        self.1.root().life.on_dropped();
+    }
+}
+
+impl Hits for EagerPart {
+    fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+    fn total(&self) -> u64 {
+        self.1.reps().map(|rep| rep.0.load(Relaxed)).sum()
+    }
+    fn local(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+    fn name(&self) -> &'static str {
+        "eager"
+    }
+    fn carried(&self) -> Result<u64, squall::CallError> {
+        Ok(self.total())
+    }
+    fn within(&self, f: &mut dyn FnMut()) {
+        f();
+    }
+    fn holding(&self, f: &mut dyn FnMut()) {
+        f();
+    }
+    fn panics(&self) {
+        unreachable!("no test here calls it");
+    }
+}
+
+#[test]
+fn co_17_an_eager_object_has_its_representatives_before_it_takes_the_place() {
+    machine_of_32();
+    let (old, life, heard) = (Life::default(), Life::default(), Arc::default());
+    let hits: Owned<dyn Hits> = squall::stateful(one("old", &old));
+    let co = hits.co();
+    on(6, || co.add(3));
+    let eager = |fails| {
+        let root = Eager { life: life.clone(), heard: Arc::clone(&heard), fails };
+        New::root(root, ClusterSize::Core)
+    };
+    // One that cannot be made panics where the swap is asked for, and nothing has happened.
+    assert_eq!(text_of(|| on(6, || patient(co).to(eager(true)))), "not the sixth");
+    assert_eq!((on(1, || co.total()), on(2, || co.name())), (3, "old"));
+    assert_eq!((info(co).state, life.count(Step::Make)), (squall::ObjectState::Live, 5));
+    life.wait_for_drops(5);
+    heard.lock().unwrap().clear();
+    let report = on(6, || patient(co).to(eager(false))).unwrap();
+    assert_eq!((report.parts, info(co).reps.len()), (1, 16));
+    assert_eq!(*heard.lock().unwrap(), ["old"; 16]);
+    assert_eq!(on(7, || (co.name(), co.local())), ("eager", 3));
+    assert_eq!(on(0, || (co.local(), co.total())), (0, 3));
+    // And back, with all of them.
+    (0..32).for_each(|vp| on(vp, || co.add(1)));
+    assert_eq!(patient(co).to(new_one("new", &Life::default())).unwrap().parts, 16);
+    assert_eq!((co.name(), co.total()), ("new", 35));
+    end(hits);
+    life.wait_for_drops(5 + 16);
+    old.assert_over(1);
+}
+
+// --- more than one interface ---
+
+#[squall::interface]
+trait Named: Send + Sync {
+    fn called(&self) -> &'static str;
+}
+
+#[squall::interface]
+trait Counts: Named {
+    fn count(&self) -> u64;
+    #[blocking]
+    fn hold(&self, f: &mut dyn FnMut());
+}
+
+#[squall::interface]
+trait Sized_: Send + Sync {
+    fn size(&self) -> u64;
+}
+
+#[squall::interface]
+trait Tally: Counts + Sized_ {
+    fn tick(&self);
+    fn stay(&self, f: &mut dyn FnMut());
+}
+
+struct Ticks {
+    name: &'static str,
+}
+
+struct Tick(AtomicU64, At<Ticks>);
+
+impl Root for Ticks {
+    type Interface = dyn Tally;
+    type Rep = Tick;
+    fn make_rep(&self, at: At<Ticks>) -> Tick {
+        Tick(AtomicU64::new(0), at)
+    }
+    fn formats(formats: &mut RootFormats<'_, Ticks>) {
+        formats.export_part(|_, rep| Ok(rep.0.load(Relaxed))).import_part(|root, rep, n: u64| {
+            rep.0.fetch_add(n, Relaxed);
+            if root.name == "fails" { Err("no".into()) } else { Ok(()) }
+        });
+    }
+}
+impl Named for Tick {
+    fn called(&self) -> &'static str {
+        self.1.root().name
+    }
+}
+impl Counts for Tick {
+    fn count(&self) -> u64 {
+        self.1.reps().map(|rep| rep.0.load(Relaxed)).sum()
+    }
+    fn hold(&self, f: &mut dyn FnMut()) {
+        f();
+    }
+}
+impl Sized_ for Tick {
+    fn size(&self) -> u64 {
+        self.1.reps().count() as u64
+    }
+}
+impl Tally for Tick {
+    fn tick(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+    fn stay(&self, f: &mut dyn FnMut()) {
+        f();
+    }
+}
+
+#[test]
+fn pitfall_04_references_of_all_interfaces_follow_the_swap() {
+    machine_of_32();
+    let _guard = laws::misses_are_counted();
+    let tally = Ticks { name: "old" }.create(ClusterSize::Cpu);
+    let t = tally.co();
+    let counts: CoRef<dyn Counts> = CoRef::upcast(t);
+    let (sized, named) = (CoRef::upcast::<dyn Sized_>(t), CoRef::upcast::<dyn Named>(counts));
+    let all = move |name| {
+        assert_eq!((t.called(), counts.called(), named.called()), (name, name, name));
+        t.tick();
+        assert!(counts.count() > 0 && sized.size() > 0);
+        counts.hold(&mut || assert_eq!(named.called(), name));
+        9
+    };
+    let mut calls = 0_u64;
+    for vp in [0, 9, 31] {
+        calls += on(vp, || all("old"));
+    }
+    for size in [ClusterSize::Cpu, ClusterSize::Node] {
+        let info = || squall::info_of(CoRef::id(sized)).unwrap();
+        // Only the object's own interface can be what takes the place.
+        let error = patient_of(named).to(New::shared(Fixed)).unwrap_err();
+        assert_eq!((error.failure(), error.id()), (SwapFailure::WrongInterface, CoRef::id(named)));
+        // Inside a method of the object too, whichever interface that is of.
+        counts.hold(&mut || {
+            let error = patient_of(t).to(New::root(Ticks { name: "new" }, size)).unwrap_err();
+            assert_eq!(error.failure(), SwapFailure::InMethod);
+        });
+        // Back, after each phase; what is cached is good again.
+        let misses = info().misses;
+        let total = counts.count();
+        let fails = New::root(Ticks { name: "fails" }, size);
+        assert_eq!(patient_of(t).to(fails).unwrap_err().failure(), SwapFailure::TransferFailed);
+        assert_eq!((named.called(), counts.count()), ("old", total));
+        assert!(info().misses - misses <= 5, "VP 0 may be new to some of them");
+        // During: from VPs that never called, too.
+        let before = Inside::start(move |gate| on(2, || t.stay(&mut || gate.stop())));
+        let swap = thread::spawn(move || patient_of(t).to(New::root(Ticks { name: "old" }, size)));
+        wait_until(|| info().state == squall::ObjectState::Swapping);
+        let forwarded: u64 = [0, 20, 31].into_iter().map(|vp| on(vp, || all("old"))).sum();
+        let held = Inside::start(move |gate| on(3, || counts.hold(&mut || gate.stop())));
+        before.leave();
+        held.leave();
+        let report = swap.join().unwrap().unwrap();
+        // Each with what it calls within; and the one that stayed.
+        assert!(report.forwarded >= forwarded - 3 && report.forwarded <= forwarded + 1, "{report:?}");
+        assert_eq!(counts.count(), total + 3);
+        [0, 1, 31].into_iter().for_each(|vp| {
+            on(vp, || all("old"));
+        });
+        let misses = info().misses;
+        [0, 1, 31].into_iter().for_each(|vp| {
+            on(vp, || all("old"));
+        });
+        assert_eq!(info().misses, misses);
+        assert_eq!(info().id, CoRef::id(t));
+    }
+    assert!(calls > 0);
+    Owned::destroy(tally).wait().unwrap();
+    assert_eq!(named.try_called().unwrap_err().reason(), Reason::Destroyed);
+    assert_eq!(sized.try_size().unwrap_err().reason(), Reason::Destroyed);
+}
+
+struct Fixed;
+impl Named for Fixed {
+    fn called(&self) -> &'static str {
+        "fixed"
+    }
+}
+
+fn patient_of<I: ?Sized + squall::Interface>(co: CoRef<I>) -> Swap<I> {
+    Swap::of(co).drain_within(swaps::LONG)
+}
+
+#[test]
+fn co_17_a_well_known_object_is_swapped_under_its_number() {
+    machine_of_32();
+    static PLACE: WellKnown<dyn Hits> = WellKnown::new(40);
+    for _ in 0..2 {
+        let (old, life) = (Life::default(), Life::default());
+        let co = PLACE.co();
+        let refused = patient(co).to(new_one("new", &Life::default())).unwrap_err();
+        assert_eq!(refused.failure(), SwapFailure::NotThere);
+        let hits = PLACE.install(many("old", &old), ClusterSize::Node).unwrap();
+        assert_eq!(hits.co(), co);
+        (0..32).for_each(|vp| on(vp, || co.add(1)));
+        for name in ["new", "newer"] {
+            let new = if name == "new" { new_many(name, &life) } else { new_one(name, &Life::default()) };
+            patient(PLACE.co()).to(new).unwrap();
+            assert_eq!(on(9, || (co.name(), co.total())), (name, 32));
+            assert!(matches!(
+                PLACE.install_shared(one("", &Life::default())),
+                Err(squall::CreateError::Taken(_))
+            ));
+        }
+        // Destroyed while it is swapped, the number is free for the next.
+        let inside = Inside::operation_on(co, 2);
+        let swap = Running::start(co, patient(co), new_one("last", &Life::default()));
+        let destruction = Owned::destroy(hits);
+        assert_eq!(swap.end().unwrap_err().failure(), SwapFailure::Destroyed);
+        inside.leave();
+        destruction.wait().unwrap();
+        old.wait_for_drops(2);
+        old.assert_over(1);
+        life.wait_for_drops(life.count(Step::Make));
+        life.assert_over(1);
+        wait_until(|| PLACE.co() != co);
+    }
+}
+
+// --- parts ---
+
+#[test]
+fn co_39_parts_that_take_time_are_moved_by_several_threads_at_once() {
+    machine_of_32();
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let (old, life, crowd) = (Life::default(), Life::default(), Arc::new(Crowd::default()));
+    let hits = many("old", &old).create(ClusterSize::Cpu);
+    let co = hits.co();
+    (0..32).for_each(|vp| on(vp, || co.add(1 << vp)));
+    let inner = crowd.clone();
+    old.on(Step::Export, move || {
+        if inner.enter() == 1 {
+            // Long enough that the thread, which begins alone, asks for help.
+            thread::sleep(Duration::from_millis(5));
+        } else if processors > 1 {
+            wait_until(|| inner.most() > 1);
+        }
+        inner.leave();
+        Ok(())
+    });
+    let report = on(0, || patient(co).to(new_many("new", &life))).unwrap();
+    assert_eq!((report.parts, report.bytes, crowd.entered()), (32, 256, 32));
+    assert!(crowd.most() > 1 || processors == 1);
+    // Each part is where it was.
+    assert!((0..32).all(|vp| on(vp, || co.local()) == 1 << vp));
+    end(hits);
+    old.wait_for_drops(32);
+    old.assert_over(1);
+    life.wait_for_drops(32);
+}
+
+#[test]
+fn co_39_who_moves_a_part_that_fails_moves_no_other() {
+    machine_of_32();
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    for (step, panics) in [(Step::Export, false), (Step::Import, false), (Step::Import, true)] {
+        // While one thread does all; and when others help, which fail, too.
+        for good in [0, 1] {
+            let (old, life, crowd) = (Life::default(), Life::default(), Arc::new(Crowd::default()));
+            let hits = many("old", &old).create(ClusterSize::Cpu);
+            let co = hits.co();
+            (0..32).for_each(|vp| on(vp, || co.add(1)));
+            let inner = crowd.clone();
+            let failing = if step == Step::Export { &old } else { &life };
+            failing.on(step, move || {
+                if inner.enter() <= good {
+                    thread::sleep(Duration::from_millis(5));
+                    Ok(())
+                } else if panics {
+                    std::panic::panic_any("one of them")
+                } else {
+                    Err("one of them".into())
+                }
+            });
+            let error = on(0, || patient(co).to(new_many("new", &life))).unwrap_err();
+            let expected = if panics { SwapFailure::TransferPanicked } else { SwapFailure::TransferFailed };
+            assert_eq!(error.failure(), expected);
+            assert!(error.to_string().ends_with(": one of them"), "{error}");
+            let most = if good == 0 { 1 } else { 1 + processors };
+            assert!((good + 1..=most).contains(&crowd.entered()), "{} of {most}", crowd.entered());
+            assert_eq!((on(9, || co.total()), on(9, || co.name())), (32, "old"));
+            assert_eq!(old.count(Step::Drop), 0);
+            end(hits);
+            life.wait_for_drops(life.count(Step::Make));
+            life.assert_over(0);
+            old.wait_for_drops(32);
+            old.assert_over(0);
+        }
+    }
+}
+
+#[test]
+fn the_laws_hold_under_each_fallback() {
+    if laws::is_child() {
+        return;
+    }
+    for environment in
+        [&[("SQUALL_MEMBARRIER", "off")][..], &[("SQUALL_RECLAIMER", "off"), ("SQUALL_RSEQ", "off")]]
+    {
+        laws::again(&["--test-threads=2"], environment);
+    }
+}

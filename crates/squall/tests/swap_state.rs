@@ -1,0 +1,404 @@
+//! Hot-swap: the formats in which state moves, and what is recorded.
+
+use squall::swap::{
+    Format, Formats, New, RootFormats, State, Swap, SwapFailure, SwapOutcome, SwapPhase, Transferred, recent,
+};
+use squall::{At, ClusterSize, CoRef, Owned, Root, Vp};
+use std::error::Error;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+#[squall::interface]
+trait Words: Send + Sync {
+    fn push(&self, word: &str);
+    fn all(&self) -> Vec<String>;
+    /// Where the words lie.
+    fn address(&self) -> usize;
+}
+
+type Table = Mutex<Vec<String>>;
+
+/// Words joined by spaces.
+struct Text(String);
+impl Format for Text {
+    fn bytes(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn joined(table: &Table) -> Text {
+    Text(table.lock().unwrap().join(" "))
+}
+
+fn split(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+/// What an implementation knows, in its order of preference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Knows {
+    /// The table itself.
+    Pointer,
+    /// A copy of it.
+    Copied,
+    /// One text.
+    Text,
+    /// The words of each part.
+    Parts,
+}
+use Knows::{Copied, Parts, Pointer, Text as AsText};
+
+/// What a class lists: a type for each, as it is the type that decides.
+trait Lists: Send + Sync + 'static {
+    const OUT: &'static [Knows];
+    const IN: &'static [Knows];
+}
+
+macro_rules! lists {
+    ($($name:ident: $out:expr, $in:expr;)*) => { $(
+        #[derive(Default)]
+        struct $name;
+        impl Lists for $name {
+            const OUT: &'static [Knows] = &$out;
+            const IN: &'static [Knows] = &$in;
+        }
+    )* };
+}
+lists! {
+    Rich: [Pointer, Copied, AsText], [Pointer, Copied, AsText];
+    Plain: [AsText], [AsText];
+    LikesText: [AsText, Copied], [AsText, Copied, Pointer];
+    LikesCopies: [Copied, Pointer], [Copied, AsText];
+    InParts: [Parts, AsText], [Parts, AsText];
+    Nothing: [], [];
+}
+
+/// One table for everybody.
+#[derive(Default)]
+struct One<L> {
+    table: Mutex<Arc<Table>>,
+    moved: Option<Arc<AtomicUsize>>,
+    lists: PhantomData<L>,
+}
+
+impl<L: Lists> One<L> {
+    fn table(&self) -> Arc<Table> {
+        self.table.lock().unwrap().clone()
+    }
+
+    fn add(&self, words: Vec<String>) -> Transferred<()> {
+        self.table().lock().unwrap().extend(words);
+        Ok(())
+    }
+}
+
+impl<L: Lists> State for One<L> {
+    fn formats(formats: &mut Formats<'_, One<L>>) {
+        for knows in L::OUT {
+            match knows {
+                Pointer => formats.export(|this| Ok(this.table())),
+                Copied => formats.export(|this| Ok(this.table().lock().unwrap().clone())),
+                AsText => formats.export(|this| Ok(joined(&this.table()))),
+                Parts => formats.export_part(|this| Ok(this.table().lock().unwrap().clone())),
+            };
+        }
+        for knows in L::IN {
+            match knows {
+                Pointer => formats.import(|this, table| {
+                    *this.table.lock().unwrap() = table;
+                    Ok(())
+                }),
+                Copied => formats.import(|this, words| this.add(words)),
+                AsText => formats.import(|this, Text(text)| this.add(split(&text))),
+                Parts => formats.import_part(|this, words| this.add(words)),
+            };
+        }
+    }
+
+    fn moved(&self) {
+        if let Some(moved) = &self.moved {
+            moved.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl<L: Lists> Words for One<L> {
+    fn push(&self, word: &str) {
+        self.add(vec![word.to_owned()]).unwrap();
+    }
+    fn all(&self) -> Vec<String> {
+        self.table().lock().unwrap().clone()
+    }
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.table()).addr()
+    }
+}
+
+/// A table for each cluster.
+#[derive(Default)]
+struct Many<L>(L);
+
+struct Part<L: Lists>(At<Many<L>>, Table);
+
+impl<L: Lists> Root for Many<L> {
+    type Interface = dyn Words;
+    type Rep = Part<L>;
+    fn make_rep(&self, at: At<Many<L>>) -> Part<L> {
+        Part(at, Table::default())
+    }
+    fn formats(formats: &mut RootFormats<'_, Many<L>>) {
+        for knows in L::OUT {
+            match knows {
+                AsText => formats.export(|whole| {
+                    let texts: Vec<_> = whole.reps().map(|(_, part)| joined(&part.1).0).collect();
+                    Ok(Text(texts.join(" ")))
+                }),
+                Parts => formats.export_part(|_, part| Ok(part.1.lock().unwrap().clone())),
+                other => unreachable!("{other:?} is not for tables that are apart"),
+            };
+        }
+        for knows in L::IN {
+            match knows {
+                AsText => formats.import(|whole, Text(text)| {
+                    assert_eq!(whole.reps().count(), 0);
+                    whole.rep(Vp::current()).1.lock().unwrap().extend(split(&text));
+                    assert_eq!(whole.reps().count(), 1);
+                    Ok(())
+                }),
+                Parts => formats.import_part(|_, part, words: Vec<String>| {
+                    part.1.lock().unwrap().extend(words);
+                    Ok(())
+                }),
+                other => unreachable!("{other:?} is not for tables that are apart"),
+            };
+        }
+    }
+}
+
+impl<L: Lists> Words for Part<L> {
+    fn push(&self, word: &str) {
+        self.1.lock().unwrap().push(word.to_owned());
+    }
+    fn all(&self) -> Vec<String> {
+        self.0.reps().flat_map(|part| part.1.lock().unwrap().clone()).collect()
+    }
+    fn address(&self) -> usize {
+        0
+    }
+}
+
+fn one<L: Lists + Default>() -> New<dyn Words> {
+    New::stateful(One::<L>::default())
+}
+
+fn many<L: Lists + Default>() -> New<dyn Words> {
+    New::root(Many::<L>::default(), ClusterSize::Cpu)
+}
+
+fn patient(co: CoRef<dyn Words>) -> Swap<dyn Words> {
+    Swap::of(co).drain_within(Duration::from_secs(600))
+}
+
+#[test]
+fn co_39_the_best_common_format_is_used() {
+    type Make = fn() -> New<dyn Words>;
+    let (pointer, copy, text) = (
+        std::any::type_name::<Arc<Table>>(),
+        std::any::type_name::<Vec<String>>(),
+        std::any::type_name::<Text>(),
+    );
+    let (word, words) = (size_of::<String>(), "some words of state".len());
+    let cases: &[(Make, Make, &str, usize, bool)] = &[
+        (one::<Rich>, one::<Rich>, pointer, size_of::<Arc<Table>>(), false),
+        // Where one side alone knows the best, the next.
+        (one::<Rich>, one::<Plain>, text, words, false),
+        (one::<Plain>, one::<Rich>, text, words, false),
+        // The least sum of ranks: text is last for one and first for the other, a copy in the middle for both; the one
+        // that exports decides.
+        (one::<Rich>, one::<LikesText>, pointer, size_of::<Arc<Table>>(), false),
+        (one::<LikesText>, one::<Rich>, text, words, false),
+        (one::<Rich>, one::<LikesCopies>, copy, 4 * word, false),
+        (one::<LikesCopies>, one::<LikesText>, copy, 4 * word, false),
+        // Between one and many, by parts and whole.
+        (one::<InParts>, many::<InParts>, copy, 4 * word, true),
+        (many::<InParts>, one::<InParts>, copy, 4 * word, true),
+        (many::<InParts>, one::<Plain>, text, words, false),
+        (one::<Rich>, many::<Plain>, text, words, false),
+        (many::<Plain>, many::<InParts>, text, words, false),
+    ];
+    for (number, (from, to, format, bytes, by_parts)) in cases.iter().enumerate() {
+        let owner = from().create().unwrap();
+        ["some", "words", "of", "state"].iter().for_each(|word| owner.push(word));
+        let address = owner.address();
+        let reps = squall::info_of(CoRef::id(owner.co())).unwrap().reps.len();
+        let report = patient(owner.co()).to(to()).unwrap();
+        assert_eq!((report.format, report.bytes), (Some(*format), *bytes), "case {number}");
+        // The thread may have been on several VPs.
+        assert_eq!(report.parts, if *by_parts { reps } else { 1 }, "case {number}");
+        let mut after = owner.all();
+        after.sort();
+        assert_eq!(after, ["of", "some", "state", "words"], "case {number}");
+        // What moves by pointer stays where it is.
+        assert_eq!(*format == pointer, owner.address() == address && address != 0, "case {number}");
+        Owned::destroy(owner).wait().unwrap();
+    }
+}
+
+#[test]
+fn co_39_without_a_common_format_nobody_is_blocked() {
+    let owner = one::<Plain>().create().unwrap();
+    owner.push("word");
+    let before = squall::info_of(CoRef::id(owner.co())).unwrap();
+    let (text, copies) = (std::any::type_name::<Text>(), std::any::type_name::<Vec<String>>());
+    let by_parts = format!("{copies} by parts");
+    for (new, class, imports) in [
+        (one::<Nothing>(), std::any::type_name::<One<Nothing>>(), "none"),
+        (New::shared(Fixed), std::any::type_name::<Fixed>(), "none"),
+        (many::<Nothing>(), std::any::type_name::<Many<Nothing>>(), "none"),
+        // Parts are no whole.
+        (many::<InPartsOnly>(), std::any::type_name::<Many<InPartsOnly>>(), &by_parts),
+    ] {
+        let error = patient(owner.co()).to(new).unwrap_err();
+        assert_eq!(error.failure(), SwapFailure::NoCommonFormat);
+        assert!(error.report().is_none(), "it never began");
+        let from = std::any::type_name::<One<Plain>>();
+        let detail = format!("{from} exports {text}; {class} imports {imports}");
+        assert_eq!(error.source().unwrap().to_string(), detail);
+        assert_eq!(
+            error.to_string(),
+            format!("swap of Words#{}: the two have no format of state in common: {detail}", error.id())
+        );
+    }
+    let after = squall::info_of(CoRef::id(owner.co())).unwrap();
+    assert_eq!((before.class, before.state), (after.class, after.state));
+    assert!(recent().iter().all(|report| report.id != before.id));
+    assert_eq!(owner.all(), ["word"]);
+}
+
+lists! {
+    InPartsOnly: [Parts], [Parts];
+}
+
+struct Fixed;
+impl Words for Fixed {
+    fn push(&self, _: &str) {}
+    fn all(&self) -> Vec<String> {
+        vec!["fixed".to_owned()]
+    }
+    fn address(&self) -> usize {
+        1
+    }
+}
+
+#[test]
+fn co_39_a_swap_without_state_needs_no_format() {
+    let owner = one::<Plain>().create().unwrap();
+    owner.push("word");
+    let report = patient(owner.co()).without_state().to(New::shared(Fixed)).unwrap();
+    assert_eq!((report.format, report.parts, report.bytes), (None, 0, 0));
+    assert_eq!(owner.all(), ["fixed"]);
+    // And from there, too.
+    let filled = One::<Plain>::default();
+    filled.push("other");
+    patient(owner.co()).without_state().to(New::stateful(filled)).unwrap();
+    assert_eq!(owner.all(), ["other"]);
+}
+
+#[test]
+fn co_39_who_gives_its_state_is_told_once_and_only_if_it_moved() {
+    let told = Arc::new(AtomicUsize::new(0));
+    let mine = One::<Rich> { moved: Some(told.clone()), ..One::default() };
+    mine.push("word");
+    let owner: Owned<dyn Words> = squall::stateful(mine);
+    for _ in 0..3 {
+        patient(owner.co()).to(New::shared(Fixed)).unwrap_err();
+        patient(owner.co()).until(std::time::Instant::now()).to(one::<Rich>()).unwrap_err();
+    }
+    assert_eq!(told.load(Relaxed), 0);
+    patient(owner.co()).to(one::<Rich>()).unwrap();
+    // Before the swap returns: who shared its state lets go of it then.
+    assert_eq!((told.load(Relaxed), owner.all()), (1, vec!["word".to_owned()]));
+    patient(owner.co()).to(one::<Rich>()).unwrap();
+    Owned::destroy(owner).wait().unwrap();
+    assert_eq!(told.load(Relaxed), 1);
+}
+
+// --- what is recorded ---
+
+#[test]
+fn x_02_every_swap_is_recorded_with_its_phases() {
+    let owner = one::<Rich>().create().unwrap();
+    owner.push("word");
+    let began = SystemTime::now();
+    let id = CoRef::id(owner.co());
+    let done = patient(owner.co()).to(one::<Plain>()).unwrap();
+    let error = patient(owner.co()).within(Duration::ZERO).to(one::<Rich>()).unwrap_err();
+    let back = error.report().unwrap();
+    let seen: Vec<_> = recent().into_iter().filter(|report| report.id == id).collect();
+    assert_eq!(seen.len(), 2, "the latest last");
+    for (report, expected) in seen.iter().zip([&done, back]) {
+        assert_eq!(format!("{report:?}"), format!("{expected:?}"));
+        assert_eq!((report.id, report.interface), (id, "Words"));
+        assert!(report.began >= began);
+        let phases = [report.attach, report.forward, report.block, report.transfer, report.complete];
+        assert_eq!(report.total(), phases.into_iter().sum());
+        assert_eq!((report.blocked, report.pauses.as_slice(), report.forwarded), (0, &[][..], 0));
+        assert_eq!(report.longest_pause, Duration::ZERO);
+    }
+    let (rich, plain) = (std::any::type_name::<One<Rich>>(), std::any::type_name::<One<Plain>>());
+    assert_eq!((done.from, done.to, done.outcome), (rich, plain, SwapOutcome::Swapped));
+    let failure = SwapFailure::TimedOut(SwapPhase::Forward);
+    assert_eq!((back.from, back.to, back.outcome), (plain, rich, SwapOutcome::RolledBack(failure)));
+    // What was not reached took no time, and moved nothing.
+    assert_eq!((back.block, back.transfer), (Duration::ZERO, Duration::ZERO));
+    assert_eq!((back.format, back.parts, back.bytes), (None, 0, 0));
+    // So many are remembered.
+    for _ in 0..300 {
+        patient(owner.co()).to(one::<Rich>()).unwrap();
+    }
+    assert_eq!(recent().len(), 256);
+}
+
+#[test]
+fn x_02_formats_say_how_much_moves() {
+    assert_eq!(7_u32.bytes(), 4);
+    assert_eq!(vec![1_u64, 2, 3].bytes(), 24);
+    assert_eq!("four".to_owned().bytes(), 4);
+    assert_eq!(vec![0_u8; 9].into_boxed_slice().bytes(), 9);
+    assert_eq!(Arc::new([0_u64; 9]).bytes(), size_of::<Arc<[u64; 9]>>());
+    assert_eq!(Text("five.".into()).bytes(), 5);
+}
+
+#[test]
+fn co_33_all_failures_differ_in_what_they_say() {
+    use SwapFailure::*;
+    let phases =
+        [SwapPhase::Attach, SwapPhase::Forward, SwapPhase::Block, SwapPhase::Transfer, SwapPhase::Complete];
+    assert!(phases.is_sorted());
+    let all = [
+        Destroyed,
+        NotThere,
+        Busy,
+        Arbitrated,
+        InOperation,
+        InMethod,
+        InTransfer,
+        InDeferredCall,
+        WrongInterface,
+        NoCommonFormat,
+        NoSuchMethod,
+        TransferFailed,
+        TransferPanicked,
+        OutOfMemory,
+        NoFence,
+        Forked,
+    ];
+    let texts: std::collections::BTreeSet<_> = (all.into_iter())
+        .chain(phases.map(TimedOut))
+        .chain(phases.map(Cancelled))
+        .map(|failure| failure.to_string())
+        .collect();
+    assert_eq!(texts.len(), all.len() + 2 * phases.len());
+}

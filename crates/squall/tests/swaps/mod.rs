@@ -1,0 +1,549 @@
+//! What the tests of hot-swap share: an interface, objects whose lives and steps a test follows, and ways to keep a swap
+//! in a phase.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use squall::swap::{Formats, New, RootFormats, State, Swap, SwapError, SwapReport, Transferred};
+use squall::{At, CallError, ClusterSize, CoRef, ObjectInfo, ObjectState, Owned, Root, Vp};
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Longer than any test lasts: for limits that are not to be reached.
+pub(crate) const LONG: Duration = Duration::from_secs(600);
+
+/// What the test objects can do.
+#[squall::interface]
+pub(crate) trait Hits: Send + Sync {
+    fn add(&self, n: u64);
+    fn total(&self) -> u64;
+    /// The part of it that is in the representative that answers.
+    fn local(&self) -> u64;
+    /// The name of the implementation that answers.
+    fn name(&self) -> &'static str;
+    fn carried(&self) -> Result<u64, CallError>;
+    /// Runs `f` within the call.
+    fn within(&self, f: &mut dyn FnMut());
+    /// The same, outside every operation.
+    #[blocking]
+    fn holding(&self, f: &mut dyn FnMut());
+    /// Panics, with `Planned`.
+    fn panics(&self);
+}
+
+/// What a planned panic carries: nothing that would have to be freed.
+#[derive(Debug)]
+pub(crate) struct Planned;
+
+/// A step of a transfer that a test watches, and may make fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A representative is made.
+    Make,
+    Export,
+    Import,
+    /// The object learns that its state has moved.
+    Moved,
+    /// A representative is dropped, or the one value of a shared object.
+    Drop,
+    /// A root is dropped.
+    RootDrop,
+}
+
+type Hook = Arc<dyn Fn() -> Transferred<()> + Send + Sync>;
+
+/// The life of one object: what happened to it, in order, and what is to happen at some step.
+#[derive(Clone, Default)]
+pub(crate) struct Life(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    steps: Mutex<Vec<Step>>,
+    hooks: Mutex<Vec<(Step, Hook)>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Life {
+    /// Runs `hook` at each such step, of which the result is the step's.
+    pub(crate) fn on(&self, step: Step, hook: impl Fn() -> Transferred<()> + Send + Sync + 'static) -> &Life {
+        lock(&self.0.hooks).push((step, Arc::new(hook)));
+        self
+    }
+
+    /// A representative of a root of the test's own was made.
+    pub(crate) fn on_made(&self) {
+        self.reach(Step::Make).unwrap();
+    }
+
+    /// And one was dropped.
+    pub(crate) fn on_dropped(&self) {
+        self.reach(Step::Drop).unwrap();
+    }
+
+    /// From here on it does nothing at any step.
+    pub(crate) fn forget_hooks(&self) {
+        lock(&self.0.hooks).clear();
+    }
+
+    fn reach(&self, step: Step) -> Transferred<()> {
+        lock(&self.0.steps).push(step);
+        let hooks: Vec<_> = lock(&self.0.hooks).iter().filter(|hook| hook.0 == step).cloned().collect();
+        hooks.iter().try_for_each(|(_, hook)| hook())
+    }
+
+    /// How often that happened.
+    pub(crate) fn count(&self, step: Step) -> usize {
+        lock(&self.0.steps).iter().filter(|&&seen| seen == step).count()
+    }
+
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        lock(&self.0.steps).clone()
+    }
+
+    /// Everything that was made was dropped once; and it was told `moved` times that its state has moved, before.
+    #[track_caller]
+    pub(crate) fn assert_over(&self, moved: usize) {
+        let steps = self.steps();
+        let (made, dropped) = (self.count(Step::Make), self.count(Step::Drop));
+        assert_eq!((made, self.count(Step::Moved)), (dropped, moved), "{steps:?}");
+        let first = |step| steps.iter().position(|&seen| seen == step);
+        assert!(moved == 0 || first(Step::Moved) < first(Step::Drop).or(Some(usize::MAX)), "{steps:?}");
+    }
+
+    /// Waits until so many were dropped: reclamation takes its time.
+    pub(crate) fn wait_for_drops(&self, count: usize) {
+        wait_until(|| {
+            squall::rcu::barrier().unwrap();
+            self.count(Step::Drop) >= count
+        });
+        assert_eq!(self.count(Step::Drop), count, "{:?}", self.steps());
+    }
+}
+
+/// One number for everybody.
+pub(crate) struct One {
+    name: &'static str,
+    n: AtomicU64,
+    life: Life,
+}
+
+/// One as [`One`], for a swap or for an object.
+pub(crate) fn one(name: &'static str, life: &Life) -> One {
+    life.reach(Step::Make).unwrap();
+    One { name, n: AtomicU64::new(0), life: life.clone() }
+}
+
+pub(crate) fn new_one(name: &'static str, life: &Life) -> New<dyn Hits> {
+    New::stateful(one(name, life))
+}
+
+impl State for One {
+    fn formats(formats: &mut Formats<'_, One>) {
+        formats.export_part(|this| this.life.reach(Step::Export).map(|()| this.n.load(Relaxed))).import_part(
+            |this, n: u64| {
+                this.n.fetch_add(n, Relaxed);
+                this.life.reach(Step::Import)
+            },
+        );
+    }
+
+    fn moved(&self) {
+        self.life.reach(Step::Moved).unwrap();
+    }
+}
+
+impl Drop for One {
+    fn drop(&mut self) {
+        self.life.reach(Step::Drop).unwrap();
+    }
+}
+
+impl Hits for One {
+    fn add(&self, n: u64) {
+        self.n.fetch_add(n, Relaxed);
+    }
+    fn total(&self) -> u64 {
+        self.n.load(Relaxed)
+    }
+    fn local(&self) -> u64 {
+        self.total()
+    }
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn carried(&self) -> Result<u64, CallError> {
+        Ok(self.total())
+    }
+    fn within(&self, f: &mut dyn FnMut()) {
+        f();
+    }
+    fn holding(&self, f: &mut dyn FnMut()) {
+        f();
+    }
+    fn panics(&self) {
+        panic_any(Planned);
+    }
+}
+
+/// One number for each cluster.
+pub(crate) struct Many {
+    name: &'static str,
+    life: Life,
+}
+
+pub(crate) struct Part {
+    n: AtomicU64,
+    at: At<Many>,
+}
+
+pub(crate) fn many(name: &'static str, life: &Life) -> Many {
+    Many { name, life: life.clone() }
+}
+
+pub(crate) fn new_many(name: &'static str, life: &Life) -> New<dyn Hits> {
+    New::root(many(name, life), ClusterSize::Cpu)
+}
+
+impl Root for Many {
+    type Interface = dyn Hits;
+    type Rep = Part;
+
+    fn make_rep(&self, at: At<Many>) -> Part {
+        let part = Part { n: AtomicU64::new(0), at };
+        self.life.reach(Step::Make).unwrap();
+        part
+    }
+
+    fn formats(formats: &mut RootFormats<'_, Many>) {
+        formats
+            .export_part(|this, part| this.life.reach(Step::Export).map(|()| part.n.load(Relaxed)))
+            .import_part(|this, part, n: u64| {
+                part.n.fetch_add(n, Relaxed);
+                this.life.reach(Step::Import)
+            });
+    }
+
+    fn moved(&self) {
+        self.life.reach(Step::Moved).unwrap();
+    }
+}
+
+impl Drop for Many {
+    fn drop(&mut self) {
+        self.life.reach(Step::RootDrop).unwrap();
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.at.root().life.reach(Step::Drop).unwrap();
+    }
+}
+
+impl Hits for Part {
+    fn add(&self, n: u64) {
+        self.n.fetch_add(n, Relaxed);
+    }
+    fn total(&self) -> u64 {
+        self.at.reps().map(|part| part.n.load(Relaxed)).sum()
+    }
+    fn local(&self) -> u64 {
+        self.n.load(Relaxed)
+    }
+    fn name(&self) -> &'static str {
+        self.at.root().name
+    }
+    fn carried(&self) -> Result<u64, CallError> {
+        Ok(self.total())
+    }
+    fn within(&self, f: &mut dyn FnMut()) {
+        f();
+    }
+    fn holding(&self, f: &mut dyn FnMut()) {
+        f();
+    }
+    fn panics(&self) {
+        panic_any(Planned);
+    }
+}
+
+/// An object that is named "old", of each kind, with its life.
+pub(crate) fn both_kinds() -> [(Owned<dyn Hits>, Life); 2] {
+    let lives = [Life::default(), Life::default()];
+    [
+        (squall::stateful(one("old", &lives[0])), lives[0].clone()),
+        (many("old", &lives[1]).create(ClusterSize::Cpu), lives[1].clone()),
+    ]
+}
+
+pub(crate) fn info(co: CoRef<dyn Hits>) -> ObjectInfo {
+    squall::info_of(CoRef::id(co)).expect("the object lives")
+}
+
+/// Ends an object and waits until everything of it is dropped.
+pub(crate) fn end<I: ?Sized + squall::Interface>(owned: Owned<I>) {
+    Owned::destroy(owned).wait().unwrap();
+}
+
+/// Waits for something that other threads bring about.
+#[track_caller]
+pub(crate) fn wait_until(condition: impl Fn() -> bool) {
+    for _ in 0..60_000 {
+        if condition() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("this did not happen within a minute");
+}
+
+/// What a call that must panic carried.
+pub(crate) fn payload_of<T>(call: impl FnOnce() -> T) -> Box<dyn std::any::Any + Send> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(_) => panic!("this did not panic"),
+        Err(payload) => payload,
+    }
+}
+
+/// What its text was.
+pub(crate) fn text_of<T>(call: impl FnOnce() -> T) -> String {
+    let payload = payload_of(call);
+    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).expect("a panic with a text")
+}
+
+// --- places where a thread stops ---
+
+/// A place where threads stop until they may go on.
+#[derive(Clone)]
+pub(crate) struct Gate(Arc<Ends>);
+
+struct Ends {
+    come: Mutex<mpsc::Sender<()>>,
+    came: Mutex<mpsc::Receiver<()>>,
+    open: AtomicBool,
+}
+
+pub(crate) fn gate() -> Gate {
+    let (come, came) = mpsc::channel();
+    Gate(Arc::new(Ends { come: Mutex::new(come), came: Mutex::new(came), open: AtomicBool::new(false) }))
+}
+
+impl Gate {
+    /// Stops here until the gate is open.
+    pub(crate) fn stop(&self) {
+        lock(&self.0.come).send(()).unwrap();
+        wait_until(|| self.0.open.load(Relaxed));
+    }
+
+    /// As a hook.
+    pub(crate) fn stops(&self) -> impl Fn() -> Transferred<()> + Send + Sync + 'static {
+        let this = self.clone();
+        move || {
+            this.stop();
+            Ok(())
+        }
+    }
+
+    /// Waits until a thread is there.
+    pub(crate) fn wait(&self) {
+        lock(&self.0.came).recv_timeout(Duration::from_secs(60)).expect("a thread gets here within a minute");
+    }
+
+    /// Waits a while: for a thread that may never get here.
+    pub(crate) fn try_wait(&self) {
+        let _ = lock(&self.0.came).recv_timeout(Duration::from_millis(200));
+    }
+
+    /// Lets them go on, and all that come.
+    pub(crate) fn open(&self) {
+        self.0.open.store(true, Relaxed);
+    }
+}
+
+/// A thread that sits in a call until this is left or dropped.
+pub(crate) struct Inside {
+    gate: Gate,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Inside {
+    /// In an operation.
+    pub(crate) fn operation(co: CoRef<dyn Hits>) -> Inside {
+        Inside::start(move |gate| co.within(&mut || gate.stop()))
+    }
+
+    /// Under a hold, outside every operation.
+    pub(crate) fn hold(co: CoRef<dyn Hits>) -> Inside {
+        Inside::start(move |gate| co.holding(&mut || gate.stop()))
+    }
+
+    /// As [`Inside::operation`], on this VP.
+    pub(crate) fn operation_on(co: CoRef<dyn Hits>, vp: u32) -> Inside {
+        Inside::start(move |gate| Vp::with_vp(Vp::new(vp), || co.within(&mut || gate.stop())).unwrap())
+    }
+
+    /// As [`Inside::hold`], on this VP.
+    pub(crate) fn hold_on(co: CoRef<dyn Hits>, vp: u32) -> Inside {
+        Inside::start(move |gate| Vp::with_vp(Vp::new(vp), || co.holding(&mut || gate.stop())).unwrap())
+    }
+
+    /// In whatever `call` does, which stops at the gate.
+    pub(crate) fn start(call: impl FnOnce(&Gate) + Send + 'static) -> Inside {
+        let gate = gate();
+        let inner = gate.clone();
+        let thread = thread::spawn(move || call(&inner));
+        gate.wait();
+        Inside { gate, thread: Some(thread) }
+    }
+
+    /// Where it stops.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Lets it go, and waits until it is out.
+    pub(crate) fn leave(mut self) {
+        self.gate.open();
+        self.thread.take().map(JoinHandle::join).expect("left once").unwrap();
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.gate.open();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || thread::panicking());
+        }
+    }
+}
+
+// --- swaps under way ---
+
+/// A swap in a thread of its own.
+pub(crate) struct Running(JoinHandle<Result<SwapReport, SwapError>>);
+
+impl Running {
+    /// Starts it, and waits until its mediator stands before the object: something must keep the swap from ending.
+    pub(crate) fn start(co: CoRef<dyn Hits>, swap: Swap<dyn Hits>, new: New<dyn Hits>) -> Running {
+        let thread = thread::spawn(move || swap.to(new));
+        wait_until(|| {
+            assert!(!thread.is_finished(), "the swap ended early");
+            info(co).state == ObjectState::Swapping
+        });
+        Running(thread)
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    pub(crate) fn end(self) -> Result<SwapReport, SwapError> {
+        self.0.join().unwrap()
+    }
+}
+
+/// A swap without limits.
+pub(crate) fn patient(co: CoRef<dyn Hits>) -> Swap<dyn Hits> {
+    Swap::of(co).drain_within(LONG)
+}
+
+/// A thread that calls an object over and over, one call after the other, until it is told to stop or the object answers
+/// under another name, or not at all.
+pub(crate) struct Caller {
+    calls: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Answer>,
+}
+
+type Answer = Result<&'static str, CallError>;
+
+impl Caller {
+    pub(crate) fn of(co: CoRef<dyn Hits>) -> Caller {
+        Caller::start(co, |calls| calls())
+    }
+
+    /// On this VP.
+    pub(crate) fn of_on(co: CoRef<dyn Hits>, vp: u32) -> Caller {
+        Caller::start(co, move |calls| Vp::with_vp(Vp::new(vp), calls).unwrap())
+    }
+
+    fn start(
+        co: CoRef<dyn Hits>,
+        place: impl FnOnce(&mut dyn FnMut() -> Answer) -> Answer + Send + 'static,
+    ) -> Caller {
+        let (calls, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counted, told) = (calls.clone(), stop.clone());
+        let mut calls_on = move || {
+            loop {
+                let name = co.try_name()?;
+                if name != "old" || told.load(Relaxed) {
+                    return Ok(name);
+                }
+                counted.fetch_add(1, Relaxed);
+                thread::yield_now();
+            }
+        };
+        let thread = thread::spawn(move || place(&mut calls_on));
+        Caller { calls, stop, thread }
+    }
+
+    /// Waits until it does not come back from its calls any more. What it concludes from is time: a test may only go on by
+    /// it, and is right if the call comes back all the same.
+    pub(crate) fn wait_until_it_parks(&self) {
+        let (mut last, mut same) = (u64::MAX, 0);
+        while same < 30 {
+            let now = self.calls.load(Relaxed);
+            same = if now == last { same + 1 } else { 0 };
+            last = now;
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The answer by which it stops of itself: a new name, or an error.
+    pub(crate) fn answer(self) -> Answer {
+        self.thread.join().unwrap()
+    }
+
+    /// Who answered last.
+    pub(crate) fn end(self) -> Answer {
+        self.stop.store(true, Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+/// Runs a scenario until it says that it saw what it is about: where no test can tell from outside that a call is parked.
+#[track_caller]
+pub(crate) fn until_seen(mut scenario: impl FnMut() -> bool) {
+    assert!((0..50).any(|_| scenario()), "in 50 attempts this was not seen");
+}
+
+/// Counts how many are at something at once, and how many came.
+#[derive(Default)]
+pub(crate) struct Crowd {
+    entered: AtomicUsize,
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Crowd {
+    /// Returns which one this is, from 1.
+    pub(crate) fn enter(&self) -> usize {
+        self.most.fetch_max(self.now.fetch_add(1, Relaxed) + 1, Relaxed);
+        self.entered.fetch_add(1, Relaxed) + 1
+    }
+    pub(crate) fn leave(&self) {
+        self.now.fetch_sub(1, Relaxed);
+    }
+    pub(crate) fn entered(&self) -> usize {
+        self.entered.load(Relaxed)
+    }
+    pub(crate) fn most(&self) -> usize {
+        self.most.load(Relaxed)
+    }
+}
