@@ -194,7 +194,7 @@ fn stress_list_names_the_stresses_one_on_a_line() {
     assert!(output.status.success());
     let text = stdout(&output);
     let names: Vec<&str> = text.lines().collect();
-    assert_eq!(names, ["percpu", "percpu-downgrade", "rcu", "objects"]);
+    assert_eq!(names, ["percpu", "percpu-downgrade", "rcu", "objects", "swap", "swap-memory"]);
 }
 
 #[test]

@@ -318,7 +318,7 @@ pub(super) fn upgrade(world: &'static World, rng: &mut Rng) {
                 tells(What::Upgraded, true)
             }
             Err(SwapFailure::TimedOut(SwapPhase::Block)) => tells(What::TimedOutBlock, true),
-            Err(SwapFailure::Busy) => tells(What::Busy, true),
+            Err(SwapFailure::Busy | SwapFailure::Replaced) => tells(What::Busy, true),
             Err(SwapFailure::Destroyed) => {
                 tells(What::Destroyed, book.get().is_none_or(|life| life.has_begun_to_end()))
             }
