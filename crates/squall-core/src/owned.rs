@@ -144,7 +144,8 @@ pub struct Destruction {
 const PAUSE_MAX: Duration = Duration::from_millis(5);
 
 impl Destruction {
-    /// Whether everything of the object was dropped, and its id is free.
+    /// Whether everything of the object was dropped, and its id is free. What served before it, and was swapped for another
+    /// one, may still wait for its own grace period.
     pub fn is_complete(self) -> bool {
         // Acquire: pairs with the release in `Slot::advance`: who sees it complete sees what the drops did.
         existing().is_none_or(|tables| {

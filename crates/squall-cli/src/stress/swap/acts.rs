@@ -79,7 +79,9 @@ fn act(body: &impl Body, ask: Ask<'_>) {
         Act::Sleep(us) => thread::sleep(Duration::from_micros(us)),
         Act::Next => cast.call_next(mark.life, depth.saturating_sub(1)),
         Act::Create => {
-            if let Some((owned, entry)) = world.create_apart(&mut cast.rng()) {
+            // The generator is lent for that alone: the calls below draw, too.
+            let made = world.create_apart(&mut cast.rng());
+            if let Some((owned, entry)) = made {
                 (0..3).for_each(|_| cast.mark(&entry));
                 cast.audit(&entry);
                 world.destroy_apart(owned, &entry);

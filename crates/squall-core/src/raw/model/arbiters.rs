@@ -16,6 +16,24 @@ fn arbitration(destroy: bool) {
     Swap::run(false, |swap| {
         let Swap { world, name, old, .. } = swap;
         let arbiter = mediator(name, old, None);
+        let come = move || {
+            assert!(swap.keep());
+            // SAFETY: nothing is freed before all is over.
+            assert_eq!(unsafe { attach(world, arbiter.get()) }, Put::There);
+            swap.unkeep(None);
+        };
+        // SAFETY: as above.
+        let go = move || _ = unsafe { detach(world, arbiter.get()) };
+        let end = move || {
+            // SAFETY: as above.
+            let killed = unsafe { kill(world, name.id) };
+            world.go_on(killed);
+            assert!(matches!(call(world, name), Met::Erred), "after the object was destroyed");
+        };
+        // Before there are three threads.
+        if destroy {
+            come();
+        }
         let caller = thread::spawn(move || {
             // Once where there is a third thread.
             for _ in 0..if destroy { 1 } else { 2 } {
@@ -23,27 +41,11 @@ fn arbitration(destroy: bool) {
                 assert!(destroy || met.serial() == 1);
             }
         });
-        // SAFETY: nothing is freed before all is over.
-        let come_and_go = move || unsafe {
-            if !swap.keep() {
-                return;
-            }
-            let put = attach(world, arbiter.get());
-            swap.unkeep(None);
-            if put == Put::There {
-                detach(world, arbiter.get());
-            }
-        };
-        let end = move || {
-            // SAFETY: as above.
-            let killed = unsafe { kill(world, name.id) };
-            world.go_on(killed);
-            assert!(matches!(call(world, name), Met::Erred), "after the object was destroyed");
-        };
         if destroy {
-            beside(true, come_and_go, end);
+            beside(true, go, end);
         } else {
-            come_and_go();
+            come();
+            go();
         }
         caller.join().unwrap();
         swap.discard();

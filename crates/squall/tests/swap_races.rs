@@ -1,0 +1,276 @@
+//! Hot-swap where several have to do with one object at once, and where users' code misbehaves.
+
+use squall::swap::{Formats, New, State, Swap, SwapFailure, SwapOutcome, arbitrate};
+use squall::{CallError, CoRef, ObjectState, Owned, info_of, rcu};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+#[squall::interface]
+trait Base: Send + Sync {
+    fn base_add(&self);
+}
+
+#[squall::interface]
+trait Other: Send + Sync {
+    fn other_add(&self);
+}
+
+/// Three interfaces, so three slots.
+#[squall::interface]
+trait Sum: Base + Other {
+    fn add(&self);
+    fn sum(&self) -> u64;
+}
+
+#[derive(Default)]
+struct Plain(AtomicU64);
+
+impl Base for Plain {
+    fn base_add(&self) {
+        self.add();
+    }
+}
+impl Other for Plain {
+    fn other_add(&self) {
+        self.add();
+    }
+}
+impl Sum for Plain {
+    fn add(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+    fn sum(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl State for Plain {
+    fn formats(formats: &mut Formats<'_, Plain>) {
+        formats.export(|this| Ok(this.sum())).import(|this, n: u64| {
+            this.0.store(n, Relaxed);
+            Ok(())
+        });
+    }
+}
+
+fn plain() -> New<dyn Sum> {
+    New::stateful(Plain::default())
+}
+
+fn state_of(co: CoRef<dyn Sum>) -> Option<ObjectState> {
+    info_of(CoRef::id(co)).map(|info| info.state)
+}
+
+/// How long the threads of a test race.
+const RACE: Duration = Duration::from_millis(if cfg!(miri) { 50 } else { 400 });
+
+#[test]
+fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
+    let owned: Owned<dyn Sum> = squall::stateful(Plain::default());
+    let co = owned.co();
+    let (base, other): (CoRef<dyn Base>, CoRef<dyn Other>) = (CoRef::upcast(co), CoRef::upcast(co));
+    let stop = AtomicBool::new(false);
+    let arbitrated = AtomicU64::new(0);
+    let calls: u64 = thread::scope(|scope| {
+        let swappers: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut swapped = 0;
+                    while !stop.load(Relaxed) {
+                        swapped += u64::from(Swap::of(co).to(plain()).is_ok());
+                    }
+                    swapped
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                if let Ok(arbiter) = arbitrate(co, |_| ()) {
+                    arbitrated.fetch_add(1, Relaxed);
+                    arbiter.detach();
+                }
+            }
+        });
+        let count = |add: &dyn Fn()| {
+            let mut calls = 0;
+            while !stop.load(Relaxed) {
+                add();
+                calls += 1;
+            }
+            calls
+        };
+        let callers = [
+            scope.spawn(move || count(&|| co.add())),
+            scope.spawn(move || count(&|| base.base_add())),
+            scope.spawn(move || count(&|| other.other_add())),
+        ];
+        thread::sleep(RACE);
+        stop.store(true, Relaxed);
+        assert!(swappers.into_iter().map(|swapper| swapper.join().unwrap()).sum::<u64>() > 0);
+        callers.into_iter().map(|caller| caller.join().unwrap()).sum()
+    });
+    assert_eq!(co.sum(), calls, "{} arbitrations", arbitrated.into_inner());
+    assert_eq!(state_of(co), Some(ObjectState::Live));
+    Owned::destroy(owned).wait().unwrap();
+}
+
+#[test]
+fn co_33_a_destruction_among_swaps_and_arbitrations_is_final() {
+    for _ in 0..if cfg!(miri) { 2 } else { 200 } {
+        let owned: Owned<dyn Sum> = squall::stateful(Plain::default());
+        let co = owned.co();
+        co.add();
+        let destroyed = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| _ = Swap::of(co).to(plain()));
+            scope.spawn(|| drop(arbitrate(co, |_| ())));
+            scope.spawn(|| {
+                // What is seen first is older than what is asked next.
+                while {
+                    let before = destroyed.load(Relaxed);
+                    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+                    let answered = co.try_sum().is_ok();
+                    assert!(!(before && answered), "a call was answered after the object was destroyed");
+                    answered
+                } {}
+            });
+            let done = Owned::destroy(owned);
+            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+            destroyed.store(true, Relaxed);
+            assert!(co.try_sum().is_err(), "after the object was destroyed");
+            done.wait().unwrap();
+        });
+        assert_eq!(state_of(co), None);
+    }
+}
+
+#[test]
+fn co_37_a_thread_in_a_call_of_an_arbitrated_object_parks_as_others_do() {
+    #[squall::interface]
+    trait Home: Send + Sync {
+        #[blocking]
+        fn live(&self, sum: CoRef<dyn Sum>, until: &AtomicBool);
+    }
+    struct House;
+    impl Home for House {
+        fn live(&self, sum: CoRef<dyn Sum>, until: &AtomicBool) {
+            while !until.load(Relaxed) {
+                sum.add();
+            }
+        }
+    }
+    let home: Owned<dyn Home> = squall::shared(House);
+    let arbiter = arbitrate(home.co(), |_| ()).unwrap();
+    let owned: Owned<dyn Sum> = squall::stateful(Plain::default());
+    let (co, house) = (owned.co(), home.co());
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        (0..3).for_each(|_| _ = scope.spawn(|| house.live(co, &stop)));
+        while co.sum() == 0 {
+            thread::yield_now();
+        }
+        let swapped = Swap::of(co).drain_within(Duration::from_secs(60)).to(plain());
+        stop.store(true, Relaxed);
+        assert!(swapped.unwrap().outcome == SwapOutcome::Swapped);
+    });
+    drop(arbiter);
+}
+
+#[test]
+fn x_02_a_bound_beyond_all_clocks_is_none() {
+    let owned: Owned<dyn Sum> = squall::stateful(Plain::default());
+    let swap = Swap::of(owned.co()).drain_within(Duration::MAX).within(Duration::MAX);
+    swap.clone().to(plain()).unwrap();
+    swap.to(plain()).unwrap();
+    assert_eq!(state_of(owned.co()), Some(ObjectState::Live));
+}
+
+/// A value whose import does what a test says.
+struct Strange(fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>>);
+
+impl Base for Strange {
+    fn base_add(&self) {}
+}
+impl Other for Strange {
+    fn other_add(&self) {}
+}
+impl Sum for Strange {
+    fn add(&self) {}
+    fn sum(&self) -> u64 {
+        0
+    }
+}
+impl State for Strange {
+    fn formats(formats: &mut Formats<'_, Strange>) {
+        formats.import(|this, _: u64| (this.0)());
+    }
+}
+
+/// Swaps an object for one whose import does that. Returns why it failed; the object serves on, unharmed.
+fn fails(
+    import: fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>>,
+    co: CoRef<dyn Sum>,
+) -> SwapFailure {
+    co.add();
+    let before = co.sum();
+    let error = Swap::of(co).to(New::stateful(Strange(import))).unwrap_err();
+    let failure = error.failure();
+    // Its drop is the test's affair.
+    std::mem::forget(error);
+    assert_eq!(state_of(co), Some(ObjectState::Live));
+    assert_eq!(co.sum(), before);
+    Swap::of(co).to(plain()).unwrap();
+    assert_eq!(co.sum(), before);
+    failure
+}
+
+#[test]
+fn pitfall_12_who_moves_state_waits_for_no_grace_period() {
+    static WAITS: Mutex<Vec<rcu::WaitError>> = Mutex::new(Vec::new());
+    let owned: Owned<dyn Sum> = squall::stateful(Plain::default());
+    let failure = fails(
+        || {
+            let errors = [rcu::wait(), rcu::barrier().map(drop), rcu::wait_until(Instant::now())];
+            WAITS.lock().unwrap().extend(errors.into_iter().filter_map(Result::err));
+            Err("as asked".into())
+        },
+        owned.co(),
+    );
+    assert_eq!(failure, SwapFailure::TransferFailed);
+    assert_eq!(*WAITS.lock().unwrap(), [rcu::WaitError::InTransfer; 3]);
+    rcu::wait().unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "the error whose drop panics is leaked")]
+fn pitfall_09_an_error_that_panics_when_it_is_dropped_stops_nothing() {
+    #[derive(Debug)]
+    struct Bad;
+    impl fmt::Display for Bad {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("bad")
+        }
+    }
+    impl std::error::Error for Bad {}
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            panic!("the drop of an error");
+        }
+    }
+    static CO: OnceLock<CoRef<dyn Sum>> = OnceLock::new();
+    let owned: Owned<dyn Sum> = squall::stateful(Plain::default());
+    CO.set(owned.co()).unwrap();
+    // It parks, so that its own error is thrown away.
+    let failure = fails(
+        || {
+            let parked: Result<u64, CallError> = CO.get().unwrap().try_sum();
+            assert!(parked.is_err());
+            Err(Box::new(Bad))
+        },
+        owned.co(),
+    );
+    assert_eq!(failure, SwapFailure::TransferFailed);
+}
