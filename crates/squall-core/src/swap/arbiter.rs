@@ -8,6 +8,7 @@
 
 use squall_sync::atomic::{AtomicBool, Ordering, fence};
 use squall_sync::sync::Arc;
+use squall_sync::thread;
 use std::fmt;
 use std::ptr::NonNull;
 
@@ -154,7 +155,8 @@ pub struct Arbiter {
 /// # Cost
 /// Nothing to other objects, and nothing when it is detached. Each call of the object, of any method, takes the way of a
 /// miss, which writes nothing that others write: some tens of nanoseconds. To attach or detach is in proportion to the
-/// representatives. Nobody waits. Progress: lock-free.
+/// representatives. No call waits. Progress: lock-free, but for a function that is just being attached or detached by
+/// another thread.
 /// # Source
 /// Appavoo 2005, §8.3.
 pub fn arbitrate<I: ?Sized + Interface>(
@@ -194,25 +196,57 @@ fn begin<I: ?Sized + Interface>(
     }
     let Some(tables) = existing() else { return Err(refuse(SwapFailure::NotThere)) };
     let arbitration = Arc::new(Arbitration { function, method, live: AtomicBool::new(true) });
-    // SAFETY: within an operation.
-    let put = || unsafe { put_before(tables, id, &arbitration) };
-    squall_rcu::try_op(|_| put()).unwrap_or_else(|error| Err(error.into())).map_err(refuse)?;
-    Ok(Arbiter { id, arbitration: Some(arbitration) })
+    for _ in 0..TRIES {
+        // SAFETY: within an operation.
+        let put = || unsafe { put_before(tables, id, &arbitration) };
+        if squall_rcu::try_op(|_| put()).unwrap_or_else(|error| Err(error.into())).map_err(refuse)? {
+            return Ok(Arbiter { id, arbitration: Some(arbitration) });
+        }
+        thread::yield_now();
+    }
+    Err(refuse(SwapFailure::Busy))
 }
 
-/// Puts a mediator that arbitrates before the object of this id.
+/// How often one waits for an arbitration that comes or goes, which takes a few instructions of another thread.
+pub(crate) const TRIES: usize = 10_000;
+
+/// What the mediator in an object's first slot is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Business {
+    /// A swap.
+    Swap,
+    /// An arbitration.
+    Arbitration,
+    /// One that is not yet, or not any more: in a moment something else is there.
+    Passing,
+}
+
+impl Business {
+    pub(crate) fn of(mediator: &Mediator) -> Business {
+        match (mediator.phase(), mediator.new) {
+            (Phase::Arbitrate, _) => Business::Arbitration,
+            (Phase::Forward | Phase::RolledBack, None) => Business::Passing,
+            _ => Business::Swap,
+        }
+    }
+}
+
+/// Puts a mediator that arbitrates before the object of this id. Returns whether it is there: if not, it may be tried again.
 ///
 /// # Safety
 /// Within an operation.
-unsafe fn put_before(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>) -> Result<(), SwapFailure> {
+unsafe fn put_before(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>) -> Result<bool, SwapFailure> {
     loop {
         // SAFETY: the caller's promise; what is found is valid in the operation.
         let object = match unsafe { serving(tables, id) }? {
             Serving::Alone(object) => object,
             Serving::Mediated(mediator) => {
                 // SAFETY: as above.
-                let arbitrates = unsafe { mediator.as_ref() }.phase() == Phase::Arbitrate;
-                return Err(if arbitrates { SwapFailure::Arbitrated } else { SwapFailure::Busy });
+                return match Business::of(unsafe { mediator.as_ref() }) {
+                    Business::Swap => Err(SwapFailure::Busy),
+                    Business::Arbitration => Err(SwapFailure::Arbitrated),
+                    Business::Passing => Ok(false),
+                };
             }
         };
         // SAFETY: valid in the operation.
@@ -228,7 +262,7 @@ unsafe fn put_before(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>) ->
             put
         };
         match put {
-            Put::There => return Ok(()),
+            Put::There => return Ok(true),
             // SAFETY: from `leak`; nobody has seen it.
             Put::Not => drop(unsafe { Box::from_raw(full.as_ptr()) }),
             Put::Doomed => {

@@ -25,7 +25,7 @@ use crate::owned::wake;
 use crate::raw::mediator::{Mediator, Phase, Put, Settled, attach, relieve, settle};
 use crate::raw::object::{InFlight, Object, unkeep};
 use crate::raw::reps::{Owner, Rep};
-use crate::swap::arbiter::{Serving, serving, take_away};
+use crate::swap::arbiter::{Business, Serving, TRIES, serving, take_away};
 use crate::swap::calls::{Full, in_method, in_transfer, retire, sleepers, transferring};
 use crate::swap::format::{Agreed, List, agree};
 use crate::swap::new::discard;
@@ -158,9 +158,9 @@ fn class_of(tables: &Tables, id: Id) -> Result<&'static Class, SwapFailure> {
         Serving::Alone(object) => Ok(unsafe { object.as_ref() }.class),
         // SAFETY: as above.
         Serving::Mediated(mediator) => unsafe {
-            match mediator.as_ref().phase() {
-                Phase::Arbitrate => Ok(mediator.as_ref().class()),
-                _ => Err(SwapFailure::Busy),
+            match Business::of(mediator.as_ref()) {
+                Business::Swap => Err(SwapFailure::Busy),
+                Business::Arbitration | Business::Passing => Ok(mediator.as_ref().class()),
             }
         },
     };
@@ -190,15 +190,16 @@ impl<'a> Run<'a> {
     ) -> Result<Run<'a>, SwapFailure> {
         let began = Instant::now();
         let new = new.0;
-        loop {
+        for _ in 0..TRIES {
             // SAFETY: within the operation; what is found is valid there.
             let attached = squall_rcu::op(|_| unsafe {
                 let (found, before) = match serving(tables, id)? {
                     Serving::Alone(object) => (object, None),
-                    Serving::Mediated(mediator) if mediator.as_ref().phase() == Phase::Arbitrate => {
-                        (mediator.as_ref().old, Some(mediator))
-                    }
-                    Serving::Mediated(_) => return Err(SwapFailure::Busy),
+                    Serving::Mediated(mediator) => match Business::of(mediator.as_ref()) {
+                        Business::Swap => return Err(SwapFailure::Busy),
+                        Business::Arbitration => (mediator.as_ref().old, Some(mediator)),
+                        Business::Passing => return Ok(None),
+                    },
                 };
                 if !std::ptr::eq(found.as_ref().class, class) {
                     return Err(SwapFailure::Busy);
@@ -232,7 +233,9 @@ impl<'a> Run<'a> {
                 let marker = Marker::set();
                 return Ok(Run { tables, mediator, old, new, limits, began, marker });
             }
+            thread::yield_now();
         }
+        Err(SwapFailure::Busy)
     }
 
     fn this(&self) -> &Mediator {
