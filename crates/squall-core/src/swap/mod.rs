@@ -1,7 +1,10 @@
 //! Hot-swap: another implementation takes a live object's place, with its state, while it is called.
 //!
-//! The protocol is in `README.md` beside this file, and what the models run in `raw/mediator.rs`. Here are the phases
-//! ([`run`]), the calls that meet them ([`calls`]), the formats of state ([`format`]), and what users see.
+//! [`Swap`] asks for it, [`New`] is what takes the place, and [`Formats`], [`RootFormats`] say how state moves; a [`SwapReport`]
+//! tells how it went. A [`Factory`] replaces all that it made; [`arbitrate`] puts a function around every call of an object.
+//!
+//! The protocol is in `README.md` beside this file, and what the models run in `raw/mediator.rs`; the phases are in `run.rs`,
+//! the calls that meet them in `calls.rs`.
 
 pub(crate) mod arbiter;
 pub(crate) mod calls;
