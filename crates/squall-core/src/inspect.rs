@@ -87,12 +87,7 @@ pub enum ObjectState {
 pub fn snapshot() -> Vec<ObjectInfo> {
     // In a forked child the lock of the list below may be held for ever.
     let Some(tables) = existing().filter(|_| !squall_sys::fork::forked()) else { return Vec::new() };
-    let mut objects = Vec::new();
-    for first in (0..tables.slots_end()).step_by(BLOCK as usize) {
-        squall_rcu::op(|_| {
-            objects.extend((first..first + BLOCK).filter_map(|slot| look(tables, slot)));
-        });
-    }
+    let mut objects = all(tables, |slot| look(tables, slot));
     for_each_held(|object| {
         let held = describe(tables, object, ObjectState::Ending);
         // It may have been alive when its slot was looked at.
@@ -129,20 +124,23 @@ pub fn info_of(id: Id) -> Option<ObjectInfo> {
 /// The objects of these classes that were made for this interface, and serve.
 pub(crate) fn instances(interface: TypeId, classes: &BTreeSet<TypeId>) -> Vec<Id> {
     let Some(tables) = existing() else { return Vec::new() };
-    let mut ids = Vec::new();
+    all(tables, |slot| {
+        let (object, _) = serving(tables, slot)?;
+        // SAFETY: valid within this operation (`object/I1`).
+        let object = unsafe { object.as_ref() };
+        let more = &object.class.more;
+        let is_one = more.interface_id == interface && classes.contains(&more.type_id);
+        (is_one && object.id.slot() == slot).then_some(object.id)
+    })
+}
+
+/// What `look` finds at the slots that were ever used: in one operation for each few hundred.
+fn all<T>(tables: &Tables, look: impl Fn(u32) -> Option<T>) -> Vec<T> {
+    let mut found = Vec::new();
     for first in (0..tables.slots_end()).step_by(BLOCK as usize) {
-        squall_rcu::op(|_| {
-            ids.extend((first..first + BLOCK).filter_map(|slot| {
-                let (object, _) = serving(tables, slot)?;
-                // SAFETY: valid within this operation (`object/I1`).
-                let object = unsafe { object.as_ref() };
-                let more = &object.class.more;
-                let is_one = more.interface_id == interface && classes.contains(&more.type_id);
-                (is_one && object.id.slot() == slot).then_some(object.id)
-            }));
-        });
+        squall_rcu::op(|_| found.extend((first..first + BLOCK).filter_map(&look)));
     }
-    ids
+    found
 }
 
 /// The object to which this slot leads, by way of a mediator too, and its state. Within an operation, in which it is valid.
@@ -207,6 +205,6 @@ unsafe fn describe_rep(kind: ObjectKind, interfaces: u32, owner: NonNull<Owner>)
         return RepInfo { cluster: None, vp: None, holds };
     }
     // SAFETY: the owner is a field of a `Rep` in such objects.
-    let rep = unsafe { owner.byte_sub(std::mem::offset_of!(Rep, owner)).cast::<Rep>().as_ref() };
+    let rep = unsafe { Rep::of(owner).as_ref() };
     RepInfo { cluster: Some(Cluster::new(rep.cluster)), vp: Some(Vp::new(rep.vp)), holds }
 }

@@ -31,7 +31,7 @@ use crate::layout::Block;
 use crate::owned::Owned;
 use crate::raw::membership::Membership;
 use crate::raw::object::{InFlight, Object, activate, header};
-use crate::raw::reps::{Owner, Rep, Reps};
+use crate::raw::reps::{Rep, Reps};
 use crate::root::{Cleanup, Miss, Outcome, Root};
 use crate::swap::RootFormats;
 
@@ -160,15 +160,6 @@ impl<R: Root> Multi<R> {
             let owner = RepBlock::<R>::owner(rep);
             (0..Self::CLASS.interfaces).any(|index| header(owner, index).as_ref().is_waited_for())
         }
-    }
-
-    /// The representative whose owner this is.
-    ///
-    /// # Safety
-    /// It is one of this class.
-    pub(crate) unsafe fn rep_of(owner: NonNull<Owner>) -> NonNull<Rep> {
-        // SAFETY: the owner is a field of it.
-        unsafe { owner.byte_sub(std::mem::offset_of!(Rep, owner)).cast() }
     }
 
     /// Makes the representatives of an eager class. The caller owns the object; if one panics, it is destroyed as it is.

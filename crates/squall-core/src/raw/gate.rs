@@ -71,25 +71,21 @@ impl Gate {
 
     /// Enters, unless the object is dead.
     pub(crate) fn enter(&self) -> bool {
-        let mut word = self.0.load(Ordering::Relaxed);
-        while word & DEAD == 0 {
-            let next = word.wrapping_add(FLIGHT_ONE).wrapping_add(TOTAL_ONE);
-            // Relaxed: it only counts. What earlier misses published is found by the acquires of those who look for it.
-            match self.0.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
-        }
-        false
+        self.come(FLIGHT_ONE + TOTAL_ONE)
     }
 
     /// Enters as a mediator's owner: no miss, but what keeps the object from being reclaimed as one does. Not if it is dead.
     pub(crate) fn keep(&self) -> bool {
+        self.come(FLIGHT_ONE)
+    }
+
+    #[inline(always)]
+    fn come(&self, what: u64) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         while word & DEAD == 0 {
-            // Relaxed: as in `enter`.
-            match self.0.compare_exchange_weak(word, word + FLIGHT_ONE, Ordering::Relaxed, Ordering::Relaxed)
-            {
+            let next = word.wrapping_add(what);
+            // Relaxed: it only counts. What earlier misses published is found by the acquires of those who look for it.
+            match self.0.compare_exchange_weak(word, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }

@@ -30,7 +30,7 @@ use squall_sync::atomic::{AtomicU64, Ordering};
 use std::ptr::NonNull;
 
 use super::kill::move_away;
-use super::object::{Ground, Object, any_header, for_each_header};
+use super::object::{Ground, Object, for_each_header, is_held};
 use super::sites;
 use super::slot::{exchange_first, exchange_rest, mediator_word, object_word};
 use crate::class::Class;
@@ -134,7 +134,7 @@ impl Mediator {
     /// What a call does. `passes` says whether its thread is in a call for which some swap waits; it is asked in `Block`
     /// alone.
     fn admit(&self, passes: impl Fn() -> bool) -> Admission {
-        // Acquire: pairs with the release in `decide`: who is sent to an object sees the state that was moved to it.
+        // Acquire: pairs with the release in `change`: who is sent to an object sees the state that was moved to it.
         let mut word = self.word.load(sites::ADMIT.order(Ordering::Acquire));
         loop {
             if word & DOOMED != 0 {
@@ -215,7 +215,7 @@ impl Mediator {
     /// It is valid, and not closed.
     pub(crate) unsafe fn is_held(&self) -> bool {
         // SAFETY: the caller's promise.
-        any_header(self.old, unsafe { self.class() }, |header| header.is_held())
+        unsafe { is_held(self.old, self.class()) }
     }
 
     /// Asks the last holds to tell, or not any more.

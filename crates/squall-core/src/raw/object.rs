@@ -388,11 +388,7 @@ pub(crate) fn for_each_header(block: NonNull<Object>, class: &'static Class, f: 
 
 /// Whether `f` is true of any of them. Asks for all.
 #[inline(always)]
-pub(crate) fn any_header(
-    block: NonNull<Object>,
-    class: &'static Class,
-    f: impl Fn(&Header) -> bool + Copy,
-) -> bool {
+fn any_header(block: NonNull<Object>, class: &'static Class, f: impl Fn(&Header) -> bool + Copy) -> bool {
     // SAFETY: the object is valid, and so are its representatives while it is not closed: so many headers follow.
     let any_of = move |owner| any(class.interfaces, move |index| f(unsafe { header(owner, index).as_ref() }));
     if class.kind == ObjectKind::Shared {
@@ -410,11 +406,11 @@ fn any_of_many(block: NonNull<Object>, any_of: impl Fn(NonNull<Owner>) -> bool) 
     any
 }
 
-/// Whether a call holds the object, or did not let it go for all to see. The grace period after the death has passed: holds
-/// only fall now (header/I3), so where there is none, none comes.
+/// Whether a call holds the object, or did not let it go for all to see. When the grace period after the death has passed,
+/// holds only fall (header/I3): where there is none, none comes.
 ///
 /// # Safety
-/// It has, and the object is of this class and valid.
+/// The object is of this class, valid, and not closed.
 #[inline(always)]
 pub(crate) unsafe fn is_held(block: NonNull<Object>, class: &'static Class) -> bool {
     any_header(block, class, |header| header.is_held())
@@ -424,7 +420,7 @@ pub(crate) unsafe fn is_held(block: NonNull<Object>, class: &'static Class) -> b
 /// can be dropped now; if not, that call goes on from here, and may do so as soon as `before_waiting` has returned.
 ///
 /// # Safety
-/// As of [`is_held`], and this is called once for the object.
+/// As of [`is_held`], after that grace period, and this is called once for the object.
 pub(crate) unsafe fn wait_for_holds(block: NonNull<Object>, before_waiting: impl FnOnce()) -> bool {
     // SAFETY: nobody frees it but who goes on from here.
     let object = unsafe { block.as_ref() };

@@ -70,6 +70,16 @@ impl Rep {
         }
     }
 
+    /// The representative whose owner this is.
+    ///
+    /// # Safety
+    /// It is the field of one.
+    #[cfg(not(loom))]
+    pub(crate) unsafe fn of(owner: NonNull<Owner>) -> NonNull<Rep> {
+        // SAFETY: the caller's promise.
+        unsafe { owner.byte_sub(std::mem::offset_of!(Rep, owner)).cast() }
+    }
+
     /// One of the two keepers is done with the block. Returns whether the other is, too, so that it can be freed.
     pub(crate) fn let_go(&self) -> bool {
         // AcqRel: pairs with itself: who frees the block sees the other done with it.

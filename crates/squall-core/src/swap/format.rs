@@ -19,7 +19,7 @@ use std::ptr::NonNull;
 
 use crate::multi::Multi;
 use crate::raw::object::Object;
-use crate::raw::reps::Owner;
+use crate::raw::reps::{Owner, Rep};
 use crate::root::Root;
 
 /// What an export or an import returns; any error fails the transfer, and the old object serves on.
@@ -377,9 +377,7 @@ impl<'a, R: Root> RootFormats<'a, R> {
 unsafe fn parts<'a, R: Root>(object: NonNull<Object>, part: Part) -> (&'a R, &'a R::Rep) {
     let owner = part.expect("a format by parts has a part");
     // SAFETY: the caller's promise.
-    unsafe {
-        (&object.cast::<Multi<R>>().as_ref().root, Multi::<R>::value(Multi::<R>::rep_of(owner)).as_ref())
-    }
+    unsafe { (&object.cast::<Multi<R>>().as_ref().root, Multi::<R>::value(Rep::of(owner)).as_ref()) }
 }
 
 /// A whole distributed object, whose state moves.

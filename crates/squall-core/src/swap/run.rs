@@ -380,7 +380,7 @@ impl<'a> Run<'a> {
             (class.for_each_rep)(self.old, &mut |owner| {
                 let vp = match class.kind {
                     ObjectKind::Shared => Vp::current(),
-                    ObjectKind::Clustered => Vp::new(rep_of(owner).as_ref().vp),
+                    ObjectKind::Clustered => Vp::new(Rep::of(owner).as_ref().vp),
                 };
                 parts.push(Some(PartOf { owner, vp }));
             });
@@ -474,13 +474,6 @@ struct PartOf {
 unsafe impl Send for PartOf {}
 // SAFETY: as above.
 unsafe impl Sync for PartOf {}
-
-/// # Safety
-/// The owner of a representative of a clustered object.
-unsafe fn rep_of(owner: NonNull<Owner>) -> NonNull<Rep> {
-    // SAFETY: a field of it.
-    unsafe { owner.byte_sub(std::mem::offset_of!(Rep, owner)).cast() }
-}
 
 /// Parts on their way.
 struct Movement<'a> {
