@@ -1,6 +1,9 @@
 //! What only a whole process shows: signal handlers, forks, stalls, threads that end in the middle, and the fallbacks.
 #![cfg(all(target_os = "linux", not(loom), not(miri)))]
 
+mod forked;
+
+use forked::in_forked_child;
 use squall_rcu::{OpError, Rcu, WaitError, barrier, defer, op, retire, stats, try_op, wait};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -101,25 +104,6 @@ fn pitfall_05_a_signal_handler_may_open_operations_at_any_instruction() {
     reader.join().unwrap();
     assert!(HANDLED.load(Ordering::Relaxed) > 100, "hardly any signal arrived");
     barrier().unwrap();
-}
-
-/// Runs `check` in a forked child, which ends with 0 if it returned true.
-fn in_forked_child(check: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child only calls `check`, which is made for it, and `_exit`.
-    match unsafe { libc::fork() } {
-        0 => {
-            let code = if check() { 0 } else { 1 };
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(code) }
-        }
-        child => {
-            assert!(child > 0);
-            let mut status = 0;
-            // SAFETY: waits for the child just made.
-            unsafe { libc::waitpid(child, &raw mut status, 0) };
-            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-        }
-    }
 }
 
 #[test]

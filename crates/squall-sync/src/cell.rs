@@ -4,7 +4,7 @@
 #[cfg(not(loom))]
 #[derive(Debug)]
 #[repr(transparent)]
-pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+pub struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
 
 #[cfg(not(loom))]
 impl<T> UnsafeCell<T> {
@@ -13,6 +13,14 @@ impl<T> UnsafeCell<T> {
         UnsafeCell(std::cell::UnsafeCell::new(value))
     }
 
+    /// Ends the cell and returns the value.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+#[cfg(not(loom))]
+impl<T: ?Sized> UnsafeCell<T> {
     /// Calls `f` with a pointer that is only read through.
     #[inline(always)]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {

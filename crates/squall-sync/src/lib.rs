@@ -41,5 +41,9 @@ pub mod hint {
     pub use std::hint::spin_loop;
 }
 
+/// What a model keeps for the whole of one execution.
+#[cfg(loom)]
+pub use loom::lazy_static;
+
 pub mod cell;
 pub mod weaken;

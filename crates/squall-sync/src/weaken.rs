@@ -51,6 +51,15 @@ const PREEMPTIONS: usize = 4;
 /// Runs a model with nothing weakened but what `SQUALL_WEAKEN` names: every execution under loom, one otherwise.
 #[cfg(any(loom, squall_model))]
 pub fn check(model: fn()) {
+    #[cfg(loom)]
+    check_within(PREEMPTIONS, model);
+    #[cfg(not(loom))]
+    check_within(0, model);
+}
+
+/// As [`check`], with at most so many preemptions in an execution: for models of three threads that do much.
+#[cfg(any(loom, squall_model))]
+pub fn check_within(preemptions: usize, model: fn()) {
     let asked = std::env::var(ENVIRONMENT).unwrap_or_default();
     let sites: Vec<Site> = asked.split(',').filter_map(|site| site.parse().ok()).map(Site).collect();
     set(&sites);
@@ -58,11 +67,14 @@ pub fn check(model: fn()) {
     {
         let mut builder = loom::model::Builder::new();
         let asked = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
-        builder.preemption_bound = asked.or(Some(PREEMPTIONS));
+        builder.preemption_bound = asked.or(Some(preemptions));
         builder.check(model);
     }
     #[cfg(not(loom))]
-    model();
+    {
+        let _ = preemptions;
+        model();
+    }
 }
 
 /// Checks that the test of this name, which calls [`check`], fails once `site` is weakened, and holds without `masks`

@@ -118,7 +118,9 @@ mod tests {
         }
         drop(done);
         sleeper.join().unwrap();
-        assert!(!is_runnable(id), "it is gone");
-        assert_eq!(time_run(id), None);
+        // A thread is joined a moment before the kernel has forgotten it.
+        while is_runnable(id) || time_run(id).is_some() {
+            std::thread::yield_now();
+        }
     }
 }

@@ -9,6 +9,7 @@
 //!   undisturbed by the others (`pervp/I2`), whatever mode the process is in.
 //! - I2. `elsewhere` is written by atomic instructions alone.
 //! - I3. An addition goes to one of the two, once: the sequence either commits or leaves by the fallback.
+//! - I4. `alarm` is a count that may lose steps: it decides when to ring, never what the value is.
 //!
 //! It follows that nothing here ever needs the restartable mode to be given up (`pervp/I4`): a thread without sequences
 //! adds to `elsewhere` while others go on with theirs, and a sequence that were to commit after the mode was given up
@@ -23,7 +24,7 @@
 use super::mode;
 use crate::restartable;
 use crate::vp::Vp;
-use squall_sync::atomic::{AtomicU64, Ordering};
+use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::fmt;
 
 /// A `u64`, zero at first, that the threads of one VP add to by plain instructions, and others atomically.
@@ -53,6 +54,8 @@ pub struct BiasedWord {
     /// Written atomically (biased/I2).
     elsewhere: AtomicU64,
     vp: Vp,
+    /// Additions from elsewhere until the alarm rings; zero: it does not ring (biased/I4).
+    alarm: AtomicU32,
 }
 
 const _: () = assert!(size_of::<BiasedWord>() == 24);
@@ -65,7 +68,7 @@ impl BiasedWord {
     pub fn new(vp: Vp) -> BiasedWord {
         mode::initialise();
         assert!(vp.index() < mode::vp_limit(), "{vp} does not exist");
-        BiasedWord { local: AtomicU64::new(0), elsewhere: AtomicU64::new(0), vp }
+        BiasedWord { local: AtomicU64::new(0), elsewhere: AtomicU64::new(0), vp, alarm: AtomicU32::new(0) }
     }
 
     /// The VP that adds by plain instructions.
@@ -91,6 +94,47 @@ impl BiasedWord {
         }
     }
 
+    /// As [`add`](BiasedWord::add); when it has added from elsewhere, and the [alarm](BiasedWord::set_alarm) is due, calls
+    /// `ring`. On the word's VP it is the same as `add`.
+    #[inline(always)]
+    pub fn add_or_ring(&self, n: u64, ring: impl FnOnce()) {
+        // SAFETY: as in `add`.
+        unsafe {
+            restartable! {
+                on: self.vp,
+                in: [local = self.local.as_ptr(), n = n],
+                x86_64: ["add qword ptr [{local}], {n}"],
+                aarch64: ["ldr {tmp}, [{local}]", "add {tmp}, {tmp}, {n}", "str {tmp}, [{local}]"],
+                fallback: self.add_from_elsewhere_and(n, ring),
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_from_elsewhere_and(&self, n: u64, ring: impl FnOnce()) {
+        self.add_from_elsewhere(n);
+        let left = self.alarm.load(Ordering::Relaxed);
+        if left != 0 {
+            // A load and a store: counts may be lost to others, but somebody stores the zero that he rings for.
+            self.alarm.store(left - 1, Ordering::Relaxed);
+            if left == 1 {
+                ring();
+            }
+        }
+    }
+
+    /// Has [`add_or_ring`](BiasedWord::add_or_ring) ring after about so many additions from elsewhere, once or a few times
+    /// where several count down together; zero: never, which is how a word begins.
+    pub fn set_alarm(&self, after: u32) {
+        self.alarm.store(after, Ordering::Relaxed);
+    }
+
+    /// Additions from elsewhere until the alarm rings, about; zero if it rang, or was never set.
+    pub fn alarm(&self) -> u32 {
+        self.alarm.load(Ordering::Relaxed)
+    }
+
     #[cold]
     #[inline(never)]
     fn add_from_elsewhere(&self, n: u64) {
@@ -106,7 +150,13 @@ impl BiasedWord {
     #[inline]
     pub fn load(&self) -> u64 {
         // Relaxed: no order is promised. The sequences' stores act as relaxed ones (see `pervp`).
-        self.local.load(Ordering::Relaxed).wrapping_add(self.added_elsewhere())
+        self.added_here().wrapping_add(self.added_elsewhere())
+    }
+
+    /// What of it the word's VP added.
+    #[inline]
+    pub fn added_here(&self) -> u64 {
+        self.local.load(Ordering::Relaxed)
     }
 
     /// What of it came from threads that were not on the word's VP, or had no restartable sequences: a sensor of sharing

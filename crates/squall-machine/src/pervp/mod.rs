@@ -39,6 +39,7 @@
 mod alloc;
 mod atomic;
 mod biased;
+mod gated;
 mod list;
 mod magazine;
 pub(crate) mod mode;
@@ -49,6 +50,7 @@ mod word;
 
 pub use alloc::{OutOfMemory, Stats, stats};
 pub use biased::BiasedWord;
+pub use gated::GatedWord;
 pub use list::{ListNode, PerVpList};
 pub use magazine::PerVpMagazine;
 pub use mode::{RestartMode, WhyAtomic, restart_mode};

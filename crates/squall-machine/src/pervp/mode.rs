@@ -12,7 +12,7 @@
 
 use crate::machine::machine;
 use crate::vp::AREA_OFFSET;
-use squall_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use squall_sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use squall_sync::sync::Once;
 use squall_sys::apart::Apart;
 use squall_sys::rseq::NoArea;
@@ -84,6 +84,17 @@ static STATE: Apart<AtomicU8> = Apart::new(AtomicU8::new(UNSET));
 /// The machine's limit, which does not change, where it is read in one load. Stored before `STATE` leaves UNSET.
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether the kernel restarts the sequences in flight when it is asked to. Stored before `STATE` leaves UNSET.
+static CAN_RESTART: AtomicBool = AtomicBool::new(false);
+
+/// Whether the process runs sequences, or did, and the kernel restarts them when it is asked to, as long as no sandbox is entered
+/// where it refuses. Whoever holds a per-VP object may ask; others call [`initialise`] first.
+#[inline]
+pub(crate) fn can_restart() -> bool {
+    // Relaxed: as in `vp_limit`.
+    CAN_RESTART.load(Ordering::Relaxed)
+}
+
 /// VPs lie below it. Whoever holds a per-VP object may ask; others call [`initialise`] first.
 #[inline]
 pub(crate) fn vp_limit() -> usize {
@@ -129,10 +140,10 @@ fn choose() -> (u8, isize) {
     }
     match rseq::registered_area() {
         Ok(offset) => {
-            // Needed only to give the mode up (`settle`), which has another way if this is refused or switched off:
-            // without the registration the kernel refuses the call.
+            // Needed to give the mode up (`settle`), which has another way if this is refused or switched off, and to close
+            // gates, which are then never opened: without the registration the kernel refuses the call.
             if std::env::var_os("SQUALL_MEMBARRIER").is_none_or(|value| value != "off") {
-                let _ = membarrier::register_restart();
+                CAN_RESTART.store(membarrier::register_restart().is_ok(), Ordering::Relaxed);
             }
             (RESTARTABLE, offset)
         }
@@ -206,6 +217,7 @@ pub unsafe fn pretend_restartable(cpu: u32) {
     assert!((cpu as usize) < vp_limit(), "no such VP");
     // SAFETY: passed on from this function's contract.
     unsafe { area::pretend_registered(cpu.cast_signed()) };
+    CAN_RESTART.store(true, Ordering::Relaxed);
     // SeqCst without a partner: the contract says that this thread is alone.
     AREA_OFFSET.store(area::own_offset(), Ordering::SeqCst);
     STATE.store(RESTARTABLE, Ordering::SeqCst);

@@ -8,7 +8,7 @@
 //!  1: rseq_cs of our area = descriptor           arm
 //!  2: read AREA_OFFSET again, inside             lets the process give the mode up (pervp/I4)
 //!     part = cpu_id << SHIFT; negative: leave    no registration: the atomic path
-//!       (or, to run on one VP: cpu_id is not it: leave)
+//!       (or, to run on one VP: cpu_id is not it: leave; or, on the VP that a word names now: cpu_id is not it: leave)
 //!     the caller's loads and compares
 //!     one store                                  the commit, the last instruction
 //!  3:
@@ -29,13 +29,18 @@ use std::ptr::NonNull;
 /// In the templates `{part}` is the distance from an object's home address to its words on the VP where the sequence
 /// runs, so that `home + part` is an address there. A jump to `33f` leaves without a commit. The last instruction is
 /// the commit: one aligned store of at most eight bytes. `{tmp}` is a register to use freely. Labels 31 to 37 belong to
-/// the frame, and no operand may be named `part`, `tmp`, `on`, `fallback`, `thread`, `word`, `area_offset`, `shift`
-/// or `signature`.
+/// the frame, and no operand may be named `part`, `tmp`, `on`, `fallback`, `thread`, `word`, `area_offset`, `shift` or
+/// `signature`; with `gate`, neither `gate` nor `home`.
 ///
 /// With `out` and `done` the sequence has results: `done` is evaluated after the commit or after a jump to `33f`
 /// (tell them apart by the outputs), and has the VP. Without, it is a statement that costs one instruction less.
 /// `fallback` is evaluated instead where there are no restartable sequences; see [`settle`](crate::pervp::settle), which
 /// it must call first. In such builds `in` is evaluated and dropped and nothing else is used.
+///
+/// With `gate: [base, offset]` before `in` a statement runs only on the VP whose index the `u32` at `base + offset` is; on any
+/// other, `fallback` is evaluated. The word is read and compared *inside* the sequence, and acquires (on x86-64 every load does),
+/// so that whoever stores another number there, and then has all sequences of the process restarted, knows that none commits any
+/// more. There is no `{part}`; `base` is `{gate}` in the templates, and `offset` a constant.
 ///
 /// With `on: vp` before `in` a statement runs on that VP only; on any other, `fallback` is evaluated. There is then no
 /// `{part}`: the words that the sequence uses may lie anywhere. The fallback need not call `settle` if it leaves alone the
@@ -51,7 +56,9 @@ use std::ptr::NonNull;
 /// 3. addresses formed with `{part}` lie in an extent of per-VP memory, and every other thread that writes there does so
 ///    by such sequences or, after [`settle`](crate::pervp::settle), atomically;
 /// 4. with `on`, everybody else who writes the words does so by sequences on the same VP, and
-///    [`restart_mode`](crate::pervp::restart_mode) has been asked or an object of per-VP data made in this process.
+///    [`restart_mode`](crate::pervp::restart_mode) has been asked or an object of per-VP data made in this process;
+/// 5. with `gate`, the same holds of the one VP whose index the gate's word ever is; else it is a positive `i32` that is no VP.
+///    The word is aligned, and readable while the sequence runs.
 ///
 /// # Example
 /// ```
@@ -158,6 +165,41 @@ macro_rules! restartable {
         }
     };
     (
+        gate: [$base:expr, $offset:expr],
+        in: [$($in:ident = $value:expr),* $(,)?],
+        x86_64: [$($x86_64:literal),* $(,)?],
+        aarch64: [$($aarch64:literal),* $(,)?],
+        fallback: $fallback:expr $(,)?
+    ) => {
+        // A negative `cpu_id` (pervp/I4) equals no number that may be there.
+        $crate::__restartable_frame! {
+            x86_64: [
+                "mov {part:e}, dword ptr fs:[{tmp} + 4]",
+                "cmp {part:e}, dword ptr [{gate} + {home}]",
+                "jne {fallback}",
+                $($x86_64),*
+            ],
+            aarch64: [
+                "ldr {part:w}, [{tmp}, #4]",
+                "add {tmp}, {gate}, #{home}",
+                "ldar {tmp:w}, [{tmp}]",
+                "cmp {part:w}, {tmp:w}",
+                "b.ne {fallback}",
+                $($aarch64),*
+            ],
+            part = out(reg) _,
+            gate = in(reg) $base,
+            home = const $offset,
+            $($in = in(reg) $value,)*
+            fallback = label {
+                // SAFETY: the label's block is outside the caller's `unsafe` block, whose argument covers it. A fallback may be
+                // safe, and then needs no block.
+                #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
+                unsafe { $fallback; }
+            },
+        }
+    };
+    (
         on: $vp:expr,
         in: [$($in:ident = $value:expr),* $(,)?],
         x86_64: [$($x86_64:literal),* $(,)?],
@@ -203,6 +245,7 @@ macro_rules! restartable {
 macro_rules! restartable {
     (
         $(on: $on:expr,)?
+        $(gate: [$base:expr, $offset:expr],)?
         in: [$($in:ident = $value:expr),* $(,)?],
         $(out: [$($out:tt)*],)?
         x86_64: [$($x86_64:tt)*],
@@ -212,6 +255,7 @@ macro_rules! restartable {
     ) => {{
         $crate::pervp::no_sequence();
         $(let _: $crate::Vp = $on;)?
+        $(let _ = ($base, $offset);)?
         $(let _ = $value;)*
         $fallback
     }};
