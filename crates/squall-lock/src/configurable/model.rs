@@ -1,0 +1,301 @@
+//! Model checks of the lock in the form that ships, with attributes that change while threads wait; and the tests of those tests.
+
+use std::time::{Duration, Instant};
+
+use squall_sync::cell::UnsafeCell;
+use squall_sync::sync::Arc;
+use squall_sync::thread::{self, JoinHandle};
+
+use super::LockError;
+use super::cancel::Cancel;
+use super::raw::{Ask, RawLock};
+use super::scheduling::{Order, Release, Scheduling};
+use super::waiting::{Method, Waiting};
+use crate::steps::Undisturbed;
+
+const EAGER: Scheduling = Scheduling::FREE_FOR_ALL.patience(Duration::ZERO);
+const PATIENT: Scheduling = Scheduling::FREE_FOR_ALL.patience(Duration::from_secs(60));
+const REGISTERED: Scheduling = PATIENT.order(Order::FirstCome);
+const SPIN_THEN_BLOCK: Waiting = Waiting::new(&[Method::Spin(1), Method::Block]);
+
+/// A lock around a number that a checker watches.
+struct Shared {
+    lock: RawLock<Undisturbed>,
+    value: UnsafeCell<u32>,
+}
+
+// SAFETY: the lock under test is what keeps the threads apart; the checker watches.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new(waiting: Waiting, scheduling: Scheduling) -> Arc<Shared> {
+        Arc::new(Shared { lock: RawLock::new(waiting, scheduling), value: UnsafeCell::new(0) })
+    }
+
+    fn lock(&self, ask: &Ask<'_>) -> Result<(), LockError> {
+        if self.lock.try_fast() { Ok(()) } else { self.lock.acquire(ask) }
+    }
+
+    /// Adds one under the lock. False if it was not had.
+    fn add(&self, ask: &Ask<'_>) -> bool {
+        if self.lock(ask).is_err() {
+            return false;
+        }
+        self.add_and_unlock();
+        true
+    }
+
+    fn add_and_unlock(&self) {
+        // SAFETY: see `Shared`.
+        self.value.with_mut(|value| unsafe { *value += 1 });
+        self.lock.unlock();
+    }
+
+    /// Adds one in another thread, waiting as long as it takes.
+    fn adds(shared: &Arc<Shared>) -> JoinHandle<()> {
+        let shared = shared.clone();
+        thread::spawn(move || assert!(shared.add(&Ask::default())))
+    }
+
+    fn is(&self, expected: u32) {
+        assert!(self.lock(&Ask::default()).is_ok());
+        // SAFETY: see `Shared`.
+        assert_eq!(self.value.with(|value| unsafe { *value }), expected);
+        self.lock.unlock();
+        assert!(!self.lock.is_held());
+    }
+}
+
+fn soon<'a>() -> Ask<'a> {
+    Ask { deadline: Some(Instant::now()), ..Ask::default() }
+}
+
+/// Two threads want what the first has: as many additions as there were.
+fn three(waiting: Waiting, scheduling: Scheduling) {
+    let shared = Shared::new(waiting, scheduling);
+    assert!(shared.lock(&Ask::default()).is_ok());
+    let others = [Shared::adds(&shared), Shared::adds(&shared)];
+    shared.add_and_unlock();
+    for other in others {
+        other.join().unwrap();
+    }
+    shared.is(3);
+}
+
+fn two(waiting: Waiting, scheduling: Scheduling) {
+    let shared = Shared::new(waiting, scheduling);
+    let other = Shared::adds(&shared);
+    assert!(shared.add(&Ask::default()));
+    other.join().unwrap();
+    shared.is(2);
+}
+
+fn sleepers() {
+    two(Waiting::BLOCK, PATIENT);
+}
+
+fn three_sleepers() {
+    three(Waiting::BLOCK, PATIENT);
+}
+
+fn one_awake() {
+    three(SPIN_THEN_BLOCK, PATIENT.awake_max(1));
+}
+
+/// Each release is the end of a turn: the lock is kept for those who are awake, and given to those who sleep.
+fn turns() {
+    three(SPIN_THEN_BLOCK, EAGER.awake_max(1));
+}
+
+fn hand_off_unregistered() {
+    three(SPIN_THEN_BLOCK, PATIENT.release(Release::HandOff));
+}
+
+fn hand_off() {
+    two(SPIN_THEN_BLOCK, REGISTERED.release(Release::HandOff));
+}
+
+fn registered_free_for_all() {
+    two(SPIN_THEN_BLOCK, REGISTERED);
+}
+
+/// One that times out while another sleeps: what it was counted on for is done.
+fn one_times_out(scheduling: Scheduling) {
+    let shared = Shared::new(SPIN_THEN_BLOCK, scheduling);
+    assert!(shared.lock(&Ask::default()).is_ok());
+    let sleeper = Shared::adds(&shared);
+    let hurried = {
+        let shared = shared.clone();
+        thread::spawn(move || u32::from(shared.add(&soon())))
+    };
+    shared.add_and_unlock();
+    let added = hurried.join().unwrap();
+    sleeper.join().unwrap();
+    shared.is(2 + added);
+}
+
+fn a_spinner_times_out() {
+    one_times_out(PATIENT.awake_max(1));
+}
+
+fn a_registered_one_times_out() {
+    let shared = Shared::new(Waiting::BLOCK, REGISTERED.release(Release::HandOff));
+    assert!(shared.lock(&Ask::default()).is_ok());
+    let hurried = {
+        let shared = shared.clone();
+        thread::spawn(move || u32::from(shared.add(&soon())))
+    };
+    shared.add_and_unlock();
+    let added = hurried.join().unwrap();
+    shared.is(1 + added);
+}
+
+/// The lock is not freed before the other gave up: because it is cancelled, or because it is woken to look again, and finds
+/// what nobody told it.
+fn gives_up(scheduling: Scheduling, end: fn(&Shared, &Cancel)) {
+    let shared = Shared::new(Waiting::BLOCK, scheduling);
+    let cancel = Arc::new(Cancel::new());
+    assert!(shared.lock(&Ask::default()).is_ok());
+    let other = {
+        let (shared, cancel) = (shared.clone(), cancel.clone());
+        thread::spawn(move || {
+            let ask = Ask { cancel: Some(&cancel), ..Ask::default() };
+            assert_eq!(shared.lock(&ask), Err(LockError::Cancelled));
+        })
+    };
+    end(&shared, &cancel);
+    other.join().unwrap();
+    shared.add_and_unlock();
+    shared.is(1);
+}
+
+fn cancels(_: &Shared, cancel: &Cancel) {
+    cancel.cancel();
+}
+
+fn changes_something(shared: &Shared, cancel: &Cancel) {
+    cancel.cancel_silently();
+    shared.lock.waiting.set(SPIN_THEN_BLOCK);
+    shared.lock.wake_all();
+}
+
+/// Attributes are set while another is about to sleep: it sleeps by them, and not by the old ones, though the lock is not freed.
+fn waits_by_what_was_set(scheduling: Scheduling) {
+    let shared = Shared::new(Waiting::BLOCK, scheduling);
+    assert!(shared.lock(&Ask::default()).is_ok());
+    let other = Shared::adds(&shared);
+    shared.lock.waiting.set(SPIN_THEN_BLOCK);
+    shared.lock.wake_all();
+    // It spun before it slept.
+    while shared.lock.monitor.read().spins_wasted == 0 {
+        thread::yield_now();
+    }
+    shared.add_and_unlock();
+    other.join().unwrap();
+    shared.is(2);
+}
+
+fn it_waits_by_what_was_set_in_the_table() {
+    waits_by_what_was_set(PATIENT.awake_max(1));
+}
+
+fn it_waits_by_what_was_set_in_the_list() {
+    waits_by_what_was_set(REGISTERED);
+}
+
+fn cancelled_in_the_table() {
+    gives_up(PATIENT, cancels);
+}
+
+fn cancelled_in_the_list() {
+    gives_up(REGISTERED, cancels);
+}
+
+fn a_change_wakes_in_the_table() {
+    gives_up(PATIENT, changes_something);
+}
+
+fn a_change_wakes_in_the_list() {
+    gives_up(REGISTERED, changes_something);
+}
+
+/// Attributes change while others wait, between what they are and these.
+fn changes(from: Scheduling, to: Scheduling) {
+    let shared = Shared::new(Waiting::BLOCK, from);
+    let other = Shared::adds(&shared);
+    let changer = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            shared.lock.scheduling.set(to);
+            shared.lock.wake_all();
+        })
+    };
+    assert!(shared.add(&Ask::default()));
+    other.join().unwrap();
+    changer.join().unwrap();
+    shared.is(2);
+}
+
+fn it_becomes_registered() {
+    changes(PATIENT, REGISTERED.release(Release::HandOff));
+}
+
+fn it_becomes_unregistered() {
+    changes(REGISTERED.release(Release::HandOff), PATIENT);
+}
+
+macro_rules! models {
+    ($preemptions:literal: $($name:ident)*) => {$(
+        mod $name {
+            #[test]
+            fn holds() {
+                squall_sync::weaken::check_within($preemptions, super::$name);
+            }
+        }
+    )*};
+}
+
+models! {
+    4: sleepers hand_off registered_free_for_all a_registered_one_times_out cancelled_in_the_table cancelled_in_the_list
+    it_becomes_registered it_becomes_unregistered a_change_wakes_in_the_table a_change_wakes_in_the_list
+}
+// Three threads.
+models! { 2: three_sleepers one_awake turns hand_off_unregistered a_spinner_times_out
+it_waits_by_what_was_set_in_the_table it_waits_by_what_was_set_in_the_list }
+
+#[cfg(loom)]
+mod twins {
+    use crate::configurable::sites;
+    use squall_sync::weaken::{Site, twin};
+
+    fn fails(site: Site, model: &str) {
+        twin(site, &[], &format!("configurable::model::{model}::holds"));
+    }
+
+    #[test]
+    fn of_the_word() {
+        fails(sites::ACQUIRE, "sleepers");
+        fails(sites::RELEASE, "sleepers");
+        fails(sites::LAST_LOOK, "sleepers");
+        fails(sites::DUTY, "a_spinner_times_out");
+    }
+
+    #[test]
+    fn of_the_list() {
+        fails(sites::GRANT_RELEASE, "hand_off");
+        fails(sites::GRANT_ACQUIRE, "hand_off");
+        fails(sites::REGISTERED_LOOK, "hand_off");
+        fails(sites::LATE_GRANT, "a_registered_one_times_out");
+    }
+
+    #[test]
+    fn of_changes() {
+        fails(sites::CHANGE_WAKES, "a_change_wakes_in_the_table");
+        fails(sites::CHANGE_WAKES, "a_change_wakes_in_the_list");
+        fails(sites::CANCEL_LOOK, "cancelled_in_the_table");
+        fails(sites::CHANGE_LOOK, "it_waits_by_what_was_set_in_the_table");
+        fails(sites::CHANGE_LOOK, "it_waits_by_what_was_set_in_the_list");
+    }
+}

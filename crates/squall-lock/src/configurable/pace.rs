@@ -1,0 +1,70 @@
+//! Carrying out a method of waiting that does not sleep: looks, with something between them.
+//!
+//! - I1. Whether the wait is over is asked at the end of each method, and after so many pauses.
+
+use squall_sync::hint::spin_loop;
+use squall_sync::thread;
+
+use super::LockError;
+use super::raw::Ask;
+use super::waiting::Method;
+
+/// Pauses between two looks at the clock and at a cancellation.
+const CLOCK_EVERY: u32 = 64;
+
+/// The most pauses between two looks.
+pub(super) const GAP_MAX: u32 = 256;
+
+/// What came of it.
+pub(super) enum Paced<R> {
+    Found(R),
+    Nothing,
+    /// The wait must end.
+    Over(LockError),
+}
+
+/// Looks as the method says until something is found. Adds the pauses to `spins`.
+pub(super) fn pace<R>(
+    method: Method,
+    ask: &Ask<'_>,
+    spins: &mut u32,
+    mut look: impl FnMut() -> Option<R>,
+) -> Paced<R> {
+    let (mut left, mut gap) = match method {
+        // One look at least: else a list of nothings would never look.
+        Method::Spin(looks) | Method::Yield(looks) => (u32::from(looks).max(1), 1),
+        Method::Backoff(pauses) => (u32::from(pauses).max(1), 1),
+        Method::StandBy(pauses) => (u32::from(pauses).max(1), GAP_MAX),
+        Method::Block => (0, 1),
+    };
+    let mut until_clock = CLOCK_EVERY;
+    while left > 0 {
+        if let Some(found) = look() {
+            return Paced::Found(found);
+        }
+        let took = if let Method::Yield(_) = method {
+            thread::yield_now();
+            CLOCK_EVERY
+        } else {
+            (0..gap).for_each(|_| spin_loop());
+            *spins += gap;
+            gap
+        };
+        left = left.saturating_sub(gap);
+        // In a model every look is like the one before.
+        if cfg!(loom) {
+            break;
+        }
+        if let Method::Backoff(_) = method {
+            gap = (gap * 2).min(GAP_MAX);
+        }
+        until_clock = until_clock.saturating_sub(took);
+        if until_clock == 0 {
+            until_clock = CLOCK_EVERY;
+            if let Some(why) = ask.over() {
+                return Paced::Over(why);
+            }
+        }
+    }
+    ask.over().map_or(Paced::Nothing, Paced::Over)
+}

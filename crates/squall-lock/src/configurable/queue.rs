@@ -1,0 +1,302 @@
+//! The list of registered waiters (KT-16).
+//!
+//! - Q1. A node lies on the stack of the thread that waits, and that thread does not return while the node is in the list: it was
+//!   taken out by a holder, who told it, or it took itself out, under the list's lock.
+//! - Q2. QUEUED is set while the list is not empty; it is changed under the list's lock alone.
+//! - Q3. Whoever tells a waiter what became of it touches the node no more; its address may still be used as a key.
+//! - Q4. The first of all is passed over at most [`CLUSTER_RUN`] times in a row by [`Order::ClusterFirst`]; so everybody is the first of
+//!   all at some time.
+
+use std::ptr::NonNull;
+
+use squall_sync::atomic::{AtomicU32, Ordering};
+use squall_sync::sync::{Mutex, MutexGuard};
+
+use super::monitor::Monitor;
+use super::pace::{Paced, pace};
+use super::raw::{Ask, QUEUED, RawLock};
+use super::scheduling::Order;
+use super::waiting::{Method, Waiting};
+use super::{LockError, sites};
+use crate::parking::{self, FilterOp, ParkToken, UnparkToken};
+use crate::steps::Steps;
+
+/// After so many in a row of one cluster it is the turn of the first of all.
+const CLUSTER_RUN: u32 = 32;
+
+/// Waits, and looks now and then.
+const WAITING: u32 = 0;
+/// Sleeps, or is about to.
+const ASLEEP: u32 = 1;
+/// Was taken out: the lock is its own.
+const OWNER: u32 = 2;
+/// Was taken out: it is being woken, and counted on.
+const COUNTED: u32 = 3;
+
+/// What a waiter is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    Owner,
+    Counted,
+}
+
+/// How a wait in the list ended.
+pub(super) enum Left {
+    Owner,
+    Counted,
+    Over(LockError),
+}
+
+struct Node {
+    state: AtomicU32,
+    priority: i32,
+    cluster: u32,
+    /// The order of asking.
+    ticket: u64,
+}
+
+impl Node {
+    fn key(&self) -> usize {
+        std::ptr::from_ref(&self.state) as usize
+    }
+
+    /// What it was told, if it was.
+    fn told(&self) -> Option<Told> {
+        // Acquire: pairs with the release in `List::pass`.
+        match self.state.load(sites::GRANT_ACQUIRE.order(Ordering::Acquire)) {
+            OWNER => Some(Told::Owner),
+            COUNTED => Some(Told::Counted),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    nodes: Vec<NonNull<Node>>,
+    tickets: u64,
+    /// How many times in a row the first of all was passed over.
+    passed_over: u32,
+}
+
+// SAFETY: the nodes are shared between threads under the lock of the list (Q1); all their fields are `Sync`.
+unsafe impl Send for Inner {}
+
+impl Inner {
+    /// The nodes.
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        // SAFETY: a node in the list is alive (Q1), and stays in it while the list's lock is held, as `self` shows.
+        self.nodes.iter().map(|node| unsafe { node.as_ref() })
+    }
+
+    /// Where the next one is, if there is any.
+    fn pick(&mut self, order: Order, here: u32) -> Option<usize> {
+        let first = || self.nodes().enumerate().min_by_key(|(_, node)| node.ticket).map(|(at, _)| at);
+        match order {
+            Order::FirstCome => first(),
+            Order::Priority => {
+                let key = |node: &Node| (std::cmp::Reverse(node.priority), node.ticket);
+                self.nodes().enumerate().min_by_key(|(_, node)| key(node)).map(|(at, _)| at)
+            }
+            Order::ClusterFirst => {
+                let first = first()?;
+                let near = self.nodes().enumerate().filter(|(_, node)| node.cluster == here);
+                let near = near.min_by_key(|(_, node)| node.ticket).map(|(at, _)| at);
+                let picked = near.filter(|_| self.passed_over < CLUSTER_RUN).unwrap_or(first);
+                self.passed_over = if picked == first { 0 } else { self.passed_over + 1 };
+                Some(picked)
+            }
+        }
+    }
+}
+
+/// Wakes the waiter of the node at this address, and nobody else's: the node may be gone, and its memory be another lock.
+fn wake(key: usize) {
+    let ours = |token: ParkToken| if token.0 == key { FilterOp::Unpark } else { FilterOp::Skip };
+    parking::unpark_filter(key, ours, |_| UnparkToken(super::raw::AGAIN));
+}
+
+/// The cluster of the calling thread.
+#[cfg(not(loom))]
+fn here() -> u32 {
+    // A machine that cannot be made out is one cluster.
+    let Ok(machine) = squall_machine::try_machine() else { return 0 };
+    let clusters = machine.clusters(machine.default_cluster_size());
+    clusters.get(squall_machine::Vp::current()).map_or(0, |cluster| cluster.index() as u32)
+}
+
+#[cfg(loom)]
+fn here() -> u32 {
+    0
+}
+
+#[derive(Debug)]
+pub(super) struct List(Mutex<Inner>);
+
+impl List {
+    #[cfg(not(loom))]
+    pub(super) const fn new() -> List {
+        List(Mutex::new(Inner { nodes: Vec::new(), tickets: 0, passed_over: 0 }))
+    }
+
+    #[cfg(loom)]
+    pub(super) fn new() -> List {
+        List(Mutex::new(Inner { nodes: Vec::new(), tickets: 0, passed_over: 0 }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing panics under this lock but a failed allocation, before anything is changed.
+        self.0.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Waits in the list, as asked; at the place of `ticket`, if this thread had one before.
+    pub(super) fn wait<S: Steps>(
+        &self,
+        lock: &RawLock<S>,
+        ask: &Ask<'_>,
+        ticket: &mut Option<u64>,
+        spins: &mut u32,
+    ) -> Left {
+        // Always: the order may become another one while it waits.
+        let cluster = here();
+        let mut inner = self.lock();
+        // Before the node is in the list: if this fails, nothing has happened.
+        inner.nodes.reserve(1);
+        let ticket = *ticket.get_or_insert(inner.tickets);
+        inner.tickets = inner.tickets.max(ticket + 1);
+        let node = &Node { state: AtomicU32::new(WAITING), priority: ask.priority, cluster, ticket };
+        inner.nodes.push(NonNull::from(node));
+        lock.word.fetch_or(QUEUED, Ordering::Relaxed);
+        S::step();
+        // From here on a release sees QUEUED; one before it left the lock free (W2).
+        if !sites::REGISTERED_LOOK.is_weak() && lock.try_take(false) {
+            self.take_out(lock, &mut inner, node);
+            return Left::Owner;
+        }
+        drop(inner);
+        loop {
+            let by = lock.waiting.get();
+            let waiting = ask.waiting.unwrap_or(by);
+            for method in waiting.methods() {
+                let told = match pace(method, ask, spins, || node.told()) {
+                    Paced::Found(told) => Some(told),
+                    Paced::Over(why) => return self.leave(lock, node, why),
+                    Paced::Nothing if method == Method::Block => self.sleep(lock, ask, node, by, spins),
+                    Paced::Nothing => None,
+                };
+                match told {
+                    Some(Told::Owner) => return Left::Owner,
+                    Some(Told::Counted) => return Left::Counted,
+                    None if method == Method::Block => break,
+                    None => {}
+                }
+            }
+        }
+    }
+
+    /// Sleeps until it was told something, or should look again.
+    fn sleep<S: Steps>(
+        &self,
+        lock: &RawLock<S>,
+        ask: &Ask<'_>,
+        node: &Node,
+        by: Waiting,
+        spins: &mut u32,
+    ) -> Option<Told> {
+        S::step();
+        let inner = self.lock();
+        // Who changes the attributes from here on finds it asleep (W5).
+        if lock.waiting.get() != by && !sites::CHANGE_LOOK.is_weak() {
+            return node.told();
+        }
+        // Acquire where it fails: as in `told`.
+        let acquire = sites::GRANT_ACQUIRE.order(Ordering::Acquire);
+        if node.state.compare_exchange(WAITING, ASLEEP, Ordering::Relaxed, acquire).is_err() {
+            return node.told();
+        }
+        drop(inner);
+        lock.monitor.slept(spins, || {
+            S::step();
+            let still = || node.state.load(Ordering::Relaxed) == ASLEEP;
+            ask.park::<S>(node.key(), ParkToken(node.key()), still, |_| {});
+        });
+        // It was told, or woken to look again; or its time is over.
+        let _ = node.state.compare_exchange(ASLEEP, WAITING, Ordering::Relaxed, Ordering::Relaxed);
+        node.told()
+    }
+
+    /// Leaves the list, unless it was told something meanwhile (W4).
+    fn leave<S: Steps>(&self, lock: &RawLock<S>, node: &Node, why: LockError) -> Left {
+        S::step();
+        let mut inner = self.lock();
+        let told = node.told();
+        if told.is_none() || sites::LATE_GRANT.is_weak() {
+            self.take_out(lock, &mut inner, node);
+            return Left::Over(why);
+        }
+        drop(inner);
+        match told {
+            Some(Told::Owner) if why == LockError::Cancelled => {
+                lock.unlock();
+                Left::Over(why)
+            }
+            Some(Told::Owner) => Left::Owner,
+            _ => Left::Counted,
+        }
+    }
+
+    /// Takes a node out, if it is in.
+    fn take_out<S: Steps>(&self, lock: &RawLock<S>, inner: &mut Inner, node: &Node) {
+        inner.nodes.retain(|known| !std::ptr::eq(known.as_ptr(), node));
+        if inner.nodes.is_empty() {
+            lock.word.fetch_and(!QUEUED, Ordering::Relaxed);
+        }
+    }
+
+    /// The holder gives the lock to the next of them, or frees it and wakes that one. False if there is none.
+    pub(super) fn pass<S: Steps>(&self, lock: &RawLock<S>, order: Order, told: Told) -> bool {
+        // Not under the lock: the first to ask what machine this is reads files.
+        let here = if order == Order::ClusterFirst { here() } else { 0 };
+        let mut inner = self.lock();
+        let Some(at) = inner.pick(order, here) else {
+            lock.word.fetch_and(!QUEUED, Ordering::Relaxed);
+            return false;
+        };
+        let node = inner.nodes.remove(at);
+        // SAFETY: it was in the list just now, and its thread waits until it is told (Q1), which happens below.
+        let node = unsafe { node.as_ref() };
+        let none_left = if inner.nodes.is_empty() { QUEUED } else { 0 };
+        S::step();
+        let state = match told {
+            Told::Owner => {
+                Monitor::count(&lock.monitor.handed);
+                lock.word.fetch_and(!none_left, Ordering::Relaxed);
+                OWNER
+            }
+            Told::Counted => {
+                lock.free_for_woken(none_left);
+                COUNTED
+            }
+        };
+        let key = node.key();
+        // Release: pairs with the acquire of `told`; an owner sees what was done under the lock.
+        let before = node.state.swap(state, sites::GRANT_RELEASE.order(Ordering::Release));
+        drop(inner);
+        S::step();
+        if before == ASLEEP {
+            wake(key);
+        }
+        true
+    }
+
+    /// Those who sleep look again, at their place.
+    pub(super) fn wake_all(&self) {
+        let inner = self.lock();
+        for node in inner.nodes() {
+            let woken = node.state.compare_exchange(ASLEEP, WAITING, Ordering::Relaxed, Ordering::Relaxed);
+            if woken.is_ok() {
+                wake(node.key());
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! How a thread that wants the lock is delayed (KT-15): a list of methods, in order, as one word that can be replaced while
+//! threads wait.
+//!
+//! - I1. A [`Waiting`] is one word, so whoever waits sees all of an old list or all of a new one.
+//! - I2. There is at least one method, and each looks at least once.
+
+use std::fmt;
+use std::time::Duration;
+
+use squall_sync::atomic::{AtomicU64, Ordering};
+
+/// One way to be delayed. Amounts are at most [`Method::AMOUNT_MAX`]; more is that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// Looks at the lock so many times, with a pause of the processor between (some 10 to 100 cycles).
+    Spin(u16),
+    /// Looks, and pauses for twice as long each time, up to 256 pauses between two looks; so many pauses in all.
+    Backoff(u16),
+    /// Looks once in 256 pauses, so many pauses in all: whoever has the lock is hardly disturbed, and a lock that is kept for the
+    /// waiter does not wait long.
+    StandBy(u16),
+    /// Looks, and gives the processor to another thread, so many times.
+    Yield(u16),
+    /// Sleeps until it is woken; then the list begins anew. What follows in it is never reached.
+    Block,
+}
+
+impl Method {
+    /// The largest amount.
+    pub const AMOUNT_MAX: u16 = (1 << AMOUNT_BITS) - 1;
+
+    const fn pack(self) -> u64 {
+        let (kind, amount) = match self {
+            Method::Spin(n) => (1, n),
+            Method::Backoff(n) => (2, n),
+            Method::Yield(n) => (3, n),
+            Method::Block => (4, 0),
+            Method::StandBy(n) => (5, n),
+        };
+        let amount = if amount > Method::AMOUNT_MAX { Method::AMOUNT_MAX } else { amount };
+        kind << AMOUNT_BITS | amount as u64
+    }
+
+    const fn unpack(bits: u64) -> Option<Method> {
+        let amount = (bits & Method::AMOUNT_MAX as u64) as u16;
+        match bits >> AMOUNT_BITS {
+            1 => Some(Method::Spin(amount)),
+            2 => Some(Method::Backoff(amount)),
+            3 => Some(Method::Yield(amount)),
+            4 => Some(Method::Block),
+            5 => Some(Method::StandBy(amount)),
+            _ => None,
+        }
+    }
+}
+
+const AMOUNT_BITS: u32 = 13;
+const METHOD_BITS: u32 = 16;
+
+/// The attributes of waiting: a list of methods, which is begun again at its end if it does not end in [`Method::Block`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Waiting(u64);
+
+impl Waiting {
+    /// The longest list.
+    pub const METHODS_MAX: usize = 4;
+    /// Spins for ever: right only where each thread has a processor of its own.
+    pub const SPIN: Waiting = Waiting::new(&[Method::Spin(64)]);
+    /// Sleeps at once.
+    pub const BLOCK: Waiting = Waiting::new(&[Method::Block]);
+    /// Spins for about as long as it takes to sleep and to be woken, then sleeps.
+    pub const SPIN_THEN_BLOCK: Waiting = Waiting::new(&[Method::Backoff(96), Method::Block]);
+
+    /// A list of methods.
+    ///
+    /// # Panics
+    /// If there are none, or more than [`METHODS_MAX`](Waiting::METHODS_MAX); in a constant, that is an error of the compiler's.
+    pub const fn new(methods: &[Method]) -> Waiting {
+        assert!(!methods.is_empty(), "a list of methods to wait by is empty");
+        assert!(methods.len() <= Waiting::METHODS_MAX, "a list of methods to wait by has more than four");
+        let (mut bits, mut at) = (0, 0);
+        while at < methods.len() {
+            bits |= methods[at].pack() << (at as u32 * METHOD_BITS);
+            at += 1;
+        }
+        Waiting(bits)
+    }
+
+    /// The methods, in order.
+    pub fn methods(self) -> impl Iterator<Item = Method> {
+        let bits = (0..Waiting::METHODS_MAX as u32).map(move |at| self.0 >> (at * METHOD_BITS) & 0xffff);
+        bits.map_while(Method::unpack)
+    }
+
+    /// Whether a thread goes to sleep in the end.
+    pub fn blocks(self) -> bool {
+        self.methods().any(|method| method == Method::Block)
+    }
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.methods()).finish()
+    }
+}
+
+/// A [`Waiting`] that can be replaced, and the longest time that a thread waits by it.
+#[derive(Debug)]
+pub(super) struct WaitingCell {
+    methods: AtomicU64,
+    timeout_ns: AtomicU64,
+}
+
+/// No timeout.
+const FOREVER: u64 = u64::MAX;
+
+impl WaitingCell {
+    #[cfg(not(loom))]
+    pub(super) const fn new(waiting: Waiting) -> WaitingCell {
+        WaitingCell { methods: AtomicU64::new(waiting.0), timeout_ns: AtomicU64::new(FOREVER) }
+    }
+
+    #[cfg(loom)]
+    pub(super) fn new(waiting: Waiting) -> WaitingCell {
+        WaitingCell { methods: AtomicU64::new(waiting.0), timeout_ns: AtomicU64::new(FOREVER) }
+    }
+
+    // Relaxed throughout: whoever waits may see a change late; whoever changes wakes those who sleep afterwards, and the
+    // lock of the queue that they are woken under makes it visible to them.
+
+    pub(super) fn get(&self) -> Waiting {
+        Waiting(self.methods.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set(&self, waiting: Waiting) {
+        self.methods.store(waiting.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        let ns = self.timeout_ns.load(Ordering::Relaxed);
+        (ns != FOREVER).then(|| Duration::from_nanos(ns))
+    }
+
+    pub(super) fn set_timeout(&self, timeout: Option<Duration>) {
+        let ns = timeout.map_or(FOREVER, |limit| u64::try_from(limit.as_nanos()).unwrap_or(FOREVER));
+        self.timeout_ns.store(ns, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kt_15_a_list_of_methods_is_what_was_asked_for() {
+        let all = [Method::Spin(7), Method::StandBy(8191), Method::Yield(0), Method::Block];
+        let waiting = Waiting::new(&all);
+        assert_eq!(waiting.methods().collect::<Vec<_>>(), all);
+        assert!(waiting.blocks());
+        assert!(!Waiting::SPIN.blocks());
+        assert_eq!(format!("{:?}", Waiting::BLOCK), "[Block]");
+    }
+
+    #[test]
+    fn too_large_an_amount_is_the_largest() {
+        let waiting = Waiting::new(&[Method::Spin(u16::MAX)]);
+        assert_eq!(waiting.methods().next(), Some(Method::Spin(Method::AMOUNT_MAX)));
+    }
+
+    #[test]
+    #[should_panic(expected = "is empty")]
+    fn an_empty_list_is_refused() {
+        let _ = Waiting::new(&[]);
+    }
+
+    #[test]
+    #[should_panic(expected = "more than four")]
+    fn a_long_list_is_refused() {
+        let _ = Waiting::new(&[Method::Block; 5]);
+    }
+}

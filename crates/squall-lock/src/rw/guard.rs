@@ -1,0 +1,123 @@
+//! What reads and writes the value of a `DistributedRwLock`.
+
+use super::lock::DistributedRwLock;
+use crate::deadlock;
+use crate::lock::LockGuard;
+use crate::steps::{Steps, Undisturbed};
+use squall_sync::atomic::AtomicUsize;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+/// Reads the value of a [`DistributedRwLock`]; its drop unlocks. It stays on its thread, whose mark it is:
+/// ```compile_fail
+/// static LOCK: squall_lock::DistributedRwLock<u32> = squall_lock::DistributedRwLock::new(0);
+/// let guard = LOCK.read();
+/// std::thread::spawn(move || drop(guard));
+/// ```
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct DistributedReadGuard<'a, T: ?Sized, S: Steps = Undisturbed> {
+    lock: &'a DistributedRwLock<T, S>,
+    /// The mark.
+    slot: &'static AtomicUsize,
+    stays: PhantomData<*const ()>,
+}
+
+// SAFETY: a shared guard gives shared references to the value and nothing else.
+unsafe impl<T: ?Sized + Sync, S: Steps> Sync for DistributedReadGuard<'_, T, S> {}
+
+impl<'a, T: ?Sized, S: Steps> DistributedReadGuard<'a, T, S> {
+    /// The guard of a lock that this thread reads by this mark, and by no other guard of it.
+    #[inline(always)]
+    pub(super) fn new(
+        lock: &'a DistributedRwLock<T, S>,
+        slot: &'static AtomicUsize,
+    ) -> DistributedReadGuard<'a, T, S> {
+        DistributedReadGuard { lock, slot, stays: PhantomData }
+    }
+}
+
+impl<T: ?Sized, S: Steps> Deref for DistributedReadGuard<'_, T, S> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the pointer is that of a live value, and no writer is inside while the mark stands (raw/I1).
+        unsafe { &*self.lock.value.with(|value| value) }
+    }
+}
+
+impl<T: ?Sized, S: Steps> Drop for DistributedReadGuard<'_, T, S> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.lock.raw.leave(self.slot);
+    }
+}
+
+impl<T: ?Sized + fmt::Debug, S: Steps> fmt::Debug for DistributedReadGuard<'_, T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display, S: Steps> fmt::Display for DistributedReadGuard<'_, T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// Reads and writes the value of a [`DistributedRwLock`]; its drop unlocks. It stays on its thread.
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct DistributedWriteGuard<'a, T: ?Sized, S: Steps = Undisturbed> {
+    lock: &'a DistributedRwLock<T, S>,
+    /// Dropped after the drop below: the next writer comes when this one is out.
+    _turn: LockGuard<'a, (), S>,
+}
+
+impl<'a, T: ?Sized, S: Steps> DistributedWriteGuard<'a, T, S> {
+    /// The guard of a lock that this thread has locked to write.
+    pub(super) fn new(
+        lock: &'a DistributedRwLock<T, S>,
+        turn: LockGuard<'a, (), S>,
+    ) -> DistributedWriteGuard<'a, T, S> {
+        DistributedWriteGuard { lock, _turn: turn }
+    }
+}
+
+impl<T: ?Sized, S: Steps> Deref for DistributedWriteGuard<'_, T, S> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the pointer is that of a live value. Nobody else is inside (raw/I1), so all other references come from
+        // this guard, and those that may write borrow it mutably.
+        unsafe { &*self.lock.value.with(|value| value) }
+    }
+}
+
+impl<T: ?Sized, S: Steps> DerefMut for DistributedWriteGuard<'_, T, S> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`; this guard is borrowed mutably, so there is no other reference.
+        unsafe { &mut *self.lock.value.with_mut(|value| value) }
+    }
+}
+
+impl<T: ?Sized, S: Steps> Drop for DistributedWriteGuard<'_, T, S> {
+    fn drop(&mut self) {
+        deadlock::released(self.lock.raw.key());
+        self.lock.raw.unlock();
+    }
+}
+
+impl<T: ?Sized + fmt::Debug, S: Steps> fmt::Debug for DistributedWriteGuard<'_, T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display, S: Steps> fmt::Display for DistributedWriteGuard<'_, T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

@@ -1,0 +1,22 @@
+//! The distributed reader-writer lock. How: `raw` (the protocol) and `marks` (where readers say that they are inside).
+
+#![cfg_attr(loom, allow(dead_code, reason = "models are built without the public face"))]
+
+#[cfg(not(loom))]
+mod guard;
+mod marks;
+#[cfg(all(test, any(loom, squall_model)))]
+mod model;
+mod raw;
+mod sites;
+#[cfg(not(loom))]
+mod thread;
+
+#[cfg(not(loom))]
+pub use guard::{DistributedReadGuard, DistributedWriteGuard};
+#[cfg(not(loom))]
+pub use lock::{DistributedRwLock, readers_known};
+pub(crate) use raw::{is_past, left, visit_processors};
+
+#[cfg(not(loom))]
+mod lock;

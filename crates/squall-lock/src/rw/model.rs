@@ -1,0 +1,220 @@
+//! Model checks of the reader-writer lock in the form that ships, and the tests of those tests.
+
+use super::marks::Registry;
+use super::raw::{Entry, Raw};
+#[cfg(loom)]
+use super::sites;
+use crate::steps::Undisturbed;
+use squall_sync::atomic::{AtomicBool, Ordering};
+use squall_sync::cell::UnsafeCell;
+use squall_sync::sync::Arc;
+use squall_sync::thread;
+use std::time::Instant;
+
+struct Shared {
+    raw: Raw<Undisturbed>,
+    registry: Registry,
+    value: UnsafeCell<u32>,
+    done: AtomicBool,
+}
+
+// SAFETY: the protocol under test is what keeps writer and readers apart; the checker watches.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new(fenced: bool) -> Arc<Shared> {
+        #[cfg(loom)]
+        let raw = Raw::new(fenced);
+        #[cfg(not(loom))]
+        let raw = {
+            let _ = fenced;
+            Raw::new()
+        };
+        let (registry, value, done) = (Registry::new(), UnsafeCell::new(0), AtomicBool::new(false));
+        Arc::new(Shared { raw, registry, value, done })
+    }
+
+    /// Reads once, as a thread that reads for the first time. Whether it got in.
+    fn read(&self, deadline: Option<Instant>) -> bool {
+        let record = self.registry.take();
+        let slot = record.claim(&self.registry);
+        let inside = self.raw.mark(slot) || self.raw.enter(slot, deadline) == Entry::Inside;
+        if inside {
+            // SAFETY: see `Shared`.
+            let value = self.value.with(|value| unsafe { *value });
+            assert_ne!(value, 1, "half of a write was seen");
+            self.done.store(true, Ordering::Relaxed);
+            self.raw.leave(slot);
+        }
+        self.registry.give_back(record);
+        inside
+    }
+
+    fn lock(&self) {
+        assert_eq!(self.raw.lock(&self.registry, None), Entry::Inside);
+    }
+
+    /// Writes what no reader may see in the middle.
+    fn overwrite(&self) {
+        // SAFETY: see `Shared`.
+        self.value.with_mut(|value| unsafe { *value = 1 });
+        thread::yield_now();
+        // SAFETY: see `Shared`.
+        self.value.with_mut(|value| unsafe { *value = 2 });
+    }
+}
+
+fn reader(shared: &Arc<Shared>, deadline: Option<Instant>) -> thread::JoinHandle<bool> {
+    let shared = shared.clone();
+    thread::spawn(move || shared.read(deadline))
+}
+
+/// A reader that comes for the first time, and a writer.
+fn reader_and_writer(fenced: bool) {
+    let shared = Shared::new(fenced);
+    let reader = reader(&shared, None);
+    shared.lock();
+    shared.overwrite();
+    shared.raw.unlock();
+    assert!(reader.join().unwrap());
+}
+
+fn light() {
+    reader_and_writer(false);
+}
+
+fn full() {
+    reader_and_writer(true);
+}
+
+/// One slot is marked, left, and marked again, as a thread does that reads twice.
+fn reads_twice() {
+    let shared = Shared::new(false);
+    let twice = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let record = shared.registry.take();
+            for _ in 0..2 {
+                let slot = record.first();
+                if shared.raw.mark(slot) || shared.raw.enter(slot, Some(Instant::now())) == Entry::Inside {
+                    // SAFETY: see `Shared`.
+                    shared.value.with(|value| unsafe { *value });
+                    shared.raw.leave(slot);
+                }
+            }
+        })
+    };
+    shared.lock();
+    shared.overwrite();
+    shared.raw.unlock();
+    twice.join().unwrap();
+}
+
+/// Another lock's mark stands where the writer looks for ours: what ours released is not lost with it.
+fn reads_another() {
+    let shared = Shared::new(false);
+    let other: Arc<Raw<Undisturbed>> = Arc::new(
+        #[cfg(loom)]
+        Raw::new(false),
+        #[cfg(not(loom))]
+        Raw::new(),
+    );
+    let both = {
+        let (shared, other) = (shared.clone(), other.clone());
+        thread::spawn(move || {
+            let slot = shared.registry.take().first();
+            if shared.raw.mark(slot) {
+                // SAFETY: see `Shared`.
+                shared.value.with(|value| unsafe { *value });
+                shared.raw.leave(slot);
+                assert!(other.mark(slot), "it has no writer");
+                other.leave(slot);
+            } else {
+                shared.raw.leave(slot);
+            }
+        })
+    };
+    // It does not sleep, so that the model holds without the fences that wake it, which would hide the release.
+    if shared.raw.lock(&shared.registry, Some(Instant::now())) == Entry::Inside {
+        shared.overwrite();
+        shared.raw.unlock();
+    }
+    both.join().unwrap();
+}
+
+/// A writer that gives up has not been there, and nobody waits for it afterwards.
+fn writer_gives_up() {
+    let shared = Shared::new(false);
+    let reader = reader(&shared, None);
+    if shared.raw.lock(&shared.registry, Some(Instant::now())) == Entry::Inside {
+        shared.overwrite();
+        shared.raw.unlock();
+    }
+    assert!(!shared.raw.has_writer());
+    assert!(reader.join().unwrap());
+}
+
+/// A reader that gives up leaves no mark: the writers behind it go on.
+fn reader_gives_up() {
+    let shared = Shared::new(false);
+    let reader = reader(&shared, Some(Instant::now()));
+    for _ in 0..2 {
+        shared.lock();
+        shared.overwrite();
+        shared.raw.unlock();
+    }
+    reader.join().unwrap();
+}
+
+/// A reader that a writer kept waiting is in before the next writer.
+fn readers_first() {
+    let shared = Shared::new(false);
+    shared.lock();
+    let reader = reader(&shared, None);
+    thread::yield_now();
+    let waits = shared.raw.is_queued();
+    shared.overwrite();
+    shared.raw.unlock();
+    shared.lock();
+    assert!(!waits || shared.done.load(Ordering::Relaxed), "a writer overtook a reader that had waited");
+    shared.raw.unlock();
+    assert!(reader.join().unwrap());
+}
+
+macro_rules! models {
+    ($($name:ident),* $(,)?) => {$(
+        mod $name {
+            #[test]
+            fn holds() {
+                squall_sync::weaken::check(super::$name);
+            }
+        }
+    )*};
+}
+
+models!(light, full, reads_twice, reads_another, writer_gives_up, reader_gives_up, readers_first);
+
+#[cfg(loom)]
+#[test]
+fn twins() {
+    use sites as s;
+    let light = "rw::model::light::holds";
+    let full = "rw::model::full::holds";
+    for (site, masks, test) in [
+        (s::ENTER_LIGHT, &[][..], light),
+        (s::HEAVY, &[], light),
+        (s::ENTER_ACQUIRE, &[], light),
+        (s::UNLOCK_RELEASE, &[], light),
+        (s::LEAVE_RELEASE, &[], light),
+        (s::SCAN_ACQUIRE, &[], light),
+        (s::LEAVE_LIGHT, &[s::LEAVE_FULL], light),
+        (s::ENTER_FULL, &[s::ENTER_LIGHT], full),
+        (s::LEAVE_FULL, &[s::LEAVE_LIGHT], full),
+        (s::MARK_RELEASE, &[s::LEAVE_LIGHT, s::LEAVE_FULL], "rw::model::reads_another::holds"),
+        (s::READERS_FIRST, &[], "rw::model::readers_first::holds"),
+    ] {
+        squall_sync::weaken::twin(site, masks, test);
+    }
+}

@@ -1,0 +1,103 @@
+//! A pointer with its lock: a word of which nothing but the lock's two bits and the pointer is to be had.
+
+use super::{TwoBitGuard, TwoBits, Word};
+use squall_sync::atomic::{AtomicPtr, Ordering};
+use std::fmt;
+
+/// A pointer with a lock in its two lowest bits, for pointers to what is aligned to four bytes or more.
+///
+/// # Example
+/// ```
+/// use squall_lock::LockedPtr;
+///
+/// let mut number = 5u32;
+/// let pointer = LockedPtr::new(&raw mut number);
+/// let guard = pointer.lock();
+/// assert_eq!(guard.get(), &raw mut number);
+/// guard.set(std::ptr::null_mut());
+/// drop(guard);
+/// assert!(pointer.load().is_null());
+/// ```
+pub struct LockedPtr<T>(AtomicPtr<T>);
+
+impl<T> LockedPtr<T> {
+    const LOCK: TwoBits<AtomicPtr<T>> = {
+        assert!(align_of::<T>() >= 4, "the lock needs two bits of the pointer");
+        TwoBits::low()
+    };
+
+    /// A pointer whose lock is free.
+    ///
+    /// # Panics
+    /// If the pointer is not aligned to four bytes.
+    pub fn new(pointer: *mut T) -> LockedPtr<T> {
+        assert!(pointer.addr().is_multiple_of(4), "the pointer is not aligned");
+        LockedPtr(AtomicPtr::new(pointer))
+    }
+
+    /// Takes the pointer's lock, and waits as long as that takes.
+    #[inline]
+    pub fn lock(&self) -> LockedPtrGuard<'_, T> {
+        LockedPtrGuard(Self::LOCK.lock(&self.0))
+    }
+
+    /// Takes the pointer's lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<LockedPtrGuard<'_, T>> {
+        Self::LOCK.try_lock(&self.0).map(LockedPtrGuard)
+    }
+
+    /// The pointer, without the lock.
+    #[inline]
+    pub fn load(&self) -> *mut T {
+        // Acquire: pairs with the release in `TwoBitGuard::set`, by which the guard sets. What the pointer leads to was made before.
+        AtomicPtr::without(self.0.load(Ordering::Acquire), 0)
+    }
+
+    /// Whether somebody holds the lock now.
+    pub fn is_locked(&self) -> bool {
+        Self::LOCK.is_locked(&self.0)
+    }
+}
+
+impl<T> fmt::Debug for LockedPtr<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let locked = if self.is_locked() { " <locked>" } else { "" };
+        write!(f, "{:p}{locked}", self.load())
+    }
+}
+
+/// The proof that this thread holds the lock of a [`LockedPtr`]. Its drop releases the lock, in a panic too.
+///
+/// The word itself is out of reach, so that nothing can overwrite the lock:
+/// ```compile_fail,E0599
+/// let mut number = 5u32;
+/// let pointer = squall_lock::LockedPtr::new(&raw mut number);
+/// pointer.lock().word().store(&raw mut number, std::sync::atomic::Ordering::Relaxed);
+/// ```
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct LockedPtrGuard<'a, T>(TwoBitGuard<'a, AtomicPtr<T>>);
+
+impl<T> LockedPtrGuard<'_, T> {
+    /// The pointer.
+    #[inline]
+    pub fn get(&self) -> *mut T {
+        self.0.get()
+    }
+
+    /// Changes the pointer.
+    ///
+    /// # Panics
+    /// If the pointer is not aligned to four bytes.
+    #[inline]
+    pub fn set(&self, pointer: *mut T) {
+        assert!(pointer.addr().is_multiple_of(4), "the pointer is not aligned");
+        self.0.set(pointer);
+    }
+}
+
+impl<T> fmt::Debug for LockedPtrGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
