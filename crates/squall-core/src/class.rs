@@ -43,6 +43,9 @@ pub(crate) struct Class {
     /// The name of the author's type.
     pub(crate) name: fn() -> &'static str,
     pub(crate) kind: ObjectKind,
+    /// Whether methods may sleep in its objects, so that `More::wake` has something to do.
+    #[cfg(not(loom))]
+    pub(crate) sleeps: bool,
     pub(crate) interface: &'static str,
     pub(crate) source: Source,
     /// How many interfaces each representative has: the one it is made for and those that it extends.

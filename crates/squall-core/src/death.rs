@@ -32,12 +32,12 @@ struct Held(NonNull<Object>);
 // SAFETY: objects are used from any thread.
 unsafe impl Send for Held {}
 
-/// Drops of representatives and roots that panicked.
+/// Drops of representatives and roots, and other code of their authors where it must stop nothing, that panicked.
 pub(crate) fn panicked() -> u64 {
     PANICKED.load(Ordering::Relaxed)
 }
 
-/// Runs a drop of the author's (I1).
+/// Runs a drop of the author's (I1), or what else of theirs must stop nothing by a panic.
 pub(crate) fn run_drop(drop: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(drop)) {
         // Its own drop is the author's code too, and could panic here.

@@ -31,13 +31,11 @@ use crate::class::Class;
 use crate::clock::Epoch;
 use crate::error::CreateError;
 use crate::husks::Husks;
-use crate::id::Id;
+use crate::id::{Id, SLOTS_MAX};
 use crate::raw::header::Header;
 use crate::raw::object::{Ground, Object, Stage, any};
 use crate::raw::slot::Slot;
 
-/// Slots of a table.
-pub(crate) const SLOTS_MAX: u32 = if cfg!(miri) { 1 << 12 } else { 1 << 24 };
 const ENTRY_BYTES: usize = size_of::<AtomicPtr<Header>>();
 /// Distance of the tables of neighbouring VPs, as a power of two.
 pub(crate) const LOCAL_SHIFT: u32 = (SLOTS_MAX as usize * ENTRY_BYTES).trailing_zeros();

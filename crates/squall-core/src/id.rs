@@ -4,8 +4,14 @@
 //! |---|---|---|
 //! | low 32 | slot | index in the global and every local table |
 //! | high 32 | generation | from 1; a slot whose generation would wrap is not used again |
+//!
+//! - I1. The slot of every id that safe code has is below [`SLOTS_MAX`].
 
 use std::fmt;
+use std::str::FromStr;
+
+/// Slots of a table.
+pub(crate) const SLOTS_MAX: u32 = if cfg!(miri) { 1 << 12 } else { 1 << 24 };
 
 const GENERATION_SHIFT: u32 = u32::BITS;
 
@@ -37,6 +43,15 @@ impl Id {
         (self.0 >> GENERATION_SHIFT) as u32
     }
 
+    /// The id that no object ever has.
+    pub const NOBODY: Id = Id::new(0, 0);
+
+    /// The id of this slot and generation, if there can be one: a name, of an object or of none.
+    pub const fn from_parts(slot: u32, generation: u32) -> Option<Id> {
+        // Every id is that of a slot (id/I1).
+        if slot < SLOTS_MAX && generation != 0 { Some(Id::new(slot, generation)) } else { None }
+    }
+
     /// The id of the next object in this slot. There is one: the generation is not the last.
     pub(crate) const fn next(self) -> Id {
         Id(self.0 + (1 << GENERATION_SHIFT))
@@ -51,6 +66,35 @@ impl Id {
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.slot(), self.generation())
+    }
+}
+
+/// Text that is no id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoId(String);
+
+impl fmt::Display for NoId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is no id: an id is a slot and a generation, as in 17.3", self.0)
+    }
+}
+
+impl std::error::Error for NoId {}
+
+impl FromStr for Id {
+    type Err = NoId;
+
+    fn from_str(text: &str) -> Result<Id, NoId> {
+        let number = |digits: &str| match digits.as_bytes() {
+            // Only what `Display` writes.
+            [b'+', ..] => None,
+            _ => digits.parse().ok(),
+        };
+        let parts =
+            text.split_once('.').and_then(|(slot, generation)| Some((number(slot)?, number(generation)?)));
+        parts
+            .and_then(|(slot, generation)| Id::from_parts(slot, generation))
+            .ok_or_else(|| NoId(text.to_owned()))
     }
 }
 

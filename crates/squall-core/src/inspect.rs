@@ -16,10 +16,12 @@ use crate::class::{ObjectKind, Source};
 use crate::death::for_each_held;
 use crate::ground::{BLOCK, Tables, existing};
 use crate::id::Id;
+use crate::interface::Interface;
 use crate::raw::mediator::Phase;
 use crate::raw::object::{Ground, Object, header};
 use crate::raw::reps::{Owner, Rep};
 use crate::raw::slot::Occupant;
+use crate::reference::CoRef;
 
 /// An object, as it was at one moment.
 #[derive(Clone, Debug)]
@@ -79,6 +81,56 @@ pub enum ObjectState {
     Swapping,
     /// It was destroyed, and a call still holds it.
     Ending,
+}
+
+/// What serves an object now, as far as it can be said without looking at its parts.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ClassInfo {
+    /// Its class: the author's type.
+    pub class: &'static str,
+    /// The same, to compare.
+    pub type_id: TypeId,
+    /// The interface that it was made for.
+    pub interface: &'static str,
+    /// The same, to compare: of `dyn Trait`.
+    pub interface_id: TypeId,
+    /// Bytes of the parts that every object of its class has: representatives that are apart are not among them.
+    pub bytes: usize,
+}
+
+/// What serves the live object of this id, the one that the object was made with.
+///
+/// # Cost
+/// An operation. Lock-free.
+pub fn class_of(id: Id) -> Option<ClassInfo> {
+    let tables = existing().filter(|_| !squall_sys::fork::forked())?;
+    let look = || {
+        let (object, _) = serving(tables, id.slot())?;
+        // SAFETY: valid within this operation (`object/I1`).
+        let object = unsafe { object.as_ref() };
+        let class = object.class;
+        (object.id == id && !object.gate.is_dead()).then(|| ClassInfo {
+            class: (class.name)(),
+            type_id: class.more.type_id,
+            interface: class.interface,
+            interface_id: class.more.interface_id,
+            bytes: class.object_bytes as usize,
+        })
+    };
+    squall_rcu::try_op(|_| look()).ok().flatten()
+}
+
+impl<I: ?Sized + Interface> CoRef<I> {
+    /// The live object of this id, if it was made for this interface.
+    ///
+    /// # Cost
+    /// An operation. Lock-free.
+    pub fn find(id: Id) -> Option<CoRef<I>> {
+        let class = class_of(id)?;
+        // An object that was made for this interface has it under its own id (reference/I1).
+        (class.interface_id == TypeId::of::<I>()).then(|| CoRef::new(id))
+    }
 }
 
 /// The objects that live now, by slot, and those that were destroyed while a call that may block still holds them.
@@ -144,7 +196,7 @@ fn all<T>(tables: &Tables, look: impl Fn(u32) -> Option<T>) -> Vec<T> {
 }
 
 /// The object to which this slot leads, by way of a mediator too, and its state. Within an operation, in which it is valid.
-fn serving(tables: &Tables, slot: u32) -> Option<(NonNull<Object>, ObjectState)> {
+pub(crate) fn serving(tables: &Tables, slot: u32) -> Option<(NonNull<Object>, ObjectState)> {
     match tables.slot(slot).occupant() {
         Occupant::Object(object) => Some((object, ObjectState::Live)),
         Occupant::Mediated(mediator) => {

@@ -31,6 +31,8 @@ pub trait Interface: Send + Sync + 'static {
     const SUPERS: &'static [Super<Self>];
     /// The names of its methods, in the order of the declaration.
     const METHODS: &'static [&'static str] = &[];
+    /// Which of them are marked `#[blocking]`, in the same order.
+    const BLOCKING: &'static [bool] = &[];
 }
 
 /// An interface that a representative of type `T` has.
@@ -55,6 +57,8 @@ pub struct Super<I: ?Sized> {
     type_id: TypeId,
     /// How many interfaces it has, itself among them.
     interfaces: u32,
+    /// Whether all its methods, and those of what it extends, may block.
+    all_blocking: bool,
     /// Finds the name of a method of it, or of one that it extends.
     find_method: fn(&str) -> Option<&'static str>,
     /// The upcast, without its type.
@@ -83,6 +87,7 @@ impl<I: ?Sized + Interface> Super<I> {
         Super {
             type_id: TypeId::of::<S>(),
             interfaces: <S as Counted>::INTERFACES,
+            all_blocking: <S as Counted>::ALL_BLOCKING,
             find_method: find_method::<S>,
             // SAFETY: function pointers are of one size; this one is called as what it is only (`fill`).
             cast: unsafe { std::mem::transmute::<fn(&I) -> &S, fn()>(cast) },
@@ -103,9 +108,18 @@ pub(crate) fn find_method<I: ?Sized + Interface>(name: &str) -> Option<&'static 
     own.or_else(|| I::SUPERS.iter().find_map(|base| base.find_method(name)))
 }
 
-/// How many interfaces a representative of this one has.
+/// What is counted over an interface and those that it extends.
 pub(crate) trait Counted: Interface {
+    /// How many interfaces a representative of this one has.
     const INTERFACES: u32;
+    /// Whether every method is marked `#[blocking]`.
+    const ALL_BLOCKING: bool;
+}
+
+/// How many interfaces an object made for `I` has, and thus how many consecutive ids: its own, and one for each that it
+/// extends, counting each path.
+pub const fn interfaces_count<I: ?Sized + Interface>() -> u32 {
+    <I as Counted>::INTERFACES
 }
 
 /// The most interfaces that one object can have.
@@ -121,6 +135,21 @@ impl<I: ?Sized + Interface> Counted for I {
         }
         assert!(count <= INTERFACES_MAX, "an interface may extend at most 15 others, counting each path");
         count
+    };
+    const ALL_BLOCKING: bool = {
+        // An implementation by hand may not say.
+        let mut all = I::BLOCKING.len() == I::METHODS.len();
+        let mut index = 0;
+        while all && index < I::BLOCKING.len() {
+            all = I::BLOCKING[index];
+            index += 1;
+        }
+        index = 0;
+        while index < I::SUPERS.len() {
+            all = all && I::SUPERS[index].all_blocking;
+            index += 1;
+        }
+        all
     };
 }
 

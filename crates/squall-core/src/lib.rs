@@ -52,17 +52,19 @@ pub mod swap;
 pub mod tables;
 #[cfg(not(loom))]
 mod well_known;
+#[cfg(not(loom))]
+pub mod wrap;
 
 #[cfg(not(loom))]
 pub use at::{At, Ended, Peers};
 pub use class::{ObjectKind, Source};
 #[cfg(not(loom))]
 pub use error::{CallError, CreateError, Reason};
-pub use id::Id;
+pub use id::{Id, NoId};
 #[cfg(not(loom))]
-pub use inspect::{ObjectInfo, ObjectState, RepInfo, info_of, snapshot};
+pub use inspect::{ClassInfo, ObjectInfo, ObjectState, RepInfo, class_of, info_of, snapshot};
 #[cfg(not(loom))]
-pub use interface::{Extends, Interface, InterfaceOf, Super};
+pub use interface::{Extends, Interface, InterfaceOf, Super, interfaces_count};
 #[cfg(not(loom))]
 pub use owned::{Destruction, Owned};
 #[cfg(not(loom))]
@@ -70,7 +72,7 @@ pub use reference::CoRef;
 #[cfg(not(loom))]
 pub use root::{Cleanup, Found, Miss, Reply, Root};
 #[cfg(not(loom))]
-pub use single::{shared, stateful, try_shared};
+pub use single::{shared, shared_with, stateful, stateful_with, try_shared};
 #[cfg(not(loom))]
 pub use well_known::WellKnown;
 
@@ -85,4 +87,5 @@ pub mod __macro {
         Answer, Arguments, Blocking, Carries, Carry, Checked, CoRef, CopiedArguments, Gone, MovedArguments,
         Panic, Panics,
     };
+    pub use crate::wrap::{Around, Invoked, KeptArguments, SentArguments, Through, Wrap};
 }

@@ -71,6 +71,7 @@ impl<R: Root> Multi<R> {
     const CLASS: &'static Class = &Class {
         name: std::any::type_name::<R>,
         kind: ObjectKind::Clustered,
+        sleeps: true,
         interface: <R::Interface as Interface>::NAME,
         source: <R::Interface as Interface>::SOURCE,
         interfaces: <R::Interface as Counted>::INTERFACES,
@@ -302,7 +303,9 @@ impl<R: Root> Multi<R> {
 
     unsafe fn wake(object: NonNull<Object>) {
         // SAFETY: an object of this class, valid.
-        unsafe { object.cast::<Multi<R>>().as_ref() }.sleepers.signal(u32::MAX);
+        let multi = unsafe { object.cast::<Multi<R>>().as_ref() };
+        multi.sleepers.signal(u32::MAX);
+        multi.root.wake();
     }
 
     unsafe fn finish(object: NonNull<Object>) {

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use crate::class::ObjectKind;
+use crate::death::run_drop;
 use crate::ground::existing;
 use crate::id::Id;
 use crate::interface::Interface;
@@ -104,7 +104,7 @@ fn end(id: Id) {
     }
 }
 
-/// Wakes those who sleep in the methods of an object that ends.
+/// Wakes those who sleep in the methods of an object that ends, or that a swap waits for.
 ///
 /// # Safety
 /// It is valid.
@@ -113,10 +113,19 @@ pub(crate) unsafe fn wake(object: NonNull<Object>) {
     // SAFETY: the caller's promise.
     unsafe {
         let class = object.as_ref().class;
-        if class.kind == ObjectKind::Clustered {
-            (class.more.wake)(object);
+        if class.sleeps {
+            wake_sleepers(object);
         }
     }
+}
+
+/// # Safety
+/// It is valid.
+#[inline(never)]
+unsafe fn wake_sleepers(object: NonNull<Object>) {
+    // A panic of the author's must not keep what its caller does next from happening: without that the object is for ever.
+    // SAFETY: the caller's promise.
+    run_drop(|| unsafe { (object.as_ref().class.more.wake)(object) });
 }
 
 impl<I: ?Sized + Interface> Deref for Owned<I> {

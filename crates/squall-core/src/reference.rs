@@ -28,6 +28,7 @@ use crate::raw::object::{Ground, InFlight, Object, header, hit, object_of, relea
 use crate::raw::slot::Absent;
 use crate::swap::arbiter::Arbitration;
 use crate::swap::calls::{self as swap, Again, Frame, Met, Park};
+use crate::wrap::unanswered;
 
 /// A reference to a clustered object: call it as the interface it is.
 ///
@@ -375,10 +376,11 @@ impl Packed {
 #[cold]
 #[inline(never)]
 fn resolve(id: Id) -> Packed {
-    if squall_sys::fork::forked() {
-        return Packed::error(CallError::unnamed(None, id, Reason::Forked));
-    }
+    let forked = || Packed::error(CallError::unnamed(None, id, Reason::Forked));
     let Some(tables) = existing() else {
+        if squall_sys::fork::forked() {
+            return forked();
+        }
         return Packed::error(CallError::unnamed(None, id, Reason::NotThere));
     };
     // Once, so that the entry is made where the translation set says.
@@ -395,6 +397,10 @@ fn resolve(id: Id) -> Packed {
             vp
         }
     };
+    // What is cached can be called there, too.
+    if squall_sys::fork::forked() {
+        return forked();
+    }
     // SAFETY: within the operation of the call.
     match unsafe { InFlight::enter(tables, id) } {
         // SAFETY: as above.
@@ -615,7 +621,7 @@ impl<R> Answer<R> for Panic {
     #[inline(never)]
     #[track_caller]
     fn answer(self, error: CallError) -> R {
-        panic!("{error}")
+        unanswered(error)
     }
 }
 

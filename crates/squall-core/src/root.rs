@@ -55,6 +55,13 @@ pub trait Root: Send + Sync + Sized + 'static {
         drop(rep);
     }
 
+    /// The object ends, or a swap waits for its calls: methods of it that sleep by means of their own shall ask
+    /// [`wrap::shall_leave`](crate::wrap::shall_leave). Those in [`At::sleep_until`] need nothing of this.
+    ///
+    /// Called again and again while a swap waits, inside an operation: it must not wait long, nor panic. A panic ends here, and
+    /// is counted as one of a drop.
+    fn wake(&self) {}
+
     /// Lists the formats in which the state of such an object can move to another implementation by a hot-swap, and from
     /// one: best first. By default there is none.
     fn formats(formats: &mut RootFormats<'_, Self>) {

@@ -19,7 +19,8 @@ use crate::layout::Block;
 use crate::owned::Owned;
 use crate::raw::object::Object;
 use crate::raw::reps::Owner;
-use crate::swap::{Formats, State};
+use crate::reference::CoRef;
+use crate::swap::{Formats, List, State};
 
 /// What precedes the headers.
 #[repr(C)]
@@ -34,20 +35,39 @@ const _: () = assert!(std::mem::offset_of!(Prefix, owner) == size_of::<Object>()
 /// The class of shared objects of `T` under the interface `I`, whose state is listed by `S`.
 pub(crate) struct Shared<T, I: ?Sized, S = Opaque>(PhantomData<(T, *const I, S)>);
 
-/// What a class of shared objects says of their state.
-pub(crate) trait Describe<T>: 'static {
+/// Where the value of a class's objects lies, or a part of it.
+pub(crate) trait Locate<T>: 'static {
+    /// # Safety
+    /// An object of that class; the pointer is good for its block.
+    unsafe fn value(object: NonNull<Object>) -> NonNull<T>;
+}
+
+/// What a class of shared objects says of their state, and of who sleeps in them.
+pub(crate) trait Describe<T: 'static>: 'static {
+    /// The author's type.
+    const AUTHOR: TypeId = TypeId::of::<T>();
+    /// Whether `wake` does anything.
+    const WAKES: bool = false;
+    /// The name of the author's type.
+    fn author() -> &'static str {
+        std::any::type_name::<T>()
+    }
     /// Lists its formats.
-    fn formats(formats: &mut Formats<'_, T>);
+    fn formats<L: Locate<T>>(list: &mut List);
     /// It has moved.
     fn moved(value: &T);
+    /// Who sleeps in its methods shall look around.
+    fn wake(value: &T) {
+        let _ = value;
+    }
 }
 
 /// Nothing.
 #[derive(Debug)]
 pub(crate) struct Opaque;
 
-impl<T> Describe<T> for Opaque {
-    fn formats(_: &mut Formats<'_, T>) {}
+impl<T: 'static> Describe<T> for Opaque {
+    fn formats<L: Locate<T>>(_: &mut List) {}
     fn moved(_: &T) {}
 }
 
@@ -56,8 +76,9 @@ impl<T> Describe<T> for Opaque {
 pub(crate) struct Stated;
 
 impl<T: State> Describe<T> for Stated {
-    fn formats(formats: &mut Formats<'_, T>) {
-        T::formats(formats);
+    fn formats<L: Locate<T>>(list: &mut List) {
+        // SAFETY: it gives the value of the objects of the class whose list this is.
+        T::formats(&mut unsafe { Formats::new(list, L::value) });
     }
     fn moved(value: &T) {
         value.moved();
@@ -71,8 +92,9 @@ where
     S: Describe<T>,
 {
     const CLASS: &'static Class = &Class {
-        name: std::any::type_name::<T>,
+        name: S::author,
         kind: ObjectKind::Shared,
+        sleeps: S::WAKES,
         interface: I::NAME,
         source: I::SOURCE,
         interfaces: I::INTERFACES,
@@ -84,15 +106,15 @@ where
             f(unsafe { Block::<Prefix, I, T>::owner(object.cast()) });
         },
         more: More {
-            type_id: TypeId::of::<T>(),
+            type_id: S::AUTHOR,
             interface_id: TypeId::of::<I>(),
-            // SAFETY: called with objects of this class.
-            formats: |list| S::formats(&mut unsafe { Formats::new(list, Self::value) }),
+            formats: S::formats::<Self>,
             // SAFETY: as above; valid.
             moved: |object| S::moved(unsafe { Self::value(object).as_ref() }),
             prepare: |_| Ok(()),
             resolve: Self::resolve,
-            wake: |_| {},
+            // SAFETY: as above; it may be called, so its value is there.
+            wake: |object| S::wake(unsafe { Self::value(object).as_ref() }),
             // SAFETY: passed on, with what belongs to this class.
             quiet: |object| unsafe { quiet_call(object, Self::CLASS, Self::finish) },
             finish: Self::finish,
@@ -120,13 +142,6 @@ where
         }
     }
 
-    /// # Safety
-    /// An object of this class; the pointer is good for its block.
-    unsafe fn value(object: NonNull<Object>) -> NonNull<T> {
-        // SAFETY: the caller's promise.
-        unsafe { Block::<Prefix, I, T>::value(object.cast()) }
-    }
-
     /// An object to take another one's place.
     pub(crate) fn to_come(value: T, made_at: &'static Location<'static>) -> NonNull<Object> {
         let layout = Block::<Prefix, I, T>::LAYOUT;
@@ -144,8 +159,19 @@ where
 
     #[inline(always)]
     fn make(place: Place, value: T, made_at: &'static Location<'static>) -> Result<Owned<I>, CreateError> {
-        // If the view of the value panics, this gives back what was taken.
+        Self::make_with(place, |_| value, made_at)
+    }
+
+    #[inline(always)]
+    pub(crate) fn make_with(
+        place: Place,
+        value: impl FnOnce(CoRef<I>) -> T,
+        made_at: &'static Location<'static>,
+    ) -> Result<Owned<I>, CreateError> {
+        // If the value's making or its view panics, this gives back what was taken.
         let created = create::begin(place, Self::CLASS, Block::<Prefix, I, T>::LAYOUT)?;
+        // The id is that of this interface, of an object that will be (reference/I1).
+        let value = value(CoRef::new(created.id));
         let block = created.block.cast::<Prefix>();
         let object = Object::new(Self::CLASS, created.id, made_at, clock::ticks());
         // SAFETY: our own block; the prefix is written before what follows it.
@@ -154,6 +180,18 @@ where
             Block::<Prefix, I, T>::fill(block, Some(created.id), value);
         }
         Ok(created.publish())
+    }
+}
+
+impl<T, I, S> Locate<T> for Shared<T, I, S>
+where
+    T: Send + Sync + 'static,
+    I: ?Sized + InterfaceOf<T>,
+    S: Describe<T>,
+{
+    unsafe fn value(object: NonNull<Object>) -> NonNull<T> {
+        // SAFETY: the caller's promise.
+        unsafe { Block::<Prefix, I, T>::value(object.cast()) }
     }
 }
 
@@ -207,6 +245,37 @@ where
     let made_at = Location::caller();
     Shared::<T, I, Stated>::make(Place::Here, value, made_at)
         .unwrap_or_else(|error| create::refuse(I::NAME, &error))
+}
+
+/// As [`shared`], of a value that knows its object: `make` gets a reference to what it is about to be. A call through it
+/// errs until the object is there, which is when this returns.
+///
+/// # Errors
+/// [`CreateError`]; `make` was not called.
+/// # Panics
+/// If `make` does: there is no object then.
+#[track_caller]
+pub fn shared_with<I, T>(make: impl FnOnce(CoRef<I>) -> T) -> Result<Owned<I>, CreateError>
+where
+    I: ?Sized + InterfaceOf<T>,
+    T: Send + Sync + 'static,
+{
+    Shared::<T, I, Opaque>::make_with(Place::Here, make, Location::caller())
+}
+
+/// As [`shared_with`], of a value whose state can move, as [`stateful`].
+///
+/// # Errors
+/// As [`shared_with`].
+/// # Panics
+/// As [`shared_with`].
+#[track_caller]
+pub fn stateful_with<I, T>(make: impl FnOnce(CoRef<I>) -> T) -> Result<Owned<I>, CreateError>
+where
+    I: ?Sized + InterfaceOf<T>,
+    T: State,
+{
+    Shared::<T, I, Stated>::make_with(Place::Here, make, Location::caller())
 }
 
 /// As [`try_shared`], in a place of the caller's choice.

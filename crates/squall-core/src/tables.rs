@@ -1,11 +1,14 @@
 //! The translation tables, as far as users may touch them: they are caches, and any part may be thrown away at any time.
 
-use squall_machine::{Vp, machine};
-use squall_sync::atomic::Ordering;
+use squall_machine::{Vp, VpSet, machine};
+use squall_sync::atomic::{AtomicPtr, Ordering};
+use std::cell::RefCell;
 
 use crate::death;
-use crate::ground::{BLOCK, LOCAL_SHIFT, SLOTS_MAX, Tables, existing};
-use crate::id::Id;
+use crate::ground::{BLOCK, LOCAL_SHIFT, Tables, existing};
+use crate::id::{Id, SLOTS_MAX};
+use crate::inspect;
+use crate::raw::header::Header;
 use crate::raw::object::Ground;
 use crate::raw::slot::{Occupant, Slot};
 
@@ -25,7 +28,7 @@ pub struct Stats {
     pub slot_bytes: usize,
     /// Bytes of a local table for one interface of one object.
     pub entry_bytes: usize,
-    /// Drops of representatives and roots that panicked.
+    /// Drops of representatives and roots that panicked, and what the authors' `wake` did.
     pub panicked_drops: u64,
     /// Bytes of ended objects' blocks that are kept for the next ones, about. Of each size up to 248 bytes a VP keeps at most
     /// 2,048 blocks: 4 MiB if it keeps that many of all sizes. They stay until they are used or [`trim`] is called.
@@ -108,4 +111,54 @@ pub fn discard_page_of(vp: Vp, id: Id) {
     if let Some(tables) = existing() {
         tables.discard(vp, id.slot() / BLOCK * BLOCK, BLOCK);
     }
+}
+
+/// Throws away every entry that leads to the object of this id, on every VP that ever missed it. With [`callers_of`] a free
+/// sample of who calls: each VP that does misses once.
+///
+/// # Cost
+/// A store for each VP of the translation set and each interface of the object, and for each of these VPs that calls it
+/// again a miss. Lock-free.
+pub fn forget(id: Id) {
+    for_each_entry(id, |_, entry| {
+        // Only if there is one: a look at an object that nobody calls writes nothing.
+        if !entry.load(Ordering::Relaxed).is_null() {
+            // Relaxed: null is right at any time, and orders nothing.
+            entry.store(std::ptr::null_mut(), Ordering::Relaxed);
+        }
+    });
+}
+
+/// The VPs whose tables hold an entry that leads to the object of this id: since [`forget`], those that called it.
+///
+/// # Cost
+/// A load for each VP of the translation set and each interface of the object. Lock-free.
+pub fn callers_of(id: Id) -> VpSet {
+    let callers = RefCell::new(VpSet::new());
+    for_each_entry(id, |vp, entry| {
+        if !entry.load(Ordering::Relaxed).is_null() {
+            callers.borrow_mut().insert(Vp::new(vp as u32));
+        }
+    });
+    callers.into_inner()
+}
+
+/// Calls `f` with each entry that may lead to the live object of this id, and the VP whose it is.
+fn for_each_entry(id: Id, f: impl Fn(usize, &AtomicPtr<Header>)) {
+    let Some(tables) = existing().filter(|_| !squall_sys::fork::forked()) else { return };
+    let visit = || {
+        let Some((object, _)) = inspect::serving(tables, id.slot()) else { return };
+        // SAFETY: valid within this operation (`object/I1`).
+        let object = unsafe { object.as_ref() };
+        if object.id != id {
+            return;
+        }
+        let f = &f;
+        object.for_each_translation(tables, |vp| {
+            for slot in (id.slot()..).take(object.class.interfaces as usize) {
+                f(vp, tables.entry(vp, slot));
+            }
+        });
+    };
+    let _ = squall_rcu::try_op(|_| visit());
 }

@@ -1,6 +1,10 @@
 //! What only a whole process shows of objects: forks, and signal handlers that call.
 #![cfg(all(target_os = "linux", not(loom), not(miri)))]
 
+#[path = "../../squall-rcu/tests/forked/mod.rs"]
+mod forked;
+
+use forked::in_forked_child;
 use squall_core::{
     At, CallError, CoRef, CreateError, Owned, Reason, Root, WellKnown, shared, tables, try_shared,
 };
@@ -85,25 +89,6 @@ fn alone(test: &str, environment: &[&[(&str, &str)]]) -> bool {
         assert!(output.status.success(), "{test} under {environment:?}: {output:?}");
     }
     false
-}
-
-/// Runs `check` in a forked child, which ends with 0 if it returned true.
-fn in_forked_child(check: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child only calls `check`, which is made for it, and `_exit`.
-    match unsafe { libc::fork() } {
-        0 => {
-            let code = if check() { 0 } else { 1 };
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(code) }
-        }
-        child => {
-            assert!(child > 0);
-            let mut status = 0;
-            // SAFETY: waits for the child just made.
-            unsafe { libc::waitpid(child, &raw mut status, 0) };
-            libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-        }
-    }
 }
 
 #[test]

@@ -9,7 +9,9 @@
 //!   the mark alone, in its checked form too.
 //! - I2. Every method of the impl for references is `#[track_caller]`, and so is what it calls: a panic because the
 //!   object is gone carries the caller's line.
-//! - I3. The types of the trait's parameters are `'static` where `dyn Trait` is made an interface, and only there.
+//! - I3. Every method of the impl for `Around`, in its checked form too, goes through exactly one `Through`, which decides by
+//!   types alone whether another thread may run it.
+//! - I4. The types of the trait's parameters are `'static` where `dyn Trait` is made an interface, and only there.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -37,8 +39,9 @@ struct Expansion<'a> {
     bound: TokenStream,
     /// The attributes of each impl.
     attributes: TokenStream,
-    /// A type parameter of ours that is none of the user's.
+    /// Type parameters of ours that are none of the user's.
     parameter: Ident,
+    wrapper: Ident,
 }
 
 impl<'a> Expansion<'a> {
@@ -51,6 +54,7 @@ impl<'a> Expansion<'a> {
             bound: quote!(#name #parameters),
             attributes: quote!(#repeated #[automatically_derived] #[allow(deprecated)]),
             parameter: unused("__I", generics, name),
+            wrapper: unused("__W", generics, name),
         }
     }
 
@@ -70,7 +74,8 @@ impl<'a> Expansion<'a> {
         let extends = self.interface.supers.iter().map(|base| self.extends_impl(base));
         let view = self.view_impl();
         let references = self.reference_impl();
-        quote!(#item #interface #(#extends)* #view #references)
+        let around = self.around_impl();
+        quote!(#item #interface #(#extends)* #view #references #around)
     }
 
     /// The trait, with a checked form after each method.
@@ -127,9 +132,6 @@ impl<'a> Expansion<'a> {
             return quote_spanned!(here(name)=> fn #name #generics(&self #(, #arguments)*) #output #condition);
         }
         let name = method.checked_name();
-        let mut generics = generics.clone();
-        generics.make_where_clause().predicates.push(parse_quote!(Self: ::core::marker::Sized));
-        let condition = &generics.where_clause;
         quote_spanned! {here(&name)=>
             fn #name #generics(&self #(, #arguments)*)
                 -> ::core::result::Result<#returned, #hidden::CallError> #condition
@@ -145,6 +147,7 @@ impl<'a> Expansion<'a> {
         // At the name of the trait: `line!()` would answer where the attribute stands.
         let place = quote_spanned!(item.ident.span()=> ::core::panic::Location::caller());
         let methods = self.interface.methods.iter().map(|method| method.item.sig.ident.unraw().to_string());
+        let blocking = self.interface.methods.iter().map(|method| method.blocking);
         let supers = self.interface.supers.iter().map(|base| {
             let (base, hidden) = (object(base), self.hidden(base));
             quote!(#hidden::Super::new::<#base>(|__sub| __sub))
@@ -161,6 +164,7 @@ impl<'a> Expansion<'a> {
                 };
                 const SUPERS: &'static [#hidden::Super<Self>] = &[#(#supers),*];
                 const METHODS: &'static [&'static ::core::primitive::str] = &[#(#methods),*];
+                const BLOCKING: &'static [::core::primitive::bool] = &[#(#blocking),*];
             }
         }
     }
@@ -219,17 +223,10 @@ impl<'a> Expansion<'a> {
 
     /// The method `method` of the impl for references, or its checked form.
     fn forwarded(&self, method: &Method, checked: bool) -> TokenStream {
-        let Expansion { bound, parameter, .. } = self;
+        let parameter = &self.parameter;
         let name = &method.item.sig.ident;
         let hidden = self.hidden(name);
-        let names = method.arguments.iter().map(|argument| &argument.name);
-        let target = Ident::new("__target", Span::mixed_site().located_at(name.span()));
-        let result = quote_spanned!(here(name)=> <#parameter as #bound>::#name(#target #(, #names)*));
-        let (result, gone) = if checked {
-            (quote_spanned!(here(name)=> ::core::result::Result::Ok(#result)), quote!(#hidden::Checked))
-        } else {
-            (result, self.gone(method))
-        };
+        let (target, result, gone) = self.inner_call(method, parameter, checked);
         let attributes = attrs::repeated(&method.item.attrs, On::Implementation);
         let signature = self.signature(method, checked);
         let plain_name = name.unraw().to_string();
@@ -245,6 +242,75 @@ impl<'a> Expansion<'a> {
             #[track_caller]
             #signature {
                 #call(#(#way,)* *self, #plain_name, move |#target: &#parameter| #result, #gone)
+            }
+        }
+    }
+
+    /// The call of the method, or of its checked form, on a `&of`; what names that; and what is answered if it does not happen.
+    fn inner_call(&self, method: &Method, of: &Ident, checked: bool) -> (Ident, TokenStream, TokenStream) {
+        let bound = &self.bound;
+        let name = &method.item.sig.ident;
+        let hidden = self.hidden(name);
+        let names = method.arguments.iter().map(|argument| &argument.name);
+        let target = Ident::new("__target", Span::mixed_site().located_at(name.span()));
+        let (called, gone) = if checked {
+            (method.checked_name(), quote!(#hidden::Checked))
+        } else {
+            (name.clone(), self.gone(method))
+        };
+        let result = quote_spanned!(here(name)=> <#of as #bound>::#called(#target #(, #names)*));
+        (target, result, gone)
+    }
+
+    /// A representative with a wrapper around each of its methods implements the trait.
+    fn around_impl(&self) -> TokenStream {
+        let Expansion { bound, attributes, parameter, wrapper, .. } = self;
+        let item = &self.interface.item;
+        let hidden = self.hidden(&item.ident);
+        let mut generics = item.generics.clone();
+        generics.params.push(parse_quote!(#wrapper: #hidden::Wrap));
+        generics.params.push(parse_quote!(#parameter: #bound + 'static));
+        let (parameters, _, condition) = generics.split_for_impl();
+        let methods = self.interface.methods.iter().enumerate().map(|(index, method)| {
+            let (plain, checked) = (self.wrapped(method, index, false), self.wrapped(method, index, true));
+            quote!(#plain #checked)
+        });
+        quote_spanned! {here(&item.ident)=>
+            #attributes
+            #[allow(clippy::type_complexity)]
+            impl #parameters #bound for #hidden::Around<#wrapper, #parameter> #condition {
+                #(#methods)*
+            }
+        }
+    }
+
+    /// The method `method` of the impl for wrapped representatives, or its checked form.
+    fn wrapped(&self, method: &Method, index: usize, checked: bool) -> TokenStream {
+        let parameter = &self.parameter;
+        let name = &method.item.sig.ident;
+        let hidden = self.hidden(name);
+        let (target, result, gone) = self.inner_call(method, parameter, checked);
+        let attributes = attrs::repeated(&method.item.attrs, On::Implementation);
+        let signature = self.signature(method, checked);
+        let interface = self.interface.item.ident.unraw().to_string();
+        let (plain_name, blocking) = (name.unraw().to_string(), method.blocking);
+        let (types, returned) = (method.arguments.iter().map(|argument| &argument.ty), &method.returned);
+        quote_spanned! {here(name)=>
+            #attributes
+            #[inline]
+            #[track_caller]
+            #signature {
+                #hidden::Through::__squall_around(
+                    {
+                        #[allow(unused_imports)]
+                        use #hidden::{KeptArguments as _, SentArguments as _};
+                        #hidden::Arguments::<(#(#types,)* #returned,)>::new().__squall_send()
+                    },
+                    self,
+                    const { &#hidden::Invoked::__new(#interface, #plain_name, #index, #blocking) },
+                    move |#target: &#parameter| #result,
+                    #gone,
+                )
             }
         }
     }

@@ -41,8 +41,10 @@ use proc_macro::TokenStream;
 ///
 /// - `Hits` is implemented for every `CoRef` whose interface is `dyn Hits` or extends it, with all its methods,
 ///   provided ones too: a call goes to the representative.
-/// - `try_add` is a provided method, the checked form of `add`: `Result<_, CallError>`, for any sized implementor.
-///   On a reference it answers an error where the object is gone; on a representative it always succeeds.
+/// - `try_add` is a provided method, the checked form of `add`: `Result<_, CallError>`. On a reference it answers an error
+///   where the object is gone or its policy refuses the call; on a representative it always succeeds.
+/// - `Hits` is implemented for every `Around<W, T>` whose `T` implements it: `W` gets each call as a closure, and may have
+///   another thread run it if its arguments and its result are `Send`.
 /// - `dyn Hits` becomes an interface, and any type that implements `Hits` and is `'static` can stand behind it.
 ///
 /// The plain form of a method that returns `Result<_, E>` with `E: From<CallError>` returns the error of an

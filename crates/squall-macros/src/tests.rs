@@ -436,6 +436,27 @@ fn marked_methods_take_the_other_call_in_both_forms() {
 }
 
 #[test]
+fn kt_08_each_method_and_its_checked_form_go_through_the_wrapper_once() {
+    let mixed = expansion(
+        "",
+        "trait Hits<__W>: Send + Sync { fn add(&self); #[blocking] fn wait(&self, n: u8) -> u8; }",
+    );
+    contains(
+        &mixed,
+        "impl<__W, __W_: ::squall::__macro::Wrap, __I: Hits<__W> + 'static> Hits<__W> for \
+         ::squall::__macro::Around<__W_, __I>",
+    );
+    for (method, index, blocking, types) in [("add", 0, false, "((),)"), ("wait", 1, true, "(u8, u8,)")] {
+        let invoked = format!("Invoked::__new(\"Hits\", \"{method}\", {index}usize, {blocking})");
+        assert_eq!(count(&mixed, &invoked), 2, "{mixed}");
+        let way = format!("Arguments::<{types}>::new().__squall_send()");
+        assert_eq!(count(&mixed, &way), 2, "{mixed}");
+    }
+    assert_eq!(count(&mixed, "Through::__squall_around("), 4, "{mixed}");
+    contains(&mixed, "const BLOCKING: &'static [::core::primitive::bool] = &[false, true];");
+}
+
+#[test]
 fn parameters_are_static_where_the_interface_is_made() {
     let map = expansion("", "trait Map<K: Ord = u8, const N: usize = 3>: Send + Sync where K: Clone {}");
     contains(
@@ -461,8 +482,8 @@ fn attributes_that_are_repeated() {
             fn add(&self);
         }",
     );
-    assert_eq!(count(&hits, "#[cfg(unix)]"), 4, "the trait, and three impls: {hits}");
-    assert_eq!(count(&hits, "#[cfg(a)]"), 4, "the method, its checked form, and both for references: {hits}");
+    assert_eq!(count(&hits, "#[cfg(unix)]"), 5, "the trait, and four impls: {hits}");
+    assert_eq!(count(&hits, "#[cfg(a)]"), 6, "the method, its checked form, and both in two impls: {hits}");
     contains(&hits, "#[cfg_attr(b, cfg(c), deprecated)] #[allow(dead_code)] #[doc(hidden)]");
     contains(&hits, "#[cfg_attr(b, cfg(c))] #[allow(dead_code)] #[inline(always)]");
     assert_eq!(count(&hits, "must_use"), 1, "{hits}");

@@ -163,7 +163,20 @@ pub fn arbitrate<I: ?Sized + Interface>(
     co: CoRef<I>,
     function: impl Fn(&mut Call<'_>) + Send + Sync + 'static,
 ) -> Result<Arbiter, SwapError> {
-    begin::<I>(co, None, Box::new(function))
+    begin(I::NAME, CoRef::id(co), None, Box::new(function))
+}
+
+/// As [`arbitrate`], of an object whose interface the caller does not know: of one that [`snapshot`](crate::snapshot) found,
+/// say.
+///
+/// # Errors
+/// As [`arbitrate`].
+pub fn arbitrate_object(
+    id: Id,
+    function: impl Fn(&mut Call<'_>) + Send + Sync + 'static,
+) -> Result<Arbiter, SwapError> {
+    let interface = crate::inspect::class_of(id).map_or("an object", |class| class.interface);
+    begin(interface, id, None, Box::new(function))
 }
 
 /// As [`arbitrate`], for calls of one method, which may be one of an interface that this one extends.
@@ -181,16 +194,16 @@ pub fn arbitrate_method<I: ?Sized + Interface>(
         let error = SwapError::new(I::NAME, CoRef::id(co), SwapFailure::NoSuchMethod);
         return Err(error.because(Some(format!("{method}()").into())));
     };
-    begin::<I>(co, Some(method), Box::new(function))
+    begin(I::NAME, CoRef::id(co), Some(method), Box::new(function))
 }
 
-fn begin<I: ?Sized + Interface>(
-    co: CoRef<I>,
+fn begin(
+    interface: &'static str,
+    id: Id,
     method: Option<&'static str>,
     function: Function,
 ) -> Result<Arbiter, SwapError> {
-    let id = CoRef::id(co);
-    let refuse = |failure| SwapError::new(I::NAME, id, failure);
+    let refuse = |failure| SwapError::new(interface, id, failure);
     if squall_sys::fork::forked() {
         return Err(refuse(SwapFailure::Forked));
     }

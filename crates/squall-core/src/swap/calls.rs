@@ -4,13 +4,16 @@
 //!   its object, or that a mediator has counted. So the object is valid while the frame is in the list.
 //! - I2. A thread that some swap waits for has a frame of an object before which a swap's mediator stands; so it parks in no
 //!   `Block`, and every `Block` ends but for locks of the users' own, for which it has a bound.
-//! - I3. Who moves state never parks: it is told so by an error, and the transfer fails.
+//! - I3. Who moves state never parks: it is told so by an error, and the transfer fails. Nor does it wait for a thread that
+//!   makes a call for it, which could park.
+//! - I4. Of a frame that is in a list nothing changes but `shall`, which is atomic. So several threads may look at it: that
+//!   whose call it is, and those that work for it while it stays in the call (`adopt`).
 //!
 //! Source: tracked calls (CO-37, CO-38).
 
 use squall_machine::Vp;
 use squall_machine::park::{EventCount, Seen};
-use squall_sync::atomic::{AtomicU64, Ordering};
+use squall_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use squall_sync::sync::Arc;
 use squall_sys::apart::Apart;
 use std::cell::Cell;
@@ -22,7 +25,7 @@ use crate::ground::{Tables, existing};
 use crate::id::Id;
 use crate::raw::header::Header;
 use crate::raw::mediator::{Admission, Mediator, ask, leave};
-use crate::raw::object::{Ground, InFlight, Object, entry_of};
+use crate::raw::object::{Ground, InFlight, Object, entry_of, header};
 use crate::reference::answer;
 use crate::swap::SwapReport;
 use crate::swap::arbiter::Arbitration;
@@ -90,11 +93,14 @@ pub(crate) fn sleepers(slot: u32) -> &'static EventCount {
     &SLEEPERS[slot as usize % PLACES]
 }
 
-/// A call that a swap may have to wait for (I1).
+/// A call that a swap may have to wait for (I1, I4).
 pub(crate) struct Frame {
     object: NonNull<Object>,
     outer: *const Frame,
-    again: Cell<Again>,
+    again: Again,
+    /// It is to be made again: its method was told to return, because a swap waits for it. Relaxed: whoever sets it works for
+    /// the call, which reads it when that is done.
+    shall: AtomicBool,
 }
 
 /// Whether a call can be made again, from its beginning.
@@ -104,8 +110,6 @@ pub(crate) enum Again {
     Never,
     /// Yes.
     May,
-    /// It shall be: its method was told to return, because a swap waits for it.
-    Shall,
 }
 
 thread_local! {
@@ -122,12 +126,12 @@ pub(crate) struct InFrame<'a>(&'a Frame);
 impl Frame {
     /// The object is valid while the frame is in the list.
     pub(crate) fn new(object: NonNull<Object>, again: Again) -> Frame {
-        Frame { object, outer: ptr::null(), again: Cell::new(again) }
+        Frame { object, outer: ptr::null(), again, shall: AtomicBool::new(false) }
     }
 
     /// Whether its call is to be made again.
     pub(crate) fn is_to_be_again(&self) -> bool {
-        self.again.get() == Again::Shall
+        self.shall.load(Ordering::Relaxed)
     }
 
     #[inline(never)]
@@ -148,7 +152,8 @@ impl Drop for InFrame<'_> {
 /// The innermost call, from `first` on, of which `f` is true.
 fn find_call<'a>(first: *const Frame, f: impl Fn(&Object) -> bool) -> Option<&'a Frame> {
     let mut next = first;
-    // SAFETY: those in the list are on the stack below us, and their objects valid (I1).
+    // SAFETY: those in the list are on the stack below us, or of a thread that stays there (`adopt`), and nobody writes to
+    // them but by an atomic (I4). Their objects are valid (I1).
     unsafe {
         while let Some(frame) = next.as_ref() {
             if f(frame.object.as_ref()) {
@@ -167,10 +172,8 @@ fn in_call(f: impl Fn(&Object) -> bool) -> bool {
 
 /// A method of this object that was told to return has slept again instead, and got what it waited for: its result counts.
 pub(crate) fn has_gone_on(object: NonNull<Object>) {
-    if let Some(frame) = find_call(FRAMES.get(), |called| ptr::eq(called, object.as_ptr()))
-        && frame.again.get() == Again::Shall
-    {
-        frame.again.set(Again::May);
+    if let Some(frame) = find_call(FRAMES.get(), |called| ptr::eq(called, object.as_ptr())) {
+        frame.shall.store(false, Ordering::Relaxed);
     }
 }
 
@@ -180,12 +183,73 @@ pub(crate) fn shall_begin_again(object: NonNull<Object>) -> bool {
     let Some(frame) = find_call(FRAMES.get(), |called| ptr::eq(called, object.as_ptr())) else {
         return false;
     };
-    let shall = frame.again.get() != Again::Never
-        && find_call(frame.outer, |object| object.gate.is_swapping()).is_none();
+    let shall =
+        frame.again != Again::Never && find_call(frame.outer, |object| object.gate.is_swapping()).is_none();
     if shall {
-        frame.again.set(Again::Shall);
+        frame.shall.store(true, Ordering::Relaxed);
     }
     shall
+}
+
+/// Whether the innermost call of the object with this id shall return (see [`crate::wrap::shall_leave`]).
+pub(crate) fn shall_leave(id: Id) -> bool {
+    let Some(frame) = find_call(FRAMES.get(), |called| called.id == id) else { return false };
+    // SAFETY: valid while its frame is in the list (I1).
+    let object = unsafe { frame.object.as_ref() };
+    // SAFETY: as above, and not closed: a call is in it.
+    object.gate.is_dead() || unsafe { is_waited_for(frame.object) } && shall_begin_again(frame.object)
+}
+
+/// The innermost call of the object with this id has gone on.
+pub(crate) fn goes_on(id: Id) {
+    if let Some(frame) = find_call(FRAMES.get(), |called| called.id == id) {
+        has_gone_on(frame.object);
+    }
+}
+
+/// Whether a swap waits for the calls that hold a representative of this object.
+///
+/// # Safety
+/// It is valid, and not closed.
+unsafe fn is_waited_for(object: NonNull<Object>) -> bool {
+    // SAFETY: the caller's promise.
+    let class = unsafe { object.as_ref() }.class;
+    let mut waited = false;
+    // SAFETY: as above; each representative has so many headers.
+    unsafe {
+        (class.for_each_rep)(object, &mut |owner| {
+            waited |= (0..class.interfaces).any(|index| header(owner, index).as_ref().is_waited_for());
+        });
+    }
+    waited
+}
+
+/// The frames of a thread, for another one that works for it while it stays in their calls.
+#[derive(Clone, Copy)]
+pub(crate) struct Frames(*const Frame);
+
+/// Those of the calling thread.
+pub(crate) fn frames() -> Frames {
+    Frames(FRAMES.get())
+}
+
+/// The calling thread has these frames, and none of its own, until this is dropped.
+#[must_use]
+pub(crate) struct Adopted(*const Frame);
+
+/// Takes over the frames of a thread.
+///
+/// # Safety
+/// Until the result is dropped, by the thread that called this, the thread whose frames these are stays in all those calls. It
+/// may look at the frames meanwhile, and lend them to others (I4). What it did before is seen here.
+pub(crate) unsafe fn adopt(frames: Frames) -> Adopted {
+    Adopted(FRAMES.replace(frames.0))
+}
+
+impl Drop for Adopted {
+    fn drop(&mut self) {
+        FRAMES.set(self.0);
+    }
 }
 
 /// Whether the calling thread is in a call for which some swap waits (I2).

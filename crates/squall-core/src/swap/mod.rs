@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use crate::interface::Interface;
 use crate::reference::CoRef;
 
-pub use arbiter::{Arbiter, Call, arbitrate, arbitrate_method};
+pub use arbiter::{Arbiter, Call, arbitrate, arbitrate_method, arbitrate_object};
 pub use factory::{Factory, Upgraded};
 pub(crate) use format::List;
 pub use format::{Format, Formats, RootFormats, State, Transferred, Whole};

@@ -33,7 +33,8 @@ unsafe impl<I: ?Sized + Interface> Send for New<I> {}
 unsafe impl<I: ?Sized + Interface> Sync for New<I> {}
 
 impl<I: ?Sized + Interface> New<I> {
-    fn of(object: NonNull<Object>) -> New<I> {
+    /// The caller gives the object, of this interface, up.
+    pub(crate) fn of(object: NonNull<Object>) -> New<I> {
         New { object, interface: PhantomData }
     }
 

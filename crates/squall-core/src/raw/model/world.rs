@@ -83,6 +83,8 @@ const fn class(name: fn() -> &'static str) -> Class {
     Class {
         name,
         kind: ObjectKind::Clustered,
+        #[cfg(not(loom))]
+        sleeps: false,
         interface: "dyn Model",
         source: Source { file: file!(), line: line!() },
         interfaces: 1,
