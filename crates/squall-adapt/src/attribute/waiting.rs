@@ -1,0 +1,302 @@
+//! The thread's words in which attributes wait for their callee.
+//!
+//! Problem: they must outlive the caller's closure as little as a local variable would, nest without a limit, and cost a
+//! nanosecond each; and nothing here may point to a stack.
+//!
+//! Idea: a stack of entries for each thread, of a fixed size, and a vector that takes what is above. One word says which
+//! of them wait now, so that hiding them, and bringing them back, is one store.
+//!
+//! - I1. The entries below `top` belong to frames whose `with` runs, each to one: a new frame begins at `top`, and `top`
+//!   goes back to where it was when that frame ends. So the entries of a frame do not change while its `with` runs.
+//! - I2. Entry `n` is in the array if `n` is below its length, else in the vector, which is as long as `top` asks for.
+//! - I3. The vector has no memory while `top` is within the array.
+//!
+//! Not promised: use from a signal handler.
+//! Cost: no copy but the first. The words that are read and written together lie apart: the compiler would join their
+//! loads, and the machine cannot forward two stores to one load.
+
+use squall_core::Id;
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+
+use super::Head;
+
+/// Entries of the fixed stack.
+const ROOM: usize = 32;
+
+/// An attribute, by the address of its head, and the bits of its value.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) head: Option<&'static Head>,
+    pub(super) bits: u64,
+}
+
+impl Entry {
+    pub(super) const NONE: Entry = Entry { head: None, bits: 0 };
+
+    #[inline(always)]
+    pub(super) fn new(head: &'static Head, bits: u64) -> Entry {
+        Entry { head: Some(head), bits }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_of(&self, head: &'static Head) -> bool {
+        self.head.is_some_and(|own| std::ptr::eq(own, head))
+    }
+}
+
+/// Room for an entry. In two cells: one load of both words would wait for the two stores that wrote them.
+struct Slot {
+    head: Cell<Option<&'static Head>>,
+    bits: Cell<u64>,
+}
+
+impl Slot {
+    const fn new() -> Slot {
+        Slot { head: Cell::new(None), bits: Cell::new(0) }
+    }
+
+    #[inline(always)]
+    fn set(&self, entry: Entry) {
+        self.head.set(entry.head);
+        self.bits.set(entry.bits);
+    }
+
+    #[inline(always)]
+    fn get(&self) -> Entry {
+        Entry { head: self.head.get(), bits: self.bits.get() }
+    }
+
+    #[inline(always)]
+    fn bits_of(&self, head: &'static Head) -> Option<u64> {
+        self.head.get().is_some_and(|own| std::ptr::eq(own, head)).then(|| self.bits.get())
+    }
+}
+
+/// Which entries wait, and where the stack ends: from the low bits `count`, then `first`, then `top`.
+#[derive(Clone, Copy)]
+pub(super) struct Span(u64);
+
+const COUNT_BITS: u32 = 8;
+const INDEX_BITS: u32 = 28;
+const COUNT: u64 = (1 << COUNT_BITS) - 1;
+const INDEX: u64 = (1 << INDEX_BITS) - 1;
+const _: () = assert!(COUNT_BITS + 2 * INDEX_BITS == u64::BITS);
+
+impl Span {
+    pub(super) const EMPTY: Span = Span(0);
+
+    #[inline(always)]
+    pub(super) fn count(self) -> usize {
+        (self.0 & COUNT) as usize
+    }
+
+    #[inline(always)]
+    pub(super) fn first(self) -> usize {
+        (self.0 >> COUNT_BITS & INDEX) as usize
+    }
+
+    #[inline(always)]
+    fn top(self) -> usize {
+        (self.0 >> (COUNT_BITS + INDEX_BITS)) as usize
+    }
+
+    /// Of the next frame, with `count` entries.
+    #[inline(always)]
+    fn next(self, count: usize) -> Span {
+        let (first, top) = (self.top() as u64, (self.top() + count) as u64);
+        Span(top << (COUNT_BITS + INDEX_BITS) | first << COUNT_BITS | count as u64)
+    }
+
+    /// The same stack; nothing waits.
+    #[inline(always)]
+    fn hidden(self) -> Span {
+        Span(self.0 & !COUNT)
+    }
+}
+
+/// What waits on this thread, and for whom.
+pub struct Waiting {
+    /// The callee, as the interface that was called; any if none wait.
+    callee: Cell<Id>,
+    entries: [Slot; ROOM],
+    span: Cell<Span>,
+}
+
+thread_local! {
+    static WAITING: Waiting = const {
+        Waiting {
+            callee: Cell::new(Id::NOBODY),
+            entries: [const { Slot::new() }; ROOM],
+            span: Cell::new(Span::EMPTY),
+        }
+    };
+    /// The entries from `ROOM` on. Without a destructor, so that it is there as long as the thread; it holds memory only
+    /// while a frame is there (I3).
+    static ABOVE: ManuallyDrop<RefCell<Vec<Entry>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
+}
+
+/// Runs `f` with the thread's words.
+#[inline(always)]
+pub(super) fn with_waiting<R>(f: impl FnOnce(&Waiting) -> R) -> R {
+    // They have no destructor, so they are there as long as the thread.
+    WAITING.with(f)
+}
+
+impl Waiting {
+    #[inline(always)]
+    pub(super) fn callee(&self) -> Id {
+        self.callee.get()
+    }
+
+    #[inline(always)]
+    pub(super) fn span(&self) -> Span {
+        self.span.get()
+    }
+
+    /// Begins a frame of `count` entries, which are to be written next. It ends with what this returns.
+    #[inline(always)]
+    pub(super) fn push(&self, callee: Id, count: usize) -> Frame {
+        let span = self.span.get();
+        let outer = Frame { callee: self.callee.get(), span, top: span.top() + count, here: PhantomData };
+        if outer.top > ROOM {
+            resize_above(outer.span.top() + count);
+        }
+        self.callee.set(callee);
+        self.span.set(outer.span.next(count));
+        outer
+    }
+
+    /// Hides what waits, until what this returns is dropped.
+    #[inline(always)]
+    pub(super) fn hide(&self) -> Hidden {
+        let hidden = Hidden { span: self.span.get(), here: PhantomData };
+        self.span.set(hidden.span.hidden());
+        hidden
+    }
+
+    /// Writes an entry of a frame that was just begun, by its place in it.
+    #[inline(always)]
+    pub(super) fn write(&self, frame: &Frame, place: usize, entry: Entry) {
+        let index = frame.span.top() + place;
+        match self.entries.get(index) {
+            Some(slot) => slot.set(entry),
+            None => write_above(index, entry),
+        }
+    }
+
+    /// The bits of the attribute with this head, among these entries.
+    #[inline(always)]
+    pub(super) fn find(&self, span: Span, head: &'static Head) -> Option<u64> {
+        match self.entries.get(span.first()..span.first() + span.count()) {
+            Some(slots) => slots.iter().find_map(|slot| slot.bits_of(head)),
+            None => self.find_above(span, head),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_above(&self, span: Span, head: &'static Head) -> Option<u64> {
+        let mut entries = (0..span.count()).map(|place| self.entry(span.first() + place));
+        entries.find(|entry| entry.is_of(head)).map(|entry| entry.bits)
+    }
+
+    #[inline(always)]
+    pub(super) fn entry(&self, index: usize) -> Entry {
+        match self.entries.get(index) {
+            Some(slot) => slot.get(),
+            None => read_above(index),
+        }
+    }
+}
+
+/// The end of a frame, by a panic too: what waited before it waits again.
+///
+/// What is of the thread is looked up again, which is a few instructions: a borrow could not leave [`with_waiting`], and what
+/// runs meanwhile had to run inside it, where it is not inlined.
+pub struct Frame {
+    callee: Id,
+    span: Span,
+    /// Where the stack ends while it is there: not looked up where it was just stored, which takes a moment.
+    top: usize,
+    /// Dropped by the thread that made it.
+    here: PhantomData<*const ()>,
+}
+
+impl Drop for Frame {
+    #[inline(always)]
+    fn drop(&mut self) {
+        with_waiting(|waiting| {
+            if self.top > ROOM {
+                resize_above(self.span.top());
+            }
+            waiting.callee.set(self.callee);
+            waiting.span.set(self.span);
+        });
+    }
+}
+
+/// The end of hiding, by a panic too.
+pub(super) struct Hidden {
+    span: Span,
+    /// As in [`Frame`].
+    here: PhantomData<*const ()>,
+}
+
+impl Hidden {
+    /// What it hides.
+    #[inline(always)]
+    pub(super) fn span(&self) -> Span {
+        self.span
+    }
+}
+
+impl Drop for Hidden {
+    #[inline(always)]
+    fn drop(&mut self) {
+        with_waiting(|waiting| waiting.span.set(self.span));
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn resize_above(top: usize) {
+    assert!(top as u64 <= INDEX, "attributes of calls are nested too deep");
+    ABOVE.with(|above| match top.saturating_sub(ROOM) {
+        0 => *above.borrow_mut() = Vec::new(),
+        len => above.borrow_mut().resize(len, Entry::NONE),
+    });
+}
+
+#[cold]
+#[inline(never)]
+fn write_above(index: usize, entry: Entry) {
+    ABOVE.with(|above| above.borrow_mut()[index - ROOM] = entry);
+}
+
+#[cold]
+#[inline(never)]
+fn read_above(index: usize) -> Entry {
+    ABOVE.with(|above| above.borrow()[index - ROOM])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deep_nesting_leaves_no_memory() {
+        let capacity = || ABOVE.with(|above| above.borrow().capacity());
+        with_waiting(|waiting| {
+            let mut frames: Vec<_> =
+                (1..=20).map(|_| waiting.push(Id::from_parts(1, 1).unwrap(), 3)).collect();
+            assert_eq!((waiting.span().first(), waiting.span().count(), waiting.span().top()), (57, 3, 60));
+            assert!(capacity() >= 60 - ROOM);
+            while frames.pop().is_some() {
+                assert_eq!(waiting.span().top(), 3 * frames.len());
+            }
+            assert_eq!((waiting.span().count(), capacity()), (0, 0));
+        });
+    }
+}

@@ -1,0 +1,16 @@
+#![forbid(unsafe_code)]
+//! When and why an object changes its shape; how is the business of the floors below.
+//!
+#![doc = include_str!("../README.md")]
+
+pub mod attribute;
+pub mod calls;
+pub mod control;
+pub mod decision;
+pub mod engine;
+pub mod family;
+pub mod invoke;
+pub mod monitor;
+pub mod policy;
+pub mod settings;
+pub mod temper;

@@ -1,0 +1,203 @@
+//! A record: 40 bytes, as KTK's lock sensor.
+//!
+//! | word | bits | meaning |
+//! |---|---|---|
+//! | 0 | 0..32 | the writing thread, by the kernel's number |
+//! | 0 | 32..48 | the VP it ran on; all ones: beyond 65534 |
+//! | 0 | 48..64 | the kind's number |
+//! | 1 | all | nanoseconds on the monitor's clock |
+//! | 2 | all | the object |
+//! | 3, 4 | all | the values |
+
+use std::cell::Cell;
+use std::fmt;
+use std::time::SystemTime;
+
+use squall_core::Id;
+use squall_machine::Vp;
+
+use super::clock::{now_ns, time_of_day};
+use super::kind::Kind;
+
+/// Words of a record.
+pub(super) const WORDS: usize = 5;
+
+const VP_SHIFT: u32 = 32;
+const KIND_SHIFT: u32 = 48;
+/// More than 16 bits of VP.
+const VP_BEYOND: u64 = 0xffff;
+
+const _: () = assert!(size_of::<Record>() == 40);
+const _: () = assert!(VP_SHIFT == u32::BITS && KIND_SHIFT - VP_SHIFT == u16::BITS);
+
+/// What a record is about: a clustered object by its [`Id`], or a number of the writer's own.
+///
+/// An id's upper half is its generation, which is never 0; a number's is always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Object(u64);
+
+impl Object {
+    /// Nothing in particular.
+    pub const NONE: Object = Object(0);
+
+    /// Something that its writer has numbered.
+    pub const fn number(number: u32) -> Object {
+        Object(number as u64)
+    }
+
+    /// The id, if it is a clustered object.
+    pub const fn id(self) -> Option<Id> {
+        Id::from_parts(self.0 as u32, (self.0 >> u32::BITS) as u32)
+    }
+}
+
+impl From<Id> for Object {
+    fn from(id: Id) -> Object {
+        Object(u64::from(id.generation()) << u32::BITS | u64::from(id.slot()))
+    }
+}
+
+/// An id as an id, `17.3`; a number as `#7`; nothing as `-`.
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.id() {
+            Some(id) => write!(f, "{id}"),
+            None if *self == Object::NONE => f.write_str("-"),
+            None => write!(f, "#{}", self.0),
+        }
+    }
+}
+
+/// One fact: what happened, when, where, in which thread, to which object, with two values.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Record([u64; WORDS]);
+
+impl Record {
+    /// A record of here and now.
+    ///
+    /// # Cost
+    /// A look at the clock.
+    #[inline]
+    pub fn now(kind: &'static Kind, object: impl Into<Object>, values: [u64; 2]) -> Record {
+        let vp = (Vp::current().index() as u64).min(VP_BEYOND);
+        let place = u64::from(kind.number()) << KIND_SHIFT | vp << VP_SHIFT | u64::from(thread_id());
+        Record([place, now_ns(), object.into().0, values[0], values[1]])
+    }
+
+    pub(super) const fn from_words(words: [u64; WORDS]) -> Record {
+        Record(words)
+    }
+
+    pub(super) const fn words(&self) -> &[u64; WORDS] {
+        &self.0
+    }
+
+    /// What happened.
+    pub fn kind(&self) -> &'static Kind {
+        Kind::of((self.0[0] >> KIND_SHIFT) as u16)
+    }
+
+    /// The VP that the thread was on.
+    pub const fn vp(&self) -> Vp {
+        Vp::new((self.0[0] >> VP_SHIFT & VP_BEYOND) as u32)
+    }
+
+    /// The thread, by the number that the kernel gave it.
+    pub const fn thread(&self) -> u32 {
+        self.0[0] as u32
+    }
+
+    /// When, on the clock of [`now_ns`].
+    pub const fn at_ns(&self) -> u64 {
+        self.0[1]
+    }
+
+    /// When, by the time of day as it was when the monitor's clock began.
+    pub fn time_of_day(&self) -> SystemTime {
+        time_of_day(self.0[1])
+    }
+
+    /// What it happened to.
+    pub const fn object(&self) -> Object {
+        Object(self.0[2])
+    }
+
+    /// The values, named by the kind.
+    pub const fn values(&self) -> [u64; 2] {
+        [self.0[3], self.0[4]]
+    }
+
+    /// Kind and object, which aggregates are made by.
+    pub(super) const fn group(&self) -> (u16, Object) {
+        ((self.0[0] >> KIND_SHIFT) as u16, self.object())
+    }
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One line, without the end of the line.
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, ns) = (self.kind(), self.at_ns());
+        let (s, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
+        write!(
+            f,
+            "{s}.{rest:09} vp {} thread {}: {kind} {}",
+            self.vp().index(),
+            self.thread(),
+            self.object()
+        )?;
+        for (name, value) in kind.value_names().into_iter().zip(self.values()) {
+            if !name.is_empty() {
+                write!(f, " {name}={value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The kernel's number of the calling thread, asked for once. In a forked child it is that of the thread that forked.
+#[inline]
+fn thread_id() -> u32 {
+    thread_local! {
+        static ID: Cell<u32> = const { Cell::new(0) };
+    }
+    match ID.get() {
+        0 => {
+            ID.set(squall_sys::affinity::thread_id());
+            ID.get()
+        }
+        id => id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_gives_back_what_it_was_made_of() {
+        static KIND: Kind = Kind::new("record.test", ["first", ""]);
+        let id = Id::from_parts(17, 3).expect("it is one");
+        let record = Record::now(&KIND, id, [u64::MAX, 5]);
+        assert!(std::ptr::eq(record.kind(), &KIND));
+        assert_eq!(record.object().id(), Some(id));
+        assert_eq!(record.values(), [u64::MAX, 5]);
+        assert_eq!(record.thread(), squall_sys::affinity::thread_id());
+        let line = record.to_string();
+        assert!(line.ends_with(": record.test 17.3 first=18446744073709551615"), "{line}");
+    }
+
+    #[test]
+    fn numbers_and_ids_are_told_apart() {
+        assert_eq!(Object::number(17).id(), None);
+        assert_eq!(Object::number(17).to_string(), "#17");
+        let id = Id::from_parts(17, 1).expect("it is one");
+        assert_eq!(Object::from(id).to_string(), "17.1");
+        assert_eq!(Object::NONE.to_string(), "-");
+    }
+}

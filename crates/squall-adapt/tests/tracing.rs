@@ -1,0 +1,111 @@
+//! With the feature `tracing`, decisions are events.
+#![cfg(all(feature = "tracing", not(miri)))]
+
+use squall_adapt::control;
+use squall_adapt::family::{self, Cost, Family, Form, Load, Reading, Shape};
+use squall_core::swap::{Formats, New, State};
+use squall_core::{CallError, CoRef, Owned, stateful};
+use squall_macros::interface;
+use std::fmt::Debug;
+use std::sync::Mutex;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+#[interface(crate = squall_core)]
+trait Nothing: Send + Sync {
+    fn nothing(&self);
+}
+
+macro_rules! form {
+    ($name:ident) => {
+        struct $name;
+        impl Nothing for $name {
+            fn nothing(&self) {}
+        }
+        impl State for $name {
+            fn formats(formats: &mut Formats<'_, $name>) {
+                formats.export(|_| Ok(())).import(|_, ()| Ok(()));
+            }
+        }
+    };
+}
+form!(Small);
+form!(Large);
+
+struct Nothings;
+static NOTHINGS: Nothings = Nothings;
+static FORMS: [Form; 2] = [Form::of::<Small>("small"), Form::of::<Large>("large")];
+
+impl Family for Nothings {
+    type Interface = dyn Nothing;
+    fn name(&self) -> &'static str {
+        "nothing"
+    }
+    fn forms(&self) -> &'static [Form] {
+        &FORMS
+    }
+    fn make(&self, shape: Shape, _: CoRef<dyn Nothing>) -> New<dyn Nothing> {
+        if shape.form == 0 { New::stateful(Small) } else { New::stateful(Large) }
+    }
+    fn read(&self, _: CoRef<dyn Nothing>) -> Result<Reading, CallError> {
+        Ok(Reading::default())
+    }
+    fn arm(&self, _: CoRef<dyn Nothing>, _: u32) -> Result<(), CallError> {
+        Ok(())
+    }
+    fn judge(&self, _: &Load<'_>) -> Vec<Cost> {
+        Vec::new()
+    }
+}
+
+/// Keeps the fields of every event of ours.
+struct Kept;
+static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+impl Subscriber for Kept {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "squall::adapt"
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        struct Text(String);
+        impl Visit for Text {
+            fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+                self.0 += &format!("{}={value:?};", field.name());
+            }
+        }
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        EVENTS.lock().unwrap().push(text.0);
+    }
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn a_decision_is_an_event_with_its_reason() {
+    tracing::subscriber::set_global_default(Kept).unwrap();
+    family::register(&NOTHINGS);
+    let object: Owned<dyn Nothing> = stateful(Small);
+    let id = CoRef::id(object.co());
+    control::swap(id, "large").unwrap();
+    let events = EVENTS.lock().unwrap().clone();
+    assert_eq!(events.len(), 1, "{events:?}");
+    for part in [
+        &format!("id={id};"),
+        "family=\"nothing\";",
+        "from=\"small\";",
+        "to=\"large\";",
+        "verdict=swapped by hand;",
+        "why=\"somebody asked for it\";",
+        "took_us=",
+        "pause_us=",
+    ] {
+        assert!(events[0].contains(part), "no {part} in {}", events[0]);
+    }
+}

@@ -1,0 +1,80 @@
+//! The central form: one word that is biased to one VP.
+//!
+//! Its sensor costs nothing while nobody shares it: who adds from elsewhere has to take a second word with a locked
+//! addition anyway, and counts an alarm down beside it.
+
+use squall_core::CoRef;
+use squall_core::swap::{Formats, State};
+use squall_machine::Vp;
+use squall_machine::pervp::BiasedWord;
+
+use super::{Counter, Sensors};
+use crate::counter::policy::{ALARM, post};
+
+/// One representative for everybody. `ADAPTS`: its sensor posts.
+pub(super) struct Central<const ADAPTS: bool> {
+    count: BiasedWord,
+    /// The object that it serves.
+    own: CoRef<dyn Counter>,
+}
+
+impl<const ADAPTS: bool> Central<ADAPTS> {
+    pub(super) fn new(own: CoRef<dyn Counter>, place: Vp) -> Central<ADAPTS> {
+        let count = BiasedWord::new(place);
+        if ADAPTS {
+            count.set_alarm(ALARM);
+        }
+        Central { count, own }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ring(&self) {
+        // Where there are no restartable sequences who is at home takes this path, too, and is no news.
+        let at_home = Vp::current() == self.count.vp();
+        if at_home || !post(self.own) {
+            self.count.set_alarm(ALARM);
+        }
+    }
+}
+
+impl<const ADAPTS: bool> Counter for Central<ADAPTS> {
+    #[inline]
+    fn add(&self, n: u64) {
+        if ADAPTS {
+            self.count.add_or_ring(n, || self.ring());
+        } else {
+            self.count.add(n);
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.count.load()
+    }
+
+    fn sensors(&self) -> Sensors {
+        let count = &self.count;
+        Sensors {
+            here: count.added_here(),
+            elsewhere: count.added_elsewhere(),
+            totals: 0,
+            place: Some(count.vp()),
+            reps: 1,
+        }
+    }
+
+    fn arm(&self, after: u32) {
+        if ADAPTS {
+            self.count.set_alarm(after);
+        }
+    }
+}
+
+impl<const ADAPTS: bool> State for Central<ADAPTS> {
+    fn formats(formats: &mut Formats<'_, Central<ADAPTS>>) {
+        formats.export_part(|this| Ok(this.count.load())).import_part(|this, n: u64| {
+            this.count.add(n);
+            Ok(())
+        });
+    }
+}

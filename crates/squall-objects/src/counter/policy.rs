@@ -1,0 +1,181 @@
+//! When a counter changes its form: the sensors' posts, and what its load would cost in each form.
+
+use squall_adapt::engine;
+use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
+use squall_core::swap::New;
+use squall_core::{CallError, CoRef, info_of};
+use squall_machine::pervp::{RestartMode, restart_mode};
+use squall_machine::{ClusterSize, Vp};
+
+use super::central::Central;
+use super::spread::{Local, Spread};
+use super::{ADAPTS, Counter};
+
+/// The form in which an adaptive counter begins: [`shared`](super::shared).
+pub const CENTRAL: &str = "central";
+/// The form into which it grows: [`distributed`](super::distributed).
+pub const SPREAD: &str = "spread";
+
+/// Steps of a sensor until it posts, at first.
+pub(super) const ALARM: u32 = 1024;
+
+/// Asks the policy for a look.
+pub(super) fn post(co: CoRef<dyn Counter>) -> bool {
+    engine::post(CoRef::id(co))
+}
+
+pub(super) static COUNTERS: Counters = Counters;
+
+pub(super) struct Counters;
+
+static FORMS: [Form; 2] = [Form::of::<Central<ADAPTS>>(CENTRAL), Form::of::<Spread<ADAPTS>>(SPREAD)];
+const SPREAD_FORM: usize = 1;
+
+impl Family for Counters {
+    type Interface = dyn Counter;
+
+    fn name(&self) -> &'static str {
+        "counter"
+    }
+
+    fn forms(&self) -> &'static [Form] {
+        &FORMS
+    }
+
+    fn make(&self, shape: Shape, co: CoRef<dyn Counter>) -> New<dyn Counter> {
+        match shape {
+            Shape { form: SPREAD_FORM, .. } => New::root(Spread::<ADAPTS>::new(), ClusterSize::Cpu),
+            Shape { place, .. } => {
+                New::stateful(Central::<ADAPTS>::new(co, place.unwrap_or_else(Vp::current)))
+            }
+        }
+    }
+
+    fn read(&self, co: CoRef<dyn Counter>) -> Result<Reading, CallError> {
+        let sensors = co.try_sensors()?;
+        let bytes = info_of(CoRef::id(co)).map_or(0, |info| info.bytes);
+        Ok(Reading {
+            local: sensors.here,
+            foreign: sensors.elsewhere,
+            global: sensors.totals,
+            place: sensors.place,
+            reps: sensors.reps,
+            bytes,
+        })
+    }
+
+    fn arm(&self, co: CoRef<dyn Counter>, after: u32) -> Result<(), CallError> {
+        co.try_arm(after)
+    }
+
+    fn judge(&self, load: &Load<'_>) -> Vec<Cost> {
+        judge(load, restart_mode() == RestartMode::Restartable)
+    }
+}
+
+/// What a call costs whatever serves it, an addition by plain instructions, a locked one, and in a sum each representative
+/// beyond the first, in nanoseconds, as measured on one machine. They matter as ratios.
+const CALL: f64 = 1.9;
+const PLAIN: f64 = 0.4;
+const LOCKED: f64 = 5.5;
+const VISIT: f64 = 1.5;
+/// Additions of one VP in a second, at most.
+const AT_HOME_MAX: f64 = 50e6;
+/// A line is never taken for busier: who waits for it waits for a hundred others at most.
+const BUSY_MAX: f64 = 0.99;
+/// About what a distributed counter has, and each of its representatives.
+const ROOT_BYTES: usize = 256;
+const REP_BYTES: usize = size_of::<Local<ADAPTS>>() + 128;
+
+/// What one VP does in a second.
+#[derive(Clone, Copy, Debug)]
+struct Caller {
+    vp: Vp,
+    adds: f64,
+    totals: f64,
+}
+
+/// Who calls: by the calls that were counted, and by the entries of those whom the count missed.
+fn callers(load: &Load<'_>) -> Vec<Caller> {
+    let totals = load.calls.rates_of("total");
+    let seconds = load.calls.span.as_secs_f64().max(1e-9);
+    let mut callers: Vec<Caller> = load
+        .calls
+        .by_vp
+        .iter()
+        .zip(totals)
+        .map(|((vp, all), (_, totals))| Caller {
+            vp: *vp,
+            adds: (*all as f64 / seconds - totals).max(0.0),
+            totals,
+        })
+        .collect();
+    // A count of a moment misses those who did not run just then. They are taken for such as the least of those who were
+    // counted, and for no more than the sensors saw: sums are no counts, but of those who add one at a time they are.
+    let missed: Vec<Vp> =
+        load.callers.iter().filter(|vp| !callers.iter().any(|caller| caller.vp == *vp)).collect();
+    let least = |of: fn(&Caller) -> f64| callers.iter().map(of).reduce(f64::min).unwrap_or(0.0);
+    let sensed = |count: u64| count as f64 / load.span.as_secs_f64().max(1e-9) / missed.len().max(1) as f64;
+    let spread = load.shape.form == SPREAD_FORM;
+    let added =
+        if spread { load.before.local.saturating_add(load.before.foreign) } else { load.before.foreign };
+    let adds = least(|caller| caller.adds).min(sensed(added));
+    let totals = least(|caller| caller.totals);
+    callers.extend(missed.iter().map(|vp| {
+        let at_home = !spread && Some(*vp) == load.shape.place;
+        let adds = if at_home { sensed(load.before.local).min(AT_HOME_MAX) } else { adds };
+        Caller { vp: *vp, adds, totals }
+    }));
+    callers
+}
+
+/// How likely others came between, of whom `others` do something for each `own`.
+fn between(others: f64, own: f64) -> f64 {
+    if own > 0.0 { (others / own).min(1.0) } else { 0.0 }
+}
+
+fn judge(load: &Load<'_>, restartable: bool) -> Vec<Cost> {
+    let callers = callers(load);
+    let (adds, totals) = callers.iter().fold((0.0, 0.0), |(a, t), c| (a + c.adds, t + c.totals));
+    let line = load.transfer_ns;
+    let plain = if restartable { PLAIN } else { LOCKED };
+    // How long the one line of the central form is on its way in a second. Where that is nearly always, those who want it wait
+    // for each other, and that they call no more often is because they wait.
+    let fetches = |c: &Caller| {
+        let own = c.adds + c.totals;
+        c.adds * between(adds + totals - own, own) + c.totals * between(adds - c.adds, own)
+    };
+    let busy = (callers.iter().map(fetches).sum::<f64>() * line / 1e9).min(BUSY_MAX);
+    let wait = (1.0 / (1.0 - busy)).min(callers.len().max(1) as f64);
+    let central = |place: Option<Vp>| {
+        let cost = |c: &Caller| {
+            let add = if Some(c.vp) == place { plain } else { LOCKED };
+            c.adds * (CALL + add) + c.totals * CALL + fetches(c) * line * wait
+        };
+        let shape = Shape { form: 0, place };
+        Cost { shape, ns_per_s: callers.iter().map(cost).sum(), bytes: size_of::<Central<ADAPTS>>() + 88 }
+    };
+    // Those that call now are those that would have representatives; those that there are, are visited.
+    let reps = if load.shape.form == SPREAD_FORM { load.before.reps.max(1) } else { callers.len().max(1) };
+    let spread = {
+        let cost = |c: &Caller| {
+            // Each line that its owner wrote since is fetched, and its owner fetches it back.
+            let fetched: f64 = callers.iter().map(|other| between(other.adds, c.totals)).sum::<f64>()
+                - between(c.adds, c.totals);
+            c.adds * (CALL + plain + line * between(totals - c.totals, c.adds))
+                + c.totals * (CALL + VISIT * reps as f64 + line * fetched)
+        };
+        let shape = Shape { form: SPREAD_FORM, place: None };
+        let bytes = ROOT_BYTES + reps * REP_BYTES;
+        Cost { shape, ns_per_s: callers.iter().map(cost).sum(), bytes }
+    };
+    // The central form, at home where it is, and where most is added.
+    let busiest = callers.iter().max_by(|a, b| a.adds.total_cmp(&b.adds));
+    let busiest = busiest.filter(|c| c.adds > 0.0).map(|c| c.vp);
+    let present = if load.shape.form == 0 { load.shape.place } else { busiest };
+    let mut costs = vec![central(present), spread];
+    if let Some(busiest) = busiest.filter(|busiest| present != Some(*busiest)) {
+        costs.push(central(Some(busiest)));
+    }
+    costs
+}

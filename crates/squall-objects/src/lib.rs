@@ -1,0 +1,9 @@
+#![forbid(unsafe_code)]
+//! Ready objects: each shared, distributed and adaptive, behind one interface.
+//!
+#![doc = include_str!("../README.md")]
+
+pub mod cell;
+pub mod counter;
+pub mod lock;
+pub mod requests;

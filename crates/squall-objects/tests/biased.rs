@@ -1,0 +1,54 @@
+//! The adaptive counter on the machine as it is: what needs restartable sequences and two processors.
+#![cfg(not(miri))]
+
+use squall_adapt::control;
+use squall_core::CoRef;
+use squall_machine::pervp::{RestartMode, restart_mode};
+use squall_machine::{Vp, VpSet};
+use squall_objects::counter::{self, CENTRAL, Counter};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+#[test]
+fn one_that_a_single_vp_calls_from_elsewhere_is_at_home_there_soon() {
+    let usable: VpSet =
+        squall_sys::affinity::allowed().unwrap().into_iter().map(|cpu| Vp::new(cpu as u32)).collect();
+    if usable.len() < 2 || restart_mode() != RestartMode::Restartable {
+        eprintln!("SKIP: this takes two processors and restartable sequences");
+        return;
+    }
+    let counter = counter::adaptive();
+    let (co, id) = (counter.co(), CoRef::id(counter.co()));
+    let first = co.sensors().place.unwrap();
+    let elsewhere = usable.iter().find(|vp| *vp != first).unwrap();
+    let stop = AtomicBool::new(false);
+    let added = thread::scope(|scope| {
+        let adder = scope.spawn(|| {
+            pin(elsewhere);
+            let mut added = 0;
+            while !stop.load(Ordering::Relaxed) {
+                co.inc();
+                added += 1;
+            }
+            added
+        });
+        let began = Instant::now();
+        // The log is looked at, not the counter: who reads its sensors calls it.
+        while !control::history(id).iter().any(|decision| decision.place == Some(elsewhere)) {
+            assert!(began.elapsed() < Duration::from_secs(60), "{:?}", control::history(id));
+            thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Ordering::Relaxed);
+        adder.join().unwrap()
+    });
+    assert_eq!(co.total(), added);
+    let moved = control::history(id).into_iter().find(|decision| decision.place == Some(elsewhere)).unwrap();
+    assert_eq!((moved.from, moved.to), (CENTRAL, CENTRAL));
+    assert_eq!(co.sensors().place, Some(elsewhere));
+}
+
+/// Keeps the calling thread on a processor.
+fn pin(vp: Vp) {
+    squall_sys::affinity::restrict_to(&[vp.index()]).unwrap();
+}

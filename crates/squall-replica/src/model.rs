@@ -1,0 +1,285 @@
+//! Model checks of the protocol in the form that ships, and the tests of those tests.
+
+use super::raw::{Copied, Dead, Master, Node, Word};
+#[cfg(loom)]
+use super::sites;
+use super::watch::Watch;
+use squall_rcu::__model::Quiescence;
+use squall_sync::atomic::{AtomicBool, Ordering};
+use squall_sync::cell::UnsafeCell;
+use squall_sync::sync::Arc;
+use squall_sync::thread;
+use std::ptr::NonNull;
+use std::task::{Wake, Waker};
+
+/// A number that the checker watches: written when it is made and when it is freed.
+struct Value(UnsafeCell<u32>);
+
+/// What it is from when it is freed.
+const FREED: u32 = u32::MAX;
+
+// SAFETY: the protocol under test is what keeps readers and who frees apart; the checker watches.
+unsafe impl Sync for Value {}
+// SAFETY: as above.
+unsafe impl Send for Value {}
+
+fn made(version: u64, value: u32) -> Box<Node<Value>> {
+    let node = Node::new(version, Value(UnsafeCell::new(0)));
+    // The checker knows of writes, not of beginnings.
+    // SAFETY: it is ours alone.
+    node.value.0.with_mut(|place| unsafe { *place = value });
+    node
+}
+
+fn read(node: NonNull<Node<Value>>) -> u32 {
+    // SAFETY: the protocol under test; a node is never given back to the allocator before all is over (`free`).
+    let value = unsafe { node.as_ref() }.value.0.with(|value| unsafe { *value });
+    assert_ne!(value, FREED, "a value was read that was freed");
+    value
+}
+
+/// As if it were freed; the memory itself stays, so that a mistake is seen and does no harm.
+fn free(dead: &mut Dead<Value>) {
+    while let Some(node) = dead.take() {
+        // SAFETY: as in `read`.
+        unsafe { node.as_ref() }.value.0.with_mut(|value| unsafe { *value = FREED });
+    }
+}
+
+/// A master and two words.
+struct World {
+    master: Master<Value>,
+    words: [Word<Value>; 2],
+    quiescence: Quiescence,
+}
+
+// SAFETY: as of `Value`.
+unsafe impl Sync for World {}
+// SAFETY: as of `Value`.
+unsafe impl Send for World {}
+
+impl World {
+    /// The value is 1, and so many words are attached.
+    fn new(attached: usize) -> Arc<World> {
+        let words = [Word::new(), Word::new()];
+        let world = World { master: Master::new(Some(made(1, 1))), words, quiescence: Quiescence::new() };
+        world.words[..attached].iter().for_each(|word| assert!(world.master.attach(word, None)));
+        Arc::new(world)
+    }
+
+    /// As a replica reads.
+    fn read(&self, word: usize) -> u32 {
+        read(self.words[word].find().or_else(|| self.master.ask()).expect("there is a value"))
+    }
+
+    /// As a replica reads that was found empty, and has a copy of its own. The word is not looked at again here: of a thread that
+    /// loads from a place and then changes it, loom forgets the load, and with it what others did between.
+    fn fetch(&self, word: usize) -> u32 {
+        let original = self.master.ask().expect("there is a value");
+        let value = read(original);
+        let copy = NonNull::from(Box::leak(made(0, value)));
+        self.master.attach(&self.words[word], Some(Copied { copy, original }));
+        value
+    }
+
+    fn replace(&self, value: u32, fill: bool) -> Dead<Value> {
+        let mut dead = Dead::new();
+        let new = |version| NonNull::from(Box::leak(made(version, value)));
+        let mut walk = |reach: &mut dyn FnMut(&Word<Value>)| self.words.iter().for_each(reach);
+        let replaced = self.master.replace(|_| true, new, &mut walk, fill, &mut dead);
+        assert!(replaced.is_some());
+        dead
+    }
+}
+
+fn forget(dead: Dead<Value>) {
+    // Nothing is freed in this model.
+    let _ = dead;
+}
+
+/// Who has seen the new value at one replica sees it at every other.
+fn never_back(fill: bool) {
+    let world = World::new(2);
+    let updater = {
+        let world = world.clone();
+        thread::spawn(move || forget(world.replace(2, fill)))
+    };
+    let first = world.read(0);
+    let second = world.read(1);
+    assert!(second >= first, "{second} was read after {first}");
+    updater.join().unwrap();
+    assert_eq!((world.read(0), world.read(1)), (2, 2));
+}
+
+fn filled() {
+    never_back(true);
+}
+
+fn emptied() {
+    never_back(false);
+}
+
+/// A copy that one reader attaches is whole for another.
+fn neighbours() {
+    let world = World::new(0);
+    let other = {
+        let world = world.clone();
+        thread::spawn(move || world.fetch(0))
+    };
+    assert_eq!(world.read(0), 1);
+    assert_eq!(other.join().unwrap(), 1);
+}
+
+/// A replica that is attached in the midst of an update is not left with the old value.
+fn late(copies: bool) {
+    let world = World::new(0);
+    let reader = {
+        let world = world.clone();
+        thread::spawn(move || {
+            if copies {
+                world.fetch(0);
+            } else {
+                world.master.attach(&world.words[0], None);
+            }
+            // What it reads next is no older than what others saw before.
+            world.read(1) <= world.read(0)
+        })
+    };
+    forget(world.replace(2, true));
+    assert!(reader.join().unwrap(), "a replica showed an older value than another before");
+    assert_eq!(world.read(0), 2, "a replica kept the old value");
+}
+
+fn late_shared() {
+    late(false);
+}
+
+fn late_copied() {
+    late(true);
+}
+
+/// Of two who each change one value and then read the other, one sees what the other did.
+fn two_values() {
+    let worlds = [World::new(0), World::new(0)];
+    let other = {
+        let [one, two] = worlds.clone();
+        thread::spawn(move || {
+            forget(one.replace(2, true));
+            two.read(0)
+        })
+    };
+    let [one, two] = worlds;
+    forget(two.replace(2, true));
+    let here = one.read(0);
+    let there = other.join().unwrap();
+    assert!(here == 2 || there == 2, "neither saw what the other did");
+}
+
+/// A node is freed when no operation can still read it.
+fn reclaimed() {
+    let world = World::new(1);
+    let (reader, updater) = (world.quiescence.register(), world.quiescence.register());
+    let _ = updater;
+    let reading = {
+        let world = world.clone();
+        thread::spawn(move || {
+            // SAFETY: of this domain, and this thread's alone.
+            unsafe { world.quiescence.op(reader, || world.read(0)) }
+        })
+    };
+    let mut dead = world.replace(2, true);
+    let moment = world.quiescence.mark();
+    if world.quiescence.poll(moment) {
+        free(&mut dead);
+    }
+    reading.join().unwrap();
+}
+
+/// Of those who keep a node the last frees it, and has seen the others done with it.
+fn keepers() {
+    let world = World::new(0);
+    let kept = world.master.share().expect("there is a value").as_ptr() as usize;
+    let keeper = thread::spawn(move || {
+        let kept = NonNull::new(kept as *mut Node<Value>).expect("from a node");
+        assert_eq!(read(kept), 1);
+        let mut dead = Dead::new();
+        // SAFETY: from `share`.
+        unsafe { dead.let_go(kept, 1) };
+        free(&mut dead);
+    });
+    let mut dead = world.replace(2, true);
+    free(&mut dead);
+    keeper.join().unwrap();
+}
+
+struct Bell(AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: std::sync::Arc<Bell>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Who waits sees the change, or is woken after it.
+fn watched() {
+    let watch = Arc::new(Watch::new());
+    let changed = Arc::new(AtomicBool::new(false));
+    let bell = std::sync::Arc::new(Bell(AtomicBool::new(false)));
+    let waker = {
+        let (watch, changed) = (watch.clone(), changed.clone());
+        thread::spawn(move || {
+            changed.store(true, Ordering::Relaxed);
+            watch.wake();
+        })
+    };
+    watch.leave(None, &Waker::from(bell.clone()));
+    let seen = changed.load(Ordering::Relaxed);
+    waker.join().unwrap();
+    assert!(seen || bell.0.load(Ordering::Relaxed), "a change was missed");
+}
+
+macro_rules! models {
+    ($($name:ident),* $(,)?) => {$(
+        mod $name {
+            #[test]
+            fn holds() {
+                squall_sync::weaken::check(super::$name);
+            }
+        }
+    )*};
+}
+
+models!(filled, emptied, neighbours, late_shared, late_copied, two_values, reclaimed, keepers, watched);
+
+/// The light fence in the release of `squall_lock::Lock`, which is no fence of the machine's, but one of loom's.
+#[cfg(loom)]
+const LOCK_LIGHT: squall_sync::weaken::Site = squall_sync::weaken::Site(2);
+
+#[cfg(loom)]
+#[test]
+fn twins() {
+    use sites as s;
+    use squall_rcu::__model::ENTER_FENCE;
+    let (filled, emptied) = ("model::filled::holds", "model::emptied::holds");
+    for (site, masks, test) in [
+        (s::FIND, &[][..], filled),
+        // The fence before it hides it.
+        (s::FILL, &[s::UPDATE], filled),
+        (s::COMMIT, &[], filled),
+        (s::ASK, &[], filled),
+        (s::EMPTY_FIRST, &[], filled),
+        (s::COMMIT, &[], emptied),
+        (s::ASK, &[], emptied),
+        (s::EMPTY_FIRST, &[], emptied),
+        (s::ATTACH, &[], "model::neighbours::holds"),
+        (s::ATTACH_LOCKED, &[], "model::late_shared::holds"),
+        (s::ATTACH_LOCKED, &[], "model::late_copied::holds"),
+        (s::UPDATE, &[LOCK_LIGHT], "model::two_values::holds"),
+        (ENTER_FENCE, &[], "model::reclaimed::holds"),
+        (s::LET_GO, &[], "model::keepers::holds"),
+        (s::WATCH, &[], "model::watched::holds"),
+        (s::WAKE, &[], "model::watched::holds"),
+    ] {
+        squall_sync::weaken::twin(site, masks, test);
+    }
+}

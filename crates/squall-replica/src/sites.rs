@@ -1,0 +1,26 @@
+//! The orderings and steps that the argument in `raw.rs` and `watch.rs` names, each of which a model test weakens.
+
+use squall_sync::weaken::Site;
+
+/// The acquire of a reader that finds a value in a word. Partners: [`FILL`], [`ATTACH`].
+pub(crate) const FIND: Site = Site(110);
+/// The acquire of a reader that asks the master. Partner: [`COMMIT`].
+pub(crate) const ASK: Site = Site(111);
+/// The release by which the master has the new value. Partner: [`ASK`].
+pub(crate) const COMMIT: Site = Site(112);
+/// The release by which a word is given the new value. Partner: [`FIND`].
+pub(crate) const FILL: Site = Site(113);
+/// The release by which a reader gives its word the value. Partner: [`FIND`].
+pub(crate) const ATTACH: Site = Site(114);
+/// The fence at the end of an update. Partners: itself, of an update elsewhere; [`WATCH`].
+pub(crate) const UPDATE: Site = Site(115);
+/// Not an ordering: the words are emptied before the master has the new value.
+pub(crate) const EMPTY_FIRST: Site = Site(116);
+/// Not an ordering: a reader gives its word a value under the master's lock.
+pub(crate) const ATTACH_LOCKED: Site = Site(117);
+/// Release and acquire of a keeper that lets go. Partner: itself.
+pub(crate) const LET_GO: Site = Site(118);
+/// The fence of who begins to watch, between that and its look at the version. Partner: [`WAKE`].
+pub(crate) const WATCH: Site = Site(119);
+/// The fence of who wakes, between what it has changed and its look for watchers. Partner: [`WATCH`].
+pub(crate) const WAKE: Site = Site(120);
