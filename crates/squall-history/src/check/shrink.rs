@@ -1,0 +1,68 @@
+//! From a wrong history to the calls that are enough to see it.
+//!
+//! - I1. What is left is wrong only if the whole is: a call that only reads may be left out, and the return of another may be forgiven,
+//!   so that it is done at any time or never. Both allow more orders than there were. No call that writes is left out, since what it
+//!   wrote may be what another read, unless it could only come after all the rest.
+
+use super::search::{Found, Mark, Marked, Start, Window};
+use super::{PENDING_CALLS_MAX, show};
+use crate::history::Call;
+use crate::spec::Spec;
+
+/// Steps that are spent on the question whether one call may be left out.
+const STEPS_PER_CALL_MAX: u64 = 20_000;
+
+/// The text that shows why these calls, begun in any of these states, have no order.
+pub(super) fn explain<S: Spec>(
+    spec: &S,
+    mut calls: Vec<Marked<'_, S>>,
+    starts: &[Start<S::State>],
+    steps_max: u64,
+) -> String {
+    let steps = steps_max.min(STEPS_PER_CALL_MAX);
+    let wrong =
+        |calls: &[Marked<'_, S>]| matches!(Window::new(spec, calls).search(starts, steps), Found::None(_));
+    loop {
+        let mut changed = false;
+        for place in (0..calls.len()).rev() {
+            let (call, mark) = calls[place];
+            let weaker = if spec.only_reads(&call.op) { Mark::Left } else { Mark::Pending };
+            let may = matches!(mark, Mark::Returned | Mark::Pending) && mark != weaker;
+            if !may || (weaker == Mark::Pending && forgiven(&calls) >= PENDING_CALLS_MAX) {
+                continue;
+            }
+            calls[place].1 = weaker;
+            if wrong(&calls) {
+                changed = true;
+            } else {
+                calls[place].1 = mark;
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    leave_out_what_comes_last(&mut calls);
+    let window = Window::new(spec, &calls);
+    let end = match window.search(starts, steps_max) {
+        Found::None(longest) => Some((window.refuses(&longest), longest)),
+        Found::Ends(_) | Found::TooHard => None,
+    };
+    show::show(&calls, starts, end)
+}
+
+/// Calls whose return is not asked for, or that have none.
+fn forgiven<O, R>(calls: &[(&Call<O, R>, Mark)]) -> usize {
+    calls.iter().filter(|(call, mark)| *mark == Mark::Pending || call.ret.is_none()).count()
+}
+
+/// What may be done only when all the rest is.
+fn leave_out_what_comes_last<O, R>(calls: &mut [(&Call<O, R>, Mark)]) {
+    let core: Vec<_> =
+        calls.iter().filter(|(_, mark)| *mark == Mark::Returned).map(|(call, _)| *call).collect();
+    for (call, mark) in calls.iter_mut().filter(|(_, mark)| *mark == Mark::Pending) {
+        if core.iter().all(|core| core.is_before(call)) {
+            *mark = Mark::Left;
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! One thread: random acts on a map, compared with std's after each.
+
+use std::collections::BTreeMap;
+
+use super::crowd::caught;
+use super::random::perform;
+use super::{ConcurrentMap, Load, Maker, Outcome, Value, Wide, ensure};
+use crate::rng::Rng;
+use crate::spec::{Key, KeyOp, Plan, Spec};
+
+/// Something done to a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// An operation on a key.
+    On(u64, KeyOp),
+    /// So many keys that follow each other are set, from this on: the map grows.
+    Fill(u64, u64),
+    /// Only the keys of this remainder by that stay.
+    Retain(u64, u64),
+    /// Nothing stays.
+    Clear,
+    /// All entries are compared.
+    Visit,
+    /// Room is made for so many more.
+    Reserve(u64),
+    /// Room is given up.
+    Shrink,
+}
+
+/// Bytes that make one act.
+pub const ACT_BYTES: usize = 4;
+/// Keys that single acts are on.
+const KEYS: u64 = 24;
+/// Acts of a sequence that is drawn.
+const ACTS: usize = if cfg!(miri) { 60 } else { 400 };
+/// Keys that one act fills in.
+const FILL_MAX: u64 = if cfg!(miri) { 20 } else { 250 };
+
+impl Act {
+    /// The act that these bytes stand for: every four bytes are one, so that shorter sequences of bytes are simpler sequences of acts.
+    pub fn from_bytes(bytes: [u8; ACT_BYTES]) -> Act {
+        let [which, key, value, more] = bytes.map(u64::from);
+        let value = match value {
+            255 => u64::MAX,
+            254 => 1 << 63,
+            value => value,
+        };
+        let key = match key {
+            255 => u64::MAX,
+            key => key % KEYS,
+        };
+        let op = match which % 32 {
+            0..=2 => KeyOp::Get,
+            3 | 4 => KeyOp::Insert(value),
+            5 | 6 => KeyOp::Set(value),
+            7 | 8 => KeyOp::TryInsert(value),
+            9 | 10 => KeyOp::GetOrInsert(value),
+            11..=13 => KeyOp::Remove,
+            14 | 15 => KeyOp::Discard,
+            16 | 17 => KeyOp::RemoveOdd,
+            18..=20 => KeyOp::Update(value),
+            21 => KeyOp::UpdateAndPanic,
+            22 | 23 => KeyOp::Compute(Plan::Toggle(value)),
+            24 => KeyOp::Compute(Plan::Add(value)),
+            25 => KeyOp::Compute(Plan::DropOdd),
+            26 => return Act::Fill(key, more % FILL_MAX),
+            27 => return Act::Retain(more % 4, 2 + more % 3),
+            28 if more < 64 => return Act::Clear,
+            29 => return Act::Reserve(more * 4),
+            30 => return Act::Shrink,
+            _ => return Act::Visit,
+        };
+        Act::On(key, op)
+    }
+
+    /// The acts that these bytes stand for; what is left over is nothing.
+    pub fn all_from_bytes(bytes: &[u8]) -> Vec<Act> {
+        bytes.as_chunks().0.iter().copied().map(Act::from_bytes).collect()
+    }
+}
+
+/// Does these, one after the other, to the map and to std's.
+///
+/// # Errors
+///
+/// Where they first differ.
+pub fn follow<V: Value>(map: &impl ConcurrentMap<V>, acts: &[Act]) -> Outcome {
+    let mut model = BTreeMap::new();
+    let mut rng = Rng::new(0, 0);
+    for (at, act) in acts.iter().enumerate() {
+        step(map, &mut model, act, &mut rng).map_err(|what| format!("act {at}, {act:?}: {what}"))?;
+        ensure!(map.len() == model.len(), "act {at}, {act:?}: len is {}, of {}", map.len(), model.len());
+    }
+    visit(map, &model)
+}
+
+fn step<V: Value>(
+    map: &impl ConcurrentMap<V>,
+    model: &mut BTreeMap<u64, u64>,
+    act: &Act,
+    rng: &mut Rng,
+) -> Outcome {
+    match *act {
+        Act::On(key, op) => {
+            let (after, right) = Key.apply(&model.get(&key).copied(), &op);
+            let ret = perform(map, key, &op, rng);
+            ensure!(ret == right, "{ret:?}, not {right:?}");
+            match after {
+                Some(value) => model.insert(key, value),
+                None => model.remove(&key),
+            };
+            let now = map.get(key).map(|value| value.number());
+            ensure!(now == after, "then {now:?} lies there, not {after:?}");
+        }
+        Act::Fill(from, count) => {
+            for key in (from..=u64::MAX).take(count as usize) {
+                let was = map.set(key, V::of(key));
+                ensure!(was == model.insert(key, key).is_some(), "set said {was} of {key}");
+            }
+        }
+        Act::Retain(rest, by) => {
+            let mut seen = BTreeMap::new();
+            map.retain(&mut |key, value| {
+                *seen.entry(key).or_insert(0) += 1;
+                (key.wrapping_add(value.number())) % by == rest
+            });
+            ensure!(seen.values().all(|times| *times == 1), "some were shown twice");
+            ensure!(seen.keys().eq(model.keys()), "others were shown than are there");
+            model.retain(|key, value| key.wrapping_add(*value) % by == rest);
+        }
+        Act::Clear => {
+            map.clear();
+            model.clear();
+        }
+        Act::Reserve(more) => map.reserve(more as usize),
+        Act::Shrink => map.shrink(),
+        Act::Visit => {}
+    }
+    match act {
+        Act::On(..) => Ok(()),
+        _ => visit(map, model),
+    }
+}
+
+/// All entries, once each, and no others.
+fn visit<V: Value>(map: &impl ConcurrentMap<V>, model: &BTreeMap<u64, u64>) -> Outcome {
+    let mut found = Vec::new();
+    map.for_each(&mut |key, value| found.push((key, value.number())));
+    found.sort_unstable();
+    let right: Vec<_> = model.iter().map(|(key, value)| (*key, *value)).collect();
+    ensure!(found == right, "it holds {found:?}, not {right:?}");
+    for (key, value) in right {
+        let got = map.get(key).map(|value| value.number());
+        ensure!(got == Some(value), "at {key} it has {got:?}, not {value}");
+    }
+    Ok(())
+}
+
+/// Random acts of one thread are those of std's map, for plain values and wide ones; what fails is made shorter.
+pub(super) fn sequential<M: Maker>(maker: &M, load: &Load) -> Outcome {
+    for stream in 0..load.rounds.div_ceil(6) as u64 {
+        let mut rng = Rng::new(load.seed, stream);
+        let acts: Vec<Act> = (0..ACTS).map(|_| Act::from_bytes((rng.draw() as u32).to_le_bytes())).collect();
+        one_sequence(&acts, |acts| follow(&maker.make::<u64>(), acts))?;
+        one_sequence(&acts, |acts| follow(&maker.make::<Wide>(), acts))?;
+    }
+    Ok(())
+}
+
+fn one_sequence(acts: &[Act], run: impl Fn(&[Act]) -> Outcome) -> Outcome {
+    let run = |acts: &[Act]| caught(|| run(acts));
+    let Err(what) = run(acts) else { return Ok(()) };
+    let acts = shorter(acts, |acts| run(acts).is_err());
+    let what = run(&acts).err().unwrap_or(what);
+    Err(format!("{what}\nof {acts:?}"))
+}
+
+/// A shorter sequence that still fails: ever smaller pieces are left out.
+fn shorter(acts: &[Act], fails: impl Fn(&[Act]) -> bool) -> Vec<Act> {
+    let mut acts = acts.to_vec();
+    let mut piece = acts.len() / 2;
+    while piece > 0 {
+        let mut from = 0;
+        while from < acts.len() {
+            let mut less = acts.clone();
+            less.drain(from..acts.len().min(from + piece));
+            if fails(&less) {
+                acts = less;
+            } else {
+                from += piece;
+            }
+        }
+        piece /= 2;
+    }
+    acts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "many runs of safe code")]
+    fn what_fails_is_made_short() {
+        let mut rng = Rng::new(1, 1);
+        let acts = Act::all_from_bytes(&(0..2_000).map(|_| rng.draw() as u8).collect::<Vec<_>>());
+        let fails =
+            |acts: &[Act]| acts.iter().any(|act| matches!(act, Act::Shrink)) && acts.contains(&Act::Visit);
+        assert!(fails(&acts));
+        let acts = shorter(&acts, fails);
+        assert_eq!(acts.len(), 2, "{acts:?}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "a statistic")]
+    fn all_acts_are_drawn() {
+        let mut rng = Rng::new(1, 1);
+        let mut drawn: Vec<_> = (0..4_000)
+            .map(|_| match Act::from_bytes((rng.draw() as u32).to_le_bytes()) {
+                Act::On(_, op) => format!("{op:?}").split('(').take(2).collect::<Vec<_>>().concat(),
+                act => format!("{act:?}"),
+            })
+            .map(|text| text.chars().filter(|c| c.is_alphabetic()).collect::<String>())
+            .collect();
+        drawn.sort_unstable();
+        drawn.dedup();
+        assert_eq!(drawn.len(), 19, "{drawn:?}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Threads that begin at once, and what became of them.
+//!
+//! - I1. Nobody waits for a thread that has returned or panicked: it has left every [`Meeting`], and what ends with it is [`Over`].
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::Outcome;
+use crate::rng::Rng;
+
+/// Runs this on so many threads at once, numbered from zero, and waits for all.
+///
+/// # Errors
+///
+/// What one of them returned, or its panic.
+pub fn crowd(threads: usize, run: impl Fn(usize) -> Outcome + Sync) -> Outcome {
+    let barrier = Barrier::new(threads);
+    let all = thread::scope(|scope| {
+        let started: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (barrier, run) = (&barrier, &run);
+                scope.spawn(move || {
+                    barrier.wait();
+                    run(thread)
+                })
+            })
+            .collect();
+        started.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect::<Vec<_>>()
+    });
+    all.into_iter().collect()
+}
+
+/// Runs this; a panic is a failure.
+///
+/// # Errors
+///
+/// What it returned, or its panic.
+pub fn caught(run: impl FnOnce() -> Outcome) -> Outcome {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(panicked)
+}
+
+fn panicked(what: Box<dyn Any + Send>) -> Outcome {
+    let text = what.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| what.downcast_ref::<&str>().copied()).unwrap_or("something else than text");
+    Err(format!("a thread panicked: {text}"))
+}
+
+/// Where threads wait for each other, again and again.
+#[derive(Debug)]
+pub struct Meeting {
+    state: Mutex<Meet>,
+    all_here: Condvar,
+}
+
+#[derive(Debug)]
+struct Meet {
+    members: usize,
+    here: usize,
+    round: u64,
+}
+
+/// A thread's part in a [`Meeting`]; it leaves when this is dropped.
+#[derive(Debug)]
+pub struct Member<'m>(&'m Meeting);
+
+impl Meeting {
+    /// Of so many threads; each takes part by [`member`](Meeting::member).
+    pub fn new(members: usize) -> Meeting {
+        Meeting { state: Mutex::new(Meet { members, here: 0, round: 0 }), all_here: Condvar::new() }
+    }
+
+    /// One thread's part.
+    pub fn member(&self) -> Member<'_> {
+        Member(self)
+    }
+
+    fn state(&self) -> MutexGuard<'_, Meet> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn go_on_if_all_are_here(&self, meet: &mut Meet) {
+        if meet.here > 0 && meet.here == meet.members {
+            meet.here = 0;
+            meet.round += 1;
+            self.all_here.notify_all();
+        }
+    }
+}
+
+impl Member<'_> {
+    /// Waits until all who have not left are here.
+    pub fn wait(&self) {
+        let mut meet = self.0.state();
+        let round = meet.round;
+        meet.here += 1;
+        self.0.go_on_if_all_are_here(&mut meet);
+        drop(self.0.all_here.wait_while(meet, |meet| meet.round == round));
+    }
+}
+
+impl Drop for Member<'_> {
+    fn drop(&mut self) {
+        let mut meet = self.0.state();
+        meet.members -= 1;
+        self.0.go_on_if_all_are_here(&mut meet);
+    }
+}
+
+/// Whether what the others wait for is over.
+#[derive(Debug, Default)]
+pub struct Over(AtomicBool);
+
+/// Until this is dropped, it is not [`Over`].
+#[derive(Debug)]
+pub struct Until<'o>(&'o Over);
+
+impl Over {
+    /// It is over when the guard is dropped, be it by a panic.
+    pub fn until_dropped(&self) -> Until<'_> {
+        Until(self)
+    }
+
+    /// Whether it is.
+    pub fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Until<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Now and then gives the processor away, so that others come between.
+pub fn pause(rng: &mut Rng) {
+    match rng.below(8) {
+        0 => thread::yield_now(),
+        1 => (0..rng.below(200)).for_each(|_| std::hint::spin_loop()),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leaves_is_not_waited_for() {
+        let meeting = Meeting::new(4);
+        let ended = crowd(4, |thread| {
+            let member = meeting.member();
+            for round in 0..100 {
+                match thread {
+                    0 if round == 10 => return Err("as planned".to_owned()),
+                    1 if round == 50 => panic!("planned"),
+                    _ => member.wait(),
+                }
+            }
+            Ok(())
+        });
+        assert_eq!(ended, Err("as planned".to_owned()));
+        assert_eq!(meeting.state().round, 100);
+    }
+
+    #[test]
+    fn a_panic_is_what_came_of_it() {
+        let over = Over::default();
+        let ended = crowd(2, |thread| {
+            if thread == 0 {
+                let _until = over.until_dropped();
+                panic!("planned {thread}");
+            }
+            while !over.is_over() {
+                thread::yield_now();
+            }
+            Ok(())
+        });
+        assert_eq!(ended, Err("a thread panicked: planned 0".to_owned()));
+        assert_eq!(caught(|| panic!("planned")), Err("a thread panicked: planned".to_owned()));
+    }
+}

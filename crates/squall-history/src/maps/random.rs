@@ -1,0 +1,208 @@
+//! Random calls of several threads on few keys, recorded, and checked for linearizability: each key by itself, and all of them
+//! together. Beside them a thread that nobody records makes the map grow and shrink.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
+
+use super::crowd::{Meeting, Over, crowd, pause};
+use super::{ConcurrentMap, Load, Maker, Outcome, Step, Value, Wide};
+use crate::check::Checker;
+use crate::history::History;
+use crate::record::{Log, logs};
+use crate::rng::Rng;
+use crate::spec::key::is_odd;
+use crate::spec::{At, Key, KeyOp, KeyRet, Keyed, Plan};
+
+/// What is recorded of a map.
+pub type MapLog = Log<At<u64, KeyOp>, KeyRet>;
+/// What several threads did to a map.
+pub type MapHistory = History<At<u64, KeyOp>, KeyRet>;
+
+/// Threads, their calls in each round, keys. In a round there are never more calls than a window may have.
+const SHAPES: &[(usize, usize, u64)] = &[(4, 7, 2), (3, 8, 3), (6, 5, 1), (2, 12, 2)];
+/// The first of the keys that come and go beside those that are recorded, and how many.
+const BALLAST: (u64, u64) = (1_000, if cfg!(miri) { 12 } else { 300 });
+
+/// Does this to the map.
+pub fn perform<V: Value>(map: &impl ConcurrentMap<V>, key: u64, op: &KeyOp, rng: &mut Rng) -> KeyRet {
+    use KeyRet::{Flag, Value as Told};
+    let told = |value: Option<V>| Told(value.map(|value| value.number()));
+    match *op {
+        KeyOp::Get => told(map.get(key)),
+        KeyOp::Insert(value) => told(map.insert(key, V::of(value))),
+        KeyOp::Set(value) => Flag(map.set(key, V::of(value))),
+        KeyOp::TryInsert(value) => Flag(match map.try_insert(key, V::of(value)) {
+            Ok(()) => true,
+            // Another than was handed in comes back: no specification allows that.
+            Err(back) if back.number() != value => return Told(Some(back.number())),
+            Err(_) => false,
+        }),
+        KeyOp::GetOrInsert(value) => told(Some(map.get_or_insert_with(key, &mut || {
+            pause(rng);
+            V::of(value)
+        }))),
+        KeyOp::Remove => told(map.remove(key)),
+        KeyOp::Discard => Flag(map.discard(key)),
+        KeyOp::RemoveOdd => Flag(map.remove_if(key, &mut |value| {
+            pause(rng);
+            is_odd(value.number())
+        })),
+        KeyOp::Update(more) => {
+            let mut saw = None;
+            let done = map.update(key, &mut |value| {
+                saw = Some(value.number());
+                pause(rng);
+                V::of(value.number().wrapping_add(more))
+            });
+            Told(saw.filter(|_| done))
+        }
+        KeyOp::UpdateAndPanic => update_and_panic(map, key),
+        KeyOp::Compute(plan) => compute(map, key, plan, rng),
+    }
+}
+
+fn compute<V: Value>(map: &impl ConcurrentMap<V>, key: u64, plan: Plan, rng: &mut Rng) -> KeyRet {
+    let mut saw = None;
+    map.compute(key, &mut |value| {
+        saw = value.map(V::number);
+        pause(rng);
+        match (plan.follow(saw), saw) {
+            (after, before) if after == before => Step::Keep,
+            (Some(after), _) => Step::Put(V::of(after)),
+            (None, _) => Step::Remove,
+        }
+    });
+    KeyRet::Value(saw)
+}
+
+fn update_and_panic<V: Value>(map: &impl ConcurrentMap<V>, key: u64) -> KeyRet {
+    let mut called = false;
+    let update = || {
+        map.update(key, &mut |_| {
+            called = true;
+            // Without the hook of panics, which would print.
+            resume_unwind(Box::new("planned"))
+        })
+    };
+    match catch_unwind(AssertUnwindSafe(update)) {
+        Err(_) => KeyRet::Flag(true),
+        Ok(false) if !called => KeyRet::Flag(false),
+        // A panic was swallowed, or a value replaced without asking: no specification allows that.
+        Ok(_) => KeyRet::Value(None),
+    }
+}
+
+/// An operation drawn at random. What it puts nobody else puts.
+fn draw(rng: &mut Rng, unique: u64) -> KeyOp {
+    let value = unique * 2 + rng.below(2);
+    match rng.below(20) {
+        0..=4 => KeyOp::Get,
+        5 | 6 => KeyOp::Insert(value),
+        7 | 8 => KeyOp::Set(value),
+        9 | 10 => KeyOp::TryInsert(value),
+        11 => KeyOp::GetOrInsert(value),
+        12 => KeyOp::Remove,
+        13 => KeyOp::Discard,
+        14 => KeyOp::RemoveOdd,
+        15 | 16 => KeyOp::Update(value),
+        17 => KeyOp::UpdateAndPanic,
+        18 => KeyOp::Compute(Plan::Toggle(value)),
+        _ => KeyOp::Compute([Plan::Add(value), Plan::DropOdd][rng.below(2) as usize]),
+    }
+}
+
+/// Random calls of plain values.
+pub(super) fn histories<M: Maker>(maker: &M, load: &Load) -> Outcome {
+    of_values::<M, u64>(maker, load)
+}
+
+/// Random calls of values that do not fit into a word.
+pub(super) fn histories_of_wide_values<M: Maker>(maker: &M, load: &Load) -> Outcome {
+    of_values::<M, Wide>(maker, load)
+}
+
+fn of_values<M: Maker, V: Value>(maker: &M, load: &Load) -> Outcome {
+    for (stream, shape) in SHAPES.iter().enumerate() {
+        let map = maker.make::<V>();
+        let history = record(&map, load, *shape, stream as u64)?;
+        check(&history, load.one_order)?;
+    }
+    Ok(())
+}
+
+/// Whether what was done to a map that was empty could have been done one after the other: to each key, and to all together if
+/// `one_order` is promised.
+///
+/// # Errors
+///
+/// How not.
+pub fn check(history: &MapHistory, one_order: bool) -> Outcome {
+    Checker::new(Key, None)
+        .check_keys(history, |at| at.key, |at| at.op)
+        .map_err(|refused| refused.to_string())?;
+    if !one_order {
+        return Ok(());
+    }
+    let whole = Checker::new(Keyed::new(Key, None), Default::default()).check(history);
+    whole.map_err(|refused| format!("each key is right, and all of them together are not: {refused}"))
+}
+
+/// Rounds of random calls. Between two rounds nobody is inside, so that each is a window of its own.
+///
+/// # Errors
+///
+/// A call panicked.
+fn record<V: Value>(
+    map: &impl ConcurrentMap<V>,
+    load: &Load,
+    (threads, calls, keys): (usize, usize, u64),
+    stream: u64,
+) -> Result<MapHistory, String> {
+    let places: Vec<Mutex<Option<MapLog>>> =
+        logs(threads, calls * load.rounds).into_iter().map(|log| Mutex::new(Some(log))).collect();
+    let rounds = Meeting::new(threads);
+    let over = Over::default();
+    crowd(threads + 1, |thread| {
+        let mut rng = Rng::new(load.seed, stream << 8 | thread as u64);
+        let Some(place) = places.get(thread) else {
+            return come_and_go(map, &over);
+        };
+        let (member, _until) = (rounds.member(), over.until_dropped());
+        let mut log = place.lock().expect("one thread").take().expect("one log");
+        for round in 0..load.rounds {
+            member.wait();
+            for call in 0..calls {
+                let unique = ((round * calls + call) * threads + thread) as u64;
+                let at = At { key: rng.below(keys), op: draw(&mut rng, unique) };
+                pause(&mut rng);
+                log.call(at, |at| perform(map, at.key, &at.op, &mut rng));
+            }
+        }
+        *place.lock().expect("one thread") = Some(log);
+        Ok(())
+    })?;
+    let logs = places.into_iter().map(|place| place.into_inner().expect("no panic").expect("a log is there"));
+    Ok(History::from_logs(logs.collect()))
+}
+
+/// Makes the map grow and shrink until the others have done.
+fn come_and_go<V: Value>(map: &impl ConcurrentMap<V>, over: &Over) -> Outcome {
+    let (from, count) = BALLAST;
+    while !over.is_over() {
+        for key in from..from + count {
+            if map.set(key, V::of(key)) {
+                return Err(format!("key {key} was there, and nobody had set it"));
+            }
+            if key % 8 == 0 {
+                std::thread::yield_now();
+            }
+        }
+        for key in from..from + count {
+            if !map.discard(key) {
+                return Err(format!("key {key} was lost"));
+            }
+        }
+        map.shrink();
+    }
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! What is said of the map as a whole: iteration, retention, emptying, size, and one order of all keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::crowd::{Meeting, Over, crowd, pause};
+use super::{ConcurrentMap, Load, Maker, Outcome, empty, ensure, fill};
+use crate::rng::Rng;
+
+/// Keys that are there all the time.
+const STABLE: u64 = 64;
+/// The first of the keys that come and go.
+const OTHERS: u64 = 10_000;
+/// Rounds of the check in which two threads look for each other's, to those of the rest: that they meet in the few nanoseconds that
+/// matter is rare.
+const MEETINGS: u64 = if cfg!(miri) { 10 } else { 60 };
+/// How many steps one of them may come later than the other: about as long as a processor may hold a store.
+const LATER_MAX: u64 = 64;
+
+/// One thread visits all, others put keys in and out, and put new values at keys that are there: each key that is there all the time
+/// is visited once, and nothing that never was.
+pub(super) fn iteration<M: Maker>(maker: &M, load: &Load) -> Outcome {
+    let map = maker.make::<u64>();
+    fill(&map, 0..STABLE, |key| key);
+    let over = Over::default();
+    crowd(load.threads.max(3), |thread| {
+        let mut rng = Rng::new(load.seed, thread as u64);
+        if thread == 0 {
+            let _until = over.until_dropped();
+            return (0..load.many / 4).try_for_each(|_| visit_stable(&map, load.many));
+        }
+        while !over.is_over() {
+            if thread == 1 {
+                let key = rng.below(STABLE / 2);
+                map.set(key, key + STABLE);
+                pause(&mut rng);
+            } else {
+                fill(&map, OTHERS..OTHERS + load.many / 4, |key| key);
+                empty(&map, OTHERS..OTHERS + load.many / 4);
+                map.shrink();
+            }
+        }
+        Ok(())
+    })
+}
+
+fn visit_stable(map: &impl ConcurrentMap<u64>, many: u64) -> Outcome {
+    let mut times: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut wrong = None;
+    map.for_each(&mut |key, value| {
+        let right = match key {
+            _ if key < STABLE => *value == key || (*value == key + STABLE && key < STABLE / 2),
+            _ => *value == key && (OTHERS..OTHERS + many).contains(&key),
+        };
+        if !right {
+            wrong = Some((key, *value));
+        }
+        if key < STABLE {
+            *times.entry(key).or_insert(0) += 1;
+        }
+    });
+    ensure!(wrong.is_none(), "visited {wrong:?}, which never was there");
+    let not_once: Vec<_> = (0..STABLE).filter(|key| times.get(key) != Some(&1)).collect();
+    ensure!(not_once.is_empty(), "keys {not_once:?} were there all the time, and not visited once");
+    Ok(())
+}
+
+/// Each thread puts a range of its own, sees all of it, takes it out by `retain`, and sees none of it.
+pub(super) fn retain_own<M: Maker>(maker: &M, load: &Load) -> Outcome {
+    let map = maker.make::<u64>();
+    let many = (load.many / 8).max(4);
+    crowd(load.threads, |thread| {
+        let own = thread as u64 * many..(thread as u64 + 1) * many;
+        let seen = || {
+            let mut seen = BTreeSet::new();
+            map.for_each(&mut |key, _| {
+                seen.insert(key);
+            });
+            seen.range(own.clone()).count() as u64
+        };
+        for _ in 0..6 {
+            fill(&map, own.clone(), |key| key);
+            ensure!(seen() == many, "of {many} keys of its own a thread saw {}", seen());
+            let mut gone = BTreeSet::new();
+            map.retain(&mut |key, _| {
+                let is_own = own.contains(&key);
+                if is_own {
+                    gone.insert(key);
+                }
+                !is_own
+            });
+            ensure!(
+                gone.len() as u64 == many,
+                "of {many} keys of its own a thread was asked about {}",
+                gone.len()
+            );
+            let rest: Vec<_> = own.clone().filter(|key| map.get(*key).is_some()).collect();
+            ensure!(rest.is_empty() && seen() == 0, "keys {rest:?} were not retained, and are there");
+        }
+        Ok(())
+    })?;
+    ensure!(map.len() == 0, "nothing was retained, and {} are there", map.len());
+    Ok(())
+}
+
+/// One thread retains what is even, and meanwhile others make everything even: nothing that is even goes.
+pub(super) fn retain_spares_what_was_changed<M: Maker>(maker: &M, load: &Load) -> Outcome {
+    let map = maker.make::<u64>();
+    let meeting = Meeting::new(load.threads);
+    let lost = AtomicU64::new(0);
+    crowd(load.threads, |thread| {
+        let (member, mut rng) = (meeting.member(), Rng::new(load.seed, thread as u64));
+        for _ in 0..load.many / 8 {
+            if thread == 0 {
+                fill(&map, 0..STABLE, |_| 1);
+            }
+            member.wait();
+            if thread == 0 {
+                map.retain(&mut |_, value| {
+                    pause(&mut rng);
+                    value % 2 == 0
+                });
+            }
+            let others = load.threads as u64 - 1;
+            for key in (0..STABLE).filter(|key| key % others + 1 == thread as u64) {
+                pause(&mut rng);
+                map.set(key, 2);
+            }
+            member.wait();
+            let gone = (0..STABLE).filter(|key| thread == 0 && map.get(*key) != Some(2)).count();
+            lost.fetch_add(gone as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    })?;
+    let lost = lost.into_inner();
+    ensure!(lost == 0, "{lost} values went, of which the function had never said so");
+    Ok(())
+}
+
+/// One thread empties the map, others insert each key once: what was there before is gone, what came after is there.
+pub(super) fn clear<M: Maker>(maker: &M, load: &Load) -> Outcome {
+    let map = maker.make::<u64>();
+    let inserters = load.threads.max(2) - 1;
+    let inserted: Vec<_> = (0..inserters).map(|_| AtomicU64::new(0)).collect();
+    let key = |thread: usize, at: u64| (thread as u64 * load.many * 4) + at;
+    // Acquire: pairs with the Release of the inserters below. What is counted was there.
+    let so_far = || inserted.iter().map(|count| count.load(Ordering::Acquire)).collect::<Vec<_>>();
+    crowd(inserters + 1, |thread| {
+        if let Some(count) = inserted.get(thread) {
+            for at in 0..load.many * 4 {
+                map.set(key(thread, at), at);
+                // Release: pairs with the Acquire in `so_far`.
+                count.store(at + 1, Ordering::Release);
+            }
+            return Ok(());
+        }
+        for _ in 0..load.many / 20 + 2 {
+            let before = so_far();
+            map.clear();
+            for (thread, before) in before.iter().enumerate() {
+                let newest = before.saturating_sub(200)..*before;
+                let left = newest.filter(|at| map.get(key(thread, *at)).is_some()).count();
+                ensure!(left == 0, "{left} keys were there before the map was emptied, and are there after");
+            }
+        }
+        Ok(())
+    })?;
+    map.clear();
+    let mut visited = 0;
+    map.for_each(&mut |_, _| visited += 1);
+    ensure!(map.len() == 0 && visited == 0, "emptied, it holds {} and shows {visited}", map.len());
+    ensure!(!map.set(1, 1) && map.get(1) == Some(1), "emptied, it takes nothing any more");
+    Ok(())
+}
+
+/// After any load, when nobody writes: `len`, what is visited and what is found agree.
+pub(super) fn len_at_rest<M: Maker>(maker: &M, load: &Load) -> Outcome {
+    let map = maker.make::<u64>();
+    let keys = 200;
+    for round in 0..6 {
+        crowd(load.threads, |thread| {
+            let mut rng = Rng::new(load.seed, round << 8 | thread as u64);
+            for _ in 0..load.many / 2 {
+                let key = rng.below(keys);
+                match rng.below(5) {
+                    0 | 1 => _ = map.set(key, key),
+                    2 => _ = map.try_insert(key, key),
+                    3 => _ = map.discard(key),
+                    _ => map.retain(&mut |other, _| other != key),
+                }
+            }
+            Ok(())
+        })?;
+        let mut visited = BTreeSet::new();
+        let mut shown = 0;
+        map.for_each(&mut |key, _| {
+            shown += 1;
+            visited.insert(key);
+        });
+        let found: BTreeSet<_> = (0..keys).filter(|key| map.get(*key).is_some()).collect();
+        let (len, count) = (map.len(), found.len());
+        ensure!(visited == found && shown == count, "{count} are found, and {shown} visited");
+        ensure!(len == count && map.is_empty() == (len == 0), "{count} are there, and len is {len}");
+        if round == 2 {
+            map.shrink();
+        }
+    }
+    Ok(())
+}
+
+/// Two threads each put something, then look for the other's: one of them began to look last, and must find it. That is what makes one
+/// order of all keys out of an order for each. A write that has returned while its store is still under way fails here, if the two
+/// threads run at once and the code is optimised.
+pub(super) fn each_sees_the_other<M: Maker>(maker: &M, load: &Load) -> Outcome {
+    if !load.one_order {
+        return Ok(());
+    }
+    let map = maker.make::<u64>();
+    let rounds = load.many * MEETINGS;
+    let at = [AtomicU64::new(0), AtomicU64::new(0)];
+    crowd(2, |thread| {
+        let (own, other) = (thread as u64, 1 - thread as u64);
+        let mut rng = Rng::new(load.seed, own);
+        let mut missed = Vec::new();
+        for round in 1..=rounds {
+            at[thread].store(round, Ordering::Relaxed);
+            let mut spins = 0;
+            while at[1 - thread].load(Ordering::Relaxed) < round {
+                spins += 1;
+                if spins % 1_000 == 0 {
+                    std::thread::yield_now();
+                }
+                std::hint::spin_loop();
+            }
+            for step in 0..rng.below(LATER_MAX) {
+                black_box(step);
+            }
+            map.set(own, round);
+            if map.get(other).is_none_or(|seen| seen < round) {
+                missed.push(round);
+            }
+        }
+        // Told through keys that nobody has used yet.
+        fill(&map, missed.into_iter().map(|round| 2 + round * 2 + own), |_| 1);
+        Ok(())
+    })?;
+    let missed = |round: &u64| map.get(2 + round * 2).is_some() && map.get(3 + round * 2).is_some();
+    let both = (1..=rounds).filter(missed).count();
+    ensure!(
+        both == 0,
+        "in {both} of {rounds} rounds each of two threads put something, and neither then saw the other's"
+    );
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! A small seeded generator: SplitMix64. It chooses what to do next, the same on every machine.
+
+/// A sequence of numbers that is decided by its seed.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// The generator of `stream` under `seed`; different streams are unrelated.
+    pub fn new(seed: u64, stream: u64) -> Rng {
+        let mut rng = Rng(seed ^ stream.wrapping_mul(0xD134_2543_DE82_EF95));
+        rng.draw();
+        rng
+    }
+
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`.
+    ///
+    /// # Panics
+    ///
+    /// If `n` is zero.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.draw() % n
+    }
+
+    /// True once in `n` times.
+    ///
+    /// # Panics
+    ///
+    /// If `n` is zero.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// Puts these into an order drawn at random.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last as u64 + 1) as usize);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_repeat_and_differ() {
+        let take = |seed, stream| {
+            let mut rng = Rng::new(seed, stream);
+            [rng.draw(), rng.draw(), rng.draw()]
+        };
+        assert_eq!(take(1, 2), take(1, 2));
+        assert_ne!(take(1, 2), take(1, 3));
+        assert_ne!(take(1, 2), take(2, 2));
+    }
+
+    #[test]
+    fn a_shuffle_keeps_everything() {
+        let mut items: Vec<u64> = (0..100).collect();
+        Rng::new(1, 1).shuffle(&mut items);
+        assert!(items.iter().enumerate().any(|(at, item)| at as u64 != *item));
+        items.sort_unstable();
+        assert_eq!(items, (0..100).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,102 @@
+//! Sequential specifications: what an object does when nobody else is there.
+
+pub(crate) mod key;
+mod register;
+
+pub use key::{Key, KeyOp, KeyRet, Plan};
+pub use register::{Register, RegisterOp, RegisterRet, Versioned};
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
+use std::hash::Hash;
+
+/// What an object does when nobody else is there.
+pub trait Spec {
+    /// What the object holds.
+    type State: Clone + Eq + Hash + Debug;
+    /// What it is asked.
+    type Op: Clone + Debug;
+    /// What it answers.
+    type Ret: Clone + PartialEq + Debug;
+
+    /// The state after the operation, and the answer.
+    ///
+    /// The same state and operation always give the same.
+    fn apply(&self, state: &Self::State, op: &Self::Op) -> (Self::State, Self::Ret);
+
+    /// Whether the operation leaves every state as it is. Such a call can be left out of a wrong history if the rest is wrong too.
+    fn only_reads(&self, op: &Self::Op) -> bool;
+}
+
+/// An operation on one key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct At<K, O> {
+    /// The key.
+    pub key: K,
+    /// What is asked of it.
+    pub op: O,
+}
+
+impl<K: Debug, O: Debug> Debug for At<K, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {:?}", self.key, self.op)
+    }
+}
+
+/// Many objects of one specification, each at its key: a map, where `S` is what it does with one key.
+#[derive(Clone, Debug)]
+pub struct Keyed<S, K, T> {
+    spec: S,
+    /// What lies at a key that nobody has changed.
+    start: T,
+    keys: std::marker::PhantomData<fn(K)>,
+}
+
+impl<S: Spec, K> Keyed<S, K, S::State> {
+    /// Objects of this specification, all in this state at first.
+    pub fn new(spec: S, start: S::State) -> Self {
+        Keyed { spec, start, keys: std::marker::PhantomData }
+    }
+}
+
+impl<S, K> Spec for Keyed<S, K, S::State>
+where
+    S: Spec,
+    K: Clone + Ord + Hash + Debug,
+{
+    /// What differs from the start.
+    type State = BTreeMap<K, S::State>;
+    type Op = At<K, S::Op>;
+    type Ret = S::Ret;
+
+    fn apply(&self, state: &Self::State, at: &Self::Op) -> (Self::State, S::Ret) {
+        let (there, ret) = self.spec.apply(state.get(&at.key).unwrap_or(&self.start), &at.op);
+        let mut state = state.clone();
+        if there == self.start {
+            state.remove(&at.key);
+        } else {
+            state.insert(at.key.clone(), there);
+        }
+        (state, ret)
+    }
+
+    fn only_reads(&self, at: &Self::Op) -> bool {
+        self.spec.only_reads(&at.op)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_do_not_know_each_other() {
+        let map = Keyed::new(Key, None);
+        let at = |key, op| At { key, op };
+        let (state, _) = map.apply(&BTreeMap::new(), &at(1, KeyOp::Insert(7)));
+        assert_eq!(map.apply(&state, &at(2, KeyOp::Get)).1, KeyRet::Value(None));
+        assert_eq!(map.apply(&state, &at(1, KeyOp::Get)).1, KeyRet::Value(Some(7)));
+        let (state, ret) = map.apply(&state, &at(1, KeyOp::Remove));
+        assert_eq!((state.len(), ret), (0, KeyRet::Value(Some(7))));
+    }
+}

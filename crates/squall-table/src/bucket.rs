@@ -1,0 +1,300 @@
+//! A bucket: a lock for writers, which slots are occupied, and eight bits of each entry's hash.
+//!
+//! Readers take nothing and write nothing. They load `state`, then `tags`, then the slots whose tag is right.
+//!
+//! - I1. All words of a bucket and of the buckets chained to it are written under the lock of the first, its *home*, once anybody
+//!   can come to it.
+//! - I2. A slot is filled, then its tag is set, then its bit in `state` with Release; a reader that loads the bit with Acquire
+//!   sees all of that. While an entry stays, its slot, its tag and its bit stay.
+//! - I3. A removal clears the bit and makes the state's version another, before the slot is used again. What a slot holds is stored
+//!   with Release and loaded with Acquire; so who loads anything of a slot's new content sees the removal, when it loads the state
+//!   again. Where entries are words: same version, same entry. Where they are pointers: the bit is set, so the entry that the
+//!   pointer names was shown; it is not set, so it is gone, or not shown yet.
+//! - I4. `MOVED` of a home is set once all its entries are in the next slab; nothing of the home changes after, and nothing is cleared.
+//! - I5. Versions of a bucket do not come again: before they would, the slab is replaced (`write`).
+
+use crate::ground::show;
+use crate::layout::Layout;
+use crate::sites;
+use squall_lock::{Lock, LockGuard};
+use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// A bit for each slot.
+const OCCUPIED: u32 = 0xff;
+/// The home's entries are in the next slab.
+const MOVED: u32 = 1 << 8;
+/// Another bucket follows.
+const CHAINED: u32 = 1 << 9;
+/// One step of the version, in the bits from here on.
+const VERSION: u32 = 1 << 10;
+/// The version after which the slab must be replaced (I5). Small where that is tested.
+const LAST: u32 = if cfg!(loom) {
+    1
+} else if cfg!(test) {
+    200
+} else {
+    u32::MAX / VERSION
+};
+
+/// Slots of a bucket: as many as there are tags in a word.
+pub(crate) const SLOTS: usize = 8;
+
+/// Every byte the same.
+const BYTES: u64 = 0x0101_0101_0101_0101;
+
+/// What is known of a bucket's slots. They lie elsewhere: a look at four heads is one line, and what is not there is seen without
+/// a look at the slots.
+#[repr(C)]
+pub(crate) struct Head {
+    lock: Lock<()>,
+    state: AtomicU32,
+    tags: AtomicU64,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Head>() == 16);
+
+impl Head {
+    pub(crate) fn new() -> Head {
+        Head { lock: Lock::new(()), state: AtomicU32::new(0), tags: AtomicU64::new(0) }
+    }
+}
+
+/// A bucket that follows another, and the one that follows it.
+pub(crate) struct Link<L: Layout> {
+    head: Head,
+    slots: [L::Slot; SLOTS],
+    pub(crate) next: AtomicPtr<Link<L>>,
+}
+
+impl<L: Layout> Link<L> {
+    pub(crate) fn new() -> Box<Link<L>> {
+        Box::new(Link {
+            head: Head::new(),
+            slots: std::array::from_fn(|_| L::empty()),
+            next: AtomicPtr::new(std::ptr::null_mut()),
+        })
+    }
+
+    pub(crate) fn bucket(&self) -> Bucket<'_, L> {
+        Bucket { head: &self.head, slots: &self.slots }
+    }
+}
+
+/// A bucket.
+pub(crate) struct Bucket<'a, L: Layout> {
+    pub(crate) head: &'a Head,
+    pub(crate) slots: &'a [L::Slot; SLOTS],
+}
+
+impl<L: Layout> Clone for Bucket<'_, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L: Layout> Copy for Bucket<'_, L> {}
+
+/// What a look at one bucket found.
+pub(crate) enum Look<R> {
+    Found {
+        state: u32,
+        slot: usize,
+        raw: R,
+    },
+    /// Not here; whether another bucket follows.
+    Absent {
+        chained: bool,
+    },
+}
+
+impl<'a, L: Layout> Bucket<'a, L> {
+    /// Takes the lock of a home.
+    #[inline(always)]
+    pub(crate) fn lock(self) -> LockGuard<'a, ()> {
+        self.head.lock.lock()
+    }
+
+    #[inline(always)]
+    fn slot(self, slot: usize) -> &'a L::Slot {
+        &self.slots[slot]
+    }
+
+    // --- readers ---
+
+    /// Fetches the slots while the head is on its way.
+    #[inline(always)]
+    pub(crate) fn fetch(self) {
+        #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+        for line in (0..size_of_val(self.slots)).step_by(64) {
+            // SAFETY: a hint, of an address within this bucket.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch::<_MM_HINT_T0>(self.slots.as_ptr().byte_add(line).cast());
+            }
+        }
+        #[cfg(all(target_arch = "aarch64", not(miri), not(loom)))]
+        for line in (0..size_of_val(self.slots)).step_by(64) {
+            // SAFETY: a hint, of an address within this bucket.
+            unsafe {
+                let line = self.slots.as_ptr().byte_add(line);
+                std::arch::asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+            }
+        }
+    }
+
+    /// The state, for [`look`](Bucket::look) and [`is_moved`].
+    #[inline(always)]
+    pub(crate) fn state(self) -> u32 {
+        // Acquire: pairs with the release of `publish` and of `set_moved` (I2, I4).
+        self.head.state.load(sites::LOOK.order(Ordering::Acquire))
+    }
+
+    /// The state after a load of a slot.
+    #[inline(always)]
+    fn state_now(self) -> u32 {
+        // Relaxed: after the slot's acquire (I3).
+        self.head.state.load(Ordering::Relaxed)
+    }
+
+    /// Looks for a key, from a state of this bucket.
+    ///
+    /// # Safety
+    /// In an operation in which the bucket was reached, or under its home's lock.
+    #[inline(always)]
+    pub(crate) unsafe fn look(
+        self,
+        mut state: u32,
+        tag: u8,
+        mut is_key: impl FnMut(&L::Key) -> bool,
+    ) -> Look<L::Raw> {
+        'again: loop {
+            // Relaxed: after the acquire of the state (I2).
+            let tags = self.head.tags.load(Ordering::Relaxed);
+            let differ = tags ^ (BYTES * u64::from(tag));
+            // A bit for each byte that is zero; perhaps for one above such a byte, which the comparison of keys finds out.
+            let mut hits = differ.wrapping_sub(BYTES) & !differ & (BYTES << 7);
+            while hits != 0 {
+                let slot = (hits.trailing_zeros() / 8) as usize;
+                hits &= hits - 1;
+                if state >> slot & 1 == 0 {
+                    continue;
+                }
+                // SAFETY: in the operation that the caller says; the slot was occupied.
+                let raw = unsafe { L::load(self.slot(slot)) };
+                // SAFETY: read in the operation that the caller says; the slot was occupied.
+                if unsafe { L::key(raw, &mut is_key) } {
+                    if L::VALIDATE {
+                        let now = self.state_now();
+                        if (now ^ state) / VERSION != 0 && !sites::VERSION.is_weak() {
+                            state = self.state();
+                            continue 'again;
+                        }
+                    } else if self.state_now() >> slot & 1 == 0 && !sites::OCCUPIED.is_weak() {
+                        // Gone since the state was loaded, or not shown yet.
+                        continue;
+                    }
+                    return Look::Found { state, slot, raw };
+                }
+            }
+            return Look::Absent { chained: state & CHAINED != 0 };
+        }
+    }
+
+    /// Copies what is here to `entries`; says whether another bucket follows.
+    ///
+    /// # Safety
+    /// As [`look`](Bucket::look).
+    pub(crate) unsafe fn collect(self, entries: &mut Vec<L::Raw>) -> bool {
+        let before = entries.len();
+        loop {
+            let state = self.state();
+            for slot in (0..SLOTS).filter(|slot| state >> slot & 1 != 0) {
+                // SAFETY: in the operation that the caller says; the slot was occupied.
+                let raw = unsafe { L::load(self.slot(slot)) };
+                if L::VALIDATE || self.state_now() >> slot & 1 != 0 {
+                    entries.push(raw);
+                }
+            }
+            let now = self.state_now();
+            if !L::VALIDATE || (now ^ state) / VERSION == 0 {
+                return state & CHAINED != 0;
+            }
+            entries.truncate(before);
+        }
+    }
+
+    // --- writers, under the home's lock ---
+
+    /// A slot that is free.
+    #[inline]
+    pub(crate) fn free_slot(self) -> Option<usize> {
+        let free = !self.head.state.load(Ordering::Relaxed) & OCCUPIED;
+        let slot = free.trailing_zeros() as usize;
+        (slot < SLOTS).then_some(slot)
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.head.state.load(Ordering::Relaxed) & OCCUPIED == 0
+    }
+
+    /// Fills a free slot by `fill` and shows it.
+    #[inline]
+    pub(crate) fn publish(self, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
+        fill(self.slot(slot));
+        let shift = 8 * slot;
+        let tags = self.head.tags.load(Ordering::Relaxed) & !(0xff << shift) | u64::from(tag) << shift;
+        self.head.tags.store(tags, Ordering::Relaxed);
+        let state = self.head.state.load(Ordering::Relaxed) | 1 << slot;
+        // Release: pairs with the acquire of `state` (I2).
+        show!(self.head.state, state, sites::PUBLISH.order(Ordering::Release));
+    }
+
+    /// Whether one more removal would use the last version up.
+    #[inline]
+    pub(crate) fn is_worn(self) -> bool {
+        L::VALIDATE && self.head.state.load(Ordering::Relaxed) / VERSION >= LAST
+    }
+
+    /// Takes the entry of a slot away. Not if [`is_worn`](Bucket::is_worn).
+    #[inline]
+    pub(crate) fn remove(self, slot: usize) {
+        let state = self.head.state.load(Ordering::Relaxed) & !(1 << slot);
+        // Release: so that whoever learns of it by the state sees what the remover did before.
+        show!(self.head.state, state.wrapping_add(VERSION), Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn change(self, slot: usize, change: impl FnOnce(&L::Slot)) {
+        change(self.slot(slot));
+    }
+
+    /// Whether the slot holds what it held when the bucket's state was `state`.
+    #[inline]
+    pub(crate) fn is_still(self, state: u32, slot: usize, raw: L::Raw) -> bool {
+        let now = self.head.state.load(Ordering::Relaxed);
+        // The same version: nothing was removed (I3). A layout that asks for no version has no two entries that are the same.
+        let stays = now >> slot & 1 != 0 && (!L::VALIDATE || (now ^ state) / VERSION == 0);
+        // SAFETY: in the operation in which `raw` was read, and occupied.
+        stays && L::is_same(unsafe { L::load(self.slot(slot)) }, raw)
+    }
+
+    /// Says that another bucket follows; the link to it is there.
+    pub(crate) fn set_chained(self) {
+        let state = self.head.state.load(Ordering::Relaxed) | CHAINED;
+        // Release: pairs with the acquire of `state`; the link is before it.
+        self.head.state.store(state, Ordering::Release);
+    }
+
+    pub(crate) fn set_moved(self) {
+        let state = self.head.state.load(Ordering::Relaxed) | MOVED;
+        // Release: pairs with the acquire of `state` (I4).
+        self.head.state.store(state, sites::MOVE.order(Ordering::Release));
+    }
+}
+
+/// Whether a state of a home says that its entries are in the next slab.
+#[inline(always)]
+pub(crate) fn is_moved(state: u32) -> bool {
+    state & MOVED != 0
+}

@@ -1,0 +1,308 @@
+//! Model checks of the table in the form that ships, and the tests of those tests: entries, slots that are used again, homes that
+//! move while they are read and written. What the models stand on is the ground's: nothing that was retired is freed there.
+
+use crate::layout::{Boxed, Flat, Layout, Split};
+use crate::raw::{Change, Raw};
+use crate::slab::mix;
+use squall_sync::sync::Arc;
+use squall_sync::thread;
+
+type FlatTable = Raw<Flat<u64, u64>>;
+type BoxedTable = Raw<Boxed<u64, u64>>;
+
+/// Keys are their own hashes.
+fn hash(key: &u64) -> u64 {
+    *key
+}
+
+/// Keys of one home of the smallest table, and of one tag, so that the comparison of keys is all that tells them apart.
+fn alike<const N: usize>() -> [u64; N] {
+    let mut keys = (0..).filter(|key| mix(*key) >> 63 == 0 && crate::slab::tag(mix(*key)) == 7);
+    std::array::from_fn(|_| keys.next().expect("there are many"))
+}
+
+// What the users' interface does within an operation; in a model all of it is one.
+
+fn get<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> Option<u64> {
+    // SAFETY: nothing is freed before the model ends.
+    unsafe { table.find(key, |found| *found == key).map(|found| L::value(found.raw, |value| *value)) }
+}
+
+fn set<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
+    // SAFETY: as in `get`.
+    unsafe { table.write(key, |found| *found == key, &hash, |_| (Change::Put(L::fresh(key, value)), ())) }
+}
+
+fn discard<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool {
+    let remove = |found: Option<L::Raw>| match found {
+        Some(_) => (Change::Remove, true),
+        None => (Change::Nothing, false),
+    };
+    // SAFETY: as in `get`.
+    unsafe { table.write(key, |found| *found == key, &hash, remove) }
+}
+
+/// Adds one to a value by a look and a change, as `Table::update` does.
+fn add<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
+    loop {
+        // SAFETY: as in `get`.
+        unsafe {
+            let found = table.find(key, |found| *found == key).expect("it is there");
+            let (seen, new) = (found.raw, L::value(found.raw, |value| *value + 1));
+            let done = match table.change(found, Change::Value(L::new_value(new)), &hash) {
+                Ok(done) => done,
+                Err(change) => table.write(
+                    key,
+                    |found| *found == key,
+                    &hash,
+                    |now| match now {
+                        Some(now) if L::is_same(now, seen) => (change, true),
+                        _ => (Change::Nothing, false),
+                    },
+                ),
+            };
+            if done {
+                return;
+            }
+        }
+    }
+}
+
+// Readers are the threads that are spawned: loom goes back from a load to the store before it, but not from a store to another
+// thread's load if the storing thread has loaded too.
+
+/// Runs a reader beside a writer, which is this thread.
+fn beside<L: Layout>(table: &Arc<Raw<L>>, read: impl FnOnce(&Raw<L>) + Send + 'static, write: impl FnOnce()) {
+    let table = table.clone();
+    let reader = thread::spawn(move || read(&table));
+    write();
+    reader.join().unwrap();
+}
+
+/// A reader of an entry that is made meanwhile sees all of it or nothing.
+fn appears<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    beside(&table, move |table| assert!(matches!(get(table, a), None | Some(5))), || set(&table, a, 5));
+    assert_eq!(get(&table, a), Some(5));
+}
+
+/// A slot is used again for another key while the first is read.
+fn slot_again<L: Layout<Key = u64, Value = u64>>() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    beside(
+        &table,
+        move |table| assert!(matches!(get(table, a), None | Some(5))),
+        || {
+            assert!(discard(&table, a));
+            set(&table, b, 6);
+        },
+    );
+    assert_eq!((get(&table, a), get(&table, b)), (None, Some(6)));
+}
+
+/// As `slot_again`, of the key that comes.
+fn slot_of_another<L: Layout<Key = u64, Value = u64>>() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    let read = move |table: &Raw<L>| {
+        let (first, second) = (get(table, b), get(table, b));
+        assert!(
+            matches!((first, second), (None, None | Some(6)) | (Some(6), Some(6))),
+            "{first:?}, {second:?}"
+        );
+    };
+    beside(&table, read, || {
+        assert!(discard(&table, a));
+        set(&table, b, 6);
+    });
+}
+
+/// A home moves while one of its entries is read, which is there all the time.
+fn moves_under_a_reader<L: Layout<Key = u64, Value = u64>>() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    table.grow();
+    let read = move |table: &Raw<L>| {
+        assert_eq!(get(table, a), Some(5));
+        assert!(matches!(get(table, b), None | Some(6)));
+    };
+    // Moves the home first.
+    beside(&table, read, || set(&table, b, 6));
+    assert_eq!((get(&table, a), get(&table, b)), (Some(5), Some(6)));
+}
+
+/// A home moves, and an entry is changed after, while it is read: what was read later is not older.
+fn moves_and_changes<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    table.grow();
+    let read = move |table: &Raw<L>| {
+        let first = get(table, a);
+        let second = get(table, a);
+        assert!(first <= second && first >= Some(5), "{first:?}, then {second:?}");
+    };
+    beside(&table, read, || set(&table, a, 6));
+    assert_eq!(get(&table, a), Some(6));
+}
+
+/// Two add to one value while the table begins to grow.
+fn grows_under_writers<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 0);
+    let other = {
+        let table = table.clone();
+        thread::spawn(move || add(&table, a))
+    };
+    table.grow();
+    add(&table, a);
+    other.join().unwrap();
+    assert_eq!(get(&table, a), Some(2));
+}
+
+/// One adds to a value while another moves all homes.
+fn moves_under_a_writer<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 0);
+    beside(
+        &table,
+        move |table| add(table, a),
+        || {
+            table.grow();
+            table.settle(&hash);
+        },
+    );
+    assert_eq!(get(&table, a), Some(1));
+}
+
+/// Two move all homes at once; each entry is moved once, and the next slab becomes the current one.
+fn two_move_all<L: Layout<Key = u64, Value = u64>>() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    set(&table, b, 6);
+    table.grow();
+    let other = {
+        let table = table.clone();
+        thread::spawn(move || table.settle(&hash))
+    };
+    table.settle(&hash);
+    other.join().unwrap();
+    let mut entries = Vec::new();
+    let mut from = Some(0);
+    while let Some(at) = from {
+        // SAFETY: as in `get`.
+        from = unsafe { table.visit(at, &hash, &mut entries) };
+    }
+    assert_eq!((entries.len(), get(&table, a), get(&table, b)), (2, Some(5), Some(6)));
+}
+
+/// Every bucket's last version is used: the table is replaced under whoever reads.
+fn wears_out() {
+    let [a] = alike();
+    let table = Arc::new(FlatTable::new(0));
+    set(&table, a, 1);
+    assert!(discard(&table, a));
+    set(&table, a, 2);
+    let read = move |table: &FlatTable| assert!(matches!(get(table, a), None | Some(2)));
+    beside(&table, read, || assert!(discard(&table, a)));
+    assert_eq!((get(&table, a), table.len()), (None, 0));
+}
+
+macro_rules! models {
+    ($($test:ident $model:ident $layout:ty;)*) => { $(
+        #[test]
+        fn $test() {
+            squall_sync::weaken::check($model::<$layout>);
+        }
+    )* };
+}
+
+models! {
+    appears_flat appears FlatLayout;
+    appears_boxed appears BoxedLayout;
+    slot_again_flat slot_again FlatLayout;
+    slot_again_boxed slot_again BoxedLayout;
+    slot_again_split slot_again SplitLayout;
+    slot_of_another_flat slot_of_another FlatLayout;
+    slot_of_another_boxed slot_of_another BoxedLayout;
+    slot_of_another_split slot_of_another SplitLayout;
+    moves_under_a_reader_flat moves_under_a_reader FlatLayout;
+    moves_under_a_reader_boxed moves_under_a_reader BoxedLayout;
+    moves_and_changes_flat moves_and_changes FlatLayout;
+    moves_and_changes_boxed moves_and_changes BoxedLayout;
+    grows_under_writers_flat grows_under_writers FlatLayout;
+    grows_under_writers_boxed grows_under_writers BoxedLayout;
+    moves_under_a_writer_flat moves_under_a_writer FlatLayout;
+    moves_under_a_writer_boxed moves_under_a_writer BoxedLayout;
+    moves_under_a_writer_split moves_under_a_writer SplitLayout;
+    two_move_all_flat two_move_all FlatLayout;
+}
+
+type FlatLayout = Flat<u64, u64>;
+type BoxedLayout = Boxed<u64, u64>;
+
+#[test]
+fn wears_out_flat() {
+    squall_sync::weaken::check(wears_out);
+}
+
+type SplitLayout = Split<u64, u64>;
+
+#[cfg(loom)]
+mod twins {
+    use crate::sites;
+    use squall_sync::weaken::twin;
+
+    #[test]
+    fn an_entry_that_is_shown_without_a_release() {
+        twin(sites::PUBLISH, &[], "model::appears_flat");
+    }
+
+    #[test]
+    fn a_look_without_an_acquire() {
+        twin(sites::LOOK, &[], "model::appears_flat");
+    }
+
+    #[test]
+    fn a_reader_that_does_not_look_at_the_version_again() {
+        twin(sites::VERSION, &[], "model::slot_again_flat");
+    }
+
+    #[test]
+    fn a_slot_that_is_loaded_without_an_acquire() {
+        twin(sites::LOAD, &[], "model::slot_again_flat");
+    }
+
+    #[test]
+    fn a_key_that_is_loaded_without_an_acquire() {
+        twin(sites::LOAD_KEY, &[], "model::slot_of_another_flat");
+    }
+
+    #[test]
+    fn a_pointer_whose_slot_is_not_asked_about_again() {
+        twin(sites::OCCUPIED, &[], "model::slot_of_another_boxed");
+    }
+
+    #[test]
+    fn a_home_that_is_marked_without_a_release() {
+        twin(sites::MOVE, &[], "model::moves_under_a_reader_boxed");
+    }
+
+    #[test]
+    fn a_writer_that_does_not_ask_whether_the_home_has_moved() {
+        twin(sites::ASK, &[], "model::moves_under_a_writer_flat");
+    }
+
+    #[test]
+    fn a_change_of_what_may_be_another_value_by_now() {
+        twin(sites::STILL, &[], "model::grows_under_writers_flat");
+    }
+}

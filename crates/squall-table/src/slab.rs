@@ -1,0 +1,300 @@
+//! The buckets of one table, and the chains that hang from them.
+//!
+//! - I1. Homes are found by the topmost bits of a mixed hash, so that a range of mixed hashes is a range of homes in tables of every size.
+//! - I2. A chain only grows, under its home's lock, until the slab is freed; so whoever reached a link may go on from it.
+//! - I3. `next` is set once, only in a slab that was the map's current one then (raw/I1).
+
+use crate::bucket::{Bucket, Head, Link, Look, SLOTS};
+use crate::layout::Layout;
+use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+#[cfg(not(loom))]
+use std::ptr::NonNull;
+
+pub(crate) struct Slab<L: Layout> {
+    heads: Many<Head>,
+    slots: Many<[L::Slot; SLOTS]>,
+    chains: Many<AtomicPtr<Link<L>>>,
+    /// 64 less the number of bits of a home.
+    shift: u32,
+    /// Where everything goes; null while it stays here.
+    pub(crate) next: AtomicPtr<Slab<L>>,
+    /// The first home that nobody has gone for yet.
+    pub(crate) cursor: AtomicUsize,
+    /// Homes that moved.
+    pub(crate) moved: AtomicUsize,
+}
+
+// SAFETY: it holds entries, which are `Send + Sync` by the layout's bounds, and shows `&` to them to every thread.
+unsafe impl<L: Layout> Send for Slab<L> {}
+// SAFETY: as above.
+unsafe impl<L: Layout> Sync for Slab<L> {}
+
+/// Makes neighbours of a hasher's far apart, and its topmost bits depend on all: Fibonacci hashing.
+#[inline(always)]
+pub(crate) fn mix(hash: u64) -> u64 {
+    // Both halves: there are hashers whose lower bits are all the same, and such whose higher bits are.
+    let product = u128::from(hash ^ 0x2545_f491_4f6c_dd1d) * 0x9e37_79b9_7f4a_7c15;
+    (product as u64) ^ (product >> 64) as u64
+}
+
+/// The tag of a mixed hash: bits that do not choose the home, in tables of up to 2^40 homes.
+#[inline(always)]
+pub(crate) fn tag(mixed: u64) -> u8 {
+    (mixed >> 16) as u8
+}
+
+/// Memory that is one allocation of zeros, so that a large table costs its pages when they are used; of huge pages, if it can be.
+#[cfg(not(loom))]
+struct Zeroed<T> {
+    allocated: NonNull<u8>,
+    start: NonNull<T>,
+    count: usize,
+}
+
+#[cfg(not(loom))]
+impl<T> Zeroed<T> {
+    /// Two lines: the elements lie in pairs of them, as the processor fetches them.
+    const ALIGN: usize = 128;
+
+    /// # Safety
+    /// A `T` of zeros is valid.
+    unsafe fn new(count: usize) -> Option<Zeroed<T>> {
+        let layout = Self::layout(count)?;
+        // SAFETY: of no zero size: there is at least one element, of a type that has a size.
+        let allocated = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
+        let skip = allocated.as_ptr().align_offset(Self::ALIGN);
+        // SAFETY: there are that many bytes more.
+        let start = unsafe { allocated.add(skip) };
+        // SAFETY: this allocation's.
+        unsafe { squall_sys::huge::prefer(start, layout.size() - skip) };
+        Some(Zeroed { allocated, start: start.cast(), count })
+    }
+
+    /// Aligned by hand: allocators have zeros at hand for memory that is aligned as usual, and write them where it is not.
+    fn layout(count: usize) -> Option<std::alloc::Layout> {
+        let size = count.checked_mul(size_of::<T>())?.checked_add(Self::ALIGN)?;
+        std::alloc::Layout::from_size_align(size, 16).ok()
+    }
+
+    #[inline(always)]
+    fn at(&self, index: usize) -> &T {
+        debug_assert!(index < self.count);
+        // SAFETY: homes are of as many bits as there are elements; the memory is valid zeros or what was made of them.
+        unsafe { self.start.add(index).as_ref() }
+    }
+}
+
+#[cfg(not(loom))]
+impl<T> Drop for Zeroed<T> {
+    fn drop(&mut self) {
+        if let Some(layout) = Self::layout(self.count) {
+            // SAFETY: allocated in `new` with this layout. The elements need no drop (see the uses).
+            unsafe { std::alloc::dealloc(self.allocated.as_ptr(), layout) };
+        }
+    }
+}
+
+/// So many of something, zeros at first.
+#[cfg(not(loom))]
+type Many<T> = Zeroed<T>;
+#[cfg(loom)]
+type Many<T> = Box<[T]>;
+
+/// Where an entry is, or was.
+pub(crate) struct Place<'a, L: Layout> {
+    pub(crate) bucket: Bucket<'a, L>,
+    /// Of the bucket, when the entry was there.
+    pub(crate) state: u32,
+    pub(crate) slot: usize,
+    pub(crate) raw: L::Raw,
+}
+
+impl<L: Layout> Slab<L> {
+    /// A slab of `homes` homes, a power of two; nothing if there is no memory.
+    pub(crate) fn new(homes: usize) -> Option<Box<Slab<L>>> {
+        debug_assert!(homes.is_power_of_two() && homes > 1);
+        #[cfg(not(loom))]
+        // SAFETY: zeros are a head of no entries whose lock is free (asked below), slots that are never read before they are filled,
+        // and null pointers.
+        let (heads, slots, chains) = unsafe { (Many::new(homes)?, Many::new(homes)?, Many::new(homes)?) };
+        #[cfg(loom)]
+        let (heads, slots, chains) = (
+            (0..homes).map(|_| Head::new()).collect(),
+            (0..homes).map(|_| std::array::from_fn(|_| L::empty())).collect(),
+            (0..homes).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect(),
+        );
+        let slab = Slab {
+            heads,
+            slots,
+            chains,
+            shift: 64 - homes.trailing_zeros(),
+            next: AtomicPtr::new(std::ptr::null_mut()),
+            cursor: AtomicUsize::new(0),
+            moved: AtomicUsize::new(0),
+        };
+        #[cfg(not(loom))]
+        if !squall_lock::zeros_are_free() {
+            for home in 0..homes {
+                // SAFETY: one of the heads; nobody else has the slab yet.
+                unsafe { slab.heads.start.add(home).write(Head::new()) };
+            }
+        }
+        Some(Box::new(slab))
+    }
+
+    pub(crate) fn homes(&self) -> usize {
+        1 << (64 - self.shift)
+    }
+
+    /// Entries for which there is room without chains.
+    pub(crate) fn slots(&self) -> usize {
+        self.homes() * SLOTS
+    }
+
+    #[inline(always)]
+    pub(crate) fn home(&self, mixed: u64) -> usize {
+        (mixed >> self.shift) as usize
+    }
+
+    /// The first and the last mixed hash of a home.
+    pub(crate) fn range(&self, home: usize) -> (u64, u64) {
+        let first = (home as u64) << self.shift;
+        (first, first | ((1 << self.shift) - 1))
+    }
+
+    #[inline(always)]
+    pub(crate) fn bucket(&self, home: usize) -> Bucket<'_, L> {
+        #[cfg(not(loom))]
+        return Bucket { head: self.heads.at(home), slots: self.slots.at(home) };
+        #[cfg(loom)]
+        Bucket { head: &self.heads[home], slots: &self.slots[home] }
+    }
+
+    fn chain(&self, home: usize) -> &AtomicPtr<Link<L>> {
+        #[cfg(not(loom))]
+        return self.chains.at(home);
+        #[cfg(loom)]
+        &self.chains[home]
+    }
+
+    /// The links of a home.
+    fn links(&self, home: usize) -> impl Iterator<Item = &Link<L>> {
+        let mut at = self.chain(home);
+        std::iter::from_fn(move || {
+            // Acquire: pairs with the release of `extend`.
+            // SAFETY: a link lives as long as the slab (I2), and is never written but by its atomics.
+            let link = unsafe { at.load(Ordering::Acquire).as_ref() }?;
+            at = &link.next;
+            Some(link)
+        })
+    }
+
+    /// Looks for a key among the entries of a home, from a state of the home's bucket.
+    ///
+    /// # Safety
+    /// As [`Bucket::look`].
+    #[inline(always)]
+    pub(crate) unsafe fn look(
+        &self,
+        home: usize,
+        state: u32,
+        tag: u8,
+        mut is_key: impl FnMut(&L::Key) -> bool,
+    ) -> Option<Place<'_, L>> {
+        let bucket = self.bucket(home);
+        // SAFETY: the caller.
+        match unsafe { bucket.look(state, tag, &mut is_key) } {
+            Look::Found { state, slot, raw } => Some(Place { bucket, state, slot, raw }),
+            Look::Absent { chained: false } => None,
+            // SAFETY: the caller.
+            Look::Absent { chained: true } => unsafe { self.look_along(home, tag, &mut is_key) },
+        }
+    }
+
+    // Behind a reference to a closure, and not inlined: chains are rare.
+    #[inline(never)]
+    unsafe fn look_along(
+        &self,
+        home: usize,
+        tag: u8,
+        is_key: &mut impl FnMut(&L::Key) -> bool,
+    ) -> Option<Place<'_, L>> {
+        for link in self.links(home) {
+            let bucket = link.bucket();
+            // SAFETY: the caller, as in `look`.
+            let look = unsafe { bucket.look(bucket.state(), tag, &mut *is_key) };
+            if let Look::Found { state, slot, raw } = look {
+                return Some(Place { bucket, state, slot, raw });
+            }
+        }
+        None
+    }
+
+    /// Copies the entries of a home.
+    ///
+    /// # Safety
+    /// As [`Bucket::look`].
+    pub(crate) unsafe fn collect(&self, home: usize, entries: &mut Vec<L::Raw>) {
+        // SAFETY: the caller.
+        unsafe {
+            if self.bucket(home).collect(entries) {
+                self.links(home).for_each(|link| _ = link.bucket().collect(entries));
+            }
+        }
+    }
+
+    /// Finds room for an entry more of a home, under its lock, and says whether it is in the home's own bucket.
+    #[inline]
+    pub(crate) fn room(&self, home: usize) -> (Bucket<'_, L>, usize, bool) {
+        let bucket = self.bucket(home);
+        match bucket.free_slot() {
+            Some(slot) => (bucket, slot, true),
+            None => self.room_along(home),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn room_along(&self, home: usize) -> (Bucket<'_, L>, usize, bool) {
+        let mut at = self.chain(home);
+        // Acquire: pairs with the release below.
+        // SAFETY: as in `links`.
+        while let Some(link) = unsafe { at.load(Ordering::Acquire).as_ref() } {
+            if let Some(slot) = link.bucket().free_slot() {
+                return (link.bucket(), slot, false);
+            }
+            at = &link.next;
+        }
+        let link = Box::into_raw(Link::new());
+        // Release: pairs with the acquire of `links`. Nobody else writes here (I2).
+        at.store(link, Ordering::Release);
+        self.bucket(home).set_chained();
+        // SAFETY: as in `links`.
+        (unsafe { &*link }.bucket(), 0, false)
+    }
+
+    /// Bytes of the slab, chains apart.
+    pub(crate) fn bytes(&self) -> usize {
+        self.homes() * (size_of::<Head>() + size_of::<[L::Slot; SLOTS]>() + size_of::<AtomicPtr<Link<L>>>())
+    }
+
+    /// Links of a home.
+    pub(crate) fn chain_length(&self, home: usize) -> usize {
+        self.links(home).count()
+    }
+}
+
+impl<L: Layout> Drop for Slab<L> {
+    fn drop(&mut self) {
+        // The entries are the map's to free. Buckets need no drop: atomics and a lock.
+        for home in 0..self.homes() {
+            // Relaxed: nobody else has the slab.
+            let mut link = self.chain(home).load(Ordering::Relaxed);
+            while !link.is_null() {
+                // SAFETY: made by `Box::into_raw` in `room_along`, and named by this chain alone.
+                let whole = unsafe { Box::from_raw(link) };
+                link = whole.next.load(Ordering::Relaxed);
+            }
+        }
+    }
+}

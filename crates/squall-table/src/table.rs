@@ -1,0 +1,718 @@
+//! `Table`: the map as its users see it.
+
+use crate::entry::{Compute, Computed, Entry};
+use crate::layout::{Boxed, Flat, Layout, Split};
+use crate::raw::{Change, Found, Raw};
+use crate::word::{fits, stays};
+use squall_rcu::op;
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+
+/// A concurrent hash table.
+///
+/// Drawbacks first:
+/// - What is read under no lock cannot be changed in place: a new value takes the place of the old, and functions that make one from
+///   the other ([`update`](Table::update), [`compute`](Table::compute)) are called again if another writer was faster.
+/// - Keys and values that are not of `std`'s plain types of up to eight bytes cost an allocation each, freed after a grace period, perhaps
+///   on another thread.
+/// - Iteration sees each key that is there from its beginning to its end once; of those that come and go meanwhile, some.
+///   [`len`](Table::len) is exact only while nobody writes.
+///
+/// Users' functions run under no lock, in an operation, and may use the table; one that is to say what becomes of an entry, and panics, has
+/// changed nothing. (A clone of a value that was replaced or removed is made after that is done.) Only `Eq` and `Hash` of the keys run
+/// under the lock of a bucket: they must not use the same table. A hasher or an equality that contradicts itself finds or
+/// loses entries; it breaks no memory.
+///
+/// A key whose type `std` does not have keeps its place, so that its value is an allocation of its own: for any type may change while
+/// it is shared, and the bits of most of `std`'s cannot.
+///
+/// # Progress
+/// Reading: lock-free; a look begins anew when an entry was removed from its bucket meanwhile. Writing excludes writers of the same bucket, of
+/// about one in a hundred thousand in a table of that many; a thread that stalls in a write holds up those, no reader. The table
+/// grows and shrinks by and by: each writer moves a few buckets; if all stop to write in the midst of it, readers look into two
+/// tables until one writes again. Four million removals from one bucket cost a table of the same size. Reads take effect when they find the entry or see that it is not
+/// there, writes at one store.
+///
+/// # Cost
+/// Reading: an RCU operation, two lines of the table, and the node where there is one. Writing: besides, two read-modify-writes. 152 bytes
+/// for eight slots of plain types, or 88 for eight and a node each; the table is between 15 % and 80 % full.
+///
+/// # Source
+/// The header of `raw.rs`.
+///
+/// # Example
+/// ```
+/// use squall_table::Table;
+/// let hits: Table<&str, u64> = Table::new();
+/// hits.set("home", 1);
+/// hits.update("home", |n| n + 1);
+/// assert_eq!(hits.get("home"), Some(2));
+/// assert_eq!(hits.read("about", |n| n + 1), None);
+/// ```
+pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
+    entries: Entries<K, V>,
+    hasher: S,
+}
+
+enum Entries<K: Send + Sync + 'static, V: Send + Sync + 'static> {
+    Flat(Raw<Flat<K, V>>),
+    Boxed(Raw<Boxed<K, V>>),
+    Split(Raw<Split<K, V>>),
+}
+
+// Said of the table itself, and not by what it is made of, so that a value may have the table that it is in.
+// SAFETY: it owns keys and values, which it shows to every thread by reference, and drops on any; all that it has besides is
+// shared by protocol (raw).
+unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send> Send for Table<K, V, S> {}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Sync> Sync for Table<K, V, S> {}
+
+/// Runs the same on the table in either layout.
+macro_rules! either {
+    ($table:expr, $raw:ident => $do:expr) => {
+        match &$table.entries {
+            Entries::Flat($raw) => $do,
+            Entries::Boxed($raw) => $do,
+            Entries::Split($raw) => $do,
+        }
+    };
+}
+
+impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
+    /// An empty table. Its hasher is `std`'s, with keys of its own.
+    pub fn new() -> Table<K, V> {
+        Table::with_hasher(RandomState::new())
+    }
+
+    /// An empty table that has room for so many entries, and does not shrink below that.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    pub fn with_capacity(entries: usize) -> Table<K, V> {
+        Table::with_capacity_and_hasher(entries, RandomState::new())
+    }
+}
+
+impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> Table<K, V, S> {
+    /// An empty table with this hasher: any will do, but those whose bits are all alike make chains.
+    pub fn with_hasher(hasher: S) -> Table<K, V, S> {
+        Table::with_capacity_and_hasher(0, hasher)
+    }
+
+    /// As [`with_capacity`](Table::with_capacity), with this hasher.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    pub fn with_capacity_and_hasher(entries: usize, hasher: S) -> Table<K, V, S> {
+        let entries = if fits::<K>() && fits::<V>() {
+            Entries::Flat(Raw::new(entries))
+        } else if stays::<K>() {
+            Entries::Boxed(Raw::new(entries))
+        } else {
+            Entries::Split(Raw::new(entries))
+        };
+        Table { entries, hasher }
+    }
+
+    /// The hasher.
+    pub fn hasher(&self) -> &S {
+        &self.hasher
+    }
+
+    fn rehash(&self) -> impl Fn(&K) -> u64 {
+        |key| self.hasher.hash_one(key)
+    }
+
+    // --- reading ---
+
+    /// A clone of the key's value.
+    #[inline]
+    pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        self.read(key, V::clone)
+    }
+
+    /// What `f` makes of the key's value. It runs in an operation: nothing that was retired meanwhile is freed before it ends.
+    #[inline]
+    pub fn read<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        op(|_| {
+            // SAFETY: within the operation.
+            either!(self, raw => unsafe { read(raw, hash, |found| found.borrow() == key, f) })
+        })
+    }
+
+    /// What `f` makes of the key, as it is in the table, and of its value.
+    #[inline]
+    pub fn read_entry<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&K, &V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        op(|_| {
+            // SAFETY: within the operation.
+            either!(self, raw => unsafe {
+                raw.find(hash, |found| found.borrow() == key).map(|found| both(raw, found.raw, f))
+            })
+        })
+    }
+
+    /// Whether the key is there.
+    #[inline]
+    pub fn contains_key<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.read(key, |_| ()).is_some()
+    }
+
+    // --- writing ---
+
+    /// Sets the key's value; the old one's clone is returned. The key stays the one that was there, or is replaced by this one, which is
+    /// equal.
+    pub fn insert(&self, key: K, value: V) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.put(key, value, V::clone)
+    }
+
+    /// Sets the key's value, and says whether there was another.
+    #[inline]
+    pub fn set(&self, key: K, value: V) -> bool {
+        self.put(key, value, |_| ()).is_some()
+    }
+
+    #[inline]
+    fn put<R>(&self, key: K, value: V, f: impl FnOnce(&V) -> R) -> Option<R> {
+        let hash = self.hasher.hash_one(&key);
+        op(|_| {
+            // SAFETY: within the operation.
+            either!(self, raw => unsafe { put(raw, hash, key, value, &self.rehash(), f) })
+        })
+    }
+
+    /// Inserts the key unless it is there.
+    ///
+    /// # Errors
+    /// It is there: key and value come back.
+    pub fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
+        let hash = self.hasher.hash_one(&key);
+        op(|_| {
+            // SAFETY: within the operation.
+            either!(self, raw => unsafe { try_insert(raw, hash, key, value, &self.rehash(), |_| ()).map_err(|(k, v, ())| (k, v)) })
+        })
+    }
+
+    /// The key's value; if it is not there, what `value` makes is inserted. Of several that come at once each may make a value; one
+    /// is inserted, and all return that one.
+    pub fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> V
+    where
+        V: Clone,
+    {
+        let hash = self.hasher.hash_one(&key);
+        if let Some(value) = self.get(&key) {
+            return value;
+        }
+        let value = value();
+        let inserted = value.clone();
+        op(|_| {
+            // SAFETY: within the operation.
+            either!(self, raw => unsafe {
+                match try_insert(raw, hash, key, value, &self.rehash(), V::clone) {
+                    Ok(()) => inserted,
+                    Err((.., there)) => there,
+                }
+            })
+        })
+    }
+
+    /// Takes the key out; a clone of its value is returned.
+    pub fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        self.take(key, V::clone)
+    }
+
+    /// Takes the key out, and says whether it was there.
+    #[inline]
+    pub fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.take(key, |_| ()).is_some()
+    }
+
+    #[inline]
+    fn take<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        op(|_| {
+            // SAFETY: within the operation.
+            either!(self, raw => unsafe {
+                let remove = |found: Option<_>| (if found.is_some() { Change::Remove } else { Change::Nothing }, found);
+                let removed = raw.write(hash, |found| found.borrow() == key, &self.rehash(), remove);
+                removed.map(|entry| value(raw, entry, f))
+            })
+        })
+    }
+
+    /// Takes the key out if `f` says so of its value, which is the value that goes: if another writer is faster, `f` is asked again.
+    pub fn remove_if<Q: Eq + Hash + ?Sized>(&self, key: &Q, mut f: impl FnMut(&V) -> bool) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.change(key, |value| if f(value) { Compute::Remove } else { Compute::Keep }) == Computed::Removed
+    }
+
+    /// Replaces the key's value by what `f` makes of it, and says whether it is there. If another writer is faster, `f` is called again.
+    #[inline]
+    pub fn update<Q: Eq + Hash + ?Sized>(&self, key: &Q, mut f: impl FnMut(&V) -> V) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.change(key, |value| Compute::Put(f(value))) == Computed::Updated
+    }
+
+    /// Changes a key that is there.
+    #[inline]
+    fn change<Q: Eq + Hash + ?Sized>(&self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        op(|_| {
+            // SAFETY: within the operation.
+            either!(self, raw => unsafe { change(raw, hash, &|found: &K| found.borrow() == key, &self.rehash(), f) })
+        })
+    }
+
+    /// Does with the key what `f` says of its value, if it has one. If another writer is faster, `f` is called again: it is what is then
+    /// there that it was told.
+    pub fn compute(&self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        let hash = self.hasher.hash_one(&key);
+        op(|_| {
+            // SAFETY: within the operation.
+            either!(self, raw => unsafe { compute(raw, hash, key, &self.rehash(), &mut f) })
+        })
+    }
+
+    /// The key, for what people do with an entry.
+    pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
+        Entry { table: self, key }
+    }
+
+    // --- all entries ---
+
+    /// Calls `f` for each entry. A key that is there all the time is seen once; one that comes or goes meanwhile, perhaps.
+    ///
+    /// `f` runs in an operation of its bucket's.
+    pub fn for_each(&self, mut f: impl FnMut(&K, &V)) {
+        either!(self, raw => visit(raw, &self.rehash(), |entry| {
+            // SAFETY: within the operation of `visit`.
+            unsafe { both(raw, entry, &mut f) };
+        }));
+    }
+
+    /// Keeps the entries of which `f` says so; others that come meanwhile, perhaps.
+    pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool) {
+        either!(self, raw => visit(raw, &self.rehash(), |entry| {
+            // SAFETY: within the operation of `visit`.
+            unsafe { keep_if(raw, entry, &self.rehash(), &mut f) };
+        }));
+    }
+
+    /// Takes out all that is there from the beginning to the end; others that come meanwhile, perhaps.
+    pub fn clear(&self) {
+        self.retain(|_, _| false);
+    }
+
+    /// Clones of the entries, as [`for_each`](Table::for_each) sees them, bucket by bucket.
+    pub fn iter(&self) -> Iter<'_, K, V, S>
+    where
+        K: Clone,
+        V: Clone,
+    {
+        Iter::new(self, |key, value| (key.clone(), value.clone()))
+    }
+
+    /// Clones of the keys.
+    pub fn keys(&self) -> Iter<'_, K, V, S, K>
+    where
+        K: Clone,
+    {
+        Iter::new(self, |key, _| key.clone())
+    }
+
+    /// Clones of the values.
+    pub fn values(&self) -> Iter<'_, K, V, S, V>
+    where
+        V: Clone,
+    {
+        Iter::new(self, |_, value| value.clone())
+    }
+
+    // --- its size ---
+
+    /// How many entries there are: exactly if nobody writes, else about.
+    ///
+    /// # Cost
+    /// A word of each VP is read.
+    pub fn len(&self) -> usize {
+        either!(self, raw => raw.len())
+    }
+
+    /// Whether there is no entry, as [`len`](Table::len) has it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Entries for which there is room before the table grows.
+    pub fn capacity(&self) -> usize {
+        op(|_| either!(self, raw => raw.slots()))
+    }
+
+    /// Makes room for so many entries more, now, and keeps it.
+    ///
+    /// # Panics
+    /// If there is no memory for it.
+    pub fn reserve(&self, more: usize) {
+        assert!(self.try_reserve(more), "no memory for {more} entries more");
+    }
+
+    /// As [`reserve`](Table::reserve); whether there was memory for it. If not, the table is as it was.
+    #[must_use = "perhaps nothing was reserved"]
+    pub fn try_reserve(&self, more: usize) -> bool {
+        let entries = self.len().saturating_add(more);
+        // SAFETY: within the operation.
+        op(|_| either!(self, raw => unsafe { raw.fit(entries, false, &self.rehash()) }))
+    }
+
+    /// Gives up the room that the entries do not need, now.
+    pub fn shrink_to_fit(&self) {
+        // SAFETY: within the operation.
+        op(|_| either!(self, raw => unsafe { raw.fit(0, true, &self.rehash()) }));
+    }
+}
+
+// --- on either layout: each within an operation, as its caller says ---
+
+#[inline(always)]
+unsafe fn read<L: Layout, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl FnMut(&L::Key) -> bool,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Option<R> {
+    // SAFETY: the caller.
+    unsafe { raw.find(hash, is_key).map(|found| L::value(found.raw, f)) }
+}
+
+#[inline(always)]
+unsafe fn value<L: Layout, R>(_: &Raw<L>, entry: L::Raw, f: impl FnOnce(&L::Value) -> R) -> R {
+    // SAFETY: the caller.
+    unsafe { L::value(entry, f) }
+}
+
+#[inline(always)]
+unsafe fn both<L: Layout, R>(_: &Raw<L>, entry: L::Raw, f: impl FnOnce(&L::Key, &L::Value) -> R) -> R {
+    // SAFETY: the caller.
+    unsafe { L::key(entry, |key| L::value(entry, |value| f(key, value))) }
+}
+
+#[inline(always)]
+unsafe fn put<L: Layout<Key: Eq>, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    key: L::Key,
+    value: L::Value,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Option<R> {
+    let fresh = L::fresh(key, value);
+    let new = L::peek(&fresh);
+    // SAFETY: the caller; `new` is compared before it goes into the table, and what `write` retires stays until the operation ends.
+    unsafe {
+        let is_key = |found: &L::Key| L::key(new, |key| key == found);
+        let old = raw.write(hash, is_key, rehash, |found| (Change::Put(fresh), found));
+        old.map(|entry| L::value(entry, f))
+    }
+}
+
+unsafe fn try_insert<L: Layout<Key: Eq>, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    key: L::Key,
+    value: L::Value,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Result<(), (L::Key, L::Value, R)> {
+    // SAFETY: the caller, as in `put`.
+    unsafe {
+        // An entry that is made in vain may be an allocation.
+        if let Some(found) = raw.find(hash, |found| *found == key) {
+            return Err((key, value, L::value(found.raw, f)));
+        }
+        let fresh = L::fresh(key, value);
+        let new = L::peek(&fresh);
+        let is_key = |found: &L::Key| L::key(new, |key| key == found);
+        let insert = |found| match found {
+            None => (Change::Put(fresh), None),
+            Some(entry) => (Change::Nothing, Some((fresh, entry))),
+        };
+        match raw.write(hash, is_key, rehash, insert) {
+            None => Ok(()),
+            Some((fresh, entry)) => {
+                let there = L::value(entry, f);
+                let (key, value) = L::unmake(fresh);
+                Err((key, value, there))
+            }
+        }
+    }
+}
+
+/// Does what `wanted` says to the entry that was found, if it is still that one.
+#[inline(always)]
+unsafe fn change_entry<L: Layout>(
+    raw: &Raw<L>,
+    hash: u64,
+    found: Found<'_, L>,
+    is_key: impl FnMut(&L::Key) -> bool,
+    rehash: &impl Fn(&L::Key) -> u64,
+    wanted: Compute<L::Value>,
+) -> Option<Computed> {
+    let (change, computed) = match wanted {
+        Compute::Keep => return Some(Computed::Kept),
+        Compute::Put(value) => (Change::Value(L::new_value(value)), Computed::Updated),
+        Compute::Remove => (Change::Remove, Computed::Removed),
+    };
+    let seen = found.raw;
+    // SAFETY: the caller; it changes what it found.
+    unsafe {
+        match raw.change(found, change, rehash) {
+            Ok(done) => done.then_some(computed),
+            Err(change) => change_slowly(raw, hash, seen, is_key, rehash, change).then_some(computed),
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn change_slowly<L: Layout>(
+    raw: &Raw<L>,
+    hash: u64,
+    seen: L::Raw,
+    is_key: impl FnMut(&L::Key) -> bool,
+    rehash: &impl Fn(&L::Key) -> u64,
+    change: Change<L>,
+) -> bool {
+    // What is not put in comes back: its drop is the user's code, and this is under a lock.
+    let decide = |found: Option<L::Raw>| match found {
+        Some(now) if L::is_same(now, seen) => (change, None),
+        _ => (Change::Nothing, Some(change)),
+    };
+    // SAFETY: the caller.
+    unsafe { raw.write(hash, is_key, rehash, decide).is_none() }
+}
+
+#[inline(always)]
+unsafe fn change<L: Layout>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: &impl Fn(&L::Key) -> bool,
+    rehash: &impl Fn(&L::Key) -> u64,
+    mut f: impl FnMut(&L::Value) -> Compute<L::Value>,
+) -> Computed {
+    loop {
+        // SAFETY: the caller.
+        unsafe {
+            let Some(found) = raw.find(hash, is_key) else { return Computed::Kept };
+            let wanted = L::value(found.raw, &mut f);
+            if let Some(computed) = change_entry(raw, hash, found, is_key, rehash, wanted) {
+                return computed;
+            }
+        }
+    }
+}
+
+unsafe fn compute<L: Layout<Key: Eq>>(
+    raw: &Raw<L>,
+    hash: u64,
+    mut key: L::Key,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: &mut impl FnMut(Option<&L::Value>) -> Compute<L::Value>,
+) -> Computed {
+    loop {
+        // SAFETY: the caller.
+        unsafe {
+            let is_key = |found: &L::Key| *found == key;
+            if let Some(found) = raw.find(hash, is_key) {
+                let wanted = L::value(found.raw, |value| f(Some(value)));
+                if let Some(computed) = change_entry(raw, hash, found, is_key, rehash, wanted) {
+                    return computed;
+                }
+                continue;
+            }
+            let Compute::Put(value) = f(None) else { return Computed::Kept };
+            match try_insert(raw, hash, key, value, rehash, |_| ()) {
+                Ok(()) => return Computed::Inserted,
+                Err((back, ..)) => key = back,
+            }
+        }
+    }
+}
+
+/// Takes the entry out unless `f` wants to keep it; if it was changed meanwhile, `f` is asked again.
+unsafe fn keep_if<L: Layout<Key: Eq>>(
+    raw: &Raw<L>,
+    entry: L::Raw,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: &mut impl FnMut(&L::Key, &L::Value) -> bool,
+) {
+    // SAFETY: the caller: the entry's key stays until the operation ends.
+    unsafe {
+        let hash = L::key(entry, rehash);
+        let is_key = |found: &L::Key| L::key(entry, |key| key == found);
+        if both(raw, entry, &mut *f) || change_slowly(raw, hash, entry, is_key, rehash, Change::Remove) {
+            return;
+        }
+        // It was changed meanwhile.
+        while let Some(found) = raw.find(hash, is_key) {
+            if both(raw, found.raw, &mut *f)
+                || change_entry(raw, hash, found, is_key, rehash, Compute::Remove).is_some()
+            {
+                return;
+            }
+        }
+    }
+}
+
+/// Calls `f` for each entry, within an operation of its bucket's.
+fn visit<L: Layout>(raw: &Raw<L>, rehash: &impl Fn(&L::Key) -> u64, mut f: impl FnMut(L::Raw)) {
+    let mut from = Some(0);
+    let mut entries = Vec::new();
+    while let Some(at) = from {
+        from = op(|_| {
+            // SAFETY: within the operation.
+            let next = unsafe { raw.visit(at, rehash, &mut entries) };
+            entries.drain(..).for_each(&mut f);
+            next
+        });
+    }
+}
+
+// --- what it is to others ---
+
+/// The iterator of [`Table::iter`], [`keys`](Table::keys) and [`values`](Table::values): what is made of each entry, a bucket at a time.
+pub struct Iter<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S, T = (K, V)> {
+    table: &'a Table<K, V, S>,
+    make: fn(&K, &V) -> T,
+    /// Where the next bucket begins.
+    from: Option<u64>,
+    found: Vec<T>,
+}
+
+impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S, T> Iter<'a, K, V, S, T> {
+    fn new(table: &'a Table<K, V, S>, make: fn(&K, &V) -> T) -> Self {
+        Iter { table, make, from: Some(0), found: Vec::new() }
+    }
+}
+
+impl<K, V, S, T> Iterator for Iter<'_, K, V, S, T>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        while self.found.is_empty() {
+            let at = self.from?;
+            let (table, make) = (self.table, self.make);
+            // Only what was made whole: a clone may panic.
+            let (found, next) = op(|_| {
+                either!(table, raw => {
+                    let mut entries = Vec::new();
+                    // SAFETY: within the operation.
+                    unsafe {
+                        let next = raw.visit(at, &table.rehash(), &mut entries);
+                        (entries.drain(..).map(|entry| both(raw, entry, make)).collect(), next)
+                    }
+                })
+            });
+            (self.found, self.from) = (found, next);
+        }
+        self.found.pop()
+    }
+}
+
+impl<K, V, S, T> fmt::Debug for Iter<'_, K, V, S, T>
+where
+    K: Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter").finish_non_exhaustive()
+    }
+}
+
+impl<K, V, S> fmt::Debug for Table<K, V, S>
+where
+    K: fmt::Debug + Eq + Hash + Send + Sync + 'static,
+    V: fmt::Debug + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        self.for_each(|key, value| _ = map.entry(key, value));
+        map.finish()
+    }
+}
+
+impl<K, V, S> Default for Table<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Default,
+{
+    fn default() -> Table<K, V, S> {
+        Table::with_hasher(S::default())
+    }
+}
+
+impl<K, V, S> Extend<(K, V)> for Table<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
+        entries.into_iter().for_each(|(key, value)| _ = self.set(key, value));
+    }
+}
+
+impl<K, V, S> FromIterator<(K, V)> for Table<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Default,
+{
+    fn from_iter<T: IntoIterator<Item = (K, V)>>(entries: T) -> Table<K, V, S> {
+        let entries = entries.into_iter();
+        let mut table = Table::with_capacity_and_hasher(entries.size_hint().0, S::default());
+        table.extend(entries);
+        table
+    }
+}
