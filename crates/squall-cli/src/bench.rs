@@ -24,6 +24,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
         line(env::summary())?;
     }
     for case in cases {
+        for (variant, threads) in plan.overruled(case)? {
+            eprintln!(
+                "squall: case {} {variant}: with {threads} threads, whatever --threads says",
+                case.name
+            );
+        }
         measure(case, &plan, args.json)?;
     }
     Ok(())

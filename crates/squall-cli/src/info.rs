@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
+use squall::adapt::engine::{EngineState, thread_state};
 use squall::{CoRef, Owned, tables};
 use squall_bench::env;
 use squall_machine::asym::{self, Why};
@@ -77,6 +78,8 @@ fn collect() -> Result<Map<String, Value>, Failure> {
     put("rseq", restart());
     put("membarrier", membarrier());
     put("reclaimer", reclaimer());
+    put("engine", engine());
+    put("may_start", json!(MAY_START));
     put("rcu", rcu());
     put("pervp", per_vp());
     put("objects", objects());
@@ -122,6 +125,29 @@ fn reclaimer() -> Value {
         _ => "unknown",
     };
     json!({ "name": "squall-reclaim", "state": state })
+}
+
+/// The threads that Squall may start, when, and what does without them.
+const MAY_START: [&str; 7] = [
+    "squall-reclaim: with the first deferred call; SQUALL_RECLAIMER=off",
+    "squall-adapt: with the first adaptive object; SQUALL_ADAPT=off",
+    "squall-invoke: with the first asynchronous call that names no executor; set_pool_size(0), set_executor()",
+    "squall-call: one for each call of a threaded ADT; another kind",
+    "squall-monitor: while somebody subscribes to the general monitor; collect() by hand",
+    "squall-browse: while a program serves inspection; do not serve",
+    "squall-task: one for each object that is a task, while it lives; another kind",
+];
+
+/// What the thread does by which objects adapt.
+fn engine() -> Value {
+    let state = match thread_state() {
+        EngineState::NotStarted => "not started: no adaptive object was made yet",
+        EngineState::Running => "running",
+        EngineState::Off => "off: nothing changes by itself but where the program calls turn()",
+        EngineState::Failed => "refused by the system",
+        _ => "unknown",
+    };
+    json!({ "name": "squall-adapt", "state": state })
 }
 
 fn rcu() -> Value {

@@ -10,6 +10,7 @@ mod demo;
 mod info;
 mod output;
 mod stress;
+mod top;
 mod tour;
 
 use std::path::PathBuf;
@@ -31,7 +32,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Count the words of real texts with many threads, in shared and in distributed objects, and compare.
+    /// Count the words of real texts with many threads, in shared, distributed and adaptive objects, and compare; and show
+    /// objects that adapt while their load changes.
     Demo(DemoArgs),
     /// Show what the ground costs on this machine, explained: per-processor data and read-copy-update.
     Tour,
@@ -43,6 +45,8 @@ enum Command {
     Stress(StressArgs),
     /// Say what machine was found and in which mode each primitive runs.
     Info(InfoArgs),
+    /// Look at the objects of a running program, and steer them.
+    Top(top::TopArgs),
 }
 
 #[derive(Args)]
@@ -56,11 +60,27 @@ struct DemoArgs {
     /// Text that is kept in memory, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = demo::MIB, value_parser = clap::value_parser!(u64).range(1..=4096))]
     mib: u64,
+    /// How long objects are shown that adapt, in seconds, unless told: 10, 30 on a terminal, 60 with --serve; 0: not at all.
+    #[arg(long, value_name = "S")]
+    seconds: Option<u64>,
+    /// Take the time to look at the objects with `squall top`.
+    #[arg(long)]
+    serve: bool,
+    /// Let nobody look at the objects meanwhile.
+    #[arg(long, conflicts_with = "serve")]
+    private: bool,
 }
 
 impl Default for DemoArgs {
     fn default() -> DemoArgs {
-        DemoArgs { paths: Vec::new(), threads: None, mib: demo::MIB }
+        DemoArgs {
+            paths: Vec::new(),
+            threads: None,
+            mib: demo::MIB,
+            seconds: Some(demo::SHOWN),
+            serve: false,
+            private: true,
+        }
     }
 }
 
@@ -151,6 +171,7 @@ fn main() -> ExitCode {
         Some(Command::Loop(args)) => run_loop(&args),
         Some(Command::Stress(args)) => stress::run(&args),
         Some(Command::Info(args)) => info::run(args.json),
+        Some(Command::Top(args)) => top::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -167,4 +188,11 @@ fn run_loop(args: &LoopArgs) -> Result<(), Failure> {
     let case = bench::find(&args.case)?;
     squall_bench::run_exact(case, &args.subject, args.variant.as_deref(), args.threads, args.ops)?;
     Ok(())
+}
+
+/// For tests that use objects: what some stresses check is the state of the whole process.
+#[cfg(test)]
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(|poison| poison.into_inner())
 }

@@ -30,7 +30,19 @@ fn list_names_the_cases_one_on_a_line() {
     assert!(output.status.success());
     let text = stdout(&output);
     let names: Vec<&str> = text.lines().collect();
-    for case in ["percpu", "rcu-read", "rcu-wait", "rcu-retire", "rcu-idle", "swap"] {
+    for case in [
+        "percpu",
+        "rcu-read",
+        "rcu-wait",
+        "rcu-retire",
+        "rcu-idle",
+        "swap",
+        "cell",
+        "map-get",
+        "map-mixed",
+        "map-churn",
+        "map-memory",
+    ] {
         assert!(names.contains(&case), "{case} is not in {names:?}");
     }
 }
@@ -91,6 +103,49 @@ fn retiring_names_its_metrics_by_subject() {
 }
 
 #[test]
+fn maps_have_a_row_for_each_rival_and_metrics_for_their_memory() {
+    const RIVALS: [&str; 5] = ["dashmap", "papaya", "scc-hashmap", "scc-hashindex", "std-rwlock"];
+    let run = |case: &str, variant: &str| {
+        let args = ["bench", case, "--variant", variant, "--quick", "--json", "--threads", "2"];
+        let output = squall(&args);
+        assert!(output.status.success(), "{}", stderr(&output));
+        objects(&output)
+    };
+    for (case, variant) in
+        [("map-get", "10k-u64-zipf"), ("map-mixed", "10k-str-uniform-50-50"), ("map-churn", "10k-u64")]
+    {
+        let rows = run(case, variant);
+        for subject in RIVALS.iter().chain(&["squall-central"]) {
+            let row = rows.iter().find(|row| row.get("subject").is_some_and(|s| s == subject));
+            let row = row.unwrap_or_else(|| panic!("{case} has no row of {subject}"));
+            assert_eq!((&row["variant"], &row["threads"]), (&Value::from(variant), &Value::from(2)));
+        }
+        assert!(rows.iter().any(|row| row.get("ratio").is_some_and(|r| r == "squall-central/best")));
+    }
+    let rows = run("map-memory", "10k-u64");
+    for subject in RIVALS.iter().chain(&["squall-central"]) {
+        let name = format!("{subject}_bytes_per_entry");
+        let row = rows.iter().find(|row| row["metric"] == name).unwrap_or_else(|| panic!("no metric {name}"));
+        // A key and a value at least.
+        assert!(row["value"].as_f64().is_some_and(|bytes| bytes >= 16.0), "{row:?}");
+    }
+}
+
+#[test]
+fn a_cell_tells_what_an_update_costs() {
+    let output = squall(&["bench", "cell", "--quick", "--json", "--threads", "2"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let rows = objects(&output);
+    for metric in ["update_ns", "squall-shared_update_ns", "arc-swap_update_ns", "left-right_update_ns"] {
+        let row = rows.iter().find(|row| row.get("metric").is_some_and(|m| m == metric));
+        assert!(row.is_some_and(|row| row["value"].as_f64().is_some_and(|ns| ns > 0.0)), "{metric}");
+    }
+    for subject in ["squall-shared", "squall-adaptive", "squall-embedded", "arc-swap-cache", "tokio-watch"] {
+        assert!(rows.iter().any(|row| row.get("subject").is_some_and(|s| s == subject)), "{subject}");
+    }
+}
+
+#[test]
 fn swapping_names_its_metrics_and_moves_every_byte() {
     let of = |variant: &str, topology: &[(&str, &str)]| {
         let args = ["bench", "swap", "--variant", variant, "--quick", "--json", "--threads", "2"];
@@ -146,6 +201,9 @@ fn loop_runs_any_subject_at_any_thread_count_and_in_a_virtual_topology() {
         ("rcu-read", "squall"),
         ("rcu-read", "seize"),
         ("call", "squall-swapped"),
+        ("cell", "squall-distributed"),
+        ("map-get", "squall-central"),
+        ("map-mixed", "papaya"),
     ] {
         let args = ["loop", case, "--subject", subject, "--threads", "9", "--ops", "1000"];
         assert!(squall(&args).status.success(), "{args:?}");
@@ -194,7 +252,10 @@ fn stress_list_names_the_stresses_one_on_a_line() {
     assert!(output.status.success());
     let text = stdout(&output);
     let names: Vec<&str> = text.lines().collect();
-    assert_eq!(names, ["percpu", "percpu-downgrade", "rcu", "objects", "swap", "swap-memory"]);
+    assert_eq!(
+        names,
+        ["percpu", "percpu-downgrade", "rcu", "objects", "swap", "swap-memory", "adapt", "locks"]
+    );
 }
 
 #[test]

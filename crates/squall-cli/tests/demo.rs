@@ -4,10 +4,13 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
+
+use squall::browse::{Client, Target};
 
 use common::{run, squall, stderr, stdout};
 
@@ -36,8 +39,9 @@ impl Drop for Folder {
     }
 }
 
+/// The race alone, without the part that takes its time.
 fn demo(paths: &[&Path], more: &[&str]) -> Output {
-    run(squall().arg("demo").args(paths).args(more))
+    run(squall().args(["demo", "--seconds", "0"]).args(paths).args(more))
 }
 
 /// Counts as the demo says it does, by itself.
@@ -59,7 +63,7 @@ fn agrees(output: &Output, texts: &[&[u8]]) {
     assert!(said.contains(&totals(texts)), "{} is not in\n{said}", totals(texts));
     assert!(said.contains("All totals agree exactly"), "{said}");
     assert!(!said.contains("DIFFER") && !complaint.contains("panicked"), "{said}\n{complaint}");
-    let rows = ["nobody", "Mutex", "atomics", "Squall, shared", "Squall, distributed"];
+    let rows = ["nobody", "Mutex", "atomics", "Squall, shared", "Squall, distributed", "Squall, adaptive"];
     for row in rows {
         let found = said.lines().find(|line| line.contains(row) && line.trim_end().ends_with("agree"));
         assert!(found.is_some(), "no row of {row} in\n{said}");
@@ -140,13 +144,69 @@ fn nothing_to_read_is_an_error() {
 fn it_agrees_in_every_mode() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (name, value) in [
+        ("SQUALL_ADAPT", "off"),
         ("SQUALL_RSEQ", "off"),
         ("SQUALL_MEMBARRIER", "off"),
         ("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:4,threads:2"),
     ] {
-        let output = run(squall().args(["demo", "--threads", "9"]).arg(here.join("src")).env(name, value));
+        let output = run(squall()
+            .args(["demo", "--threads", "9", "--seconds", "1"])
+            .arg(here.join("src"))
+            .env(name, value));
         let said = stdout(&output);
         assert!(output.status.success(), "{name}={value}: {said}\n{}", stderr(&output));
         assert!(said.contains("All totals agree exactly"), "{name}={value}: {said}");
+        assert!(
+            said.contains("they agree exactly with a count of the same pieces"),
+            "{name}={value}: {said}"
+        );
+        assert!(!said.contains("DIFFER"), "{name}={value}: {said}");
+        let phases = ["One thread reads", "All threads do", "All ask", "Nobody does", "words central"];
+        for phase in phases {
+            assert!(said.contains(phase), "{name}={value}: no {phase} in {said}");
+        }
+        let swapped = said.lines().filter(|line| line.contains(": swapped")).count();
+        assert!(said.contains(&format!("After {swapped} swaps")), "{name}={value}: {swapped} in {said}");
     }
+}
+
+#[test]
+fn others_may_look_while_it_serves() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    // Longer than the test takes; it is ended as soon as it was looked at.
+    let mut command = squall();
+    command.args(["demo", "--serve", "--seconds", "600", "--threads", "2"]).arg(here);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary was built with this test");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let advice = format!("squall top {}", child.id());
+    let advised = lines.by_ref().map_while(Result::ok).any(|line| line.ends_with(&advice));
+    let mut client = Client::connect(&Target::Process(child.id()));
+    let hello = client.as_mut().ok().map(Client::hello);
+    // The four counters, when the race is over.
+    let began = lines.by_ref().map_while(Result::ok).any(|line| line.contains("All threads do"));
+    let swaps = client.as_mut().ok().map(|client| {
+        let listed = client.list(&Default::default()).map(|list| list.objects);
+        let counters =
+            listed.into_iter().flatten().filter(|object| object.family.as_deref() == Some("counter"));
+        let ids: Vec<String> = counters.map(|object| object.id).collect();
+        // Its policy, or a count of its calls, may be at it just then.
+        let set: Vec<_> = ids.iter().map(|id| client.set(id, "cooldown", "50ms")).collect();
+        (ids.len(), set)
+    });
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    assert!(advised && began);
+    assert_eq!(hello.expect("it serves").expect("it answers").pid, child.id());
+    let (counters, set) = swaps.expect("it serves");
+    assert_eq!(counters, 4, "the counters of the demo");
+    assert!(set.iter().all(Result::is_ok), "{set:?}");
+}
+
+#[test]
+fn nobody_may_look_where_it_is_private() {
+    let nowhere = [Path::new("/no/such/path")];
+    let output = demo(&nowhere, &["--private"]);
+    assert!(!stdout(&output).contains("squall top"), "{}", stdout(&output));
+    let output = demo(&nowhere, &[]);
+    assert!(stdout(&output).contains("squall top"), "{}", stdout(&output));
 }

@@ -3,17 +3,24 @@
 //!
 #![doc = include_str!("../README.md")]
 
+pub use squall_adapt as adapt;
+#[cfg(feature = "browse")]
+pub use squall_browse as browse;
 pub use squall_core::{
-    At, CallError, Cleanup, CoRef, CreateError, Destruction, Ended, Extends, Found, Id, Interface,
-    InterfaceOf, Miss, ObjectInfo, ObjectKind, ObjectState, Owned, Peers, Reason, RepInfo, Reply, Root,
-    Source, WellKnown, info_of, shared, snapshot, stateful, swap, tables, try_shared,
+    At, CallError, ClassInfo, Cleanup, CoRef, CreateError, Destruction, Ended, Extends, Found, Id, Interface,
+    InterfaceOf, Miss, NoId, ObjectInfo, ObjectKind, ObjectState, Owned, Peers, Reason, RepInfo, Reply, Root,
+    Source, WellKnown, class_of, info_of, shared, shared_with, snapshot, stateful, stateful_with, swap,
+    tables, try_shared,
 };
+pub use squall_lock as lock;
 pub use squall_machine::{
     Cluster, ClusterSize, ClusterTree, Clusters, Machine, TreeNode, Vp, VpSet, machine, pervp, restartable,
     topology,
 };
 pub use squall_macros::interface;
+pub use squall_objects as objects;
 pub use squall_rcu as rcu;
+pub use squall_replica as replica;
 
 #[doc(hidden)]
 pub use squall_core::__macro;

@@ -2,29 +2,32 @@
 //!
 //! - I1. A row of the table is printed as right only if its totals, the sum of its threads' and its calls are exactly
 //!   those of a single-threaded count in plain variables; one that differs makes the demo fail.
+//!   So with the counters that adapt: whatever they were swapped for, at the end they have what was counted.
 //! - I2. All rows read the same texts from memory, in turns, round after round; each lap has a new object.
 //!
 //! Units: a call for each word, for each line, and for each file. That is finer than most programs would choose, and is
 //! meant to be: what a call costs is what is shown.
 
+mod adapt;
 mod collect;
 mod count;
 mod race;
 mod stats;
 mod table;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use squall::{ClusterSize, CoRef, Owned, Root};
+use squall::{ClusterSize, CoRef, Id, Owned, Root};
 use squall_bench::env;
 
 use crate::DemoArgs;
 use crate::output::{Failure, line};
 use race::{Lap, lap};
-use stats::{Atomics, Locked, Nothing, Spread, TextStats, Totals};
+use stats::{Adaptive, Atomics, Locked, Nothing, Spread, TextStats, Totals};
 
 /// Text that is kept in memory, unless told.
 pub(crate) const MIB: u64 = 64;
@@ -38,6 +41,11 @@ const ROUNDS_MAX: usize = 15;
 const LAPS_TIME: Duration = Duration::from_secs(2);
 /// No round at all begins after so long.
 const LAPS_TIME_MAX: Duration = Duration::from_secs(20);
+/// How long counters are shown that adapt, in seconds, unless told; and if others look on.
+pub(crate) const SHOWN: u64 = 4;
+const PIPED: u64 = 10;
+const ON_TERMINAL: u64 = 30;
+const SERVED: u64 = 60;
 /// Texts that take one thread longer to count are left away.
 const PLAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -49,22 +57,37 @@ enum Keeper {
     Atomic,
     Shared,
     Distributed,
+    Adaptive,
 }
 
-const KEEPERS: [(Keeper, &str); 5] = [
+const KEEPERS: [(Keeper, &str); 6] = [
     (Keeper::Nobody, "nobody: reading alone"),
     (Keeper::Mutex, "Arc<dyn>, a Mutex"),
     (Keeper::Atomic, "Arc<dyn>, atomics"),
     (Keeper::Shared, "Squall, shared"),
     (Keeper::Distributed, "Squall, distributed"),
+    (Keeper::Adaptive, "Squall, adaptive"),
 ];
 
 /// What Squall says of an object at the end of a lap.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Anatomy {
     misses: u64,
     reps: usize,
     bytes: usize,
+}
+
+impl Anatomy {
+    /// With that of a live object.
+    fn plus(self, id: Id) -> Result<Anatomy, Failure> {
+        let info = squall::info_of(id)
+            .ok_or_else(|| Failure::new(format!("object {id} is alive, and nothing is known of it")))?;
+        Ok(Anatomy {
+            misses: self.misses + info.misses,
+            reps: self.reps + info.reps.len(),
+            bytes: self.bytes + info.bytes,
+        })
+    }
 }
 
 /// All laps of one row.
@@ -116,6 +139,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     line("Squall: objects of a server that spread over the processors while they run.")?;
     line(env::summary())?;
 
+    // For as long as the demo runs.
+    let _server = if args.private { None } else { Some(serve()?) };
+
     let bar = Progress::new(args.mib << 20, "reading");
     let mut collected = collect::collect(&paths, args.mib << 20, &mut |bytes| bar.0.set_position(bytes));
     bar.clear();
@@ -137,10 +163,32 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
 
     let rows = race(&texts, threads, &truth)?;
     table::print(&rows, &truth, threads)?;
+    let adapted = adapt::show(&texts, threads, args.seconds.unwrap_or_else(|| seconds(args)))?;
+    table::print_more()?;
     match rows.iter().find_map(|row| Some((row.name, row.wrong.as_ref()?))) {
         Some((name, wrong)) => Err(Failure::new(format!("{name}: {wrong}"))),
-        None => Ok(()),
+        None => adapted.map_or(Ok(()), |wrong| Err(Failure::new(wrong))),
     }
+}
+
+/// How long objects are shown that adapt, if nobody says.
+fn seconds(args: &DemoArgs) -> u64 {
+    match args.serve {
+        true => SERVED,
+        false if std::io::stdout().is_terminal() => ON_TERMINAL,
+        false => PIPED,
+    }
+}
+
+/// Lets others look at the objects.
+fn serve() -> Result<squall::browse::Server, Failure> {
+    let server = squall::browse::serve()
+        .map_err(|error| Failure::new(format!("nobody can be let in to look at the objects: {error}")))?;
+    line(format_args!(
+        "Look at the objects, and steer them, in another terminal: squall top {}",
+        std::process::id()
+    ))?;
+    Ok(server)
 }
 
 /// The truth: one thread, plain variables. Texts that it does not get to in time are left away.
@@ -210,6 +258,12 @@ fn run_lap(
             let object = Spread.create(ClusterSize::Cpu);
             return run_object(row, object, texts, threads, truth, watch);
         }
+        Keeper::Adaptive => {
+            let counters = Adaptive::new();
+            finish(row, &counters, texts, threads, truth, watch)?;
+            row.anatomy = Some(counters.ids().into_iter().try_fold(Anatomy::default(), Anatomy::plus)?);
+            return Ok(());
+        }
     };
     // Hidden from the compiler, which could otherwise see through the `dyn`.
     let plain = std::hint::black_box(plain);
@@ -227,9 +281,7 @@ fn run_object(
 ) -> Result<(), Failure> {
     let reference: CoRef<dyn TextStats> = object.co();
     finish(row, &reference, texts, threads, truth, watch)?;
-    let info = squall::info_of(CoRef::id(reference))
-        .ok_or_else(|| Failure::new(format!("{reference} is alive, and nothing is known of it")))?;
-    row.anatomy = Some(Anatomy { misses: info.misses, reps: info.reps.len(), bytes: info.bytes });
+    row.anatomy = Some(Anatomy::default().plus(CoRef::id(reference))?);
     drop(object);
     match reference.try_totals() {
         Err(_) => Ok(()),

@@ -72,6 +72,7 @@ mod tests {
 
     #[test]
     fn every_text_is_read_once_whatever_the_number_of_threads() {
+        let _alone = crate::alone();
         let texts: Vec<Vec<u8>> = (0..100).map(|n| "a bc\n".repeat(n).into_bytes()).collect();
         for threads in [1, 3] {
             let stats = Locked::default();

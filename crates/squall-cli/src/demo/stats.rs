@@ -1,11 +1,12 @@
-//! Statistics of texts behind one interface: in a shared object, in a distributed one, and in two that are no objects of
-//! Squall's, for comparison.
+//! Statistics of texts behind one interface: in a shared object, in a distributed one, in counters that adapt, and in two
+//! that are no objects of Squall's, for comparison.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use squall::objects::counter::{self, Counter};
 use squall::pervp::BiasedWord;
-use squall::{At, Root};
+use squall::{At, CoRef, Id, Owned, Root};
 
 /// What is counted of a text, or of many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -179,6 +180,77 @@ impl TextStats for Part {
 
     fn by_thread(&self) -> Vec<Totals> {
         self.at.gather(|part| lock(&part.threads).clone(), merge).unwrap_or_default()
+    }
+}
+
+/// Four counters that adapt, each by itself.
+pub(crate) struct Adaptive {
+    owned: [Owned<dyn Counter>; 4],
+    files: CoRef<dyn Counter>,
+    lines: CoRef<dyn Counter>,
+    words: CoRef<dyn Counter>,
+    bytes: CoRef<dyn Counter>,
+    longest_line: AtomicU64,
+    threads: Mutex<Vec<Totals>>,
+}
+
+impl Adaptive {
+    pub(crate) const NAMES: [&str; 4] = ["files", "lines", "words", "bytes"];
+
+    pub(crate) fn new() -> Adaptive {
+        let owned: [Owned<dyn Counter>; 4] = std::array::from_fn(|_| counter::adaptive());
+        let [files, lines, words, bytes] = std::array::from_fn(|index| owned[index].co());
+        Adaptive {
+            owned,
+            files,
+            lines,
+            words,
+            bytes,
+            longest_line: AtomicU64::new(0),
+            threads: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn words(&self) -> u64 {
+        self.words.total()
+    }
+
+    /// Their ids, in the order of their names.
+    pub(crate) fn ids(&self) -> [Id; 4] {
+        std::array::from_fn(|index| CoRef::id(self.owned[index].co()))
+    }
+}
+
+impl TextStats for Adaptive {
+    #[inline]
+    fn word(&self) {
+        self.words.inc();
+    }
+
+    #[inline]
+    fn line(&self, bytes: u64) {
+        self.lines.inc();
+        self.bytes.add(bytes);
+        raise(&self.longest_line, bytes);
+    }
+
+    fn file(&self, thread: usize, counted: &Totals) {
+        self.files.inc();
+        note(&mut lock(&self.threads), thread, counted);
+    }
+
+    fn totals(&self) -> Totals {
+        Totals {
+            files: self.files.total(),
+            lines: self.lines.total(),
+            words: self.words.total(),
+            bytes: self.bytes.total(),
+            longest_line: self.longest_line.load(Ordering::Relaxed),
+        }
+    }
+
+    fn by_thread(&self) -> Vec<Totals> {
+        lock(&self.threads).clone()
     }
 }
 

@@ -28,9 +28,13 @@ pub(super) fn print(rows: &[Row], truth: &Totals, threads: usize) -> Result<(), 
             line(format_args!("  and {} threads more.", threads - THREADS_LISTED_MAX))?;
         }
     }
-    explain(row_of)?;
+    explain(row_of)
+}
+
+pub(super) fn print_more() -> Result<(), Failure> {
     line("\nThere is more:")?;
     line("  squall demo PATH...            the same with texts of yours")?;
+    line("  squall demo --serve            a minute to try `squall top` on it, in another terminal")?;
     line("  squall tour                    what the ground costs: per-processor data and read-copy-update")?;
     line("  squall bench --list            the benchmark's cases; --json, --threads 1,2, --quick")?;
     line(
@@ -99,15 +103,15 @@ fn explain<'a>(row_of: impl Fn(Keeper) -> Option<&'a Row>) -> Result<(), Failure
     line(
         "\nEach time is the median of the laps, a call's whole cost included. Keeping added to reading alone:",
     )?;
-    for keeper in [Keeper::Mutex, Keeper::Atomic, Keeper::Shared, Keeper::Distributed] {
+    for keeper in [Keeper::Mutex, Keeper::Atomic, Keeper::Shared, Keeper::Distributed, Keeper::Adaptive] {
         if let Some(row) = row_of(keeper) {
             line(format_args!("  {:<22} {:>8.1} ms", row.name, added(row)))?;
         }
     }
     let reps = distributed.anatomy.map_or(0, |anatomy| anatomy.reps);
     line(format_args!(
-        "Clients hold the same 8-byte reference in both rows of Squall's. The shared object has one representative, \
-         which\nall threads write; the distributed one has {reps}, made where it was first called, and {}.",
+        "Clients hold 8-byte references in all rows of Squall's. The shared object has one representative, which\nall \
+         threads write; the distributed one has {reps}, made where it was first called, and {}.",
         match distributed.time() < shared.time() {
             true => "each is written where it lies",
             false => "here that did not pay",

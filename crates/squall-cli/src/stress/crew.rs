@@ -51,6 +51,11 @@ pub(crate) trait Torture {
 
     /// What has to be done now and then while all are to end, so that they can.
     fn let_end(&mut self, _crew: &Crew) {}
+
+    /// Whether somebody will never end, and was accused of it: then nobody is waited for.
+    fn is_hopeless(&self) -> bool {
+        false
+    }
 }
 
 pub(crate) struct Crew {
@@ -167,7 +172,7 @@ impl Crew {
                 }
             }
             torture.let_end(self);
-            let Some(index) = stays else { return };
+            let Some(index) = stays.filter(|_| !torture.is_hopeless()) else { return };
             if since.elapsed() > STANDSTILL {
                 let (name, scene) = (torture.name(index), torture.scene());
                 return self.trial.accuse(format!("the thread of {name} does not end{scene}"));

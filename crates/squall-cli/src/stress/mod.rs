@@ -4,10 +4,12 @@
 //!   makes the same choices again. The scheduler's choices are not in it: a replay may need several runs.
 //! - I2. A stress ends at the first violation, with an error that says what was promised and what was seen.
 
+mod adapt;
 mod ballast;
 mod breaks;
 mod crew;
 mod delay;
+mod locks;
 mod objects;
 mod percpu;
 mod places;
@@ -17,6 +19,7 @@ mod rcu;
 mod rng;
 mod settle;
 mod swap;
+mod tally;
 mod trial;
 
 use std::any::Any;
@@ -28,8 +31,16 @@ use crate::output::{Failure, line};
 pub(crate) use rng::Rng;
 
 /// All stresses.
-const STRESSES: &[Stress] =
-    &[percpu::STRESS, percpu::DOWNGRADE, rcu::STRESS, objects::STRESS, swap::STRESS, swap::memory::STRESS];
+const STRESSES: &[Stress] = &[
+    percpu::STRESS,
+    percpu::DOWNGRADE,
+    rcu::STRESS,
+    objects::STRESS,
+    swap::STRESS,
+    swap::memory::STRESS,
+    adapt::STRESS,
+    locks::STRESS,
+];
 
 /// One stress.
 pub(crate) struct Stress {
@@ -141,6 +152,7 @@ fn replay(name: &str, seconds: u64, seed: u64, threads: usize, real: bool) -> St
         "SQUALL_MEMBARRIER",
         "SQUALL_TOPOLOGY",
         "SQUALL_RECLAIMER",
+        "SQUALL_ADAPT",
         "SQUALL_STRESS_BREAK",
         "GLIBC_TUNABLES",
     ] {
@@ -163,6 +175,7 @@ mod tests {
 
     #[test]
     fn every_stress_runs_clean_for_a_moment() {
+        let _alone = crate::alone();
         for stress in STRESSES {
             let run = Run::new(1, 3, false, Duration::from_millis(200));
             assert!((stress.run)(&run).is_ok(), "{}", stress.name);

@@ -3,11 +3,12 @@
 use std::process::{Command, Output};
 
 /// What changes what is tested.
-const VARIABLES: [&str; 6] = [
+const VARIABLES: [&str; 7] = [
     "SQUALL_RSEQ",
     "SQUALL_MEMBARRIER",
     "SQUALL_TOPOLOGY",
     "SQUALL_RECLAIMER",
+    "SQUALL_ADAPT",
     "SQUALL_STALL_MS",
     "SQUALL_STRESS_BREAK",
 ];

@@ -84,7 +84,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
 
 fn report(world: &World, crew: &Crew) -> Report {
     let now = tables::stats();
-    let mut lines: Vec<(&'static str, u64)> = world.tally.lines().collect();
+    let mut lines: Vec<(&'static str, u64)> = world.tally.lines();
     lines.extend([
         ("drops that panicked", world.drop_panics.load(std::sync::atomic::Ordering::Relaxed)),
         ("slots ever used", now.slots_count as u64),

@@ -1,0 +1,354 @@
+//! What the program says about its objects, and what it lets be done to them.
+//!
+//! - I1. What only looks writes nothing that a call reads: it takes the inspection's snapshot and what `control` remembers.
+
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use squall_adapt::attribute::AttributeInfo;
+use squall_adapt::control::{self, ControlError, Status};
+use squall_adapt::decision::Decision;
+use squall_core::swap::{SwapOutcome, SwapReport};
+use squall_core::{Id, ObjectInfo, ObjectKind, ObjectState};
+
+use crate::protocol::{
+    AttributeView, CallsView, DecisionView, Detail, EVENTS_MAX, Hello, ListQuery, Listing, OBJECTS_MAX,
+    ObjectView, Refusal, RefusalKind, RepView, Request, SAMPLE_MS_MAX, Sort, SwapView, VERSION,
+};
+
+/// Representatives that are listed one by one.
+const REPS_LISTED_MAX: usize = 1024;
+
+/// Answers a request with what stands behind `"ok":`.
+pub(crate) fn answer(request: Request) -> Result<String, Refusal> {
+    match request {
+        Request::Hello {} => text(&hello()),
+        Request::List(query) => text(&list(&query)?),
+        Request::Object { id } => text(&detail(&find(&id)?)),
+        Request::History { id } => text(&decisions(control::history(find(&id)?.id))),
+        Request::Decisions {} => text(&decisions(control::recent())),
+        Request::Swaps {} => {
+            text(&latest(squall_core::swap::recent()).iter().map(swap_view).collect::<Vec<_>>())
+        }
+        Request::Implementations { id } => text(&control::implementations(find(&id)?.id)),
+        Request::Attributes { id } => text(&attributes(find(&id)?.id)?),
+        Request::Set { id, name, value } => done(control::set_attribute(find(&id)?.id, &name, &value)),
+        Request::Freeze { id } => done(control::freeze(find(&id)?.id, true)),
+        Request::Thaw { id } => done(control::freeze(find(&id)?.id, false)),
+        Request::FreezeAll {} => freeze_all(true),
+        Request::ThawAll {} => freeze_all(false),
+        Request::Swap { id, implementation } => {
+            let report = control::swap(find(&id)?.id, &implementation).map_err(refuse)?;
+            text(&swap_view(&report))
+        }
+        Request::Sample { id, span_ms } => text(&sample(&id, span_ms)?),
+    }
+}
+
+fn text(payload: &impl Serialize) -> Result<String, Refusal> {
+    serde_json::to_string(payload)
+        .map_err(|error| Refusal::new(RefusalKind::Refused, format!("the answer cannot be written: {error}")))
+}
+
+/// Of something that has no answer but that it was done.
+fn done(result: Result<(), ControlError>) -> Result<String, Refusal> {
+    result.map_err(refuse)?;
+    text(&())
+}
+
+fn freeze_all(frozen: bool) -> Result<String, Refusal> {
+    control::freeze_all(frozen);
+    text(&())
+}
+
+fn refuse(error: ControlError) -> Refusal {
+    Refusal::new(RefusalKind::Refused, error.to_string())
+}
+
+fn hello() -> Hello {
+    let program = std::env::current_exe().ok();
+    let program = program.as_ref().and_then(|path| path.file_name());
+    Hello {
+        protocol: VERSION,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        program: program.map_or("unknown".to_owned(), |name| name.to_string_lossy().into_owned()),
+        all_frozen: control::all_frozen(),
+    }
+}
+
+fn parse_id(id: &str) -> Result<Id, Refusal> {
+    id.parse().map_err(|_| {
+        let message = format!("{:?} is no id; an id is SLOT.GENERATION, such as 17.3", shortened(id));
+        Refusal::new(RefusalKind::BadRequest, message)
+    })
+}
+
+/// Enough of what somebody sent to know it again.
+fn shortened(text: &str) -> String {
+    const CHARS: usize = 64;
+    let mut chars = text.chars();
+    let mut short: String = chars.by_ref().take(CHARS).collect();
+    if chars.next().is_some() {
+        short.push('…');
+    }
+    short
+}
+
+fn key(id: Id) -> (u32, u32) {
+    (id.slot(), id.generation())
+}
+
+fn find(id: &str) -> Result<ObjectInfo, Refusal> {
+    squall_core::info_of(parse_id(id)?).ok_or_else(|| {
+        let message = format!(
+            "there is no object {id}; it was destroyed, or never was (\"list\" names those there are)"
+        );
+        Refusal::new(RefusalKind::NoObject, message)
+    })
+}
+
+fn list(query: &ListQuery) -> Result<Listing, Refusal> {
+    let after = query.after.as_deref().map(parse_id).transpose()?;
+    if after.is_some() && query.sort != Sort::Id {
+        let message = "\"after\" goes with \"sort\":\"id\" alone: the others change from moment to moment";
+        return Err(Refusal::new(RefusalKind::BadRequest, message));
+    }
+    let mut statuses = control::statuses();
+    statuses.sort_by_key(|status| key(status.id));
+    let status_of = |id: Id| {
+        let found = statuses.binary_search_by_key(&key(id), |status| key(status.id));
+        found.ok().map(|index| &statuses[index])
+    };
+    let mut objects: Vec<(ObjectInfo, Option<&Status>)> = squall_core::snapshot()
+        .into_iter()
+        .filter(|object| query.interface.as_deref().is_none_or(|part| object.interface.contains(part)))
+        .filter(|object| after.is_none_or(|after| key(object.id) > key(after)))
+        .map(|object| {
+            let status = status_of(object.id);
+            (object, status)
+        })
+        .collect();
+    order(&mut objects, query.sort);
+    let total = objects.len();
+    objects.truncate(query.limit.unwrap_or(OBJECTS_MAX).min(OBJECTS_MAX));
+    // Those that nobody shares are not among `statuses`, and may be of a family all the same.
+    let full = |(object, status): &(ObjectInfo, Option<&Status>)| match status {
+        Some(status) => view(object, Some(status)),
+        None => view(object, control::status(object.id).as_ref()),
+    };
+    let objects = objects.iter().map(full).collect();
+    Ok(Listing { total, all_frozen: control::all_frozen(), objects })
+}
+
+/// The largest first; where they are equal, and for ids, by id.
+fn order(objects: &mut [(ObjectInfo, Option<&Status>)], sort: Sort) {
+    objects.sort_by_key(|(object, _)| key(object.id));
+    let by = |amount: fn(&(ObjectInfo, Option<&Status>)) -> f64| {
+        move |one: &(ObjectInfo, Option<&Status>), other: &(ObjectInfo, Option<&Status>)| {
+            amount(other).total_cmp(&amount(one))
+        }
+    };
+    match sort {
+        Sort::Id => {}
+        Sort::Bytes => objects.sort_by(by(|(object, _)| object.bytes as f64)),
+        Sort::Misses => objects.sort_by(by(|(object, _)| object.misses as f64)),
+        Sort::Reps => objects.sort_by(by(|(object, _)| object.reps.len() as f64)),
+        Sort::Contended => {
+            objects.sort_by(by(|(_, status)| status.map_or(-1.0, |status| status.contended_per_s)))
+        }
+        Sort::Swaps => {
+            objects.sort_by(by(|(_, status)| status.map_or(-1.0, |status| status.swaps_count as f64)))
+        }
+    }
+}
+
+/// The type's name without the paths of modules.
+fn without_paths(name: &str) -> String {
+    let mut short = String::new();
+    let mut word = String::new();
+    for letter in name.chars() {
+        if letter.is_alphanumeric() || letter == '_' {
+            word.push(letter);
+        } else if letter == ':' {
+            word.clear();
+        } else {
+            short.push_str(&word);
+            word.clear();
+            short.push(letter);
+        }
+    }
+    short + &word
+}
+
+fn view(object: &ObjectInfo, status: Option<&Status>) -> ObjectView {
+    ObjectView {
+        id: object.id.to_string(),
+        interface: object.interface.to_owned(),
+        class: without_paths(object.class),
+        family: status.map(|status| status.family.to_owned()),
+        form: status.map(|status| status.form.to_owned()),
+        forms: status
+            .map_or(Vec::new(), |status| status.forms.iter().map(|form| (*form).to_owned()).collect()),
+        state: match object.state {
+            ObjectState::Live => "live",
+            ObjectState::Arbitrated => "arbitrated",
+            ObjectState::Swapping => "swapping",
+            ObjectState::Ending => "ending",
+            _ => "unknown",
+        }
+        .to_owned(),
+        reps: object.reps.len(),
+        vps: object.translations.len(),
+        bytes: object.bytes,
+        age_ms: millis(object.age),
+        misses: object.misses,
+        contended_per_s: status.map(|status| status.contended_per_s).filter(|rate| rate.is_finite()),
+        swaps: status.map_or(0, |status| status.swaps_count),
+        frozen: status.is_some_and(|status| status.frozen),
+        dry_run: status.is_some_and(|status| status.dry_run),
+    }
+}
+
+fn detail(object: &ObjectInfo) -> Detail {
+    let status = control::status(object.id);
+    let reps = object.reps.iter().take(REPS_LISTED_MAX).map(|rep| RepView {
+        cluster: rep.cluster.map(|cluster| cluster.index()),
+        vp: rep.vp.map(|vp| vp.index()),
+        holds: rep.holds,
+    });
+    Detail {
+        row: view(object, status.as_ref()),
+        class_path: object.class.to_owned(),
+        kind: match object.kind {
+            ObjectKind::Shared => "shared",
+            ObjectKind::Clustered => "clustered",
+            _ => "unknown",
+        }
+        .to_owned(),
+        interface_source: format!("{}:{}", object.interface_source.file, object.interface_source.line),
+        made_at: object.made_at.to_string(),
+        home: object.home.map(|vp| vp.index()),
+        translations: object.translations.to_string(),
+        value_bytes: object.value_bytes,
+        rep_list: reps.collect(),
+        attributes: attributes(object.id).unwrap_or_default(),
+        implementations: control::implementations(object.id).iter().map(|name| (*name).to_owned()).collect(),
+        last: status.and_then(|status| status.last).as_ref().map(decision_view),
+    }
+}
+
+fn attributes(id: Id) -> Result<Vec<AttributeView>, Refusal> {
+    let attributes: Vec<AttributeInfo> = control::attributes(id).map_err(refuse)?;
+    let view = |attribute: AttributeInfo| AttributeView {
+        name: attribute.name.to_string(),
+        kind: attribute.kind.to_string(),
+        value: attribute.value.to_string(),
+        unit: attribute.unit.to_string(),
+        default: attribute.default.to_string(),
+        range: attribute.range.to_string(),
+        about: attribute.about.to_string(),
+        from: format!("{:?}", attribute.from).to_lowercase(),
+    };
+    Ok(attributes.into_iter().map(view).collect())
+}
+
+/// The last ones of a list whose last ones are the latest.
+fn latest<T>(mut events: Vec<T>) -> Vec<T> {
+    let surplus = events.len().saturating_sub(EVENTS_MAX);
+    events.drain(..surplus);
+    events
+}
+
+fn decisions(found: Vec<Decision>) -> Vec<DecisionView> {
+    latest(found).iter().map(decision_view).collect()
+}
+
+fn decision_view(decision: &Decision) -> DecisionView {
+    DecisionView {
+        at_ms: since_1970(decision.at),
+        id: decision.id.to_string(),
+        family: decision.family.to_owned(),
+        from: decision.from.to_owned(),
+        to: decision.to.to_owned(),
+        place: decision.place.map(|vp| vp.index()),
+        verdict: decision.verdict.to_string(),
+        why: decision.why.clone(),
+        took_us: micros(decision.took),
+        swap: decision.report.as_ref().map(swap_view),
+    }
+}
+
+fn swap_view(report: &SwapReport) -> SwapView {
+    SwapView {
+        began_ms: since_1970(report.began),
+        id: report.id.to_string(),
+        interface: report.interface.to_owned(),
+        from: without_paths(report.from),
+        to: without_paths(report.to),
+        outcome: match &report.outcome {
+            SwapOutcome::Swapped => "swapped".to_owned(),
+            SwapOutcome::RolledBack(failure) => failure.to_string(),
+            _ => "unknown".to_owned(),
+        },
+        total_us: micros(report.total()),
+        longest_pause_us: micros(report.longest_pause),
+        forwarded: report.forwarded,
+        blocked: report.blocked,
+        format: report.format.map(str::to_owned),
+        bytes: report.bytes,
+    }
+}
+
+fn sample(id: &str, span_ms: u64) -> Result<CallsView, Refusal> {
+    if !(1..=SAMPLE_MS_MAX).contains(&span_ms) {
+        let message = format!("\"span_ms\" is {span_ms}; from 1 to {SAMPLE_MS_MAX} is right");
+        return Err(Refusal::new(RefusalKind::BadRequest, message));
+    }
+    let calls = control::sample(find(id)?.id, Duration::from_millis(span_ms)).map_err(refuse)?;
+    Ok(CallsView {
+        span_us: micros(calls.span),
+        by_method: calls.by_method.iter().map(|(method, count)| ((*method).to_owned(), *count)).collect(),
+        by_vp: calls.by_vp.iter().map(|(vp, count)| (vp.index(), *count)).collect(),
+    })
+}
+
+fn since_1970(at: SystemTime) -> u64 {
+    at.duration_since(SystemTime::UNIX_EPOCH).map_or(0, millis)
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_are_no_ids_are_refused_and_not_repeated_at_length() {
+        for bad in ["", ".", "17", "17.", ".3", "17.3.1", "+1.2", "1.-2", "4294967296.0", " 1.2", "1.2 "] {
+            assert_eq!(find(bad).expect_err(bad).kind, RefusalKind::BadRequest, "{bad:?}");
+        }
+        let long = find(&"9".repeat(60_000)).expect_err("no id");
+        assert!(long.message.len() < 200, "{long}");
+        assert_eq!(find("16777215.4294967295").expect_err("nobody").kind, RefusalKind::NoObject);
+    }
+
+    #[test]
+    fn names_of_types_lose_their_paths_at_every_depth() {
+        assert_eq!(without_paths("alpha::beta::Gamma"), "Gamma");
+        assert_eq!(without_paths("a::B<c::D, &e::f::G>"), "B<D, &G>");
+        assert_eq!(without_paths("u64"), "u64");
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(shortened("ä".repeat(65).as_str()), format!("{}…", "ä".repeat(64)));
+        assert_eq!(shortened("ä"), "ä");
+    }
+}

@@ -1,0 +1,268 @@
+//! Where the socket of a process lies, and who may have put it there.
+//!
+//! - I1. A folder that this crate makes or uses by default is of mode 0700, no symbolic link, and its owner's alone: in a
+//!   shared folder as /tmp nobody else can have put a socket into it.
+//! - I2. Server and client come to the same path: the server takes the first of two places, the client tries both.
+
+use std::fs::{self, DirBuilder, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
+
+/// Of a folder that holds sockets.
+const FOLDER_MODE: u32 = 0o700;
+/// Files of the folder that are looked at for sockets that nobody serves any more.
+const SWEPT_MAX: usize = 256;
+/// The bits of a mode that say who may do what.
+const MODE_MASK: u32 = 0o777;
+
+/// The name of a process's socket in its folder.
+fn file_name(pid: u32) -> String {
+    format!("{pid}.sock")
+}
+
+/// The folder below the user's run-time folder.
+fn below_runtime(runtime: &Path) -> PathBuf {
+    runtime.join("squall")
+}
+
+/// The folder of users without a run-time folder.
+fn below_tmp(uid: u32) -> PathBuf {
+    PathBuf::from(format!("/tmp/squall-{uid}"))
+}
+
+/// The user's run-time folder, if the environment names one that is this user's.
+///
+/// A program that changed its user (sudo, su) may still see the folder of the one before, in which it must not make any.
+fn runtime_folder(named: Option<&Path>, uid: u32) -> Option<PathBuf> {
+    let folder = named.filter(|folder| folder.is_absolute())?;
+    let found = fs::symlink_metadata(folder).ok()?;
+    (found.is_dir() && found.uid() == uid).then(|| folder.to_owned())
+}
+
+/// The path by default of this process's socket; its folder is made if need be.
+pub(crate) fn own() -> io::Result<PathBuf> {
+    let uid = geteuid().as_raw();
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let folder =
+        runtime_folder(named.as_deref(), uid).map_or(below_tmp(uid), |runtime| below_runtime(&runtime));
+    make_folder(&folder, uid)?;
+    sweep(&folder);
+    Ok(folder.join(file_name(std::process::id())))
+}
+
+/// Where a process of this user may have put its socket (I2), the likelier first.
+pub(crate) fn of_process(pid: u32, uid: u32) -> Vec<PathBuf> {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtimes = [runtime_of(pid), own, Some(PathBuf::from(format!("/run/user/{uid}")))];
+    let folders = runtimes.into_iter().flatten().filter(|folder| folder.is_absolute());
+    let folders = folders.map(|runtime| below_runtime(&runtime)).chain([below_tmp(uid)]);
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for path in folders.map(|folder| folder.join(file_name(pid))) {
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    paths
+}
+
+/// The run-time folder that another process was started with.
+fn runtime_of(pid: u32) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables = environment.split(|byte| *byte == 0);
+    let value = variables.find_map(|variable| variable.strip_prefix(b"XDG_RUNTIME_DIR="))?;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(value)))
+}
+
+/// Makes the folder, or finds it as I1 says.
+fn make_folder(folder: &Path, uid: u32) -> io::Result<()> {
+    match DirBuilder::new().mode(FOLDER_MODE).create(folder) {
+        // The umask may have taken more than the mode leaves.
+        Ok(()) => fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(with_path("cannot make the folder", folder, &error)),
+    }
+    check_folder(folder, uid)
+}
+
+/// Takes away sockets of processes that were killed. What does not succeed is left to the next one who comes.
+fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten().take(SWEPT_MAX) {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_suffix(".sock")?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // A process that is not seen from here may serve all the same: then it stays.
+            let _ = remove_stale(&entry.path());
+        }
+    }
+}
+
+/// Whether a folder is as I1 says.
+pub(crate) fn check_folder(folder: &Path, uid: u32) -> io::Result<()> {
+    let found = fs::symlink_metadata(folder).map_err(|error| with_path("cannot look at", folder, &error))?;
+    let wrong = if !found.is_dir() {
+        "it is no folder".to_owned()
+    } else if found.uid() != uid {
+        format!("it belongs to user {}", found.uid())
+    } else if found.mode() & MODE_MASK != FOLDER_MODE {
+        format!("its mode is {:03o}", found.mode() & MODE_MASK)
+    } else {
+        return Ok(());
+    };
+    let message = format!(
+        "{}: {wrong}; it must be a folder of user {uid}, with mode {FOLDER_MODE:03o}",
+        folder.display()
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+}
+
+/// Takes away a socket that nobody serves any more.
+///
+/// # Errors
+/// `AddrInUse` if somebody does; `AlreadyExists` if it is no socket, or another user's.
+pub(crate) fn remove_stale(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(with_path("cannot look at", path, &error)),
+    };
+    let refuse = |kind, why: &str| Err(io::Error::new(kind, format!("{}: {why}", path.display())));
+    if !is_own_socket(&found) {
+        return refuse(io::ErrorKind::AlreadyExists, "something is there that is no socket of this user");
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(with_path("cannot remove the stale", path, &error))
+            }
+            _ => Ok(()),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        _ => refuse(io::ErrorKind::AddrInUse, "somebody serves there already"),
+    }
+}
+
+fn is_own_socket(found: &Metadata) -> bool {
+    found.file_type().is_socket() && found.uid() == geteuid().as_raw()
+}
+
+/// Which file a path leads to, to tell it from one that took its place.
+pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// An error of the system that says what it was about.
+pub(crate) fn with_path(what: &str, path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uid() -> u32 {
+        geteuid().as_raw()
+    }
+
+    /// A folder that is gone with the value.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("squall-paths-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            DirBuilder::new().mode(FOLDER_MODE).create(&path).expect("a folder");
+            Folder(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_folder_is_made_for_its_owner_alone() {
+        let base = Folder::new("made");
+        let folder = base.0.join("squall");
+        make_folder(&folder, uid()).expect("made");
+        assert_eq!(fs::metadata(&folder).expect("there").mode() & MODE_MASK, FOLDER_MODE);
+        make_folder(&folder, uid()).expect("the second time it is found");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_ones_own_is_refused() {
+        let base = Folder::new("refused");
+        let folder = base.0.join("squall");
+        make_folder(&folder, uid()).expect("made");
+        let error = make_folder(&folder, uid() + 1).expect_err("of another user");
+        assert!(error.to_string().contains("belongs to user"), "{error}");
+        fs::set_permissions(&folder, Permissions::from_mode(0o755)).expect("own");
+        let error = make_folder(&folder, uid()).expect_err("open to others");
+        assert!(error.to_string().contains("its mode is 755"), "{error}");
+        fs::set_permissions(&folder, Permissions::from_mode(FOLDER_MODE)).expect("own");
+        let link = base.0.join("link");
+        std::os::unix::fs::symlink(&folder, &link).expect("a link");
+        let error = make_folder(&link, uid()).expect_err("a link");
+        assert!(error.to_string().contains("no folder"), "{error}");
+    }
+
+    #[test]
+    fn only_sockets_that_nobody_serves_are_removed() {
+        let base = Folder::new("stale");
+        let path = base.0.join("1.sock");
+        remove_stale(&path).expect("nothing is there");
+        fs::write(&path, "text").expect("a file");
+        assert_eq!(remove_stale(&path).expect_err("a file").kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).expect("it stays"), b"text");
+        fs::remove_file(&path).expect("own");
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("free");
+        assert_eq!(remove_stale(&path).expect_err("served").kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        assert!(path.exists(), "a listener leaves its file");
+        remove_stale(&path).expect("stale");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn sockets_of_processes_that_are_gone_are_swept_away() {
+        let base = Folder::new("swept");
+        let bind = |name: &str| std::os::unix::net::UnixListener::bind(base.0.join(name)).expect("free");
+        // No process has a number like these: the kernel's largest is 2^22.
+        let served = bind("4294967290.sock");
+        drop(bind("4294967291.sock"));
+        drop(bind(&file_name(std::process::id())));
+        fs::write(base.0.join("4294967292.sock"), "text").expect("room");
+        fs::write(base.0.join("notes"), "text").expect("room");
+        sweep(&base.0);
+        let there = |name: &str| base.0.join(name).exists();
+        assert!(there("4294967290.sock"), "somebody serves there");
+        assert!(!there("4294967291.sock"));
+        assert!(there(&file_name(std::process::id())), "this process lives");
+        assert!(there("4294967292.sock") && there("notes"), "what is no socket is none of ours");
+        drop(served);
+    }
+
+    #[test]
+    fn a_run_time_folder_of_another_user_is_not_used() {
+        let base = Folder::new("runtime");
+        assert_eq!(runtime_folder(Some(&base.0), uid()), Some(base.0.clone()));
+        assert_eq!(runtime_folder(Some(&base.0), uid() + 1), None);
+        assert_eq!(runtime_folder(Some(Path::new("relative")), uid()), None);
+        assert_eq!(runtime_folder(Some(&base.0.join("missing")), uid()), None);
+    }
+
+    #[test]
+    fn a_client_looks_in_both_places() {
+        let paths = of_process(std::process::id(), uid());
+        let name = file_name(std::process::id());
+        assert!(paths.contains(&below_tmp(uid()).join(&name)), "{paths:?}");
+        assert!(paths.contains(&PathBuf::from(format!("/run/user/{}/squall/{name}", uid()))), "{paths:?}");
+    }
+}

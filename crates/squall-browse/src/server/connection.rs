@@ -1,0 +1,280 @@
+//! One client: its bytes, cut into requests, and the answer that is on its way to it.
+//!
+//! - I1. Of a client at most one request and one answer are in memory, however fast it writes or slowly it reads: nothing is
+//!   read while an answer waits.
+//! - I2. A client that is in the middle of a request, or of reading an answer, has a deadline; one that says nothing has
+//!   none, and costs nothing.
+//! - I3. When the server no longer knows where a line begins it says so and the connection ends.
+//!
+//! Cost: at most `REQUEST_BYTES_MAX` bytes and the answer for each client.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::protocol::{REQUEST_BYTES_MAX, Refusal, RefusalKind};
+
+/// What has become of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Life {
+    /// It is there.
+    Stays,
+    /// It has gone, or is to go.
+    Ends,
+}
+
+/// What a client's bytes came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    /// A line, without its end.
+    Request(Vec<u8>),
+    /// No whole line yet.
+    Nothing,
+    /// No line will come any more.
+    Broken(RefusalKind),
+    /// The client is done.
+    End,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: OwnedFd,
+    input: Vec<u8>,
+    /// Where in `input` the next request begins.
+    begin: usize,
+    /// Before this place in `input` there is no end of that request.
+    searched: usize,
+    output: Vec<u8>,
+    sent: usize,
+    /// The client will write no more.
+    at_end: bool,
+    /// When the answer is out, the connection ends.
+    last_answer: bool,
+    /// Since when it owes the rest of a request, or to read on.
+    owes_since: Option<Instant>,
+    /// When it was last heard of.
+    pub(super) heard: Instant,
+}
+
+impl Connection {
+    /// Of a socket that does not block.
+    pub(super) fn new(socket: OwnedFd, now: Instant) -> Connection {
+        Connection {
+            socket,
+            input: Vec::new(),
+            begin: 0,
+            searched: 0,
+            output: Vec::new(),
+            sent: 0,
+            at_end: false,
+            last_answer: false,
+            owes_since: None,
+            heard: now,
+        }
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether an answer is on its way.
+    pub(super) fn is_writing(&self) -> bool {
+        self.sent < self.output.len()
+    }
+
+    /// Whether `next` may find something without more being read.
+    pub(super) fn has_input(&self) -> bool {
+        !self.is_writing() && (self.at_end || self.searched < self.input.len())
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_writing() && !self.holds_input()
+    }
+
+    /// The moment at which it has kept the server waiting for too long.
+    pub(super) fn deadline(&self, patience: Duration) -> Option<Instant> {
+        self.owes_since.map(|since| since + patience)
+    }
+
+    /// Takes in what the client has written, as far as a request may go.
+    pub(super) fn read(&mut self, now: Instant) -> Life {
+        self.input.drain(..self.begin);
+        self.searched -= self.begin;
+        self.begin = 0;
+        let mut portion = [0; 4096];
+        while self.input.len() <= REQUEST_BYTES_MAX {
+            match recv(&self.socket, &mut portion[..], RecvFlags::empty()) {
+                Ok((0, _)) => {
+                    self.at_end = true;
+                    break;
+                }
+                Ok((count, _)) => {
+                    self.input.extend_from_slice(&portion[..count]);
+                    self.heard = now;
+                    self.owes_since.get_or_insert(now);
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(_) => return Life::Ends,
+            }
+        }
+        Life::Stays
+    }
+
+    /// The next request that is there.
+    pub(super) fn next(&mut self, now: Instant) -> Input {
+        let found = self.input[self.searched..].iter().position(|byte| *byte == b'\n');
+        let Some(offset) = found else {
+            self.searched = self.input.len();
+            return match (self.input.len() - self.begin, self.at_end) {
+                (REQUEST_BYTES_MAX.., _) => Input::Broken(RefusalKind::TooLong),
+                (0, true) => Input::End,
+                (_, true) => Input::Broken(RefusalKind::BadRequest),
+                (_, false) => Input::Nothing,
+            };
+        };
+        let end = self.searched + offset;
+        let line = self.begin..end;
+        (self.begin, self.searched) = (end + 1, end + 1);
+        // What has come of the next request came now, as far as its deadline goes.
+        self.owes_since = self.holds_input().then_some(now);
+        if line.len() >= REQUEST_BYTES_MAX {
+            return Input::Broken(RefusalKind::TooLong);
+        }
+        Input::Request(self.input[line].to_vec())
+    }
+
+    fn holds_input(&self) -> bool {
+        self.begin < self.input.len()
+    }
+
+    /// Sends an answer, which is one line without its end.
+    pub(super) fn answer(&mut self, text: String, now: Instant) -> Life {
+        self.output = text.into_bytes();
+        self.output.push(b'\n');
+        self.sent = 0;
+        self.owes_since = Some(now);
+        self.write(now)
+    }
+
+    /// Sends why the connection ends, and ends it when that is out.
+    pub(super) fn end_with(&mut self, refusal: Refusal, now: Instant) -> Life {
+        self.last_answer = true;
+        self.answer(super::refused(refusal), now)
+    }
+
+    /// Sends on as much as the client takes.
+    pub(super) fn write(&mut self, now: Instant) -> Life {
+        while self.is_writing() {
+            // Without the signal that would end a program that is not prepared for it.
+            match send(&self.socket, &self.output[self.sent..], SendFlags::NOSIGNAL) {
+                Ok(count) => {
+                    self.sent += count;
+                    self.heard = now;
+                    self.owes_since = Some(now);
+                }
+                Err(Errno::AGAIN) => return Life::Stays,
+                Err(Errno::INTR) => {}
+                Err(_) => return Life::Ends,
+            }
+        }
+        self.output = Vec::new();
+        self.sent = 0;
+        self.owes_since = self.holds_input().then_some(now);
+        if self.last_answer { Life::Ends } else { Life::Stays }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    fn pair() -> (UnixStream, Connection) {
+        let (client, server) = UnixStream::pair().expect("a pair");
+        server.set_nonblocking(true).expect("a socket");
+        (client, Connection::new(server.into(), Instant::now()))
+    }
+
+    fn inputs(connection: &mut Connection) -> Vec<Input> {
+        let now = Instant::now();
+        assert_eq!(connection.read(now), Life::Stays);
+        let mut inputs = Vec::new();
+        loop {
+            inputs.push(connection.next(now));
+            if !matches!(inputs.last(), Some(Input::Request(_))) {
+                return inputs;
+            }
+        }
+    }
+
+    #[test]
+    fn requests_are_cut_at_the_ends_of_lines_wherever_the_writes_end() {
+        let (mut client, mut connection) = pair();
+        client.write_all(b"one\ntw").expect("room");
+        assert_eq!(inputs(&mut connection), [Input::Request(b"one".to_vec()), Input::Nothing]);
+        assert!(connection.deadline(Duration::ZERO).is_some(), "half a request has a deadline");
+        client.write_all(b"o\n\n").expect("room");
+        let requests = [Input::Request(b"two".to_vec()), Input::Request(Vec::new()), Input::Nothing];
+        assert_eq!(inputs(&mut connection), requests);
+        assert!(connection.deadline(Duration::ZERO).is_none(), "who says nothing has none");
+        client.write_all(b"thr").expect("room");
+        drop(client);
+        assert_eq!(inputs(&mut connection), [Input::Broken(RefusalKind::BadRequest)]);
+    }
+
+    #[test]
+    fn the_longest_request_fits_and_one_byte_more_does_not() {
+        for (length, fits) in [(REQUEST_BYTES_MAX - 1, true), (REQUEST_BYTES_MAX, false)] {
+            let (mut client, mut connection) = pair();
+            let mut line = vec![b'x'; length];
+            line.push(b'\n');
+            let writer = std::thread::spawn(move || client.write_all(&line).map(|()| client));
+            let found = loop {
+                assert_eq!(connection.read(Instant::now()), Life::Stays);
+                match connection.next(Instant::now()) {
+                    Input::Nothing => std::thread::yield_now(),
+                    found => break found,
+                }
+            };
+            match found {
+                Input::Request(line) => assert!(fits && line.len() == length),
+                other => assert!(!fits && other == Input::Broken(RefusalKind::TooLong), "{other:?}"),
+            }
+            drop(connection);
+            let _ = writer.join().expect("no panic");
+        }
+    }
+
+    #[test]
+    fn what_a_client_writes_while_it_does_not_read_stays_in_the_kernel() {
+        let (mut client, mut connection) = pair();
+        let now = Instant::now();
+        assert_eq!(connection.answer("y".repeat(8 << 20), now), Life::Stays);
+        assert!(connection.is_writing() && !connection.has_input());
+        let reader = std::thread::spawn(move || {
+            let mut bytes = vec![0; (8 << 20) + 1];
+            client.read_exact(&mut bytes).map(|()| bytes)
+        });
+        while connection.is_writing() {
+            assert_eq!(connection.write(now), Life::Stays);
+            std::thread::yield_now();
+        }
+        let bytes = reader.join().expect("no panic").expect("all of it");
+        assert!(bytes.ends_with(b"y\n") && bytes.iter().filter(|byte| **byte == b'y').count() == 8 << 20);
+    }
+
+    #[test]
+    fn a_client_that_dies_ends_its_connection_and_no_more() {
+        let (client, mut connection) = pair();
+        assert_eq!(connection.answer("z".repeat(8 << 20), Instant::now()), Life::Stays);
+        drop(client);
+        assert_eq!(connection.write(Instant::now()), Life::Ends);
+    }
+}

@@ -1,0 +1,122 @@
+//! What a good client sees of a program, and that looking changes nothing.
+
+mod common;
+
+use common::{Hits, Program, hits};
+use squall_browse::protocol::{ListQuery, RefusalKind, Sort};
+use squall_browse::{Builder, ClientError};
+use squall_core::{CoRef, info_of};
+
+#[test]
+fn an_object_is_seen_as_inspection_sees_it() {
+    let program = Program::new(Builder::new());
+    program.object.co().add(5);
+    let info = info_of(CoRef::id(program.object.co())).expect("it lives");
+    let detail = program.client().object(&program.id()).expect("an answer");
+    assert_eq!(detail.row.interface, info.interface);
+    assert_eq!(detail.row.class, "Central");
+    assert_eq!(detail.class_path, info.class);
+    assert_eq!((detail.row.bytes, detail.value_bytes), (info.bytes, info.value_bytes));
+    assert_eq!((detail.row.misses, detail.row.reps), (info.misses, info.reps.len()));
+    assert_eq!(detail.translations, info.translations.to_string());
+    assert_eq!(detail.made_at, info.made_at.to_string());
+    assert_eq!((detail.row.state.as_str(), detail.kind.as_str()), ("live", "shared"));
+    assert_eq!(detail.rep_list.len(), 1);
+}
+
+#[test]
+fn looking_makes_no_call_miss() {
+    let program = Program::new(Builder::new());
+    program.object.co().add(1);
+    let misses = || info_of(CoRef::id(program.object.co())).expect("it lives").misses;
+    let before = misses();
+    let mut client = program.client();
+    for _ in 0..20 {
+        client.list(&ListQuery::default()).expect("an answer");
+        client.object(&program.id()).expect("an answer");
+        client.history(&program.id()).expect("an answer");
+        client.implementations(&program.id()).expect("an answer");
+        client.decisions().expect("an answer");
+        client.swaps().expect("an answer");
+    }
+    assert_eq!(misses(), before, "an entry that was taken away would be missed");
+}
+
+#[test]
+fn lists_are_cut_sorted_and_continued() {
+    let program = Program::new(Builder::new());
+    let crowd: Vec<_> = (0..25).map(|_| hits()).collect();
+    crowd[7].co().add(1);
+    let mut client = program.client();
+    let mut seen = Vec::new();
+    let mut after = None;
+    loop {
+        let query = ListQuery { limit: Some(10), after: after.clone(), ..ListQuery::default() };
+        let listing = client.list(&query).expect("an answer");
+        assert!(listing.objects.len() <= 10);
+        assert!(listing.total >= listing.objects.len());
+        let Some(last) = listing.objects.last() else { break };
+        after = Some(last.id.clone());
+        seen.extend(listing.objects.into_iter().map(|object| object.id));
+    }
+    for object in &crowd {
+        let id = CoRef::id(object.co()).to_string();
+        assert_eq!(seen.iter().filter(|seen| **seen == id).count(), 1, "{id} is listed once");
+    }
+    for sort in [Sort::Bytes, Sort::Misses, Sort::Reps] {
+        let listing = client.list(&ListQuery { sort, ..ListQuery::default() }).expect("an answer");
+        let amounts = listing.objects.iter().map(|object| match sort {
+            Sort::Bytes => object.bytes as u64,
+            Sort::Misses => object.misses,
+            _ => object.reps as u64,
+        });
+        assert!(amounts.is_sorted_by(|one, next| one >= next), "{sort:?}");
+    }
+    let none = ListQuery { interface: Some("Nothing of this name".into()), ..ListQuery::default() };
+    assert_eq!(client.list(&none).expect("an answer").total, 0);
+}
+
+#[test]
+fn an_object_that_is_gone_is_named_in_the_error() {
+    let program = Program::new(Builder::new());
+    let gone = hits();
+    let id = CoRef::id(gone.co()).to_string();
+    let mut client = program.client();
+    client.object(&id).expect("it lives");
+    drop(gone);
+    match client.object(&id) {
+        Err(ClientError::Refused(refusal)) => {
+            assert_eq!(refusal.kind, RefusalKind::NoObject);
+            assert!(refusal.message.contains(&id), "{refusal}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(client.hello().is_ok(), "a refusal leaves the connection as it was");
+}
+
+#[test]
+fn calls_are_counted_by_method_and_vp() {
+    let program = Program::new(Builder::new());
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let calls = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                program.object.co().add(1);
+            }
+        });
+        let mut client = program.client();
+        let calls = loop {
+            let calls = client.sample(&program.id(), 20).expect("nobody else arbitrates it");
+            if !calls.by_method.is_empty() {
+                break calls;
+            }
+        };
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        calls
+    });
+    assert_eq!(calls.by_method[0].0, "add");
+    let sum = |counts: &mut dyn Iterator<Item = u64>| counts.sum::<u64>();
+    let by_method = sum(&mut calls.by_method.iter().map(|(_, count)| *count));
+    assert_eq!(by_method, sum(&mut calls.by_vp.iter().map(|(_, count)| *count)));
+    assert!(calls.per_s() > 0.0);
+}

@@ -1,0 +1,151 @@
+//! What a client can do to a program's objects, and that the program's own code may fail at it.
+
+mod common;
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use common::Program;
+use squall_adapt::control;
+use squall_browse::protocol::RefusalKind;
+use squall_browse::{Builder, ClientError};
+use squall_core::swap::{Formats, New, State};
+use squall_core::{CoRef, Id, Owned, stateful};
+
+#[squall_macros::interface(crate = squall_core)]
+trait Tally: Send + Sync {
+    fn add(&self, n: u64);
+    fn sum(&self) -> u64;
+}
+
+#[derive(Default)]
+struct Sum<const KIND: u8>(AtomicU64);
+
+impl<const KIND: u8> Tally for Sum<KIND> {
+    fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+    fn sum(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl<const KIND: u8> State for Sum<KIND> {
+    fn formats(formats: &mut Formats<'_, Self>) {
+        formats.export_part(|this| Ok(this.sum())).import_part(|this, n: u64| {
+            this.add(n);
+            Ok(())
+        });
+    }
+}
+
+fn tally() -> Owned<dyn Tally> {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        control::register::<dyn Tally>("first", |_| New::stateful(Sum::<1>::default()));
+        control::register::<dyn Tally>("second", |_| New::stateful(Sum::<2>::default()));
+        control::register::<dyn Tally>("mute", |_| New::shared(Sum::<3>::default()));
+        control::register::<dyn Tally>("broken", |_| panic!("no room for another tally"));
+    });
+    stateful(Sum::<1>::default())
+}
+
+fn id(object: &Owned<dyn Tally>) -> (Id, String) {
+    let id = CoRef::id(object.co());
+    (id, id.to_string())
+}
+
+fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>, kind: RefusalKind, parts: &[&str]) {
+    match result {
+        Err(ClientError::Refused(refusal)) => {
+            assert_eq!(refusal.kind, kind, "{refusal}");
+            parts.iter().for_each(|part| assert!(refusal.message.contains(part), "{part}: {refusal}"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_object_is_swapped_under_load_and_no_call_is_lost() {
+    const ROUNDS: usize = 50;
+    let program = Program::new(Builder::new());
+    let object = tally();
+    let (_, id) = id(&object);
+    let mut client = program.client();
+    let registered = client.implementations(&id).expect("an answer");
+    assert!(
+        ["first", "second"].iter().all(|name| registered.iter().any(|known| known == name)),
+        "{registered:?}"
+    );
+    let stop = AtomicBool::new(false);
+    let calls = std::thread::scope(|scope| {
+        let caller = scope.spawn(|| {
+            let mut calls = 0;
+            while !stop.load(Ordering::Relaxed) {
+                object.co().add(1);
+                calls += 1;
+            }
+            calls
+        });
+        let swapped = (0..ROUNDS)
+            .filter(|round| {
+                let name = if round % 2 == 0 { "second" } else { "first" };
+                match client.swap(&id, name) {
+                    Ok(swap) => swap.id == id && swap.outcome == "swapped",
+                    // With more threads than processors one may pass its deadline.
+                    Err(error) if error.is_refusal() => false,
+                    Err(error) => panic!("{error}"),
+                }
+            })
+            .count();
+        stop.store(true, Ordering::Relaxed);
+        assert!(swapped > 0, "at least one was made");
+        caller.join().expect("no panic")
+    });
+    assert_eq!(object.co().sum(), calls);
+    let swaps = client.swaps().expect("an answer");
+    assert!(swaps.iter().any(|swap| swap.id == id && swap.interface == "Tally"), "{swaps:?}");
+    assert!(client.object(&id).expect("an answer").row.class.starts_with("Sum<"));
+}
+
+#[test]
+fn an_implementation_that_cannot_be_is_refused_and_the_object_serves_on() {
+    let program = Program::new(Builder::new());
+    let object = tally();
+    let (_, id) = id(&object);
+    object.co().add(3);
+    let mut client = program.client();
+    refused(client.swap(&id, "third"), RefusalKind::Refused, &[&id, "third", "second"]);
+    refused(client.swap(&id, "broken"), RefusalKind::Panicked, &["no room for another tally"]);
+    refused(client.swap(&id, "mute"), RefusalKind::Refused, &[&id]);
+    refused(client.swap("9999999.9", "second"), RefusalKind::NoObject, &["9999999.9"]);
+    assert_eq!(object.co().sum(), 3);
+    client.swap(&id, "second").expect("what can be is done");
+    assert_eq!(object.co().sum(), 3);
+    program.check();
+}
+
+#[test]
+fn what_does_not_adapt_has_nothing_to_freeze_or_to_set() {
+    let program = Program::new(Builder::new());
+    let object = tally();
+    let (_, id) = id(&object);
+    let mut client = program.client();
+    refused(client.freeze(&id, true), RefusalKind::Refused, &[&id]);
+    refused(client.set(&id, "width", "4"), RefusalKind::Refused, &[&id]);
+    refused(client.attributes(&id), RefusalKind::Refused, &[&id]);
+    let detail = client.object(&id).expect("it is seen all the same");
+    assert!(detail.attributes.is_empty() && detail.row.family.is_none() && !detail.row.frozen);
+    assert!(client.history(&id).expect("an answer").is_empty());
+}
+
+#[test]
+fn everything_is_frozen_and_thawed() {
+    let program = Program::new(Builder::new());
+    let mut client = program.client();
+    for frozen in [true, false] {
+        client.freeze_all(frozen).expect("done");
+        assert_eq!(client.hello().expect("an answer").all_frozen, frozen);
+        assert_eq!(control::all_frozen(), frozen);
+    }
+}

@@ -1,0 +1,141 @@
+//! The watch: who looks for those that are forgotten.
+//!
+//! - I1. A lock at which nobody is inside, where nothing has happened for [`LOOKS`] looks, while the same thread waits for it
+//!   without a limit, has lost that thread's wake-up.
+//! - I2. A wait that was cancelled, or has a deadline (which is always near), and is the same after as many looks, is deaf.
+//!
+//! Looks are counted, not time: where the machine is slow, so is the watch. Who is forgotten while others come and go is found
+//! when they have gone: other places are in front, or the run is over.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::slots::{Limit, Wait};
+use super::world::World;
+
+/// So many looks without a change are one too many.
+const LOOKS: u32 = 400;
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(super) struct Watch {
+    world: &'static World,
+    last: Instant,
+    /// Of each place: sections done, and looks since that changed or somebody was inside.
+    quiet: Vec<(u64, u32)>,
+    /// Of each slot: the wait, and looks since it is that.
+    same: Vec<(Option<Wait>, u32)>,
+}
+
+impl Watch {
+    pub(super) fn new(world: &'static World) -> Watch {
+        let (quiet, same) = (vec![(0, 0); world.places.len()], vec![(None, 0); world.slots.len()]);
+        Watch { world, last: Instant::now(), quiet, same }
+    }
+
+    /// Looks, if the last time is long enough ago.
+    pub(super) fn look(&mut self) {
+        if self.last.elapsed() >= PAUSE {
+            self.look_now();
+            self.last = Instant::now();
+        }
+    }
+
+    fn look_now(&mut self) {
+        let world = self.world;
+        for (place, (done, looks)) in self.quiet.iter_mut().enumerate() {
+            let now = world.slots.iter().map(|slot| slot.done(place)).sum();
+            let empty = world.places[place].book.owner.load(Ordering::Relaxed) == 0
+                && !world.slots.iter().any(|slot| slot.is_inside(place));
+            *looks = if empty && now == *done { *looks + 1 } else { 0 };
+            *done = now;
+        }
+        for (slot, (wait, looks)) in world.slots.iter().zip(&mut self.same) {
+            let now = slot.waits();
+            *looks = if now.is_some() && now == *wait { *looks + 1 } else { 0 };
+            *wait = now;
+        }
+        if let Some((place, what)) = self.judge() {
+            self.world.accuse(place, &what);
+            self.world.has_lost.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The place, and what is wrong there.
+    fn judge(&self) -> Option<(usize, String)> {
+        let is_long = |(wait, looks): &&(Option<Wait>, u32)| wait.is_some() && *looks >= LOOKS;
+        let long: Vec<Wait> = self.same.iter().filter(is_long).filter_map(|(wait, _)| *wait).collect();
+        for (slot, (wait, looks)) in self.world.slots.iter().zip(&self.same) {
+            let Some(wait) = wait.filter(|_| *looks >= LOOKS) else { continue };
+            let place = wait.place();
+            if wait.limit() == Limit::Deadline {
+                return Some((place, "a wait goes on whose time is long over".to_owned()));
+            }
+            if slot.is_cancelled(wait) {
+                return Some((place, "a wait goes on that was cancelled".to_owned()));
+            }
+            if self.quiet[place].1 >= LOOKS {
+                let count = long.iter().filter(|other| other.place() == place).count();
+                let what = format!("nobody is inside, nothing happens, and {count} wait: a wake-up was lost");
+                return Some((place, what));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(watch: &mut Watch, count: u32) -> Option<String> {
+        (0..count).for_each(|_| watch.look_now());
+        watch.world.trial.accusation()
+    }
+
+    #[test]
+    fn who_waits_for_a_lock_that_nobody_has_is_found() {
+        let world = World::make(None, 2);
+        let mut watch = Watch::new(world);
+        world.slots[1].wait(0, Limit::None);
+        world.places[0].book.owner.store(1, Ordering::Relaxed);
+        assert_eq!(looks(&mut watch, 2 * LOOKS), None, "somebody is inside");
+        world.places[0].book.owner.store(0, Ordering::Relaxed);
+        assert_eq!(looks(&mut watch, LOOKS - 1), None);
+        world.slots[0].come_out(0);
+        assert_eq!(looks(&mut watch, LOOKS), None, "somebody was inside");
+        let found = looks(&mut watch, 1).expect("nothing happened since");
+        assert!(found.ends_with("and 1 wait: a wake-up was lost"), "{found}");
+    }
+
+    #[test]
+    fn who_waits_anew_each_time_is_not_forgotten() {
+        let world = World::make(None, 1);
+        let mut watch = Watch::new(world);
+        for _ in 0..2 * LOOKS {
+            world.slots[0].wait(3, Limit::None);
+            assert_eq!(looks(&mut watch, 1), None);
+        }
+    }
+
+    #[test]
+    fn waits_that_should_have_ended_are_found() {
+        for (limit, clue) in [(Limit::Deadline, "long over"), (Limit::Cancel, "that was cancelled")] {
+            let world = World::make(None, 1);
+            let mut watch = Watch::new(world);
+            let cancel = std::sync::Arc::new(squall::lock::Cancel::new());
+            match limit {
+                Limit::Cancel => world.slots[0].wait_for_cancel(0, &cancel),
+                _ => world.slots[0].wait(0, limit),
+            }
+            // Somebody is inside all the time.
+            world.places[0].book.owner.store(1, Ordering::Relaxed);
+            if limit == Limit::Cancel {
+                assert_eq!(looks(&mut watch, 2 * LOOKS), None, "it was not cancelled");
+                world.slots[0].cancel(world.slots[0].waits().expect("it waits"), false);
+            }
+            let found = looks(&mut watch, LOOKS + 1).expect("it should have ended");
+            assert!(found.ends_with(clue), "{found}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! One thing that is done to one object, for scripts.
+
+use std::time::{Duration, SystemTime};
+
+use squall::browse::Client;
+use squall::browse::protocol::{AttributeView, DecisionView, Detail, SwapView};
+
+use super::print::json;
+use super::{DeedArgs, text};
+use crate::output::{Failure, line};
+
+/// The name that stands for every object.
+const ALL: &str = "all";
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(super) enum Deed {
+    Detail(String),
+    History(String),
+    Set { id: String, name: String, value: String },
+    Freeze { id: String, frozen: bool },
+    Swap { id: String, implementation: String },
+}
+
+/// What the options say, of which there is one at most.
+pub(super) fn of(args: &DeedArgs) -> Result<Option<Deed>, Failure> {
+    let DeedArgs { detail, history, set, freeze, thaw, swap } = args;
+    let wrong = || Failure::new("this option wants another number of values");
+    if let Some(id) = detail {
+        return Ok(Some(Deed::Detail(id.clone())));
+    }
+    if let Some(id) = history {
+        return Ok(Some(Deed::History(id.clone())));
+    }
+    if let Some(values) = set {
+        let [id, name, value] = values.as_slice() else { return Err(wrong()) };
+        return Ok(Some(Deed::Set { id: id.clone(), name: name.clone(), value: value.clone() }));
+    }
+    if let Some(values) = swap {
+        let [id, implementation] = values.as_slice() else { return Err(wrong()) };
+        return Ok(Some(Deed::Swap { id: id.clone(), implementation: implementation.clone() }));
+    }
+    let freeze = freeze.as_ref().map(|id| (id, true)).or(thaw.as_ref().map(|id| (id, false)));
+    Ok(freeze.map(|(id, frozen)| Deed::Freeze { id: id.clone(), frozen }))
+}
+
+pub(super) fn run(client: &mut Client, deed: &Deed, as_json: bool) -> Result<(), Failure> {
+    match deed {
+        Deed::Detail(id) => {
+            let (detail, history) = (client.object(id)?, client.history(id)?);
+            if as_json { json(&detail) } else { lines(detail_lines(&detail, &history)) }
+        }
+        Deed::History(id) => {
+            let history = if id == ALL { client.decisions()? } else { client.history(id)? };
+            match as_json {
+                true => history.iter().try_for_each(json),
+                false if history.is_empty() => line("Nothing was decided yet."),
+                false => lines(history.iter().map(decision_line).collect()),
+            }
+        }
+        Deed::Set { id, name, value } => {
+            client.set(id, name, value)?;
+            let attributes = client.attributes(id)?;
+            let Some(attribute) = attributes.iter().find(|attribute| attribute.name == *name) else {
+                return Ok(());
+            };
+            if as_json { json(attribute) } else { line(format_args!("{id}: {}", attribute_line(attribute))) }
+        }
+        Deed::Freeze { id, frozen } if id == ALL => {
+            client.freeze_all(*frozen)?;
+            let all_frozen = client.hello()?.all_frozen;
+            match as_json {
+                true => json(&serde_json::json!({ "all_frozen": all_frozen })),
+                false if *frozen => line("Every policy is frozen."),
+                false => line("Only those are frozen that were by themselves."),
+            }
+        }
+        Deed::Freeze { id, frozen } => {
+            client.freeze(id, *frozen)?;
+            match as_json {
+                true => json(&client.object(id)?.row),
+                false => line(format_args!("{id} is {}", if *frozen { "frozen" } else { "thawed" })),
+            }
+        }
+        Deed::Swap { id, implementation } => {
+            let swap = client.swap(id, implementation)?;
+            if as_json { json(&swap) } else { line(swap_line(&swap)) }
+        }
+    }
+}
+
+fn lines(lines: Vec<String>) -> Result<(), Failure> {
+    lines.into_iter().try_for_each(line)
+}
+
+/// A swap, as it went.
+pub(super) fn swap_line(swap: &SwapView) -> String {
+    format!(
+        "{}: {} to {}: {} in {} us, longest pause {} us, {} calls forwarded, {} waited, {} of state moved",
+        swap.id,
+        text::clean(&swap.from),
+        text::clean(&swap.to),
+        swap.outcome,
+        swap.total_us,
+        swap.longest_pause_us,
+        swap.forwarded,
+        swap.blocked,
+        text::bytes(swap.bytes),
+    )
+}
+
+/// An attribute: its value, where that is from, and what it may be.
+pub(super) fn attribute_line(attribute: &AttributeView) -> String {
+    let AttributeView { name, value, unit, default, range, about, from, .. } = attribute;
+    let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    text::clean(&format!("{name} = {value}{unit} ({from}; {range}, default {default}) {about}"))
+}
+
+/// A decision, and why.
+pub(super) fn decision_line(decision: &DecisionView) -> String {
+    let at = SystemTime::UNIX_EPOCH + Duration::from_millis(decision.at_ms);
+    let ago = at.elapsed().map_or(0, |ago| ago.as_millis() as u64);
+    let DecisionView { id, from, to, verdict, why, .. } = decision;
+    let place = decision.place.map_or(String::new(), |vp| format!(" at VP {vp}"));
+    let swap = decision.swap.as_ref().map_or(String::new(), |swap| {
+        format!("; {} us, longest pause {} us", swap.total_us, swap.longest_pause_us)
+    });
+    text::clean(&format!("{} ago, {id}: {from} to {to}{place}: {verdict}; {why}{swap}", text::span(ago)))
+}
+
+/// Everything about one object.
+pub(super) fn detail_lines(detail: &Detail, history: &[DecisionView]) -> Vec<String> {
+    let row = &detail.row;
+    let mut lines = vec![
+        format!("{}#{} {} {} ({})", row.interface, row.id, row.state, detail.kind, detail.class_path),
+        format!(
+            "made at {}, {} ago; interface at {}",
+            detail.made_at,
+            text::span(row.age_ms),
+            detail.interface_source
+        ),
+        format!(
+            "{} bytes, {} of them fields; {} misses; VPs {}; representatives {}",
+            row.bytes,
+            detail.value_bytes,
+            row.misses,
+            if detail.translations.is_empty() { "none" } else { &detail.translations },
+            row.reps,
+        ),
+    ];
+    if let (Some(family), Some(form)) = (&row.family, &row.form) {
+        let frozen = match (row.frozen, row.dry_run) {
+            (true, _) => "; frozen",
+            (_, true) => "; dry run",
+            _ => "",
+        };
+        lines.push(format!("{family} in the form {form} of {}{frozen}", row.forms.join(", ")));
+    }
+    if !detail.implementations.is_empty() {
+        lines.push(format!("can be swapped to {}", detail.implementations.join(", ")));
+    }
+    lines.extend(detail.attributes.iter().map(|attribute| format!("  {}", attribute_line(attribute))));
+    if !history.is_empty() {
+        lines.push("decisions, the latest first:".to_owned());
+    }
+    lines.extend(history.iter().rev().map(|decision| format!("  {}", decision_line(decision))));
+    lines.iter().map(|line| text::clean(line)).collect()
+}

@@ -1,0 +1,148 @@
+//! The screen, drawn from the state alone.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Clear, List, ListState, Paragraph, Row as TableRow, Table, TableState};
+
+use super::deed::{attribute_line, detail_lines};
+use super::keys;
+use super::print::{COLUMNS, FIRST_NUMBER, cells};
+use super::state::{Prompt, State};
+
+/// With fewer lines than these there is no pane of details.
+const LINES_FOR_DETAIL: u16 = 16;
+/// The widest that a column of text gets.
+const TEXT_WIDTH_MAX: u16 = 32;
+
+const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
+const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
+const TROUBLE: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+
+/// Draws everything.
+pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
+    let area = frame.area();
+    let detail_lines = if area.height >= LINES_FOR_DETAIL { area.height * 2 / 5 } else { 0 };
+    let [title, table, detail, message, help] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Min(2),
+        Constraint::Length(detail_lines),
+        Constraint::Length(1),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    frame.render_widget(Paragraph::new(title_line(state)), title);
+    draw_table(frame, state, table);
+    draw_detail(frame, state, detail);
+    frame.render_widget(Paragraph::new(message_line(state)), message);
+    frame.render_widget(Paragraph::new(keys::LINE).style(Style::new().add_modifier(Modifier::DIM)), help);
+    draw_prompt(frame, state, area);
+}
+
+fn title_line(state: &State) -> Line<'_> {
+    let mut text = format!("  {} objects, by {}", state.total, state.sort.name());
+    if state.rows.len() < state.total {
+        text.push_str(&format!("; the first {}", state.rows.len()));
+    }
+    if state.counting {
+        text.push_str("; calls are counted");
+    }
+    let mut spans = vec![Span::styled(state.title.as_str(), STRONG), Span::raw(text)];
+    if state.all_frozen {
+        spans.push(Span::styled("  every policy is frozen", TROUBLE));
+    }
+    Line::from(spans)
+}
+
+fn message_line(state: &State) -> Line<'_> {
+    match (&state.trouble, &state.message) {
+        (Some(trouble), _) => Line::styled(trouble.as_str(), TROUBLE),
+        (None, Some(message)) => Line::raw(message.as_str()),
+        (None, None) => Line::raw(""),
+    }
+}
+
+fn draw_table(frame: &mut Frame<'_>, state: &State, area: Rect) {
+    // Only what fits is made into text, with the selected row in the middle where that can be.
+    let fit = usize::from(area.height.saturating_sub(1));
+    let place = state.place();
+    let first = place.unwrap_or(0).saturating_sub(fit / 2).min(state.rows.len().saturating_sub(fit));
+    let shown: Vec<[String; COLUMNS.len()]> = state.rows.iter().skip(first).take(fit).map(cells).collect();
+    let widths = COLUMNS.iter().enumerate().map(|(column, name)| {
+        let width = shown.iter().map(|cells| cells[column].chars().count()).chain([name.len()]).max();
+        Constraint::Length(width.map_or(0, |width| width.min(usize::from(TEXT_WIDTH_MAX)) as u16))
+    });
+    let widths: Vec<Constraint> = widths.collect();
+    let cell = |column: usize, text: String| {
+        let line = Line::from(text);
+        Cell::from(if column < FIRST_NUMBER { line } else { line.right_aligned() })
+    };
+    let header = COLUMNS.iter().enumerate().map(|(column, name)| cell(column, (*name).to_owned()));
+    let rows = shown.into_iter().map(|cells| {
+        TableRow::new(
+            cells.into_iter().enumerate().map(|(column, text)| cell(column, text)).collect::<Vec<_>>(),
+        )
+    });
+    let table = Table::new(rows.collect::<Vec<_>>(), widths)
+        .header(TableRow::new(header.collect::<Vec<_>>()).style(STRONG))
+        .row_highlight_style(CHOSEN);
+    let mut position = TableState::new().with_selected(place.map(|place| place - first));
+    frame.render_stateful_widget(table, area, &mut position);
+}
+
+fn draw_detail(frame: &mut Frame<'_>, state: &State, area: Rect) {
+    if area.is_empty() {
+        return;
+    }
+    let block = Block::bordered();
+    let paragraph = match &state.detail {
+        Some((detail, history)) => {
+            let lines = detail_lines(detail, history).into_iter().map(Line::from);
+            Paragraph::new(lines.collect::<Vec<_>>()).block(block.title(format!("object {}", detail.row.id)))
+        }
+        None => Paragraph::new("no object is selected").block(block),
+    };
+    frame.render_widget(paragraph, area);
+}
+
+fn draw_prompt(frame: &mut Frame<'_>, state: &State, area: Rect) {
+    match &state.prompt {
+        Prompt::None => {}
+        Prompt::Help => {
+            let lines = keys::HELP.iter().map(|(keys, what)| format!("{keys:<8} {what}"));
+            draw_list(frame, area, "keys (any key leaves)", lines.collect(), None);
+        }
+        Prompt::Attribute { id, chosen } => {
+            let lines = state.attributes().iter().map(attribute_line).collect();
+            draw_list(
+                frame,
+                area,
+                &format!("attribute of {id} to set (enter, escape)"),
+                lines,
+                Some(*chosen),
+            );
+        }
+        Prompt::Implementation { id, chosen } => {
+            let lines = state.implementations().to_vec();
+            draw_list(frame, area, &format!("swap {id} to (enter, escape)"), lines, Some(*chosen));
+        }
+        Prompt::Value { id, name, value } => {
+            let about = state.attributes().iter().find(|attribute| attribute.name == *name);
+            let lines = [format!("{name} = {value}_"), about.map_or(String::new(), attribute_line)];
+            draw_list(frame, area, &format!("value for {id} (enter, escape)"), lines.to_vec(), None);
+        }
+    }
+}
+
+/// A list in the middle of the screen.
+fn draw_list(frame: &mut Frame<'_>, area: Rect, title: &str, lines: Vec<String>, chosen: Option<usize>) {
+    let wide =
+        lines.iter().map(|line| line.chars().count()).chain([title.chars().count()]).max().unwrap_or(0);
+    let width = u16::try_from(wide).unwrap_or(u16::MAX).saturating_add(4).min(area.width);
+    let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2).min(area.height);
+    let place = area.centered(Constraint::Length(width), Constraint::Length(height));
+    frame.render_widget(Clear, place);
+    let list = List::new(lines).block(Block::bordered().title(title.to_owned())).highlight_style(CHOSEN);
+    frame.render_stateful_widget(list, place, &mut ListState::default().with_selected(chosen));
+}

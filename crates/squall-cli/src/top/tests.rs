@@ -1,0 +1,276 @@
+//! The screen without a terminal: what keys do to the state, and what is drawn from it.
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::Modifier;
+use squall::browse::protocol::{DecisionView, Detail, ObjectView};
+
+use super::Key;
+use super::draw::draw;
+use super::state::{Action, Press, Prompt, State};
+use super::watch::{Look, Row, object};
+
+fn row(object: ObjectView) -> Row {
+    Row { object, misses_per_s: None, calls_per_s: None }
+}
+
+fn adaptive(id: &str, bytes: usize, contended: f64) -> ObjectView {
+    let mut object = object(id, bytes, 7);
+    object.interface = "Counter".into();
+    object.class = "Central<u64>".into();
+    object.state = "live".into();
+    (object.family, object.form) = (Some("counter".into()), Some("central".into()));
+    object.forms = vec!["central".into(), "distributed".into()];
+    object.contended_per_s = Some(contended);
+    object
+}
+
+fn look(objects: Vec<ObjectView>) -> Look {
+    let rows: Vec<Row> = objects.into_iter().map(row).collect();
+    Look { total: rows.len(), rows, all_frozen: false }
+}
+
+fn detail(id: &str) -> (Detail, Vec<DecisionView>) {
+    let mut text = serde_json::to_value(adaptive(id, 96, 0.0)).expect("a row");
+    let more = serde_json::json!({
+        "class_path": "squall_objects::counter::Central<u64>",
+        "kind": "shared",
+        "interface_source": "src/lib.rs:10",
+        "made_at": "src/main.rs:20:5",
+        "home": 0,
+        "translations": "0-1",
+        "value_bytes": 8,
+        "rep_list": [],
+        "attributes": [
+            { "name": "freeze", "kind": "bool", "value": "false", "unit": "", "default": "false",
+              "range": "true or false", "about": "leaves it as it is", "from": "default" },
+            { "name": "cooldown", "kind": "duration", "value": "100", "unit": "ms", "default": "100",
+              "range": "1 to 10000", "about": "between swaps", "from": "class" }
+        ],
+        "implementations": ["central", "distributed"],
+        "last": null
+    });
+    text.as_object_mut().expect("fields").extend(more.as_object().expect("fields").clone());
+    let decision = serde_json::json!({
+        "at_ms": 0, "id": id, "family": "counter", "from": "central", "to": "distributed", "verdict": "swapped",
+        "why": "2 VPs call it", "took_us": 7, "swap": null
+    });
+    let decision = serde_json::from_value(decision).expect("a decision");
+    (serde_json::from_value(text).expect("a detail"), vec![decision])
+}
+
+/// A state with three objects, of which the one that contends most is selected.
+fn state() -> State {
+    let mut state = State::new("line_server (4711)".into(), Key::Contention, false);
+    state.see(look(vec![adaptive("1.0", 96, 5.0), adaptive("2.0", 4096, 900.0), object("3.0", 200, 3)]));
+    state
+}
+
+fn with_detail() -> State {
+    let mut state = state();
+    state.detail = Some(detail("2.0"));
+    state
+}
+
+fn ids(state: &State) -> Vec<&str> {
+    state.rows.iter().map(|row| row.object.id.as_str()).collect()
+}
+
+fn screen(state: &State, width: u16, height: u16) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a screen");
+    terminal.draw(|frame| draw(frame, state)).expect("drawn");
+    let buffer = terminal.backend().buffer();
+    let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+    (0..height).map(line).map(|line| line.trim_end().to_owned()).collect()
+}
+
+#[test]
+fn rows_are_sorted_by_the_key_that_was_pressed() {
+    let mut state = state();
+    assert_eq!(ids(&state), ["2.0", "1.0", "3.0"], "contention; what nobody measures comes last");
+    assert_eq!(state.press(Press::Letter('d')), Action::Look);
+    assert_eq!(ids(&state), ["1.0", "2.0", "3.0"]);
+    assert_eq!(state.press(Press::Letter('m')), Action::Look);
+    assert_eq!(ids(&state), ["2.0", "3.0", "1.0"]);
+    state.press(Press::Letter('c'));
+    assert!(state.counting, "to sort by calls they must be counted");
+    state.press(Press::Letter('n'));
+    assert!(!state.counting);
+}
+
+#[test]
+fn the_selection_follows_its_object_and_passes_on_when_that_is_gone() {
+    let mut state = state();
+    assert_eq!(state.selected.as_deref(), Some("2.0"));
+    state.press(Press::Letter('d'));
+    assert_eq!((state.selected.as_deref(), state.place()), (Some("2.0"), Some(1)));
+    assert_eq!(state.press(Press::Down), Action::Detail("3.0".into()));
+    assert_eq!(state.press(Press::Down), Action::Detail("3.0".into()), "there are no more");
+    assert_eq!(state.press(Press::PageUp), Action::Detail("1.0".into()));
+    state.press(Press::End);
+    state.see(look(vec![adaptive("1.0", 96, 5.0), adaptive("2.0", 4096, 900.0)]));
+    assert_eq!(state.selected.as_deref(), Some("2.0"));
+    state.see(look(Vec::new()));
+    assert_eq!(state.selected, None);
+    for letter in ['f', 'a', 's'] {
+        assert_eq!(state.press(Press::Letter(letter)), Action::None);
+        assert_eq!(state.message.as_deref(), Some("No object is selected."));
+    }
+    assert_eq!(state.press(Press::Down), Action::None);
+}
+
+#[test]
+fn freezing_asks_for_the_opposite_of_what_is() {
+    let mut state = state();
+    assert_eq!(state.press(Press::Letter('f')), Action::Freeze { id: "2.0".into(), frozen: true });
+    state.rows[0].object.frozen = true;
+    assert_eq!(state.press(Press::Letter('f')), Action::Freeze { id: "2.0".into(), frozen: false });
+    assert_eq!(state.press(Press::Letter('F')), Action::FreezeAll(true));
+    state.all_frozen = true;
+    assert_eq!(state.press(Press::Letter('F')), Action::FreezeAll(false));
+}
+
+#[test]
+fn an_attribute_is_picked_edited_and_set() {
+    let mut state = with_detail();
+    state.press(Press::Letter('a'));
+    state.press(Press::Down);
+    state.press(Press::Down);
+    state.press(Press::Enter);
+    let Prompt::Value { name, value, .. } = &state.prompt else { panic!("{:?}", state.prompt) };
+    assert_eq!((name.as_str(), value.as_str()), ("cooldown", "100"));
+    state.press(Press::Backspace);
+    // Letters are of the value now, and quit nothing.
+    state.press(Press::Letter('q'));
+    state.press(Press::Backspace);
+    state.press(Press::Letter('5'));
+    let set = Action::Set { id: "2.0".into(), name: "cooldown".into(), value: "105".into() };
+    assert_eq!(state.press(Press::Enter), set);
+    assert_eq!(state.prompt, Prompt::None);
+}
+
+#[test]
+fn an_implementation_is_picked_and_swapped_to() {
+    let mut state = with_detail();
+    state.press(Press::Letter('s'));
+    state.press(Press::Letter('j'));
+    let swap = Action::Swap { id: "2.0".into(), implementation: "distributed".into() };
+    assert_eq!(state.press(Press::Enter), swap);
+    state.press(Press::Letter('s'));
+    assert_eq!(state.press(Press::Escape), Action::None);
+    assert_eq!(state.prompt, Prompt::None);
+    // What is offered was another object's: it is not asked for.
+    state.press(Press::Letter('s'));
+    state.see(look(vec![adaptive("1.0", 96, 5.0)]));
+    assert_eq!(state.press(Press::Enter), Action::None);
+}
+
+#[test]
+fn what_an_object_does_not_have_is_said() {
+    let mut state = state();
+    state.press(Press::Letter('a'));
+    assert_eq!((&state.prompt, state.message.as_deref()), (&Prompt::None, Some("2.0 has no attributes.")));
+    state.press(Press::Letter('s'));
+    assert!(state.message.as_deref().is_some_and(|message| message.contains("registered nothing")));
+}
+
+#[test]
+fn quitting_works_from_everywhere() {
+    assert_eq!(state().press(Press::Letter('q')), Action::Quit);
+    let mut state = with_detail();
+    state.press(Press::Letter('s'));
+    assert_eq!(state.press(Press::Interrupt), Action::Quit);
+}
+
+#[test]
+fn the_table_shows_what_is_known_and_marks_the_selection() {
+    let state = with_detail();
+    let lines = screen(&state, 130, 30);
+    assert!(lines[0].starts_with("line_server (4711)  3 objects, by contention"), "{lines:#?}");
+    for column in ["id", "interface", "form", "bytes", "contended/s", "frozen"] {
+        assert!(lines[1].contains(column), "{lines:#?}");
+    }
+    for part in ["2.0", "Counter", "Central<u64>", "central", "4096", "900", "(7)", "no"] {
+        assert!(lines[2].contains(part), "{part}: {lines:#?}");
+    }
+    assert!(lines[4].starts_with("3.0"), "{lines:#?}");
+    assert!(
+        lines.last().is_some_and(|line| line.contains("q quits") || line.contains("q quit")),
+        "{lines:#?}"
+    );
+    let all = lines.join("\n");
+    for part in [
+        "object 2.0",
+        "src/main.rs:20:5",
+        "cooldown = 100 ms",
+        "central to distributed: swapped; 2 VPs call it",
+    ] {
+        assert!(all.contains(part), "{part}: {all}");
+    }
+    let mut terminal = Terminal::new(TestBackend::new(130, 30)).expect("a screen");
+    terminal.draw(|frame| draw(frame, &state)).expect("drawn");
+    let marked = |y| terminal.backend().buffer()[(0, y)].modifier.contains(Modifier::REVERSED);
+    assert!(marked(2) && !marked(3));
+}
+
+#[test]
+fn prompts_and_help_lie_over_the_table() {
+    let mut state = with_detail();
+    state.press(Press::Letter('?'));
+    let help = screen(&state, 100, 30).join("\n");
+    assert!(help.contains("sort by calls, contention, memory"), "{help}");
+    assert_eq!(state.press(Press::Letter('q')), Action::None, "any key leaves the help, and does no more");
+    state.press(Press::Letter('a'));
+    assert!(screen(&state, 100, 30).join("\n").contains("attribute of 2.0 to set"));
+    state.press(Press::Enter);
+    let value = screen(&state, 100, 30).join("\n");
+    assert!(value.contains("freeze = false_") && value.contains("true or false"), "{value}");
+    state.press(Press::Escape);
+    state.press(Press::Letter('s'));
+    let swap = screen(&state, 100, 30).join("\n");
+    assert!(swap.contains("swap 2.0 to") && swap.contains("distributed"), "{swap}");
+}
+
+#[test]
+fn trouble_is_shown_before_messages() {
+    let mut state = state();
+    state.message = Some("2.0 is frozen.".into());
+    assert!(screen(&state, 80, 24).join("\n").contains("2.0 is frozen."));
+    state.trouble = Some("there is no process 4711; q quits".into());
+    let lines = screen(&state, 80, 24).join("\n");
+    assert!(lines.contains("there is no process 4711") && !lines.contains("2.0 is frozen."), "{lines}");
+}
+
+#[test]
+fn every_size_of_the_screen_can_be_drawn() {
+    let mut state = with_detail();
+    let prompts = [Press::Escape, Press::Letter('?'), Press::Letter('a'), Press::Letter('s')];
+    for prompt in prompts {
+        if prompt != Press::Escape {
+            state.prompt = Prompt::None;
+            state.press(prompt);
+        }
+        for (width, height) in [(1, 1), (3, 2), (20, 5), (80, 24), (500, 100)] {
+            assert_eq!(screen(&state, width, height).len(), usize::from(height));
+        }
+    }
+}
+
+#[test]
+fn of_many_rows_the_selected_one_is_in_sight() {
+    let mut state = State::new("many (1)".into(), Key::Id, false);
+    state.see(look((0..5000).map(|id| object(&format!("{id}.0"), 96, 0)).collect()));
+    for (press, id) in [(Press::End, "4999.0"), (Press::Home, "0.0"), (Press::PageDown, "10.0")] {
+        state.press(press);
+        let lines = screen(&state, 100, 24);
+        assert!(lines.iter().any(|line| line.split_whitespace().next() == Some(id)), "{id}: {lines:#?}");
+    }
+}
+
+#[test]
+fn what_the_program_says_cannot_steer_the_terminal() {
+    let mut state = state();
+    state.rows[0].object.class = "a\u{1b}[2Jb".into();
+    let all = screen(&state, 130, 24).join("\n");
+    assert!(all.contains("a [2Jb") && !all.contains('\u{1b}'), "{all}");
+}

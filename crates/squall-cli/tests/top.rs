@@ -1,0 +1,262 @@
+//! `squall top` as scripts run it, on this very process.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Output, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+use common::{stderr, stdout};
+use serde_json::Value;
+use squall::adapt::control::register;
+use squall::browse::Server;
+use squall::objects::counter::Counter;
+use squall::swap::{Formats, New, State};
+use squall::{CoRef, Owned};
+
+#[squall::interface]
+trait Tally: Send + Sync {
+    fn add(&self, n: u64) -> u64;
+}
+
+#[derive(Default)]
+struct One(std::sync::atomic::AtomicU64);
+
+impl Tally for One {
+    fn add(&self, n: u64) -> u64 {
+        self.0.fetch_add(n, std::sync::atomic::Ordering::Relaxed) + n
+    }
+}
+
+impl State for One {
+    fn formats(formats: &mut Formats<'_, Self>) {
+        formats.export_part(|this| Ok(this.add(0))).import_part(|this, n: u64| {
+            this.add(n);
+            Ok(())
+        });
+    }
+}
+
+/// This process, as a program that lets itself be looked at.
+struct Program {
+    _server: Server,
+    object: Owned<dyn Tally>,
+}
+
+fn program() -> &'static Program {
+    static PROGRAM: OnceLock<Program> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let object = squall::shared(One::default());
+        register::<dyn Tally>("another", |_| New::stateful(One::default()));
+        Program { _server: squall::browse::serve().expect("a server"), object }
+    })
+}
+
+fn id() -> String {
+    CoRef::id(program().object.co()).to_string()
+}
+
+/// `squall top` on this process.
+fn top(args: &[&str]) -> Output {
+    program();
+    common::run(common::squall().arg("top").arg(std::process::id().to_string()).args(args))
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{}", stderr(output));
+    stdout(output)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line:?}")))
+        .collect()
+}
+
+fn row(output: &Output) -> Value {
+    let found = rows(output).into_iter().find(|row| row["id"] == id());
+    found.unwrap_or_else(|| panic!("no row of {}", id()))
+}
+
+/// What changes the state of the whole program is not to be done at once with what reads it.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+#[test]
+fn once_as_json_is_a_line_for_each_object_and_nothing_else() {
+    let output = top(&["--once", "--json"]);
+    let row = row(&output);
+    assert_eq!(row["interface"], "Tally");
+    assert_eq!(row["class"], "One");
+    assert_eq!(row["state"], "live");
+    assert!(row["bytes"].as_u64().is_some_and(|bytes| bytes > 0));
+    assert!(row["misses_per_s"].is_null() && row["calls_per_s"].is_null(), "{row}");
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn once_is_a_table() {
+    for args in [&["--once"][..], &[]] {
+        // Without a terminal there is no screen.
+        let output = top(args);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = stdout(&output);
+        assert!(text.contains("contended/s") && text.contains("Tally") && text.contains(&id()), "{text}");
+        assert!(!text.contains('\u{1b}'), "no colours in a file");
+    }
+}
+
+#[test]
+fn rows_are_chosen_sorted_and_cut() {
+    let more: Vec<Owned<dyn Tally>> = (0..5).map(|_| squall::shared(One::default())).collect();
+    let output = top(&["--once", "--json", "--interface", "Tally", "--sort", "id", "--limit", "3"]);
+    let ids: Vec<u64> = rows(&output)
+        .iter()
+        .map(|row| {
+            row["id"].as_str().and_then(|id| id.split('.').next()).expect("an id").parse().expect("a slot")
+        })
+        .collect();
+    assert!(ids.len() == 3 && ids.is_sorted(), "{ids:?}");
+    assert!(stderr(&output).contains("objects more"), "{}", stderr(&output));
+    assert!(rows(&top(&["--once", "--json", "--interface", "No such name"])).is_empty());
+    drop(more);
+}
+
+#[test]
+fn calls_are_counted_when_that_is_asked_for() {
+    let _alone = alone();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                program().object.co().add(1);
+            }
+        });
+        let args = ["--once", "--json", "--sample", "50", "--sort", "calls", "--interface", "Tally"];
+        let counted =
+            (0..100).any(|_| row(&top(&args))["calls_per_s"].as_f64().is_some_and(|calls| calls > 0.0));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(counted);
+    });
+}
+
+#[test]
+fn without_once_rows_come_until_the_reader_goes() {
+    program();
+    let pid = std::process::id().to_string();
+    let mut child = common::squall()
+        .args(["top", &pid, "--json", "--interval", "50", "--interface", "Tally"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let second = lines
+        .by_ref()
+        .map(|line| serde_json::from_str::<Value>(&line.expect("text")).expect("an object"))
+        .filter(|row| row["id"] == id())
+        .nth(1)
+        .expect("it goes on");
+    assert!(second["misses_per_s"].is_number(), "{second}");
+    drop(lines);
+    assert!(!child.wait().expect("it ends").success(), "the reader has gone");
+}
+
+#[test]
+fn an_object_can_be_seen_in_detail() {
+    let output = top(&["--detail", &id()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.contains("tests/top.rs") && text.contains("Tally#"), "{text}");
+    let rows = rows(&top(&["--detail", &id(), "--json"]));
+    assert_eq!((rows.len(), &rows[0]["kind"]), (1, &Value::from("shared")));
+}
+
+#[test]
+fn everything_can_be_frozen_and_thawed() {
+    let _alone = alone();
+    let frozen = top(&["--freeze", "all", "--json"]);
+    assert_eq!(rows(&frozen), [serde_json::json!({ "all_frozen": true })]);
+    let text = stdout(&top(&["--once"]));
+    assert!(text.contains("Every policy is frozen."), "{text}");
+    assert_eq!(rows(&top(&["--thaw", "all", "--json"])), [serde_json::json!({ "all_frozen": false })]);
+    assert!(top(&["--history", "all"]).status.success());
+}
+
+#[test]
+fn an_object_is_swapped_by_the_name_of_what_was_registered() {
+    program();
+    let object: Owned<dyn Tally> = squall::stateful(One::default());
+    let id = CoRef::id(object.co()).to_string();
+    object.co().add(41);
+    let text = top(&["--swap", &id, "another"]);
+    assert!(text.status.success(), "{}", stderr(&text));
+    assert!(stdout(&text).contains("swapped in"), "{}", stdout(&text));
+    let rows = rows(&top(&["--swap", &id, "another", "--json"]));
+    assert_eq!((&rows[0]["id"], &rows[0]["outcome"]), (&Value::from(id), &Value::from("swapped")));
+    assert_eq!(object.co().add(1), 42, "its state moved with it");
+}
+
+#[test]
+fn an_adaptive_object_is_frozen_set_swapped_by_hand_and_its_history_told() {
+    let _alone = alone();
+    program();
+    let object = squall::objects::counter::adaptive();
+    let id = CoRef::id(object.co()).to_string();
+    object.co().add(5);
+    let row = |output: &Output| rows(output).into_iter().find(|row| row["id"] == id).expect("its row");
+    let seen = row(&top(&["--once", "--json", "--interface", "Counter"]));
+    let forms = seen["forms"].as_array().expect("forms").clone();
+    assert!(seen["family"].is_string() && seen["form"] == forms[0] && seen["frozen"] == false, "{seen}");
+    assert_eq!(row(&top(&["--freeze", &id, "--json"]))["frozen"], true);
+    let set = rows(&top(&["--set", &id, "margin", "2.5", "--json"]));
+    assert_eq!((&set[0]["name"], &set[0]["value"]), (&"margin".into(), &"2.5".into()), "{set:?}");
+    let wrong = top(&["--set", &id, "margin", "wide"]);
+    assert!(!wrong.status.success() && stderr(&wrong).contains("margin"), "{}", stderr(&wrong));
+    let detail = stdout(&top(&["--detail", &id]));
+    assert!(detail.contains("margin = 2.5") && detail.contains("frozen"), "{detail}");
+    // Frozen, so that its policy does not put it back.
+    let other = forms[1].as_str().expect("a name");
+    let swap = rows(&top(&["--swap", &id, other, "--json"]));
+    assert_eq!(swap[0]["outcome"], "swapped", "{swap:?}");
+    let history = rows(&top(&["--history", &id, "--json"]));
+    let last = history.last().expect("a decision");
+    assert_eq!((&last["to"], &last["verdict"]), (&other.into(), &"swapped by hand".into()), "{last}");
+    assert!(stdout(&top(&["--history", &id])).contains("swapped by hand"));
+    assert_eq!(row(&top(&["--thaw", &id, "--json"]))["frozen"], false);
+    assert_eq!(object.co().total(), 5);
+}
+
+#[test]
+fn what_cannot_be_done_is_an_error_that_names_the_object_and_the_reason() {
+    let fails = |args: &[&str], parts: &[&str]| {
+        let output = top(args);
+        assert!(!output.status.success(), "{args:?}");
+        assert_eq!(stdout(&output), "", "{args:?}");
+        for part in parts {
+            assert!(stderr(&output).contains(part), "{args:?}: {}", stderr(&output));
+        }
+    };
+    let id = id();
+    fails(&["--swap", &id, "sideways"], &[&id, "sideways"]);
+    fails(&["--set", &id, "no_such_attribute", "-7"], &[&id]);
+    fails(&["--freeze", &id], &[&id]);
+    fails(&["--detail", "9999999.1"], &["9999999.1", "no object"]);
+    fails(&["--detail", "seventeen"], &["seventeen", "SLOT.GENERATION"]);
+    fails(&["--freeze", "all", "--thaw", "all"], &["cannot be used"]);
+    fails(&["--sort", "beauty"], &["contention", "memory"]);
+}
+
+#[test]
+fn a_process_that_is_not_there_or_does_not_serve_is_named() {
+    let of = |target: &str| common::run(common::squall().args(["top", target, "--once"]));
+    let nobody = of("4294967294");
+    assert!(!nobody.status.success());
+    assert!(stderr(&nobody).contains("there is no process 4294967294"), "{}", stderr(&nobody));
+    let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
+    let silent = of(&sleeper.id().to_string());
+    sleeper.kill().expect("it was ours");
+    sleeper.wait().expect("it was ours");
+    assert!(!silent.status.success());
+    assert!(stderr(&silent).contains("squall::browse::serve()"), "{}", stderr(&silent));
+    let wrong = of("somebody");
+    assert!(stderr(&wrong).contains("the number of a process"), "{}", stderr(&wrong));
+}
