@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+use crate::harness::{Plan, RunError, Step, Table};
 use crate::uncounted::uncounted;
 
 /// One piece of work that several subjects do in their own ways.
@@ -52,20 +53,38 @@ pub struct Variant {
     pub(crate) reading: Reading,
     /// Whether a measured thread sleeps a little before each operation; that time is not counted.
     pub(crate) spaced: bool,
+    /// So many threads are measured whatever is asked for, where the number is what the variant is about.
+    pub(crate) threads: Option<usize>,
+    /// Whether a quick run leaves it out, unless it is asked for by name.
+    pub(crate) thorough: bool,
 }
 
 /// The variant of a case that has no variants.
-pub(crate) const PLAIN: Variant =
-    Variant { name: "", about: "", background: |_| 0, reading: Reading::Busy, spaced: false };
+pub(crate) const PLAIN: Variant = Variant {
+    name: "",
+    about: "",
+    background: |_| 0,
+    reading: Reading::Busy,
+    spaced: false,
+    threads: None,
+    thorough: false,
+};
 
-/// How wall-clock time becomes nanoseconds per operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How time becomes nanoseconds per operation.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Scale {
     /// Processor time: with more threads than processors, the time that the others ran is taken out.
     Work,
     /// Time until done, as the caller sees it.
     Latency,
+    /// As the case does it, which makes its own rounds: of loads that change with time, where a slice of so many operations
+    /// would be none.
+    Own(OwnRounds),
 }
+
+/// Makes the rounds of a case at one variant and thread count.
+pub(crate) type OwnRounds =
+    fn(&Setting, &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Result<Table, RunError>;
 
 /// What a subject is in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +143,8 @@ pub(crate) struct Setting {
     pub(crate) threads: usize,
     /// The variant.
     pub(crate) variant: &'static Variant,
+    /// Whether an instrument counts from outside: what adapts is in its form for so many threads from the beginning.
+    pub(crate) counted: bool,
 }
 
 /// A pause before each operation, which does not count.

@@ -35,7 +35,7 @@ pub fn run_exact(
         let names = case.subject_names().join(", ");
         return Err(RunError(format!("case {} has no subject {subject:?} ({names})", case.name)));
     };
-    let made = (spec.make)(&Setting { threads, variant }).map_err(|Missing(why)| {
+    let made = (spec.make)(&Setting { threads, variant, counted: true }).map_err(|Missing(why)| {
         let why = if why.is_empty() { "it takes no part in this variant" } else { &why };
         RunError(format!("subject {subject} is missing here: {why}"))
     })?;
@@ -145,10 +145,15 @@ mod tests {
             for variant in case.variants {
                 let name = (!variant.name.is_empty()).then_some(variant.name);
                 for spec in case.subjects {
-                    if (spec.make)(&Setting { threads: 2, variant }).is_err() {
+                    if (spec.make)(&Setting { threads: 2, variant, counted: true }).is_err() {
                         continue;
                     }
-                    let ops = if case.name == "rcu-wait" { 3 } else { 1_000 };
+                    let ops = match (case.name, spec.name) {
+                        ("rcu-wait", _) => 3,
+                        // A thread for each.
+                        ("invoke", "squall-threaded" | "std-thread") => 20,
+                        _ => 1_000,
+                    };
                     let result = run_exact(case, spec.name, name, 2, ops);
                     assert!(result.is_ok(), "{} {} {}: {result:?}", case.name, variant.name, spec.name);
                 }

@@ -1,9 +1,7 @@
 //! `squall` in the cases about objects: as an application would write it, through the façade.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use crossbeam_utils::CachePadded;
 use squall::pervp::BiasedWord;
 use squall::swap::{New, RootFormats, Swap};
 use squall::{At, ClusterSize, CoRef, Miss, Owned, Reply, Root};
@@ -15,7 +13,6 @@ use crate::cases::lifecycle::{Live, living};
 use crate::cases::miss::{Batch, first_calls};
 use crate::objects::{Field, Hits, Mortal, Probe};
 use crate::ours_machine::on_processor;
-use crate::rivals::counters::Count;
 
 // --- `call` ---
 
@@ -25,6 +22,12 @@ pub(crate) struct Called {
 }
 
 pub(crate) const CALL: Make = calling::<Called>();
+
+impl Called {
+    pub(crate) fn co(&self) -> CoRef<dyn Probe> {
+        self.co
+    }
+}
 
 impl Reach for Called {
     fn new(object: Field) -> Called {
@@ -65,30 +68,9 @@ impl Reach for Swapped {
     }
 }
 
-// --- `counter` ---
+// --- `gather`, `swap` ---
 
-/// `squall-shared`: one representative for everybody.
-pub(crate) struct Shared(Owned<dyn Hits>);
-
-struct SharedHits(CachePadded<AtomicU64>);
-
-impl Hits for SharedHits {
-    fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
-    }
-
-    fn total(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn total_by_tree(&self) -> u64 {
-        self.total()
-    }
-}
-
-/// `squall-distributed`: one representative for each processor that counts.
-pub(crate) struct Distributed(Owned<dyn Hits>);
-
+/// A distributed counter: one representative for each processor that counts.
 pub(crate) struct PerProcessor;
 
 /// On lines of its own: neighbours in memory belong to other processors.
@@ -125,46 +107,6 @@ impl Hits for LocalHits {
 
     fn total_by_tree(&self) -> u64 {
         self.at.gather(|rep| rep.count.load(), |a, b| a + b).unwrap_or(0)
-    }
-}
-
-/// Adds one `ops` times, after the first call, which is a miss and adds nothing.
-#[inline(always)]
-fn add(hits: CoRef<dyn Hits>, ops: u64, mut between: impl FnMut()) {
-    if ops == 0 {
-        hits.add(0);
-    }
-    for _ in 0..ops {
-        hits.add(1);
-        between();
-    }
-}
-
-impl Count for Shared {
-    fn new(_: usize) -> Shared {
-        Shared(squall::shared(SharedHits(CachePadded::new(AtomicU64::new(0)))))
-    }
-
-    fn add(&self, _: usize, ops: u64, between: impl FnMut()) {
-        add(self.0.co(), ops, between);
-    }
-
-    fn sum(&self) -> u64 {
-        self.0.total()
-    }
-}
-
-impl Count for Distributed {
-    fn new(_: usize) -> Distributed {
-        Distributed(PerProcessor.create(ClusterSize::Cpu))
-    }
-
-    fn add(&self, _: usize, ops: u64, between: impl FnMut()) {
-        add(self.0.co(), ops, between);
-    }
-
-    fn sum(&self) -> u64 {
-        self.0.total()
     }
 }
 

@@ -90,6 +90,10 @@ pub fn rows(table: &Table) -> Vec<Row> {
             rows.push(Row::Ratio { case, variant, ratio, threads, value, best: best.name });
         }
     }
+    for (ratio, value, best) in &table.ratios {
+        let (ratio, value) = (ratio.clone(), round(*value));
+        rows.push(Row::Ratio { case, variant, ratio, threads, value, best });
+    }
     for subject in &table.subjects {
         for (name, values) in &subject.metrics {
             let metric = format!("{}_{name}", subject.name);
@@ -143,7 +147,8 @@ impl Text {
         let mut subjects: Vec<&SubjectResult> = table.subjects.iter().collect();
         subjects.sort_by(|a, b| median(&a.ns).total_cmp(&median(&b.ns)));
         if !subjects.is_empty() {
-            let heads: Vec<String> = ours.iter().map(|o| format!("{} / it", o.name)).collect();
+            let against = if rivals(table).next().is_some() { ours.as_slice() } else { &[] };
+            let heads: Vec<String> = against.iter().map(|o| format!("{} / it", o.name)).collect();
             let _ = write!(text, "    {:<18} {:>12} {:>8}", "subject", "ns per op", "spread");
             for head in &heads {
                 let _ = write!(text, " {head:>22}");
@@ -159,6 +164,10 @@ impl Text {
                 }
             }
             text.push('\n');
+        }
+        for (ratio, value, best) in &table.ratios {
+            let space = if best.is_empty() { "" } else { "  " };
+            let _ = writeln!(text, "    {ratio:<40} {value:>14.3}{space}{best}");
         }
         let (mut histogram, mut histograms) = (String::new(), String::new());
         for row in rows(table) {
@@ -234,6 +243,7 @@ mod tests {
                 subject("slow", Role::Rival, &[10.0, 20.0, 10.0]),
                 subject("fast", Role::Rival, &[2.0, 4.0, 2.0]),
             ],
+            ratios: vec![("squall/everybody".to_owned(), 0.7, "")],
             metrics: vec![("idle_wakeups".to_owned(), 0.0)],
             rounds: 3,
             disturbed: 0,
@@ -259,13 +269,17 @@ mod tests {
         );
         assert_eq!(
             lines[6],
+            r#"{"case":"rcu-wait","variant":"busy-reader","ratio":"squall/everybody","threads":2,"value":0.7}"#
+        );
+        assert_eq!(
+            lines[7],
             r#"{"case":"rcu-wait","variant":"busy-reader","metric":"squall_peak_items","threads":2,"value":4.0}"#
         );
         assert_eq!(
-            lines[9],
+            lines[10],
             r#"{"case":"rcu-wait","variant":"busy-reader","metric":"idle_wakeups","threads":2,"value":0.0}"#
         );
-        assert_eq!(lines.len(), 10);
+        assert_eq!(lines.len(), 11);
     }
 
     #[test]

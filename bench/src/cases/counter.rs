@@ -1,13 +1,14 @@
 //! `counter`: one addition to a counter that every thread adds to, as an object behind a reference.
 //!
-//! `squall-shared` is an object with one representative, an atomic word. `squall-distributed` is an object with a
-//! representative for each processor, which adds to its own word by a restartable sequence, or atomically where there
-//! are none. Both are called through the same `CoRef<dyn Hits>`. The rivals, those of `percpu`, are plain structures
-//! called directly, so that the price of the reference is in our figures and not in theirs.
+//! Ours are the ready counters, called through the same `CoRef<dyn Counter>`. `squall-shared` has one representative, at home on
+//! the first thread's processor: plain additions there, atomic ones from elsewhere. `squall-distributed` has a representative
+//! for each processor, which adds to its own word by a restartable sequence, or atomically where there are none.
+//! `squall-adaptive` begins as the first, and becomes the second by itself while the slices are calibrated. The rivals, those of
+//! `percpu`, are plain structures called directly, so that the price of the reference is in our figures and not in theirs.
 
 use super::percpu::counters;
 use crate::case::{Case, PLAIN, Scale, Spec};
-use crate::ours_core::{Distributed, Shared};
+use crate::ours_adapt;
 use crate::rivals::counters::{Tight, counting};
 
 pub(super) static CASE: Case = Case {
@@ -17,8 +18,9 @@ pub(super) static CASE: Case = Case {
     subjects: counters!(
         Tight,
         [
-            Spec::ours("squall-shared", counting::<Shared, Tight>()),
-            Spec::ours("squall-distributed", counting::<Distributed, Tight>())
+            Spec::ours("squall-shared", ours_adapt::SHARED),
+            Spec::ours("squall-distributed", ours_adapt::DISTRIBUTED),
+            Spec::ours("squall-adaptive", ours_adapt::ADAPTIVE)
         ],
         [],
     ),

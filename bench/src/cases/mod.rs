@@ -1,28 +1,48 @@
 //! The cases.
 
+mod adapt;
 pub(crate) mod call;
+pub(crate) mod cell;
 mod counter;
 pub(crate) mod gather;
+mod invoke;
 pub(crate) mod lifecycle;
+mod lock;
+pub(crate) mod map;
 pub(crate) mod miss;
+pub(crate) mod monitor;
 mod object_memory;
 mod percpu;
 pub(crate) mod rcu_idle;
 mod rcu_read;
 pub(crate) mod rcu_retire;
 mod rcu_wait;
+mod request_counter;
+pub(crate) mod rwlock;
 pub(crate) mod swap;
 
 use crate::case::Case;
 
-static CASES: [&Case; 13] = [
+static CASES: &[&Case] = &[
     &call::CASE,
     &counter::CASE,
     &miss::CASE,
     &lifecycle::CASE,
     &gather::CASE,
     &swap::CASE,
+    &adapt::CASE,
+    &invoke::CASE,
     &object_memory::CASE,
+    &monitor::CASE,
+    &lock::LOCK,
+    &lock::MIX,
+    &rwlock::CASE,
+    &cell::CASE,
+    &map::GET,
+    &map::MIXED,
+    &map::CHURN,
+    &map::MEMORY,
+    &request_counter::CASE,
     &percpu::PERCPU,
     &percpu::PACED,
     &rcu_read::CASE,
@@ -33,7 +53,7 @@ static CASES: [&Case; 13] = [
 
 /// All cases, in the order in which they are listed.
 pub fn all() -> &'static [&'static Case] {
-    &CASES
+    CASES
 }
 
 /// The case of this name.

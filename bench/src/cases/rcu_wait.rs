@@ -4,7 +4,7 @@
 //! there it is the time from retiring an object until its destructor has run, with the library pushed as its docs
 //! allow. (A hazard pointer protects one object, so for `haphazard` it is the wait for those readers alone that hold it.) `--threads` is the number of waiters; the readers of a variant come on top.
 
-use crate::case::{Case, Reading, Scale, Spec, Variant};
+use crate::case::{Case, PLAIN, Reading, Scale, Spec, Variant};
 use crate::ours_rcu;
 use crate::rivals::{epoch, hazard, seize, urcu};
 
@@ -16,22 +16,21 @@ pub(super) static CASE: Case = Case {
             name: "busy-reader",
             about: "one more thread reads without a pause, on a processor of its own where there is one",
             background: |_| 1,
-            reading: Reading::Busy,
-            spaced: false,
+            ..PLAIN
         },
         Variant {
             name: "idle",
             about: "one more thread has read once and sleeps",
             background: |_| 1,
             reading: Reading::Once,
-            spaced: false,
+            ..PLAIN
         },
         Variant {
             name: "oversubscribed",
             about: "twice as many readers as processors, a millisecond between waits; the scheduler sets the time",
             background: |processors| 2 * processors,
-            reading: Reading::Busy,
             spaced: true,
+            ..PLAIN
         },
     ],
     subjects: &[

@@ -23,7 +23,8 @@ const ROUND_LOST: f64 = 0.08;
 /// Length of a tick of `/proc/stat`, in nanoseconds; the kernel's USER_HZ is 100 on x86-64 and aarch64.
 const TICK_NS: f64 = 10_000_000.0;
 
-fn process_cpu_ns() -> u64 {
+/// Processor time of this process.
+pub(crate) fn process_cpu_ns() -> u64 {
     let t = clock_gettime(ClockId::ProcessCPUTime);
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
 }
@@ -76,7 +77,7 @@ fn slice_disturbed(threads: &[Lost], process_ns: f64) -> bool {
 }
 
 /// The round's witness.
-pub(super) struct RoundWatch<'a> {
+pub(crate) struct RoundWatch<'a> {
     processors: &'a [usize],
     since: Instant,
     process_ns: u64,
@@ -85,12 +86,12 @@ pub(super) struct RoundWatch<'a> {
 
 impl RoundWatch<'_> {
     /// Watches the processors that are measured on.
-    pub(super) fn begin(processors: &[usize]) -> RoundWatch<'_> {
+    pub(crate) fn begin(processors: &[usize]) -> RoundWatch<'_> {
         let (since, process_ns) = (Instant::now(), process_cpu_ns());
         RoundWatch { processors, since, process_ns, busy_ticks: busy_ticks(processors) }
     }
 
-    pub(super) fn disturbed(&self) -> bool {
+    pub(crate) fn disturbed(&self) -> bool {
         let (Some(before), Some(after)) = (self.busy_ticks, busy_ticks(self.processors)) else {
             return false;
         };

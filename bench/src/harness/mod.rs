@@ -16,10 +16,9 @@ use std::thread;
 
 use crate::case::{Case, Missing, Role, Scale, Setting, Spec, Subject, Variant};
 use crate::env;
-use foreign::RoundWatch;
 use pool::{Placement, Pool, Shared, Slice};
 
-pub(crate) use foreign::{Lost, SliceWatch, field, preemptions};
+pub(crate) use foreign::{Lost, RoundWatch, SliceWatch, field, preemptions, process_cpu_ns};
 pub use plan::Plan;
 pub(crate) use stats::{median, paired_ratio, quantile, spread};
 pub use table::{SubjectResult, Table};
@@ -27,9 +26,9 @@ pub use table::{SubjectResult, Table};
 /// Repeats of a disturbed slice within one round.
 const SLICE_RETRIES_MAX: u32 = 2;
 /// Disturbed rounds after which nothing is repeated or added any more: this machine is not going to be quiet.
-const DISTURBED_ROUNDS_MAX: usize = 5;
+pub(crate) const DISTURBED_ROUNDS_MAX: usize = 5;
 /// Clean rounds that suffice to leave the disturbed ones out.
-const CLEAN_ROUNDS_MIN: usize = 3;
+pub(crate) const CLEAN_ROUNDS_MIN: usize = 3;
 /// Steps of the search for the number of operations; each can multiply it by 32.
 const CALIBRATION_STEPS_MAX: u32 = 24;
 /// Slices of which the median counts, near the end of that search.
@@ -80,10 +79,11 @@ pub fn run_case(
 ) -> Result<Outcome, RunError> {
     let mut outcome = Outcome::default();
     for variant in plan.variants(case)? {
-        for threads in plan.thread_counts(case) {
+        for threads in plan.thread_counts(case, variant) {
             let mut done = timed(case, variant, threads, plan, progress, &mut outcome)?;
             if let Some(metrics) = case.metrics {
-                done.metrics = metrics(&Setting { threads, variant }, plan.quick).map_err(RunError)?;
+                done.metrics =
+                    metrics(&Setting { threads, variant, counted: false }, plan.quick).map_err(RunError)?;
             }
             // Of a variant that nobody can run here there is nothing to print.
             if !(done.subjects.is_empty() && done.metrics.is_empty()) {
@@ -111,7 +111,10 @@ fn timed(
     progress: &mut dyn FnMut(Step<'_>),
     outcome: &mut Outcome,
 ) -> Result<Table, RunError> {
-    let setting = Setting { threads, variant };
+    let setting = Setting { threads, variant, counted: false };
+    if let Scale::Own(run) = case.scale {
+        return run(&setting, plan, progress);
+    }
     let mut made: Vec<(&'static Spec, Box<dyn Subject>)> = Vec::new();
     for spec in case.subjects {
         match (spec.make)(&setting) {
@@ -268,6 +271,7 @@ fn tabulate(
         threads,
         pinned,
         subjects,
+        ratios: Vec::new(),
         metrics: Vec::new(),
         rounds: disturbed.len(),
         disturbed: disturbed.len() - clean,

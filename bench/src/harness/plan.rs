@@ -16,7 +16,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub(super) fn rounds(&self) -> usize {
+    pub(crate) fn rounds(&self) -> usize {
         if self.quick { 5 } else { 15 }
     }
 
@@ -25,8 +25,12 @@ impl Plan {
         (if self.quick { quick } else { full }) as f64 * 1e6
     }
 
-    /// The thread counts of `case` under this plan.
-    pub fn thread_counts(&self, case: &Case) -> Vec<usize> {
+    /// The thread counts of `case` in this variant under this plan. A variant that fixes its threads has no others, whatever
+    /// was asked for.
+    pub fn thread_counts(&self, case: &Case, variant: &Variant) -> Vec<usize> {
+        if let Some(threads) = variant.threads {
+            return vec![threads];
+        }
         if !self.threads.is_empty() {
             return self.threads.clone();
         }
@@ -39,9 +43,17 @@ impl Plan {
         counts
     }
 
+    /// Those variants of `case` under this plan that fix their threads, to a number that was not asked for.
+    pub fn overruled(&self, case: &'static Case) -> Result<Vec<(&'static str, usize)>, RunError> {
+        let fixed = self.variants(case)?.into_iter().filter_map(|v| Some((v.name, v.threads?)));
+        Ok(fixed.filter(|(_, n)| !self.threads.is_empty() && self.threads != [*n]).collect())
+    }
+
     /// The variants of `case` under this plan; an error when the one asked for does not exist.
     pub fn variants(&self, case: &'static Case) -> Result<Vec<&'static Variant>, RunError> {
-        let Some(wanted) = &self.variant else { return Ok(case.variants.iter().collect()) };
+        let Some(wanted) = &self.variant else {
+            return Ok(case.variants.iter().filter(|v| !(self.quick && v.thorough)).collect());
+        };
         let found: Vec<_> = case.variants.iter().filter(|v| v.name == wanted).collect();
         if found.is_empty() {
             let names: Vec<_> = case.variants.iter().map(|v| v.name).filter(|n| !n.is_empty()).collect();

@@ -36,6 +36,8 @@ pub struct Table {
     pub pinned: bool,
     /// Those that ran.
     pub subjects: Vec<SubjectResult>,
+    /// Ratios that the case itself makes; each with the rival that it is over, where the name does not say it.
+    pub ratios: Vec<(String, f64, &'static str)>,
     /// Metrics of the case itself.
     pub metrics: Vec<(String, f64)>,
     /// Rounds begun.

@@ -8,7 +8,7 @@ use crate::cases::call::{Reach, calling};
 use crate::cases::lifecycle::{Live, living};
 use crate::objects::{Field, Mortal, Probe};
 
-struct Held(Arc<dyn Probe>);
+pub(crate) struct Held(Arc<dyn Probe>);
 
 pub(crate) const CALL: Make = calling::<Held>();
 

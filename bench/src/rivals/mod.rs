@@ -5,12 +5,20 @@
 
 pub(crate) mod arcdyn;
 pub(crate) mod arcswap;
+pub(crate) mod cells;
 pub(crate) mod counters;
 #[allow(unsafe_code)]
 pub(crate) mod epoch;
+pub(crate) mod gates;
 #[allow(unsafe_code)]
 pub(crate) mod hazard;
+#[allow(unsafe_code)]
+pub(crate) mod heap;
+pub(crate) mod locks;
+pub(crate) mod logs;
+pub(crate) mod maps;
 pub(crate) mod rwlock;
+pub(crate) mod rwlocks;
 #[allow(unsafe_code)]
 pub(crate) mod seize;
 pub(crate) mod urcu;

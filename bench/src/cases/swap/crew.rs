@@ -10,7 +10,7 @@ use crate::uncounted::thread_cpu_ns;
 
 /// Runs `body` in each of so many threads, and `beside` in the calling one meanwhile. Thread i is on processor i while they
 /// fit, or has VP i of a virtual topology. Each passes the gate once it has done what a thread does once.
-pub(super) fn crew<R: Send, B>(
+pub(in crate::cases) fn crew<R: Send, B>(
     threads: usize,
     body: impl Fn(usize, &Gate) -> R + Sync,
     beside: impl FnOnce() -> B,
@@ -60,7 +60,7 @@ pub(super) fn timed(threads: usize, ops: u64, body: impl Fn(u64) + Sync) -> f64 
 }
 
 /// Whether so many threads have a processor each.
-pub(super) fn fit(threads: usize) -> bool {
+pub(in crate::cases) fn fit(threads: usize) -> bool {
     threads <= env::processors().len()
 }
 

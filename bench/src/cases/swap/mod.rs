@@ -21,7 +21,7 @@
 //! - I2. All phases of a round follow each other at once, so the machine is the same for all; a figure is a quantile of
 //!   what all rounds saw. Foreign load is looked for in the comparisons of throughput alone.
 
-mod crew;
+pub(super) mod crew;
 mod figures;
 mod phases;
 mod throughput;

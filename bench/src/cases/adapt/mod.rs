@@ -1,0 +1,244 @@
+//! `adapt`: a counter that changes its form, beside the two forms that it may have.
+//!
+//! - The subjects are the ready counters, called through a `CoRef<dyn Counter>`: `squall-shared` at home with the first thread,
+//!   `squall-distributed`, and `squall-adaptive`, which begins as the first. All are made anew for each turn, but for those of
+//!   `ten-thousand-objects`.
+//! - A turn plays a script: loads of some hundred milliseconds each. What comes soon after a change of load is not in the
+//!   subjects' rows, for the fixed ones neither: there the policy may still be at it. `ratio_whole` has all of it.
+//! - `squall-adaptive/best-fixed` is taken in each part of a script against the fixed one that is better in that part and in
+//!   that round; where there are several parts it is the worst of them, so that none makes up for another.
+//!
+//! - I1. Each sum is checked: what the threads added is what the counter has, across all swaps.
+//! - I2. Nothing here tells the policy anything. When it decided is read from its history afterwards.
+
+mod figures;
+mod many;
+mod play;
+mod script;
+mod turn;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use squall::Vp;
+
+use crate::case::{Case, Make, Missing, PLAIN, Role, Scale, Setting, Spec, Subject, Variant, Worker};
+use crate::cases::swap::crew::fit;
+use crate::env;
+use crate::harness::{CLEAN_ROUNDS_MIN, Plan, RoundWatch, RunError, Step, SubjectResult, Table};
+use crate::ours_adapt::{Counted, Kind, checked, for_counting};
+use crate::ours_machine::on_processor;
+use figures::{Seen, Turns};
+use play::Load;
+use script::Script;
+
+const fn variant(name: &'static str, about: &'static str) -> Variant {
+    Variant { name, about, ..PLAIN }
+}
+
+const MANY: &str = "ten-thousand-objects";
+
+pub(super) static CASE: Case = Case {
+    name: "adapt",
+    about: "a call of a counter that changes its form when its load does, beside the two forms that it may have",
+    variants: &[
+        variant("one-adds", "the first thread adds, nobody else calls"),
+        variant("all-add", "all threads add"),
+        variant("mostly-total", "all threads ask for the sum, but for one call in a hundred, which adds"),
+        variant("phases", "these and others in turns, each long enough to be followed"),
+        variant(
+            "square-wave",
+            "all-add and mostly-total in turns, each too short to be followed: 20 ms and 100 ms",
+        ),
+        variant(
+            MANY,
+            "ten thousand counters, of a hundred additions one goes to any of them, the others to ten",
+        ),
+    ],
+    subjects: &[
+        Spec::ours("squall-shared", counted(Kind::Shared)),
+        Spec::ours("squall-distributed", counted(Kind::Distributed)),
+        Spec::ours("squall-adaptive", counted(Kind::Adaptive)),
+    ],
+    scale: Scale::Own(run),
+    slice_ms: (0, 0),
+    thread_range: false,
+    metrics: None,
+    default_threads: &[1, 2, 8],
+};
+
+/// Rounds of variants that take seconds for each subject, in a full and in a quick run.
+const LONG_ROUNDS: (usize, usize) = (8, 3);
+
+fn run(setting: &Setting, plan: &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Result<Table, RunError> {
+    let Setting { threads, variant, .. } = *setting;
+    let rounds = match variant.name {
+        "phases" | "square-wave" if plan.quick => LONG_ROUNDS.1,
+        "phases" | "square-wave" => LONG_ROUNDS.0,
+        _ => plan.rounds(),
+    };
+    let mut watched = Watched::new(threads);
+    let mut rounds = |turn: &mut dyn FnMut(Kind) -> Result<(), String>| {
+        for round in 0..rounds {
+            watched.round(round, turn)?;
+            progress(Step { case: CASE.name, variant: variant.name, threads, round: round + 1, rounds });
+        }
+        Ok::<(), String>(())
+    };
+    let failed = |why| RunError(format!("case {} {}, {threads} threads: {why}", CASE.name, variant.name));
+    let mut table = empty(setting);
+    if variant.name == MANY {
+        let mut many = many::Many::new(threads).map_err(failed)?;
+        rounds(&mut |kind| many.turn(kind)).map_err(failed)?;
+        many.tell(&watched.kept(), &mut table).map_err(failed)?;
+    } else {
+        let scripts = script::of(variant.name);
+        let mut turns: [Turns; 3] = Default::default();
+        let mut turn = |kind: Kind| {
+            let turn = |script: &Script| turn::turn(kind, script, threads, plan.quick);
+            turns[kind as usize].push(scripts.iter().map(turn).collect::<Result<_, String>>()?);
+            Ok(())
+        };
+        rounds(&mut turn).map_err(failed)?;
+        let kept = watched.kept();
+        let keep = |of_kind: usize| kept.iter().map(|round| &turns[of_kind][*round]).collect();
+        let seen =
+            Seen { scripts: &scripts, turns: [keep(0), keep(1), keep(2)], homes: homes(threads), threads };
+        table.subjects = Kind::ALL.map(|kind| subject(kind, seen.steady(kind))).into();
+        table.ratios = seen.ratio_rows();
+        table.metrics = seen.metrics();
+    }
+    table.rounds = watched.disturbed.len();
+    table.disturbed = watched.disturbed_count();
+    table.kept_disturbed = table.rounds - table.disturbed < CLEAN_ROUNDS_MIN;
+    Ok(table)
+}
+
+fn empty(setting: &Setting) -> Table {
+    Table {
+        case: &CASE,
+        variant: setting.variant,
+        threads: setting.threads,
+        pinned: is_pinned(setting.threads),
+        subjects: Vec::new(),
+        ratios: Vec::new(),
+        metrics: Vec::new(),
+        rounds: 0,
+        disturbed: 0,
+        kept_disturbed: false,
+    }
+}
+
+fn is_pinned(threads: usize) -> bool {
+    fit(threads) && !crate::ours_machine::is_virtual()
+}
+
+fn subject(kind: Kind, ns: Vec<f64>) -> SubjectResult {
+    SubjectResult { name: kind.name(), role: Role::Ours, ns, metrics: Vec::new() }
+}
+
+/// The VPs of the first and of the last thread, if they stay there.
+fn homes(threads: usize) -> Option<(Vp, Vp)> {
+    let home = |thread| on_processor(thread, Vp::current).ok();
+    fit(threads).then(|| Some((home(0)?, home(threads - 1)?)))?
+}
+
+/// Rounds, and which of them other load disturbed.
+struct Watched {
+    processors: Vec<usize>,
+    disturbed: Vec<bool>,
+}
+
+impl Watched {
+    fn new(threads: usize) -> Watched {
+        let mut processors = env::processors();
+        if is_pinned(threads) {
+            processors.truncate(threads);
+        }
+        Watched { processors, disturbed: Vec::new() }
+    }
+
+    /// A turn of each kind, in an order that is rotated from round to round.
+    fn round(
+        &mut self,
+        round: usize,
+        turn: &mut dyn FnMut(Kind) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let watch = RoundWatch::begin(&self.processors);
+        let kinds = Kind::ALL.len();
+        (0..kinds).try_for_each(|place| turn(Kind::ALL[(place + round) % kinds]))?;
+        self.disturbed.push(watch.disturbed());
+        Ok(())
+    }
+
+    fn disturbed_count(&self) -> usize {
+        self.disturbed.iter().filter(|&&foreign| foreign).count()
+    }
+
+    /// The rounds that count: those that are clean, if they are enough.
+    fn kept(&self) -> Vec<usize> {
+        let all = self.disturbed.len() - self.disturbed_count() < CLEAN_ROUNDS_MIN;
+        (0..self.disturbed.len()).filter(|&round| all || !self.disturbed[round]).collect()
+    }
+}
+
+// --- `loop` ---
+
+/// Makes the subject of this kind whose operations are counted from outside: the loads of the variant one after the other, as
+/// many operations in each; where one thread adds alone, the others' operations are nothing.
+const fn counted(kind: Kind) -> Make {
+    match kind {
+        Kind::Shared => |setting| Looping::make(Kind::Shared, setting),
+        Kind::Distributed => |setting| Looping::make(Kind::Distributed, setting),
+        Kind::Adaptive => |setting| Looping::make(Kind::Adaptive, setting),
+    }
+}
+
+struct Looping {
+    counters: Vec<Counted>,
+    loads: Vec<Load>,
+    threads: usize,
+    /// Operations that added nothing.
+    others: AtomicU64,
+}
+
+impl Looping {
+    fn make(kind: Kind, setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+        let (count, grown, loads) = match setting.variant.name {
+            MANY => (many::OBJECTS, many::HOT, vec![Load::Many]),
+            "one-adds" | "mostly-total" => (1, 0, script::loads(script::of(setting.variant.name)[0])),
+            name => (1, 1, script::loads(script::of(name)[0])),
+        };
+        let counters = for_counting(kind, setting, count, grown)?;
+        Ok(Box::new(Looping { counters, loads, threads: setting.threads, others: AtomicU64::new(0) }))
+    }
+}
+
+impl Subject for Looping {
+    fn worker(&self, thread: usize) -> Worker<'_> {
+        let mut many = many::Picking::new(&self.counters, thread);
+        Box::new(move |ops| {
+            let (mut left, mut parts) = (ops, self.loads.len() as u64);
+            let mut added = 0;
+            for load in &self.loads {
+                let calls = left / parts;
+                (left, parts) = (left - calls, parts - 1);
+                if load.is_for(thread, self.threads) {
+                    added += match load {
+                        Load::Many => many.add(calls),
+                        _ => turn::call(self.counters[0].co(), *load, calls),
+                    };
+                }
+            }
+            // Relaxed: it is read when all are done. Where all add, the sum is known without it.
+            if added != ops {
+                self.others.fetch_add(ops - added, Ordering::Relaxed);
+            }
+        })
+    }
+
+    fn check(&self, ops: u64) -> Result<(), String> {
+        let not_added = self.others.load(Ordering::Relaxed);
+        let sum = self.counters.iter().map(Counted::total).sum();
+        checked(sum, ops - not_added)
+    }
+}

@@ -1,0 +1,160 @@
+//! What happens to an object in a variant: the parts, and the steps of which they consist.
+
+use std::time::Duration;
+
+use super::play::{Load, Step};
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// For so long after a change of load the policy may be at it: where each thread has a processor, and where not.
+const MAY_TAKE: (Duration, Duration) = (ms(100), ms(200));
+/// The steady time of a load, in a full and in a quick run.
+const STEADY: (Duration, Duration) = (ms(300), ms(150));
+/// The same where others follow. With the time before it, it is longer than a cool-down: each change is one that a policy is
+/// to follow at once.
+const PHASE: (Duration, Duration) = (ms(400), ms(300));
+/// For so long a load that alternates is let alone; then it is looked at for so long.
+const SETTLE: Duration = ms(400);
+const WAVE: (Duration, Duration) = (ms(1600), ms(800));
+
+/// A stretch of which there is one figure.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// For the names of metrics.
+    pub(super) name: &'static str,
+    pub(super) length: Length,
+}
+
+/// How long what is done.
+#[derive(Debug)]
+pub(super) enum Length {
+    /// One load, and no other.
+    Steady(Load),
+    /// One load of several.
+    Phase(Load),
+    /// Two in turns, each for so long.
+    Alternating([Load; 2], Duration),
+}
+
+/// What is done with one object, from its making to its end.
+pub(super) type Script = &'static [Part];
+
+const fn phase(name: &'static str, load: Load) -> Part {
+    Part { name, length: Length::Phase(load) }
+}
+
+const fn steady(load: Load) -> [Part; 1] {
+    [Part { name: "steady", length: Length::Steady(load) }]
+}
+
+const WAVES: [Load; 2] = [Load::AllAdd, Load::MostlyTotal];
+
+static ONE_ADDS: [Part; 1] = steady(Load::OneAdds);
+static ALL_ADD: [Part; 1] = steady(Load::AllAdd);
+static MOSTLY_TOTAL: [Part; 1] = steady(Load::MostlyTotal);
+static PHASES: [Part; 6] = [
+    phase("one-adds", Load::OneAdds),
+    phase("all-add", Load::AllAdd),
+    phase("mostly-total", Load::MostlyTotal),
+    phase("last-adds", Load::LastAdds),
+    phase("all-add-again", Load::AllAdd),
+    phase("one-adds-again", Load::OneAdds),
+];
+static WAVE_20: [Part; 1] = [Part { name: "20ms", length: Length::Alternating(WAVES, ms(20)) }];
+static WAVE_100: [Part; 1] = [Part { name: "100ms", length: Length::Alternating(WAVES, ms(100)) }];
+
+/// The scripts of a variant: each has objects of its own.
+pub(super) fn of(variant: &str) -> Vec<Script> {
+    match variant {
+        "one-adds" => vec![&ONE_ADDS],
+        "all-add" => vec![&ALL_ADD],
+        "mostly-total" => vec![&MOSTLY_TOTAL],
+        "phases" => vec![&PHASES],
+        _ => vec![&WAVE_20, &WAVE_100],
+    }
+}
+
+/// Whether it is one load from the beginning to the end.
+pub(super) fn is_steady(script: Script) -> bool {
+    matches!(script, [Part { length: Length::Steady(_), .. }])
+}
+
+/// Whether its load alternates faster than anybody should follow.
+pub(super) fn is_wave(script: Script) -> bool {
+    script.iter().any(|part| matches!(part.length, Length::Alternating(..)))
+}
+
+/// The swaps that hysteresis allows: one for each change of a load that was steady before. A load that alternates is
+/// followed once, when it begins.
+pub(super) fn swaps_allowed(script: Script) -> usize {
+    script.len()
+}
+
+/// The loads of a script, in their order: for who counts operations and has no clock.
+pub(super) fn loads(script: Script) -> Vec<Load> {
+    let loads = script.iter().flat_map(|part| match &part.length {
+        Length::Steady(load) | Length::Phase(load) => vec![*load],
+        Length::Alternating(loads, _) => loads.to_vec(),
+    });
+    loads.collect()
+}
+
+/// The steps of a script. In each part those that are not steady come first.
+pub(super) fn steps(script: Script, fit: bool, quick: bool) -> Vec<Step> {
+    let of_run = |(full, short): (Duration, Duration)| if quick { short } else { full };
+    let may_take = if fit { MAY_TAKE.0 } else { MAY_TAKE.1 };
+    let mut steps = Vec::new();
+    for (part, Part { length, .. }) in script.iter().enumerate() {
+        let mut step = |load, steady, length| steps.push(Step { load, part, steady, length });
+        match length {
+            Length::Steady(load) | Length::Phase(load) => {
+                let steady = if matches!(length, Length::Phase(_)) { PHASE } else { STEADY };
+                step(*load, false, may_take);
+                step(*load, true, of_run(steady));
+            }
+            Length::Alternating(loads, half) => {
+                for (whole, steady) in [(SETTLE, false), (of_run(WAVE), true)] {
+                    for _ in 0..whole.as_millis() / (half.as_millis() * 2) {
+                        loads.iter().for_each(|load| step(*load, steady, *half));
+                    }
+                }
+            }
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_begins_with_a_change_and_ends_steadily() {
+        for variant in ["one-adds", "all-add", "mostly-total", "phases", "square-wave"] {
+            for script in of(variant) {
+                let steps = steps(script, true, true);
+                for part in 0..script.len() {
+                    let of_part: Vec<bool> =
+                        steps.iter().filter(|s| s.part == part).map(|s| s.steady).collect();
+                    assert!(!of_part[0] && of_part[of_part.len() - 1], "{variant} {part}");
+                    assert!(of_part.is_sorted(), "{variant} {part}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_wave_alternates_for_as_long_as_it_shall() {
+        let steps = steps(&WAVE_20, true, true);
+        assert!(steps.windows(2).all(|pair| pair[0].load != pair[1].load));
+        assert_eq!(steps.iter().map(|step| step.length).sum::<Duration>(), SETTLE + WAVE.1);
+    }
+
+    #[test]
+    fn phases_outlast_the_cool_down() {
+        let cooldown = squall::adapt::settings::ALL.get(&squall::adapt::settings::COOLDOWN);
+        assert!(MAY_TAKE.0 + PHASE.1 > cooldown);
+    }
+}

@@ -1,0 +1,92 @@
+//! `lock`: one acquisition and one release, while nobody else or everybody wants the lock. `lock-mix`: the same, while what is
+//! wanted changes.
+//!
+//! - Inside a section, and outside, is work of a known length that touches no memory; and one word that the lock guards.
+//! - The subjects' rows are the time of a slice over the acquisitions of all threads in it: how fast the lock hands on what is
+//!   wanted of it, whoever gets it. Who got it is told apart: `min_share` is the part of the thread that was served least of
+//!   what the one got that was served most, `wait_p99_us` what one acquisition in a hundred waited longer than. Of these one
+//!   in sixteen is clocked, for all subjects alike, and with two readings of the clock, the second inside the section.
+//! - `SUBJECT/best-fair` is one of ours over the fastest rival that is about as fair: a lock that serves one thread and lets
+//!   the others starve wins any race.
+//!
+//! - I1. The word is checked: it must have counted the sections.
+
+mod mix;
+mod play;
+mod rounds;
+mod steady;
+mod subjects;
+mod waits;
+mod work;
+
+use crate::case::{Case, PLAIN, Scale, Setting, Variant};
+use crate::harness::{Plan, RunError, Step, Table};
+use rounds::{Rounds, Script};
+
+pub(super) static LOCK: Case = Case {
+    name: "lock",
+    about: "a lock taken and released, with work inside and outside",
+    variants: steady::VARIANTS,
+    subjects: subjects::SPECS,
+    scale: Scale::Own(run_steady),
+    slice_ms: (0, 0),
+    thread_range: false,
+    metrics: None,
+    default_threads: &[],
+};
+
+pub(super) static MIX: Case = Case {
+    name: "lock-mix",
+    about: "the same while the length of sections and the number of threads change, every few tens of milliseconds",
+    variants: &[Variant { threads: Some(mix::THREADS), ..PLAIN }],
+    subjects: subjects::SPECS,
+    scale: Scale::Own(run_mix),
+    slice_ms: (0, 0),
+    thread_range: false,
+    metrics: None,
+    default_threads: &[],
+};
+
+fn run_steady(setting: &Setting, plan: &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Result<Table, RunError> {
+    let name = setting.variant.name;
+    let shape =
+        steady::Shape::of(name).ok_or_else(|| RunError(format!("case lock has no variant {name:?}")))?;
+    let script = steady::Script::new(shape, plan.quick);
+    run(&LOCK, setting, plan, &script, &[], progress)
+}
+
+fn run_mix(setting: &Setting, plan: &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Result<Table, RunError> {
+    let names = mix::PHASES.map(|(name, ..)| name);
+    run(&MIX, setting, plan, &mix::Script::new(plan.quick), &names, progress)
+}
+
+fn run(
+    case: &'static Case,
+    setting: &Setting,
+    plan: &Plan,
+    script: &dyn Script,
+    phases: &[&str],
+    progress: &mut dyn FnMut(Step<'_>),
+) -> Result<Table, RunError> {
+    let Setting { threads, variant, .. } = *setting;
+    let failed = |why| RunError(format!("case {} {}: {why}", case.name, variant.name));
+    let mut rounds = Rounds::begin(threads, script).map_err(failed)?;
+    for round in 1..=plan.rounds() {
+        rounds.round(script).map_err(failed)?;
+        progress(Step { case: case.name, variant: variant.name, threads, round, rounds: plan.rounds() });
+    }
+    let mut table = Table {
+        case,
+        variant,
+        threads,
+        pinned: false,
+        subjects: Vec::new(),
+        ratios: Vec::new(),
+        metrics: Vec::new(),
+        rounds: 0,
+        disturbed: 0,
+        kept_disturbed: false,
+    };
+    rounds.tell(phases, &mut table);
+    Ok(table)
+}

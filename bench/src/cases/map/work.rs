@@ -1,0 +1,227 @@
+//! The subjects of the cases of maps: what the threads do, and what must be in the map when they have done it.
+//!
+//! - I1. Every value is 1 when its key is put in, and each update adds 1: so a map that is only read gives as many as it is asked
+//!   for keys, and in any other the sum of the values, less the entries, is the number of updates.
+
+use std::hint::black_box;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crossbeam_utils::CachePadded;
+
+use super::keys::Key;
+use super::plan::{Kind, Plan, RING_MIN, Ring};
+use super::shape::Shape;
+use crate::case::{Make, Missing, Setting, Subject, Worker};
+use crate::rivals::maps::{Family, Job, Mapping, with_map};
+
+/// Makes the subject whose threads only look for keys that are there.
+pub(super) const fn getting<F: Family>() -> Make {
+    |setting| {
+        let shape = Shape::of(setting.variant);
+        with_map::<F, _>(&shape, Making { shape, threads: setting.threads, way: Way::Get })
+    }
+}
+
+/// Makes the subject whose threads read and write.
+pub(super) const fn mixing<F: Family>() -> Make {
+    |setting| {
+        let shape = Shape::of(setting.variant);
+        with_map::<F, _>(&shape, Making { shape, threads: setting.threads, way: Way::Mix })
+    }
+}
+
+/// Makes the subject whose threads put in and take out.
+pub(super) const fn churning<F: Family>() -> Make {
+    |setting: &Setting| {
+        let shape = Shape::of(setting.variant);
+        with_map::<F, _>(&shape, Making { shape, threads: setting.threads, way: Way::Churn })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Get,
+    Mix,
+    Churn,
+}
+
+struct Making {
+    shape: Shape,
+    threads: usize,
+    way: Way,
+}
+
+impl Job for Making {
+    type Result = Result<Box<dyn Subject>, Missing>;
+
+    fn run<K: Key, M: Mapping<K>>(self) -> Self::Result {
+        let plan = if self.way == Way::Churn { Plan::churning(&self.shape) } else { Plan::of(&self.shape) };
+        if self.way != Way::Get && plan.ring_count / self.threads < RING_MIN {
+            return Err(Missing(format!("{} threads are too many for this size", self.threads)));
+        }
+        let load = Load::<K, M>::new(plan, self.threads);
+        Ok(match self.way {
+            Way::Get => Box::new(Getting(load)),
+            Way::Mix => Box::new(Mixing(load)),
+            Way::Churn => Box::new(Churning(load)),
+        })
+    }
+}
+
+/// A map, what is done with it, and how far each thread is.
+struct Load<K: Key, M> {
+    map: M,
+    plan: Arc<Plan<K>>,
+    threads: Vec<CachePadded<Mutex<Place>>>,
+}
+
+/// Where a thread is in the plan; its own while it works.
+struct Place {
+    at: usize,
+    ring: Ring,
+    updates: u64,
+    /// Operations that did not do what they must.
+    failed: u64,
+}
+
+impl<K: Key, M: Mapping<K>> Load<K, M> {
+    fn new(plan: Arc<Plan<K>>, threads: usize) -> Load<K, M> {
+        let map = M::new();
+        for number in &plan.stay {
+            map.insert(K::of(*number), 1);
+        }
+        let place = |thread: usize| {
+            let ring = plan.ring_of(thread, threads);
+            for i in ring.at_first() {
+                map.insert(K::at(&plan.ring, i).to_owned(), 1);
+            }
+            let at = thread * plan.drawn_count / threads;
+            CachePadded::new(Mutex::new(Place { at, ring, updates: 0, failed: 0 }))
+        };
+        let threads = (0..threads).map(place).collect();
+        Load { map, plan, threads }
+    }
+
+    fn place(&self, thread: usize) -> MutexGuard<'_, Place> {
+        self.threads[thread].lock().expect("nobody panics holding it")
+    }
+
+    /// What a thread does once, the map does now.
+    fn touch(&self, key: &K::Query) {
+        black_box(self.map.get(key));
+    }
+
+    /// What is there must be what was put in and not taken out, and the updates must all be in it.
+    fn check(&self) -> Result<(), String> {
+        let (mut expected, mut updates) = (self.plan.stay.len(), 0);
+        for thread in 0..self.threads.len() {
+            let place = self.place(thread);
+            if place.failed != 0 {
+                return Err(format!(
+                    "{} operations of thread {thread} did not do what they say",
+                    place.failed
+                ));
+            }
+            (expected, updates) = (expected + place.ring.there(), updates + place.updates);
+        }
+        let (entries, sum) = (self.map.len(), self.map.sum());
+        if entries != expected {
+            return Err(format!("{expected} entries should be there, but {entries} are"));
+        }
+        if sum != entries as u64 + updates {
+            let found = sum.wrapping_sub(entries as u64) as i64;
+            return Err(format!("{updates} updates were made, but {found} are there"));
+        }
+        Ok(())
+    }
+}
+
+struct Getting<K: Key, M>(Load<K, M>);
+
+impl<K: Key, M: Mapping<K>> Subject for Getting<K, M> {
+    fn worker(&self, thread: usize) -> Worker<'_> {
+        let Load { map, plan, .. } = &self.0;
+        self.0.touch(K::at(&plan.drawn, 0));
+        Box::new(move |ops| {
+            let (mut place, last) = (self.0.place(thread), plan.drawn_count - 1);
+            let (mut at, mut sum) = (place.at, 0u64);
+            for _ in 0..ops {
+                sum = sum.wrapping_add(map.get(K::at(&plan.drawn, at & last)).unwrap_or(0));
+                at += 1;
+            }
+            place.at = at;
+            place.failed += ops.wrapping_sub(sum);
+        })
+    }
+
+    fn check(&self, _: u64) -> Result<(), String> {
+        self.0.check()
+    }
+}
+
+struct Mixing<K: Key, M>(Load<K, M>);
+
+impl<K: Key, M: Mapping<K>> Subject for Mixing<K, M> {
+    fn worker(&self, thread: usize) -> Worker<'_> {
+        let Load { map, plan, .. } = &self.0;
+        self.0.touch(K::at(&plan.drawn, 0));
+        Box::new(move |ops| {
+            let mut place = self.0.place(thread);
+            let (last_drawn, last_kind) = (plan.drawn_count - 1, plan.kinds.len() - 1);
+            let Place { at, ring, updates, failed } = &mut *place;
+            let (mut sum, mut failures, mut updated) = (0u64, 0u64, 0u64);
+            for _ in 0..ops {
+                let drawn = K::at(&plan.drawn, *at & last_drawn);
+                let done = match plan.kinds[*at & last_kind] {
+                    Kind::Read => {
+                        sum = sum.wrapping_add(map.get(drawn).unwrap_or(0));
+                        true
+                    }
+                    Kind::Update => {
+                        updated += 1;
+                        map.increment(drawn)
+                    }
+                    Kind::Insert => map.insert(K::at(&plan.ring, ring.put_in()).to_owned(), 1),
+                    Kind::Remove => map.remove(K::at(&plan.ring, ring.take_out())),
+                };
+                failures += u64::from(!done);
+                *at += 1;
+            }
+            black_box(sum);
+            (*updates, *failed) = (*updates + updated, *failed + failures);
+        })
+    }
+
+    fn check(&self, _: u64) -> Result<(), String> {
+        self.0.check()
+    }
+}
+
+struct Churning<K: Key, M>(Load<K, M>);
+
+impl<K: Key, M: Mapping<K>> Subject for Churning<K, M> {
+    fn worker(&self, thread: usize) -> Worker<'_> {
+        let Load { map, plan, .. } = &self.0;
+        self.0.touch(K::at(&plan.ring, 0));
+        Box::new(move |ops| {
+            let mut place = self.0.place(thread);
+            let Place { at, ring, failed, .. } = &mut *place;
+            let mut failures = 0u64;
+            for _ in 0..ops {
+                // In turns, also from one slice to the next.
+                let done = if (*at).is_multiple_of(2) {
+                    map.insert(K::at(&plan.ring, ring.put_in()).to_owned(), 1)
+                } else {
+                    map.remove(K::at(&plan.ring, ring.take_out()))
+                };
+                failures += u64::from(!done);
+                *at += 1;
+            }
+            *failed += failures;
+        })
+    }
+
+    fn check(&self, _: u64) -> Result<(), String> {
+        self.0.check()
+    }
+}

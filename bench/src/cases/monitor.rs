@@ -1,0 +1,416 @@
+//! `monitor`: what it costs a thread to note one fact, for somebody who reads it later or for itself.
+//!
+//! After KTK's comparison of a general monitor with a lock that monitors itself (Gheith et al. 1994, §5.2; KSR1): 118, 58 and
+//! 51 µs to create, insert and retrieve a sensor of 40 bytes, 38 µs for 8 bytes to reach the monitor's thread, against 5.5 µs
+//! to monitor and configure an attribute in the lock; an uncontended mutex took 6 µs.
+//!
+//! `squall-general` writes a record into the thread's buffer, `squall-off` tries to while nobody subscribed. The rivals put
+//! as large a record, with the time, into one bounded buffer for all threads. Buffers are emptied off the clock, by the
+//! threads themselves, before they are full. `squall-in-object` notes the fact in sensors that all threads share, next to
+//! a setting, and changes the setting after each 64.
+//!
+//! - I1. What was read is what was written: a record that is lost or doubled ends the run with an error.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use squall::adapt::monitor::sensor::{Count, Noted, Threshold};
+use squall::adapt::monitor::{
+    self, BUFFER_RECORDS, CollectorState, Kind, Object, Record, Subscription, Window, collect, now_ns,
+};
+
+use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, SliceEnd, Spec, Subject, Worker};
+use crate::harness::quantile;
+use crate::rivals::logs;
+use crate::uncounted::uncounted;
+
+pub(super) static CASE: Case = Case {
+    name: "monitor",
+    about: "one fact noted: for a reader elsewhere, or in sensors next to what they tune",
+    variants: &[PLAIN],
+    subjects: &[
+        Spec::ours("squall-general", logging::<General>()),
+        Spec::ours("squall-off", logging::<Off>()),
+        Spec::ours("squall-in-object", logging::<InObject>()),
+        Spec::rival("std-mutex", logging::<logs::Locked>()),
+        Spec::rival("std-mpsc", logging::<logs::Channel>()),
+    ],
+    scale: Scale::Work,
+    slice_ms: (20, 5),
+    thread_range: false,
+    metrics: Some(measure),
+    default_threads: &[],
+};
+
+/// Operations of a thread between two times that buffers are emptied.
+pub(crate) const CHUNK: usize = BUFFER_RECORDS;
+
+static FACT: Kind = Kind::new("bench.fact", ["n", ""]);
+
+/// A place to note facts.
+pub(crate) trait Log: Send + Sync {
+    /// Facts that a thread notes at most before it reads; none if nothing fills up.
+    const CHUNK: Option<usize> = Some(CHUNK);
+
+    /// For so many threads.
+    fn new(threads: usize) -> Self
+    where
+        Self: Sized;
+
+    /// A slice of operations begins.
+    fn begin(&self) {}
+
+    /// Notes fact `n` of a thread.
+    fn note(&self, thread: usize, n: u64);
+
+    /// Reads what is there. How many facts that were.
+    fn read(&self) -> u64 {
+        0
+    }
+
+    /// The slice is over; reads the rest.
+    fn end(&self) -> u64 {
+        self.read()
+    }
+
+    /// How many of `ops` facts are lost or doubled, when `read` were read.
+    fn wrong(&self, ops: u64, read: u64) -> u64 {
+        ops.abs_diff(read)
+    }
+}
+
+struct Logging<L> {
+    log: L,
+    read: AtomicU64,
+}
+
+/// Makes the subject that notes facts in `L`.
+const fn logging<L: Log + 'static>() -> Make {
+    fn make<L: Log + 'static>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+        Ok(Box::new(Logging { log: L::new(setting.threads), read: AtomicU64::new(0) }))
+    }
+    make::<L>
+}
+
+impl<L: Log> Subject for Logging<L> {
+    fn worker(&self, thread: usize) -> Worker<'_> {
+        self.log.begin();
+        Box::new(move |ops| {
+            let mut n = 0;
+            while n < ops {
+                let end = L::CHUNK.map_or(ops, |chunk| ops.min(n + chunk as u64));
+                for n in n..end {
+                    self.log.note(thread, n);
+                }
+                n = end;
+                if L::CHUNK.is_some() {
+                    uncounted(|| self.read.fetch_add(self.log.read(), Ordering::Relaxed));
+                }
+            }
+        })
+    }
+
+    fn end_slice(&self, _: u64) -> SliceEnd {
+        self.read.fetch_add(self.log.end(), Ordering::Relaxed);
+        SliceEnd::default()
+    }
+
+    fn check(&self, ops: u64) -> Result<(), String> {
+        let read = self.read.load(Ordering::Relaxed) + self.log.end();
+        match self.log.wrong(ops, read) {
+            0 => Ok(()),
+            wrong => Err(format!("{ops} facts were noted, {read} were read, {wrong} are wrong")),
+        }
+    }
+}
+
+/// `squall-general`: on from the making of the first worker to the end of the slice.
+struct General {
+    object: Object,
+    subscription: Mutex<Option<Subscription>>,
+}
+
+/// Batches that are never full.
+const BATCHES_MAX: usize = 1 << 20;
+
+impl General {
+    fn subscription(&self) -> std::sync::MutexGuard<'_, Option<Subscription>> {
+        self.subscription.lock().expect("nobody panics holding it")
+    }
+
+    fn count(&self, subscription: &Subscription) -> u64 {
+        let batches = std::iter::from_fn(|| subscription.try_recv());
+        batches
+            .flat_map(|b| b.aggregates().to_vec())
+            .filter(|a| a.object == self.object)
+            .map(|a| a.count)
+            .sum()
+    }
+}
+
+impl Log for General {
+    fn new(_: usize) -> General {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let object = Object::number(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        General { object, subscription: Mutex::new(None) }
+    }
+
+    fn begin(&self) {
+        self.subscription().get_or_insert_with(|| {
+            monitor::subscribe_without_collector(BATCHES_MAX).expect("it is not a forked child")
+        });
+        // The thread's first record makes its buffer; it is not about our object, so it does not count.
+        monitor::emit(&FACT, Object::NONE, [0; 2]);
+        collect();
+    }
+
+    #[inline(always)]
+    fn note(&self, _: usize, n: u64) {
+        monitor::emit(&FACT, self.object, [n, 0]);
+    }
+
+    fn read(&self) -> u64 {
+        collect();
+        self.subscription().as_ref().map_or(0, |subscription| self.count(subscription))
+    }
+
+    fn end(&self) -> u64 {
+        self.subscription().take().map_or(0, |subscription| {
+            subscription.close();
+            self.count(&subscription)
+        })
+    }
+}
+
+/// `squall-off`: nothing is noted, since nobody subscribed.
+struct Off {
+    was_on: AtomicBool,
+}
+
+impl Log for Off {
+    const CHUNK: Option<usize> = None;
+
+    fn new(_: usize) -> Off {
+        Off { was_on: AtomicBool::new(false) }
+    }
+
+    fn begin(&self) {
+        self.was_on.fetch_or(monitor::is_on(), Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    fn note(&self, _: usize, n: u64) {
+        monitor::emit(&FACT, Object::NONE, [n, 0]);
+    }
+
+    fn end(&self) -> u64 {
+        self.begin();
+        0
+    }
+
+    fn wrong(&self, ops: u64, _: u64) -> u64 {
+        if self.was_on.load(Ordering::Relaxed) { ops } else { 0 }
+    }
+}
+
+/// `squall-in-object`: sensors and a setting.
+struct InObject {
+    /// The setting.
+    spins_max: AtomicU32,
+    failed: Count,
+    many: Threshold,
+    window: Window,
+}
+
+/// Facts after which the setting is decided anew.
+const DECIDE_AFTER: u32 = 64;
+/// Facts a second above which it is worth to spin.
+const SPIN_FROM_PER_S: f64 = 1e6;
+
+impl InObject {
+    fn new() -> InObject {
+        InObject {
+            spins_max: AtomicU32::new(0),
+            failed: Count::new(),
+            many: Threshold::new(DECIDE_AFTER),
+            window: Window::new(Duration::ZERO),
+        }
+    }
+
+    /// Looks at the sensors, changes the setting.
+    #[inline(never)]
+    fn decide(&self) {
+        if let Some(rate) = self.window.look(self.failed.get()) {
+            self.spins_max
+                .store(if rate.per_second() > SPIN_FROM_PER_S { 100 } else { 0 }, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Log for InObject {
+    const CHUNK: Option<usize> = None;
+
+    fn new(_: usize) -> InObject {
+        InObject::new()
+    }
+
+    #[inline(always)]
+    fn note(&self, _: usize, _: u64) {
+        self.failed.note(1);
+        if self.many.note() == Noted::Post {
+            self.decide();
+            self.many.rearm(DECIDE_AFTER);
+        }
+    }
+
+    fn wrong(&self, ops: u64, _: u64) -> u64 {
+        ops.abs_diff(self.failed.get())
+    }
+}
+
+/// What KTK told apart, on one thread, and the way to a reader.
+fn measure(_: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String> {
+    let (rounds, trips) = if quick { (20, 50) } else { (200, 500) };
+    let told = |error: monitor::MonitorError| error.to_string();
+    let mut parts = Parts::default();
+    let subscription = monitor::subscribe_without_collector(BATCHES_MAX).map_err(told)?;
+    for _ in 0..rounds {
+        parts.round(&subscription)?;
+    }
+    drop(subscription);
+    let subscription = monitor::subscribe(BATCHES_MAX).map_err(told)?;
+    let trips_ours = Trips::ours(trips, &subscription);
+    drop(subscription);
+    let trips_rival = Trips::rival(trips);
+    let metric = |name: &str, values: &[f64], q: f64| (name.to_owned(), quantile(values, q));
+    Ok(vec![
+        metric("create_ns", &parts.create_ns, 0.5),
+        metric("insert_ns", &parts.insert_ns, 0.5),
+        metric("retrieve_ns", &parts.retrieve_ns, 0.5),
+        metric("decide_ns", &parts.decide_ns, 0.5),
+        metric("mutex_ns", &parts.mutex_ns, 0.5),
+        metric("to_reader_us", &trips_ours.way_us, 0.5),
+        metric("to_reader_p99_us", &trips_ours.way_us, 0.99),
+        metric("waking_emit_us", &trips_ours.insert_us, 0.5),
+        metric("mpsc_to_reader_us", &trips_rival.way_us, 0.5),
+        metric("mpsc_waking_send_us", &trips_rival.insert_us, 0.5),
+    ])
+}
+
+/// Nanoseconds of each part, one figure for each round.
+#[derive(Default)]
+struct Parts {
+    create_ns: Vec<f64>,
+    insert_ns: Vec<f64>,
+    retrieve_ns: Vec<f64>,
+    decide_ns: Vec<f64>,
+    mutex_ns: Vec<f64>,
+}
+
+impl Parts {
+    fn round(&mut self, subscription: &Subscription) -> Result<(), String> {
+        let record = |n| Record::now(&FACT, Object::NONE, [n, 0]);
+        let sample = record(0);
+        self.create_ns.push(each_ns(|n| {
+            black_box(record(n));
+        }));
+        self.insert_ns.push(each_ns(|_| monitor::insert(black_box(sample))));
+        let mut read = 0;
+        self.retrieve_ns.push(once_ns(|| {
+            collect();
+            while let Some(batch) = subscription.try_recv() {
+                read += batch.records().len();
+            }
+        }));
+        let object = InObject::new();
+        object.window.look(0);
+        self.decide_ns.push(each_ns(|_| {
+            object.failed.note(1);
+            object.decide();
+        }));
+        let mutex = Mutex::new(0u64);
+        self.mutex_ns.push(each_ns(|n| *black_box(&mutex).lock().expect("nobody panics holding it") += n));
+        if read == CHUNK {
+            Ok(())
+        } else {
+            Err(format!("{CHUNK} records were inserted, and {read} were read"))
+        }
+    }
+}
+
+/// Time of one of [`CHUNK`] calls.
+fn each_ns(mut call: impl FnMut(u64)) -> f64 {
+    once_ns(|| (0..CHUNK as u64).for_each(&mut call))
+}
+
+/// Time of all, over [`CHUNK`].
+fn once_ns(all: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    all();
+    start.elapsed().as_nanos() as f64 / CHUNK as f64
+}
+
+/// Facts that are written one at a time, while whoever reads them sleeps.
+#[derive(Default)]
+struct Trips {
+    /// From before it was written until the reader has it.
+    way_us: Vec<f64>,
+    /// Until the writer goes on.
+    insert_us: Vec<f64>,
+}
+
+/// How long a reader is left alone, so that it sleeps.
+const ALONE: Duration = Duration::from_millis(2);
+
+impl Trips {
+    fn ours(count: usize, subscription: &Subscription) -> Trips {
+        let came = || subscription.recv().is_some_and(|batch| !batch.records().is_empty());
+        let is_asleep = || monitor::stats().collector == CollectorState::Resting;
+        Trips::made(count, |n| monitor::emit(&FACT, Object::NONE, [n, 0]), came, is_asleep)
+    }
+
+    fn rival(count: usize) -> Trips {
+        let (sender, receiver) = mpsc::sync_channel(CHUNK);
+        Trips::made(
+            count,
+            |n| sender.try_send([n; 5]).expect("there is room"),
+            move || receiver.recv().is_ok(),
+            || true,
+        )
+    }
+
+    fn made(
+        count: usize,
+        write: impl Fn(u64),
+        mut came: impl FnMut() -> bool + Send,
+        is_asleep: impl Fn() -> bool,
+    ) -> Trips {
+        let mut trips = Trips::default();
+        thread::scope(|scope| {
+            let (tell, arrivals) = mpsc::channel();
+            scope.spawn(move || {
+                for _ in 0..count {
+                    if !came() || tell.send(now_ns()).is_err() {
+                        return;
+                    }
+                }
+            });
+            for n in 0..count as u64 {
+                thread::sleep(ALONE);
+                while !is_asleep() {
+                    thread::sleep(ALONE);
+                }
+                let before = now_ns();
+                write(n);
+                let after = now_ns();
+                let Ok(there) = arrivals.recv() else { return };
+                trips.insert_us.push((after - before) as f64 / 1e3);
+                trips.way_us.push(there.saturating_sub(before) as f64 / 1e3);
+            }
+        });
+        trips
+    }
+}

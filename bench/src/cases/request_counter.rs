@@ -1,0 +1,72 @@
+//! `request-counter`: a request enters and leaves, at a gate that all threads pass.
+//!
+//! Ours are the ready objects, called through a `CoRef<dyn Requests>`, two calls for each operation; the rivals are plain
+//! structures called directly.
+//!
+//! A metric, from one thread: `pass_over_two_additions`, the time of enter and leave over that of two additions to a
+//! distributed counter, which is the same two calls with nothing but a restartable addition in each; the median of pairs.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use squall::objects::{counter, requests};
+
+use crate::case::{Case, PLAIN, Scale, Setting, Spec};
+use crate::ours_machine::on_processor;
+use crate::ours_requests::Counted;
+use crate::rivals::gates::{Atomic, Clones, Group, passing};
+
+pub(super) static CASE: Case = Case {
+    name: "request-counter",
+    about: "one request enters and leaves, at a gate that all threads pass and that can be drained",
+    variants: &[PLAIN],
+    subjects: &[
+        Spec::ours("squall-shared", passing::<Counted<false>>()),
+        Spec::ours("squall-distributed", passing::<Counted<true>>()),
+        Spec::rival("atomic", passing::<Atomic>()),
+        Spec::rival("arc-clone", passing::<Clones>()),
+        Spec::rival("wait-group", passing::<Group>()),
+        Spec::rival("std-rwlock", passing::<std::sync::RwLock<()>>()),
+    ],
+    scale: Scale::Work,
+    slice_ms: (20, 5),
+    thread_range: false,
+    metrics: Some(measure),
+    default_threads: &[],
+};
+
+fn measure(_: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String> {
+    let ratio = on_processor(0, || pass_over_two_additions(quick)).map_err(|missing| missing.0)?;
+    Ok(vec![("pass_over_two_additions".to_owned(), ratio)])
+}
+
+fn pass_over_two_additions(quick: bool) -> f64 {
+    use squall::objects::counter::Counter as _;
+    use squall::objects::requests::Requests as _;
+    let (pairs, ops) = if quick { (9, 200_000) } else { (41, 1_000_000) };
+    let (gate, counter) = (requests::distributed(), counter::distributed());
+    let (gate, counter) = (gate.co(), counter.co());
+    let timed = |run: &dyn Fn()| {
+        let began = Instant::now();
+        run();
+        began.elapsed().as_secs_f64()
+    };
+    let pass = || {
+        for _ in 0..ops {
+            if black_box(gate).enter_now().is_ok() {
+                black_box(gate).leave();
+            }
+        }
+    };
+    let add = || {
+        for _ in 0..ops {
+            black_box(counter).add(1);
+            black_box(counter).add(1);
+        }
+    };
+    pass();
+    add();
+    let mut ratios: Vec<f64> = (0..pairs).map(|_| timed(&pass) / timed(&add)).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios[pairs / 2]
+}

@@ -1,0 +1,206 @@
+//! `squall` in the cases `adapt` and `counter`: the ready counters, as an application would use them.
+
+use std::hint::black_box;
+use std::time::SystemTime;
+
+use squall::adapt::control::{self, Verdict};
+use squall::objects::counter::{self, CENTRAL, Counter, SPREAD};
+use squall::{CoRef, Id, Owned, Vp};
+
+use crate::case::{Make, Missing, Setting, Subject, Worker};
+use crate::ours_machine::on_processor;
+
+/// What a counter is made as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Shared,
+    Distributed,
+    Adaptive,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 3] = [Kind::Shared, Kind::Distributed, Kind::Adaptive];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Shared => "squall-shared",
+            Kind::Distributed => "squall-distributed",
+            Kind::Adaptive => "squall-adaptive",
+        }
+    }
+
+    /// Makes so many, on the processor of the first thread: there those are at home that have a home.
+    pub(crate) fn make(self, count: usize) -> Result<Vec<Counted>, String> {
+        let make = match self {
+            Kind::Shared => counter::shared,
+            Kind::Distributed => counter::distributed,
+            Kind::Adaptive => counter::adaptive,
+        };
+        on_processor(0, || (0..count).map(|_| Counted(make())).collect()).map_err(|Missing(why)| why)
+    }
+}
+
+/// A counter.
+pub(crate) struct Counted(Owned<dyn Counter>);
+
+impl Counted {
+    pub(crate) fn co(&self) -> CoRef<dyn Counter> {
+        self.0.co()
+    }
+
+    pub(crate) fn id(&self) -> Id {
+        CoRef::id(self.0.co())
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.0.total()
+    }
+
+    /// Bytes of all its parts.
+    pub(crate) fn bytes(&self) -> usize {
+        squall::info_of(self.id()).map_or(0, |info| info.bytes)
+    }
+
+    /// Whether it is adaptive, and in its grown form.
+    pub(crate) fn is_grown(&self) -> bool {
+        control::status(self.id()).is_some_and(|status| status.form == SPREAD)
+    }
+
+    /// Puts an adaptive one into its grown form for good.
+    fn grow(&self) -> Result<(), Missing> {
+        let told = |error: control::ControlError| Missing(error.to_string());
+        control::swap(self.id(), SPREAD).map_err(told)?;
+        control::freeze(self.id(), true).map_err(told)
+    }
+
+    /// The swaps that its policy made, the earliest first.
+    pub(crate) fn swaps(&self) -> Vec<Swapped> {
+        let swapped = |verdict: &Verdict| *verdict == Verdict::Swapped;
+        let decisions = control::history(self.id()).into_iter().filter(|decision| swapped(&decision.verdict));
+        let shape = |form, place| if form == CENTRAL { Shape::Central(place) } else { Shape::Spread };
+        decisions
+            .map(|decision| Swapped { at: decision.at, to: shape(decision.to, decision.place) })
+            .collect()
+    }
+
+    /// What its policy decided of it, a line each. For who wants to know why.
+    pub(crate) fn story(&self) -> Vec<String> {
+        let line = |decision: &control::Decision| format!("{decision}; decided in {:?}", decision.took);
+        control::history(self.id()).iter().map(line).collect()
+    }
+}
+
+/// Processor time that the policies' thread has taken so far, in nanoseconds, where the kernel counts that.
+pub(crate) fn policy_cpu_ns() -> u64 {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    let of_policy = tasks.flatten().map(|task| task.path()).find(|task| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "squall-adapt")
+    });
+    let times = of_policy.and_then(|task| std::fs::read_to_string(task.join("schedstat")).ok());
+    times.and_then(|times| times.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// A swap that a policy made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Swapped {
+    pub(crate) at: SystemTime,
+    pub(crate) to: Shape,
+}
+
+/// The form that an adaptive counter has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// One representative, at home there.
+    Central(Option<Vp>),
+    Spread,
+}
+
+/// A counter as a subject of `counter`.
+struct Adding(Counted);
+
+pub(crate) const SHARED: Make = |_| adding(Kind::Shared, false);
+pub(crate) const DISTRIBUTED: Make = |_| adding(Kind::Distributed, false);
+pub(crate) const ADAPTIVE: Make = |setting| adding(Kind::Adaptive, is_grown_for(setting));
+
+/// Whether an adaptive counter to which every thread adds is to be in its grown form from the beginning.
+fn is_grown_for(setting: &Setting) -> bool {
+    setting.counted && setting.threads > 1
+}
+
+fn adding(kind: Kind, grown: bool) -> Result<Box<dyn Subject>, Missing> {
+    let made = one(kind)?;
+    if grown {
+        made.grow()?;
+    }
+    Ok(Box::new(Adding(made)))
+}
+
+fn one(kind: Kind) -> Result<Counted, Missing> {
+    let mut made = kind.make(1).map_err(Missing)?;
+    made.pop().ok_or_else(|| Missing("none was made".to_owned()))
+}
+
+impl Subject for Adding {
+    fn worker(&self, _: usize) -> Worker<'_> {
+        let co = self.0.co();
+        // A miss, which adds nothing.
+        co.add(0);
+        Box::new(move |ops| {
+            for _ in 0..ops {
+                co.add(1);
+            }
+        })
+    }
+
+    fn check(&self, ops: u64) -> Result<(), String> {
+        checked(self.0.total(), ops)
+    }
+}
+
+/// Whether nothing was lost.
+pub(crate) fn checked(sum: u64, added: u64) -> Result<(), String> {
+    if sum == added { Ok(()) } else { Err(format!("{added} were added, but the sum is {sum}")) }
+}
+
+/// Counters for a variant of `adapt` that an instrument counts from outside; in the variants in which many add, those that
+/// do are in their grown form.
+pub(crate) fn for_counting(
+    kind: Kind,
+    setting: &Setting,
+    count: usize,
+    grown: usize,
+) -> Result<Vec<Counted>, Missing> {
+    let made = kind.make(count).map_err(Missing)?;
+    if kind == Kind::Adaptive && is_grown_for(setting) {
+        made.iter().take(grown).try_for_each(Counted::grow)?;
+    }
+    Ok(made)
+}
+
+/// Calls that ask for the sum, for each that adds.
+pub(crate) const TOTALS_PER_ADD: u64 = 99;
+
+/// Adds one so many times.
+#[inline]
+pub(crate) fn add(co: CoRef<dyn Counter>, calls: u64) -> u64 {
+    for _ in 0..calls {
+        black_box(&co).add(1);
+    }
+    calls
+}
+
+/// So many calls, of which one in a hundred adds one and the others ask for the sum. Returns how many added.
+#[inline]
+pub(crate) fn mostly_total(co: CoRef<dyn Counter>, calls: u64) -> u64 {
+    let (mut left, mut added) = (calls, 0);
+    while left > 0 {
+        black_box(&co).add(1);
+        added += 1;
+        let totals = TOTALS_PER_ADD.min(left - 1);
+        for _ in 0..totals {
+            black_box(black_box(&co).total());
+        }
+        left -= 1 + totals;
+    }
+    added
+}

@@ -1,0 +1,35 @@
+//! `squall` in the case `request-counter`: the ready objects, as a service would use them.
+
+use squall::objects::requests::{self, Requests};
+use squall::{CoRef, Owned};
+
+use crate::case::Missing;
+use crate::ours_machine::on_processor;
+use crate::rivals::gates::Gate;
+
+/// `squall-shared` and `squall-distributed`.
+pub(crate) struct Counted<const DISTRIBUTED: bool> {
+    owned: Owned<dyn Requests>,
+    co: CoRef<dyn Requests>,
+}
+
+impl<const DISTRIBUTED: bool> Gate for Counted<DISTRIBUTED> {
+    fn make() -> Result<Self, Missing> {
+        let make = if DISTRIBUTED { requests::distributed } else { requests::shared };
+        let owned = on_processor(0, make)?;
+        let co = owned.co();
+        Ok(Counted { owned, co })
+    }
+
+    #[inline(always)]
+    fn pass(&self) {
+        if self.co.enter_now().is_ok() {
+            self.co.leave();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        // Nobody is inside, so it ends at once.
+        self.owned.inside() == 0 && self.owned.stop().is_ok() && self.owned.restart().is_ok()
+    }
+}

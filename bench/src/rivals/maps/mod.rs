@@ -1,0 +1,126 @@
+//! Concurrent maps behind one interface, each asked as its documentation advises.
+//!
+//! Those that read under a guard make one for each operation, as a program does whose operations come one at a time.
+
+mod dashes;
+#[cfg(feature = "rivals")]
+mod flurries;
+mod locked;
+mod papayas;
+mod sccs;
+
+use std::hash::BuildHasher;
+
+use crate::cases::map::{Hasher, Key, Keys, Shape};
+
+pub(crate) use dashes::Dash;
+#[cfg(feature = "rivals")]
+pub(crate) use flurries::Flurry;
+pub(crate) use locked::Locked;
+pub(crate) use papayas::Papaya;
+pub(crate) use sccs::{SccHashIndex, SccHashMap};
+
+/// A hasher that a map can be made with.
+pub(crate) trait Hashing: BuildHasher + Clone + Default + Send + Sync + 'static {}
+
+impl<S: BuildHasher + Clone + Default + Send + Sync + 'static> Hashing for S {}
+
+/// The one hasher for all: the fastest that is good for any key, without a seed, so that a run can be repeated.
+type CommonHasher = foldhash::fast::FixedState;
+
+/// Words by key.
+pub(crate) trait Mapping<K: Key>: Send + Sync + 'static {
+    fn new() -> Self;
+
+    fn get(&self, key: &K::Query) -> Option<u64>;
+
+    /// Puts in a key, by the map's own `insert`; whether it was not there.
+    fn insert(&self, key: K, value: u64) -> bool;
+
+    /// Whether it was there.
+    fn remove(&self, key: &K::Query) -> bool;
+
+    /// Adds one to what is at the key, atomically; whether it was there.
+    fn increment(&self, key: &K::Query) -> bool;
+
+    fn len(&self) -> usize;
+
+    /// The sum of all values.
+    fn sum(&self) -> u64;
+
+    /// Waits until what was taken out is freed, where the map has a way to say so.
+    fn settle() {}
+}
+
+/// A map over its keys and its hasher.
+pub(crate) trait Family: 'static {
+    /// The hasher that it has by itself.
+    type Own: Hashing;
+    type Map<K: Key, S: Hashing>: Mapping<K>;
+}
+
+/// Something to do with a map of any kind.
+pub(crate) trait Job {
+    type Result;
+
+    fn run<K: Key, M: Mapping<K>>(self) -> Self::Result;
+}
+
+/// Does `job` with the map of this family that a shape asks for.
+pub(crate) fn with_map<F: Family, J: Job>(shape: &Shape, job: J) -> J::Result {
+    match (shape.keys, shape.hasher) {
+        (Keys::Words, Hasher::Common) => job.run::<u64, F::Map<u64, CommonHasher>>(),
+        (Keys::Words, Hasher::Own) => job.run::<u64, F::Map<u64, F::Own>>(),
+        (Keys::Strings, Hasher::Common) => job.run::<String, F::Map<String, CommonHasher>>(),
+        (Keys::Strings, Hasher::Own) => job.run::<String, F::Map<String, F::Own>>(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Contract;
+
+    impl Job for Contract {
+        type Result = ();
+
+        fn run<K: Key, M: Mapping<K>>(self) {
+            let map = M::new();
+            let row = K::row(0..100);
+            assert!((0..100).all(|number| map.insert(K::of(number), number)));
+            assert_eq!((map.len(), map.sum()), (100, (0..100).sum()));
+            assert!((0..100).all(|i| map.get(K::at(&row, i)) == Some(i as u64)));
+            let absent = K::row(100..101);
+            let nobody = K::at(&absent, 0);
+            assert!(map.get(nobody).is_none() && !map.remove(nobody) && !map.increment(nobody));
+            assert!(map.increment(K::at(&row, 7)) && map.get(K::at(&row, 7)) == Some(8));
+            assert!(map.remove(K::at(&row, 7)) && !map.remove(K::at(&row, 7)));
+            assert!(map.get(K::at(&row, 7)).is_none());
+            assert_eq!((map.len(), map.sum()), (99, (0..100).sum::<u64>() - 7));
+            M::settle();
+        }
+    }
+
+    fn keeps_the_contract<F: Family>() {
+        for variant in crate::cases::map::sizes() {
+            for hasher in [Hasher::Common, Hasher::Own] {
+                let mut shape = Shape::of(variant);
+                shape.hasher = hasher;
+                with_map::<F, _>(&shape, Contract);
+            }
+        }
+    }
+
+    #[test]
+    fn every_map_does_what_it_is_measured_for() {
+        keeps_the_contract::<crate::ours_map::Central>();
+        keeps_the_contract::<Dash>();
+        keeps_the_contract::<Papaya>();
+        keeps_the_contract::<SccHashMap>();
+        keeps_the_contract::<SccHashIndex>();
+        #[cfg(feature = "rivals")]
+        keeps_the_contract::<Flurry>();
+        keeps_the_contract::<Locked>();
+    }
+}
