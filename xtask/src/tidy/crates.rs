@@ -41,8 +41,14 @@ pub(crate) const CRATES: &[Crate] = &[
     Crate { name: "squall-sync", floor: 0, may_unsafe: Unsafe::Anywhere, one_door: false },
     Crate { name: "squall-machine", floor: 1, may_unsafe: Unsafe::Anywhere, one_door: true },
     Crate { name: "squall-rcu", floor: 2, may_unsafe: Unsafe::Anywhere, one_door: true },
+    Crate { name: "squall-lock", floor: 2, may_unsafe: Unsafe::Anywhere, one_door: true },
+    Crate { name: "squall-table", floor: 3, may_unsafe: Unsafe::Anywhere, one_door: true },
     Crate { name: "squall-core", floor: 3, may_unsafe: Unsafe::Anywhere, one_door: true },
+    Crate { name: "squall-replica", floor: 3, may_unsafe: Unsafe::Anywhere, one_door: true },
     Crate { name: "squall-macros", floor: 0, may_unsafe: Unsafe::Nowhere, one_door: false },
+    Crate { name: "squall-adapt", floor: 4, may_unsafe: Unsafe::Nowhere, one_door: false },
+    Crate { name: "squall-objects", floor: 5, may_unsafe: Unsafe::Nowhere, one_door: false },
+    Crate { name: "squall-browse", floor: 5, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall", floor: FACADE, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-bench", floor: ROOF, may_unsafe: Unsafe::Below("src/rivals"), one_door: false },
     Crate {
@@ -51,6 +57,7 @@ pub(crate) const CRATES: &[Crate] = &[
         may_unsafe: Unsafe::Below("src/stress/rcu/signals"),
         one_door: false,
     },
+    Crate { name: "squall-history", floor: BESIDE, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-vm-init", floor: BESIDE, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "xtask", floor: BESIDE, may_unsafe: Unsafe::Nowhere, one_door: false },
 ];

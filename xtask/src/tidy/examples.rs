@@ -111,7 +111,7 @@ const EXAMPLES: &[Example] = &[
         rule: "ordering-names-partner",
         good: &[(
             "a/src/lib.rs",
-            "use x::Ordering::{self, Acquire};\nuse x::{\n    Release, fence,\n};\nfn a() {\n    // Pairs with b.\n    x.load(Ordering::Acquire);\n    y.load(Ordering::Relaxed);\n    z.store(1, Release); // pairs with a\n    defence(1);\n}\n#[cfg(test)]\nmod tests {\n    fn t() { x.load(Ordering::SeqCst); }\n}\n",
+            "use x::Ordering::{self, Acquire};\nuse x::{\n    Release, fence,\n};\nfn a() {\n    // Pairs with b.\n    x.load(Ordering::Acquire);\n    y.load(Ordering::Relaxed);\n    z.store(1, Release); // pairs with a\n    defence(1);\n\n\n\n\n\n\n    pass(Release::HandOff);\n}\n#[cfg(test)]\nmod tests {\n    fn t() { x.load(Ordering::SeqCst); }\n}\n",
         )],
         bad: &[
             ("Acquire without", &[("a/src/lib.rs", "fn a() {\n    x.load(Ordering::Acquire);\n}\n")]),

@@ -37,7 +37,10 @@ pub(crate) fn ordering_names_partner(tree: &Tree, problems: &mut Problems) {
 
 /// The ordering or fence in a line of code.
 fn promise(code: &str) -> Option<&'static str> {
-    let ordering = ORDERINGS.iter().find(|word| !word_positions(code, word).is_empty());
+    // What is followed by a path is a type of that name.
+    let is_ordering = |word: &str, at: &usize| !code[at + word.len()..].starts_with("::");
+    let ordering =
+        ORDERINGS.iter().find(|word| word_positions(code, word).iter().any(|at| is_ordering(word, at)));
     let called = |word: &str| {
         word_positions(code, word).iter().any(|at| {
             let before = code[..*at].trim_end();
