@@ -105,8 +105,8 @@ impl Watch {
             // Nothing of ours is in the midst of a change here (I2).
             match catch_unwind(AssertUnwindSafe(|| waker.wake())) {
                 Err(payload) if first.is_none() => first = Some(payload),
-                // Leaked: its drop might panic, too.
-                Err(payload) => std::mem::forget(payload),
+                // Its drop may panic, too: what that panics with is leaked.
+                Err(payload) => std::mem::forget(catch_unwind(AssertUnwindSafe(|| drop(payload)))),
                 Ok(()) => {}
             }
         }
