@@ -115,9 +115,14 @@ pub(crate) fn best(table: &Table) -> Option<&SubjectResult> {
     rivals(table).min_by(|a, b| median(&a.ns).total_cmp(&median(&b.ns)))
 }
 
-/// Four digits after the point are more than any figure here is good for.
+/// Four digits after the point are more than any figure here is good for; of one that begins behind them, four of its own: what is not
+/// zero does not look like it.
 fn round(value: f64) -> f64 {
-    (value * 1e4).round() / 1e4
+    let rounded = (value * 1e4).round() / 1e4;
+    if rounded.abs() < 1e-3 && value.is_finite() {
+        return format!("{value:.3e}").parse().unwrap_or(rounded);
+    }
+    rounded
 }
 
 /// Between the name of a histogram and the upper bound of a bin, in the name of a metric.
@@ -249,6 +254,12 @@ mod tests {
             disturbed: 0,
             kept_disturbed: false,
         }
+    }
+
+    #[test]
+    fn what_is_not_zero_does_not_look_like_it() {
+        let rounded = [0.0, 1.0 / 3.0, 12.345_678, 0.001_234_56, 0.000_012_345_6, -0.000_02].map(round);
+        assert_eq!(rounded, [0.0, 0.3333, 12.3457, 0.0012, 0.000_012_35, -0.000_02]);
     }
 
     #[test]
