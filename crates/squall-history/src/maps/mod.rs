@@ -114,12 +114,21 @@ pub struct Load {
 
 /// The variable from which a seed is taken, to repeat what failed.
 pub const SEED: &str = "SQUALL_HISTORY_SEED";
+/// The variable that names the emulator by which tests start themselves again.
+const EMULATOR: &str = "SQUALL_TEST_RUNNER";
 
 impl Default for Load {
-    /// A second or two for all checks of a map; less under Miri. The seed is that of the environment, or 1.
+    /// A second or two for all checks of a map; less under Miri, and where an emulator runs the tests ([`EMULATOR`]). The seed is
+    /// that of the environment, or 1.
     fn default() -> Load {
         let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-        let (many, rounds) = if cfg!(miri) { (12, 2) } else { (1_500, 120) };
+        let (many, rounds) = if cfg!(miri) {
+            (12, 2)
+        } else if std::env::var_os(EMULATOR).is_some() {
+            (400, 30)
+        } else {
+            (1_500, 120)
+        };
         Load { seed, threads: if cfg!(miri) { 3 } else { 4 }, many, rounds, one_order: true }
     }
 }
