@@ -16,6 +16,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 
 use squall_machine::Vp;
+use squall_rcu::Op;
 
 use crate::class::{Found, ObjectKind};
 use crate::error::{CallError, Reason};
@@ -130,6 +131,19 @@ impl<I: ?Sized + Interface> CoRef<I> {
     #[inline(always)]
     #[track_caller]
     pub fn __call<R>(self, method: &'static str, f: impl FnOnce(&I) -> R, gone: impl Answer<R>) -> R {
+        self.__call_in(method, move |_, target| f(target), gone)
+    }
+
+    /// Not public: the same, where what is called lends something for the operation that the call is: `f` may use it.
+    #[doc(hidden)]
+    #[inline(always)]
+    #[track_caller]
+    pub fn __call_in<R>(
+        self,
+        method: &'static str,
+        f: impl for<'o> FnOnce(&'o Op, &'o I) -> R,
+        gone: impl Answer<R>,
+    ) -> R {
         // SAFETY: dropped before this returns or unwinds, here or in `miss`.
         let entered = match unsafe { squall_rcu::__enter(self.id.bits()) } {
             Ok(entered) => entered,
@@ -139,7 +153,7 @@ impl<I: ?Sized + Interface> CoRef<I> {
         // in it (I2).
         if let Some(header) = unsafe { hit(entry_here(self.id.slot()), self.id) } {
             // SAFETY: a header of this id (I1).
-            let result = f(unsafe { target(&header) });
+            let result = f(entered.op(), unsafe { target(&header) });
             drop(entered);
             return result;
         }
@@ -250,12 +264,12 @@ fn miss<I: ?Sized + Interface, R>(
     entered: squall_rcu::Entered,
     co: CoRef<I>,
     method: &'static str,
-    f: impl FnOnce(&I) -> R,
+    f: impl for<'o> FnOnce(&'o Op, &'o I) -> R,
     gone: impl Answer<R>,
 ) -> R {
     match resolve(co.id).open() {
         // SAFETY: a header of this id (I1), used in the operation (I2).
-        Resolved::Header(header) => f(unsafe { target(&header) }),
+        Resolved::Header(header) => f(entered.op(), unsafe { target(&header) }),
         Resolved::Error(error) => {
             drop(entered);
             gone.answer(error.of(I::NAME, method))
@@ -273,7 +287,7 @@ fn mediated<I: ?Sized + Interface, R>(
     mut mediator: NonNull<Mediator>,
     co: CoRef<I>,
     method: &'static str,
-    f: impl FnOnce(&I) -> R,
+    f: impl for<'o> FnOnce(&'o Op, &'o I) -> R,
     gone: impl Answer<R>,
 ) -> R {
     let mut again = false;
@@ -284,7 +298,7 @@ fn mediated<I: ?Sized + Interface, R>(
                 let mut frame = Frame::new(pass.object, Again::Never);
                 let _in_frame = pass.is_counted().then(|| frame.enter());
                 // SAFETY: a header of this id (I1), used in the operation (I2).
-                let f = || f(unsafe { target(&pass.header) });
+                let f = || f(entered.op(), unsafe { target(&pass.header) });
                 // SAFETY: the mediator is valid in this operation, and so is what it points to.
                 let arbitration = unsafe { pass.arbitration() }.map(Arc::as_ref);
                 match arbitrated(arbitration, co, method, f) {
@@ -303,7 +317,7 @@ fn mediated<I: ?Sized + Interface, R>(
                 };
                 match resolve(co.id).open() {
                     // SAFETY: as in `miss`.
-                    Resolved::Header(header) => return f(unsafe { target(&header) }),
+                    Resolved::Header(header) => return f(entered.op(), unsafe { target(&header) }),
                     Resolved::Mediated(next) => {
                         again = next == mediator;
                         mediator = next;

@@ -199,6 +199,13 @@ impl Entered {
         let _ = tag;
         Ok(Entered { record, token, op: Op { _this_thread: PhantomData } })
     }
+
+    /// Not public: the operation.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn op(&self) -> &Op {
+        &self.op
+    }
 }
 
 /// Not public: [`try_op`] for a caller that wants to choose what is done behind which way out.

@@ -41,10 +41,11 @@ mod subscription;
 
 use squall_adapt::{engine, family};
 use squall_core::swap::{New, Swap, SwapError, SwapReport};
+use squall_core::__macro::{Checked, Panic};
 use squall_core::{CallError, CoRef, Owned, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
-use squall_rcu::{Op, op};
+use squall_rcu::Op;
 use squall_replica::Master;
 pub use squall_replica::{Conflict, Versioned, Watch};
 use std::fmt;
@@ -165,6 +166,14 @@ pub trait Reading<T: Send + Sync + 'static>: Copy {
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError>;
 }
 
+/// What a representative finds, within the one operation that the call is.
+#[inline(always)]
+fn found_by<'o, T: Send + Sync + 'static>(replica: &'o dyn Published<T>, op: &'o Op) -> &'o Versioned<T> {
+    let mut found = None;
+    replica.find(op, &mut found);
+    found.unwrap_or_else(|| nothing_found())
+}
+
 /// Every implementation of ours finds a value.
 #[cold]
 fn nothing_found() -> ! {
@@ -175,31 +184,19 @@ impl<T: Send + Sync + 'static> Reading<T> for CoRef<dyn Published<T>> {
     #[inline]
     #[track_caller]
     fn read<R>(self, f: impl FnOnce(&T) -> R) -> R {
-        op(|op| {
-            let mut found = None;
-            self.find(op, &mut found);
-            f(found.unwrap_or_else(|| nothing_found()))
-        })
+        self.__call_in("find", |op, replica| f(found_by(replica, op)), Panic)
     }
 
     #[inline]
     fn try_read<R>(self, f: impl FnOnce(&T) -> R) -> Result<R, CallError> {
-        op(|op| {
-            let mut found = None;
-            self.try_find(op, &mut found)?;
-            Ok(f(found.unwrap_or_else(|| nothing_found())))
-        })
+        self.__call_in("find", |op, replica| Ok(f(found_by(replica, op))), Checked)
     }
 
     #[inline]
     #[track_caller]
     fn read_versioned<R>(self, f: impl FnOnce(&T, u64) -> R) -> R {
-        op(|op| {
-            let mut found = None;
-            self.find(op, &mut found);
-            let found = found.unwrap_or_else(|| nothing_found());
-            f(found, Versioned::version(found))
-        })
+        let read = |value: &Versioned<T>| f(value, Versioned::version(value));
+        self.__call_in("find", |op, replica| read(found_by(replica, op)), Panic)
     }
 
     #[track_caller]
