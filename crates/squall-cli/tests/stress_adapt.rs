@@ -69,7 +69,7 @@ fn an_addition_made_twice_is_caught() {
 
 #[test]
 fn a_call_answered_after_destroy_returned_is_caught() {
-    ADAPT.fails("early-mark", "60", "destroy had returned before it");
+    ADAPT.fails("early-mark", "300", "destroy had returned before it");
 }
 
 #[test]
@@ -84,17 +84,17 @@ fn a_decision_without_a_reason_is_caught() {
 
 #[test]
 fn a_frozen_object_that_is_swapped_is_caught() {
-    ADAPT.fails("deaf-freeze", "60", "since it is frozen");
+    ADAPT.fails("deaf-freeze", "300", "since it is frozen");
 }
 
 #[test]
 fn two_swaps_within_a_cool_down_are_caught() {
-    ADAPT.fails("short-cooldown", "60", "and the cool-down is 5s");
+    ADAPT.fails("short-cooldown", "300", "and the cool-down is 5s");
 }
 
 #[test]
 fn more_swaps_than_the_budget_allows_are_caught() {
-    ADAPT.fails("over-budget", "60", "in a second are allowed");
+    ADAPT.fails("over-budget", "300", "in a second are allowed");
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn a_lost_wake_up_is_caught() {
 
 #[test]
 fn a_wake_up_that_is_lost_in_a_duel_is_caught() {
-    LOCKS.fails("lose-in-duel", "60", "the forgetful lock: in a duel [Have");
+    LOCKS.fails("lose-in-duel", "300", "the forgetful lock: in a duel [Have");
 }
 
 #[test]

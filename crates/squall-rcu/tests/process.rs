@@ -89,9 +89,11 @@ fn pitfall_05_a_signal_handler_may_open_operations_at_any_instruction() {
     let handler: extern "C" fn(libc::c_int) = read_in_handler;
     // SAFETY: the handler opens operations on a registered thread and touches atomics, nothing else.
     unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
-    let deadline = Instant::now() + Duration::from_millis(1500);
+    let begun = Instant::now();
     let mut version = 0;
-    while Instant::now() < deadline {
+    // So long that some come in the midst of something; longer where the machine is busy and signals that wait become one.
+    let few = || HANDLED.load(Ordering::Relaxed) <= 100;
+    while begun.elapsed() < Duration::from_millis(1500) || few() && begun.elapsed() < Duration::from_secs(60) {
         // SAFETY: the thread lives until it is joined below.
         unsafe { libc::pthread_kill(id, libc::SIGUSR1) };
         version += 1;
@@ -102,7 +104,7 @@ fn pitfall_05_a_signal_handler_may_open_operations_at_any_instruction() {
     }
     stop.store(true, Ordering::Relaxed);
     reader.join().unwrap();
-    assert!(HANDLED.load(Ordering::Relaxed) > 100, "hardly any signal arrived");
+    assert!(!few(), "hardly any signal arrived");
     barrier().unwrap();
 }
 
