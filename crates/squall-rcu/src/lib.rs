@@ -6,6 +6,8 @@
 pub(crate) mod raw;
 
 #[cfg(not(loom))]
+mod arc;
+#[cfg(not(loom))]
 mod cell;
 #[cfg(not(loom))]
 mod defer;
@@ -22,6 +24,8 @@ mod stats;
 #[cfg(not(loom))]
 mod wait;
 
+#[cfg(not(loom))]
+pub use arc::RcuArc;
 #[cfg(not(loom))]
 pub use cell::Rcu;
 #[cfg(not(loom))]

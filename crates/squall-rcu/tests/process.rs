@@ -93,7 +93,8 @@ fn pitfall_05_a_signal_handler_may_open_operations_at_any_instruction() {
     let mut version = 0;
     // So long that some come in the midst of something; longer where the machine is busy and signals that wait become one.
     let few = || HANDLED.load(Ordering::Relaxed) <= 100;
-    while begun.elapsed() < Duration::from_millis(1500) || few() && begun.elapsed() < Duration::from_secs(60) {
+    while begun.elapsed() < Duration::from_millis(1500) || few() && begun.elapsed() < Duration::from_secs(60)
+    {
         // SAFETY: the thread lives until it is joined below.
         unsafe { libc::pthread_kill(id, libc::SIGUSR1) };
         version += 1;

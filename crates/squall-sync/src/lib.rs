@@ -21,6 +21,9 @@ pub mod atomic {
 pub mod sync {
     #[cfg(loom)]
     pub use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+    // Loom has none. In a model std's is one step, which loom does not see: no thread ever waits in it there.
+    #[cfg(loom)]
+    pub use std::sync::OnceLock;
     #[cfg(not(loom))]
     pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock};
 }

@@ -98,7 +98,6 @@ impl<L: Layout> Copy for Bucket<'_, L> {}
 /// What a look at one bucket found.
 pub(crate) enum Look<R> {
     Found {
-        state: u32,
         slot: usize,
         raw: R,
     },
@@ -194,7 +193,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
                         // Gone since the state was loaded, or not shown yet.
                         continue;
                     }
-                    return Look::Found { state, slot, raw };
+                    return Look::Found { slot, raw };
                 }
             }
             return Look::Absent { chained: state & CHAINED != 0 };
@@ -269,12 +268,11 @@ impl<'a, L: Layout> Bucket<'a, L> {
         change(self.slot(slot));
     }
 
-    /// Whether the slot holds what it held when the bucket's state was `state`.
+    /// Whether the slot holds this entry, which was found there. It may have been taken out and put in again meanwhile: it is the same.
     #[inline]
-    pub(crate) fn is_still(self, state: u32, slot: usize, raw: L::Raw) -> bool {
-        let now = self.head.state.load(Ordering::Relaxed);
-        // The same version: nothing was removed (I3). A layout that asks for no version has no two entries that are the same.
-        let stays = now >> slot & 1 != 0 && (!L::VALIDATE || (now ^ state) / VERSION == 0);
+    pub(crate) fn is_still(self, slot: usize, raw: L::Raw) -> bool {
+        // Not the version: that tells of removals of other keys, too, and a function that makes one would be asked for ever.
+        let stays = self.head.state.load(Ordering::Relaxed) >> slot & 1 != 0;
         // SAFETY: in the operation in which `raw` was read, and occupied.
         stays && L::is_same(unsafe { L::load(self.slot(slot)) }, raw)
     }

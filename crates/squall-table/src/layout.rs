@@ -60,7 +60,7 @@ pub(crate) trait Layout: Sized + 'static {
     fn new_value(value: Self::Value) -> Self::NewValue;
     /// A copy of what an entry of another table of the same map holds.
     fn copy(slot: &Self::Slot, raw: Self::Raw);
-    /// Whether both are the same value: if the value was changed and changed back meanwhile, that may be.
+    /// Whether both are the same entry: if it was changed and changed back, or taken out and put in again meanwhile, that may be.
     fn is_same(a: Self::Raw, b: Self::Raw) -> bool;
 
     /// Runs `f` on the key.
@@ -175,7 +175,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Flat<K, V> {
 
     #[inline(always)]
     fn is_same(a: FlatRaw, b: FlatRaw) -> bool {
-        a.value == b.value
+        // The key, too: a slot is used again.
+        a.key == b.key && a.value == b.value
     }
 
     #[inline(always)]

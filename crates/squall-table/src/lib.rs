@@ -20,4 +20,4 @@ mod word;
 #[cfg(not(loom))]
 pub use entry::{Compute, Computed, Entry};
 #[cfg(not(loom))]
-pub use table::{Iter, Table};
+pub use table::{Iter, Table, position};

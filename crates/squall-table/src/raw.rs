@@ -271,7 +271,7 @@ impl<L: Layout> Raw<L> {
         if moves && !sites::ASK.is_weak() || place.bucket.is_worn() {
             return Err(change);
         }
-        if !place.bucket.is_still(place.state, place.slot, place.raw) && !sites::STILL.is_weak() {
+        if !place.bucket.is_still(place.slot, place.raw) && !sites::STILL.is_weak() {
             return Ok(false);
         }
         // SAFETY: found, and still there, under the lock.

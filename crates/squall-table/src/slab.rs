@@ -103,8 +103,6 @@ type Many<T> = Box<[T]>;
 /// Where an entry is, or was.
 pub(crate) struct Place<'a, L: Layout> {
     pub(crate) bucket: Bucket<'a, L>,
-    /// Of the bucket, when the entry was there.
-    pub(crate) state: u32,
     pub(crate) slot: usize,
     pub(crate) raw: L::Raw,
 }
@@ -204,7 +202,7 @@ impl<L: Layout> Slab<L> {
         let bucket = self.bucket(home);
         // SAFETY: the caller.
         match unsafe { bucket.look(state, tag, &mut is_key) } {
-            Look::Found { state, slot, raw } => Some(Place { bucket, state, slot, raw }),
+            Look::Found { slot, raw } => Some(Place { bucket, slot, raw }),
             Look::Absent { chained: false } => None,
             // SAFETY: the caller.
             Look::Absent { chained: true } => unsafe { self.look_along(home, tag, &mut is_key) },
@@ -223,8 +221,8 @@ impl<L: Layout> Slab<L> {
             let bucket = link.bucket();
             // SAFETY: the caller, as in `look`.
             let look = unsafe { bucket.look(bucket.state(), tag, &mut *is_key) };
-            if let Look::Found { state, slot, raw } = look {
-                return Some(Place { bucket, state, slot, raw });
+            if let Look::Found { slot, raw } = look {
+                return Some(Place { bucket, slot, raw });
             }
         }
         None

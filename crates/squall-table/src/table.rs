@@ -3,8 +3,9 @@
 use crate::entry::{Compute, Computed, Entry};
 use crate::layout::{Boxed, Flat, Layout, Split};
 use crate::raw::{Change, Found, Raw};
+use crate::slab::mix;
 use crate::word::{fits, stays};
-use squall_rcu::op;
+use squall_rcu::{Op, op};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -142,11 +143,18 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     where
         K: Borrow<Q>,
     {
+        op(|op| self.read_in(op, key, f))
+    }
+
+    /// As [`read`](Table::read), in an operation that is open.
+    #[inline]
+    pub fn read_in<Q: Eq + Hash + ?Sized, R>(&self, _: &Op, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
         let hash = self.hasher.hash_one(key);
-        op(|_| {
-            // SAFETY: within the operation.
-            either!(self, raw => unsafe { read(raw, hash, |found| found.borrow() == key, f) })
-        })
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe { read(raw, hash, |found| found.borrow() == key, f) })
     }
 
     /// What `f` makes of the key, as it is in the table, and of its value.
@@ -285,9 +293,9 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         self.change(key, |value| Compute::Put(f(value))) == Computed::Updated
     }
 
-    /// Changes a key that is there.
+    /// Does with a key that is there what `f` says of its value; as [`compute`](Table::compute) for a key that is borrowed.
     #[inline]
-    fn change<Q: Eq + Hash + ?Sized>(&self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
+    pub fn change<Q: Eq + Hash + ?Sized>(&self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
     where
         K: Borrow<Q>,
     {
@@ -323,6 +331,29 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
             // SAFETY: within the operation of `visit`.
             unsafe { both(raw, entry, &mut f) };
         }));
+    }
+
+    /// Calls `f` for the entries of one bucket: the one in which the position `from` is, from there on. Returns the position after
+    /// them, or nothing after the last. The first position is 0; a position means the same in every table with an equal hasher, of
+    /// whatever size, so that a walk may go on in another one.
+    pub fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
+        either!(self, raw => step(raw, from, &self.rehash(), &mut Vec::new(), |entry| {
+            // SAFETY: within the operation of `step`.
+            unsafe { both(raw, entry, &mut f) };
+        }))
+    }
+
+    /// As [`retain`](Table::retain), for one bucket, as [`visit_from`](Table::visit_from) does.
+    pub fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
+        either!(self, raw => step(raw, from, &self.rehash(), &mut Vec::new(), |entry| {
+            // SAFETY: within the operation of `step`.
+            unsafe { keep_if(raw, entry, &self.rehash(), &mut f) };
+        }))
+    }
+
+    /// The position of a key: that of walks.
+    pub fn position<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        position(&self.hasher, key)
     }
 
     /// Keeps the entries of which `f` says so; others that come meanwhile, perhaps.
@@ -603,13 +634,30 @@ fn visit<L: Layout>(raw: &Raw<L>, rehash: &impl Fn(&L::Key) -> u64, mut f: impl 
     let mut from = Some(0);
     let mut entries = Vec::new();
     while let Some(at) = from {
-        from = op(|_| {
-            // SAFETY: within the operation.
-            let next = unsafe { raw.visit(at, rehash, &mut entries) };
-            entries.drain(..).for_each(&mut f);
-            next
-        });
+        from = step(raw, at, rehash, &mut entries, &mut f);
     }
+}
+
+/// The same for the entries of one bucket, in one operation. Returns where the next begins.
+fn step<L: Layout>(
+    raw: &Raw<L>,
+    from: u64,
+    rehash: &impl Fn(&L::Key) -> u64,
+    entries: &mut Vec<L::Raw>,
+    f: impl FnMut(L::Raw),
+) -> Option<u64> {
+    op(|_| {
+        entries.clear();
+        // SAFETY: within the operation.
+        let next = unsafe { raw.visit(from, rehash, entries) };
+        entries.drain(..).for_each(f);
+        next
+    })
+}
+
+/// The position of a key in walks through tables with this hasher: see [`Table::visit_from`].
+pub fn position<Q: Hash + ?Sized>(hasher: &impl BuildHasher, key: &Q) -> u64 {
+    mix(hasher.hash_one(key))
 }
 
 // --- what it is to others ---

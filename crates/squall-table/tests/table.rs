@@ -275,6 +275,33 @@ impl std::borrow::Borrow<u64> for Noted {
 }
 
 #[test]
+fn a_change_of_a_key_that_went_does_not_come_to_who_has_its_slot() {
+    fn check<K: Copy + Eq + std::hash::Hash + Send + Sync + 'static>(gone: K, comes: K) {
+        let table: Table<K, u64, BuildHasherDefault<Alike>> = Table::default();
+        table.set(gone, 5);
+        // The new key has the slot, and the same value.
+        let take_over = || assert!(table.discard(&gone) && !table.set(comes, 5));
+        let mut asked = 0;
+        let updated = table.update(&gone, |value| {
+            asked += 1;
+            take_over();
+            value + 1
+        });
+        assert!(!updated && asked == 1);
+        assert_eq!((table.get(&gone), table.get(&comes)), (None, Some(5)));
+        // A neighbour that goes is no reason to ask again.
+        table.set(gone, 1);
+        let updated = table.update(&gone, |value| {
+            table.discard(&comes);
+            value + 1
+        });
+        assert!(updated && table.get(&gone) == Some(2));
+    }
+    check(1_u64, 2_u64);
+    check("a", "b");
+}
+
+#[test]
 fn a_key_that_changes_in_place_is_one_key_whatever_becomes_of_its_value() {
     let table: Table<Noted, u64> = Table::new();
     table.set(Noted(1, Mutex::new("as it came".to_owned())), 0);
