@@ -1,0 +1,16 @@
+//! The sites of the arguments, which model tests weaken one by one. None is an ordering: those are the locks' and the tables'.
+
+use squall_sync::weaken::Site;
+
+/// Whether who has locked a replica asks whether its element is full still (raw/I3).
+pub(crate) const AGAIN: Site = Site(0);
+/// Whether who finds that an element is being filled waits for that (raw/I4).
+pub(crate) const WAIT: Site = Site(1);
+/// Whether a replica is made under the lock of its element (raw/I3).
+pub(crate) const UNDER: Site = Site(2);
+/// Whether an element is gone before it is taken out of the tables (raw/I5).
+pub(crate) const FIRST: Site = Site(3);
+/// Whether all replicas are locked when the element is emptied (raw/I3).
+pub(crate) const ALL: Site = Site(4);
+/// Whether the verdict is the master's, and not that of the local table (raw/I1).
+pub(crate) const VERDICT: Site = Site(5);
