@@ -5,6 +5,7 @@
 
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
+mod places;
 // Under loom the models alone use them.
 #[cfg_attr(loom, allow(dead_code))]
 mod raw;
@@ -13,6 +14,7 @@ mod sites;
 mod typed;
 mod watch;
 
+pub use places::{Holders, Places, Presence};
 #[cfg(not(loom))]
 pub use typed::{Conflict, Kept, Master, Replica, Versioned};
 pub use watch::Watch;

@@ -1,5 +1,6 @@
 //! Model checks of the protocol in the form that ships, and the tests of those tests.
 
+use super::places::{Holders, Presence};
 use super::raw::{Copied, Dead, Master, Node, Word};
 #[cfg(loom)]
 use super::sites;
@@ -63,7 +64,7 @@ impl World {
     fn new(attached: usize) -> Arc<World> {
         let words = [Word::new(), Word::new()];
         let world = World { master: Master::new(Some(made(1, 1))), words, quiescence: Quiescence::new() };
-        world.words[..attached].iter().for_each(|word| assert!(world.master.attach(word, None)));
+        world.words[..attached].iter().for_each(|word| assert!(world.master.attach(word, None, || ())));
         Arc::new(world)
     }
 
@@ -78,7 +79,7 @@ impl World {
         let original = self.master.ask().expect("there is a value");
         let value = read(original);
         let copy = NonNull::from(Box::leak(made(0, value)));
-        self.master.attach(&self.words[word], Some(Copied { copy, original }));
+        self.master.attach(&self.words[word], Some(Copied { copy, original }), || ());
         value
     }
 
@@ -139,7 +140,7 @@ fn late(copies: bool) {
             if copies {
                 world.fetch(0);
             } else {
-                world.master.attach(&world.words[0], None);
+                world.master.attach(&world.words[0], None, || ());
             }
             // What it reads next is no older than what others saw before.
             world.read(1) <= world.read(0)
@@ -212,6 +213,55 @@ fn keepers() {
     keeper.join().unwrap();
 }
 
+/// An update that reaches those words alone of which was noted that they hold the value leaves none out.
+fn noted() {
+    let (world, holders) = (World::new(0), Arc::new(Holders::new()));
+    let reader = {
+        let (world, holders) = (world.clone(), holders.clone());
+        thread::spawn(move || world.master.attach(&world.words[0], None, || holders.note(0)))
+    };
+    let mut dead = Dead::new();
+    let new = |version| NonNull::from(Box::leak(made(version, 2)));
+    let mut walk = |reach: &mut dyn FnMut(&Word<Value>)| {
+        holders.take().below(2).for_each(|word| reach(&world.words[word]));
+    };
+    assert!(world.master.replace(|_| true, new, &mut walk, false, &mut dead).is_some());
+    forget(dead);
+    let attached = reader.join().unwrap();
+    let held = world.words[0].find().map(read);
+    assert!(held != Some(1), "a word kept the old value");
+    assert_eq!(held.is_some(), holders.all().may_have(0), "attached: {attached}");
+}
+
+/// Of an entry that is made while the thing ends nothing is left.
+fn swept() {
+    let (presence, entry) = (Arc::new(Presence::new()), Arc::new(AtomicBool::new(false)));
+    let maker = {
+        let (presence, entry) = (presence.clone(), entry.clone());
+        thread::spawn(move || {
+            presence.announce(0);
+            entry.store(true, Ordering::Relaxed);
+            if !presence.is_here_still() {
+                entry.store(false, Ordering::Relaxed);
+            }
+        })
+    };
+    let ender = {
+        let (presence, entry) = (presence.clone(), entry.clone());
+        thread::spawn(move || {
+            if presence.end().expect("one ends it").may_have(0) {
+                // As a table does that is asked to take out what it does not have.
+                if entry.load(Ordering::Relaxed) {
+                    entry.store(false, Ordering::Relaxed);
+                }
+            }
+        })
+    };
+    maker.join().unwrap();
+    ender.join().unwrap();
+    assert!(!entry.load(Ordering::Relaxed), "an entry was left");
+}
+
 struct Bell(AtomicBool);
 
 impl Wake for Bell {
@@ -249,7 +299,19 @@ macro_rules! models {
     )*};
 }
 
-models!(filled, emptied, neighbours, late_shared, late_copied, two_values, reclaimed, keepers, watched);
+models!(
+    filled,
+    emptied,
+    neighbours,
+    late_shared,
+    late_copied,
+    two_values,
+    reclaimed,
+    keepers,
+    watched,
+    noted,
+    swept
+);
 
 /// The light fence in the release of `squall_lock::Lock`, which is no fence of the machine's, but one of loom's.
 #[cfg(loom)]
@@ -279,6 +341,9 @@ fn twins() {
         (s::LET_GO, &[], "model::keepers::holds"),
         (s::WATCH, &[], "model::watched::holds"),
         (s::WAKE, &[], "model::watched::holds"),
+        (s::NOTE_LOCKED, &[], "model::noted::holds"),
+        (s::CONFIRM, &[], "model::swept::holds"),
+        (s::END, &[], "model::swept::holds"),
     ] {
         squall_sync::weaken::twin(site, masks, test);
     }

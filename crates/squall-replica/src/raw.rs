@@ -11,7 +11,8 @@
 //!   go last gets the node, once, and frees it when every operation that is open then has ended.
 //! - I3. When the master's word changes, every word that the walk of this update gives is empty, and stays so until the
 //!   lock is released, but for the fill of that update.
-//! - I4. `version` is written before the node is in any word, and grows by one with each update of a master.
+//! - I4. Who attaches a node says so under the lock, so that a walk may leave out the words of which nothing was said.
+//! - I5. `version` is written before the node is in any word, and grows by one with each update of a master.
 //!
 //! Linearization: an update takes effect at the store to the master's word (`COMMIT`). A read takes effect at its load of the
 //! word where that holds a node, else at its load of the master's.
@@ -208,10 +209,10 @@ impl<T> Master<T> {
     }
 
     /// Gives an empty word the value, if nobody else is at it: the master's own node, or the copy of a node that is still the
-    /// master's. Returns whether it did; then the copy's keeper is the word's.
+    /// master's. Returns whether it did; then the copy's keeper is the word's, and `note` was called, under the lock still.
     ///
     /// Within the operation in which the original was found, so that its address is not another's.
-    pub(crate) fn attach(&self, word: &Word<T>, copy: Option<Copied<T>>) -> bool {
+    pub(crate) fn attach(&self, word: &Word<T>, copy: Option<Copied<T>>, note: impl FnOnce()) -> bool {
         let held = self.held.try_lock();
         let current = match &held {
             Some(held) => held.0,
@@ -234,6 +235,12 @@ impl<T> Master<T> {
             let mut none = Dead::new();
             // SAFETY: from above, and in no word.
             unsafe { none.let_go(given, 1) };
+        }
+        if sites::NOTE_LOCKED.is_weak() {
+            drop(held);
+        }
+        if attached {
+            note();
         }
         attached
     }

@@ -24,3 +24,9 @@ pub(crate) const LET_GO: Site = Site(118);
 pub(crate) const WATCH: Site = Site(119);
 /// The fence of who wakes, between what it has changed and its look for watchers. Partner: [`WATCH`].
 pub(crate) const WAKE: Site = Site(120);
+/// Not an ordering: who gives a word a value notes that under the master's lock.
+pub(crate) const NOTE_LOCKED: Site = Site(121);
+/// The fence of who has made an entry, between that and its look whether the thing is gone. Partner: [`END`].
+pub(crate) const CONFIRM: Site = Site(122);
+/// The fence of who ends something, between that and its look for places. Partner: [`CONFIRM`].
+pub(crate) const END: Site = Site(123);

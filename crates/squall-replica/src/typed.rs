@@ -427,8 +427,28 @@ impl<T: Send + Sync + 'static> Replica<T> {
         match self.word.find() {
             // SAFETY: it was in the word in this operation, so it is not freed before that ends (`raw/I2`).
             Some(node) => unsafe { Versioned::of(node) },
-            None => self.fetch(master, op),
+            None => self.fetch(master, op, || ()),
         }
+    }
+
+    /// As [`load`](Replica::load). Where that gives the replica the value, `note` is called, in the same step as far as updates can tell:
+    /// it runs under the master's lock, and shall set a bit and no more. So a walk may leave out replicas that are not noted: see
+    /// [`Holders`](crate::Holders).
+    ///
+    /// # Panics
+    /// As [`load`](Replica::load).
+    #[inline(always)]
+    pub fn load_noting<'o>(&self, master: &Master<T>, op: &'o Op, note: impl FnOnce()) -> &'o Versioned<T> {
+        match self.word.find() {
+            // SAFETY: as in `load`.
+            Some(node) => unsafe { Versioned::of(node) },
+            None => self.fetch(master, op, note),
+        }
+    }
+
+    /// Whether it holds a value. For counts: it may change at once.
+    pub fn is_filled(&self) -> bool {
+        self.word.find().is_some()
     }
 
     /// As [`load`](Replica::load), but leaves the replica as it is: takes no lock, and copies nothing. For who wants the version.
@@ -458,21 +478,21 @@ impl<T: Send + Sync + 'static> Replica<T> {
 
     #[cold]
     #[inline(never)]
-    fn fetch<'o>(&self, master: &Master<T>, op: &'o Op) -> &'o Versioned<T> {
+    fn fetch<'o>(&self, master: &Master<T>, op: &'o Op, note: impl FnOnce()) -> &'o Versioned<T> {
         let seen = master.load(op);
         // An update is under way, or a neighbour is at it: for this time the master's will do.
         if self.master != master.number || master.raw.is_busy() {
             return seen;
         }
         let Renewal::Copy(copy) = master.renewal else {
-            master.raw.attach(&self.word, None);
+            master.raw.attach(&self.word, None, note);
             return seen;
         };
         let original = NonNull::from(&seen.0);
         let copy = Box::into_raw(Node::new(seen.0.version, copy(seen)));
         // SAFETY: from a box.
         let copy = unsafe { NonNull::new_unchecked(copy) };
-        if master.raw.attach(&self.word, Some(Copied { copy, original })) {
+        if master.raw.attach(&self.word, Some(Copied { copy, original }), note) {
             // SAFETY: the word's by now, and was in it in this operation.
             return unsafe { Versioned::of(copy) };
         }
