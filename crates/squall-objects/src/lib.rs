@@ -3,7 +3,9 @@
 //!
 #![doc = include_str!("../README.md")]
 
+pub mod cached;
 pub mod cell;
 pub mod counter;
 pub mod lock;
+pub mod map;
 pub mod requests;

@@ -40,8 +40,8 @@ mod spread;
 mod subscription;
 
 use squall_adapt::{engine, family};
-use squall_core::swap::{New, Swap, SwapError, SwapReport};
 use squall_core::__macro::{Checked, Panic};
+use squall_core::swap::{New, Swap, SwapError, SwapReport};
 use squall_core::{CallError, CoRef, Owned, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;

@@ -1,0 +1,286 @@
+//! The store and the caches of a list: items, and where they are listed.
+//!
+//! Problem and idea are those of `lines`, and simpler: an item does not change, so that a cluster that keeps it keeps no more than one more pointer
+//! to it, and whether it is there is said by the item itself.
+//!
+//! - I1. An item is there from when the store's list has it until it is marked as gone, which is for good. It is marked before it is taken
+//!   out of any list, and no lookup gives an item without having seen that it was not marked.
+//! - I2. A cache has items that were in the store's list. When a removal has returned, no cache has its item (`places/I2`).
+//! - I3. A list is replaced as a whole, under its lock, by one in memory of its own: who reads it waits for nobody. No closure of the
+//!   user's runs under a lock.
+//!
+//! Linearization. An insertion: where the store has the new list. A removal: where the item is marked. A lookup that finds an item: where
+//! it sees that it is not marked. One that finds none: where it loads the store's list, if no item in it that matches was marked; if one was, at
+//! the next load that gives the same list, at which all that match are marked.
+//!
+//! Cost: a lookup goes through the items of its cluster's list, and in vain through those of the store's, too. What is inserted, removed
+//! or kept copies the list that it changes: this is for tens or some hundreds of items.
+//! Source: CO-43 (Appavoo 2005, §4.1.1, Fig. 4.2), with lists that lookups need not lock, and a mark in place of a lock around both lists.
+
+use squall_lock::Lock;
+use squall_rcu::{Op, Rcu, op};
+use squall_replica::Presence;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::Sensors;
+use super::lines::Tally;
+use super::spread::Reach;
+
+/// An item of a list, there or removed: it stays as long as somebody has it.
+pub struct Item<T>(Arc<Inner<T>>);
+
+struct Inner<T> {
+    value: T,
+    presence: Presence,
+}
+
+impl<T> Item<T> {
+    fn new(value: T) -> Item<T> {
+        Item(Arc::new(Inner { value, presence: Presence::new() }))
+    }
+
+    fn is(&self, other: &Item<T>) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether it was removed from its list.
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.0.presence.is_gone()
+    }
+}
+
+impl<T> Clone for Item<T> {
+    fn clone(&self) -> Item<T> {
+        Item(self.0.clone())
+    }
+}
+
+impl<T> Deref for Item<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0.value
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Item<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+/// A list that is replaced as a whole (I3).
+struct Copied<T: Send + Sync + 'static> {
+    items: Rcu<Vec<Item<T>>>,
+    changing: Lock<()>,
+}
+
+impl<T: Send + Sync + 'static> Copied<T> {
+    fn new() -> Copied<T> {
+        Copied { items: Rcu::new(Box::default()), changing: Lock::new(()) }
+    }
+
+    #[inline(always)]
+    fn load<'o>(&self, op: &'o Op) -> &'o Vec<Item<T>> {
+        self.items.load(op)
+    }
+
+    /// Adds an item; not if the list is another one than that which was `seen` in this operation.
+    fn push(&self, op: &Op, item: &Item<T>, seen: Option<&Vec<Item<T>>>) -> bool {
+        let _changing = self.changing.lock();
+        let old = self.load(op);
+        if seen.is_some_and(|seen| !std::ptr::eq(seen, old)) {
+            return false;
+        }
+        let mut new = Vec::with_capacity(old.len() + 1);
+        new.extend(old.iter().filter(|there| !there.is(item)).cloned());
+        new.push(item.clone());
+        self.items.replace(Box::new(new));
+        true
+    }
+
+    /// Takes an item out, and says whether it was in it.
+    fn take_out(&self, item: &Item<T>) -> bool {
+        op(|op| {
+            let _changing = self.changing.lock();
+            let old = self.load(op);
+            let is_in = old.iter().any(|there| there.is(item));
+            if is_in {
+                let new = old.iter().filter(|there| !there.is(item)).cloned().collect();
+                self.items.replace(Box::new(new));
+            }
+            is_in
+        })
+    }
+}
+
+/// What a cluster keeps.
+pub(crate) struct Cache<T: Send + Sync + 'static> {
+    list: Copied<T>,
+    /// The cluster's number.
+    place: usize,
+    asked: Tally,
+}
+
+/// The one place.
+pub(crate) struct Store<T: Send + Sync + 'static> {
+    list: Copied<T>,
+    asked: Tally,
+    changes: Tally,
+    reached: Tally,
+}
+
+impl<T: Send + Sync + 'static> Cache<T> {
+    pub(super) fn new(place: usize) -> Cache<T> {
+        Cache { list: Copied::new(), place, asked: Tally::default() }
+    }
+
+    #[inline]
+    fn find<'o>(&self, op: &'o Op, pred: &mut dyn FnMut(&T) -> bool) -> Option<&'o Item<T>> {
+        self.list.load(op).iter().find(|item| pred(item) && !item.is_gone())
+    }
+
+    /// Keeps an item of the store's.
+    fn keep(&self, op: &Op, item: &Item<T>) {
+        item.0.presence.announce(self.place);
+        self.list.push(op, item, None);
+        if !item.0.presence.is_here_still() {
+            self.list.take_out(item);
+        }
+    }
+
+    pub(super) fn read_sensors(&self, sensors: &mut Sensors) {
+        sensors.copies += op(|op| self.list.load(op).len());
+        sensors.asked += self.asked.read();
+    }
+}
+
+impl<T: Send + Sync + 'static> Store<T> {
+    pub(super) fn new() -> Store<T> {
+        Store {
+            list: Copied::new(),
+            asked: Tally::default(),
+            changes: Tally::default(),
+            reached: Tally::default(),
+        }
+    }
+
+    /// An item that matches, and is there.
+    fn find<'o>(&self, op: &'o Op, pred: &mut dyn FnMut(&T) -> bool) -> Option<&'o Item<T>> {
+        loop {
+            let list = self.list.load(op);
+            let mut was_gone = false;
+            for item in list {
+                if pred(item) {
+                    if !item.is_gone() {
+                        return Some(item);
+                    }
+                    was_gone = true;
+                }
+            }
+            // Another that matches may have come before this one went. In an operation no other list comes to lie where this one does.
+            if !was_gone || std::ptr::eq(list, self.list.load(op)) {
+                return None;
+            }
+        }
+    }
+
+    pub(super) fn for_each(&self, op: &Op, f: impl FnMut(&Item<T>)) {
+        self.list.load(op).iter().filter(|item| !item.is_gone()).for_each(f);
+    }
+
+    pub(super) fn read_sensors(&self) -> Sensors {
+        let mut entries = 0;
+        op(|op| self.for_each(op, |_| entries += 1));
+        Sensors {
+            entries,
+            asked: self.asked.read(),
+            changes: self.changes.read(),
+            reached: self.reached.read(),
+            ..Sensors::default()
+        }
+    }
+}
+
+/// Looks for an item: in this cache, if there is one, then in the store.
+pub(super) fn find<'o, T: Send + Sync + 'static>(
+    op: &'o Op,
+    cache: Option<&Cache<T>>,
+    store: &Store<T>,
+    pred: &mut dyn FnMut(&T) -> bool,
+) -> Option<&'o Item<T>> {
+    let Some(cache) = cache else {
+        store.asked.step();
+        return store.find(op, pred);
+    };
+    if let Some(item) = cache.find(op, pred) {
+        return Some(item);
+    }
+    cache.asked.step();
+    let item = store.find(op, pred)?;
+    cache.keep(op, item);
+    Some(item)
+}
+
+/// Changes of a list, from within a call of the object.
+pub(super) struct Changes<'a, T: Send + Sync + 'static> {
+    pub(super) store: &'a Store<T>,
+    /// The cache of the caller's cluster.
+    pub(super) here: Option<&'a Cache<T>>,
+    pub(super) reach: &'a dyn Reach<Cache<T>>,
+}
+
+impl<T: Send + Sync + 'static> Changes<'_, T> {
+    /// Inserts an item unless there is one that stands against it.
+    pub(super) fn insert(&self, value: T, mut conflicts: impl FnMut(&T, &T) -> bool) -> Result<Item<T>, T> {
+        let item = Item::new(value);
+        // In one operation: the list that was looked through is still the same if it lies where it did.
+        let inserted = op(|op| {
+            loop {
+                let list = self.store.list.load(op);
+                if list.iter().any(|there| conflicts(there, &item) && !there.is_gone()) {
+                    return false;
+                }
+                if self.store.list.push(op, &item, Some(list)) {
+                    return true;
+                }
+            }
+        });
+        if !inserted {
+            let inner = Arc::into_inner(item.0).unwrap_or_else(|| unreachable!("nobody else has seen it"));
+            return Err(inner.value);
+        }
+        self.store.changes.add(1);
+        if let Some(cache) = self.here {
+            op(|op| cache.keep(op, &item));
+        }
+        Ok(item)
+    }
+
+    /// Removes an item that matches.
+    pub(super) fn remove(&self, pred: &mut dyn FnMut(&T) -> bool) -> Option<Item<T>> {
+        loop {
+            let item = op(|op| self.store.find(op, pred).cloned())?;
+            if self.remove_item(&item) {
+                return Some(item);
+            }
+        }
+    }
+
+    /// Removes this item, unless that is done already.
+    pub(super) fn remove_item(&self, item: &Item<T>) -> bool {
+        let Some(places) = item.0.presence.end() else { return false };
+        self.store.list.take_out(item);
+        let mut reached = 0;
+        self.reach.each(places, &mut |cache: &Cache<T>| {
+            reached += u64::from(cache.list.take_out(item));
+        });
+        self.store.changes.add(1);
+        self.store.reached.add(reached);
+        true
+    }
+}

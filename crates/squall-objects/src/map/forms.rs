@@ -1,0 +1,303 @@
+//! The forms with one structure for all, as objects: roots and representatives. Each representative holds on to the structure itself, so
+//! that a call finds it there; the root has it once a swap has moved it in.
+//!
+//! The state moves as a [`Table`], shared: a form that has one moves in the time of a call, others copy.
+
+use squall_adapt::family::is_reading;
+use squall_core::swap::{Format, New, RootFormats};
+use squall_core::{At, Miss, Reply, Root};
+use squall_machine::{Cluster, ClusterSize, Vp, machine};
+use squall_rcu::{Op, RcuArc};
+use squall_table::Table;
+use std::hash::{BuildHasher, Hash};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::locked::{Copies, Locked};
+use super::policy::{ALARM, post};
+use super::store::{Form, Store};
+use super::{Mapping, Sensors};
+
+/// The state.
+pub(super) struct Moved<K: Send + Sync + 'static, V: Send + Sync + 'static, S>(
+    pub(super) Arc<Table<K, V, S>>,
+);
+
+impl<K, V, S> Format for Moved<K, V, S>
+where
+    K: Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: Send + Sync + 'static,
+{
+}
+
+/// A structure that can be a form's.
+pub(super) trait Shape<K: Send + Sync + 'static, V: Send + Sync + 'static, S>:
+    Send + Sync + Sized + 'static
+{
+    /// What it needs to be made of a table.
+    type With: Copy + Send + Sync + 'static;
+    /// For which clusters an adaptive one has representatives, so that its sensors are not what its callers share.
+    const SENSED_BY: ClusterSize;
+
+    fn form(&self) -> Form<'_, K, V, S>;
+    fn of_table(table: Arc<Table<K, V, S>>, with: Self::With) -> Arc<Self>;
+    fn to_table(this: &Arc<Self>) -> Arc<Table<K, V, S>>;
+}
+
+impl<K, V, S> Shape<K, V, S> for Table<K, V, S>
+where
+    K: Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: Send + Sync + 'static,
+{
+    type With = ();
+    const SENSED_BY: ClusterSize = ClusterSize::Cpu;
+
+    #[inline(always)]
+    fn form(&self) -> Form<'_, K, V, S> {
+        Form::Central(self)
+    }
+
+    fn of_table(table: Arc<Table<K, V, S>>, (): ()) -> Arc<Self> {
+        table
+    }
+
+    fn to_table(this: &Arc<Self>) -> Arc<Table<K, V, S>> {
+        this.clone()
+    }
+}
+
+/// How a locked form copies, and how many entries it may have before a table takes their place.
+pub(super) struct Terms<K, V, S> {
+    pub(super) copies: Copies<K, V, S>,
+    pub(super) most: usize,
+}
+
+impl<K, V, S> Clone for Terms<K, V, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V, S> Copy for Terms<K, V, S> {}
+
+impl<K, V, S> Shape<K, V, S> for Locked<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type With = Terms<K, V, S>;
+    const SENSED_BY: ClusterSize = ClusterSize::Machine;
+
+    #[inline(always)]
+    fn form(&self) -> Form<'_, K, V, S> {
+        match self.spilled() {
+            None => Form::Locked(self),
+            Some(table) => Form::Central(table),
+        }
+    }
+
+    fn of_table(table: Arc<Table<K, V, S>>, with: Terms<K, V, S>) -> Arc<Self> {
+        Arc::new(Locked::of_table(table, with.most, with.copies))
+    }
+
+    fn to_table(this: &Arc<Self>) -> Arc<Table<K, V, S>> {
+        Locked::to_table(this)
+    }
+}
+
+/// The root of an object with one structure for all. `ADAPTS`: its sensors post.
+pub(super) struct One<K, V, S, F, const ADAPTS: bool>
+where
+    K: Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    F: Shape<K, V, S>,
+{
+    store: OnceLock<Arc<F>>,
+    with: F::With,
+    types: PhantomData<fn(K, V, S)>,
+}
+
+/// Its representative, on lines of its own: neighbours in memory belong to other processors.
+#[repr(align(128))]
+pub(super) struct Local<K, V, S, F, const ADAPTS: bool>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: Shape<K, V, S>,
+{
+    store: RcuArc<F>,
+    /// Of adaptive forms. Not beside what every call reads.
+    sensor: Option<Box<Sensor>>,
+    at: At<One<K, V, S, F, ADAPTS>>,
+}
+
+/// What is noted of calls. It may lose steps: whoever looks at it then looks closer.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Sensor {
+    /// The VP that called last, and one.
+    last: AtomicU32,
+    /// How many more steps until the alarm rings; zero: it does not.
+    alarm: AtomicU32,
+    /// Calls of the VP that had called before, and of others.
+    here: AtomicU64,
+    elsewhere: AtomicU64,
+}
+
+impl Sensor {
+    fn new() -> Box<Sensor> {
+        let [here, elsewhere] = [const { AtomicU64::new(0) }; 2];
+        Box::new(Sensor { last: AtomicU32::new(0), alarm: AtomicU32::new(ALARM), here, elsewhere })
+    }
+
+    #[inline]
+    fn step(&self, post: impl FnOnce() -> bool) {
+        let bump = |count: &AtomicU64| {
+            let next = count.load(Ordering::Relaxed).wrapping_add(1);
+            count.store(next, Ordering::Relaxed);
+        };
+        let vp = Vp::current().index() as u32 + 1;
+        if self.last.load(Ordering::Relaxed) == vp {
+            bump(&self.here);
+        } else {
+            self.last.store(vp, Ordering::Relaxed);
+            bump(&self.elsewhere);
+        }
+        let left = self.alarm.load(Ordering::Relaxed);
+        if left > 0 {
+            self.alarm.store(left - 1, Ordering::Relaxed);
+            if left == 1 && !post() {
+                self.alarm.store(ALARM, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl<K, V, S, F, const ADAPTS: bool> One<K, V, S, F, ADAPTS>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: Shape<K, V, S>,
+{
+    pub(super) const SIZE: ClusterSize = if ADAPTS { F::SENSED_BY } else { ClusterSize::Machine };
+
+    pub(super) fn new(store: F, with: F::With) -> Self {
+        One { store: OnceLock::from(Arc::new(store)), with, types: PhantomData }
+    }
+
+    /// One that a swap moves a state into.
+    pub(super) fn to_come(with: F::With) -> New<dyn Mapping<K, V, S>> {
+        New::root(One::<K, V, S, F, ADAPTS> { store: OnceLock::new(), with, types: PhantomData }, Self::SIZE)
+    }
+}
+
+impl<K, V, S, F, const ADAPTS: bool> Root for One<K, V, S, F, ADAPTS>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: Shape<K, V, S>,
+{
+    type Interface = dyn Mapping<K, V, S>;
+    type Rep = Local<K, V, S, F, ADAPTS>;
+
+    fn make_rep(&self, at: At<Self>) -> Self::Rep {
+        let store = self.store.get().expect("a miss is refused while nothing moved in").clone();
+        Local { store: store.into(), sensor: ADAPTS.then(Sensor::new), at }
+    }
+
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+        if self.store.get().is_none() {
+            return miss.refuse("no entries moved in");
+        }
+        // Who only looks is no caller.
+        let any = || (0..machine().vp_limit()).find_map(|cluster| miss.find(Cluster::new(cluster as u32)));
+        match (ADAPTS && is_reading()).then(any).flatten() {
+            Some(any) => any.once(),
+            None => miss.local().cached(),
+        }
+    }
+
+    fn formats(formats: &mut RootFormats<'_, Self>) {
+        formats
+            .export(|whole| {
+                let store = whole.root().store.get().ok_or("entries that were never moved in")?;
+                Ok(Moved(F::to_table(store)))
+            })
+            .import(|whole, state: Moved<K, V, S>| {
+                let root = whole.root();
+                let store = F::of_table(state.0, root.with);
+                root.store.set(store).map_err(|_| "the new object has entries already".into())
+            });
+    }
+}
+
+impl<K, V, S, F, const ADAPTS: bool> Local<K, V, S, F, ADAPTS>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: Shape<K, V, S>,
+{
+    #[inline]
+    fn note(&self) {
+        if let Some(sensor) = &self.sensor {
+            sensor.step(|| post(self.at.co()));
+        }
+    }
+}
+
+impl<K, V, S, F, const ADAPTS: bool> Mapping<K, V, S> for Local<K, V, S, F, ADAPTS>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+    F: Shape<K, V, S>,
+{
+    #[inline]
+    fn look<'o>(&self, op: &'o Op, found: &mut Option<Store<'o, K, V, S>>) {
+        let form = self.store.lend(op).form();
+        // Who reads a table writes nothing.
+        if ADAPTS && matches!(form, Form::Locked(_)) {
+            self.note();
+        }
+        *found = Some(Store::new(form));
+    }
+
+    #[inline]
+    fn with(&self, act: &mut dyn FnMut(Store<'_, K, V, S>)) {
+        let form = self.store.form();
+        // Nor does it in a table that has taken a locked map's place: the one sensor is everybody's.
+        if ADAPTS && (F::SENSED_BY == ClusterSize::Cpu || matches!(form, Form::Locked(_))) {
+            self.note();
+        }
+        act(Store::new(form));
+        // It was too many for the lock just now.
+        if ADAPTS && matches!(form, Form::Locked(_)) && matches!(self.store.form(), Form::Central(_)) {
+            post(self.at.co());
+        }
+    }
+
+    fn sensors(&self) -> Sensors {
+        let mut sensors = Sensors { entries: Store::new(self.store.form()).len(), ..Sensors::default() };
+        for rep in self.at.reps() {
+            sensors.reps += 1;
+            if let Some(sensor) = &rep.sensor {
+                sensors.here = sensors.here.wrapping_add(sensor.here.load(Ordering::Relaxed));
+                sensors.elsewhere = sensors.elsewhere.wrapping_add(sensor.elsewhere.load(Ordering::Relaxed));
+            }
+        }
+        sensors
+    }
+
+    fn arm(&self, after: u32) {
+        let sensors = self.at.reps().filter_map(|rep| rep.sensor.as_ref());
+        sensors.for_each(|sensor| sensor.alarm.store(after, Ordering::Relaxed));
+    }
+}

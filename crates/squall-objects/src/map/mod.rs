@@ -1,0 +1,352 @@
+//! Maps: many threads look keys up, insert and remove.
+//!
+//! Not for a map that is filled once and read from then on: put std's into a read-mostly value ([`cell`](crate::cell)). Not for two
+//! entries that must change together: each operation is about one key, and nothing locks two. And where values are large and change
+//! often, put something into them that changes in place, a lock or an atomic: another value for a key is another allocation.
+//!
+//! | made by | reading | writing | memory |
+//! |---|---|---|---|
+//! | [`locked`] | takes the one lock, copies the value | takes the one lock | std's map |
+//! | [`central`] | writes nothing that is shared, waits for nobody | locks one bucket of eight entries | 19 to 38 bytes for an entry of two words |
+//! | [`partitioned`] | as central, and finds the part first | the same; who keeps to a part meets nobody | as central, for each part; 256 bytes for each VP that calls |
+//! | [`replicated`] | of what was read here before writes nothing and reads memory of its cluster; else as central, and makes a copy | as central, and first takes the copies out of every cluster's table | as central, once more for each cluster that reads an entry |
+//! | [`adaptive`] | begins as locked, is central where several VPs use it, where it is read mostly, and beyond 16,384 entries; goes back | as the form that it has | as the form that it has |
+//!
+//! All are the same to those who call them, a `CoRef<dyn Mapping<K, V, S>>`, on which [`Entries`] has what people do with a map; and of
+//! all it is true that each operation on one key takes effect at one moment, hot-swaps included. [`Map`] owns one.
+//!
+//! ```
+//! use squall_objects::map::{self, Entries};
+//!
+//! let hits = map::central::<String, u64>();
+//! let co = hits.co(); // `Copy`, for any thread or task
+//! co.insert("home".into(), 1);
+//! co.update("home", |n| n + 1); // any borrowed form of a key
+//! assert_eq!(co.get("home"), Some(2));
+//! assert_eq!(co.entry("about".into()).or_insert(0), 0);
+//! assert_eq!(co.len(), 2);
+//! ```
+//!
+//! No poisoning: closures run under no lock and may use the map; one that panics has changed nothing. `Eq` and `Hash` of keys, and
+//! in the form of one lock `Clone`, run under a lock, and must not use the same map. Closures run in an operation: keep them
+//! short, for nothing that was replaced is freed meanwhile, and they must not sleep. Signal handlers shall not use a map. In
+//! the child of a fork calls err.
+
+mod entries;
+mod forms;
+mod locked;
+mod owner;
+mod partitioned;
+mod parts;
+mod policy;
+mod replicated;
+mod store;
+
+use squall_adapt::{engine, family};
+use squall_core::Root;
+use squall_core::swap::New;
+use squall_machine::ClusterSize;
+use squall_macros::interface;
+use squall_rcu::Op;
+use squall_table::Table;
+pub use squall_table::{Compute, Computed};
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
+
+pub use entries::{Entries, Entry, Iter};
+use forms::{One, Terms};
+use locked::{Copies, Locked};
+pub use owner::Map;
+use partitioned::Partitioned;
+pub use policy::{CENTRAL, SMALL};
+pub use store::Store;
+
+/// A map. [`Entries`] has what people do with one; this is what an implementation has.
+///
+/// # Source
+/// CO-54 to CO-64, HU-15.
+#[interface(crate = squall_core)]
+pub trait Mapping<
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+>: Send + Sync
+{
+    /// Lends the structure that holds the entries, for reads in the rest of the operation.
+    fn look<'o>(&self, op: &'o Op, found: &mut Option<Store<'o, K, V, S>>);
+
+    /// Calls `act` once with the structure, for what changes it: when this returns, nothing is done to it any more.
+    fn with(&self, act: &mut dyn FnMut(Store<'_, K, V, S>));
+
+    /// What its sensors read. For policies; of an implementation that has none, zeros.
+    fn sensors(&self) -> Sensors {
+        Sensors::default()
+    }
+
+    /// Has its sensor trip after about so many calls that it sees; zero: never. For policies.
+    fn arm(&self, after: u32) {
+        let _ = after;
+    }
+}
+
+/// What the sensors of a map read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sensors {
+    /// Entries.
+    pub entries: usize,
+    /// Representatives.
+    pub reps: usize,
+    /// Of adaptive maps, calls that the sensors saw: those of the VP that had called before, and those of others.
+    pub here: u64,
+    /// See `here`.
+    pub elsewhere: u64,
+}
+
+/// Makes a map whose entries are in one table, of which each bucket has a lock of its own and no reader writes anything: the one to
+/// begin with. Its hasher is std's.
+///
+/// # Panics
+/// As [`squall_core::try_shared`] errs.
+#[track_caller]
+pub fn central<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static>() -> Map<K, V> {
+    central_with(0, RandomState::new())
+}
+
+/// The same with room for so many entries, and any hasher.
+///
+/// # Panics
+/// As [`central`], and if there is no memory for so many.
+#[track_caller]
+pub fn central_with<K, V, S>(capacity: usize, hasher: S) -> Map<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    let table = Table::with_capacity_and_hasher(capacity, hasher);
+    Map(One::<K, V, S, Table<K, V, S>, FIXED>::new(table, ()).create(ClusterSize::Machine))
+}
+
+/// Makes a map under one lock: for few entries that few threads use, and where entries are written more often than read. What reads
+/// it copies the value.
+///
+/// # Panics
+/// As [`squall_core::try_shared`] errs.
+#[track_caller]
+pub fn locked<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static>() -> Map<K, V> {
+    locked_with(0, RandomState::new())
+}
+
+/// The same with room for so many entries, and any hasher. A clone of the hasher makes the same hashes.
+///
+/// # Panics
+/// As [`locked`].
+#[track_caller]
+pub fn locked_with<K, V, S>(capacity: usize, hasher: S) -> Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    let terms = under_one_lock();
+    let map = Locked::new(capacity, hasher, terms.most, terms.copies);
+    Map(One::<K, V, S, Locked<K, V, S>, FIXED>::new(map, terms).create(ClusterSize::Machine))
+}
+
+/// However many entries there are.
+fn under_one_lock<K: Clone, V: Clone, S: Clone>() -> Terms<K, V, S> {
+    Terms { copies: Copies::new(), most: usize::MAX }
+}
+
+/// Makes a map of so many parts, each a table of its own: for keys of which it is known which go together, so that threads that keep to a
+/// part of them each meet nobody. The parts are held by the representatives of the first VPs, as many as there are parts; those of
+/// others only lead there. There are no copies of entries: what one part's table has, nobody else has.
+///
+/// `home` says in which part a key is: its result is taken modulo `parts`. It is given the key as a number: a key that is one integer, or
+/// hashes as one, is that integer; of all others, what they hash is mixed. Borrowed forms of a key have the same number. With pages as
+/// keys and regions of 256 of them: `|page| (page >> 8) as usize`.
+///
+/// Not where all look for all: then it is a central map that takes longer to find the table. What walks through it, or asks for its
+/// length, visits every part.
+///
+/// ```
+/// use squall_objects::map::{self, Entries};
+/// let pages = map::partitioned::<u64, &str>(4, |page| (page >> 8) as usize);
+/// pages.set(0x3ff, "the last page of part three");
+/// assert_eq!(pages.len(), 1);
+/// ```
+///
+/// # Panics
+/// If there shall be no part; as [`squall_core::try_shared`] errs.
+/// # Source
+/// CO-64.
+#[track_caller]
+pub fn partitioned<K, V>(parts: usize, home: impl Fn(u64) -> usize + Send + Sync + 'static) -> Map<K, V>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    partitioned_with(parts, home, ClusterSize::Cpu, RandomState::new())
+}
+
+/// The same with representatives for clusters of this size, and any hasher. A clone of the hasher makes the same hashes.
+///
+/// # Panics
+/// As [`partitioned`].
+#[track_caller]
+pub fn partitioned_with<K, V, S>(
+    parts: usize,
+    home: impl Fn(u64) -> usize + Send + Sync + 'static,
+    size: ClusterSize,
+    hasher: S,
+) -> Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    Map(Partitioned::new(parts, Arc::new(home), size, hasher, Copies::new()).create(size))
+}
+
+/// Makes a map with copies of its entries in each cluster of this size that reads them: for what is read everywhere, again and again, and hardly
+/// ever changed. A change takes the copies of its key out everywhere, then takes place; who reads the key next copies it again.
+///
+/// Not for keys that are looked up once, or change about as often as they are read: then it is a central map that makes copies for nobody. Not
+/// on a machine with one node, unless the clusters are small: there a copy is no nearer than the original. What is read once is
+/// copied, and stays until its key changes or [`shrink_to_fit`](Entries::shrink_to_fit). A closure that says what becomes of a key keeps a
+/// sixty-fourth of all keys from being copied while it runs.
+///
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_objects::map::{self, Entries};
+/// let routes = map::replicated::<&str, u32>(ClusterSize::Node);
+/// routes.set("/", 80);
+/// assert_eq!(routes.get("/"), Some(80)); // and copies it
+/// assert_eq!(routes.get("/"), Some(80)); // finds the copy
+/// ```
+///
+/// # Panics
+/// As [`squall_core::try_shared`] errs.
+/// # Source
+/// CO-54, HU-16, TO-04.
+#[track_caller]
+pub fn replicated<K, V>(size: ClusterSize) -> Map<K, V>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    replicated_with(0, size, RandomState::new())
+}
+
+/// The same with room for so many entries, and any hasher. A clone of the hasher makes the same hashes.
+///
+/// # Panics
+/// As [`replicated`], and if there is no memory for so many.
+#[track_caller]
+pub fn replicated_with<K, V, S>(capacity: usize, size: ClusterSize, hasher: S) -> Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    let table = Table::with_capacity_and_hasher(capacity, hasher);
+    Map(replicated::Spread::new(table, Copies::new()).create(size))
+}
+
+/// Makes a map that is under one lock while it is small and one VP uses it, and else as [`central`] makes it.
+///
+/// Makes the policy known and starts its thread, `squall-adapt`, with the first: see [`squall_adapt::engine`].
+///
+/// # Panics
+/// As [`squall_core::try_shared`] errs.
+/// # Cost
+/// As [`locked`], and a look at the list of families. The change to a table copies 16,384 entries at most, while callers wait; that back,
+/// too. A call of the small form, and a write of the other, costs about a nanosecond more than one of a map that does not adapt.
+#[track_caller]
+pub fn adaptive<K, V>() -> Map<K, V>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    adaptive_with(0, RandomState::new())
+}
+
+/// The same with room for so many entries, and any hasher. A clone of the hasher makes the same hashes.
+///
+/// # Panics
+/// As [`adaptive`], and if there is no memory for so many.
+#[track_caller]
+pub fn adaptive_with<K, V, S>(capacity: usize, hasher: S) -> Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    family::register(policy::family::<K, V, S>());
+    engine::start();
+    if capacity > policy::MOST {
+        type Large<K, V, S> = One<K, V, S, Table<K, V, S>, ADAPTS>;
+        let table = Table::with_capacity_and_hasher(capacity, hasher);
+        return Map(Large::new(table, ()).create(Large::<K, V, S>::SIZE));
+    }
+    type Small<K, V, S> = One<K, V, S, Locked<K, V, S>, ADAPTS>;
+    let terms = policy::small();
+    let map = Locked::new(capacity, hasher, terms.most, terms.copies);
+    Map(Small::new(map, terms).create(Small::<K, V, S>::SIZE))
+}
+
+/// Whether an implementation posts to the policy: the forms of adaptive maps are classes of their own.
+const FIXED: bool = false;
+const ADAPTS: bool = true;
+
+/// An implementation, to take the place of a map: as [`central`] makes it. It takes the entries over; swapped in without state it has
+/// none, and every call errs.
+pub fn new_central<K, V, S>() -> New<dyn Mapping<K, V, S>>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    One::<K, V, S, Table<K, V, S>, FIXED>::to_come(())
+}
+
+/// An implementation, to take the place of a map: as [`locked`] makes it. It copies the entries; swapped in without state it has
+/// none, and every call errs.
+pub fn new_locked<K, V, S>() -> New<dyn Mapping<K, V, S>>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    One::<K, V, S, Locked<K, V, S>, FIXED>::to_come(under_one_lock())
+}
+
+/// An implementation, to take the place of a map: as [`replicated`] makes it. It takes the entries over, without their copies; swapped in without
+/// state it has none, and every call errs.
+pub fn new_replicated<K, V, S>(size: ClusterSize) -> New<dyn Mapping<K, V, S>>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    replicated::Spread::to_come(size, Copies::new())
+}
+
+/// An implementation, to take the place of a map: as [`partitioned_with`] makes it. It copies the entries; swapped in without state it has
+/// none, and every call errs.
+///
+/// # Panics
+/// If there shall be no part.
+pub fn new_partitioned<K, V, S>(
+    parts: usize,
+    home: impl Fn(u64) -> usize + Send + Sync + 'static,
+    size: ClusterSize,
+) -> New<dyn Mapping<K, V, S>>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    Partitioned::to_come(parts, Arc::new(home), size, Copies::new())
+}

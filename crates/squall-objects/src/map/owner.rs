@@ -1,0 +1,153 @@
+//! Who owns a map, and what it is to std.
+
+use squall_core::{CoRef, Owned};
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::ops::Deref;
+
+use super::entries::{Entries, Iter};
+use super::{Mapping, central_with};
+
+/// The owner of a map: its drop ends the object. It derefs to the reference.
+pub struct Map<K, V, S = RandomState>(pub(super) Owned<dyn Mapping<K, V, S>>)
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static;
+
+impl<K, V, S> Map<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// As an owner of any object.
+    pub fn into_owned(self) -> Owned<dyn Mapping<K, V, S>> {
+        self.0
+    }
+}
+
+impl<K, V, S> Deref for Map<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type Target = Owned<dyn Mapping<K, V, S>>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Owned<dyn Mapping<K, V, S>> {
+        &self.0
+    }
+}
+
+impl<K, V, S> fmt::Debug for Map<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + fmt::Debug + 'static,
+    V: Send + Sync + fmt::Debug + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let co = self.0.co();
+        // One into which no entries moved.
+        if let Err(error) = co.try_sensors() {
+            return write!(f, "Map({error})");
+        }
+        let mut map = f.debug_map();
+        co.for_each(|key, value| _ = map.entry(key, value));
+        map.finish()
+    }
+}
+
+impl<K, V, S> Default for Map<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Default + Send + Sync + 'static,
+{
+    /// As [`central`](super::central).
+    #[track_caller]
+    fn default() -> Map<K, V, S> {
+        central_with(0, S::default())
+    }
+}
+
+impl<K, V, S> Extend<(K, V)> for Map<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
+        (&*self).extend(entries);
+    }
+}
+
+impl<K, V, S> Extend<(K, V)> for &Map<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
+        let co = self.0.co();
+        entries.into_iter().for_each(|(key, value)| _ = co.set(key, value));
+    }
+}
+
+impl<K, V, S> FromIterator<(K, V)> for Map<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Default + Send + Sync + 'static,
+{
+    /// As [`central`](super::central).
+    fn from_iter<T: IntoIterator<Item = (K, V)>>(entries: T) -> Map<K, V, S> {
+        let entries = entries.into_iter();
+        let mut map = central_with(entries.size_hint().0, S::default());
+        map.extend(entries);
+        map
+    }
+}
+
+impl<K, V, S> IntoIterator for &Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type Item = (K, V);
+    type IntoIter = Iter<CoRef<dyn Mapping<K, V, S>>, K, V, S>;
+
+    /// Clones of the entries, as [`Entries::iter`].
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.co().iter()
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<K, V, S> serde::Serialize for Map<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + serde::Serialize + Clone + 'static,
+    V: Send + Sync + serde::Serialize + Clone + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// As a map of copies of the entries.
+    fn serialize<T: serde::Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
+        serializer.collect_map(self.0.co().iter().collect::<Vec<_>>())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de, K, V, S> serde::Deserialize<'de> for Map<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + serde::Deserialize<'de> + 'static,
+    V: Send + Sync + serde::Deserialize<'de> + 'static,
+    S: BuildHasher + Default + Send + Sync + 'static,
+{
+    /// As [`central`](super::central), of the entries.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Map<K, V, S>, D::Error> {
+        let entries = std::collections::HashMap::<K, V, S>::deserialize(deserializer)?;
+        Ok(entries.into_iter().collect())
+    }
+}

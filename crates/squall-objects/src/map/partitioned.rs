@@ -1,0 +1,153 @@
+//! The partitioned form as an object: as many tables as the program says, held by the first representatives; what the others have only
+//! leads there.
+//!
+//! Problem: where many put keys in that nobody else looks for, one table has them all meet in its counts and its growth, and copies of
+//! entries for each processor are never used again. Idea: the program knows which keys go together, and says so; each such part has a
+//! table of its own, so that who keeps to a part meets nobody in it.
+//!
+//! Source: CO-64 (K42's `FCMPartitioned`): m master tables, held by the first m representatives; the index of a table is
+//! `(key >> shift) % m`, and m is known when the object is made. Ours: any function from key to part; a part's table is made when something
+//! is put in; and where there are fewer clusters than parts a representative holds several.
+
+use squall_core::swap::{New, RootFormats};
+use squall_core::{At, Miss, Reply, Root};
+use squall_machine::{Cluster, ClusterSize, machine};
+use squall_rcu::{Op, RcuArc};
+use std::hash::{BuildHasher, Hash};
+use std::sync::{Arc, OnceLock};
+
+use super::forms::Moved;
+use super::locked::Copies;
+use super::parts::{Home, Part, Parts};
+use super::store::{Form, Store};
+use super::{Mapping, Sensors};
+
+/// The root.
+pub(super) struct Partitioned<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    count: usize,
+    home: Home,
+    size: ClusterSize,
+    copies: Copies<K, V, S>,
+    /// Once the state has moved in.
+    parts: OnceLock<Arc<Parts<K, V, S>>>,
+}
+
+/// A representative, on lines of its own: neighbours in memory belong to other processors.
+#[repr(align(128))]
+pub(super) struct Holder<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Where all parts are.
+    parts: RcuArc<Parts<K, V, S>>,
+    /// Those that it holds, if it is one of the first.
+    held: Box<[Arc<Part<K, V, S>>]>,
+    at: At<Partitioned<K, V, S>>,
+}
+
+impl<K, V, S> Partitioned<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    fn vacant(count: usize, home: Home, size: ClusterSize, copies: Copies<K, V, S>) -> Self {
+        assert!(count > 0, "a partitioned map has one part at least");
+        Partitioned { count, home, size, copies, parts: OnceLock::new() }
+    }
+
+    pub(super) fn new(
+        count: usize,
+        home: Home,
+        size: ClusterSize,
+        hasher: S,
+        copies: Copies<K, V, S>,
+    ) -> Self {
+        let root = Self::vacant(count, home.clone(), size, copies);
+        let parts = Parts::new(count, home, hasher, copies);
+        Partitioned { parts: OnceLock::from(Arc::new(parts)), ..root }
+    }
+
+    pub(super) fn to_come(
+        count: usize,
+        home: Home,
+        size: ClusterSize,
+        copies: Copies<K, V, S>,
+    ) -> New<dyn Mapping<K, V, S>> {
+        New::root(Self::vacant(count, home, size, copies), size)
+    }
+
+    /// The clusters whose representatives hold parts: the first, one for each part if there are so many.
+    fn holders(&self) -> impl Iterator<Item = Cluster> {
+        machine().clusters(self.size).iter().take(self.count)
+    }
+}
+
+impl<K, V, S> Root for Partitioned<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type Interface = dyn Mapping<K, V, S>;
+    type Rep = Holder<K, V, S>;
+
+    fn make_rep(&self, at: At<Self>) -> Holder<K, V, S> {
+        let parts = self.parts.get().expect("a miss is refused while nothing moved in").clone();
+        let holders = self.holders().count();
+        let first = self.holders().position(|cluster| cluster == at.cluster());
+        let mine = first.into_iter().flat_map(|first| (first..self.count).step_by(holders));
+        let held = mine.map(|index| parts.part(index).clone()).collect();
+        Holder { parts: parts.into(), held, at }
+    }
+
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+        if self.parts.get().is_none() {
+            return miss.refuse("no entries moved in");
+        }
+        // Whoever calls first has those made that hold the parts: what the others have leads there.
+        for cluster in self.holders() {
+            let _ = miss.rep(cluster);
+        }
+        miss.local().cached()
+    }
+
+    fn formats(formats: &mut RootFormats<'_, Self>) {
+        formats
+            .export(|whole| {
+                let parts = whole.root().parts.get().ok_or("entries that were never moved in")?;
+                Ok(Moved(Arc::new(parts.to_table())))
+            })
+            .import(|whole, state: Moved<K, V, S>| {
+                let root = whole.root();
+                let parts = Parts::of_table(root.count, root.home.clone(), &state.0, root.copies);
+                root.parts.set(Arc::new(parts)).map_err(|_| "the new object has entries already".into())
+            });
+    }
+}
+
+impl<K, V, S> Mapping<K, V, S> for Holder<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    #[inline]
+    fn look<'o>(&self, op: &'o Op, found: &mut Option<Store<'o, K, V, S>>) {
+        *found = Some(Store::new(Form::Partitioned(self.parts.lend(op))));
+    }
+
+    #[inline]
+    fn with(&self, act: &mut dyn FnMut(Store<'_, K, V, S>)) {
+        act(Store::new(Form::Partitioned(&self.parts)));
+    }
+
+    fn sensors(&self) -> Sensors {
+        let reps = self.at.reps();
+        let (reps, held) = reps.fold((0, 0), |(reps, held), rep| (reps + 1, held + rep.held.len()));
+        debug_assert_eq!(held, self.parts.count(), "each part is held by one of the first");
+        Sensors { entries: self.parts.len(), reps, ..Sensors::default() }
+    }
+}

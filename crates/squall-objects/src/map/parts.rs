@@ -1,0 +1,387 @@
+//! Tables of which each has a part of the keys: what a partitioned map is made of.
+//!
+//! - I1. A key is in the table of its home, and in no other. Its home follows from what it writes to a hasher, so that every borrowed form
+//!   of it has the same.
+//! - I2. The tables' hashers are clones of one, so that a position means the same in all of them, and a walk can go through all at once.
+
+use squall_rcu::Op;
+use squall_table::{Compute, Computed, Table, position};
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+
+use super::locked::Copies;
+
+/// From a key, as a number, to its home.
+pub(super) type Home = Arc<dyn Fn(u64) -> usize + Send + Sync>;
+
+/// One part: its table is made when the first entry is put in. On lines of its own: neighbours in memory belong to other processors.
+#[repr(align(128))]
+pub(super) struct Part<K: Send + Sync + 'static, V: Send + Sync + 'static, S>(OnceLock<Table<K, V, S>>);
+
+/// Where a part is, once it is held.
+type Link<K, V, S> = OnceLock<Arc<Part<K, V, S>>>;
+
+/// All parts: where each is, and what is whose.
+pub(super) struct Parts<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    /// Filled in as the representatives are made that hold them.
+    parts: Box<[Link<K, V, S>]>,
+    home: Home,
+    hasher: S,
+    copies: Copies<K, V, S>,
+}
+
+impl<K, V, S> Parts<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// # Panics
+    /// If there shall be none.
+    pub(super) fn new(count: usize, home: Home, hasher: S, copies: Copies<K, V, S>) -> Parts<K, V, S> {
+        assert!(count > 0, "a partitioned map has one part at least");
+        Parts { parts: (0..count).map(|_| OnceLock::new()).collect(), home, hasher, copies }
+    }
+
+    /// Of copies of a table's entries.
+    pub(super) fn of_table(
+        count: usize,
+        home: Home,
+        table: &Table<K, V, S>,
+        copies: Copies<K, V, S>,
+    ) -> Parts<K, V, S> {
+        let parts = Parts::new(count, home, (copies.hasher)(table.hasher()), copies);
+        table.for_each(|key, value| _ = parts.made(key).set((copies.key)(key), (copies.value)(value)));
+        parts
+    }
+
+    /// A table of copies of the entries.
+    pub(super) fn to_table(&self) -> Table<K, V, S> {
+        let table = Table::with_capacity_and_hasher(self.len(), (self.copies.hasher)(&self.hasher));
+        for part in self.tables() {
+            part.for_each(|key, value| _ = table.set((self.copies.key)(key), (self.copies.value)(value)));
+        }
+        table
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// A part, for the representative that holds it.
+    pub(super) fn part(&self, index: usize) -> &Arc<Part<K, V, S>> {
+        self.parts[index].get_or_init(|| Arc::new(Part(OnceLock::new())))
+    }
+
+    /// The home of a key (I1).
+    #[inline]
+    pub(super) fn home<Q: Hash + ?Sized>(&self, key: &Q) -> usize {
+        (self.home)(number(key)) % self.parts.len()
+    }
+
+    /// The table in which a key is, if it is anywhere.
+    #[inline]
+    fn at<Q: Hash + ?Sized>(&self, key: &Q) -> Option<&Table<K, V, S>> {
+        self.parts[self.home(key)].get()?.0.get()
+    }
+
+    /// The table in which a key is to be.
+    #[inline]
+    fn made<Q: Hash + ?Sized>(&self, key: &Q) -> &Table<K, V, S> {
+        self.table(self.home(key))
+    }
+
+    #[inline]
+    fn table(&self, index: usize) -> &Table<K, V, S> {
+        self.part(index).0.get_or_init(|| Table::with_hasher((self.copies.hasher)(&self.hasher)))
+    }
+
+    fn tables(&self) -> impl Iterator<Item = &Table<K, V, S>> {
+        self.parts.iter().filter_map(|part| part.get()?.0.get())
+    }
+
+    // --- reading ---
+
+    #[inline]
+    pub(super) fn read_in<Q: Eq + Hash + ?Sized, R>(
+        &self,
+        op: &Op,
+        key: &Q,
+        f: impl FnOnce(&V) -> R,
+    ) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        self.at(key)?.read_in(op, key, f)
+    }
+
+    pub(super) fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
+        let next = self.next(from);
+        let within = self.until(next);
+        for table in self.tables() {
+            let visit = |at| {
+                table.visit_from(at, |key, value| {
+                    if within(key) {
+                        f(key, value);
+                    }
+                })
+            };
+            walk(from, next, visit);
+        }
+        next
+    }
+
+    /// Where the step from there ends: with the first end of a bucket in any of the tables.
+    fn next(&self, from: u64) -> Option<u64> {
+        let ends = self.tables().map(|table| table.visit_from(from, |_, _| {}));
+        ends.min_by_key(|end| end.unwrap_or(u64::MAX)).flatten()
+    }
+
+    /// Whether a key is before there.
+    fn until(&self, next: Option<u64>) -> impl Fn(&K) -> bool {
+        move |key| next.is_none_or(|next| position(&self.hasher, key) < next)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.tables().map(Table::len).sum()
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.tables().map(Table::capacity).sum()
+    }
+
+    // --- writing ---
+
+    #[inline]
+    pub(super) fn insert(&self, key: K, value: V) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.made(&key).insert(key, value)
+    }
+
+    #[inline]
+    pub(super) fn set(&self, key: K, value: V) -> bool {
+        self.made(&key).set(key, value)
+    }
+
+    pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
+        self.made(&key).try_insert(key, value)
+    }
+
+    pub(super) fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> V
+    where
+        V: Clone,
+    {
+        self.made(&key).get_or_insert_with(key, value)
+    }
+
+    #[inline]
+    pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        self.at(key)?.remove(key)
+    }
+
+    #[inline]
+    pub(super) fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.at(key).is_some_and(|table| table.discard(key))
+    }
+
+    #[inline]
+    pub(super) fn change<Q: Eq + Hash + ?Sized>(&self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
+    where
+        K: Borrow<Q>,
+    {
+        self.at(key).map_or(Computed::Kept, |table| table.change(key, f))
+    }
+
+    pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        self.made(&key).compute(key, f)
+    }
+
+    pub(super) fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
+        let next = self.next(from);
+        let within = self.until(next);
+        for table in self.tables() {
+            let retain = |at| table.retain_from(at, |key, value| !within(key) || f(key, value));
+            walk(from, next, retain);
+        }
+        next
+    }
+
+    /// For as much in each part as if they were equally large.
+    pub(super) fn try_reserve(&self, more: usize) -> bool {
+        let each = more.div_ceil(self.count());
+        (0..self.count()).all(|index| self.table(index).try_reserve(each))
+    }
+
+    pub(super) fn shrink_to_fit(&self) {
+        self.tables().for_each(Table::shrink_to_fit);
+    }
+}
+
+/// Goes through one table from a position to another: to that, at least.
+fn walk(from: u64, to: Option<u64>, mut step: impl FnMut(u64) -> Option<u64>) {
+    let mut at = Some(from);
+    while let Some(from) = at.filter(|at| to.is_none_or(|to| *at < to)) {
+        at = step(from);
+    }
+}
+
+/// A key as a number: itself, if it writes one integer to a hasher; else a mix of all that it writes.
+#[inline]
+fn number<Q: Hash + ?Sized>(key: &Q) -> u64 {
+    let mut number = Number { value: 0, written: false };
+    key.hash(&mut number);
+    number.value
+}
+
+struct Number {
+    value: u64,
+    written: bool,
+}
+
+impl Number {
+    fn mix(&mut self, more: u64) {
+        let product = (self.value.rotate_left(23) ^ more).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.value = product ^ product >> 32;
+        self.written = true;
+    }
+}
+
+impl Hasher for Number {
+    fn finish(&self) -> u64 {
+        self.value
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks();
+        words.iter().for_each(|word| self.mix(u64::from_le_bytes(*word)));
+        let rest = rest.iter().fold(rest.len() as u64, |number, byte| number << 8 | u64::from(*byte));
+        self.mix(rest);
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u16(&mut self, number: u16) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        if self.written {
+            self.mix(number);
+        } else {
+            (self.value, self.written) = (number, true);
+        }
+    }
+
+    fn write_u128(&mut self, number: u128) {
+        self.write_u64(number as u64);
+        if number >> 64 != 0 {
+            self.mix((number >> 64) as u64);
+        }
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for Part<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::hash::RandomState;
+
+    fn parts(count: usize, shift: u32) -> Parts<u64, u64, RandomState> {
+        let home = Arc::new(move |page: u64| (page >> shift) as usize % count);
+        Parts::new(count, home, RandomState::new(), Copies::new())
+    }
+
+    #[test]
+    fn co_64_a_key_is_in_the_table_of_its_home_and_in_no_other() {
+        let parts = parts(4, 3);
+        (0..1000).for_each(|page| _ = parts.set(page, page));
+        assert_eq!((parts.len(), parts.tables().count()), (1000, 4));
+        for (index, table) in parts.tables().enumerate() {
+            let mut pages = Vec::new();
+            table.for_each(|page, _| pages.push(*page));
+            assert!(pages.iter().all(|page| (page >> 3) % 4 == index as u64), "{index}: {pages:?}");
+        }
+        assert!((0..1000).all(|page| parts.at(&page).unwrap().contains_key(&page)));
+    }
+
+    #[test]
+    fn co_64_a_part_that_nobody_puts_anything_in_has_no_table() {
+        let parts = parts(8, 0);
+        assert_eq!((parts.len(), parts.capacity(), parts.discard(&5), parts.next(0)), (0, 0, false, None));
+        parts.set(5, 1);
+        assert_eq!((parts.tables().count(), parts.remove(&5), parts.remove(&6)), (1, Some(1), None));
+    }
+
+    #[test]
+    fn a_walk_sees_each_entry_once_though_the_parts_are_of_different_sizes() {
+        // Of each power of two there are as many keys as it says in the part of its logarithm.
+        let parts = Parts::<u64, u64, _>::new(
+            12,
+            Arc::new(|page: u64| page.ilog2() as usize),
+            RandomState::new(),
+            Copies::new(),
+        );
+        (1..4096).for_each(|page| _ = parts.set(page, page));
+        let (mut seen, mut at, mut last) = (BTreeSet::new(), Some(0), 0);
+        while let Some(from) = at {
+            assert!(from == 0 || from > last, "it goes on");
+            last = from;
+            at = parts.visit_from(from, |page, _| {
+                assert!(seen.insert(*page), "{page} was seen twice");
+                let place = position(&parts.hasher, page);
+                assert!(place >= from, "{page} comes too late");
+            });
+        }
+        assert_eq!(seen.len(), 4095);
+        assert!(last > 0, "in several steps");
+        let mut asked = BTreeSet::new();
+        let mut at = Some(0);
+        while let Some(from) = at {
+            at = parts.retain_from(from, |page, _| {
+                assert!(asked.insert(*page), "of {page} it was asked twice");
+                page % 2 == 0
+            });
+        }
+        assert_eq!((asked.len(), parts.len()), (4095, 2047));
+    }
+
+    #[test]
+    fn an_integer_is_its_own_number_and_borrowed_forms_have_the_same() {
+        #[derive(Hash)]
+        struct Page(u32);
+        assert_eq!((number(&7_u64), number(&-1_i64), number(&Page(9)), number(&3_u8)), (7, u64::MAX, 9, 3));
+        assert_eq!(number("some key"), number(&String::from("some key")));
+        assert_eq!(number(&[1_u8, 2, 3][..]), number(&vec![1_u8, 2, 3]));
+        let numbers: BTreeSet<u64> = (0..100_u32).map(|n| number(&n.to_string()) % 16).collect();
+        assert_eq!(numbers.len(), 16, "texts are spread");
+        assert_ne!(number(&(1_u64, 2_u64)), number(&(2_u64, 1_u64)));
+    }
+}

@@ -1,0 +1,707 @@
+//! Cached lists and maps, on a virtual machine of 32 VPs where each thread is on the VP that a test gives it.
+#![cfg(not(miri))]
+
+use squall_core::swap::{Swap, swap};
+use squall_core::{CoRef, Owned};
+use squall_history::maps::{ConcurrentMap, Held, Load, Maker, Step, checks};
+use squall_machine::{ClusterSize, Machine, Vp, machine};
+use squall_objects::cached::{
+    self, CachedList, CachedMapping, Coherence, Compute, Computed, Entries, Form, Items, Sensors,
+};
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The machine of every test here: two nodes of two caches of four cores of two threads.
+fn alone() -> MutexGuard<'static, ()> {
+    static MADE: Once = Once::new();
+    static ALONE: Mutex<()> = Mutex::new(());
+    MADE.call_once(|| {
+        _ = Machine::set_virtual("nodes:2,caches:2,cores:4,threads:2".parse().unwrap()).unwrap()
+    });
+    assert_eq!(machine().vps().len(), VPS as usize);
+    ALONE.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+const VPS: u32 = 32;
+const SIZES: [ClusterSize; 7] = [
+    ClusterSize::Cpu,
+    ClusterSize::Core,
+    ClusterSize::Cache,
+    ClusterSize::Node,
+    ClusterSize::Machine,
+    ClusterSize::fixed(2),
+    ClusterSize::fixed(5),
+];
+
+fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
+    Vp::with_vp(Vp::new(vp), f).unwrap()
+}
+
+fn everywhere(f: impl Fn(u32)) {
+    (0..VPS).for_each(|vp| on(vp, || f(vp)));
+}
+
+/// Forms of every kind.
+fn forms() -> Vec<Form> {
+    let mut forms = vec![Form::shared()];
+    for size in [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Node, ClusterSize::fixed(5)] {
+        forms.push(Form::distributed(size));
+        forms.push(Form::distributed(size).updated());
+    }
+    for form in [
+        Form::where_threads_are(ClusterSize::Core, 3),
+        Form::where_threads_are(ClusterSize::Cpu, 1),
+        Form::on(ClusterSize::Core, [4, 9, 31].map(Vp::new)),
+    ] {
+        forms.extend([form.clone(), form.updated()]);
+    }
+    forms
+}
+
+/// Ends the threads of a test, also where that panics.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits for something that must come; the limit is there for those who wait for a test that hangs.
+fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "this does not come: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+type MapRef = CoRef<dyn CachedMapping<u64, u64, std::hash::RandomState>>;
+
+/// What the sensors counted more than before.
+fn more(before: Sensors, now: Sensors) -> (u64, u64, u64) {
+    (now.asked - before.asked, now.changes - before.changes, now.reached - before.reached)
+}
+
+#[test]
+fn co_43_what_was_looked_up_is_kept_by_its_cluster() {
+    let _alone = alone();
+    for size in SIZES {
+        let clusters = machine().clusters(size).len();
+        let (map, list) = (cached::map(Form::distributed(size)), cached::list(Form::distributed(size)));
+        let (map, list) = (map.co(), list.co());
+        let sensors = || (map.sensors(), list.sensors());
+        on(0, || (map.insert(7_u64, 70_u64), list.insert((7_u64, 70_u64))));
+        // Who inserts keeps it, and nobody else does.
+        assert_eq!((map.sensors().copies, list.sensors().copies), (1, 1), "{size}");
+        let before = sensors();
+        for _ in 0..3 {
+            everywhere(|_| {
+                assert_eq!(map.get(&7), Some(70));
+                assert_eq!(list.find(|item| item.0 == 7, |item| item.1), Some(70));
+            });
+        }
+        let now = sensors();
+        let asked = (clusters - 1) as u64;
+        assert_eq!((more(before.0, now.0), more(before.1, now.1)), ((asked, 0, 0), (asked, 0, 0)), "{size}");
+        for now in [now.0, now.1] {
+            assert_eq!((now.copies, now.full, now.reps, now.entries), (clusters, clusters, clusters, 1));
+        }
+        // What is not there is asked for each time.
+        everywhere(|_| assert_eq!((map.get(&8), list.find(|item| item.0 == 8, |_| ())), (None, None)));
+        assert_eq!(more(now.0, map.sensors()), (u64::from(VPS), 0, 0));
+        assert_eq!(more(now.1, list.sensors()), (u64::from(VPS), 0, 0));
+    }
+}
+
+#[test]
+fn co_43_what_was_removed_is_found_by_nobody_and_kept_by_nobody() {
+    let _alone = alone();
+    for form in forms() {
+        let (map, list) = (cached::map(form.clone()), cached::list(form.clone()));
+        let (map, list) = (map.co(), list.co());
+        for round in 0..4 {
+            on(round * 5 % VPS, || {
+                map.insert(1, round);
+                list.insert(round);
+            });
+            everywhere(|_| {
+                assert_eq!(map.get(&1), Some(round));
+                assert!(list.find(|item| *item == round, |_| ()).is_some());
+            });
+            let item = list.get(|_| true).unwrap();
+            on(round * 11 % VPS, || {
+                assert_eq!(map.remove(&1), Some(round));
+                assert!(list.remove(|item| *item == round).unwrap().is_gone());
+            });
+            assert!(!list.remove_item(&item) && *item == round);
+            assert_eq!((map.sensors().copies, list.sensors().copies), (0, 0), "{form:?}");
+            everywhere(|_| {
+                assert_eq!((map.get(&1), map.remove(&1)), (None, None));
+                assert!(list.find(|_| true, |_| ()).is_none() && list.remove(|_| true).is_none());
+            });
+            assert!(map.is_empty() && list.is_empty());
+        }
+    }
+}
+
+/// The first of a list of numbers that grows at the end is removed again and again: who has heard that it was, or has found a later
+/// one alone, finds it nowhere.
+#[test]
+fn co_43_nobody_finds_what_somebody_knows_to_be_gone_across_swaps() {
+    let _alone = alone();
+    let rounds = if cfg!(debug_assertions) { 1500 } else { 10_000 };
+    let list = cached::list(Form::shared());
+    let co = list.co();
+    let (gone, swaps, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    co.insert(1);
+    thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        for reader in 0..3 {
+            let (gone, stop) = (&gone, &stop);
+            scope.spawn(move || {
+                for at in (reader..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+                    on(at * 5 % VPS, || {
+                        let known = gone.load(Ordering::Acquire);
+                        let found = co.find(|_| true, |number| *number).expect("there is always one");
+                        assert!(found > known, "{found} was found when {known} was known to be gone");
+                        // It was gone before the one that came when this one was there already.
+                        gone.fetch_max(found.saturating_sub(2), Ordering::AcqRel);
+                    });
+                }
+            });
+        }
+        scope.spawn(|| {
+            for form in forms().into_iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+                let done = swap(co, cached::new_list(form)).is_ok();
+                swaps.fetch_add(u64::from(done), Ordering::Relaxed);
+            }
+        });
+        // Until there were swaps enough meanwhile, too.
+        let mut last = 1;
+        while last < rounds || swaps.load(Ordering::Relaxed) < 20 {
+            let vp = last as u32 * 7 % VPS;
+            on(vp, || co.insert(last + 1));
+            let removed = on(vp * 3 % VPS, || co.remove(|number| *number <= last));
+            assert_eq!(removed.as_deref(), Some(&last));
+            gone.fetch_max(last, Ordering::AcqRel);
+            last += 1;
+        }
+    });
+    assert_eq!(co.len(), 1);
+    // Those that a lookup kept when its object had been swapped are gone with that object.
+    let item = co.get(|_| true).unwrap();
+    assert!(co.remove_item(&item) && co.is_empty());
+}
+
+#[test]
+fn co_43_what_conflicts_is_never_there_together() {
+    let _alone = alone();
+    let rounds = if cfg!(debug_assertions) { 300 } else { 3000 };
+    let overlap = |one: &Range<u64>, other: &Range<u64>| one.start < other.end && other.start < one.end;
+    for form in [Form::shared(), Form::distributed(ClusterSize::Core)] {
+        let list = cached::list(form);
+        let co = list.co();
+        let inserted = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let inserted = &inserted;
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        on((thread * 9 + round) as u32 % VPS, || {
+                            let start = (thread * 3 + round * 7) % 50;
+                            let wanted = start..start + 1 + round % 9;
+                            match co.try_insert(wanted.clone(), overlap) {
+                                Ok(item) => {
+                                    inserted.fetch_add(1, Ordering::Relaxed);
+                                    let mut seen = Vec::new();
+                                    co.for_each(|range| seen.push(range.clone()));
+                                    let at = seen.iter().filter(|range| overlap(range, &item)).count();
+                                    assert_eq!(at, 1, "{item:?} is among {seen:?}");
+                                    assert!(co.remove_item(&item));
+                                }
+                                Err(back) => assert_eq!(back, wanted),
+                            }
+                        });
+                    }
+                });
+            }
+        });
+        assert!(inserted.into_inner() >= 4 && co.is_empty());
+        assert_eq!(co.sensors().copies, 0);
+    }
+}
+
+#[test]
+fn to_04_copies_are_taken_away_or_given_the_new_value() {
+    let _alone = alone();
+    for (form, updates) in [
+        (Form::distributed(ClusterSize::Core), false),
+        (Form::distributed(ClusterSize::Core).updated(), true),
+    ] {
+        assert_eq!(form.coherence() == Coherence::Update, updates);
+        let map = cached::map(form);
+        let co: MapRef = map.co();
+        on(0, || co.insert(1, 0));
+        let readers = [0, 1, 2, 9, 30];
+        let clusters = 4;
+        for round in 1..5 {
+            readers.iter().for_each(|vp| on(*vp, || assert_eq!(co.get(&1), Some(round - 1))));
+            let before = co.sensors();
+            on(17, || assert_eq!(co.insert(1, round), Some(round - 1)));
+            assert_eq!(more(before, co.sensors()), (0, 1, clusters), "it reaches those who hold a copy");
+            if !updates {
+                on(17, || assert_eq!(co.insert(1, round), Some(round)));
+                assert_eq!(more(before, co.sensors()), (0, 2, clusters), "nobody holds a copy any more");
+            }
+        }
+    }
+}
+
+#[test]
+fn hu_15_a_change_reaches_the_clusters_that_hold_a_copy_and_no_others() {
+    let _alone = alone();
+    let map = cached::map(Form::distributed(ClusterSize::Cpu));
+    let co: MapRef = map.co();
+    for key in 0..VPS {
+        on(key, || co.insert(u64::from(key), 0));
+        // Each key is kept by who inserted it, and read by as many others as its number says.
+        (0..key).for_each(|vp| on(vp, || _ = co.get(&u64::from(key))));
+    }
+    for key in 0..VPS {
+        let before = co.sensors();
+        on(5, || assert!(co.update(&u64::from(key), |n| n + 1)));
+        assert_eq!(more(before, co.sensors()), (0, 1, u64::from(key) + 1));
+    }
+    everywhere(|vp| assert_eq!(co.get(&u64::from(vp)), Some(1)));
+}
+
+#[test]
+fn hu_16_what_is_invalidated_is_copied_and_what_is_updated_is_one() {
+    let _alone = alone();
+    let copied = cached::map(Form::distributed(ClusterSize::Core));
+    let one = cached::map(Form::distributed(ClusterSize::Core).updated());
+    for map in [&copied, &one] {
+        map.insert(1, String::from("text"));
+    }
+    let address = |map: &cached::Map<u64, String>, vp| on(vp, || map.read(&1, |text| text.as_ptr().addr()));
+    assert_eq!(address(&copied, 0), address(&copied, 1));
+    assert_ne!(address(&copied, 0), address(&copied, 2));
+    assert_eq!(address(&one, 0), address(&one, 2));
+    // Also after a swap that makes the one of the other.
+    swap(one.co(), cached::new_map(copied.form())).unwrap();
+    assert_ne!(address(&one, 0), address(&one, 2));
+    swap(copied.co(), cached::new_map(copied.form().updated())).unwrap();
+    assert_eq!(address(&copied, 0), address(&copied, 2));
+}
+
+#[test]
+fn to_05_thin_representatives_look_into_a_full_one_and_grow_where_threads_are() {
+    let _alone = alone();
+    // Where it is known beforehand.
+    let map = cached::map(Form::on(ClusterSize::Core, [4, 9].map(Vp::new)));
+    let co: MapRef = map.co();
+    on(4, || co.insert(1, 10));
+    everywhere(|_| assert_eq!(co.get(&1), Some(10)));
+    let now = co.sensors();
+    // The core of VP 9 asked for its own; all others found it where VP 4 keeps it.
+    assert_eq!((now.reps, now.full, now.copies, now.asked), (16, 2, 2, 1));
+    on(31, || assert_eq!(co.remove(&1), Some(10)));
+    everywhere(|_| assert_eq!(co.get(&1), None));
+    assert_eq!(co.sensors().copies, 0);
+
+    // Where threads are found to be. It was made in the core of VP 6.
+    let map = on(6, || cached::map(Form::where_threads_are(ClusterSize::Core, 5)));
+    let co: MapRef = map.co();
+    on(6, || co.insert(1, 10));
+    let full = || co.sensors().full;
+    for lookup in 0..5 {
+        on(20, || assert_eq!(co.get(&1), Some(10)));
+        on(21, || ());
+        assert_eq!((full(), co.sensors().asked), (1, 0), "{lookup}: it is thin");
+    }
+    // One that sits there goes on looking.
+    on(21, || assert_eq!(co.get(&1), Some(10)));
+    assert_eq!((full(), co.sensors().asked, co.sensors().copies), (2, 1, 2));
+    everywhere(|_| assert_eq!(co.get(&1), Some(10)));
+    assert_eq!((full(), co.sensors().reps), (2, 16));
+}
+
+#[test]
+fn x_23_every_form_is_swapped_for_every_other_and_all_stays() {
+    let _alone = alone();
+    let (map, list) = (cached::map(Form::shared()), cached::list(Form::shared()));
+    let (map, list) = (map.co(), list.co());
+    (0..40).for_each(|n| {
+        on(n % VPS, || {
+            map.insert(u64::from(n), u64::from(n));
+            list.insert(n);
+        });
+    });
+    let mut changes = 0;
+    for (round, form) in (1_u64..).zip(forms().into_iter().cycle().take(forms().len() * 2)) {
+        swap(map, cached::new_map(form.clone())).unwrap();
+        swap(list, cached::new_list(form.clone())).unwrap();
+        assert_eq!((map.form(), list.form()), (form.clone(), form.clone()));
+        everywhere(|vp| {
+            for n in [vp % 40, (vp + 13) % 40] {
+                assert_eq!(map.get(&u64::from(n)), Some(u64::from(n) + round - 1), "{form:?}");
+                assert_eq!(list.find(|there| *there == n, |there| *there), Some(n));
+            }
+        });
+        (0..40).for_each(|n| on(n % VPS, || assert!(map.update(&u64::from(n), |value| value + 1))));
+        assert_eq!((map.len(), list.len()), (40, 40));
+        let now = map.sensors().changes;
+        assert!(now >= changes + 40, "changes are counted across swaps");
+        changes = now;
+    }
+}
+
+#[test]
+fn to_05_the_cluster_size_is_changed_while_it_is_used() {
+    let _alone = alone();
+    let (map, list) =
+        (cached::map(Form::distributed(ClusterSize::Cpu)), cached::list(Form::distributed(ClusterSize::Cpu)));
+    let (map, list) = (map.co(), list.co());
+    map.insert(1, 1);
+    list.insert(1);
+    for size in SIZES {
+        map.set_cluster_size(size).unwrap();
+        list.set_cluster_size(size).unwrap();
+        everywhere(|_| assert_eq!((map.get(&1), list.find(|_| true, |n| *n)), (Some(1), Some(1))));
+        let clusters = machine().clusters(size).len();
+        assert_eq!((map.sensors().copies, list.sensors().copies), (clusters, clusters));
+        assert_eq!(map.form().cluster_size(), size);
+    }
+}
+
+#[test]
+fn a_form_into_which_nothing_moved_says_so() {
+    let _alone = alone();
+    let (map, list) = (cached::map::<u64, u64>(Form::shared()), cached::list::<u64>(Form::shared()));
+    Swap::of(map.co()).without_state().to(cached::new_map(Form::shared())).unwrap();
+    Swap::of(list.co()).without_state().to(cached::new_list(Form::shared())).unwrap();
+    for error in [map.try_form().unwrap_err(), list.try_form().unwrap_err()] {
+        assert!(error.to_string().contains("nothing moved in"), "{error}");
+    }
+    assert!(swap(map.co(), cached::new_map(Form::shared())).is_err());
+}
+
+// --- the map under the checks that every concurrent map passes ---
+
+struct Checked<V: Held> {
+    /// There until it is dropped.
+    map: Option<cached::Map<u64, V>>,
+    /// Calls, of one that is swapped meanwhile.
+    calls: Option<AtomicUsize>,
+}
+
+impl<V: Held> Drop for Checked<V> {
+    /// Comes back when the object has ended.
+    fn drop(&mut self) {
+        if let Some(map) = self.map.take().filter(|_| !squall_rcu::in_operation()) {
+            Owned::destroy(map.into_owned()).wait().expect("no operation is open here");
+        }
+    }
+}
+
+impl<V: Held> Checked<V> {
+    /// The map; now and then it takes another form before.
+    fn co(&self) -> CoRef<dyn CachedMapping<u64, V, std::hash::RandomState>> {
+        const OFTEN: usize = 50;
+        let co = self.map.as_ref().expect("it lives").co();
+        if let Some(calls) = &self.calls {
+            let call = calls.fetch_add(1, Ordering::Relaxed);
+            if call % OFTEN == OFTEN - 1 && !squall_rcu::in_operation() {
+                let forms = forms();
+                let _ = swap(co, cached::new_map(forms[call / OFTEN % forms.len()].clone()));
+            }
+        }
+        co
+    }
+}
+
+impl<V: Held> ConcurrentMap<V> for Checked<V> {
+    fn get(&self, key: u64) -> Option<V> {
+        self.co().get(&key)
+    }
+
+    fn insert(&self, key: u64, value: V) -> Option<V> {
+        self.co().insert(key, value)
+    }
+
+    fn set(&self, key: u64, value: V) -> bool {
+        self.co().set(key, value)
+    }
+
+    fn try_insert(&self, key: u64, value: V) -> Result<(), V> {
+        self.co().try_insert(key, value).map_err(|(_, value)| value)
+    }
+
+    fn get_or_insert_with(&self, key: u64, make: &mut dyn FnMut() -> V) -> V {
+        self.co().get_or_insert_with(key, make)
+    }
+
+    fn remove(&self, key: u64) -> Option<V> {
+        self.co().remove(&key)
+    }
+
+    fn discard(&self, key: u64) -> bool {
+        self.co().discard(&key)
+    }
+
+    fn remove_if(&self, key: u64, goes: &mut dyn FnMut(&V) -> bool) -> bool {
+        self.co().remove_if(&key, goes)
+    }
+
+    fn update(&self, key: u64, change: &mut dyn FnMut(&V) -> V) -> bool {
+        self.co().update(&key, change)
+    }
+
+    fn compute(&self, key: u64, step: &mut dyn FnMut(Option<&V>) -> Step<V>) {
+        let _ = self.co().compute(key, |value| match step(value) {
+            Step::Keep => Compute::Keep,
+            Step::Put(value) => Compute::Put(value),
+            Step::Remove => Compute::Remove,
+        });
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(u64, &V)) {
+        self.co().for_each(|key, value| visit(*key, value));
+    }
+
+    fn retain(&self, keep: &mut dyn FnMut(u64, &V) -> bool) {
+        self.co().retain(|key, value| keep(*key, value));
+    }
+
+    fn clear(&self) {
+        self.co().clear();
+    }
+
+    fn len(&self) -> usize {
+        self.co().len()
+    }
+}
+
+struct Maps {
+    form: Form,
+    swaps: bool,
+}
+
+impl Maker for Maps {
+    type Map<V: Held> = Checked<V>;
+
+    fn make<V: Held>(&self) -> Checked<V> {
+        Checked { map: Some(cached::map(self.form.clone())), calls: self.swaps.then(AtomicUsize::default) }
+    }
+
+    fn settle(&self) {
+        // An entry's drop lets go of a line, whose drop lets go of a value; and an object's drop of all that.
+        (0..8).for_each(|_| _ = squall_rcu::barrier().expect("no operation is open here"));
+    }
+}
+
+fn load(part: u64) -> Load {
+    let load = Load::default();
+    let part = if cfg!(debug_assertions) { part * 4 } else { part };
+    Load { many: load.many / part, rounds: load.rounds / part as usize + 4, ..load }
+}
+
+/// Leads maps through the checks. Of values that are copied, there are more than the map says.
+#[track_caller]
+fn passes(maps: &Maps, load: &Load) {
+    let copies =
+        maps.swaps || (maps.form != Form::shared() && maps.form.coherence() == Coherence::Invalidate);
+    for check in checks::<Maps>().into_iter().filter(|check| !copies || check.name != "drops::counted") {
+        (check.run)(maps, load).unwrap_or_else(|what| panic!("{} of {:?}: {what}", check.name, maps.form));
+    }
+}
+
+#[test]
+fn co_43_the_map_passes_what_every_map_passes_and_is_linearizable() {
+    let _alone = alone();
+    for form in [
+        Form::shared(),
+        Form::distributed(ClusterSize::Cpu),
+        Form::distributed(ClusterSize::Cpu).updated(),
+        Form::distributed(ClusterSize::Node).updated(),
+        Form::where_threads_are(ClusterSize::Cpu, 20),
+    ] {
+        passes(&Maps { form, swaps: false }, &load(4));
+    }
+}
+
+#[test]
+fn co_43_the_map_is_linearizable_across_swaps() {
+    let _alone = alone();
+    let load = Load { threads: 3, ..load(20) };
+    passes(&Maps { form: Form::shared(), swaps: true }, &load);
+}
+
+/// Counts those that exist.
+struct Counted(Arc<AtomicI64>);
+
+impl Counted {
+    fn new(live: &Arc<AtomicI64>) -> Counted {
+        live.fetch_add(1, Ordering::Relaxed);
+        Counted(live.clone())
+    }
+}
+
+impl Clone for Counted {
+    fn clone(&self) -> Counted {
+        Counted::new(&self.0)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn values_and_items_are_dropped_once_through_changes_swaps_and_the_end() {
+    let _alone = alone();
+    let live = Arc::new(AtomicI64::new(0));
+    for form in forms() {
+        let (map, list) = (cached::map(form.clone()), cached::list(form.clone()));
+        let (co, items) = (map.co(), list.co());
+        for next in [Form::distributed(ClusterSize::Core).updated(), form] {
+            for key in 0..9 {
+                on(key * 3, || {
+                    co.insert(key, Counted::new(&live));
+                    items.insert(Counted::new(&live));
+                });
+            }
+            everywhere(|vp| {
+                co.read(&(vp % 9), |_| ());
+                items.find(|_| true, |_| ());
+            });
+            (0..4).for_each(|key| assert!(co.update(&key, Counted::clone)));
+            (3..6).for_each(|key| assert!(co.discard(&key)));
+            assert!(co.try_insert(0, Counted::new(&live)).is_err());
+            assert!(items.try_insert(Counted::new(&live), |_, _| true).is_err());
+            _ = items.remove(|_| true);
+            swap(co, cached::new_map(next.clone())).unwrap();
+            swap(items, cached::new_list(next)).unwrap();
+        }
+        Owned::destroy(map.into_owned()).wait().unwrap();
+        Owned::destroy(list.into_owned()).wait().unwrap();
+    }
+    // What a swap replaced may wait for its own grace period.
+    eventually("all are dropped", || {
+        squall_rcu::barrier().unwrap();
+        live.load(Ordering::Relaxed) == 0
+    });
+}
+
+#[test]
+fn a_panic_in_a_closure_changes_nothing() {
+    let _alone = alone();
+    for form in forms() {
+        let (map, list) = (cached::map(form.clone()), cached::list(form));
+        let (map, list): (MapRef, CoRef<dyn CachedList<u64>>) = (map.co(), list.co());
+        map.insert(1, 10);
+        list.insert(1);
+        let panics = |f: &dyn Fn()| {
+            assert!(catch_unwind(AssertUnwindSafe(f)).is_err());
+            assert!(!squall_rcu::in_operation());
+        };
+        everywhere(|_| {
+            panics(&|| _ = map.read(&1, |_| panic!("as asked")));
+            panics(&|| _ = map.update(&1, |_| panic!("as asked")));
+            panics(&|| _ = map.remove_if(&1, |_| panic!("as asked")));
+            panics(&|| _ = map.compute(1, |_| panic!("as asked")));
+            panics(&|| _ = map.compute(2, |_| panic!("as asked")));
+            panics(&|| _ = map.get_or_insert_with(2, || panic!("as asked")));
+            panics(&|| map.retain(|_, _| panic!("as asked")));
+            panics(&|| _ = list.find(|_| panic!("as asked"), |_| ()));
+            panics(&|| _ = list.find(|_| true, |_| panic!("as asked")));
+            panics(&|| _ = list.remove(|_| panic!("as asked")));
+            panics(&|| _ = list.try_insert(2, |_, _| panic!("as asked")));
+        });
+        everywhere(|_| {
+            assert_eq!((map.get(&1), map.get(&2), map.len()), (Some(10), None, 1));
+            assert_eq!((list.find(|_| true, |n| *n), list.len()), (Some(1), 1));
+        });
+        assert!(map.discard(&1) && list.remove(|_| true).is_some());
+    }
+}
+
+#[test]
+fn closures_may_use_what_they_are_called_by() {
+    let _alone = alone();
+    for form in forms() {
+        let (map, list) = (cached::map(form.clone()), cached::list(form));
+        let (map, list): (MapRef, CoRef<dyn CachedList<u64>>) = (map.co(), list.co());
+        map.insert(1, 10);
+        list.insert(1);
+        let inside = map.read(&1, |old| {
+            assert!(map.discard(&1));
+            map.insert(1, 20);
+            (*old, map.get(&1))
+        });
+        assert_eq!(inside, Some((10, Some(20))));
+        // The first try is in vain.
+        let mut tries = 0;
+        let computed = map.compute(1, |value| {
+            tries += 1;
+            if tries == 1 {
+                map.insert(1, 30);
+            }
+            Compute::Put(value.unwrap() + 1)
+        });
+        assert_eq!((computed, map.get(&1), tries), (Computed::Updated, Some(31), 2));
+        let found = list.find(
+            |number| list.len() == 1 && *number == 1,
+            |number| {
+                list.insert(2);
+                list.remove(|there| there == number).is_some()
+            },
+        );
+        assert_eq!((found, list.len(), list.find(|_| true, |n| *n)), (Some(true), 1, Some(2)));
+        // What goes while it is looked at is not found, and what has come before that is.
+        let look = |then: Option<u64>| {
+            let item = list.get(|_| true).unwrap();
+            let once = AtomicBool::new(true);
+            let goes = |_: &u64| {
+                if once.swap(false, Ordering::Relaxed) {
+                    then.inspect(|number| _ = list.insert(*number));
+                    assert!(list.remove_item(&item));
+                }
+                true
+            };
+            list.find(goes, |number| *number)
+        };
+        assert_eq!((look(Some(3)), look(Some(4)), look(None)), (Some(3), Some(4), None));
+        // What comes while it is looked for what conflicts is looked at, too.
+        list.insert(5);
+        let once = AtomicBool::new(true);
+        let conflicts = |there: &u64, new: &u64| {
+            if once.swap(false, Ordering::Relaxed) {
+                list.insert(*new);
+            }
+            there == new
+        };
+        assert_eq!((list.try_insert(6, conflicts).is_err(), list.len()), (true, 2));
+    }
+}
+
+#[test]
+fn a_borrowed_form_of_a_key_will_do_and_what_is_there_is_shown() {
+    let _alone = alone();
+    let mut map = cached::map(Form::distributed(ClusterSize::Core));
+    map.extend([("one".to_owned(), 1)]);
+    assert_eq!(map.get("one"), Some(1));
+    assert!(map.update("one", |n| n + 1) && map.contains_key("one"));
+    assert_eq!(format!("{map:?}"), r#"{"one": 2}"#);
+    assert_eq!(map.remove("one"), Some(2));
+    let mut list = cached::list(Form::shared());
+    list.extend(["a", "b"]);
+    assert_eq!(format!("{list:?}"), r#"["a", "b"]"#);
+}

@@ -1,0 +1,318 @@
+//! Maps of every form, as the checks of `squall-history` know one: at rest, and while a thread swaps them from form to form.
+
+#![allow(dead_code, reason = "each test binary uses some of it")]
+
+use squall_core::CoRef;
+use squall_core::swap::{New, Swap};
+use squall_history::maps::{ConcurrentMap, Held, Maker, Step};
+use squall_machine::ClusterSize;
+use squall_objects::map::{self, Compute, Entries, Map, Mapping};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// A form that a map can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Central,
+    Locked,
+    Partitioned,
+    Replicated,
+    Adaptive,
+}
+
+pub(crate) const FORMS: [Form; 5] =
+    [Form::Central, Form::Locked, Form::Partitioned, Form::Replicated, Form::Adaptive];
+/// Those that can be swapped in.
+pub(crate) const NEW: [Form; 4] = [Form::Locked, Form::Partitioned, Form::Replicated, Form::Central];
+const PARTS: usize = 3;
+
+/// Neighbours by pairs: few of the keys of a check are in a part.
+fn home(key: u64) -> usize {
+    (key >> 1) as usize
+}
+
+impl Form {
+    pub(crate) fn make<V: Held, S: Hashing>(self, hasher: S) -> Map<u64, V, S> {
+        match self {
+            Form::Central => map::central_with(0, hasher),
+            Form::Locked => map::locked_with(0, hasher),
+            Form::Partitioned => map::partitioned_with(PARTS, home, ClusterSize::Cpu, hasher),
+            Form::Replicated => map::replicated_with(0, ClusterSize::Cpu, hasher),
+            Form::Adaptive => map::adaptive_with(0, hasher),
+        }
+    }
+
+    pub(crate) fn to_come<V: Held, S: Hashing>(self) -> New<dyn Mapping<u64, V, S>> {
+        match self {
+            Form::Locked => map::new_locked(),
+            Form::Partitioned => map::new_partitioned(PARTS, home, ClusterSize::Cpu),
+            Form::Replicated => map::new_replicated(ClusterSize::Cpu),
+            Form::Central | Form::Adaptive => map::new_central(),
+        }
+    }
+}
+
+pub(crate) trait Hashing: BuildHasher + Clone + Send + Sync + 'static {}
+
+impl<S: BuildHasher + Clone + Send + Sync + 'static> Hashing for S {}
+
+/// Calls by the reference, for the checks.
+macro_rules! as_checked {
+    ($of:ident<$v:ident $(, $s:ident: $bound:path)?>, $this:ident => $co:expr) => {
+        impl<$v: Held $(, $s: $bound)?> ConcurrentMap<$v> for $of<$v $(, $s)?> {
+            fn get(&self, key: u64) -> Option<$v> {
+                let $this = self;
+                $co.get(&key)
+            }
+            fn insert(&self, key: u64, value: $v) -> Option<$v> {
+                let $this = self;
+                $co.insert(key, value)
+            }
+            fn set(&self, key: u64, value: $v) -> bool {
+                let $this = self;
+                $co.set(key, value)
+            }
+            fn try_insert(&self, key: u64, value: $v) -> Result<(), $v> {
+                let $this = self;
+                $co.try_insert(key, value).map_err(|(_, value)| value)
+            }
+            fn get_or_insert_with(&self, key: u64, make: &mut dyn FnMut() -> $v) -> $v {
+                let $this = self;
+                $co.get_or_insert_with(key, make)
+            }
+            fn remove(&self, key: u64) -> Option<$v> {
+                let $this = self;
+                $co.remove(&key)
+            }
+            fn discard(&self, key: u64) -> bool {
+                let $this = self;
+                $co.discard(&key)
+            }
+            fn remove_if(&self, key: u64, goes: &mut dyn FnMut(&$v) -> bool) -> bool {
+                let $this = self;
+                $co.remove_if(&key, goes)
+            }
+            fn update(&self, key: u64, change: &mut dyn FnMut(&$v) -> $v) -> bool {
+                let $this = self;
+                $co.update(&key, change)
+            }
+            fn compute(&self, key: u64, step: &mut dyn FnMut(Option<&$v>) -> Step<$v>) {
+                let $this = self;
+                let _ = $co.compute(key, |value| match step(value) {
+                    Step::Keep => Compute::Keep,
+                    Step::Put(value) => Compute::Put(value),
+                    Step::Remove => Compute::Remove,
+                });
+            }
+            fn for_each(&self, visit: &mut dyn FnMut(u64, &$v)) {
+                let $this = self;
+                $co.for_each(|key, value| visit(*key, value));
+            }
+            fn retain(&self, keep: &mut dyn FnMut(u64, &$v) -> bool) {
+                let $this = self;
+                $co.retain(|key, value| keep(*key, value));
+            }
+            fn clear(&self) {
+                let $this = self;
+                $co.clear();
+            }
+            fn len(&self) -> usize {
+                let $this = self;
+                $co.len()
+            }
+            fn reserve(&self, more: usize) {
+                let $this = self;
+                $co.reserve(more);
+            }
+            fn shrink(&self) {
+                let $this = self;
+                $co.shrink_to_fit();
+            }
+        }
+    };
+}
+
+/// A map that keeps its form.
+pub(crate) struct AtRest<V: Held, S: Hashing>(pub(crate) Map<u64, V, S>);
+as_checked!(AtRest<V, S: Hashing>, this => this.0.co());
+
+/// Makes maps of one form.
+pub(crate) struct Maps<S>(pub(crate) Form, pub(crate) S);
+
+impl<S: Hashing> Maker for Maps<S> {
+    type Map<V: Held> = AtRest<V, S>;
+
+    fn make<V: Held>(&self) -> AtRest<V, S> {
+        AtRest(self.0.make(self.1.clone()))
+    }
+
+    fn settle(&self) {
+        squall_rcu::barrier().expect("no operation is open here");
+    }
+}
+
+/// A hasher that tells how many structures have one: each table and each map under a lock has one of its own.
+#[derive(Clone)]
+pub(crate) struct Tracked(RandomState, Arc<()>);
+
+impl BuildHasher for Tracked {
+    type Hasher = <RandomState as BuildHasher>::Hasher;
+
+    fn build_hasher(&self) -> Self::Hasher {
+        self.0.build_hasher()
+    }
+}
+
+/// A map that a thread of its own swaps from form to form.
+pub(crate) struct Swapped<V: Held> {
+    map: Option<Map<u64, V, Tracked>>,
+    turns: Arc<Turns>,
+    swapper: Option<JoinHandle<()>>,
+    gone: Arc<AtomicBool>,
+}
+as_checked!(Swapped<V>, this => this.map.as_ref().expect("there until it is dropped").co());
+
+impl<V: Held> Drop for Swapped<V> {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::Relaxed);
+        let ended = self.swapper.take().map(JoinHandle::join);
+        self.map = None;
+        if let Some(Err(panic)) = ended
+            && !thread::panicking()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// What the threads that swap have in common.
+#[derive(Default)]
+struct Turns {
+    /// Held by each swap. Whether there shall be none.
+    paused: Mutex<bool>,
+    swaps: AtomicU64,
+}
+
+/// A map that may be there: its hashers, whether it was dropped, and what makes it central.
+struct Known {
+    hashers: std::sync::Weak<()>,
+    gone: Arc<AtomicBool>,
+    make_central: Box<dyn Fn() + Send>,
+}
+
+/// Makes maps that are swapped while they are checked.
+#[derive(Default)]
+pub(crate) struct Swapping {
+    turns: Arc<Turns>,
+    made: AtomicUsize,
+    known: Mutex<Vec<Known>>,
+}
+
+impl Swapping {
+    /// Swaps so far.
+    pub(crate) fn swaps(&self) -> u64 {
+        self.turns.swaps.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn maps(&self) -> usize {
+        self.made.load(Ordering::Relaxed)
+    }
+}
+
+impl Maker for Swapping {
+    type Map<V: Held> = Swapped<V>;
+
+    fn make<V: Held>(&self) -> Swapped<V> {
+        let first = FORMS[self.made.fetch_add(1, Ordering::Relaxed) % FORMS.len()];
+        let token = Arc::new(());
+        let hashers = Arc::downgrade(&token);
+        let map = first.make(Tracked(RandomState::new(), token));
+        let (co, gone) = (map.co(), Arc::new(AtomicBool::new(false)));
+        let mut known = self.known.lock().unwrap();
+        known.retain(|known| known.hashers.strong_count() > 0);
+        known.push(Known {
+            hashers,
+            gone: gone.clone(),
+            make_central: Box::new(move || swap_to(co, Form::Central)),
+        });
+        drop(known);
+        *self.turns.paused.lock().unwrap() = false;
+        let (turns, over) = (self.turns.clone(), gone.clone());
+        let swapper = thread::spawn(move || {
+            for form in NEW.into_iter().cycle() {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let paused = turns.paused.lock().unwrap();
+                if !*paused {
+                    swap_to(co, form);
+                    turns.swaps.fetch_add(1, Ordering::Relaxed);
+                }
+                drop(paused);
+                thread::yield_now();
+            }
+        });
+        Swapped { map: Some(map), turns: self.turns.clone(), swapper: Some(swapper), gone }
+    }
+
+    /// Nothing is swapped any more, and of each map there is the one structure of its form, if it is there.
+    fn settle(&self) {
+        *self.turns.paused.lock().unwrap() = true;
+        for known in self.known.lock().unwrap().iter() {
+            let gone = known.gone.load(Ordering::Relaxed);
+            if !gone {
+                (known.make_central)();
+            }
+            while known.hashers.strong_count() > usize::from(!gone) {
+                squall_rcu::barrier().expect("no operation is open here");
+                thread::yield_now();
+            }
+        }
+        squall_rcu::barrier().expect("no operation is open here");
+    }
+}
+
+impl<V: Held> Swapped<V> {
+    /// Swaps of all maps of its maker so far.
+    pub(crate) fn swaps(&self) -> u64 {
+        self.turns.swaps.load(Ordering::Relaxed)
+    }
+}
+
+pub(crate) fn swap_to<V: Held, S: Hashing>(co: CoRef<dyn Mapping<u64, V, S>>, form: Form) {
+    // A thread may have been preempted in the midst of a call; a deadlock lasts longer.
+    let swap = Swap::of(co).drain_within(Duration::from_secs(60));
+    swap.to(form.to_come()).unwrap_or_else(|error| panic!("to {form:?}: {error}"));
+}
+
+/// A map that changes its form by itself with every few calls from outside.
+pub(crate) struct Restless<V: Held> {
+    map: Map<u64, V>,
+    calls: AtomicUsize,
+}
+
+impl<V: Held> Restless<V> {
+    fn co(&self) -> CoRef<dyn Mapping<u64, V, RandomState>> {
+        let calls = self.calls.fetch_add(1, Ordering::Relaxed);
+        let co = self.map.co();
+        if calls % 5 == 4 && !squall_rcu::in_operation() {
+            swap_to(co, NEW[calls / 5 % NEW.len()]);
+        }
+        co
+    }
+}
+as_checked!(Restless<V>, this => this.co());
+
+/// Makes such maps.
+pub(crate) struct RestlessMaps;
+
+impl Maker for RestlessMaps {
+    type Map<V: Held> = Restless<V>;
+
+    fn make<V: Held>(&self) -> Restless<V> {
+        Restless { map: Form::Locked.make(RandomState::new()), calls: AtomicUsize::new(0) }
+    }
+}

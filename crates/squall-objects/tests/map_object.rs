@@ -1,0 +1,734 @@
+//! Maps as objects: calls within calls, ends, swaps, what std knows of them; on a virtual machine of 32 VPs where each thread is on the
+//! VP that a test gives it.
+#![cfg(not(miri))]
+
+mod map_common;
+
+use map_common::{FORMS, Form, NEW, swap_to};
+use squall_adapt::{control, settings};
+use squall_core::swap::{Swap, SwapReport, swap};
+use squall_core::{CoRef, ObjectState, Owned, info_of};
+use squall_machine::{ClusterSize, Machine, Vp, machine};
+use squall_objects::map::{self, CENTRAL, Compute, Computed, Entries, Map, Mapping, SMALL};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{Hash, Hasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The machine of every test here: two nodes of two caches of four cores of two threads.
+fn alone() -> MutexGuard<'static, ()> {
+    static MADE: Once = Once::new();
+    static ALONE: Mutex<()> = Mutex::new(());
+    MADE.call_once(|| {
+        _ = Machine::set_virtual("nodes:2,caches:2,cores:4,threads:2".parse().unwrap()).unwrap()
+    });
+    assert_eq!(machine().vps().len(), VPS as usize);
+    ALONE.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+const VPS: u32 = 32;
+
+fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
+    Vp::with_vp(Vp::new(vp), f).unwrap()
+}
+
+/// Waits for something that must come; the limit is there for those who wait for a test that hangs.
+fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "this does not come: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+type Co = CoRef<dyn Mapping<u64, u64, RandomState>>;
+
+fn made(form: Form) -> Map<u64, u64> {
+    form.make(RandomState::new())
+}
+
+fn filled(form: Form, keys: u64) -> Map<u64, u64> {
+    let map = made(form);
+    (0..keys).for_each(|key| _ = map.co().set(key, key));
+    map
+}
+
+fn is_swapping(co: Co) -> bool {
+    info_of(CoRef::id(co)).unwrap().state == ObjectState::Swapping
+}
+
+fn reps<K, V>(map: &Map<K, V>) -> usize
+where
+    K: Eq + Hash + Send + Sync,
+    V: Send + Sync,
+{
+    info_of(CoRef::id(map.co())).unwrap().reps.len()
+}
+
+// --- calls within calls ---
+
+/// Every kind of call, within every closure that a call is given; keys from 10 on are free.
+fn within_each_closure(co: Co) {
+    let calls = || {
+        co.set(10, 10);
+        assert_eq!((co.get(&10), co.len() > 0), (Some(10), true));
+        assert!(co.update(&10, |value| value + 1));
+        let mut seen = 0;
+        co.for_each(|_, _| seen += 1);
+        assert!(co.discard(&10) && seen > 0);
+        co.retain(|key, _| *key < 10);
+    };
+    let mut closures = 0;
+    let mut run = || {
+        calls();
+        closures += 1;
+    };
+    assert_eq!(
+        co.read(&1, |value| {
+            run();
+            *value
+        }),
+        Some(1)
+    );
+    assert!(co.update(&1, |value| {
+        run();
+        *value
+    }));
+    assert!(!co.remove_if(&1, |_| {
+        run();
+        false
+    }));
+    assert_eq!(
+        co.compute(1, |value| {
+            run();
+            assert_eq!(value, Some(&1));
+            Compute::Keep
+        }),
+        Computed::Kept
+    );
+    assert_eq!(
+        co.compute(9, |value| {
+            run();
+            assert_eq!(value, None);
+            Compute::Keep
+        }),
+        Computed::Kept
+    );
+    assert_eq!(
+        co.get_or_insert_with(8, || {
+            run();
+            8
+        }),
+        8
+    );
+    assert!(co.discard(&8));
+    let before = co.len();
+    co.for_each(|_, _| run());
+    co.retain(|_, _| {
+        run();
+        true
+    });
+    assert_eq!(closures, 6 + 2 * before);
+}
+
+#[test]
+fn every_call_can_be_made_within_every_closure() {
+    let _alone = alone();
+    for form in FORMS {
+        let map = filled(form, 4);
+        within_each_closure(map.co());
+        for new in NEW {
+            swap_to(map.co(), new);
+            within_each_closure(map.co());
+        }
+    }
+}
+
+/// Swaps, however long a thread stays in a call.
+fn patiently(co: Co, new: Form) -> SwapReport {
+    Swap::of(co).drain_within(Duration::from_secs(60)).to(new.to_come()).unwrap()
+}
+
+/// Runs `f` while a swap waits for it, in `Forward`.
+fn while_a_swap_waits(co: Co, new: Form, f: impl FnOnce()) {
+    thread::scope(|scope| {
+        let swapped = co.read(&1, |_| {
+            let swapper = scope.spawn(move || patiently(co, new));
+            eventually("the swap begins", || is_swapping(co));
+            f();
+            assert!(is_swapping(co), "it was not waited for");
+            swapper
+        });
+        let report = swapped.expect("the key is there").join().unwrap();
+        assert!(report.forwarded > 0);
+    });
+}
+
+#[test]
+fn calls_within_calls_go_on_while_a_swap_waits_for_them() {
+    let _alone = alone();
+    for form in FORMS {
+        for new in NEW {
+            let map = filled(form, 4);
+            while_a_swap_waits(map.co(), new, || within_each_closure(map.co()));
+            within_each_closure(map.co());
+        }
+    }
+}
+
+#[test]
+fn calls_within_a_call_go_on_when_new_calls_must_wait() {
+    let _alone = alone();
+    for form in FORMS {
+        for new in NEW {
+            let map = filled(form, 4);
+            let co = map.co();
+            let (leave, left) = mpsc::channel::<()>();
+            thread::scope(|scope| {
+                // Keeps the swap in `Forward` until the call below has begun, so that it is one of those that are counted.
+                let (tell, is_in) = mpsc::channel();
+                scope.spawn(move || {
+                    squall_rcu::op(|_| {
+                        tell.send(()).unwrap();
+                        _ = left.recv();
+                    });
+                });
+                is_in.recv().unwrap();
+                let swapper = scope.spawn(move || patiently(co, new));
+                eventually("the swap begins", || is_swapping(co));
+                let mut leave = Some(leave);
+                // Of a key that no call within it changes: else it would be asked again and again.
+                let updated = co.update(&3, |value| {
+                    drop(leave.take());
+                    // In `Forward`, and soon in `Block`, in which others wait for this call.
+                    let other = scope.spawn(move || co.get(&1));
+                    thread::sleep(Duration::from_millis(2));
+                    within_each_closure(co);
+                    drop(other);
+                    *value
+                });
+                assert!(updated);
+                swapper.join().unwrap();
+            });
+            assert_eq!((co.len(), co.get(&1)), (4, Some(1)));
+        }
+    }
+}
+
+/// Whether a form's entries are in one table, which moves as it is to another such form.
+fn has_a_table(form: Form) -> bool {
+    matches!(form, Form::Central | Form::Replicated)
+}
+
+#[test]
+fn what_was_lent_for_an_operation_is_what_the_map_had_when_it_was_swapped() {
+    let _alone = alone();
+    let seen_through = AtomicUsize::new(0);
+    for form in FORMS {
+        for new in NEW {
+            let seen_through = &seen_through;
+            let map = filled(form, 100);
+            let co = map.co();
+            let (leave, left) = mpsc::channel::<()>();
+            thread::scope(|scope| {
+                let (tell, is_in) = mpsc::channel();
+                scope.spawn(move || {
+                    squall_rcu::op(|_| {
+                        tell.send(()).unwrap();
+                        _ = left.recv();
+                    });
+                });
+                is_in.recv().unwrap();
+                let swapper = scope.spawn(move || {
+                    swap(co, new.to_come()).unwrap();
+                    if !(has_a_table(form) && has_a_table(new)) {
+                        co.clear();
+                    }
+                });
+                eventually("the swap begins", || is_swapping(co));
+                squall_rcu::op(|op| {
+                    let mut found = None;
+                    co.look(op, &mut found);
+                    let store = found.expect("something is lent");
+                    drop(leave);
+                    // A swap that began to wait for operations after this one did waits for this one, too: nothing is to be seen then.
+                    let begun = Instant::now();
+                    while !swapper.is_finished() {
+                        if begun.elapsed() > Duration::from_secs(2) {
+                            return;
+                        }
+                        thread::yield_now();
+                    }
+                    seen_through.fetch_add(1, Ordering::Relaxed);
+                    // Whoever copied has left the old structure as it was; who shares it has gone on with it.
+                    let shares = has_a_table(form) && has_a_table(new);
+                    assert!(shares || co.is_empty());
+                    let seen: Vec<_> =
+                        (0..100_u64).filter_map(|key| store.read(op, &key, |value| *value)).collect();
+                    assert_eq!(seen, (0..100).collect::<Vec<_>>(), "{form:?} to {new:?}");
+                });
+            });
+        }
+    }
+    assert!(seen_through.into_inner() > 0, "no operation saw a swap come and go");
+}
+
+#[test]
+fn an_update_is_asked_again_if_its_key_was_changed_and_not_for_others() {
+    let _alone = alone();
+    for form in FORMS {
+        let map = filled(form, 4);
+        let co = map.co();
+        let mut asked = 0;
+        co.update(&1, |value| {
+            asked += 1;
+            if asked == 1 {
+                co.set(1, 7);
+            }
+            value + 1
+        });
+        assert_eq!((asked, co.get(&1)), (2, Some(8)), "{form:?}");
+        asked = 0;
+        co.update(&1, |value| {
+            asked += 1;
+            if asked == 1 {
+                co.discard(&1);
+                co.set(1, value + 5);
+            }
+            value + 1
+        });
+        assert_eq!((asked, co.get(&1)), (2, Some(14)), "{form:?}: it was taken out and put in again");
+        // What comes and goes beside it, in the same bucket too, is no reason: this would go on for ever.
+        asked = 0;
+        let done = co.compute(1, |_| {
+            asked += 1;
+            (2..100).for_each(|key| _ = co.set(key, key));
+            (2..100).for_each(|key| _ = co.discard(&key));
+            Compute::Remove
+        });
+        assert_eq!((done, asked, co.get(&1)), (Computed::Removed, 1, None), "{form:?}");
+    }
+}
+
+// --- ends ---
+
+#[test]
+fn a_map_that_is_gone_is_an_error_and_its_readers_end_in_peace() {
+    let _alone = alone();
+    for form in FORMS {
+        let map = filled(form, 4);
+        let co = map.co();
+        assert_eq!((co.try_get(&1).unwrap(), co.try_set(1, 2).unwrap()), (Some(1), true));
+        assert_eq!(co.try_compute(1, |_| Compute::Remove).unwrap(), Computed::Removed);
+        assert_eq!(
+            (co.try_discard(&1).unwrap(), co.try_read(&2, |value| value + 1).unwrap()),
+            (false, Some(3))
+        );
+        let mut map = Some(map);
+        co.read(&2, |value| {
+            drop(map.take());
+            assert_eq!(*value, 2);
+        });
+        let mut called = false;
+        assert!(co.try_read(&2, |_| called = true).is_err());
+        assert!(co.try_get(&2).is_err() && co.try_set(2, 2).is_err() && co.try_discard(&2).is_err());
+        let computed = co.try_compute(2, |_| {
+            called = true;
+            Compute::Keep
+        });
+        assert!(computed.is_err() && co.try_for_each(|_, _| called = true).is_err() && !called);
+        let error = catch_unwind(|| co.get(&2)).unwrap_err();
+        let error = error.downcast_ref::<String>().expect("a message");
+        assert!(error.contains("look"), "{error}");
+        assert!(catch_unwind(|| co.set(2, 2)).is_err() && catch_unwind(|| co.iter().next()).is_err());
+    }
+}
+
+#[test]
+fn a_form_into_which_no_entries_moved_says_so() {
+    let _alone = alone();
+    for form in NEW {
+        let map = filled(Form::Locked, 4);
+        Swap::of(map.co()).without_state().to(form.to_come()).unwrap();
+        let error = map.co().try_get(&1).unwrap_err();
+        assert!(error.to_string().contains("no entries moved in"), "{error}");
+        assert!(swap(map.co(), map::new_central()).is_err(), "nor do they move on");
+        assert!(format!("{map:?}").starts_with("Map("));
+    }
+}
+
+/// A key or a value whose drop runs some code.
+struct Fuse(u64, Arc<OnceLock<Co2>>);
+type Co2 = CoRef<dyn Mapping<Fuse, Fuse, RandomState>>;
+
+thread_local! {
+    static BURNS: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Clone for Fuse {
+    fn clone(&self) -> Fuse {
+        Fuse(self.0, self.1.clone())
+    }
+}
+impl PartialEq for Fuse {
+    fn eq(&self, other: &Fuse) -> bool {
+        self.0 == other.0
+    }
+}
+impl Eq for Fuse {}
+impl Hash for Fuse {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        if let Some(co) = self.1.get()
+            && !BURNS.replace(true)
+        {
+            // It takes the lock of a map under one lock, and of each bucket's.
+            let probe = Fuse(self.0, Arc::default());
+            let _ = co.try_discard(&Fuse(1_000 + self.0, Arc::default()));
+            let _ = co.try_read(&probe, |_| ());
+            BURNS.set(false);
+        }
+    }
+}
+
+#[test]
+fn keys_and_values_are_dropped_under_no_lock() {
+    let _alone = alone();
+    for form in [Form::Locked, Form::Central, Form::Partitioned] {
+        let known = Arc::new(OnceLock::new());
+        let map: Map<Fuse, Fuse> = match form {
+            Form::Locked => map::locked(),
+            Form::Partitioned => map::partitioned(3, |number| number as usize),
+            _ => map::central(),
+        };
+        let co = map.co();
+        assert!(known.set(co).is_ok());
+        let fuse = |number| Fuse(number, known.clone());
+        for _ in 0..2 {
+            for key in 0..20 {
+                co.set(fuse(key), fuse(key));
+                co.set(fuse(key), fuse(key));
+                drop(co.insert(fuse(key), fuse(key)));
+                drop(co.try_insert(fuse(key), fuse(key)));
+                drop(co.get_or_insert_with(fuse(key), || fuse(key)));
+                co.update(&fuse(key), |_| fuse(key));
+                let mut tries = 0;
+                co.update(&fuse(key), |_| {
+                    tries += 1;
+                    if tries == 1 {
+                        co.set(fuse(key), fuse(key));
+                    }
+                    fuse(key)
+                });
+                let _ = co.compute(fuse(key), |_| Compute::Put(fuse(key)));
+            }
+            co.for_each(|_, _| ());
+            co.retain(|key, _| key.0 % 2 == 0);
+            drop(co.remove(&fuse(0)));
+            co.discard(&fuse(2));
+            co.clear();
+        }
+        assert!(co.is_empty());
+        swap(co, map::new_locked()).unwrap();
+        co.set(fuse(1), fuse(1));
+        swap(co, map::new_central()).unwrap();
+        Owned::destroy(map.into_owned()).wait().unwrap();
+    }
+}
+
+#[test]
+fn a_key_or_value_whose_clone_panics_spoils_no_map_and_no_swap() {
+    let _alone = alone();
+    static FRAGILE: AtomicBool = AtomicBool::new(false);
+    struct Fragile;
+    impl Clone for Fragile {
+        fn clone(&self) -> Fragile {
+            assert!(!FRAGILE.load(Ordering::Relaxed), "as asked");
+            Fragile
+        }
+    }
+    let maps: [Map<u64, Fragile>; 3] =
+        [map::locked(), map::central(), map::partitioned(3, |number| number as usize)];
+    for map in maps {
+        let co = map.co();
+        (0..10).for_each(|key| _ = co.set(key, Fragile));
+        FRAGILE.store(true, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| co.get(&1))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| co.iter().count())).is_err());
+        let _ = swap(co, map::new_locked()).unwrap_err();
+        let _ = swap(co, map::new_partitioned(2, |key| key as usize, ClusterSize::Core)).unwrap_err();
+        assert!(co.set(1, Fragile) && !co.set(10, Fragile));
+        FRAGILE.store(false, Ordering::Relaxed);
+        assert_eq!((co.len(), co.iter().count()), (11, 11));
+        swap(co, map::new_locked()).unwrap();
+        assert_eq!(co.len(), 11);
+    }
+}
+
+// --- walks ---
+
+#[test]
+fn a_walk_goes_on_through_swaps_and_sees_each_entry_once() {
+    let _alone = alone();
+    for first in FORMS {
+        let map = filled(first, 3000);
+        let co = map.co();
+        let mut news = NEW.into_iter().cycle();
+        let (mut keys, mut iter) = (BTreeSet::new(), co.iter());
+        for at in 1.. {
+            let Some((key, value)) = iter.next() else { break };
+            assert!(key == value && keys.insert(key), "{key} was seen twice");
+            if at % 97 == 0 {
+                swap_to(co, news.next().unwrap());
+            }
+        }
+        assert!(keys.into_iter().eq(0..3000), "{first:?}");
+    }
+}
+
+// --- the partitioned form ---
+
+#[test]
+fn co_64_the_first_representatives_hold_the_parts_and_the_others_lead_there() {
+    let _alone = alone();
+    let map: Map<u64, u64> = map::partitioned(4, |page| (page >> 4) as usize);
+    assert_eq!(reps(&map), 0, "nothing is made before a call");
+    on(9, || (0..64).for_each(|page| _ = map.set(page, page)));
+    // The holders of the four parts, and the caller's own.
+    assert_eq!((reps(&map), on(9, || map.sensors().entries)), (5, 64));
+    for vp in 0..VPS {
+        on(vp, || (0..64).for_each(|page| assert_eq!(map.get(&page), Some(page))));
+    }
+    assert_eq!((reps(&map), map.len()), (VPS as usize, 64));
+    // With fewer clusters than parts, a representative holds several.
+    for (size, clusters) in [(ClusterSize::Node, 2), (ClusterSize::Machine, 1), (ClusterSize::fixed(5), 7)] {
+        let map = map::partitioned_with(64, |page| page as usize, size, RandomState::new());
+        (0..VPS).for_each(|vp| on(vp, || _ = map.set(u64::from(vp), 0)));
+        assert_eq!((reps(&map), map.sensors().reps, map.len()), (clusters, clusters, VPS as usize));
+    }
+    assert!(catch_unwind(|| map::partitioned::<u64, u64>(0, |_| 0)).is_err());
+}
+
+/// The directory of a cache of file blocks: which clusters have a copy of each. All processors search it, and put in what they bring.
+#[test]
+fn hu_15_a_directory_of_pages_is_spread_over_the_processors_that_search_it_at_once() {
+    let _alone = alone();
+    let pages: Map<u64, u32> = map::partitioned(VPS as usize, |page| (page >> 4) as usize);
+    let (co, threads) = (pages.co(), 8);
+    thread::scope(|scope| {
+        for cluster in 0..threads {
+            scope.spawn(move || {
+                on(cluster * 4, || {
+                    for page in 0..512 {
+                        let copy = 1 << cluster;
+                        let _ = co.compute(page, |copies| Compute::Put(copies.unwrap_or(&0) | copy));
+                        assert!(co.read(&page, |copies| copies & copy != 0).unwrap(), "a copy was lost");
+                    }
+                });
+            });
+        }
+    });
+    assert_eq!(pages.len(), 512);
+    pages.for_each(|page, copies| assert_eq!(*copies, (1 << threads) - 1, "of {page}"));
+    // What nobody has any more goes.
+    (0..threads)
+        .for_each(|cluster| pages.for_each(|page, _| _ = co.update(page, |copies| copies & !(1 << cluster))));
+    pages.retain(|_, copies| *copies != 0);
+    assert!(pages.is_empty());
+}
+
+// --- the adaptive form ---
+
+fn form<V: Send + Sync>(map: &Map<u64, V>) -> &'static str {
+    control::status(CoRef::id(map.co())).expect("it is adaptive").form
+}
+
+/// Runs `f` while these VPs read and write.
+fn with_callers(co: Co, vps: &[u32], f: impl FnOnce()) {
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let stop = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        for vp in vps {
+            scope.spawn(move || {
+                on(*vp, || {
+                    while !stop.load(Ordering::Relaxed) {
+                        for key in 0..64 {
+                            assert!(co.update(&key, |value| value + 1), "{key} was lost");
+                            assert!(co.get(&key).is_some_and(|value| value > key));
+                        }
+                        // So that all of them run, on few processors.
+                        thread::yield_now();
+                    }
+                });
+            });
+        }
+        let _stop = Stop(stop);
+        f();
+    });
+}
+
+#[test]
+fn co_71_an_adaptive_map_is_a_table_where_several_use_it_and_goes_back() {
+    let _alone = alone();
+    settings::ALL.set(&settings::QUIET, Duration::from_millis(200)).unwrap();
+    let map = on(0, || filled(Form::Adaptive, 64));
+    assert_eq!((form(&map), reps(&map)), (SMALL, 1));
+    with_callers(map.co(), &[0, 1, 9, 25], || eventually("it grows", || form(&map) == CENTRAL));
+    let decided = control::history(CoRef::id(map.co()));
+    assert!(decided.iter().any(|decision| decision.why.contains("with")), "{decided:?}");
+    let sum = map.fold(0, |sum, _, value| sum + value);
+    eventually("it folds", || form(&map) == SMALL);
+    assert_eq!((map.len(), map.fold(0, |sum, _, value| sum + value)), (64, sum), "an update was lost");
+    settings::ALL.unset(settings::QUIET.name()).unwrap();
+}
+
+#[test]
+fn an_adaptive_map_that_grows_large_is_a_table_at_once_and_loses_nothing() {
+    let _alone = alone();
+    const MANY: u64 = 20_000;
+    let map = on(0, || made(Form::Adaptive));
+    let id = CoRef::id(map.co());
+    control::freeze(id, true).unwrap();
+    on(0, || (0..MANY).for_each(|key| _ = map.set(key, key)));
+    // In its own form: nobody may swap it. Whoever moves it then copies nothing.
+    assert_eq!((form(&map), map.len()), (SMALL, MANY as usize));
+    for to in [CENTRAL, SMALL, CENTRAL] {
+        control::swap(id, to).unwrap();
+        assert_eq!((form(&map), map.len()), (to, MANY as usize));
+        assert!((0..MANY).step_by(7).all(|key| map.get(&key) == Some(key)));
+    }
+    map.retain(|key, _| *key < 100);
+    control::swap(id, SMALL).unwrap();
+    assert!(map.into_iter().map(|(key, _)| key).collect::<BTreeSet<_>>().into_iter().eq(0..100));
+    // Where it is known beforehand it begins so.
+    let large = map::adaptive_with::<u64, u64, _>(MANY as usize, RandomState::new());
+    assert_eq!((form(&large), large.capacity() >= MANY as usize), (CENTRAL, true));
+}
+
+#[test]
+fn the_sensors_of_an_adaptive_map_count_its_calls_and_make_no_representatives() {
+    let _alone = alone();
+    let map = on(0, || filled(Form::Adaptive, 10));
+    let id = CoRef::id(map.co());
+    control::freeze(id, true).unwrap();
+    let seen = |map: &Map<u64, u64>| {
+        let sensors = map.sensors();
+        (sensors.here, sensors.elsewhere)
+    };
+    assert_eq!(seen(&map), (9, 1), "ten calls of one VP, the first of which came from elsewhere");
+    on(5, || (0..10).for_each(|key| _ = map.get(&key)));
+    assert_eq!(seen(&map), (9 + 9, 1 + 1));
+    control::swap(id, CENTRAL).unwrap();
+    on(7, || (0..10).for_each(|key| _ = map.get(&key)));
+    let before = seen(&map);
+    on(7, || (0..10).for_each(|key| _ = map.set(key, 0)));
+    let after = seen(&map);
+    assert_eq!((before.0 + before.1, after.0 + after.1), (0, 10), "of a table, writes are counted");
+    let reps = reps(&map);
+    (0..VPS).for_each(|vp| on(vp, || control::set_attribute(id, "margin", "2").unwrap()));
+    assert_eq!(info_of(id).unwrap().reps.len(), reps, "who steers is no caller");
+}
+
+// --- what it is to others ---
+
+#[test]
+fn it_is_filled_from_iterators_and_shown_as_std_s() {
+    let _alone = alone();
+    let mut map: Map<u64, &str> = [(1, "one"), (2, "two")].into_iter().collect();
+    map.extend([(3, "three")]);
+    (&map).extend([(4, "four")]);
+    let mut entries: Vec<_> = (&map).into_iter().collect();
+    entries.sort_unstable();
+    assert_eq!(entries, [(1, "one"), (2, "two"), (3, "three"), (4, "four")]);
+    let keys: BTreeSet<_> = map.keys().collect();
+    let values: BTreeSet<_> = map.values().collect();
+    assert!(keys.into_iter().eq(1..=4) && values.len() == 4 && map.count() == 4);
+    map.retain(|key, _| *key == 2);
+    assert_eq!(format!("{map:?}"), r#"{2: "two"}"#);
+    let empty = Map::<u64, u64>::default();
+    assert!(empty.is_empty() && format!("{empty:?}") == "{}");
+    fn sent<T: Send + Sync>(_: &T) {}
+    sent(&map);
+    sent(&map.co());
+}
+
+#[test]
+fn an_entry_is_what_std_s_is() {
+    let _alone = alone();
+    for form in FORMS {
+        let map = made(form);
+        let co = map.co();
+        assert_eq!((co.entry(1).or_default(), co.entry(1).or_insert(7), *co.entry(1).key()), (0, 0, 1));
+        assert_eq!(co.entry(1).and_modify(|value| value + 5).or_insert_with(|| 9), 5);
+        assert_eq!(co.entry(2).and_modify(|value| value + 5).or_insert_with(|| 9), 9);
+        assert_eq!(
+            (co.insert(2, 3), co.insert(4, 3), co.remove(&2), co.remove(&2)),
+            (Some(9), None, Some(3), None)
+        );
+        assert_eq!((co.try_insert(1, 8), co.try_insert(3, 8)), (Err((1, 8)), Ok(())));
+        assert!(co.contains_key(&3) && !co.contains_key(&2) && co.remove_if(&3, |value| *value == 8));
+        co.reserve(1000);
+        assert!(co.capacity() >= 1000, "{form:?} has room for {}", co.capacity());
+        co.shrink_to_fit();
+        assert!(co.capacity() < 1000 && co.len() == 2);
+    }
+}
+
+#[test]
+fn keys_are_looked_for_in_any_borrowed_form() {
+    let _alone = alone();
+    let maps: [Map<String, usize>; 4] =
+        [map::central(), map::locked(), map::adaptive(), map::partitioned(5, |number| number as usize)];
+    for map in maps {
+        let texts: Vec<String> = (0..200).map(|number| format!("key {number}")).collect();
+        let std: HashMap<String, usize> = texts.iter().map(|text| (text.clone(), text.len())).collect();
+        std.iter().for_each(|(text, length)| _ = map.set(text.clone(), *length));
+        assert!(texts.iter().all(|text| map.get(text.as_str()) == std.get(text).copied()));
+        assert!(map.update("key 7", |length| length + 1) && map.get("key 7") == Some(6));
+        assert!(map.discard("key 7") && map.get("key 7").is_none() && map.remove("none").is_none());
+        let sorted: BTreeMap<String, usize> = map.iter().collect();
+        assert_eq!(sorted.len(), 199);
+    }
+}
+
+/// No `Clone`, no `Debug`, keys that are not of std's.
+#[derive(PartialEq, Eq, Hash)]
+struct Plain(u64);
+
+#[test]
+fn what_cannot_be_copied_is_in_a_central_map() {
+    let _alone = alone();
+    let map: Map<Plain, Plain> = map::central();
+    assert!(!map.set(Plain(1), Plain(2)) && map.set(Plain(1), Plain(3)));
+    assert_eq!(map.read(&Plain(1), |value| value.0), Some(3));
+    swap(map.co(), map::new_central()).unwrap();
+    assert!(map.update(&Plain(1), |value| Plain(value.0 + 1)));
+    assert_eq!(map.read(&Plain(1), |value| value.0), Some(4));
+    let visited = AtomicUsize::new(0);
+    map.for_each(|_, _| _ = visited.fetch_add(1, Ordering::Relaxed));
+    assert_eq!(visited.into_inner(), 1);
+}
+
+#[cfg(feature = "serde")]
+#[test]
+fn it_is_written_and_read_as_std_s() {
+    let _alone = alone();
+    let map: Map<String, u32> = serde_json::from_str(r#"{"a":1,"b":2}"#).unwrap();
+    assert_eq!((map.len(), map.get("a"), map.get("b")), (2, Some(1), Some(2)));
+    map.discard("a");
+    assert_eq!(serde_json::to_string(&map).unwrap(), r#"{"b":2}"#);
+    assert!(serde_json::from_str::<Map<String, u32>>("[1]").is_err());
+}
