@@ -19,6 +19,7 @@ pub(crate) mod rcu_retire;
 mod rcu_wait;
 mod request_counter;
 pub(crate) mod rwlock;
+mod serve;
 pub(crate) mod swap;
 
 use crate::case::Case;
@@ -42,6 +43,7 @@ static CASES: &[&Case] = &[
     &map::MIXED,
     &map::CHURN,
     &map::MEMORY,
+    &serve::CASE,
     &request_counter::CASE,
     &percpu::PERCPU,
     &percpu::PACED,

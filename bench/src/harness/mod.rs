@@ -113,18 +113,18 @@ fn timed(
 ) -> Result<Table, RunError> {
     let setting = Setting { threads, variant, counted: false };
     if let Scale::Own(run) = case.scale {
-        return run(&setting, plan, progress);
+        let table = run(&setting, plan, progress)?;
+        // Who is not in it says why.
+        for spec in case.subjects.iter().filter(|spec| table.subject(spec.name).is_none()) {
+            note_missing(spec, (spec.make)(&setting).err(), outcome);
+        }
+        return Ok(table);
     }
     let mut made: Vec<(&'static Spec, Box<dyn Subject>)> = Vec::new();
     for spec in case.subjects {
         match (spec.make)(&setting) {
             Ok(subject) => made.push((spec, subject)),
-            Err(missing) if missing.is_no_part() => {}
-            Err(Missing(why)) => {
-                if !outcome.missing.iter().any(|(name, known)| *name == spec.name && *known == why) {
-                    outcome.missing.push((spec.name, why));
-                }
-            }
+            Err(missing) => note_missing(spec, Some(missing), outcome),
         }
     }
     if made.is_empty() {
@@ -160,6 +160,15 @@ fn timed(
         })?;
     }
     Ok(tabulate(case, variant, threads, shared.place.pinned, &entrants, &disturbed))
+}
+
+/// A subject cannot run here, unless it takes no part.
+fn note_missing(spec: &Spec, missing: Option<Missing>, outcome: &mut Outcome) {
+    let Some(missing) = missing.filter(|missing| !missing.is_no_part()) else { return };
+    let Missing(why) = missing;
+    if !outcome.missing.iter().any(|(name, known)| *name == spec.name && *known == why) {
+        outcome.missing.push((spec.name, why));
+    }
 }
 
 /// Finds how many operations fill a slice: more and more of them, until the median of a few slices is long enough to

@@ -17,10 +17,12 @@ pub(crate) mod heap;
 pub(crate) mod locks;
 pub(crate) mod logs;
 pub(crate) mod maps;
+pub(crate) mod memcached;
 pub(crate) mod rwlock;
 pub(crate) mod rwlocks;
 #[allow(unsafe_code)]
 pub(crate) mod seize;
+pub(crate) mod stores;
 pub(crate) mod urcu;
 
 /// Tries before the first yield of a rival that is polled.

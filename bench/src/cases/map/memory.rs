@@ -13,7 +13,7 @@
 use super::keys::Key;
 use super::shape::{SIZES, Shape};
 use crate::case::{Case, Missing, Scale, Setting};
-use crate::ours_map::Central;
+use crate::ours_map::Constituent;
 use crate::rivals::heap;
 use crate::rivals::maps::{Dash, Family, Job, Locked, Mapping, Papaya, SccHashIndex, SccHashMap, with_map};
 
@@ -31,7 +31,7 @@ pub(in crate::cases) static CASE: Case = Case {
 
 type Weigh = fn(&Shape) -> Result<Weight, String>;
 
-const OURS: &[(&str, Weigh)] = &[("squall-central", weigh::<Central>)];
+const OURS: &[(&str, Weigh)] = &[("squall-table", weigh::<Constituent>)];
 
 const RIVALS: &[(&str, Weigh)] = &[
     ("dashmap", weigh::<Dash>),

@@ -19,11 +19,12 @@ mod work;
 use crate::case::{Case, Scale, Spec};
 #[cfg(not(feature = "rivals"))]
 use crate::case::{Missing, Setting, Subject};
-use crate::ours_map::Central;
+use crate::ours_map::{Adaptive, Central, Constituent, OneLock, Replicated};
 use crate::rivals::maps::{Dash, Locked, Papaya, SccHashIndex, SccHashMap};
 
 pub(crate) use keys::Key;
 pub(super) use memory::CASE as MEMORY;
+pub(super) use plan::zipf;
 pub(crate) use shape::{Hasher, Keys, Shape};
 
 #[cfg(test)]
@@ -44,7 +45,11 @@ macro_rules! subjects {
     ($make:path) => {{
         use $make as make;
         &[
+            Spec::ours("squall-table", make::<Constituent>()),
             Spec::ours("squall-central", make::<Central>()),
+            Spec::ours("squall-locked", make::<OneLock>()),
+            Spec::ours("squall-replicated", make::<Replicated>()),
+            Spec::ours("squall-adaptive", make::<Adaptive>()),
             Spec::rival("dashmap", make::<Dash>()),
             Spec::rival("papaya", make::<Papaya>()),
             Spec::rival("scc-hashmap", make::<SccHashMap>()),

@@ -175,6 +175,12 @@ fn below(random: u64, limit: u64) -> u64 {
     ((u128::from(random) * u128::from(limit)) >> 64) as u64
 }
 
+/// The `i`-th number below a limit that Zipf's law draws.
+pub(in crate::cases) fn zipf(limit: u64) -> impl Fn(u64) -> u64 {
+    let draw = Draw::new(limit, Law::Zipf);
+    move |i| draw.number(i)
+}
+
 /// Numbers below a limit, drawn by a law.
 struct Draw {
     limit: u64,

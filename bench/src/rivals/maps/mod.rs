@@ -114,7 +114,11 @@ mod tests {
 
     #[test]
     fn every_map_does_what_it_is_measured_for() {
+        keeps_the_contract::<crate::ours_map::Constituent>();
         keeps_the_contract::<crate::ours_map::Central>();
+        keeps_the_contract::<crate::ours_map::OneLock>();
+        keeps_the_contract::<crate::ours_map::Replicated>();
+        keeps_the_contract::<crate::ours_map::Adaptive>();
         keeps_the_contract::<Dash>();
         keeps_the_contract::<Papaya>();
         keeps_the_contract::<SccHashMap>();

@@ -1,0 +1,109 @@
+//! The servers.
+
+use std::any::Any;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use squall_cache_example::{Cache, Clock, Config, SquallStore, Store, serve};
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+
+use super::client::{Client, Script};
+use super::load;
+use crate::case::{Missing, Role, Setting, Spec, Subject, Worker};
+use crate::env;
+use crate::rivals::{memcached, stores};
+
+/// A server that runs, until it is dropped.
+pub(super) struct Running {
+    pub(super) address: SocketAddr,
+    /// A runtime, or a child.
+    _what: Box<dyn Any + Send + Sync>,
+}
+
+/// What can take part.
+pub(super) struct Entry {
+    pub(super) name: &'static str,
+    pub(super) role: Role,
+    /// Whether it is the same server as ours, on another map.
+    pub(super) is_store: bool,
+    pub(super) start: fn() -> Result<Running, Missing>,
+}
+
+const fn store(name: &'static str, role: Role, start: fn() -> Result<Running, Missing>) -> Entry {
+    Entry { name, role, is_store: true, start }
+}
+
+pub(super) static ENTRIES: [Entry; 5] = [
+    store("squall", Role::Ours, ours::<SquallStore>),
+    store("dashmap", Role::Rival, ours::<stores::Dash>),
+    store("papaya", Role::Rival, ours::<stores::Papaya>),
+    store("scc-hashmap", Role::Rival, ours::<stores::SccHashMap>),
+    Entry { name: "memcached", role: Role::Rival, is_store: false, start: other },
+];
+
+pub(super) static SPECS: &[Spec] = &[
+    Spec::ours(ENTRIES[0].name, |setting| asked(&ENTRIES[0], setting)),
+    Spec::rival(ENTRIES[1].name, |setting| asked(&ENTRIES[1], setting)),
+    Spec::rival(ENTRIES[2].name, |setting| asked(&ENTRIES[2], setting)),
+    Spec::rival(ENTRIES[3].name, |setting| asked(&ENTRIES[3], setting)),
+    Spec::rival(ENTRIES[4].name, |setting| asked(&ENTRIES[4], setting)),
+];
+
+/// As many threads serve as there are processors.
+fn threads() -> usize {
+    env::processors().len()
+}
+
+/// The server of the example.
+fn ours<S: Store + Default>() -> Result<Running, Missing> {
+    let failed = |error: std::io::Error| Missing(format!("it cannot be started: {error}"));
+    let runtime =
+        Builder::new_multi_thread().worker_threads(threads()).enable_all().build().map_err(failed)?;
+    let bound = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let listener = bound.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let config = Config { memory_bytes_max: 1 << 30, ..Config::default() };
+    runtime.spawn(serve(Cache::new(S::default(), config, Clock::system()), listener));
+    Ok(Running { address, _what: Box::new(runtime) })
+}
+
+fn other() -> Result<Running, Missing> {
+    let (child, address) = memcached::start(threads())?;
+    Ok(Running { address, _what: Box::new(child) })
+}
+
+/// A server that is asked exactly so often, for instruments that count.
+struct Asked {
+    running: Running,
+    script: Arc<Script>,
+    answered: AtomicU64,
+}
+
+fn asked(entry: &'static Entry, setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    let running = (entry.start)()?;
+    let script = Script::new(load(setting.variant));
+    let filled = Client::new(running.address, &script, 0).and_then(|mut client| client.fill());
+    filled.map_err(|error| Missing(format!("it cannot be filled: {error}")))?;
+    Ok(Box::new(Asked { running, script, answered: AtomicU64::new(0) }))
+}
+
+impl Subject for Asked {
+    fn worker(&self, thread: usize) -> Worker<'_> {
+        let client = Client::new(self.running.address, &self.script, thread);
+        let mut client = client.expect("it answered a moment ago");
+        Box::new(move |ops| {
+            for _ in 0..ops {
+                client.ask().expect("it answers");
+            }
+            // Relaxed: read when the threads have met at the end.
+            self.answered.fetch_add(ops, Ordering::Relaxed);
+        })
+    }
+
+    fn check(&self, ops: u64) -> Result<(), String> {
+        let answered = self.answered.load(Ordering::Relaxed);
+        if answered == ops { Ok(()) } else { Err(format!("{answered} answers to {ops} requests")) }
+    }
+}

@@ -1,0 +1,262 @@
+//! One client: its requests, one after the other, and the answers, in the same order.
+//!
+//! - I1. It keeps of what came at most what the parser waits for, and one reading more; and of what is to be sent what output/I1 says.
+//!   While the client does not read its answers, none of its requests are read.
+//! - I2. Whatever one client sends or leaves out, only its own connection ends.
+
+use std::io;
+
+use squall::objects::cell::Reading;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+
+use crate::VERSION;
+use crate::cache::{Answer, Cache, CasNumbers, Changed};
+use crate::output::Output;
+use crate::protocol::{Keys, Outcome, Parser, Request};
+use crate::stats::Fact;
+use crate::store::Store;
+
+/// Bytes that are read at once, at least.
+const READ_BYTES: usize = 8 << 10;
+
+/// What came and was not used yet.
+#[derive(Debug, Default)]
+struct Input {
+    bytes: Vec<u8>,
+    /// So many are used.
+    used: usize,
+}
+
+impl Input {
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.used..]
+    }
+
+    /// Makes place until there are `wanted` bytes beside those that are used, a part at a time: a client that announces a large value
+    /// and sends none gets no more than the others.
+    fn make_place(&mut self, wanted: usize) {
+        self.bytes.drain(..self.used);
+        self.used = 0;
+        let missing = wanted.saturating_sub(self.bytes.len());
+        let more = missing.min(self.bytes.len()).max(READ_BYTES);
+        if self.bytes.len() + more < self.bytes.capacity() / 4 {
+            self.bytes.shrink_to(self.bytes.len() + more);
+        }
+        self.bytes.reserve_exact(more);
+    }
+}
+
+/// Serves one client until it leaves, or the connection breaks.
+///
+/// # Errors
+/// What the stream says.
+pub async fn converse<S, T>(cache: &Cache<S>, mut stream: T) -> io::Result<()>
+where
+    S: Store,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut talk = Talk { cache, cas: CasNumbers::default(), output: Output::default() };
+    let (mut parser, mut input) = (Parser::new(), Input::default());
+    loop {
+        let value_bytes_max = cache.config().read(|config| config.value_bytes_max);
+        let parsed = parser.next(input.rest(), value_bytes_max);
+        let used = parsed.used;
+        match parsed.outcome {
+            Outcome::Request(Request::Get { keys, cas, exptime }) => {
+                talk.get(keys, cas, exptime, &mut stream).await?;
+            }
+            Outcome::Request(Request::Quit) => {
+                talk.send(&mut stream).await?;
+                return Ok(());
+            }
+            Outcome::Request(request) => talk.answer(request),
+            Outcome::Refused { refusal, noreply } => talk.reply(noreply, refusal.text()),
+            Outcome::Wait { bytes } => {
+                input.used += used;
+                talk.send(&mut stream).await?;
+                input.make_place(bytes);
+                match stream.read_buf(&mut input.bytes).await? {
+                    0 => return Ok(()),
+                    read => cache.stats().add(Fact::BytesRead, read as u64),
+                }
+                continue;
+            }
+        }
+        input.used += used;
+        talk.send_if_full(&mut stream).await?;
+    }
+}
+
+/// The answering side of a connection.
+struct Talk<'a, S> {
+    cache: &'a Cache<S>,
+    cas: CasNumbers,
+    output: Output,
+}
+
+impl<S: Store> Talk<'_, S> {
+    async fn send<T: AsyncWrite + Unpin>(&mut self, stream: &mut T) -> io::Result<()> {
+        let sent = self.output.send(stream).await?;
+        if sent > 0 {
+            self.cache.stats().add(Fact::BytesWritten, sent);
+        }
+        Ok(())
+    }
+
+    async fn send_if_full<T: AsyncWrite + Unpin>(&mut self, stream: &mut T) -> io::Result<()> {
+        if self.output.is_full() { self.send(stream).await } else { Ok(()) }
+    }
+
+    fn reply(&mut self, noreply: bool, text: &[u8]) {
+        if !noreply {
+            self.output.text(text);
+        }
+    }
+
+    /// Sends between two values, where it must: however many are asked for at once, few of them are held.
+    async fn get<T: AsyncWrite + Unpin>(
+        &mut self,
+        keys: Keys<'_>,
+        cas: bool,
+        exptime: Option<i64>,
+        stream: &mut T,
+    ) -> io::Result<()> {
+        for key in keys {
+            let moment = self.cache.moment();
+            match exptime {
+                None => {
+                    let output = &mut self.output;
+                    self.cache.get(key, moment, |item| output.value(key, item, cas));
+                }
+                Some(exptime) => {
+                    if let Some(item) = self.cache.get_and_touch(key, exptime, moment) {
+                        self.output.value(key, &item, cas);
+                    }
+                }
+            }
+            self.send_if_full(stream).await?;
+        }
+        self.output.text(b"END\r\n");
+        Ok(())
+    }
+
+    /// All but those that must be able to wait.
+    fn answer(&mut self, request: Request<'_>) {
+        match request {
+            Request::Store { verb, key, flags, exptime, data, noreply } => {
+                let stored = self.cache.store_value(verb, key, (flags, exptime), data, &mut self.cas);
+                self.reply(noreply, stored_text(stored));
+            }
+            Request::TooLarge { verb, key, noreply } => {
+                self.cache.refuse_value(verb, key);
+                self.reply(noreply, stored_text(Answer::TooLarge));
+            }
+            Request::Delete { key, noreply } => {
+                let found = self.cache.delete(key);
+                self.reply(noreply, if found { b"DELETED\r\n" } else { NOT_FOUND });
+            }
+            Request::Count { key, up, by, noreply } => match self.cache.count(key, up, by, &mut self.cas) {
+                Changed::Done(number) if !noreply => {
+                    self.output.number(number);
+                    self.output.text(b"\r\n");
+                }
+                Changed::Done(_) => {}
+                Changed::NotFound => self.reply(noreply, NOT_FOUND),
+                Changed::NotANumber => self.reply(noreply, NOT_A_NUMBER),
+            },
+            Request::Touch { key, exptime, noreply } => {
+                let found = self.cache.touch(key, exptime);
+                self.reply(noreply, if found { b"TOUCHED\r\n" } else { NOT_FOUND });
+            }
+            Request::FlushAll { delay, noreply } => {
+                self.cache.flush(delay);
+                self.reply(noreply, OK);
+            }
+            Request::Verbosity { level, noreply } => {
+                self.cache.configure(|config| config.verbosity = level);
+                self.reply(noreply, OK);
+            }
+            Request::MemoryLimit { mib, noreply } => {
+                self.cache.configure(|config| config.memory_bytes_max = u64::from(mib) << 20);
+                self.reply(noreply, OK);
+            }
+            Request::Version => self.output.text(format!("VERSION {VERSION}\r\n").as_bytes()),
+            Request::Stats(of) => self.stats(of),
+            Request::Get { .. } | Request::Quit => unreachable!("answered by the connection"),
+        }
+    }
+
+    fn stats(&mut self, of: Option<&[u8]>) {
+        let (cache, output) = (self.cache, &mut self.output);
+        match of {
+            None => {
+                output.stat("pid", std::process::id());
+                output.stat("uptime", cache.uptime_s());
+                output.stat("time", cache.moment().now);
+                output.stat("version", VERSION);
+                output.stat("pointer_size", usize::BITS);
+                output.stat("curr_connections", cache.connections());
+                output.stat("max_connections", cache.config().read(|config| config.connections_max));
+                cache.stats().all().for_each(|(name, total)| output.stat(name, total));
+                output.stat("curr_items", cache.store().len());
+                output.stat("bytes", cache.used_bytes());
+                output.stat("limit_maxbytes", cache.config().read(|config| config.memory_bytes_max));
+            }
+            Some(b"settings") => {
+                let config = cache.config().get();
+                output.stat("maxbytes", config.memory_bytes_max);
+                output.stat("maxconns", config.connections_max);
+                output.stat("item_size_max", config.value_bytes_max);
+                output.stat("default_ttl", config.default_ttl_s);
+                output.stat("verbosity", config.verbosity);
+                output.stat("evictions", "on");
+                output.stat("cas_enabled", "yes");
+            }
+            Some(b"reset") => {
+                cache.stats().reset();
+                output.text(b"RESET\r\n");
+                return;
+            }
+            Some(_) => {
+                output.text(b"ERROR\r\n");
+                return;
+            }
+        }
+        output.text(b"END\r\n");
+    }
+}
+
+const OK: &[u8] = b"OK\r\n";
+const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
+const NOT_A_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+
+fn stored_text(stored: Answer) -> &'static [u8] {
+    match stored {
+        Answer::Stored => b"STORED\r\n",
+        Answer::NotStored => b"NOT_STORED\r\n",
+        Answer::Exists => b"EXISTS\r\n",
+        Answer::NotFound => NOT_FOUND,
+        Answer::TooLarge => b"SERVER_ERROR object too large for cache\r\n",
+        Answer::NoMemory => b"SERVER_ERROR out of memory storing object\r\n",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn i1_place_is_made_for_what_came_and_not_for_what_was_announced() {
+        let mut input = Input::default();
+        input.make_place(1 << 20);
+        assert!(input.bytes.capacity() <= 2 * READ_BYTES);
+        input.bytes.resize(100_000, 0);
+        input.make_place(1 << 20);
+        assert!((200_000..300_000).contains(&input.bytes.capacity()));
+        // A large value that is used up leaves no large buffer behind.
+        input.used = input.bytes.len();
+        input.make_place(1);
+        assert!(input.bytes.capacity() <= 2 * READ_BYTES);
+        assert!(input.rest().is_empty());
+    }
+}

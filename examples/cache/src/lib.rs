@@ -1,0 +1,29 @@
+#![forbid(unsafe_code)]
+//! A cache server that speaks memcached's text protocol.
+//!
+#![doc = include_str!("../README.md")]
+
+mod cache;
+mod clock;
+mod config;
+mod connection;
+mod item;
+mod output;
+pub mod protocol;
+mod server;
+mod squall_store;
+mod stats;
+mod store;
+
+pub use cache::{Cache, Moment};
+pub use clock::{Clock, Hand};
+pub use config::Config;
+pub use connection::converse;
+pub use item::Item;
+pub use server::serve;
+pub use squall_store::SquallStore;
+pub use stats::{Fact, Stats};
+pub use store::{Change, Key, Store};
+
+/// What `version` answers.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

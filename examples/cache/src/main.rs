@@ -1,0 +1,53 @@
+#![forbid(unsafe_code)]
+//! `squall-cached`: the cache server as a program.
+
+use std::net::SocketAddr;
+
+use clap::Parser;
+use squall_cache_example::{Cache, Clock, Config, SquallStore, serve};
+use tokio::net::TcpListener;
+
+/// A cache server that speaks memcached's text protocol.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Where to listen.
+    #[arg(long, default_value = "127.0.0.1:11211")]
+    listen: SocketAddr,
+    /// Bytes that all entries together may take, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..1 << 30))]
+    memory: u64,
+    /// Bytes of one value, in KiB.
+    #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..1 << 20))]
+    value: u64,
+    /// Connections at once.
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    connections: usize,
+    /// Seconds until an entry expires whose client says 0; 0: never.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    ttl: u64,
+    /// Threads that serve; one for each processor, unless told.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+fn main() -> std::io::Result<()> {
+    let arguments = Arguments::parse();
+    let config = Config {
+        memory_bytes_max: arguments.memory << 20,
+        value_bytes_max: (arguments.value << 10) as usize,
+        connections_max: arguments.connections,
+        default_ttl_s: arguments.ttl,
+        verbosity: 0,
+    };
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = arguments.threads {
+        runtime.worker_threads(threads.into());
+    }
+    runtime.enable_all().build()?.block_on(async {
+        let listener = TcpListener::bind(arguments.listen).await?;
+        eprintln!("serving on {}", listener.local_addr()?);
+        let cache = Cache::new(SquallStore::new(), config, Clock::system());
+        serve(cache, listener).await.map(|never| match never {})
+    })
+}

@@ -1,0 +1,115 @@
+//! What is to be sent to one client.
+//!
+//! - I1. So long as whoever fills it sends it when [`Output::is_full`] says so, there is never more than that and one answer in it; of
+//!   large values only the reference is.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use crate::item::Item;
+
+/// What is more is sent before another answer is made.
+pub(crate) const FULL_BYTES: usize = 64 << 10;
+/// A larger value is not copied, but sent from where it is.
+const COPIED_BYTES_MAX: usize = 16 << 10;
+
+/// Answers, one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    bytes: Vec<u8>,
+    /// Large values, each with the place in `bytes` before which it belongs.
+    large: Vec<(usize, Arc<[u8]>)>,
+    large_bytes: usize,
+}
+
+impl Output {
+    pub(crate) fn text(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+    }
+
+    /// In decimal.
+    pub(crate) fn number(&mut self, mut number: u64) {
+        // As many as the largest has.
+        let mut digits = [0; 20];
+        let mut first = digits.len();
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.text(&digits[first..]);
+    }
+
+    /// One entry of what `get` answers.
+    pub(crate) fn value(&mut self, key: &[u8], item: &Item, with_cas: bool) {
+        self.text(b"VALUE ");
+        self.text(key);
+        self.text(b" ");
+        self.number(item.flags.into());
+        self.text(b" ");
+        self.number(item.data.len() as u64);
+        if with_cas {
+            self.text(b" ");
+            self.number(item.cas);
+        }
+        self.text(b"\r\n");
+        if item.data.len() > COPIED_BYTES_MAX {
+            self.large.push((self.bytes.len(), item.data.clone()));
+            self.large_bytes += item.data.len();
+        } else {
+            self.text(&item.data);
+        }
+        self.text(b"\r\n");
+    }
+
+    /// One line of what `stats` answers.
+    pub(crate) fn stat(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.text(format!("STAT {name} {value}\r\n").as_bytes());
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.len() + self.large_bytes
+    }
+
+    /// Whether it must be sent before more is said (I1).
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= FULL_BYTES
+    }
+
+    /// Sends all of it, and returns how much it was. Waits while the client does not read.
+    pub(crate) async fn send<T: AsyncWrite + Unpin>(&mut self, stream: &mut T) -> io::Result<u64> {
+        let sent = self.len() as u64;
+        let mut from = 0;
+        for (at, value) in self.large.drain(..) {
+            stream.write_all(&self.bytes[from..at]).await?;
+            stream.write_all(&value).await?;
+            from = at;
+        }
+        if from < self.bytes.len() {
+            stream.write_all(&self.bytes[from..]).await?;
+        }
+        self.large_bytes = 0;
+        self.bytes.clear();
+        self.bytes.shrink_to(FULL_BYTES);
+        Ok(sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_decimal() {
+        for number in [0, 7, 10, 99, 1_234_567, u64::MAX] {
+            let mut output = Output::default();
+            output.number(number);
+            assert_eq!(output.bytes, number.to_string().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! What a line says.
+
+use super::{Header, KEY_BYTES_MAX, Line, Refusal};
+
+/// A request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// `get`, `gets`; `gat` and `gats` with an expiry.
+    Get {
+        /// One at least.
+        keys: Keys<'a>,
+        /// Whether the client wants the `cas` of each value.
+        cas: bool,
+        /// When what is found is to expire, if that is to change.
+        exptime: Option<i64>,
+    },
+    /// `set`, `add`, `replace`, `append`, `prepend`, `cas`.
+    Store {
+        /// Which.
+        verb: Verb,
+        /// The key.
+        key: &'a [u8],
+        /// The client's own.
+        flags: u32,
+        /// When it is to expire.
+        exptime: i64,
+        /// The value.
+        data: &'a [u8],
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// The same with a value that is too large, and is swallowed.
+    TooLarge {
+        /// Which.
+        verb: Verb,
+        /// The key.
+        key: &'a [u8],
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `delete`.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `incr`, `decr`.
+    Count {
+        /// The key.
+        key: &'a [u8],
+        /// Whether it is `incr`.
+        up: bool,
+        /// How much.
+        by: u64,
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `touch`.
+    Touch {
+        /// The key.
+        key: &'a [u8],
+        /// When it is to expire.
+        exptime: i64,
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `flush_all`.
+    FlushAll {
+        /// In how many seconds, or when; at once if it is not above zero.
+        delay: i64,
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `stats`, perhaps of something.
+    Stats(Option<&'a [u8]>),
+    /// `version`.
+    Version,
+    /// `verbosity`.
+    Verbosity {
+        /// How much is told.
+        level: u32,
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `cache_memlimit`.
+    MemoryLimit {
+        /// In MiB.
+        mib: u32,
+        /// Whether the client wants no answer.
+        noreply: bool,
+    },
+    /// `quit`.
+    Quit,
+}
+
+/// How a value is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Whatever is there.
+    Set,
+    /// If nothing is there.
+    Add,
+    /// If something is there.
+    Replace,
+    /// Behind what is there.
+    Append,
+    /// Before what is there.
+    Prepend,
+    /// If what is there has this number still.
+    Cas(u64),
+}
+
+/// The keys of a `get`: each has 1 to 250 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys<'a>(&'a [u8]);
+
+impl<'a> Iterator for Keys<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        word(&mut self.0)
+    }
+}
+
+/// The next word: words are parted by spaces, and nothing else is special.
+fn word<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let begin = rest.iter().position(|b| *b != b' ')?;
+    let from = &rest[begin..];
+    let end = from.iter().position(|b| *b == b' ').unwrap_or(from.len());
+    let (word, after) = from.split_at(end);
+    *rest = after;
+    Some(word)
+}
+
+/// Words of the longest command: a `cas` with `noreply`.
+const WORDS_MAX: usize = 7;
+
+/// The words behind a command's name.
+struct Words<'a> {
+    words: [&'a [u8]; WORDS_MAX],
+    /// How many there are; one more than there is place for stands for all that is too much.
+    count: usize,
+    /// Whether the last says that no answer is wanted. It is not counted then.
+    noreply: bool,
+}
+
+impl<'a> Words<'a> {
+    fn of(mut rest: &'a [u8]) -> Words<'a> {
+        let (mut words, mut count) = ([&b""[..]; WORDS_MAX], 0);
+        while count <= WORDS_MAX
+            && let Some(word) = word(&mut rest)
+        {
+            if count < WORDS_MAX {
+                words[count] = word;
+            }
+            count += 1;
+        }
+        let noreply = (1..=WORDS_MAX).contains(&count) && words[count - 1] == b"noreply";
+        Words { words, count: count - usize::from(noreply), noreply }
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Line<'a> {
+        Line::Refused { refusal, noreply: self.noreply, value: None }
+    }
+}
+
+fn no_command<'a>() -> Line<'a> {
+    Line::Refused { refusal: Refusal::NoCommand, noreply: false, value: None }
+}
+
+/// Reads a line, which is without its end.
+pub(super) fn parse(line: &[u8]) -> Line<'_> {
+    let mut rest = line;
+    let Some(name) = word(&mut rest) else { return no_command() };
+    match name {
+        b"get" => get(rest, false, false),
+        b"gets" => get(rest, true, false),
+        b"gat" => get(rest, false, true),
+        b"gats" => get(rest, true, true),
+        b"set" => store(Verb::Set, rest),
+        b"add" => store(Verb::Add, rest),
+        b"replace" => store(Verb::Replace, rest),
+        b"append" => store(Verb::Append, rest),
+        b"prepend" => store(Verb::Prepend, rest),
+        // The number is read with the other words.
+        b"cas" => store(Verb::Cas(0), rest),
+        b"delete" => delete(&Words::of(rest)),
+        b"incr" => count(&Words::of(rest), true),
+        b"decr" => count(&Words::of(rest), false),
+        b"touch" => touch(&Words::of(rest)),
+        b"flush_all" => flush_all(&Words::of(rest)),
+        b"stats" => Line::Whole(Request::Stats(word(&mut rest))),
+        b"version" => Line::Whole(Request::Version),
+        b"verbosity" => level(&Words::of(rest), |level, noreply| Request::Verbosity { level, noreply }),
+        b"cache_memlimit" => level(&Words::of(rest), |mib, noreply| Request::MemoryLimit { mib, noreply }),
+        b"quit" => Line::Whole(Request::Quit),
+        _ => no_command(),
+    }
+}
+
+fn get(mut rest: &[u8], cas: bool, touches: bool) -> Line<'_> {
+    let refused = |refusal| Line::Refused { refusal, noreply: false, value: None };
+    let exptime = if touches { word(&mut rest) } else { None };
+    let mut keys = Keys(rest).peekable();
+    if keys.peek().is_none() {
+        return refused(Refusal::NoCommand);
+    }
+    let exptime = match exptime.map(number) {
+        None => None,
+        Some(Some(exptime)) => Some(exptime),
+        Some(None) => return refused(Refusal::BadExptime),
+    };
+    // Before anything is answered.
+    if keys.all(is_key) {
+        Line::Whole(Request::Get { keys: Keys(rest), cas, exptime })
+    } else {
+        refused(Refusal::BadFormat)
+    }
+}
+
+/// `<key> <flags> <exptime> <bytes> [<cas>] [noreply]`
+fn store(verb: Verb, rest: &[u8]) -> Line<'_> {
+    let words = Words::of(rest);
+    let [key, flags, exptime, bytes, unique, ..] = words.words;
+    // Longer than anybody's memory is no length.
+    let length = number::<u32>(bytes).filter(|bytes| words.count >= 4 && *bytes <= i32::MAX as u32 - 2);
+    let value = length.map(|bytes| bytes as usize);
+    let least = if matches!(verb, Verb::Cas(_)) { 5 } else { 4 };
+    // As memcached has it, a word more is no harm.
+    if !(least..=5).contains(&words.count) {
+        return Line::Refused { refusal: Refusal::NoCommand, noreply: false, value };
+    }
+    let Some(bytes) = value else { return words.refuse(Refusal::BadFormat) };
+    let refused = Line::Refused { refusal: Refusal::BadFormat, noreply: words.noreply, value };
+    let (Some(flags), Some(exptime), true) = (number(flags), number(exptime), is_key(key)) else {
+        return refused;
+    };
+    let verb = match verb {
+        Verb::Cas(_) => match number(unique) {
+            Some(unique) => Verb::Cas(unique),
+            None => return refused,
+        },
+        verb => verb,
+    };
+    Line::WithValue(Header { verb, key, flags, exptime, bytes, noreply: words.noreply })
+}
+
+fn delete<'a>(words: &Words<'a>) -> Line<'a> {
+    let [key, time, ..] = words.words;
+    match words.count {
+        1 | 2 if !is_key(key) => words.refuse(Refusal::BadFormat),
+        // Once there was a time here; clients that are as old say 0.
+        2 if time != b"0" => words.refuse(Refusal::BadDelete),
+        1 | 2 => Line::Whole(Request::Delete { key, noreply: words.noreply }),
+        _ => no_command(),
+    }
+}
+
+fn count<'a>(words: &Words<'a>, up: bool) -> Line<'a> {
+    let [key, by, ..] = words.words;
+    match (words.count, number(by)) {
+        (2, _) if !is_key(key) => words.refuse(Refusal::BadFormat),
+        (2, Some(by)) => Line::Whole(Request::Count { key, up, by, noreply: words.noreply }),
+        (2, None) => words.refuse(Refusal::BadDelta),
+        _ => no_command(),
+    }
+}
+
+fn touch<'a>(words: &Words<'a>) -> Line<'a> {
+    let [key, exptime, ..] = words.words;
+    match (words.count, number(exptime)) {
+        (2, _) if !is_key(key) => words.refuse(Refusal::BadFormat),
+        (2, Some(exptime)) => Line::Whole(Request::Touch { key, exptime, noreply: words.noreply }),
+        (2, None) => words.refuse(Refusal::BadExptime),
+        _ => no_command(),
+    }
+}
+
+fn flush_all<'a>(words: &Words<'a>) -> Line<'a> {
+    let noreply = words.noreply;
+    match (words.count, number(words.words[0])) {
+        (0, _) => Line::Whole(Request::FlushAll { delay: 0, noreply }),
+        (1, Some(delay)) => Line::Whole(Request::FlushAll { delay, noreply }),
+        (1, None) => words.refuse(Refusal::BadExptime),
+        _ => no_command(),
+    }
+}
+
+/// A command with one number.
+fn level<'a>(words: &Words<'a>, request: fn(u32, bool) -> Request<'a>) -> Line<'a> {
+    match (words.count, number(words.words[0])) {
+        (1, Some(level)) => Line::Whole(request(level, words.noreply)),
+        (1, None) => words.refuse(Refusal::BadFormat),
+        _ => no_command(),
+    }
+}
+
+fn is_key(key: &[u8]) -> bool {
+    (1..=KEY_BYTES_MAX).contains(&key.len())
+}
+
+/// The word as a number, if it is one of this type.
+fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}

@@ -1,0 +1,76 @@
+//! The store that this server is about: a `squall` map.
+
+use std::hash::RandomState;
+
+use squall::CoRef;
+use squall::objects::map::{self, Compute, Entries, Map, Mapping};
+use squall::rcu::op;
+
+use crate::item::Item;
+use crate::store::{Change, Key, Store};
+
+/// Entries in a map of `squall::objects`. A read of it writes nothing that is shared, and waits for nobody; and what serves the entries
+/// may be swapped while it serves.
+#[derive(Debug)]
+pub struct SquallStore(Map<Key, Item>);
+
+impl SquallStore {
+    /// An empty one, in the map's central form.
+    pub fn new() -> SquallStore {
+        SquallStore(map::central())
+    }
+
+    /// The map, for what can be done to one from outside: to swap it for another form while it serves.
+    pub fn map(&self) -> CoRef<dyn Mapping<Key, Item, RandomState>> {
+        self.0.co()
+    }
+}
+
+impl Default for SquallStore {
+    fn default() -> SquallStore {
+        SquallStore::new()
+    }
+}
+
+impl From<Map<Key, Item>> for SquallStore {
+    fn from(map: Map<Key, Item>) -> SquallStore {
+        SquallStore(map)
+    }
+}
+
+impl Store for SquallStore {
+    #[inline]
+    fn read<R>(&self, key: &[u8], f: impl FnOnce(&Item) -> R) -> Option<R> {
+        self.0.co().read(key, f)
+    }
+
+    fn change(&self, key: &[u8], mut f: impl FnMut(Option<&Item>) -> Change) {
+        let _ = self.0.co().compute(key.into(), |item| match f(item) {
+            Change::Keep => Compute::Keep,
+            Change::Put(item) => Compute::Put(item),
+            Change::Remove => Compute::Remove,
+        });
+    }
+
+    fn visit(&self, from: u64, mut f: impl FnMut(&[u8], &Item) -> bool) -> Option<u64> {
+        op(|op| {
+            let mut found = None;
+            self.0.co().look(op, &mut found);
+            let store = found?;
+            let (mut next, mut shown, mut more) = (Some(from), false, true);
+            while let Some(at) = next
+                && !shown
+            {
+                next = store.visit_from(at, |key, item| {
+                    shown = true;
+                    more = more && f(key, item);
+                });
+            }
+            next
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.0.co().len()
+    }
+}

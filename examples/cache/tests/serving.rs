@@ -1,0 +1,384 @@
+//! Many clients at once, on loopback: what they do adds up, what they set takes effect, and none disturbs another.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use squall::objects::map;
+use squall::swap::Swap;
+
+use common::{Client, Script, Served, answers, cache, cache_with, play, say};
+use squall_cache_example::{Config, Fact, Store};
+
+const CLIENTS: usize = 8;
+
+#[test]
+fn increments_of_many_clients_add_up() {
+    const EACH: usize = 200;
+    let served = Served::new(Config::default());
+    assert_eq!(served.client().set("n", "0"), "STORED");
+    thread::scope(|scope| {
+        for id in 0..CLIENTS {
+            let served = &served;
+            scope.spawn(move || {
+                let mut client = served.client();
+                for _ in 0..EACH {
+                    let number: usize = client.ask("incr n 3").parse().expect("a number");
+                    assert!(number > 0);
+                    // In between everybody appends to a list, a letter each.
+                    if client.ask(&format!("append list 0 0 1\r\n{id}")) == "NOT_STORED" {
+                        let added = client.ask(&format!("add list 0 0 1\r\n{id}"));
+                        if added == "NOT_STORED" {
+                            assert_eq!(client.ask(&format!("append list 0 0 1\r\n{id}")), "STORED");
+                        }
+                    }
+                    client.ask("decr n 1");
+                }
+            });
+        }
+    });
+    let (number, _) = served.client().gets("n").expect("it is there");
+    assert_eq!(number, (CLIENTS * EACH * 2).to_string());
+    let (list, _) = served.client().gets("list").expect("it is there");
+    for id in 0..CLIENTS {
+        assert_eq!(list.matches(&id.to_string()).count(), EACH, "{id} in {list}");
+    }
+}
+
+#[test]
+fn the_map_is_swapped_while_it_serves_and_nothing_is_lost() {
+    const EACH: usize = 150;
+    let served = Served::new(Config::default());
+    assert_eq!(served.client().set("n", "0"), "STORED");
+    let working = AtomicUsize::new(CLIENTS);
+    let mut swaps = 0;
+    thread::scope(|scope| {
+        for id in 0..CLIENTS {
+            let (served, working) = (&served, &working);
+            scope.spawn(move || {
+                let _done = OnDrop(|| _ = working.fetch_sub(1, Ordering::Relaxed));
+                let mut client = served.client();
+                for i in 0..EACH {
+                    client.ask("incr n 1");
+                    assert_eq!(client.set(&format!("k-{id}"), &i.to_string()), "STORED");
+                    let found = client.gets(&format!("k-{id}")).map(|(value, _)| value);
+                    assert_eq!(found, Some(i.to_string()));
+                }
+            });
+        }
+        while working.load(Ordering::Relaxed) > 0 {
+            let form = if swaps % 2 == 0 { map::new_locked() } else { map::new_central() };
+            Swap::of(served.cache.store().map()).to(form).expect("nobody holds it up for long");
+            swaps += 1;
+        }
+    });
+    assert!(swaps > 0);
+    let (number, _) = served.client().gets("n").expect("it is there");
+    assert_eq!(number, (CLIENTS * EACH).to_string());
+    assert_eq!(served.cache.store().len(), CLIENTS + 1);
+}
+
+#[test]
+fn of_many_that_compare_and_set_one_wins() {
+    const ROUNDS: usize = 60;
+    let served = Served::new(Config::default());
+    served.client().set("k", "nobody");
+    let (begin, end, winners) = (Barrier::new(CLIENTS), Barrier::new(CLIENTS), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for id in 0..CLIENTS {
+            let (served, begin, end, winners) = (&served, &begin, &end, &winners);
+            scope.spawn(move || {
+                let mut client = served.client();
+                let name = id.to_string();
+                for round in 0..ROUNDS {
+                    let (_, cas) = client.gets("k").expect("it is there");
+                    begin.wait();
+                    let won = match &client.ask(&format!("cas k 0 0 1 {cas}\r\n{name}"))[..] {
+                        "STORED" => true,
+                        "EXISTS" => false,
+                        other => panic!("{other:?}"),
+                    };
+                    winners.fetch_add(usize::from(won), Ordering::Relaxed);
+                    end.wait();
+                    assert_eq!(winners.load(Ordering::Relaxed), round + 1, "winners so far");
+                    let (value, now) = client.gets("k").expect("it is there");
+                    assert_eq!((won, now != cas), (value == name, true));
+                    begin.wait();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn clients_that_vanish_leave_nothing_behind() {
+    let served = Served::new(Config::default());
+    let mut stays = served.client();
+    assert_eq!(stays.set("k", "value"), "STORED");
+    let request = b"set k 0 0 100\r\n".iter().chain(&[b'x'; 50]).copied().collect::<Vec<u8>>();
+    for at in 0..request.len() {
+        let mut client = served.client();
+        client.send(&request[..at]);
+        match at % 3 {
+            // Some say that they leave, some do not, and some leave answers unread, so that the connection is reset.
+            0 => client.stream.shutdown(Shutdown::Both).expect("it was open"),
+            1 => {}
+            _ => client.send(b"\r\nget k k k k k k\r\n"),
+        }
+        drop(client);
+        if at % 8 == 0 {
+            assert_eq!(stays.gets("k").map(|(value, _)| value).as_deref(), Some("value"));
+        }
+    }
+    served.await_connections(1);
+    assert_eq!(served.cache.store().len(), 1);
+}
+
+#[test]
+fn garbage_disturbs_nobody() {
+    let served = Served::new(Config { value_bytes_max: 10_000, ..Config::default() });
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _done = OnDrop(|| done.store(true, Ordering::Relaxed));
+        for seed in 1..=3 {
+            let (served, done) = (&served, &done);
+            scope.spawn(move || {
+                let mut random = Random(seed);
+                while !done.load(Ordering::Relaxed) {
+                    let mut stream = TcpStream::connect(served.address).expect("somebody listens");
+                    // It may be closed meanwhile, by a `quit` among other things.
+                    let garbage = String::from_utf8_lossy(&random.garbage()).replace("flush_all", "flush");
+                    let _ = stream.write_all(garbage.as_bytes());
+                    let _ = stream.shutdown(Shutdown::Write);
+                    let _ = stream.read_to_end(&mut Vec::new());
+                }
+            });
+        }
+        let mut client = served.client();
+        for i in 0..300 {
+            // Nobody's garbage names this key, nor everything.
+            assert_eq!(client.set("quiet-key", &format!("value-{i}")), "STORED");
+            let found = client.gets("quiet-key").map(|(value, _)| value);
+            assert_eq!(found, Some(format!("value-{i}")));
+        }
+    });
+    served.await_connections(0);
+}
+
+/// Does so when it is dropped, a panic or not.
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Seeds of `garbage_is_answered_and_never_waited_for`, which repeats with the one that it names: `SQUALL_TEST_SEED=N cargo test -p
+/// squall-cache-example --test serving garbage_is`.
+const SEEDS: u64 = 400;
+
+#[test]
+fn garbage_is_answered_and_never_waited_for() {
+    let named = std::env::var("SQUALL_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = named.map_or(1..=SEEDS, |seed| seed..=seed);
+    let (cache, _) =
+        cache_with(Config { memory_bytes_max: 100_000, value_bytes_max: 5_000, ..Config::default() });
+    for seed in seeds {
+        let mut random = Random(seed);
+        let garbage = random.garbage();
+        // Pieces of any length; in the end the client leaves.
+        let mut pieces = Vec::new();
+        let mut rest = &garbage[..];
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at((1 + random.below(500)).min(rest.len()));
+            pieces.push(piece);
+            rest = after;
+        }
+        let mut script = Script::new(pieces);
+        assert!(play(&cache, &mut script), "seed {seed}: it waits for something");
+        assert!(script.answers.is_empty() || script.answers.ends_with(b"\r\n"), "seed {seed}");
+        assert!(cache.used_bytes() <= 100_000, "seed {seed}");
+        assert_eq!(say(&cache, "verbosity 0\r\n"), "OK\r\n", "seed {seed}");
+    }
+}
+
+/// A small generator (xorshift): what is drawn depends on the seed alone.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() >> 16) as usize % limit
+    }
+
+    /// Bytes that begin like requests now and then.
+    fn garbage(&mut self) -> Vec<u8> {
+        const WORDS: [&str; 36] = [
+            "get",
+            "gets",
+            "gat",
+            "gats",
+            "set",
+            "add",
+            "replace",
+            "append",
+            "prepend",
+            "cas",
+            "delete",
+            "incr",
+            "decr",
+            "touch",
+            "flush_all",
+            "stats",
+            "version",
+            "verbosity",
+            "cache_memlimit x",
+            "noreply",
+            "0",
+            "1",
+            "-1",
+            "5",
+            "50",
+            "5001",
+            "99999999999999999999",
+            "k",
+            "key",
+            "other",
+            "\r\n",
+            "\r\n",
+            "\r\n",
+            "\n",
+            "\r",
+            "set k 0 0 3\r\nabc\r\nget k\r\n",
+        ];
+        // Three draws of each seed are thrown away: small seeds begin alike.
+        (0..3).for_each(|_| _ = self.next());
+        let mut bytes = Vec::new();
+        for _ in 0..20 + self.below(200) {
+            match self.below(12) {
+                0 => bytes.extend((0..self.below(40)).map(|_| self.next() as u8)),
+                1 => bytes.extend(std::iter::repeat_n(b'x', self.below(6000))),
+                2..=4 => bytes.extend_from_slice(b"\r\n"),
+                _ => bytes.extend_from_slice(WORDS[self.below(WORDS.len())].as_bytes()),
+            }
+            if self.below(4) > 0 {
+                bytes.push(b' ');
+            }
+        }
+        bytes
+    }
+}
+
+#[test]
+fn who_does_not_read_answers_is_not_read_either() {
+    let cache = cache();
+    let large = "x".repeat(10_000);
+    assert_eq!(say(&cache, &format!("set k 0 0 10000\r\n{large}\r\n")), "STORED\r\n");
+    let requests = "get k\r\n".repeat(100_000);
+    let mut script = Script::new(requests.as_bytes().chunks(1000));
+    script.reads_max = 15_000;
+    assert!(!play(&cache, &mut script), "it waits for the client");
+    assert_eq!(script.answers.len(), 15_000);
+    // Of 700 kB one reading was taken, not more.
+    assert!(script.sent <= 16 << 10, "{} bytes were taken", script.sent);
+    // One that asks for everything in one line is held up in the midst of it.
+    let mut script = Script::new([format!("get {}\r\n", "k ".repeat(20_000))]);
+    script.reads_max = 100_000;
+    let hits = cache.stats().total(Fact::GetHits);
+    assert!(!play(&cache, &mut script));
+    // So many fit into what was read and what waits to be sent.
+    let hits = cache.stats().total(Fact::GetHits) - hits;
+    assert!(hits <= (100_000 + (64 << 10)) / 10_000 + 2, "{hits} values were taken out of the table");
+    // Many that are sent ahead and have long answers.
+    let mut script = Script::new(["stats\r\n".repeat(5_000)]);
+    assert!(play(&cache, &mut script));
+    assert!(script.waited_max <= 70_000, "{} bytes waited", script.waited_max);
+    // And who reads gets everything, in parts.
+    let talk = format!("get {}\r\n", "k ".repeat(2_000));
+    let one = format!("VALUE k 0 10000\r\n{large}\r\n");
+    assert_eq!(answers(&cache, [talk]).len(), 2_000 * one.len() + "END\r\n".len());
+}
+
+#[test]
+fn large_values_go_out_as_they_came_in() {
+    let served = Served::new(Config::default());
+    let mut client = served.client();
+    let value: String = (0..1u64 << 20).map(|i| char::from(b'a' + (i * i % 23) as u8)).collect();
+    for key in ["one", "two"] {
+        assert_eq!(client.set(key, &value), "STORED");
+    }
+    client.send(b"get one two one\r\nget none\r\n");
+    for key in ["one", "two", "one"] {
+        assert_eq!(client.line(), format!("VALUE {key} 0 {}", value.len()));
+        assert!(client.line() == value);
+    }
+    assert_eq!([client.line(), client.line()], ["END", "END"]);
+}
+
+#[test]
+fn a_change_of_the_configuration_takes_effect_while_serving() {
+    let served = Served::new(Config::default());
+    let (mut client, mut other) = (served.client(), served.client());
+    let value = "x".repeat(1000);
+    assert_eq!(client.set("k", &value), "STORED");
+    served.cache.configure(|config| config.value_bytes_max = 999);
+    for client in [&mut client, &mut other] {
+        assert_eq!(client.set("k", &value), "SERVER_ERROR object too large for cache");
+        assert_eq!(client.set("k", &value[1..]), "STORED");
+    }
+    // The limit of memory, by a client.
+    served.cache.configure(|config| config.value_bytes_max = 1 << 20);
+    for i in 0..3000 {
+        assert_eq!(client.set(&format!("key-{i}"), &value), "STORED");
+    }
+    assert!(served.cache.used_bytes() > 2 << 20);
+    assert_eq!(other.ask("cache_memlimit 1"), "OK");
+    for i in 0..20 {
+        let stored = client.set(&format!("more-{i}"), &value);
+        assert!(stored == "STORED" || stored == "SERVER_ERROR out of memory storing object", "{stored}");
+    }
+    assert!(served.cache.used_bytes() <= 1 << 20);
+    // Connections: the one that is too many is told, and the others stay.
+    served.cache.configure(|config| config.connections_max = 2);
+    let mut third = Client::new(served.address);
+    assert_eq!(third.line(), "ERROR Too many open connections");
+    assert!(third.is_closed());
+    drop(other);
+    served.await_connections(1);
+    served.cache.configure(|config| config.connections_max = 3);
+    let mut third = served.client();
+    assert_eq!(third.set("k", "v"), "STORED");
+    assert_eq!(client.set("k", "w"), "STORED");
+    assert_eq!(third.gets("k").map(|(value, _)| value).as_deref(), Some("w"));
+}
+
+#[test]
+fn commands_can_be_sent_ahead_of_their_answers() {
+    const AHEAD: usize = 2000;
+    let served = Served::new(Config::default());
+    let mut client = served.client();
+    let requests: String =
+        (0..AHEAD).map(|i| format!("set k{} 0 0 4\r\n{i:04}\r\nget k{}\r\n", i % 7, i % 7)).collect();
+    let mut sender = client.stream.try_clone().expect("a descriptor is left");
+    thread::scope(|scope| {
+        scope.spawn(move || sender.write_all(requests.as_bytes()).expect("the server reads"));
+        for i in 0..AHEAD {
+            let answer = [(); 4].map(|()| client.line());
+            assert_eq!(
+                answer,
+                ["STORED".into(), format!("VALUE k{} 0 4", i % 7), format!("{i:04}"), "END".into()]
+            );
+        }
+    });
+}
