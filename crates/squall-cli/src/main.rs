@@ -13,7 +13,6 @@ mod stress;
 mod top;
 mod tour;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -32,9 +31,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Count the words of real texts with many threads, in shared, distributed and adaptive objects, and compare; and show
-    /// objects that adapt while their load changes.
-    Demo(DemoArgs),
+    /// Build an index of the words of real texts with many threads, compare who keeps it, and show objects that adapt while
+    /// their load changes.
+    Demo(demo::DemoArgs),
     /// Show what the ground costs on this machine, explained: per-processor data and read-copy-update.
     Tour,
     /// Measure Squall against its rivals, interleaved in this process.
@@ -47,41 +46,6 @@ enum Command {
     Info(InfoArgs),
     /// Look at the objects of a running program, and steer them.
     Top(top::TopArgs),
-}
-
-#[derive(Args)]
-struct DemoArgs {
-    /// Files and folders to read; this folder and /usr/share if there is none.
-    #[arg(value_name = "PATH")]
-    paths: Vec<PathBuf>,
-    /// Threads that read; one for each processor, but two at least, unless told.
-    #[arg(long, value_name = "N", value_parser = parse_count)]
-    threads: Option<usize>,
-    /// Text that is kept in memory, in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = demo::MIB, value_parser = clap::value_parser!(u64).range(1..=4096))]
-    mib: u64,
-    /// How long objects are shown that adapt, in seconds, unless told: 10, 30 on a terminal, 60 with --serve; 0: not at all.
-    #[arg(long, value_name = "S")]
-    seconds: Option<u64>,
-    /// Take the time to look at the objects with `squall top`.
-    #[arg(long)]
-    serve: bool,
-    /// Let nobody look at the objects meanwhile.
-    #[arg(long, conflicts_with = "serve")]
-    private: bool,
-}
-
-impl Default for DemoArgs {
-    fn default() -> DemoArgs {
-        DemoArgs {
-            paths: Vec::new(),
-            threads: None,
-            mib: demo::MIB,
-            seconds: Some(demo::SHOWN),
-            serve: false,
-            private: true,
-        }
-    }
 }
 
 #[derive(Args)]
@@ -164,7 +128,7 @@ fn parse_count(text: &str) -> Result<usize, String> {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        None => demo::run(&DemoArgs::default()),
+        None => demo::run(&demo::DemoArgs::default()),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Tour) => tour::run(),
         Some(Command::Bench(args)) => bench::run(&args),

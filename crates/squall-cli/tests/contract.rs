@@ -42,6 +42,7 @@ fn list_names_the_cases_one_on_a_line() {
         "map-mixed",
         "map-churn",
         "map-memory",
+        "serve",
     ] {
         assert!(names.contains(&case), "{case} is not in {names:?}");
     }
@@ -104,6 +105,8 @@ fn retiring_names_its_metrics_by_subject() {
 
 #[test]
 fn maps_have_a_row_for_each_rival_and_metrics_for_their_memory() {
+    const OURS: [&str; 5] =
+        ["squall-table", "squall-central", "squall-locked", "squall-replicated", "squall-adaptive"];
     const RIVALS: [&str; 5] = ["dashmap", "papaya", "scc-hashmap", "scc-hashindex", "std-rwlock"];
     let run = |case: &str, variant: &str| {
         let args = ["bench", case, "--variant", variant, "--quick", "--json", "--threads", "2"];
@@ -115,7 +118,7 @@ fn maps_have_a_row_for_each_rival_and_metrics_for_their_memory() {
         [("map-get", "10k-u64-zipf"), ("map-mixed", "10k-str-uniform-50-50"), ("map-churn", "10k-u64")]
     {
         let rows = run(case, variant);
-        for subject in RIVALS.iter().chain(&["squall-central"]) {
+        for subject in RIVALS.iter().chain(&OURS) {
             let row = rows.iter().find(|row| row.get("subject").is_some_and(|s| s == subject));
             let row = row.unwrap_or_else(|| panic!("{case} has no row of {subject}"));
             assert_eq!((&row["variant"], &row["threads"]), (&Value::from(variant), &Value::from(2)));
@@ -123,12 +126,37 @@ fn maps_have_a_row_for_each_rival_and_metrics_for_their_memory() {
         assert!(rows.iter().any(|row| row.get("ratio").is_some_and(|r| r == "squall-central/best")));
     }
     let rows = run("map-memory", "10k-u64");
-    for subject in RIVALS.iter().chain(&["squall-central"]) {
+    for subject in RIVALS.iter().chain(&["squall-table"]) {
         let name = format!("{subject}_bytes_per_entry");
         let row = rows.iter().find(|row| row["metric"] == name).unwrap_or_else(|| panic!("no metric {name}"));
         // A key and a value at least.
         assert!(row["value"].as_f64().is_some_and(|bytes| bytes >= 16.0), "{row:?}");
     }
+}
+
+#[test]
+fn serving_has_a_row_for_each_store_and_metrics_for_its_times() {
+    let output = squall(&["bench", "serve", "--quick", "--json", "--threads", "2"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let rows = objects(&output);
+    let value = |key: &str, name: &str| {
+        let row = rows.iter().find(|row| row.get(key).is_some_and(|found| found == name));
+        let row = row.unwrap_or_else(|| panic!("no row with {key} {name}"));
+        assert_eq!((&row["variant"], &row["threads"]), (&Value::from("100b-90-10"), &Value::from(2)));
+        row.get("value").or_else(|| row.get("ns_per_op")).and_then(Value::as_f64).expect("a number")
+    };
+    for subject in ["squall", "dashmap", "papaya", "scc-hashmap"] {
+        assert!(value("subject", subject) > 0.0, "{subject}");
+        let [p50, p99] = ["p50_us", "p99_us"].map(|name| value("metric", &format!("{subject}_{name}")));
+        assert!(0.0 < p50 && p50 <= p99, "{subject}: {p50} and {p99}");
+        assert!(value("metric", &format!("{subject}_requests_per_s")) > 0.0, "{subject}");
+    }
+    for ratio in ["squall/best", "squall/best-store", "squall/best-store-p99"] {
+        assert!(value("ratio", ratio) > 0.0, "{ratio}");
+    }
+    // Where it is not installed that is said, and no failure.
+    let told = stderr(&output).contains("rival memcached is missing");
+    assert!(told != rows.iter().any(|row| row.get("subject").is_some_and(|subject| subject == "memcached")));
 }
 
 #[test]
@@ -276,4 +304,6 @@ fn stress_names_its_replay_and_unknown_names_fail() {
     assert!(!squall(&["frobnicate"]).status.success());
     assert!(!squall(&["demo", "--threads", "0"]).status.success());
     assert!(!squall(&["demo", "--mib", "0"]).status.success());
+    assert!(!squall(&["demo", "index", "--threads", "0"]).status.success());
+    assert!(!squall(&["demo", "index", ".", "--query", "two words"]).status.success());
 }

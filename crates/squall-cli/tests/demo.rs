@@ -1,14 +1,16 @@
-//! `squall demo` on trees of every kind of file: what is text is counted exactly, what is not is named and skipped, and
-//! nothing makes it panic.
+//! `squall demo` on trees of every kind of file: what is text is indexed and counted exactly, what is not is named and skipped,
+//! and nothing makes it panic.
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::thread;
 
 use squall::browse::{Client, Target};
 
@@ -39,9 +41,64 @@ impl Drop for Folder {
     }
 }
 
-/// The race alone, without the part that takes its time.
+/// The whole demo, without the part that takes its time.
 fn demo(paths: &[&Path], more: &[&str]) -> Output {
     run(squall().args(["demo", "--seconds", "0"]).args(paths).args(more))
+}
+
+fn count(paths: &[&Path], more: &[&str]) -> Output {
+    run(squall().args(["demo", "count"]).args(paths).args(more))
+}
+
+fn index(paths: &[&Path], more: &[&str]) -> Output {
+    run(squall().args(["demo", "index"]).args(paths).args(more))
+}
+
+/// Those who keep the index in the table at the end.
+const KEEPERS: [&str; 10] = [
+    "one thread, std's HashMap",
+    "nobody: reading alone",
+    "Mutex<HashMap>",
+    "dashmap",
+    "scc::HashMap",
+    "Squall, one lock",
+    "Squall, central",
+    "Squall, partitioned",
+    "Squall, replicated",
+    "Squall, adaptive",
+];
+
+/// Every row of the table of indexes is there, and says that its index is the right one.
+#[track_caller]
+fn is_identical(output: &Output) {
+    let (said, complaint) = (stdout(output), stderr(output));
+    assert!(output.status.success(), "{said}\n{complaint}");
+    for keeper in KEEPERS {
+        let verdict = if keeper.starts_with("nobody") { "none" } else { "identical" };
+        let found = said.lines().find(|line| line.contains(keeper) && line.trim_end().ends_with(verdict));
+        assert!(found.is_some(), "no row of {keeper} in\n{said}");
+    }
+    assert!(said.contains("and the index is identical to its"), "{said}");
+    assert!(said.contains("Every build of every row is identical to that of one thread"), "{said}");
+    assert!(!said.contains("DIFFER") && !complaint.contains("panicked"), "{said}\n{complaint}");
+}
+
+/// Words and the texts that have them, by a count of the test's own.
+fn words<'a>(texts: &[(&'a Path, &'a str)]) -> BTreeMap<String, Vec<(usize, &'a Path)>> {
+    let mut all: BTreeMap<String, Vec<(usize, &Path)>> = BTreeMap::new();
+    for (path, text) in texts {
+        let mut own: BTreeMap<String, usize> = BTreeMap::new();
+        let mut word = String::new();
+        for letter in text.chars().chain([' ']) {
+            if letter.is_alphanumeric() || letter == '_' {
+                word.extend(letter.to_lowercase());
+            } else if !word.is_empty() {
+                *own.entry(std::mem::take(&mut word)).or_default() += 1;
+            }
+        }
+        own.into_iter().for_each(|(word, count)| all.entry(word).or_default().push((count, path)));
+    }
+    all
 }
 
 /// Counts as the demo says it does, by itself.
@@ -93,7 +150,7 @@ fn a_tree_of_every_kind_of_file_is_counted_or_named() {
     let readable = fs::File::open(&locked).is_ok();
     let (missing, memory) = (folder.0.join("missing"), Path::new("/proc/self/mem"));
 
-    let output = demo(&[&folder.0, &missing, &folder.0.join("loop"), memory], &["--threads", "3"]);
+    let output = count(&[&folder.0, &missing, &folder.0.join("loop"), memory], &["--threads", "3"]);
     let mut texts: Vec<&[u8]> = vec![text, latin, long.as_bytes(), b""];
     texts.extend(readable.then_some(b"nobody may read this".as_slice()));
     agrees(&output, &texts);
@@ -124,9 +181,99 @@ fn a_budget_is_kept_and_said() {
     let half = "a line of text\n".repeat(40_000);
     let names = ["a.txt", "b.txt", "c.txt"];
     names.iter().for_each(|name| drop(folder.write(name, &half)));
-    let output = demo(&[&folder.0], &["--mib", "1"]);
+    let output = count(&[&folder.0], &["--mib", "1"]);
     agrees(&output, &[half.as_bytes()]);
     assert!(stdout(&output).contains("holds more"), "{}", stdout(&output));
+    let output = index(&[&folder.0], &["--mib", "1", "--query", "line"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.contains("holds more") && said.contains("\nline: in 1 of 1 texts, 40000 times\n"), "{said}");
+}
+
+#[test]
+fn an_answer_names_the_texts_that_have_the_word_those_with_most_first() {
+    let folder = Folder::new("answers");
+    let texts = [
+        ("one.txt", "A fish, a fish: FISH!  fish_bone 42\n"),
+        ("below/two.txt", "fish\r\nÜber_maß, ÜBER; über\n"),
+        ("below/three", "Fish und fish; the bone's end—end"),
+        ("empty", ""),
+    ];
+    let paths: Vec<PathBuf> = texts.iter().map(|(name, text)| folder.write(name, text)).collect();
+    let texts: Vec<(&Path, &str)> =
+        paths.iter().zip(texts).map(|(path, (_, text))| (&**path, text)).collect();
+    let known = words(&texts);
+    let mut asked: Vec<&str> = known.keys().map(String::as_str).collect();
+    asked.push("no_such_word");
+    let mut expected = Vec::new();
+    for word in &asked {
+        let Some(found) = known.get(*word) else {
+            expected.push(format!("{word}: in none of 4 texts"));
+            continue;
+        };
+        let mut found = found.clone();
+        found.sort_by_key(|(count, path)| (std::cmp::Reverse(*count), *path));
+        let times: usize = found.iter().map(|(count, _)| count).sum();
+        expected.push(format!("{word}: in {} of 4 texts, {times} times", found.len()));
+        expected.extend(found.iter().map(|(count, path)| format!("{count:>8}  {}", path.display())));
+    }
+    for threads in ["1", "5"] {
+        let mut more = vec!["--threads", threads];
+        asked.iter().for_each(|word| more.extend(["--query", word]));
+        let output = index(&[&folder.0], &more);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let said = stdout(&output);
+        let (first, answers) = said.split_once('\n').expect("lines");
+        let entries: usize = known.values().map(Vec::len).sum();
+        let summary = format!("{} words, {entries} entries of a word in a text, identical to", known.len());
+        assert!(first.starts_with("Index of 4 texts") && first.contains(&summary), "{first}");
+        assert_eq!(answers.lines().collect::<Vec<_>>(), expected);
+        assert_eq!(stderr(&output), "");
+    }
+    // Capital letters are as small ones, and what is around a word does not matter.
+    let output = index(&[&folder.0], &["--query", " Über_MAß? "]);
+    assert!(stdout(&output).contains("\nüber_maß: in 1 of 4 texts, 1 times\n"), "{}", stdout(&output));
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_refused() {
+    let folder = Folder::new("refused");
+    folder.write("text", "word");
+    for (asked, clue) in
+        [("two words", "2 words"), ("", "a word has"), ("?!", "a word has"), (&"a".repeat(300), "255")]
+    {
+        let output = index(&[&folder.0], &["--query", asked]);
+        assert!(!output.status.success() && output.stdout.is_empty(), "{asked}");
+        assert!(stderr(&output).contains(clue), "{}", stderr(&output));
+    }
+    // A path that is not there, or has no text: the others are answered for, and it fails.
+    let (missing, empty) = (folder.0.join("missing"), folder.0.join("empty"));
+    fs::create_dir(&empty).expect("a folder");
+    for (path, complaints) in [(&missing, 2), (&empty, 1)] {
+        let output = index(&[path, &folder.0], &["--query", "word"]);
+        assert!(!output.status.success());
+        assert!(stdout(&output).contains("\nword: in 1 of 1 texts, 1 times\n"), "{}", stdout(&output));
+        let complaint = stderr(&output);
+        assert!(
+            complaint.contains(&format!("1 of the paths have no text that was read: {path:?}")),
+            "{complaint}"
+        );
+        assert_eq!(complaint.lines().count(), complaints, "{complaint}");
+    }
+    let output = index(&[&missing], &["--query", "word"]);
+    assert!(!output.status.success() && output.stdout.is_empty());
+    assert!(stderr(&output).contains("there is no text to read"), "{}", stderr(&output));
+}
+
+#[test]
+fn without_a_question_the_index_is_compared_and_nothing_else_is_shown() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let output = index(&[&here], &["--threads", "3"]);
+    is_identical(&output);
+    let said = stdout(&output);
+    assert!(said.contains("3 threads build an index of") && said.contains("One thread builds"), "{said}");
+    assert!(said.contains("All threads ask for words") && !said.contains("counters that adapt"), "{said}");
+    assert!(!stderr(&output).contains('\u{1b}'), "{}", stderr(&output));
 }
 
 #[test]
@@ -134,45 +281,51 @@ fn nothing_to_read_is_an_error() {
     let folder = Folder::new("nothing");
     folder.write("binary", b"\0");
     for paths in [&[folder.0.as_path()][..], &[Path::new("/no/such/path")], &[Path::new("/dev/null")]] {
-        let output = demo(paths, &[]);
-        assert!(!output.status.success(), "{paths:?}: {}", stdout(&output));
-        assert!(stderr(&output).contains("there is no text to read"), "{}", stderr(&output));
+        for run in [demo, count, index] {
+            let output = run(paths, &[]);
+            assert!(!output.status.success(), "{paths:?}: {}", stdout(&output));
+            assert!(stderr(&output).contains("there is no text to read"), "{}", stderr(&output));
+        }
     }
 }
 
 #[test]
 fn it_agrees_in_every_mode() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for (name, value) in [
-        ("SQUALL_ADAPT", "off"),
-        ("SQUALL_RSEQ", "off"),
-        ("SQUALL_MEMBARRIER", "off"),
-        ("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:4,threads:2"),
-    ] {
-        let output = run(squall()
-            .args(["demo", "--threads", "9", "--seconds", "1"])
-            .arg(here.join("src"))
-            .env(name, value));
-        let said = stdout(&output);
-        assert!(output.status.success(), "{name}={value}: {said}\n{}", stderr(&output));
-        assert!(said.contains("All totals agree exactly"), "{name}={value}: {said}");
-        assert!(
-            said.contains("they agree exactly with a count of the same pieces"),
-            "{name}={value}: {said}"
-        );
-        assert!(!said.contains("DIFFER"), "{name}={value}: {said}");
-        let phases = ["One thread reads", "All threads do", "All ask", "Nobody does", "words central"];
-        for phase in phases {
-            assert!(said.contains(phase), "{name}={value}: no {phase} in {said}");
+    // At the same time: most of what each takes is waiting for its phases to be over.
+    thread::scope(|scope| {
+        for (name, value) in [
+            ("SQUALL_ADAPT", "off"),
+            ("SQUALL_RSEQ", "off"),
+            ("SQUALL_MEMBARRIER", "off"),
+            ("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:4,threads:2"),
+        ] {
+            scope.spawn(move || agrees_with(name, value));
         }
-        let swapped = said.lines().filter(|line| line.contains(": swapped")).count();
-        assert!(said.contains(&format!("After {swapped} swaps")), "{name}={value}: {swapped} in {said}");
+    });
+}
+
+fn agrees_with(name: &str, value: &str) {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut command = squall();
+    command.args(["demo", "--threads", "9", "--seconds", "1"]).arg(here.join("src/demo/index"));
+    let output = run(command.env(name, value));
+    let said = stdout(&output);
+    assert!(output.status.success(), "{name}={value}: {said}\n{}", stderr(&output));
+    is_identical(&output);
+    assert!(said.contains("they agree exactly with a count of the same pieces"), "{name}={value}: {said}");
+    let phases = ["One thread reads", "All threads do", "All ask", "Nobody does", "words central"];
+    for phase in phases {
+        assert!(said.contains(phase), "{name}={value}: no {phase} in {said}");
+    }
+    for part in said.split("And now four counters") {
+        let swapped = part.lines().filter(|line| line.contains(": swapped")).count();
+        assert!(part.contains(&format!("After {swapped} swaps")), "{name}={value}: {swapped} in {part}");
     }
 }
 
 #[test]
 fn others_may_look_while_it_serves() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/demo");
     // Longer than the test takes; it is ended as soon as it was looked at.
     let mut command = squall();
     command.args(["demo", "--serve", "--seconds", "600", "--threads", "2"]).arg(here);
@@ -182,8 +335,8 @@ fn others_may_look_while_it_serves() {
     let advised = lines.by_ref().map_while(Result::ok).any(|line| line.ends_with(&advice));
     let mut client = Client::connect(&Target::Process(child.id()));
     let hello = client.as_mut().ok().map(Client::hello);
-    // The four counters, when the race is over.
-    let began = lines.by_ref().map_while(Result::ok).any(|line| line.contains("All threads do"));
+    // The four counters, when the index is done with.
+    let began = lines.by_ref().map_while(Result::ok).any(|line| line.ends_with("All threads do."));
     let swaps = client.as_mut().ok().map(|client| {
         let listed = client.list(&Default::default()).map(|list| list.objects);
         let counters =

@@ -2,21 +2,17 @@
 //! printed when it happens, with its reason.
 //!
 //! - I1. What the counters have at the end is compared with plain counts of the same pieces, made by one thread before.
-//! - I2. Every decision about the counters that is in the program's log is printed, once, in the log's order.
 
-use std::collections::HashSet;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use squall::adapt::control::{self, Decision, Verdict};
 use squall::adapt::engine::{EngineState, thread_state};
-use squall::swap::SwapReport;
-use squall::{Id, info_of};
 
-use super::count;
-use super::stats::{Adaptive, TextStats, Totals};
+use super::collect::Text;
+use super::count::{self, Adaptive, TextStats, Totals};
+use super::tell::Teller;
 use crate::output::{Failure, line};
 
 /// Pieces of the texts, each so long at most, and how many.
@@ -28,8 +24,6 @@ const LOOK: Duration = Duration::from_millis(20);
 const ASKED: usize = 2_000;
 /// A piece where most ask.
 const SMALL: usize = 1 << 10;
-/// Letters of a reason on a line.
-const WHY_WIDTH: usize = 104;
 
 /// What the threads do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +48,8 @@ struct Piece<'a> {
     truth: Totals,
 }
 
-fn pieces(texts: &[Vec<u8>]) -> Vec<Piece<'_>> {
-    let cut = texts.iter().flat_map(|text| text.chunks(PIECE)).take(PIECES_MAX);
+fn pieces(texts: &[Text]) -> Vec<Piece<'_>> {
+    let cut = texts.iter().flat_map(|text| text.bytes.chunks(PIECE)).take(PIECES_MAX);
     cut.map(|text| Piece { text, truth: count::plainly(text) }).collect()
 }
 
@@ -72,7 +66,7 @@ impl Stage {
 }
 
 /// Shows counters that adapt for so many seconds. Returns what is wrong with their totals, if anything.
-pub(super) fn show(texts: &[Vec<u8>], threads: usize, seconds: u64) -> Result<Option<String>, Failure> {
+pub(super) fn show(texts: &[Text], threads: usize, seconds: u64) -> Result<Option<String>, Failure> {
     let pieces = pieces(texts);
     if seconds == 0 || pieces.is_empty() {
         return Ok(None);
@@ -148,120 +142,41 @@ fn work(stage: &Stage, counters: &Adaptive, pieces: &[Piece<'_>], thread: usize)
 
 /// Leads through the phases, and prints what is decided. Returns how many swaps there were.
 fn direct(stage: &Stage, counters: &Adaptive, time: Duration) -> Result<u64, Failure> {
-    let (began, wall) = (Instant::now(), SystemTime::now());
-    let mut teller = Teller { ids: counters.ids(), printed: HashSet::new(), wall, swaps: 0 };
+    let mut teller = Teller::new(Adaptive::NAMES.into_iter().zip(counters.ids()).collect());
     loop {
         for (index, (_, lasts, what)) in PHASES.iter().enumerate() {
-            line(format_args!("  {:>7.3} s  {what}", began.elapsed().as_secs_f64()))?;
+            line(teller.now(what))?;
             stage.phase.store(index, Ordering::Relaxed);
             let phase = Instant::now();
             while phase.elapsed() < *lasts {
                 thread::sleep(LOOK);
-                teller.tell()?;
-                if began.elapsed() >= time && index + 1 < PHASES.len() {
+                teller.news().into_iter().try_for_each(line)?;
+                if teller.elapsed() >= time && index + 1 < PHASES.len() {
                     break;
                 }
             }
-            teller.anatomy()?;
+            line(format_args!("             at its end: {}", teller.forms()))?;
         }
-        if began.elapsed() >= time {
-            return Ok(teller.swaps);
-        }
-    }
-}
-
-/// Prints decisions.
-struct Teller {
-    ids: [Id; 4],
-    printed: HashSet<(Id, SystemTime, Duration)>,
-    wall: SystemTime,
-    swaps: u64,
-}
-
-impl Teller {
-    fn name(&self, id: Id) -> Option<&'static str> {
-        Adaptive::NAMES.iter().zip(self.ids).find(|(_, own)| *own == id).map(|(name, _)| *name)
-    }
-
-    /// Prints what was decided since the last time (I2).
-    fn tell(&mut self) -> Result<(), Failure> {
-        for decision in control::recent() {
-            let Some(name) = self.name(decision.id) else { continue };
-            if self.printed.insert((decision.id, decision.at, decision.took)) {
-                self.print(name, &decision)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn print(&mut self, name: &str, decision: &Decision) -> Result<(), Failure> {
-        let when = decision.at.duration_since(self.wall).unwrap_or_default().as_secs_f64();
-        let Decision { from, to, verdict, .. } = decision;
-        let place = decision.place.map_or(String::new(), |vp| format!(" at {vp}"));
-        let swap = decision.report.as_ref().map_or(String::new(), |report| how(decision, report));
-        if matches!(verdict, Verdict::Swapped | Verdict::ByHand) {
-            self.swaps += 1;
-        }
-        line(format_args!("  {when:>7.3} s  {name}: {from} to {to}{place}: {verdict}{swap}"))?;
-        wrapped(&decision.why).into_iter().try_for_each(|part| line(format_args!("               {part}")))
-    }
-
-    /// What the counters are at the end of a phase.
-    fn anatomy(&self) -> Result<(), Failure> {
-        let seen = Adaptive::NAMES.iter().zip(self.ids).filter_map(|(name, id)| {
-            let (status, info) = (control::status(id)?, info_of(id)?);
-            let (form, reps, bytes) = (status.form, info.reps.len(), info.bytes);
-            Some(format!("{name} {form}, {reps} reps, {bytes} bytes"))
-        });
-        line(format_args!("             at its end: {}", seen.collect::<Vec<String>>().join("; ")))
-    }
-}
-
-/// How a swap went.
-fn how(decision: &Decision, report: &SwapReport) -> String {
-    let bytes = info_of(decision.id).map_or(0, |info| info.bytes);
-    format!(
-        "; {:.1?} from the first look, the swap {:.1?}, the longest pause {:.1?}; {bytes} bytes",
-        decision.took,
-        report.total(),
-        report.longest_pause
-    )
-}
-
-/// A text in lines that are not too long.
-fn wrapped(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(last) if last.len() + word.len() < WHY_WIDTH => {
-                last.push(' ');
-                last.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
+        if teller.elapsed() >= time {
+            return Ok(teller.swaps());
         }
     }
-    lines
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
     fn what_all_threads_counted_is_what_the_counters_have() {
         let _alone = crate::alone();
-        let texts: Vec<Vec<u8>> = (1..40).map(|n| "one two\nthree\n".repeat(n * 50).into_bytes()).collect();
+        let text =
+            |n: usize| Text { path: PathBuf::new(), bytes: "one two\nthree\n".repeat(n * 50).into_bytes() };
+        let texts: Vec<Text> = (1..40).map(text).collect();
         let wrong = show(&texts, 3, 1).expect("it can be printed");
         assert_eq!(wrong, None);
         assert_eq!(show(&[], 3, 1).expect("it can be printed"), None, "there is nothing to count");
-    }
-
-    #[test]
-    fn a_reason_is_wrapped_and_whole() {
-        let text = "word ".repeat(100);
-        let lines = wrapped(&text);
-        assert!(lines.len() > 1 && lines.iter().all(|line| line.len() <= WHY_WIDTH));
-        assert_eq!(lines.join(" "), text.trim_end());
-        assert!(wrapped(" ").is_empty());
     }
 }

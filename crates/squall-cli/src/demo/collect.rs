@@ -70,11 +70,19 @@ struct Skipped {
     named: Vec<String>,
 }
 
+/// The text of a file.
+pub(super) struct Text {
+    pub(super) path: PathBuf,
+    pub(super) bytes: Vec<u8>,
+}
+
 /// What was read, and what was not.
 #[derive(Default)]
 pub(super) struct Collected {
-    pub(super) texts: Vec<Vec<u8>>,
+    pub(super) texts: Vec<Text>,
     pub(super) bytes: u64,
+    /// Paths that were named, and from which not one text came.
+    pub(super) fruitless: Vec<PathBuf>,
     skipped: [Skipped; Skip::ALL.len()],
     /// Limits that were reached, as sentences.
     pub(super) limits: Vec<String>,
@@ -124,7 +132,11 @@ pub(super) fn collect(paths: &[PathBuf], bytes_max: u64, watch: &mut dyn FnMut(u
     for (index, path) in paths.iter().enumerate() {
         let left = (paths.len() - index) as u64;
         let until = collected.bytes + bytes_max.saturating_sub(collected.bytes) / left;
+        let before = collected.texts.len();
         reader.root(path, until, &mut collected);
+        if collected.texts.len() == before {
+            collected.fruitless.push(path.clone());
+        }
     }
     collected
 }
@@ -206,7 +218,7 @@ impl Reader<'_> {
             }
             Ok(Ok(text)) => {
                 into.bytes += text.len() as u64;
-                into.texts.push(text);
+                into.texts.push(Text { path: path.to_owned(), bytes: text });
             }
         }
     }
@@ -254,11 +266,17 @@ mod tests {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let paths = [here.join("src/demo"), here.join("no such path"), PathBuf::from("/dev/null")];
         let collected = collect(&paths, 64 << 20, &mut |_| {});
-        let own = fs::read_dir(here.join("src/demo")).expect("a folder").count();
+        let files = |folder: &str| {
+            let found =
+                fs::read_dir(here.join(folder)).expect("a folder").map(|entry| entry.expect("an entry"));
+            found.filter(|entry| entry.path().is_file()).count()
+        };
+        let own = files("src/demo") + files("src/demo/count") + files("src/demo/index");
         assert_eq!(collected.texts.len(), own);
-        assert_eq!(collected.bytes, collected.texts.iter().map(|text| text.len() as u64).sum::<u64>());
+        assert_eq!(collected.bytes, collected.texts.iter().map(|text| text.bytes.len() as u64).sum::<u64>());
         assert_eq!(collected.count(Skip::BadPath), 1);
         assert_eq!(collected.count(Skip::Special), 1);
+        assert_eq!(collected.fruitless, paths[1..]);
         let complaints = collected.complaints();
         assert!(
             complaints[0].starts_with("skipped 1 bad path: \"") && complaints.len() == 2,

@@ -1,36 +1,31 @@
-//! `squall demo`, and `squall` without a command: statistics of real texts, kept by many threads in objects.
+//! `squall demo`, and `squall` without a command: an index of real texts, built by many threads in a map, and counters that adapt
+//! while their load changes. `squall demo index` builds and asks the index alone, `squall demo count` counts the texts in objects of
+//! every kind.
 //!
-//! - I1. A row of the table is printed as right only if its totals, the sum of its threads' and its calls are exactly
-//!   those of a single-threaded count in plain variables; one that differs makes the demo fail.
-//!   So with the counters that adapt: whatever they were swapped for, at the end they have what was counted.
-//! - I2. All rows read the same texts from memory, in turns, round after round; each lap has a new object.
-//!
-//! Units: a call for each word, for each line, and for each file. That is finer than most programs would choose, and is
-//! meant to be: what a call costs is what is shown.
+//! - I1. What is kept in objects is compared with what one thread finds in plain variables; what differs makes the demo fail.
+//! - I2. What is asked for goes to stdout and is the same wherever that leads; a bar shows the progress on a terminal, and complaints
+//!   go to stderr.
 
 mod adapt;
 mod collect;
 mod count;
-mod race;
-mod stats;
-mod table;
+mod index;
+mod tell;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use clap::{Args, Subcommand};
+use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
-use squall::{ClusterSize, CoRef, Id, Owned, Root};
 use squall_bench::env;
 
-use crate::DemoArgs;
 use crate::output::{Failure, line};
-use race::{Lap, lap};
-use stats::{Adaptive, Atomics, Locked, Nothing, Spread, TextStats, Totals};
+use collect::Collected;
 
 /// Text that is kept in memory, unless told.
-pub(crate) const MIB: u64 = 64;
+const MIB: u64 = 64;
 /// What is read when no path is named.
 const DEFAULT_PATHS: [&str; 2] = [".", "/usr/share"];
 /// Laps of each row, at least; fewer only where they take too long.
@@ -42,132 +37,132 @@ const LAPS_TIME: Duration = Duration::from_secs(2);
 /// No round at all begins after so long.
 const LAPS_TIME_MAX: Duration = Duration::from_secs(20);
 /// How long counters are shown that adapt, in seconds, unless told; and if others look on.
-pub(crate) const SHOWN: u64 = 4;
+const SHOWN: u64 = 4;
 const PIPED: u64 = 10;
 const ON_TERMINAL: u64 = 30;
 const SERVED: u64 = 60;
-/// Texts that take one thread longer to count are left away.
-const PLAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Who keeps the statistics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keeper {
-    Nobody,
-    Mutex,
-    Atomic,
-    Shared,
-    Distributed,
-    Adaptive,
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct DemoArgs {
+    #[command(subcommand)]
+    what: Option<Part>,
+    #[command(flatten)]
+    texts: TextArgs,
+    /// How long objects are shown that adapt, in seconds, unless told: 10, 30 on a terminal, 60 with --serve; 0: not at all.
+    #[arg(long, value_name = "S")]
+    seconds: Option<u64>,
+    /// Take the time to look at the objects with `squall top`.
+    #[arg(long)]
+    serve: bool,
+    /// Let nobody look at the objects meanwhile.
+    #[arg(long, conflicts_with = "serve")]
+    private: bool,
 }
 
-const KEEPERS: [(Keeper, &str); 6] = [
-    (Keeper::Nobody, "nobody: reading alone"),
-    (Keeper::Mutex, "Arc<dyn>, a Mutex"),
-    (Keeper::Atomic, "Arc<dyn>, atomics"),
-    (Keeper::Shared, "Squall, shared"),
-    (Keeper::Distributed, "Squall, distributed"),
-    (Keeper::Adaptive, "Squall, adaptive"),
-];
-
-/// What Squall says of an object at the end of a lap.
-#[derive(Clone, Copy, Debug, Default)]
-struct Anatomy {
-    misses: u64,
-    reps: usize,
-    bytes: usize,
+/// A part of the demo by itself. (A folder of such a name is read as `./index`.)
+#[derive(Subcommand)]
+enum Part {
+    /// Build the index of all words, and answer which texts have a word; without a question, compare who builds it how fast.
+    ///
+    /// A word is a longest run of letters, digits and underscores; capital letters are as small ones.
+    Index(IndexArgs),
+    /// Count the words of the texts, with a call for each, in shared, distributed and adaptive objects, and compare.
+    Count(TextArgs),
 }
 
-impl Anatomy {
-    /// With that of a live object.
-    fn plus(self, id: Id) -> Result<Anatomy, Failure> {
-        let info = squall::info_of(id)
-            .ok_or_else(|| Failure::new(format!("object {id} is alive, and nothing is known of it")))?;
-        Ok(Anatomy {
-            misses: self.misses + info.misses,
-            reps: self.reps + info.reps.len(),
-            bytes: self.bytes + info.bytes,
-        })
+#[derive(Args)]
+struct IndexArgs {
+    #[command(flatten)]
+    texts: TextArgs,
+    /// Say which texts have this word, and how often; may be given several times.
+    #[arg(long = "query", value_name = "WORD", value_parser = index::parse)]
+    queries: Vec<String>,
+}
+
+#[derive(Args)]
+struct TextArgs {
+    /// Files and folders to read; this folder and /usr/share if there is none.
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Threads that read; one for each processor, but two at least, unless told.
+    #[arg(long, value_name = "N", value_parser = crate::parse_count)]
+    threads: Option<usize>,
+    /// Text that is kept in memory, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = MIB, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    mib: u64,
+}
+
+impl Default for DemoArgs {
+    /// What is shown where nothing is asked for: soon over, and for nobody else to look at.
+    fn default() -> DemoArgs {
+        let texts = TextArgs { paths: Vec::new(), threads: None, mib: MIB };
+        DemoArgs { what: None, texts, seconds: Some(SHOWN), serve: false, private: true }
     }
 }
 
-/// All laps of one row.
-struct Row {
-    keeper: Keeper,
-    name: &'static str,
-    laps: Vec<Lap>,
-    anatomy: Option<Anatomy>,
-    by_thread: Vec<Totals>,
-    /// What is wrong with a lap, if anything.
-    wrong: Option<String>,
-}
-
-impl Row {
-    /// The median of its laps.
-    fn time(&self) -> Duration {
-        let mut times: Vec<Duration> = self.laps.iter().map(|lap| lap.time).collect();
-        times.sort_unstable();
-        times.get(times.len() / 2).copied().unwrap_or_default()
+impl TextArgs {
+    fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(|| env::processors().len().max(2))
     }
 
-    fn calls(&self) -> u64 {
-        self.laps.last().map_or(0, |lap| lap.calls)
-    }
-
-    /// Calls of all threads in a second.
-    fn calls_per_second(&self) -> f64 {
-        self.calls() as f64 / self.time().as_secs_f64().max(1e-9)
-    }
-
-    /// Compares what was kept with the truth (I1).
-    fn judge(&mut self, lap: &Lap, totals: &Totals, by_thread: &[Totals], truth: &Totals) {
-        let calls = truth.words + truth.lines + truth.files;
-        let sum = by_thread.iter().fold(Totals::default(), Totals::plus);
-        if totals != truth {
-            self.wrong.get_or_insert(format!("{totals:?} was kept of {truth:?}"));
-        } else if sum != *truth {
-            self.wrong.get_or_insert(format!("the threads' sum is {sum:?}, not {truth:?}"));
-        } else if lap.calls != calls {
-            self.wrong.get_or_insert(format!("{} calls were made, not {calls}", lap.calls));
+    /// Reads the texts, and complains of what could not be read.
+    fn read(&self) -> Result<Collected, Failure> {
+        let defaults = || DEFAULT_PATHS.iter().map(PathBuf::from).collect();
+        let paths: Vec<PathBuf> = if self.paths.is_empty() { defaults() } else { self.paths.clone() };
+        let bar = Progress::new(self.mib << 20, "reading");
+        let collected = collect::collect(&paths, self.mib << 20, &mut |bytes| bar.0.set_position(bytes));
+        bar.clear();
+        collected.complaints().iter().for_each(|complaint| eprintln!("squall: {complaint}"));
+        match collected.texts.is_empty() {
+            true => Err(Failure::new("there is no text to read in what was named")),
+            false => Ok(collected),
         }
     }
 }
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let defaults = || DEFAULT_PATHS.iter().map(PathBuf::from).collect();
-    let paths: Vec<PathBuf> = if args.paths.is_empty() { defaults() } else { args.paths.clone() };
-    let threads = args.threads.unwrap_or_else(|| env::processors().len().max(2));
+    match &args.what {
+        None => run_all(args),
+        Some(Part::Index(args)) => run_index(args),
+        Some(Part::Count(args)) => {
+            line(env::summary())?;
+            count::run(args.read()?, args.threads())
+        }
+    }
+}
+
+/// The whole demo.
+fn run_all(args: &DemoArgs) -> Result<(), Failure> {
     line("Squall: objects of a server that spread over the processors while they run.")?;
     line(env::summary())?;
-
     // For as long as the demo runs.
     let _server = if args.private { None } else { Some(serve()?) };
-
-    let bar = Progress::new(args.mib << 20, "reading");
-    let mut collected = collect::collect(&paths, args.mib << 20, &mut |bytes| bar.0.set_position(bytes));
-    bar.clear();
-    collected.complaints().iter().for_each(|complaint| eprintln!("squall: {complaint}"));
-    let truth = count_plainly(&mut collected);
-    if truth.files == 0 {
-        return Err(Failure::new("there is no text to read in what was named"));
-    }
-    // The longest first, so that no thread begins a long one when the others are through.
-    let mut texts = collected.texts;
-    texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
-    line(format_args!(
-        "{threads} threads read {} texts, {:.1} MiB, from memory, and tell the statistics of every word, every line and \
-         every file:\none call for each.",
-        truth.files,
-        truth.bytes as f64 / f64::from(1 << 20)
-    ))?;
-    collected.limits.iter().try_for_each(|limit| line(format_args!("  ({limit}.)")))?;
-
-    let rows = race(&texts, threads, &truth)?;
-    table::print(&rows, &truth, threads)?;
+    let threads = args.texts.threads();
+    let (texts, wrong) = index::show(args.texts.read()?, threads)?;
     let adapted = adapt::show(&texts, threads, args.seconds.unwrap_or_else(|| seconds(args)))?;
-    table::print_more()?;
-    match rows.iter().find_map(|row| Some((row.name, row.wrong.as_ref()?))) {
-        Some((name, wrong)) => Err(Failure::new(format!("{name}: {wrong}"))),
-        None => adapted.map_or(Ok(()), |wrong| Err(Failure::new(wrong))),
+    print_more()?;
+    wrong.or(adapted).map_or(Ok(()), |wrong| Err(Failure::new(wrong)))
+}
+
+/// The index alone. All that was named is asked for: a path without a text makes it fail, though the others are answered for.
+fn run_index(args: &IndexArgs) -> Result<(), Failure> {
+    let IndexArgs { texts, queries } = args;
+    let mut collected = texts.read()?;
+    let fruitless = std::mem::take(&mut collected.fruitless);
+    if queries.is_empty() {
+        line(env::summary())?;
+        let (_, wrong) = index::show_all(collected, texts.threads())?;
+        wrong.map_or(Ok(()), |wrong| Err(Failure::new(wrong)))?;
+    } else {
+        index::answer(collected, texts.threads(), queries)?;
+    }
+    match fruitless.first() {
+        Some(path) if !texts.paths.is_empty() => Err(Failure::new(format!(
+            "{} of the paths have no text that was read: {path:?}",
+            fruitless.len()
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -191,118 +186,29 @@ fn serve() -> Result<squall::browse::Server, Failure> {
     Ok(server)
 }
 
-/// The truth: one thread, plain variables. Texts that it does not get to in time are left away.
-fn count_plainly(collected: &mut collect::Collected) -> Totals {
-    let began = Instant::now();
-    let mut truth = Totals::default();
-    let mut counted = 0;
-    for text in &collected.texts {
-        truth = truth.plus(&count::plainly(text));
-        counted += 1;
-        if began.elapsed() > PLAIN_TIME_MAX && counted < collected.texts.len() {
-            let left = collected.texts.len() - counted;
-            collected.limits.push(format!("{left} texts were left away, so that this ends soon"));
-            break;
-        }
+fn print_more() -> Result<(), Failure> {
+    const MORE: [(&str, &str); 8] = [
+        ("squall demo PATH...", "the same with texts of yours"),
+        ("squall demo index PATH --query WORD", "which texts have a word, and how often"),
+        ("squall demo count PATH...", "a call for every word, in objects of every kind"),
+        ("squall demo --serve", "a minute to try `squall top` on it, in another terminal"),
+        ("squall tour", "what the ground costs: per-processor data and read-copy-update"),
+        ("squall bench --list", "the benchmark's cases; --json, --threads 1,2, --quick"),
+        ("squall info", "the machine that was found, and in which mode each primitive runs"),
+        ("squall stress objects", "tries to break what is promised, for as long as you like"),
+    ];
+    line("\nThere is more:")?;
+    MORE.iter().try_for_each(|(command, what)| line(format_args!("  {command:<37} {what}")))
+}
+
+/// A table with numbers to the right, names to the left.
+fn new_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header.iter().copied());
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
     }
-    collected.texts.truncate(counted);
-    truth
-}
-
-/// Round after round, a lap of each row (I2).
-fn race(texts: &[Vec<u8>], threads: usize, truth: &Totals) -> Result<Vec<Row>, Failure> {
-    let began = Instant::now();
-    let mut rows: Vec<Row> = KEEPERS
-        .iter()
-        .map(|&(keeper, name)| Row {
-            keeper,
-            name,
-            laps: Vec::new(),
-            anatomy: None,
-            by_thread: Vec::new(),
-            wrong: None,
-        })
-        .collect();
-    let bar = Progress::new((ROUNDS_MIN * KEEPERS.len() * texts.len()) as u64, "counting");
-    for round in 0..ROUNDS_MAX {
-        let time_max = if round < ROUNDS_MIN { LAPS_TIME_MAX } else { LAPS_TIME };
-        if round > 0 && began.elapsed() > time_max {
-            break;
-        }
-        for (index, row) in rows.iter_mut().enumerate() {
-            bar.0.set_message(row.name);
-            let before = ((round * KEEPERS.len() + index) * texts.len()) as u64;
-            run_lap(row, texts, threads, truth, &mut |done| bar.0.set_position(before + done as u64))?;
-        }
-    }
-    bar.clear();
-    Ok(rows)
-}
-
-/// One lap of one row, with a keeper of its own.
-fn run_lap(
-    row: &mut Row,
-    texts: &[Vec<u8>],
-    threads: usize,
-    truth: &Totals,
-    watch: &mut dyn FnMut(usize),
-) -> Result<(), Failure> {
-    let plain: Arc<dyn TextStats> = match row.keeper {
-        Keeper::Nobody => return finish(row, &Nothing::default(), texts, threads, truth, watch),
-        Keeper::Mutex => Arc::new(Locked::default()),
-        Keeper::Atomic => Arc::new(Atomics::default()),
-        Keeper::Shared => {
-            return run_object(row, squall::shared(Atomics::default()), texts, threads, truth, watch);
-        }
-        Keeper::Distributed => {
-            let object = Spread.create(ClusterSize::Cpu);
-            return run_object(row, object, texts, threads, truth, watch);
-        }
-        Keeper::Adaptive => {
-            let counters = Adaptive::new();
-            finish(row, &counters, texts, threads, truth, watch)?;
-            row.anatomy = Some(counters.ids().into_iter().try_fold(Anatomy::default(), Anatomy::plus)?);
-            return Ok(());
-        }
-    };
-    // Hidden from the compiler, which could otherwise see through the `dyn`.
-    let plain = std::hint::black_box(plain);
-    finish(row, &*plain, texts, threads, truth, watch)
-}
-
-/// One lap with an object of Squall's, which is destroyed afterwards.
-fn run_object(
-    row: &mut Row,
-    object: Owned<dyn TextStats>,
-    texts: &[Vec<u8>],
-    threads: usize,
-    truth: &Totals,
-    watch: &mut dyn FnMut(usize),
-) -> Result<(), Failure> {
-    let reference: CoRef<dyn TextStats> = object.co();
-    finish(row, &reference, texts, threads, truth, watch)?;
-    row.anatomy = Some(Anatomy::default().plus(CoRef::id(reference))?);
-    drop(object);
-    match reference.try_totals() {
-        Err(_) => Ok(()),
-        Ok(_) => Err(Failure::new(format!("{reference} was destroyed, and still answers"))),
-    }
-}
-
-fn finish<S: TextStats + ?Sized>(
-    row: &mut Row,
-    stats: &S,
-    texts: &[Vec<u8>],
-    threads: usize,
-    truth: &Totals,
-    watch: &mut dyn FnMut(usize),
-) -> Result<(), Failure> {
-    let lap = lap(stats, texts, threads, watch);
-    let by_thread = stats.by_thread();
-    row.judge(&lap, &stats.totals(), &by_thread, truth);
-    row.laps.push(lap);
-    row.by_thread = by_thread;
-    Ok(())
+    table
 }
 
 /// Progress on a terminal; nothing elsewhere.

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::count::by_calls;
+use super::scan::by_calls;
 use super::stats::TextStats;
+use crate::demo::collect::Text;
 
 /// How often whoever watches is told.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
@@ -22,7 +23,7 @@ pub(super) struct Lap {
 /// Lets `threads` threads read `texts`, each the next one that none has read. `watch` is told how many were begun.
 pub(super) fn lap<S: TextStats + ?Sized>(
     stats: &S,
-    texts: &[Vec<u8>],
+    texts: &[Text],
     threads: usize,
     watch: &mut dyn FnMut(usize),
 ) -> Lap {
@@ -38,7 +39,7 @@ pub(super) fn lap<S: TextStats + ?Sized>(
                     let began = Instant::now();
                     let mut calls = 0;
                     while let Some(text) = texts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        calls += by_calls(stats, thread, text);
+                        calls += by_calls(stats, thread, &text.bytes);
                     }
                     let ended = Instant::now();
                     watcher.unpark();
@@ -67,13 +68,16 @@ pub(super) fn lap<S: TextStats + ?Sized>(
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::super::stats::Locked;
     use super::*;
 
     #[test]
     fn every_text_is_read_once_whatever_the_number_of_threads() {
         let _alone = crate::alone();
-        let texts: Vec<Vec<u8>> = (0..100).map(|n| "a bc\n".repeat(n).into_bytes()).collect();
+        let text = |n| Text { path: PathBuf::new(), bytes: "a bc\n".repeat(n).into_bytes() };
+        let texts: Vec<Text> = (0..100).map(text).collect();
         for threads in [1, 3] {
             let stats = Locked::default();
             let lap = lap(&stats, &texts, threads, &mut |_| {});

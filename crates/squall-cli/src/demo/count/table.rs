@@ -1,8 +1,9 @@
 //! What the demo prints at its end.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::Table;
 
 use super::{Keeper, Row, Totals};
+use crate::demo::new_table;
 use crate::output::{Failure, line};
 
 /// Threads that are listed one by one.
@@ -29,18 +30,6 @@ pub(super) fn print(rows: &[Row], truth: &Totals, threads: usize) -> Result<(), 
         }
     }
     explain(row_of)
-}
-
-pub(super) fn print_more() -> Result<(), Failure> {
-    line("\nThere is more:")?;
-    line("  squall demo PATH...            the same with texts of yours")?;
-    line("  squall demo --serve            a minute to try `squall top` on it, in another terminal")?;
-    line("  squall tour                    what the ground costs: per-processor data and read-copy-update")?;
-    line("  squall bench --list            the benchmark's cases; --json, --threads 1,2, --quick")?;
-    line(
-        "  squall info                    the machine that was found, and in which mode each primitive runs",
-    )?;
-    line("  squall stress objects          tries to break what is promised, for as long as you like")
 }
 
 fn results(rows: &[Row], truth: &Totals) -> Table {
@@ -77,16 +66,6 @@ fn by_thread(threads: &[Totals]) -> Table {
             totals.words.to_string(),
             totals.bytes.to_string(),
         ]);
-    }
-    table
-}
-
-/// Numbers to the right, names to the left.
-fn new_table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header.iter().copied());
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }

@@ -1,0 +1,247 @@
+//! `squall demo count`: statistics of real texts, kept by many threads in shared, distributed and adaptive objects.
+//!
+//! - I1. A row of the table is printed as right only if its totals, the sum of its threads' and its calls are exactly
+//!   those of a single-threaded count in plain variables; one that differs makes the demo fail.
+//! - I2. All rows read the same texts from memory, in turns, round after round; each lap has a new object.
+//!
+//! Units: a call for each word, for each line, and for each file. That is finer than most programs would choose, and is
+//! meant to be: what a call costs is what is shown.
+
+mod race;
+mod scan;
+mod stats;
+mod table;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use squall::{ClusterSize, CoRef, Id, Owned, Root};
+
+use super::collect::{Collected, Text};
+use super::{LAPS_TIME, LAPS_TIME_MAX, Progress, ROUNDS_MAX, ROUNDS_MIN};
+use crate::output::{Failure, line};
+use race::{Lap, lap};
+pub(super) use scan::{by_calls, plainly};
+pub(super) use stats::{Adaptive, TextStats, Totals};
+use stats::{Atomics, Locked, Nothing, Spread};
+
+/// Texts that take one thread longer to count are left away.
+const PLAIN_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Who keeps the statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeper {
+    Nobody,
+    Mutex,
+    Atomic,
+    Shared,
+    Distributed,
+    Adaptive,
+}
+
+const KEEPERS: [(Keeper, &str); 6] = [
+    (Keeper::Nobody, "nobody: reading alone"),
+    (Keeper::Mutex, "Arc<dyn>, a Mutex"),
+    (Keeper::Atomic, "Arc<dyn>, atomics"),
+    (Keeper::Shared, "Squall, shared"),
+    (Keeper::Distributed, "Squall, distributed"),
+    (Keeper::Adaptive, "Squall, adaptive"),
+];
+
+/// What Squall says of an object at the end of a lap.
+#[derive(Clone, Copy, Debug, Default)]
+struct Anatomy {
+    misses: u64,
+    reps: usize,
+    bytes: usize,
+}
+
+impl Anatomy {
+    /// With that of a live object.
+    fn plus(self, id: Id) -> Result<Anatomy, Failure> {
+        let info = squall::info_of(id)
+            .ok_or_else(|| Failure::new(format!("object {id} is alive, and nothing is known of it")))?;
+        Ok(Anatomy {
+            misses: self.misses + info.misses,
+            reps: self.reps + info.reps.len(),
+            bytes: self.bytes + info.bytes,
+        })
+    }
+}
+
+/// All laps of one row.
+struct Row {
+    keeper: Keeper,
+    name: &'static str,
+    laps: Vec<Lap>,
+    anatomy: Option<Anatomy>,
+    by_thread: Vec<Totals>,
+    /// What is wrong with a lap, if anything.
+    wrong: Option<String>,
+}
+
+impl Row {
+    /// The median of its laps.
+    fn time(&self) -> Duration {
+        let mut times: Vec<Duration> = self.laps.iter().map(|lap| lap.time).collect();
+        times.sort_unstable();
+        times.get(times.len() / 2).copied().unwrap_or_default()
+    }
+
+    fn calls(&self) -> u64 {
+        self.laps.last().map_or(0, |lap| lap.calls)
+    }
+
+    /// Calls of all threads in a second.
+    fn calls_per_second(&self) -> f64 {
+        self.calls() as f64 / self.time().as_secs_f64().max(1e-9)
+    }
+
+    /// Compares what was kept with the truth (I1).
+    fn judge(&mut self, lap: &Lap, totals: &Totals, by_thread: &[Totals], truth: &Totals) {
+        let calls = truth.words + truth.lines + truth.files;
+        let sum = by_thread.iter().fold(Totals::default(), Totals::plus);
+        if totals != truth {
+            self.wrong.get_or_insert(format!("{totals:?} was kept of {truth:?}"));
+        } else if sum != *truth {
+            self.wrong.get_or_insert(format!("the threads' sum is {sum:?}, not {truth:?}"));
+        } else if lap.calls != calls {
+            self.wrong.get_or_insert(format!("{} calls were made, not {calls}", lap.calls));
+        }
+    }
+}
+
+/// Counts the texts, all rows in turns, and prints what came of it.
+pub(super) fn run(mut collected: Collected, threads: usize) -> Result<(), Failure> {
+    let truth = count_plainly(&mut collected);
+    // The longest first, so that no thread begins a long one when the others are through.
+    let mut texts = collected.texts;
+    texts.sort_by_key(|text| std::cmp::Reverse(text.bytes.len()));
+    line(format_args!(
+        "{threads} threads read {} texts, {:.1} MiB, from memory, and tell the statistics of every word, every line and \
+         every file:\none call for each.",
+        truth.files,
+        truth.bytes as f64 / f64::from(1 << 20)
+    ))?;
+    collected.limits.iter().try_for_each(|limit| line(format_args!("  ({limit}.)")))?;
+    let rows = race(&texts, threads, &truth)?;
+    table::print(&rows, &truth, threads)?;
+    match rows.iter().find_map(|row| Some((row.name, row.wrong.as_ref()?))) {
+        Some((name, wrong)) => Err(Failure::new(format!("{name}: {wrong}"))),
+        None => Ok(()),
+    }
+}
+
+/// The truth: one thread, plain variables. Texts that it does not get to in time are left away.
+fn count_plainly(collected: &mut Collected) -> Totals {
+    let began = Instant::now();
+    let mut truth = Totals::default();
+    let mut counted = 0;
+    for text in &collected.texts {
+        truth = truth.plus(&plainly(&text.bytes));
+        counted += 1;
+        if began.elapsed() > PLAIN_TIME_MAX && counted < collected.texts.len() {
+            let left = collected.texts.len() - counted;
+            collected.limits.push(format!("{left} texts were left away, so that this ends soon"));
+            break;
+        }
+    }
+    collected.texts.truncate(counted);
+    truth
+}
+
+/// Round after round, a lap of each row (I2).
+fn race(texts: &[Text], threads: usize, truth: &Totals) -> Result<Vec<Row>, Failure> {
+    let began = Instant::now();
+    let mut rows: Vec<Row> = KEEPERS
+        .iter()
+        .map(|&(keeper, name)| Row {
+            keeper,
+            name,
+            laps: Vec::new(),
+            anatomy: None,
+            by_thread: Vec::new(),
+            wrong: None,
+        })
+        .collect();
+    let bar = Progress::new((ROUNDS_MIN * KEEPERS.len() * texts.len()) as u64, "counting");
+    for round in 0..ROUNDS_MAX {
+        let time_max = if round < ROUNDS_MIN { LAPS_TIME_MAX } else { LAPS_TIME };
+        if round > 0 && began.elapsed() > time_max {
+            break;
+        }
+        for (index, row) in rows.iter_mut().enumerate() {
+            bar.0.set_message(row.name);
+            let before = ((round * KEEPERS.len() + index) * texts.len()) as u64;
+            run_lap(row, texts, threads, truth, &mut |done| bar.0.set_position(before + done as u64))?;
+        }
+    }
+    bar.clear();
+    Ok(rows)
+}
+
+/// One lap of one row, with a keeper of its own.
+fn run_lap(
+    row: &mut Row,
+    texts: &[Text],
+    threads: usize,
+    truth: &Totals,
+    watch: &mut dyn FnMut(usize),
+) -> Result<(), Failure> {
+    let plain: Arc<dyn TextStats> = match row.keeper {
+        Keeper::Nobody => return finish(row, &Nothing::default(), texts, threads, truth, watch),
+        Keeper::Mutex => Arc::new(Locked::default()),
+        Keeper::Atomic => Arc::new(Atomics::default()),
+        Keeper::Shared => {
+            return run_object(row, squall::shared(Atomics::default()), texts, threads, truth, watch);
+        }
+        Keeper::Distributed => {
+            let object = Spread.create(ClusterSize::Cpu);
+            return run_object(row, object, texts, threads, truth, watch);
+        }
+        Keeper::Adaptive => {
+            let counters = Adaptive::new();
+            finish(row, &counters, texts, threads, truth, watch)?;
+            row.anatomy = Some(counters.ids().into_iter().try_fold(Anatomy::default(), Anatomy::plus)?);
+            return Ok(());
+        }
+    };
+    // Hidden from the compiler, which could otherwise see through the `dyn`.
+    let plain = std::hint::black_box(plain);
+    finish(row, &*plain, texts, threads, truth, watch)
+}
+
+/// One lap with an object of Squall's, which is destroyed afterwards.
+fn run_object(
+    row: &mut Row,
+    object: Owned<dyn TextStats>,
+    texts: &[Text],
+    threads: usize,
+    truth: &Totals,
+    watch: &mut dyn FnMut(usize),
+) -> Result<(), Failure> {
+    let reference: CoRef<dyn TextStats> = object.co();
+    finish(row, &reference, texts, threads, truth, watch)?;
+    row.anatomy = Some(Anatomy::default().plus(CoRef::id(reference))?);
+    drop(object);
+    match reference.try_totals() {
+        Err(_) => Ok(()),
+        Ok(_) => Err(Failure::new(format!("{reference} was destroyed, and still answers"))),
+    }
+}
+
+fn finish<S: TextStats + ?Sized>(
+    row: &mut Row,
+    stats: &S,
+    texts: &[Text],
+    threads: usize,
+    truth: &Totals,
+    watch: &mut dyn FnMut(usize),
+) -> Result<(), Failure> {
+    let lap = lap(stats, texts, threads, watch);
+    let by_thread = stats.by_thread();
+    row.judge(&lap, &stats.totals(), &by_thread, truth);
+    row.laps.push(lap);
+    row.by_thread = by_thread;
+    Ok(())
+}

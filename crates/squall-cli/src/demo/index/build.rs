@@ -1,0 +1,166 @@
+//! Building an index with many threads: each takes the next text that none has, counts its words for itself, and notes each of them in
+//! the one index. How many may work, and what a word is at most, is in a read-mostly value; what was done is counted in adaptive
+//! counters.
+//!
+//! - I1. A thread that waits to be allowed to work is woken before the build ends, whatever becomes of those that work.
+//! - I2. A text is taken by one thread.
+
+use std::panic::resume_unwind;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use squall::objects::cell::{self, ReadMostly, Reading};
+use squall::objects::counter::{self, Counter};
+use squall::{CoRef, Id, Owned};
+
+use super::job::Job;
+use super::keep::Keep;
+use super::plain::{Posting, Totals};
+use super::words::{self, WORD_BYTES_MAX};
+use crate::output::Failure;
+
+/// What those who build go by. It can be changed while they do.
+#[derive(Clone, Debug)]
+pub(super) struct Config {
+    /// How many of the threads may work.
+    pub(super) workers: usize,
+    pub(super) word_bytes_max: usize,
+}
+
+/// What was done so far.
+pub(super) struct Statistics {
+    texts: Owned<dyn Counter>,
+    bytes: Owned<dyn Counter>,
+    words: Owned<dyn Counter>,
+    postings: Owned<dyn Counter>,
+}
+
+impl Statistics {
+    fn new() -> Statistics {
+        let [texts, bytes, words, postings] = std::array::from_fn(|_| counter::adaptive());
+        Statistics { texts, bytes, words, postings }
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        let [texts, bytes, words, postings] =
+            [&self.texts, &self.bytes, &self.words, &self.postings].map(|counter| counter.co().total());
+        Totals { texts, bytes, words, postings }
+    }
+}
+
+/// One build: what is to be done, its configuration, its statistics.
+pub(super) struct Build<'a> {
+    job: &'a Job,
+    next: AtomicUsize,
+    config: ReadMostly<Config>,
+    pub(super) statistics: Statistics,
+}
+
+impl<'a> Build<'a> {
+    /// Of which so many of the threads may work at first.
+    pub(super) fn new(job: &'a Job, workers: usize) -> Build<'a> {
+        let config = cell::adaptive(Config { workers, word_bytes_max: WORD_BYTES_MAX });
+        Build { job, next: AtomicUsize::new(0), config, statistics: Statistics::new() }
+    }
+
+    /// The objects that adapt, and their names.
+    pub(super) fn objects(&self) -> Vec<(&'static str, Id)> {
+        let Statistics { texts, bytes, words, postings } = &self.statistics;
+        vec![
+            ("configuration", CoRef::id(self.config.co())),
+            ("texts", CoRef::id(texts.co())),
+            ("bytes", CoRef::id(bytes.co())),
+            ("words", CoRef::id(words.co())),
+            ("postings", CoRef::id(postings.co())),
+        ]
+    }
+
+    /// Lets all threads work.
+    pub(super) fn let_all_work(&self) {
+        let threads = self.job.threads;
+        self.config.co().update(|config| Config { workers: threads, ..config.clone() });
+    }
+
+    /// Builds the index. `watch` is called every `interval` meanwhile, and once at the end; what it fails with comes back when the
+    /// threads have ended.
+    ///
+    /// Returns how long it took, from the first thread that began to the last that ended: the calling one may have been late.
+    pub(super) fn run<K: Keep>(
+        &self,
+        kept: &K,
+        interval: Duration,
+        watch: &mut dyn FnMut(&Build<'_>) -> Result<(), Failure>,
+    ) -> Result<Duration, Failure> {
+        let watcher = thread::current();
+        let begin = Barrier::new(self.job.threads + 1);
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.job.threads)
+                .map(|thread| {
+                    let (begin, watcher) = (&begin, &watcher);
+                    scope.spawn(move || {
+                        begin.wait();
+                        let began = Instant::now();
+                        self.work(kept, thread);
+                        let ended = Instant::now();
+                        watcher.unpark();
+                        (began, ended)
+                    })
+                })
+                .collect();
+            begin.wait();
+            let mut watched = Ok(());
+            // The first that ends found no text left, or panicked.
+            while watched.is_ok() && !workers.iter().any(|worker| worker.is_finished()) {
+                // Sleeps, so as to take no processor from those that build.
+                thread::park_timeout(interval);
+                watched = watch(self);
+            }
+            self.let_all_work();
+            let done = workers.into_iter().map(|worker| worker.join());
+            let done = done.map(|done| done.unwrap_or_else(|panic| resume_unwind(panic)));
+            let done: Vec<(Instant, Instant)> = done.collect();
+            watched.and_then(|()| watch(self))?;
+            let began = done.iter().map(|(began, _)| *began).min();
+            let ended = done.iter().map(|(_, ended)| *ended).max();
+            Ok(ended
+                .zip(began)
+                .map_or(Duration::ZERO, |(ended, began)| ended.saturating_duration_since(began)))
+        })
+    }
+
+    /// What a thread does.
+    fn work<K: Keep>(&self, kept: &K, thread: usize) {
+        let config = self.config.co();
+        let mut changes = config.subscribe();
+        loop {
+            let (may, word_bytes_max) =
+                config.read(|config| (thread < config.workers, config.word_bytes_max));
+            if !may {
+                // It cannot end while this thread borrows its owner.
+                changes.wait().expect("the configuration outlives the build");
+                continue;
+            }
+            match self.job.order.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+                Some(number) => self.add(kept, *number, word_bytes_max),
+                None => return,
+            }
+        }
+    }
+
+    /// One text.
+    fn add<K: Keep>(&self, kept: &K, number: u32, word_bytes_max: usize) {
+        let text = &self.job.texts[number as usize].bytes;
+        let lower = words::lower(text);
+        let (found, words) = words::frequencies(&lower, word_bytes_max);
+        for (word, count) in &found {
+            kept.post(word, Posting { text: number, count: *count });
+        }
+        let Statistics { texts, bytes, words: all, postings } = &self.statistics;
+        texts.co().inc();
+        bytes.co().add(text.len() as u64);
+        all.co().add(words);
+        postings.co().add(found.len() as u64);
+    }
+}
