@@ -5,8 +5,8 @@
 //! - I2. What is dead, expired or flushed, is absent to every command. It is taken out by the first change that comes by, or by the sweeper.
 //! - I3. A value's `cas` is never given to another one.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use squall::CoRef;
 use squall::objects::cell::{self, Published, ReadMostly, Reading};
@@ -38,9 +38,11 @@ pub struct Cache<S> {
     clock: Clock,
     began: u64,
     /// How many times everything was flushed.
-    era: AtomicU32,
+    era: AtomicU64,
     /// When everything is to be flushed once more; 0: not.
     flush_due: AtomicU64,
+    /// Held by who does a flush that is due.
+    flushing: Mutex<()>,
     next_cas: AtomicU64,
     used_bytes: AtomicU64,
     /// Where the next entries are drawn to make room.
@@ -54,7 +56,7 @@ pub struct Moment {
     /// Seconds since 1970.
     pub now: u64,
     /// Flushes.
-    pub era: u32,
+    pub era: u64,
 }
 
 /// What came of storing a value.
@@ -121,8 +123,9 @@ impl<S: Store> Cache<S> {
             stats: Stats::new(),
             began: clock.now(),
             clock,
-            era: AtomicU32::new(0),
+            era: AtomicU64::new(0),
             flush_due: AtomicU64::new(0),
+            flushing: Mutex::new(()),
             next_cas: AtomicU64::new(1),
             used_bytes: AtomicU64::new(0),
             draw: AtomicU64::new(0),
@@ -147,7 +150,8 @@ impl<S: Store> Cache<S> {
 
     /// Bytes that the entries count for.
     pub fn used_bytes(&self) -> u64 {
-        self.used_bytes.load(Ordering::Relaxed)
+        // What went may be taken away before what came was added: that is none, and not very many.
+        self.used_bytes.load(Ordering::Relaxed).cast_signed().max(0).cast_unsigned()
     }
 
     /// Connections that are open.
@@ -174,12 +178,17 @@ impl<S: Store> Cache<S> {
     /// Nothing here is ordered by more than the words themselves: a client that was told of a flush tells others by way of the kernel.
     pub fn moment(&self) -> Moment {
         let now = self.clock.now();
-        let due = self.flush_due.load(Ordering::Relaxed);
-        if due != 0
-            && due <= now
-            && self.flush_due.compare_exchange(due, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
-            self.era.fetch_add(1, Ordering::Relaxed);
+        let is_due = |due| (1..=now).contains(&due);
+        // Acquire: pairs with the release below: who finds none due any more counts the one that was.
+        if is_due(self.flush_due.load(Ordering::Acquire)) {
+            // Whoever comes meanwhile waits, so that none goes on by the time before it.
+            let _flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+            let due = self.flush_due.load(Ordering::Relaxed);
+            if is_due(due) {
+                self.era.fetch_add(1, Ordering::Relaxed);
+                // Release: pairs with the acquire above. It may have become another one meanwhile, which stays.
+                _ = self.flush_due.compare_exchange(due, 0, Ordering::Release, Ordering::Relaxed);
+            }
         }
         Moment { now, era: self.era.load(Ordering::Relaxed) }
     }
@@ -389,6 +398,10 @@ impl<S: Store> Cache<S> {
             dead = old.is_some() && live.is_none();
             if dead && matches!(change, Change::Keep) {
                 change = Change::Remove;
+            }
+            if let (Change::Put(item), Some(old)) = (&mut change, old) {
+                // What takes the place of another comes after it, and so after the flushes before that.
+                item.era = item.era.max(old.era);
             }
             gone = old.map_or(0, |item| item.bytes(key));
             come = match &change {

@@ -23,7 +23,7 @@ pub struct Item {
     /// The client's own.
     pub flags: u32,
     /// How many times everything had been flushed when it was stored.
-    pub era: u32,
+    pub era: u64,
     /// When it was used, nearly. Written once a minute at most, so that reading an entry writes nothing as a rule.
     used: AtomicU32,
 }

@@ -4,14 +4,13 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use squall::objects::map;
 use squall::swap::Swap;
 
-use common::{Client, Script, Served, answers, cache, cache_with, play, say};
+use common::{Client, Meeting, PATIENCE, Script, Served, answers, cache, cache_with, play, say};
 use squall_cache_example::{Config, Fact, Store};
 
 const CLIENTS: usize = 8;
@@ -87,7 +86,7 @@ fn of_many_that_compare_and_set_one_wins() {
     const ROUNDS: usize = 60;
     let served = Served::new(Config::default());
     served.client().set("k", "nobody");
-    let (begin, end, winners) = (Barrier::new(CLIENTS), Barrier::new(CLIENTS), AtomicUsize::new(0));
+    let (begin, end, winners) = (Meeting::new(CLIENTS), Meeting::new(CLIENTS), AtomicUsize::new(0));
     thread::scope(|scope| {
         for id in 0..CLIENTS {
             let (served, begin, end, winners) = (&served, &begin, &end, &winners);
@@ -150,6 +149,7 @@ fn garbage_disturbs_nobody() {
                 let mut random = Random(seed);
                 while !done.load(Ordering::Relaxed) {
                     let mut stream = TcpStream::connect(served.address).expect("somebody listens");
+                    stream.set_read_timeout(Some(PATIENCE)).expect("it is a socket");
                     // It may be closed meanwhile, by a `quit` among other things.
                     let garbage = String::from_utf8_lossy(&random.garbage()).replace("flush_all", "flush");
                     let _ = stream.write_all(garbage.as_bytes());
@@ -339,16 +339,17 @@ fn a_change_of_the_configuration_takes_effect_while_serving() {
     }
     // The limit of memory, by a client.
     served.cache.configure(|config| config.value_bytes_max = 1 << 20);
-    for i in 0..3000 {
+    let value = "x".repeat(5000);
+    for i in 0..2000 {
         assert_eq!(client.set(&format!("key-{i}"), &value), "STORED");
     }
-    assert!(served.cache.used_bytes() > 2 << 20);
-    assert_eq!(other.ask("cache_memlimit 1"), "OK");
+    assert!(served.cache.used_bytes() > 9 << 20);
+    assert_eq!(other.ask("cache_memlimit 8"), "OK");
     for i in 0..20 {
         let stored = client.set(&format!("more-{i}"), &value);
         assert!(stored == "STORED" || stored == "SERVER_ERROR out of memory storing object", "{stored}");
     }
-    assert!(served.cache.used_bytes() <= 1 << 20);
+    assert!(served.cache.used_bytes() <= 8 << 20);
     // Connections: the one that is too many is told, and the others stay.
     served.cache.configure(|config| config.connections_max = 2);
     let mut third = Client::new(served.address);

@@ -144,13 +144,16 @@ impl Rounds {
         };
         let stores = || self.contestants.iter().filter(|c| c.entry.is_store && c.entry.role == Role::Rival);
         let ours = self.contestants.iter().find(|c| c.entry.role == Role::Ours);
-        let median_ns = |contestant: &Contestant| median(&of(contestant, |turn| turn.ns));
-        let best = stores().min_by(|a, b| median_ns(a).total_cmp(&median_ns(b)));
-        if let (Some(ours), Some(best)) = (ours, best) {
-            let ratio = |figure: fn(&Turn) -> f64| paired_ratio(&of(ours, figure), &of(best, figure));
-            let name = |what: &str| format!("{}/{what}", ours.entry.name);
-            table.ratios.push((name("best-store"), ratio(|turn| turn.ns), best.entry.name));
-            table.ratios.push((name("best-store-p99"), ratio(|turn| turn.p99_us), best.entry.name));
+        let figures: [(&str, fn(&Turn) -> f64); 2] =
+            [("best-store", |turn| turn.ns), ("best-store-p99", |turn| turn.p99_us)];
+        for (what, figure) in figures {
+            // The best is another one for each, perhaps.
+            let of_median = |contestant: &Contestant| median(&of(contestant, figure));
+            let best = stores().min_by(|a, b| of_median(a).total_cmp(&of_median(b)));
+            if let (Some(ours), Some(best)) = (ours, best) {
+                let ratio = paired_ratio(&of(ours, figure), &of(best, figure));
+                table.ratios.push((format!("{}/{what}", ours.entry.name), ratio, best.entry.name));
+            }
         }
         let subject = |contestant: &Contestant| SubjectResult {
             name: contestant.entry.name,

@@ -133,6 +133,8 @@ fn word<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(word)
 }
 
+/// The least limit that `cache_memlimit` may set: with less nothing could be stored.
+const MEMORY_MIB_MIN: u32 = 8;
 /// Words of the longest command: a `cas` with `noreply`.
 const WORDS_MAX: usize = 7;
 
@@ -193,8 +195,19 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
         b"stats" => Line::Whole(Request::Stats(word(&mut rest))),
         b"version" => Line::Whole(Request::Version),
         b"verbosity" => level(&Words::of(rest), |level, noreply| Request::Verbosity { level, noreply }),
-        b"cache_memlimit" => level(&Words::of(rest), |mib, noreply| Request::MemoryLimit { mib, noreply }),
+        b"cache_memlimit" => {
+            match level(&Words::of(rest), |mib, noreply| Request::MemoryLimit { mib, noreply }) {
+                Line::Whole(Request::MemoryLimit { mib, noreply }) if mib < MEMORY_MIB_MIN => {
+                    Line::Refused { refusal: Refusal::TooLittleMemory, noreply, value: None }
+                }
+                line => line,
+            }
+        }
         b"quit" => Line::Whole(Request::Quit),
+        // A browser that was sent here: what follows is not meant for a cache.
+        _ if line.rsplit(|byte| *byte == b' ').next().is_some_and(|last| last.starts_with(b"HTTP/")) => {
+            Line::Whole(Request::Quit)
+        }
         _ => no_command(),
     }
 }
@@ -249,6 +262,8 @@ fn store(verb: Verb, rest: &[u8]) -> Line<'_> {
 fn delete<'a>(words: &Words<'a>) -> Line<'a> {
     let [key, time, ..] = words.words;
     match words.count {
+        // A key that looks like the word.
+        0 if words.noreply => Line::Whole(Request::Delete { key, noreply: false }),
         1 | 2 if !is_key(key) => words.refuse(Refusal::BadFormat),
         // Once there was a time here; clients that are as old say 0.
         2 if time != b"0" => words.refuse(Refusal::BadDelete),
@@ -260,9 +275,10 @@ fn delete<'a>(words: &Words<'a>) -> Line<'a> {
 fn count<'a>(words: &Words<'a>, up: bool) -> Line<'a> {
     let [key, by, ..] = words.words;
     match (words.count, number(by)) {
-        (2, _) if !is_key(key) => words.refuse(Refusal::BadFormat),
-        (2, Some(by)) => Line::Whole(Request::Count { key, up, by, noreply: words.noreply }),
-        (2, None) => words.refuse(Refusal::BadDelta),
+        // As memcached has it, a word more is no harm.
+        (2 | 3, _) if !is_key(key) => words.refuse(Refusal::BadFormat),
+        (2 | 3, Some(by)) => Line::Whole(Request::Count { key, up, by, noreply: words.noreply }),
+        (2 | 3, None) => words.refuse(Refusal::BadDelta),
         _ => no_command(),
     }
 }
@@ -270,9 +286,9 @@ fn count<'a>(words: &Words<'a>, up: bool) -> Line<'a> {
 fn touch<'a>(words: &Words<'a>) -> Line<'a> {
     let [key, exptime, ..] = words.words;
     match (words.count, number(exptime)) {
-        (2, _) if !is_key(key) => words.refuse(Refusal::BadFormat),
-        (2, Some(exptime)) => Line::Whole(Request::Touch { key, exptime, noreply: words.noreply }),
-        (2, None) => words.refuse(Refusal::BadExptime),
+        (2 | 3, _) if !is_key(key) => words.refuse(Refusal::BadFormat),
+        (2 | 3, Some(exptime)) => Line::Whole(Request::Touch { key, exptime, noreply: words.noreply }),
+        (2 | 3, None) => words.refuse(Refusal::BadExptime),
         _ => no_command(),
     }
 }

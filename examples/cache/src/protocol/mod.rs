@@ -36,6 +36,8 @@ pub enum Refusal {
     BadChunk,
     /// A line without end.
     LineTooLong,
+    /// A limit with which nothing could be stored.
+    TooLittleMemory,
 }
 
 impl Refusal {
@@ -49,6 +51,7 @@ impl Refusal {
             Refusal::BadExptime => b"CLIENT_ERROR invalid exptime argument\r\n",
             Refusal::BadChunk => b"CLIENT_ERROR bad data chunk\r\n",
             Refusal::LineTooLong => b"CLIENT_ERROR line too long\r\n",
+            Refusal::TooLittleMemory => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
         }
     }
 }

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use squall_cache_example::{Cache, Clock, Config, Hand, SquallStore, converse, serve};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -133,14 +133,20 @@ impl Served {
 
     /// Waits until so many connections are open.
     pub(crate) fn await_connections(&self, count: usize) {
+        let begun = Instant::now();
         while self.cache.connections() != count {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{} connections are open, not {count}",
+                self.cache.connections()
+            );
             std::thread::yield_now();
         }
     }
 }
 
 /// Nobody waits so long but for what never comes.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A client that waits for its answers.
 pub(crate) struct Client {
@@ -203,5 +209,34 @@ impl Client {
     /// Whether the server has closed the connection.
     pub(crate) fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0; 1]), Ok(0) | Err(_))
+    }
+}
+
+/// Where so many threads wait for each other, again and again; but not for one that has panicked.
+pub(crate) struct Meeting {
+    count: usize,
+    /// How many have come, and which meeting it is.
+    came: Mutex<(usize, usize)>,
+    over: Condvar,
+}
+
+impl Meeting {
+    pub(crate) fn new(count: usize) -> Meeting {
+        Meeting { count, came: Mutex::new((0, 0)), over: Condvar::new() }
+    }
+
+    pub(crate) fn wait(&self) {
+        let mut came = self.came.lock().expect("nobody panics here");
+        came.0 += 1;
+        if came.0 == self.count {
+            *came = (0, came.1 + 1);
+            self.over.notify_all();
+            return;
+        }
+        let this = came.1;
+        let (came, waited) =
+            self.over.wait_timeout_while(came, PATIENCE, |came| came.1 == this).expect("nobody panics here");
+        drop(came);
+        assert!(!waited.timed_out(), "somebody does not come");
     }
 }

@@ -257,7 +257,9 @@ impl Caller<'_> {
         }
         let _out = GoOut(self.world, life);
         let lost = self.world.is_broken(Break::LoseAdd) && self.rng.one_in(BREAK_ONE_IN);
-        let outcome = if lost { co.try_look(0) } else { co.try_add(n) };
+        // An error is that of the addition, also where that is to be lost.
+        let look = if lost { co.try_look(0).ok() } else { None };
+        let outcome = look.map_or_else(|| co.try_add(n), Ok);
         if outcome.is_ok() {
             ledger.acknowledge(life, n);
             count(What::Additions);
