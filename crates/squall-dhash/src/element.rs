@@ -8,7 +8,7 @@ use squall_sync::sync::Arc;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
-use crate::raw::{Element, Replica, Shared, part};
+use crate::raw::{Element, Replica, Shared, in_a_drop, part};
 use crate::sites;
 
 /// How an operation on an element and its replicas locks them. The element is locked in either case.
@@ -250,7 +250,7 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn drop(&mut self) {
-        self.0.shared.forget_all(self.0.element);
+        in_a_drop(|| self.0.shared.forget_all(self.0.element));
     }
 }
 

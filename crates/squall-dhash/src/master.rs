@@ -23,14 +23,18 @@ use crate::{Replicas, Verdict};
 /// - Closures run under locks: they must not lock anything in the same table, or wait for who does. In debug builds that panics. [`read`](Master::read)
 ///   takes no lock.
 /// - Emptying and operations look into each local table.
+/// - Tables are written to under locks. Whoever retires faster than readers let go may be made to wait there, as
+///   [`squall_rcu::retire`] says. And where the reclaimer is off (`SQUALL_RECLAIMER=off`), or could not be started, what the thread has retired
+///   may be dropped there: then no drop of what it retires may lock anything in this table.
 ///
 /// # Progress
 /// As `raw.rs` has it: reads are lock-free. Whoever stalls in a closure holds up its key: there if by way of a local, for all if by way
 /// of the master; while it fills, for all.
 ///
 /// # Panics
-/// A closure's panic releases what it was lent, and a key that it was to fill is empty as before; there is no poisoning. In debug builds
-/// methods that lock panic in a closure of the same table's.
+/// A closure's panic releases what it was lent, and a key that it was to fill is empty as before; there is no poisoning. So it is with
+/// a panic of a key's hash or comparison, also where it was another key's, which a growing table moves. In debug builds methods that lock
+/// panic in a closure of the same table's.
 ///
 /// # Cost
 /// An entry of the master's table, and a block of 32 bytes besides the key and the global part; for each replica an entry of its local

@@ -15,10 +15,19 @@
 //! - I5. An element is gone before it, or any replica of it, is taken out of a table: until then every table leads to it, from then on
 //!   what they lead to is gone. Who finds something in a table that is gone takes it out, so that nobody waits for who is at it.
 //! - I6. Locks are taken in this order: an element's, then its replicas'. `filling` and the lock of what nobody else has found yet are
-//!   taken without waiting. Users' functions run under a replica's lock, or an element's and its replicas', never in an operation; what
-//!   they may not do is said at each, and looked after by `order`.
+//!   taken without waiting. Users' functions run under a replica's lock, or an element's and its replicas', in no operation that was
+//!   opened here; what they may not do is said at each, and looked after by `order`. None of these locks is waited for in such an
+//!   operation.
 //! - I7. What was taken out of a table is dropped when no operation can find it and nobody holds on to it: counts are changed by who
 //!   locks, or walks; who only reads changes none.
+//! - I8. An element that somebody may find is full or gone when who put it there has ended, however that ended: what sees to that is
+//!   there before the element is. That it is taken out of the tables is no more than tidiness (I5), and gives way to a panic.
+//!
+//! Not so: that nothing of others' runs under the locks. A table is written to under them, in an operation of its own, for a replica must be
+//! in its table, and what is gone out of it, before the locks are free, and what users do under them comes in between, in no operation.
+//! At the end of that operation a thread that has more to be dropped than `squall-rcu` lets lie waits, 50 ms at most for a batch; and where
+//! the reclaimer is off (`SQUALL_RECLAIMER=off`), or could not be started, it may call what it has deferred: drops of keys and parts, and of
+//! whatever else it has retired.
 //!
 //! Where things take effect: an element is filled when its global part is set; emptied when it is gone. What a lookup says was so when it
 //! looked at these two. A miss: when the master's table had no element of the key.
@@ -36,6 +45,7 @@ use squall_sync::atomic::{AtomicBool, Ordering};
 use squall_sync::sync::{Arc, OnceLock};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::ground::{Set, Store};
 use crate::{Verdict, sites};
@@ -75,7 +85,8 @@ impl<K, G> Element<K, G> {
     }
 
     fn is_gone(&self) -> bool {
-        // Relaxed: where it must be seen, a lock or a table's entry that was taken out after it says so (I3, I5).
+        // Relaxed: where it must be seen, a lock or a table's entry that was taken out after it says so (I3, I5), or the fence
+        // in `make_gone` that the caller is behind.
         self.gone.load(Ordering::Relaxed)
     }
 
@@ -181,7 +192,8 @@ where
 /// A replica in a local table.
 type Place<'a, K, G, L, S> = (&'a Local<K, G, L, S>, &'a Arc<Replica<K, G, L>>);
 
-/// Makes an element gone unless it was filled, at the end of who was to fill it, in a panic too.
+/// Makes an element gone unless it was filled, at the end of who was to fill it, in a panic too. Made before the element is put into the
+/// table, for that may panic when it is done (squall-table raw/I6); where the element was not put there, it does no harm (I8).
 struct Unfilled<'a, K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -223,10 +235,23 @@ where
         }
         // Relaxed: as in `is_gone`.
         self.element.gone.store(true, Ordering::Relaxed);
-        if let Some((local, replica)) = self.place {
-            local.forget(replica);
-        }
-        self.shared.forget(self.element);
+        in_a_drop(|| {
+            if let Some((local, replica)) = self.place {
+                local.forget(replica);
+            }
+            self.shared.forget(self.element);
+        });
+    }
+}
+
+/// Takes what is gone out of tables, in a drop. In a panic a second one, of a key's hash or comparison, goes no further, for it would end the
+/// process: what stays is taken out by who finds it (I8).
+pub(crate) fn in_a_drop(forget: impl FnOnce()) {
+    if !std::thread::panicking() {
+        forget();
+    } else if let Err(payload) = catch_unwind(AssertUnwindSafe(forget)) {
+        // Its drop is the user's code, and could panic here.
+        std::mem::forget(payload);
     }
 }
 
@@ -304,8 +329,11 @@ where
 
     /// Empties an element. The caller holds its lock and those of all its replicas (I3).
     pub(crate) fn make_gone(&self, element: &Arc<Element<K, G>>) {
-        // Relaxed: as in `is_gone`.
-        element.gone.store(true, Ordering::Relaxed);
+        // SeqCst: partner of itself, in whoever empties another key and then looks for this one. One of two such finds nothing.
+        element.gone.swap(true, Ordering::SeqCst);
+        // On x86-64 the swap is that fence.
+        #[cfg(not(target_arch = "x86_64"))]
+        squall_sync::atomic::fence(Ordering::SeqCst);
     }
 
     /// Takes an element that is gone, and its replicas, out of the tables.
@@ -407,13 +435,13 @@ where
             let Some(element) = self.elements.get(key) else {
                 let element = Arc::new(Element::new(key.to_owned()));
                 let (filling, held) = (element.filling.lock(), element.held.lock());
-                if !self.elements.try_insert(element.key.clone(), element.clone()) {
-                    continue;
-                }
                 let replica = Arc::new(Replica { element: element.clone(), part: Lock::new(None) });
                 let mut part_held = replica.lock();
                 let place = Some((local, &replica));
                 let unfilled = Unfilled { shared: self, element: &element, place, _filling: filling };
+                if !self.elements.try_insert(element.key.clone(), element.clone()) {
+                    continue;
+                }
                 local.insert(&replica);
                 drop(held);
                 let global = fill()?;
@@ -484,10 +512,10 @@ where
             }
             let element = Arc::new(Element::new(key.to_owned()));
             let (filling, _held) = (element.filling.lock(), element.held.lock());
+            let unfilled = Unfilled { shared: self, element: &element, place: None, _filling: filling };
             if !self.elements.try_insert(element.key.clone(), element.clone()) {
                 continue;
             }
-            let unfilled = Unfilled { shared: self, element: &element, place: None, _filling: filling };
             unfilled.fill(fill()?);
             return Ok(then(Verdict::Empty, &element));
         }

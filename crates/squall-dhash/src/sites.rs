@@ -1,4 +1,5 @@
-//! The sites of the arguments, which model tests weaken one by one. None is an ordering: those are the locks' and the tables'.
+//! The sites of the arguments, which model tests weaken one by one. None is an ordering: those are the locks' and the tables', but
+//! for the fence of who empties, which a model could not miss: the stand-ins for the tables are behind locks.
 
 use squall_sync::weaken::Site;
 

@@ -3,8 +3,9 @@
 
 use squall_dhash::{Local, Locked, Locking, Master, Verdict};
 use squall_history::rng::Rng;
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, mpsc};
@@ -349,6 +350,62 @@ fn a_local_part_whose_making_panics_leaves_all_usable() {
     assert!(catch_unwind(AssertUnwindSafe(|| ask(&locals[1], 1, 12))).is_err());
     armed.store(false, Relaxed);
     assert_eq!(ask(&locals[1], 1, 13), (Verdict::Found, 11));
+}
+
+/// A key that panics when it is hashed, if it is told to: once, or each time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Touchy(u64);
+
+thread_local!(static PANICS: Cell<Option<Often>> = const { Cell::new(None) });
+
+#[derive(Clone, Copy, PartialEq)]
+enum Often {
+    Once,
+    Always,
+}
+
+impl Hash for Touchy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let often = PANICS.get().filter(|_| self.0.is_multiple_of(7) && self.0 < 1000);
+        if often == Some(Often::Once) {
+            PANICS.set(None);
+        }
+        assert!(often.is_none(), "a touchy key");
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn co_56_a_hash_that_panics_while_a_table_grows_leaves_no_key_half_filled() {
+    let (first, last) = if cfg!(miri) { (12, 1012) } else { (200, 1400) };
+    let hash = BuildHasherDefault::<DefaultHasher>::default;
+    for (often, by_local) in [Often::Once, Often::Always].into_iter().flat_map(|o| [(o, true), (o, false)]) {
+        let master = Master::<Touchy, u64, u64, _>::with_hasher(hash(), |global| *global);
+        let local = master.local();
+        let ask = |key: u64| {
+            if by_local {
+                local.find_or_allocate_and_lock(&Touchy(key), || key, |verdict, global, _| (verdict, *global))
+            } else {
+                let then = |verdict, element: Locked<'_, _, u64, _, _>| (verdict, *element.global());
+                master.find_or_allocate_and_lock(&Touchy(key), || key, then)
+            }
+        };
+        (0..first).for_each(|key| assert_eq!(ask(key), (Verdict::Empty, key)));
+        let mut left = Vec::new();
+        for key in 1001..last {
+            PANICS.set(Some(often));
+            left.extend(catch_unwind(AssertUnwindSafe(|| ask(key))).is_err().then_some(key));
+            PANICS.set(None);
+        }
+        assert!(!left.is_empty() || cfg!(miri), "no table moved a touchy key");
+        // Nobody would come back who found a key that is filled for ever; so it is asked before whether there is one.
+        let full = first + last - 1001 - left.len() as u64;
+        assert!(often == Often::Always || master.len() as u64 == full, "a key is filled for ever");
+        left.iter().for_each(|key| assert_eq!(master.read(&Touchy(*key), |_| ()), None));
+        left.iter().for_each(|key| assert_eq!(ask(*key), (Verdict::Empty, *key)));
+        (0..first).chain(1001..last).for_each(|key| assert_eq!(ask(key), (Verdict::Found, key)));
+        assert_eq!(master.len() as u64, first + last - 1001);
+    }
 }
 
 #[test]

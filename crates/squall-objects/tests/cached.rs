@@ -8,6 +8,8 @@ use squall_machine::{ClusterSize, Machine, Vp, machine};
 use squall_objects::cached::{
     self, CachedList, CachedMapping, Coherence, Compute, Computed, Entries, Form, Items, Sensors,
 };
+use std::cell::Cell;
+use std::hash::{Hash, Hasher, RandomState};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -80,7 +82,7 @@ fn eventually(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-type MapRef = CoRef<dyn CachedMapping<u64, u64, std::hash::RandomState>>;
+type MapRef = CoRef<dyn CachedMapping<u64, u64, RandomState>>;
 
 /// What the sensors counted more than before.
 fn more(before: Sensors, now: Sensors) -> (u64, u64, u64) {
@@ -411,7 +413,7 @@ impl<V: Held> Drop for Checked<V> {
 
 impl<V: Held> Checked<V> {
     /// The map; now and then it takes another form before.
-    fn co(&self) -> CoRef<dyn CachedMapping<u64, V, std::hash::RandomState>> {
+    fn co(&self) -> CoRef<dyn CachedMapping<u64, V, RandomState>> {
         const OFTEN: usize = 50;
         let co = self.map.as_ref().expect("it lives").co();
         if let Some(calls) = &self.calls {
@@ -630,6 +632,84 @@ fn a_panic_in_a_closure_changes_nothing() {
             assert_eq!((list.find(|_| true, |n| *n), list.len()), (Some(1), 1));
         });
         assert!(map.discard(&1) && list.remove(|_| true).is_some());
+    }
+}
+
+/// A key that panics when it is hashed so many times more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Touchy(u64);
+
+thread_local!(static HASHES_LEFT: Cell<Option<u32>> = const { Cell::new(None) });
+
+impl Hash for Touchy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        if let Some(left) = HASHES_LEFT.get() {
+            HASHES_LEFT.set(left.checked_sub(1));
+            assert!(left > 0, "a touchy key");
+        }
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn a_hash_that_panics_in_a_change_leaves_no_copy_behind() {
+    let _alone = alone();
+    for form in forms() {
+        let map = cached::map(form.clone());
+        let co: CoRef<dyn CachedMapping<Touchy, u64, RandomState>> = map.co();
+        let agreed = |what: &str| {
+            let seen = on(0, || co.get(&Touchy(1)));
+            everywhere(|vp| assert_eq!(co.get(&Touchy(1)), seen, "{what} from {vp} of {form:?}"));
+            seen
+        };
+        // Whether it came to its end before so many hashes.
+        let ends = |hashes: u32, f: &dyn Fn()| {
+            HASHES_LEFT.set(Some(hashes));
+            let ended = catch_unwind(AssertUnwindSafe(f)).is_ok();
+            HASHES_LEFT.set(None);
+            ended
+        };
+        for removes in [false, true] {
+            for hashes in 0.. {
+                on(9, || co.insert(Touchy(1), 10));
+                assert_eq!(agreed("what was inserted"), Some(10));
+                let ended = on(17, || {
+                    ends(hashes, &|| {
+                        if removes {
+                            co.discard(&Touchy(1))
+                        } else {
+                            co.set(Touchy(1), 11)
+                        };
+                    })
+                });
+                let now = agreed("what was changed, or not");
+                assert!(now == if removes { None } else { Some(11) } || now == Some(10) && !ended);
+                // Whatever that has left, the next change reaches all.
+                on(30, || co.insert(Touchy(1), 20));
+                assert_eq!(agreed("what was set after"), Some(20));
+                on(5, || assert_eq!(co.remove(&Touchy(1)), Some(20)));
+                assert_eq!(agreed("what was removed after"), None);
+                assert_eq!((co.sensors().copies, co.len()), (0, 0), "{hashes} hashes, {form:?}");
+                if ended {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_item_is_removed_from_its_own_list_alone() {
+    let _alone = alone();
+    for form in forms() {
+        let (mine, other) = (cached::list(form.clone()), cached::list(form.clone()));
+        let item = mine.insert(1);
+        assert!(!other.remove_item(&item) && !item.is_gone());
+        everywhere(|_| assert_eq!((mine.len(), mine.find(|_| true, |n| *n)), (1, Some(1))));
+        // A swap takes the items over.
+        swap(mine.co(), cached::new_list(form)).unwrap();
+        assert!(mine.remove_item(&item) && item.is_gone() && mine.is_empty());
+        assert_eq!(mine.sensors().copies, 0);
     }
 }
 

@@ -5,7 +5,8 @@
 //!
 //! - I1. An item is there from when the store's list has it until it is marked as gone, which is for good. It is marked before it is taken
 //!   out of any list, and no lookup gives an item without having seen that it was not marked.
-//! - I2. A cache has items that were in the store's list. When a removal has returned, no cache has its item (`places/I2`).
+//! - I2. A cache has items that were in the store's list. When a removal has returned, no cache has its item, but one who kept it
+//!   meanwhile and is about to take it out (`places/I2`).
 //! - I3. A list is replaced as a whole, under its lock, by one in memory of its own: who reads it waits for nobody. No closure of the
 //!   user's runs under a lock.
 //!
@@ -18,11 +19,13 @@
 //! Source: CO-43 (Appavoo 2005, §4.1.1, Fig. 4.2), with lists that lookups need not lock, and a mark in place of a lock around both lists.
 
 use squall_lock::Lock;
+use squall_machine::pervp::PerVpWord;
 use squall_rcu::{Op, Rcu, op};
 use squall_replica::Presence;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Sensors;
 use super::lines::Tally;
@@ -34,11 +37,13 @@ pub struct Item<T>(Arc<Inner<T>>);
 struct Inner<T> {
     value: T,
     presence: Presence,
+    /// The number of the store that it was made for.
+    store: u64,
 }
 
 impl<T> Item<T> {
-    fn new(value: T) -> Item<T> {
-        Item(Arc::new(Inner { value, presence: Presence::new() }))
+    fn new(value: T, store: u64) -> Item<T> {
+        Item(Arc::new(Inner { value, presence: Presence::new(), store }))
     }
 
     fn is(&self, other: &Item<T>) -> bool {
@@ -129,7 +134,10 @@ pub(crate) struct Cache<T: Send + Sync + 'static> {
 /// The one place.
 pub(crate) struct Store<T: Send + Sync + 'static> {
     list: Copied<T>,
-    asked: Tally,
+    /// No other store of the process has it.
+    number: u64,
+    /// By VP: where there are no caches, each lookup is counted.
+    asked: PerVpWord,
     changes: Tally,
     reached: Tally,
 }
@@ -161,9 +169,12 @@ impl<T: Send + Sync + 'static> Cache<T> {
 
 impl<T: Send + Sync + 'static> Store<T> {
     pub(super) fn new() -> Store<T> {
+        static STORES: AtomicU64 = AtomicU64::new(0);
         Store {
             list: Copied::new(),
-            asked: Tally::default(),
+            // Relaxed: a count.
+            number: STORES.fetch_add(1, Ordering::Relaxed),
+            asked: PerVpWord::new(),
             changes: Tally::default(),
             reached: Tally::default(),
         }
@@ -198,7 +209,7 @@ impl<T: Send + Sync + 'static> Store<T> {
         op(|op| self.for_each(op, |_| entries += 1));
         Sensors {
             entries,
-            asked: self.asked.read(),
+            asked: self.asked.sum(),
             changes: self.changes.read(),
             reached: self.reached.read(),
             ..Sensors::default()
@@ -214,7 +225,7 @@ pub(super) fn find<'o, T: Send + Sync + 'static>(
     pred: &mut dyn FnMut(&T) -> bool,
 ) -> Option<&'o Item<T>> {
     let Some(cache) = cache else {
-        store.asked.step();
+        store.asked.add(1);
         return store.find(op, pred);
     };
     if let Some(item) = cache.find(op, pred) {
@@ -237,7 +248,7 @@ pub(super) struct Changes<'a, T: Send + Sync + 'static> {
 impl<T: Send + Sync + 'static> Changes<'_, T> {
     /// Inserts an item unless there is one that stands against it.
     pub(super) fn insert(&self, value: T, mut conflicts: impl FnMut(&T, &T) -> bool) -> Result<Item<T>, T> {
-        let item = Item::new(value);
+        let item = Item::new(value, self.store.number);
         // In one operation: the list that was looked through is still the same if it lies where it did.
         let inserted = op(|op| {
             loop {
@@ -271,8 +282,11 @@ impl<T: Send + Sync + 'static> Changes<'_, T> {
         }
     }
 
-    /// Removes this item, unless that is done already.
+    /// Removes this item, unless that is done already, or it is another store's.
     pub(super) fn remove_item(&self, item: &Item<T>) -> bool {
+        if item.0.store != self.store.number {
+            return false;
+        }
         let Some(places) = item.0.presence.end() else { return false };
         self.store.list.take_out(item);
         let mut reached = 0;

@@ -12,8 +12,9 @@
 //! - I2. A cache's table has replicas of lines that were in the store's table. A replica that holds a value is in its cache's table as long as
 //!   its line is not dead, and is noted in the line's `holders` (`places/I1`). So the walk of a change reaches every replica that
 //!   holds the old value.
-//! - I3. When a removal has returned, no cache has a replica of its line (`places/I2`: the step that makes an entry is the insertion into
-//!   the cache's table).
+//! - I3. When a removal has returned, no cache has a replica of its line, but one whose maker is about to take it out (`places/I2`: the step
+//!   that makes an entry is the insertion into the cache's table). A removal that a panic of `Eq` or `Hash` ended may leave dead ones; each
+//!   is replaced when its cache keeps the key again.
 //! - I4. Closures of the user's run under no lock. Under a line's lock there run lookups in caches, and so `Eq` and `Hash` of keys, and
 //!   nothing else of the user's; but copies of values are made by who reads first, in no lock.
 //!
@@ -32,6 +33,7 @@
 //! Source: CO-43 (Appavoo 2005, §4.1.1: the master list in the root, and a cache in each representative), whose removal takes the entry out
 //! of the root and then out of each cache: there, one may still find here what another has seen to be gone there.
 
+use squall_machine::pervp::PerVpWord;
 use squall_rcu::{Op, op};
 use squall_replica::{Conflict, Holders, Master, Presence, Replica, Versioned};
 use squall_table::{Compute, Computed, Table};
@@ -43,8 +45,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::spread::Reach;
 use super::{Coherence, Sensors};
 
-/// A sensor's count: it may lose steps to those who come at once.
+/// A sensor's count: it may lose steps to those who come at once. On lines of its own: what lies beside it is read by lookups.
 #[derive(Default)]
+#[repr(align(128))]
 pub(super) struct Tally(AtomicU64);
 
 impl Tally {
@@ -125,7 +128,8 @@ pub(crate) struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
 pub(crate) struct Lines<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     table: Table<K, Arc<Line<V>>, S>,
     coherence: Coherence,
-    asked: Tally,
+    /// By VP: where there are no caches, each lookup is counted.
+    asked: PerVpWord,
     changes: Tally,
     reached: Tally,
 }
@@ -153,7 +157,7 @@ where
     fn keep(&self, key: &K, line: &Arc<Line<V>>) {
         line.presence.announce(self.place);
         let _ = self.held.compute(key.clone(), |there| match there {
-            Some(held) if !held.line.presence.is_gone() => Compute::Keep,
+            Some(held) if !held.line.is_dead() => Compute::Keep,
             _ => Compute::Put(Held { line: line.clone(), replica: line.master.replica() }),
         });
         if !line.presence.is_here_still() {
@@ -195,7 +199,7 @@ where
         Lines {
             table: Table::with_hasher(hasher),
             coherence,
-            asked: Tally::default(),
+            asked: PerVpWord::new(),
             changes: Tally::default(),
             reached: Tally::default(),
         }
@@ -225,7 +229,7 @@ where
     pub(super) fn read_sensors(&self) -> Sensors {
         Sensors {
             entries: self.table.len(),
-            asked: self.asked.read(),
+            asked: self.asked.sum(),
             changes: self.changes.read(),
             reached: self.reached.read(),
             ..Sensors::default()
@@ -288,7 +292,7 @@ where
     S: BuildHasher + Clone,
 {
     let Some(cache) = cache else {
-        lines.asked.step();
+        lines.asked.add(1);
         return lines.table.read_in(op, key, |line| line.load(op)).flatten();
     };
     let entry = lines.table.read_entry(key, |key, line| (key.clone(), line.clone()));
@@ -330,8 +334,7 @@ where
         let (mut walks, mut reached) = (0, 0);
         let walk = |reach: &mut dyn FnMut(&Replica<Option<V>>)| {
             walks += 1;
-            let holders = if keeps { line.holders.all() } else { line.holders.take() };
-            self.reach.each(holders, &mut |cache| {
+            self.reach.each(line.holders.all(), &mut |cache| {
                 cache.held.read(key, |held| {
                     if Arc::ptr_eq(&held.line, line) {
                         reached += u64::from(walks == 1 && held.replica.is_filled());
@@ -339,6 +342,10 @@ where
                     }
                 });
             });
+            // Under the lock still. Where the walk panics, those that it did not come to hold the value still, and are noted.
+            if !keeps {
+                line.holders.take();
+            }
         };
         line.master.compare_and_set(version, value, walk)?;
         self.lines.changes.add(1);
@@ -353,8 +360,10 @@ where
     where
         K: Borrow<Q>,
     {
+        // First, for what follows may panic: who keeps a replica from now on takes it out itself.
+        let places = line.presence.end();
         let _ = self.lines.table.change(key, |there| if_it_is(there, line));
-        if let Some(places) = line.presence.end() {
+        if let Some(places) = places {
             self.reach.each(places, &mut |cache| cache.take_out(key, line));
         }
     }

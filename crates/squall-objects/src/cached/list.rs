@@ -18,7 +18,7 @@ use super::{Form, Sensors};
 ///
 /// Progress: lookups are lock-free, but for the moment in which one that asked the one place keeps what it found: that takes the lock of
 /// its cluster's list, as a removal of what is in that list does. Insertions and removals block each other for as long as a copy of
-/// the list takes.
+/// the list takes. A call that meets a swap waits for that, as every call does.
 /// # Source
 /// CO-43, TO-05, HU-15; X-23.
 #[interface(crate = squall_core)]
@@ -69,7 +69,8 @@ impl<T: Send + Sync + 'static> fmt::Debug for ListWriter<'_, T> {
 /// What people do with a cached list. Comes with the reference.
 ///
 /// Closures run under no lock, in an operation, and may use the list; they may be called again, and for any item, those included
-/// that are being removed. Each method panics as every call does if the object was destroyed.
+/// that are being removed. Each method panics as every call does if the object was destroyed. A closure that says which item it is, or what stands
+/// against one, must not change this list each time that it is called: it may be asked again for ever.
 pub trait Items<T: Send + Sync + 'static>: Copy {
     /// What `f` makes of an item of which `pred` says so: any, if there are several, and those first that the caller's cluster keeps.
     ///
@@ -95,7 +96,7 @@ pub trait Items<T: Send + Sync + 'static>: Copy {
     /// Removes an item of which `pred` says so. When it returns, no lookup finds it anywhere.
     fn remove(self, pred: impl FnMut(&T) -> bool) -> Option<Item<T>>;
 
-    /// Removes this item, and says whether it was there.
+    /// Removes this item, and says whether it was there; one of another list is not.
     fn remove_item(self, item: &Item<T>) -> bool;
 
     /// Calls `f` with each item that is there when it begins; those that are removed meanwhile, perhaps.

@@ -19,8 +19,11 @@ use super::{Form, Sensors};
 
 /// A cached map. [`Entries`] has what people do with one; this is what an implementation has.
 ///
-/// Progress: lookups are lock-free, and wait for no change; one that keeps what it found tries a lock once. Changes of one key block each
-/// other for as long as a store to each copy takes; a thread that stalls in one holds up changes of that key, and no lookup.
+/// Progress: a lookup of what the cluster keeps is lock-free, and waits for no change; one whose copy a change has taken away tries a lock
+/// once, to have it again. One that asked the one place keeps what it found: that takes a lock of the cluster's own table for a moment, as
+/// a removal of what is kept there does; a thread that stalls in that holds up who keeps or removes a key of the same home there.
+/// Changes of one key block each other for as long as a store to each copy takes; a thread that stalls in one holds up changes of that key, and
+/// no lookup. A call that meets a swap waits for that, as every call does.
 /// # Source
 /// CO-43, TO-04, TO-05, HU-15, HU-16; X-23.
 #[interface(crate = squall_core)]
@@ -85,8 +88,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for MapWr
 /// What people do with a cached map. Comes with the reference.
 ///
 /// Closures run under no lock, in an operation, and may use the map; those that say what becomes of an entry are called again where
-/// another change was faster, and have changed nothing if they panic. Each method panics as every call does if the object was
-/// destroyed.
+/// another change was faster, and have changed nothing if they panic. Such a change may be their own: one that changes its key each time that
+/// it is called is called for ever. Each method panics as every call does if the object was destroyed.
 pub trait Entries<K, V, S>: Copy
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,

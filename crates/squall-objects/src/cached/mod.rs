@@ -16,7 +16,9 @@
 //! | [`where_threads_are`](Form::where_threads_are), [`on`](Form::on) | the same in a cluster that is full; another one looks into a full one's | the same | the same | the same, of full clusters |
 //!
 //! It is true of all forms that each operation takes effect at one moment, hot-swaps included; so when a removal has returned, nobody
-//! anywhere finds what was removed. Nothing that is looked up is written to, and no lookup waits for anybody.
+//! anywhere finds what was removed. A lookup of what its cluster keeps writes to nothing that others read, and waits for nobody. One that asks
+//! the one place counts that; if it keeps what it found, it may wait for a moment for others who keep or remove something in the same cluster.
+//! Whoever meets a hot-swap waits for that.
 //!
 //! ```
 //! use squall_machine::ClusterSize;
@@ -35,7 +37,8 @@
 //! ```
 //!
 //! No poisoning: closures of the user's run under no lock, in an operation, and may use the object; one that panics has changed nothing.
-//! (`Eq` and `Hash` of a map's keys run under locks, and must not use it.) Keep them short, for nothing that was removed is
+//! (What says what becomes of a key must not change that key each time: it would be asked again for ever. `Eq` and `Hash` of a map's keys
+//! run under locks, and must not use it; a change in which one panics is done or not, for all.) Keep them short, for nothing that was removed is
 //! freed meanwhile. Signal handlers shall not use these objects: a lookup may allocate, and takes a lock for a moment, where it
 //! keeps what it found. In the child of a fork calls err.
 
