@@ -12,7 +12,7 @@ use squall_machine::{ClusterSize, Machine, Vp, machine};
 use squall_objects::map::{self, CENTRAL, Compute, Computed, Entries, Map, Mapping, SMALL};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{Hash, Hasher, RandomState};
+use std::hash::{BuildHasherDefault, Hash, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, mpsc};
@@ -315,6 +315,55 @@ fn an_update_is_asked_again_if_its_key_was_changed_and_not_for_others() {
 }
 
 // --- ends ---
+
+/// All keys have one hash.
+#[derive(Clone, Default)]
+struct One;
+
+impl Hasher for One {
+    fn finish(&self) -> u64 {
+        7
+    }
+    fn write(&mut self, _: &[u8]) {}
+}
+
+#[test]
+fn a_closure_is_not_asked_again_for_other_keys_of_the_same_hash() {
+    let _alone = alone();
+    for form in FORMS {
+        let map = form.make::<u64, _>(BuildHasherDefault::<One>::default());
+        let co = map.co();
+        (1..4).for_each(|key| _ = co.set(key, 0));
+        let asked = Cell::new(0);
+        let others = || {
+            asked.set(asked.get() + 1);
+            assert!(asked.get() < 10, "asked again for others: {form:?}");
+            co.set(2, 1);
+            co.update(&2, |value| value + 1);
+            assert!(co.discard(&3) && !co.discard(&4) && co.try_insert(3, 0).is_ok());
+            assert_eq!((co.insert(3, 1), co.remove(&5)), (Some(0), None));
+        };
+        assert!(co.update(&1, |value| {
+            others();
+            value + 1
+        }));
+        let computed = co.compute(1, |value| {
+            others();
+            Compute::Put(value.unwrap() + 1)
+        });
+        assert_eq!((computed, asked.replace(0)), (Computed::Updated, 2), "{form:?}");
+        let computed = co.compute(6, |value| {
+            others();
+            value.map_or(Compute::Put(6), |_| Compute::Keep)
+        });
+        assert_eq!((computed, co.get(&6)), (Computed::Inserted, Some(6)), "{form:?}");
+        assert!(co.remove_if(&1, |value| {
+            others();
+            *value == 2
+        }));
+        assert_eq!((asked.get(), co.len()), (2, 3), "{form:?}");
+    }
+}
 
 #[test]
 fn a_map_that_is_gone_is_an_error_and_its_readers_end_in_peace() {
@@ -637,6 +686,13 @@ fn the_sensors_of_an_adaptive_map_count_its_calls_and_make_no_representatives() 
     on(7, || (0..10).for_each(|key| _ = map.set(key, 0)));
     let after = seen(&map);
     assert_eq!((before.0 + before.1, after.0 + after.1), (0, 10), "of a table, writes are counted");
+    // Of a table within the small form, one for all of a few.
+    control::swap(id, SMALL).unwrap();
+    on(7, || (0..20_000).for_each(|key| _ = map.set(key, 0)));
+    let before = seen(&map);
+    on(7, || (0..640).for_each(|key| _ = map.set(key, 1)));
+    let after = seen(&map);
+    assert_eq!((form(&map), after.0 + after.1 - before.0 - before.1), (SMALL, 640));
     let reps = reps(&map);
     (0..VPS).for_each(|vp| on(vp, || control::set_attribute(id, "margin", "2").unwrap()));
     assert_eq!(info_of(id).unwrap().reps.len(), reps, "who steers is no caller");

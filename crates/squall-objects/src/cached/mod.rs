@@ -145,7 +145,7 @@ pub struct Sensors {
     pub full: usize,
     /// Entries or items that they keep; of a map that takes copies away, some of them may be without a copy.
     pub copies: usize,
-    /// Lookups that asked the one place, since the last hot-swap: for what its cluster did not have, or had a copy of that a change had
+    /// Lookups that asked the one place, since it was made, or since a hot-swap that copied it: for what its cluster did not have, or had a copy of that a change had
     /// taken away. About, where several ask at once.
     pub asked: u64,
     /// Values that were changed, and what was inserted or removed, across hot-swaps.

@@ -14,15 +14,16 @@ use super::{Compute, Computed, Mapping};
 /// What people do with a map. Comes with the reference.
 ///
 /// Closures run under no lock, in an operation, and may use the map; those that say what becomes of an entry are called again where
-/// another writer was faster, and have changed nothing if they panic. Each method panics as every call does if the object was
-/// destroyed.
+/// another writer was faster, and have changed nothing if they panic; one that changes its own key each time is asked for ever. Each
+/// method panics as every call does if the object was destroyed.
 pub trait Entries<K, V, S>: Copy
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// What `f` makes of the key's value, without a copy of it.
+    /// What `f` makes of the key's value, or of a copy of it that the form has or makes: what is changed in place in a value is
+    /// found by others only where it is behind an `Arc`.
     fn read<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>;
@@ -159,10 +160,11 @@ where
         self.fold(0, |count, _, _| count + 1)
     }
 
-    /// Entries for which there is room before it grows.
+    /// Entries for which there is room before it grows. Of a partitioned map, of all parts together: one part may grow before.
     fn capacity(self) -> usize;
 
-    /// Makes room for so many entries more, now; whether there was memory for it. If not, the entries are as they were.
+    /// Makes room for so many entries more, now; whether there was memory for it. If not, the entries are as they were. Of a
+    /// partitioned map each part gets room for its share, as if all got equally many: where one gets more, it grows.
     #[must_use = "perhaps nothing was reserved"]
     fn try_reserve(self, more: usize) -> bool;
 

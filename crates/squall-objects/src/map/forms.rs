@@ -9,6 +9,7 @@ use squall_core::{At, Miss, Reply, Root};
 use squall_machine::{Cluster, ClusterSize, Vp, machine};
 use squall_rcu::{Op, RcuArc};
 use squall_table::Table;
+use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -155,10 +156,11 @@ impl Sensor {
         Box::new(Sensor { last: AtomicU32::new(0), alarm: AtomicU32::new(ALARM), here, elsewhere })
     }
 
+    /// Notes so many calls.
     #[inline]
-    fn step(&self, post: impl FnOnce() -> bool) {
+    fn step(&self, calls: u32, post: impl FnOnce() -> bool) {
         let bump = |count: &AtomicU64| {
-            let next = count.load(Ordering::Relaxed).wrapping_add(1);
+            let next = count.load(Ordering::Relaxed).wrapping_add(calls.into());
             count.store(next, Ordering::Relaxed);
         };
         let vp = Vp::current().index() as u32 + 1;
@@ -170,12 +172,26 @@ impl Sensor {
         }
         let left = self.alarm.load(Ordering::Relaxed);
         if left > 0 {
-            self.alarm.store(left - 1, Ordering::Relaxed);
-            if left == 1 && !post() {
+            self.alarm.store(left.saturating_sub(calls), Ordering::Relaxed);
+            if left <= calls && !post() {
                 self.alarm.store(ALARM, Ordering::Relaxed);
             }
         }
     }
+}
+
+/// Of so many writes of a thread in tables within small forms, one is noted, for all.
+const FEW: u32 = 64;
+
+/// Whether this one is.
+#[inline]
+fn is_noted() -> bool {
+    thread_local! {
+        static WRITES: Cell<u32> = const { Cell::new(0) };
+    }
+    let writes = WRITES.get().wrapping_add(1);
+    WRITES.set(writes);
+    writes.is_multiple_of(FEW)
 }
 
 impl<K, V, S, F, const ADAPTS: bool> One<K, V, S, F, ADAPTS>
@@ -246,9 +262,9 @@ where
     F: Shape<K, V, S>,
 {
     #[inline]
-    fn note(&self) {
+    fn note(&self, calls: u32) {
         if let Some(sensor) = &self.sensor {
-            sensor.step(|| post(self.at.co()));
+            sensor.step(calls, || post(self.at.co()));
         }
     }
 }
@@ -265,7 +281,7 @@ where
         let form = self.store.lend(op).form();
         // Who reads a table writes nothing.
         if ADAPTS && matches!(form, Form::Locked(_)) {
-            self.note();
+            self.note(1);
         }
         *found = Some(Store::new(form));
     }
@@ -273,12 +289,19 @@ where
     #[inline]
     fn with(&self, act: &mut dyn FnMut(Store<'_, K, V, S>)) {
         let form = self.store.form();
-        // Nor does it in a table that has taken a locked map's place: the one sensor is everybody's.
-        if ADAPTS && (F::SENSED_BY == ClusterSize::Cpu || matches!(form, Form::Locked(_))) {
-            self.note();
+        if ADAPTS {
+            match form {
+                // The one sensor is everybody's, and in a table that has taken a locked map's place nobody waits for anybody else.
+                Form::Central(_) if F::SENSED_BY == ClusterSize::Machine => {
+                    if is_noted() {
+                        self.note(FEW);
+                    }
+                }
+                _ => self.note(1),
+            }
         }
         act(Store::new(form));
-        // It was too many for the lock just now.
+        // It was too many for the lock just now. If this is not heard, or nothing comes of it, the sensor says it again.
         if ADAPTS && matches!(form, Form::Locked(_)) && matches!(self.store.form(), Form::Central(_)) {
             post(self.at.co());
         }
@@ -299,5 +322,32 @@ where
     fn arm(&self, after: u32) {
         let sensors = self.at.reps().filter_map(|rep| rep.sensor.as_ref());
         sensors.for_each(|sensor| sensor.alarm.store(after, Ordering::Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sensor_posts_when_its_alarm_is_used_up_and_again_if_nobody_heard() {
+        for calls in [1, FEW] {
+            let sensor = Sensor::new();
+            let posts = |heard: bool| {
+                let posts = Cell::new(0);
+                let post = || {
+                    posts.set(posts.get() + 1);
+                    heard
+                };
+                (0..ALARM / calls).for_each(|_| sensor.step(calls, post));
+                posts.get()
+            };
+            assert_eq!([posts(false), posts(false), posts(true), posts(true)], [1, 1, 1, 0], "{calls}");
+            let seen = sensor.here.load(Ordering::Relaxed) + sensor.elsewhere.load(Ordering::Relaxed);
+            assert_eq!(seen, u64::from(4 * ALARM));
+            // Whatever is left of it.
+            sensor.alarm.store(1, Ordering::Relaxed);
+            assert_eq!(posts(true), 1);
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! The form of one lock: std's map under it. Where it may have so many entries only, a table takes its place within it.
 //!
-//! Problem: no closure may run under the lock, and what it says must be done to the value that it was told of. Idea: it is told a copy, and
-//! while it thinks its key's hash stands in a list; whoever changes a key strikes its hash out, and the closure is asked again.
+//! Problem: no closure may run under the lock, and what it says must be done to the value that it was told of. Idea: every value has a
+//! number. The closure is told a copy, and what it says is done if the key's value has that number still; else it is asked again.
 //!
-//! - I1. The lock is held for what std's map does, and for clones of what it holds. Whatever the user's code drops, it drops without.
-//! - I2. `asked` has a row for each closure that is being asked. A row that is fresh has the hash of a key that nobody has changed since
-//!   the closure's copy was made.
-//! - I3. When `spilled` is set, under the lock, the table has all entries, and every row is struck out. From then on nothing is done to the
-//!   map, and all that finds the table there does to the table what it came for.
+//! - I1. The lock is held for what std's map does, and for clones of what it holds. Whatever the user's code drops, it drops without, a
+//!   clone that panics included; only where `Eq` or `Hash` panic, which they must not, may std's map drop what it was given.
+//! - I2. No number is given twice: a key that has the value of a number has not been changed since it was put in, nor taken out.
+//! - I3. When `spilled` is set, under the lock, the table has all entries. From then on nothing is done to the map, and all that finds the
+//!   table there does to the table what it came for.
 
 use squall_lock::{Lock, LockGuard};
 use squall_rcu::Op;
@@ -15,8 +15,10 @@ use squall_table::{Compute, Computed, Table, position};
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
-use std::mem::{self, ManuallyDrop, needs_drop};
+use std::mem::{self, needs_drop};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 /// How to copy what a map holds: known where the map is made, so that its interface need not ask for it.
 pub(super) struct Copies<K, V, S> {
@@ -39,67 +41,43 @@ impl<K: Clone, V: Clone, S: Clone> Copies<K, V, S> {
     }
 }
 
+impl<K, V, S> Copies<K, V, S> {
+    /// A copy of an entry. If that of the value panics, that of the key is left in `half`.
+    fn entry(&self, key: &K, value: &V, half: &mut Option<K>) -> (K, V) {
+        *half = Some((self.key)(key));
+        let value = (self.value)(value);
+        (half.take().expect("put there just now"), value)
+    }
+}
+
 /// A map under a lock.
 pub(super) struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     inner: Lock<Inner<K, V, S>>,
     /// Where the entries are since there were too many (I3).
     spilled: OnceLock<Arc<Table<K, V, S>>>,
-    /// More entries than this are too many.
-    most: usize,
     copies: Copies<K, V, S>,
 }
 
 struct Inner<K, V, S> {
-    map: HashMap<K, V, S>,
-    asked: Vec<Row>,
-    /// Rows that are fresh.
-    fresh: usize,
+    map: HashMap<K, Held<V>, S>,
+    /// More entries than this are too many.
+    most: usize,
+    /// Numbers that were given (I2).
+    numbers: u64,
 }
 
-/// A closure that is being asked what becomes of a key (I2).
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Row {
-    /// None.
-    Free,
-    /// Of the key of this hash.
-    Fresh(u64),
-    /// The key was changed since.
-    Struck,
+/// A value, and its number (I2).
+struct Held<V> {
+    number: u64,
+    value: V,
 }
 
-impl<K: Eq + Hash, V, S: BuildHasher> Inner<K, V, S> {
-    /// A key is about to be changed.
+impl<K, V, S> Inner<K, V, S> {
+    /// The number of a value that is about to be put in.
     #[inline]
-    fn strike<Q: Hash + ?Sized>(&mut self, key: &Q) {
-        if self.fresh > 0 {
-            self.strike_hash(self.map.hasher().hash_one(key));
-        }
-    }
-
-    #[cold]
-    fn strike_hash(&mut self, hash: u64) {
-        for row in self.asked.iter_mut().filter(|row| **row == Row::Fresh(hash)) {
-            *row = Row::Struck;
-            self.fresh -= 1;
-        }
-    }
-
-    fn enter(&mut self, hash: u64) -> usize {
-        let free = self.asked.iter().position(|row| *row == Row::Free);
-        let row = free.unwrap_or_else(|| {
-            self.asked.push(Row::Free);
-            self.asked.len() - 1
-        });
-        self.asked[row] = Row::Fresh(hash);
-        self.fresh += 1;
-        row
-    }
-
-    /// Gives a row up; whether it was fresh.
-    fn leave(&mut self, row: usize) -> bool {
-        let fresh = mem::replace(&mut self.asked[row], Row::Free) != Row::Struck;
-        self.fresh -= usize::from(fresh);
-        fresh
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
     }
 }
 
@@ -117,8 +95,8 @@ where
 {
     pub(super) fn new(capacity: usize, hasher: S, most: usize, copies: Copies<K, V, S>) -> Locked<K, V, S> {
         let map = HashMap::with_capacity_and_hasher(capacity.min(most), hasher);
-        let inner = Lock::new(Inner { map, asked: Vec::new(), fresh: 0 });
-        Locked { inner, spilled: OnceLock::new(), most, copies }
+        let inner = Lock::new(Inner { map, most, numbers: 0 });
+        Locked { inner, spilled: OnceLock::new(), copies }
     }
 
     /// Of copies of a table's entries; of the table itself, if it has too many.
@@ -134,26 +112,49 @@ where
             return locked;
         }
         let mut locked = Locked::new(entries, hasher, most, copies);
-        let map = &mut locked.inner.get_mut().map;
-        table.for_each(|key, value| _ = map.insert((copies.key)(key), (copies.value)(value)));
+        let inner = locked.inner.get_mut();
+        table.for_each(|key, value| {
+            let held = Held { number: inner.number(), value: (copies.value)(value) };
+            inner.map.insert((copies.key)(key), held);
+        });
         locked
     }
 
     /// A table of copies of the entries, or the one that has them.
     pub(super) fn to_table(&self) -> Arc<Table<K, V, S>> {
+        // Before the guard, as in `spill`.
+        let (mut made, mut half) = (None, None);
         match self.lock() {
-            Ok(inner) => Arc::new(self.copied(&inner)),
-            Err(_) => self.spilled().expect("found just now").clone(),
+            Ok(inner) => _ = self.copy(&inner, 0, &mut made, &mut half),
+            Err(_) => return self.spilled().expect("found just now").clone(),
         }
+        Arc::new(made.expect("made just now"))
     }
 
-    fn copied(&self, inner: &Inner<K, V, S>) -> Table<K, V, S> {
-        let table =
-            Table::with_capacity_and_hasher(inner.map.len(), (self.copies.hasher)(inner.map.hasher()));
-        for (key, value) in &inner.map {
-            table.set((self.copies.key)(key), (self.copies.value)(value));
+    /// Makes a table of copies, with room for so many entries more; whether there was memory for these. If a copy panics, those that were
+    /// made are the caller's, to be dropped when the lock is free; `half` is a key whose value was not.
+    ///
+    /// # Panics
+    /// If there is no memory for the entries, where there shall be no more.
+    fn copy(
+        &self,
+        inner: &Inner<K, V, S>,
+        more: usize,
+        made: &mut Option<Table<K, V, S>>,
+        half: &mut Option<K>,
+    ) -> bool {
+        let hasher = (self.copies.hasher)(inner.map.hasher());
+        let entries = inner.map.len();
+        // A table that grows retires what it was, which is done within an operation only: under the lock nothing may be reclaimed.
+        let table = made.insert(Table::with_capacity_and_hasher(if more == 0 { entries } else { 0 }, hasher));
+        if more > 0 && !table.try_reserve(entries.saturating_add(more)) {
+            return false;
         }
-        table
+        for (key, held) in &inner.map {
+            let (key, value) = self.copies.entry(key, &held.value, half);
+            table.set(key, value);
+        }
+        true
     }
 
     /// The table that has taken the map's place, if it was too large.
@@ -172,36 +173,60 @@ where
         }
     }
 
-    /// Something was put in.
+    /// Something was put in, and stays there: where it cannot be copied the lock does for as many again.
     #[inline]
     fn has_grown(&self, inner: Guard<'_, K, V, S>) {
-        if inner.map.len() > self.most {
-            self.spill(inner);
+        if inner.map.len() > inner.most {
+            let _ = self.spill(inner, 0);
         }
     }
 
-    /// Has a table take the map's place. If a copy panics, nothing has changed.
+    /// Has a table take the map's place, with room for so many entries more; whether there was memory for it. If not, or if a copy
+    /// panics, the entries are where they were, and may be twice as many before they are too many.
     #[cold]
-    fn spill(&self, mut inner: Guard<'_, K, V, S>) {
-        let table = self.copied(&inner);
-        let empty = HashMap::with_hasher((self.copies.hasher)(inner.map.hasher()));
-        let set = self.spilled.set(Arc::new(table));
-        debug_assert!(set.is_ok(), "who has the lock has found none (I3)");
-        let old = mem::replace(&mut inner.map, empty);
-        inner.asked.iter_mut().filter(|row| **row != Row::Free).for_each(|row| *row = Row::Struck);
-        inner.fresh = 0;
-        drop(inner);
-        drop(old);
+    fn spill(&self, inner: Guard<'_, K, V, S>, more: usize) -> thread::Result<bool> {
+        // Before the guard, so that they are dropped after it.
+        let (mut made, mut half, mut hasher) = (None, None, None);
+        let mut inner = inner;
+        let copied = catch_unwind(AssertUnwindSafe(|| {
+            hasher = Some((self.copies.hasher)(inner.map.hasher()));
+            self.copy(&inner, more, &mut made, &mut half)
+        }));
+        match (&copied, made.take(), hasher.take()) {
+            (Ok(true), Some(table), Some(hasher)) => {
+                let set = self.spilled.set(Arc::new(table));
+                debug_assert!(set.is_ok(), "who has the lock has found none (I3)");
+                let old = mem::replace(&mut inner.map, HashMap::with_hasher(hasher));
+                drop(inner);
+                drop(old);
+            }
+            (_, in_vain, _) => {
+                inner.most = inner.most.max(inner.map.len().saturating_mul(2));
+                drop(inner);
+                drop(in_vain);
+            }
+        }
+        copied
     }
 
     // --- reading ---
+
+    /// A copy of the key's value, and its number.
+    #[inline]
+    fn told<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Result<Option<(u64, V)>, Spilled<'_, K, V, S>>
+    where
+        K: Borrow<Q>,
+    {
+        let inner = self.lock()?;
+        Ok(inner.map.get(key).map(|held| (held.number, (self.copies.value)(&held.value))))
+    }
 
     #[inline]
     fn cloned<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Result<Option<V>, Spilled<'_, K, V, S>>
     where
         K: Borrow<Q>,
     {
-        self.lock().map(|inner| inner.map.get(key).map(self.copies.value))
+        self.told(key).map(|told| told.map(|(_, value)| value))
     }
 
     #[inline]
@@ -222,7 +247,8 @@ where
 
     /// In one step: copies of all from there on, that is, all that a walk has not seen.
     pub(super) fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
-        let copy = |key: &K, value: &V| ((self.copies.key)(key), (self.copies.value)(value));
+        let mut half = None;
+        let copy = |key: &K, value: &V| self.copies.entry(key, value, &mut half);
         match self.made_from(from, copy) {
             Ok(entries) => entries.iter().for_each(|(key, value)| f(key, value)),
             Err(table) => return table.visit_from(from, f),
@@ -231,13 +257,17 @@ where
     }
 
     /// What is made of each entry from there on.
-    fn made_from<T>(&self, from: u64, make: impl Fn(&K, &V) -> T) -> Result<Vec<T>, Spilled<'_, K, V, S>> {
+    fn made_from<T>(
+        &self,
+        from: u64,
+        mut make: impl FnMut(&K, &V) -> T,
+    ) -> Result<Vec<T>, Spilled<'_, K, V, S>> {
         // Before the guard, so that it is dropped after it if a copy panics.
         let mut made = Vec::new();
         let inner = self.lock()?;
         let hasher = inner.map.hasher();
         let wanted = inner.map.iter().filter(|(key, _)| from == 0 || position(hasher, *key) >= from);
-        made.extend(wanted.map(|(key, value)| make(key, value)));
+        made.extend(wanted.map(|(key, held)| make(key, &held.value)));
         drop(inner);
         Ok(made)
     }
@@ -258,18 +288,18 @@ where
             Ok(inner) => inner,
             Err(table) => return Err((table, key, value)),
         };
-        inner.strike(&key);
+        let number = inner.number();
         // A key that is there already would be dropped by std's map, under the lock (I1).
         if needs_drop::<K>()
             && let Some(there) = inner.map.get_mut(&key)
         {
-            let old = mem::replace(there, value);
+            let old = mem::replace(there, Held { number, value });
             drop(inner);
-            return Ok(Some(old));
+            return Ok(Some(old.value));
         }
-        let old = inner.map.insert(key, value);
+        let old = inner.map.insert(key, Held { number, value });
         self.has_grown(inner);
-        Ok(old)
+        Ok(old.map(|held| held.value))
     }
 
     #[inline]
@@ -296,7 +326,8 @@ where
         if inner.map.contains_key(&key) {
             return Err((key, value));
         }
-        inner.map.insert(key, value);
+        let number = inner.number();
+        inner.map.insert(key, Held { number, value });
         self.has_grown(inner);
         Ok(())
     }
@@ -316,11 +347,12 @@ where
             Ok(inner) => inner,
             Err(table) => return table.get_or_insert_with(key, || value),
         };
-        if let Some(there) = inner.map.get(&key).map(self.copies.value) {
+        if let Some(there) = inner.map.get(&key).map(|held| (self.copies.value)(&held.value)) {
             drop(inner);
             return there;
         }
-        inner.map.insert(key, value);
+        let number = inner.number();
+        inner.map.insert(key, Held { number, value });
         self.has_grown(inner);
         inserted
     }
@@ -331,8 +363,7 @@ where
         K: Borrow<Q>,
     {
         let mut inner = self.lock()?;
-        inner.strike(key);
-        Ok(inner.map.remove_entry(key))
+        Ok(inner.map.remove_entry(key).map(|(key, held)| (key, held.value)))
     }
 
     #[inline]
@@ -367,12 +398,12 @@ where
         K: Borrow<Q>,
     {
         loop {
-            let (asked, value) = match self.ask(key) {
-                Ok(Some(asked)) => asked,
+            let (number, value) = match self.told(key) {
+                Ok(Some(told)) => told,
                 Ok(None) => return Computed::Kept,
                 Err(table) => return table.change(key, f),
             };
-            if let Some(computed) = asked.done(key, f(&value)) {
+            if let Some(computed) = self.done(key, number, f(&value)) {
                 return computed;
             }
         }
@@ -380,8 +411,8 @@ where
 
     pub(super) fn compute(&self, mut key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
         loop {
-            let (asked, value) = match self.ask(&key) {
-                Ok(Some(asked)) => asked,
+            let (number, value) = match self.told(&key) {
+                Ok(Some(told)) => told,
                 Ok(None) => {
                     let Compute::Put(value) = f(None) else { return Computed::Kept };
                     match self.try_insert(key, value) {
@@ -392,26 +423,39 @@ where
                 }
                 Err(table) => return table.compute(key, f),
             };
-            if let Some(computed) = asked.done(&key, f(Some(&value))) {
+            if let Some(computed) = self.done(&key, number, f(Some(&value))) {
                 return computed;
             }
         }
     }
 
-    /// A copy of the value, for a closure, and its row.
-    #[expect(clippy::type_complexity, reason = "said once")]
-    fn ask<Q: Eq + Hash + ?Sized>(
-        &self,
-        key: &Q,
-    ) -> Result<Option<(Asked<'_, K, V, S>, V)>, Spilled<'_, K, V, S>>
+    /// Does what a closure wants that was told of the value of this number, if the key has it still.
+    fn done<Q: Eq + Hash + ?Sized>(&self, key: &Q, number: u64, wanted: Compute<V>) -> Option<Computed>
     where
         K: Borrow<Q>,
     {
-        let mut inner = self.lock()?;
-        let hash = inner.map.hasher().hash_one(key);
-        let Some(value) = inner.map.get(key).map(self.copies.value) else { return Ok(None) };
-        let row = inner.enter(hash);
-        Ok(Some((Asked { map: self, row }, value)))
+        // What was made in vain is dropped after the guard, which is declared later.
+        let value = match wanted {
+            Compute::Keep => return Some(Computed::Kept),
+            Compute::Put(value) => Some(value),
+            Compute::Remove => None,
+        };
+        let mut inner = self.lock().ok()?;
+        let next = inner.number();
+        let there = inner.map.get_mut(key).filter(|there| there.number == number)?;
+        match value {
+            Some(value) => {
+                let old = mem::replace(there, Held { number: next, value });
+                drop(inner);
+                drop(old);
+                Some(Computed::Updated)
+            }
+            None => {
+                let old = inner.map.remove_entry(key);
+                drop(inner);
+                old.map(|_| Computed::Removed)
+            }
+        }
     }
 
     pub(super) fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
@@ -430,11 +474,10 @@ where
             Ok(inner) => inner,
             Err(table) => return table.try_reserve(more),
         };
-        if inner.map.len().saturating_add(more) <= self.most {
+        if inner.map.len().saturating_add(more) <= inner.most {
             return inner.map.try_reserve(more).is_ok();
         }
-        self.spill(inner);
-        self.spilled().is_some_and(|table| table.try_reserve(more))
+        self.spill(inner, more).unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     pub(super) fn shrink_to_fit(&self) {
@@ -445,70 +488,13 @@ where
     }
 }
 
-/// A row, while a closure thinks.
-struct Asked<'a, K, V, S>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher,
-{
-    map: &'a Locked<K, V, S>,
-    row: usize,
-}
-
-impl<K, V, S> Asked<'_, K, V, S>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher,
-{
-    /// Does what the closure wants, if nobody has changed the key since.
-    fn done<Q: Eq + Hash + ?Sized>(self, key: &Q, wanted: Compute<V>) -> Option<Computed>
-    where
-        K: Borrow<Q>,
-    {
-        let value = match wanted {
-            Compute::Keep => return Some(Computed::Kept),
-            Compute::Put(value) => Some(value),
-            Compute::Remove => None,
-        };
-        let this = ManuallyDrop::new(self);
-        let mut inner = this.map.inner.lock();
-        // What was made in vain is dropped after the guard, which is declared later.
-        if !inner.leave(this.row) {
-            return None;
-        }
-        inner.strike(key);
-        match value {
-            Some(value) => {
-                let old = inner.map.get_mut(key).map(|there| mem::replace(there, value));
-                drop(inner);
-                old.map(|_| Computed::Updated)
-            }
-            None => {
-                let old = inner.map.remove_entry(key);
-                drop(inner);
-                old.map(|_| Computed::Removed)
-            }
-        }
-    }
-}
-
-impl<K, V, S> Drop for Asked<'_, K, V, S>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher,
-{
-    fn drop(&mut self) {
-        self.map.inner.lock().leave(self.row);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::hash::RandomState;
+    use std::hash::{Hasher, RandomState};
+    use std::sync::Weak;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread::ThreadId;
 
     const MOST: usize = 8;
 
@@ -594,26 +580,112 @@ mod tests {
         });
         assert_eq!((done, asked, get(&map, 1)), (Computed::Updated, 2, Some(101)));
         assert!(map.lock().is_err());
-        assert_eq!(map.inner.lock().fresh, 0);
     }
 
     #[test]
-    fn rows_are_used_again_and_one_is_struck_out_by_its_own_key_alone() {
+    fn a_closure_is_asked_again_for_its_own_key_alone() {
         let map = filled(4);
-        for _ in 0..3 {
-            let (first, _) = map.ask(&1).ok().flatten().unwrap();
-            let (second, _) = map.ask(&1).ok().flatten().unwrap();
-            let (third, _) = map.ask(&2).ok().flatten().unwrap();
-            {
-                let rows = map.inner.lock();
-                assert_eq!((rows.fresh, rows.asked.len()), (3, 3));
-            }
-            map.set(3, 0);
-            assert_eq!(first.done(&1, Compute::Put(1)), Some(Computed::Updated));
-            assert_eq!(second.done(&1, Compute::Put(1)), None, "the first was faster");
-            assert_eq!(third.done(&2, Compute::Keep), Some(Computed::Kept));
-            let rows = map.inner.lock();
-            assert!(rows.fresh == 0 && rows.asked.iter().all(|row| *row == Row::Free));
+        let told = |key: u64| map.told(&key).ok().flatten().unwrap().0;
+        let (first, second, third) = (told(1), told(1), told(2));
+        map.set(3, 0);
+        assert!(!map.discard(&9));
+        assert_eq!(map.done(&1, first, Compute::Put(1)), Some(Computed::Updated));
+        assert_eq!(map.done(&1, second, Compute::Put(1)), None, "the first was faster");
+        assert_eq!(map.done(&2, third, Compute::Remove), Some(Computed::Removed));
+        map.set(2, 2);
+        assert_eq!(map.done(&2, third, Compute::Remove), None, "an equal value is another one");
+    }
+
+    #[test]
+    fn no_memory_for_more_room_leaves_the_map_under_its_lock() {
+        let map = filled(3);
+        assert!(!map.try_reserve(usize::MAX / 2) && map.spilled().is_none());
+        assert!((0..3).all(|key| get(&map, key) == Some(key)));
+        assert!(map.set(1, 7) && map.try_reserve(6) && map.spilled().is_some());
+        assert_eq!((map.len(), get(&map, 1)), (3, Some(7)));
+    }
+
+    /// A key or value of which so many clones can be made, then none: when it goes it looks whether the lock is free.
+    struct Fragile(u64, Arc<Shaft>);
+
+    struct Shaft {
+        clones: AtomicUsize,
+        map: OnceLock<Weak<Locked<Fragile, Fragile, RandomState>>>,
+        /// Who alone uses the map.
+        user: ThreadId,
+        went_under_lock: AtomicUsize,
+    }
+
+    impl Clone for Fragile {
+        fn clone(&self) -> Fragile {
+            let left = self.1.clones.load(Ordering::Relaxed);
+            assert!(left > 0, "as asked");
+            self.1.clones.store(left - 1, Ordering::Relaxed);
+            Fragile(self.0, self.1.clone())
         }
+    }
+
+    impl PartialEq for Fragile {
+        fn eq(&self, other: &Fragile) -> bool {
+            self.0 == other.0
+        }
+    }
+
+    impl Eq for Fragile {}
+
+    impl Hash for Fragile {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            self.0.hash(state);
+        }
+    }
+
+    impl Drop for Fragile {
+        fn drop(&mut self) {
+            let map = self.1.map.get().and_then(Weak::upgrade);
+            let by_user = thread::current().id() == self.1.user;
+            let under_lock = by_user && map.is_some_and(|map| map.inner.try_lock().is_none());
+            self.1.went_under_lock.fetch_add(usize::from(under_lock), Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_copied_stays_under_the_lock_and_inserts_go_on() {
+        let shaft = Arc::new(Shaft {
+            clones: AtomicUsize::new(0),
+            map: OnceLock::new(),
+            user: thread::current().id(),
+            went_under_lock: AtomicUsize::new(0),
+        });
+        let map = Arc::new(Locked::<Fragile, Fragile, _>::new(0, RandomState::new(), MOST, Copies::new()));
+        shaft.map.set(Arc::downgrade(&map)).ok().unwrap();
+        let fragile = |number| Fragile(number, shaft.clone());
+        let has_so_many = |entries: u64| {
+            assert!(map.spilled().is_none() && map.len() == entries as usize);
+        };
+        for key in 0..2 * MOST as u64 {
+            // The last of the copies panics: a value, after its key.
+            shaft.clones.store(2 * MOST + 1, Ordering::Relaxed);
+            match key % 2 {
+                0 => assert!(!map.set(fragile(key), fragile(key))),
+                _ => assert!(map.try_insert(fragile(key), fragile(key)).is_ok()),
+            }
+            has_so_many(key + 1);
+            let left = shaft.clones.load(Ordering::Relaxed);
+            assert_eq!(left == 0, key == MOST as u64, "tried again at twice the size only");
+        }
+        let fails = |clones, f: &dyn Fn()| {
+            shaft.clones.store(clones, Ordering::Relaxed);
+            assert!(catch_unwind(AssertUnwindSafe(f)).is_err());
+        };
+        for clones in [3, 4] {
+            fails(clones, &|| _ = map.to_table());
+            fails(clones, &|| _ = map.try_reserve(100));
+            fails(clones, &|| _ = map.visit_from(0, |_, _| ()));
+        }
+        has_so_many(2 * MOST as u64);
+        shaft.clones.store(1_000, Ordering::Relaxed);
+        (100..200).for_each(|key| _ = map.get_or_insert_with(fragile(key), || fragile(key)));
+        assert!(map.spilled().is_some() && map.len() == 2 * MOST + 100);
+        assert_eq!(shaft.went_under_lock.load(Ordering::Relaxed), 0);
     }
 }

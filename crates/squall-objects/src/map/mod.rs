@@ -2,11 +2,12 @@
 //!
 //! Not for a map that is filled once and read from then on: put std's into a read-mostly value ([`cell`](crate::cell)). Not for two
 //! entries that must change together: each operation is about one key, and nothing locks two. And where values are large and change
-//! often, put something into them that changes in place, a lock or an atomic: another value for a key is another allocation.
+//! often, put something into them that changes in place, a lock or an atomic, behind an `Arc`: another value for a key is another
+//! allocation.
 //!
 //! | made by | reading | writing | memory |
 //! |---|---|---|---|
-//! | [`locked`] | takes the one lock, copies the value | takes the one lock | std's map |
+//! | [`locked`] | takes the one lock, copies the value | takes the one lock | std's map, and eight bytes for each entry |
 //! | [`central`] | writes nothing that is shared, waits for nobody | locks one bucket of eight entries | 19 to 38 bytes for an entry of two words |
 //! | [`partitioned`] | as central, and finds the part first | the same; who keeps to a part meets nobody | as central, for each part; 256 bytes for each VP that calls |
 //! | [`replicated`] | of what was read here before writes nothing and reads memory of its cluster; else as central, and makes a copy | as central, and first takes the copies out of every cluster's table | as central, once more for each cluster that reads an entry |
@@ -14,6 +15,9 @@
 //!
 //! All are the same to those who call them, a `CoRef<dyn Mapping<K, V, S>>`, on which [`Entries`] has what people do with a map; and of
 //! all it is true that each operation on one key takes effect at one moment, hot-swaps included. [`Map`] owns one.
+//!
+//! All but the central form copy what they hold, when they are read or when they take another's place. So a clone of a key or value must
+//! be as good as the original: what changes in place belongs behind an `Arc`, or each copy goes its own way.
 //!
 //! ```
 //! use squall_objects::map::{self, Entries};
@@ -27,10 +31,12 @@
 //! assert_eq!(co.len(), 2);
 //! ```
 //!
-//! No poisoning: closures run under no lock and may use the map; one that panics has changed nothing. `Eq` and `Hash` of keys, and
-//! in the form of one lock `Clone`, run under a lock, and must not use the same map. Closures run in an operation: keep them
-//! short, for nothing that was replaced is freed meanwhile, and they must not sleep. Signal handlers shall not use a map. In
-//! the child of a fork calls err.
+//! No poisoning: closures run under no lock and may use the map; one that panics has changed nothing. One that changes its own key each
+//! time it is asked is asked for ever. `Eq` and `Hash` of keys, and in the form of one lock `Clone`, run under a lock: they must not call
+//! any object. `Eq` and `Hash` must not panic: in the form of one lock, which is std's map, that may lose entries. Closures run in an
+//! operation: keep them short, for nothing that was replaced is freed meanwhile, and they must not sleep. Keys and values that were replaced
+//! or taken out are dropped under no lock, by the form of one lock at once, within the call, by the others after a grace period, by whoever
+//! comes to it: their drops must not sleep either. Signal handlers shall not use a map. In the child of a fork calls err.
 
 mod entries;
 mod forms;
@@ -129,7 +135,7 @@ where
 }
 
 /// Makes a map under one lock: for few entries that few threads use, and where entries are written more often than read. What reads
-/// it copies the value.
+/// it copies the value, so that a clone must be as good as it: see the [module](self).
 ///
 /// # Panics
 /// As [`squall_core::try_shared`] errs.
@@ -141,7 +147,7 @@ pub fn locked<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sy
 /// The same with room for so many entries, and any hasher. A clone of the hasher makes the same hashes.
 ///
 /// # Panics
-/// As [`locked`].
+/// As [`locked`], and if there is no memory for so many.
 #[track_caller]
 pub fn locked_with<K, V, S>(capacity: usize, hasher: S) -> Map<K, V, S>
 where
@@ -161,14 +167,16 @@ fn under_one_lock<K: Clone, V: Clone, S: Clone>() -> Terms<K, V, S> {
 
 /// Makes a map of so many parts, each a table of its own: for keys of which it is known which go together, so that threads that keep to a
 /// part of them each meet nobody. The parts are held by the representatives of the first VPs, as many as there are parts; those of
-/// others only lead there. There are no copies of entries: what one part's table has, nobody else has.
+/// others only lead there. There are no copies of entries: what one part's table has, nobody else has. Only a swap copies them: a clone
+/// must be as good as the original, see the [module](self).
 ///
 /// `home` says in which part a key is: its result is taken modulo `parts`. It is given the key as a number: a key that is one integer, or
 /// hashes as one, is that integer; of all others, what they hash is mixed. Borrowed forms of a key have the same number. With pages as
 /// keys and regions of 256 of them: `|page| (page >> 8) as usize`.
 ///
 /// Not where all look for all: then it is a central map that takes longer to find the table. What walks through it, or asks for its
-/// length, visits every part.
+/// length, visits every part. Room is each part's own: [`try_reserve`](Entries::try_reserve) makes room for an equal share in each, and of
+/// the sum that [`capacity`](Entries::capacity) is a part that has more than others can use no more than its own.
 ///
 /// ```
 /// use squall_objects::map::{self, Entries};
@@ -210,7 +218,8 @@ where
 }
 
 /// Makes a map with copies of its entries in each cluster of this size that reads them: for what is read everywhere, again and again, and hardly
-/// ever changed. A change takes the copies of its key out everywhere, then takes place; who reads the key next copies it again.
+/// ever changed. A change takes the copies of its key out everywhere, then takes place; who reads the key next copies it again. What is
+/// read may be such a copy: a clone must be as good as the original, see the [module](self).
 ///
 /// Not for keys that are looked up once, or change about as often as they are read: then it is a central map that makes copies for nobody. Not
 /// on a machine with one node, unless the clusters are small: there a copy is no nearer than the original. What is read once is
@@ -254,7 +263,8 @@ where
     Map(replicated::Spread::new(table, Copies::new()).create(size))
 }
 
-/// Makes a map that is under one lock while it is small and one VP uses it, and else as [`central`] makes it.
+/// Makes a map that is under one lock while it is small and one VP uses it, and else as [`central`] makes it. The small form copies what is
+/// read, and what changes its form copies entries: a clone must be as good as the original, see the [module](self).
 ///
 /// Makes the policy known and starts its thread, `squall-adapt`, with the first: see [`squall_adapt::engine`].
 ///

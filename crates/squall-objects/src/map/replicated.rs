@@ -10,7 +10,8 @@
 //! - I2. Whoever is announced takes the copies out of every table that can have one: copies are made under the stripe's lock, in tables
 //!   that were known before, so that whoever announces himself after knows of them, and after that none is made.
 //! - I3. The lock of a stripe is held for two numbers, or for putting a copy in; who reads only tries it. No closure of the user's, and
-//!   nothing that says what a value is, runs under it; `Eq` and `Hash` of the key do.
+//!   nothing that says what a value is, runs under it; `Eq` and `Hash` of the key do. Where one of them panics, which they must not, the
+//!   copy that was made is dropped under it.
 //!
 //! So a read that finds a copy takes effect when it finds it (I1), one that does not when it finds the truth, and a change where the
 //! truth changes. Who knows of a change finds no copy of what was before (I2).
