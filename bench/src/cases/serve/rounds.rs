@@ -17,6 +17,9 @@ const TURN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_m
 /// Requests of each connection before the clock runs.
 const WARM: usize = 50;
 
+/// A figure of a turn.
+type Figure = fn(&Turn) -> f64;
+
 /// What came of a turn.
 struct Turn {
     /// Nanoseconds per request, whoever made it.
@@ -139,12 +142,12 @@ impl Rounds {
         table.kept_disturbed = table.rounds - disturbed < CLEAN_ROUNDS_MIN;
         let kept: Vec<usize> =
             (0..table.rounds).filter(|&round| table.kept_disturbed || !self.disturbed[round]).collect();
-        let of = |contestant: &Contestant, figure: fn(&Turn) -> f64| -> Vec<f64> {
+        let of = |contestant: &Contestant, figure: Figure| -> Vec<f64> {
             kept.iter().map(|&round| figure(&contestant.turns[round])).collect()
         };
         let stores = || self.contestants.iter().filter(|c| c.entry.is_store && c.entry.role == Role::Rival);
         let ours = self.contestants.iter().find(|c| c.entry.role == Role::Ours);
-        let figures: [(&str, fn(&Turn) -> f64); 2] =
+        let figures: [(&str, Figure); 2] =
             [("best-store", |turn| turn.ns), ("best-store-p99", |turn| turn.p99_us)];
         for (what, figure) in figures {
             // The best is another one for each, perhaps.
