@@ -91,7 +91,6 @@ const CLAIMS: &[Claim] = &[
     claim("cell", "std-rwlock", Promise::Shared),
     claim("map-get", "squall-table", Promise::Local),
     claim("map-get", "squall-central", Promise::Local),
-    claim("map-get", "squall-replicated", Promise::Local),
     claim("map-get", "squall-locked", Promise::Shared),
     claim("percpu", "squall", Promise::Local),
     claim("percpu", "padded", Promise::Local),
