@@ -115,7 +115,7 @@ pub struct Load {
 /// The variable from which a seed is taken, to repeat what failed.
 pub const SEED: &str = "SQUALL_HISTORY_SEED";
 /// The variable that names the emulator by which tests start themselves again.
-const EMULATOR: &str = "SQUALL_TEST_RUNNER";
+pub const EMULATOR: &str = "SQUALL_TEST_RUNNER";
 
 impl Default for Load {
     /// A second or two for all checks of a map; less under Miri, and where an emulator runs the tests ([`EMULATOR`]). The seed is
