@@ -132,6 +132,10 @@ mod imp {
         thread_pointer.wrapping_byte_offset(offset).cast()
     }
 
+    pub(super) fn at(offset: isize) -> *mut u8 {
+        block(offset).cast()
+    }
+
     /// Runs `f` with the own block of this thread. Volatile accesses: assembly and handlers touch it too.
     pub(super) fn with_own<R>(f: impl FnOnce(*mut Block) -> R) -> R {
         f(block(own_offset()))
@@ -190,6 +194,10 @@ mod imp {
         1
     }
 
+    pub(super) fn at(_offset: isize) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+
     #[inline]
     pub(super) unsafe fn cpu_id_start(_offset: isize) -> i64 {
         VP.get().into()
@@ -239,6 +247,11 @@ pub unsafe fn cpu_id_start(offset: isize) -> i64 {
 pub unsafe fn cpu_id(offset: isize) -> i32 {
     // SAFETY: passed on from this function's contract.
     unsafe { imp::cpu_id(offset) }
+}
+
+/// Where the calling thread's block at `offset` lies; null where it is no memory of ours that assembly could use.
+pub fn at(offset: isize) -> *mut u8 {
+    imp::at(offset)
 }
 
 /// Sets what [`cpu_id_start`] answers for the calling thread's own block. Negative: nothing.

@@ -154,3 +154,55 @@ macro_rules! __thread_pointer_std {
         pub(crate) use portable::{current, set_current};
     };
 }
+
+/// A number of the calling thread, which no other has while it is there: never zero, and of the alignment of a word at least. A thread
+/// that begins when another is gone may have that one's.
+///
+/// # Cost
+/// One load on x86-64, one instruction on aarch64; elsewhere a thread-local access.
+#[inline(always)]
+pub fn this_thread() -> usize {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
+    {
+        let pointer: usize;
+        // SAFETY: the ABI has the thread pointer at its own address, where it stays while the thread is there.
+        unsafe {
+            ::core::arch::asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, readonly, nostack, preserves_flags));
+        }
+        pointer
+    }
+    #[cfg(all(target_os = "linux", target_arch = "aarch64", target_pointer_width = "64", not(miri)))]
+    {
+        let pointer: usize;
+        // SAFETY: reads the thread pointer, which stays while the thread is there.
+        unsafe {
+            ::core::arch::asm!("mrs {0}, tpidr_el0", out(reg) pointer, options(pure, nomem, nostack, preserves_flags));
+        }
+        pointer
+    }
+    #[cfg(not(all(
+        target_os = "linux",
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        target_pointer_width = "64",
+        not(miri)
+    )))]
+    {
+        ::std::thread_local! {
+            static HERE: u64 = const { 0 };
+        }
+        HERE.with(|here| ::std::ptr::from_ref(here).addr())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::this_thread;
+
+    #[test]
+    fn a_thread_has_one_number_of_its_own() {
+        let here = this_thread();
+        let there = std::thread::spawn(|| (this_thread(), this_thread())).join().unwrap();
+        assert_eq!((here, there.0), (this_thread(), there.1));
+        assert!(here != there.0 && here != 0 && here.is_multiple_of(align_of::<usize>()));
+    }
+}

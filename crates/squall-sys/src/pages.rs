@@ -1,0 +1,397 @@
+//! Address space and pages, asked of the system without allocating: what an allocator stands on.
+//!
+//! Where there is no such system (and below Miri) the standard library's allocator stands in for it: memory is then never given
+//! back, and [`discard`] says so.
+
+use std::io;
+use std::ptr::NonNull;
+
+/// Bytes of a page as this module counts them: every page size in use is a multiple, and 64 KiB is a multiple of every one.
+pub const UNIT_BYTES: usize = 1 << 16;
+
+#[cfg(all(target_os = "linux", not(miri)))]
+mod imp {
+    use super::NonNull;
+    use rustix::mm::{
+        Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mprotect, mremap,
+        munmap,
+    };
+    use std::io;
+
+    fn mapped(at: *mut std::ffi::c_void) -> io::Result<NonNull<u8>> {
+        NonNull::new(at.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    pub(super) fn map(len: usize, align: usize, usable: bool) -> io::Result<NonNull<u8>> {
+        let prot = if usable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::empty() };
+        let more = if align > 4096 { align } else { 0 };
+        let total = len.checked_add(more).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: a new private anonymous mapping, at an address of the kernel's choice: no memory in use is touched.
+        let at = unsafe {
+            mmap_anonymous(std::ptr::null_mut(), total, prot, MapFlags::PRIVATE | MapFlags::NORESERVE)?
+        };
+        if more == 0 {
+            return mapped(at);
+        }
+        let skip = at.addr().next_multiple_of(align) - at.addr();
+        // SAFETY: both ends are parts of the mapping just made, in whole pages, that nobody knows; `skip` lies within it.
+        unsafe {
+            if skip > 0 {
+                munmap(at, skip)?;
+            }
+            let used = at.byte_add(skip);
+            if more > skip {
+                munmap(used.byte_add(len), more - skip)?;
+            }
+            mapped(used)
+        }
+    }
+
+    pub(super) unsafe fn commit(at: *mut u8, len: usize) -> io::Result<()> {
+        // SAFETY: passed on.
+        unsafe { mprotect(at.cast(), len, MprotectFlags::READ | MprotectFlags::WRITE)? };
+        Ok(())
+    }
+
+    pub(super) unsafe fn unmap(at: *mut u8, len: usize) {
+        // SAFETY: passed on. It fails only where the address is none of ours, or no memory is left to split a mapping: then the
+        // pages stay.
+        let _ = unsafe { munmap(at.cast(), len) };
+    }
+
+    pub(super) unsafe fn forbid(at: *mut u8, len: usize) -> io::Result<()> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: in place of a mapping that nobody uses any more, by our caller's contract.
+        unsafe { mmap_anonymous(at.cast(), len, ProtFlags::empty(), flags)? };
+        Ok(())
+    }
+
+    pub(super) unsafe fn remap(at: *mut u8, old: usize, new: usize) -> io::Result<NonNull<u8>> {
+        // SAFETY: passed on.
+        mapped(unsafe { mremap(at.cast(), old, new, MremapFlags::MAYMOVE)? })
+    }
+
+    pub(super) unsafe fn discard(at: *mut u8, len: usize) -> io::Result<()> {
+        // SAFETY: passed on.
+        unsafe { madvise(at.cast(), len, Advice::LinuxDontNeed)? };
+        Ok(())
+    }
+
+    pub(super) unsafe fn plain(at: *mut u8, len: usize) {
+        for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontDump] {
+            // SAFETY: passed on; neither advice changes what the memory holds.
+            let _ = unsafe { madvise(at.cast(), len, advice) };
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+mod imp {
+    use super::NonNull;
+    use std::alloc::Layout;
+    use std::io;
+
+    fn layout(len: usize, align: usize) -> io::Result<Layout> {
+        Layout::from_size_align(len.max(1), align.max(4096)).map_err(|_| io::ErrorKind::OutOfMemory.into())
+    }
+
+    pub(super) fn map(len: usize, align: usize, _usable: bool) -> io::Result<NonNull<u8>> {
+        // SAFETY: the size is not 0.
+        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(len, align)?) })
+            .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    pub(super) unsafe fn commit(_at: *mut u8, _len: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(super) unsafe fn unmap(_at: *mut u8, _len: usize) {}
+
+    pub(super) unsafe fn forbid(_at: *mut u8, _len: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) unsafe fn remap(at: *mut u8, old: usize, new: usize) -> io::Result<NonNull<u8>> {
+        let to = map(new, 4096, true)?;
+        // SAFETY: both are at least so long, and the new one is nobody else's.
+        unsafe { std::ptr::copy_nonoverlapping(at, to.as_ptr(), old.min(new)) };
+        Ok(to)
+    }
+
+    pub(super) unsafe fn discard(_at: *mut u8, _len: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) unsafe fn plain(_at: *mut u8, _len: usize) {}
+}
+
+/// Address space of `len` bytes at a multiple of `align`, in which nothing may be touched before [`commit`].
+///
+/// # Units
+/// Bytes; both are multiples of the page size, `align` a power of two.
+/// # Errors
+/// That of mmap(2).
+pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
+    imp::map(len, align, false)
+}
+
+/// Zeroed memory of `len` bytes at a multiple of `align`: pages exist from their first touch on, near who touches them.
+///
+/// # Units
+/// As for [`reserve`].
+/// # Errors
+/// That of mmap(2).
+pub fn map(len: usize, align: usize) -> io::Result<NonNull<u8>> {
+    imp::map(len, align, true)
+}
+
+/// As [`map`], for tables: no huge pages, which would tie neighbours to one node, and not in core dumps.
+///
+/// # Errors
+/// That of mmap(2).
+pub fn map_table(len: usize) -> io::Result<NonNull<u8>> {
+    let at = imp::map(len, UNIT_BYTES, true)?;
+    // SAFETY: the mapping just made.
+    unsafe { imp::plain(at.as_ptr(), len) };
+    Ok(at)
+}
+
+/// Makes reserved pages usable: they read as zeros.
+///
+/// # Errors
+/// That of mprotect(2): no memory for it. Nothing was changed then.
+/// # Safety
+/// Whole pages of one reservation, of which nobody else is doing this.
+pub unsafe fn commit(at: *mut u8, len: usize) -> io::Result<()> {
+    // SAFETY: passed on.
+    unsafe { imp::commit(at, len) }
+}
+
+/// Ends a mapping, or a part of one.
+///
+/// # Safety
+/// Whole pages of a mapping of [`map`] or [`reserve`] that nobody uses any more.
+pub unsafe fn unmap(at: *mut u8, len: usize) {
+    // SAFETY: passed on.
+    unsafe { imp::unmap(at, len) }
+}
+
+/// Gives the memory of a mapping back, but not its addresses: no mapping comes to lie there, and whoever touches it faults.
+///
+/// # Errors
+/// That of mmap(2), and always where there is no such call: nothing was changed then.
+/// # Safety
+/// As for [`unmap`].
+pub unsafe fn forbid(at: *mut u8, len: usize) -> io::Result<()> {
+    // SAFETY: passed on.
+    unsafe { imp::forbid(at, len) }
+}
+
+/// Makes a mapping longer or shorter, elsewhere if need be; what is in it stays, and what is new reads as zeros.
+///
+/// # Errors
+/// That of mremap(2). The old mapping is then as it was.
+/// # Safety
+/// `at` and `old` are a whole mapping of [`map`]; its old address is not used again if this succeeds.
+pub unsafe fn remap(at: *mut u8, old: usize, new: usize) -> io::Result<NonNull<u8>> {
+    // SAFETY: passed on.
+    unsafe { imp::remap(at, old, new) }
+}
+
+/// Gives pages back to the system. They read as zeros from here on, and cost memory again when they are touched.
+///
+/// # Errors
+/// That of madvise(2), and always where there is no such call: nothing was changed then.
+/// # Safety
+/// Whole committed pages whose contents nobody needs.
+pub unsafe fn discard(at: *mut u8, len: usize) -> io::Result<()> {
+    // SAFETY: passed on.
+    unsafe { imp::discard(at, len) }
+}
+
+/// The value of an environment variable, without allocating.
+///
+/// It is read where the C library keeps it, so nobody may be changing the environment meanwhile, which std asks of programs too.
+pub fn variable(name: &std::ffi::CStr) -> Option<&'static [u8]> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        // SAFETY: getenv(3) with a C string; what it answers is a C string that lives until the environment is changed.
+        unsafe {
+            let value = libc::getenv(name.as_ptr());
+            (!value.is_null()).then(|| std::ffi::CStr::from_ptr(value).to_bytes())
+        }
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    {
+        let _ = name;
+        None
+    }
+}
+
+/// The processor that the calling thread runs on, and its NUMA node, both at one moment; `None` where they cannot be had.
+pub fn current_place() -> Option<(usize, usize)> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        let (mut cpu, mut node) = (0u32, 0u32);
+        // SAFETY: getcpu(2) with two places of our own; the third argument is unused.
+        let failed = unsafe {
+            libc::syscall(libc::SYS_getcpu, &raw mut cpu, &raw mut node, std::ptr::null_mut::<libc::c_void>())
+        };
+        (failed == 0).then_some((cpu as usize, node as usize))
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    None
+}
+
+/// How many bytes of memory the machine has; a guess where it does not tell.
+pub fn memory_bytes() -> usize {
+    const GUESS: usize = 1 << 34;
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        // SAFETY: sysconf(3) with names that it knows or refuses.
+        let (pages, page) =
+            unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+        match (usize::try_from(pages), usize::try_from(page)) {
+            (Ok(pages), Ok(page)) => pages.saturating_mul(page),
+            _ => GUESS,
+        }
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    GUESS
+}
+
+/// One more than the highest number of a processor that the machine may ever have; `None` where it does not tell.
+pub fn processors_limit() -> Option<usize> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        use rustix::fs::{Mode, OFlags};
+        let file = rustix::fs::open(
+            c"/sys/devices/system/cpu/possible",
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        // The kernel's text is a page at most.
+        let mut text = [0u8; 4096];
+        let len = file.and_then(|file| rustix::io::read(&file, &mut text)).ok()?;
+        limit_of(&text[..len])
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    None
+}
+
+/// One more than the last number of a list of ranges in rising order, which ends with its line: if it does not, it is not whole.
+#[cfg_attr(any(not(target_os = "linux"), miri), allow(dead_code))]
+fn limit_of(list: &[u8]) -> Option<usize> {
+    let list = std::str::from_utf8(list.strip_suffix(b"\n")?).ok()?;
+    let last = list.rsplit([',', '-']).next()?;
+    last.parse::<usize>().ok()?.checked_add(1)
+}
+
+/// Writes a message to standard error as it is, without a lock and without allocating.
+pub fn complain(message: &[u8]) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        // SAFETY: write(2) of so many bytes of the slice. What it answers does not matter: there is nobody to tell.
+        let _ = unsafe { libc::write(2, message.as_ptr().cast(), message.len()) };
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    {
+        use std::io::Write;
+        let _ = std::io::stderr().write_all(message);
+    }
+}
+
+/// Has `prepare` called before every fork of this process, in the forking thread, and then `parent` and `child` in each.
+///
+/// # Errors
+/// That of pthread_atfork(3).
+pub fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> io::Result<()> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        unsafe extern "C" {
+            fn pthread_atfork(
+                prepare: extern "C" fn(),
+                parent: extern "C" fn(),
+                child: extern "C" fn(),
+            ) -> std::ffi::c_int;
+        }
+        // SAFETY: three functions that live as long as the program.
+        match unsafe { pthread_atfork(prepare, parent, child) } {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    {
+        let _ = (prepare, parent, child);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reserved_and_committed_reads_as_zeros_and_can_be_given_back() {
+        let len = 4 * UNIT_BYTES;
+        let at = reserve(len, 2 * UNIT_BYTES).unwrap().as_ptr();
+        assert_eq!(at.addr() % (2 * UNIT_BYTES), 0);
+        // SAFETY: our own reservation.
+        unsafe {
+            commit(at, UNIT_BYTES).unwrap();
+            assert_eq!(at.read(), 0);
+            at.write(7);
+            if discard(at, UNIT_BYTES).is_ok() {
+                assert_eq!(at.read(), 0);
+            }
+            unmap(at, len);
+        }
+    }
+
+    #[test]
+    fn a_mapping_keeps_what_is_in_it_when_it_grows() {
+        // SAFETY: our own mapping, whose old address is not used again.
+        unsafe {
+            let at = map(UNIT_BYTES, 4096).unwrap().as_ptr();
+            at.write(7);
+            let longer = remap(at, UNIT_BYTES, 8 * UNIT_BYTES).unwrap().as_ptr();
+            assert_eq!((longer.read(), longer.add(7 * UNIT_BYTES).read()), (7, 0));
+            unmap(longer, 8 * UNIT_BYTES);
+        }
+    }
+
+    #[test]
+    fn the_machine_has_processors_and_memory() {
+        assert!(memory_bytes() > 0);
+        if let (Some(limit), Some((cpu, _))) = (processors_limit(), current_place()) {
+            assert!(cpu < limit);
+        }
+    }
+
+    #[test]
+    fn a_list_of_processors_that_is_not_whole_says_nothing() {
+        assert_eq!(limit_of(b"0\n"), Some(1));
+        assert_eq!(limit_of(b"0-3\n"), Some(4));
+        assert_eq!(limit_of(b"0-3,8-11,130\n"), Some(131));
+        for text in [&b""[..], b"\n", b"0-3", b"0-3,13", b"0-\n", b"none\n"] {
+            assert_eq!(limit_of(text), None);
+        }
+    }
+
+    #[test]
+    fn addresses_that_are_forbidden_are_not_given_out_again() {
+        let at = map(UNIT_BYTES, 4096).unwrap().as_ptr();
+        // SAFETY: our own mapping.
+        if unsafe { forbid(at, UNIT_BYTES) }.is_err() {
+            return;
+        }
+        let next = map(UNIT_BYTES, 4096).unwrap().as_ptr();
+        assert_ne!(next, at);
+        // SAFETY: as above, both.
+        unsafe {
+            unmap(next, UNIT_BYTES);
+            unmap(at, UNIT_BYTES);
+        }
+    }
+}
