@@ -8,6 +8,8 @@
 //! - I2. `runs` of a record is odd exactly while its thread is running calls that it took from a list; it becomes odd
 //!   before the calls are out of the list for others to see (at the list, or while takers are excluded).
 //! - I3. Calls run by a thread are not nested: what a deferred call defers in turn waits for a later batch.
+//! - I4. A thread in a quiet scope ([`quietly`](crate::quietly)) runs no call but of [`Kind::Memory`], and does not wait for its
+//!   bound: it does so when the outermost scope has ended, and it is outside every operation.
 //!
 //! Who runs them, in this order: (1) the thread that deferred them, when its batch is full and it is outside every
 //! operation: it looks at whether its oldest batch is ripe, and runs it; (2) inside an operation, `Memory` calls only;
@@ -28,7 +30,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use crate::op::{DOMAIN, own_record};
+use crate::op::{DOMAIN, is_quiet, own_record, put_off};
 use crate::raw::defer::{BATCH_CALLS, Batch, Deferred, Kind};
 use crate::raw::domain::Added;
 use crate::raw::grace::{Haste, Moment};
@@ -200,10 +202,13 @@ fn closed(record: &'static Record) {
     if RUNNING.get() {
         return;
     }
-    if record.depth() > 0 {
+    let inside = record.depth() > 0;
+    if inside {
         record.owe(attention::DEFERRED);
+    }
+    if inside || put_off(record) {
         if oldest_of(record, &[Kind::Code, Kind::Object]).is_some() {
-            // Users' code is not run at the end of an operation.
+            // Users' code is not run at the end of an operation, nor of a quiet scope.
             record.deferrals.want();
         }
         help(record, Kind::Memory);
@@ -229,6 +234,10 @@ fn oldest_of(record: &Record, kinds: &[Kind]) -> Option<Moment> {
 /// where no reclaimer may do that.
 pub(crate) fn after_operation(record: &'static Record) {
     if RUNNING.get() {
+        return;
+    }
+    if put_off(record) {
+        help(record, Kind::Memory);
         return;
     }
     help_if_allowed(record);
@@ -383,13 +392,19 @@ pub(crate) fn orphaned() -> (u64, u64) {
     (calls as u64, bytes as u64)
 }
 
+/// Whether the calling thread may run deferred calls, and wait for them.
+fn may_run() -> Result<(), WaitError> {
+    may_wait()?;
+    if is_quiet() { Err(WaitError::Quiet) } else { Ok(()) }
+}
+
 /// Runs what can be run now of what this thread and ended threads have deferred, without waiting. Returns how many
 /// calls ran.
 ///
 /// # Errors
-/// As [`wait`](crate::wait()), but for the deadline.
+/// As [`wait`](crate::wait()), but for the deadline; and [`WaitError::Quiet`].
 pub fn reclaim() -> Result<u64, WaitError> {
-    may_wait()?;
+    may_run()?;
     crate::op::with_record(reclaim_with).map_err(|_| WaitError::Forked)?
 }
 
@@ -413,13 +428,13 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
 /// Waits until every call that any thread had deferred when this was called has run. Returns how many of them ran here.
 ///
 /// # Errors
-/// As [`wait`](crate::wait()), but for the deadline.
+/// As [`wait`](crate::wait()), but for the deadline; and [`WaitError::Quiet`].
 /// # Cost
 /// A heavy fence, a grace period, and the calls themselves. Blocks on readers and on deferred calls under way elsewhere.
 /// # Source
 /// Linux's `rcu_barrier`.
 pub fn barrier() -> Result<u64, WaitError> {
-    may_wait()?;
+    may_run()?;
     if !crate::reclaimer::allowed() {
         crate::quiescent::run_jobs();
     }

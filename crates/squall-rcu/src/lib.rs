@@ -32,9 +32,9 @@ pub use cell::Rcu;
 pub use defer::{__defer_object, barrier, defer, defer_raw, reclaim, retire, retire_raw};
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use op::{__enter, Entered};
+pub use op::{__enter, __quiet, Entered, Quiet};
 #[cfg(not(loom))]
-pub use op::{Op, OpError, in_operation, op, register, try_op};
+pub use op::{Op, OpError, in_operation, op, quietly, register, try_op};
 #[cfg(not(loom))]
 pub use quiescent::{Pending, Quiescent, Where, quiescent_do};
 #[cfg(not(loom))]

@@ -34,6 +34,8 @@ thread_local! {
     // No destructor, so it can be read at any time, by a signal handler too.
     static COLD: Cell<bool> = const { Cell::new(false) };
     static EXIT: ExitHook = const { ExitHook };
+    // As `COLD`. Quiet scopes that were begun without a record.
+    static QUIET: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Proof that the calling thread is inside an operation: what was reachable when it began is not reclaimed before it
@@ -137,6 +139,104 @@ pub fn register() -> Result<(), OpError> {
 #[inline]
 pub fn in_operation() -> bool {
     current().depth() > 0
+}
+
+/// Runs `f`, and meanwhile no deferred call on this thread, nor is this thread made to wait for one: what falls due is caught up
+/// with when `f` has returned, or panicked, and this thread is outside every operation.
+///
+/// For who holds a lock that drops of deferred values may take, and calls what retires, or opens operations, under it: without
+/// the reclaimer (see [`set_reclaimer`](crate::set_reclaimer)) deferred calls of users' code run at the end of an operation,
+/// and with it in [`retire`](crate::retire). Take the lock within `f`. Scopes nest; the outermost catches up. What is only memory
+/// is given back all the same. Keep it short: what `f` retires is pending, beyond every bound.
+///
+/// [`reclaim`](crate::reclaim()) and [`barrier`](crate::barrier) err within `f`; waiting for a grace period does not.
+///
+/// # Cost
+/// Two additions to the thread's own line, and what was put off.
+/// # Example
+/// ```
+/// use std::sync::Mutex;
+/// static NAMES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// struct Logged(String);
+/// impl Drop for Logged {
+///     fn drop(&mut self) { NAMES.lock().unwrap().push(std::mem::take(&mut self.0)); }
+/// }
+/// // Whatever this thread retired before, its drops do not run here.
+/// squall_rcu::quietly(|| {
+///     let names = NAMES.lock().unwrap();
+///     (0..200).for_each(|n| squall_rcu::retire(Box::new(Logged(n.to_string()))));
+///     assert!(names.is_empty());
+/// });
+/// squall_rcu::barrier().unwrap();
+/// assert_eq!(NAMES.lock().unwrap().len(), 200);
+/// ```
+#[inline]
+pub fn quietly<R>(f: impl FnOnce() -> R) -> R {
+    let _quiet = __quiet();
+    f()
+}
+
+/// A quiet scope. Ended by its drop, on its thread; one that is not dropped puts off what its thread has deferred until that ends.
+#[doc(hidden)]
+#[derive(Debug)]
+#[must_use]
+pub struct Quiet {
+    _this_thread: PhantomData<*mut ()>,
+}
+
+/// Not public: [`quietly`], for who ends the scope between the drops of other variables.
+#[doc(hidden)]
+#[inline(always)]
+pub fn __quiet() -> Quiet {
+    match own_record() {
+        Some(record) => record.begin_quiet(),
+        None => begin_quiet_cold(),
+    }
+    Quiet { _this_thread: PhantomData }
+}
+
+#[cold]
+#[inline(never)]
+fn begin_quiet_cold() {
+    // Where it is refused, so are operations.
+    let _ = register();
+    match own_record() {
+        Some(record) => record.begin_quiet(),
+        None => QUIET.set(QUIET.get() + 1),
+    }
+}
+
+impl Drop for Quiet {
+    #[inline(always)]
+    fn drop(&mut self) {
+        match own_record() {
+            Some(record) if record.end_quiet() => catch_up(record),
+            Some(_) => {}
+            // A thread past its exit hook keeps nothing that it could catch up with.
+            None => QUIET.set(QUIET.get().saturating_sub(1)),
+        }
+    }
+}
+
+/// What was put off within a quiet scope that is over.
+#[cold]
+#[inline(never)]
+fn catch_up(record: &'static Record) {
+    if record.depth() > 0 {
+        record.owe(attention::DEFERRED);
+    } else {
+        crate::defer::after_operation(record);
+    }
+}
+
+/// Whether the calling thread, whose record this is, is in a quiet scope: then what has fallen due is put off to its end.
+pub(crate) fn put_off(record: &Record) -> bool {
+    record.put_off() || QUIET.get() > 0
+}
+
+/// Whether the calling thread is in a quiet scope.
+pub(crate) fn is_quiet() -> bool {
+    own_record().is_some_and(Record::is_quiet) || QUIET.get() > 0
 }
 
 #[cold]

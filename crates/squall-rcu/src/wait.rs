@@ -20,6 +20,8 @@ pub enum WaitError {
     /// The calling thread moves the state of an object for a hot-swap, and calls wait for it meanwhile, some of them inside
     /// operations.
     InTransfer,
+    /// The calling thread is in [`quietly`](crate::quietly), where it runs no deferred call.
+    Quiet,
     /// The deadline passed first. What was waited for is still under way.
     Timeout,
     /// This process is the child of a fork: the threads it would wait for do not exist here. It may only exec.
@@ -41,6 +43,7 @@ impl fmt::Display for WaitError {
             WaitError::InTransfer => f.write_str(
                 "squall-rcu: waiting while the state of an object is moved would hold up its callers",
             ),
+            WaitError::Quiet => f.write_str("squall-rcu: no deferred call runs within quietly"),
             WaitError::Timeout => f.write_str("squall-rcu: the grace period did not end before the deadline"),
             WaitError::Forked => f.write_str("squall-rcu: no grace period ends in the child of a fork"),
             WaitError::NoFence(why) => write!(f, "squall-rcu: no grace period can be concluded: {why}"),

@@ -30,6 +30,9 @@
 //!   operations of its own, sees the request, and must leave it alone. `owing` tells them apart by `ended`.
 //! - I7. A [`Note`] says of an operation what its outermost entry noted, or nothing; not what another one noted, but for
 //!   the signal handler of I3. It is there in builds with debug assertions only.
+//! - I8. Only the owner writes `quiet`. While it counts a scope, the owner runs no users' code that was deferred, and does
+//!   not wait for its bound; `PUT_OFF` says that something fell due meanwhile. A mark that a signal handler makes may be
+//!   lost, which only delays.
 //!
 //! Source: liburcu's `urcu_memb` reader, which keeps depth and phase in one word for the same reason; K42's count of
 //! requests per generation (CO-21), here per thread.
@@ -55,6 +58,11 @@ const ENDED_ONE: u64 = 1 << 32;
 const ENDED: u64 = u64::MAX << 32;
 
 const _: () = assert!(SLOW | DEPTH | ENDED == u64::MAX && ENDED & DEPTH == 0 && DEPTH & SLOW == 0);
+
+/// One quiet scope, in `quiet`.
+const QUIET_ONE: u32 = 1 << 1;
+/// Something fell due within the scopes.
+const PUT_OFF: u32 = 1;
 
 /// Bits of `attention`.
 pub(crate) mod attention {
@@ -82,6 +90,8 @@ pub(crate) struct Record {
     owing: AtomicU64,
     // Written by the owner: odd while it runs deferred calls (`defer/I2` of the crate).
     runs: AtomicU32,
+    // Written by the owner: quiet scopes, and `PUT_OFF` (I8).
+    quiet: AtomicU32,
     /// The owner's deferred calls.
     pub(crate) deferrals: Deferrals,
     #[cfg(all(debug_assertions, not(loom)))]
@@ -145,6 +155,7 @@ impl Record {
             thread: AtomicU32::new(0),
             owing: AtomicU64::new(0),
             runs: AtomicU32::new(0),
+            quiet: AtomicU32::new(0),
             deferrals: Deferrals::new(),
             #[cfg(debug_assertions)]
             notes: Notes::new(),
@@ -160,6 +171,7 @@ impl Record {
             thread: AtomicU32::new(0),
             owing: AtomicU64::new(0),
             runs: AtomicU32::new(0),
+            quiet: AtomicU32::new(0),
             deferrals: Deferrals::new(),
         }
     }
@@ -291,7 +303,45 @@ impl Record {
         let bits = if fenced { attention::FENCE } else { 0 };
         self.thread.store(thread, Ordering::Relaxed);
         self.attention.store(bits, Ordering::Relaxed);
+        self.quiet.store(0, Ordering::Relaxed);
         self.word.store(word & ENDED | slow, Ordering::Relaxed);
+    }
+
+    /// Begins a quiet scope (I8). For the owner, as the next two.
+    #[inline(always)]
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn begin_quiet(&self) {
+        self.quiet.store(self.quiet.load(Ordering::Relaxed) + QUIET_ONE, Ordering::Relaxed);
+    }
+
+    /// Ends it. Returns whether it was the outermost one, and something fell due.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn end_quiet(&self) -> bool {
+        let quiet = self.quiet.load(Ordering::Relaxed).saturating_sub(QUIET_ONE);
+        self.quiet.store(quiet, Ordering::Relaxed);
+        if quiet == PUT_OFF {
+            std::hint::cold_path();
+            self.quiet.store(0, Ordering::Relaxed);
+        }
+        quiet == PUT_OFF
+    }
+
+    /// Whether there is a quiet scope.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Relaxed) >= QUIET_ONE
+    }
+
+    /// Puts what has fallen due off to the end of the quiet scope. Returns whether there is one.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn put_off(&self) -> bool {
+        let quiet = self.quiet.load(Ordering::Relaxed);
+        if quiet >= QUIET_ONE {
+            self.quiet.store(quiet | PUT_OFF, Ordering::Relaxed);
+        }
+        quiet >= QUIET_ONE
     }
 
     /// Ends whatever operation is open, because the thread goes away: its frames are gone or will not be continued.

@@ -1,0 +1,138 @@
+//! Quiet scopes: in a process of its own, without the reclaimer, so that callers run users' code.
+#![cfg(not(loom))]
+
+use squall_rcu::{WaitError, barrier, op, quietly, reclaim, retire, set_reclaimer, wait};
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+
+/// More than a batch.
+const MANY: usize = if cfg!(miri) { 8 } else { 1_000 };
+
+/// One test at a time, and no reclaimer.
+fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    let alone = LOCK.lock().unwrap_or_else(|poison| poison.into_inner());
+    set_reclaimer(false);
+    barrier().unwrap();
+    alone
+}
+
+/// Its drop takes the lock under which others of its kind are retired.
+struct Locks(Arc<Mutex<usize>>);
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        *self.0.try_lock().expect("a drop under the lock that it takes") += 1;
+    }
+}
+
+fn retire_many(of: &Arc<Mutex<usize>>) {
+    (0..MANY).for_each(|_| retire(Box::new(Locks(of.clone()))));
+}
+
+#[test]
+fn what_falls_due_within_is_caught_up_with_after() {
+    let _alone = alone();
+    let dropped = Arc::new(Mutex::new(0));
+    retire_many(&dropped);
+    let before = *dropped.lock().unwrap();
+    quietly(|| {
+        let held = dropped.lock().unwrap();
+        // What was retired before, and what is retired now; in operations, and outside.
+        op(|_| retire_many(&dropped));
+        retire_many(&dropped);
+        quietly(|| op(|_| retire_many(&dropped)));
+        op(|_| ());
+        assert_eq!(*held, before);
+    });
+    assert!(*dropped.lock().unwrap() > before, "nobody caught up");
+    barrier().unwrap();
+    assert_eq!(*dropped.lock().unwrap(), 4 * MANY);
+}
+
+#[test]
+fn within_an_operation_it_is_caught_up_with_after_that() {
+    let _alone = alone();
+    let dropped = Arc::new(Mutex::new(0));
+    retire_many(&dropped);
+    let before = *dropped.lock().unwrap();
+    op(|_| {
+        quietly(|| {
+            let _held = dropped.lock().unwrap();
+            retire_many(&dropped);
+        });
+        assert_eq!(*dropped.lock().unwrap(), before, "in the middle of an operation");
+    });
+    assert!(*dropped.lock().unwrap() > before, "nobody caught up");
+    barrier().unwrap();
+    assert_eq!(*dropped.lock().unwrap(), 2 * MANY);
+}
+
+#[test]
+fn a_panic_within_is_caught_up_with_and_goes_on() {
+    let _alone = alone();
+    let dropped = Arc::new(Mutex::new(0));
+    let panics = || {
+        quietly(|| {
+            retire_many(&dropped);
+            std::panic::resume_unwind(Box::new(()));
+        })
+    };
+    catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
+    // No scope is left open.
+    retire_many(&dropped);
+    assert_eq!(reclaim().err(), None);
+    barrier().unwrap();
+    assert_eq!(*dropped.lock().unwrap(), 2 * MANY);
+}
+
+#[test]
+fn calls_that_run_what_is_deferred_err_within_and_others_do_not() {
+    let _alone = alone();
+    quietly(|| {
+        assert_eq!((reclaim(), barrier()), (Err(WaitError::Quiet), Err(WaitError::Quiet)));
+        assert_eq!(wait(), Ok(()));
+    });
+    assert_eq!(barrier().err(), None);
+}
+
+/// Retires in the destructor of a thread-local value, before or after the thread has lost its registration.
+struct Late(Arc<Mutex<usize>>, Arc<AtomicUsize>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        quietly(|| {
+            let _held = self.0.lock().unwrap();
+            op(|_| retire_many(&self.0));
+            retire_many(&self.0);
+        });
+        self.1.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn a_thread_that_ends_has_quiet_scopes_too() {
+    let _alone = alone();
+    thread_local! {
+        static FIRST: RefCell<Option<Late>> = const { RefCell::new(None) };
+        static LAST: RefCell<Option<Late>> = const { RefCell::new(None) };
+    }
+    let (dropped, ended) = (Arc::new(Mutex::new(0)), Arc::new(AtomicUsize::new(0)));
+    let late = || Late(dropped.clone(), ended.clone());
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            FIRST.set(Some(late()));
+            op(|_| ());
+            LAST.set(Some(late()));
+        });
+    });
+    // Its thread-local values may be dropped after the scope has seen it end.
+    while ended.load(SeqCst) < 2 {
+        thread::yield_now();
+    }
+    barrier().unwrap();
+    assert_eq!(*dropped.lock().unwrap(), 4 * MANY);
+}
