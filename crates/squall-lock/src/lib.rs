@@ -3,6 +3,7 @@
 //!
 #![doc = include_str!("../README.md")]
 
+mod biased;
 mod configurable;
 mod deadlock;
 mod lock;
@@ -12,6 +13,7 @@ mod rw;
 mod steps;
 mod two_bit;
 
+pub use biased::{BiasedGuard, BiasedLock};
 pub use configurable::{
     Cancel, ConfigurableGuard, ConfigurableLock, LockError, Method, MonitorReading, Order, Release, Request,
     Scheduling, Waiting,

@@ -27,7 +27,7 @@ unsafe impl<T: ?Sized + Sync, S: Steps> Sync for LockGuard<'_, T, S> {}
 impl<'a, T: ?Sized, S: Steps> LockGuard<'a, T, S> {
     /// The guard of a lock that this thread has taken and has no guard of.
     #[inline(always)]
-    pub(super) fn new(lock: &'a Lock<T, S>) -> LockGuard<'a, T, S> {
+    pub(crate) fn new(lock: &'a Lock<T, S>) -> LockGuard<'a, T, S> {
         LockGuard { lock, stays: PhantomData }
     }
 }
