@@ -14,7 +14,7 @@
 //! - I5. Versions of a bucket do not come again: before they would, the slab is replaced (`write`).
 
 use crate::ground::show;
-use crate::layout::Layout;
+use crate::layout::{IsKey, Layout};
 use crate::sites;
 use squall_lock::{Lock, LockGuard};
 use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -161,12 +161,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// # Safety
     /// In an operation in which the bucket was reached, or under its home's lock.
     #[inline(always)]
-    pub(crate) unsafe fn look(
-        self,
-        mut state: u32,
-        tag: u8,
-        mut is_key: impl FnMut(&L::Key) -> bool,
-    ) -> Look<L::Raw> {
+    pub(crate) unsafe fn look(self, mut state: u32, tag: u8, is_key: impl IsKey<L::Key>) -> Look<L::Raw> {
         'again: loop {
             // Relaxed: after the acquire of the state (I2).
             let tags = self.head.tags.load(Ordering::Relaxed);
@@ -182,7 +177,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
                 // SAFETY: in the operation that the caller says; the slot was occupied.
                 let raw = unsafe { L::load(self.slot(slot)) };
                 // SAFETY: read in the operation that the caller says; the slot was occupied.
-                if unsafe { L::key(raw, &mut is_key) } {
+                if unsafe { L::key(raw, is_key) } {
                     if L::VALIDATE {
                         let now = self.state_now();
                         if (now ^ state) / VERSION != 0 && !sites::VERSION.is_weak() {
@@ -253,6 +248,13 @@ impl<'a, L: Layout> Bucket<'a, L> {
     #[inline]
     pub(crate) fn is_worn(self) -> bool {
         L::VALIDATE && self.head.state.load(Ordering::Relaxed) / VERSION >= LAST
+    }
+
+    /// Whether a home's entries are here, in this bucket alone, and each of them may be taken away.
+    #[inline(always)]
+    pub(crate) fn is_plain(self, state: u32) -> bool {
+        let moved = if sites::ASK.is_weak() { 0 } else { MOVED };
+        state & (moved | CHAINED) == 0 && !(L::VALIDATE && state / VERSION >= LAST)
     }
 
     /// Takes the entry of a slot away. Not if [`is_worn`](Bucket::is_worn).

@@ -19,6 +19,12 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
+/// Whether a key is the one that is looked for. `Copy`: so that what asks often has it in registers, though what asks seldom is given
+/// a copy in memory.
+pub(crate) trait IsKey<K>: Fn(&K) -> bool + Copy {}
+
+impl<K, F: Fn(&K) -> bool + Copy> IsKey<K> for F {}
+
 /// A layout. `Raw` is what was read of a slot; references into it are valid within the operation in which it was read.
 pub(crate) trait Layout: Sized + 'static {
     type Key: Send + Sync + 'static;

@@ -3,11 +3,18 @@
 //!
 #![doc = include_str!("../README.md")]
 
+#[cfg(not(loom))]
+mod acts;
 mod bucket;
 #[cfg(not(loom))]
 mod entry;
 mod ground;
 mod layout;
+// Under loom there is no table to limit.
+#[cfg_attr(loom, allow(dead_code))]
+mod limit;
+#[cfg(not(loom))]
+mod limited;
 #[cfg(all(test, loom))]
 mod model;
 mod raw;
@@ -19,5 +26,8 @@ mod word;
 
 #[cfg(not(loom))]
 pub use entry::{Compute, Computed, Entry};
+pub use limit::{Budget, Exhausted, Part};
+#[cfg(not(loom))]
+pub use limited::{Full, Limited};
 #[cfg(not(loom))]
 pub use table::{Iter, Table, position};

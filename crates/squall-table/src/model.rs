@@ -2,7 +2,7 @@
 //! move while they are read and written. What the models stand on is the ground's: nothing that was retired is freed there.
 
 use crate::layout::{Boxed, Flat, Layout, Split};
-use crate::raw::{Change, Raw};
+use crate::raw::{Change, Here, Raw};
 use crate::slab::mix;
 use squall_sync::sync::Arc;
 use squall_sync::thread;
@@ -25,7 +25,7 @@ fn alike<const N: usize>() -> [u64; N] {
 
 fn get<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> Option<u64> {
     // SAFETY: nothing is freed before the model ends.
-    unsafe { table.find(key, |found| *found == key).map(|found| L::value(found.raw, |value| *value)) }
+    unsafe { table.find_raw(key, |found| *found == key).map(|entry| L::value(entry, |value| *value)) }
 }
 
 fn set<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
@@ -47,8 +47,12 @@ fn add<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
     loop {
         // SAFETY: as in `get`.
         unsafe {
-            let found = table.find(key, |found| *found == key).expect("it is there");
-            let (seen, new) = (found.raw, L::value(found.raw, |value| *value + 1));
+            let found = match table.find_here(key, |found| *found == key) {
+                Here::Found(found) => found,
+                Here::Perhaps => table.find(key, |found| *found == key).expect("it is there"),
+                Here::Absent => panic!("it is there"),
+            };
+            let (seen, new) = (found.raw(), L::value(found.raw(), |value| *value + 1));
             let done = match table.change(found, Change::Value(L::new_value(new)), &hash) {
                 Ok(done) => done,
                 Err(change) => table.write(

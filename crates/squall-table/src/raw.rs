@@ -26,11 +26,12 @@
 //! Source: Appavoo 2005, §4.1.4 (DHash: fine-grained, each table resizes by itself), §7 (RCU in place of counts, CO-66); buckets of a
 //! line with tags after the hash tables of memory-optimised caches (Fan et al., MemC3, 2013); our own: the proof above.
 
-use crate::bucket::{SLOTS, is_moved};
+use crate::bucket::{Look, SLOTS, is_moved};
 use crate::ground::{self, Count};
-use crate::layout::Layout;
+use crate::layout::{IsKey, Layout};
 use crate::sites;
 use crate::slab::{Place, Slab, mix, tag};
+use squall_lock::LockGuard;
 use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Homes of the smallest slab.
@@ -66,10 +67,24 @@ pub(crate) enum Change<L: Layout> {
 
 /// An entry that was found, and where.
 pub(crate) struct Found<'a, L: Layout> {
-    pub(crate) raw: L::Raw,
     place: Place<'a, L>,
     slab: &'a Slab<L>,
     mixed: u64,
+}
+
+impl<L: Layout> Found<'_, L> {
+    #[inline(always)]
+    pub(crate) fn raw(&self) -> L::Raw {
+        self.place.raw
+    }
+}
+
+/// What a look into a key's home alone finds.
+pub(crate) enum Here<'a, L: Layout> {
+    Found(Found<'a, L>),
+    Absent,
+    /// It may be in a bucket that follows, or in another slab.
+    Perhaps,
 }
 
 /// Why a write did not happen yet.
@@ -161,48 +176,82 @@ impl<L: Layout> Raw<L> {
 
     // --- reading ---
 
-    /// Finds a key.
+    /// What a key's slot holds. As `find`, for those who change nothing.
     ///
     /// # Safety
-    /// In an operation; what is returned is valid within it.
+    /// As [`find`](Raw::find).
     #[inline(always)]
-    pub(crate) unsafe fn find(
-        &self,
-        hash: u64,
-        mut is_key: impl FnMut(&L::Key) -> bool,
-    ) -> Option<Found<'_, L>> {
+    pub(crate) unsafe fn find_raw(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Option<L::Raw> {
         let mixed = mix(hash);
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
-        let home = slab.home(mixed);
-        let bucket = slab.bucket(home);
+        let bucket = slab.bucket(slab.home(mixed));
         bucket.fetch();
         let state = bucket.state();
         if !is_moved(state) {
             // SAFETY: the caller; this home's state is not moved.
-            let place = unsafe { slab.look(home, state, tag(mixed), &mut is_key) };
-            return place.map(|place| Found { raw: place.raw, place, slab, mixed });
+            match unsafe { bucket.look(state, tag(mixed), is_key) } {
+                Look::Found { raw, .. } => return Some(raw),
+                Look::Absent { chained: false } => return None,
+                Look::Absent { chained: true } => {}
+            }
         }
         // SAFETY: the caller.
-        unsafe { self.find_later(Self::next(slab), mixed, &mut is_key) }
+        unsafe { Self::find_raw_later(slab, mixed, is_key) }
+    }
+
+    #[inline(never)]
+    unsafe fn find_raw_later(slab: &Slab<L>, mixed: u64, is_key: impl IsKey<L::Key>) -> Option<L::Raw> {
+        // SAFETY: the caller.
+        unsafe { Self::find_later(slab, mixed, is_key).map(|found| found.raw()) }
+    }
+
+    /// Finds a key, if it is in its home's own bucket, as most are: the rest is for [`find`](Raw::find).
+    ///
+    /// # Safety
+    /// As [`find`](Raw::find).
+    #[inline(always)]
+    pub(crate) unsafe fn find_here(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Here<'_, L> {
+        let mixed = mix(hash);
+        // SAFETY: the caller.
+        let slab = unsafe { self.current() };
+        let bucket = slab.bucket(slab.home(mixed));
+        bucket.fetch();
+        let state = bucket.state();
+        if is_moved(state) {
+            return Here::Perhaps;
+        }
+        // SAFETY: the caller; this home's state is not moved.
+        match unsafe { bucket.look(state, tag(mixed), is_key) } {
+            Look::Found { slot, raw } => {
+                Here::Found(Found { place: Place { bucket, slot, raw }, slab, mixed })
+            }
+            Look::Absent { chained: false } => Here::Absent,
+            Look::Absent { chained: true } => Here::Perhaps,
+        }
+    }
+
+    /// Finds a key.
+    ///
+    /// # Safety
+    /// In an operation; what is returned is valid within it.
+    #[inline(never)]
+    pub(crate) unsafe fn find(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Option<Found<'_, L>> {
+        // SAFETY: the caller.
+        unsafe { Self::find_later(self.current(), mix(hash), is_key) }
     }
 
     #[cold]
     #[inline(never)]
-    unsafe fn find_later<'a>(
-        &'a self,
-        mut slab: &'a Slab<L>,
-        mixed: u64,
-        is_key: &mut impl FnMut(&L::Key) -> bool,
-    ) -> Option<Found<'a, L>> {
+    unsafe fn find_later(mut slab: &Slab<L>, mixed: u64, is_key: impl IsKey<L::Key>) -> Option<Found<'_, L>> {
         loop {
             let home = slab.home(mixed);
             let bucket = slab.bucket(home);
             let state = bucket.state();
             if !is_moved(state) {
                 // SAFETY: as in `find`.
-                let place = unsafe { slab.look(home, state, tag(mixed), &mut *is_key) };
-                return place.map(|place| Found { raw: place.raw, place, slab, mixed });
+                let place = unsafe { slab.look(home, state, tag(mixed), is_key) };
+                return place.map(|place| Found { place, slab, mixed });
             }
             slab = Self::next(slab);
         }
@@ -219,17 +268,53 @@ impl<L: Layout> Raw<L> {
     pub(crate) unsafe fn write<R>(
         &self,
         hash: u64,
-        mut is_key: impl FnMut(&L::Key) -> bool,
+        is_key: impl IsKey<L::Key>,
         rehash: &impl Fn(&L::Key) -> u64,
         decide: impl FnOnce(Option<L::Raw>) -> (Change<L>, R),
     ) -> R {
         let mixed = mix(hash);
         // SAFETY: the caller.
-        let mut slab = unsafe { self.current() };
-        let mut decide = decide;
-        let done = loop {
+        let slab = unsafe { self.current() };
+        let bucket = slab.bucket(slab.home(mixed));
+        // Before the lock, which nothing passes: the slots come while it does.
+        bucket.fetch();
+        let lock = bucket.lock();
+        let state = bucket.state();
+        // Acquire: pairs with the release of `begin` (I2).
+        if !bucket.is_plain(state) || !slab.next.load(Ordering::Acquire).is_null() {
             // SAFETY: the caller.
-            match unsafe { Self::write_here(slab, mixed, &mut is_key, rehash, decide) } {
+            return unsafe { self.write_slowly(slab, mixed, lock, is_key, rehash, decide) };
+        }
+        // SAFETY: the caller. What is not here is not there: no bucket follows.
+        let found = match unsafe { bucket.look(state, tag(mixed), is_key) } {
+            Look::Found { slot, raw } => Some(Place { bucket, slot, raw }),
+            Look::Absent { .. } => None,
+        };
+        let (change, result) = decide(found.as_ref().map(|place| place.raw));
+        // SAFETY: found here, under the lock.
+        let done = unsafe { Self::apply(slab, mixed, change, found, result) };
+        drop(lock);
+        // SAFETY: the caller.
+        unsafe { self.done(done, rehash) }
+    }
+
+    /// The same where a bucket follows, the entries move, or a version is used up; `lock` is the home's.
+    #[inline(never)]
+    unsafe fn write_slowly<R>(
+        &self,
+        mut slab: &Slab<L>,
+        mixed: u64,
+        lock: LockGuard<'_, ()>,
+        is_key: impl IsKey<L::Key>,
+        rehash: &impl Fn(&L::Key) -> u64,
+        mut decide: impl FnOnce(Option<L::Raw>) -> (Change<L>, R),
+    ) -> R {
+        let mut lock = Some(lock);
+        let done = loop {
+            let home = slab.home(mixed);
+            let lock = lock.take().unwrap_or_else(|| slab.bucket(home).lock());
+            // SAFETY: the caller.
+            match unsafe { Self::write_here(slab, mixed, lock, is_key, rehash, decide) } {
                 Ok(done) => break done,
                 Err(Again::Moved(back)) => {
                     // SAFETY: the caller.
@@ -268,7 +353,8 @@ impl<L: Layout> Raw<L> {
         let lock = first.lock();
         // Acquire: pairs with the release of `begin` (I2).
         let moves = is_moved(first.state()) || !slab.next.load(Ordering::Acquire).is_null();
-        if moves && !sites::ASK.is_weak() || place.bucket.is_worn() {
+        let is_worn = matches!(change, Change::Remove) && place.bucket.is_worn();
+        if moves && !sites::ASK.is_weak() || is_worn {
             return Err(change);
         }
         if !place.bucket.is_still(place.slot, place.raw) && !sites::STILL.is_weak() {
@@ -304,18 +390,17 @@ impl<L: Layout> Raw<L> {
         done.result
     }
 
-    /// As [`write`](Raw::write), in this slab, if the home is still here.
-    #[inline(always)]
+    /// As [`write`](Raw::write), in this slab, if the home is still here; `_lock` is its lock.
     unsafe fn write_here<R, D: FnOnce(Option<L::Raw>) -> (Change<L>, R)>(
         slab: &Slab<L>,
         mixed: u64,
-        mut is_key: impl FnMut(&L::Key) -> bool,
+        _lock: LockGuard<'_, ()>,
+        is_key: impl IsKey<L::Key>,
         rehash: &impl Fn(&L::Key) -> u64,
         decide: D,
     ) -> Result<Done<L, R>, Again<D>> {
         let home = slab.home(mixed);
         let first = slab.bucket(home);
-        let _lock = first.lock();
         let state = first.state();
         // Acquire: pairs with the release of `begin` (I2).
         if is_moved(state) && !sites::ASK.is_weak() || !slab.next.load(Ordering::Acquire).is_null() {
@@ -326,7 +411,7 @@ impl<L: Layout> Raw<L> {
             return Err(Again::Moved(decide));
         }
         // SAFETY: the caller.
-        let found = unsafe { slab.look(home, state, tag(mixed), &mut is_key) };
+        let found = unsafe { slab.look(home, state, tag(mixed), is_key) };
         if found.as_ref().is_some_and(|place| place.bucket.is_worn()) {
             return Err(Again::Worn(decide));
         }

@@ -5,7 +5,7 @@
 //! - I3. `next` is set once, only in a slab that was the map's current one then (raw/I1).
 
 use crate::bucket::{Bucket, Head, Link, Look, SLOTS};
-use crate::layout::Layout;
+use crate::layout::{IsKey, Layout};
 use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use std::ptr::NonNull;
@@ -197,30 +197,25 @@ impl<L: Layout> Slab<L> {
         home: usize,
         state: u32,
         tag: u8,
-        mut is_key: impl FnMut(&L::Key) -> bool,
+        is_key: impl IsKey<L::Key>,
     ) -> Option<Place<'_, L>> {
         let bucket = self.bucket(home);
         // SAFETY: the caller.
-        match unsafe { bucket.look(state, tag, &mut is_key) } {
+        match unsafe { bucket.look(state, tag, is_key) } {
             Look::Found { slot, raw } => Some(Place { bucket, slot, raw }),
             Look::Absent { chained: false } => None,
             // SAFETY: the caller.
-            Look::Absent { chained: true } => unsafe { self.look_along(home, tag, &mut is_key) },
+            Look::Absent { chained: true } => unsafe { self.look_along(home, tag, is_key) },
         }
     }
 
-    // Behind a reference to a closure, and not inlined: chains are rare.
+    // Not inlined: chains are rare.
     #[inline(never)]
-    unsafe fn look_along(
-        &self,
-        home: usize,
-        tag: u8,
-        is_key: &mut impl FnMut(&L::Key) -> bool,
-    ) -> Option<Place<'_, L>> {
+    unsafe fn look_along(&self, home: usize, tag: u8, is_key: impl IsKey<L::Key>) -> Option<Place<'_, L>> {
         for link in self.links(home) {
             let bucket = link.bucket();
             // SAFETY: the caller, as in `look`.
-            let look = unsafe { bucket.look(bucket.state(), tag, &mut *is_key) };
+            let look = unsafe { bucket.look(bucket.state(), tag, is_key) };
             if let Look::Found { slot, raw } = look {
                 return Some(Place { bucket, slot, raw });
             }

@@ -1,8 +1,9 @@
 //! `Table`: the map as its users see it.
 
+use crate::acts::{both, change, compute, keep_if, put, read, step, try_insert, value, visit};
 use crate::entry::{Compute, Computed, Entry};
-use crate::layout::{Boxed, Flat, Layout, Split};
-use crate::raw::{Change, Found, Raw};
+use crate::layout::{Boxed, Flat, Split};
+use crate::raw::{Change, Raw};
 use crate::slab::mix;
 use crate::word::{fits, stays};
 use squall_rcu::{Op, op};
@@ -69,15 +70,23 @@ unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send> Send fo
 // SAFETY: as above.
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Sync> Sync for Table<K, V, S> {}
 
-/// Runs the same on the table in either layout.
+/// Runs the same on the table in its layout. Which that is the types say, so that two of three are not compiled in.
 macro_rules! either {
     ($table:expr, $raw:ident => $do:expr) => {
         match &$table.entries {
-            Entries::Flat($raw) => $do,
-            Entries::Boxed($raw) => $do,
-            Entries::Split($raw) => $do,
+            Entries::Flat($raw) if is_flat::<K, V>() => $do,
+            Entries::Boxed($raw) if !is_flat::<K, V>() && stays::<K>() => $do,
+            Entries::Split($raw) if !is_flat::<K, V>() && !stays::<K>() => $do,
+            // SAFETY: made by `with_capacity_and_hasher`, by the same rule, which no type answers differently later.
+            _ => unsafe { std::hint::unreachable_unchecked() },
         }
     };
+}
+
+/// Whether entries of these types lie in the slots themselves.
+#[inline(always)]
+fn is_flat<K: 'static, V: 'static>() -> bool {
+    fits::<K>() && fits::<V>()
 }
 
 impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
@@ -106,7 +115,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// # Panics
     /// If there is no memory for it.
     pub fn with_capacity_and_hasher(entries: usize, hasher: S) -> Table<K, V, S> {
-        let entries = if fits::<K>() && fits::<V>() {
+        let entries = if is_flat::<K, V>() {
             Entries::Flat(Raw::new(entries))
         } else if stays::<K>() {
             Entries::Boxed(Raw::new(entries))
@@ -147,14 +156,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     }
 
     /// As [`read`](Table::read), in an operation that is open.
-    #[inline]
+    #[inline(always)]
     pub fn read_in<Q: Eq + Hash + ?Sized, R>(&self, _: &Op, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
     {
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
-        either!(self, raw => unsafe { read(raw, hash, |found| found.borrow() == key, f) })
+        either!(self, raw => unsafe { read(raw, hash, move |found| found.borrow() == key, f) })
     }
 
     /// What `f` makes of the key, as it is in the table, and of its value.
@@ -167,7 +176,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         op(|_| {
             // SAFETY: within the operation.
             either!(self, raw => unsafe {
-                raw.find(hash, |found| found.borrow() == key).map(|found| both(raw, found.raw, f))
+                raw.find_raw(hash, move |found| found.borrow() == key).map(|entry| both(raw, entry, f))
             })
         })
     }
@@ -200,11 +209,15 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
 
     #[inline]
     fn put<R>(&self, key: K, value: V, f: impl FnOnce(&V) -> R) -> Option<R> {
+        op(|op| self.put_in(op, key, value, f))
+    }
+
+    /// As [`insert`](Table::insert), in an operation that is open: what `f` makes of the old value is returned.
+    #[inline(always)]
+    pub fn put_in<R>(&self, _: &Op, key: K, value: V, f: impl FnOnce(&V) -> R) -> Option<R> {
         let hash = self.hasher.hash_one(&key);
-        op(|_| {
-            // SAFETY: within the operation.
-            either!(self, raw => unsafe { put(raw, hash, key, value, &self.rehash(), f) })
-        })
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe { put(raw, hash, key, value, &self.rehash(), f) })
     }
 
     /// Inserts the key unless it is there.
@@ -265,14 +278,21 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     where
         K: Borrow<Q>,
     {
+        op(|op| self.take_in(op, key, f))
+    }
+
+    /// As [`remove`](Table::remove), in an operation that is open: what `f` makes of the value is returned.
+    #[inline(always)]
+    pub fn take_in<Q: Eq + Hash + ?Sized, R>(&self, _: &Op, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
         let hash = self.hasher.hash_one(key);
-        op(|_| {
-            // SAFETY: within the operation.
-            either!(self, raw => unsafe {
-                let remove = |found: Option<_>| (if found.is_some() { Change::Remove } else { Change::Nothing }, found);
-                let removed = raw.write(hash, |found| found.borrow() == key, &self.rehash(), remove);
-                removed.map(|entry| value(raw, entry, f))
-            })
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe {
+            let remove = |found: Option<_>| (if found.is_some() { Change::Remove } else { Change::Nothing }, found);
+            let removed = raw.write(hash, move |found| found.borrow() == key, &self.rehash(), remove);
+            removed.map(|entry| value(raw, entry, f))
         })
     }
 
@@ -299,11 +319,23 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     where
         K: Borrow<Q>,
     {
+        op(|op| self.change_in(op, key, f))
+    }
+
+    /// As [`change`](Table::change), in an operation that is open.
+    #[inline(always)]
+    pub fn change_in<Q: Eq + Hash + ?Sized>(
+        &self,
+        _: &Op,
+        key: &Q,
+        f: impl FnMut(&V) -> Compute<V>,
+    ) -> Computed
+    where
+        K: Borrow<Q>,
+    {
         let hash = self.hasher.hash_one(key);
-        op(|_| {
-            // SAFETY: within the operation.
-            either!(self, raw => unsafe { change(raw, hash, &|found: &K| found.borrow() == key, &self.rehash(), f) })
-        })
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe { change(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f) })
     }
 
     /// Does with the key what `f` says of its value, if it has one. If another writer is faster, `f` is called again: it is what is then
@@ -435,224 +467,6 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         // SAFETY: within the operation.
         op(|_| either!(self, raw => unsafe { raw.fit(0, true, &self.rehash()) }));
     }
-}
-
-// --- on either layout: each within an operation, as its caller says ---
-
-#[inline(always)]
-unsafe fn read<L: Layout, R>(
-    raw: &Raw<L>,
-    hash: u64,
-    is_key: impl FnMut(&L::Key) -> bool,
-    f: impl FnOnce(&L::Value) -> R,
-) -> Option<R> {
-    // SAFETY: the caller.
-    unsafe { raw.find(hash, is_key).map(|found| L::value(found.raw, f)) }
-}
-
-#[inline(always)]
-unsafe fn value<L: Layout, R>(_: &Raw<L>, entry: L::Raw, f: impl FnOnce(&L::Value) -> R) -> R {
-    // SAFETY: the caller.
-    unsafe { L::value(entry, f) }
-}
-
-#[inline(always)]
-unsafe fn both<L: Layout, R>(_: &Raw<L>, entry: L::Raw, f: impl FnOnce(&L::Key, &L::Value) -> R) -> R {
-    // SAFETY: the caller.
-    unsafe { L::key(entry, |key| L::value(entry, |value| f(key, value))) }
-}
-
-#[inline(always)]
-unsafe fn put<L: Layout<Key: Eq>, R>(
-    raw: &Raw<L>,
-    hash: u64,
-    key: L::Key,
-    value: L::Value,
-    rehash: &impl Fn(&L::Key) -> u64,
-    f: impl FnOnce(&L::Value) -> R,
-) -> Option<R> {
-    let fresh = L::fresh(key, value);
-    let new = L::peek(&fresh);
-    // SAFETY: the caller; `new` is compared before it goes into the table, and what `write` retires stays until the operation ends.
-    unsafe {
-        let is_key = |found: &L::Key| L::key(new, |key| key == found);
-        let old = raw.write(hash, is_key, rehash, |found| (Change::Put(fresh), found));
-        old.map(|entry| L::value(entry, f))
-    }
-}
-
-unsafe fn try_insert<L: Layout<Key: Eq>, R>(
-    raw: &Raw<L>,
-    hash: u64,
-    key: L::Key,
-    value: L::Value,
-    rehash: &impl Fn(&L::Key) -> u64,
-    f: impl FnOnce(&L::Value) -> R,
-) -> Result<(), (L::Key, L::Value, R)> {
-    // SAFETY: the caller, as in `put`.
-    unsafe {
-        // An entry that is made in vain may be an allocation.
-        if let Some(found) = raw.find(hash, |found| *found == key) {
-            return Err((key, value, L::value(found.raw, f)));
-        }
-        let fresh = L::fresh(key, value);
-        let new = L::peek(&fresh);
-        let is_key = |found: &L::Key| L::key(new, |key| key == found);
-        let insert = |found| match found {
-            None => (Change::Put(fresh), None),
-            Some(entry) => (Change::Nothing, Some((fresh, entry))),
-        };
-        match raw.write(hash, is_key, rehash, insert) {
-            None => Ok(()),
-            Some((fresh, entry)) => {
-                let there = L::value(entry, f);
-                let (key, value) = L::unmake(fresh);
-                Err((key, value, there))
-            }
-        }
-    }
-}
-
-/// Does what `wanted` says to the entry that was found, if it is still that one.
-#[inline(always)]
-unsafe fn change_entry<L: Layout>(
-    raw: &Raw<L>,
-    hash: u64,
-    found: Found<'_, L>,
-    is_key: impl FnMut(&L::Key) -> bool,
-    rehash: &impl Fn(&L::Key) -> u64,
-    wanted: Compute<L::Value>,
-) -> Option<Computed> {
-    let (change, computed) = match wanted {
-        Compute::Keep => return Some(Computed::Kept),
-        Compute::Put(value) => (Change::Value(L::new_value(value)), Computed::Updated),
-        Compute::Remove => (Change::Remove, Computed::Removed),
-    };
-    let seen = found.raw;
-    // SAFETY: the caller; it changes what it found.
-    unsafe {
-        match raw.change(found, change, rehash) {
-            Ok(done) => done.then_some(computed),
-            Err(change) => change_slowly(raw, hash, seen, is_key, rehash, change).then_some(computed),
-        }
-    }
-}
-
-#[cold]
-#[inline(never)]
-unsafe fn change_slowly<L: Layout>(
-    raw: &Raw<L>,
-    hash: u64,
-    seen: L::Raw,
-    is_key: impl FnMut(&L::Key) -> bool,
-    rehash: &impl Fn(&L::Key) -> u64,
-    change: Change<L>,
-) -> bool {
-    // What is not put in comes back: its drop is the user's code, and this is under a lock.
-    let decide = |found: Option<L::Raw>| match found {
-        Some(now) if L::is_same(now, seen) => (change, None),
-        _ => (Change::Nothing, Some(change)),
-    };
-    // SAFETY: the caller.
-    unsafe { raw.write(hash, is_key, rehash, decide).is_none() }
-}
-
-#[inline(always)]
-unsafe fn change<L: Layout>(
-    raw: &Raw<L>,
-    hash: u64,
-    is_key: &impl Fn(&L::Key) -> bool,
-    rehash: &impl Fn(&L::Key) -> u64,
-    mut f: impl FnMut(&L::Value) -> Compute<L::Value>,
-) -> Computed {
-    loop {
-        // SAFETY: the caller.
-        unsafe {
-            let Some(found) = raw.find(hash, is_key) else { return Computed::Kept };
-            let wanted = L::value(found.raw, &mut f);
-            if let Some(computed) = change_entry(raw, hash, found, is_key, rehash, wanted) {
-                return computed;
-            }
-        }
-    }
-}
-
-unsafe fn compute<L: Layout<Key: Eq>>(
-    raw: &Raw<L>,
-    hash: u64,
-    mut key: L::Key,
-    rehash: &impl Fn(&L::Key) -> u64,
-    f: &mut impl FnMut(Option<&L::Value>) -> Compute<L::Value>,
-) -> Computed {
-    loop {
-        // SAFETY: the caller.
-        unsafe {
-            let is_key = |found: &L::Key| *found == key;
-            if let Some(found) = raw.find(hash, is_key) {
-                let wanted = L::value(found.raw, |value| f(Some(value)));
-                if let Some(computed) = change_entry(raw, hash, found, is_key, rehash, wanted) {
-                    return computed;
-                }
-                continue;
-            }
-            let Compute::Put(value) = f(None) else { return Computed::Kept };
-            match try_insert(raw, hash, key, value, rehash, |_| ()) {
-                Ok(()) => return Computed::Inserted,
-                Err((back, ..)) => key = back,
-            }
-        }
-    }
-}
-
-/// Takes the entry out unless `f` wants to keep it; if it was changed meanwhile, `f` is asked again.
-unsafe fn keep_if<L: Layout<Key: Eq>>(
-    raw: &Raw<L>,
-    entry: L::Raw,
-    rehash: &impl Fn(&L::Key) -> u64,
-    f: &mut impl FnMut(&L::Key, &L::Value) -> bool,
-) {
-    // SAFETY: the caller: the entry's key stays until the operation ends.
-    unsafe {
-        let hash = L::key(entry, rehash);
-        let is_key = |found: &L::Key| L::key(entry, |key| key == found);
-        if both(raw, entry, &mut *f) || change_slowly(raw, hash, entry, is_key, rehash, Change::Remove) {
-            return;
-        }
-        // It was changed meanwhile.
-        while let Some(found) = raw.find(hash, is_key) {
-            if both(raw, found.raw, &mut *f)
-                || change_entry(raw, hash, found, is_key, rehash, Compute::Remove).is_some()
-            {
-                return;
-            }
-        }
-    }
-}
-
-/// Calls `f` for each entry, within an operation of its bucket's.
-fn visit<L: Layout>(raw: &Raw<L>, rehash: &impl Fn(&L::Key) -> u64, mut f: impl FnMut(L::Raw)) {
-    let mut from = Some(0);
-    let mut entries = Vec::new();
-    while let Some(at) = from {
-        from = step(raw, at, rehash, &mut entries, &mut f);
-    }
-}
-
-/// The same for the entries of one bucket, in one operation. Returns where the next begins.
-fn step<L: Layout>(
-    raw: &Raw<L>,
-    from: u64,
-    rehash: &impl Fn(&L::Key) -> u64,
-    entries: &mut Vec<L::Raw>,
-    f: impl FnMut(L::Raw),
-) -> Option<u64> {
-    op(|_| {
-        entries.clear();
-        // SAFETY: within the operation.
-        let next = unsafe { raw.visit(from, rehash, entries) };
-        entries.drain(..).for_each(f);
-        next
-    })
 }
 
 /// The position of a key in walks through tables with this hasher: see [`Table::visit_from`].
