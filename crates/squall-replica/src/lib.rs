@@ -3,6 +3,11 @@
 //!
 #![doc = include_str!("../README.md")]
 
+// Under loom the models alone use it.
+#[cfg_attr(loom, allow(dead_code))]
+mod keyed;
+#[cfg(all(test, any(loom, squall_model)))]
+mod keyed_model;
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
 mod places;
@@ -14,6 +19,7 @@ mod sites;
 mod typed;
 mod watch;
 
+pub use keyed::{Announced, Keyed};
 pub use places::{Holders, Places, Presence};
 #[cfg(not(loom))]
 pub use typed::{Conflict, Kept, Master, Replica, Versioned};

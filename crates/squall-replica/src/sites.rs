@@ -30,3 +30,16 @@ pub(crate) const NOTE_LOCKED: Site = Site(121);
 pub(crate) const CONFIRM: Site = Site(122);
 /// The fence of who ends something, between that and its look for places. Partner: [`CONFIRM`].
 pub(crate) const END: Site = Site(123);
+/// Not an ordering: a change is announced before its copies are taken out.
+pub(crate) const ANNOUNCE_FIRST: Site = Site(92);
+/// Not an ordering: the places are asked for after the announcement.
+pub(crate) const PLACES_AFTER: Site = Site(93);
+/// Not an ordering: a copy is put in while nobody is announced.
+pub(crate) const NOBODY_NOW: Site = Site(94);
+/// Not an ordering: a copy is put in only if nobody's change has ended since its value was read.
+pub(crate) const NOBODY_SINCE: Site = Site(95);
+/// Not an ordering: a copy is put in under the stripe's lock.
+pub(crate) const COPY_LOCKED: Site = Site(96);
+/// Not an ordering: the copies are taken out before the truth changes. In the models, which change it.
+#[cfg(all(test, any(loom, squall_model)))]
+pub(crate) const TAKE_FIRST: Site = Site(97);
