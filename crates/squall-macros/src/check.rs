@@ -174,7 +174,7 @@ impl Reasons {
             }
         }
         if let ReturnType::Type(_, returned) = &signature.output {
-            self.check_returned(returned);
+            self.check_returned(returned, &signature.generics);
         }
     }
 
@@ -305,7 +305,7 @@ impl Reasons {
         self.refuse_selves(|search| search.visit_type(&argument.ty));
     }
 
-    fn check_returned(&mut self, returned: &Type) {
+    fn check_returned(&mut self, returned: &Type, own: &Generics) {
         if let Type::Never(never) = returned {
             self.add(
                 never,
@@ -322,7 +322,7 @@ impl Reasons {
             ));
         }
         // The bounds of an `impl Trait` go with it.
-        if let Some(borrow) = types::returned_borrow(returned).filter(|_| opaque.is_empty()) {
+        if let Some(borrow) = types::returned_borrow(returned, own).filter(|_| opaque.is_empty()) {
             self.add(
                 borrow,
                 "a borrow cannot leave a call: the object may be destroyed or replaced as soon as it ends; \

@@ -58,7 +58,7 @@ use proc_macro::TokenStream;
 /// It is `Send + Sync`, by its own words or by those of what it extends, and may be `Unpin`, `UnwindSafe` and
 /// `RefUnwindSafe`. It may extend up to 15 other interfaces. It may have type and const parameters; types must be
 /// `'static` where the interface is used. Methods take `&self`, and otherwise what they like: borrowed arguments,
-/// slices, `&mut dyn FnMut(…)`, lifetimes of their own. They return what they own.
+/// slices, `&mut dyn FnMut(…)`, lifetimes of their own. They return what they own, or have of an argument whose lifetime is named.
 ///
 /// # Errors
 ///

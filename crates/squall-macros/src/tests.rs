@@ -256,8 +256,12 @@ fn returned_borrows() {
         ("Vec<for<'x> fn(&'x u8, &'a u8)>", "&'a"),
         ("(Box<dyn for<'x> Fn(&'x u8)>, &'x u8)", "&'x"),
     ] {
-        method_refused(&format!("fn get<'a>(&self, from: &'a str) -> {returned};"), at, message);
+        method_refused(&format!("fn get(&self, from: &str) -> {returned};"), at, message);
     }
+    for returned in ["&'a str", "Option<std::slice::Iter<'a, u8>>", "Box<dyn for<'x> Fn(&'x u8) -> &'a u8>"] {
+        accepted(&format!("trait Hits: Send + Sync {{ fn get<'a>(&self, from: &'a str) -> {returned}; }}"));
+    }
+    method_refused("fn get<'a>(&self, from: &'a str) -> (&'a str, &str);", "&", message);
     for returned in [
         "&'static str",
         "Cow<'static, str>",

@@ -7,16 +7,17 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
 use syn::visit::{self, Visit};
 use syn::{
-    BoundLifetimes, GenericParam, Lifetime, ParenthesizedGenericArguments, Path, TraitBound, Type, TypeFnPtr,
-    TypeImplTrait, TypeReference,
+    BoundLifetimes, GenericParam, Generics, Lifetime, ParenthesizedGenericArguments, Path, TraitBound, Type,
+    TypeFnPtr, TypeImplTrait, TypeReference,
 };
 
-/// The first borrow in a returned type that could be one of the object or of an argument.
+/// The first borrow in a returned type that could be one of the object.
 ///
-/// `&'static T` is none. Inside `fn(&T) -> &U` and `dyn Fn(&T) -> &U`, what is elided or bound there is none
+/// `&'static T` is none, nor is what has one of the method's `own` lifetimes, which the object cannot have. Inside `fn(&T) -> &U` and `dyn Fn(&T) -> &U`, what is elided or bound there is none
 /// either.
-pub(crate) fn returned_borrow(returned: &Type) -> Option<TokenStream> {
-    let mut search = Borrows::default();
+pub(crate) fn returned_borrow(returned: &Type, own: &Generics) -> Option<TokenStream> {
+    let bound = own.lifetimes().map(|own| own.lifetime.ident.clone()).collect();
+    let mut search = Borrows { bound, ..Borrows::default() };
     search.visit_type(returned);
     search.found
 }
@@ -47,7 +48,7 @@ impl<'ast> Visit<'ast> for Selves {
 #[derive(Default)]
 struct Borrows {
     found: Option<TokenStream>,
-    /// Lifetimes bound by a `for<…>` around here.
+    /// Lifetimes of the method's own, and those bound by a `for<…>` around here.
     bound: Vec<Ident>,
     /// How many function signatures are around here: what they elide is theirs.
     signatures: usize,

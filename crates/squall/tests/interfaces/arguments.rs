@@ -11,6 +11,8 @@ pub trait Taker: Send + Sync {
     fn fill(&self, into: &mut Vec<u64>);
     /// Two of one lifetime, declared.
     fn longer<'a>(&self, one: &'a str, other: &'a str, show: &mut dyn FnMut(&'a str));
+    /// What is returned may be of an argument, by its name.
+    fn shorter<'a>(&self, one: &'a str, other: &'a str) -> Option<&'a str>;
     /// A function that is called once.
     fn once(&self, call: Box<dyn FnOnce(u64) -> u64 + '_>) -> u64;
     /// Patterns.
@@ -46,6 +48,9 @@ impl Taker for Count {
     fn fill(&self, into: &mut Vec<u64>) {
         into.push(7);
     }
+    fn shorter<'a>(&self, one: &'a str, other: &'a str) -> Option<&'a str> {
+        [one, other].into_iter().min_by_key(|text| text.len()).filter(|text| !text.is_empty())
+    }
     fn longer<'a>(&self, one: &'a str, other: &'a str, show: &mut dyn FnMut(&'a str)) {
         show(if one.len() > other.len() { one } else { other });
     }
@@ -68,6 +73,9 @@ fn borrowed() {
     let (text, mut longest) = (String::from("longest"), "");
     taker.longer(&text, "short", &mut |longer| longest = longer);
     assert_eq!(longest, "longest");
+    let shorter = |taker: &dyn Taker| taker.shorter(&text, "short").map(str::len);
+    assert_eq!((shorter(&taker.co()), shorter(&Count::default())), (Some(5), Some(5)));
+    assert_eq!(taker.try_shorter(&text, "").unwrap(), None);
     let local = 5;
     assert_eq!(taker.once(Box::new(|n| n + local)), 6);
     assert_eq!(taker.callback()("text", &1), "ext");

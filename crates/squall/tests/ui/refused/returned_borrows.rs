@@ -11,8 +11,8 @@ trait Borrows: Send + Sync {
     fn deep(&self) -> Result<(u8, [Vec<&str>; 2]), ()>;
     fn cow(&self) -> Cow<'_, str>;
     fn call(&self) -> Box<dyn FnMut() + '_>;
-    fn argument<'a>(&self, text: &'a str) -> &'a str;
-    fn function<'a>(&self, text: &'a str) -> Box<dyn for<'b> Fn(&'b u8) -> &'a str>;
+    fn argument<'a>(&self, text: &'a str) -> (&'a str, &str);
+    fn function<'a>(&self, text: &'a str) -> Box<dyn Fn(&'a u8) + '_>;
 }
 
 fn main() {}
