@@ -8,7 +8,7 @@ use squall_sync::sync::Arc;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 
-use crate::raw::{Element, Replica, Shared, in_a_drop, part};
+use crate::raw::{After, Element, Replica, Shared, in_a_drop, part};
 use crate::sites;
 
 /// How an operation on an element and its replicas locks them. The element is locked in either case.
@@ -19,9 +19,6 @@ pub enum Locking {
     /// Each replica is locked while its operator runs. Less is held up; what was done to one is seen before it is done to the next.
     Each,
 }
-
-/// Replicas that were held on to, and are let go after the element's lock is free.
-pub(crate) type After<K, G, L> = Vec<Arc<Replica<K, G, L>>>;
 
 /// An element of the master's, locked for as long as the closure runs that it is lent to.
 ///
@@ -98,9 +95,9 @@ where
     /// # Source
     /// CO-60.
     pub fn lock_all_replicas<R>(&mut self, f: impl FnOnce(&G, &mut Replicas<'_, '_, L>) -> R) -> R {
-        let replicas = self.replicas();
-        let mut parts: Vec<_> = replicas.iter().map(|replica| replica.lock()).collect();
-        f(self.element.global(), &mut Replicas { parts: &mut parts })
+        let global = self.element.global();
+        let mut parts: Vec<_> = self.replicas().iter().map(|replica| replica.lock()).collect();
+        f(global, &mut Replicas { parts: &mut parts })
     }
 
     /// Applies `global` to the global part, and then `local` to each local part: to gather something of them, or to scatter something to
@@ -122,8 +119,9 @@ where
             }),
             Locking::Each => {
                 global(&mut gathered, self.element.global());
+                let element = self.element;
                 for replica in self.replicas() {
-                    local(&mut gathered, self.element.global(), part(&mut replica.lock()));
+                    local(&mut gathered, element.global(), part(&mut replica.lock()));
                 }
             }
         }
@@ -144,23 +142,23 @@ where
     /// # Source
     /// CO-61, `startEmpty`.
     pub fn start_empty<R>(mut self, f: impl FnOnce(Emptying<'_, '_, K, G, L, S>) -> R) -> R {
+        let (shared, element) = (self.shared, self.element);
         let replicas = self.replicas();
         if sites::ALL.is_weak() {
-            self.shared.make_gone(self.element);
+            shared.make_gone(element);
         }
         if sites::FIRST.is_weak() {
-            self.shared.forget_all(self.element);
+            shared.forget_all(element);
         }
         let mut parts: Vec<_> = replicas.iter().map(|replica| replica.lock()).collect();
         let replicas = Replicas { parts: &mut parts };
-        f(Emptying { shared: self.shared, element: self.element, replicas })
+        f(Emptying { shared, element, replicas })
     }
 
     /// The replicas; who lent this lets the last count of each go.
-    fn replicas(&mut self) -> After<K, G, L> {
-        let replicas = self.shared.replicas_of(self.element);
-        self.after.extend(replicas.iter().cloned());
-        replicas
+    fn replicas(&mut self) -> &[Arc<Replica<K, G, L>>] {
+        let first = self.shared.add_replicas(self.element, self.after);
+        &self.after.replicas[first..]
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! - I1. Who takes an entry out drops it when nobody is in a [`Store::read`] any more that may have found it: so a reference that
 //!   `read` lends is good until it returns, and a clone that `get` makes is of something that is there.
-//! - I2. Who finds an entry sees what was done before it was put in.
+//! - I2. Who has an [`Under`] runs nothing that was deferred, and waits for nothing that is, until it has let it go.
+//! - I3. Who finds an entry sees what was done before it was put in.
 
 #[cfg(loom)]
 pub(crate) use in_models::*;
@@ -11,11 +12,29 @@ pub(crate) use on_linux::*;
 
 #[cfg(not(loom))]
 mod on_linux {
-    use squall_rcu::{Rcu, op};
+    use squall_rcu::{__quiet, Quiet, Rcu, op};
     use squall_sync::sync::Arc;
     use squall_table::{Compute, Table};
     use std::borrow::Borrow;
     use std::hash::{BuildHasher, Hash};
+
+    use crate::order::{self, Inside};
+
+    /// Being under locks of a table. It is there before the first of them, and goes after the last; what goes after it in turn, and what
+    /// it catches up with, may be users' drops that lock in the same table.
+    pub(crate) struct Under {
+        // First: see above.
+        _inside: Inside,
+        _quiet: Quiet,
+    }
+
+    impl Under {
+        #[inline(always)]
+        pub(crate) fn new(table: usize) -> Under {
+            let _quiet = __quiet();
+            Under { _inside: order::enter(table), _quiet }
+        }
+    }
 
     /// A table that grows and shrinks by itself.
     pub(crate) struct Store<K: Send + Sync + 'static, V: Send + Sync + 'static, S>(Table<K, V, S>);
@@ -23,6 +42,18 @@ mod on_linux {
     impl<K: Eq + Hash + Send + Sync + 'static, V: Clone + Send + Sync + 'static, S: BuildHasher> Store<K, V, S> {
         pub(crate) fn new(hasher: S) -> Store<K, V, S> {
             Store(Table::with_hasher(hasher))
+        }
+
+        pub(crate) fn with_capacity(entries: usize, hasher: S) -> Store<K, V, S> {
+            Store(Table::with_capacity_and_hasher(entries, hasher))
+        }
+
+        pub(crate) fn capacity(&self) -> usize {
+            self.0.capacity()
+        }
+
+        pub(crate) fn shrink_to_fit(&self) {
+            self.0.shrink_to_fit();
         }
 
         pub(crate) fn hasher(&self) -> &S {
@@ -94,6 +125,19 @@ mod in_models {
     use squall_sync::sync::{Arc, Mutex};
     use std::borrow::Borrow;
     use std::marker::PhantomData;
+
+    /// Nothing is deferred in a model.
+    pub(crate) struct Under;
+
+    impl Under {
+        pub(crate) fn new(_: usize) -> Under {
+            Under
+        }
+    }
+
+    impl Drop for Under {
+        fn drop(&mut self) {}
+    }
 
     /// A reader holds the lock, so that what is taken out is dropped after it: no grace period is shorter.
     pub(crate) struct Store<K, V, S>(Mutex<Vec<(K, V)>>, PhantomData<S>);

@@ -1,6 +1,6 @@
 //! `Master` and `Local`: what a root has, and what a representative has.
 //!
-//! - I1. Each method that locks is in `order` from its beginning to its end, users' functions included.
+//! - I1. Each method that locks asks `order` at its beginning whether it may.
 
 use squall_sync::sync::Arc;
 use std::borrow::Borrow;
@@ -8,9 +8,9 @@ use std::convert::Infallible;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 
-use crate::element::{After, Emptying, Locked, Locking};
-use crate::order::{self, Inside};
-use crate::raw::{self, Element, Shared};
+use crate::element::{Emptying, Locked, Locking};
+use crate::order;
+use crate::raw::{self, After, Element, Shared};
 use crate::{Replicas, Verdict};
 
 /// The table of a root: each key's element, with its global part, and the way to its replicas in the [`Local`]s.
@@ -23,9 +23,10 @@ use crate::{Replicas, Verdict};
 /// - Closures run under locks: they must not lock anything in the same table, or wait for who does. In debug builds that panics. [`read`](Master::read)
 ///   takes no lock.
 /// - Emptying and operations look into each local table.
-/// - Tables are written to under locks. Whoever retires faster than readers let go may be made to wait there, as
-///   [`squall_rcu::retire`] says. And where the reclaimer is off (`SQUALL_RECLAIMER=off`), or could not be started, what the thread has retired
-///   may be dropped there: then no drop of what it retires may lock anything in this table.
+///
+/// Drops of parts run under no lock of the table's, and may use it, the same key included; so may drops of whatever else the thread has
+/// retired, which wait until its locks are free ([`squall_rcu::quietly`]). What runs under locks besides the closures are the hash, the
+/// comparison, the clone and its drop of keys: these must not use the table.
 ///
 /// # Progress
 /// As `raw.rs` has it: reads are lock-free. Whoever stalls in a closure holds up its key: there if by way of a local, for all if by way
@@ -71,10 +72,10 @@ where
 /// are dropped when no operation can see them any more, and what they knew is gone.
 pub struct Local<K, G, L, S = RandomState>
 where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
+    K: Send + Sync + 'static,
     G: Send + Sync + 'static,
     L: Send + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
+    S: Send + Sync + 'static,
 {
     shared: Arc<Shared<K, G, L, S>>,
     table: Arc<raw::Local<K, G, L, S>>,
@@ -109,6 +110,15 @@ where
         Master { shared: Arc::new(Shared::new(hasher, Box::new(local_of))) }
     }
 
+    /// The same, with room for so many keys; locals begin small. It does not shrink below that by itself.
+    pub fn with_capacity_and_hasher(
+        keys: usize,
+        hasher: S,
+        local_of: impl Fn(&G) -> L + Send + Sync + 'static,
+    ) -> Master<K, G, L, S> {
+        Master { shared: Arc::new(Shared::with_capacity(keys, hasher, Box::new(local_of))) }
+    }
+
     /// A local table more, for a representative. There may be any number; they come and go at any time.
     ///
     /// # Cost
@@ -118,8 +128,9 @@ where
         Local { shared: self.shared.clone(), table }
     }
 
-    fn enter(&self) -> Inside {
-        order::enter(Arc::as_ptr(&self.shared).addr())
+    #[cfg_attr(debug_assertions, track_caller)]
+    fn check(&self) {
+        order::check(self.shared.number());
     }
 
     // --- one key ---
@@ -168,7 +179,7 @@ where
         K: Borrow<Q>,
     {
         let mut after = After::new();
-        let _inside = self.enter();
+        self.check();
         let then = |verdict, element: &_| then(verdict, Locked::new(&self.shared, element, &mut after));
         self.shared.find_or_fill(key, fill, then)
     }
@@ -183,7 +194,7 @@ where
         K: Borrow<Q>,
     {
         let mut after = After::new();
-        let _inside = self.enter();
+        self.check();
         self.shared.find(key, |element| then(Locked::new(&self.shared, element, &mut after)))
     }
 
@@ -279,6 +290,26 @@ where
         while walk.get_next_and_lock(|element| element.empty_data()).is_some() {}
     }
 
+    /// Empties what `keep` says no to, one key after the other: it runs under the element's lock. Keys that come meanwhile may be met or not.
+    pub fn retain(&self, mut keep: impl FnMut(&K, &G) -> bool) {
+        let mut walk = self.add_reference();
+        while walk.next_locked(|element| {
+            if !keep(element.key(), element.global()) {
+                element.empty_data();
+            }
+        }) {}
+    }
+
+    /// Calls `f` with the key and the global part of each key that is there from the beginning to the end, and of some others; of one that is
+    /// emptied and filled meanwhile perhaps twice. It takes no lock and writes nothing; `f` runs in operations of `squall-rcu`, of some
+    /// keys each.
+    pub fn for_each(&self, mut f: impl FnMut(&K, &G)) {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            from = self.shared.read_from(at, &mut f);
+        }
+    }
+
     /// Begins a walk over the elements: it ends with the drop of what this returns, or with [`Walk::remove_reference`].
     ///
     /// # Source
@@ -297,6 +328,16 @@ where
         self.len() == 0
     }
 
+    /// How many keys the master's table has room for before it grows, about.
+    pub fn capacity(&self) -> usize {
+        self.shared.capacity()
+    }
+
+    /// Gives back what room the master's table and each local one can spare. They shrink by themselves, too, later and less.
+    pub fn shrink_to_fit(&self) {
+        self.shared.shrink_to_fit();
+    }
+
     /// How many locals there are.
     pub fn locals(&self) -> usize {
         self.shared.locals()
@@ -310,8 +351,9 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    fn enter(&self) -> Inside {
-        order::enter(Arc::as_ptr(&self.shared).addr())
+    #[cfg_attr(debug_assertions, track_caller)]
+    fn check(&self) {
+        order::check(self.shared.number());
     }
 
     /// What `f` makes of the global part of a key that is there, found in this table, or else in the master's. It takes no lock, writes nothing and
@@ -359,7 +401,7 @@ where
         Q: Eq + Hash + ToOwned<Owned = K> + ?Sized,
         K: Borrow<Q>,
     {
-        let _inside = self.enter();
+        self.check();
         self.shared.find_or_fill_at(&self.table, key, fill, then)
     }
 
@@ -372,13 +414,18 @@ where
     where
         K: Borrow<Q>,
     {
-        let _inside = self.enter();
+        self.check();
         self.shared.find_at(&self.table, key, then)
     }
 
     /// How many replicas are here, about.
     pub fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// How many replicas this table has room for before it grows, about.
+    pub fn capacity(&self) -> usize {
+        self.table.capacity()
     }
 
     /// Whether there is none, about.
@@ -389,10 +436,10 @@ where
 
 impl<K, G, L, S> Drop for Local<K, G, L, S>
 where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
+    K: Send + Sync + 'static,
     G: Send + Sync + 'static,
     L: Send + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
+    S: Send + Sync + 'static,
 {
     fn drop(&mut self) {
         self.shared.leave(&self.table);
@@ -427,7 +474,8 @@ where
         loop {
             while let Some(element) = self.found.pop() {
                 let mut after = After::new();
-                let _inside = master.enter();
+                master.check();
+                let _under = master.shared.under();
                 if let Some(_held) = master.shared.lock_full(&element) {
                     return Some(f(Locked::new(&master.shared, &element, &mut after)));
                 }
@@ -452,6 +500,19 @@ where
 
     fn next_locked(&mut self, f: impl FnOnce(Locked<'_, K, G, L, S>)) -> bool {
         self.get_next_and_lock(f).is_some()
+    }
+}
+
+/// Fills what is not there, without locals. A key that is there keeps its global part: nothing replaces one but emptying the key.
+impl<K, G, L, S> Extend<(K, G)> for Master<K, G, L, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    G: Send + Sync + 'static,
+    L: Send + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    fn extend<T: IntoIterator<Item = (K, G)>>(&mut self, keys: T) {
+        keys.into_iter().for_each(|(key, global)| self.find_or_allocate_and_lock(&key, || global, |_, _| ()));
     }
 }
 

@@ -2,8 +2,8 @@
 //! looks and who locks, keys that are filled again. The tables are small stand-ins (`ground`), the locks are those that ship.
 
 use crate::Verdict;
-use crate::element::{After, Locked};
-use crate::raw::{Local, Shared};
+use crate::element::Locked;
+use crate::raw::{After, Local, Shared};
 use squall_sync::sync::Arc;
 use squall_sync::thread;
 use std::hash::{BuildHasherDefault, DefaultHasher};

@@ -22,12 +22,9 @@
 //!   locks, or walks; who only reads changes none.
 //! - I8. An element that somebody may find is full or gone when who put it there has ended, however that ended: what sees to that is
 //!   there before the element is. That it is taken out of the tables is no more than tidiness (I5), and gives way to a panic.
-//!
-//! Not so: that nothing of others' runs under the locks. A table is written to under them, in an operation of its own, for a replica must be
-//! in its table, and what is gone out of it, before the locks are free, and what users do under them comes in between, in no operation.
-//! At the end of that operation a thread that has more to be dropped than `squall-rcu` lets lie waits, 50 ms at most for a batch; and where
-//! the reclaimer is off (`SQUALL_RECLAIMER=off`), or could not be started, it may call what it has deferred: drops of keys and parts, and of
-//! whatever else it has retired.
+//! - I9. Nothing of others' runs under the locks but what this table was given: keys' code, and the closures. Who is under locks is
+//!   [`Under`], so that deferred drops wait until they are free; and what may be the last count of an element or a replica is let
+//!   go after that, too. So a user's drop of a part may lock in the same table, the same key included.
 //!
 //! Where things take effect: an element is filled when its global part is set; emptied when it is gone. What a lookup says was so when it
 //! looked at these two. A miss: when the master's table had no element of the key.
@@ -47,7 +44,7 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::ground::{Set, Store};
+use crate::ground::{Set, Store, Under};
 use crate::{Verdict, sites};
 
 /// What a key has in the master's table.
@@ -119,6 +116,20 @@ impl<K, G, L> Replica<K, G, L> {
     }
 }
 
+/// Replicas that are let go after the locks are free (I9).
+pub(crate) struct After<K, G, L> {
+    /// Those of elements that are operated on.
+    pub(crate) replicas: Vec<Arc<Replica<K, G, L>>>,
+    /// Those that were found where they should not be any more.
+    stale: Vec<Arc<Replica<K, G, L>>>,
+}
+
+impl<K, G, L> After<K, G, L> {
+    pub(crate) fn new() -> After<K, G, L> {
+        After { replicas: Vec::new(), stale: Vec::new() }
+    }
+}
+
 /// The local part, for who holds the lock and found the element full (I2).
 pub(crate) fn part<L>(held: &mut Option<L>) -> &mut L {
     held.as_mut().expect("a full element's replicas have their parts")
@@ -147,27 +158,34 @@ where
         self.replicas.len()
     }
 
+    #[cfg(not(loom))]
+    pub(crate) fn capacity(&self) -> usize {
+        self.replicas.capacity()
+    }
+
     /// Takes out what is gone.
     fn forget(&self, replica: &Arc<Replica<K, G, L>>) {
         self.replicas.forget(&replica.element.key, |found| Arc::ptr_eq(found, replica));
     }
 
     /// The replica of an element, which is full and whose lock the caller holds, if there is one.
-    fn of(&self, element: &Arc<Element<K, G>>) -> Option<Arc<Replica<K, G, L>>> {
+    fn of(&self, element: &Arc<Element<K, G>>, after: &mut After<K, G, L>) -> Option<Arc<Replica<K, G, L>>> {
         let found = self.replicas.get(&element.key)?;
         if Arc::ptr_eq(&found.element, element) {
             return Some(found);
         }
         // Of an earlier life of the key (I1).
         self.forget(&found);
+        after.stale.push(found);
         None
     }
 
     /// Puts a replica in, of an element that has none here and whose lock the caller holds, but for a weakened one.
-    fn insert(&self, replica: &Arc<Replica<K, G, L>>) {
+    fn insert(&self, replica: &Arc<Replica<K, G, L>>, after: &mut After<K, G, L>) {
         while !self.replicas.try_insert(replica.element.key.clone(), replica.clone()) {
             if let Some(stale) = self.replicas.get(&replica.element.key) {
                 self.forget(&stale);
+                after.stale.push(stale);
             }
         }
     }
@@ -187,6 +205,31 @@ where
     elements: Store<K, Arc<Element<K, G>>, S>,
     locals: Set<Local<K, G, L, S>>,
     local_of: LocalOf<G, L>,
+}
+
+impl<K, G, L, S> Shared<K, G, L, S>
+where
+    K: Send + Sync + 'static,
+    G: Send + Sync + 'static,
+    L: Send + 'static,
+    S: Send + Sync + 'static,
+{
+    #[cfg(not(loom))]
+    pub(crate) fn leave(&self, local: &Arc<Local<K, G, L, S>>) {
+        self.locals.remove(local);
+    }
+
+    /// By which `order` knows the table.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// To be there before a lock of the table's, and to go after it; and what may be the last count of something, after that (I9).
+    #[inline(always)]
+    pub(crate) fn under(&self) -> Under {
+        Under::new(self.number())
+    }
 }
 
 /// A replica in a local table.
@@ -266,16 +309,28 @@ where
         Shared { elements: Store::new(hasher), locals: Set::new(), local_of }
     }
 
+    /// The same, with room for so many keys.
+    #[cfg(not(loom))]
+    pub(crate) fn with_capacity(keys: usize, hasher: S, local_of: LocalOf<G, L>) -> Shared<K, G, L, S> {
+        Shared { elements: Store::with_capacity(keys, hasher), locals: Set::new(), local_of }
+    }
+
+    #[cfg(not(loom))]
+    pub(crate) fn capacity(&self) -> usize {
+        self.elements.capacity()
+    }
+
+    #[cfg(not(loom))]
+    pub(crate) fn shrink_to_fit(&self) {
+        self.elements.shrink_to_fit();
+        self.locals.for_each(|local| local.replicas.shrink_to_fit());
+    }
+
     /// A local table more.
     pub(crate) fn join(&self, hasher: S) -> Arc<Local<K, G, L, S>> {
         let local = Arc::new(Local { replicas: Store::new(hasher) });
         self.locals.add(&local);
         local
-    }
-
-    #[cfg(not(loom))]
-    pub(crate) fn leave(&self, local: &Arc<Local<K, G, L, S>>) {
-        self.locals.remove(local);
     }
 
     #[cfg(not(loom))]
@@ -320,11 +375,15 @@ where
         }
     }
 
-    /// The replicas of an element whose lock the caller holds.
-    pub(crate) fn replicas_of(&self, element: &Arc<Element<K, G>>) -> Vec<Arc<Replica<K, G, L>>> {
-        let mut replicas = Vec::new();
-        self.locals.for_each(|local| replicas.extend(local.of(element)));
-        replicas
+    /// Adds the replicas of an element whose lock the caller holds; returns the index of the first.
+    pub(crate) fn add_replicas(&self, element: &Arc<Element<K, G>>, after: &mut After<K, G, L>) -> usize {
+        let first = after.replicas.len();
+        self.locals.for_each(|local| {
+            if let Some(replica) = local.of(element, after) {
+                after.replicas.push(replica);
+            }
+        });
+        first
     }
 
     /// Empties an element. The caller holds its lock and those of all its replicas (I3).
@@ -387,19 +446,27 @@ where
     {
         loop {
             if let Some(replica) = local.replicas.get(key) {
+                let under = self.under();
                 let mut held = replica.lock();
                 if let Some(global) = replica.element.full() {
                     return Some(then(global, part(&mut held)));
                 }
                 drop(held);
+                drop(under);
                 local.forget(&replica);
                 continue;
             }
             let element = self.elements.get(key)?;
+            let mut after = After::new();
+            let replica;
+            let _under = self.under();
             let Some(held) = self.lock_full(&element) else { continue };
-            let Some(replica) = self.replicate(local, &element) else { continue };
+            match self.replicate(local, &element, &mut after) {
+                Some(new) => replica = new,
+                None => continue,
+            }
             let mut part_held = replica.lock();
-            local.insert(&replica);
+            local.insert(&replica, &mut after);
             drop(held);
             return Some(then(element.global(), part(&mut part_held)));
         }
@@ -420,6 +487,7 @@ where
         loop {
             // 1 to 3: here. Nothing but the count of the replica, and its lock, is taken.
             if let Some(replica) = local.replicas.get(key) {
+                let under = self.under();
                 let mut held = replica.lock();
                 if sites::AGAIN.is_weak() && held.is_some() {
                     return Ok(then(Verdict::Found, replica.element.global(), part(&mut held)));
@@ -428,33 +496,42 @@ where
                     return Ok(then(Verdict::Found, global, part(&mut held)));
                 }
                 drop(held);
+                drop(under);
                 local.forget(&replica);
                 continue;
             }
             // 4 a, b: the master's element, locked. No operation is open, and nothing of the local table is held.
             let Some(element) = self.elements.get(key) else {
                 let element = Arc::new(Element::new(key.to_owned()));
-                let (filling, held) = (element.filling.lock(), element.held.lock());
                 let replica = Arc::new(Replica { element: element.clone(), part: Lock::new(None) });
+                let mut after = After::new();
+                let _under = self.under();
+                let (filling, held) = (element.filling.lock(), element.held.lock());
                 let mut part_held = replica.lock();
                 let place = Some((local, &replica));
                 let unfilled = Unfilled { shared: self, element: &element, place, _filling: filling };
                 if !self.elements.try_insert(element.key.clone(), element.clone()) {
                     continue;
                 }
-                local.insert(&replica);
+                local.insert(&replica, &mut after);
                 drop(held);
                 let global = fill()?;
                 *part_held = Some((self.local_of)(&global));
                 let global = unfilled.fill(global);
                 return Ok(then(Verdict::Empty, global, part(&mut part_held)));
             };
+            let mut after = After::new();
+            let replica;
+            let _under = self.under();
             let Some(held) = self.lock_full(&element) else { continue };
             // 4 d, e.
-            let Some(replica) = self.replicate(local, &element) else { continue };
+            match self.replicate(local, &element, &mut after) {
+                Some(new) => replica = new,
+                None => continue,
+            }
             let mut part_held = replica.lock();
             let held = (!sites::UNDER.is_weak()).then_some(held);
-            local.insert(&replica);
+            local.insert(&replica, &mut after);
             // 4 g, h: with the master's verdict.
             drop(held);
             let verdict = if sites::VERDICT.is_weak() { Verdict::Empty } else { Verdict::Found };
@@ -467,8 +544,10 @@ where
         &self,
         local: &Local<K, G, L, S>,
         element: &Arc<Element<K, G>>,
+        after: &mut After<K, G, L>,
     ) -> Option<Arc<Replica<K, G, L>>> {
-        if local.of(element).is_some() {
+        if let Some(found) = local.of(element, after) {
+            after.stale.push(found);
             return None;
         }
         let part = (self.local_of)(element.global());
@@ -486,6 +565,7 @@ where
     {
         loop {
             let element = self.elements.get(key)?;
+            let _under = self.under();
             if let Some(_held) = self.lock_full(&element) {
                 return Some(then(&element));
             }
@@ -505,12 +585,14 @@ where
     {
         loop {
             if let Some(element) = self.elements.get(key) {
+                let _under = self.under();
                 if let Some(_held) = self.lock_full(&element) {
                     return Ok(then(Verdict::Found, &element));
                 }
                 continue;
             }
             let element = Arc::new(Element::new(key.to_owned()));
+            let _under = self.under();
             let (filling, _held) = (element.filling.lock(), element.held.lock());
             let unfilled = Unfilled { shared: self, element: &element, place: None, _filling: filling };
             if !self.elements.try_insert(element.key.clone(), element.clone()) {
@@ -519,6 +601,16 @@ where
             unfilled.fill(fill()?);
             return Ok(then(Verdict::Empty, &element));
         }
+    }
+
+    /// As [`Store::visit_from`], of those that are full; without locks.
+    #[cfg(not(loom))]
+    pub(crate) fn read_from(&self, from: u64, f: &mut impl FnMut(&K, &G)) -> Option<u64> {
+        self.elements.visit_from(from, |element| {
+            if let Some(global) = element.full() {
+                f(&element.key, global);
+            }
+        })
     }
 
     /// As [`Store::visit_from`], of elements, which are held on to.

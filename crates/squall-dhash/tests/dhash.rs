@@ -74,6 +74,96 @@ fn co_54_what_one_table_finds_all_find_and_each_grows_by_itself() {
     assert!((0..MANY).all(|key| locals[0].read(&key, |_| ()).is_none()));
 }
 
+/// Gives back what a table of this crate holds for so many keys, by what writers do.
+fn stir(local: &Local<u64, u64, u64>, master: &Master<u64, u64, u64>) {
+    for _ in 0..MANY {
+        ask(local, u64::MAX, 0);
+        assert!(master.empty_data(&u64::MAX));
+    }
+}
+
+#[test]
+fn co_54_each_table_grows_and_shrinks_by_what_is_in_it_and_not_in_others() {
+    let master = numbers();
+    let (full, few) = (master.local(), master.local());
+    let least = [master.capacity(), full.capacity(), few.capacity()];
+    for key in 0..MANY {
+        ask(&full, key, key);
+    }
+    (0..5).for_each(|key| _ = ask(&few, key, 0));
+    let many = MANY as usize;
+    assert!(master.capacity() >= many && full.capacity() >= many);
+    assert!(few.capacity() < many / 2 || cfg!(miri), "{few:?} grew with another's");
+    // A local table that goes takes its own room with it, and no other's.
+    let late = master.local();
+    assert_eq!(late.capacity(), least[1]);
+    drop(late);
+    master.retain(|key, _| *key < 5);
+    assert_eq!((master.len(), few.len()), (5, 5));
+    // They shrink by themselves, each by what is written to it.
+    stir(&full, &master);
+    if !cfg!(miri) {
+        assert!(full.capacity() < many / 2 && master.capacity() < many / 2, "{full:?} {master:?}");
+    }
+    // And when they are told to.
+    master.shrink_to_fit();
+    let now = [master.capacity(), full.capacity(), few.capacity()];
+    assert!(now.iter().zip(least).all(|(now, least)| *now <= 2 * least), "{now:?} after {least:?}");
+    assert!((0..5).all(|key| ask(&few, key, 9) == (Verdict::Found, key)));
+    let roomy = Master::<u64, u64, u64>::with_capacity_and_hasher(many, Default::default(), |_| 0);
+    assert!(roomy.capacity() >= many && roomy.local().capacity() == least[1]);
+}
+
+#[test]
+fn what_is_there_can_be_visited_kept_and_extended() {
+    let mut master = numbers();
+    let local = master.local();
+    ask(&local, 1, 100);
+    local.find_and_lock(&1, |_, part| *part = 7).unwrap();
+    master.extend((0..10).map(|key| (key, key)));
+    assert_eq!(local.find_and_lock(&1, |global, part| (*global, *part)), Some((100, 7)), "it was there");
+    let mut seen = BTreeMap::new();
+    master.for_each(|key, global| assert_eq!(seen.insert(*key, *global), None));
+    let expected = (0..10).map(|key| (key, if key == 1 { 100 } else { key }));
+    assert!(seen.into_iter().eq(expected));
+    // What is being filled is not visited, nor waited for.
+    let fill = || {
+        master.for_each(|key, _| assert_ne!(*key, 20));
+        20
+    };
+    local.find_or_allocate_and_lock(&20, fill, |_, _, _| ());
+    master.retain(|key, _| key % 2 == 0);
+    assert_eq!((master.len(), local.len(), local.read(&1, |_| ())), (6, 1, None));
+    // One that panics keeps what it had not come to, and the one it was at.
+    let before = master.len();
+    let panics = AssertUnwindSafe(|| master.retain(|_, _| std::panic::resume_unwind(Box::new(()))));
+    catch_unwind(panics).unwrap_err();
+    assert_eq!(master.len(), before);
+}
+
+/// A hasher that is not `Default`, a local part that is not `Sync`, parts that are not `Clone` or `Debug`.
+#[test]
+fn no_more_is_asked_of_types_than_is_needed() {
+    fn is_shared<T: Send + Sync + std::fmt::Debug>(_: &T) {}
+    struct Global(#[allow(dead_code)] AtomicU64);
+    struct Part(Cell<u64>);
+    let master = Master::<u64, Global, Part>::new(|_| Part(Cell::new(0)));
+    let local = master.local();
+    is_shared(&master);
+    is_shared(&local);
+    // What fills, and what is done, borrows, is not `Send`, and moves in and out.
+    let (not_send, moved) = (std::rc::Rc::new(1), String::from("in"));
+    let out = local.find_or_allocate_and_lock(
+        &1,
+        || Global(AtomicU64::new(*not_send)),
+        |_, _, part| {
+            part.0.set(*not_send);
+            moved
+        },
+    );
+    assert_eq!(out, "in");
+}
+
 #[test]
 fn co_66_locals_come_and_go_at_any_time() {
     let (globals, parts) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
