@@ -76,6 +76,8 @@ pub struct Reading {
     pub reps: usize,
     /// Bytes of all its parts.
     pub bytes: usize,
+    /// Something else that its family's judge asks for, as it is now.
+    pub detail: u64,
 }
 
 impl Reading {
@@ -113,6 +115,8 @@ pub struct Load<'a> {
     pub calls: &'a Calls,
     /// What a transfer of a cache line between two VPs costs, by [`TRANSFER`](crate::settings::TRANSFER).
     pub transfer_ns: f64,
+    /// What the caches of a node keep of it, by [`CACHE`](crate::settings::CACHE).
+    pub cache_bytes: u64,
 }
 
 /// What a load would cost in a form.

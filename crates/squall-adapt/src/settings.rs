@@ -54,6 +54,12 @@ pub static TRANSFER: Attribute<f64> = Attribute::new("transfer", 25.0)
     .in_unit("ns")
     .about("what a transfer of a cache line between two VPs costs");
 
+/// What the caches of a node keep of an object's memory: beyond it what is read comes from memory, which may be another node's.
+pub static CACHE: Attribute<u64> = Attribute::<u64>::new("cache", 32 << 20)
+    .between(0, u64::MAX)
+    .in_unit("bytes")
+    .about("what the caches of a node keep of an object's memory");
+
 /// How long a swap may take.
 pub static DEADLINE: Attribute<Duration> = Attribute::new("deadline", Duration::from_millis(100))
     .between(Duration::from_millis(1), Duration::from_secs(60))
@@ -75,7 +81,10 @@ pub static BYTES: Attribute<u64> =
 /// The policy's attributes.
 pub static SCHEMA: Schema = Schema::new(
     "adaptive",
-    &[&FREEZE, &DRY, &COOLDOWN, &MARGIN, &GAIN, &QUIET, &SAMPLE, &BYTE, &TRANSFER, &DEADLINE, &SWAPS, &BYTES],
+    &[
+        &FREEZE, &DRY, &COOLDOWN, &MARGIN, &GAIN, &QUIET, &SAMPLE, &BYTE, &TRANSFER, &CACHE, &DEADLINE,
+        &SWAPS, &BYTES,
+    ],
 );
 
 /// What is set for all objects: `settings::ALL.set(&settings::COOLDOWN, …)`. For one object, see
@@ -94,6 +103,7 @@ pub(crate) struct Settings {
     pub(crate) sample: Duration,
     pub(crate) byte_ns: f64,
     pub(crate) transfer_ns: f64,
+    pub(crate) cache_bytes: u64,
     pub(crate) deadline: Duration,
 }
 
@@ -115,6 +125,7 @@ impl Settings {
             sample: get!(SAMPLE),
             byte_ns: get!(BYTE),
             transfer_ns: get!(TRANSFER),
+            cache_bytes: get!(CACHE),
             deadline: get!(DEADLINE),
         }
     }

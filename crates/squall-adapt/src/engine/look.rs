@@ -367,8 +367,8 @@ fn judge(busy: Busy, calls: &Calls) -> Option<Wanted> {
         forget(&seen);
         return None;
     }
-    let transfer_ns = seen.settings.transfer_ns;
-    let load = Load { shape: seen.shape, before, span, callers, calls, transfer_ns };
+    let Settings { transfer_ns, cache_bytes, .. } = seen.settings;
+    let load = Load { shape: seen.shape, before, span, callers, calls, transfer_ns, cache_bytes };
     let costs = seen.family.judge(&load);
     let moved_at = state().records.get(&seen.id).and_then(|record| record.moved_at);
     let wanders = moved_at.is_some_and(|at| now().saturating_sub(at) < seen.settings.cooldown * 10);
