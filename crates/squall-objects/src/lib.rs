@@ -6,6 +6,7 @@
 pub mod cached;
 pub mod cell;
 pub mod counter;
+pub mod directory;
 pub mod lock;
 pub mod map;
 pub mod requests;

@@ -253,7 +253,7 @@ fn bad_requests_are_errors_that_say_what_would_be_right() {
     assert!(text.contains("margin") && text.contains("0.5"), "{text}");
     assert!(control::set_attribute(id, "freeze", "maybe").is_err());
     let attributes = control::attributes(id).unwrap();
-    assert_eq!(attributes.len(), 12);
+    assert_eq!(attributes.len(), 13);
     let error = control::sample(id, Duration::from_secs(2)).unwrap_err();
     assert_eq!(error.to_string(), format!("calls of object {id} were to be counted for 2s; at most for 1s"));
     squall_rcu::op(|_| {

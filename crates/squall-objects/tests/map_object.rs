@@ -251,9 +251,7 @@ fn what_was_lent_for_an_operation_is_what_the_map_had_when_it_was_swapped() {
                 });
                 eventually("the swap begins", || is_swapping(co));
                 squall_rcu::op(|op| {
-                    let mut found = None;
-                    co.look(op, &mut found);
-                    let store = found.expect("something is lent");
+                    let store = co.look(op);
                     drop(leave);
                     // A swap that began to wait for operations after this one did waits for this one, too: nothing is to be seen then.
                     let begun = Instant::now();
@@ -637,7 +635,7 @@ fn co_71_an_adaptive_map_is_a_table_where_several_use_it_and_goes_back() {
     assert_eq!((form(&map), reps(&map)), (SMALL, 1));
     with_callers(map.co(), &[0, 1, 9, 25], || eventually("it grows", || form(&map) == CENTRAL));
     let decided = control::history(CoRef::id(map.co()));
-    assert!(decided.iter().any(|decision| decision.why.contains("with")), "{decided:?}");
+    assert!(decided.iter().any(|decision| decision.why.contains("lend")), "{decided:?}");
     let sum = map.fold(0, |sum, _, value| sum + value);
     eventually("it folds", || form(&map) == SMALL);
     assert_eq!((map.len(), map.fold(0, |sum, _, value| sum + value)), (64, sum), "an update was lost");
@@ -686,13 +684,14 @@ fn the_sensors_of_an_adaptive_map_count_its_calls_and_make_no_representatives() 
     on(7, || (0..10).for_each(|key| _ = map.set(key, 0)));
     let after = seen(&map);
     assert_eq!((before.0 + before.1, after.0 + after.1), (0, 10), "of a table, writes are counted");
-    // Of a table within the small form, one for all of a few.
+    // Of a table within the small form, one for all of a few, by chance.
     control::swap(id, SMALL).unwrap();
     on(7, || (0..20_000).for_each(|key| _ = map.set(key, 0)));
     let before = seen(&map);
-    on(7, || (0..640).for_each(|key| _ = map.set(key, 1)));
+    on(7, || (0..64_000).for_each(|key| _ = map.set(key % 20_000, 1)));
     let after = seen(&map);
-    assert_eq!((form(&map), after.0 + after.1 - before.0 - before.1), (SMALL, 640));
+    let counted = after.0 + after.1 - before.0 - before.1;
+    assert!(form(&map) == SMALL && (48_000..80_000).contains(&counted), "{counted}");
     let reps = reps(&map);
     (0..VPS).for_each(|vp| on(vp, || control::set_attribute(id, "margin", "2").unwrap()));
     assert_eq!(info_of(id).unwrap().reps.len(), reps, "who steers is no caller");

@@ -9,7 +9,7 @@ use squall_core::{CoRef, info_of};
 use squall_history::maps::{Counted, Ledger, Load, Maker, checks};
 use squall_history::rng::Rng;
 use squall_machine::{ClusterSize, Machine, Vp};
-use squall_objects::map::{self, Compute, Computed, Entries, Map};
+use squall_objects::map::{self, Compute, Computed, Entries, Map, Mapping};
 use std::hash::RandomState;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
@@ -204,4 +204,178 @@ fn a_closure_may_use_the_map_and_change_any_key() {
     assert_eq!((co.get(&0), co.get(&0)), (Some(100), Some(100)));
     co.retain(|key, _| key % 2 == 0);
     assert_eq!((co.len(), co.get(&7), co.get(&8)), (100, None, Some(9)));
+}
+
+/// A key and a value of which the so-manieth question panics: whether it is equal, what its hash is, what a copy of it is.
+#[derive(Debug)]
+struct Touchy(u64);
+
+thread_local! {
+    /// Questions that are still answered.
+    static PATIENCE: std::cell::Cell<u32> = const { std::cell::Cell::new(u32::MAX) };
+}
+
+fn asked() {
+    let left = PATIENCE.get();
+    PATIENCE.set(left.wrapping_sub(1));
+    assert!(left != 0, "as asked");
+}
+
+impl Clone for Touchy {
+    fn clone(&self) -> Touchy {
+        asked();
+        Touchy(self.0)
+    }
+}
+
+impl PartialEq for Touchy {
+    fn eq(&self, other: &Touchy) -> bool {
+        asked();
+        self.0 == other.0
+    }
+}
+
+impl Eq for Touchy {}
+
+impl std::hash::Hash for Touchy {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        asked();
+        self.0.hash(state);
+    }
+}
+
+#[test]
+fn a_key_or_value_that_panics_at_any_of_its_questions_leaves_a_map_that_all_agree_on() {
+    begin();
+    type Act = fn(&Map<Touchy, Touchy>);
+    let acts: [Act; 8] = [
+        |map| _ = map.get(&Touchy(1)),
+        |map| _ = map.insert(Touchy(1), Touchy(11)),
+        |map| _ = map.set(Touchy(1), Touchy(12)),
+        |map| _ = map.update(&Touchy(1), |value| Touchy(value.0 + 1)),
+        |map| _ = map.compute(Touchy(1), |_| Compute::Put(Touchy(13))),
+        |map| _ = map.try_insert(Touchy(2), Touchy(20)),
+        |map| _ = map.remove(&Touchy(1)),
+        |map| map.retain(|key, _| key.0 != 1),
+    ];
+    for (at, act) in acts.into_iter().enumerate() {
+        for patience in 0.. {
+            let map: Map<Touchy, Touchy> = map::replicated(ClusterSize::Node);
+            map.set(Touchy(1), Touchy(10));
+            map.set(Touchy(3), Touchy(30));
+            // The far node has a copy of each, and the near one of the other key alone.
+            (0..2).for_each(|_| {
+                on(20, || [1, 3].map(|key| _ = map.get(&Touchy(key))).into_iter().for_each(drop))
+            });
+            on(0, || (0..2).for_each(|_| _ = map.get(&Touchy(3))));
+            PATIENCE.set(patience);
+            let ended = catch_unwind(AssertUnwindSafe(|| on(0, || act(&map))));
+            PATIENCE.set(u32::MAX);
+            let seen: Vec<_> =
+                [0, 20, 0, 20].map(|vp| on(vp, || map.get(&Touchy(1)).map(|value| value.0))).into();
+            assert!(seen.windows(2).all(|two| two[0] == two[1]), "act {at}, {patience}: {seen:?}");
+            // It is used and changed as before, and copied again.
+            assert!([0, 20].into_iter().all(|vp| on(vp, || map.get(&Touchy(3))) == Some(Touchy(30))));
+            for value in 40..43 {
+                on(20, || _ = map.set(Touchy(1), Touchy(value)));
+                assert!(
+                    [0, 20, 0, 20]
+                        .into_iter()
+                        .all(|vp| on(vp, || map.get(&Touchy(1))) == Some(Touchy(value)))
+                );
+            }
+            let place = || on(20, || map.read(&Touchy(1), |value| std::ptr::from_ref(value).addr()));
+            assert_ne!(on(0, || map.read(&Touchy(1), |value| std::ptr::from_ref(value).addr())), place());
+            if ended.is_ok() {
+                assert!(patience > 0, "act {at} asks nothing");
+                break;
+            }
+        }
+    }
+}
+
+const SIZES: [ClusterSize; 5] =
+    [ClusterSize::Core, ClusterSize::Machine, ClusterSize::Node, ClusterSize::Cpu, ClusterSize::Cache];
+
+fn reps(map: &Map<u64, u64>) -> usize {
+    info_of(CoRef::id(map.co())).unwrap().reps.len()
+}
+
+#[test]
+fn x_30_the_size_of_a_maps_clusters_is_changed_and_the_entries_stay() {
+    begin();
+    let partitioned = map::partitioned::<u64, u64>(5, |key| key as usize);
+    for map in [map::replicated(ClusterSize::Cpu), partitioned] {
+        (0..100).for_each(|key| _ = map.set(key, 0));
+        for (round, size) in (0..).zip(SIZES) {
+            (0..VPS).for_each(|vp| on(vp, || assert!((0..100).all(|key| map.get(&key) == Some(round)))));
+            map.set_cluster_size(size).unwrap();
+            assert_eq!(map.cluster_size(), size);
+            (0..VPS).for_each(|vp| on(vp, || assert!((0..100).all(|key| map.get(&key) == Some(round)))));
+            assert_eq!(reps(&map), squall_machine::machine().clusters(size).len(), "{size}");
+            (0..100).for_each(|key| assert!(on(key as u32 % VPS, || map.update(&key, |old| old + 1))));
+        }
+        assert_eq!(map.len(), 100);
+    }
+    // The parts stay as many as they are, and their homes what they were.
+    let map = map::partitioned::<u64, u64>(3, |key| (key >> 4) as usize);
+    map.set_cluster_size(ClusterSize::Node).unwrap();
+    (0..48).for_each(|key| _ = map.set(key, key));
+    assert_eq!((map.len(), map.iter().count()), (48, 48));
+}
+
+/// Writers add, readers see no earlier value than anybody did, while the size of the clusters changes all the time.
+#[test]
+fn x_30_the_size_is_changed_while_the_map_is_used_and_nothing_is_lost_or_seen_twice() {
+    begin();
+    const KEYS: u64 = 8;
+    const ROUNDS: u64 = 2_000;
+    const SWAPS: u64 = 50;
+    let partitioned = map::partitioned::<u64, u64>(3, |key| key as usize);
+    for map in [map::replicated(ClusterSize::Cpu), partitioned] {
+        let co = map.co();
+        (0..KEYS).for_each(|key| _ = co.set(key, 0));
+        let told: Vec<_> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+        let (stop, swaps) = (AtomicBool::new(false), AtomicU64::new(0));
+        let write = |writer: u64| {
+            let mut done = 0;
+            while done < ROUNDS || swaps.load(Ordering::Relaxed) < SWAPS {
+                assert!(co.update(&((done + writer) % KEYS), |old| old + 1));
+                done += 1;
+            }
+            done
+        };
+        let (write, mut updates) = (&write, 0);
+        thread::scope(|scope| {
+            for reader in 0..2_u32 {
+                let (told, stop) = (&told, &stop);
+                scope.spawn(move || {
+                    for at in (reader..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+                        let key = u64::from(at) % KEYS;
+                        on(at * 5 % VPS, || {
+                            let told = &told[key as usize];
+                            let known = told.load(Ordering::Acquire);
+                            let seen = co.get(&key).expect("it is there always");
+                            assert!(seen >= known, "{seen} was read after somebody had seen {known}");
+                            told.fetch_max(seen, Ordering::AcqRel);
+                        });
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for size in SIZES.into_iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+                    // One that was not done in time leaves everything as it was.
+                    swaps.fetch_add(u64::from(co.set_cluster_size(size).is_ok()), Ordering::Relaxed);
+                }
+            });
+            let writers: Vec<_> = (0..2_u64)
+                .map(|writer| scope.spawn(move || on(writer as u32 * 11, || write(writer))))
+                .collect();
+            let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+            stop.store(true, Ordering::Relaxed);
+            updates = ended.into_iter().map(|ended| ended.unwrap()).sum::<u64>();
+        });
+        assert_eq!(co.fold(0, |sum, _, value| sum + value), updates, "an update was lost or made twice");
+        assert_eq!(co.len() as u64, KEYS);
+    }
 }

@@ -1,10 +1,11 @@
 //! The cached list as an object: its interface, what people do with it, and its owner.
 
+use squall_core::__macro::Panic;
 use squall_core::swap::{New, Swap, SwapError, SwapReport};
 use squall_core::{CoRef, Owned, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
-use squall_rcu::{Op, op};
+use squall_rcu::Op;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -24,7 +25,7 @@ use super::{Form, Sensors};
 #[interface(crate = squall_core)]
 pub trait CachedList<T: Send + Sync + 'static>: Send + Sync {
     /// Lends what a lookup looks into, for one lookup in the rest of the operation.
-    fn look<'o>(&self, op: &'o Op, found: &mut Option<ListView<'o, T>>);
+    fn look<'o>(&self, op: &'o Op) -> ListView<'o, T>;
 
     /// Calls `act` once with the list, for what changes it: when this returns, nothing is done to it any more.
     fn with(&self, act: &mut dyn FnMut(ListWriter<'_, T>));
@@ -125,24 +126,14 @@ pub trait Items<T: Send + Sync + 'static>: Copy {
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError>;
 }
 
-/// Every implementation of ours lends itself.
-#[cold]
-fn nothing_lent() -> ! {
-    panic!("an implementation of a cached list lent nothing")
-}
-
-/// Looks in an operation.
+/// Looks within a call.
 #[inline(always)]
 #[track_caller]
 fn look<T: Send + Sync + 'static, R>(
     co: CoRef<dyn CachedList<T>>,
     f: impl for<'o> FnOnce(&'o Op, ListView<'o, T>) -> R,
 ) -> R {
-    op(|op| {
-        let mut found = None;
-        co.look(op, &mut found);
-        f(op, found.unwrap_or_else(|| nothing_lent()))
-    })
+    co.__call_in("look", |op, list| f(op, list.look(op)), Panic)
 }
 
 /// Changes within a call.
@@ -153,7 +144,7 @@ fn write<T: Send + Sync + 'static, R>(
 ) -> R {
     let (mut f, mut done) = (Some(f), None);
     co.with(&mut |writer| done = f.take().map(|f| f(&writer.0)));
-    done.unwrap_or_else(|| nothing_lent())
+    done.expect("an implementation of a cached list calls what it is given")
 }
 
 impl<T: Send + Sync + 'static> Items<T> for CoRef<dyn CachedList<T>> {
@@ -229,8 +220,8 @@ impl<T: Send + Sync + 'static> Body for Listed<T> {
 
 impl<T: Send + Sync + 'static> CachedList<T> for Local<Listed<T>> {
     #[inline]
-    fn look<'o>(&self, op: &'o Op, found: &mut Option<ListView<'o, T>>) {
-        *found = Some(ListView { cache: self.lend_cache(op), store: self.lend_store(op) });
+    fn look<'o>(&self, op: &'o Op) -> ListView<'o, T> {
+        ListView { cache: self.lend_cache(op), store: self.lend_store(op) }
     }
 
     fn with(&self, act: &mut dyn FnMut(ListWriter<'_, T>)) {

@@ -1,10 +1,11 @@
 //! The cached map as an object: its interface, what people do with it, and its owner.
 
+use squall_core::__macro::Panic;
 use squall_core::swap::{New, Swap, SwapError, SwapReport};
 use squall_core::{CoRef, Owned, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
-use squall_rcu::{Op, op};
+use squall_rcu::Op;
 use squall_table::{Compute, Computed};
 use std::borrow::Borrow;
 use std::fmt;
@@ -34,7 +35,7 @@ pub trait CachedMapping<
 >: Send + Sync
 {
     /// Lends what a lookup looks into, for one lookup in the rest of the operation.
-    fn look<'o>(&self, op: &'o Op, found: &mut Option<MapView<'o, K, V, S>>);
+    fn look<'o>(&self, op: &'o Op) -> MapView<'o, K, V, S>;
 
     /// Calls `act` once with the map, for what changes it: when this returns, nothing is done to it any more.
     fn with(&self, act: &mut dyn FnMut(MapWriter<'_, K, V, S>));
@@ -193,10 +194,19 @@ where
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError>;
 }
 
-/// Every implementation of ours lends itself.
-#[cold]
-fn nothing_lent() -> ! {
-    panic!("an implementation of a cached map lent nothing")
+/// Looks within a call.
+#[inline(always)]
+#[track_caller]
+fn look<K, V, S, R>(
+    co: CoRef<dyn CachedMapping<K, V, S>>,
+    f: impl for<'o> FnOnce(&'o Op, MapView<'o, K, V, S>) -> R,
+) -> R
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    co.__call_in("look", |op, map| f(op, map.look(op)), Panic)
 }
 
 /// Changes within a call.
@@ -210,7 +220,7 @@ where
 {
     let (mut f, mut done) = (Some(f), None);
     co.with(&mut |writer| done = f.take().map(|f| f(&writer.0)));
-    done.unwrap_or_else(|| nothing_lent())
+    done.expect("an implementation of a cached map calls what it is given")
 }
 
 impl<K, V, S> Entries<K, V, S> for CoRef<dyn CachedMapping<K, V, S>>
@@ -225,11 +235,7 @@ where
     where
         K: Borrow<Q>,
     {
-        op(|op| {
-            let mut found = None;
-            self.look(op, &mut found);
-            found.unwrap_or_else(|| nothing_lent()).find(op, key).map(f)
-        })
+        look(self, |op, map| map.find(op, key).map(f))
     }
 
     #[track_caller]
@@ -301,11 +307,7 @@ where
     fn for_each(self, mut f: impl FnMut(&K, &V)) {
         let mut from = Some(0);
         while let Some(at) = from {
-            from = op(|op| {
-                let mut found = None;
-                self.look(op, &mut found);
-                found.unwrap_or_else(|| nothing_lent()).lines.visit_from(at, &mut f)
-            });
+            from = look(self, |_, map| map.lines.visit_from(at, &mut f));
         }
     }
 
@@ -319,11 +321,7 @@ where
 
     #[track_caller]
     fn len(self) -> usize {
-        op(|op| {
-            let mut found = None;
-            self.look(op, &mut found);
-            found.unwrap_or_else(|| nothing_lent()).lines.len()
-        })
+        look(self, |_, map| map.lines.len())
     }
 
     #[track_caller]
@@ -369,8 +367,8 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     #[inline]
-    fn look<'o>(&self, op: &'o Op, found: &mut Option<MapView<'o, K, V, S>>) {
-        *found = Some(MapView { cache: self.lend_cache(op), lines: self.lend_store(op) });
+    fn look<'o>(&self, op: &'o Op) -> MapView<'o, K, V, S> {
+        MapView { cache: self.lend_cache(op), lines: self.lend_store(op) }
     }
 
     fn with(&self, act: &mut dyn FnMut(MapWriter<'_, K, V, S>)) {

@@ -61,6 +61,7 @@ impl Family for Counters {
             place: sensors.place,
             reps: sensors.reps,
             bytes,
+            ..Reading::default()
         })
     }
 

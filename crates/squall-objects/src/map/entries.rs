@@ -1,13 +1,16 @@
 //! What people do with a map: on the reference, with the types of the caller.
 
 use squall_core::__macro::{Checked, Panic};
-use squall_core::{CallError, CoRef};
+use squall_core::swap::{Swap, SwapError, SwapReport};
+use squall_core::{CallError, CoRef, Id};
+use squall_machine::ClusterSize;
 use squall_rcu::Op;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::vec;
 
+use super::limited::Full;
 use super::store::Store;
 use super::{Compute, Computed, Mapping};
 
@@ -90,8 +93,35 @@ where
     where
         K: Borrow<Q>;
 
+    /// Does with a key that is there what `f` says of its value; as [`compute`](Entries::compute) for a key that is borrowed.
+    fn change<Q: Eq + Hash + ?Sized>(self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
+    where
+        K: Borrow<Q>;
+
     /// Does with the key what `f` says of its value, if it has one.
     fn compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed;
+
+    /// As [`set`](Entries::set), of a map that may have a limit.
+    ///
+    /// # Errors
+    /// The map is [`limited`](super::limited), and full. Of others there is none.
+    fn set_within(self, key: K, value: V) -> Result<bool, Full<(K, V)>>;
+
+    /// As [`compute`](Entries::compute), of a map that may have a limit: whatever is done with one key.
+    ///
+    /// # Errors
+    /// As [`set_within`](Entries::set_within).
+    fn compute_within(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>>;
+
+    /// Changes the size of the clusters of which each has a representative of its own, while the map is used: by a swap, of the map
+    /// within where it is [`limited`](super::limited).
+    ///
+    /// # Errors
+    /// Its form has one for all, or it has them as its policy wants; or the swap failed. Everything is as it was.
+    /// # Cost
+    /// That of a [`Swap`], in which callers wait. A replicated map's entries stay where they are, and its copies are made again by who
+    /// reads. A partitioned map's entries are copied twice.
+    fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, ResizeError>;
 
     /// The key, for what people do with an entry.
     fn entry(self, key: K) -> Entry<Self, K>
@@ -238,53 +268,50 @@ where
     fn visit_from(self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>;
 }
 
-/// Every implementation of ours lends a store.
-#[cold]
-fn nothing_lent() -> ! {
-    panic!("an implementation of a map lent no structure")
-}
-
-/// Writes within a call.
+/// Writes to what a call lends, before it is over.
 #[inline(always)]
-#[track_caller]
-fn write<K, V, S, R>(co: CoRef<dyn Mapping<K, V, S>>, f: impl FnOnce(Store<'_, K, V, S>) -> R) -> R
+fn within<'o, K, V, S, R>(
+    map: &'o dyn Mapping<K, V, S>,
+    op: &'o Op,
+    f: impl FnOnce(&'o Op, Store<'o, K, V, S>) -> R,
+) -> R
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    let (mut f, mut done) = (Some(f), None);
-    co.with(&mut |store| done = f.take().map(|f| f(store)));
-    done.unwrap_or_else(|| nothing_lent())
+    let store = map.lend(op);
+    let result = f(op, store);
+    if store.has_spilled() {
+        map.spilled();
+    }
+    result
+}
+
+/// Writes within a call.
+#[inline(always)]
+#[track_caller]
+fn write<K, V, S, R>(co: CoRef<dyn Mapping<K, V, S>>, f: impl FnOnce(&Op, Store<'_, K, V, S>) -> R) -> R
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    co.__call_in("lend", |op, map| within(map, op, f), Panic)
 }
 
 /// The same, if the object is there.
 #[inline(always)]
 fn try_write<K, V, S, R>(
     co: CoRef<dyn Mapping<K, V, S>>,
-    f: impl FnOnce(Store<'_, K, V, S>) -> R,
+    f: impl FnOnce(&Op, Store<'_, K, V, S>) -> R,
 ) -> Result<R, CallError>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    let (mut f, mut done) = (Some(f), None);
-    co.try_with(&mut |store| done = f.take().map(|f| f(store)))?;
-    Ok(done.unwrap_or_else(|| nothing_lent()))
-}
-
-/// The structure, within the operation that the call is.
-#[inline(always)]
-fn lent<'o, K, V, S>(map: &'o dyn Mapping<K, V, S>, op: &'o Op) -> Store<'o, K, V, S>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    let mut found = None;
-    map.look(op, &mut found);
-    found.unwrap_or_else(|| nothing_lent())
+    co.__call_in("lend", |op, map| Ok(within(map, op, f)), Checked)
 }
 
 /// Reads within a call.
@@ -296,7 +323,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    co.__call_in("look", |op, map| f(op, lent(map, op)), Panic)
+    co.__call_in("look", |op, map| f(op, map.look(op)), Panic)
 }
 
 /// The same, if the object is there.
@@ -310,7 +337,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    co.__call_in("look", |op, map| Ok(f(op, lent(map, op))), Checked)
+    co.__call_in("look", |op, map| Ok(f(op, map.look(op))), Checked)
 }
 
 impl<K, V, S> Entries<K, V, S> for CoRef<dyn Mapping<K, V, S>>
@@ -334,18 +361,18 @@ where
     where
         V: Clone,
     {
-        write(self, |store| store.insert(key, value))
+        write(self, |op, store| store.insert(op, key, value))
     }
 
     #[inline]
     #[track_caller]
     fn set(self, key: K, value: V) -> bool {
-        write(self, |store| store.set(key, value))
+        write(self, |op, store| store.set(op, key, value))
     }
 
     #[track_caller]
     fn try_insert(self, key: K, value: V) -> Result<(), (K, V)> {
-        write(self, |store| store.try_insert(key, value))
+        write(self, |_, store| store.try_insert(key, value))
     }
 
     #[track_caller]
@@ -353,7 +380,7 @@ where
     where
         V: Clone,
     {
-        write(self, |store| store.get_or_insert_with(key, value))
+        write(self, |_, store| store.get_or_insert_with(key, value))
     }
 
     #[inline]
@@ -363,7 +390,7 @@ where
         K: Borrow<Q>,
         V: Clone,
     {
-        write(self, |store| store.remove(key))
+        write(self, |op, store| store.remove(op, key))
     }
 
     #[inline]
@@ -372,7 +399,7 @@ where
     where
         K: Borrow<Q>,
     {
-        write(self, |store| store.discard(key))
+        write(self, |op, store| store.discard(op, key))
     }
 
     #[track_caller]
@@ -381,7 +408,7 @@ where
         K: Borrow<Q>,
     {
         let decide = |value: &V| if f(value) { Compute::Remove } else { Compute::Keep };
-        write(self, |store| store.change(key, decide)) == Computed::Removed
+        write(self, |op, store| store.change(op, key, decide)) == Computed::Removed
     }
 
     #[inline]
@@ -390,12 +417,36 @@ where
     where
         K: Borrow<Q>,
     {
-        write(self, |store| store.change(key, |value| Compute::Put(f(value)))) == Computed::Updated
+        write(self, |op, store| store.change(op, key, |value| Compute::Put(f(value)))) == Computed::Updated
+    }
+
+    #[track_caller]
+    fn change<Q: Eq + Hash + ?Sized>(self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
+    where
+        K: Borrow<Q>,
+    {
+        write(self, |op, store| store.change(op, key, f))
     }
 
     #[track_caller]
     fn compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
-        write(self, |store| store.compute(key, f))
+        write(self, |_, store| store.compute(key, f))
+    }
+
+    #[track_caller]
+    fn set_within(self, key: K, value: V) -> Result<bool, Full<(K, V)>> {
+        write(self, |op, store| store.put_within(op, key, value))
+    }
+
+    #[track_caller]
+    fn compute_within(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>> {
+        write(self, |_, store| store.compute_within(key, f))
+    }
+
+    #[track_caller]
+    fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, ResizeError> {
+        let (co, new) = self.resized(size).ok_or(ResizeError::OneForAll(CoRef::id(self)))?;
+        Swap::of(co).to(new).map_err(ResizeError::Swap)
     }
 
     #[track_caller]
@@ -410,7 +461,7 @@ where
     fn retain(self, mut f: impl FnMut(&K, &V) -> bool) {
         let mut from = Some(0);
         while let Some(at) = from {
-            from = write(self, |store| store.retain_from(at, &mut f));
+            from = write(self, |_, store| store.retain_from(at, &mut f));
         }
     }
 
@@ -426,12 +477,12 @@ where
 
     #[track_caller]
     fn try_reserve(self, more: usize) -> bool {
-        write(self, |store| store.try_reserve(more))
+        write(self, |_, store| store.try_reserve(more))
     }
 
     #[track_caller]
     fn shrink_to_fit(self) {
-        write(self, |store| store.shrink_to_fit());
+        write(self, |_, store| store.shrink_to_fit());
     }
 
     #[inline]
@@ -447,18 +498,18 @@ where
     }
 
     fn try_set(self, key: K, value: V) -> Result<bool, CallError> {
-        try_write(self, |store| store.set(key, value))
+        try_write(self, |op, store| store.set(op, key, value))
     }
 
     fn try_discard<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<bool, CallError>
     where
         K: Borrow<Q>,
     {
-        try_write(self, |store| store.discard(key))
+        try_write(self, |op, store| store.discard(op, key))
     }
 
     fn try_compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, CallError> {
-        try_write(self, |store| store.compute(key, f))
+        try_write(self, |_, store| store.compute(key, f))
     }
 
     fn try_for_each(self, mut f: impl FnMut(&K, &V)) -> Result<(), CallError> {
@@ -472,6 +523,36 @@ where
     #[track_caller]
     fn visit_from(self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64> {
         look(self, |_, store| store.visit_from(from, f))
+    }
+}
+
+/// Why the size of a map's clusters was not changed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ResizeError {
+    /// This map has one representative for all, or as many as its policy wants.
+    OneForAll(Id),
+    /// The swap failed.
+    Swap(SwapError),
+}
+
+impl fmt::Display for ResizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ResizeError::OneForAll(id) => {
+                write!(f, "map {id} is not replicated or partitioned: its clusters have no size to be set")
+            }
+            ResizeError::Swap(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ResizeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ResizeError::OneForAll(_) => None,
+            ResizeError::Swap(error) => Some(error),
+        }
     }
 }
 

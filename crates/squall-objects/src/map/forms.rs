@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::locked::{Copies, Locked};
-use super::policy::{ALARM, post};
+use super::policy::{ALARM, APART, is_apart, post};
+use super::replicated::{Place, Replicated};
 use super::store::{Form, Store};
 use super::{Mapping, Sensors};
 
@@ -39,10 +40,18 @@ pub(super) trait Shape<K: Send + Sync + 'static, V: Send + Sync + 'static, S>:
 {
     /// What it needs to be made of a table.
     type With: Copy + Send + Sync + 'static;
-    /// For which clusters an adaptive one has representatives, so that its sensors are not what its callers share.
+    /// For which clusters an adaptive one has representatives: so that its sensors are not what its callers share, or as many as it has parts.
     const SENSED_BY: ClusterSize;
+    /// What a representative holds on to.
+    type Here: Send + Sync + 'static;
 
-    fn form(&self) -> Form<'_, K, V, S>;
+    fn here(this: &Arc<Self>) -> Arc<Self::Here>;
+    fn form(here: &Self::Here) -> Form<'_, K, V, S>;
+    /// Entries that it has beside the map's own.
+    fn copies(here: &Self::Here) -> usize {
+        let _ = here;
+        0
+    }
     fn of_table(table: Arc<Table<K, V, S>>, with: Self::With) -> Arc<Self>;
     fn to_table(this: &Arc<Self>) -> Arc<Table<K, V, S>>;
 }
@@ -55,10 +64,15 @@ where
 {
     type With = ();
     const SENSED_BY: ClusterSize = ClusterSize::Cpu;
+    type Here = Self;
+
+    fn here(this: &Arc<Self>) -> Arc<Self> {
+        this.clone()
+    }
 
     #[inline(always)]
-    fn form(&self) -> Form<'_, K, V, S> {
-        Form::Central(self)
+    fn form(here: &Self) -> Form<'_, K, V, S> {
+        Form::Central(here)
     }
 
     fn of_table(table: Arc<Table<K, V, S>>, (): ()) -> Arc<Self> {
@@ -92,11 +106,16 @@ where
 {
     type With = Terms<K, V, S>;
     const SENSED_BY: ClusterSize = ClusterSize::Machine;
+    type Here = Self;
+
+    fn here(this: &Arc<Self>) -> Arc<Self> {
+        this.clone()
+    }
 
     #[inline(always)]
-    fn form(&self) -> Form<'_, K, V, S> {
-        match self.spilled() {
-            None => Form::Locked(self),
+    fn form(here: &Self) -> Form<'_, K, V, S> {
+        match here.spilled() {
+            None => Form::Locked(here),
             Some(table) => Form::Central(table),
         }
     }
@@ -110,6 +129,39 @@ where
     }
 }
 
+/// Beside the table that says what is there, a table of copies for each representative.
+impl<K, V, S> Shape<K, V, S> for Replicated<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type With = Copies<K, V, S>;
+    const SENSED_BY: ClusterSize = APART;
+    type Here = Place<K, V, S>;
+
+    fn here(this: &Arc<Self>) -> Arc<Place<K, V, S>> {
+        Arc::new(this.join())
+    }
+
+    #[inline(always)]
+    fn form(here: &Place<K, V, S>) -> Form<'_, K, V, S> {
+        Form::Replicated(here)
+    }
+
+    fn copies(here: &Place<K, V, S>) -> usize {
+        here.copies()
+    }
+
+    fn of_table(table: Arc<Table<K, V, S>>, copies: Copies<K, V, S>) -> Arc<Self> {
+        Arc::new(Replicated::of_table(table, copies))
+    }
+
+    fn to_table(this: &Arc<Self>) -> Arc<Table<K, V, S>> {
+        this.table()
+    }
+}
+
 /// The root of an object with one structure for all. `ADAPTS`: its sensors post.
 pub(super) struct One<K, V, S, F, const ADAPTS: bool>
 where
@@ -119,6 +171,8 @@ where
 {
     store: OnceLock<Arc<F>>,
     with: F::With,
+    /// Of adaptive forms that readers do not tell: see [`One::missed`].
+    misses: AtomicU32,
     types: PhantomData<fn(K, V, S)>,
 }
 
@@ -131,7 +185,7 @@ where
     S: BuildHasher + Send + Sync + 'static,
     F: Shape<K, V, S>,
 {
-    store: RcuArc<F>,
+    store: RcuArc<F::Here>,
     /// Of adaptive forms. Not beside what every call reads.
     sensor: Option<Box<Sensor>>,
     at: At<One<K, V, S, F, ADAPTS>>,
@@ -180,18 +234,27 @@ impl Sensor {
     }
 }
 
-/// Of so many writes of a thread in tables within small forms, one is noted, for all.
+/// Of so many calls of a thread of which each would write to what others write, one is noted, for all, by chance: whoever uses two maps
+/// in turn shall be noted in both.
 const FEW: u32 = 64;
+
+/// Of so many misses, at first, the last one asks for a look.
+const MISSES: u32 = 8;
+/// The most that it may be.
+const MISSES_MOST: u32 = 64;
+/// What a miss of a reader is taken for, in steps of a sensor.
+const MISS: u32 = ALARM;
 
 /// Whether this one is.
 #[inline]
 fn is_noted() -> bool {
     thread_local! {
-        static WRITES: Cell<u32> = const { Cell::new(0) };
+        static DRAWN: Cell<u64> = const { Cell::new(0) };
     }
-    let writes = WRITES.get().wrapping_add(1);
-    WRITES.set(writes);
-    writes.is_multiple_of(FEW)
+    // Knuth's linear congruential generator, of which the topmost bits are good.
+    let drawn = DRAWN.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    DRAWN.set(drawn);
+    drawn >> (u64::BITS - FEW.ilog2()) == 0
 }
 
 impl<K, V, S, F, const ADAPTS: bool> One<K, V, S, F, ADAPTS>
@@ -204,12 +267,29 @@ where
     pub(super) const SIZE: ClusterSize = if ADAPTS { F::SENSED_BY } else { ClusterSize::Machine };
 
     pub(super) fn new(store: F, with: F::With) -> Self {
-        One { store: OnceLock::from(Arc::new(store)), with, types: PhantomData }
+        One { store: OnceLock::from(Arc::new(store)), ..One::vacant(with) }
     }
 
     /// One that a swap moves a state into.
     pub(super) fn to_come(with: F::With) -> New<dyn Mapping<K, V, S>> {
-        New::root(One::<K, V, S, F, ADAPTS> { store: OnceLock::new(), with, types: PhantomData }, Self::SIZE)
+        New::root(Self::vacant(with), Self::SIZE)
+    }
+
+    fn vacant(with: F::With) -> Self {
+        One { store: OnceLock::new(), with, misses: AtomicU32::new(MISSES * MISS), types: PhantomData }
+    }
+
+    /// Notes that a VP missed. Who reads a table writes nothing that could tell of it; but of an object that is not in its first form the policy
+    /// throws the callers' entries away now and then, and then each that calls misses once. Where a form may pay that only readers have
+    /// a use for, many of these ask for a look.
+    fn missed(&self, post: impl FnOnce() -> bool) {
+        let left = self.misses.load(Ordering::Relaxed);
+        if left > 0 {
+            self.misses.store(left.saturating_sub(MISS), Ordering::Relaxed);
+            if left <= MISS && !post() {
+                self.misses.store(MISSES * MISS, Ordering::Relaxed);
+            }
+        }
     }
 }
 
@@ -224,8 +304,8 @@ where
     type Rep = Local<K, V, S, F, ADAPTS>;
 
     fn make_rep(&self, at: At<Self>) -> Self::Rep {
-        let store = self.store.get().expect("a miss is refused while nothing moved in").clone();
-        Local { store: store.into(), sensor: ADAPTS.then(Sensor::new), at }
+        let store = self.store.get().expect("a miss is refused while nothing moved in");
+        Local { store: F::here(store).into(), sensor: ADAPTS.then(Sensor::new), at }
     }
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
@@ -236,7 +316,13 @@ where
         let any = || (0..machine().vp_limit()).find_map(|cluster| miss.find(Cluster::new(cluster as u32)));
         match (ADAPTS && is_reading()).then(any).flatten() {
             Some(any) => any.once(),
-            None => miss.local().cached(),
+            None => {
+                let local = miss.local();
+                if ADAPTS && F::SENSED_BY != ClusterSize::Machine && is_apart() {
+                    self.missed(|| post(local.at.co()));
+                }
+                local.cached()
+            }
         }
     }
 
@@ -267,6 +353,22 @@ where
             sensor.step(calls, || post(self.at.co()));
         }
     }
+
+    /// Notes a call whose sensor others share, and who need not wait for each other otherwise.
+    #[inline]
+    fn note_few(&self) {
+        if is_noted() {
+            self.note(FEW);
+        }
+    }
+
+    fn sees_all_calls(form: &Form<'_, K, V, S>) -> bool {
+        match form {
+            Form::Central(_) => F::SENSED_BY != ClusterSize::Machine,
+            Form::Replicated(_) => false,
+            _ => true,
+        }
+    }
 }
 
 impl<K, V, S, F, const ADAPTS: bool> Mapping<K, V, S> for Local<K, V, S, F, ADAPTS>
@@ -277,40 +379,44 @@ where
     F: Shape<K, V, S>,
 {
     #[inline]
-    fn look<'o>(&self, op: &'o Op, found: &mut Option<Store<'o, K, V, S>>) {
-        let form = self.store.lend(op).form();
-        // Who reads a table writes nothing.
-        if ADAPTS && matches!(form, Form::Locked(_)) {
-            self.note(1);
+    fn look<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
+        let form = F::form(self.store.lend(op));
+        if ADAPTS {
+            match form {
+                Form::Locked(_) => self.note(1),
+                // A table that has taken a locked map's place is to be seen by who only reads, too: the policy gives it a form of its own.
+                Form::Central(_) if F::SENSED_BY == ClusterSize::Machine => self.note_few(),
+                // Who reads a table writes nothing.
+                _ => {}
+            }
         }
-        *found = Some(Store::new(form));
+        Store::new(form)
     }
 
     #[inline]
-    fn with(&self, act: &mut dyn FnMut(Store<'_, K, V, S>)) {
-        let form = self.store.form();
+    fn lend<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
+        let form = F::form(self.store.lend(op));
         if ADAPTS {
-            match form {
-                // The one sensor is everybody's, and in a table that has taken a locked map's place nobody waits for anybody else.
-                Form::Central(_) if F::SENSED_BY == ClusterSize::Machine => {
-                    if is_noted() {
-                        self.note(FEW);
-                    }
-                }
-                _ => self.note(1),
-            }
+            if Self::sees_all_calls(&form) { self.note(1) } else { self.note_few() }
         }
-        act(Store::new(form));
-        // It was too many for the lock just now. If this is not heard, or nothing comes of it, the sensor says it again.
-        if ADAPTS && matches!(form, Form::Locked(_)) && matches!(self.store.form(), Form::Central(_)) {
+        Store::new(form)
+    }
+
+    /// It was too many for the lock just now. If this is not heard, or nothing comes of it, the sensor says it again.
+    #[cold]
+    fn spilled(&self) {
+        if ADAPTS {
             post(self.at.co());
         }
     }
 
     fn sensors(&self) -> Sensors {
-        let mut sensors = Sensors { entries: Store::new(self.store.form()).len(), ..Sensors::default() };
+        let form = F::form(&self.store);
+        let spilled = F::SENSED_BY == ClusterSize::Machine && matches!(form, Form::Central(_));
+        let mut sensors = Sensors { entries: Store::new(form).len(), spilled, ..Sensors::default() };
         for rep in self.at.reps() {
             sensors.reps += 1;
+            sensors.copies += F::copies(&rep.store);
             if let Some(sensor) = &rep.sensor {
                 sensors.here = sensors.here.wrapping_add(sensor.here.load(Ordering::Relaxed));
                 sensors.elsewhere = sensors.elsewhere.wrapping_add(sensor.elsewhere.load(Ordering::Relaxed));
@@ -322,12 +428,21 @@ where
     fn arm(&self, after: u32) {
         let sensors = self.at.reps().filter_map(|rep| rep.sensor.as_ref());
         sensors.for_each(|sensor| sensor.alarm.store(after, Ordering::Relaxed));
+        // A VP misses now and then, and not with each call: the policy's patience is for calls.
+        self.at.root().misses.store(after.min(MISSES_MOST * MISS), Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_uses_two_maps_in_turn_is_noted_in_both() {
+        let mut noted = [0_u32; 2];
+        (0..FEW as usize * 200).for_each(|call| noted[call % 2] += u32::from(is_noted()));
+        assert!(noted.iter().all(|noted| (50..150).contains(noted)), "{noted:?}");
+    }
 
     #[test]
     fn a_sensor_posts_when_its_alarm_is_used_up_and_again_if_nobody_heard() {

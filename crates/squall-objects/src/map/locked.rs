@@ -9,7 +9,7 @@
 //! - I3. When `spilled` is set, under the lock, the table has all entries. From then on nothing is done to the map, and all that finds the
 //!   table there does to the table what it came for.
 
-use squall_lock::{Lock, LockGuard};
+use squall_lock::{BiasedGuard, BiasedLock};
 use squall_rcu::Op;
 use squall_table::{Compute, Computed, Table, position};
 use std::borrow::Borrow;
@@ -52,7 +52,7 @@ impl<K, V, S> Copies<K, V, S> {
 
 /// A map under a lock.
 pub(super) struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    inner: Lock<Inner<K, V, S>>,
+    inner: BiasedLock<Inner<K, V, S>>,
     /// Where the entries are since there were too many (I3).
     spilled: OnceLock<Arc<Table<K, V, S>>>,
     copies: Copies<K, V, S>,
@@ -81,7 +81,7 @@ impl<K, V, S> Inner<K, V, S> {
     }
 }
 
-type Guard<'a, K, V, S> = LockGuard<'a, Inner<K, V, S>>;
+type Guard<'a, K, V, S> = BiasedGuard<'a, Inner<K, V, S>>;
 /// The table that has taken a map's place.
 type Spilled<'a, K, V, S> = &'a Table<K, V, S>;
 /// The same, with what was to be put into the map.
@@ -95,7 +95,7 @@ where
 {
     pub(super) fn new(capacity: usize, hasher: S, most: usize, copies: Copies<K, V, S>) -> Locked<K, V, S> {
         let map = HashMap::with_capacity_and_hasher(capacity.min(most), hasher);
-        let inner = Lock::new(Inner { map, most, numbers: 0 });
+        let inner = BiasedLock::new(Inner { map, most, numbers: 0 });
         Locked { inner, spilled: OnceLock::new(), copies }
     }
 
@@ -164,7 +164,7 @@ where
     }
 
     /// The map, unless the table has its entries.
-    #[inline]
+    #[inline(always)]
     fn lock(&self) -> Result<Guard<'_, K, V, S>, Spilled<'_, K, V, S>> {
         let inner = self.inner.lock();
         match self.spilled() {
@@ -212,7 +212,7 @@ where
     // --- reading ---
 
     /// A copy of the key's value, and its number.
-    #[inline]
+    #[inline(always)]
     fn told<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Result<Option<(u64, V)>, Spilled<'_, K, V, S>>
     where
         K: Borrow<Q>,
@@ -221,7 +221,7 @@ where
         Ok(inner.map.get(key).map(|held| (held.number, (self.copies.value)(&held.value))))
     }
 
-    #[inline]
+    #[inline(always)]
     fn cloned<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Result<Option<V>, Spilled<'_, K, V, S>>
     where
         K: Borrow<Q>,

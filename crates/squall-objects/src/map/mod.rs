@@ -7,11 +7,11 @@
 //!
 //! | made by | reading | writing | memory |
 //! |---|---|---|---|
-//! | [`locked`] | takes the one lock, copies the value | takes the one lock | std's map, and eight bytes for each entry |
+//! | [`locked`] | takes the one lock, copies the value | takes the one lock, which costs a thread that alone uses it no atomic operation | std's map, and eight bytes for each entry |
 //! | [`central`] | writes nothing that is shared, waits for nobody | locks one bucket of eight entries | 19 to 38 bytes for an entry of two words |
 //! | [`partitioned`] | as central, and finds the part first | the same; who keeps to a part meets nobody | as central, for each part; 256 bytes for each VP that calls |
 //! | [`replicated`] | of what was read here before writes nothing and reads memory of its cluster; else as central, and makes a copy | as central, and first takes the copies out of every cluster's table | as central, once more for each cluster that reads an entry |
-//! | [`adaptive`] | begins as locked, is central where several VPs use it, where it is read mostly, and beyond 16,384 entries; goes back | as the form that it has | as the form that it has |
+//! | [`adaptive`] | begins as locked, is central where it is used much, and beyond 16,384 entries, replicated where several nodes read what their caches do not keep; goes back | as the form that it has | as the form that it has |
 //!
 //! All are the same to those who call them, a `CoRef<dyn Mapping<K, V, S>>`, on which [`Entries`] has what people do with a map; and of
 //! all it is true that each operation on one key takes effect at one moment, hot-swaps included. [`Map`] owns one.
@@ -31,6 +31,9 @@
 //! assert_eq!(co.len(), 2);
 //! ```
 //!
+//! Memory: a map grows and shrinks with its entries; [`limited`] gives one of any form a limit of entries or of bytes. What was replaced or taken out
+//! waits for its readers, within the bounds that [`squall_rcu::retire`] keeps.
+//!
 //! No poisoning: closures run under no lock and may use the map; one that panics has changed nothing. One that changes its own key each
 //! time it is asked is asked for ever. `Eq` and `Hash` of keys, and in the form of one lock `Clone`, run under a lock: they must not call
 //! any object. `Eq` and `Hash` must not panic: in the form of one lock, which is std's map, that may lose entries. Closures run in an
@@ -40,6 +43,7 @@
 
 mod entries;
 mod forms;
+mod limited;
 mod locked;
 mod owner;
 mod partitioned;
@@ -49,22 +53,23 @@ mod replicated;
 mod store;
 
 use squall_adapt::{engine, family};
-use squall_core::Root;
 use squall_core::swap::New;
+use squall_core::{CoRef, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
 use squall_rcu::Op;
 use squall_table::Table;
-pub use squall_table::{Compute, Computed};
+pub use squall_table::{Budget, Compute, Computed, Exhausted};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 
-pub use entries::{Entries, Entry, Iter};
+pub use entries::{Entries, Entry, Iter, ResizeError};
 use forms::{One, Terms};
+pub use limited::{Full, Limit};
 use locked::{Copies, Locked};
 pub use owner::Map;
 use partitioned::Partitioned;
-pub use policy::{CENTRAL, SMALL};
+pub use policy::{CENTRAL, REPLICATED, SMALL};
 pub use store::Store;
 
 /// A map. [`Entries`] has what people do with one; this is what an implementation has.
@@ -79,10 +84,14 @@ pub trait Mapping<
 >: Send + Sync
 {
     /// Lends the structure that holds the entries, for reads in the rest of the operation.
-    fn look<'o>(&self, op: &'o Op, found: &mut Option<Store<'o, K, V, S>>);
+    fn look<'o>(&self, op: &'o Op) -> Store<'o, K, V, S>;
 
-    /// Calls `act` once with the structure, for what changes it: when this returns, nothing is done to it any more.
-    fn with(&self, act: &mut dyn FnMut(Store<'_, K, V, S>));
+    /// Lends it for a change, which is done before the call that lends it is over. Only [`Entries`] can do that: for others, as
+    /// [`look`](Mapping::look).
+    fn lend<'o>(&self, op: &'o Op) -> Store<'o, K, V, S>;
+
+    /// Told in the same call, if after a change a form of one lock has a table in its place.
+    fn spilled(&self) {}
 
     /// What its sensors read. For policies; of an implementation that has none, zeros.
     fn sensors(&self) -> Sensors {
@@ -93,7 +102,27 @@ pub trait Mapping<
     fn arm(&self, after: u32) {
         let _ = after;
     }
+
+    /// How large the clusters are of which each has a representative of its own.
+    fn cluster_size(&self) -> ClusterSize {
+        ClusterSize::Machine
+    }
+
+    /// For clusters of this size: which map to swap, and for what; nothing, if the implementation has no clusters whose size is to be
+    /// chosen. [`Entries::set_cluster_size`] is the handy form.
+    fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
+        let _ = size;
+        None
+    }
+
+    /// The limit, if there is one: what it is, and what is taken of it. It can be changed at any time.
+    fn budget(&self) -> Option<Arc<Budget>> {
+        None
+    }
 }
+
+/// A map, and what is to take its place: see [`Mapping::resized`].
+pub type Resized<K, V, S> = (CoRef<dyn Mapping<K, V, S>>, New<dyn Mapping<K, V, S>>);
 
 /// What the sensors of a map read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +130,10 @@ pub trait Mapping<
 pub struct Sensors {
     /// Entries.
     pub entries: usize,
+    /// Copies of entries, in a form that makes some.
+    pub copies: usize,
+    /// Whether it is in the form of one lock, and has a table in its place.
+    pub spilled: bool,
     /// Representatives.
     pub reps: usize,
     /// Of adaptive maps, calls that the sensors saw: those of the VP that had called before, and those of others.
@@ -263,7 +296,8 @@ where
     Map(replicated::Spread::new(table, Copies::new()).create(size))
 }
 
-/// Makes a map that is under one lock while it is small and one VP uses it, and else as [`central`] makes it. The small form copies what is
+/// Makes a map that is under one lock while it is small and little used, and else as [`central`] makes it; on machines with several nodes,
+/// where these read what is larger than their caches and hardly ever written, as [`replicated`] makes it, for nodes. The small form copies what is
 /// read, and what changes its form copies entries: a clone must be as good as the original, see the [module](self).
 ///
 /// Makes the policy known and starts its thread, `squall-adapt`, with the first: see [`squall_adapt::engine`].
@@ -272,7 +306,7 @@ where
 /// As [`squall_core::try_shared`] errs.
 /// # Cost
 /// As [`locked`], and a look at the list of families. The change to a table copies 16,384 entries at most, while callers wait; that back,
-/// too. A call of the small form, and a write of the other, costs about a nanosecond more than one of a map that does not adapt.
+/// too; from a table to copies and back nothing is copied. A call of the small form, and a write of the other, costs about a nanosecond more than one of a map that does not adapt.
 #[track_caller]
 pub fn adaptive<K, V>() -> Map<K, V>
 where
@@ -304,6 +338,47 @@ where
     let terms = policy::small();
     let map = Locked::new(capacity, hasher, terms.most, terms.copies);
     Map(Small::new(map, terms).create(Small::<K, V, S>::SIZE))
+}
+
+/// Gives a map of any form a limit, of entries or of what values weigh. Where it has more already that stays, and nothing is added before
+/// there is less.
+///
+/// A new key beyond the limit is refused, and so is a heavier value: [`set_within`](Entries::set_within) and
+/// [`compute_within`](Entries::compute_within) return an error that names the map and the limit; methods that have no way to say so panic with
+/// it, and have changed nothing. Reads, removals and lighter values are as ever.
+///
+/// How exact it is: what the entries weigh is at no moment more than the limit. What is refused would have made it more, together with the
+/// changes that run at that moment, of which some may turn out not to need what they took: so with n threads a limit may be reached n - 1
+/// entries, or changes, too soon. When no change runs, what is taken is what the entries weigh.
+///
+/// The limit is this object's: [`Mapping::budget`] has it, also to be changed. A swap is of the map within, whose reference is to be taken
+/// before; for nothing else: what is put in through it is not counted. This object itself is not swapped. An adaptive map goes on to adapt.
+///
+/// ```
+/// use squall_objects::map::{self, Entries, Limit, Mapping};
+/// let sessions = map::limited(map::central::<u64, String>(), Limit::entries(2));
+/// assert!(sessions.set_within(1, "one".into()).is_ok() && !sessions.set(2, "two".into()));
+/// let full = sessions.set_within(3, "three".into()).unwrap_err();
+/// assert!(full.to_string().ends_with("is full: 2 entries of at most 2, and 1 more were to come"));
+/// sessions.budget().unwrap().set_most(3);
+/// assert_eq!(sessions.set_within(3, "three".into()), Ok(false));
+/// let pages = map::limited(map::adaptive::<u64, Vec<u8>>(), Limit::weight(1 << 20, "bytes", |page: &Vec<u8>| page.len() as u64));
+/// assert!(pages.set_within(0, vec![0; 2 << 20]).is_err());
+/// ```
+///
+/// # Panics
+/// As [`squall_core::try_shared`] errs.
+/// # Cost
+/// A walk over what is there. Each call is two: about as much as a call more. What puts in or takes out changes a word that all share,
+/// and of a weighed map, or one that is full, clones the value. Maps without a limit pay nothing.
+#[track_caller]
+pub fn limited<K, V, S>(map: Map<K, V, S>, limit: Limit<V>) -> Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    Map(limited::Bounded::new(map.into_owned(), limit, Copies::new()).create(ClusterSize::Machine))
 }
 
 /// Whether an implementation posts to the policy: the forms of adaptive maps are classes of their own.

@@ -20,7 +20,7 @@ use super::forms::Moved;
 use super::locked::Copies;
 use super::parts::{Home, Part, Parts};
 use super::store::{Form, Store};
-use super::{Mapping, Sensors};
+use super::{Mapping, Resized, Sensors};
 
 /// The root.
 pub(super) struct Partitioned<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
@@ -135,13 +135,13 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     #[inline]
-    fn look<'o>(&self, op: &'o Op, found: &mut Option<Store<'o, K, V, S>>) {
-        *found = Some(Store::new(Form::Partitioned(self.parts.lend(op))));
+    fn look<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
+        Store::new(Form::Partitioned(self.parts.lend(op)))
     }
 
     #[inline]
-    fn with(&self, act: &mut dyn FnMut(Store<'_, K, V, S>)) {
-        act(Store::new(Form::Partitioned(&self.parts)));
+    fn lend<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
+        self.look(op)
     }
 
     fn sensors(&self) -> Sensors {
@@ -149,5 +149,15 @@ where
         let (reps, held) = reps.fold((0, 0), |(reps, held), rep| (reps + 1, held + rep.held.len()));
         debug_assert_eq!(held, self.parts.count(), "each part is held by one of the first");
         Sensors { entries: self.parts.len(), reps, ..Sensors::default() }
+    }
+
+    fn cluster_size(&self) -> ClusterSize {
+        self.at.root().size
+    }
+
+    fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
+        let root = self.at.root();
+        let new = Partitioned::to_come(root.count, root.home.clone(), size, root.copies);
+        Some((self.at.co(), new))
     }
 }

@@ -1,30 +1,50 @@
 //! When a map changes its form: what its load would cost in each.
 //!
-//! A map that one processor uses is best under a lock, if it is small and much of what is done are writes: then a write is what std's map
-//! does, and the line of the lock stays where it is. Where several use it that line, and what std's map has behind it, travels with each
-//! call, and those who come while it does wait for each other. In a table they meet where two want the same bucket. A table is read for
-//! less than a lock is taken; a write costs more.
+//! Most maps are small and little used, and those are under a lock: that takes least memory, and copies no table when it ends. What is used much
+//! is a table: it is read for less than a lock is taken, written for about as much, and where several use it the line of the lock, and
+//! what std's map has behind it, would travel with each call, and those who come while it does wait for each other. In a table they meet
+//! where two want the same bucket.
 //!
-//! The sensors count calls of the small form, which takes a lock anyway, and writes of the table, on each processor for itself. A
-//! small map that grows becomes a table by itself, at once and within its form (`locked.rs`), for two reasons: the longer it waited, the more
+//! Copies of the table's entries pay where all of this is so: several nodes read, so that for some of them the table lies in another's memory; it
+//! is larger than a node's caches, which else keep copies of what is read by themselves; and it is hardly ever written, for a write takes the
+//! copies out of every node's table first. So never on a machine with one node, whatever caches it has. Going to that form and back
+//! moves the table and copies nothing.
+//!
+//! The sensors count calls of the small form, which takes a lock anyway, and writes of a table: on each processor for itself, or, where there are
+//! copies, one for many on each node. Readers of a table write nothing: on machines with several nodes their misses tell of them
+//! (`One::missed`). A small map that grows becomes a table by itself, at once and within its form (`locked.rs`), for two reasons: the longer it waited, the more
 //! its callers would have to wait while it is copied; and whoever fills a map is faster than any policy.
 
 use squall_adapt::engine;
 use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
 use squall_core::swap::New;
 use squall_core::{CallError, CoRef, info_of};
+use squall_machine::{ClusterSize, machine};
 use squall_table::Table;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 
 use super::forms::{One, Terms};
 use super::locked::{Copies, Locked};
+use super::replicated::Replicated;
 use super::{ADAPTS, Mapping};
 
 /// The form in which an adaptive map begins: as [`locked`](super::locked), up to 16,384 entries.
 pub const SMALL: &str = "small";
 /// The form into which it grows: [`central`](super::central).
 pub const CENTRAL: &str = "central";
+
+/// The form that it can take beyond, on machines with several nodes: [`replicated`](super::replicated), for nodes.
+pub const REPLICATED: &str = "replicated";
+
+/// Of which clusters the last form has copies: those that have memory of their own.
+pub(super) const APART: ClusterSize = ClusterSize::Node;
+
+/// Whether there are several of them, so that a copy can be nearer.
+pub(super) fn is_apart() -> bool {
+    machine().clusters(APART).len() > 1
+}
 
 /// Steps of a sensor until it posts, at first.
 pub(super) const ALARM: u32 = 1024;
@@ -64,13 +84,15 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    const FORMS: [Form; 2] = [
+    const FORMS: [Form; 3] = [
         Form::of::<One<K, V, S, Locked<K, V, S>, ADAPTS>>(SMALL),
         Form::of::<One<K, V, S, Table<K, V, S>, ADAPTS>>(CENTRAL),
+        Form::of::<One<K, V, S, Replicated<K, V, S>, ADAPTS>>(REPLICATED),
     ];
 }
 const SMALL_FORM: usize = 0;
 const CENTRAL_FORM: usize = 1;
+const REPLICATED_FORM: usize = 2;
 
 impl<K, V, S> Family for Maps<K, V, S>
 where
@@ -91,6 +113,7 @@ where
     fn make(&self, shape: Shape, _: CoRef<dyn Mapping<K, V, S>>) -> New<dyn Mapping<K, V, S>> {
         match shape.form {
             CENTRAL_FORM => One::<K, V, S, Table<K, V, S>, ADAPTS>::to_come(()),
+            REPLICATED_FORM => One::<K, V, S, Replicated<K, V, S>, ADAPTS>::to_come(Copies::new()),
             _ => One::<K, V, S, Locked<K, V, S>, ADAPTS>::to_come(small()),
         }
     }
@@ -102,7 +125,9 @@ where
             local: sensors.here,
             foreign: sensors.elsewhere,
             reps: sensors.reps,
-            bytes: bytes + sensors.entries * entry_bytes::<K, V>(),
+            bytes: bytes + (sensors.entries + sensors.copies) * entry_bytes::<K, V>(),
+            // A small form that has a table is to get rid of what it has beside, however small it may have become.
+            detail: if sensors.spilled { SPILLED } else { sensors.entries as u64 },
             ..Reading::default()
         })
     }
@@ -112,33 +137,59 @@ where
     }
 
     fn judge(&self, load: &Load<'_>) -> Vec<Cost> {
-        let large = load.before.bytes > MOST * entry_bytes::<K, V>();
-        judge(&callers(load), large, load.before.bytes, load.transfer_ns)
+        let Reading { detail, bytes, .. } = load.before;
+        let entry = entry_bytes::<K, V>();
+        let entries_bytes = if detail == SPILLED { bytes } else { detail as usize * entry };
+        // One that became a table because it was large does not go back before it is much smaller.
+        let most = if load.shape.form == SMALL_FORM { MOST } else { MOST / 2 };
+        let seen = Seen {
+            callers: callers(load),
+            fits_lock: detail <= most as u64,
+            bytes: entries_bytes,
+            nodes: if is_apart() { machine().clusters(APART).len() } else { 1 },
+        };
+        judge(&seen, load.transfer_ns, load.cache_bytes as f64)
     }
 }
+
+/// Of a reading's detail, which is else how many entries there are: there is a table in the place of what the lock guards.
+const SPILLED: u64 = u64::MAX;
 
 /// About what an entry takes, in either form.
 const fn entry_bytes<K, V>() -> usize {
     size_of::<(K, V)>() * 3 / 2 + 2
 }
 
-/// What a read and a write cost, under a lock and in a table, in nanoseconds, as one machine had them (`squall bench map-get map-mixed`, ten
-/// thousand entries, one thread). They matter as ratios.
-const SMALL_READ: f64 = 11.0;
-const SMALL_WRITE: f64 = 22.0;
-const CENTRAL_READ: f64 = 7.5;
-const CENTRAL_WRITE: f64 = 32.0;
+/// What a read and a write cost, in nanoseconds, as one machine had them: the least of three runs of `squall bench map-adapt --quick --threads 1`
+/// in the variants `read-mostly`, `write-heavy` and `one-thread`, of squall-locked, squall-central and squall-replicated; to those of the
+/// small form comes its sensor, by which squall-adaptive is slower while it has that form. They matter as ratios.
+const SMALL_READ: f64 = 14.0;
+const SMALL_WRITE: f64 = 28.0;
+const CENTRAL_READ: f64 = 9.0;
+const CENTRAL_WRITE: f64 = 21.0;
+const REPLICATED_READ: f64 = 11.5;
+/// What a write costs beside that of the table where there are copies, and for each node's table that may have some.
+const ANNOUNCE: f64 = 40.0;
+const LOOK: f64 = 10.0;
+/// What it costs to make a copy, beside reading what is copied.
+const COPY: f64 = 100.0;
 /// Lines that travel with a call of the small form, and with a write of the table; and how many of the latter's calls find that another
 /// wrote to their bucket since.
 const SMALL_LINES: f64 = 3.0;
 const CENTRAL_LINES: f64 = 2.0;
 const MEETINGS: f64 = 0.1;
+/// Lines of an entry that a look reads, and those that travel with the announcement of a write.
+const ENTRY_LINES: f64 = 2.0;
+const ANNOUNCE_LINES: f64 = 2.0;
+/// What it costs to fetch a line from a node's own memory, as a part of what it costs from another's.
+const NEAR: f64 = 0.25;
 /// A lock is never taken for busier: who waits for it waits for a hundred others at most.
 const BUSY_MAX: f64 = 0.99;
 
-/// What one VP does in a second.
+/// What one VP does in a second, and of which node it is.
 #[derive(Clone, Copy, Debug)]
 struct Caller {
+    node: usize,
     reads: f64,
     writes: f64,
 }
@@ -152,46 +203,93 @@ impl Caller {
 /// Who calls: by the calls that were counted; and those whom the count missed, since they did not run just then, are taken for such as the
 /// least of those who were counted.
 fn callers(load: &Load<'_>) -> Vec<Caller> {
-    let counted = load.calls.rates_of("look").zip(load.calls.rates_of("with"));
+    let nodes = machine().clusters(APART);
+    let node_of = |vp| nodes.get(vp).map_or(0, |node| node.index());
+    let counted = load.calls.rates_of("look").zip(load.calls.rates_of("lend"));
     let mut callers: Vec<Caller> = counted
-        .map(|((_, reads), (_, writes))| Caller { reads, writes })
+        .map(|((vp, reads), (_, writes))| Caller { node: node_of(vp), reads, writes })
         .filter(|c| c.calls() > 0.0)
         .collect();
     let is_counted = |vp| load.calls.by_vp.iter().any(|(counted, _)| *counted == vp);
-    let missed = load.callers.iter().filter(|vp| !is_counted(*vp)).count();
     let least = callers.iter().copied().min_by(|a, b| a.calls().total_cmp(&b.calls()));
-    callers.extend(least.into_iter().flat_map(|least| std::iter::repeat_n(least, missed)));
+    let missed = load.callers.iter().filter(|vp| !is_counted(*vp));
+    callers.extend(missed.filter_map(|vp| Some(Caller { node: node_of(vp), ..least? })));
     callers
 }
 
-fn judge(callers: &[Caller], large: bool, bytes: usize, line: f64) -> Vec<Cost> {
-    let sum = |of: fn(&Caller) -> f64| callers.iter().map(of).sum::<f64>();
-    let (reads, writes) = (sum(|c| c.reads), sum(|c| c.writes));
+/// A load.
+struct Seen {
+    callers: Vec<Caller>,
+    /// Whether there are so few entries that the small form has them under its lock.
+    fits_lock: bool,
+    /// About what the entries take.
+    bytes: usize,
+    /// Of the machine.
+    nodes: usize,
+}
+
+impl Seen {
+    fn sum(&self, of: impl Fn(&Caller) -> f64) -> f64 {
+        self.callers.iter().map(of).sum()
+    }
+}
+
+fn judge(seen: &Seen, line: f64, cache_bytes: f64) -> Vec<Cost> {
+    let (reads, writes) = (seen.sum(|c| c.reads), seen.sum(|c| c.writes));
     // Of one's calls, those before which others came.
-    let after_others = |c: &Caller| c.calls().min(reads + writes - c.calls());
-    let fetched = callers.iter().map(after_others).sum::<f64>() * SMALL_LINES * line;
+    let fetched = seen.sum(|c| c.calls().min(reads + writes - c.calls())) * SMALL_LINES * line;
     let held = reads * SMALL_READ + writes * SMALL_WRITE;
     // The lock is held meanwhile; where that is nearly always, those who want it wait for each other.
     let busy = ((held + fetched) / 1e9).min(BUSY_MAX);
-    let wait = (1.0 / (1.0 - busy)).min(callers.len().max(1) as f64);
-    let after_writers = |c: &Caller| c.calls().min(writes - c.writes) * MEETINGS;
-    let central = reads * CENTRAL_READ
-        + writes * CENTRAL_WRITE
-        + callers.iter().map(after_writers).sum::<f64>() * CENTRAL_LINES * line;
+    let wait = (1.0 / (1.0 - busy)).min(seen.callers.len().max(1) as f64);
+    let mut by_node: BTreeMap<usize, f64> = BTreeMap::new();
+    seen.callers.iter().for_each(|c| *by_node.entry(c.node).or_default() += c.reads);
+    let readers = by_node.values().filter(|reads| **reads > 0.0).count();
+    // Of the entries, those that a node's caches do not keep; of these, those that are another's of the nodes that read.
+    let uncached = (1.0 - cache_bytes / (seen.bytes as f64).max(1.0)).max(0.0);
+    let far = 1.0 - 1.0 / readers.max(1) as f64;
+    let fetch = uncached * ENTRY_LINES * line;
+    let meet = seen.sum(|c| c.calls().min(writes - c.writes)) * MEETINGS * CENTRAL_LINES * line;
+    let written = writes * CENTRAL_WRITE + meet;
+    let central = reads * (CENTRAL_READ + fetch * (far + (1.0 - far) * NEAR)) + written;
     // One that is too large for a lock has a table within its form, and only pays for finding that out.
-    let small = if large { central * 1.5 } else { held + fetched * wait };
-    let cost = |form, ns_per_s| Cost { shape: Shape { form, place: None }, ns_per_s, bytes };
-    vec![cost(SMALL_FORM, small), cost(CENTRAL_FORM, central)]
+    let small = if seen.fits_lock { held + fetched * wait } else { central * 1.5 };
+    let cost = |form, ns_per_s, bytes| Cost { shape: Shape { form, place: None }, ns_per_s, bytes };
+    let mut costs = vec![cost(SMALL_FORM, small, seen.bytes), cost(CENTRAL_FORM, central, seen.bytes)];
+    if seen.nodes > 1 {
+        // After a write the first who reads in each node finds no copy, and makes one.
+        let copied: f64 = by_node.values().map(|reads| reads.min(writes)).sum();
+        let announced = ANNOUNCE + ANNOUNCE_LINES * line + readers as f64 * (LOOK + ENTRY_LINES * line);
+        let copy = COPY + (ENTRY_LINES + ANNOUNCE_LINES) * line;
+        let replicated =
+            reads * (REPLICATED_READ + fetch * NEAR) + copied * copy + writes * announced + written;
+        costs.push(cost(REPLICATED_FORM, replicated, seen.bytes * (1 + readers)));
+    }
+    costs
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The form that this load should have: VPs, and what each reads and writes in a second.
-    fn best(vps: usize, reads: f64, writes: f64, large: bool) -> usize {
-        let costs = judge(&vec![Caller { reads, writes }; vps], large, 0, 25.0);
+    const LINE: f64 = 25.0;
+    const CACHE: f64 = 1e6;
+
+    /// So many VPs of each node, and what each reads and writes in a second.
+    fn on_nodes(vps: &[usize], reads: f64, writes: f64, nodes: usize) -> Seen {
+        let of_node = |(node, vps): (usize, &usize)| vec![Caller { node, reads, writes }; *vps];
+        let callers = vps.iter().enumerate().flat_map(of_node).collect();
+        Seen { callers, fits_lock: true, bytes: 1000, nodes }
+    }
+
+    fn best_of(seen: &Seen) -> usize {
+        let costs = judge(seen, LINE, CACHE);
         costs.iter().min_by(|a, b| a.ns_per_s.total_cmp(&b.ns_per_s)).unwrap().shape.form
+    }
+
+    /// The form that this load should have: VPs of one node, and what each reads and writes in a second.
+    fn best(vps: usize, reads: f64, writes: f64, large: bool) -> usize {
+        best_of(&Seen { fits_lock: !large, ..on_nodes(&[vps], reads, writes, 1) })
     }
 
     #[test]
@@ -204,18 +302,61 @@ mod tests {
     }
 
     #[test]
-    fn co_71_what_one_alone_writes_is_under_a_lock_while_it_is_small() {
-        assert_eq!(best(1, 1e5, 1e6, false), SMALL_FORM);
-        assert_eq!(best(1, 1e5, 1e6, true), CENTRAL_FORM);
-        assert_eq!(best(1, 1e6, 1e3, false), CENTRAL_FORM, "it is read for less than a lock is taken");
+    fn co_71_what_one_alone_uses_much_is_a_table_too() {
+        for (reads, writes) in [(1e6, 0.0), (1e6, 1e4), (1e6, 1e6), (1e5, 1e6)] {
+            for large in [false, true] {
+                let seen = Seen { fits_lock: !large, ..on_nodes(&[1], reads, writes, 1) };
+                let costs = judge(&seen, LINE, CACHE);
+                let dearer = costs[SMALL_FORM].ns_per_s / costs[CENTRAL_FORM].ns_per_s;
+                assert!(dearer > 1.3, "more than the margin: {reads}, {writes}: {dearer}");
+            }
+        }
     }
 
     #[test]
     fn co_71_the_more_share_it_the_dearer_is_the_lock_for_each() {
         let for_each = |vps: usize| {
-            let costs = judge(&vec![Caller { reads: 1e5, writes: 1e5 }; vps], false, 0, 25.0);
+            let costs = judge(&on_nodes(&[vps], 1e5, 1e5, 1), LINE, CACHE);
             costs[SMALL_FORM].ns_per_s / vps as f64
         };
         assert!(for_each(1) < for_each(2) && for_each(2) < for_each(4) && for_each(4) < for_each(16));
+    }
+
+    /// A table of which a tenth is in the caches.
+    fn huge(seen: Seen) -> Seen {
+        Seen { bytes: 10 * CACHE as usize, fits_lock: false, ..seen }
+    }
+
+    #[test]
+    fn hu_16_what_several_nodes_read_beyond_their_caches_is_copied_for_each() {
+        for vps in [[1, 1].as_slice(), &[8, 8], &[4, 4, 4, 4]] {
+            assert_eq!(best_of(&huge(on_nodes(vps, 1e6, 0.0, vps.len()))), REPLICATED_FORM, "{vps:?}");
+            assert_eq!(best_of(&huge(on_nodes(vps, 1e6, 1e3, vps.len()))), REPLICATED_FORM, "{vps:?}");
+        }
+    }
+
+    #[test]
+    fn hu_16_it_is_not_where_no_copy_is_nearer() {
+        let reads = |vps: &[usize], nodes| on_nodes(vps, 1e6, 0.0, nodes);
+        assert_eq!(best_of(&reads(&[8, 8], 2)), CENTRAL_FORM, "each node's caches keep all");
+        assert_eq!(best_of(&huge(reads(&[8, 0], 2))), CENTRAL_FORM, "one node alone reads");
+        let costs = judge(&huge(reads(&[16], 1)), LINE, CACHE);
+        assert!(costs.iter().all(|cost| cost.shape.form != REPLICATED_FORM), "there is one node");
+    }
+
+    #[test]
+    fn hu_16_it_is_not_where_much_is_written_and_it_goes_back_then() {
+        for writes in [1e5, 5e5, 1e6] {
+            let costs = judge(&huge(on_nodes(&[4, 4], 1e6, writes, 2)), LINE, CACHE);
+            let dearer = costs[REPLICATED_FORM].ns_per_s / costs[CENTRAL_FORM].ns_per_s;
+            assert!(dearer > 1.0, "{writes}: {dearer}");
+            assert!(writes < 5e5 || dearer > 1.3, "more than the margin: {writes}: {dearer}");
+        }
+    }
+
+    #[test]
+    fn copies_are_paid_for_by_their_bytes() {
+        let costs = judge(&huge(on_nodes(&[4, 4, 4], 1e6, 0.0, 3)), LINE, CACHE);
+        assert_eq!(costs[REPLICATED_FORM].bytes, 4 * costs[CENTRAL_FORM].bytes);
     }
 }

@@ -4,26 +4,23 @@
 //! see a value after somebody saw a later one. Idea: as of a value with replicas (`squall_replica`): a copy is taken out before the value
 //! changes, and made again by who reads it next, unless somebody is about to change it.
 //!
-//! - I1. While a copy of a key is in a table, the truth has that value. For who changes a key announces it in the key's stripe, then takes the
-//!   copies out, and only then changes the truth; and copies are made under the stripe's lock, while nobody is announced there, of
-//!   what was read after the last who was had ended (`Stripe`).
-//! - I2. Whoever is announced takes the copies out of every table that can have one: copies are made under the stripe's lock, in tables
-//!   that were known before, so that whoever announces himself after knows of them, and after that none is made.
-//! - I3. The lock of a stripe is held for two numbers, or for putting a copy in; who reads only tries it. No closure of the user's, and
-//!   nothing that says what a value is, runs under it; `Eq` and `Hash` of the key do. Where one of them panics, which they must not, the
-//!   copy that was made is dropped under it.
+//! - I1. The table of who looks is a place, the table that says what is there the truth, of `squall_replica::Keyed`, whose proof this stands on, and
+//!   whose models: copies are made and taken out by it alone, and the truth is changed only while the key is announced there.
+//! - I2. A key that is not there has no copies, so that who only puts in what is not there announces nothing.
+//! - I3. No closure of the user's, and nothing that says what a value is, runs under a stripe's lock; `Eq` and `Hash` of the key do. Where one
+//!   of them panics, which they must not, the copy that was made is dropped under it, and the map is as it was.
 //!
-//! So a read that finds a copy takes effect when it finds it (I1), one that does not when it finds the truth, and a change where the
-//! truth changes. Who knows of a change finds no copy of what was before (I2).
+//! So a read that finds a copy takes effect when it finds it, one that does not when it finds the truth, and a change where the truth
+//! changes. Who knows of a change finds no copy of what was before.
 //!
 //! Source: CO-54, CO-58 (every copy leads to what is one for all), TO-04 (invalidation), HU-16. Of K42's distributed table this is the simplest
 //! use: nothing is local to a copy, so that nothing is locked to find one.
 
 use squall_core::swap::{New, RootFormats};
 use squall_core::{At, Miss, Reply, Root};
-use squall_lock::Lock;
 use squall_machine::ClusterSize;
 use squall_rcu::{Op, RcuArc};
+use squall_replica::{Announced, Keyed};
 use squall_table::{Compute, Computed, Table};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -32,49 +29,10 @@ use std::sync::{Arc, OnceLock};
 use super::forms::Moved;
 use super::locked::Copies;
 use super::store::{Form, Store};
-use super::{Mapping, Sensors};
+use super::{Mapping, Resized, Sensors};
 
 /// How many stripes there are.
 const STRIPES: usize = 64;
-
-/// Those who change keys of a stripe. On a line of its own.
-#[repr(align(64))]
-#[derive(Default)]
-struct Stripe(Lock<Writers>);
-
-#[derive(Clone, Copy, Default)]
-struct Writers {
-    /// Announced.
-    now: u32,
-    /// Who were, and have ended.
-    ended: u64,
-}
-
-impl Stripe {
-    /// How many have ended, if nobody is announced and the lock is free.
-    fn quiet(&self) -> Option<u64> {
-        let writers = *self.0.try_lock()?;
-        (writers.now == 0).then_some(writers.ended)
-    }
-}
-
-/// Somebody who is announced in a stripe.
-struct Announced<'a>(&'a Stripe);
-
-impl<'a> Announced<'a> {
-    fn new(stripe: &'a Stripe) -> Announced<'a> {
-        stripe.0.lock().now += 1;
-        Announced(stripe)
-    }
-}
-
-impl Drop for Announced<'_> {
-    fn drop(&mut self) {
-        let mut writers = self.0.0.lock();
-        writers.now -= 1;
-        writers.ended += 1;
-    }
-}
 
 /// A table of copies.
 type Here<K, V, S> = Arc<Table<K, V, S>>;
@@ -82,9 +40,8 @@ type Here<K, V, S> = Arc<Table<K, V, S>>;
 /// What all representatives share.
 pub(super) struct Replicated<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     truth: Arc<Table<K, V, S>>,
-    stripes: Box<[Stripe]>,
-    /// The tables of copies that there are.
-    places: Lock<Arc<[Here<K, V, S>]>>,
+    /// Whose places are the tables of copies that there are.
+    keyed: Keyed<Here<K, V, S>>,
     copies: Copies<K, V, S>,
 }
 
@@ -94,37 +51,25 @@ pub(super) struct Place<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     whole: Arc<Replicated<K, V, S>>,
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Replicated<K, V, S> {
-    fn places(&self) -> Arc<[Here<K, V, S>]> {
-        self.places.lock().clone()
-    }
-
-    fn change_places(&self, f: impl FnOnce(&[Here<K, V, S>]) -> Arc<[Here<K, V, S>]>) {
-        let mut places = self.places.lock();
-        *places = f(&places);
-    }
-}
-
 impl<K, V, S> Replicated<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    fn of_table(truth: Arc<Table<K, V, S>>, copies: Copies<K, V, S>) -> Replicated<K, V, S> {
-        let stripes = (0..STRIPES).map(|_| Stripe::default()).collect();
-        Replicated { truth, stripes, places: Lock::new(Arc::new([])), copies }
+    pub(super) fn of_table(truth: Arc<Table<K, V, S>>, copies: Copies<K, V, S>) -> Replicated<K, V, S> {
+        Replicated { truth, keyed: Keyed::new(STRIPES), copies }
     }
 
-    fn join(self: &Arc<Self>) -> Place<K, V, S> {
+    pub(super) fn join(self: &Arc<Self>) -> Place<K, V, S> {
         let hasher = (self.copies.hasher)(self.truth.hasher());
         let here = Arc::new(Table::with_hasher(hasher));
-        self.change_places(|places| [places, std::slice::from_ref(&here)].concat().into());
+        self.keyed.join(here.clone());
         Place { here, whole: self.clone() }
     }
 
-    fn stripe<Q: Hash + ?Sized>(&self, key: &Q) -> &Stripe {
-        &self.stripes[self.truth.position(key) as usize % STRIPES]
+    pub(super) fn table(&self) -> Arc<Table<K, V, S>> {
+        self.truth.clone()
     }
 
     /// Announces a change of a key, and takes its copies out. It may be changed for as long as what this returns is there.
@@ -132,14 +77,12 @@ where
     where
         K: Borrow<Q>,
     {
-        let announced = Announced::new(self.stripe(key));
-        for place in self.places().iter() {
+        self.keyed.announce(self.truth.position(key), |place| {
             // The look first: most have none, and it writes nothing.
             if place.contains_key(key) {
                 place.discard(key);
             }
-        }
-        announced
+        })
     }
 
     /// Makes a copy, if nobody is at the key.
@@ -147,28 +90,15 @@ where
     where
         K: Borrow<Q>,
     {
-        let stripe = self.stripe(key);
-        let Some(ended) = stripe.quiet() else { return };
         let copy = |key: &K, value: &V| ((self.copies.key)(key), (self.copies.value)(value));
-        let Some((key, value)) = self.truth.read_entry(key, copy) else { return };
-        let Some(writers) = stripe.0.try_lock() else { return };
-        let made_in_vain = if writers.now == 0 && writers.ended == ended {
-            here.try_insert(key, value).err()
-        } else {
-            Some((key, value))
-        };
-        // What was made in vain is the user's to drop: after the lock.
-        drop(writers);
-        drop(made_in_vain);
+        let make = || self.truth.read_entry(key, copy);
+        self.keyed.copy(self.truth.position(key), make, |(key, value)| here.try_insert(key, value));
     }
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Place<K, V, S> {
     fn drop(&mut self) {
-        let others = |places: &[Here<K, V, S>]| {
-            places.iter().filter(|place| !Arc::ptr_eq(place, &self.here)).cloned().collect()
-        };
-        self.whole.change_places(others);
+        self.whole.keyed.leave(|place| Arc::ptr_eq(place, &self.here));
     }
 }
 
@@ -199,6 +129,11 @@ where
         let read = self.truth().read_in(op, key, f?)?;
         self.whole.copy(&self.here, key);
         Some(read)
+    }
+
+    /// How many entries there are copies of here.
+    pub(super) fn copies(&self) -> usize {
+        self.here.len()
     }
 
     pub(super) fn visit_from(&self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64> {
@@ -290,7 +225,7 @@ where
     /// Copies go: they are made again where they are needed.
     pub(super) fn shrink_to_fit(&self) {
         self.truth().shrink_to_fit();
-        for place in self.whole.places().iter() {
+        for place in self.whole.keyed.places().iter() {
             place.clear();
             place.shrink_to_fit();
         }
@@ -374,16 +309,24 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     #[inline]
-    fn look<'o>(&self, op: &'o Op, found: &mut Option<Store<'o, K, V, S>>) {
-        *found = Some(Store::new(Form::Replicated(self.place.lend(op))));
+    fn look<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
+        Store::new(Form::Replicated(self.place.lend(op)))
     }
 
     #[inline]
-    fn with(&self, act: &mut dyn FnMut(Store<'_, K, V, S>)) {
-        act(Store::new(Form::Replicated(&self.place)));
+    fn lend<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
+        self.look(op)
     }
 
     fn sensors(&self) -> Sensors {
         Sensors { entries: self.place.len(), reps: self.at.reps().count(), ..Sensors::default() }
+    }
+
+    fn cluster_size(&self) -> ClusterSize {
+        self.at.clusters().size()
+    }
+
+    fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
+        Some((self.at.co(), Spread::to_come(size, self.at.root().copies)))
     }
 }

@@ -17,6 +17,7 @@ use squall_table::{Compute, Computed, Table};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
+use super::limited::{Full, Limited};
 use super::locked::Locked;
 use super::parts::Parts;
 use super::replicated::Place;
@@ -24,12 +25,21 @@ use super::replicated::Place;
 /// The structure in which a map has its entries, lent by a call of the object.
 pub struct Store<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S>(Form<'a, K, V, S>);
 
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Clone for Store<'_, K, V, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Copy for Store<'_, K, V, S> {}
+
 /// The forms.
 pub(super) enum Form<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     Central(&'a Table<K, V, S>),
     Locked(&'a Locked<K, V, S>),
     Partitioned(&'a Parts<K, V, S>),
     Replicated(&'a Place<K, V, S>),
+    Limited(&'a Limited<K, V, S>),
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Clone for Form<'_, K, V, S> {
@@ -48,8 +58,27 @@ macro_rules! each {
             Form::Locked($form) => $do,
             Form::Partitioned($form) => $do,
             Form::Replicated($form) => $do,
+            Form::Limited($form) => $do,
         }
     };
+}
+
+/// The same, but what is done with a table is compiled into the caller; all else is called.
+macro_rules! central {
+    ($store:expr, $table:ident => $within:expr, $form:ident => $do:expr) => {
+        match $store.0 {
+            Form::Central($table) => $within,
+            Form::Locked($form) => apart(move || $do),
+            Form::Partitioned($form) => apart(move || $do),
+            Form::Replicated($form) => apart(move || $do),
+            Form::Limited($form) => apart(move || $do),
+        }
+    };
+}
+
+#[inline(never)]
+fn apart<R>(f: impl FnOnce() -> R) -> R {
+    f()
 }
 
 impl<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> Store<'a, K, V, S> {
@@ -67,7 +96,7 @@ impl<K, V, S> Store<'_, K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    S: BuildHasher,
+    S: BuildHasher + Send + Sync + 'static,
 {
     // --- reading ---
 
@@ -77,7 +106,13 @@ where
     where
         K: Borrow<Q>,
     {
-        each!(self, form => form.read_in(op, key, f))
+        central!(self, table => table.read_in(op, key, f), form => form.read_in(op, key, f))
+    }
+
+    /// Whether it was under one lock when it was lent, and is a table now.
+    #[inline(always)]
+    pub(super) fn has_spilled(&self) -> bool {
+        matches!(self.0, Form::Locked(locked) if locked.spilled().is_some())
     }
 
     /// Calls `f` for some entries, from a position on; returns the position after them: see [`Table::visit_from`].
@@ -103,16 +138,16 @@ where
     // --- writing: within a call (I1) ---
 
     #[inline(always)]
-    pub(super) fn insert(&self, key: K, value: V) -> Option<V>
+    pub(super) fn insert(&self, op: &Op, key: K, value: V) -> Option<V>
     where
         V: Clone,
     {
-        each!(self, form => form.insert(key, value))
+        central!(self, table => table.put_in(op, key, value, V::clone), form => form.insert(key, value))
     }
 
     #[inline(always)]
-    pub(super) fn set(&self, key: K, value: V) -> bool {
-        each!(self, form => form.set(key, value))
+    pub(super) fn set(&self, op: &Op, key: K, value: V) -> bool {
+        central!(self, table => table.put_in(op, key, value, |_| ()).is_some(), form => form.set(key, value))
     }
 
     pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
@@ -127,33 +162,58 @@ where
     }
 
     #[inline(always)]
-    pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, op: &Op, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
         V: Clone,
     {
-        each!(self, form => form.remove(key))
+        central!(self, table => table.take_in(op, key, V::clone), form => form.remove(key))
     }
 
     #[inline(always)]
-    pub(super) fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    pub(super) fn discard<Q: Eq + Hash + ?Sized>(&self, op: &Op, key: &Q) -> bool
     where
         K: Borrow<Q>,
     {
-        each!(self, form => form.discard(key))
+        central!(self, table => table.take_in(op, key, |_| ()).is_some(), form => form.discard(key))
     }
 
     /// Does with a key that is there what `f` says of its value.
     #[inline(always)]
-    pub(super) fn change<Q: Eq + Hash + ?Sized>(&self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
+    pub(super) fn change<Q: Eq + Hash + ?Sized>(
+        &self,
+        op: &Op,
+        key: &Q,
+        f: impl FnMut(&V) -> Compute<V>,
+    ) -> Computed
     where
         K: Borrow<Q>,
     {
-        each!(self, form => form.change(key, f))
+        central!(self, table => table.change_in(op, key, f), form => form.change(key, f))
     }
 
     pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
         each!(self, form => form.compute(key, f))
+    }
+
+    /// As `set`, with an error where there is a limit.
+    pub(super) fn put_within(&self, op: &Op, key: K, value: V) -> Result<bool, Full<(K, V)>> {
+        match self.0 {
+            Form::Limited(limited) => limited.put_within(key, value),
+            _ => Ok(self.set(op, key, value)),
+        }
+    }
+
+    /// As `compute`, with an error where there is a limit.
+    pub(super) fn compute_within(
+        &self,
+        key: K,
+        f: impl FnMut(Option<&V>) -> Compute<V>,
+    ) -> Result<Computed, Full<()>> {
+        match self.0 {
+            Form::Limited(limited) => limited.compute_within(key, f),
+            _ => Ok(self.compute(key, f)),
+        }
     }
 
     pub(super) fn retain_from(&self, from: u64, f: impl FnMut(&K, &V) -> bool) -> Option<u64> {

@@ -1,0 +1,170 @@
+//! All forms: the master's table in the root, and a local one in each representative. They differ in the size of the clusters.
+//!
+//! - I1. A local table lives as long as the entries, so that no part is lost but with its key. A representative has one that no other one of
+//!   its object has; it takes one that is there, of an object before a swap or of a representative that lost a race, before it has one
+//!   made. So there are no more tables than one object ever had representatives.
+//! - I2. During a swap representatives of both objects may have the same table. That is no matter: it is `Sync`, and only whose callers
+//!   meet in it depends on who has it.
+
+use squall_core::swap::{Format, RootFormats};
+use squall_core::{At, Miss, Reply, Root};
+use squall_dhash::{Local, Master};
+use squall_machine::ClusterSize;
+use squall_rcu::{Op, RcuArc};
+use std::hash::{BuildHasher, Hash};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::{Act, Listing, Sensors, Tables};
+
+/// Local tables.
+type Locals<K, G, L, S> = Mutex<Vec<Arc<Local<K, G, L, S>>>>;
+
+/// What moves in a hot-swap: the master's table, and all local ones (I1).
+struct Whole<K, G, L, S>
+where
+    K: Send + Sync + 'static,
+    G: Send + Sync + 'static,
+    L: Send + 'static,
+    S: Send + Sync + 'static,
+{
+    master: Master<K, G, L, S>,
+    locals: Locals<K, G, L, S>,
+}
+
+/// The root.
+pub(super) struct Spread<K, G, L, S>
+where
+    K: Send + Sync + 'static,
+    G: Send + Sync + 'static,
+    L: Send + 'static,
+    S: Send + Sync + 'static,
+{
+    /// Empty in an object that a swap has to move the state into.
+    whole: OnceLock<Arc<Whole<K, G, L, S>>>,
+    /// Tables that no representative of this object has.
+    spare: Locals<K, G, L, S>,
+}
+
+/// A representative, on lines of its own: neighbours in memory belong to other processors.
+#[repr(align(128))]
+pub(super) struct Holder<K, G, L, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    G: Send + Sync + 'static,
+    L: Send + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    here: RcuArc<Local<K, G, L, S>>,
+    whole: RcuArc<Whole<K, G, L, S>>,
+    at: At<Spread<K, G, L, S>>,
+}
+
+/// The state.
+struct Moved<T>(Arc<T>);
+
+impl<T: Send + Sync + 'static> Format for Moved<T> {}
+
+/// Nothing that panics runs under these.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<K, G, L, S> Spread<K, G, L, S>
+where
+    K: Send + Sync + 'static,
+    G: Send + Sync + 'static,
+    L: Send + 'static,
+    S: Send + Sync + 'static,
+{
+    pub(super) fn of(master: Master<K, G, L, S>) -> Spread<K, G, L, S> {
+        let whole = OnceLock::from(Arc::new(Whole { master, locals: Mutex::default() }));
+        Spread { whole, ..Spread::vacant() }
+    }
+
+    pub(super) fn vacant() -> Spread<K, G, L, S> {
+        Spread { whole: OnceLock::new(), spare: Mutex::default() }
+    }
+}
+
+impl<K, G, L, S> Drop for Holder<K, G, L, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    G: Send + Sync + 'static,
+    L: Send + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        locked(&self.at.root().spare).push(self.here.to_arc());
+    }
+}
+
+impl<K, G, L, S> Root for Spread<K, G, L, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    G: Send + Sync + 'static,
+    L: Send + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    type Interface = dyn Listing<K, G, L, S>;
+    type Rep = Holder<K, G, L, S>;
+
+    fn make_rep(&self, at: At<Self>) -> Holder<K, G, L, S> {
+        let whole = self.whole.get().expect("a miss is refused while nothing moved in");
+        let spare = locked(&self.spare).pop();
+        let here = spare.unwrap_or_else(|| {
+            let new = Arc::new(whole.master.local());
+            locked(&whole.locals).push(new.clone());
+            new
+        });
+        Holder { here: here.into(), whole: whole.clone().into(), at }
+    }
+
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+        if self.whole.get().is_none() {
+            return miss.refuse("no entries moved in");
+        }
+        miss.local().cached()
+    }
+
+    fn formats(formats: &mut RootFormats<'_, Self>) {
+        formats
+            .export(|object| {
+                let whole = object.root().whole.get().ok_or("entries that were never moved in")?;
+                Ok(Moved(whole.clone()))
+            })
+            .import(|object, state: Moved<Whole<K, G, L, S>>| {
+                let root = object.root();
+                let locals = locked(&state.0.locals).clone();
+                root.whole.set(state.0).map_err(|_| "the new object has entries already")?;
+                // The first is taken first.
+                locked(&root.spare).extend(locals.into_iter().rev());
+                Ok(())
+            });
+    }
+}
+
+impl<K, G, L, S> Listing<K, G, L, S> for Holder<K, G, L, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    G: Send + Sync + 'static,
+    L: Send + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    #[inline]
+    fn look<'o>(&self, op: &'o Op, found: &mut Option<Tables<'o, K, G, L, S>>) {
+        *found = Some(Tables { here: self.here.lend(op), master: &self.whole.lend(op).master });
+    }
+
+    fn with(&self, act: &mut Act<'_, K, G, L, S>) {
+        act(Tables { here: &self.here, master: &self.whole.master });
+    }
+
+    fn cluster_size(&self) -> ClusterSize {
+        self.at.clusters().size()
+    }
+
+    fn sensors(&self) -> Sensors {
+        let parts = locked(&self.whole.locals).iter().map(|local| local.len()).sum();
+        Sensors { keys: self.whole.master.len(), reps: self.at.reps().count(), parts }
+    }
+}

@@ -1,0 +1,453 @@
+//! A map with a limit, around a map of any form.
+//!
+//! Problem: so many entries or bytes and no more, in every form and across swaps, and nothing paid where there is no limit. Idea: an object of its
+//! own that has the other one and a budget. What would add takes from the budget first, then calls the other; what it turns out not to
+//! need, and what goes, it gives back. So forms know nothing of limits, and the map within may be swapped and may adapt.
+//!
+//! - I1. What the entries weigh is at most what is taken of the budget: who changes an entry takes what the new one weighs more before that takes
+//!   place, and gives what it weighs less after (`squall_table::Budget`).
+//! - I2. What is given back for an entry is what was taken for it: where a closure is asked again, what counts is the last it was told
+//!   (`Asked`).
+//! - I3. What is handed to the map within has a type that does not name the caller's: that map may have a limit, too, and so on.
+//! - I4. Nobody else calls the map within, but to change its form or its clusters: its owner gave it up.
+
+use squall_core::{At, CoRef, Id, Miss, Owned, Reply, Root};
+use squall_machine::ClusterSize;
+use squall_rcu::{Op, RcuArc};
+use squall_table::{Budget, Compute, Computed, Exhausted, Part};
+use std::any::Any;
+use std::borrow::Borrow;
+use std::fmt;
+use std::hash::{BuildHasher, Hash};
+use std::sync::{Arc, OnceLock};
+
+use super::entries::Entries;
+use super::locked::Copies;
+use super::store::{Form, Store};
+use super::{Mapping, Resized, Sensors};
+
+/// What a value weighs.
+type Weigh<V> = Arc<dyn Fn(&V) -> u64 + Send + Sync>;
+
+/// So much and no more: of entries, or of what values weigh.
+pub struct Limit<V> {
+    most: u64,
+    unit: &'static str,
+    weigh: Option<Weigh<V>>,
+}
+
+impl<V> Limit<V> {
+    /// So many entries.
+    pub fn entries(most: u64) -> Limit<V> {
+        Limit { most, unit: "entries", weigh: None }
+    }
+
+    /// Values that weigh so much together, in this unit: bytes, say. `weigh` says the same of a value each time it is asked, and of its
+    /// clones; it runs in an operation, as all closures do. What keys and the map itself take, count in with the values if it matters.
+    pub fn weight(
+        most: u64,
+        unit: &'static str,
+        weigh: impl Fn(&V) -> u64 + Send + Sync + 'static,
+    ) -> Limit<V> {
+        Limit { most, unit, weigh: Some(Arc::new(weigh)) }
+    }
+}
+
+impl<V> fmt::Debug for Limit<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Limit({} {})", self.most, self.unit)
+    }
+}
+
+/// A map is full: nothing was changed. What was to be put in comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Full<T> {
+    /// What was to be put in.
+    pub back: T,
+    /// The map.
+    pub id: Id,
+    /// What there is at most, and how much of it is taken.
+    pub exhausted: Exhausted,
+    /// Of what.
+    pub unit: &'static str,
+}
+
+impl<T> Full<T> {
+    /// The same, with something else that comes back.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Full<U> {
+        let Full { back, id, exhausted, unit } = self;
+        Full { back: f(back), id, exhausted, unit }
+    }
+}
+
+impl<T> fmt::Debug for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Full({self})")
+    }
+}
+
+impl<T> fmt::Display for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Exhausted { most, taken, wanted } = self.exhausted;
+        let Full { id, unit, .. } = self;
+        write!(f, "map {id} is full: {taken} {unit} of at most {most}, and {wanted} more were to come")
+    }
+}
+
+impl<T> std::error::Error for Full<T> {}
+
+/// The map within, and what is left.
+pub(super) struct Limited<K, V, S> {
+    /// Its owner, of a type that its parameters alone do not allow to be named.
+    inner: Box<dyn Any + Send + Sync>,
+    budget: Arc<Budget>,
+    unit: &'static str,
+    weigh: Option<Weigh<V>>,
+    copies: Copies<K, V, S>,
+    /// Of the object that has the limit.
+    id: OnceLock<Id>,
+}
+
+/// What a change takes while its closure is asked, and what it gives back when it is done (I2).
+struct Asked<'a> {
+    budget: &'a Budget,
+    part: Part<'a>,
+    back: u64,
+    refused: Option<Exhausted>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(budget: &'a Budget) -> Asked<'a> {
+        Asked { budget, part: Part::of(budget), back: 0, refused: None }
+    }
+
+    /// What is done of what is wanted in the place of a value that weighs so much.
+    fn may<V>(&mut self, had: u64, wanted: Compute<V>, weight: impl FnOnce(&V) -> u64) -> Compute<V> {
+        let needs = match &wanted {
+            Compute::Put(value) => weight(value),
+            Compute::Keep => had,
+            Compute::Remove => 0,
+        };
+        self.back = had.saturating_sub(needs);
+        self.refused = self.part.take(needs.saturating_sub(had)).err();
+        if self.refused.is_some() { Compute::Keep } else { wanted }
+    }
+
+    fn end(self, computed: Computed) -> Result<Computed, Exhausted> {
+        if let Some(refused) = self.refused {
+            return Err(refused);
+        }
+        if computed != Computed::Kept {
+            self.part.keep();
+            if self.back > 0 {
+                self.budget.give(self.back);
+            }
+        }
+        Ok(computed)
+    }
+}
+
+impl<K, V, S> Limited<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    fn new(inner: Owned<dyn Mapping<K, V, S>>, limit: Limit<V>, copies: Copies<K, V, S>) -> Limited<K, V, S> {
+        let Limit { most, unit, weigh } = limit;
+        let budget = Arc::new(Budget::new(most));
+        let limited = Limited { inner: Box::new(inner), budget, unit, weigh, copies, id: OnceLock::new() };
+        limited.co().for_each(|_, value| limited.budget.take_anyway(limited.weight(value)));
+        limited
+    }
+
+    fn co(&self) -> CoRef<dyn Mapping<K, V, S>> {
+        let inner = self.inner.downcast_ref::<Owned<dyn Mapping<K, V, S>>>();
+        inner.expect("made of one").co()
+    }
+
+    fn weight(&self, value: &V) -> u64 {
+        self.weigh.as_ref().map_or(1, |weigh| weigh(value))
+    }
+
+    pub(super) fn full<T>(&self, back: T, exhausted: Exhausted) -> Full<T> {
+        let id = *self.id.get().expect("set when its representative was made");
+        Full { back, id, exhausted, unit: self.unit }
+    }
+
+    /// Of what has no other way to say so.
+    #[cold]
+    #[track_caller]
+    fn refuse(&self, exhausted: Exhausted) -> ! {
+        panic!("{}", self.full((), exhausted))
+    }
+
+    pub(super) fn read_in<Q: Eq + Hash + ?Sized, R>(
+        &self,
+        _: &Op,
+        key: &Q,
+        f: impl FnOnce(&V) -> R,
+    ) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        let (mut f, mut read) = (Some(f), None);
+        let mut keep = |value: &V| read = f.take().map(|f| f(value));
+        let keep: &mut dyn FnMut(&V) = &mut keep;
+        self.co().read(key, keep)?;
+        read
+    }
+
+    pub(super) fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
+        let f: &mut dyn FnMut(&K, &V) = &mut f;
+        self.co().visit_from(from, f)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.co().len()
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.co().capacity()
+    }
+
+    pub(super) fn try_reserve(&self, more: usize) -> bool {
+        self.co().try_reserve(more)
+    }
+
+    pub(super) fn shrink_to_fit(&self) {
+        self.co().shrink_to_fit();
+    }
+
+    /// Does what a closure says, within the limit.
+    fn asked<'a>(
+        &'a self,
+        asked: &mut Asked<'a>,
+        there: Option<&V>,
+        f: impl FnOnce(Option<&V>) -> Compute<V>,
+    ) -> Compute<V> {
+        let wanted = f(there);
+        asked.may(there.map_or(0, |value| self.weight(value)), wanted, |value| self.weight(value))
+    }
+
+    pub(super) fn compute_within(
+        &self,
+        key: K,
+        mut f: impl FnMut(Option<&V>) -> Compute<V>,
+    ) -> Result<Computed, Full<()>> {
+        let mut asked = Asked::of(&self.budget);
+        let mut decide = |there: Option<&V>| self.asked(&mut asked, there, &mut f);
+        let decide: &mut dyn FnMut(Option<&V>) -> Compute<V> = &mut decide;
+        let computed = self.co().compute(key, decide);
+        asked.end(computed).map_err(|exhausted| self.full((), exhausted))
+    }
+
+    pub(super) fn put_within(&self, key: K, value: V) -> Result<bool, Full<(K, V)>> {
+        let copy = || (self.copies.value)(&value);
+        if self.weigh.is_some() {
+            let again = (self.copies.key)(&key);
+            let done = self.compute_within(key, |_| Compute::Put(copy()));
+            return match done {
+                Ok(done) => Ok(done != Computed::Inserted),
+                Err(full) => Err(full.map(|()| (again, value))),
+            };
+        }
+        let mut part = Part::of(&self.budget);
+        if let Err(exhausted) = part.take(1) {
+            // A key that is there needs nothing.
+            let there = self.co().update(&key, |_| copy());
+            return if there { Ok(true) } else { Err(self.full((key, value), exhausted)) };
+        }
+        let there = self.co().set(key, value);
+        if !there {
+            part.keep();
+        }
+        Ok(there)
+    }
+
+    pub(super) fn set(&self, key: K, value: V) -> bool {
+        self.put_within(key, value).unwrap_or_else(|full| self.refuse(full.exhausted))
+    }
+
+    pub(super) fn insert(&self, key: K, value: V) -> Option<V>
+    where
+        V: Clone,
+    {
+        let mut old = None;
+        let put = |there: Option<&V>| {
+            old = there.cloned();
+            Compute::Put(value.clone())
+        };
+        let done = self.compute_within(key, put);
+        let _ = done.unwrap_or_else(|full| self.refuse(full.exhausted));
+        old
+    }
+
+    pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
+        let mut part = Part::of(&self.budget);
+        if let Err(exhausted) = part.take(self.weight(&value)) {
+            if self.co().contains_key(&key) {
+                return Err((key, value));
+            }
+            self.refuse(exhausted);
+        }
+        self.co().try_insert(key, value)?;
+        part.keep();
+        Ok(())
+    }
+
+    pub(super) fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> V
+    where
+        V: Clone,
+    {
+        let co = self.co();
+        if let Some(there) = co.get(&key) {
+            return there;
+        }
+        let value = value();
+        let mut part = Part::of(&self.budget);
+        let taken = part.take(self.weight(&value));
+        loop {
+            if let Some(there) = co.get(&key) {
+                return there;
+            }
+            if let Err(exhausted) = taken {
+                self.refuse(exhausted);
+            }
+            if co.try_insert((self.copies.key)(&key), value.clone()).is_ok() {
+                part.keep();
+                return value;
+            }
+        }
+    }
+
+    pub(super) fn change<Q: Eq + Hash + ?Sized>(
+        &self,
+        key: &Q,
+        mut f: impl FnMut(&V) -> Compute<V>,
+    ) -> Computed
+    where
+        K: Borrow<Q>,
+    {
+        let mut asked = Asked::of(&self.budget);
+        let mut decide = |value: &V| self.asked(&mut asked, Some(value), |_| f(value));
+        let decide: &mut dyn FnMut(&V) -> Compute<V> = &mut decide;
+        let computed = self.co().change(key, decide);
+        asked.end(computed).unwrap_or_else(|exhausted| self.refuse(exhausted))
+    }
+
+    pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
+        self.compute_within(key, f).unwrap_or_else(|full| self.refuse(full.exhausted))
+    }
+
+    /// What goes is copied first: a copy that panics leaves it there.
+    pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        V: Clone,
+    {
+        let mut old = None;
+        let removed = self.change(key, |value| {
+            old = Some(value.clone());
+            Compute::Remove
+        });
+        old.filter(|_| removed == Computed::Removed)
+    }
+
+    pub(super) fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.change(key, |_| Compute::Remove) == Computed::Removed
+    }
+
+    pub(super) fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
+        let mut keys = Vec::new();
+        let next = self.co().visit_from(from, |key, _| keys.push((self.copies.key)(key)));
+        for key in keys {
+            let _ = self.change(&key, |value| if f(&key, value) { Compute::Keep } else { Compute::Remove });
+        }
+        next
+    }
+}
+
+/// The root.
+pub(super) struct Bounded<K, V, S> {
+    limited: Arc<Limited<K, V, S>>,
+}
+
+/// Its one representative.
+#[repr(align(128))]
+pub(super) struct Bound<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    limited: RcuArc<Limited<K, V, S>>,
+}
+
+impl<K, V, S> Bounded<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    pub(super) fn new(
+        inner: Owned<dyn Mapping<K, V, S>>,
+        limit: Limit<V>,
+        copies: Copies<K, V, S>,
+    ) -> Bounded<K, V, S> {
+        Bounded { limited: Arc::new(Limited::new(inner, limit, copies)) }
+    }
+}
+
+impl<K, V, S> Root for Bounded<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type Interface = dyn Mapping<K, V, S>;
+    type Rep = Bound<K, V, S>;
+
+    fn make_rep(&self, at: At<Self>) -> Bound<K, V, S> {
+        self.limited.id.get_or_init(|| CoRef::id(at.co()));
+        Bound { limited: self.limited.clone().into() }
+    }
+
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+        miss.local().cached()
+    }
+}
+
+impl<K, V, S> Mapping<K, V, S> for Bound<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    fn look<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
+        Store::new(Form::Limited(self.limited.lend(op)))
+    }
+
+    fn lend<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
+        self.look(op)
+    }
+
+    fn sensors(&self) -> Sensors {
+        self.limited.co().sensors()
+    }
+
+    fn budget(&self) -> Option<Arc<Budget>> {
+        Some(self.limited.budget.clone())
+    }
+
+    fn cluster_size(&self) -> ClusterSize {
+        self.limited.co().cluster_size()
+    }
+
+    fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
+        self.limited.co().resized(size)
+    }
+}

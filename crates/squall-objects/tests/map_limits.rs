@@ -1,0 +1,226 @@
+//! Maps with a limit: of every form, at rest and while the form changes, the limit is kept at every moment, and what is counted in the end is
+//! what is there.
+#![cfg(not(miri))]
+
+mod map_common;
+
+use map_common::{FORMS, Form, NEW, swap_to};
+use squall_core::CoRef;
+use squall_objects::map::{self, Compute, Computed, Entries, Limit, Map, Mapping, ResizeError};
+use std::hash::RandomState;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+type Co = CoRef<dyn Mapping<u64, u64, RandomState>>;
+
+fn made(form: Form, limit: Limit<u64>) -> (Map<u64, u64>, Co) {
+    let inner = form.make::<u64, _>(RandomState::new());
+    let within = inner.co();
+    (map::limited(inner, limit), within)
+}
+
+fn taken(map: &Map<u64, u64>) -> u64 {
+    map.budget().expect("it has a limit").taken()
+}
+
+/// What a panic says.
+fn panic_of(f: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("it panics");
+    panic.downcast_ref::<String>().cloned().expect("with a text")
+}
+
+#[test]
+fn a_new_key_beyond_the_limit_is_refused_by_an_error_that_names_the_map_and_the_limit() {
+    for form in FORMS {
+        let (map, _) = made(form, Limit::entries(3));
+        assert!((0..3).all(|key| map.set_within(key, key) == Ok(false)), "{form:?}");
+        let full = map.set_within(7, 70).unwrap_err();
+        let id = CoRef::id(map.co());
+        assert_eq!((full.back, full.id, full.exhausted.most), ((7, 70), id, 3));
+        let text = format!("map {id} is full: 3 entries of at most 3, and 1 more were to come");
+        assert_eq!(full.to_string(), text);
+        assert!(map.compute_within(7, |_| Compute::Put(1)).is_err());
+        // What has no other way to say so.
+        let refused: [&dyn Fn(); 7] = [
+            &|| _ = map.set(7, 1),
+            &|| _ = map.insert(7, 1),
+            &|| _ = map.try_insert(7, 1),
+            &|| _ = map.get_or_insert_with(7, || 1),
+            &|| _ = map.compute(7, |_| Compute::Put(1)),
+            &|| _ = map.entry(7).or_insert(1),
+            &|| (&map).extend([(7, 1)]),
+        ];
+        refused.iter().for_each(|act| assert_eq!(panic_of(act), text, "{form:?}"));
+        assert!(!map.contains_key(&7) && taken(&map) == 3 && map.len() == 3);
+        // What is there is found and changed as ever.
+        assert_eq!((map.insert(1, 11), map.set(1, 12), map.set_within(1, 13)), (Some(1), true, Ok(true)));
+        assert_eq!((map.try_insert(1, 1), map.get_or_insert_with(1, || 1)), (Err((1, 1)), 13));
+        assert!(map.update(&1, |old| old + 1) && map.get(&1) == Some(14));
+        assert_eq!(map.compute(1, |_| Compute::Put(15)), Computed::Updated);
+        assert_eq!(map.change(&9, |_| Compute::Remove), Computed::Kept);
+        assert_eq!((taken(&map), map.compute(0, |_| Compute::Remove)), (3, Computed::Removed));
+        assert_eq!((map.set_within(7, 70), map.remove(&7), map.discard(&7)), (Ok(false), Some(70), false));
+        assert_eq!((taken(&map), map.iter().count(), map.fold(0, |sum, _, value| sum + value)), (2, 2, 17));
+        map.retain(|key, _| *key == 2);
+        assert_eq!(taken(&map), 1);
+        map.budget().unwrap().set_most(1);
+        assert!(map.set_within(5, 5).is_err() && map.remove_if(&2, |_| true) && map.set_within(5, 5).is_ok());
+        map.clear();
+        assert_eq!((taken(&map), map.is_empty()), (0, true), "{form:?}");
+        assert!(map.try_reserve(10) && map.capacity() > 0);
+        map.shrink_to_fit();
+    }
+}
+
+#[test]
+fn what_values_weigh_is_limited_and_what_is_there_already_counts() {
+    for form in FORMS {
+        let inner = form.make::<u64, _>(RandomState::new());
+        (0..5).for_each(|key| _ = inner.set(key, 10));
+        let map = map::limited(inner, Limit::weight(60, "bytes", |value: &u64| *value));
+        assert_eq!((taken(&map), map.set_within(5, 10)), (50, Ok(false)));
+        let full = map.set_within(0, 11).unwrap_err();
+        assert_eq!((full.back, full.unit, full.exhausted.wanted), ((0, 11), "bytes", 1), "{form:?}");
+        assert!(panic_of(|| _ = map.update(&0, |old| old + 1)).contains("60 bytes of at most 60"));
+        assert_eq!((map.get(&0), map.set_within(0, 3), taken(&map)), (Some(10), Ok(true), 53));
+        assert_eq!((map.insert(1, 17), map.insert(9, 0), taken(&map)), (Some(10), None, 60));
+        assert!(map.set_within(1, 17).is_ok(), "no heavier");
+        assert_eq!((map.get_or_insert_with(6, || 0), map.try_insert(8, 0), taken(&map)), (0, Ok(()), 60));
+        assert!(map.discard(&1) && taken(&map) == 43);
+        map.clear();
+        assert_eq!(taken(&map), 0);
+    }
+}
+
+#[test]
+fn a_closure_a_weight_or_a_clone_that_panics_leaves_the_count_right() {
+    #[derive(Debug)]
+    struct Fragile(u64);
+    static FRAGILE: AtomicBool = AtomicBool::new(false);
+    impl Clone for Fragile {
+        fn clone(&self) -> Fragile {
+            assert!(!FRAGILE.load(Ordering::Relaxed), "as asked");
+            Fragile(self.0)
+        }
+    }
+    for make in [map::central::<u64, Fragile>, map::locked] {
+        let weigh = |value: &Fragile| {
+            assert!(value.0 < 1000, "as asked");
+            value.0
+        };
+        let map = map::limited(make(), Limit::weight(100, "units", weigh));
+        map.set(1, Fragile(10));
+        let acts: [&dyn Fn(); 6] = [
+            &|| _ = map.compute(1, |_| panic!("as asked")),
+            &|| _ = map.compute(2, |_| panic!("as asked")),
+            &|| _ = map.update(&1, |_| Fragile(1000)),
+            &|| _ = map.set(2, Fragile(1000)),
+            &|| _ = map.try_insert(2, Fragile(1000)),
+            &|| map.retain(|_, _| panic!("as asked")),
+        ];
+        acts.iter().for_each(|act| assert!(catch_unwind(AssertUnwindSafe(act)).is_err()));
+        FRAGILE.store(true, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| map.remove(&1))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| map.set(3, Fragile(1)))).is_err());
+        FRAGILE.store(false, Ordering::Relaxed);
+        assert_eq!((map.budget().unwrap().taken(), map.len(), map.discard(&1)), (10, 1, true));
+        assert_eq!(map.budget().unwrap().taken(), 0);
+    }
+}
+
+/// How exact it is, stated at `map::limited`: what is there is at no moment more than the limit, under everything at once.
+#[test]
+fn the_limit_is_kept_at_every_moment_and_the_count_is_right_in_the_end_in_every_form_and_across_swaps() {
+    for form in FORMS {
+        for (weighed, swaps) in [(false, false), (true, true), (false, true)] {
+            keeps_its_limit(form, weighed, swaps);
+        }
+    }
+}
+
+const MOST: u64 = 24;
+const KEYS: u64 = 64;
+const ROUNDS: u64 = 3_000;
+
+fn keeps_its_limit(form: Form, weighed: bool, swaps: bool) {
+    let limit =
+        if weighed { Limit::weight(MOST, "units", |value: &u64| value % 8) } else { Limit::entries(MOST) };
+    let (map, within) = made(form, limit);
+    let weight = |value: u64| if weighed { value % 8 } else { 1 };
+    // Told by those who put in and take out of keys that are theirs alone: before the one, after the other it is more than there is.
+    let (over, there, refused) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                assert!(taken(&map) <= MOST);
+                // What was put in and not begun to be taken out is no more than what is there.
+                let there = there.load(Ordering::SeqCst);
+                assert!(there.cast_signed() <= MOST.cast_signed(), "{there} are there");
+                thread::yield_now();
+            }
+        });
+        let swapper = swaps.then(|| {
+            scope.spawn(|| {
+                for form in NEW.into_iter().cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
+                    swap_to(within, form);
+                    thread::yield_now();
+                }
+            })
+        });
+        let workers: Vec<_> = (0..3_u64)
+            .map(|worker| {
+                let (map, there, refused) = (&map, &there, &refused);
+                scope.spawn(move || {
+                    let mut draw = worker + 1;
+                    for _ in 0..ROUNDS {
+                        draw = draw
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
+                        let (key, value) = ((draw >> 33) % KEYS * 3 + worker, draw >> 50);
+                        let old = map.get(&key);
+                        let had = old.map_or(0, weight);
+                        if draw >> 40 & 3 == 0 {
+                            there.fetch_sub(had, Ordering::SeqCst);
+                            assert_eq!(map.remove(&key), old);
+                            continue;
+                        }
+                        let lighter = had.saturating_sub(weight(value));
+                        there.fetch_sub(lighter, Ordering::SeqCst);
+                        if map.set_within(key, value).is_ok() {
+                            there.fetch_add(weight(value).saturating_sub(had), Ordering::SeqCst);
+                        } else {
+                            there.fetch_add(lighter, Ordering::SeqCst);
+                            refused.fetch_add(1, Ordering::Relaxed);
+                            assert_eq!(map.get(&key), old, "nothing was changed");
+                        }
+                    }
+                })
+            })
+            .collect();
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        over.store(true, Ordering::Relaxed);
+        watcher.join().unwrap();
+        swapper.into_iter().for_each(|swapper| swapper.join().unwrap());
+    });
+    let sum = map.fold(0, |sum, _, value| sum + weight(*value));
+    assert_eq!((taken(&map), there.load(Ordering::SeqCst)), (sum, sum), "{form:?}");
+    assert!(sum <= MOST && refused.load(Ordering::Relaxed) > 0, "{form:?}");
+}
+
+#[test]
+fn the_size_of_clusters_is_that_of_the_map_within_and_one_without_clusters_says_so() {
+    use squall_machine::ClusterSize;
+    let (map, within) = made(Form::Replicated, Limit::entries(8));
+    map.set(1, 1);
+    map.set_cluster_size(ClusterSize::Node).unwrap();
+    assert_eq!((within.cluster_size(), map.cluster_size()), (ClusterSize::Node, ClusterSize::Node));
+    assert_eq!((map.get(&1), taken(&map)), (Some(1), 1));
+    for form in [Form::Central, Form::Locked, Form::Adaptive] {
+        let (map, within) = made(form, Limit::entries(8));
+        let error = map.set_cluster_size(ClusterSize::Node).unwrap_err();
+        assert!(matches!(error, ResizeError::OneForAll(_)));
+        assert!(error.to_string().contains(&CoRef::id(map.co()).to_string()), "{error}");
+        assert!(within.set_cluster_size(ClusterSize::Node).is_err());
+    }
+}

@@ -1,0 +1,164 @@
+//! Bytes as sequences of operations, done one after the other to an object and to something simple that must do the same. For the test on
+//! random bytes beside this, and for the fuzzer. Shorter bytes are simpler sequences. Each panics where the two differ.
+
+#![allow(dead_code, reason = "each user runs some of it")]
+
+#[macro_use]
+#[path = "../map_common/mod.rs"]
+mod map_common;
+
+use map_common::{FORMS, Maps, RestlessMaps};
+use squall_core::swap::{Swap, swap};
+use squall_history::maps::{Act, ConcurrentMap, Held, Maker, Step, Wide, acts};
+use squall_machine::ClusterSize;
+use squall_objects::cell::{self, Published, Reading};
+use squall_objects::map::{self, Compute, Computed, Entries, Limit, Mapping};
+use squall_table::Table;
+use std::collections::BTreeMap;
+use std::hash::RandomState;
+
+struct OfTable<V: Held>(Table<u64, V>);
+as_checked!(OfTable<V>, this => this.0);
+
+/// A table, with values in its slots or in nodes, against std's map.
+pub(crate) fn table(bytes: &[u8]) {
+    let [kind, acts @ ..] = bytes else { return };
+    let acts = Act::all_from_bytes(acts);
+    let done = if kind % 2 == 0 {
+        acts::follow(&OfTable::<u64>(Table::new()), &acts)
+    } else {
+        acts::follow(&OfTable::<Wide>(Table::new()), &acts)
+    };
+    done.unwrap_or_else(|what| panic!("{what}"));
+}
+
+/// A map of the form that the first byte says, or one that is swapped from form to form between the acts, against std's.
+pub(crate) fn map(bytes: &[u8]) {
+    let [kind, acts @ ..] = bytes else { return };
+    let acts = Act::all_from_bytes(acts);
+    let form = FORMS.get(usize::from(kind / 2) % 8);
+    let maps = form.map(|form| Maps(*form, RandomState::new()));
+    let done = match (maps, kind % 2) {
+        (Some(maps), 0) => acts::follow(&maps.make::<u64>(), &acts),
+        (Some(maps), _) => acts::follow(&maps.make::<Wide>(), &acts),
+        (None, 0) => acts::follow(&RestlessMaps.make::<u64>(), &acts),
+        (None, _) => acts::follow(&RestlessMaps.make::<Wide>(), &acts),
+    };
+    done.unwrap_or_else(|what| panic!("{what}"));
+}
+
+/// A map with a limit of what values weigh, whose map within is swapped, against std's map and a sum.
+pub(crate) fn limited(bytes: &[u8]) {
+    const MOST: u64 = 40;
+    let [form, acts @ ..] = bytes else { return };
+    let inner = FORMS[usize::from(*form) % FORMS.len()].make::<u64, _>(RandomState::new());
+    let within = inner.co();
+    let map = map::limited(inner, Limit::weight(MOST, "units", |value: &u64| *value));
+    let mut model = BTreeMap::<u64, u64>::new();
+    for [which, key, value] in acts.as_chunks().0 {
+        let (key, value) = (u64::from(key % 16), u64::from(value % 16));
+        let sum: u64 = model.values().sum();
+        let had = model.get(&key).copied();
+        let fits = |value: u64| sum - had.unwrap_or(0) + value <= MOST;
+        match which % 8 {
+            0 | 1 => {
+                let done = map.set_within(key, value);
+                if fits(value) || had.is_some_and(|had| value <= had) {
+                    assert_eq!(done, Ok(model.insert(key, value).is_some()));
+                } else {
+                    assert_eq!(done.unwrap_err().back, (key, value));
+                }
+            }
+            2 => assert_eq!(map.remove(&key), model.remove(&key)),
+            3 => assert_eq!(map.discard(&key), model.remove(&key).is_some()),
+            4 => {
+                let done = map.compute_within(key, |old| match old {
+                    Some(old) if old % 2 == 1 => Compute::Remove,
+                    _ => Compute::Put(value),
+                });
+                match (had, done) {
+                    (Some(old), done) if old % 2 == 1 => {
+                        assert_eq!(done, Ok(Computed::Removed));
+                        model.remove(&key);
+                    }
+                    (had, Ok(done)) => {
+                        let right = if had.is_some() { Computed::Updated } else { Computed::Inserted };
+                        assert!(done == right && (fits(value) || had.is_some_and(|had| value <= had)));
+                        model.insert(key, value);
+                    }
+                    (_, Err(full)) => assert!(!fits(value) && full.exhausted.taken == sum),
+                }
+            }
+            5 => {
+                map.retain(|key, _| key % 3 != value % 3);
+                model.retain(|key, _| key % 3 != value % 3);
+            }
+            6 => assert_eq!(map.get(&key), had),
+            _ => map_common::swap_to(within, map_common::NEW[value as usize % map_common::NEW.len()]),
+        }
+        assert_eq!(map.budget().unwrap().taken(), model.values().sum::<u64>());
+        assert_eq!(map.len(), model.len());
+    }
+    assert_eq!(map.iter().collect::<BTreeMap<_, _>>(), model);
+}
+
+/// A read-mostly value, in every form and size of clusters, against a value and its version.
+pub(crate) fn cell(bytes: &[u8]) {
+    const SIZES: [ClusterSize; 3] = [ClusterSize::Machine, ClusterSize::Cpu, ClusterSize::Node];
+    let [form, acts @ ..] = bytes else { return };
+    let owner = match form % 4 {
+        0 => cell::shared(vec![0]),
+        1 => cell::distributed(vec![0], ClusterSize::Cpu),
+        2 => cell::copied(vec![0], ClusterSize::Cpu),
+        _ => cell::adaptive(vec![0]),
+    };
+    let co = owner.co();
+    let (mut value, mut version, mut told) = (vec![0], 1, 1);
+    let mut changes = co.subscribe();
+    for [which, number] in acts.as_chunks().0 {
+        let size = SIZES[usize::from(*number) % SIZES.len()];
+        match which % 9 {
+            0 => {
+                value = vec![*number];
+                version += 1;
+                assert_eq!(co.set(value.clone()), version);
+            }
+            1 => {
+                let of = version.saturating_sub(u64::from(number % 2));
+                match co.compare_and_update(of, vec![*number]) {
+                    Ok(new) => {
+                        assert!(of == version && new == version + 1);
+                        (value, version) = (vec![*number], new);
+                    }
+                    Err(conflict) => {
+                        assert!(of != version && conflict.version == version && conflict.value == [*number]);
+                    }
+                }
+            }
+            2 if value.len() < 100 => {
+                value.push(*number);
+                version += 1;
+                assert_eq!(co.update(|old| [&old[..], &[*number]].concat()), version);
+            }
+            3 => co.read_versioned(|seen, of| assert!(*seen == value && of == version)),
+            4 => {
+                assert_eq!(changes.poll_now().unwrap(), (told < version).then_some(version));
+                told = version;
+            }
+            5 => {
+                co.set_cluster_size(size).unwrap();
+                assert_eq!(co.cluster_size(), size);
+            }
+            6 => _ = swap(co, cell::new_shared()).unwrap(),
+            7 => _ = Swap::of(co).to(cell::new_distributed(size)).unwrap(),
+            _ => _ = swap(co, cell::new_copied(size)).unwrap(),
+        }
+        assert_eq!((co.get() == value, co.version()), (true, version));
+    }
+}
+
+/// Random bytes: more of them with each round.
+pub(crate) fn random(seed: u64, stream: u64, length: usize) -> Vec<u8> {
+    let mut rng = squall_history::rng::Rng::new(seed, stream);
+    (0..length).map(|_| rng.below(256) as u8).collect()
+}
