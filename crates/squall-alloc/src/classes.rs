@@ -1,0 +1,265 @@
+//! Size classes: which block serves a size, and how much of each kind a VP may cache.
+//!
+//! Three placements share them. *General* blocks (16 bytes to 512 KiB) are packed, as a global allocator's are. *Strictly local*
+//! blocks have slabs of their own for the sizes that are not whole lines, so that no block that others touch is a neighbour. *Shared*
+//! blocks are general ones of whole pairs of lines.
+//!
+//! - I1. The size of a class is a multiple of 16, and the block that serves an alignment up to a page has a size that is a multiple
+//!   of it; slabs begin at multiples of [`SLAB_BYTES`], so that every block lies at a multiple of that alignment.
+//! - I2. A class of a size that is a multiple of [`LINES_BYTES`] has blocks that share no such run of lines with any other block.
+//! - I3. What a VP caches is at most [`BOUND_BYTES`] (bytes of blocks in its magazines, but for the outbox).
+//!
+//! Source: jemalloc for four classes to a doubling; Tornado §4 for the second pool of strictly local blocks.
+
+/// Bytes of a slab's unit, and what it is aligned to.
+pub(crate) const SLAB_BYTES: usize = 1 << SLAB_SHIFT;
+/// As a power of two.
+pub(crate) const SLAB_SHIFT: u32 = 16;
+/// Two cache lines, which some processors fetch together.
+pub(crate) const LINES_BYTES: usize = 128;
+/// Steps of the tables below.
+pub(crate) const STEP_BYTES: usize = 16;
+/// Sizes up to here are looked up in a table.
+pub(crate) const SMALL_MAX: usize = 8 << 10;
+/// Sizes up to here come from slabs, larger ones from the system.
+pub(crate) const SLAB_MAX: usize = 512 << 10;
+/// Strictly local blocks are at most so large; larger ones are of whole lines, wherever they come from.
+pub(crate) const LOCAL_MAX: usize = 1 << 10;
+/// Blocks from slabs are aligned to at most so much.
+pub(crate) const ALIGN_MAX: usize = 4096;
+/// The most blocks that are moved at once.
+pub(crate) const BATCH_MAX: usize = 128;
+/// Blocks of other VPs that a VP collects before it sends them home.
+pub(crate) const OUTBOX_CAPACITY: usize = if cfg!(miri) { 8 } else { 128 };
+
+const GENERAL_SMALL: usize = 32;
+const GENERAL: usize = GENERAL_SMALL + 24;
+/// How many classes there are.
+pub(crate) const COUNT: usize = GENERAL + LOCAL_SIZES.len();
+const LOCAL_SIZES: [usize; 12] = [16, 32, 48, 64, 80, 96, 112, 160, 192, 224, 320, 448];
+
+const fn sizes() -> [usize; COUNT] {
+    let mut sizes = [0; COUNT];
+    let mut class = 0;
+    while class < 8 {
+        sizes[class] = STEP_BYTES * (class + 1);
+        class += 1;
+    }
+    while class < GENERAL {
+        let (doubling, quarter) = ((class - 8) / 4, (class - 8) % 4 + 1);
+        let base = 128 << doubling;
+        sizes[class] = base + base / 4 * quarter;
+        class += 1;
+    }
+    while class < COUNT {
+        sizes[class] = LOCAL_SIZES[class - GENERAL];
+        class += 1;
+    }
+    sizes
+}
+
+/// The bytes of a block of each class.
+pub(crate) const SIZES: [usize; COUNT] = sizes();
+
+const fn capacity(size: usize) -> usize {
+    let most = match size {
+        0..=256 => 256,
+        257..=1024 => 128,
+        1025..=2048 => 64,
+        2049..=4096 => 32,
+        4097..=8192 => 16,
+        8193..=16384 => 8,
+        16385..=32768 => 4,
+        32769..=65536 => 2,
+        _ => 0,
+    };
+    if cfg!(miri) && most > 4 { 4 } else { most }
+}
+
+const fn capacities() -> [usize; COUNT] {
+    let mut capacities = [0; COUNT];
+    let mut class = 0;
+    while class < COUNT {
+        capacities[class] = capacity(SIZES[class]);
+        if class >= GENERAL && capacities[class] > 128 {
+            capacities[class] = 128;
+        }
+        class += 1;
+    }
+    capacities
+}
+
+/// How many blocks of each class a VP caches at most.
+pub(crate) const CAPACITIES: [usize; COUNT] = capacities();
+
+const fn bound() -> usize {
+    let (mut bytes, mut class) = (0, 0);
+    while class < COUNT {
+        bytes += CAPACITIES[class] * SIZES[class];
+        class += 1;
+    }
+    bytes
+}
+
+/// The most bytes of blocks that one VP caches.
+pub const BOUND_BYTES: usize = bound();
+const _: () = assert!(BOUND_BYTES <= 4 << 20);
+
+/// How many units of [`SLAB_BYTES`] a slab of this class has: a power of two.
+pub(crate) const fn units(class: usize) -> usize {
+    match SIZES[class] {
+        0..=SMALL_MAX => 1,
+        8193..=65536 => 8,
+        65537..=131072 => 16,
+        _ => 32,
+    }
+}
+
+const fn counts() -> [u32; COUNT] {
+    let mut counts = [0; COUNT];
+    let mut class = 0;
+    while class < COUNT {
+        counts[class] = (units(class) * SLAB_BYTES / SIZES[class]) as u32;
+        class += 1;
+    }
+    counts
+}
+
+/// How many blocks a slab of each class has.
+pub(crate) const COUNTS: [u32; COUNT] = counts();
+
+const fn reciprocals() -> [u64; COUNT] {
+    let mut reciprocals = [0; COUNT];
+    let mut class = 0;
+    while class < COUNT {
+        reciprocals[class] = (1u64 << 32).div_ceil(SIZES[class] as u64);
+        class += 1;
+    }
+    reciprocals
+}
+
+const RECIPROCALS: [u64; COUNT] = reciprocals();
+
+/// Which block of a slab begins at `offset`, if one does; without a division.
+#[inline]
+pub(crate) const fn block_at(class: usize, offset: usize) -> Option<usize> {
+    let index = ((offset as u64 * RECIPROCALS[class]) >> 32) as usize;
+    if index * SIZES[class] == offset && index < COUNTS[class] as usize { Some(index) } else { None }
+}
+
+/// The slots of the tables by size: `size.div_ceil(STEP_BYTES)`.
+pub(crate) const GENERAL_SLOTS: usize = SMALL_MAX / STEP_BYTES + 1;
+/// The same of the strictly local ones.
+pub(crate) const LOCAL_SLOTS: usize = LOCAL_MAX / STEP_BYTES + 1;
+
+const fn general_classes() -> [u8; GENERAL_SLOTS] {
+    let mut classes = [0; GENERAL_SLOTS];
+    let (mut slot, mut class) = (0, 0);
+    while slot < GENERAL_SLOTS {
+        if slot * STEP_BYTES > SIZES[class] {
+            class += 1;
+        }
+        classes[slot] = class as u8;
+        slot += 1;
+    }
+    classes
+}
+
+/// The class of a slot.
+pub(crate) static GENERAL_CLASSES: [u8; GENERAL_SLOTS] = general_classes();
+
+const fn local_classes() -> [u8; LOCAL_SLOTS] {
+    let mut classes = [0; LOCAL_SLOTS];
+    let mut slot = 0;
+    while slot < LOCAL_SLOTS {
+        // The smallest that is enough, of those of its own and the whole lines.
+        let mut best = COUNT;
+        let mut class = 0;
+        while class < COUNT {
+            let whole = class < GENERAL && SIZES[class].is_multiple_of(LINES_BYTES);
+            let fits = SIZES[class] >= slot * STEP_BYTES && (whole || class >= GENERAL);
+            if fits && (best == COUNT || SIZES[class] < SIZES[best]) {
+                best = class;
+            }
+            class += 1;
+        }
+        classes[slot] = best as u8;
+        slot += 1;
+    }
+    classes
+}
+
+/// The same of the strictly local ones.
+pub(crate) static LOCAL_CLASSES: [u8; LOCAL_SLOTS] = local_classes();
+
+/// Whether its blocks are strictly local ones.
+pub(crate) const fn is_local(class: usize) -> bool {
+    class >= GENERAL
+}
+
+/// The slot of a size.
+#[inline(always)]
+pub(crate) const fn slot(size: usize) -> usize {
+    // Not `div_ceil`, which would be two instructions more; layouts end below the highest address.
+    (size + (STEP_BYTES - 1)) >> STEP_BYTES.trailing_zeros()
+}
+
+/// The class of general blocks for `size` bytes, which are at most [`SLAB_MAX`], at a multiple of `align`, at most [`ALIGN_MAX`].
+pub(crate) fn general(size: usize, align: usize) -> usize {
+    let size = size.next_multiple_of(align.max(1));
+    let mut class = if size <= SMALL_MAX {
+        GENERAL_CLASSES[slot(size)] as usize
+    } else {
+        // The doubling that the size lies in, and its quarter.
+        let doubling = (size - 1).ilog2() - 7;
+        let base = 128usize << doubling;
+        8 + 4 * doubling as usize + (size - base - 1) / (base / 4)
+    };
+    while !SIZES[class].is_multiple_of(align) {
+        class += 1;
+    }
+    class
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_rise_in_each_pool_and_are_multiples_of_sixteen() {
+        assert!(SIZES[..GENERAL].is_sorted_by(|a, b| a < b) && SIZES[GENERAL..].is_sorted_by(|a, b| a < b));
+        assert!(SIZES.iter().all(|size| size.is_multiple_of(STEP_BYTES)));
+        assert_eq!((SIZES[0], SIZES[GENERAL_SMALL - 1], SIZES[GENERAL - 1]), (16, SMALL_MAX, SLAB_MAX));
+    }
+
+    #[test]
+    fn every_size_and_alignment_has_the_least_class_that_serves_it() {
+        for size in (1..2000).chain((2000..=SLAB_MAX).step_by(97)).chain([SMALL_MAX, SMALL_MAX + 1, SLAB_MAX])
+        {
+            for align in [1, 8, 16, 32, 64, 128, 1024, ALIGN_MAX] {
+                let class = general(size, align);
+                assert!(class < GENERAL, "{size} {align}");
+                assert!(SIZES[class] >= size && SIZES[class].is_multiple_of(align), "{size} {align}");
+                let least = (0..GENERAL).find(|c| SIZES[*c] >= size && SIZES[*c].is_multiple_of(align));
+                assert!(SIZES[class] == SIZES[least.unwrap()] || align > 16, "{size} {align}");
+            }
+        }
+        for size in 1..=LOCAL_MAX {
+            let class = LOCAL_CLASSES[slot(size)] as usize;
+            assert!(SIZES[class] >= size && (class >= GENERAL || SIZES[class].is_multiple_of(LINES_BYTES)));
+        }
+    }
+
+    #[test]
+    fn a_block_is_found_by_its_offset_and_by_no_other() {
+        for class in 0..COUNT {
+            for index in 0..COUNTS[class] as usize {
+                let offset = index * SIZES[class];
+                assert_eq!(block_at(class, offset), Some(index));
+                assert_eq!(block_at(class, offset + 1), None);
+                assert_eq!(block_at(class, offset + SIZES[class] - 1), None);
+            }
+            assert_eq!(block_at(class, COUNTS[class] as usize * SIZES[class]), None);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! A hook for tests: the system refuses memory from a chosen question on.
+//!
+//! Cost: one load before each question to the system.
+
+use squall_sync::atomic::{AtomicI64, Ordering};
+
+/// Questions that are still answered; negative: all are.
+static LEFT: AtomicI64 = AtomicI64::new(-1);
+
+/// Whether the system may be asked for memory.
+pub(crate) fn allowed() -> Option<()> {
+    // Relaxed, all: the number is all there is, and tests that set it have one thread.
+    if LEFT.load(Ordering::Relaxed) < 0 {
+        return Some(());
+    }
+    let left = LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| (left > 0).then_some(left - 1));
+    left.is_ok().then_some(())
+}
+
+/// For tests: lets so many questions to the system for memory through and refuses all that come then; `None`: none is refused.
+#[doc(hidden)]
+pub fn refuse_after(questions: Option<u32>) {
+    LEFT.store(questions.map_or(-1, i64::from), Ordering::Relaxed);
+}

@@ -1,0 +1,51 @@
+//! A fork while other threads hold our locks.
+//!
+//! Problem: the child has only the forking thread, and the memory says that others hold locks. Idea: the forking thread takes them
+//! all before, and gives them back in both.
+//!
+//! - I1. Locks are taken in the order that every other thread keeps: the ground's, emptying's, those of parts and heaps by their VPs,
+//!   those of pools.
+//! - I2. A sequence of another thread is in the child's memory whole or not at all: what it stores before its commit lies above the
+//!   count. A block that it took is lost in the child, as what its thread had is.
+//!
+//! Not promised: anything in the child of a `vfork`, or from within a signal handler.
+//! Cost: a lock for each VP whose heap was used.
+
+use crate::ground::{SETTING, known};
+
+/// Before the fork.
+pub(crate) extern "C" fn prepare() {
+    SETTING.lock();
+    crate::drain::EMPTYING.lock();
+    let Some(ground) = known() else { return };
+    for (_, part) in ground.parts_made() {
+        part.heap().lock().lock();
+    }
+    for pool in &ground.pools {
+        pool.lock().lock();
+    }
+}
+
+/// After it, in both.
+fn release() {
+    if let Some(ground) = known() {
+        for pool in &ground.pools {
+            pool.lock().unlock();
+        }
+        for (_, part) in ground.parts_made() {
+            part.heap().lock().unlock();
+        }
+    }
+    crate::drain::EMPTYING.unlock();
+    SETTING.unlock();
+}
+
+/// After it, in the parent.
+pub(crate) extern "C" fn parent() {
+    release();
+}
+
+/// After it, in the child.
+pub(crate) extern "C" fn child() {
+    release();
+}

@@ -1,0 +1,649 @@
+//! What the allocator stands on: the parts of the VPs, the arena, and the tables beside it.
+//!
+//! Problem: an allocator that serves the whole program is called before `main`, by the first thing that anybody does, so it can
+//! neither be set up by its user nor set itself up with anything that allocates. Idea: all of it is address space that is reserved
+//! at the first slow path; until then the fast path reads statics that lead it there.
+//!
+//! ```text
+//! region   zeros | zeros | part of VP 0 | part of VP 1 | ...      1 << PART_SHIFT bytes each
+//! part     magazines of the classes | outbox | tail: heap, node
+//! arena    segments of 64 units of 64 KiB; a slab is a run of units
+//! map      for each unit, the magazine that its blocks are freed to; one that is nobody's where there is no slab
+//! slabs    for each unit, what is known of the slab that begins there, and which that is
+//! ```
+//!
+//! - I1. Everything here is set before [`READY`], once, and stays. No thread has a block before that.
+//! - I2. The slots of a table of bases are at first the address of two parts of zeros, then of the class's magazine in the part of
+//!   VP 0; shifted by a VP's number, or by one or two parts back, either is an address of a magazine or of zeros.
+//! - I3. In the mode of sequences a VP is the kernel's number of a processor, and [`AREA_OFFSET`] leads to the C library's areas. In
+//!   the other it leads to our own block, whose number is negative, so that everybody takes the slow path: there a VP is only a hint.
+//! - I4. Nothing here allocates but by asking the system for pages.
+//!
+//! Not promised: more than the arena holds (twice the machine's memory, of address space, or what the system would reserve; without
+//! restartable sequences 16 GiB at most). That a VP's slabs lie in its node's memory: pages lie where they are touched first, and as
+//! long as a VP's node is not known, units come from the pool of who asks.
+//! Cost: address space; of memory, the pages that are touched.
+
+use crate::classes::{
+    CAPACITIES, COUNT, GENERAL_CLASSES, GENERAL_SLOTS, LOCAL_CLASSES, LOCAL_SLOTS, OUTBOX_CAPACITY, SIZES,
+    SLAB_BYTES, SLAB_SHIFT, units,
+};
+use crate::faults;
+use crate::heap::{Heap, Land, Slab};
+use crate::lock::Lock;
+use crate::magazine::{Magazine, SLOTS_AT};
+use crate::sequence::{self, PART_SHIFT, SEQUENCES};
+use crate::units::{Field, Pool, SEGMENT_UNITS, Segment};
+use squall_sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use squall_sync::cell::UnsafeCell;
+use squall_sys::apart::Apart;
+use squall_sys::{area, membarrier, pages, rseq};
+use std::mem::MaybeUninit;
+
+/// Where the sequences that put blocks back find the area of their thread, from the thread pointer (I3).
+pub(crate) static AREA_OFFSET: Apart<AtomicIsize> = Apart::new(AtomicIsize::new(0));
+/// The map, less the number of the arena's first unit times the size of its elements.
+pub(crate) static MAP: Apart<AtomicPtr<AtomicPtr<Magazine>>> =
+    Apart::new(AtomicPtr::new(std::ptr::null_mut()));
+
+/// Where units lead that are of no slab: who frees a block there finds himself elsewhere, and so comes to the slow path.
+static NOWHERE: Magazine = Magazine {
+    count: AtomicU32::new(0),
+    low: AtomicU32::new(0),
+    high: AtomicU32::new(0),
+    // No processor's, and none of the kernel's negative numbers.
+    vp: AtomicU32::new(u32::MAX - 7),
+};
+
+/// Bytes of the longest blocks that wait in an outbox: of all that it has room for, half a MiB.
+pub(crate) const OUTBOX_BLOCK_MAX: usize = 4 << 10;
+/// Bytes of a part.
+const PART_BYTES: usize = 1 << PART_SHIFT;
+/// So many parts of zeros lie before that of VP 0: the kernel's negative numbers are -1 and -2.
+const NOBODYS: usize = 2;
+
+#[repr(C, align(128))]
+struct Zeros([AtomicU32; 32]);
+static ZEROS: Zeros = Zeros([const { AtomicU32::new(0) }; 32]);
+
+/// Bases by the slots of sizes (I2).
+#[repr(C, align(128))]
+pub(crate) struct Bases<const N: usize>([AtomicPtr<u8>; N]);
+
+impl<const N: usize> Bases<N> {
+    const fn new() -> Bases<N> {
+        // Only the number -1 is ever added before the first slow path: that of `NOBODY`.
+        Bases(
+            [const { AtomicPtr::new((&raw const ZEROS).cast_mut().cast::<u8>().wrapping_add(PART_BYTES)) };
+                N],
+        )
+    }
+
+    #[inline(always)]
+    pub(crate) fn at(&self, slot: usize) -> &AtomicPtr<u8> {
+        &self.0[slot]
+    }
+}
+
+pub(crate) static GENERAL: Bases<GENERAL_SLOTS> = Bases::new();
+pub(crate) static LOCAL: Bases<LOCAL_SLOTS> = Bases::new();
+
+const fn magazines() -> [usize; COUNT + 1] {
+    let mut at = [0; COUNT + 1];
+    let mut class = 0;
+    while class < COUNT {
+        at[class + 1] = at[class] + SLOTS_AT + (CAPACITIES[class] * 8).next_multiple_of(16);
+        class += 1;
+    }
+    at
+}
+
+/// Where the magazine of each class lies in a part, and behind them the outbox.
+const MAGAZINES_AT: [usize; COUNT + 1] = magazines();
+/// The magazines of classes of blocks too long to wait in an outbox.
+const LONG_AT: std::ops::Range<usize> = {
+    let mut class = 0;
+    while SIZES[class] <= OUTBOX_BLOCK_MAX {
+        class += 1;
+    }
+    let first = class;
+    while class < COUNT && SIZES[class] > OUTBOX_BLOCK_MAX {
+        class += 1;
+    }
+    // There is one such run.
+    let (last, mut rest) = (class, class);
+    while rest < COUNT {
+        assert!(SIZES[rest] <= OUTBOX_BLOCK_MAX);
+        rest += 1;
+    }
+    MAGAZINES_AT[first]..MAGAZINES_AT[last]
+};
+const TAIL_AT: usize = (MAGAZINES_AT[COUNT] + SLOTS_AT + OUTBOX_CAPACITY * 8).next_multiple_of(128);
+const _: () = assert!(TAIL_AT + size_of::<Tail>() <= PART_BYTES);
+
+/// The end of a part, which any thread may use.
+#[repr(C, align(128))]
+struct Tail {
+    /// 1: what is below was made.
+    ready: AtomicU32,
+    /// Of the VP, plus one; 0: not known yet.
+    node: AtomicU32,
+    heap: UnsafeCell<MaybeUninit<Heap>>,
+}
+
+/// Nodes that have a pool of their own.
+pub(crate) const NODES_MAX: usize = 16;
+
+/// How blocks are cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In magazines of each VP, by restartable sequences.
+    Restartable,
+    /// Not at all: each call takes the lock of its VP's heap.
+    Locked,
+}
+
+/// See the module.
+pub(crate) struct Ground {
+    pub(crate) arena: *mut u8,
+    pub(crate) units: usize,
+    slabs: *mut Slab,
+    segments: *mut Segment,
+    map: *mut AtomicPtr<Magazine>,
+    region: *mut u8,
+    pub(crate) parts: usize,
+    pub(crate) mode: Mode,
+    /// Whether the kernel restarts sequences when it is asked to.
+    pub(crate) can_restart: bool,
+    pub(crate) debug: bool,
+    area_offset: isize,
+    /// In a virtual topology, how many VPs a node has.
+    vps_of_node: Option<usize>,
+    pub(crate) pools: [Pool; NODES_MAX],
+}
+
+static NEXT_SEGMENT: Apart<AtomicUsize> = Apart::new(AtomicUsize::new(0));
+
+const UNSET: u8 = 0;
+const SET: u8 = 1;
+static READY: Apart<AtomicU8> = Apart::new(AtomicU8::new(UNSET));
+pub(crate) static SETTING: Lock = Lock::new();
+/// Whether [`pretend_restartable`] was called before the first use.
+static PRETENDED: AtomicBool = AtomicBool::new(false);
+
+/// For instruments that count, in a process without restartable sequences: runs the sequences' instructions on this thread's own
+/// block, as processor `cpu`. Nothing restarts them. False if the process has allocated in another mode already.
+///
+/// # Safety
+/// No other thread of the process, and no signal handler, is ever on that processor, as far as this allocator or per-VP operations
+/// can tell; from here on each thread that allocates calls this first.
+#[doc(hidden)]
+pub unsafe fn pretend_restartable(cpu: u32) -> bool {
+    PRETENDED.store(true, Ordering::Relaxed);
+    let pretends = |ground: &Ground| ground.mode == Mode::Restartable && (cpu as usize) < ground.parts;
+    if !SEQUENCES || !ground().is_some_and(pretends) {
+        return false;
+    }
+    // SAFETY: passed on.
+    unsafe { area::pretend_registered(cpu.cast_signed()) };
+    true
+}
+
+struct Place(UnsafeCell<MaybeUninit<Ground>>);
+// SAFETY: written once, under `SETTING`, before `READY`; read only after it.
+unsafe impl Sync for Place {}
+static GROUND: Place = Place(UnsafeCell::new(MaybeUninit::uninit()));
+
+/// The ground; `None` if the system has not even the address space for it.
+#[inline]
+pub(crate) fn ground() -> Option<&'static Ground> {
+    // Acquire: pairs with the Release in `set`.
+    if READY.load(Ordering::Acquire) == SET || SETTING.with(set) { Some(given()) } else { None }
+}
+
+/// The ground, once there is one.
+#[inline]
+pub(crate) fn known() -> Option<&'static Ground> {
+    // Acquire: as in `ground`.
+    (READY.load(Ordering::Acquire) == SET).then(given)
+}
+
+fn given() -> &'static Ground {
+    // SAFETY: it was written before `READY`, which our callers have seen, and is never written again (I1).
+    GROUND.0.with(|ground| unsafe { (*ground).assume_init_ref() })
+}
+
+/// The settings that the environment asks for.
+struct Asked {
+    mode: Mode,
+    can_restart: bool,
+    area_offset: isize,
+    debug: bool,
+    parts: usize,
+    vps_of_node: Option<usize>,
+    arena_bytes: usize,
+}
+
+/// The counts in `SQUALL_TOPOLOGY`: of nodes, and of all VPs. What is wrong with it `squall-machine` says.
+fn virtual_vps(text: &[u8]) -> (usize, usize) {
+    let (mut nodes, mut all) = (1, 1);
+    for part in text.split(|byte| *byte == b',') {
+        let Some(colon) = part.iter().position(|byte| *byte == b':') else { continue };
+        let digits = std::str::from_utf8(&part[colon + 1..]).unwrap_or("");
+        let count: usize = digits.trim().parse().unwrap_or(1).clamp(1, 1 << 10);
+        all = (all * count).min(1 << 10);
+        if part[..colon].trim_ascii() == b"nodes" {
+            nodes = count;
+        }
+    }
+    (nodes, all)
+}
+
+/// Where the machine does not say how many processors it may have, and each call takes a lock.
+const PARTS_GUESS: usize = 64;
+
+fn asked() -> Asked {
+    let is = |name, value: &[u8]| pages::variable(name).is_some_and(|v| v == value);
+    let topology = pages::variable(c"SQUALL_TOPOLOGY").filter(|text| !text.is_empty());
+    let debug = pages::variable(c"SQUALL_ALLOC_DEBUG").is_some_and(|v| v != b"0" && !v.is_empty());
+    // By a guess at them a processor might find itself behind the last part.
+    let limit = pages::processors_limit();
+    let real = SEQUENCES && limit.is_some() && topology.is_none() && !debug && !is(c"SQUALL_RSEQ", b"off");
+    let pretended = PRETENDED.load(Ordering::Relaxed);
+    let found = match (pretended, real) {
+        (true, _) => Some(area::own_offset()),
+        (false, true) => rseq::registered_area().ok(),
+        (false, false) => None,
+    };
+    let can_restart = found.is_some()
+        && !pretended
+        && !is(c"SQUALL_MEMBARRIER", b"off")
+        && membarrier::register_restart().is_ok();
+    let mut parts = limit.unwrap_or(PARTS_GUESS);
+    let vps_of_node = topology.map(|text| {
+        let (nodes, all) = virtual_vps(text);
+        parts = parts.max(all);
+        all.div_ceil(nodes)
+    });
+    let megabytes = pages::variable(c"SQUALL_ALLOC_ARENA_MIB")
+        .and_then(|text| std::str::from_utf8(text).ok())
+        .and_then(|text| text.parse::<usize>().ok());
+    let arena_bytes = match megabytes {
+        Some(megabytes) => megabytes.clamp(4, 1 << 26) << 20,
+        // Below Miri all of it is memory.
+        None if cfg!(miri) => 2 * SEGMENT_BYTES,
+        // Emulators keep tables of address space, too.
+        None if found.is_none() || pretended => (pages::memory_bytes() * 2).min(16 << 30),
+        None => pages::memory_bytes() * 2,
+    };
+    Asked {
+        mode: if found.is_some() { Mode::Restartable } else { Mode::Locked },
+        can_restart,
+        area_offset: found.unwrap_or_else(area::own_offset),
+        debug,
+        parts,
+        vps_of_node,
+        arena_bytes: arena_bytes.next_power_of_two().max(SEGMENT_BYTES),
+    }
+}
+
+const SEGMENT_BYTES: usize = SEGMENT_UNITS * SLAB_BYTES;
+
+/// Sets the ground. False if there is no address space.
+fn set() -> bool {
+    // Relaxed: we hold the lock, which whoever set it held.
+    if READY.load(Ordering::Relaxed) == SET {
+        return true;
+    }
+    let asked = asked();
+    let Some(ground) = lay(&asked) else { return false };
+    let first_unit = ground.arena.addr() >> SLAB_SHIFT;
+    let biased = ground.map.wrapping_sub(first_unit);
+    GROUND.0.with_mut(|place| {
+        // SAFETY: nobody reads it before `READY`, and nobody else writes it: we hold the lock.
+        unsafe { (*place).write(ground) };
+    });
+    let ground = given();
+    for (slot, class) in GENERAL_CLASSES.iter().enumerate() {
+        // Release, here and below: pairs with the loads of the sequences, by the dependency of what they read through it.
+        GENERAL.at(slot).store(ground.base(*class as usize), Ordering::Release);
+    }
+    for (slot, class) in LOCAL_CLASSES.iter().enumerate() {
+        // Release: as above.
+        LOCAL.at(slot).store(ground.base(*class as usize), Ordering::Release);
+    }
+    // Release: as above, both.
+    MAP.store(biased, Ordering::Release);
+    AREA_OFFSET.store(asked.area_offset, Ordering::Release);
+    // Without it a fork while another thread holds a lock leaves a child that may wait for ever; there is nobody to tell.
+    let _ = pages::at_fork(crate::fork::prepare, crate::fork::parent, crate::fork::child);
+    // Release: pairs with the Acquire in `ground`.
+    READY.store(SET, Ordering::Release);
+    true
+}
+
+/// Reserves all of it, with a smaller arena if need be.
+fn lay(asked: &Asked) -> Option<Ground> {
+    let table = |bytes: usize| {
+        faults::allowed()?;
+        pages::map_table(bytes.next_multiple_of(pages::UNIT_BYTES)).ok().map(|at| at.as_ptr())
+    };
+    let region_bytes = (NOBODYS + asked.parts) * PART_BYTES;
+    let region = table(region_bytes)?;
+    let mut bytes = asked.arena_bytes;
+    while bytes >= SEGMENT_BYTES {
+        let units = bytes / SLAB_BYTES;
+        let segments_bytes = units / SEGMENT_UNITS * size_of::<Segment>();
+        let (slabs_bytes, map_bytes) = (units * size_of::<Slab>(), units * size_of::<*mut Magazine>());
+        let sizes = [slabs_bytes, segments_bytes, map_bytes];
+        let mut tables = sizes.map(|bytes| (table(bytes), bytes));
+        let arena = faults::allowed().and_then(|()| pages::reserve(bytes, SEGMENT_BYTES).ok());
+        if let ([(Some(slabs), _), (Some(segments), _), (Some(map), _)], Some(arena)) = (&tables, arena) {
+            return Some(Ground {
+                arena: arena.as_ptr(),
+                units,
+                slabs: slabs.cast(),
+                segments: segments.cast(),
+                map: map.cast(),
+                region: region.wrapping_add(NOBODYS * PART_BYTES),
+                parts: asked.parts,
+                mode: asked.mode,
+                can_restart: asked.can_restart,
+                debug: asked.debug,
+                area_offset: asked.area_offset,
+                vps_of_node: asked.vps_of_node,
+                pools: [const { Pool::new() }; NODES_MAX],
+            });
+        }
+        for (at, bytes) in &mut tables {
+            if let Some(at) = at.take() {
+                // SAFETY: mapped just now, and nobody knows it.
+                unsafe { pages::unmap(at, bytes.next_multiple_of(pages::UNIT_BYTES)) };
+            }
+        }
+        if let Some(arena) = arena {
+            // SAFETY: as above.
+            unsafe { pages::unmap(arena.as_ptr(), bytes) };
+        }
+        bytes /= 2;
+    }
+    // SAFETY: as above.
+    unsafe { pages::unmap(region, region_bytes) };
+    None
+}
+
+/// On which VP a thread is, and what it may do there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Here {
+    /// It runs sequences on it.
+    Sequences(u32),
+    /// It takes the lock of its heap.
+    Locked(u32),
+}
+
+/// A VP's part.
+#[derive(Clone, Copy)]
+pub(crate) struct Part(*mut u8);
+
+impl Part {
+    fn tail(&self) -> &'static Tail {
+        // SAFETY: within the part, zeros at first, which is a good tail; parts stay.
+        unsafe { &*self.0.add(TAIL_AT).cast::<Tail>() }
+    }
+
+    pub(crate) fn magazine(&self, class: usize) -> &'static Magazine {
+        // SAFETY: within the part; zeros are a good magazine.
+        unsafe { &*self.0.add(MAGAZINES_AT[class]).cast::<Magazine>() }
+    }
+
+    pub(crate) fn outbox(&self) -> &'static Magazine {
+        self.magazine(COUNT)
+    }
+
+    pub(crate) fn heap(&self) -> &'static Heap {
+        // SAFETY: a part that anybody has was made (`Ground::part`), and its heap stays.
+        self.tail().heap.with(|heap| unsafe { (*heap).assume_init_ref() })
+    }
+
+    /// Opens all its magazines.
+    pub(crate) fn open(&self) {
+        for (class, capacity) in CAPACITIES.into_iter().chain([OUTBOX_CAPACITY]).enumerate() {
+            let magazine = self.magazine(class);
+            magazine.low.store(0, Ordering::Relaxed);
+            // Release: pairs with the sequences' load, on whose processor it shows with all before it.
+            magazine.high.store(capacity as u32, Ordering::Release);
+        }
+    }
+}
+
+impl Ground {
+    /// The magazine of this class in the part of VP 0.
+    pub(crate) fn base(&self, class: usize) -> *mut u8 {
+        self.region.wrapping_add(MAGAZINES_AT[class])
+    }
+
+    /// Where the calling thread is.
+    pub(crate) fn here(&self) -> Here {
+        // SAFETY: one of the two offsets that these ask for.
+        let (id, guess) = unsafe { (area::cpu_id(self.area_offset), area::cpu_id_start(area::own_offset())) };
+        if self.mode == Mode::Restartable && id >= 0 && (id as usize) < self.parts {
+            return Here::Sequences(id.cast_unsigned());
+        }
+        if guess >= 0 {
+            return Here::Locked((guess as usize % self.parts) as u32);
+        }
+        let (cached, uses_left) = area::own_cache();
+        if uses_left > 0 {
+            area::set_own_cache(cached, uses_left - 1);
+            return Here::Locked((cached as usize % self.parts) as u32);
+        }
+        let cpu = squall_sys::affinity::current_cpu() % self.parts;
+        area::set_own_cache(cpu as u32, USES_PER_QUESTION - 1);
+        Here::Locked(cpu as u32)
+    }
+
+    /// Lets the calling thread's fast path find its area, lest it store to [`NOBODY`](sequence::NOBODY), which all share. In the
+    /// mode of locks it is its own block, by which it runs no sequences (I3).
+    pub(crate) fn arm(&self) {
+        #[cfg(all(
+            target_os = "linux",
+            any(target_arch = "x86_64", target_arch = "aarch64"),
+            target_pointer_width = "64",
+            not(miri),
+            not(squall_tsan)
+        ))]
+        // SAFETY: one of the two offsets that this asks for.
+        if i64::from(unsafe { area::cpu_id(self.area_offset) }) < self.parts as i64 {
+            sequence::mine::set_current(area::at(self.area_offset).cast());
+        }
+    }
+
+    /// The part of this VP, which is below `parts`; made if it was not.
+    pub(crate) fn part(&self, vp: u32) -> Part {
+        let part = Part(self.region.wrapping_add((vp as usize) << PART_SHIFT));
+        let tail = part.tail();
+        // Acquire: pairs with the Release below.
+        if tail.ready.load(Ordering::Acquire) == 0 {
+            // The ground's lock, which a fork holds: the parts that there are stay the same during one.
+            SETTING.with(|| self.make(part, vp));
+        }
+        part
+    }
+
+    fn make(&self, part: Part, vp: u32) {
+        let tail = part.tail();
+        if tail.ready.load(Ordering::Relaxed) == 1 {
+            return;
+        }
+        tail.heap.with_mut(|heap| {
+            // SAFETY: nobody reads it before `ready`; we hold the lock.
+            unsafe { (*heap).write(Heap::new(vp)) };
+        });
+        for class in 0..=COUNT {
+            part.magazine(class).vp.store(vp, Ordering::Relaxed);
+        }
+        if self.mode == Mode::Restartable {
+            part.open();
+        }
+        // Release: pairs with the Acquire in `part` and `parts_made`.
+        tail.ready.store(1, Ordering::Release);
+    }
+
+    /// The parts that were made, with their VPs.
+    pub(crate) fn parts_made(&self) -> impl Iterator<Item = (u32, Part)> {
+        (0..self.parts as u32).filter_map(|vp| {
+            let part = Part(self.region.wrapping_add((vp as usize) << PART_SHIFT));
+            // Acquire: pairs with the Release in `make`.
+            (part.tail().ready.load(Ordering::Acquire) == 1).then_some((vp, part))
+        })
+    }
+
+    /// Where a block lies in the arena, if it does.
+    #[inline]
+    pub(crate) fn offset(&self, block: *mut u8) -> Option<usize> {
+        let offset = block.addr().wrapping_sub(self.arena.addr());
+        (offset < self.units * SLAB_BYTES).then_some(offset)
+    }
+
+    #[inline]
+    pub(crate) fn block(&self, offset: usize) -> *mut u8 {
+        self.arena.wrapping_add(offset)
+    }
+
+    /// The first unit of the slab that this offset lies in.
+    #[inline]
+    pub(crate) fn first_unit(&self, offset: usize) -> u32 {
+        let unit = (offset >> SLAB_SHIFT) as u32;
+        // SAFETY: a unit of the arena.
+        unsafe { Slab::first(self.slab(unit)) }
+    }
+
+    /// The class of the slab that this offset lies in.
+    ///
+    /// # Safety
+    /// The caller has a block of it.
+    #[inline]
+    pub(crate) unsafe fn class_at(&self, offset: usize) -> usize {
+        // SAFETY: passed on.
+        unsafe { Slab::class(self.slab(self.first_unit(offset))) }
+    }
+
+    /// The magazine that blocks at this offset are freed to; null if there is no slab.
+    #[inline]
+    pub(crate) fn magazine_at(&self, offset: usize) -> *const Magazine {
+        // SAFETY: a unit of the arena has an element. Relaxed: who has a block has seen what was stored before it was given out.
+        let magazine: *const Magazine =
+            unsafe { &*self.map.add(offset >> SLAB_SHIFT) }.load(Ordering::Relaxed);
+        if std::ptr::eq(magazine, &NOWHERE) { std::ptr::null() } else { magazine }
+    }
+
+    /// Of which VP this magazine is. Its address says so, whereas `vp` lies where its processor writes.
+    #[inline]
+    pub(crate) fn vp_of(&self, magazine: *const Magazine) -> u32 {
+        ((magazine.addr() - self.region.addr()) >> PART_SHIFT) as u32
+    }
+
+    /// Whether the blocks of this magazine are ones that may wait in an outbox; its address says that, too.
+    #[inline]
+    pub(crate) fn may_wait(&self, magazine: *const Magazine) -> bool {
+        !LONG_AT.contains(&((magazine.addr() - self.region.addr()) & (PART_BYTES - 1)))
+    }
+
+    /// Has a unit lead nowhere.
+    fn lead_nowhere(&self, unit: usize) {
+        // SAFETY: a unit of the arena has an element. Relaxed: for who looks up what he has no block of.
+        unsafe { &*self.map.add(unit) }.store((&raw const NOWHERE).cast_mut(), Ordering::Relaxed);
+    }
+
+    fn node(&self, vp: u32) -> u32 {
+        if let Some(vps) = self.vps_of_node {
+            return (vp as usize / vps % NODES_MAX) as u32;
+        }
+        let tail = Part(self.region.wrapping_add((vp as usize) << PART_SHIFT)).tail();
+        // Relaxed, both: the number is all there is.
+        let known = tail.node.load(Ordering::Relaxed);
+        if known != 0 {
+            return known - 1;
+        }
+        let Some((cpu, node)) = pages::current_place() else { return 0 };
+        let node = (node % NODES_MAX) as u32;
+        if cpu == vp as usize {
+            tail.node.store(node + 1, Ordering::Relaxed);
+        }
+        node
+    }
+}
+
+/// How often a thread that has no restartable sequences uses one answer of the kernel.
+const USES_PER_QUESTION: u32 = 64;
+
+impl Land for Ground {
+    #[inline]
+    fn slab(&self, unit: u32) -> *mut Slab {
+        self.slabs.wrapping_add(unit as usize)
+    }
+
+    fn take_units(&self, count: usize, home: u32) -> Option<u32> {
+        let node = self.node(home);
+        let near = self.pools[node as usize].take(self, node, count);
+        // Where its own node has none, and there are no new ones, those of others are better than nothing.
+        let others = (0..NODES_MAX as u32).filter(|other| *other != node);
+        near.or_else(|| others.into_iter().find_map(|other| self.pools[other as usize].reuse(self, count)))
+    }
+
+    fn give_units(&self, unit: u32, count: usize) {
+        for at in unit as usize..unit as usize + count {
+            self.lead_nowhere(at);
+        }
+        // SAFETY: the units are of a slab until they are given back below.
+        let node = unsafe { crate::units::node_of(self, unit) };
+        self.pools[node as usize].give(self, unit, count);
+    }
+
+    fn direct(&self, unit: u32, count: usize, home: u32, class: usize) {
+        debug_assert_eq!(count, units(class));
+        let magazine: *const Magazine =
+            Part(self.region.wrapping_add((home as usize) << PART_SHIFT)).magazine(class);
+        for at in unit as usize..unit as usize + count {
+            // SAFETY: units of the arena, which are the caller's.
+            unsafe {
+                Slab::set_first(self.slab(at as u32), unit);
+                // Release: pairs with whatever hands a block of these units from thread to thread.
+                (*self.map.add(at)).store(magazine.cast_mut(), Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Field for Ground {
+    fn segment(&self, number: u32) -> *mut Segment {
+        self.segments.wrapping_add(number as usize)
+    }
+
+    fn new_segment(&self) -> Option<u32> {
+        faults::allowed()?;
+        let all = self.units / SEGMENT_UNITS;
+        // Relaxed, here and below: the number is all there is.
+        let number = NEXT_SEGMENT.fetch_add(1, Ordering::Relaxed);
+        if number < all {
+            // SAFETY: a segment of the arena, which nobody else was given.
+            let done =
+                unsafe { pages::commit(self.arena.wrapping_add(number * SEGMENT_BYTES), SEGMENT_BYTES) };
+            if done.is_ok() {
+                for unit in number * SEGMENT_UNITS..(number + 1) * SEGMENT_UNITS {
+                    self.lead_nowhere(unit);
+                }
+                return Some(number as u32);
+            }
+        }
+        // Back, unless others came behind us.
+        let _ = NEXT_SEGMENT.compare_exchange(number + 1, number, Ordering::Relaxed, Ordering::Relaxed);
+        None
+    }
+
+    fn discard(&self, unit: u32, count: usize) -> bool {
+        // SAFETY: free units of a segment in use: nobody needs what is in them.
+        unsafe { pages::discard(self.arena.wrapping_add((unit as usize) << SLAB_SHIFT), count << SLAB_SHIFT) }
+            .is_ok()
+    }
+}

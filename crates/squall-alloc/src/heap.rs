@@ -1,0 +1,354 @@
+//! The heap of a VP: which blocks of its slabs are free.
+//!
+//! Problem: a block may be freed by any thread on any VP, and must go back to the slab it came from, without a list through the
+//! blocks, which would fetch each of their lines. Idea: a bit for each block beside the slab, and a lock for each VP that is taken
+//! once for a hundred blocks. Sixty-four blocks of a slab are one word.
+//!
+//! - I1. A slab belongs to one heap and one class while any of its blocks is out. Its bits, and all that is said of it, are read and
+//!   written under that heap's lock.
+//!   But for its class and each unit's first one, which anybody reads who has a block: so nobody ever has a reference to all of it.
+//! - I2. A block is free (its bit is set) or out: in a magazine, or with a user. It is taken once for each time that it was put back.
+//! - I3. A slab all of whose blocks are free is given back to the pool of pages under the same lock, at once: so none of its blocks
+//!   can be taken meanwhile, and none is in a magazine.
+//! - I4. A slab with a free block is in its class's list, others are in none.
+//!
+//! Not promised: that blocks come in the order of their addresses, or from the fullest slab.
+//! Cost: some six instructions for a block that is taken, some fifteen for one that is put back.
+//! Source: McKenney and Slingwine, "Efficient Kernel Memory Allocation" (1993): a layer that gathers blocks into pages; Tornado §4:
+//! the check of a block's home on every free.
+
+use crate::classes::{COUNT, COUNTS, SIZES, SLAB_SHIFT, block_at, units};
+use crate::lock::Lock;
+use crate::sites;
+use squall_sync::cell::UnsafeCell;
+
+/// The most blocks that a slab has, in words of bits.
+const WORDS: usize = (1 << SLAB_SHIFT) / 16 / 64;
+
+/// What is known of a slab, beside it. All zeros where there is none.
+#[repr(C, align(64))]
+pub(crate) struct Slab {
+    /// The neighbours in the list of its class, as unit numbers plus one; 0: none.
+    next: u32,
+    prev: u32,
+    /// Free blocks.
+    free: u32,
+    class: u32,
+    /// Whose heap it is of.
+    home: u32,
+    /// No word of `bits` below has a bit.
+    hint: u32,
+    /// The unit that the slab begins with which this unit belongs to. Of each unit, whereas the rest is of first ones.
+    first: u32,
+    /// A set bit is a free block.
+    bits: [u64; WORDS],
+}
+
+impl Slab {
+    /// The unit that the slab begins with which this unit belongs to.
+    ///
+    /// # Safety
+    /// It is a unit of a slab one of whose blocks the caller has.
+    #[inline]
+    pub(crate) unsafe fn first(this: *const Slab) -> u32 {
+        // SAFETY: written before the slab's first block was given out, and not again before its last is back.
+        unsafe { (&raw const (*this).first).read() }
+    }
+
+    /// Sets it.
+    ///
+    /// # Safety
+    /// The unit was given to the caller alone.
+    pub(crate) unsafe fn set_first(this: *mut Slab, first: u32) {
+        // SAFETY: by this function's contract.
+        unsafe { (&raw mut (*this).first).write(first) };
+    }
+
+    /// Makes it a slab of this class, all of whose blocks are free, in no list.
+    ///
+    /// # Safety
+    /// The units were given to the caller alone.
+    unsafe fn begin(this: *mut Slab, class: usize, home: u32) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            ((*this).next, (*this).prev, (*this).hint) = (0, 0, 0);
+            ((*this).class, (*this).home, (*this).free) = (class as u32, home, COUNTS[class]);
+            let (whole, rest) = (COUNTS[class] as usize / 64, COUNTS[class] % 64);
+            let bits = &mut (*this).bits;
+            bits[..whole].fill(u64::MAX);
+            if rest > 0 {
+                bits[whole] = (1 << rest) - 1;
+            }
+        }
+    }
+
+    /// Its class.
+    ///
+    /// # Safety
+    /// It is a slab one of whose blocks the caller has.
+    #[inline]
+    pub(crate) unsafe fn class(this: *const Slab) -> usize {
+        // SAFETY: as in `first`.
+        unsafe { (&raw const (*this).class).read() as usize }
+    }
+}
+
+/// What heaps stand on: where slabs lie, and who has pages.
+pub(crate) trait Land {
+    /// What is known of the slab that begins with this unit.
+    fn slab(&self, unit: u32) -> *mut Slab;
+    /// So many units at a multiple of their number, near `home`.
+    fn take_units(&self, count: usize, home: u32) -> Option<u32>;
+    /// Gives them back: nobody uses what is in them.
+    fn give_units(&self, unit: u32, count: usize);
+    /// Who frees a block of these units goes to this heap and class from now on.
+    fn direct(&self, unit: u32, count: usize, home: u32, class: usize);
+}
+
+/// What a heap counts of a class. All but `slabs` and `out` only ever grow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Slabs of the class.
+    pub(crate) slabs: u64,
+    /// Blocks that are out.
+    pub(crate) out: u64,
+    /// How often blocks were taken, and how often some were put back.
+    pub(crate) takes: u64,
+    pub(crate) puts: u64,
+    /// Blocks that other VPs sent home.
+    pub(crate) sent_home: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Class {
+    /// The first slab with a free block, as its unit plus one.
+    first: u32,
+    counts: Counts,
+}
+
+/// Everything below the lock.
+struct Inner {
+    classes: [Class; COUNT],
+}
+
+/// The heap of one VP.
+#[repr(C, align(128))]
+pub(crate) struct Heap {
+    lock: Lock,
+    home: u32,
+    inner: UnsafeCell<Inner>,
+}
+
+/// What is wrong with a block that is put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// It is free already.
+    Twice,
+    /// No block begins there.
+    NoBlock,
+}
+
+impl Heap {
+    /// The heap of the VP `home`, without a slab.
+    pub(crate) fn new(home: u32) -> Heap {
+        let class = Class { first: 0, counts: Counts::default() };
+        Heap { lock: Lock::new(), home, inner: UnsafeCell::new(Inner { classes: [class; COUNT] }) }
+    }
+
+    /// For a fork: holds still.
+    pub(crate) fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    fn locked<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
+        self.lock.with(|| {
+            self.inner.with_mut(|inner| {
+                // SAFETY: the lock is held, and whatever else uses it does so here (I1).
+                f(unsafe { &mut *inner })
+            })
+        })
+    }
+
+    /// Takes up to `most` blocks of `class` and gives their offsets to `f`. Returns how many: fewer only if there are no pages.
+    pub(crate) fn take(
+        &self,
+        land: &impl Land,
+        class: usize,
+        most: usize,
+        mut f: impl FnMut(usize),
+    ) -> usize {
+        self.locked(|inner| {
+            let mut taken = 0;
+            let of = &mut inner.classes[class];
+            while taken < most {
+                if of.first == 0 && !grow(land, of, class, self.home) {
+                    break;
+                }
+                let unit = of.first - 1;
+                let slab = land.slab(unit);
+                // SAFETY: a slab in the list is of this heap, whose lock we hold (I1, I4).
+                let left = unsafe {
+                    taken += Slab::take(slab, unit, most - taken, &mut f);
+                    (*slab).free
+                };
+                if left == 0 {
+                    of.unlink(land, unit);
+                }
+            }
+            of.counts.out += taken as u64;
+            of.counts.takes += 1;
+            taken
+        })
+    }
+
+    /// Puts blocks back, each given by its offset; all are of this heap. `sent_home`: from elsewhere.
+    pub(crate) fn put(
+        &self,
+        land: &impl Land,
+        blocks: impl Iterator<Item = usize>,
+        sent_home: bool,
+        first_unit: impl Fn(usize) -> u32,
+        mut wrong: impl FnMut(usize, Wrong),
+    ) {
+        let empty = self.locked(|inner| {
+            let mut empty = None;
+            let mut blocks = blocks.peekable();
+            while let Some(offset) = blocks.peek() {
+                let unit = first_unit(*offset);
+                let slab = land.slab(unit);
+                // SAFETY: the block is out, so its slab is of this heap (I1), whose lock we hold.
+                let (class, before) = unsafe { ((*slab).class as usize, (*slab).free) };
+                let (base, span) = ((unit as usize) << SLAB_SHIFT, units(class) << SLAB_SHIFT);
+                // Blocks that come together are often of one slab: what concerns the slab is done once for them.
+                while let Some(offset) = blocks.next_if(|offset| offset.wrapping_sub(base) < span) {
+                    // SAFETY: as above.
+                    if let Err(error) = unsafe { Slab::put(slab, class, offset - base) } {
+                        wrong(offset, error);
+                    }
+                }
+                // SAFETY: as above.
+                let free = unsafe { (*slab).free };
+                let put = free - before;
+                let of = &mut inner.classes[class];
+                of.counts.out -= u64::from(put);
+                of.counts.puts += u64::from(put);
+                of.counts.sent_home += if sent_home { u64::from(put) } else { 0 };
+                if before == 0 && put > 0 {
+                    of.link(land, unit);
+                }
+                if free == COUNTS[class] && put > 0 {
+                    of.unlink(land, unit);
+                    of.counts.slabs -= 1;
+                    if sites::UNDER_LOCK.is_weak() {
+                        empty = Some((unit, class));
+                        of.link(land, unit);
+                        continue;
+                    }
+                    land.give_units(unit, units(class));
+                }
+            }
+            empty
+        });
+        if let Some((unit, class)) = empty {
+            land.give_units(unit, units(class));
+        }
+    }
+
+    /// What was counted of each class.
+    pub(crate) fn counts(&self) -> [Counts; COUNT] {
+        self.locked(|inner| inner.classes.map(|class| class.counts))
+    }
+}
+
+/// A slab more for this class. False if there are no pages.
+fn grow(land: &impl Land, of: &mut Class, class: usize, home: u32) -> bool {
+    let Some(unit) = land.take_units(units(class), home) else { return false };
+    // SAFETY: the units were just given to us alone (I1).
+    unsafe { Slab::begin(land.slab(unit), class, home) };
+    land.direct(unit, units(class), home, class);
+    of.counts.slabs += 1;
+    of.link(land, unit);
+    true
+}
+
+impl Class {
+    /// Puts a slab at the front of the list.
+    fn link(&mut self, land: &impl Land, unit: u32) {
+        // SAFETY: slabs of the list and this one are of the heap whose lock the caller holds (I1).
+        unsafe {
+            let slab = land.slab(unit);
+            ((*slab).next, (*slab).prev) = (self.first, 0);
+            if self.first != 0 {
+                (*land.slab(self.first - 1)).prev = unit + 1;
+            }
+        }
+        self.first = unit + 1;
+    }
+
+    /// Takes a slab out of the list.
+    fn unlink(&mut self, land: &impl Land, unit: u32) {
+        // SAFETY: as in `link`.
+        unsafe {
+            let (next, prev) = ((*land.slab(unit)).next, (*land.slab(unit)).prev);
+            if next != 0 {
+                (*land.slab(next - 1)).prev = prev;
+            }
+            match prev {
+                0 => self.first = next,
+                prev => (*land.slab(prev - 1)).next = next,
+            }
+        }
+    }
+}
+
+impl Slab {
+    /// Takes up to `most` free blocks and gives their offsets to `f`.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the heap that it is of.
+    unsafe fn take(this: *mut Slab, unit: u32, most: usize, f: &mut impl FnMut(usize)) -> usize {
+        // SAFETY: by this function's contract, all that is below (I1); only of the bits and the two numbers there are references.
+        let (class, bits, hint, free) =
+            unsafe { ((*this).class as usize, &mut (*this).bits, &mut (*this).hint, &mut (*this).free) };
+        let (base, size, words) =
+            ((unit as usize) << SLAB_SHIFT, SIZES[class], (COUNTS[class] as usize).div_ceil(64));
+        let most = most.min(*free as usize);
+        let mut taken = 0;
+        let mut at = *hint as usize;
+        while taken < most && at < words {
+            let mut word = bits[at];
+            while word != 0 && taken < most {
+                let block = at * 64 + word.trailing_zeros() as usize;
+                word &= word - 1;
+                f(base + block * size);
+                taken += 1;
+            }
+            bits[at] = word;
+            if word == 0 {
+                at += 1;
+            }
+        }
+        *hint = at as u32;
+        *free -= taken as u32;
+        taken
+    }
+
+    /// Marks the block at this offset of the slab free.
+    ///
+    /// # Safety
+    /// As for `take`.
+    #[inline]
+    unsafe fn put(this: *mut Slab, class: usize, offset: usize) -> Result<(), Wrong> {
+        let block = block_at(class, offset).ok_or(Wrong::NoBlock)?;
+        let (word, bit) = (block / 64, 1 << (block % 64));
+        // SAFETY: as in `take`.
+        let (bits, hint, free) = unsafe { (&mut (*this).bits, &mut (*this).hint, &mut (*this).free) };
+        if bits[word] & bit != 0 {
+            return Err(Wrong::Twice);
+        }
+        bits[word] |= bit;
+        *hint = (*hint).min(word as u32);
+        *free += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! Looking at the allocator, and having it give back what is idle.
+//!
+//! Cost: a lock for each VP and class that is looked at; the list of what was found is allocated like anything else.
+
+use crate::classes::{COUNT, SIZES};
+use crate::ground::{NODES_MAX, ground, known};
+use crate::large;
+use crate::units::PoolUnits;
+
+pub use crate::ground::Mode;
+
+/// What a VP has of a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassStats {
+    /// Bytes of a block.
+    pub block_bytes: usize,
+    /// Whether its blocks are strictly local ones.
+    pub is_local: bool,
+    /// Slabs.
+    pub slabs_count: u64,
+    /// Blocks with users, here or elsewhere, and those in other VPs' outboxes. While others allocate it may be off by what is on its
+    /// way.
+    pub used_count: u64,
+    /// Blocks in the VP's cache.
+    pub cached_count: u64,
+    /// How often the VP's cache was filled since the program began, and how many blocks went back to slabs.
+    pub fills_count: u64,
+    /// See `fills_count`.
+    pub returned_count: u64,
+    /// How many of these other VPs sent home.
+    pub sent_home_count: u64,
+}
+
+/// What a VP has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VpStats {
+    /// Its number.
+    pub vp: u32,
+    /// The classes that it ever used.
+    pub classes: Vec<ClassStats>,
+    /// Blocks of other VPs that wait here to be sent home.
+    pub outbox_count: u64,
+}
+
+impl VpStats {
+    /// Bytes of the blocks that the VP caches: at most [`BOUND_BYTES`](crate::BOUND_BYTES), but for the outbox.
+    pub fn cached_bytes(&self) -> u64 {
+        self.classes.iter().map(|class| class.cached_count * class.block_bytes as u64).sum()
+    }
+}
+
+/// What the allocator has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// How blocks are cached.
+    pub mode: Mode,
+    /// The VPs that ever allocated.
+    pub vps: Vec<VpStats>,
+    /// Pages by NUMA node, in units of 64 KiB; nodes beyond the last that has any are left out.
+    pub nodes: Vec<PoolUnits>,
+    /// Large blocks, each a mapping.
+    pub large_count: usize,
+    /// Their bytes.
+    pub large_bytes: usize,
+}
+
+/// What the allocator has now: a look at one thing after the other, not at one moment. `None` if there is no memory at all.
+pub fn stats() -> Option<Stats> {
+    let ground = ground()?;
+    let vps = ground
+        .parts_made()
+        .map(|(vp, part)| {
+            let counts = part.heap().counts();
+            let classes = (0..COUNT).filter(|class| counts[*class].takes > 0).map(|class| {
+                let (counts, cached) = (counts[class], part.magazine(class).len() as u64);
+                ClassStats {
+                    block_bytes: SIZES[class],
+                    is_local: crate::classes::is_local(class),
+                    slabs_count: counts.slabs,
+                    used_count: counts.out.saturating_sub(cached),
+                    cached_count: cached,
+                    fills_count: counts.takes,
+                    returned_count: counts.puts,
+                    sent_home_count: counts.sent_home,
+                }
+            });
+            VpStats { vp, classes: classes.collect(), outbox_count: part.outbox().len() as u64 }
+        })
+        .collect();
+    let mut nodes: Vec<PoolUnits> = ground.pools.iter().take(NODES_MAX).map(|pool| pool.units()).collect();
+    while nodes.last().is_some_and(|units| units.all == 0) {
+        nodes.pop();
+    }
+    let (large_count, large_bytes) = large::mapped();
+    Some(Stats { mode: ground.mode, vps, nodes, large_count, large_bytes })
+}
+
+/// How blocks are cached in this process. `None` if there is no memory at all.
+pub fn mode() -> Option<Mode> {
+    Some(ground()?.mode)
+}
+
+/// How many bytes the block at this address has room for, if it is one of a slab: what a `malloc` of the C library's kind needs.
+///
+/// # Safety
+/// The address is that of a block in use, or of none of ours.
+#[doc(hidden)]
+pub unsafe fn room_of(block: *mut u8) -> Option<usize> {
+    let ground = known()?;
+    let offset = ground.offset(block)?;
+    // SAFETY: by this function's contract somebody has a block there.
+    Some(SIZES[unsafe { ground.class_at(offset) }])
+}
+
+/// Gives back to the system what nobody uses: every VP's cache is sent home, and free pages go.
+///
+/// For a program that knows that it is idle; the allocator keeps no thread that would notice. Meanwhile other threads allocate and
+/// free as ever, but those of a VP that is being emptied find its cache empty and full for a few microseconds.
+///
+/// Returns whether all caches were emptied: not where the kernel cannot restart sequences (see [`mode`] and `membarrier`).
+///
+/// # Cost
+/// Two system calls for each VP that ever allocated, and one for each run of pages.
+pub fn trim() -> bool {
+    let Some(ground) = known() else { return true };
+    let mut all = true;
+    for (vp, part) in ground.parts_made() {
+        all &= ground.mode == Mode::Locked || crate::drain::empty(ground, vp, part);
+    }
+    for pool in &ground.pools {
+        pool.purge(ground, 0);
+    }
+    all
+}

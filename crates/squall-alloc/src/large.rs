@@ -1,0 +1,104 @@
+//! Large blocks: a mapping each, straight from the system and straight back.
+//!
+//! - I1. A block of so many bytes is a mapping of these, rounded up to pages, and nothing else is in it.
+//!
+//! Cost: a system call each, and the pages' first touch.
+
+use crate::ground::known;
+use crate::raw::is_of_slab;
+use crate::{debug, faults};
+use squall_sync::atomic::{AtomicUsize, Ordering};
+use squall_sys::pages;
+use std::alloc::Layout;
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// What is mapped of large blocks: how many, and how many bytes.
+pub(crate) fn mapped() -> (usize, usize) {
+    (COUNT.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
+}
+
+/// Whether blocks are noted and checked (`debug/I3`).
+fn is_debug() -> bool {
+    known().is_some_and(|ground| ground.debug)
+}
+
+fn rounded(layout: &Layout) -> Option<usize> {
+    // 64 KiB pages are the largest there are; a mapping's end costs no memory.
+    let page = if cfg!(target_arch = "x86_64") { 4096 } else { pages::UNIT_BYTES };
+    layout.size().max(1).checked_next_multiple_of(page)
+}
+
+/// A block, zeroed.
+pub(crate) fn take(layout: Layout) -> *mut u8 {
+    debug_assert!(!is_of_slab(&layout));
+    let mapped = rounded(&layout).and_then(|bytes| {
+        faults::allowed()?;
+        let at = pages::map(bytes, layout.align()).ok()?;
+        if is_debug() && !debug::large_taken(at.as_ptr(), layout.size()) {
+            // SAFETY: mapped just now, and nobody knows it.
+            unsafe { pages::unmap(at.as_ptr(), bytes) };
+            return None;
+        }
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        BYTES.fetch_add(bytes, Ordering::Relaxed);
+        Some(at.as_ptr())
+    });
+    mapped.unwrap_or(std::ptr::null_mut())
+}
+
+/// Frees it.
+///
+/// # Safety
+/// It was given out for this layout, and nobody uses it any more.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
+    let Some(bytes) = rounded(&layout) else { return };
+    let is_debug = is_debug();
+    if is_debug {
+        debug::large_check(block, layout, true);
+    }
+    COUNT.fetch_sub(1, Ordering::Relaxed);
+    BYTES.fetch_sub(bytes, Ordering::Relaxed);
+    // SAFETY: as below.
+    if is_debug && unsafe { debug::large_kept(block, bytes) } {
+        return;
+    }
+    // SAFETY: a mapping of our own, whole (I1).
+    unsafe { pages::unmap(block, bytes) };
+}
+
+/// Makes a large block one of another size, which is large too. Null if there is no memory; the block is then as it was.
+///
+/// # Safety
+/// As for [`put`], if it succeeds; `layout` is aligned to a page at most.
+pub(crate) unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
+    let (Some(old_bytes), Some(new_bytes)) = (rounded(&layout), rounded(&new)) else {
+        return std::ptr::null_mut();
+    };
+    if is_debug() {
+        debug::large_check(block, layout, false);
+        let moved = take(new);
+        if !moved.is_null() {
+            // SAFETY: two mappings, of at least so many bytes; the old one is given back once.
+            unsafe {
+                std::ptr::copy_nonoverlapping(block, moved, layout.size().min(new.size()));
+                put(block, layout);
+            }
+        }
+        return moved;
+    }
+    if faults::allowed().is_none() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: a mapping of our own, whole (I1).
+    match unsafe { pages::remap(block, old_bytes, new_bytes) } {
+        Ok(at) => {
+            BYTES.fetch_add(new_bytes.wrapping_sub(old_bytes), Ordering::Relaxed);
+            at.as_ptr()
+        }
+        Err(_) => std::ptr::null_mut(),
+    }
+}

@@ -1,0 +1,53 @@
+//! The locality allocator. Invariant of the crate: a block is in one place, with one user or none, and goes back to the slab it came
+//! from; on the common path nothing is touched that another VP writes.
+//!
+#![doc = include_str!("../README.md")]
+#![cfg_attr(loom, allow(dead_code))]
+
+mod classes;
+#[cfg(not(loom))]
+mod debug;
+mod drain;
+#[cfg(not(loom))]
+mod faults;
+#[cfg(not(loom))]
+mod fork;
+#[cfg(not(loom))]
+mod global;
+#[cfg(not(loom))]
+mod ground;
+mod heap;
+#[cfg(not(loom))]
+mod inspect;
+#[cfg(not(loom))]
+mod large;
+mod lock;
+mod magazine;
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(not(loom))]
+mod pool;
+#[cfg(not(loom))]
+mod raw;
+#[cfg(not(loom))]
+mod sequence;
+mod sites;
+mod units;
+
+pub use classes::BOUND_BYTES;
+pub use units::PoolUnits;
+
+#[cfg(not(loom))]
+pub use faults::refuse_after;
+#[cfg(not(loom))]
+pub use global::LocalityAlloc;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use ground::pretend_restartable;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use inspect::room_of;
+#[cfg(not(loom))]
+pub use inspect::{ClassStats, Mode, Stats, VpStats, mode, stats, trim};
+#[cfg(not(loom))]
+pub use pool::{OutOfMemory, Placed, PlacedBytes, Placement, Pool};

@@ -1,0 +1,96 @@
+//! The lock of heaps and of pools of pages: a word, without memory of its own and without anything to drop.
+//!
+//! Problem: an allocator cannot use a lock that may allocate, and one that only spins waits for a whole time slice where the holder
+//! was preempted. Idea: the futex lock of three states.
+//!
+//! - I1. Who gets the lock sees all that its holders before did.
+//! - I2. A thread sleeps only while the word is `WAITED`, and who gives up a lock that is `WAITED` wakes one.
+//!
+//! Cost: an exchange to get it and one to give it back. Progress: blocking; a stalled holder holds up those who want the same lock.
+//! Source: Drepper, "Futexes Are Tricky" (2011), the second mutex.
+
+use crate::sites;
+use squall_sync::atomic::{AtomicU32, Ordering};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const WAITED: u32 = 2;
+/// How often a thread looks before it sleeps: holders have a hundred blocks to move at most.
+const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
+
+#[derive(Debug)]
+pub(crate) struct Lock(AtomicU32);
+
+impl Lock {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Lock {
+        Lock(AtomicU32::new(FREE))
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Lock {
+        Lock(AtomicU32::new(FREE))
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) {
+        // Acquire: pairs with the Release in `unlock` (I1).
+        let order = sites::ACQUIRE.order(Ordering::Acquire);
+        if self.0.compare_exchange(FREE, HELD, order, Ordering::Relaxed).is_err() {
+            self.wait();
+        }
+    }
+
+    #[cold]
+    fn wait(&self) {
+        for _ in 0..SPINS {
+            squall_sync::hint::spin_loop();
+            // Acquire: as in `lock`.
+            if self.0.load(Ordering::Relaxed) == FREE
+                && self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return;
+            }
+        }
+        // Acquire: as in `lock`.
+        while self.0.swap(WAITED, sites::ACQUIRE.order(Ordering::Acquire)) != FREE {
+            sleep(&self.0);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn unlock(&self) {
+        // Release: pairs with the Acquire in `lock` and `wait` (I1).
+        if self.0.swap(FREE, sites::RELEASE.order(Ordering::Release)) == WAITED {
+            wake(&self.0);
+        }
+    }
+
+    /// Runs `f` with the lock held.
+    #[inline]
+    pub(crate) fn with<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.lock();
+        let result = f();
+        self.unlock();
+        result
+    }
+}
+
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+fn sleep(word: &AtomicU32) {
+    squall_sys::futex::wait(word, WAITED, None);
+}
+
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+#[cold]
+fn wake(word: &AtomicU32) {
+    squall_sys::futex::wake(word, 1);
+}
+
+#[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+fn sleep(_word: &AtomicU32) {
+    squall_sync::thread::yield_now();
+}
+
+#[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+fn wake(_word: &AtomicU32) {}

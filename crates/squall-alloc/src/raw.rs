@@ -1,0 +1,300 @@
+//! Blocks in and out: the fast paths, and what they fall back on.
+//!
+//! ```text
+//! take   magazine of the VP --empty--> a batch from the VP's heap --no free block--> a slab from the node's pool --> the system
+//! put    home is this VP: its magazine --full--> half of it to the VP's heap --slab free--> the node's pool --> the system
+//!        home is another: this VP's outbox --full--> all of it, to each home's heap
+//! large  a mapping of its own
+//! ```
+//!
+//! - I1. A block up to [`SLAB_MAX`] that is aligned to a page at most comes from a slab, any other is a mapping: size and alignment
+//!   alone decide, for every placement, so that whoever frees decides alike.
+//! - I2. A block is in one place: with a user, in a magazine, an outbox or a batch on some thread's stack, or free in its slab.
+//! - I3. If the system refuses memory nothing was changed: the answer is null.
+//!
+//! Cost: see `magazine`, `heap`, `units`. Progress: the fast paths are wait-free but for restarts; the rest takes a lock at a time.
+
+use crate::classes::{self, ALIGN_MAX, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SLAB_MAX, SMALL_MAX};
+use crate::ground::{GENERAL, Ground, Here, LOCAL, ground};
+use crate::heap::Wrong;
+use crate::magazine::Batch;
+use crate::sequence;
+use crate::{debug, large};
+use squall_sync::atomic::AtomicPtr;
+use std::alloc::Layout;
+
+/// The home of what is no block.
+const NO_HOME: u32 = u32::MAX;
+
+/// Whether a block of this layout comes from a slab (I1).
+#[inline(always)]
+pub(crate) const fn is_of_slab(layout: &Layout) -> bool {
+    layout.size() <= SLAB_MAX && layout.align() <= ALIGN_MAX
+}
+
+/// A general block. Null if there is no memory.
+#[inline(always)]
+pub(crate) fn take(layout: Layout) -> *mut u8 {
+    if layout.size() <= SMALL_MAX && layout.align() <= classes::STEP_BYTES {
+        // SAFETY: a slot of a table of bases.
+        let block = unsafe { sequence::pop(GENERAL.at(classes::slot(layout.size()))) };
+        if !block.is_null() {
+            return block;
+        }
+    }
+    take_slow(layout)
+}
+
+/// A strictly local block.
+#[inline(always)]
+pub(crate) fn take_local(layout: Layout) -> *mut u8 {
+    if layout.size() <= LOCAL_MAX && layout.align() <= classes::STEP_BYTES {
+        // SAFETY: a slot of a table of bases.
+        let block = unsafe { sequence::pop(LOCAL.at(classes::slot(layout.size()))) };
+        if !block.is_null() {
+            return block;
+        }
+        return take_local_slow(layout);
+    }
+    take_shared(layout)
+}
+
+/// A block of whole lines.
+#[inline(always)]
+pub(crate) fn take_shared(layout: Layout) -> *mut u8 {
+    take(whole_lines(layout))
+}
+
+/// What a block of whole lines is asked for as.
+#[inline(always)]
+pub(crate) const fn whole_lines(layout: Layout) -> Layout {
+    // One of no bytes is served like one of a byte: it has to be aligned, too.
+    let size = if layout.size() == 0 { 1 } else { layout.size() };
+    let size = size.next_multiple_of(classes::LINES_BYTES);
+    // An alignment of lines that the class's size has by itself would only keep the fast path away.
+    let align = if layout.align() <= classes::LINES_BYTES { 1 } else { layout.align() };
+    match Layout::from_size_align(size, align) {
+        Ok(layout) => layout,
+        Err(_) => layout,
+    }
+}
+
+/// Frees a block of whatever placement.
+///
+/// # Safety
+/// It was given out for this layout, and nobody uses it any more.
+#[inline(always)]
+pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
+    if cfg!(debug_assertions) && debug::is_on() {
+        // SAFETY: passed on.
+        return unsafe { debug::put(block, layout) };
+    }
+    if is_of_slab(&layout) {
+        // SAFETY: passed on; the block is of a slab (I1).
+        unsafe { sequence::push_home(block, put_slow) };
+    } else {
+        // SAFETY: passed on.
+        unsafe { large::put(block, layout) };
+    }
+}
+
+#[cold]
+#[inline(never)]
+pub(crate) fn take_slow(layout: Layout) -> *mut u8 {
+    let Some(ground) = ground() else { return std::ptr::null_mut() };
+    if !is_of_slab(&layout) {
+        return large::take(layout);
+    }
+    if ground.debug {
+        // Perhaps it is to be whole lines, and then so with its guard.
+        let lines = if layout.size().is_multiple_of(classes::LINES_BYTES) { classes::LINES_BYTES } else { 1 };
+        return debug::take(ground, layout, |ground, size| {
+            take_class(ground, classes::general(size, layout.align().max(lines)))
+        });
+    }
+    take_class(ground, classes::general(layout.size(), layout.align()))
+}
+
+#[cold]
+#[inline(never)]
+fn take_local_slow(layout: Layout) -> *mut u8 {
+    let Some(ground) = ground() else { return std::ptr::null_mut() };
+    let class = |size: usize| match size {
+        0..=LOCAL_MAX => classes::LOCAL_CLASSES[classes::slot(size)] as usize,
+        _ => classes::general(size.next_multiple_of(classes::LINES_BYTES), 1),
+    };
+    if ground.debug {
+        return debug::take(ground, layout, |ground, size| take_class(ground, class(size)));
+    }
+    take_class(ground, class(layout.size()))
+}
+
+/// A block of `class` near the calling thread.
+fn take_class(ground: &Ground, class: usize) -> *mut u8 {
+    ground.arm();
+    match ground.here() {
+        Here::Locked(vp) => take_on(ground, vp, class),
+        Here::Sequences(vp) => {
+            // The first time on this thread, that was all it needed.
+            let base = AtomicPtr::new(ground.base(class));
+            // SAFETY: as those of the tables.
+            let block = unsafe { sequence::pop(&base) };
+            if block.is_null() { refill(ground, vp, class) } else { block }
+        }
+    }
+}
+
+/// A block of `class` whose home is `vp`, from there, under its lock.
+pub(crate) fn take_on(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
+    let mut block = std::ptr::null_mut();
+    ground.part(vp).heap().take(ground, class, 1, |offset| block = ground.block(offset));
+    block
+}
+
+/// A batch from the heap of the VP where the thread was just now: one block is returned, the others go to its magazine.
+fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
+    let part = ground.part(vp);
+    let most = (CAPACITIES[class] / 2).clamp(1, classes::BATCH_MAX);
+    let mut batch = Batch::new();
+    // From behind, so that those that come next are put in last.
+    let mut first = most;
+    part.heap().take(ground, class, most, |offset| {
+        first -= 1;
+        batch.blocks[first] = ground.block(offset);
+    });
+    if first > 0 {
+        batch.blocks.copy_within(first..most, 0);
+    }
+    batch.len = most - first;
+    let Some(last) = batch.len.checked_sub(1) else { return std::ptr::null_mut() };
+    let block = batch.blocks[last];
+    batch.len = last;
+    if last > 0 {
+        // SAFETY: the magazine of their class and home; they are ours.
+        let put = unsafe { sequence::push_many(part.magazine(class), batch.blocks()) };
+        if put < last {
+            // The thread is elsewhere by now, or others were there meanwhile.
+            batch.blocks.copy_within(put..last, 0);
+            batch.len = last - put;
+            send_home(ground, vp, &mut batch);
+        }
+    }
+    block
+}
+
+/// # Safety
+/// As for [`put`], of a block of a slab.
+#[cold]
+#[inline(never)]
+unsafe fn put_slow(block: *mut u8) {
+    let Some(ground) = ground() else { return };
+    if ground.debug {
+        // SAFETY: passed on.
+        return unsafe { debug::put_unasked(ground, block) };
+    }
+    put_block(ground, block);
+}
+
+/// Puts back a block that is ours to put back.
+pub(crate) fn put_block(ground: &Ground, block: *mut u8) {
+    let mut batch = Batch::new();
+    let (vp, sequences) = match ground.here() {
+        Here::Sequences(vp) => (vp, true),
+        Here::Locked(vp) => (vp, false),
+    };
+    if sequences {
+        let part = ground.part(vp);
+        let Some(offset) = ground.offset(block) else { return debug::foreign(block) };
+        let home = ground.magazine_at(offset);
+        if home.is_null() {
+            return debug::foreign(block);
+        }
+        let is_home = ground.vp_of(home) == vp;
+        let (full, most) = match is_home {
+            // SAFETY: the class of a slab one of whose blocks we have.
+            true => (home, (CAPACITIES[unsafe { ground.class_at(offset) }] / 2).min(classes::BATCH_MAX - 1)),
+            // A long one goes at once, and alone.
+            false if !ground.may_wait(home) => (home, 0),
+            false => (&raw const *part.outbox(), OUTBOX_CAPACITY - 1),
+        };
+        if most > 0 {
+            // SAFETY: a magazine of this VP, or of whichever it is by now; the block is ours, and the batch has room.
+            unsafe {
+                if !is_home && sequence::push(full, block) {
+                    return;
+                }
+                sequence::pop_many(full, &mut batch, most);
+            }
+        }
+        if is_home {
+            // All of one home, the block too (`magazine/I2`).
+            batch.blocks[batch.len] = block;
+            batch.len += 1;
+            return put_on(ground, vp, batch.blocks(), false);
+        }
+    }
+    batch.blocks[batch.len] = block;
+    batch.len += 1;
+    send_home(ground, vp, &mut batch);
+}
+
+/// Sends the blocks of a batch, which `from` had, to the heaps that they are of, and empties it.
+pub(crate) fn send_home(ground: &Ground, from: u32, batch: &mut Batch) {
+    let home_of = |block: *mut u8| {
+        let home = ground.offset(block).map(|offset| ground.magazine_at(offset));
+        home.filter(|home| !home.is_null()).map_or(NO_HOME, |home| ground.vp_of(home))
+    };
+    let blocks = batch.blocks();
+    let Some((first, rest)) = blocks.split_first() else { return };
+    let first = home_of(*first);
+    if rest.iter().any(|block| home_of(*block) != first) {
+        blocks.sort_unstable_by_key(|block| home_of(*block));
+    }
+    let mut left = batch.blocks();
+    while let Some(block) = left.first() {
+        let home = home_of(*block);
+        let (run, others) = left.split_at_mut(left.partition_point(|block| home_of(*block) <= home));
+        match home {
+            NO_HOME => run.iter().for_each(|block| debug::foreign(*block)),
+            home => put_on(ground, home, run, home != from),
+        }
+        left = others;
+    }
+    batch.len = 0;
+}
+
+/// Puts blocks back into the heap that they are of.
+fn put_on(ground: &Ground, home: u32, blocks: &[*mut u8], sent_home: bool) {
+    ground.part(home).heap().put(
+        ground,
+        blocks.iter().map(|block| block.addr() - ground.arena.addr()),
+        sent_home,
+        |offset| ground.first_unit(offset),
+        |offset, wrong| match wrong {
+            Wrong::Twice => debug::twice(ground.block(offset)),
+            Wrong::NoBlock => debug::foreign(ground.block(offset)),
+        },
+    );
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use crate::units::support;
+
+    #[test]
+    fn where_each_call_takes_a_lock_threads_share_no_area() {
+        const TEST: &str = "raw::tests::where_each_call_takes_a_lock_threads_share_no_area";
+        if !support::is_child() {
+            return support::must_pass(TEST, &[("SQUALL_RSEQ", "off")]);
+        }
+        let block = take(Layout::new::<u64>());
+        assert!(!block.is_null());
+        assert_eq!(ground().unwrap().mode, crate::ground::Mode::Locked);
+        if sequence::SEQUENCES {
+            assert!(!std::ptr::addr_eq(sequence::mine::current(), &raw const sequence::NOBODY));
+        }
+        // SAFETY: freed once.
+        unsafe { put(block, Layout::new::<u64>()) };
+    }
+}

@@ -1,0 +1,388 @@
+//! Pages by the unit of a slab, in pools of each NUMA node.
+//!
+//! Problem: pages that a node's processors touched first lie in its memory, and are to be used again there; what is not used is to
+//! go back to the system, but not at once, as a page that comes back costs thousands of instructions. Idea: address space is cut
+//! into segments of sixty-four units, each of one node for good. Two words say which units are free, and which of those were used
+//! and still have memory (*dirty*). Dirty units are given out first, and are given back to the system beyond a bound.
+//!
+//! - I1. A segment belongs to the pool of one node; its words are read and written under that pool's lock.
+//!   But for its node, which anybody reads who has a slab of it: so nobody ever has a reference to all of it.
+//! - I2. A unit is free, or of one slab. A dirty one is free.
+//! - I3. A pool has at most [`DIRTY_MIN`] dirty units, or an eighth of those in use if that is more, whenever its lock is free, but
+//!   where the system refuses to take them.
+//!
+//! Cost: a lock for each slab; a system call for 4 MiB that were never used, and for each run that goes back.
+//! Source: Tornado §4: free memory is divided among NUMA clusters; jemalloc for dirty runs.
+
+use crate::lock::Lock;
+use squall_sync::cell::UnsafeCell;
+
+/// Units of a segment.
+pub(crate) const SEGMENT_UNITS: usize = 64;
+/// Dirty units that a pool may always keep.
+pub(crate) const DIRTY_MIN: usize = 64;
+/// The most segments that are looked at for a run of units before a new one is taken.
+const LOOKS_MAX: usize = 64;
+
+/// What is known of a segment. All zeros before its first use.
+#[repr(C)]
+pub(crate) struct Segment {
+    /// A set bit is a free unit; of those, one that has memory.
+    free: u64,
+    dirty: u64,
+    /// The neighbours in the list of those with a free unit, plus one; 0: none.
+    next: u32,
+    prev: u32,
+    /// Whose it is.
+    node: u32,
+}
+
+/// What pools stand on.
+pub(crate) trait Field {
+    /// What is known of the segment of this number.
+    fn segment(&self, number: u32) -> *mut Segment;
+    /// A segment that was never used, now usable.
+    fn new_segment(&self) -> Option<u32>;
+    /// Gives these units' memory to the system. False if it refuses.
+    fn discard(&self, unit: u32, count: usize) -> bool;
+}
+
+struct Inner {
+    /// The first segment with a free unit, plus one.
+    first: u32,
+    segments: usize,
+    used: usize,
+    dirty: usize,
+}
+
+/// The pool of a node.
+#[repr(C, align(128))]
+pub(crate) struct Pool {
+    lock: Lock,
+    inner: UnsafeCell<Inner>,
+}
+
+// SAFETY: what is in it is read and written under its lock.
+unsafe impl Sync for Pool {}
+
+/// What a pool has, in units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolUnits {
+    /// Of all its segments.
+    pub all: usize,
+    /// In slabs.
+    pub used: usize,
+    /// Free, and with memory still.
+    pub dirty: usize,
+}
+
+impl Pool {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Pool {
+        Pool { lock: Lock::new(), inner: UnsafeCell::new(Inner { first: 0, segments: 0, used: 0, dirty: 0 }) }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Pool {
+        Pool { lock: Lock::new(), inner: UnsafeCell::new(Inner { first: 0, segments: 0, used: 0, dirty: 0 }) }
+    }
+
+    /// For a fork: holds still.
+    pub(crate) fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
+    fn locked<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
+        self.lock.with(|| {
+            self.inner.with_mut(|inner| {
+                // SAFETY: the lock is held, and whatever else uses it does so here (I1).
+                f(unsafe { &mut *inner })
+            })
+        })
+    }
+
+    /// So many units, a power of two, at a multiple of that.
+    pub(crate) fn take(&self, field: &impl Field, node: u32, count: usize) -> Option<u32> {
+        self.locked(|inner| {
+            let number = inner.find(field, count, LOOKS_MAX).or_else(|| inner.grow(field, node));
+            // Where there is no new one, the rest of the list has to do.
+            let number = number.or_else(|| inner.find(field, count, usize::MAX))?;
+            inner.take(field, number, count)
+        })
+    }
+
+    /// As `take`, of segments that it has already.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn reuse(&self, field: &impl Field, count: usize) -> Option<u32> {
+        self.locked(|inner| {
+            let number = inner.find(field, count, usize::MAX)?;
+            inner.take(field, number, count)
+        })
+    }
+
+    /// Gives units back that nobody uses any more.
+    pub(crate) fn give(&self, field: &impl Field, unit: u32, count: usize) {
+        self.locked(|inner| {
+            let (number, at) = (unit / SEGMENT_UNITS as u32, unit % SEGMENT_UNITS as u32);
+            let segment = field.segment(number);
+            // SAFETY: as in `take`.
+            let (free, dirty) = unsafe { (&mut (*segment).free, &mut (*segment).dirty) };
+            let mask = mask(at, count);
+            if *free & mask != 0 {
+                twice(unit);
+            }
+            if *free == 0 {
+                inner.link(field, number);
+            }
+            *free |= mask;
+            *dirty |= mask;
+            inner.used -= count;
+            inner.dirty += count;
+            let bound = DIRTY_MIN.max(inner.used / 8);
+            if inner.dirty > bound {
+                // Half of them, so that it is not for each slab.
+                inner.purge(field, bound / 2);
+            }
+        });
+    }
+
+    /// Gives dirty units to the system until at most `keep` are left.
+    pub(crate) fn purge(&self, field: &impl Field, keep: usize) {
+        self.locked(|inner| inner.purge(field, keep));
+    }
+
+    /// What it has.
+    pub(crate) fn units(&self) -> PoolUnits {
+        self.locked(|inner| PoolUnits {
+            all: inner.segments * SEGMENT_UNITS,
+            used: inner.used,
+            dirty: inner.dirty,
+        })
+    }
+}
+
+/// Ends the program over units that are free already: nothing may unwind out of here, with two locks held.
+#[cold]
+fn twice(unit: u32) -> ! {
+    #[cfg(not(loom))]
+    crate::debug::die(format_args!("the unit {unit} was given back twice"));
+    #[cfg(loom)]
+    panic!("the unit {unit} was given back twice");
+}
+
+fn mask(at: u32, count: usize) -> u64 {
+    if count == SEGMENT_UNITS { u64::MAX } else { ((1 << count) - 1) << at }
+}
+
+/// The first run of `count` set bits at a multiple of `count`, a power of two.
+fn run(mut bits: u64, count: usize) -> Option<u32> {
+    const AT_MULTIPLES: [u64; 7] = [
+        u64::MAX,
+        0x5555_5555_5555_5555,
+        0x1111_1111_1111_1111,
+        0x0101_0101_0101_0101,
+        0x0001_0001_0001_0001,
+        0x0000_0001_0000_0001,
+        1,
+    ];
+    let mut width = 1;
+    while width < count {
+        bits &= bits >> width;
+        width *= 2;
+    }
+    let found = bits & AT_MULTIPLES[count.ilog2() as usize];
+    (found != 0).then(|| found.trailing_zeros())
+}
+
+impl Inner {
+    /// A segment with such a run among the first `looks`, one that has memory if that is found soon.
+    fn find(&self, field: &impl Field, count: usize, looks: usize) -> Option<u32> {
+        let (mut at, mut clean) = (self.first, None);
+        for _ in 0..looks {
+            let Some(number) = at.checked_sub(1) else { break };
+            // SAFETY: a segment of the list, whose pool's lock the caller holds (I1).
+            let (free, dirty, next) = unsafe {
+                let segment = field.segment(number);
+                ((*segment).free, (*segment).dirty, (*segment).next)
+            };
+            if run(free & dirty, count).is_some() {
+                return Some(number);
+            }
+            if clean.is_none() && run(free, count).is_some() {
+                clean = Some(number);
+                if self.dirty < count {
+                    break;
+                }
+            }
+            at = next;
+        }
+        clean
+    }
+
+    /// Such a run from this segment, which has one.
+    fn take(&mut self, field: &impl Field, number: u32, count: usize) -> Option<u32> {
+        let segment = field.segment(number);
+        // SAFETY: a segment of this pool, whose lock we hold (I1).
+        let (free, dirty) = unsafe { (&mut (*segment).free, &mut (*segment).dirty) };
+        let at = run(*free & *dirty, count).or_else(|| run(*free, count))?;
+        let mask = mask(at, count);
+        self.dirty -= (*dirty & mask).count_ones() as usize;
+        self.used += count;
+        *free &= !mask;
+        *dirty &= !mask;
+        if *free == 0 {
+            self.unlink(field, number);
+        }
+        Some(number * SEGMENT_UNITS as u32 + at)
+    }
+
+    fn grow(&mut self, field: &impl Field, node: u32) -> Option<u32> {
+        let number = field.new_segment()?;
+        // SAFETY: it was just given to us alone.
+        unsafe { *field.segment(number) = Segment { free: u64::MAX, dirty: 0, next: 0, prev: 0, node } };
+        self.segments += 1;
+        self.link(field, number);
+        Some(number)
+    }
+
+    fn link(&mut self, field: &impl Field, number: u32) {
+        // SAFETY: as in `find`.
+        unsafe {
+            let segment = field.segment(number);
+            ((*segment).next, (*segment).prev) = (self.first, 0);
+            if self.first != 0 {
+                (*field.segment(self.first - 1)).prev = number + 1;
+            }
+        }
+        self.first = number + 1;
+    }
+
+    fn unlink(&mut self, field: &impl Field, number: u32) {
+        // SAFETY: as in `find`.
+        unsafe {
+            let (next, prev) = ((*field.segment(number)).next, (*field.segment(number)).prev);
+            if next != 0 {
+                (*field.segment(next - 1)).prev = prev;
+            }
+            match prev {
+                0 => self.first = next,
+                prev => (*field.segment(prev - 1)).next = next,
+            }
+        }
+    }
+
+    fn purge(&mut self, field: &impl Field, keep: usize) {
+        let mut at = self.first;
+        while self.dirty > keep && at != 0 {
+            let number = at - 1;
+            let segment = field.segment(number);
+            // SAFETY: as in `find`.
+            let (next, dirty) = unsafe { ((*segment).next, &mut (*segment).dirty) };
+            at = next;
+            while *dirty != 0 {
+                let from = dirty.trailing_zeros();
+                let count = (*dirty >> from).trailing_ones();
+                if !field.discard(number * SEGMENT_UNITS as u32 + from, count as usize) {
+                    return;
+                }
+                *dirty &= !mask(from, count as usize);
+                self.dirty -= count as usize;
+            }
+        }
+    }
+}
+
+/// Whose this segment is.
+///
+/// # Safety
+/// It is in use: one of its units is of a slab that the caller knows to stay.
+pub(crate) unsafe fn node_of(field: &impl Field, unit: u32) -> u32 {
+    // SAFETY: written before the first of its units was given out, and never again.
+    unsafe { (&raw const (*field.segment(unit / SEGMENT_UNITS as u32)).node).read() }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+#[path = "../tests/support/mod.rs"]
+pub(crate) mod support;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Segments, of which so many may be used.
+    #[cfg(not(loom))]
+    struct Plot {
+        segments: UnsafeCell<[Segment; 80]>,
+        left: std::cell::Cell<u32>,
+    }
+
+    #[cfg(not(loom))]
+    impl Field for Plot {
+        fn segment(&self, number: u32) -> *mut Segment {
+            self.segments.with_mut(|segments| segments.cast::<Segment>().wrapping_add(number as usize))
+        }
+
+        fn new_segment(&self) -> Option<u32> {
+            let left = self.left.get().checked_sub(1)?;
+            self.left.set(left);
+            Some(left)
+        }
+
+        fn discard(&self, _unit: u32, _count: usize) -> bool {
+            true
+        }
+    }
+
+    #[cfg(not(loom))]
+    fn plot() -> Plot {
+        // SAFETY: all zeros are good segments.
+        Plot { segments: UnsafeCell::new(unsafe { std::mem::zeroed() }), left: std::cell::Cell::new(80) }
+    }
+
+    #[test]
+    #[cfg(not(loom))]
+    fn a_run_at_the_end_of_a_long_list_is_found_before_there_is_no_memory() {
+        let (plot, pool) = (plot(), Pool::new());
+        let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&plot, 0, 1).unwrap()).collect();
+        assert_eq!(pool.take(&plot, 0, 1), None);
+        // Two beside each other in the segment that comes last in the list, and one alone in every other.
+        pool.give(&plot, all[0], 1);
+        pool.give(&plot, all[0] ^ 1, 1);
+        all.iter().skip(64).step_by(64).for_each(|unit| pool.give(&plot, *unit, 1));
+        assert_eq!(pool.take(&plot, 0, 2), Some(all[0] & !1));
+        assert_eq!(pool.take(&plot, 0, 2), None);
+        assert_eq!(pool.units().used, 79 * 63 + 64);
+    }
+
+    #[test]
+    #[cfg(all(not(loom), not(miri)))]
+    fn units_that_come_back_twice_end_the_program_and_nothing_unwinds() {
+        const TEST: &str = "units::tests::units_that_come_back_twice_end_the_program_and_nothing_unwinds";
+        if support::is_child() {
+            let (plot, pool) = (plot(), Pool::new());
+            let unit = pool.take(&plot, 0, 1).unwrap();
+            pool.give(&plot, unit, 1);
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.give(&plot, unit, 1)));
+            return;
+        }
+        let output = support::again(TEST, &[]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains("given back twice"), "{text}");
+    }
+
+    #[test]
+    fn a_run_is_found_where_there_is_one_at_a_multiple() {
+        assert_eq!(run(0b1000, 1), Some(3));
+        assert_eq!(run(0b0110, 2), None);
+        assert_eq!(run(0b1100, 2), Some(2));
+        assert_eq!(run(u64::MAX << 1, 32), Some(32));
+        assert_eq!(run(u64::MAX, 64), Some(0));
+        assert_eq!(run(u64::MAX >> 1, 64), None);
+        for count in [1usize, 2, 4, 8, 16, 32, 64] {
+            for at in (0..64).step_by(count) {
+                assert_eq!(run(mask(at as u32, count), count), Some(at as u32));
+                assert_eq!(run(mask(at as u32, count) & !(1 << at), count), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The child of a fork goes on to allocate, whatever other threads were doing.
+#![cfg(not(miri))]
+
+use squall_alloc::LocalityAlloc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[global_allocator]
+static ALLOCATOR: LocalityAlloc = LocalityAlloc;
+
+fn busy(seed: usize) -> usize {
+    let kept: Vec<Vec<u8>> = (0..300).map(|n| vec![n as u8; 1 + (n * 37 + seed * 101) % 20_000]).collect();
+    kept.iter().map(Vec::len).sum()
+}
+
+/// Forks; the child runs `busy` and ends. Whether it ended well.
+fn child_is_well(seed: usize) -> bool {
+    // SAFETY: the child allocates, which is what is tried, and ends at once; it takes no lock but the allocator's.
+    unsafe {
+        match libc::fork() {
+            0 => {
+                let ran = busy(seed) > 0;
+                libc::_exit(i32::from(!ran));
+            }
+            child => {
+                assert!(child > 0);
+                let mut status = -1;
+                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+                libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+            }
+        }
+    }
+}
+
+#[test]
+fn a_child_allocates_while_the_parents_threads_were_in_the_middle() {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let over = &over;
+            scope.spawn(move || {
+                let mut rounds = 0;
+                while !over.load(Ordering::Relaxed) {
+                    busy(thread + rounds);
+                    rounds += 1;
+                }
+            });
+        }
+        for seed in 0..40 {
+            assert!(child_is_well(seed));
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(busy(7) > 0);
+}

@@ -1,0 +1,253 @@
+//! TO-09 and CO-14: blocks of different owners never lie on one line; where blocks lie; that they come home.
+
+mod support;
+
+use squall_alloc::{BOUND_BYTES, Mode, Placement, Pool, mode, stats, trim};
+use std::alloc::Layout;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+use support::{Random, in_both_modes};
+
+const LINE_BYTES: usize = 64;
+const LINES_BYTES: usize = 128;
+const SIZES: [usize; 9] = [1, 8, 16, 24, 64, 100, 200, 448, 1000];
+const ROUNDS: usize = if cfg!(miri) { 2 } else { 300 };
+
+/// Tests that look at what the allocator holds run one at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Has the calling thread run on this processor. False if that is refused.
+fn go_to(cpu: usize) -> bool {
+    if cfg!(miri) { cpu == 0 } else { squall_sys::affinity::restrict_to(&[cpu]).is_ok() }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get())
+}
+
+/// A block: its address, its size, and who may touch it.
+type Block = (usize, usize, usize);
+
+/// Allocates from the processors in turns, so that their slabs are filled beside each other.
+fn by_processor(placement: Placement) -> Vec<Block> {
+    let allocate = move || {
+        let mut blocks = Vec::new();
+        for _ in 0..ROUNDS {
+            for cpu in (0..2).filter(|cpu| go_to(*cpu)) {
+                for size in SIZES {
+                    let layout = Layout::from_size_align(size, 8).unwrap();
+                    let block = Pool::new(placement).allocate(layout).unwrap();
+                    blocks.push((block.addr().get(), size, cpu));
+                }
+            }
+        }
+        blocks
+    };
+    std::thread::spawn(allocate).join().unwrap()
+}
+
+fn free(blocks: &[Block]) {
+    for (address, size, _) in blocks {
+        let layout = Layout::from_size_align(*size, 8).unwrap();
+        let block = std::ptr::NonNull::new(std::ptr::with_exposed_provenance_mut(*address)).unwrap();
+        // SAFETY: allocated in `by_processor` for this layout, and freed once.
+        unsafe { Pool::new(Placement::General).free(block, layout) };
+    }
+}
+
+/// Whether two blocks of different owners have bytes on one run of `line` bytes.
+fn a_shared_line(blocks: &[Block], line: usize) -> Option<(Block, Block)> {
+    let mut owners: HashMap<usize, Block> = HashMap::new();
+    for block in blocks {
+        let (address, size, owner) = *block;
+        for number in address / line..=(address + size - 1) / line {
+            let first = owners.entry(number).or_insert(*block);
+            if first.2 != owner {
+                return Some((*first, *block));
+            }
+        }
+    }
+    None
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "there is one processor")]
+fn to_09_blocks_of_different_owners_are_never_on_one_line() {
+    in_both_modes("to_09_blocks_of_different_owners_are_never_on_one_line", || {
+        let _alone = alone();
+        let (general, local) = (by_processor(Placement::General), by_processor(Placement::Local));
+        if mode() == Some(Mode::Restartable) {
+            assert_eq!(a_shared_line(&general, LINES_BYTES), None);
+            assert_eq!(a_shared_line(&local, LINES_BYTES), None);
+        }
+        // Strictly local blocks and general ones have no line in common, whoever allocated them.
+        let kinds: Vec<Block> = general.iter().map(|block| (block.0, block.1, 0)).collect();
+        let kinds: Vec<Block> =
+            kinds.into_iter().chain(local.iter().map(|block| (block.0, block.1, 1))).collect();
+        assert_eq!(a_shared_line(&kinds, LINE_BYTES), None);
+        free(&general);
+        free(&local);
+    });
+}
+
+#[test]
+fn co_14_a_shared_block_has_its_lines_for_itself() {
+    in_both_modes("co_14_a_shared_block_has_its_lines_for_itself", || {
+        let _alone = alone();
+        let shared = by_processor(Placement::Shared);
+        // Each is its own owner.
+        let each: Vec<Block> =
+            shared.iter().enumerate().map(|(index, block)| (block.0, block.1, index)).collect();
+        assert_eq!(a_shared_line(&each, LINES_BYTES), None);
+        let near: Vec<Block> = (0..ROUNDS)
+            .map(|index| {
+                let block = Pool::new(Placement::Near(1)).allocate(Layout::new::<u64>()).unwrap();
+                (block.addr().get(), 8, index)
+            })
+            .collect();
+        assert_eq!(a_shared_line(&near, LINES_BYTES), None);
+        free(&shared);
+        free(&near);
+    });
+}
+
+/// Blocks with users, of all VPs and classes.
+fn used() -> u64 {
+    stats().unwrap().vps.iter().flat_map(|vp| &vp.classes).map(|class| class.used_count).sum()
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "there is one processor")]
+fn to_09_a_block_freed_elsewhere_goes_home() {
+    in_both_modes("to_09_a_block_freed_elsewhere_goes_home", || {
+        let _alone = alone();
+        trim();
+        let before = used();
+        let blocks = by_processor(Placement::General);
+        assert_eq!(used(), before + blocks.len() as u64);
+        // All of them on one processor.
+        let blocks = std::thread::spawn(move || {
+            go_to(0);
+            free(&blocks);
+            blocks.len()
+        });
+        assert!(blocks.join().unwrap() > 0);
+        if trim() {
+            assert_eq!(used(), before);
+            let stats = stats().unwrap();
+            assert!(stats.vps.iter().all(|vp| vp.cached_bytes() == 0 && vp.outbox_count == 0));
+            assert!(stats.nodes.iter().all(|units| units.dirty == 0));
+        }
+    });
+}
+
+/// Blocks that VPs sent home to others.
+fn sent_home() -> u64 {
+    stats().unwrap().vps.iter().flat_map(|vp| &vp.classes).map(|class| class.sent_home_count).sum()
+}
+
+/// Allocates so many blocks on processor 0; frees them on `processor`.
+fn allocate_and_free_on(processor: usize, count: usize, layout: Layout) {
+    let blocks = std::thread::spawn(move || {
+        go_to(0);
+        let allocate = |_| Pool::new(Placement::General).allocate(layout).unwrap().addr().get();
+        (0..count).map(allocate).map(|address| (address, layout.size(), 0)).collect::<Vec<Block>>()
+    });
+    let blocks = blocks.join().unwrap();
+    let freed = std::thread::spawn(move || {
+        go_to(processor);
+        free(&blocks);
+    });
+    freed.join().unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "there is one processor")]
+fn to_09_only_what_was_freed_elsewhere_counts_as_sent_home() {
+    let _alone = alone();
+    if processors() < 2 || mode() != Some(Mode::Restartable) || !trim() {
+        return;
+    }
+    let layout = Layout::new::<[u8; 1000]>();
+    for processor in [0, 1] {
+        trim();
+        let before = sent_home();
+        allocate_and_free_on(processor, 1000, layout);
+        // The cache of processor 0 is emptied by a thread on the other.
+        let trimmed = std::thread::spawn(|| {
+            go_to(1);
+            trim()
+        });
+        assert!(trimmed.join().unwrap());
+        // The threads' own little blocks go to and fro, too.
+        let sent = sent_home() - before;
+        assert_eq!(sent >= 1000, processor == 1, "freed on {processor}: {sent}");
+        assert!(processor == 1 || sent < 50, "freed on {processor}: {sent}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "there is one processor")]
+fn what_waits_to_be_sent_home_is_bounded_in_bytes() {
+    let _alone = alone();
+    if processors() < 2 {
+        return;
+    }
+    trim();
+    let pages = || stats().unwrap().nodes.iter().map(|units| units.used).sum::<usize>();
+    let before = pages();
+    allocate_and_free_on(1, 100, Layout::new::<[u8; 200_000]>());
+    // Of 100 blocks, 320 units.
+    assert!(pages() <= before + 40, "{} units are in use, and were {before}", pages());
+}
+
+#[test]
+fn what_a_vp_caches_is_bounded() {
+    let _alone = alone();
+    let mut random = Random::new(1);
+    let count = if cfg!(miri) { 100 } else { 100_000 };
+    let mut blocks: Vec<Block> = Vec::new();
+    for _ in 0..count {
+        let doubling = random.below(13);
+        let size = 1 + random.below(16 << doubling);
+        let block =
+            Pool::new(Placement::General).allocate(Layout::from_size_align(size, 8).unwrap()).unwrap();
+        blocks.push((block.addr().get(), size, 0));
+    }
+    free(&blocks);
+    for vp in stats().unwrap().vps {
+        assert!(vp.cached_bytes() <= BOUND_BYTES as u64, "{vp:?}");
+    }
+}
+
+#[test]
+fn slabs_that_were_full_are_in_their_list_again_and_go_back() {
+    let _alone = alone();
+    for size in [8 << 10, 200_000] {
+        for _ in 0..2 {
+            let layout = Layout::from_size_align(size, 8).unwrap();
+            let allocate =
+                |_| (Pool::new(Placement::General).allocate(layout).unwrap().addr().get(), size, 0);
+            let blocks: Vec<Block> = (0..16).map(allocate).collect();
+            free(&blocks);
+        }
+    }
+}
+
+#[test]
+fn a_placed_value_is_dropped_once_and_moved_out_whole() {
+    use std::rc::Rc;
+    let counted = Rc::new(());
+    for placement in [Placement::General, Placement::Local, Placement::Shared, Placement::Near(0)] {
+        let mut placed = Pool::new(placement).place((counted.clone(), [7u64; 100])).unwrap();
+        placed.1[3] = 8;
+        assert_eq!((Rc::strong_count(&counted), placed.1[3]), (2, 8));
+        drop(placed);
+        let placed = Pool::new(placement).place((counted.clone(), 5)).unwrap();
+        assert_eq!(placed.into_inner().1, 5);
+        assert_eq!(Rc::strong_count(&counted), 1);
+    }
+}

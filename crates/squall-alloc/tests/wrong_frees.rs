@@ -1,0 +1,164 @@
+//! The debug mode names what users do wrong, and without it a block that comes back to its slab twice is noticed.
+#![cfg(not(miri))]
+
+mod support;
+
+use squall_alloc::{Placement, Pool};
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use support::{again, is_child};
+
+const LAYOUT: Layout = Layout::new::<[u64; 5]>();
+const POOL: Pool = Pool::new(Placement::General);
+
+/// Runs the test in a child in debug mode, which must end with these words.
+fn is_told(test: &str, words: &str) {
+    let output = again(test, &[("SQUALL_ALLOC_DEBUG", "1")]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains(words), "{test}: {text}");
+}
+
+fn free(block: NonNull<u8>, layout: Layout) {
+    // SAFETY: what is wrong with it is what the test is about; in debug mode it is checked before anything is touched.
+    unsafe { POOL.free(block, layout) };
+}
+
+#[test]
+fn a_double_free_is_named() {
+    if is_child() {
+        let block = POOL.allocate(LAYOUT).unwrap();
+        free(block, LAYOUT);
+        return free(block, LAYOUT);
+    }
+    is_told("a_double_free_is_named", "double free of the block at 0x");
+}
+
+#[test]
+fn a_foreign_free_is_named() {
+    if is_child() {
+        free(POOL.allocate(LAYOUT).unwrap(), LAYOUT);
+        return free(NonNull::from(&mut [0u64; 5]).cast(), LAYOUT);
+    }
+    if cfg!(debug_assertions) {
+        is_told("a_foreign_free_is_named", "foreign free: no block of ours begins at 0x");
+    }
+}
+
+#[test]
+fn the_middle_of_a_block_is_no_block() {
+    if is_child() {
+        let block = POOL.allocate(LAYOUT).unwrap();
+        // SAFETY: within the block.
+        return free(unsafe { block.add(16) }, LAYOUT);
+    }
+    is_told("the_middle_of_a_block_is_no_block", "foreign free");
+}
+
+#[test]
+fn a_byte_behind_a_block_is_seen() {
+    if is_child() {
+        let block = POOL.allocate(LAYOUT).unwrap();
+        // SAFETY: there is a guard behind it.
+        unsafe { block.add(LAYOUT.size()).write(1) };
+        return free(block, LAYOUT);
+    }
+    is_told("a_byte_behind_a_block_is_seen", "has 40 bytes, and byte 40 was written");
+}
+
+#[test]
+fn a_write_to_a_free_block_is_seen() {
+    if is_child() {
+        let block = POOL.allocate(LAYOUT).unwrap();
+        let keep = POOL.allocate(LAYOUT).unwrap();
+        free(block, LAYOUT);
+        // SAFETY: the slab is still there, as another block of it has a user.
+        unsafe { block.add(8).write(1) };
+        for _ in 0..10_000 {
+            let _ = POOL.allocate(LAYOUT);
+        }
+        return free(keep, LAYOUT);
+    }
+    is_told("a_write_to_a_free_block_is_seen", "byte 8 of the free block at 0x");
+}
+
+#[test]
+fn another_layout_is_seen() {
+    if is_child() {
+        return free(POOL.allocate(LAYOUT).unwrap(), Layout::new::<u64>());
+    }
+    if cfg!(debug_assertions) {
+        is_told("another_layout_is_seen", "has 40 bytes and is freed with 8");
+    }
+}
+
+#[test]
+fn without_the_mode_a_block_that_comes_home_twice_ends_the_program() {
+    if is_child() {
+        let block = POOL.allocate(LAYOUT).unwrap();
+        for _ in 0..1_000 {
+            free(block, LAYOUT);
+        }
+        return;
+    }
+    let test = "without_the_mode_a_block_that_comes_home_twice_ends_the_program";
+    let output = again(test, &[]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    // Where blocks come home at once its pages may be nobody's by then.
+    let told = text.contains("double free") || text.contains("foreign free");
+    assert!(!output.status.success() && told, "{text}");
+}
+
+const LARGE: Layout = Layout::new::<[u8; 1 << 20]>();
+
+#[test]
+fn a_double_free_of_a_large_block_is_named() {
+    if is_child() {
+        let block = POOL.allocate(LARGE).unwrap();
+        free(block, LARGE);
+        // It would lie where the first was.
+        let _next = POOL.allocate(LARGE).unwrap();
+        return free(block, LARGE);
+    }
+    is_told("a_double_free_of_a_large_block_is_named", "double free of the block at 0x");
+}
+
+#[test]
+fn a_foreign_free_of_a_large_block_is_named() {
+    if is_child() {
+        let block = POOL.allocate(LARGE).unwrap();
+        // SAFETY: within the block.
+        return free(unsafe { block.add(4096) }, LARGE);
+    }
+    is_told("a_foreign_free_of_a_large_block_is_named", "foreign free");
+}
+
+#[test]
+fn another_layout_of_a_large_block_is_seen() {
+    if is_child() {
+        return free(POOL.allocate(LARGE).unwrap(), Layout::new::<[u8; 2 << 20]>());
+    }
+    is_told("another_layout_of_a_large_block_is_seen", "has 1048576 bytes and is freed with 2097152");
+}
+
+#[test]
+fn what_is_right_passes() {
+    if is_child() {
+        let mut blocks: Vec<_> = (1..3000)
+            .map(|size| {
+                let layout = Layout::from_size_align(size * 7, 16).unwrap();
+                let placement = [Placement::General, Placement::Local, Placement::Shared][size % 3];
+                (Pool::new(placement).allocate(layout).unwrap(), layout)
+            })
+            .collect();
+        for round in 0..3 {
+            for (block, layout) in blocks.drain(..).rev().collect::<Vec<_>>() {
+                // SAFETY: our own block.
+                unsafe { block.write_bytes(round, layout.size()) };
+                free(block, layout);
+                blocks.push((POOL.allocate(layout).unwrap(), layout));
+            }
+        }
+        return blocks.into_iter().for_each(|(block, layout)| free(block, layout));
+    }
+    support::must_pass("what_is_right_passes", &[("SQUALL_ALLOC_DEBUG", "1")]);
+}
