@@ -1,0 +1,164 @@
+//! The files that the plugin leaves: one log for each process, one table for each thread.
+//!
+//! Idea: a program that is killed leaves everything that was counted, because the tables are shared mappings of files that
+//! are changed in place, and the log is written record by record. Nothing has to be flushed, and no callback has to run.
+//!
+//! - I1. A file begins with a head of [`HEAD_BYTES`]; its first word is [`MAGIC`]. All numbers are little-endian.
+//! - I2. A table's head is followed by entries of [`ENTRY_BYTES`]; an entry whose site is zero is empty. Each thread writes
+//!   its own table alone.
+//! - I3. A log's head is followed by records: kind and length of the payload, a `u32` each, then the payload, padded to
+//!   eight bytes.
+//!
+//! Not promised: that a file is whole. A reader takes what it understands, and must bear any bytes.
+
+/// `SQLOCAL` and the version of the format.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"SQLOCAL1");
+/// Bytes of a file's head.
+pub const HEAD_BYTES: usize = 128;
+/// Bytes of a table's entry.
+pub const ENTRY_BYTES: usize = 64;
+/// A line is the address without these bits: 64 bytes.
+pub const LINE_BITS: u32 = 6;
+/// A site is an instruction's address in these bits, and what kind of instruction it is above them.
+pub const SITE_BITS: u32 = 56;
+
+/// Whether this line is in the sample of one in 2^shift.
+#[must_use]
+pub fn is_sampled(line: u64, shift: u32) -> bool {
+    // Another product than the index's, and its high bits, so that neighbours are chosen independently.
+    let drawn = line.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
+    drawn & ((1u64 << (shift & 63)) - 1) == 0
+}
+
+/// What a file is.
+pub mod file {
+    /// A process's log.
+    pub const LOG: u32 = 1;
+    /// A thread's table.
+    pub const TABLE: u32 = 2;
+}
+
+/// When the accesses in a table were made.
+pub mod window {
+    /// From the thread's start on; no window was open by then.
+    pub const WHOLE: u32 = 0;
+    /// Between the thread's own marks.
+    pub const OWN: u32 = 1;
+    /// While any thread was between its marks; this thread never was.
+    pub const OTHERS: u32 = 2;
+}
+
+/// Kinds of instructions, as far as they matter.
+pub mod insn {
+    /// Any other.
+    pub const PLAIN: u8 = 0;
+    /// Reads, changes and writes as one step, whatever was there: add, or, exchange-and-add.
+    pub const ATOMIC: u8 = 1;
+    /// Exchanges, or compares and exchanges: what locks are taken by.
+    pub const EXCHANGE: u8 = 2;
+}
+
+/// Kinds of records in a log.
+pub mod record {
+    /// `guest_base u64, parent pid u32, 0 u32, name of the emulated architecture`.
+    pub const INFO: u32 = 1;
+    /// `epoch u32, 0 u32, text as of /proc/self/maps`; its addresses are the emulator's.
+    pub const MAPS: u32 = 2;
+    /// `epoch u32, protection u32, flags u32, thread u32, address u64, length u64, offset u64, path`.
+    pub const MMAP: u32 = 3;
+    /// `epoch u32, 0 u32, address u64, length u64`.
+    pub const MUNMAP: u32 = 4;
+    /// `epoch u32, thread u32, site u32, 0 u32, address u64, size u64`.
+    pub const ALLOC: u32 = 5;
+    /// `epoch u32, thread u32, address u64`.
+    pub const FREE: u32 = 6;
+    /// `number u32, 0 u32, return addresses u64…`, innermost first.
+    pub const SITE: u32 = 7;
+    /// `address u64`: threads slept, or woke sleepers, on this word.
+    pub const FUTEX: u32 = 8;
+    /// `epoch u32, thread u32, path`: the process is about to become another program, which is not seen.
+    pub const EXEC: u32 = 9;
+    /// `status u32, 0 u32`: the process is about to end by itself.
+    pub const EXIT: u32 = 10;
+    /// `the thread's number in the kernel u32, 0 u32, address u64`: its stack pointer at its start.
+    pub const STACK: u32 = 11;
+    /// `shift u32, 0 u32`: from here on one line in 2^shift is kept.
+    pub const SAMPLE: u32 = 12;
+    /// `0 u32, 0 u32`: the program has the preloaded library.
+    pub const PRELOADED: u32 = 13;
+    /// `0 u32, 0 u32`: so many blocks came and went that no more of them is written down.
+    pub const BLOCKS_CUT: u32 = 14;
+    /// `symbol u32, 0 u32, address u64`: the function of a window is here.
+    pub const SYMBOL: u32 = 15;
+}
+
+/// Places in the head of a file, in bytes.
+pub mod head {
+    /// `u64`: [`MAGIC`](super::MAGIC).
+    pub const MAGIC: usize = 0;
+    /// `u32`: what the file is.
+    pub const KIND: usize = 8;
+    /// `u32`: the process.
+    pub const PID: usize = 12;
+    /// `u32`: the thread's number in the kernel.
+    pub const TID: usize = 16;
+    /// `u32`: the thread's number here, from 0, never used again.
+    pub const NUMBER: usize = 20;
+    /// `u32`: a constant of `window`.
+    pub const WINDOW: usize = 24;
+    /// `u32`: one line in 2^shift is in the table.
+    pub const SAMPLE: usize = 28;
+    /// `u64`: entries.
+    pub const ENTRIES: usize = 32;
+    /// `u64`: accesses that are not in the table, for want of room.
+    pub const LOST: usize = 40;
+    /// `u64`: accesses, those of lines that are not kept included.
+    pub const ACCESSES: usize = 48;
+    /// `u32`: the epoch of the first access.
+    pub const STARTED: usize = 56;
+    /// `u32`: the epoch of the thread's end, or 0.
+    pub const ENDED: usize = 60;
+    /// 16 bytes: the name, padded with zeros.
+    pub const NAME: usize = 64;
+}
+
+/// Places in an entry, in bytes.
+pub mod entry {
+    /// `u64`: the line.
+    pub const LINE: usize = 0;
+    /// `u64`: the instruction, and its kind.
+    pub const SITE: usize = 8;
+    /// `u64`: reads.
+    pub const READS: usize = 16;
+    /// `u64`: writes.
+    pub const WRITES: usize = 24;
+    /// `u64`: a bit for each byte that was read.
+    pub const READ_BYTES: usize = 32;
+    /// `u64`: a bit for each byte that was written.
+    pub const WRITTEN_BYTES: usize = 40;
+    /// `u32`: the epoch of the first access.
+    pub const FIRST: usize = 48;
+    /// `u32`: the epoch of the last.
+    pub const LAST: usize = 52;
+    /// `u32`: the epoch of the first write, or 0.
+    pub const FIRST_WRITE: usize = 56;
+    /// `u32`: the epoch of the last, or 0.
+    pub const LAST_WRITE: usize = 60;
+}
+
+/// What the preloaded library tells the plugin: system calls that do not exist, which the plugin sees and the emulator
+/// refuses.
+pub mod call {
+    /// The first of them. Above all that Linux has, below the bit that marks the calls of another ABI.
+    pub const FIRST: i64 = 0x0053_5100;
+    /// `(address)`: the plugin stores 1 there, so that the library knows that it is heard.
+    pub const HELLO: i64 = FIRST;
+    /// `()`: what the thread does from here is the library's, and does not count.
+    pub const QUIET: i64 = FIRST + 1;
+    /// `(block, size, return addresses, how many)`: a block is given out, and what follows counts again.
+    pub const ALLOC: i64 = FIRST + 2;
+    /// `(block)`: a block is about to be given back.
+    pub const FREE: i64 = FIRST + 3;
+    /// Return addresses at most.
+    pub const FRAMES_MAX: usize = 24;
+}

@@ -1,0 +1,41 @@
+//! The part of the locality profiler that runs inside the emulator.
+//!
+//! QEMU's user-mode emulation loads it as a plugin and tells it of every load and store of the emulated program; it counts
+//! them, for each thread, line and instruction, in files that outlive whatever happens to the process. `squall-locality`
+//! reads those.
+//!
+//! A plugin is a shared library, and Cargo builds none for another package to carry. So this crate carries its own
+//! source ([`SOURCES`]), and the build script of `squall-locality` has the compiler make a library of it, which goes into the
+//! binary. As an ordinary crate it is the form of the files ([`format`](mod@format)), and what the usual checks compile and test.
+//!
+//! - I1. It depends on nothing but the standard library, and one call of the compiler on `lib.rs` makes the plugin.
+
+mod api;
+pub mod arch;
+mod calls;
+pub mod format;
+mod lock;
+mod log;
+pub mod mark;
+#[doc(hidden)]
+pub mod plugin;
+mod shared;
+mod table;
+
+/// Path and text of each file that the plugin is compiled from, the root first.
+pub const SOURCES: &[(&str, &str)] = &[
+    ("lib.rs", include_str!("lib.rs")),
+    ("api.rs", include_str!("api.rs")),
+    ("arch.rs", include_str!("arch.rs")),
+    ("calls.rs", include_str!("calls.rs")),
+    ("format.rs", include_str!("format.rs")),
+    ("lock.rs", include_str!("lock.rs")),
+    ("log.rs", include_str!("log.rs")),
+    ("mark.rs", include_str!("mark.rs")),
+    ("plugin.rs", include_str!("plugin.rs")),
+    ("shared.rs", include_str!("shared.rs")),
+    ("table.rs", include_str!("table.rs")),
+];
+
+/// The text of the library that is preloaded into the emulated program.
+pub const PRELOAD: &str = include_str!("../preload/preload.rs");

@@ -1,0 +1,177 @@
+//! Small programs whose sharing is known: `known NAME THREADS OPS`. The tests count them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Barrier, Mutex};
+
+use squall_locality_plugin::mark;
+
+#[repr(align(128))]
+#[derive(Default)]
+struct Padded(AtomicU64);
+
+#[repr(align(64))]
+#[derive(Default)]
+struct Pair {
+    left: AtomicU64,
+    right: AtomicU64,
+}
+
+#[derive(Default)]
+struct Ring {
+    head: Padded,
+    tail: Padded,
+}
+
+static SHARED: AtomicU64 = AtomicU64::new(0);
+
+/// The operations of one thread. A function of its own, so that it can be a window.
+#[inline(never)]
+fn work(thread: usize, ops: u64, op: &impl Fn(usize, u64)) {
+    for i in 0..ops {
+        op(thread, i);
+    }
+}
+
+/// Runs `op(thread, i)` for each i below `ops` in each thread, all at once, between marks.
+fn at_once(threads: usize, ops: u64, op: impl Fn(usize, u64) + Sync) {
+    let barrier = Barrier::new(threads);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (op, barrier) = (&op, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                mark::begin();
+                work(thread, ops, op);
+                mark::end();
+                barrier.wait();
+            });
+        }
+    });
+}
+
+/// The same, one operation at a time, in turns; waiting for the turn does not count.
+fn in_turns(threads: usize, ops: u64, op: impl Fn(usize, u64) + Sync) {
+    let turn = AtomicUsize::new(0);
+    at_once(threads, ops, |thread, i| {
+        mark::end();
+        // Acquire: pairs with the Release of whoever had the turn before.
+        while turn.load(Acquire) % threads != thread {
+            std::thread::yield_now();
+        }
+        mark::begin();
+        op(thread, i);
+        mark::end();
+        // Release: pairs with the Acquire of whoever has the turn next.
+        turn.fetch_add(1, Release);
+        mark::begin();
+    });
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    let [_, name, threads, ops] = &words[..] else {
+        eprintln!("usage: known NAME THREADS OPS");
+        std::process::exit(2);
+    };
+    let (threads, ops): (usize, u64) = (threads.parse().expect("a number"), ops.parse().expect("a number"));
+    run(name, threads, ops);
+}
+
+fn run(name: &str, threads: usize, ops: u64) {
+    match name {
+        "shared" => at_once(threads, ops, |_, _| {
+            SHARED.fetch_add(1, Relaxed);
+        }),
+        "padded" => {
+            let counters: Vec<Padded> = (0..threads).map(|_| Padded::default()).collect();
+            at_once(threads, ops, |thread, _| {
+                counters[thread].0.fetch_add(1, Relaxed);
+            });
+        }
+        "unpadded" => {
+            let counters: Vec<Pair> = (0..threads.div_ceil(2)).map(|_| Pair::default()).collect();
+            at_once(threads, ops, |thread, _| {
+                let pair = &counters[thread / 2];
+                let own = if thread % 2 == 0 { &pair.left } else { &pair.right };
+                own.fetch_add(1, Relaxed);
+            });
+        }
+        "fields" => {
+            let pair = Pair::default();
+            at_once(threads, ops, |thread, i| {
+                if thread == 0 {
+                    pair.left.store(i, Relaxed);
+                } else {
+                    let _ = pair.right.load(Relaxed);
+                }
+            });
+        }
+        "rwlock" => {
+            // The word alone: a reader comes and goes.
+            let word = Padded::default();
+            at_once(threads, ops, |_, _| {
+                word.0.fetch_add(1, Relaxed);
+                word.0.fetch_sub(1, Relaxed);
+            });
+        }
+        "queue" => {
+            let ring = Ring::default();
+            at_once(threads, ops, |_, _| {
+                ring.tail.0.fetch_add(1, Relaxed);
+                ring.head.0.fetch_add(1, Relaxed);
+            });
+        }
+        "mutex-map" => {
+            // Without a random seed, so that a look takes the same accesses in every run.
+            let map = Mutex::new(HashMap::<u64, u64, BuildHasherDefault<DefaultHasher>>::default());
+            map.lock().expect("nobody panics").insert(1, 1);
+            in_turns(threads, ops, |_, i| {
+                *map.lock().expect("nobody panics").entry(1).or_default() += i;
+            });
+        }
+        "arc" => {
+            let shared = Arc::new(1);
+            at_once(threads, ops, |_, _| drop(Arc::clone(&shared)));
+        }
+        other => run_to_the_end(other, threads, ops),
+    }
+}
+
+/// Programs that take much memory, or many threads, or do not end as they should.
+fn run_to_the_end(name: &str, threads: usize, ops: u64) {
+    match name {
+        "memory" => {
+            // A line for each operation, and only its own.
+            let blocks: Vec<Vec<Pair>> =
+                (0..threads).map(|_| (0..ops).map(|_| Pair::default()).collect()).collect();
+            at_once(threads, ops, |thread, i| {
+                blocks[thread][i as usize].left.fetch_add(1, Relaxed);
+            });
+        }
+        "many" => {
+            for _ in 0..threads {
+                let thread = std::thread::spawn(move || {
+                    for _ in 0..ops {
+                        SHARED.fetch_add(1, Relaxed);
+                    }
+                });
+                thread.join().expect("it adds");
+            }
+        }
+        "abort" => at_once(threads, ops, |_, i| {
+            SHARED.fetch_add(1, Relaxed);
+            if i == ops - 1 {
+                std::process::abort();
+            }
+        }),
+        "forever" => at_once(threads, u64::MAX, |_, _| {
+            SHARED.fetch_add(1, Relaxed);
+        }),
+        other => {
+            eprintln!("no program {other}");
+            std::process::exit(2);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The emulator: finding it, and finding out whether it can load plugins.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Error;
+
+/// What to install, by the kind of distribution that most have.
+const INSTALL: &str = "install QEMU's user-mode emulation, 7.2 or later, with plugins: on Debian 12 and Ubuntu `apt install qemu-user`; \
+    where the package's emulator is linked statically (Debian 13), build QEMU with `./configure --target-list=x86_64-linux-user,aarch64-linux-user \
+    --enable-plugins` and name it by --emulator or SQUALL_EMULATOR";
+
+/// An emulator that can be used.
+#[derive(Clone, Debug)]
+pub struct Emulator {
+    /// Its program.
+    pub path: PathBuf,
+    /// What it says its version is.
+    pub version: String,
+}
+
+/// The name of the emulator of this machine's architecture.
+fn name() -> &'static str {
+    if cfg!(target_arch = "aarch64") { "qemu-aarch64" } else { "qemu-x86_64" }
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+impl Emulator {
+    /// The emulator at `given`, or in the variable `SQUALL_EMULATOR`, or on the path.
+    ///
+    /// # Errors
+    /// When there is none, it cannot be run, is too old, or was built without plugins; the error says what to install.
+    pub fn find(given: Option<&Path>) -> Result<Emulator, Error> {
+        let named =
+            given.map(Path::to_path_buf).or_else(|| std::env::var_os("SQUALL_EMULATOR").map(PathBuf::from));
+        let path = match named {
+            Some(path) if path.components().count() > 1 => path,
+            Some(named) => on_path(&named.to_string_lossy())
+                .ok_or_else(|| Error(format!("there is no emulator {}; {INSTALL}", named.display())))?,
+            None => {
+                on_path(name()).ok_or_else(|| Error(format!("there is no {} here; {INSTALL}", name())))?
+            }
+        };
+        let said = |argument: &str| {
+            let output = Command::new(&path).arg(argument).output();
+            output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let version = said("--version").map_err(|e| Error(format!("{}: {e}; {INSTALL}", path.display())))?;
+        let version = version.lines().next().unwrap_or_default().to_owned();
+        let help = said("--help").unwrap_or_default();
+        let number = number(&version);
+        if number.is_none() {
+            return Err(Error(format!("{} does not say that it is QEMU; {INSTALL}", path.display())));
+        }
+        if number < Some((7, 0)) {
+            return Err(Error(format!("{} is too old: {version}; {INSTALL}", path.display())));
+        }
+        if !help.contains("-plugin") {
+            let path = path.display();
+            return Err(Error(format!("{path} was built without plugins ({version}); {INSTALL}")));
+        }
+        Ok(Emulator { path, version })
+    }
+}
+
+/// The first two parts of the version in a text like `qemu-x86_64 version 7.2.22 (Debian …)`.
+fn number(text: &str) -> Option<(u32, u32)> {
+    let rest = &text[text.find("version ")? + "version ".len()..];
+    let mut parts = rest.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((parts.next()?.ok()?, parts.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(number("qemu-x86_64 version 7.2.22 (Debian 1:7.2+dfsg)"), Some((7, 2)));
+        assert_eq!(number("qemu-aarch64 version 10.0.13"), Some((10, 0)));
+        assert_eq!(number("bash, version five"), None);
+        assert_eq!(number(""), None);
+    }
+
+    #[test]
+    fn what_is_no_emulator_is_refused_with_what_to_install() {
+        for path in ["/nonexistent/qemu", "/bin/true", "no-such-emulator"] {
+            let refused = Emulator::find(Some(Path::new(path))).expect_err("it is none");
+            assert!(refused.0.contains("apt install qemu-user"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+#![forbid(unsafe_code)]
+#![doc = include_str!("../README.md")]
+
+pub mod emulator;
+pub mod lines;
+pub mod model;
+pub mod objects;
+pub mod read;
+pub mod report;
+pub mod run;
+pub mod symbols;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a program could not be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(pub String);
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Which accesses count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Window {
+    /// All, until a thread marks; from then on, what is between marks.
+    #[default]
+    Auto,
+    /// All, whatever is marked.
+    Whole,
+    /// What is between marks.
+    Marks,
+    /// What is done in calls of this function.
+    Function(String),
+}
+
+/// What to run, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+    /// Which accesses count.
+    pub window: Window,
+    /// Entries of all tables at most; above that, lines are sampled.
+    pub entries_max: u64,
+    /// Kill it after so long.
+    pub timeout: Option<Duration>,
+    /// Whether to preload the library that tells of blocks.
+    pub preload: bool,
+    /// The emulator; the one on the path if none.
+    pub emulator: Option<PathBuf>,
+    /// More arguments for the emulator.
+    pub emulator_arguments: Vec<OsString>,
+    /// More plugins for the emulator, with their arguments.
+    pub plugins: Vec<OsString>,
+    /// Whether what the program prints is thrown away.
+    pub quiet: bool,
+    /// Whether what the program prints goes to stderr.
+    pub stdout_to_stderr: bool,
+}

@@ -1,0 +1,202 @@
+//! What the sharing would cost on a machine: a model, and no measurement.
+//!
+//! The model knows lines and who touches them how often, and nothing of the order. It assumes that
+//!
+//! 1. a line is in one of MESI's states in each processor's cache, caches are large, and every thread has a processor;
+//! 2. the accesses of different threads to a line are shuffled: a read misses if among the accesses since the thread's last
+//!    one there is a write of another's, which for shuffled accesses has the probability W / (W + a), where W is what others
+//!    write and a what the thread itself does; a write misses if since the thread's last write another touched the line,
+//!    A / (A + w);
+//! 3. a miss costs the near latency if the line comes from a processor of the same cluster, else the far one; threads fill
+//!    the clusters one after the other, and a line comes from any of its other users with the same probability;
+//! 4. a hit costs the hit latency, and so does whatever else an operation does, for each access it makes;
+//! 5. a line makes one transfer at a time: a thread's operations take the sum of its hits and misses, and all threads
+//!    together make no more operations than their busiest line lets through.
+//!
+//! A curve is drawn for a number of processors other than that of the run by the assumption that threads are alike: a line
+//! that at least three quarters of the working threads touch is touched by all of them, whatever their number; any other is
+//! one of a group's, as large as it was in the run, and there are more groups where there are more threads.
+//!
+//! Not in the model: bandwidth, prefetching, store buffers, back-off, what waits for a lock that is held, and the order in which
+//! threads really come. It ranks; it does not predict times.
+
+use serde::Serialize;
+
+use crate::Error;
+use crate::lines::{Line, Lines, Phase};
+
+/// The machine that is modelled.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Model {
+    /// A preset's name, or `custom`.
+    pub name: String,
+    /// Bytes of a line.
+    pub line_bytes: u32,
+    /// Nanoseconds of an access that hits.
+    pub hit_ns: f64,
+    /// Nanoseconds of a transfer from a processor of the same cluster.
+    pub near_ns: f64,
+    /// Nanoseconds of a transfer from any other.
+    pub far_ns: f64,
+    /// Processors that share a last-level cache.
+    pub cluster: u32,
+}
+
+/// Presets: name, line, hit, near, far, cluster. Round numbers of the kind that measurements of such machines give; for
+/// rankings, not for predictions.
+const PRESETS: &[(&str, u32, f64, f64, f64, u32)] = &[
+    ("server", 64, 0.5, 40.0, 120.0, 16),
+    ("epyc", 64, 0.5, 25.0, 110.0, 16),
+    ("xeon", 64, 0.5, 50.0, 130.0, 64),
+    ("neoverse", 64, 0.5, 45.0, 150.0, 64),
+    ("laptop", 64, 0.5, 30.0, 60.0, 8),
+    ("numa-1999", 128, 5.0, 300.0, 1_000.0, 4),
+];
+
+impl Model {
+    /// The preset of this name.
+    ///
+    /// # Errors
+    /// When there is none; the error names those there are.
+    pub fn preset(name: &str) -> Result<Model, Error> {
+        let found = PRESETS.iter().find(|preset| preset.0 == name);
+        let Some((name, line_bytes, hit_ns, near_ns, far_ns, cluster)) = found else {
+            let names: Vec<&str> = PRESETS.iter().map(|preset| preset.0).collect();
+            return Err(Error(format!("no preset {name}; there are {}", names.join(", "))));
+        };
+        let (line_bytes, cluster) = (*line_bytes, *cluster);
+        let (hit_ns, near_ns, far_ns) = (*hit_ns, *near_ns, *far_ns);
+        Ok(Model { name: (*name).to_owned(), line_bytes, hit_ns, near_ns, far_ns, cluster })
+    }
+
+    /// Takes the size of a cluster from a topology: the processors of one of its caches.
+    ///
+    /// # Errors
+    /// When the text is not of the form `nodes:2,caches:2,cores:4,threads:2`.
+    pub fn with_topology(mut self, text: &str) -> Result<Model, Error> {
+        let mut below_cache = 1u32;
+        for level in text.split(',') {
+            let wrong = || Error(format!("{level} in the topology {text} is not: level, colon, number"));
+            let (name, number) = level.split_once(':').ok_or_else(wrong)?;
+            let number: u32 = number.trim().parse().ok().filter(|n| *n > 0).ok_or_else(wrong)?;
+            match name.trim() {
+                "nodes" | "caches" => below_cache = 1,
+                "cores" | "threads" => below_cache = below_cache.checked_mul(number).ok_or_else(wrong)?,
+                _ => return Err(wrong()),
+            }
+        }
+        self.cluster = below_cache;
+        self.name = format!("{} with {text}", self.name);
+        Ok(self)
+    }
+
+    /// Mean latency of a transfer of a line among so many processors.
+    fn latency(&self, processors: f64) -> f64 {
+        if processors <= 1.0 {
+            return self.near_ns;
+        }
+        let mates = (f64::from(self.cluster).min(processors) - 1.0).max(0.0);
+        let near = mates / (processors - 1.0);
+        near * self.near_ns + (1.0 - near) * self.far_ns
+    }
+
+    /// Transfers of this line that are to be expected in the run.
+    #[must_use]
+    pub fn transfers(&self, line: &Line) -> f64 {
+        self.misses(line, 1.0)
+    }
+
+    /// Misses of all users of a line, each as often as in the run, with `scale` times as many users of each kind.
+    fn misses(&self, line: &Line, scale: f64) -> f64 {
+        if line.phase == Phase::HandedOver {
+            // One way, once for each that takes over.
+            return line.touches.len().saturating_sub(1) as f64;
+        }
+        let reads: f64 = line.touches.iter().map(|touch| touch.reads as f64).sum();
+        let writes: f64 = line.touches.iter().map(|touch| touch.writes as f64).sum();
+        let mut misses = 0.0;
+        for touch in &line.touches {
+            let (r, w) = (touch.reads as f64, touch.writes as f64);
+            let others_write = (writes * scale - w).max(0.0);
+            let others_touch = ((reads + writes) * scale - r - w).max(0.0);
+            if r > 0.0 {
+                misses += r * others_write / (others_write + r + w);
+            }
+            if w > 0.0 {
+                misses += w * others_touch / (others_touch + w);
+            }
+        }
+        misses
+    }
+
+    /// Nanoseconds that the transfers of this line take in the run.
+    #[must_use]
+    pub fn cost_ns(&self, line: &Line) -> f64 {
+        self.transfers(line) * self.latency(line.touches.len() as f64)
+    }
+
+    /// How the work of one thread's operations would go with other numbers of processors.
+    #[must_use]
+    pub fn curve(&self, lines: &Lines, ops: u64, processors: &[u32]) -> Vec<Point> {
+        let working: Vec<_> = lines.threads.iter().filter(|thread| thread.works).collect();
+        if working.is_empty() {
+            return Vec::new();
+        }
+        let threads = working.len() as f64;
+        let all_ops = ops.max(1) as f64 * threads;
+        let accesses: u64 = working.iter().map(|thread| thread.accesses).sum();
+        let hits_ns = accesses as f64 / all_ops * self.hit_ns;
+        let run = RunFacts { threads, all_ops, hits_ns, kept: (1u64 << lines.sample.min(40)) as f64 };
+        let one = self.nanoseconds(lines, 1, &run);
+        let point = |processors: &u32| {
+            let ns_per_op = self.nanoseconds(lines, *processors, &run);
+            let speed_up = if ns_per_op > 0.0 { f64::from(*processors) * one / ns_per_op } else { 0.0 };
+            Point { processors: *processors, ns_per_op, speed_up }
+        };
+        processors.iter().map(point).collect()
+    }
+
+    /// Nanoseconds of one operation of one of so many threads.
+    fn nanoseconds(&self, lines: &Lines, processors: u32, run: &RunFacts) -> f64 {
+        let wanted = f64::from(processors);
+        let mut thread_ns = run.hits_ns;
+        let mut line_ns: f64 = 0.0;
+        for line in lines.shared.iter().filter(|line| line.phase == Phase::Steady) {
+            let users = line.touches.iter().filter(|touch| touch.often).count() as f64;
+            let everybodys = users >= 0.75 * run.threads;
+            let users_then = if everybodys { wanted } else { users.min(wanted) };
+            if users_then < 2.0 {
+                continue;
+            }
+            // Misses on it in one operation of the mean thread; of a group's lines there are as many more as threads.
+            let misses = self.misses(line, users_then / users) / run.all_ops;
+            let ns = misses * self.latency(users_then);
+            thread_ns += ns * run.kept;
+            // Its users' operations go through it, one miss at a time; those of a group are fewer and miss more often.
+            let in_line = if everybodys { wanted } else { users_then * run.threads / users };
+            line_ns = line_ns.max(ns * in_line);
+        }
+        thread_ns.max(line_ns)
+    }
+}
+
+/// What the curve has to know of the run.
+struct RunFacts {
+    threads: f64,
+    all_ops: f64,
+    /// Nanoseconds of the hits of one operation.
+    hits_ns: f64,
+    /// How many lines one that was kept stands for.
+    kept: f64,
+}
+
+/// A point of the curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Processors, and threads.
+    pub processors: u32,
+    /// Nanoseconds of one operation of each thread.
+    pub ns_per_op: f64,
+    /// Operations of all in the time in which one thread alone does one.
+    pub speed_up: f64,
+}

@@ -1,0 +1,285 @@
+//! Whose a line is: a heap block, a static variable, a thread's stack or locals, a mapped file.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::read::{Event, Log};
+use crate::symbols::{Frame, Symbols};
+
+/// A thread's stack, in the flags of a mapping.
+const MAP_STACK: u32 = 0x2_0000;
+/// Blocks that a line's description names at most.
+const BLOCKS_MAX: usize = 4;
+
+/// What lies where a line is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Object {
+    /// Blocks of the program's allocator.
+    Heap {
+        /// The blocks, by address.
+        blocks: Vec<BlockReport>,
+    },
+    /// Static variables.
+    Static {
+        /// The file.
+        file: PathBuf,
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// A thread's stack.
+    Stack {
+        /// The thread's number in the kernel.
+        tid: u32,
+    },
+    /// A thread's local variables, and what the C library keeps of it.
+    ThreadLocal {
+        /// The thread's number in the kernel.
+        tid: u32,
+    },
+    /// A file that is mapped.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line's offset in it.
+        offset: u64,
+    },
+    /// Memory without a name.
+    Anonymous {
+        /// Where the mapping begins.
+        start: u64,
+        /// Its length.
+        bytes: u64,
+    },
+    /// Nothing is known.
+    Unknown,
+}
+
+/// A block as a line's description has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BlockReport {
+    /// Its address.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The number of the thread that asked for it.
+    pub thread: u32,
+    /// Who asked, innermost first.
+    pub frames: Vec<Frame>,
+}
+
+impl BlockReport {
+    /// The first frame that is not of a library.
+    #[must_use]
+    pub fn asked_by(&self) -> Option<&Frame> {
+        self.frames.iter().find(|frame| !frame.is_library()).or(self.frames.first())
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Mapping {
+    end: u64,
+    offset: u64,
+    path: PathBuf,
+    stack: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    size: u64,
+    site: u32,
+    thread: u32,
+    from: u32,
+    to: u32,
+}
+
+/// Where everything is in a process.
+#[derive(Debug, Default)]
+pub struct Objects {
+    mappings: BTreeMap<u64, Mapping>,
+    /// Address of the first byte of each file that is mapped from its first byte on.
+    bases: BTreeMap<PathBuf, u64>,
+    stacks: Vec<(u32, u64)>,
+    blocks: BTreeMap<u64, Vec<Block>>,
+    longest_block: u64,
+    sites: HashMap<u32, Vec<u64>>,
+    futexes: HashSet<u64>,
+}
+
+impl Objects {
+    /// From what a process's log says.
+    #[must_use]
+    pub fn new(log: &Log) -> Objects {
+        let mut objects = Objects::default();
+        let mut guest_base = 0;
+        for event in &log.events {
+            match event {
+                Event::Info { guest_base: base, .. } => guest_base = *base,
+                Event::Maps { text, .. } => objects.note_maps(text, guest_base),
+                Event::Mmap { flags, address, length, offset, path, .. } => {
+                    let mapping = Mapping {
+                        end: address.saturating_add(*length),
+                        offset: *offset,
+                        path: PathBuf::from(path),
+                        stack: flags & MAP_STACK != 0,
+                    };
+                    objects.map(*address, mapping);
+                }
+                Event::Alloc { epoch, thread, site, address, size } => {
+                    objects.longest_block = objects.longest_block.max(*size);
+                    let block =
+                        Block { size: *size, site: *site, thread: *thread, from: *epoch, to: u32::MAX };
+                    objects.blocks.entry(*address).or_default().push(block);
+                }
+                Event::Free { epoch, address } => {
+                    if let Some(block) = objects.blocks.get_mut(address).and_then(|blocks| blocks.last_mut())
+                    {
+                        block.to = block.to.min(*epoch);
+                    }
+                }
+                Event::Site { number, frames } => {
+                    objects.sites.insert(*number, frames.clone());
+                }
+                Event::Futex { address } => {
+                    objects.futexes.insert(*address);
+                }
+                Event::Stack { tid, address } => objects.stacks.push((*tid, *address)),
+                _ => {}
+            }
+        }
+        objects
+    }
+
+    fn note_maps(&mut self, text: &str, guest_base: u64) {
+        for line in text.lines() {
+            let mut words = line.splitn(6, ' ');
+            let mut next = || words.next().unwrap_or_default();
+            let (range, _, offset) = (next(), next(), next());
+            let path = words.nth(2).unwrap_or_default().trim();
+            let Some((start, end)) = range.split_once('-') else { continue };
+            let number = |text| u64::from_str_radix(text, 16).ok().map(|n: u64| n.wrapping_sub(guest_base));
+            let offset = u64::from_str_radix(offset, 16).unwrap_or(0);
+            if let (Some(start), Some(end)) = (number(start), number(end)) {
+                let known_stack = self.mappings.get(&start).is_some_and(|known| known.stack);
+                let mapping = Mapping { end, offset, path: PathBuf::from(path), stack: known_stack };
+                self.map(start, mapping);
+            }
+        }
+    }
+
+    fn map(&mut self, start: u64, mapping: Mapping) {
+        if mapping.end <= start {
+            return;
+        }
+        if mapping.offset == 0 && mapping.path.is_absolute() {
+            self.bases.entry(mapping.path.clone()).or_insert(start);
+        }
+        self.mappings.insert(start, mapping);
+    }
+
+    /// The mapping that an address lies in: of those known, the one that begins last before it.
+    fn mapping(&self, address: u64) -> Option<(u64, &Mapping)> {
+        let before = self.mappings.range(..=address).rev().take(64);
+        before.map(|(start, mapping)| (*start, mapping)).find(|(_, mapping)| address < mapping.end)
+    }
+
+    /// The frames of an instruction, innermost first.
+    pub fn frames(&self, pc: u64, symbols: &mut Symbols) -> Vec<Frame> {
+        let Some((start, mapping)) = self.mapping(pc) else { return Vec::new() };
+        if !mapping.path.is_absolute() {
+            return Vec::new();
+        }
+        symbols.frames(&mapping.path, (pc - start).saturating_add(mapping.offset))
+    }
+
+    /// Whether threads slept on a word in these bytes.
+    #[must_use]
+    pub fn has_sleepers(&self, start: u64, bytes: u64) -> bool {
+        (start..start.saturating_add(bytes)).any(|address| self.futexes.contains(&address))
+    }
+
+    /// What the line of `bytes` at `address` is of, between these epochs.
+    pub fn at(&self, address: u64, bytes: u64, span: (u32, u32), symbols: &mut Symbols) -> Object {
+        let blocks = self.blocks_at(address, bytes, span, symbols);
+        if !blocks.is_empty() {
+            return Object::Heap { blocks };
+        }
+        let stack = self.stacks.iter().rev().find_map(|(tid, pointer)| {
+            let (start, mapping) = self.mapping(pointer.saturating_sub(1))?;
+            (start..mapping.end).contains(&address).then_some((*tid, *pointer, mapping.stack))
+        });
+        if let Some((tid, pointer, own)) = stack {
+            // Above the pointer that a thread begins with lies what the C library keeps of it.
+            return if own && address >= pointer {
+                Object::ThreadLocal { tid }
+            } else {
+                Object::Stack { tid }
+            };
+        }
+        for (path, base) in &self.bases {
+            if address >= *base && symbols.reaches(path, *base, address) {
+                let names = symbols.data_in(path, *base, address, bytes);
+                return Object::Static { file: path.clone(), names };
+            }
+        }
+        match self.mapping(address) {
+            Some((start, mapping)) if mapping.path.is_absolute() => Object::File {
+                path: mapping.path.clone(),
+                offset: (address - start).saturating_add(mapping.offset),
+            },
+            Some((start, mapping)) => Object::Anonymous { start, bytes: mapping.end - start },
+            None => Object::Unknown,
+        }
+    }
+
+    fn blocks_at(
+        &self,
+        address: u64,
+        bytes: u64,
+        span: (u32, u32),
+        symbols: &mut Symbols,
+    ) -> Vec<BlockReport> {
+        let end = address.saturating_add(bytes);
+        let first = address.saturating_sub(self.longest_block);
+        let mut found = Vec::new();
+        for (start, blocks) in self.blocks.range(first..end) {
+            // The last that was alive meanwhile.
+            let alive = |block: &&Block| block.from <= span.1 && block.to >= span.0;
+            let Some(block) = blocks.iter().rev().find(alive) else { continue };
+            if start.saturating_add(block.size) <= address || found.len() == BLOCKS_MAX {
+                continue;
+            }
+            let frames = self.sites.get(&block.site).map(Vec::as_slice).unwrap_or_default();
+            // A return address is after its call.
+            let frames =
+                frames.iter().flat_map(|frame| self.frames(frame.saturating_sub(1), symbols)).collect();
+            found.push(BlockReport { address: *start, bytes: block.size, thread: block.thread, frames });
+        }
+        found
+    }
+
+    /// A path as it is shown: without where a registry, or the toolchain, keeps its sources.
+    #[must_use]
+    pub fn shown(path: &str) -> String {
+        for mark in ["/registry/src/", "/rustlib/src/rust/"] {
+            if let Some(at) = path.find(mark) {
+                let rest = &path[at + mark.len()..];
+                return match mark {
+                    "/registry/src/" => rest.split_once('/').map_or(rest, |(_, rest)| rest).to_owned(),
+                    _ => rest.to_owned(),
+                };
+            }
+        }
+        if let Some(rest) = path.strip_prefix("/rustc/") {
+            return rest.split_once('/').map_or(rest, |(_, rest)| rest).to_owned();
+        }
+        match std::env::current_dir() {
+            Ok(here) => {
+                Path::new(path).strip_prefix(here).map_or(path.to_owned(), |p| p.display().to_string())
+            }
+            Err(_) => path.to_owned(),
+        }
+    }
+}

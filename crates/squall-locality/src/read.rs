@@ -1,0 +1,270 @@
+//! Reading what the plugin left: logs and tables, whatever state they are in.
+//!
+//! Every number here comes from a file that a killed process may have left half written, so that nothing is believed:
+//! lengths are checked, unknown records skipped, and bytes that make no sense end the reading of their file.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use squall_locality_plugin::format::{
+    ENTRY_BYTES, HEAD_BYTES, MAGIC, SITE_BITS, entry, file, head, record, window,
+};
+
+/// A file of the plugin's, on disk or in memory.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A file on disk, read when it is asked for.
+    Path(PathBuf),
+    /// Its bytes.
+    Bytes(Vec<u8>),
+}
+
+impl Source {
+    fn bytes(&self) -> Cow<'_, [u8]> {
+        match self {
+            Source::Path(path) => Cow::Owned(std::fs::read(path).unwrap_or_default()),
+            Source::Bytes(bytes) => Cow::Borrowed(bytes),
+        }
+    }
+}
+
+/// The files in a folder.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn sources(folder: &Path) -> io::Result<Vec<Source>> {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)?.flatten().map(|found| found.path()).collect();
+    paths.sort();
+    Ok(paths.into_iter().map(Source::Path).collect())
+}
+
+/// What one instruction of one thread did to one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The address of the line over its 64 bytes.
+    pub line: u64,
+    /// The address of the instruction.
+    pub pc: u64,
+    /// What kind of instruction, a constant of the format's `insn`.
+    pub kind: u8,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// A bit for each byte that was read.
+    pub read_bytes: u64,
+    /// A bit for each byte that was written.
+    pub written_bytes: u64,
+    /// The epochs of the first and last access.
+    pub span: (u32, u32),
+    /// The same of writes; none, if there is none.
+    pub write_span: Option<(u32, u32)>,
+}
+
+/// The head of a thread's table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The process.
+    pub pid: u32,
+    /// The thread's number in the kernel.
+    pub tid: u32,
+    /// Its number here.
+    pub number: u32,
+    /// A constant of the format's `window`.
+    pub window: u32,
+    /// One line in 2^shift is there.
+    pub sample: u32,
+    /// Accesses that found no room.
+    pub lost: u64,
+    /// Accesses.
+    pub accesses: u64,
+    /// The epoch of its start.
+    pub started: u32,
+    /// The epoch of its end, if it ended.
+    pub ended: Option<u32>,
+    /// Its name.
+    pub name: String,
+}
+
+/// What happened in a process. The fields are those of the format's records.
+#[allow(missing_docs, reason = "said where the format is")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Where the emulator keeps the program's memory, the parent, and the architecture.
+    Info { guest_base: u64, parent: u32, arch: String },
+    /// All mappings, as the kernel lists them.
+    Maps { epoch: u32, text: String },
+    /// A mapping was made.
+    Mmap { flags: u32, thread: u32, address: u64, length: u64, offset: u64, path: String },
+    /// A block was given out.
+    Alloc { epoch: u32, thread: u32, site: u32, address: u64, size: u64 },
+    /// A block was given back.
+    Free { epoch: u32, address: u64 },
+    /// Return addresses of a place that allocates.
+    Site { number: u32, frames: Vec<u64> },
+    /// Threads slept on this word.
+    Futex { address: u64 },
+    /// The process became another program.
+    Exec { path: String },
+    /// The process ended by itself.
+    Exit { status: u32 },
+    /// A thread's stack pointer at its start; the thread's number is the kernel's.
+    Stack { tid: u32, address: u64 },
+    /// One line in 2^shift was kept from here on.
+    Sample { shift: u32 },
+    /// The preloaded library is there.
+    Preloaded,
+    /// No more blocks were written down.
+    BlocksCut,
+}
+
+/// A log.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// The process.
+    pub pid: u32,
+    /// What happened, in order.
+    pub events: Vec<Event>,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
+}
+
+fn kind_of(bytes: &[u8]) -> Option<u32> {
+    (bytes.len() >= HEAD_BYTES && u64_at(bytes, head::MAGIC) == Some(MAGIC))
+        .then(|| u32_at(bytes, head::KIND))
+        .flatten()
+}
+
+fn head_of(bytes: &[u8]) -> Option<Head> {
+    let word = |at| u32_at(bytes, at);
+    let name = &bytes.get(head::NAME..)?[..16];
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    Some(Head {
+        pid: word(head::PID)?,
+        tid: word(head::TID)?,
+        number: word(head::NUMBER)?,
+        window: word(head::WINDOW)?,
+        sample: word(head::SAMPLE)?.min(40),
+        lost: u64_at(bytes, head::LOST)?,
+        accesses: u64_at(bytes, head::ACCESSES)?,
+        started: word(head::STARTED)?,
+        ended: word(head::ENDED).filter(|epoch| *epoch != 0),
+        name: String::from_utf8_lossy(&name[..end]).into_owned(),
+    })
+}
+
+fn entry_of(bytes: &[u8]) -> Option<Entry> {
+    let long = |at| u64_at(bytes, at);
+    let word = |at| u32_at(bytes, at);
+    let site = long(entry::SITE)?;
+    let writes = long(entry::WRITES)?;
+    let found = Entry {
+        line: long(entry::LINE)?,
+        pc: site & ((1 << SITE_BITS) - 1),
+        kind: (site >> SITE_BITS) as u8,
+        // No thread makes more; and sums of a few hundred of them shall not overflow.
+        reads: long(entry::READS)?.min(1 << 48),
+        writes: writes.min(1 << 48),
+        read_bytes: long(entry::READ_BYTES)?,
+        written_bytes: long(entry::WRITTEN_BYTES)?,
+        span: (word(entry::FIRST)?, word(entry::LAST)?),
+        write_span: (writes > 0).then_some((word(entry::FIRST_WRITE)?, word(entry::LAST_WRITE)?)),
+    };
+    (site != 0 && found.reads + found.writes > 0).then_some(found)
+}
+
+/// Calls `f` with the head of each table in `sources`, and `each` with each of its entries, when `f` says so.
+pub fn tables(sources: &[Source], mut f: impl FnMut(&Head) -> bool, mut each: impl FnMut(&Head, Entry)) {
+    for source in sources {
+        let bytes = source.bytes();
+        if kind_of(&bytes) != Some(file::TABLE) {
+            continue;
+        }
+        let Some(head) = head_of(&bytes) else { continue };
+        if !f(&head) {
+            continue;
+        }
+        let said = u64_at(&bytes, head::ENTRIES).unwrap_or(0);
+        let entries = bytes[HEAD_BYTES..].chunks_exact(ENTRY_BYTES);
+        for entry in entries.take(usize::try_from(said).unwrap_or(usize::MAX)).filter_map(entry_of) {
+            each(&head, entry);
+        }
+    }
+}
+
+/// The logs in `sources`.
+#[must_use]
+pub fn logs(sources: &[Source]) -> Vec<Log> {
+    let mut logs = Vec::new();
+    for source in sources {
+        let bytes = source.bytes();
+        if kind_of(&bytes) != Some(file::LOG) {
+            continue;
+        }
+        let pid = u32_at(&bytes, head::PID).unwrap_or(0);
+        let mut events = Vec::new();
+        let mut rest = &bytes[HEAD_BYTES..];
+        while let (Some(kind), Some(length)) = (u32_at(rest, 0), u32_at(rest, 4)) {
+            let length = length as usize;
+            let Some(payload) = rest.get(8..).and_then(|rest| rest.get(..length)) else { break };
+            events.extend(event(kind, payload));
+            rest = rest.get(8 + length.next_multiple_of(8)..).unwrap_or(&[]);
+        }
+        logs.push(Log { pid, events });
+    }
+    logs
+}
+
+fn event(kind: u32, payload: &[u8]) -> Option<Event> {
+    let word = |at| u32_at(payload, at);
+    let long = |at| u64_at(payload, at);
+    let text = |at: usize| Some(String::from_utf8_lossy(payload.get(at..)?).into_owned());
+    Some(match kind {
+        record::INFO => Event::Info { guest_base: long(0)?, parent: word(8)?, arch: text(16)? },
+        record::MAPS => Event::Maps { epoch: word(0)?, text: text(8)? },
+        record::MMAP => Event::Mmap {
+            flags: word(8)?,
+            thread: word(12)?,
+            address: long(16)?,
+            length: long(24)?,
+            offset: long(32)?,
+            path: text(40)?,
+        },
+        record::ALLOC => Event::Alloc {
+            epoch: word(0)?,
+            thread: word(4)?,
+            site: word(8)?,
+            address: long(16)?,
+            size: long(24)?,
+        },
+        record::FREE => Event::Free { epoch: word(0)?, address: long(8)? },
+        record::SITE => {
+            let frames = payload.get(8..)?.as_chunks().0;
+            Event::Site {
+                number: word(0)?,
+                frames: frames.iter().map(|word| u64::from_le_bytes(*word)).collect(),
+            }
+        }
+        record::FUTEX => Event::Futex { address: long(0)? },
+        record::EXEC => Event::Exec { path: text(8)? },
+        record::EXIT => Event::Exit { status: word(0)? },
+        record::STACK => Event::Stack { tid: word(0)?, address: long(8)? },
+        record::SAMPLE => Event::Sample { shift: word(0)? },
+        record::PRELOADED => Event::Preloaded,
+        record::BLOCKS_CUT => Event::BlocksCut,
+        _ => return None,
+    })
+}
+
+/// Whether this table counts, in a process where windows were opened or not.
+#[must_use]
+pub fn counts(head: &Head, windows: bool) -> bool {
+    !windows || head.window != window::WHOLE
+}

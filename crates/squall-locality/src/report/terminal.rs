@@ -1,0 +1,224 @@
+//! The report as text.
+
+use std::fmt::Write;
+
+use super::{CodeReport, LineReport, Report, object_text, place};
+use crate::lines::{Phase, Sharing};
+
+/// Threads that are named of a line at most.
+const NAMES_MAX: usize = 12;
+
+/// The whole report, for a terminal.
+#[must_use]
+pub fn table(report: &Report) -> String {
+    let mut text = String::new();
+    // A String takes all that is written to it.
+    let _ = write(&mut text, report);
+    text
+}
+
+fn write(text: &mut String, report: &Report) -> std::fmt::Result {
+    writeln!(text, "{}", report.command.join(" "))?;
+    let ops = match report.ops_per_thread {
+        Some(ops) => format!(", {ops} operations each"),
+        None => String::new(),
+    };
+    let window = match report.window.as_str() {
+        "all" => "all accesses".to_owned(),
+        "marks" => "accesses between marks".to_owned(),
+        other => format!("accesses in {other}"),
+    };
+    writeln!(
+        text,
+        "{} of {} threads{ops}; {window}; {}\n",
+        report.threads,
+        report.thread_list.len(),
+        report.emulator
+    )?;
+    let mut row = |name: &str, total: u64, per_op: Option<f64>| match per_op {
+        Some(per_op) => writeln!(text, "{name:44} {total:>15} {per_op:>12.4} per operation"),
+        None => writeln!(text, "{name:44} {total:>15}"),
+    };
+    row("accesses", report.accesses, report.accesses_per_op)?;
+    row("steadily write-shared accesses", report.write_shared_accesses, report.write_shared_accesses_per_op)?;
+    row("  of these, false sharing", report.falsely_shared_accesses, None)?;
+    row(
+        "transfers that any interleaving can cause",
+        report.transfers_at_most,
+        report.transfers_per_op_at_most,
+    )?;
+    row("lines touched", report.lines_touched, None)?;
+    row("  read by several, written by none", report.lines_read_only, None)?;
+    row("  steadily write-shared", report.phases.steady, None)?;
+    row("  now and then", report.phases.occasional, None)?;
+    row("  while starting", report.phases.start_up, None)?;
+    row("  handed over, one thread after the other", report.phases.handed_over, None)?;
+    for (rank, line) in report.lines.iter().enumerate() {
+        writeln!(text)?;
+        write_line(text, rank + 1, line)?;
+    }
+    if report.lines_not_listed > 0 {
+        writeln!(text, "\n{} more shared lines are not listed", report.lines_not_listed)?;
+    }
+    write_rest(text, report)?;
+    writeln!(text)?;
+    for note in &report.notes {
+        writeln!(text, "note: {note}")?;
+    }
+    Ok(())
+}
+
+/// The model's curve, and the processes.
+fn write_rest(text: &mut String, report: &Report) -> std::fmt::Result {
+    if let (Some(first), Some(last)) = (report.curve.first(), report.curve.last()) {
+        writeln!(
+            text,
+            "\nBy the model of {} (a model, not a measurement), operations of all threads over those of one alone:",
+            report.model.name
+        )?;
+        let points: Vec<String> =
+            report.curve.iter().map(|point| format!("{}: {:.2}", point.processors, point.speed_up)).collect();
+        writeln!(text, "  {}", points.join("  "))?;
+        writeln!(
+            text,
+            "  an operation takes {:.1} ns with {}, {:.1} ns with {} processors",
+            first.ns_per_op, first.processors, last.ns_per_op, last.processors
+        )?;
+    }
+    if report.processes.len() > 1 {
+        writeln!(text, "\nProcesses:")?;
+        for process in &report.processes {
+            let became = process.became.as_ref().map(|path| format!(", became {path}")).unwrap_or_default();
+            let here = if process.pid == report.pid { " (above)" } else { "" };
+            writeln!(
+                text,
+                "  {}{here}: {} threads, {} accesses, {} write-shared{became}",
+                process.pid, process.threads, process.accesses, process.write_shared_accesses
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn write_line(text: &mut String, rank: usize, line: &LineReport) -> std::fmt::Result {
+    let sharing = match line.sharing {
+        Sharing::True => "true sharing",
+        Sharing::False => "FALSE SHARING",
+        Sharing::Mixed => "true and false sharing",
+    };
+    let phase = match line.phase {
+        Phase::Steady => "steady",
+        Phase::Occasional => "now and then",
+        Phase::StartUp => "while starting",
+        Phase::HandedOver => "handed over",
+    };
+    writeln!(
+        text,
+        "#{rank} {}  {sharing} of {}, {phase}: {} threads, {} reads, {} writes; {:.3} ms by the model",
+        line.address,
+        line.content,
+        line.threads.len(),
+        line.reads,
+        line.writes,
+        line.cost_ms_by_model
+    )?;
+    writeln!(text, "   {}", object_text(&line.object, &line.address))?;
+    for word in &line.words {
+        let names = |threads: &[u32]| names(threads);
+        let written = if word.written_by.is_empty() {
+            "nobody writes".to_owned()
+        } else if word.written_by == word.touched_by {
+            format!("written by {}", names(&word.written_by))
+        } else {
+            format!("written by {}, touched by {}", names(&word.written_by), names(&word.touched_by))
+        };
+        writeln!(text, "   bytes {:>3} to {:<3} {:6} {written}", word.offset, word.offset + 7, word.role)?;
+    }
+    for code in merged(&line.code).iter().take(6) {
+        let Some(frame) = code.shown() else {
+            writeln!(
+                text,
+                "   at {} (nothing known): {} reads, {} writes",
+                code.address, code.reads, code.writes
+            )?;
+            continue;
+        };
+        let inner = code.frames.first().filter(|first| *first != frame);
+        let by = inner.map(|inner| format!(" by {}", short(&inner.function))).unwrap_or_default();
+        writeln!(
+            text,
+            "   at {} {}{by}: {} reads, {} writes, threads {}",
+            place(frame),
+            short(&frame.function),
+            code.reads,
+            code.writes,
+            names(&code.threads)
+        )?;
+    }
+    Ok(())
+}
+
+/// Places of the code, those of one source line together.
+fn merged(code: &[CodeReport]) -> Vec<CodeReport> {
+    let mut merged: Vec<CodeReport> = Vec::new();
+    for place in code {
+        let same = |known: &&mut CodeReport| place.shown().is_some() && known.shown() == place.shown();
+        match merged.iter_mut().find(same) {
+            Some(known) => {
+                known.reads += place.reads;
+                known.writes += place.writes;
+                known.threads.extend(&place.threads);
+                known.threads.sort_unstable();
+                known.threads.dedup();
+            }
+            None => merged.push(place.clone()),
+        }
+    }
+    merged.sort_by_key(|place| std::cmp::Reverse(place.reads + place.writes));
+    merged
+}
+
+/// A list of numbers, runs of them as ranges, cut where it gets long.
+fn names(threads: &[u32]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut at = 0;
+    while at < threads.len() {
+        let first = threads[at];
+        let mut last = first;
+        while at + 1 < threads.len() && threads[at + 1] == last + 1 {
+            at += 1;
+            last = threads[at];
+        }
+        parts.push(if first == last { first.to_string() } else { format!("{first}-{last}") });
+        at += 1;
+    }
+    if parts.len() > NAMES_MAX {
+        let more = parts.len() - NAMES_MAX;
+        parts.truncate(NAMES_MAX);
+        parts.push(format!("and {more} more"));
+    }
+    parts.join(" ")
+}
+
+/// A function's name without its long generic arguments.
+fn short(name: &str) -> String {
+    const MAX: usize = 90;
+    if name.chars().count() <= MAX {
+        return name.to_owned();
+    }
+    let kept: String = name.chars().take(MAX).collect();
+    format!("{kept}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn runs_of_threads_are_ranges() {
+        assert_eq!(names(&[1, 2, 3, 5, 7, 8]), "1-3 5 7-8");
+        assert_eq!(names(&[]), "");
+        let many: Vec<u32> = (0..40).map(|n| n * 2).collect();
+        assert!(names(&many).ends_with("and 28 more"));
+    }
+}

@@ -1,0 +1,234 @@
+//! Programs whose sharing is known, counted under the emulator. Where there is none, the tests say so and pass.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use squall_locality::emulator::Emulator;
+use squall_locality::lines::{Rules, Sharing};
+use squall_locality::model::Model;
+use squall_locality::objects::Object;
+use squall_locality::report::{Report, Request, report};
+use squall_locality::run::{Outcome, run};
+use squall_locality::{Options, Window, read};
+
+/// The example `known`, which Cargo builds with the tests; none where it did not.
+fn known() -> Option<PathBuf> {
+    let test = std::env::current_exe().ok()?;
+    let path = test.parent()?.parent()?.join("examples").join("known");
+    path.is_file().then_some(path)
+}
+
+fn options(arguments: &[&str]) -> Option<Options> {
+    if let Err(error) = Emulator::find(None) {
+        eprintln!("SKIP: {error}");
+        return None;
+    }
+    let Some(program) = known() else {
+        eprintln!("SKIP: the example `known` was not built");
+        return None;
+    };
+    Some(Options {
+        program,
+        arguments: arguments.iter().map(Into::into).collect(),
+        window: Window::Auto,
+        entries_max: 1 << 20,
+        timeout: Some(Duration::from_secs(300)),
+        preload: true,
+        emulator: None,
+        emulator_arguments: Vec::new(),
+        plugins: Vec::new(),
+        quiet: true,
+        stdout_to_stderr: false,
+    })
+}
+
+fn look(options: &Options, ops: Option<u64>) -> Report {
+    let run = run(options).expect("it runs");
+    let sources = read::sources(&run.folder).expect("files");
+    let request = Request {
+        command: Vec::new(),
+        emulator: String::new(),
+        outcome: run.outcome.clone(),
+        seconds: 0.0,
+        pid: run.pid,
+        function: None,
+        rules: Rules { ops, line_bytes: 64, with_main: false },
+        model: Model::preset("server").expect("it is there"),
+        processors: vec![1, 64],
+        lines_max: 10,
+    };
+    report(&sources, &request)
+}
+
+/// Counts the known program `name`; its figures per operation.
+fn count(name: &str, threads: u32, ops: u64) -> Option<(Report, f64, f64)> {
+    let options = options(&[name, &threads.to_string(), &ops.to_string()])?;
+    let report = look(&options, Some(ops));
+    assert_eq!(report.outcome, Outcome::Exited(0));
+    assert_eq!(report.threads, threads as usize, "{name}");
+    let shared = report.write_shared_accesses_per_op.expect("operations were said");
+    let transfers = report.transfers_per_op_at_most.expect("operations were said");
+    Some((report, shared, transfers))
+}
+
+/// Whether two figures are the same, as they are printed.
+fn is(found: f64, wanted: f64) -> bool {
+    (found - wanted).abs() < 0.000_05
+}
+
+#[test]
+fn known_shared_one_access_of_each_operation_at_any_number_of_threads() {
+    for threads in [2, 8, 64] {
+        let Some((report, shared, transfers)) = count("shared", threads, 300) else { return };
+        assert!(is(shared, 1.0) && is(transfers, 1.0), "{shared} {transfers}");
+        assert_eq!((report.lines.len(), report.lines[0].sharing), (1, Sharing::True));
+        assert_eq!(report.lines[0].content, "atomic");
+        let Object::Static { names, .. } = &report.lines[0].object else {
+            panic!("{:?}", report.lines[0].object)
+        };
+        assert!(names.iter().any(|name| name.contains("SHARED")), "{names:?}");
+    }
+}
+
+#[test]
+fn known_padded_nothing() {
+    let Some((report, shared, transfers)) = count("padded", 8, 300) else { return };
+    assert!(is(shared, 0.0) && is(transfers, 0.0), "{shared} {transfers}");
+    assert_eq!(report.write_shared_lines, 0);
+}
+
+#[test]
+fn known_unpadded_false_sharing_of_a_block_and_who_asked_for_it() {
+    let Some((report, shared, _)) = count("unpadded", 8, 300) else { return };
+    assert!(is(shared, 1.0), "{shared}");
+    assert_eq!(report.falsely_shared_accesses, report.write_shared_accesses);
+    assert_eq!(report.lines.len(), 4);
+    for line in &report.lines {
+        assert_eq!((line.sharing, line.threads.len(), line.words.len()), (Sharing::False, 2, 2));
+        let Object::Heap { blocks } = &line.object else { panic!("{:?}", line.object) };
+        let asked = blocks[0].asked_by().expect("a frame");
+        assert!(
+            asked.file.as_deref().is_some_and(|file| file.ends_with("known.rs")),
+            "{:?}",
+            blocks[0].frames
+        );
+        assert!(line.code.iter().any(|code| code.frames.iter().any(|frame| frame.line.is_some())));
+    }
+}
+
+#[test]
+fn known_two_fields_of_one_struct_are_false_sharing_of_reader_and_writer() {
+    let Some((report, shared, transfers)) = count("fields", 2, 300) else { return };
+    // Each touches its own field once; only the reader can miss because of the other.
+    assert!(is(shared, 1.0) && is(transfers, 0.5), "{shared} {transfers}");
+    assert_eq!((report.lines.len(), report.lines[0].sharing), (1, Sharing::False));
+}
+
+#[test]
+fn known_a_reader_writer_locks_word_is_written_twice() {
+    let Some((_, shared, transfers)) = count("rwlock", 4, 300) else { return };
+    assert!(is(shared, 2.0) && is(transfers, 2.0), "{shared} {transfers}");
+}
+
+#[test]
+fn known_a_queues_head_and_tail_are_two_lines() {
+    let Some((report, shared, _)) = count("queue", 4, 300) else { return };
+    assert!(is(shared, 2.0), "{shared}");
+    assert_eq!((report.write_shared_lines, report.falsely_shared_accesses), (2, 0));
+}
+
+#[test]
+fn known_a_mutex_around_a_map_is_a_lock_and_its_data() {
+    let Some((report, first, _)) = count("mutex-map", 2, 200) else { return };
+    assert!(report.lines.iter().any(|line| line.content.contains("lock")), "no lock among the lines");
+    assert!(first > 4.0 && is(first, first.round()), "a whole number of accesses: {first}");
+    // With more threads the same.
+    let Some((_, again, _)) = count("mutex-map", 3, 200) else { return };
+    assert!(is(first, again), "{first} {again}");
+}
+
+#[test]
+fn known_an_arcs_clone_writes_its_count_twice() {
+    let Some((report, shared, _)) = count("arc", 4, 300) else { return };
+    assert!(is(shared, 2.0), "{shared}");
+    assert_eq!((report.write_shared_lines, report.lines[0].sharing), (1, Sharing::True));
+}
+
+#[test]
+fn the_same_numbers_on_every_run() {
+    let figures = |_| {
+        count("unpadded", 4, 500).map(|(report, ..)| {
+            (
+                report.write_shared_accesses,
+                report.transfers_at_most,
+                report.falsely_shared_accesses,
+                report.write_shared_lines,
+            )
+        })
+    };
+    let runs: Vec<_> = (0..3).map(figures).collect();
+    assert!(runs.iter().all(|run| *run == runs[0]), "{runs:?}");
+}
+
+#[test]
+fn a_program_that_dies_or_never_ends_is_reported() {
+    let Some(mut options) = options(&["abort", "2", "100000"]) else { return };
+    let report = look(&options, None);
+    assert_eq!(report.outcome, Outcome::Signal(6));
+    let shared = |report: &Report| {
+        report
+            .lines
+            .iter()
+            .any(|line| line.sharing == Sharing::True && line.content == "atomic" && line.writes >= 500)
+    };
+    assert!(shared(&report), "the counter is seen");
+    options.arguments[0] = "forever".into();
+    // A busy machine may need more before the threads have met.
+    let met = [2, 8, 32].iter().any(|seconds| {
+        options.timeout = Some(Duration::from_secs(*seconds));
+        let report = look(&options, None);
+        assert_eq!(report.outcome, Outcome::TimedOut);
+        shared(&report)
+    });
+    assert!(met, "the counter is seen");
+}
+
+#[test]
+fn a_function_can_be_the_window() {
+    let Some(mut options) = options(&["shared", "2", "400"]) else { return };
+    options.window = Window::Function("work".into());
+    let report = look(&options, Some(400));
+    assert_eq!(report.threads, 2);
+    assert!(is(report.write_shared_accesses_per_op.expect("operations"), 1.0), "one for each operation");
+    options.window = Window::Function("no_such_function".into());
+    let refused = run(&options).expect_err("there is none");
+    assert!(refused.0.contains("no function no_such_function"), "{refused}");
+}
+
+#[test]
+fn what_does_not_fit_is_sampled_by_lines() {
+    let Some(mut options) = options(&["memory", "2", "20000"]) else { return };
+    let whole = look(&options, None);
+    assert_eq!((&whole.outcome, whole.one_line_in), (&Outcome::Exited(0), 1));
+    options.entries_max = 4_096;
+    let sampled = look(&options, None);
+    assert!(sampled.one_line_in > 1);
+    let (all, estimate) = (whole.lines_touched as f64, sampled.lines_touched as f64);
+    assert!((0.5..2.0).contains(&(estimate / all)), "{estimate} of {all}");
+    assert!(sampled.notes.iter().any(|note| note.contains("was kept")));
+}
+
+#[test]
+fn threads_that_end_and_children_have_their_own_counts() {
+    let Some(options) = options(&["many", "60", "50"]) else { return };
+    let report = look(&options, None);
+    assert!(report.thread_list.len() >= 60, "{}", report.thread_list.len());
+    assert!(report.thread_list.iter().filter(|thread| thread.ended).count() >= 59);
+    // Their blocks and stacks go from one to the next.
+    assert!(report.phases.handed_over > 0);
+}
+
+#[test]
+fn the_example_is_where_cargo_puts_it() {
+    assert!(known().is_none_or(|path| path.starts_with(Path::new("/"))));
+}

@@ -1,0 +1,111 @@
+//! Whatever bytes the plugin's files hold, the analysis reads what it can, and says something.
+
+use proptest::prelude::*;
+use squall_locality::lines::Rules;
+use squall_locality::model::Model;
+use squall_locality::read::Source;
+use squall_locality::report::{Request, page, report, table};
+use squall_locality::run::Outcome;
+use squall_locality_plugin::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, file, head};
+
+fn request(line_bytes: u32, ops: Option<u64>) -> Request {
+    Request {
+        command: vec!["program".into(), "<argument>".into()],
+        emulator: "none".into(),
+        outcome: Outcome::Signal(11),
+        seconds: 0.0,
+        pid: 1,
+        function: None,
+        rules: Rules { ops, line_bytes, with_main: true },
+        model: Model::preset("server").expect("it is there"),
+        processors: vec![1, 2, 256],
+        lines_max: 20,
+    }
+}
+
+/// Analyses these files, in every form.
+fn look(files: Vec<Vec<u8>>, line_bytes: u32, ops: Option<u64>) {
+    let sources: Vec<Source> = files.into_iter().map(Source::Bytes).collect();
+    let found = report(&sources, &request(line_bytes, ops));
+    assert!(!table(&found).is_empty());
+    assert!(page(&found).ends_with("</html>\n"));
+    assert!(serde_json::to_string(&found).is_ok());
+}
+
+/// A head that is right as far as it must be, of process 1.
+fn with_head(kind: u32, number: u32, window: u32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; HEAD_BYTES];
+    bytes[head::MAGIC..][..8].copy_from_slice(&MAGIC.to_le_bytes());
+    bytes[head::KIND..][..4].copy_from_slice(&kind.to_le_bytes());
+    bytes[head::PID..][..4].copy_from_slice(&1u32.to_le_bytes());
+    bytes[head::NUMBER..][..4].copy_from_slice(&number.to_le_bytes());
+    bytes[head::WINDOW..][..4].copy_from_slice(&window.to_le_bytes());
+    bytes[head::ENTRIES..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// An entry of any numbers, on one of a few lines, so that threads meet.
+fn entry() -> impl Strategy<Value = Vec<u8>> {
+    let number = prop_oneof![any::<u64>(), 0u64..4, Just(u64::MAX)];
+    let line = prop_oneof![0u64..4, any::<u64>()];
+    (line, proptest::collection::vec(number, 7)).prop_map(|(line, rest)| {
+        let mut bytes = line.to_le_bytes().to_vec();
+        bytes.extend(rest.iter().flat_map(|n| n.to_le_bytes()));
+        bytes
+    })
+}
+
+/// A record of a known kind, with any payload and nearly any length.
+fn event() -> impl Strategy<Value = Vec<u8>> {
+    let text = Just(b"\0\0\0\0\0\0\0\x00400000-401000 r-xp 00000000 00:00 1 /bin/sh\nx\n1-0 r".to_vec());
+    let payload = prop_oneof![proptest::collection::vec(any::<u8>(), 0..80), text];
+    (0u32..18, payload, any::<bool>()).prop_map(|(kind, payload, whole)| {
+        let length = if whole { payload.len() as u32 } else { payload.len() as u32 * 3 };
+        let mut bytes = kind.to_le_bytes().to_vec();
+        bytes.extend(length.to_le_bytes());
+        let padded = payload.len().next_multiple_of(8);
+        bytes.extend(payload);
+        bytes.resize(8 + padded, 0);
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_at_all(files in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..400), 0..4)) {
+        look(files, 64, None);
+    }
+
+    #[test]
+    fn any_bytes_after_a_head(
+        kind in 1u32..3,
+        body in proptest::collection::vec(any::<u8>(), 0..600),
+        other in proptest::collection::vec(any::<u8>(), 0..600),
+    ) {
+        look(vec![with_head(kind, 0, 0, &body), with_head(file::TABLE, 1, 0, &other), with_head(file::LOG, 0, 0, &[])], 128, Some(1));
+    }
+
+    #[test]
+    fn any_entries_of_several_threads(
+        tables in proptest::collection::vec((0u32..4, 0u32..3, proptest::collection::vec(entry(), 0..20)), 1..5),
+        events in proptest::collection::vec(event(), 0..20),
+        ops in proptest::option::of(prop_oneof![Just(u64::MAX), 0u64..10]),
+        cut in 0usize..ENTRY_BYTES,
+        wide in any::<bool>(),
+    ) {
+        let mut files: Vec<Vec<u8>> = tables
+            .into_iter()
+            .map(|(number, window, entries)| {
+                let mut bytes = with_head(file::TABLE, number, window, &entries.concat());
+                let kept = bytes.len() - cut.min(bytes.len() - HEAD_BYTES);
+                bytes.truncate(kept);
+                bytes
+            })
+            .collect();
+        files.push(with_head(file::LOG, 0, 0, &events.concat()));
+        look(files, if wide { 128 } else { 64 }, ops);
+    }
+}
