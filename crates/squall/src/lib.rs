@@ -4,6 +4,7 @@
 #![doc = include_str!("../README.md")]
 
 pub use squall_adapt as adapt;
+pub use squall_alloc as alloc;
 #[cfg(feature = "browse")]
 pub use squall_browse as browse;
 pub use squall_core::{
