@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::thread::{self, Builder};
 
 use crossbeam_utils::CachePadded;
+use squall_locality_plugin::mark;
 
 use crate::case::{Background, Case, Missing, Setting, Subject, Worker};
 use crate::env;
@@ -128,10 +129,13 @@ impl Run {
     }
 }
 
-/// The operations. A function of its own, so that an instrument can be told to count in it alone.
+/// The operations. A function of its own, so that an instrument can be told to count in it alone; and between the marks of
+/// another instrument.
 #[inline(never)]
 fn operations(worker: &mut Worker<'_>, ops: u64) {
+    mark::begin();
     worker(ops);
+    mark::end();
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
 
 use squall::objects::map::{self, Entries, Map};
-use squall::{ClusterSize, CoRef};
+use squall::{ClusterSize, CoRef, Id};
 use squall_table::Table;
 
 use crate::cases::map::Key;
@@ -60,6 +60,9 @@ impl<K: Key, S: Hashing> Mapping<K> for Table<K, u64, S> {
 
 /// How an object is made.
 pub(crate) trait Form: Send + Sync + 'static {
+    /// As [`Mapping::LEARNS`].
+    const LEARNS: bool = false;
+
     fn make<K: Key, S: Hashing>() -> Map<K, u64, S>;
 }
 
@@ -85,8 +88,19 @@ impl Form for OneLock {
 pub(crate) struct Replicated;
 
 impl Form for Replicated {
+    const LEARNS: bool = true;
+
     fn make<K: Key, S: Hashing>() -> Map<K, u64, S> {
         map::replicated_with(0, ClusterSize::Cpu, S::default())
+    }
+}
+
+/// `squall-partitioned`: by the key's number, into eight parts.
+pub(crate) struct Partitioned;
+
+impl Form for Partitioned {
+    fn make<K: Key, S: Hashing>() -> Map<K, u64, S> {
+        map::partitioned_with(8, |key| key as usize, ClusterSize::Cpu, S::default())
     }
 }
 
@@ -112,6 +126,8 @@ impl<F: Form> Family for F {
 }
 
 impl<K: Key, S: Hashing, F: Form> Mapping<K> for Object<K, S, F> {
+    const LEARNS: bool = F::LEARNS;
+
     fn new() -> Self {
         let owner = F::make();
         Object { co: owner.co(), _owner: owner, form: PhantomData }
@@ -139,6 +155,10 @@ impl<K: Key, S: Hashing, F: Form> Mapping<K> for Object<K, S, F> {
 
     fn len(&self) -> usize {
         self.co.len()
+    }
+
+    fn object(&self) -> Option<Id> {
+        Some(CoRef::id(self.co))
     }
 
     fn sum(&self) -> u64 {

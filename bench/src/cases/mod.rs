@@ -1,6 +1,7 @@
 //! The cases.
 
 mod adapt;
+mod alloc;
 pub(crate) mod call;
 pub(crate) mod cell;
 mod counter;
@@ -43,7 +44,11 @@ static CASES: &[&Case] = &[
     &map::MIXED,
     &map::CHURN,
     &map::MEMORY,
+    &map::ADAPT,
     &serve::CASE,
+    &alloc::CASE,
+    &alloc::REMOTE,
+    &alloc::MEMORY,
     &request_counter::CASE,
     &percpu::PERCPU,
     &percpu::PACED,

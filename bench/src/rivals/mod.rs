@@ -3,6 +3,8 @@
 //! The interfaces of the reclamation libraries are unsafe, so the modules that speak to them are the only ones of
 //! this crate in which `unsafe` is allowed.
 
+#[allow(unsafe_code)]
+pub(crate) mod allocators;
 pub(crate) mod arcdyn;
 pub(crate) mod arcswap;
 pub(crate) mod cells;

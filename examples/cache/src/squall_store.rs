@@ -54,9 +54,7 @@ impl Store for SquallStore {
 
     fn visit(&self, from: u64, mut f: impl FnMut(&[u8], &Item) -> bool) -> Option<u64> {
         op(|op| {
-            let mut found = None;
-            self.0.co().look(op, &mut found);
-            let store = found?;
+            let store = self.0.co().look(op);
             let (mut next, mut shown, mut more) = (Some(from), false, true);
             while let Some(at) = next
                 && !shown

@@ -1,15 +1,16 @@
-//! `map-get`, `map-mixed`, `map-churn`, `map-memory`: a map that all threads use.
+//! `map-get`, `map-mixed`, `map-churn`, `map-memory`, `map-adapt`: a map that all threads use.
 //!
 //! - `map-get`: one key that is there is looked for, and its value read.
 //! - `map-mixed`: the same, and writes: of these half add one to the value of a key that is there, a quarter put in a key that is
 //!   not, a quarter take out one that is. The size stays.
 //! - `map-churn`: each thread puts in a key and takes out the one that has been there longest, in turns; in the end every key of
 //!   the map is another one, again and again.
-//! - `map-memory`: see its file.
+//! - `map-memory`, `map-adapt`: see their files.
 //!
 //! What is done is drawn beforehand, the same for all (`plan.rs`), and what must come of it is checked (`work.rs`). What a
 //! variant's name says stands in `shape.rs`.
 
+mod adapt;
 mod keys;
 mod memory;
 mod plan;
@@ -22,6 +23,7 @@ use crate::case::{Missing, Setting, Subject};
 use crate::ours_map::{Adaptive, Central, Constituent, OneLock, Replicated};
 use crate::rivals::maps::{Dash, Locked, Papaya, SccHashIndex, SccHashMap};
 
+pub(super) use adapt::CASE as ADAPT;
 pub(crate) use keys::Key;
 pub(super) use memory::CASE as MEMORY;
 pub(super) use plan::zipf;

@@ -145,8 +145,7 @@ impl<K: Key> Plan<K> {
     /// The part of the ring that is a thread's.
     pub(super) fn ring_of(&self, thread: usize, threads: usize) -> Ring {
         let begin = |thread: usize| thread * self.ring_count / threads;
-        let (first, count) = (begin(thread), begin(thread + 1) - begin(thread));
-        Ring { first, count, oldest: 0, next: count / 2 }
+        Ring::new(begin(thread), begin(thread + 1) - begin(thread))
     }
 }
 
@@ -156,7 +155,7 @@ fn stays(number: u64) -> u64 {
 }
 
 /// `writes` of a hundred are writes: half of these update, a quarter each insert and remove.
-fn kinds(writes: usize) -> Vec<Kind> {
+pub(super) fn kinds(writes: usize) -> Vec<Kind> {
     let pairs = KINDS * writes / 100 / 4;
     let mut kinds = vec![Kind::Read; KINDS];
     kinds[..2 * pairs].fill(Kind::Update);
@@ -171,7 +170,7 @@ fn kinds(writes: usize) -> Vec<Kind> {
 }
 
 /// A random word made a number below `limit`.
-fn below(random: u64, limit: u64) -> u64 {
+pub(super) fn below(random: u64, limit: u64) -> u64 {
     ((u128::from(random) * u128::from(limit)) >> 64) as u64
 }
 
@@ -256,6 +255,11 @@ pub(super) struct Ring {
 }
 
 impl Ring {
+    /// So many from there on, of which the first half is there.
+    pub(super) fn new(first: usize, count: usize) -> Ring {
+        Ring { first, count, oldest: 0, next: count / 2 }
+    }
+
     /// Where in the plan's ring those are that are there from the beginning.
     pub(super) fn at_first(&self) -> std::ops::Range<usize> {
         self.first..self.first + self.next

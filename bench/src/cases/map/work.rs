@@ -4,6 +4,7 @@
 //!   for keys, and in any other the sum of the values, less the entries, is the number of updates.
 
 use std::hint::black_box;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crossbeam_utils::CachePadded;
@@ -82,6 +83,8 @@ struct Place {
     updates: u64,
     /// Operations that did not do what they must.
     failed: u64,
+    /// Whether it has looked for every key, where the map learns by that.
+    looked: bool,
 }
 
 impl<K: Key, M: Mapping<K>> Load<K, M> {
@@ -96,7 +99,7 @@ impl<K: Key, M: Mapping<K>> Load<K, M> {
                 map.insert(K::at(&plan.ring, i).to_owned(), 1);
             }
             let at = thread * plan.drawn_count / threads;
-            CachePadded::new(Mutex::new(Place { at, ring, updates: 0, failed: 0 }))
+            CachePadded::new(Mutex::new(Place { at, ring, updates: 0, failed: 0, looked: false }))
         };
         let threads = (0..threads).map(place).collect();
         Load { map, plan, threads }
@@ -109,6 +112,17 @@ impl<K: Key, M: Mapping<K>> Load<K, M> {
     /// What a thread does once, the map does now.
     fn touch(&self, key: &K::Query) {
         black_box(self.map.get(key));
+    }
+
+    /// Where the first look for a key is not like the others, a thread has it behind it. Twice: while others do the same a look may
+    /// learn nothing.
+    fn look_at_all(&self, thread: usize) {
+        if !M::LEARNS || mem::replace(&mut self.place(thread).looked, true) {
+            return;
+        }
+        for number in self.plan.stay.iter().chain(&self.plan.stay) {
+            self.touch(K::of(*number).borrow());
+        }
     }
 
     /// What is there must be what was put in and not taken out, and the updates must all be in it.
@@ -142,6 +156,7 @@ impl<K: Key, M: Mapping<K>> Subject for Getting<K, M> {
     fn worker(&self, thread: usize) -> Worker<'_> {
         let Load { map, plan, .. } = &self.0;
         self.0.touch(K::at(&plan.drawn, 0));
+        self.0.look_at_all(thread);
         Box::new(move |ops| {
             let (mut place, last) = (self.0.place(thread), plan.drawn_count - 1);
             let (mut at, mut sum) = (place.at, 0u64);
@@ -168,7 +183,7 @@ impl<K: Key, M: Mapping<K>> Subject for Mixing<K, M> {
         Box::new(move |ops| {
             let mut place = self.0.place(thread);
             let (last_drawn, last_kind) = (plan.drawn_count - 1, plan.kinds.len() - 1);
-            let Place { at, ring, updates, failed } = &mut *place;
+            let Place { at, ring, updates, failed, .. } = &mut *place;
             let (mut sum, mut failures, mut updated) = (0u64, 0u64, 0u64);
             for _ in 0..ops {
                 let drawn = K::at(&plan.drawn, *at & last_drawn);

@@ -74,7 +74,7 @@ pub(super) fn watched<R>(f: impl FnOnce() -> R) -> (R, Lost) {
 }
 
 /// How long the calling thread has waited for a processor so far, in microseconds, where the kernel counts that.
-pub(super) fn run_queue_us() -> f64 {
+pub(in crate::cases) fn run_queue_us() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e3
 }

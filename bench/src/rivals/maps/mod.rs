@@ -30,6 +30,9 @@ type CommonHasher = foldhash::fast::FixedState;
 
 /// Words by key.
 pub(crate) trait Mapping<K: Key>: Send + Sync + 'static {
+    /// Whether the first look for a key at each place makes what later looks find: then each thread looks for all before it is measured.
+    const LEARNS: bool = false;
+
     fn new() -> Self;
 
     fn get(&self, key: &K::Query) -> Option<u64>;
@@ -47,6 +50,11 @@ pub(crate) trait Mapping<K: Key>: Send + Sync + 'static {
 
     /// The sum of all values.
     fn sum(&self) -> u64;
+
+    /// The object that it is, if it is one.
+    fn object(&self) -> Option<squall::Id> {
+        None
+    }
 
     /// Waits until what was taken out is freed, where the map has a way to say so.
     fn settle() {}
@@ -74,6 +82,11 @@ pub(crate) fn with_map<F: Family, J: Job>(shape: &Shape, job: J) -> J::Result {
         (Keys::Strings, Hasher::Common) => job.run::<String, F::Map<String, CommonHasher>>(),
         (Keys::Strings, Hasher::Own) => job.run::<String, F::Map<String, F::Own>>(),
     }
+}
+
+/// The same where keys are words, with the hasher that all have.
+pub(crate) fn with_words<F: Family, J: Job>(job: J) -> J::Result {
+    job.run::<u64, F::Map<u64, CommonHasher>>()
 }
 
 #[cfg(test)]
@@ -118,6 +131,7 @@ mod tests {
         keeps_the_contract::<crate::ours_map::Central>();
         keeps_the_contract::<crate::ours_map::OneLock>();
         keeps_the_contract::<crate::ours_map::Replicated>();
+        keeps_the_contract::<crate::ours_map::Partitioned>();
         keeps_the_contract::<crate::ours_map::Adaptive>();
         keeps_the_contract::<Dash>();
         keeps_the_contract::<Papaya>();
