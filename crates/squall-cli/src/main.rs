@@ -8,6 +8,7 @@
 mod bench;
 mod demo;
 mod info;
+mod locality;
 mod output;
 mod stress;
 mod top;
@@ -40,6 +41,8 @@ enum Command {
     Bench(BenchArgs),
     /// Run exactly so many operations between two barriers, without a clock, for instruments outside.
     Loop(LoopArgs),
+    /// Run a program under emulation, and say which cache lines its threads share, who writes them, and from where.
+    Locality(Box<locality::LocalityArgs>),
     /// Run a stress; exit non-zero on the first violation and print how to replay it.
     Stress(StressArgs),
     /// Say what machine was found and in which mode each primitive runs.
@@ -133,6 +136,7 @@ fn main() -> ExitCode {
         Some(Command::Tour) => tour::run(),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Loop(args)) => run_loop(&args),
+        Some(Command::Locality(args)) => locality::run(&args),
         Some(Command::Stress(args)) => stress::run(&args),
         Some(Command::Info(args)) => info::run(args.json),
         Some(Command::Top(args)) => top::run(&args),

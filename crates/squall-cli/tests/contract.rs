@@ -42,6 +42,7 @@ fn list_names_the_cases_one_on_a_line() {
         "map-mixed",
         "map-churn",
         "map-memory",
+        "map-adapt",
         "serve",
     ] {
         assert!(names.contains(&case), "{case} is not in {names:?}");
@@ -232,6 +233,7 @@ fn loop_runs_any_subject_at_any_thread_count_and_in_a_virtual_topology() {
         ("cell", "squall-distributed"),
         ("map-get", "squall-central"),
         ("map-mixed", "papaya"),
+        ("map-adapt", "squall-adaptive"),
     ] {
         let args = ["loop", case, "--subject", subject, "--threads", "9", "--ops", "1000"];
         assert!(squall(&args).status.success(), "{args:?}");
@@ -282,7 +284,7 @@ fn stress_list_names_the_stresses_one_on_a_line() {
     let names: Vec<&str> = text.lines().collect();
     assert_eq!(
         names,
-        ["percpu", "percpu-downgrade", "rcu", "objects", "swap", "swap-memory", "adapt", "locks"]
+        ["percpu", "percpu-downgrade", "rcu", "objects", "swap", "swap-memory", "adapt", "locks", "alloc"]
     );
 }
 
@@ -306,4 +308,44 @@ fn stress_names_its_replay_and_unknown_names_fail() {
     assert!(!squall(&["demo", "--mib", "0"]).status.success());
     assert!(!squall(&["demo", "index", "--threads", "0"]).status.success());
     assert!(!squall(&["demo", "index", ".", "--query", "two words"]).status.success());
+}
+
+/// Whether the machine has what `locality` needs; where not, its error says what to install, and that is all that is checked.
+fn emulated(args: &[&str]) -> Option<Output> {
+    let output = squall(args);
+    if stderr(&output).contains("apt install qemu-user") {
+        assert!(!output.status.success() && output.stdout.is_empty());
+        return None;
+    }
+    Some(output)
+}
+
+#[test]
+fn locality_counts_a_loop_between_its_marks_and_fails_above_what_is_allowed() {
+    let program = env!("CARGO_BIN_EXE_squall");
+    let looping = |subject: &'static str| {
+        vec!["--", program, "loop", "percpu", "--subject", subject, "--threads", "2", "--ops", "500"]
+    };
+    let allowed = ["locality", "--json", "--ops", "500", "--fail-above", "0"];
+    let Some(padded) = emulated(&[&allowed[..], &looping("padded")].concat()) else { return };
+    assert!(padded.status.success(), "{}", stderr(&padded));
+    let report = &objects(&padded)[0];
+    assert_eq!(report["threads"], 2);
+    assert_eq!(report["window"], "marks");
+    assert_eq!(report["write_shared_accesses_per_op"], 0.0);
+    assert!(report["transfers_per_op_at_most"].is_number() && report["lines"].is_array());
+    assert!(report["notes"].to_string().contains("rseq"), "the output says so");
+    let Some(shared) = emulated(&[&allowed[..], &looping("atomic")].concat()) else { return };
+    assert!(!shared.status.success());
+    assert_eq!(objects(&shared)[0]["write_shared_accesses_per_op"], 1.0);
+    assert!(stderr(&shared).contains("more than 0"), "{}", stderr(&shared));
+}
+
+#[test]
+fn locality_says_what_is_missing() {
+    let no_program = squall(&["locality", "--", "/no/such/program"]);
+    assert!(!no_program.status.success() && no_program.stdout.is_empty());
+    let no_emulator = squall(&["locality", "--emulator", "/no/such/emulator", "--", "true"]);
+    assert!(stderr(&no_emulator).contains("apt install qemu-user"), "{}", stderr(&no_emulator));
+    assert!(!squall(&["locality", "--model", "abacus", "--", "true"]).status.success());
 }

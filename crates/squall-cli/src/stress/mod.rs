@@ -5,6 +5,7 @@
 //! - I2. A stress ends at the first violation, with an error that says what was promised and what was seen.
 
 mod adapt;
+mod alloc;
 mod ballast;
 mod breaks;
 mod crew;
@@ -40,6 +41,7 @@ const STRESSES: &[Stress] = &[
     swap::memory::STRESS,
     adapt::STRESS,
     locks::STRESS,
+    alloc::STRESS,
 ];
 
 /// One stress.

@@ -1,0 +1,188 @@
+//! `squall locality`: which cache lines a program's threads share, counted under emulation.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use squall_locality::lines::Rules;
+use squall_locality::model::Model;
+use squall_locality::report::{self, Report, Request};
+use squall_locality::run::{self, Outcome};
+use squall_locality::{Options, Window, read};
+
+use crate::output::{self, Failure};
+
+#[derive(Args)]
+pub(crate) struct LocalityArgs {
+    /// Operations that each working thread does; figures are then given per operation.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    ops: Option<u64>,
+    /// Which accesses count: `auto` (between marks, if the program has any, else all), `all`, `marks`, or a function's name, of
+    /// whose calls those inside count.
+    #[arg(long, value_name = "WINDOW", default_value = "auto")]
+    window: String,
+    /// With --ops and without a window: the first thread's operations count, too.
+    #[arg(long)]
+    with_main: bool,
+    /// One JSON object on stdout, and nothing else.
+    #[arg(long)]
+    json: bool,
+    /// Write a page with a heat map and the model's curve.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Fail if more than X accesses per operation are steadily write-shared (without --ops: more than X in all).
+    #[arg(long, value_name = "X")]
+    fail_above: Option<f64>,
+    /// Kill the program after so many seconds, and report what it did until then.
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    /// Lines that are listed at most.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    top: usize,
+    /// Bytes of a cache line: 64 or 128; the model's if not given.
+    #[arg(long, value_name = "BYTES", value_parser = ["64", "128"])]
+    line: Option<String>,
+    /// The machine of the model: server, epyc, xeon, neoverse, laptop, numa-1999.
+    #[arg(long, value_name = "PRESET", default_value = "server")]
+    model: String,
+    /// Nanoseconds of a transfer within a cluster.
+    #[arg(long, value_name = "NS")]
+    near: Option<f64>,
+    /// Nanoseconds of a transfer between clusters.
+    #[arg(long, value_name = "NS")]
+    far: Option<f64>,
+    /// Clusters from a topology, such as nodes:2,caches:2,cores:8,threads:2; from SQUALL_TOPOLOGY if that is set.
+    #[arg(long, value_name = "LEVELS")]
+    topology: Option<String>,
+    /// Processors of the model's curve.
+    #[arg(long, value_delimiter = ',', value_name = "N,...", default_value = "1,2,4,8,16,32,64,128,256",
+        value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    processors: Vec<u32>,
+    /// Memory for the counts, in MiB; above that lines are sampled, and the report says so.
+    #[arg(long, value_name = "MIB", default_value_t = 768, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    memory: u64,
+    /// Do not preload the library that tells of heap blocks.
+    #[arg(long)]
+    no_preload: bool,
+    /// The emulator; SQUALL_EMULATOR, or qemu-x86_64 or qemu-aarch64 on the path, if not given.
+    #[arg(long, value_name = "PATH")]
+    emulator: Option<PathBuf>,
+    /// One more argument for the emulator.
+    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
+    emulator_arg: Vec<OsString>,
+    /// One more plugin for the emulator, with its arguments.
+    #[arg(long, value_name = "PLUGIN", hide = true)]
+    also: Vec<OsString>,
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Bytes that an entry takes, its share of the index included.
+const ENTRY_BYTES: u64 = 96;
+
+pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
+    let model = model(args)?;
+    let (program, arguments) = args.program.split_first().ok_or_else(|| Failure::new("no program"))?;
+    let timeout = match args.timeout {
+        None => None,
+        Some(seconds) => {
+            let timeout =
+                Duration::try_from_secs_f64(seconds).map_err(|e| Failure::new(format!("--timeout: {e}")))?;
+            Some(timeout)
+        }
+    };
+    let options = Options {
+        program: program.into(),
+        arguments: arguments.to_vec(),
+        window: match args.window.as_str() {
+            "auto" => Window::Auto,
+            "all" => Window::Whole,
+            "marks" => Window::Marks,
+            function => Window::Function(function.to_owned()),
+        },
+        entries_max: args.memory * (1 << 20) / ENTRY_BYTES,
+        timeout,
+        preload: !args.no_preload,
+        emulator: args.emulator.clone(),
+        emulator_arguments: args.emulator_arg.clone(),
+        plugins: args.also.clone(),
+        quiet: false,
+        // Stdout is for what was asked for.
+        stdout_to_stderr: true,
+    };
+    let run = run::run(&options).map_err(|error| Failure::new(error.to_string()))?;
+    let sources = read::sources(&run.folder).map_err(|error| Failure::new(error.to_string()))?;
+    let line_bytes = model.line_bytes;
+    let request = Request {
+        command: args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        emulator: run.emulator.version.clone(),
+        outcome: run.outcome.clone(),
+        seconds: run.seconds,
+        pid: run.pid,
+        function: match &options.window {
+            Window::Function(name) => Some(name.clone()),
+            _ => None,
+        },
+        rules: Rules { ops: args.ops, line_bytes, with_main: args.with_main },
+        model,
+        processors: args.processors.clone(),
+        lines_max: args.top,
+    };
+    let report = report::report(&sources, &request);
+    if report.processes.is_empty() {
+        let path = run.emulator.path.display();
+        return Err(Failure::new(format!("{path} did not load the plugin; what it said is above")));
+    }
+    if let Some(path) = &args.html {
+        fs::write(path, report::page(&report))
+            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    }
+    if args.json {
+        output::line(serde_json::to_string(&report).map_err(|error| Failure::new(error.to_string()))?)?;
+    } else {
+        output::line(report::table(&report).trim_end())?;
+    }
+    judge(args, &report)
+}
+
+fn model(args: &LocalityArgs) -> Result<Model, Failure> {
+    let mut model = Model::preset(&args.model).map_err(|error| Failure::new(error.to_string()))?;
+    let given = args.topology.clone().or_else(|| std::env::var("SQUALL_TOPOLOGY").ok());
+    if let Some(topology) = given {
+        model = model.with_topology(&topology).map_err(|error| Failure::new(error.to_string()))?;
+    }
+    for (given, wanted) in [(args.near, &mut model.near_ns), (args.far, &mut model.far_ns)] {
+        if let Some(ns) = given {
+            if !(ns.is_finite() && ns >= 0.0) {
+                return Err(Failure::new("a latency is a number of nanoseconds, not below 0"));
+            }
+            *wanted = ns;
+        }
+    }
+    if let Some(line) = &args.line {
+        model.line_bytes = if line == "128" { 128 } else { 64 };
+    }
+    Ok(model)
+}
+
+/// The exit status: that everything asked for ran, and shares no more than was allowed.
+fn judge(args: &LocalityArgs, report: &Report) -> Result<(), Failure> {
+    if let Some(limit) = args.fail_above {
+        let found = report.write_shared_accesses_per_op.unwrap_or(report.write_shared_accesses as f64);
+        if found > limit || found.is_nan() || limit.is_nan() {
+            let what = "accesses are steadily write-shared";
+            return Err(Failure::new(format!("{found:.4} {what}, more than {limit}")));
+        }
+        if report.threads == 0 {
+            return Err(Failure::new("no thread worked, so that nothing is known of what they share"));
+        }
+    }
+    match report.outcome {
+        Outcome::Exited(0) | Outcome::TimedOut => Ok(()),
+        Outcome::Exited(status) => Err(Failure::new(format!("the program ended with status {status}"))),
+        Outcome::Signal(signal) => Err(Failure::new(format!("the program died of signal {signal}"))),
+    }
+}

@@ -1,0 +1,224 @@
+//! The locality allocator, by threads that are moved about and end, and free what others allocated.
+//!
+//! Promised (`squall::alloc`): a block is one user's, whole, until it is freed; it may be freed on any thread and processor; all of it
+//! comes back. Tried: more threads than processors, each with some hundred blocks of sizes and placements at random, all bytes of
+//! each its own mark; a block is looked at before it is freed, and many are freed by a thread that got them from another through a
+//! mailbox. Threads change their processor all the time, and end in the middle of a round, leaving their blocks to others. Meanwhile
+//! one thread empties all caches now and then, and forks: the child allocates, looks and frees, too. At the end of a round no block
+//! has a user.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use squall::alloc::{PlacedBytes, Placement, Pool, stats, trim};
+
+use super::places::{Home, hop};
+use super::{Report, Rng, Run, Stress, Violation, lock};
+
+pub(super) const STRESS: Stress = Stress {
+    name: "alloc",
+    about: "blocks of the locality allocator are one user's each, and all come back, whoever frees them and wherever",
+    run,
+    threads: super::threads_beyond_processors,
+};
+
+/// Steps of a thread in a round, at most.
+const STEPS_MAX: u64 = 20_000;
+/// Blocks that a thread keeps, at most.
+const KEPT_MAX: usize = 400;
+/// Steps between two changes of processor, about.
+const STEPS_PER_HOP: u64 = 500;
+/// Steps of a forked child.
+const CHILD_STEPS: u64 = 3_000;
+/// Children of a round, at most.
+const CHILDREN_MAX: u64 = 3;
+/// The streams of random numbers of a round's threads begin so far from each other.
+const STREAMS: u64 = 1 << 20;
+
+/// A block, and what is in each of its bytes.
+struct Block(PlacedBytes, u8);
+
+impl Block {
+    fn new(rng: &mut Rng) -> Result<Block, Violation> {
+        let size = match rng.below(100) {
+            0 => 600_000 + rng.below(1 << 20),
+            1..=4 => 1 + rng.below(300_000),
+            5..=19 => 1 + rng.below(9_000),
+            _ => 1 + rng.below(400),
+        };
+        let placement = match rng.below(8) {
+            0 | 1 => Placement::Local,
+            2 => Placement::Shared,
+            3 => Placement::Near(rng.below(64) as u32),
+            _ => Placement::General,
+        };
+        let mark = rng.next() as u8;
+        let bytes = Pool::new(placement).bytes(size as usize, mark);
+        Ok(Block(bytes.map_err(|error| Violation(format!("{placement:?}: {error}")))?, mark))
+    }
+
+    /// Looks at all of it, and frees it.
+    fn free(self) -> Result<(), Violation> {
+        match self.0.iter().position(|byte| *byte != self.1) {
+            None => Ok(()),
+            Some(at) => {
+                let what = format!("byte {at} of {:?} is {:#x}, not {:#x}", self.0, self.0[at], self.1);
+                Err(Violation(what))
+            }
+        }
+    }
+}
+
+/// Ways to break it: what a broken allocator would do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Break {
+    /// A block that is handed on is written to by somebody else.
+    Scribble,
+    /// A block is not freed.
+    Lose,
+}
+
+const BREAKS: &[(&str, Break)] = &[("alloc-scribble", Break::Scribble), ("alloc-lose", Break::Lose)];
+
+/// What the threads of a run share.
+struct World {
+    broken: Option<Break>,
+    home: Home,
+    mailboxes: Vec<Mutex<Vec<Block>>>,
+    taken: AtomicU64,
+    freed: AtomicU64,
+    freed_elsewhere: AtomicU64,
+}
+
+fn run(run: &Run) -> Result<Report, Violation> {
+    let _alone = super::alone();
+    let world = World {
+        broken: super::breaks::asked(BREAKS)?,
+        home: Home::find()?,
+        mailboxes: (0..run.threads).map(|_| Mutex::default()).collect(),
+        taken: AtomicU64::new(0),
+        freed: AtomicU64::new(0),
+        freed_elsewhere: AtomicU64::new(0),
+    };
+    let (mut rounds, mut children) = (0, 0);
+    while !run.is_over() {
+        children += round(run, &world, rounds)?;
+        rounds += 1;
+    }
+    Ok(Report(vec![
+        ("rounds", rounds),
+        ("blocks allocated", world.taken.into_inner()),
+        ("freed by who had them", world.freed.into_inner()),
+        ("freed by others", world.freed_elsewhere.into_inner()),
+        ("forked children", children),
+    ]))
+}
+
+/// One round with new threads; how many children it forked.
+fn round(run: &Run, world: &World, round: u64) -> Result<u64, Violation> {
+    let mut children = 0;
+    let outcome = thread::scope(|scope| {
+        let threads: Vec<_> = (0..run.threads)
+            .map(|index| {
+                let mut rng = run.rng(round * STREAMS + index as u64);
+                scope.spawn(move || live(world, index, &mut rng))
+            })
+            .collect();
+        let mut rng = run.rng(round * STREAMS + STREAMS - 1);
+        let disturbed = disturb(&mut rng).map(|forked| children = forked);
+        let ended = threads.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| Err(Violation("a thread of the stress panicked".to_owned())))
+        });
+        ended.chain([disturbed]).collect::<Result<Vec<()>, Violation>>()
+    });
+    outcome?;
+    for mailbox in &world.mailboxes {
+        lock(mailbox).drain(..).try_for_each(Block::free)?;
+    }
+    if trim() {
+        let stats = stats().ok_or_else(|| Violation("the allocator has no memory".to_owned()))?;
+        let used: u64 = stats.vps.iter().flat_map(|vp| &vp.classes).map(|class| class.used_count).sum();
+        if used != 0 || stats.large_count != 0 {
+            let what = format!("{used} blocks and {} large ones are missing", stats.large_count);
+            return Err(Violation(what));
+        }
+    }
+    Ok(children)
+}
+
+/// The life of one thread.
+fn live(world: &World, index: usize, rng: &mut Rng) -> Result<(), Violation> {
+    let mut kept: Vec<Block> = Vec::new();
+    for _ in 0..1 + rng.below(STEPS_MAX) {
+        if rng.one_in(STEPS_PER_HOP) {
+            world.home.confine(None, rng);
+            hop(rng);
+        }
+        match rng.below(8) {
+            0..=3 if kept.len() < KEPT_MAX => {
+                kept.push(Block::new(rng)?);
+                world.taken.fetch_add(1, Ordering::Relaxed);
+            }
+            4 => {
+                let got = std::mem::take(&mut *lock(&world.mailboxes[index]));
+                world.freed_elsewhere.fetch_add(got.len() as u64, Ordering::Relaxed);
+                got.into_iter().try_for_each(Block::free)?;
+            }
+            step if !kept.is_empty() => {
+                let mut block = kept.swap_remove(rng.below(kept.len() as u64) as usize);
+                match world.broken {
+                    Some(Break::Scribble) => block.0[0] ^= 1,
+                    Some(Break::Lose) => {
+                        std::mem::forget(block);
+                        continue;
+                    }
+                    None => {}
+                }
+                if step < 6 {
+                    let to = rng.below(world.mailboxes.len() as u64) as usize;
+                    lock(&world.mailboxes[to]).push(block);
+                } else {
+                    world.freed.fetch_add(1, Ordering::Relaxed);
+                    block.free()?;
+                }
+            }
+            _ => {}
+        }
+    }
+    // It dies, and others have what it had.
+    let to = rng.below(world.mailboxes.len() as u64) as usize;
+    lock(&world.mailboxes[to]).append(&mut kept);
+    Ok(())
+}
+
+/// Empties caches and forks, beside the others. How many children there were.
+fn disturb(rng: &mut Rng) -> Result<u64, Violation> {
+    let children = rng.below(CHILDREN_MAX + 1);
+    for _ in 0..children {
+        trim();
+        let mut rng = Rng::new(rng.next(), 0);
+        let forked = squall_bench::in_child(|| child(&mut rng).is_ok());
+        match forked {
+            Ok(true) => {}
+            Ok(false) => return Err(Violation("a forked child did not end well".to_owned())),
+            Err(error) => return Err(Violation(format!("cannot fork: {error}"))),
+        }
+    }
+    trim();
+    Ok(children)
+}
+
+/// What a child does. It must not take a lock that another thread of its parent may have held, and so uses the allocator alone.
+fn child(rng: &mut Rng) -> Result<(), Violation> {
+    const NONE: Option<Block> = None;
+    let mut kept = [NONE; 64];
+    for _ in 0..CHILD_STEPS {
+        let at = rng.below(64) as usize;
+        if let Some(old) = kept[at].replace(Block::new(rng)?) {
+            old.free()?;
+        }
+    }
+    trim();
+    kept.into_iter().flatten().try_for_each(Block::free)
+}

@@ -1,0 +1,48 @@
+//! `squall stress alloc` as scripts run it: it passes in every mode, and it fails in every way in which it can be broken.
+
+mod common;
+#[path = "common/torture.rs"]
+mod torture;
+
+use torture::Torture;
+
+const ALLOC: Torture = Torture {
+    name: "alloc",
+    threads: "5",
+    done: &["rounds", "blocks allocated", "freed by who had them", "freed by others"],
+};
+
+#[test]
+fn it_passes() {
+    ALLOC.passes(&[], &[]);
+}
+
+#[test]
+fn it_passes_without_restartable_sequences() {
+    ALLOC.passes(&[], &[("SQUALL_RSEQ", "off")]);
+}
+
+#[test]
+fn it_passes_on_64_virtual_processors() {
+    ALLOC.passes(&[], &[("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:8,threads:2")]);
+}
+
+#[test]
+fn it_passes_in_debug_mode() {
+    ALLOC.passes(&[], &[("SQUALL_ALLOC_DEBUG", "1")]);
+}
+
+#[test]
+fn a_block_that_another_wrote_to_is_caught() {
+    ALLOC.fails("alloc-scribble", "5", "of");
+}
+
+#[test]
+fn a_block_that_is_lost_is_caught() {
+    ALLOC.fails("alloc-lose", "5", "are missing");
+}
+
+#[test]
+fn a_way_to_break_it_that_it_does_not_know_is_refused() {
+    ALLOC.refuses_what_it_does_not_know("alloc-lose");
+}
