@@ -80,6 +80,9 @@ const SUBJECTS: &[Subject] = &[
     subject("miss", "make-rep", "squall", Scope::Function("first_calls")),
     subject("miss", "once", "squall", Scope::Function("first_calls")),
     Subject { limit: Some(600.0), ..subject("lifecycle", "", "squall", Scope::Threads) },
+    // The loop itself is two of them, and a store to the block one.
+    Subject { limit: Some(33.0), ..subject("alloc", "tight-64", "squall", Scope::Operations) },
+    subject("alloc", "tight-64", "glibc", Scope::Operations),
     subject("lifecycle", "", "crossbeam-epoch", Scope::Threads),
     subject("lifecycle", "", "arc-dyn", Scope::Threads),
 ];

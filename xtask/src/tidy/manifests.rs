@@ -61,12 +61,14 @@ fn collect_dependencies(table: &Table, names: &mut Vec<String>) {
     }
 }
 
+/// Where the targets of a fuzzer are: a workspace of its own, which nothing here builds, since it needs a compiler that instruments.
+const FUZZ: &str = "fuzz/";
+
 /// The packages of the tree; a manifest that cannot be read is a problem.
 pub(crate) fn packages(tree: &Tree, problems: &mut Problems) -> Vec<Package> {
     let mut packages = Vec::new();
-    for (path, text) in
-        tree.written().filter(|(path, _)| *path == "Cargo.toml" || path.ends_with("/Cargo.toml"))
-    {
+    let is_manifest = |path: &str| path == "Cargo.toml" || path.ends_with("/Cargo.toml");
+    for (path, text) in tree.written().filter(|(path, _)| is_manifest(path) && !path.starts_with(FUZZ)) {
         let table: Table = match text.parse() {
             Ok(table) => table,
             Err(error) => {
