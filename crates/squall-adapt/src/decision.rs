@@ -121,7 +121,7 @@ pub fn recent() -> Vec<Decision> {
     if squall_sys::fork::forked() { Vec::new() } else { lock().iter().cloned().collect() }
 }
 
-/// Those of them about one object.
+/// Those of them about one object. A swap is told when it is over: its form may be seen a little earlier.
 pub fn history(id: Id) -> Vec<Decision> {
     if squall_sys::fork::forked() {
         return Vec::new();

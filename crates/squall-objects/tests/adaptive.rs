@@ -86,8 +86,8 @@ fn it_grows_where_several_vps_add_and_folds_when_it_is_quiet_and_keeps_every_add
     assert_eq!(counter.total(), added);
     let after = info_of(id).unwrap();
     assert_eq!((after.bytes, after.reps.len()), (before.bytes, 1), "its memory comes back");
+    eventually("both are told", || control::history(id).len() >= 2);
     let history = control::history(id);
-    assert!(history.len() >= 2, "{history:?}");
     let [grown, .., folded] = &history[..] else { unreachable!() };
     assert_eq!((grown.from, grown.to, &grown.verdict), (CENTRAL, SPREAD, &Verdict::Swapped));
     assert!(grown.why.contains("inc") && grown.why.contains("foreign"), "{grown}");
@@ -104,6 +104,7 @@ fn it_folds_where_sums_are_what_is_asked_for() {
     let mut added = with_crowd(co, 4, Mix::Adds, || eventually("it grows", || form(id) == SPREAD));
     added += with_crowd(co, 4, Mix::MostlyTotals, || eventually("it folds", || form(id) == CENTRAL));
     assert_eq!(co.total(), added);
+    eventually("it is told", || control::history(id).iter().any(|decision| decision.why.contains("total")));
     let folded = control::history(id).pop().unwrap();
     assert!(folded.why.contains("total"), "{folded}");
 }

@@ -558,8 +558,9 @@ fn hu_16_an_adaptive_value_is_copied_where_several_clusters_read_what_changes_an
     let readers = [0, 1, 2, 3, 8, 9, 10, 11, 24, 25, 26, 27];
     with_readers(value.co(), &readers, 0, || eventually("it grows", || form(&value) == SPREAD));
     assert_eq!(value.cluster_size(), ClusterSize::Cache);
-    let decided = control::history(CoRef::id(value.co()));
-    assert!(decided.iter().any(|decision| decision.why.contains("find")), "{decided:?}");
+    // A swap is told when it is over, which is after its form is seen.
+    let decided = || control::history(CoRef::id(value.co()));
+    eventually("it is told", || decided().iter().any(|decision| decision.why.contains("find")));
     eventually("it folds", || form(&value) == CENTRAL);
     assert_eq!(value.read(|value| value[0]) + 1, value.version(), "an update was lost");
     settings::ALL.unset(settings::QUIET.name()).unwrap();

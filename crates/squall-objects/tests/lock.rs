@@ -60,9 +60,9 @@ fn a_lock_that_nobody_fights_over_stays_as_it_is() {
 fn kt_17_long_sections_are_slept_for_and_the_log_says_why() {
     let _alone = alone();
     let lock = AdaptiveLock::named("long", ());
-    fight(&lock, 3, LONG, || lock.form() == "block");
-    let history = lock.history();
-    let last = history.iter().rfind(|decision| decision.verdict == Verdict::Swapped).unwrap();
+    let swap = || lock.history().into_iter().rfind(|decision| decision.verdict == Verdict::Swapped);
+    fight(&lock, 3, LONG, || lock.form() == "block" && swap().is_some_and(|decision| decision.to == "block"));
+    let last = swap().unwrap();
     assert_eq!((last.from, last.to, last.family), ("turns", "block", "lock"));
     assert!(last.why.contains("held for"), "{}", last.why);
     let view = lock.view().unwrap();

@@ -116,8 +116,9 @@ fn hu_16_an_adaptive_map_that_two_nodes_read_beyond_their_caches_has_copies_and_
         eventually("copies are made", || map.sensors().copies >= 64);
         assert!(map.sensors().reps <= 3, "one for each node, and none for each VP: {:?}", map.sensors());
     });
-    let decided = control::history(id(&map));
-    let why = decided.iter().find(|decision| decision.to == REPLICATED).expect("it is told").why.clone();
+    let copied = || control::history(id(&map)).into_iter().find(|decision| decision.to == REPLICATED);
+    eventually("it is told", || copied().is_some());
+    let why = copied().unwrap().why;
     assert!(why.contains(REPLICATED) && why.contains("look"), "{why}");
     assert_eq!(sum(&map), added, "an addition was lost");
     added += with_callers(map.co(), &READERS, 1, || eventually("it goes back", || form(&map) == CENTRAL));

@@ -634,8 +634,8 @@ fn co_71_an_adaptive_map_is_a_table_where_several_use_it_and_goes_back() {
     let map = on(0, || filled(Form::Adaptive, 64));
     assert_eq!((form(&map), reps(&map)), (SMALL, 1));
     with_callers(map.co(), &[0, 1, 9, 25], || eventually("it grows", || form(&map) == CENTRAL));
-    let decided = control::history(CoRef::id(map.co()));
-    assert!(decided.iter().any(|decision| decision.why.contains("lend")), "{decided:?}");
+    let decided = || control::history(CoRef::id(map.co()));
+    eventually("it is told", || decided().iter().any(|decision| decision.why.contains("lend")));
     let sum = map.fold(0, |sum, _, value| sum + value);
     eventually("it folds", || form(&map) == SMALL);
     assert_eq!((map.len(), map.fold(0, |sum, _, value| sum + value)), (64, sum), "an update was lost");
