@@ -8,7 +8,7 @@ use squall_history::rng::Rng;
 use squall_history::spec::{At, KeyOp, KeyRet};
 use squall_history::{History, logs};
 use squall_machine::{ClusterSize, Machine, Vp};
-use squall_objects::directory::{self, Directory, Listing, Parts, new_directory};
+use squall_objects::directory::{self, Directory, Entered, Parts, new_directory};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -288,7 +288,7 @@ fn each_count_is_in_one_sum_across_removals_and_swaps() {
 #[test]
 fn entries_and_parts_are_dropped_once_each_and_may_use_the_directory_then() {
     machine();
-    struct Counted(Arc<AtomicU64>, Option<squall_core::CoRef<dyn Listing<u64, Counted, Counted, Hasher>>>);
+    struct Counted(Arc<AtomicU64>, Option<squall_core::CoRef<dyn Entered<u64, Counted, Counted, Hasher>>>);
     type Hasher = std::hash::RandomState;
     impl Counted {
         fn new(alive: &Arc<AtomicU64>) -> Counted {
@@ -316,7 +316,7 @@ fn entries_and_parts_are_dropped_once_each_and_may_use_the_directory_then() {
         }
         assert!(objects.remove(&1), "round {round}");
     }
-    let owned: Owned<dyn Listing<_, _, _, _>> = objects.into_owned();
+    let owned: Owned<dyn Entered<_, _, _, _>> = objects.into_owned();
     Owned::destroy(owned).wait().unwrap();
     squall_rcu::barrier().unwrap();
     assert_eq!(alive.load(SeqCst), 0);

@@ -175,10 +175,12 @@ fn the_table_moves_between_central_and_copied_as_it_is() {
 #[test]
 fn a_small_form_that_spilled_becomes_a_table_by_name_though_it_is_only_read() {
     let _alone = alone();
-    for left in [20_000, 100] {
+    // However slowly: what it takes is the same in both.
+    settings::ALL.set(&settings::BYTE, 0.0).unwrap();
+    for left in [140_000, 100] {
         let map = on(0, || filled(0));
         control::freeze(id(&map), true).unwrap();
-        on(0, || (0..20_000).for_each(|key| _ = map.set(key, 0)));
+        on(0, || (0..140_000).for_each(|key| _ = map.set(key, 0)));
         // However small it is by then.
         map.retain(|key, _| *key < left);
         thread::sleep(Duration::from_millis(20));
@@ -189,6 +191,7 @@ fn a_small_form_that_spilled_becomes_a_table_by_name_though_it_is_only_read() {
         });
         assert_eq!((map.len() as u64, map.sensors().spilled), (left, false));
     }
+    settings::ALL.unset(settings::BYTE.name()).unwrap();
 }
 
 // --- the checks of a concurrent map ---

@@ -104,6 +104,8 @@ pub struct BiasedLock<T: ?Sized> {
     owner: AtomicUsize,
     /// Of each time, whether the owner is inside.
     inside: [AtomicU8; TIMES],
+    /// How many owners there were. Changed by who holds `common` only.
+    times: AtomicU8,
     common: Lock<Turns>,
     value: UnsafeCell<T>,
 }
@@ -113,8 +115,6 @@ struct Turns {
     /// Who took it last, and how many times in a row.
     last: usize,
     in_a_row: u32,
-    /// How many owners there were.
-    times: u8,
     /// The owner that was dismissed and has not been seen outside since, and its time; or zero.
     leaving: usize,
 }
@@ -131,7 +131,8 @@ impl<T> BiasedLock<T> {
         BiasedLock {
             owner: AtomicUsize::new(0),
             inside: [const { AtomicU8::new(0) }; TIMES],
-            common: Lock::new(Turns { last: 0, in_a_row: 0, times: 0, leaving: 0 }),
+            times: AtomicU8::new(0),
+            common: Lock::new(Turns { last: 0, in_a_row: 0, leaving: 0 }),
             value: UnsafeCell::new(value),
         }
     }
@@ -142,7 +143,8 @@ impl<T> BiasedLock<T> {
         BiasedLock {
             owner: AtomicUsize::new(0),
             inside: std::array::from_fn(|_| AtomicU8::new(0)),
-            common: Lock::new(Turns { last: 0, in_a_row: 0, times: 0, leaving: 0 }),
+            times: AtomicU8::new(0),
+            common: Lock::new(Turns { last: 0, in_a_row: 0, leaving: 0 }),
             value: UnsafeCell::new(value),
         }
     }
@@ -172,6 +174,24 @@ impl<T: ?Sized> BiasedLock<T> {
     #[track_caller]
     pub fn try_lock(&self) -> Option<BiasedGuard<'_, T>> {
         self.try_lock_as(squall_sys::tls::this_thread())
+    }
+
+    /// Whether the calling thread is the owner: whether it would take the lock without an atomic operation, so far as it knows. Whoever
+    /// counts what several threads do with a value need not count what its owner does.
+    ///
+    /// # Cost
+    /// A load, of what [`lock`](BiasedLock::lock) reads first.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub fn is_mine(&self) -> bool {
+        // Relaxed: nothing follows from it.
+        self.owner.load(Ordering::Relaxed) & !TIME == squall_sys::tls::this_thread()
+    }
+
+    /// Whether a thread is the owner or may become it. If not, it never will: the lock has had as many owners as it may, or there are none here.
+    pub fn can_be_owned(&self) -> bool {
+        let times = usize::from(self.times.load(Ordering::Relaxed));
+        self.owner.load(Ordering::Relaxed) != 0 || times < TIMES && may_be_owned()
     }
 
     /// The value, of a lock that nobody else can have.
@@ -385,7 +405,7 @@ impl<T: ?Sized> Drop for BiasedGuard<'_, T> {
             deadlock::released(self.lock.address());
             self.lock.leave(self.way);
         } else {
-            release(&self.lock.owner, &self.lock.common, self.way);
+            release(&self.lock.owner, &self.lock.times, &self.lock.common, self.way);
         }
     }
 }
@@ -393,13 +413,13 @@ impl<T: ?Sized> Drop for BiasedGuard<'_, T> {
 /// Releases the common lock, which this thread has taken and has no guard of, and counts the turn; perhaps the thread is the owner from
 /// then on (I4).
 #[inline(never)]
-fn release(owner: &AtomicUsize, common: &Lock<Turns>, me: usize) {
+fn release(owner: &AtomicUsize, times: &AtomicU8, common: &Lock<Turns>, me: usize) {
     let mut turns = LockGuard::new(common);
     turns.in_a_row = if turns.last == me { turns.in_a_row.saturating_add(1) } else { 1 };
     turns.last = me;
-    let time = usize::from(turns.times);
+    let time = usize::from(times.load(Ordering::Relaxed));
     if IN_A_ROW.get(time).is_some_and(|in_a_row| turns.in_a_row >= *in_a_row) && may_be_owned() {
-        turns.times += 1;
+        times.store(time as u8 + 1, Ordering::Relaxed);
         turns.in_a_row = 0;
         // Release: pairs with the acquire of `enter`.
         owner.store(me | time, Ordering::Release);
@@ -447,12 +467,17 @@ mod tests {
                 assert!(!is_owned(&lock));
                 *lock.lock() += 1;
             }
-            assert_eq!(is_owned(&lock), may_be_owned());
+            assert_eq!((is_owned(&lock), lock.is_mine()), (may_be_owned(), may_be_owned()));
+            assert_eq!(lock.can_be_owned(), may_be_owned());
             std::thread::scope(|threads| {
-                threads.spawn(|| *lock.lock() += 1);
+                threads.spawn(|| {
+                    assert!(!lock.is_mine());
+                    *lock.lock() += 1;
+                });
             });
-            assert!(!is_owned(&lock), "once is not enough");
+            assert!(!is_owned(&lock) && !lock.is_mine(), "once is not enough");
         }
+        assert!(!lock.can_be_owned(), "it had as many as it may");
     }
 
     #[test]

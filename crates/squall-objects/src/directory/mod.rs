@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use squall_machine::ClusterSize;
-//! use squall_objects::directory::{self, Listing, Parts};
+//! use squall_objects::directory::{self, Entered, Parts};
 //!
 //! // For each user: since when, one for all, and the requests that each core served.
 //! let sessions = directory::distributed::<String, u64, u64>(ClusterSize::Core, |_since| 0);
@@ -66,7 +66,7 @@ use spread::Spread;
 /// # Source
 /// CO-54 to CO-62, CO-73.
 #[interface(crate = squall_core)]
-pub trait Listing<K, G, L, S>: Send + Sync
+pub trait Entered<K, G, L, S>: Send + Sync
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -241,7 +241,7 @@ where
 /// Reads within an operation.
 #[inline]
 #[track_caller]
-fn look<K, G, L, S, R>(co: CoRef<dyn Listing<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
+fn look<K, G, L, S, R>(co: CoRef<dyn Entered<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -258,7 +258,7 @@ where
 /// What locks, within a call.
 #[inline]
 #[track_caller]
-fn act<K, G, L, S, R>(co: CoRef<dyn Listing<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
+fn act<K, G, L, S, R>(co: CoRef<dyn Entered<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -270,7 +270,7 @@ where
     done.expect("an implementation of a directory calls what it is given")
 }
 
-impl<K, G, L, S> Parts<K, G, L, S> for CoRef<dyn Listing<K, G, L, S>>
+impl<K, G, L, S> Parts<K, G, L, S> for CoRef<dyn Entered<K, G, L, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -367,7 +367,7 @@ where
 }
 
 /// The owner of a directory: its drop ends the object. It derefs to the reference.
-pub struct Directory<K, G, L, S = RandomState>(Owned<dyn Listing<K, G, L, S>>)
+pub struct Directory<K, G, L, S = RandomState>(Owned<dyn Entered<K, G, L, S>>)
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -382,7 +382,7 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     /// As an owner of any object.
-    pub fn into_owned(self) -> Owned<dyn Listing<K, G, L, S>> {
+    pub fn into_owned(self) -> Owned<dyn Entered<K, G, L, S>> {
         self.0
     }
 }
@@ -394,10 +394,10 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    type Target = Owned<dyn Listing<K, G, L, S>>;
+    type Target = Owned<dyn Entered<K, G, L, S>>;
 
     #[inline(always)]
-    fn deref(&self) -> &Owned<dyn Listing<K, G, L, S>> {
+    fn deref(&self) -> &Owned<dyn Entered<K, G, L, S>> {
         &self.0
     }
 }
@@ -493,7 +493,7 @@ where
 
 /// An implementation, to take the place of a directory: as [`distributed`] makes it. It takes entries and parts over; swapped in without
 /// state it has none, and every call errs.
-pub fn new_directory<K, G, L, S>(size: ClusterSize) -> New<dyn Listing<K, G, L, S>>
+pub fn new_directory<K, G, L, S>(size: ClusterSize) -> New<dyn Entered<K, G, L, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,

@@ -14,7 +14,7 @@ use squall_rcu::{Op, RcuArc};
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{Act, Listing, Sensors, Tables};
+use super::{Act, Entered, Sensors, Tables};
 
 /// Local tables.
 type Locals<K, G, L, S> = Mutex<Vec<Arc<Local<K, G, L, S>>>>;
@@ -105,7 +105,7 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    type Interface = dyn Listing<K, G, L, S>;
+    type Interface = dyn Entered<K, G, L, S>;
     type Rep = Holder<K, G, L, S>;
 
     fn make_rep(&self, at: At<Self>) -> Holder<K, G, L, S> {
@@ -143,7 +143,7 @@ where
     }
 }
 
-impl<K, G, L, S> Listing<K, G, L, S> for Holder<K, G, L, S>
+impl<K, G, L, S> Entered<K, G, L, S> for Holder<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,

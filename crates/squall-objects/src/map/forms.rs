@@ -383,7 +383,12 @@ where
         let form = F::form(self.store.lend(op));
         if ADAPTS {
             match form {
-                Form::Locked(_) => self.note(1),
+                // Whoever has the lock to itself is told by losing it.
+                Form::Locked(map) => {
+                    if !map.is_mine() {
+                        self.note(1);
+                    }
+                }
                 // A table that has taken a locked map's place is to be seen by who only reads, too: the policy gives it a form of its own.
                 Form::Central(_) if F::SENSED_BY == ClusterSize::Machine => self.note_few(),
                 // Who reads a table writes nothing.
@@ -397,7 +402,11 @@ where
     fn lend<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
         let form = F::form(self.store.lend(op));
         if ADAPTS {
-            if Self::sees_all_calls(&form) { self.note(1) } else { self.note_few() }
+            match &form {
+                Form::Locked(map) if map.is_mine() => {}
+                form if Self::sees_all_calls(form) => self.note(1),
+                _ => self.note_few(),
+            }
         }
         Store::new(form)
     }
@@ -413,7 +422,9 @@ where
     fn sensors(&self) -> Sensors {
         let form = F::form(&self.store);
         let spilled = F::SENSED_BY == ClusterSize::Machine && matches!(form, Form::Central(_));
-        let mut sensors = Sensors { entries: Store::new(form).len(), spilled, ..Sensors::default() };
+        let can_be_owned = matches!(form, Form::Locked(map) if map.can_be_owned());
+        let entries = Store::new(form).len();
+        let mut sensors = Sensors { entries, spilled, can_be_owned, ..Sensors::default() };
         for rep in self.at.reps() {
             sensors.reps += 1;
             sensors.copies += F::copies(&rep.store);

@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 use std::mem::{self, needs_drop};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
@@ -53,6 +54,8 @@ impl<K, V, S> Copies<K, V, S> {
 /// A map under a lock.
 pub(super) struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     inner: BiasedLock<Inner<K, V, S>>,
+    /// How many entries std's map has: who only wants to know that shall not take the lock from its owner. Written under the lock.
+    entries: AtomicUsize,
     /// Where the entries are since there were too many (I3).
     spilled: OnceLock<Arc<Table<K, V, S>>>,
     copies: Copies<K, V, S>,
@@ -96,7 +99,7 @@ where
     pub(super) fn new(capacity: usize, hasher: S, most: usize, copies: Copies<K, V, S>) -> Locked<K, V, S> {
         let map = HashMap::with_capacity_and_hasher(capacity.min(most), hasher);
         let inner = BiasedLock::new(Inner { map, most, numbers: 0 });
-        Locked { inner, spilled: OnceLock::new(), copies }
+        Locked { inner, entries: AtomicUsize::new(0), spilled: OnceLock::new(), copies }
     }
 
     /// Of copies of a table's entries; of the table itself, if it has too many.
@@ -117,6 +120,7 @@ where
             let held = Held { number: inner.number(), value: (copies.value)(value) };
             inner.map.insert((copies.key)(key), held);
         });
+        locked.entries = AtomicUsize::new(inner.map.len());
         locked
     }
 
@@ -173,9 +177,28 @@ where
         }
     }
 
+    /// Whether the calling thread has the map to itself, so far as it knows: nobody else used it since this one did much.
+    #[inline(always)]
+    pub(super) fn is_mine(&self) -> bool {
+        self.inner.is_mine()
+    }
+
+    /// Whether one thread may ever have the map to itself.
+    pub(super) fn can_be_owned(&self) -> bool {
+        self.inner.can_be_owned()
+    }
+
+    /// Something came or went.
+    #[inline(always)]
+    fn count(&self, inner: &Inner<K, V, S>) {
+        // Relaxed: the entries themselves are under the lock.
+        self.entries.store(inner.map.len(), Ordering::Relaxed);
+    }
+
     /// Something was put in, and stays there: where it cannot be copied the lock does for as many again.
     #[inline]
     fn has_grown(&self, inner: Guard<'_, K, V, S>) {
+        self.count(&inner);
         if inner.map.len() > inner.most {
             let _ = self.spill(inner, 0);
         }
@@ -197,6 +220,7 @@ where
                 let set = self.spilled.set(Arc::new(table));
                 debug_assert!(set.is_ok(), "who has the lock has found none (I3)");
                 let old = mem::replace(&mut inner.map, HashMap::with_hasher(hasher));
+                // Not counted: who saw no table just now is told what the map had.
                 drop(inner);
                 drop(old);
             }
@@ -273,7 +297,7 @@ where
     }
 
     pub(super) fn len(&self) -> usize {
-        self.lock().map_or_else(Table::len, |inner| inner.map.len())
+        self.spilled().map_or_else(|| self.entries.load(Ordering::Relaxed), |table| table.len())
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -363,7 +387,9 @@ where
         K: Borrow<Q>,
     {
         let mut inner = self.lock()?;
-        Ok(inner.map.remove_entry(key).map(|(key, held)| (key, held.value)))
+        let taken = inner.map.remove_entry(key);
+        self.count(&inner);
+        Ok(taken.map(|(key, held)| (key, held.value)))
     }
 
     #[inline]
@@ -452,6 +478,7 @@ where
             }
             None => {
                 let old = inner.map.remove_entry(key);
+                self.count(&inner);
                 drop(inner);
                 old.map(|_| Computed::Removed)
             }
@@ -493,7 +520,6 @@ mod tests {
     use super::*;
     use std::hash::{Hasher, RandomState};
     use std::sync::Weak;
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread::ThreadId;
 
     const MOST: usize = 8;

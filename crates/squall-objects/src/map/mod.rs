@@ -11,7 +11,7 @@
 //! | [`central`] | writes nothing that is shared, waits for nobody | locks one bucket of eight entries | 19 to 38 bytes for an entry of two words |
 //! | [`partitioned`] | as central, and finds the part first | the same; who keeps to a part meets nobody | as central, for each part; 256 bytes for each VP that calls |
 //! | [`replicated`] | of what was read here before writes nothing and reads memory of its cluster; else as central, and makes a copy | as central, and first takes the copies out of every cluster's table | as central, once more for each cluster that reads an entry |
-//! | [`adaptive`] | begins as locked, is central where it is used much, and beyond 16,384 entries, replicated where several nodes read what their caches do not keep; goes back | as the form that it has | as the form that it has |
+//! | [`adaptive`] | begins as locked, is central where several use it, and beyond some ten thousand entries, replicated where several nodes read what their caches do not keep; goes back | as the form that it has | as the form that it has |
 //!
 //! All are the same to those who call them, a `CoRef<dyn Mapping<K, V, S>>`, on which [`Entries`] has what people do with a map; and of
 //! all it is true that each operation on one key takes effect at one moment, hot-swaps included. [`Map`] owns one.
@@ -134,9 +134,12 @@ pub struct Sensors {
     pub copies: usize,
     /// Whether it is in the form of one lock, and has a table in its place.
     pub spilled: bool,
+    /// Whether it is in the form of one lock, and one thread has that to itself or may come to have it.
+    pub can_be_owned: bool,
     /// Representatives.
     pub reps: usize,
-    /// Of adaptive maps, calls that the sensors saw: those of the VP that had called before, and those of others.
+    /// Of adaptive maps, calls that the sensors saw: those of the VP that had called before, and those of others. A thread that has
+    /// the form of one lock to itself is not seen.
     pub here: u64,
     /// See `here`.
     pub elsewhere: u64,
@@ -305,8 +308,9 @@ where
 /// # Panics
 /// As [`squall_core::try_shared`] errs.
 /// # Cost
-/// As [`locked`], and a look at the list of families. The change to a table copies 16,384 entries at most, while callers wait; that back,
-/// too; from a table to copies and back nothing is copied. A call of the small form, and a write of the other, costs about a nanosecond more than one of a map that does not adapt.
+/// As [`locked`], and a look at the list of families. The change to a table copies 16,384 entries at most, or 131,072 of which a clone copies
+/// bytes, 32 at most, while callers wait; that back, half as many; from a table to copies and back nothing is copied. A call of the small form by
+/// a thread that does not have it to itself, and a write of the other, costs about a nanosecond more than one of a map that does not adapt.
 #[track_caller]
 pub fn adaptive<K, V>() -> Map<K, V>
 where
@@ -329,7 +333,7 @@ where
 {
     family::register(policy::family::<K, V, S>());
     engine::start();
-    if capacity > policy::MOST {
+    if capacity > policy::most::<K, V>() {
         type Large<K, V, S> = One<K, V, S, Table<K, V, S>, ADAPTS>;
         let table = Table::with_capacity_and_hasher(capacity, hasher);
         return Map(Large::new(table, ()).create(Large::<K, V, S>::SIZE));

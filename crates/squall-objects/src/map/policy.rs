@@ -1,17 +1,17 @@
 //! When a map changes its form: what its load would cost in each.
 //!
-//! Most maps are small and little used, and those are under a lock: that takes least memory, and copies no table when it ends. What is used much
-//! is a table: it is read for less than a lock is taken, written for about as much, and where several use it the line of the lock, and
-//! what std's map has behind it, would travel with each call, and those who come while it does wait for each other. In a table they meet
-//! where two want the same bucket.
+//! Most maps are small and one thread's, and those are under a lock, which costs that thread nothing (`squall_lock::BiasedLock`): there is nothing
+//! faster. What several use is a table: the line of the lock, and what std's map has behind it, would travel with each call, and those who
+//! come while it does wait for each other. In a table they meet where two want the same bucket. A lock that went from thread to
+//! thread so often that it has no owner any more costs one thread alone more than a table does, too.
 //!
 //! Copies of the table's entries pay where all of this is so: several nodes read, so that for some of them the table lies in another's memory; it
 //! is larger than a node's caches, which else keep copies of what is read by themselves; and it is hardly ever written, for a write takes the
 //! copies out of every node's table first. So never on a machine with one node, whatever caches it has. Going to that form and back
 //! moves the table and copies nothing.
 //!
-//! The sensors count calls of the small form, which takes a lock anyway, and writes of a table: on each processor for itself, or, where there are
-//! copies, one for many on each node. Readers of a table write nothing: on machines with several nodes their misses tell of them
+//! The sensors count calls of the small form but those of the lock's owner, of whom it is told when it loses the lock; and writes of a table: on
+//! each processor for itself, or, where there are copies, one for many on each node. Readers of a table write nothing: on machines with several nodes their misses tell of them
 //! (`One::missed`). A small map that grows becomes a table by itself, at once and within its form (`locked.rs`), for two reasons: the longer it waited, the more
 //! its callers would have to wait while it is copied; and whoever fills a map is faster than any policy.
 
@@ -24,13 +24,15 @@ use squall_table::Table;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
+use std::mem::needs_drop;
 
 use super::forms::{One, Terms};
 use super::locked::{Copies, Locked};
 use super::replicated::Replicated;
-use super::{ADAPTS, Mapping};
+use super::{ADAPTS, Mapping, Sensors};
 
-/// The form in which an adaptive map begins: as [`locked`](super::locked), up to 16,384 entries.
+/// The form in which an adaptive map begins: as [`locked`](super::locked), up to 131,072 entries of which a clone copies bytes, 32 at most,
+/// and up to 16,384 others.
 pub const SMALL: &str = "small";
 /// The form into which it grows: [`central`](super::central).
 pub const CENTRAL: &str = "central";
@@ -48,8 +50,11 @@ pub(super) fn is_apart() -> bool {
 
 /// Steps of a sensor until it posts, at first.
 pub(super) const ALARM: u32 = 1024;
-/// Entries of the small form. To copy so many takes some milliseconds at most.
-pub(super) const MOST: usize = 16_384;
+/// Entries of the small form. To copy so many takes some milliseconds at most: no more than what std's map does when it grows that far, for which
+/// its callers wait, too.
+pub(super) const fn most<K, V>() -> usize {
+    if needs_drop::<K>() || needs_drop::<V>() || size_of::<(K, V)>() > 32 { 16_384 } else { 131_072 }
+}
 
 /// Asks the policy for a look.
 pub(super) fn post<K, V, S>(co: CoRef<dyn Mapping<K, V, S>>) -> bool
@@ -73,7 +78,7 @@ where
 
 /// Of what a small form is made.
 pub(super) fn small<K: Clone, V: Clone, S: Clone>() -> Terms<K, V, S> {
-    Terms { copies: Copies::new(), most: MOST }
+    Terms { copies: Copies::new(), most: most::<K, V>() }
 }
 
 pub(super) struct Maps<K, V, S>(PhantomData<fn(K, V, S)>);
@@ -127,7 +132,11 @@ where
             reps: sensors.reps,
             bytes: bytes + (sensors.entries + sensors.copies) * entry_bytes::<K, V>(),
             // A small form that has a table is to get rid of what it has beside, however small it may have become.
-            detail: if sensors.spilled { SPILLED } else { sensors.entries as u64 },
+            detail: match sensors {
+                Sensors { spilled: true, .. } => SPILLED,
+                Sensors { entries, can_be_owned: true, .. } => entries as u64 | OWNED,
+                Sensors { entries, .. } => entries as u64,
+            },
             ..Reading::default()
         })
     }
@@ -138,13 +147,19 @@ where
 
     fn judge(&self, load: &Load<'_>) -> Vec<Cost> {
         let Reading { detail, bytes, .. } = load.before;
+        let (can_be_owned, detail) = match detail {
+            SPILLED => (false, SPILLED),
+            // What a swap makes has had no owner.
+            entries => (entries & OWNED != 0 || load.shape.form != SMALL_FORM, entries & !OWNED),
+        };
         let entry = entry_bytes::<K, V>();
         let entries_bytes = if detail == SPILLED { bytes } else { detail as usize * entry };
         // One that became a table because it was large does not go back before it is much smaller.
-        let most = if load.shape.form == SMALL_FORM { MOST } else { MOST / 2 };
+        let most = if load.shape.form == SMALL_FORM { most::<K, V>() } else { most::<K, V>() / 2 };
         let seen = Seen {
             callers: callers(load),
             fits_lock: detail <= most as u64,
+            can_be_owned,
             bytes: entries_bytes,
             nodes: if is_apart() { machine().clusters(APART).len() } else { 1 },
         };
@@ -154,6 +169,8 @@ where
 
 /// Of a reading's detail, which is else how many entries there are: there is a table in the place of what the lock guards.
 const SPILLED: u64 = u64::MAX;
+/// In such a detail: one thread has the small form's lock to itself, or may come to have it.
+const OWNED: u64 = 1 << 63;
 
 /// About what an entry takes, in either form.
 const fn entry_bytes<K, V>() -> usize {
@@ -161,8 +178,10 @@ const fn entry_bytes<K, V>() -> usize {
 }
 
 /// What a read and a write cost, in nanoseconds, as one machine had them: the least of three runs of `squall bench map-adapt --quick --threads 1`
-/// in the variants `read-mostly`, `write-heavy` and `one-thread`, of squall-locked, squall-central and squall-replicated; to those of the
-/// small form comes its sensor, by which squall-adaptive is slower while it has that form. They matter as ratios.
+/// in the variants `read-mostly`, `write-heavy` and `one-thread`, of squall-locked, squall-central and squall-replicated. Of the small form
+/// those of the lock's owner, and those of others, who pay for an atomic operation and for the sensor. They matter as ratios.
+const OWNED_READ: f64 = 8.6;
+const OWNED_WRITE: f64 = 12.2;
 const SMALL_READ: f64 = 14.0;
 const SMALL_WRITE: f64 = 28.0;
 const CENTRAL_READ: f64 = 9.0;
@@ -222,6 +241,8 @@ struct Seen {
     callers: Vec<Caller>,
     /// Whether there are so few entries that the small form has them under its lock.
     fits_lock: bool,
+    /// Whether one who uses the small form alone pays for no atomic operation there.
+    can_be_owned: bool,
     /// About what the entries take.
     bytes: usize,
     /// Of the machine.
@@ -238,7 +259,11 @@ fn judge(seen: &Seen, line: f64, cache_bytes: f64) -> Vec<Cost> {
     let (reads, writes) = (seen.sum(|c| c.reads), seen.sum(|c| c.writes));
     // Of one's calls, those before which others came.
     let fetched = seen.sum(|c| c.calls().min(reads + writes - c.calls())) * SMALL_LINES * line;
-    let held = reads * SMALL_READ + writes * SMALL_WRITE;
+    let held = if seen.can_be_owned && seen.callers.len() <= 1 {
+        reads * OWNED_READ + writes * OWNED_WRITE
+    } else {
+        reads * SMALL_READ + writes * SMALL_WRITE
+    };
     // The lock is held meanwhile; where that is nearly always, those who want it wait for each other.
     let busy = ((held + fetched) / 1e9).min(BUSY_MAX);
     let wait = (1.0 / (1.0 - busy)).min(seen.callers.len().max(1) as f64);
@@ -279,7 +304,7 @@ mod tests {
     fn on_nodes(vps: &[usize], reads: f64, writes: f64, nodes: usize) -> Seen {
         let of_node = |(node, vps): (usize, &usize)| vec![Caller { node, reads, writes }; *vps];
         let callers = vps.iter().enumerate().flat_map(of_node).collect();
-        Seen { callers, fits_lock: true, bytes: 1000, nodes }
+        Seen { callers, fits_lock: true, can_be_owned: true, bytes: 1000, nodes }
     }
 
     fn best_of(seen: &Seen) -> usize {
@@ -301,13 +326,27 @@ mod tests {
         }
     }
 
+    /// What the small form costs over what the table does, for one who uses either alone.
+    fn dearer(reads: f64, writes: f64, fits_lock: bool, can_be_owned: bool) -> f64 {
+        let seen = Seen { fits_lock, can_be_owned, ..on_nodes(&[1], reads, writes, 1) };
+        let costs = judge(&seen, LINE, CACHE);
+        costs[SMALL_FORM].ns_per_s / costs[CENTRAL_FORM].ns_per_s
+    }
+
     #[test]
-    fn co_71_what_one_alone_uses_much_is_a_table_too() {
+    fn co_71_what_one_alone_uses_stays_under_a_lock_that_costs_it_nothing() {
         for (reads, writes) in [(1e6, 0.0), (1e6, 1e4), (1e6, 1e6), (1e5, 1e6)] {
-            for large in [false, true] {
-                let seen = Seen { fits_lock: !large, ..on_nodes(&[1], reads, writes, 1) };
-                let costs = judge(&seen, LINE, CACHE);
-                let dearer = costs[SMALL_FORM].ns_per_s / costs[CENTRAL_FORM].ns_per_s;
+            let dearer = dearer(reads, writes, true, true);
+            assert!(dearer < 1.0, "{reads}, {writes}: {dearer}");
+        }
+        assert!(dearer(1e5, 1e6, true, true) < 1.0 / 1.3, "and goes back there, where it writes");
+    }
+
+    #[test]
+    fn co_71_what_one_alone_uses_much_is_a_table_where_the_lock_costs_something() {
+        for (reads, writes) in [(1e6, 0.0), (1e6, 1e4), (1e6, 1e6), (1e5, 1e6)] {
+            for (large, can_be_owned) in [(false, false), (true, false), (true, true)] {
+                let dearer = dearer(reads, writes, !large, can_be_owned);
                 assert!(dearer > 1.3, "more than the margin: {reads}, {writes}: {dearer}");
             }
         }
