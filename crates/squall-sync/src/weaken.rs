@@ -43,8 +43,8 @@ pub fn set(sites: &[Site]) {
 #[cfg(any(loom, squall_model))]
 pub const ENVIRONMENT: &str = "SQUALL_WEAKEN";
 
-/// The most times a thread is stopped in the middle, in one execution that loom tries (`LOOM_MAX_PREEMPTIONS`). Four are
-/// what the twins of `squall-rcu` need.
+/// The most times a thread is stopped in the middle, in one execution that loom tries. Four are what the twins of `squall-rcu` need.
+/// `LOOM_MAX_PREEMPTIONS` says fewer for all models, or, if it is more than this, so many for all, also for those that ask for fewer.
 #[cfg(loom)]
 const PREEMPTIONS: usize = 4;
 
@@ -66,8 +66,12 @@ pub fn check_within(preemptions: usize, model: fn()) {
     #[cfg(loom)]
     {
         let mut builder = loom::model::Builder::new();
-        let asked = std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
-        builder.preemption_bound = asked.or(Some(preemptions));
+        let asked: Option<usize> =
+            std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
+        builder.preemption_bound = Some(match asked {
+            Some(more) if more > PREEMPTIONS => more,
+            fewer => fewer.unwrap_or(PREEMPTIONS).min(preemptions),
+        });
         builder.check(model);
     }
     #[cfg(not(loom))]
