@@ -159,6 +159,14 @@ pub trait Family: Send + Sync + 'static {
 
     /// What a load would cost in each shape that is worth a thought, the one that served it among them.
     fn judge(&self, load: &Load<'_>) -> Vec<Cost>;
+
+    /// Whether an object of this shape, which is not its first form, takes that one when nothing happens to it or one VP alone calls it for a
+    /// while. That is not judged by costs: there is nothing to count, or nobody who shares it. It does unless the family says otherwise,
+    /// as where the first form is for less than this object has.
+    fn may_fold(&self, shape: Shape, reading: &Reading) -> bool {
+        let _ = (shape, reading);
+        true
+    }
 }
 
 /// Why an object's sensors could not be read.
@@ -178,6 +186,7 @@ pub(crate) trait AnyFamily: Send + Sync {
     fn read(&self, id: Id) -> Result<Reading, Unread>;
     fn arm(&self, id: Id, after: u32);
     fn judge(&self, load: &Load<'_>) -> Vec<Cost>;
+    fn may_fold(&self, shape: Shape, reading: &Reading) -> bool;
     fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>>;
 }
 
@@ -220,6 +229,10 @@ impl<F: Family> AnyFamily for F {
     fn judge(&self, load: &Load<'_>) -> Vec<Cost> {
         // Without a judgement the object stays as it is.
         catch_unwind(AssertUnwindSafe(|| Family::judge(self, load))).unwrap_or_default()
+    }
+
+    fn may_fold(&self, shape: Shape, reading: &Reading) -> bool {
+        catch_unwind(AssertUnwindSafe(|| Family::may_fold(self, shape, reading))).unwrap_or(true)
     }
 
     fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>> {

@@ -125,9 +125,7 @@ fn hu_16_an_adaptive_map_that_two_nodes_read_beyond_their_caches_has_copies_and_
     assert_eq!((map.len(), sum(&map)), (64, added), "an addition was lost");
 }
 
-/// Not always: a table that nobody writes to tells nothing, and what its readers miss does not come to the policy in every run.
 #[test]
-#[ignore = "readers alone are not always seen"]
 fn hu_16_who_only_reads_a_table_is_seen_too() {
     let _alone = alone();
     let map = on(0, || filled(64));
@@ -192,6 +190,30 @@ fn a_small_form_that_spilled_becomes_a_table_by_name_though_it_is_only_read() {
         assert_eq!((map.len() as u64, map.sensors().spilled), (left, false));
     }
     settings::ALL.unset(settings::BYTE.name()).unwrap();
+}
+
+#[test]
+fn a_large_table_that_one_alone_uses_stays_one_and_a_small_one_goes_back() {
+    let _alone = alone();
+    settings::ALL.set(&settings::QUIET, Duration::from_millis(20)).unwrap();
+    let maps = [64, 140_000].map(|entries| {
+        let map = on(0, || filled(0));
+        control::freeze(id(&map), true).unwrap();
+        on(0, || (0..entries).for_each(|key| _ = map.set(key, 0)));
+        eventually("nothing else swaps it", || control::swap(id(&map), CENTRAL).is_ok());
+        control::freeze(id(&map), false).unwrap();
+        map
+    });
+    let [small, large] = &maps;
+    with_callers(large.co(), &[0], u64::MAX, || {
+        _ = with_callers(small.co(), &[0], u64::MAX, || {
+            eventually("the small one goes back", || form(small) == SMALL);
+            thread::sleep(Duration::from_millis(200));
+        });
+    });
+    let decided = control::history(id(large));
+    assert_eq!((form(large), decided.len()), (CENTRAL, 1), "{decided:?}");
+    settings::ALL.unset(settings::QUIET.name()).unwrap();
 }
 
 // --- the checks of a concurrent map ---

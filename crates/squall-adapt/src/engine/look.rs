@@ -224,6 +224,8 @@ fn unread(id: Id, form: usize, why: Unread) {
 /// A grown object's turn: is it quiet, or called by one VP alone?
 fn watch(seen: &Seen) -> Option<Wanted> {
     let Seen { id, settings, first, began, .. } = seen;
+    // Not under the engine's lock: it is the family's code.
+    let may_fold = seen.family.may_fold(seen.shape, first);
     let mut state = state();
     let record = state.records.get_mut(id)?;
     let since = record.note(*first, *began);
@@ -249,7 +251,8 @@ fn watch(seen: &Seen) -> Option<Wanted> {
     }
     let quiet_time = record.quiet_time(settings.quiet);
     let lasted = |since: Option<Duration>| since.map(|since| began.saturating_sub(since));
-    if let Some(quiet) = lasted(record.quiet_since).filter(|quiet| silent && *quiet >= quiet_time) {
+    if let Some(quiet) = lasted(record.quiet_since).filter(|quiet| may_fold && silent && *quiet >= quiet_time)
+    {
         drop(state);
         let why = format!("nothing happened for {quiet:?}");
         return decide(seen, Shape { form: 0, place: first.place }, why, Wish::Calm, first.bytes, None);
@@ -267,7 +270,8 @@ fn watch(seen: &Seen) -> Option<Wanted> {
             } else {
                 record.narrow_since.get_or_insert(at);
             }
-            let narrow = lasted(record.narrow_since).filter(|lasted| *lasted >= quiet_time * NARROW);
+            let narrow =
+                lasted(record.narrow_since).filter(|lasted| may_fold && *lasted >= quiet_time * NARROW);
             drop(state);
             if let (Some(narrow), Some(alone)) = (narrow, callers.iter().next()) {
                 let why = format!("{alone} alone has called it for {narrow:?}");

@@ -171,8 +171,6 @@ where
 {
     store: OnceLock<Arc<F>>,
     with: F::With,
-    /// Of adaptive forms that readers do not tell: see [`One::missed`].
-    misses: AtomicU32,
     types: PhantomData<fn(K, V, S)>,
 }
 
@@ -188,6 +186,8 @@ where
     store: RcuArc<F::Here>,
     /// Of adaptive forms. Not beside what every call reads.
     sensor: Option<Box<Sensor>>,
+    /// Whether that counts who reads a table, too: where there may be a form that only readers have a use for. It is each processor's own.
+    counts_readers: bool,
     at: At<One<K, V, S, F, ADAPTS>>,
 }
 
@@ -238,13 +238,6 @@ impl Sensor {
 /// in turn shall be noted in both.
 const FEW: u32 = 64;
 
-/// Of so many misses, at first, the last one asks for a look.
-const MISSES: u32 = 8;
-/// The most that it may be.
-const MISSES_MOST: u32 = 64;
-/// What a miss of a reader is taken for, in steps of a sensor.
-const MISS: u32 = ALARM;
-
 /// Whether this one is.
 #[inline]
 fn is_noted() -> bool {
@@ -276,20 +269,7 @@ where
     }
 
     fn vacant(with: F::With) -> Self {
-        One { store: OnceLock::new(), with, misses: AtomicU32::new(MISSES * MISS), types: PhantomData }
-    }
-
-    /// Notes that a VP missed. Who reads a table writes nothing that could tell of it; but of an object that is not in its first form the policy
-    /// throws the callers' entries away now and then, and then each that calls misses once. Where a form may pay that only readers have
-    /// a use for, many of these ask for a look.
-    fn missed(&self, post: impl FnOnce() -> bool) {
-        let left = self.misses.load(Ordering::Relaxed);
-        if left > 0 {
-            self.misses.store(left.saturating_sub(MISS), Ordering::Relaxed);
-            if left <= MISS && !post() {
-                self.misses.store(MISSES * MISS, Ordering::Relaxed);
-            }
-        }
+        One { store: OnceLock::new(), with, types: PhantomData }
     }
 }
 
@@ -305,7 +285,8 @@ where
 
     fn make_rep(&self, at: At<Self>) -> Self::Rep {
         let store = self.store.get().expect("a miss is refused while nothing moved in");
-        Local { store: F::here(store).into(), sensor: ADAPTS.then(Sensor::new), at }
+        let counts_readers = ADAPTS && F::SENSED_BY == ClusterSize::Cpu && is_apart();
+        Local { store: F::here(store).into(), sensor: ADAPTS.then(Sensor::new), counts_readers, at }
     }
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
@@ -316,13 +297,7 @@ where
         let any = || (0..machine().vp_limit()).find_map(|cluster| miss.find(Cluster::new(cluster as u32)));
         match (ADAPTS && is_reading()).then(any).flatten() {
             Some(any) => any.once(),
-            None => {
-                let local = miss.local();
-                if ADAPTS && F::SENSED_BY != ClusterSize::Machine && is_apart() {
-                    self.missed(|| post(local.at.co()));
-                }
-                local.cached()
-            }
+            None => miss.local().cached(),
         }
     }
 
@@ -391,6 +366,7 @@ where
                 }
                 // A table that has taken a locked map's place is to be seen by who only reads, too: the policy gives it a form of its own.
                 Form::Central(_) if F::SENSED_BY == ClusterSize::Machine => self.note_few(),
+                Form::Central(_) if self.counts_readers => self.note_few(),
                 // Who reads a table writes nothing.
                 _ => {}
             }
@@ -439,8 +415,6 @@ where
     fn arm(&self, after: u32) {
         let sensors = self.at.reps().filter_map(|rep| rep.sensor.as_ref());
         sensors.for_each(|sensor| sensor.alarm.store(after, Ordering::Relaxed));
-        // A VP misses now and then, and not with each call: the policy's patience is for calls.
-        self.at.root().misses.store(after.min(MISSES_MOST * MISS), Ordering::Relaxed);
     }
 }
 

@@ -431,10 +431,6 @@ where
         Store::new(Form::Limited(self.limited.lend(op)))
     }
 
-    fn lend<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
-        self.look(op)
-    }
-
     fn sensors(&self) -> Sensors {
         self.limited.co().sensors()
     }

@@ -87,8 +87,11 @@ pub trait Mapping<
     fn look<'o>(&self, op: &'o Op) -> Store<'o, K, V, S>;
 
     /// Lends it for a change, which is done before the call that lends it is over. Only [`Entries`] can do that: for others, as
-    /// [`look`](Mapping::look).
-    fn lend<'o>(&self, op: &'o Op) -> Store<'o, K, V, S>;
+    /// [`look`](Mapping::look), which it is unless an implementation tells the two apart.
+    #[inline]
+    fn lend<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
+        self.look(op)
+    }
 
     /// Told in the same call, if after a change a form of one lock has a table in its place.
     fn spilled(&self) {}

@@ -139,11 +139,6 @@ where
         Store::new(Form::Partitioned(self.parts.lend(op)))
     }
 
-    #[inline]
-    fn lend<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
-        self.look(op)
-    }
-
     fn sensors(&self) -> Sensors {
         let reps = self.at.reps();
         let (reps, held) = reps.fold((0, 0), |(reps, held), rep| (reps + 1, held + rep.held.len()));

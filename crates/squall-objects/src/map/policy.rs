@@ -11,9 +11,10 @@
 //! moves the table and copies nothing.
 //!
 //! The sensors count calls of the small form but those of the lock's owner, of whom it is told when it loses the lock; and writes of a table: on
-//! each processor for itself, or, where there are copies, one for many on each node. Readers of a table write nothing: on machines with several nodes their misses tell of them
-//! (`One::missed`). A small map that grows becomes a table by itself, at once and within its form (`locked.rs`), for two reasons: the longer it waited, the more
-//! its callers would have to wait while it is copied; and whoever fills a map is faster than any policy.
+//! each processor for itself, or, where there are copies, one for many on each node. Readers of a table write nothing, but on machines with
+//! several nodes: there one of many is counted, on its own processor, since copies are for readers. A small map that grows becomes a table by
+//! itself, at once and within its form (`locked.rs`), for two reasons: the longer it waited, the more its callers would have to wait while it
+//! is copied; and whoever fills a map is faster than any policy.
 
 use squall_adapt::engine;
 use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
@@ -164,6 +165,11 @@ where
             nodes: if is_apart() { machine().clusters(APART).len() } else { 1 },
         };
         judge(&seen, load.transfer_ns, load.cache_bytes as f64)
+    }
+
+    /// A large table stays one. Copies end, however large: who reads then finds a table.
+    fn may_fold(&self, shape: Shape, reading: &Reading) -> bool {
+        shape.form != CENTRAL_FORM || reading.detail & !OWNED <= (most::<K, V>() / 2) as u64
     }
 }
 

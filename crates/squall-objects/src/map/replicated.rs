@@ -313,11 +313,6 @@ where
         Store::new(Form::Replicated(self.place.lend(op)))
     }
 
-    #[inline]
-    fn lend<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
-        self.look(op)
-    }
-
     fn sensors(&self) -> Sensors {
         Sensors { entries: self.place.len(), reps: self.at.reps().count(), ..Sensors::default() }
     }
