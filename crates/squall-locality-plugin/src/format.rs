@@ -22,11 +22,11 @@ pub const LINE_BITS: u32 = 6;
 /// A site is an instruction's address in these bits, and what kind of instruction it is above them.
 pub const SITE_BITS: u32 = 56;
 
-/// Whether this line is in the sample of one in 2^shift.
+/// Whether this line is in the sample of one in 2^shift. The two that are one line of 128 bytes are in it together.
 #[must_use]
 pub fn is_sampled(line: u64, shift: u32) -> bool {
     // Another product than the index's, and its high bits, so that neighbours are chosen independently.
-    let drawn = line.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
+    let drawn = (line >> 1).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
     drawn & ((1u64 << (shift & 63)) - 1) == 0
 }
 
@@ -56,6 +56,8 @@ pub mod insn {
     pub const ATOMIC: u8 = 1;
     /// Exchanges, or compares and exchanges: what locks are taken by.
     pub const EXCHANGE: u8 = 2;
+    /// Set besides: the rest of accesses that began in the line before, where they were counted, too.
+    pub const CROSSES: u8 = 0x80;
 }
 
 /// Kinds of records in a log.

@@ -152,7 +152,8 @@ unsafe extern "C" fn on_access(vcpu: c_uint, info: u32, address: u64, site: *mut
     let access = Access { line, site: site as u64, bytes: mask << at, store, epoch: epoch() };
     table.count(access);
     if at + bytes > 64 {
-        table.count(Access { line: line + 1, bytes: mask >> (64 - at), ..access });
+        let site = access.site | u64::from(insn_kind::CROSSES) << SITE_BITS;
+        table.count(Access { line: line.wrapping_add(1), site, bytes: mask >> (64 - at), ..access });
     }
 }
 
