@@ -375,6 +375,8 @@ fn judge(
             touch.write_span = Some(join(touch.write_span.unwrap_or((u32::MAX, 0)), span));
         }
     }
+    // Of one that is left with the rest of accesses alone, nothing was counted.
+    touches.retain(|touch| touch.accesses() > 0);
     touches.sort_by_key(|touch| touch.thread);
     let writes = touches.iter().fold(0u64, |sum, touch| sum.saturating_add(touch.writes));
     if touches.len() < 2 || writes == 0 {
