@@ -50,6 +50,11 @@ pub struct Touch {
     pub reads: u64,
     /// Writes.
     pub writes: u64,
+    /// Those of the instruction that touches it most, and of the one that writes it most: how often the thread comes to the line, and how
+    /// often to write, at least.
+    pub most: (u64, u64),
+    /// Accesses by atomic instructions.
+    pub atomics: u64,
     /// The bytes that it reads and writes, rare accesses aside.
     pub read_bytes: Bytes,
     /// The bytes that it writes, rare writes aside.
@@ -369,6 +374,11 @@ fn judge(
         if !is_rest(entry, rules) {
             add(&mut touch.reads, entry.reads);
             add(&mut touch.writes, entry.writes);
+            let all = entry.reads + entry.writes;
+            touch.most = (touch.most.0.max(all), touch.most.1.max(entry.writes));
+            if kind(entry) != insn::PLAIN {
+                add(&mut touch.atomics, all);
+            }
         }
         touch.span = join(touch.span, entry.span);
         if let Some(span) = entry.write_span {

@@ -6,14 +6,34 @@ use files::{Doing, WRITES, sources, table, whole_log};
 use proptest::prelude::*;
 use squall_locality::lines::{Line, Lines, Rules};
 use squall_locality::model::Model;
+use squall_locality_plugin::format::insn;
 
-/// The lines of threads that read and write one line so often.
-fn line(threads: &[(u64, u64)], apart: bool) -> Option<Line> {
+/// How threads come to their line.
+#[derive(Clone, Copy, Debug)]
+struct How {
+    /// One after the other, by the clock.
+    apart: bool,
+    /// Without atomic instructions.
+    plainly: bool,
+    /// Each to bytes of its own.
+    to_its_own: bool,
+}
+
+/// Atomically, to the same bytes.
+const ATOMICALLY: How = How { apart: false, plainly: false, to_its_own: false };
+
+/// The line of threads that come to it so often to read, and so often to write, by one instruction.
+fn line(threads: &[(u64, u64)], how: How) -> Option<Line> {
     let mut files = vec![whole_log(1)];
     for ((reads, writes), number) in threads.iter().zip(0..) {
-        let epochs = if apart { (number * 10 + 1, number * 10 + 2) } else { (1, 9) };
-        let reading = Doing { pc: 0x2000, reads: *reads, writes: 0, epochs, ..WRITES };
-        files.push(table(1, number, &[reading, Doing { writes: *writes, epochs, ..WRITES }]));
+        let epochs = if how.apart { (number * 10 + 1, number * 10 + 2) } else { (1, 9) };
+        let kind = if how.plainly { insn::PLAIN } else { insn::ATOMIC };
+        let bytes = if how.to_its_own { 7 << (number % 20 * 3) } else { 0xff };
+        files.push(table(
+            1,
+            number,
+            &[Doing { reads: *reads, writes: *writes, epochs, kind, bytes, ..WRITES }],
+        ));
     }
     let rules = Rules { ops: None, line_bytes: 64, with_main: true };
     Lines::fold(&sources(files), 1, rules).shared.pop()
@@ -70,13 +90,14 @@ proptest! {
     #[test]
     fn the_model_is_within_the_bound(
         threads in proptest::collection::vec((0u64..2_000, 0u64..2_000), 2..20),
-        apart in any::<bool>(),
+        (apart, plainly, to_its_own) in any::<(bool, bool, bool)>(),
+        ops in proptest::option::of(1u64..3_000),
     ) {
         let model = Model::preset("server").expect("it is there");
-        if let Some(line) = line(&threads, apart) {
-            let (by_model, bound) = (model.transfers(&line), line.transfers_at_most as f64);
+        if let Some(line) = line(&threads, How { apart, plainly, to_its_own }) {
+            let (by_model, bound) = (model.transfers(&line, ops), line.transfers_at_most as f64);
             prop_assert!(by_model <= bound * (1.0 + 1e-9), "{by_model} is more than {bound}: {line:?}");
-            prop_assert!(model.upgrades(&line) >= 0.0);
+            prop_assert!(model.upgrades(&line, ops) >= 0.0);
         }
     }
 
@@ -91,7 +112,7 @@ proptest! {
         if !in_runs {
             shuffle(&mut order, &mut seed);
         }
-        if let Some(line) = line(&threads, false) {
+        if let Some(line) = line(&threads, ATOMICALLY) {
             let (transfers, _) = play(&order, threads.len());
             prop_assert!(transfers <= line.transfers_at_most, "{transfers} of {:?}", order);
         }
@@ -109,7 +130,7 @@ fn the_model_is_the_mean_of_all_orders() {
         &[(30, 30), (30, 30), (30, 30), (30, 30)],
     ];
     for threads in cases {
-        let line = line(threads, false).expect("it is shared");
+        let line = line(threads, ATOMICALLY).expect("it is shared");
         let (mut transfers, mut upgrades, mut seed) = (0, 0, 1);
         const ORDERS: u32 = 4_000;
         for _ in 0..ORDERS {
@@ -123,7 +144,7 @@ fn the_model_is_the_mean_of_all_orders() {
             let mean = played as f64 / f64::from(ORDERS);
             (mean - by_model).abs() <= 0.02 * by_model + 0.1
         };
-        let by_model = (model.transfers(&line), model.upgrades(&line));
+        let by_model = (model.transfers(&line, None), model.upgrades(&line, None));
         assert!(
             near(transfers, by_model.0),
             "{threads:?}: {transfers} in {ORDERS} orders, by the model {by_model:?}"
@@ -144,4 +165,33 @@ fn latencies_that_are_given_are_in_the_models_name() {
         let refused = Model::preset("server").expect("it is there").with_latencies(None, Some(ns));
         assert!(refused.expect_err("it is none").0.contains("far latency"));
     }
+}
+
+#[test]
+fn what_is_done_in_one_visit_wants_the_line_once() {
+    let model = Model::preset("server").expect("it is there");
+    // Five instructions in each of a hundred operations.
+    let doings: Vec<Doing> =
+        (0..5).map(|place| Doing { pc: 0x1000 + place * 4, kind: insn::ATOMIC, ..WRITES }).collect();
+    let files = vec![whole_log(1), table(1, 0, &doings), table(1, 1, &doings)];
+    let rules = Rules { ops: Some(100), line_bytes: 64, with_main: true };
+    let line = Lines::fold(&sources(files), 1, rules).shared.pop().expect("it is shared");
+    assert_eq!((line.transfers_at_most, model.transfers(&line, Some(100))), (1_000, 100.0));
+    // A hundred places, each of which runs in one of a hundred operations.
+    let doings: Vec<Doing> = (0..100)
+        .map(|place| Doing { pc: 0x1000 + place * 4, writes: 1, kind: insn::ATOMIC, ..WRITES })
+        .collect();
+    let files = vec![whole_log(1), table(1, 0, &doings), table(1, 1, &doings)];
+    let line = Lines::fold(&sources(files), 1, rules).shared.pop().expect("it is shared");
+    assert_eq!((model.transfers(&line, Some(100)), model.transfers(&line, None)), (100.0, 1.0));
+}
+
+#[test]
+fn plain_stores_to_bytes_of_ones_own_are_cheaper_than_atomic_ones_and_dearer_than_a_line_of_ones_own() {
+    let model = Model::preset("server").expect("it is there");
+    let transfers = |how| model.transfers(&line(&[(0, 800), (0, 800)], how).expect("it is shared"), None);
+    let packed = transfers(How { plainly: true, to_its_own: true, ..ATOMICALLY });
+    assert_eq!((packed, transfers(ATOMICALLY)), (800.0 / model.stores_together, 800.0));
+    // Bytes that another writes, too, have to be seen.
+    assert_eq!(transfers(How { plainly: true, ..ATOMICALLY }), 800.0);
 }

@@ -41,6 +41,7 @@ pub(super) fn describe(
         .touches
         .iter()
         .fold((u32::MAX, 0), |span, touch| (span.0.min(touch.span.0), span.1.max(touch.span.1)));
+    let ops = request.rules.ops;
     let locks = locks(line, objects, symbols);
     let words = words(line, lines, locks, request.rules.line_bytes);
     let mut content: Vec<&str> = words.iter().map(|word| word.role).collect();
@@ -61,9 +62,9 @@ pub(super) fn describe(
         write_shared: line.write_shared_accesses,
         falsely_shared: line.false_accesses,
         transfers_at_most: line.transfers_at_most,
-        transfers_by_model: request.model.transfers(line),
-        upgrades_by_model: request.model.upgrades(line),
-        cost_ms_by_model: request.model.cost_ns(line) / 1e6,
+        transfers_by_model: request.model.transfers(line, ops),
+        upgrades_by_model: request.model.upgrades(line, ops),
+        cost_ms_by_model: request.model.cost_ns(line, ops) / 1e6,
         threads: line
             .touches
             .iter()

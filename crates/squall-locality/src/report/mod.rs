@@ -319,7 +319,7 @@ fn build(lines: &Lines, log: &Log, request: &Request) -> Report {
         let ops = request.rules.ops? as f64 * threads as f64;
         (ops > 0.0).then(|| count as f64 / ops)
     };
-    let dearest = dearest(lines, &request.model);
+    let dearest = dearest(lines, request);
     let objects = Objects::new(log);
     let mut symbols = Symbols::default();
     let listed: Vec<LineReport> = dearest
@@ -358,7 +358,7 @@ fn build(lines: &Lines, log: &Log, request: &Request) -> Report {
         accesses_lost: lines.lost,
         lines_not_listed: dearest.len() - listed.len(),
         lines: listed,
-        curve: request.model.curve(lines, request.rules.ops.unwrap_or(1), &request.processors),
+        curve: request.model.curve(lines, request.rules.ops, &request.processors),
         model: request.model.clone(),
         incomplete: Vec::new(),
         notes: summary::notes(lines, log, request),
@@ -380,9 +380,9 @@ fn phases(lines: &Lines) -> Phases {
 }
 
 /// The shared lines, those that are shared for as long as the threads work first, and of each kind the dearest first.
-fn dearest<'a>(lines: &'a Lines, model: &Model) -> Vec<&'a Line> {
+fn dearest<'a>(lines: &'a Lines, request: &Request) -> Vec<&'a Line> {
     let mut dearest: Vec<&Line> = lines.shared.iter().collect();
-    let rank = |line: &Line| (line.phase.lasts(), model.cost_ns(line));
+    let rank = |line: &Line| (line.phase.lasts(), request.model.cost_ns(line, request.rules.ops));
     dearest.sort_by(|a, b| {
         let (a_rank, b_rank) = (rank(a), rank(b));
         b_rank.partial_cmp(&a_rank).unwrap_or(std::cmp::Ordering::Equal).then(a.address.cmp(&b.address))
