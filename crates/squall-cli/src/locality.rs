@@ -3,10 +3,13 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use squall_locality::lines::Rules;
 use squall_locality::model::Model;
 use squall_locality::report::{self, Report, Request};
@@ -111,6 +114,7 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
         },
         entries_max: args.memory * (1 << 20) / ENTRY_BYTES,
         timeout,
+        stop: Some(told_to_end()?),
         preload: !args.no_preload,
         emulator: args.emulator.clone(),
         emulator_arguments: args.emulator_arg.clone(),
@@ -154,6 +158,16 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
     judge(args, &report)
 }
 
+/// What becomes the number of the signal by which we are told to end: the program is ended then, and the report is of what it did until then.
+fn told_to_end() -> Result<Arc<AtomicUsize>, Failure> {
+    let told = Arc::new(AtomicUsize::new(0));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register_usize(signal, Arc::clone(&told), signal.unsigned_abs() as usize)
+            .map_err(|error| Failure::new(format!("signal {signal}: {error}")))?;
+    }
+    Ok(told)
+}
+
 fn model(args: &LocalityArgs) -> Result<Model, Failure> {
     let mut model = Model::preset(&args.model).map_err(|error| Failure::new(error.to_string()))?;
     let given = args.topology.clone().or_else(|| std::env::var("SQUALL_TOPOLOGY").ok());
@@ -194,5 +208,8 @@ fn judge(args: &LocalityArgs, report: &Report) -> Result<(), Failure> {
         Outcome::Exited(0) | Outcome::TimedOut => Ok(()),
         Outcome::Exited(status) => Err(Failure::new(format!("the program ended with status {status}"))),
         Outcome::Signal(signal) => Err(Failure::new(format!("the program died of signal {signal}"))),
+        Outcome::Interrupted(signal) => {
+            Err(Failure::new(format!("signal {signal} ended the run before the program did")))
+        }
     }
 }

@@ -33,6 +33,7 @@ fn options(arguments: &[&str]) -> Option<Options> {
         window: Window::Auto,
         entries_max: 1 << 20,
         timeout: Some(Duration::from_secs(300)),
+        stop: None,
         preload: true,
         emulator: None,
         emulator_arguments: Vec::new(),

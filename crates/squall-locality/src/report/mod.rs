@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::lines::{Line, Lines, Phase, Rules, Sharing, Thread};
 use crate::model::{Model, Point};
 use crate::objects::{Object, Objects};
-use crate::read::{self, Event, Log, Source};
+use crate::read::{self, Event, Log, Losses, Source};
 use crate::run::Outcome;
 use crate::symbols::{Frame, Symbols};
 
@@ -80,6 +80,8 @@ pub struct Report {
     pub curve: Vec<Point>,
     /// Why the figures are not those of a whole run, exactly; nothing, if they are.
     pub incomplete: Vec<String>,
+    /// What happened in the run and is not recorded.
+    pub losses: Losses,
     /// What a reader has to know.
     pub notes: Vec<String>,
 }
@@ -268,10 +270,14 @@ pub struct Request {
 #[must_use]
 pub fn report(sources: &[Source], request: &Request) -> Report {
     let logs = read::logs(sources);
-    let mut folded: Vec<(Lines, &Log)> =
-        logs.iter().map(|log| (Lines::fold(sources, log.pid, request.rules), log)).collect();
+    // Each process's files are read for it alone: there may be thousands.
+    let own = read::by_process(sources);
+    let fold =
+        |log: &Log| Lines::fold(own.get(&log.process).map_or(&[], Vec::as_slice), log.pid, request.rules);
+    let mut folded: Vec<(Lines, &Log)> = logs.iter().map(|log| (fold(log), log)).collect();
+    let losses = read::losses(sources);
     let processes: Vec<ProcessReport> = folded.iter().map(|(lines, log)| process(lines, log)).collect();
-    let incomplete = summary::incomplete(&folded, request);
+    let incomplete = summary::incomplete(&folded, losses, request);
     // The process that was started; where it counted nothing (a shell that forks), the one that did most.
     let chosen = folded
         .iter()
@@ -282,7 +288,9 @@ pub fn report(sources: &[Source], request: &Request) -> Report {
         Some(at) => folded.swap_remove(at),
         None => (Lines::default(), &nothing),
     };
-    Report { processes, incomplete, ..build(&lines, log, request) }
+    let mut report = Report { processes, incomplete, losses, ..build(&lines, log, request) };
+    report.notes.extend(summary::losses(losses).into_iter().map(|loss| format!("Not recorded: {loss}.")));
+    report
 }
 
 fn process(lines: &Lines, log: &Log) -> ProcessReport {
@@ -361,6 +369,7 @@ fn build(lines: &Lines, log: &Log, request: &Request) -> Report {
         curve: request.model.curve(lines, request.rules.ops, &request.processors),
         model: request.model.clone(),
         incomplete: Vec::new(),
+        losses: Losses::default(),
         notes: summary::notes(lines, log, request),
     }
 }

@@ -4,7 +4,7 @@ use squall_locality_plugin::format::window;
 
 use super::{Report, Request};
 use crate::lines::Lines;
-use crate::read::{Event, Log};
+use crate::read::{Event, Log, Losses};
 use crate::run::Outcome;
 
 /// A figure.
@@ -86,11 +86,12 @@ pub(super) fn curve(report: &Report) -> String {
 }
 
 /// What stands between the figures and a whole run: of all processes.
-pub(super) fn incomplete(processes: &[(Lines, &Log)], request: &Request) -> Vec<String> {
-    let mut why = Vec::new();
+pub(super) fn incomplete(processes: &[(Lines, &Log)], lost: Losses, request: &Request) -> Vec<String> {
+    let mut why = losses(lost);
     match &request.outcome {
         Outcome::TimedOut => why.push("the program did not end in time and was killed".to_owned()),
         Outcome::Signal(number) => why.push(format!("the program died of signal {number}")),
+        Outcome::Interrupted(number) => why.push(format!("the run was ended by signal {number}")),
         Outcome::Exited(_) => {}
     }
     for (lines, log) in processes {
@@ -118,6 +119,21 @@ pub(super) fn incomplete(processes: &[(Lines, &Log)], request: &Request) -> Vec<
     why
 }
 
+/// What is missing of the figures, as phrases. Records say what a line is, and are no part of them, but how a child ended is.
+pub(super) fn losses(losses: Losses) -> Vec<String> {
+    let of = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
+    let all = [
+        of(
+            losses.accesses,
+            "accesses of threads for which there was no room (--memory), or which were too many",
+        ),
+        of(losses.threads, "threads or their windows, for which there was no room (--memory), or no file"),
+        of(losses.processes, "processes, which could make no file"),
+        of(losses.records, "records of mappings, blocks and ends, for which there was no room (--memory)"),
+    ];
+    all.into_iter().flatten().collect()
+}
+
 /// What a reader has to know.
 pub(super) fn notes(lines: &Lines, log: &Log, request: &Request) -> Vec<String> {
     let mut notes = vec![
@@ -131,6 +147,9 @@ pub(super) fn notes(lines: &Lines, log: &Log, request: &Request) -> Vec<String> 
         Outcome::Signal(number) => {
             notes.push(format!("The program died of signal {number}; what it did until then is counted."))
         }
+        Outcome::Interrupted(number) => notes.push(format!(
+            "The run was ended by signal {number}, and the program with it; what it did until then is counted."
+        )),
         Outcome::Exited(_) => {}
     }
     if request.rules.ops.is_none() {
