@@ -131,6 +131,8 @@ pub fn run(options: &Options) -> Result<Run, Error> {
         let inherited = std::env::var("LD_PRELOAD").unwrap_or_default();
         command.arg("-E").arg(format!("LD_PRELOAD={} {inherited}", preload.display()).trim_end());
     }
+    // The program sees the name that was typed, which some go by, and not where it was found.
+    command.arg("-0").arg(&options.program);
     command.args(&options.emulator_arguments).arg(&program).args(&options.arguments);
     if options.quiet {
         command.stdout(Stdio::null());
@@ -146,17 +148,25 @@ pub fn run(options: &Options) -> Result<Run, Error> {
     Ok(run)
 }
 
-/// A path with a slash as it is, another one on the path.
+/// A path with a slash as it is, another one on the path, as a shell finds it.
 fn find_program(program: &Path) -> Result<PathBuf, Error> {
-    let found = if program.components().count() > 1 || program.is_file() {
-        Some(program.to_path_buf())
+    let has_slash = program.as_os_str().as_encoded_bytes().contains(&b'/');
+    let found = if has_slash {
+        Some(program.to_path_buf()).filter(|path| path.is_file())
     } else {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+        std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| can_run(file))
     };
-    let found = found.filter(|path| path.is_file());
-    let missing = || Error(format!("there is no program {}", program.display()));
+    let missing = || {
+        let whither = if has_slash { "" } else { " on the path" };
+        Error(format!("there is no program {}{whither}", program.display()))
+    };
     fs::canonicalize(found.ok_or_else(missing)?).map_err(|e| Error(format!("{}: {e}", program.display())))
+}
+
+fn can_run(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 fn symbols_file(functions: &[Function], program: &Path) -> Result<String, Error> {
