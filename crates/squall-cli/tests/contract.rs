@@ -374,6 +374,41 @@ fn locality_that_is_told_to_end_reports_what_it_saw_and_leaves_nothing() {
 }
 
 #[test]
+fn locality_shows_the_program_the_name_that_was_typed() {
+    let Some(output) = emulated(&["locality", "--json", "--", "sh", "-c", "echo name=$0"]) else { return };
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("name=sh\n"), "{}", stderr(&output));
+    assert_eq!(objects(&output)[0]["command"][0], "sh");
+}
+
+#[test]
+fn locality_holds_no_limit_against_what_was_not_counted() {
+    let program = env!("CARGO_BIN_EXE_squall");
+    let status = |options: &[&str], command: &[&str]| {
+        let output =
+            emulated(&[&["locality", "--fail-above", "1000000"], options, &["--"], command].concat())?;
+        Some((output.status.code(), stderr(&output)))
+    };
+    let looping = |ops: &'static str| {
+        vec![program, "loop", "percpu", "--subject", "padded", "--threads", "2", "--ops", ops]
+    };
+    // Killed, before it came to its end.
+    let Some((code, said)) = status(&["--timeout", "1"], &looping("100000000000")) else { return };
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("cannot be said") && said.contains("did not end in time"), "{said}");
+    // A child that becomes another program is not seen from there on.
+    let Some((code, said)) = status(&[], &["sh", "-c", "/bin/true; exit 0"]) else { return };
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("became"), "{said}");
+    // Counted to the end, and with nobody who worked.
+    let Some((code, said)) = status(&["--ops", "500"], &looping("500")) else { return };
+    assert_eq!(code, Some(0), "{said}");
+    let Some((code, said)) = status(&["--ops", "100000000000"], &looping("500")) else { return };
+    assert!(matches!(code, Some(0 | 3)), "{said}");
+    assert_eq!(squall(&["locality", "--fail-above", "nan", "--", "true"]).status.code(), Some(1));
+}
+
+#[test]
 fn locality_says_what_is_missing() {
     let no_program = squall(&["locality", "--", "/no/such/program"]);
     assert!(!no_program.status.success() && no_program.stdout.is_empty());

@@ -131,6 +131,8 @@ pub fn run(options: &Options) -> Result<Run, Error> {
         let inherited = std::env::var("LD_PRELOAD").unwrap_or_default();
         command.arg("-E").arg(format!("LD_PRELOAD={} {inherited}", preload.display()).trim_end());
     }
+    // The program sees the name that was typed, which some go by, and not where it was found.
+    command.arg("-0").arg(&options.program);
     command.args(&options.emulator_arguments).arg(&program).args(&options.arguments);
     if options.quiet {
         command.stdout(Stdio::null());
@@ -146,17 +148,25 @@ pub fn run(options: &Options) -> Result<Run, Error> {
     Ok(run)
 }
 
-/// A path with a slash as it is, another one on the path.
+/// A path with a slash as it is, another one on the path, as a shell finds it.
 fn find_program(program: &Path) -> Result<PathBuf, Error> {
-    let found = if program.components().count() > 1 || program.is_file() {
-        Some(program.to_path_buf())
+    let has_slash = program.as_os_str().as_encoded_bytes().contains(&b'/');
+    let found = if has_slash {
+        Some(program.to_path_buf()).filter(|path| path.is_file())
     } else {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+        std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| can_run(file))
     };
-    let found = found.filter(|path| path.is_file());
-    let missing = || Error(format!("there is no program {}", program.display()));
+    let missing = || {
+        let whither = if has_slash { "" } else { " on the path" };
+        Error(format!("there is no program {}{whither}", program.display()))
+    };
     fs::canonicalize(found.ok_or_else(missing)?).map_err(|e| Error(format!("{}: {e}", program.display())))
+}
+
+fn can_run(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 fn symbols_file(functions: &[Function], program: &Path) -> Result<String, Error> {
@@ -173,15 +183,19 @@ fn wait(child: &mut Child, options: &Options, folder: &Path) -> std::io::Result<
     let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
     let mut nap = Duration::from_millis(1);
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(ended(status));
-        }
+        let status = child.try_wait()?;
+        // Asked after it: a terminal's signal ends the program, too, and has reached us when it has.
         let told = options.stop.as_ref().map_or(0, |stop| stop.load(Ordering::Relaxed));
         if told != 0 {
             let told = i32::try_from(told).unwrap_or(0);
-            interrupt(child, told)?;
+            if status.is_none() {
+                interrupt(child, told)?;
+            }
             end_all(child, folder)?;
             return Ok(Outcome::Interrupted(told));
+        }
+        if let Some(status) = status {
+            return Ok(ended(status));
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             end_all(child, folder)?;
