@@ -2,7 +2,9 @@
 
 mod common;
 
-use std::process::Output;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use common::{stderr, stdout};
 use serde_json::Value;
@@ -339,6 +341,36 @@ fn locality_counts_a_loop_between_its_marks_and_fails_above_what_is_allowed() {
     assert!(!shared.status.success());
     assert_eq!(objects(&shared)[0]["write_shared_accesses_per_op"], 1.0);
     assert!(stderr(&shared).contains("more than 0"), "{}", stderr(&shared));
+}
+
+#[test]
+fn locality_that_is_told_to_end_reports_what_it_saw_and_leaves_nothing() {
+    if emulated(&["locality", "--", "true"]).is_none() {
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_squall"));
+    command.args(["locality", "--json", "--", "sleep", "1000"]);
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let pid = running.id();
+    let folders = || {
+        let places = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
+        let entries = places.iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();
+        entries.map(|entry| entry.path()).filter(move |path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with(&format!("squall-locality-{pid}-")))
+        })
+    };
+    // Its log is there once the emulator has begun.
+    while !folders().any(|folder| folder.join("log-0").exists()) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let told = Command::new("kill").arg(pid.to_string()).status().expect("there is a kill");
+    assert!(told.success());
+    let output = running.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(objects(&output)[0]["outcome"]["interrupted"], 15);
+    assert!(stderr(&output).contains("signal 15"), "{}", stderr(&output));
+    assert_eq!(folders().count(), 0);
 }
 
 #[test]

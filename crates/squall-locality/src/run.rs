@@ -183,15 +183,19 @@ fn wait(child: &mut Child, options: &Options, folder: &Path) -> std::io::Result<
     let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
     let mut nap = Duration::from_millis(1);
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(ended(status));
-        }
+        let status = child.try_wait()?;
+        // Asked after it: a terminal's signal ends the program, too, and has reached us when it has.
         let told = options.stop.as_ref().map_or(0, |stop| stop.load(Ordering::Relaxed));
         if told != 0 {
             let told = i32::try_from(told).unwrap_or(0);
-            interrupt(child, told)?;
+            if status.is_none() {
+                interrupt(child, told)?;
+            }
             end_all(child, folder)?;
             return Ok(Outcome::Interrupted(told));
+        }
+        if let Some(status) = status {
+            return Ok(ended(status));
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             end_all(child, folder)?;
