@@ -5,7 +5,7 @@
 //! from `squall-locality-plugin`, and the compiler is called here, once for each, with no flags of the build's: a plugin of a
 //! sanitizer's, or of another libc, would not load into the emulator.
 //!
-//! Where they cannot be made, the crate builds all the same, and says at run time what it lacks.
+//! Where they cannot be made, the crate builds all the same, and says at run time what it lacks, why, and what to do.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,6 +18,8 @@ fn main() {
     println!("cargo::rerun-if-env-changed=SQUALL_LOCALITY_RUSTC");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let target = plugin_target();
+    println!("cargo::rustc-env=SQUALL_PLUGIN_TARGET={}", target.as_deref().unwrap_or("the target"));
+    let mut plugin_why = String::new();
     for (name, sources) in [("plugin", SOURCES), ("preload", &[("lib.rs", PRELOAD)][..])] {
         let library = out.join(format!("{name}.so"));
         let made = match &target {
@@ -26,9 +28,14 @@ fn main() {
         };
         if let Err(why) = made {
             println!("cargo::warning=squall-locality: no {name} is in this build: {why}");
+            if name == "plugin" {
+                plugin_why = why;
+            }
             fs::write(&library, []).expect("the build's folder can be written to");
         }
     }
+    // One line: that is what a variable can be.
+    println!("cargo::rustc-env=SQUALL_PLUGIN_WHY={}", plugin_why.replace(['\n', '\r'], " "));
 }
 
 /// The target of the libraries: glibc's, since that is what emulators are linked to. None where none fits.
@@ -39,6 +46,17 @@ fn plugin_target() -> Option<String> {
         ("linux", "x86_64" | "aarch64") => Some(format!("{arch}-unknown-linux-gnu")),
         _ => None,
     }
+}
+
+/// The linker that is set for this target: the one that Cargo says, where this is what it builds for. Another target's (musl's)
+/// makes no library that an emulator could load.
+fn linker(target: &str) -> Option<std::ffi::OsString> {
+    if env::var("TARGET").as_deref() == Ok(target) {
+        return env::var_os("RUSTC_LINKER");
+    }
+    let variable = format!("CARGO_TARGET_{}_LINKER", target.replace('-', "_").to_uppercase());
+    println!("cargo::rerun-if-env-changed={variable}");
+    env::var_os(variable)
 }
 
 fn compile(
@@ -67,7 +85,7 @@ fn compile(
     for option in ["opt-level=3", "panic=abort", "lto=fat", "codegen-units=1", "strip=symbols"] {
         command.args(["-C", option]);
     }
-    if let Some(linker) = env::var_os("RUSTC_LINKER") {
+    if let Some(linker) = linker(target) {
         let mut option = std::ffi::OsString::from("linker=");
         option.push(linker);
         command.arg("-C").arg(option);
@@ -81,6 +99,8 @@ fn compile(
         Ok(())
     } else {
         let said = String::from_utf8_lossy(&output.stderr);
-        Err(format!("{}: {}", output.status, said.lines().next().unwrap_or("")))
+        // The compiler's first error, past its warnings.
+        let first = said.lines().find(|line| line.starts_with("error")).or(said.lines().next());
+        Err(format!("{}: {}", output.status, first.unwrap_or("")))
     }
 }

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod instructions;
+mod model;
 mod sharing;
 mod shell;
 mod tidy;
@@ -33,6 +34,8 @@ enum Task {
     Tidy,
     /// Counts accesses per operation to cache lines that several threads write, under emulation
     Sharing(sharing::Options),
+    /// Holds the profiler's model of what sharing costs against measured times, by rank
+    LocalityModel(model::Options),
     /// Counts the instructions of one operation, by callgrind
     Instructions(instructions::Options),
     /// Boots emulated machines of many processors and runs the stresses on them
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Tidy => tidy::command(),
         Task::Sharing(options) => sharing::command(&options),
+        Task::LocalityModel(options) => model::command(&options),
         Task::Instructions(options) => instructions::command(&options),
         Task::Vm(options) => vm::command(&options),
     };

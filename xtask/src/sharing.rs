@@ -8,7 +8,7 @@
 //! - I1. A claim in [`CLAIMS`] is checked at every number of threads asked for, none above [`VPS`], so that each thread
 //!   has a virtual processor of its own.
 //! - I2. Some claims are that sharing *is* there: an instrument that always reads zero fails.
-//! - I3. With `--both`, the first instrument (`tools/sharing`, a few hundred lines of C that share nothing with the profiler)
+//! - I3. With `--both`, a cross-check (`tools/sharing`, a few hundred lines of C that share nothing with the profiler)
 //!   is loaded into the same run, and each of its figures has to be the profiler's, to the last of the four places that it prints;
 //!   but the sum of all accesses, of which the profiler has two where one crosses from line to line, may be a thousandth more.
 //!
@@ -31,7 +31,7 @@ const VPS: u32 = 64;
 
 /// What a machine of [`VPS`] processors would bring by itself: an arena for each thread, and threads that run at once, so
 /// that each reclaims what it retired.
-const AS_ON_A_LARGE_MACHINE: &[(&str, &str)] =
+pub(crate) const AS_ON_A_LARGE_MACHINE: &[(&str, &str)] =
     &[("GLIBC_TUNABLES", "glibc.malloc.arena_max=512"), ("SQUALL_RECLAIMER", "off")];
 
 /// What `sharing` can be asked for.
@@ -46,7 +46,7 @@ pub(crate) struct Options {
     /// A binary to count in place of the `squall` that is built
     #[arg(long)]
     squall: Option<PathBuf>,
-    /// Counts each run by the first instrument, too, and fails where the two disagree
+    /// Counts each run by the cross-check, too, and fails where the two disagree
     #[arg(long)]
     both: bool,
     /// Only this case
@@ -165,11 +165,10 @@ pub(crate) fn command(options: &Options) -> Result<()> {
 }
 
 fn count_all(options: &Options) -> Result<Outcome> {
-    let emulator = format!("qemu-{}", std::env::consts::ARCH);
-    if shell::which(&emulator).is_none() && std::env::var_os("SQUALL_EMULATOR").is_none() {
-        return Ok(Outcome::Skipped(format!("{emulator} is not installed")));
+    if !has_emulator() {
+        return Ok(Outcome::Skipped(format!("{} is not installed", emulator())));
     }
-    let first = if options.both { Some(first_instrument()?) } else { None };
+    let first = if options.both { Some(cross_check()?) } else { None };
     ensure!(
         options.threads.iter().all(|threads| *threads <= VPS),
         "at most {VPS} threads: one on each processor"
@@ -216,14 +215,23 @@ fn count_all(options: &Options) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+fn emulator() -> String {
+    format!("qemu-{}", std::env::consts::ARCH)
+}
+
+/// Whether there is an emulator to run `squall locality` with.
+pub(crate) fn has_emulator() -> bool {
+    shell::which(&emulator()).is_some() || std::env::var_os("SQUALL_EMULATOR").is_some()
+}
+
 /// Builds `squall` as users do.
 pub(crate) fn build() -> Result<PathBuf> {
     shell::run(shell::cargo().args(["build", "--quiet", "--release", "-p", "squall-cli"]))?;
     Ok(shell::target_dir().join("release").join("squall"))
 }
 
-/// Compiles the first instrument; where it is.
-fn first_instrument() -> Result<PathBuf> {
+/// Compiles the cross-check; where it lies.
+fn cross_check() -> Result<PathBuf> {
     let folder = shell::target_dir().join("sharing");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let library = folder.join("libsharing.so");
@@ -269,7 +277,7 @@ fn count(
     );
     if first.is_some() {
         let other = parse(&said).with_context(|| format!("no second count from {command:?}:\n{said}"))?;
-        ensure!(count.is_as(&other), "{command:?}: counted {count:?}, and by the first instrument {other:?}");
+        ensure!(count.is_as(&other), "{command:?}: counted {count:?}, and by the cross-check {other:?}");
         // What is counted in whole runs, starting included, is no measure of the promise.
         return Ok((count, true));
     }
@@ -294,7 +302,7 @@ fn counted(report: &serde_json::Value) -> Option<Count> {
 }
 
 impl Count {
-    /// Whether these are the same figures, as far as the first instrument prints them.
+    /// Whether these are the same figures, as far as the cross-check prints them.
     fn is_as(&self, printed: &Count) -> bool {
         let same = |ours: f64, theirs: f64, unit: f64| (ours - theirs).abs() <= unit * 0.51;
         self.threads == printed.threads
@@ -306,7 +314,7 @@ impl Count {
     }
 }
 
-/// The figures in the first instrument's line.
+/// The figures in the cross-check's line.
 fn parse(text: &str) -> Option<Count> {
     let line = text.lines().find_map(|line| line.strip_prefix("sharing: "))?;
     let figure =
@@ -341,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_instruments_line_is_read() {
+    fn the_cross_checks_line_is_read() {
         let text = "warning\nsharing: threads=8 ops_per_thread=20000 accesses_per_op=3.01 write_shared_lines=1 \
                     write_shared_accesses_per_op=1.0000 transfers_per_op_at_most=0.9001 hottest=4000a40\n";
         let expected = Count { threads: 8, accesses: 3.01, steady: 1.0, transfers: 0.9001 };

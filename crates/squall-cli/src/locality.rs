@@ -3,9 +3,13 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use squall_locality::lines::Rules;
 use squall_locality::model::Model;
 use squall_locality::report::{self, Report, Request};
@@ -16,7 +20,8 @@ use crate::output::{self, Failure};
 
 #[derive(Args)]
 pub(crate) struct LocalityArgs {
-    /// Operations that each working thread does; figures are then given per operation.
+    /// Operations that each working thread does; figures are then given per operation, and what is steadily shared is told from what is
+    /// not. Without, they are plain totals.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     ops: Option<u64>,
     /// Which accesses count: `auto` (between marks, if the program has any, else all), `all`, `marks`, or a function's name, of
@@ -32,7 +37,8 @@ pub(crate) struct LocalityArgs {
     /// Write a page with a heat map and the model's curve.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Fail if more than X accesses per operation are steadily write-shared (without --ops: more than X in all).
+    /// Exit with 1 if more than X accesses per operation are steadily write-shared (without --ops: if more than X in all go to
+    /// write-shared lines), of all processes together; with 3 if that cannot be said, since not everything was counted.
     #[arg(long, value_name = "X")]
     fail_above: Option<f64>,
     /// Kill the program after so many seconds, and report what it did until then.
@@ -44,8 +50,8 @@ pub(crate) struct LocalityArgs {
     /// Bytes of a cache line: 64 or 128; the model's if not given.
     #[arg(long, value_name = "BYTES", value_parser = ["64", "128"])]
     line: Option<String>,
-    /// The machine of the model: server, epyc, xeon, neoverse, laptop, numa-1999.
-    #[arg(long, value_name = "PRESET", default_value = "server")]
+    /// The machine of the model.
+    #[arg(long, value_name = "PRESET", default_value = "server", value_parser = PossibleValuesParser::new(Model::names()))]
     model: String,
     /// Nanoseconds of a transfer within a cluster.
     #[arg(long, value_name = "NS")]
@@ -85,6 +91,9 @@ const ENTRY_BYTES: u64 = 96;
 
 pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
     let model = model(args)?;
+    if args.fail_above.is_some_and(f64::is_nan) {
+        return Err(Failure::new("--fail-above: NaN is no limit"));
+    }
     let (program, arguments) = args.program.split_first().ok_or_else(|| Failure::new("no program"))?;
     let timeout = match args.timeout {
         None => None,
@@ -105,6 +114,7 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
         },
         entries_max: args.memory * (1 << 20) / ENTRY_BYTES,
         timeout,
+        stop: Some(told_to_end()?),
         preload: !args.no_preload,
         emulator: args.emulator.clone(),
         emulator_arguments: args.emulator_arg.clone(),
@@ -148,20 +158,23 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
     judge(args, &report)
 }
 
+/// What becomes the number of the signal by which we are told to end: the program is ended then, and the report is of what it did until then.
+fn told_to_end() -> Result<Arc<AtomicUsize>, Failure> {
+    let told = Arc::new(AtomicUsize::new(0));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register_usize(signal, Arc::clone(&told), signal.unsigned_abs() as usize)
+            .map_err(|error| Failure::new(format!("signal {signal}: {error}")))?;
+    }
+    Ok(told)
+}
+
 fn model(args: &LocalityArgs) -> Result<Model, Failure> {
     let mut model = Model::preset(&args.model).map_err(|error| Failure::new(error.to_string()))?;
     let given = args.topology.clone().or_else(|| std::env::var("SQUALL_TOPOLOGY").ok());
     if let Some(topology) = given {
         model = model.with_topology(&topology).map_err(|error| Failure::new(error.to_string()))?;
     }
-    for (given, wanted) in [(args.near, &mut model.near_ns), (args.far, &mut model.far_ns)] {
-        if let Some(ns) = given {
-            if !(ns.is_finite() && ns >= 0.0) {
-                return Err(Failure::new("a latency is a number of nanoseconds, not below 0"));
-            }
-            *wanted = ns;
-        }
-    }
+    model = model.with_latencies(args.near, args.far).map_err(|error| Failure::new(error.to_string()))?;
     if let Some(line) = &args.line {
         model.line_bytes = if line == "128" { 128 } else { 64 };
     }
@@ -171,18 +184,32 @@ fn model(args: &LocalityArgs) -> Result<Model, Failure> {
 /// The exit status: that everything asked for ran, and shares no more than was allowed.
 fn judge(args: &LocalityArgs, report: &Report) -> Result<(), Failure> {
     if let Some(limit) = args.fail_above {
-        let found = report.write_shared_accesses_per_op.unwrap_or(report.write_shared_accesses as f64);
-        if found > limit || found.is_nan() || limit.is_nan() {
-            let what = "accesses are steadily write-shared";
-            return Err(Failure::new(format!("{found:.4} {what}, more than {limit}")));
+        if !report.incomplete.is_empty() {
+            let why = report.incomplete.join("; ");
+            return Err(Failure::Undecided(format!(
+                "whether more than {limit} is shared cannot be said: {why}"
+            )));
         }
-        if report.threads == 0 {
-            return Err(Failure::new("no thread worked, so that nothing is known of what they share"));
+        let Some(found) = report.write_shared_of_all_processes() else {
+            let why = "no thread worked, so that nothing is known of what they share";
+            return Err(Failure::Undecided(why.to_owned()));
+        };
+        if found > limit {
+            let of = if report.processes.len() > 1 { " of all processes" } else { "" };
+            let what = if report.steady {
+                format!("{found:.4} accesses per operation{of} are steadily write-shared")
+            } else {
+                format!("{found} accesses{of} go to write-shared lines")
+            };
+            return Err(Failure::new(format!("{what}, more than {limit}")));
         }
     }
     match report.outcome {
         Outcome::Exited(0) | Outcome::TimedOut => Ok(()),
         Outcome::Exited(status) => Err(Failure::new(format!("the program ended with status {status}"))),
         Outcome::Signal(signal) => Err(Failure::new(format!("the program died of signal {signal}"))),
+        Outcome::Interrupted(signal) => {
+            Err(Failure::new(format!("signal {signal} ended the run before the program did")))
+        }
     }
 }

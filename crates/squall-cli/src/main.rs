@@ -147,7 +147,7 @@ fn main() -> ExitCode {
             if !failure.is_quiet() {
                 eprintln!("squall: {failure}");
             }
-            ExitCode::FAILURE
+            ExitCode::from(failure.status())
         }
     }
 }

@@ -10,6 +10,8 @@ use squall_bench::RunError;
 pub(crate) enum Failure {
     /// With a message for stderr.
     Message(String),
+    /// What was asked cannot be said: neither that it holds nor that it does not.
+    Undecided(String),
     /// The reader of stdout has gone; nobody is there to be told.
     ReaderGone,
 }
@@ -17,6 +19,14 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Failure {
         Failure::Message(message.into())
+    }
+
+    /// The exit status: 1, but 3 where nothing can be said. 2 is for command lines that make no sense.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Failure::Undecided(_) => 3,
+            Failure::Message(_) | Failure::ReaderGone => 1,
+        }
     }
 
     pub(crate) fn is_quiet(&self) -> bool {
@@ -27,7 +37,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Message(message) => f.write_str(message),
+            Failure::Message(message) | Failure::Undecided(message) => f.write_str(message),
             Failure::ReaderGone => f.write_str("the reader of the output has gone"),
         }
     }

@@ -2,7 +2,9 @@
 
 mod common;
 
-use std::process::Output;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use common::{stderr, stdout};
 use serde_json::Value;
@@ -339,6 +341,72 @@ fn locality_counts_a_loop_between_its_marks_and_fails_above_what_is_allowed() {
     assert!(!shared.status.success());
     assert_eq!(objects(&shared)[0]["write_shared_accesses_per_op"], 1.0);
     assert!(stderr(&shared).contains("more than 0"), "{}", stderr(&shared));
+}
+
+#[test]
+fn locality_that_is_told_to_end_reports_what_it_saw_and_leaves_nothing() {
+    if emulated(&["locality", "--", "true"]).is_none() {
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_squall"));
+    command.args(["locality", "--json", "--", "sleep", "1000"]);
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let pid = running.id();
+    let folders = || {
+        let places = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
+        let entries =
+            places.into_iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();
+        entries.map(|entry| entry.path()).filter(move |path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with(&format!("squall-locality-{pid}-")))
+        })
+    };
+    // Its log is there once the emulator has begun.
+    while !folders().any(|folder| folder.join("log-0").exists()) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let told = Command::new("kill").arg(pid.to_string()).status().expect("there is a kill");
+    assert!(told.success());
+    let output = running.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(objects(&output)[0]["outcome"]["interrupted"], 15);
+    assert!(stderr(&output).contains("signal 15"), "{}", stderr(&output));
+    assert_eq!(folders().count(), 0);
+}
+
+#[test]
+fn locality_shows_the_program_the_name_that_was_typed() {
+    let Some(output) = emulated(&["locality", "--json", "--", "sh", "-c", "echo name=$0"]) else { return };
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("name=sh\n"), "{}", stderr(&output));
+    assert_eq!(objects(&output)[0]["command"][0], "sh");
+}
+
+#[test]
+fn locality_holds_no_limit_against_what_was_not_counted() {
+    let program = env!("CARGO_BIN_EXE_squall");
+    let status = |options: &[&str], command: &[&str]| {
+        let output =
+            emulated(&[&["locality", "--fail-above", "1000000"], options, &["--"], command].concat())?;
+        Some((output.status.code(), stderr(&output)))
+    };
+    let looping = |ops: &'static str| {
+        vec![program, "loop", "percpu", "--subject", "padded", "--threads", "2", "--ops", ops]
+    };
+    // Killed, before it came to its end.
+    let Some((code, said)) = status(&["--timeout", "1"], &looping("100000000000")) else { return };
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("cannot be said") && said.contains("did not end in time"), "{said}");
+    // A child that becomes another program is not seen from there on.
+    let Some((code, said)) = status(&[], &["sh", "-c", "/bin/true; exit 0"]) else { return };
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("became"), "{said}");
+    // Counted to the end, and with nobody who worked.
+    let Some((code, said)) = status(&["--ops", "500"], &looping("500")) else { return };
+    assert_eq!(code, Some(0), "{said}");
+    let Some((code, said)) = status(&["--ops", "100000000000"], &looping("500")) else { return };
+    assert!(matches!(code, Some(0 | 3)), "{said}");
+    assert_eq!(squall(&["locality", "--fail-above", "nan", "--", "true"]).status.code(), Some(1));
 }
 
 #[test]

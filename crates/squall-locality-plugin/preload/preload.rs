@@ -7,6 +7,8 @@
 //!
 //! - I1. Nothing here allocates, and what a wrapper calls cannot lead back into a walk.
 //! - I2. Outside the emulator, where nobody answers the greeting, the wrappers do nothing but call what they wrap.
+//! - I3. What a wrapper does besides leaves `errno` as it was: a program may look at it after a call that fails, and after one
+//!   that does not.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_long, c_void};
@@ -28,12 +30,30 @@ struct Context([u8; 0]);
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     fn syscall(number: c_long, ...) -> c_long;
+    fn __errno_location() -> *mut c_int;
     fn _Unwind_Backtrace(
         each: extern "C" fn(*mut Context, *mut c_void) -> c_int,
         argument: *mut c_void,
     ) -> c_int;
     fn _Unwind_GetIP(context: *mut Context) -> usize;
     fn _Unwind_GetCFA(context: *mut Context) -> usize;
+}
+
+/// The thread's `errno`, which is stored again when this goes (I3).
+struct Errno(c_int);
+
+impl Errno {
+    fn keep() -> Errno {
+        // SAFETY: the address of this thread's `errno`, which is there as long as the thread is.
+        Errno(unsafe { *__errno_location() })
+    }
+}
+
+impl Drop for Errno {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { *__errno_location() = self.0 };
+    }
 }
 
 /// A walk: return addresses, innermost first, and where on the stack each was.
@@ -118,6 +138,7 @@ fn walk(walks: &mut [Walk; WALKS]) -> usize {
 
 /// Tells that `block` was given out.
 fn given(block: *mut c_void, size: usize) {
+    let _errno = Errno::keep();
     if block.is_null() || !is_heard() || BUSY.try_with(|busy| busy.replace(true)).unwrap_or(true) {
         return;
     }
@@ -135,6 +156,7 @@ fn given(block: *mut c_void, size: usize) {
 
 /// Tells that `block` is about to be given back.
 fn taken(block: *mut c_void) {
+    let _errno = Errno::keep();
     if !block.is_null() && is_heard() {
         // SAFETY: a system call that does not exist.
         unsafe { syscall(FREE, block) };
@@ -150,6 +172,7 @@ impl Real {
         if !known.is_null() {
             return known;
         }
+        let _errno = Errno::keep();
         // SAFETY: the name ends with a zero.
         let found = unsafe { dlsym(NEXT, self.1.as_ptr()) };
         self.0.store(found, Ordering::Relaxed);

@@ -25,6 +25,8 @@ pub struct Decoded {
     pub kind: u8,
     /// Whether it calls a function.
     pub call: bool,
+    /// Whether it returns from one.
+    pub ret: bool,
     /// Whether it is a mark, and which.
     pub mark: Option<Mark>,
 }
@@ -49,6 +51,7 @@ const ARM_END: u32 = 0xd280_0000 | 0x5352 << 5 | 31;
 pub struct Calls {
     pub(crate) mmap: i64,
     pub(crate) munmap: i64,
+    pub(crate) mremap: i64,
     pub(crate) clone: i64,
     pub(crate) execve: i64,
     pub(crate) execveat: i64,
@@ -60,6 +63,7 @@ pub struct Calls {
 const X86_CALLS: Calls = Calls {
     mmap: 9,
     munmap: 11,
+    mremap: 25,
     clone: 56,
     execve: 59,
     execveat: 322,
@@ -70,6 +74,7 @@ const X86_CALLS: Calls = Calls {
 const ARM_CALLS: Calls = Calls {
     mmap: 222,
     munmap: 215,
+    mremap: 216,
     clone: 220,
     execve: 221,
     execveat: 281,
@@ -96,6 +101,12 @@ impl Arch {
             Arch::X86 => &X86_CALLS,
             Arch::Arm => &ARM_CALLS,
         }
+    }
+
+    /// Whether a call stores the return address, and a return loads it.
+    #[must_use]
+    pub fn stores_returns(self) -> bool {
+        self == Arch::X86
     }
 
     /// What this instruction is.
@@ -144,6 +155,7 @@ fn decode_x86(bytes: &[u8]) -> Decoded {
         [0x0f, 0xab, ..] if locked => Decoded { kind: insn::EXCHANGE, ..plain },
         [0x0f, 0xba, ..] if locked && field(2) == 5 => Decoded { kind: insn::EXCHANGE, ..plain },
         [0xe8, ..] => Decoded { call: true, ..plain },
+        [0xc2 | 0xc3, ..] => Decoded { ret: true, ..plain },
         [0xff, ..] if field(1) == 2 => Decoded { call: true, ..plain },
         _ if locked => Decoded { kind: insn::ATOMIC, ..plain },
         _ => plain,
@@ -158,9 +170,13 @@ fn decode_arm(word: u32) -> Decoded {
         _ => {}
     }
     let is = |mask: u32, value: u32| word & mask == value;
-    // bl, blr.
-    if is(0xfc00_0000, 0x9400_0000) || is(0xffff_fc1f, 0xd63f_0000) {
+    // bl, blr; blr with a pointer that is authenticated.
+    if is(0xfc00_0000, 0x9400_0000) || is(0xffff_fc1f, 0xd63f_0000) || is(0xfeff_f800, 0xd63f_0800) {
         return Decoded { call: true, ..plain };
+    }
+    // ret, and br by the link register; ret with a pointer that is authenticated.
+    if is(0xffff_fc1f, 0xd65f_0000) || word == 0xd61f_03c0 || is(0xffff_fbff, 0xd65f_0bff) {
+        return Decoded { ret: true, ..plain };
     }
     // Exclusive stores: the half of a pair that writes. cas, casp; swp.
     let exclusive =
@@ -225,7 +241,14 @@ mod tests {
         assert!(x86(&[0xff, 0xd0]).call);
         assert!(x86(&[0x41, 0xff, 0x54, 0x24, 0x18]).call);
         assert!(!x86(&[0xff, 0xe0]).call);
-        assert!(!x86(&[0xc3]).call);
+        assert!(
+            !x86(&[0xc3]).call && x86(&[0xc3]).ret && x86(&[0xf3, 0xc3]).ret && !x86(&[0xe8, 0, 0, 0, 0]).ret
+        );
+        let arm = |word: u32| Arch::Arm.decode(&word.to_le_bytes());
+        // blraa, blraaz; ret, br x30, retaa, retab; br x17, b.
+        assert!(arm(0xd73f_0822).call && arm(0xd63f_083f).call);
+        assert!([0xd65f_03c0, 0xd61f_03c0, 0xd65f_0bff, 0xd65f_0fff].iter().all(|word| arm(*word).ret));
+        assert!([0xd61f_0220, 0x1400_0001, 0x9400_0001].iter().all(|word| !arm(*word).ret));
         assert!(Arch::Arm.decode(&0x9400_0001u32.to_le_bytes()).call);
         assert!(Arch::Arm.decode(&0xd63f_0100u32.to_le_bytes()).call);
     }

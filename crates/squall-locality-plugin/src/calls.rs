@@ -4,21 +4,23 @@
 //! - I1. What a call points to is read through the kernel, so that a wrong pointer is an error to nobody.
 
 use std::ffi::c_uint;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use crate::api::Id;
 use crate::format::{call, record};
 use crate::log::Payload;
-use crate::plugin::{Shared, Thread, epoch, this, tick, with};
+use crate::plugin::{Shared, with};
+use crate::run;
+use crate::threads::{Thread, epoch, this, tick};
 
-/// Steps of `alloc` and `free` that are written down.
-const BLOCKS_MAX: u64 = 4_000_000;
-/// A thread's stack, in the flags of a mapping.
-const MAP_STACK: u64 = 0x2_0000;
+/// Places that allocate which are told apart, and words that are slept upon which are written down.
+const SITES_MAX: usize = 100_000;
+const FUTEXES_MAX: usize = 1_000_000;
+/// The site of a block that is one too many.
+const NO_SITE: u32 = u32::MAX;
 const MAP_ANONYMOUS: u64 = 0x20;
-const PROT_EXEC: u64 = 4;
 const PR_SET_NAME: u64 = 15;
+const PAGE: u64 = 4096;
 
 #[allow(clippy::too_many_arguments, reason = "the emulator's type")]
 pub(crate) unsafe extern "C" fn on_call(
@@ -42,60 +44,79 @@ pub(crate) unsafe extern "C" fn on_call(
     }
     // What threads agree by is between the two halves of a hand-over.
     tick();
-    let _ = with(|shared| {
-        let calls = shared.arch.calls();
-        if number == calls.futex {
-            if shared.futexes.insert(a, ()).is_none() {
-                shared.log.write(record::FUTEX, Payload::default().u64(a));
-            }
-        } else if number == calls.execve || number == calls.execveat {
-            let path = shared.read_text(if number == calls.execve { a } else { b });
-            let payload = Payload::default().u32(epoch()).u32(thread.number).bytes(&path);
-            shared.log.write(record::EXEC, payload);
-        } else if number == calls.exit_group {
-            shared.log.write(record::EXIT, Payload::default().u32(a as u32).u32(0));
-        } else if number == calls.prctl && a == PR_SET_NAME {
-            let name = shared.read_text(b);
-            if let Some(table) = &thread.table {
-                table.set_name(&name[..name.len().min(15)]);
-            }
-        }
-    });
+    let _ = with(|shared| shared.begin_call(thread, number));
+    thread.park();
 }
 
 pub(crate) unsafe extern "C" fn on_return(_: Id, vcpu: c_uint, number: i64, result: i64) {
     let Some(thread) = this(vcpu) else { return };
-    let [a, b, c, d, e, f] = thread.arguments;
-    let _ = with(|shared| {
-        let calls = shared.arch.calls();
-        if number == calls.mmap && !(-4095..0).contains(&result) {
-            let path = if d & MAP_ANONYMOUS == 0 {
-                std::fs::read_link(format!("/proc/self/fd/{}", e as u32)).unwrap_or_default()
-            } else {
-                PathBuf::new()
-            };
-            let payload = Payload::default()
-                .u32(epoch())
-                .u32(c as u32)
-                .u32((d & u64::from(u32::MAX)) as u32)
-                .u32(thread.number)
-                .u64(result as u64)
-                .u64(b)
-                .u64(f)
-                .bytes(path.as_os_str().as_encoded_bytes());
-            shared.log.write(record::MMAP, payload);
-            if c & PROT_EXEC != 0 || d & MAP_STACK != 0 {
-                // Symbols' places, and what is new.
-                shared.code.clear();
+    let _ = with(|shared| shared.end_call(thread, number, result));
+}
+
+impl Shared {
+    fn begin_call(&mut self, thread: &mut Thread, number: i64) {
+        let [a, b, ..] = thread.arguments;
+        let calls = self.arch.calls();
+        if number == calls.futex {
+            if self.futexes.len() < FUTEXES_MAX && self.futexes.insert(a) {
+                self.log.write(record::FUTEX, Payload::default().u64(a));
             }
+        } else if number == calls.munmap && a.is_multiple_of(PAGE) && b > 0 {
+            // Before the memory is gone, and another thread may have it.
+            self.log.write(record::MUNMAP, Payload::default().u32(epoch()).u32(0).u64(a).u64(b));
+        } else if number == calls.execve || number == calls.execveat {
+            let path = self.read_text(if number == calls.execve { a } else { b });
+            let payload = Payload::default().u32(epoch()).u32(thread.number).bytes(&path);
+            self.log.write(record::EXEC, payload);
+        } else if number == calls.exit_group {
+            self.log.write(record::EXIT, Payload::default().u32(a as u32).u32(0));
+        } else if number == calls.prctl && a == PR_SET_NAME {
+            let name = self.read_text(b);
+            if let Some(table) = &thread.table {
+                table.set_name(&name[..name.len().min(15)]);
+            }
+        }
+    }
+
+    fn end_call(&mut self, thread: &Thread, number: i64, result: i64) {
+        let [a, b, c, ..] = thread.arguments;
+        let calls = self.arch.calls();
+        let done = !(-4095..0).contains(&result);
+        if number == calls.mmap && done {
+            self.note_mmap(thread, result as u64);
+        } else if number == calls.mremap && done {
+            let payload = Payload::default().u32(epoch()).u32(0).u64(a).u64(b).u64(result as u64).u64(c);
+            self.log.write(record::MREMAP, payload);
         } else if number == calls.clone && result > 0 && b != 0 {
             // What lies above the pointer is the block of the thread's locals.
-            let tid = u32::try_from(result).unwrap_or(0);
-            shared.log.write(record::STACK, Payload::default().u32(tid).u32(0).u64(b));
-        } else if number == calls.munmap && result == 0 {
-            shared.log.write(record::MUNMAP, Payload::default().u32(epoch()).u32(0).u64(a).u64(b));
+            self.note_stack(u32::try_from(result).unwrap_or(0), b);
+        } else if number == calls.execve || number == calls.execveat {
+            // Whoever becomes another program does not return.
+            self.log.write(record::EXEC_FAILED, Payload::default().u32(epoch()).u32(thread.number));
         }
-    });
+    }
+
+    fn note_mmap(&mut self, thread: &Thread, start: u64) {
+        let [_, length, protection, flags, file, offset] = thread.arguments;
+        let path = if flags & MAP_ANONYMOUS == 0 {
+            // A name of the descriptor's, not a descriptor; of this thread's, since the first may have ended.
+            std::fs::read_link(format!("/proc/thread-self/fd/{}", file as u32)).unwrap_or_default()
+        } else {
+            PathBuf::new()
+        };
+        let path = path.as_os_str().as_encoded_bytes();
+        let payload = Payload::default()
+            .u32(epoch())
+            .u32(protection as u32)
+            .u32((flags & u64::from(u32::MAX)) as u32)
+            .u32(thread.number)
+            .u64(start)
+            .u64(length)
+            .u64(offset)
+            .bytes(path);
+        self.log.write(record::MMAP, payload);
+        self.note_mapping(start, start.saturating_add(length), offset, path);
+    }
 }
 
 impl Thread {
@@ -106,10 +127,7 @@ impl Thread {
             call::HELLO => {
                 let _ = with(|shared| {
                     shared.log.write(record::PRELOADED, Payload::default().u32(0).u32(0));
-                    let at = a.wrapping_add(shared.guest_base.unwrap_or(0));
-                    if let Ok(memory) = std::fs::OpenOptions::new().write(true).open("/proc/self/mem") {
-                        let _ = memory.write_at(&[1], at);
-                    }
+                    shared.store(a, &[1]);
                 });
             }
             call::QUIET => self.quiet = true,
@@ -132,12 +150,13 @@ impl Thread {
 }
 
 impl Shared {
+    /// Whether there is room for what is said of blocks.
     fn block_counts(&mut self) -> bool {
-        self.blocks += 1;
-        if self.blocks == BLOCKS_MAX {
+        if !self.blocks_cut && !run::here().has_room_for_blocks() {
+            self.blocks_cut = true;
             self.log.write(record::BLOCKS_CUT, Payload::default().u32(0).u32(0));
         }
-        self.blocks < BLOCKS_MAX
+        !self.blocks_cut
     }
 
     fn note_block(&mut self, thread: u32, block: u64, size: u64, frames: u64, count: usize) {
@@ -151,6 +170,7 @@ impl Shared {
         let next = self.sites.len() as u32;
         let site = match self.sites.get(&frames) {
             Some(site) => *site,
+            None if self.sites.len() >= SITES_MAX => NO_SITE,
             None => {
                 let mut payload = Payload::default().u32(next).u32(0);
                 for frame in &frames {

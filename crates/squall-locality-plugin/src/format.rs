@@ -1,18 +1,19 @@
-//! The files that the plugin leaves: one log for each process, one table for each thread.
+//! The files that the plugin leaves: one log for each process, one table for each thread, and one page for the run.
 //!
-//! Idea: a program that is killed leaves everything that was counted, because the tables are shared mappings of files that
-//! are changed in place, and the log is written record by record. Nothing has to be flushed, and no callback has to run.
+//! Idea: a program that is killed leaves everything that was counted, because all are shared mappings of files that
+//! are changed in place. Nothing has to be flushed, and no callback has to run.
 //!
 //! - I1. A file begins with a head of [`HEAD_BYTES`]; its first word is [`MAGIC`]. All numbers are little-endian.
 //! - I2. A table's head is followed by entries of [`ENTRY_BYTES`]; an entry whose site is zero is empty. Each thread writes
 //!   its own table alone.
 //! - I3. A log's head is followed by records: kind and length of the payload, a `u32` each, then the payload, padded to
-//!   eight bytes.
+//!   eight bytes. The head says how many bytes of them there are; the file may be longer.
+//! - I4. A process has a number of its own in the run: the kernel's may be used again.
 //!
 //! Not promised: that a file is whole. A reader takes what it understands, and must bear any bytes.
 
 /// `SQLOCAL` and the version of the format.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"SQLOCAL1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"SQLOCAL2");
 /// Bytes of a file's head.
 pub const HEAD_BYTES: usize = 128;
 /// Bytes of a table's entry.
@@ -22,11 +23,11 @@ pub const LINE_BITS: u32 = 6;
 /// A site is an instruction's address in these bits, and what kind of instruction it is above them.
 pub const SITE_BITS: u32 = 56;
 
-/// Whether this line is in the sample of one in 2^shift.
+/// Whether this line is in the sample of one in 2^shift. The two that are one line of 128 bytes are in it together.
 #[must_use]
 pub fn is_sampled(line: u64, shift: u32) -> bool {
     // Another product than the index's, and its high bits, so that neighbours are chosen independently.
-    let drawn = line.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
+    let drawn = (line >> 1).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32;
     drawn & ((1u64 << (shift & 63)) - 1) == 0
 }
 
@@ -36,6 +37,8 @@ pub mod file {
     pub const LOG: u32 = 1;
     /// A thread's table.
     pub const TABLE: u32 = 2;
+    /// What all processes of the run have in common.
+    pub const RUN: u32 = 3;
 }
 
 /// When the accesses in a table were made.
@@ -56,6 +59,8 @@ pub mod insn {
     pub const ATOMIC: u8 = 1;
     /// Exchanges, or compares and exchanges: what locks are taken by.
     pub const EXCHANGE: u8 = 2;
+    /// Set besides: the rest of accesses that began in the line before, where they were counted, too.
+    pub const CROSSES: u8 = 0x80;
 }
 
 /// Kinds of records in a log.
@@ -66,7 +71,7 @@ pub mod record {
     pub const MAPS: u32 = 2;
     /// `epoch u32, protection u32, flags u32, thread u32, address u64, length u64, offset u64, path`.
     pub const MMAP: u32 = 3;
-    /// `epoch u32, 0 u32, address u64, length u64`.
+    /// `epoch u32, 0 u32, address u64, length u64`: these mappings are about to go.
     pub const MUNMAP: u32 = 4;
     /// `epoch u32, thread u32, site u32, 0 u32, address u64, size u64`.
     pub const ALLOC: u32 = 5;
@@ -88,8 +93,10 @@ pub mod record {
     pub const PRELOADED: u32 = 13;
     /// `0 u32, 0 u32`: so many blocks came and went that no more of them is written down.
     pub const BLOCKS_CUT: u32 = 14;
-    /// `symbol u32, 0 u32, address u64`: the function of a window is here.
-    pub const SYMBOL: u32 = 15;
+    /// `epoch u32, thread u32`: what this thread said last of becoming another program did not come to pass.
+    pub const EXEC_FAILED: u32 = 15;
+    /// `epoch u32, 0 u32, old address u64, old length u64, address u64, length u64`: a mapping moved, or has another length.
+    pub const MREMAP: u32 = 16;
 }
 
 /// Places in the head of a file, in bytes.
@@ -108,7 +115,7 @@ pub mod head {
     pub const WINDOW: usize = 24;
     /// `u32`: one line in 2^shift is in the table.
     pub const SAMPLE: usize = 28;
-    /// `u64`: entries.
+    /// `u64`: entries of a table; of a log, bytes of records.
     pub const ENTRIES: usize = 32;
     /// `u64`: accesses that are not in the table, for want of room.
     pub const LOST: usize = 40;
@@ -120,6 +127,34 @@ pub mod head {
     pub const ENDED: usize = 60;
     /// 16 bytes: the name, padded with zeros.
     pub const NAME: usize = 64;
+    /// `u32`: the process's number in the run, never used again.
+    pub const PROCESS: usize = 80;
+}
+
+/// Places in the page of the run, in bytes: after a head of which only the kind counts, a `u64` each.
+pub mod run {
+    /// Bytes that are taken by files, and by the indices of tables.
+    pub const TAKEN: usize = 128;
+    /// As many at most.
+    pub const BYTES_MAX: usize = 136;
+    /// Entries at most, above which lines are sampled.
+    pub const ENTRIES_MAX: usize = 144;
+    /// One line in 2^this is kept.
+    pub const SAMPLE: usize = 152;
+    /// Processes so far.
+    pub const PROCESSES: usize = 160;
+    /// Bytes of logs.
+    pub const LOGS: usize = 168;
+    /// Accesses of threads that have no table.
+    pub const ACCESSES_UNSEEN: usize = 176;
+    /// Threads that have none.
+    pub const THREADS_UNSEEN: usize = 184;
+    /// Processes that have no log.
+    pub const PROCESSES_UNSEEN: usize = 192;
+    /// Records for which there was no room.
+    pub const RECORDS_LOST: usize = 200;
+    /// Entries in the tables of each sample, from 0 to 31.
+    pub const ENTRIES: usize = 256;
 }
 
 /// Places in an entry, in bytes.

@@ -14,13 +14,18 @@ mod api;
 pub mod arch;
 mod calls;
 pub mod format;
+mod frames;
+mod keeper;
 mod lock;
 mod log;
 pub mod mark;
 #[doc(hidden)]
 pub mod plugin;
+mod run;
 mod shared;
+mod sys;
 mod table;
+mod threads;
 
 /// Path and text of each file that the plugin is compiled from, the root first.
 pub const SOURCES: &[(&str, &str)] = &[
@@ -29,12 +34,17 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("arch.rs", include_str!("arch.rs")),
     ("calls.rs", include_str!("calls.rs")),
     ("format.rs", include_str!("format.rs")),
+    ("frames.rs", include_str!("frames.rs")),
+    ("keeper.rs", include_str!("keeper.rs")),
     ("lock.rs", include_str!("lock.rs")),
     ("log.rs", include_str!("log.rs")),
     ("mark.rs", include_str!("mark.rs")),
     ("plugin.rs", include_str!("plugin.rs")),
+    ("run.rs", include_str!("run.rs")),
     ("shared.rs", include_str!("shared.rs")),
+    ("sys.rs", include_str!("sys.rs")),
     ("table.rs", include_str!("table.rs")),
+    ("threads.rs", include_str!("threads.rs")),
 ];
 
 /// The text of the library that is preloaded into the emulated program.

@@ -1,12 +1,19 @@
 //! A process's log: what is not counted but happened once, record by record.
 //!
-//! - I1. A record is written by one call, so that a process that is killed leaves whole records, the last perhaps excepted.
+//! - I1. The head says how many bytes of records there are, and says so of a record only when all of it is there: a process
+//!   that is killed leaves whole records.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::Path;
+use std::ffi::CString;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::format::{HEAD_BYTES, MAGIC, file, head};
+use crate::run;
+use crate::shared::Chunk;
+
+/// Bytes of the head's part of the file, and of the first and the largest part of records.
+const HEAD_PART: usize = 4096;
+const PART_MIN: usize = 32 << 10;
+const PART_MAX: usize = 4 << 20;
 
 /// A payload under construction.
 #[derive(Debug, Default)]
@@ -32,22 +39,48 @@ impl Payload {
 /// The log of one process.
 #[derive(Debug)]
 pub(crate) struct Log {
-    file: File,
+    name: CString,
+    head: Chunk,
+    /// The last part; records are contiguous through the parts.
+    part: Option<Chunk>,
+    /// Bytes of it that are used.
+    used: usize,
+    file_bytes: usize,
+    records_bytes: u64,
+    stopped: bool,
 }
 
 impl Log {
-    pub(crate) fn create(path: &Path, pid: u32) -> io::Result<Log> {
-        let mut file = OpenOptions::new().append(true).create(true).open(path)?;
+    /// A new one, in a file that must not exist.
+    pub(crate) fn create(name: CString, pid: u32, process: u32) -> Result<Log, isize> {
+        if !run::here().take_log(HEAD_PART) {
+            return Err(crate::sys::EAGAIN);
+        }
+        // The head's part is longer than a head, and the rest of it is records.
+        let part = Chunk::map(&name, 0, HEAD_PART, true)?;
         let mut bytes = [0; HEAD_BYTES];
         bytes[head::MAGIC..][..8].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[head::KIND..][..4].copy_from_slice(&file::LOG.to_le_bytes());
         bytes[head::PID..][..4].copy_from_slice(&pid.to_le_bytes());
-        file.write_all(&bytes)?;
-        Ok(Log { file })
+        bytes[head::PROCESS..][..4].copy_from_slice(&process.to_le_bytes());
+        // SAFETY: the head lies in the chunk, which is nobody else's.
+        unsafe { part.start().cast::<[u8; HEAD_BYTES]>().write(bytes) };
+        Ok(Log {
+            name,
+            head: part,
+            part: None,
+            used: HEAD_BYTES,
+            file_bytes: HEAD_PART,
+            records_bytes: 0,
+            stopped: false,
+        })
     }
 
-    /// Adds a record. A full disk loses it: the program that is looked at shall not suffer.
+    /// Adds a record. One for which there is no room is lost, and counted: the program that is looked at shall not suffer.
     pub(crate) fn write(&mut self, kind: u32, payload: Payload) {
+        if self.stopped {
+            return;
+        }
         let payload = payload.0;
         let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         let padded = payload.len().next_multiple_of(8);
@@ -56,6 +89,50 @@ impl Log {
         record.extend_from_slice(&length.to_le_bytes());
         record.extend_from_slice(&payload);
         record.resize(8 + padded, 0);
-        let _ = self.file.write_all(&record);
+        if self.append(&record).is_none() {
+            run::here().miss_record();
+        }
+    }
+
+    /// In a forked child that can have no log of its own: nothing goes into the parent's.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    fn append(&mut self, record: &[u8]) -> Option<()> {
+        let part = self.part.as_ref().unwrap_or(&self.head);
+        let room = part.bytes() - self.used;
+        let (now, later) = record.split_at(record.len().min(room));
+        let next = if later.is_empty() { None } else { Some(self.next_part(later.len())?) };
+        let copy = |from: &[u8], to: &Chunk, at: usize| {
+            // SAFETY: `at` and what follows lie in the chunk, and no record is there yet.
+            unsafe { to.start().add(at).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+        };
+        copy(now, self.part.as_ref().unwrap_or(&self.head), self.used);
+        self.used += now.len();
+        if let Some(next) = next {
+            copy(later, &next, 0);
+            self.used = later.len();
+            self.part = Some(next);
+        }
+        self.records_bytes += record.len() as u64;
+        // SAFETY: a field of the head, which is mapped, and which is this process's alone.
+        let said = unsafe { &*self.head.start().add(head::ENTRIES).cast::<AtomicU64>() };
+        // Release: for whoever reads the file while we live; a record is there before the head says so.
+        said.store(self.records_bytes, Ordering::Release);
+        Some(())
+    }
+
+    fn next_part(&mut self, wanted: usize) -> Option<Chunk> {
+        let bytes = self.file_bytes.clamp(PART_MIN, PART_MAX).max(wanted.next_multiple_of(HEAD_PART));
+        if !run::here().take_log(bytes) {
+            return None;
+        }
+        let Ok(part) = Chunk::map(&self.name, self.file_bytes, bytes, false) else {
+            run::here().give(bytes);
+            return None;
+        };
+        self.file_bytes += bytes;
+        Some(part)
     }
 }

@@ -1,367 +1,65 @@
-//! The plugin: what it asks the emulator to be told, and what it does with it.
+//! The plugin: what it asks the emulator to be told, and what it does with what is seldom.
 //!
-//! Idea: each emulated thread is a thread of the emulator, so that its table needs no lock: the callbacks of an access find
-//! it by the processor's index. Everything else (new code, threads, mappings, blocks, windows) is seldom, and goes under one
-//! lock into the log.
+//! Idea: accesses are each thread's own matter (`threads`). Everything else (new code, threads, mappings, blocks, windows) is
+//! seldom, and goes under one lock into the log.
 //!
-//! - I1. `THREADS[i]` is null, or the state of the one thread that runs as processor i. That thread alone makes and changes
-//!   it; after the callback of its end nobody does.
-//! - I2. Another thread changes no more of a state than `mode`, an atomic.
-//! - I3. Once a window was opened, nothing counts but in windows: what a table held before is thrown away by its thread, or
-//!   told by its head's `window`.
-//! - I4. A forked child starts over: its own log, its own tables. What it inherited is the parent's, and it forgets it
-//!   without touching it.
+//! - I1. A forked child starts over: its own keeper, its own log, its own tables. What it inherited is the parent's, and it
+//!   forgets it without touching it; but the thread that forked is still where it was, in its window, too.
 //!
 //! Not promised: what a program does after it became another one (`exec`): the emulator does not stay for that.
 
-use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::api::{self, Api, Block, Id, Info};
 use crate::arch::{Arch, Mark};
 use crate::calls::{on_call, on_return};
-use crate::format::{LINE_BITS, SITE_BITS, head, insn as insn_kind, record, window};
+use crate::format::{SITE_BITS, head, insn as insn_kind, record, window};
 use crate::lock::Lock;
 use crate::log::{Log, Payload};
-use crate::table::{Access, ENTRIES, Table};
+use crate::table::{Ended, Table};
+use crate::threads::{self, epoch};
+use crate::{keeper, run, sys};
 
-/// Threads at once; the emulator uses the numbers of those that ended again. Accesses of more are not seen.
-const THREADS_MAX: usize = 16_384;
-/// Accesses of a thread between two steps of the epoch.
-const EPOCH_ACCESSES: u32 = 512;
 /// Bytes of a path that are written down.
 const PATH_MAX: usize = 4_096;
 
-/// The mode of a thread: nothing counts.
-const OFF: u8 = 0;
-/// It counts.
-const ON: u8 = 1;
-/// It counts from the next access on, and what was counted so far does not.
-const AFRESH: u8 = 2;
-
-static THREADS: [AtomicPtr<Thread>; THREADS_MAX] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; THREADS_MAX];
-/// A coarse clock: it advances with the accesses of all threads, and says what came before what, roughly.
-static EPOCH: AtomicU32 = AtomicU32::new(1);
-/// One line in 2^shift is kept.
-static SAMPLE: AtomicU32 = AtomicU32::new(0);
-/// Entries at most.
-static ENTRIES_MAX: AtomicU64 = AtomicU64::new(u64::MAX);
-/// Whether nothing counts but in windows.
-static WINDOWS: AtomicBool = AtomicBool::new(false);
-/// Threads that are in theirs.
-static OPEN: AtomicU32 = AtomicU32::new(0);
-/// Accesses of threads beyond the number that can be told apart.
-static UNSEEN: AtomicU64 = AtomicU64::new(0);
 static SHARED: Lock<Option<Shared>> = Lock::new(None);
-
-/// What one thread has.
-pub(crate) struct Thread {
-    /// `OFF`, `ON` or `AFRESH`.
-    pub(crate) mode: AtomicU8,
-    pub(crate) ticks: u32,
-    pub(crate) table: Option<Table>,
-    pub(crate) number: u32,
-    /// Whether it has yet to make its first access.
-    pub(crate) fresh: bool,
-    pub(crate) infos: [AccessInfo; INFO_SLOTS],
-    pub(crate) api: Api,
-    /// Whether it ever marked, and how deep in its marks it is.
-    pub(crate) marked: bool,
-    pub(crate) depth: u32,
-    /// Whether what runs is the preloaded library's.
-    pub(crate) quiet: bool,
-    /// Arguments of the system call that it is in.
-    pub(crate) arguments: [u64; 6],
-    /// Where the last call instruction returns to, and where those return to that are in the window's function.
-    pub(crate) returns_to: u64,
-    pub(crate) returns: Vec<u64>,
-}
 
 /// What all threads share.
 pub(crate) struct Shared {
-    pub(crate) folder: PathBuf,
-    pub(crate) pid: u32,
+    /// Where the records are: for the keeper of a forked child.
+    folder: &'static CStr,
+    pid: u32,
+    /// The process's number in the run.
+    process: u32,
     pub(crate) arch: Arch,
     pub(crate) api: Api,
     pub(crate) log: Log,
-    pub(crate) memory: File,
     pub(crate) guest_base: Option<u64>,
     pub(crate) threads_count: u32,
-    /// Ended threads' tables, for when room is wanted.
-    pub(crate) ended: Vec<PathBuf>,
-    pub(crate) code: Vec<(u64, u64)>,
+    /// Ended threads' tables, for when room is wanted, and the sample that they are of.
+    pub(crate) ended: Vec<Ended>,
+    sampled: u32,
+    code: Vec<(u64, u64)>,
     pub(crate) sites: HashMap<Vec<u64>, u32>,
-    pub(crate) futexes: HashMap<u64, ()>,
-    pub(crate) blocks: u64,
-    pub(crate) symbols: Vec<Symbol>,
-    pub(crate) windows: Windows,
+    pub(crate) futexes: HashSet<u64>,
+    pub(crate) blocks_cut: bool,
+    symbols: Vec<Symbol>,
+    windows: Windows,
 }
 
 /// A function whose calls are windows.
-pub(crate) struct Symbol {
+struct Symbol {
     path: Vec<u8>,
     offset: u64,
     address: Option<u64>,
 }
 
-pub(crate) fn epoch() -> u32 {
-    EPOCH.load(Ordering::Relaxed)
-}
-
-/// Advances the coarse clock.
-pub(crate) fn tick() {
-    EPOCH.fetch_add(1, Ordering::Relaxed);
-}
-
 pub(crate) fn with<R>(f: impl FnOnce(&mut Shared) -> R) -> Option<R> {
     SHARED.with(|shared| shared.as_mut().map(f))
-}
-
-// --- accesses ---
-
-unsafe extern "C" fn on_access(vcpu: c_uint, info: u32, address: u64, site: *mut c_void) {
-    let Some(thread) = this(vcpu) else { return };
-    if thread.fresh {
-        thread.note_stack(address);
-    }
-    let mode = thread.mode.load(Ordering::Relaxed);
-    if mode != ON {
-        if mode == OFF {
-            return;
-        }
-        thread.start_afresh();
-    }
-    if thread.quiet {
-        return;
-    }
-    thread.ticks -= 1;
-    if thread.ticks == 0 {
-        thread.tick();
-    }
-    let known = thread.infos[info_slot(info)];
-    let known = if known.info == info { known } else { thread.ask(info) };
-    let (store, bytes) = (known.store, known.bytes);
-    let Some(table) = &mut thread.table else { return };
-    let (line, at) = (address >> LINE_BITS, address & ((1 << LINE_BITS) - 1));
-    let mask = if bytes >= 64 { u64::MAX } else { (1 << bytes) - 1 };
-    let access = Access { line, site: site as u64, bytes: mask << at, store, epoch: epoch() };
-    table.count(access);
-    if at + bytes > 64 {
-        table.count(Access { line: line + 1, bytes: mask >> (64 - at), ..access });
-    }
-}
-
-/// What the emulator's number of an access means, asked once for each number.
-#[derive(Clone, Copy)]
-pub(crate) struct AccessInfo {
-    info: u32,
-    store: bool,
-    bytes: u64,
-}
-
-const INFO_SLOTS: usize = 32;
-
-fn info_slot(info: u32) -> usize {
-    (info.wrapping_mul(0x9e37_79b9) >> 27) as usize % INFO_SLOTS
-}
-
-/// The state of the thread that runs as this processor, made when it is not there yet.
-#[inline]
-pub(crate) fn this(vcpu: c_uint) -> Option<&'static mut Thread> {
-    let Some(slot) = THREADS.get(vcpu as usize) else {
-        UNSEEN.fetch_add(1, Ordering::Relaxed);
-        return None;
-    };
-    let thread = slot.load(Ordering::Relaxed);
-    // SAFETY: null, or a state that lives until this thread's end (I1), which is the thread that runs this: no other
-    // reference to it is used, but for the atomic `mode` (I2).
-    match unsafe { thread.as_mut() } {
-        Some(thread) => Some(thread),
-        None => begin_thread(vcpu),
-    }
-}
-
-/// The first access of a thread.
-#[cold]
-#[inline(never)]
-fn begin_thread(vcpu: c_uint) -> Option<&'static mut Thread> {
-    let thread = with(|shared| {
-        let number = shared.threads_count;
-        shared.threads_count += 1;
-        let windows = WINDOWS.load(Ordering::Relaxed);
-        let on = !windows || OPEN.load(Ordering::Relaxed) > 0;
-        let mut thread = Thread {
-            mode: AtomicU8::new(if on { ON } else { OFF }),
-            ticks: EPOCH_ACCESSES,
-            table: None,
-            number,
-            fresh: true,
-            infos: [AccessInfo { info: u32::MAX, store: false, bytes: 1 }; INFO_SLOTS],
-            api: shared.api,
-            marked: false,
-            depth: 0,
-            quiet: false,
-            arguments: [0; 6],
-            returns_to: 0,
-            returns: Vec::new(),
-        };
-        thread.table = shared.table(number, if windows { window::OTHERS } else { window::WHOLE });
-        let thread = Box::into_raw(Box::new(thread));
-        // Under the lock, so that whoever opens a window reaches every thread there is, or this one saw it open.
-        THREADS[vcpu as usize].store(thread, Ordering::Relaxed);
-        thread
-    })?;
-    // SAFETY: it was just made, for this thread.
-    Some(unsafe { &mut *thread })
-}
-
-impl Thread {
-    #[cold]
-    #[inline(never)]
-    fn ask(&mut self, info: u32) -> AccessInfo {
-        // SAFETY: both functions only look at the number that the emulator gave.
-        let (store, shift) = unsafe { ((self.api.is_store)(info), (self.api.size_shift)(info)) };
-        let known = AccessInfo { info, store, bytes: 1 << (shift & 7) };
-        self.infos[info_slot(info)] = known;
-        known
-    }
-
-    /// The first access of a process's first thread is to its stack; that of others is said by whoever made them.
-    #[cold]
-    #[inline(never)]
-    fn note_stack(&mut self, address: u64) {
-        self.fresh = false;
-        if self.number == 0 {
-            // Under the lock, which is not held in a callback of an access.
-            with(|shared| {
-                shared.log.write(record::STACK, Payload::default().u32(thread_id()).u32(0).u64(address));
-            });
-        }
-    }
-
-    /// Every few hundred accesses.
-    #[cold]
-    #[inline(never)]
-    fn tick(&mut self) {
-        self.ticks = EPOCH_ACCESSES;
-        tick();
-        if ENTRIES.load(Ordering::Relaxed) > ENTRIES_MAX.load(Ordering::Relaxed) {
-            with(Shared::sample_less);
-        }
-        let sample = SAMPLE.load(Ordering::Relaxed);
-        if let Some(table) = &mut self.table {
-            table.resample(sample);
-            table.settle();
-        }
-    }
-
-    /// What was counted so far was before any window, or before this thread's first.
-    #[cold]
-    #[inline(never)]
-    fn start_afresh(&mut self) {
-        let kind = if self.marked { window::OWN } else { window::OTHERS };
-        with(|shared| {
-            if let Some(table) = self.table.take() {
-                table.discard();
-            }
-            self.table = shared.table(self.number, kind);
-        });
-        self.mode.store(ON, Ordering::Relaxed);
-    }
-
-    fn begin_window(&mut self) {
-        self.depth += 1;
-        if self.depth > 1 {
-            return;
-        }
-        let first = !self.marked;
-        self.marked = true;
-        with(|_| {
-            // Those that never marked count while a window is open, and start over at the first.
-            let fresh = !WINDOWS.swap(true, Ordering::Relaxed);
-            let open = OPEN.fetch_add(1, Ordering::Relaxed) == 0;
-            if fresh || open {
-                others(|mode| mode.store(if fresh { AFRESH } else { ON }, Ordering::Relaxed), self);
-            }
-        });
-        if first {
-            self.start_afresh();
-        }
-        self.mode.store(ON, Ordering::Relaxed);
-    }
-
-    fn end_window(&mut self) {
-        if self.depth == 0 {
-            return;
-        }
-        self.depth -= 1;
-        if self.depth > 0 {
-            return;
-        }
-        self.mode.store(OFF, Ordering::Relaxed);
-        if let Some(table) = &self.table {
-            table.settle();
-        }
-        with(|_| {
-            if OPEN.fetch_sub(1, Ordering::Relaxed) == 1 {
-                others(|mode| mode.store(OFF, Ordering::Relaxed), self);
-            }
-        });
-    }
-}
-
-/// Does this to the mode of every thread that never marked, `this` excepted. Under the lock.
-fn others(f: impl Fn(&AtomicU8), this: &Thread) {
-    for slot in &THREADS {
-        let thread = slot.load(Ordering::Relaxed);
-        if thread.is_null() || std::ptr::eq(thread, this) {
-            continue;
-        }
-        // SAFETY: states are freed under the lock, which is held. Only the atomic mode and the mark are looked at; a mark
-        // that is being set at this moment leaves either value, and whoever sets it sets its own mode afterwards.
-        unsafe {
-            if !(&raw const (*thread).marked).read_volatile() {
-                f(&(*thread).mode);
-            }
-        }
-    }
-}
-
-// --- threads ---
-
-unsafe extern "C" fn on_start(_: Id, vcpu: c_uint) {
-    // An end that was not told: the number is used again all the same.
-    end_thread(vcpu);
-}
-
-unsafe extern "C" fn on_end(_: Id, vcpu: c_uint) {
-    end_thread(vcpu);
-}
-
-fn end_thread(vcpu: c_uint) {
-    let Some(slot) = THREADS.get(vcpu as usize) else { return };
-    with(|shared| {
-        let thread = slot.swap(std::ptr::null_mut(), Ordering::Relaxed);
-        if thread.is_null() {
-            return;
-        }
-        // SAFETY: it came from a box, and is in the table no longer: its thread runs no further callback (I1), and others
-        // look at it under the lock only, which is held.
-        let thread = unsafe { Box::from_raw(thread) };
-        if thread.depth > 0 && OPEN.fetch_sub(1, Ordering::Relaxed) == 1 {
-            others(|mode| mode.store(OFF, Ordering::Relaxed), &thread);
-        }
-        if let Some(table) = thread.table {
-            table.settle();
-            table.set_u32(head::ENDED, epoch().max(1));
-            shared.ended.push(table.end());
-        }
-    });
 }
 
 // --- code ---
@@ -370,134 +68,115 @@ unsafe extern "C" fn on_block(_: Id, block: *mut Block) {
     with(|shared| shared.translate(block));
 }
 
-unsafe extern "C" fn on_begin_mark(vcpu: c_uint, _: *mut c_void) {
-    if let Some(thread) = this(vcpu) {
-        thread.begin_window();
-    }
-}
-
-unsafe extern "C" fn on_end_mark(vcpu: c_uint, _: *mut c_void) {
-    if let Some(thread) = this(vcpu) {
-        thread.end_window();
-    }
-}
-
-/// A call instruction, with where it returns to.
-unsafe extern "C" fn on_call_insn(vcpu: c_uint, returns_to: *mut c_void) {
-    if let Some(thread) = this(vcpu) {
-        thread.returns_to = returns_to as u64;
-    }
-}
-
-/// The first instruction of a window's function.
-unsafe extern "C" fn on_enter(vcpu: c_uint, _: *mut c_void) {
-    if let Some(thread) = this(vcpu) {
-        let returns_to = thread.returns_to;
-        thread.returns.push(returns_to);
-        thread.begin_window();
-    }
-}
-
-/// The first instruction of a block, one that may be where a call returns to.
-unsafe extern "C" fn on_block_run(vcpu: c_uint, address: *mut c_void) {
-    if let Some(thread) = this(vcpu)
-        && thread.returns.last() == Some(&(address as u64))
-    {
-        thread.returns.pop();
-        thread.end_window();
-    }
-}
-
 impl Shared {
-    /// A new table for this thread.
-    fn table(&mut self, number: u32, kind: u32) -> Option<Table> {
-        let name = match kind {
-            window::WHOLE => format!("table-{}-{number}", self.pid),
-            _ => format!("table-{}-{number}-w", self.pid),
+    /// A new table for this thread; none where there is no room, which is counted.
+    pub(crate) fn table(&mut self, number: u32, kind: u32) -> Option<Table> {
+        let suffix = if kind == window::WHOLE { "" } else { "-w" };
+        let name = CString::new(format!("table-{}-{number}{suffix}", self.process)).unwrap_or_default();
+        let Ok(table) = Table::create(name, run::here().sample()) else {
+            run::here().miss_thread();
+            return None;
         };
-        let table = Table::create(&self.folder.join(name), SAMPLE.load(Ordering::Relaxed)).ok()?;
         table.set_u32(head::PID, self.pid);
+        table.set_u32(head::PROCESS, self.process);
         table.set_u32(head::TID, thread_id());
         table.set_u32(head::NUMBER, number);
         table.set_u32(head::WINDOW, kind);
         table.set_u32(head::STARTED, epoch());
-        if let Ok(name) = std::fs::read("/proc/thread-self/comm") {
-            table.set_name(name.trim_ascii_end());
-        }
+        let mut name = [0u8; 16];
+        // SAFETY: PR_GET_NAME stores 16 bytes.
+        unsafe { sys::call(sys::number::PRCTL, [16, name.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+        table.set_name(&name);
         Some(table)
     }
 
-    /// There are too many entries: half of the lines from here on, everywhere.
-    fn sample_less(&mut self) {
-        if ENTRIES.load(Ordering::Relaxed) <= ENTRIES_MAX.load(Ordering::Relaxed) {
+    /// Drops what is not in the sample any more of what no running thread looks after.
+    pub(crate) fn keep_up(&mut self, sample: u32) {
+        if self.sampled >= sample {
             return;
         }
-        let shift = SAMPLE.load(Ordering::Relaxed) + 1;
-        if shift >= 30 {
-            return;
+        self.sampled = sample;
+        self.log.write(record::SAMPLE, Payload::default().u32(sample).u32(0));
+        for ended in &mut self.ended {
+            ended.resample(sample);
         }
-        SAMPLE.store(shift, Ordering::Relaxed);
-        self.log.write(record::SAMPLE, Payload::default().u32(shift).u32(0));
-        let ended = std::mem::take(&mut self.ended);
-        for path in &ended {
-            crate::table::resample_file(path, shift);
-        }
-        self.ended = ended;
+        threads::resample_parked(sample);
+    }
+
+    /// Where a thread's stack is.
+    pub(crate) fn note_stack(&mut self, tid: u32, address: u64) {
+        self.log.write(record::STACK, Payload::default().u32(tid).u32(0).u64(address));
     }
 
     fn translate(&mut self, block: *mut Block) {
-        let api = self.api;
         // SAFETY: `block` is the emulator's, for the length of this callback, and so are its instructions.
-        let count = unsafe { (api.insns_count)(block) };
-        let by_symbol = self.windows == Windows::Symbols;
-        let by_mark = matches!(self.windows, Windows::Auto | Windows::Marks);
+        let count = unsafe { (self.api.insns_count)(block) };
         for at in 0..count {
-            // SAFETY: as above; `at` is below the count.
-            let (insn, address, bytes, size) = unsafe {
-                let insn = (api.insn)(block, at);
-                (insn, (api.address)(insn), (api.bytes)(insn), (api.size)(insn))
-            };
-            let code: &[u8] = if bytes.is_null() {
-                &[]
-            } else {
-                // SAFETY: in user mode this is where the instruction lies in the emulator's memory, whole.
-                unsafe { std::slice::from_raw_parts(bytes, size.min(15)) }
-            };
-            if at == 0 {
-                self.note_code(address, bytes as u64);
-                if by_symbol {
-                    // SAFETY: as above; the callback has the type that is asked for.
-                    unsafe {
-                        (api.on_block_run)(block, on_block_run, api::NO_REGISTERS, address as *mut c_void)
-                    };
-                }
+            self.instrument(block, at);
+        }
+    }
+
+    /// Has the emulator tell of one instruction.
+    fn instrument(&mut self, block: *mut Block, at: usize) {
+        let api = self.api;
+        // SAFETY: as in `translate`; `at` is below the count.
+        let (insn, address, bytes, size) = unsafe {
+            let insn = (api.insn)(block, at);
+            (insn, (api.address)(insn), (api.bytes)(insn), (api.size)(insn))
+        };
+        let code: &[u8] = if bytes.is_null() {
+            &[]
+        } else {
+            // SAFETY: in user mode this is where the instruction lies in the emulator's memory, whole.
+            unsafe { std::slice::from_raw_parts(bytes, size.min(15)) }
+        };
+        if at == 0 {
+            self.note_code(address, bytes as u64);
+        }
+        let decoded = self.arch.decode(code);
+        let site = address & ((1 << SITE_BITS) - 1) | u64::from(decoded.kind) << SITE_BITS;
+        let mark: Option<api::OnInsn> = match decoded.mark {
+            Some(_) if !matches!(self.windows, Windows::Auto | Windows::Marks) => None,
+            Some(Mark::Begin) => Some(threads::on_begin_mark),
+            Some(Mark::End) => Some(threads::on_end_mark),
+            None => None,
+        };
+        let mut on_access: api::OnAccess = threads::on_access;
+        let on_insn = |f: api::OnInsn, argument: u64| {
+            // SAFETY: the callback has the type that is asked for, and what it is given is a number to it.
+            unsafe { (api.on_insn)(insn, f, api::NO_REGISTERS, argument as *mut c_void) };
+        };
+        if let Some(mark) = mark {
+            on_insn(mark, 0);
+        }
+        if self.windows == Windows::Symbols {
+            let stores = self.arch.stores_returns();
+            if at == 0 && !stores {
+                // SAFETY: as above.
+                unsafe {
+                    (api.on_block_run)(
+                        block,
+                        threads::on_block_run,
+                        api::NO_REGISTERS,
+                        address as *mut c_void,
+                    )
+                };
             }
-            let decoded = self.arch.decode(code);
-            let site = address & ((1 << SITE_BITS) - 1) | u64::from(decoded.kind) << SITE_BITS;
-            let mark: Option<api::OnInsn> = match decoded.mark {
-                Some(Mark::Begin) if by_mark => Some(on_begin_mark),
-                Some(Mark::End) if by_mark => Some(on_end_mark),
-                _ => None,
-            };
-            // An atomic instruction is one access, a write: some emulators tell of it once, later ones of its halves.
-            let which = if decoded.kind == insn_kind::PLAIN { api::READS_AND_WRITES } else { api::WRITES };
-            // SAFETY: the callbacks have the types that are asked for, and what they are given is a number to them.
-            unsafe {
-                if let Some(mark) = mark {
-                    (api.on_insn)(insn, mark, api::NO_REGISTERS, std::ptr::null_mut());
-                }
-                if by_symbol {
-                    if self.symbols.iter().any(|symbol| symbol.address == Some(address)) {
-                        (api.on_insn)(insn, on_enter, api::NO_REGISTERS, std::ptr::null_mut());
-                    }
-                    if decoded.call {
-                        let returns_to = address + size as u64;
-                        (api.on_insn)(insn, on_call_insn, api::NO_REGISTERS, returns_to as *mut c_void);
-                    }
-                }
-                (api.on_access)(insn, on_access, api::NO_REGISTERS, which, site as *mut c_void);
+            if self.symbols.iter().any(|symbol| symbol.address == Some(address)) {
+                on_insn(threads::on_enter, 0);
+            }
+            match (decoded.call, decoded.ret) {
+                (true, _) if stores => on_access = threads::on_call_access,
+                (_, true) if stores => on_access = threads::on_return_access,
+                (true, _) => on_insn(threads::on_call_run, address + size as u64),
+                (_, true) => on_insn(threads::on_return_run, 0),
+                _ => {}
             }
         }
+        // An atomic instruction is one access, a write: some emulators tell of it once, later ones of its halves.
+        let which = if decoded.kind == insn_kind::PLAIN { api::READS_AND_WRITES } else { api::WRITES };
+        // SAFETY: as above.
+        unsafe { (api.on_access)(insn, on_access, api::NO_REGISTERS, which, site as *mut c_void) };
     }
 
     /// New code: where the emulator keeps the program's memory, and what is mapped, when that is not yet known.
@@ -527,29 +206,36 @@ impl Shared {
     }
 
     fn note_maps(&mut self) {
-        let Ok(text) = std::fs::read_to_string("/proc/self/maps") else { return };
+        let Ok(text) = keeper::read(c"/proc/thread-self/maps") else { return };
         let base = self.guest_base.unwrap_or(0);
         self.code.clear();
-        for line in text.lines() {
-            let Some((start, end, code, offset, path)) = mapping(line) else { continue };
-            let (start, end) = (start.wrapping_sub(base), end.wrapping_sub(base));
-            // The emulator maps the program's code without the right to run it.
-            let _ = code;
-            self.code.push((start, end));
-            for symbol in &mut self.symbols {
-                if symbol.path == path.as_bytes() && (offset..offset + (end - start)).contains(&symbol.offset)
-                {
-                    symbol.address = Some(start + (symbol.offset - offset));
-                }
+        for (start, end, offset, path) in text.split(|byte| *byte == b'\n').filter_map(mapping) {
+            self.note_mapping(start.wrapping_sub(base), end.wrapping_sub(base), offset, path);
+        }
+        self.log.write(record::MAPS, Payload::default().u32(epoch()).u32(0).bytes(&text));
+    }
+
+    /// What is mapped is code, or may be: the emulator maps the program's without the right to run it.
+    pub(crate) fn note_mapping(&mut self, start: u64, end: u64, offset: u64, path: &[u8]) {
+        self.code.push((start, end));
+        for symbol in &mut self.symbols {
+            let here = offset..offset.saturating_add(end.saturating_sub(start));
+            if symbol.path == path && here.contains(&symbol.offset) {
+                symbol.address = Some(start + (symbol.offset - offset));
             }
         }
-        self.log.write(record::MAPS, Payload::default().u32(epoch()).u32(0).bytes(text.as_bytes()));
     }
 
     /// Bytes of the program's memory; fewer, or none, where nothing is mapped.
     pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> usize {
         let at = address.wrapping_add(self.guest_base.unwrap_or(0));
-        self.memory.read_at(bytes, at).unwrap_or(0)
+        usize::try_from(sys::read_memory(self.pid, at as usize, bytes)).unwrap_or(0)
+    }
+
+    /// Stores to the program's memory, if it is there.
+    pub(crate) fn store(&self, address: u64, bytes: &[u8]) {
+        let at = address.wrapping_add(self.guest_base.unwrap_or(0));
+        sys::write_memory(self.pid, at as usize, bytes);
     }
 
     /// The text at this address, up to its zero.
@@ -571,15 +257,14 @@ impl Shared {
     }
 }
 
-/// Start, end, whether it is code, offset and path of a line of `/proc/self/maps`.
-fn mapping(line: &str) -> Option<(u64, u64, bool, u64, &str)> {
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let rights = words.next()?;
-    let offset = words.next()?;
-    let path = words.nth(2).unwrap_or("").trim();
-    let number = |text| u64::from_str_radix(text, 16).ok();
-    Some((number(start)?, number(end)?, rights.contains('x'), number(offset)?, path))
+/// Start, end, offset and path of a line of `/proc/self/maps`.
+fn mapping(line: &[u8]) -> Option<(u64, u64, u64, &[u8])> {
+    let mut words = line.splitn(6, |byte| *byte == b' ');
+    let number = |text: &[u8]| u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok();
+    let mut range = words.next()?.splitn(2, |byte| *byte == b'-');
+    let (start, end) = (number(range.next()?)?, number(range.next()?)?);
+    let offset = number(words.nth(1)?)?;
+    Some((start, end, offset, words.nth(2).unwrap_or_default().trim_ascii()))
 }
 
 // --- forks ---
@@ -591,7 +276,7 @@ unsafe extern "C" {
     fn gettid() -> c_int;
 }
 
-fn thread_id() -> u32 {
+pub(crate) fn thread_id() -> u32 {
     // SAFETY: it takes nothing and cannot fail.
     unsafe { gettid() }.cast_unsigned()
 }
@@ -608,38 +293,49 @@ fn parent_id() -> u32 {
 
 extern "C" fn before_fork() {
     SHARED.hold();
+    keeper::hold();
 }
 
 extern "C" fn after_fork() {
+    keeper::release();
     SHARED.release();
 }
 
 extern "C" fn in_child() {
+    keeper::release();
     SHARED.release();
-    for slot in &THREADS {
-        // Forgotten, not freed: the tables are the parent's (I4).
-        slot.store(std::ptr::null_mut(), Ordering::Relaxed);
-    }
-    ENTRIES.store(0, Ordering::Relaxed);
-    OPEN.store(0, Ordering::Relaxed);
     let _ = with(Shared::start_over);
+}
+
+fn log_name(process: u32) -> CString {
+    CString::new(format!("log-{process}")).unwrap_or_default()
 }
 
 impl Shared {
     fn start_over(&mut self) {
         self.pid = process_id();
+        self.process = run::here().new_process();
         self.threads_count = 0;
         self.ended.clear();
+        self.sampled = run::here().sample();
         self.sites.clear();
         self.futexes.clear();
-        self.blocks = 0;
-        let log = Log::create(&self.folder.join(format!("log-{}", self.pid)), self.pid);
-        if let (Ok(log), Ok(memory)) = (log, File::open("/proc/self/mem")) {
-            self.log = log;
-            self.memory = memory;
-            self.note_info();
-            self.note_maps();
+        self.blocks_cut = false;
+        // Without a keeper no file is made, and what is missing is counted.
+        let log = keeper::start(self.folder)
+            .and_then(|()| Log::create(log_name(self.process), self.pid, self.process));
+        match log {
+            Ok(log) => {
+                self.log = log;
+                self.note_info();
+                self.note_maps();
+            }
+            Err(_) => {
+                self.log.stop();
+                run::here().miss_process();
+            }
         }
+        threads::begin_child(self);
     }
 }
 
@@ -690,26 +386,37 @@ fn install(id: Id, target: &str, words: &[&str]) -> Result<(), String> {
     let arch = Arch::named(target).ok_or_else(|| format!("programs of {target} are not understood"))?;
     let api = Api::find().map_err(|name| format!("the emulator has no {name}"))?;
     let (folder, entries, windows) = arguments(words)?;
-    let pid = process_id();
-    let log = Log::create(&folder.join(format!("log-{pid}")), pid).map_err(|e| e.to_string())?;
-    let memory = File::open("/proc/self/mem").map_err(|e| e.to_string())?;
     let symbols = if windows == Windows::Symbols { symbols(&folder) } else { Vec::new() };
-    ENTRIES_MAX.store(entries, Ordering::Relaxed);
-    WINDOWS.store(matches!(windows, Windows::Marks | Windows::Symbols), Ordering::Relaxed);
+    let pid = process_id();
+    let folder = CString::new(folder.into_os_string().into_encoded_bytes()).map_err(|e| e.to_string())?;
+    // For good: every forked child needs it.
+    let folder: &'static CStr = Box::leak(folder.into_boxed_c_str());
+    let failed = |what: &str, error: isize| {
+        let error = std::io::Error::from_raw_os_error(error as i32);
+        format!("{what} in {}: {error}", folder.to_string_lossy())
+    };
+    keeper::start(folder).map_err(|e| failed("no thread can be started that keeps records", e))?;
+    run::begin(entries).map_err(|e| failed("no file can be made", e))?;
+    let process = run::here().new_process();
+    let log = Log::create(log_name(process), pid, process).map_err(|e| failed("no log can be made", e))?;
+    if matches!(windows, Windows::Marks | Windows::Symbols) {
+        threads::count_in_windows_only();
+    }
     let shared = Shared {
         folder,
         pid,
+        process,
         arch,
         api,
         log,
-        memory,
         guest_base: None,
         threads_count: 0,
         ended: Vec::new(),
+        sampled: 0,
         code: Vec::new(),
         sites: HashMap::new(),
-        futexes: HashMap::new(),
-        blocks: 0,
+        futexes: HashSet::new(),
+        blocks_cut: false,
         symbols,
         windows,
     };
@@ -717,8 +424,8 @@ fn install(id: Id, target: &str, words: &[&str]) -> Result<(), String> {
     // SAFETY: the callbacks have the types that are asked for; those of the fork only touch statics.
     unsafe {
         pthread_atfork(before_fork, after_fork, in_child);
-        (api.on_start)(id, on_start);
-        (api.on_end)(id, on_end);
+        (api.on_start)(id, threads::on_start);
+        (api.on_end)(id, threads::on_end);
         (api.on_block)(id, on_block);
         (api.on_call)(id, on_call);
         (api.on_return)(id, on_return);

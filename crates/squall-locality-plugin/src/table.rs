@@ -8,19 +8,16 @@
 //! - I2. Entries are packed: the head's count says how many there are, in order, through the chunks.
 //! - I3. A table holds only lines of its sample: those whose hash ends in so many zeros. Raising the sample drops the
 //!   others, so that every line that is kept was kept from the beginning.
+//! - I4. What its file and its index take is taken from the run's (run/I1), and its entries are counted there with its sample; a
+//!   forked child forgets its parent's tables without giving anything back.
 //!
 //! Cost: a hit in the cache is one load, two comparisons and four stores to one line of memory.
 
-use std::fs::{File, OpenOptions};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ffi::CString;
 
 use crate::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, file, head, is_sampled};
 use crate::shared::Chunk;
-
-/// Entries in all tables of this process.
-pub(crate) static ENTRIES: AtomicU64 = AtomicU64::new(0);
+use crate::{keeper, run};
 
 /// An entry, as `format::entry` says.
 #[repr(C)]
@@ -55,9 +52,14 @@ pub(crate) struct Access {
 const CACHE_SLOTS: usize = 1024;
 /// Slots of the first index.
 const INDEX_SLOTS: usize = 1024;
-/// Bytes of a table's first part, head included, and of its largest.
-const CHUNK_MIN: usize = 64 << 10;
+/// Bytes of a table's first part, head included, and of its largest; each is half of what there is.
+const CHUNK_MIN: usize = 32 << 10;
 const CHUNK_MAX: usize = 16 << 20;
+const PAGE: usize = 4096;
+/// Bytes of an index's slot.
+const SLOT_BYTES: usize = size_of::<*mut Entry>();
+/// Bytes of private memory that every table takes.
+const FIXED_BYTES: usize = (CACHE_SLOTS + INDEX_SLOTS) * SLOT_BYTES;
 
 /// Spreads lines and sites over slots: the high bits are good.
 fn hash(line: u64, site: u64) -> u64 {
@@ -89,18 +91,25 @@ pub(crate) struct Table {
     next: *mut Entry,
     end: *mut Entry,
     chunks: Vec<Chunk>,
-    file: File,
-    path: PathBuf,
+    name: CString,
     file_bytes: usize,
     lost: u64,
     accesses: u64,
 }
 
 impl Table {
-    /// A new one, in a file that must not exist.
-    pub(crate) fn create(path: &Path, sample: u32) -> io::Result<Table> {
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-        let chunk = Chunk::map(&file, 0, CHUNK_MIN)?;
+    /// A new one, in a file that must not exist. The error's number where there is no room, or no file.
+    pub(crate) fn create(name: CString, sample: u32) -> Result<Table, isize> {
+        if !run::here().take(CHUNK_MIN + FIXED_BYTES) {
+            return Err(crate::sys::EAGAIN);
+        }
+        let chunk = match Chunk::map(&name, 0, CHUNK_MIN, true) {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                run::here().give(CHUNK_MIN + FIXED_BYTES);
+                return Err(error);
+            }
+        };
         let start = chunk.start();
         // SAFETY: the chunk is longer than its head, of which entries are a multiple.
         let (next, end) = unsafe { (start.add(HEAD_BYTES).cast(), start.add(chunk.bytes()).cast()) };
@@ -112,8 +121,7 @@ impl Table {
             next,
             end,
             chunks: vec![chunk],
-            file,
-            path: path.to_path_buf(),
+            name,
             file_bytes: CHUNK_MIN,
             lost: 0,
             accesses: 0,
@@ -122,6 +130,11 @@ impl Table {
         table.set_u32(head::KIND, file::TABLE);
         table.set_u32(head::SAMPLE, sample);
         Ok(table)
+    }
+
+    /// One line in 2^this is kept.
+    pub(crate) fn sample(&self) -> u32 {
+        self.sample
     }
 
     /// Stores a number in the head.
@@ -148,7 +161,7 @@ impl Table {
         unsafe { self.chunks[0].start().add(head::NAME).cast::<[u8; 16]>().write(padded) };
     }
 
-    /// Counts an access. With `room` below, entries of all tables, no entry is added beyond it.
+    /// Counts an access.
     #[inline]
     pub(crate) fn count(&mut self, access: Access) {
         let hash = hash(access.line, access.site);
@@ -192,20 +205,31 @@ impl Table {
                 Some(_) => at = next_slot(at, self.index.len()),
             }
         }
+        // Sparse, since what walks with a stride meets in few of the slots of each run.
+        if self.used * 4 >= self.index.len() {
+            let slots = self.index.len();
+            if !run::here().take(slots * SLOT_BYTES) {
+                return None;
+            }
+            self.rebuild_index(2 * slots);
+            return self.find_or_add(access);
+        }
         let entry = self.add(access)?;
         self.index[at] = entry;
-        // Sparse, since what walks with a stride meets in few of the slots of each run.
-        if self.used * 4 > self.index.len() {
-            self.rebuild_index(self.index.len() * 2);
-        }
         Some(entry)
     }
 
     /// A new entry without a count; none where the file cannot grow.
     fn add(&mut self, access: Access) -> Option<*mut Entry> {
         if self.next == self.end {
-            let bytes = self.file_bytes.clamp(CHUNK_MIN, CHUNK_MAX);
-            let chunk = Chunk::map(&self.file, self.file_bytes, bytes).ok()?;
+            let bytes = (self.file_bytes / 2).next_multiple_of(CHUNK_MIN).min(CHUNK_MAX);
+            if !run::here().take(bytes) {
+                return None;
+            }
+            let Ok(chunk) = Chunk::map(&self.name, self.file_bytes, bytes, false) else {
+                run::here().give(bytes);
+                return None;
+            };
             self.next = chunk.start().cast();
             // SAFETY: the end of what was just mapped.
             self.end = unsafe { chunk.start().add(chunk.bytes()).cast() };
@@ -233,7 +257,7 @@ impl Table {
         self.used += 1;
         self.set_u64(head::ENTRIES, self.used as u64);
         self.set_u64(head::ACCESSES, self.accesses);
-        ENTRIES.fetch_add(1, Ordering::Relaxed);
+        run::here().add_entries(self.sample, 1);
         Some(entry)
     }
 
@@ -265,7 +289,7 @@ impl Table {
         })
     }
 
-    /// Keeps one line in 2^shift from here on, and of those there are. Shrinks the index, not the file.
+    /// Keeps one line in 2^shift from here on, and of those there are.
     pub(crate) fn resample(&mut self, shift: u32) {
         if shift <= self.sample {
             return;
@@ -282,14 +306,18 @@ impl Table {
                 }
             }
         }
-        ENTRIES.fetch_sub((self.used - kept) as u64, Ordering::Relaxed);
+        run::here().remove_entries(self.sample, self.used as u64);
+        run::here().add_entries(shift, kept as u64);
         self.used = kept;
         self.sample = shift;
         self.set_u64(head::ENTRIES, kept as u64);
         self.set_u32(head::SAMPLE, shift);
         self.cache.fill(std::ptr::null_mut());
         self.truncate();
-        self.rebuild_index((kept * 8).next_power_of_two().max(INDEX_SLOTS));
+        let (before, after) = (self.index.len(), (kept * 8).next_power_of_two().max(INDEX_SLOTS));
+        let after = after.min(before);
+        run::here().give((before - after) * SLOT_BYTES);
+        self.rebuild_index(after);
     }
 
     /// Gives back the chunks that hold nothing.
@@ -314,9 +342,11 @@ impl Table {
             }
         }
         self.chunks.truncate(keep);
-        self.file_bytes = end;
         // What cannot be cut off is read as empty: the head says how many there are.
-        let _ = self.file.set_len(end as u64);
+        if end < self.file_bytes && keeper::cut(&self.name, end).is_ok() {
+            run::here().give(self.file_bytes - end);
+            self.file_bytes = end;
+        }
     }
 
     /// Writes down what the head does not yet say.
@@ -324,44 +354,73 @@ impl Table {
         self.set_u64(head::ACCESSES, self.accesses);
     }
 
-    /// The thread is over: its file remains.
-    pub(crate) fn end(self) -> PathBuf {
-        self.path
+    /// The thread is over: its file remains, and is as long as it must be.
+    pub(crate) fn end(mut self) -> Ended {
+        run::here().give(self.index.len() * SLOT_BYTES + CACHE_SLOTS * SLOT_BYTES);
+        let name = std::mem::take(&mut self.name);
+        let mut ended = Ended { name, bytes: self.file_bytes, used: self.used, sample: self.sample };
+        drop(self);
+        ended.cut();
+        ended
     }
 
     /// Removes it and its file.
     pub(crate) fn discard(self) {
-        ENTRIES.fetch_sub(self.used as u64, Ordering::Relaxed);
-        // It may be gone: whoever started us has given up.
-        let _ = std::fs::remove_file(&self.path);
+        run::here().remove_entries(self.sample, self.used as u64);
+        run::here().give(self.index.len() * SLOT_BYTES + CACHE_SLOTS * SLOT_BYTES + self.file_bytes);
+        keeper::remove(&self.name);
+    }
+
+    /// Forgets a table that a forked child inherited: it is the parent's (I4).
+    pub(crate) fn forget(self) {
+        drop(self);
     }
 }
 
-/// Keeps one line in 2^shift of those in the file of a thread that ended. A file that cannot be read stays as it is: its
-/// head says what sample it is.
-pub(crate) fn resample_file(path: &Path, shift: u32) {
-    let Ok(mut bytes) = std::fs::read(path) else { return };
-    let count =
-        |bytes: &[u8]| bytes.get(head::ENTRIES..)?.first_chunk().map(|n| u64::from_le_bytes(*n) as usize);
-    let Some(count) = count(&bytes) else { return };
-    let Some(end) = count.checked_mul(ENTRY_BYTES).and_then(|n| n.checked_add(HEAD_BYTES)) else { return };
-    if end > bytes.len() {
-        return;
-    }
-    let mut to = HEAD_BYTES;
-    for from in (HEAD_BYTES..end).step_by(ENTRY_BYTES) {
-        let line = bytes[from..].first_chunk().map_or(0, |line| u64::from_le_bytes(*line));
-        if is_sampled(line, shift) {
-            bytes.copy_within(from..from + ENTRY_BYTES, to);
-            to += ENTRY_BYTES;
+/// The file of a thread that ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    name: CString,
+    bytes: usize,
+    used: usize,
+    sample: u32,
+}
+
+impl Ended {
+    /// Gives back what is beyond the last entry.
+    fn cut(&mut self) {
+        let end = (HEAD_BYTES + self.used * ENTRY_BYTES).next_multiple_of(PAGE);
+        if end < self.bytes && keeper::cut(&self.name, end).is_ok() {
+            run::here().give(self.bytes - end);
+            self.bytes = end;
         }
     }
-    let kept = (to - HEAD_BYTES) / ENTRY_BYTES;
-    bytes.truncate(to);
-    bytes[head::ENTRIES..][..8].copy_from_slice(&(kept as u64).to_le_bytes());
-    bytes[head::SAMPLE..][..4].copy_from_slice(&shift.to_le_bytes());
-    if std::fs::write(path, bytes).is_ok() {
-        ENTRIES.fetch_sub((count - kept) as u64, Ordering::Relaxed);
+
+    /// Keeps one line in 2^shift of those in the file. A file that cannot be mapped stays as it is: its head says what sample it is.
+    pub(crate) fn resample(&mut self, shift: u32) {
+        if shift <= self.sample {
+            return;
+        }
+        let Ok(chunk) = Chunk::map(&self.name, 0, self.bytes, false) else { return };
+        let mut kept = 0;
+        // SAFETY: the file is as long as this, and has so many entries after its head; nobody else writes it, since its thread is over.
+        unsafe {
+            let first = chunk.start().add(HEAD_BYTES).cast::<Entry>();
+            for at in 0..self.used {
+                let entry = first.add(at).read();
+                if is_sampled(entry.line, shift) {
+                    first.add(kept).write(entry);
+                    kept += 1;
+                }
+            }
+            chunk.start().add(head::ENTRIES).cast::<u64>().write(kept as u64);
+            chunk.start().add(head::SAMPLE).cast::<u32>().write(shift);
+        }
+        drop(chunk);
+        run::here().remove_entries(self.sample, self.used as u64);
+        run::here().add_entries(shift, kept as u64);
+        (self.used, self.sample) = (kept, shift);
+        self.cut();
     }
 }
 
@@ -391,14 +450,15 @@ mod tests {
         Access { line, site, bytes: 0xff, store, epoch: 1 }
     }
 
-    fn path(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("squall-table-{}-{name}", std::process::id()))
+    fn create(name: &str) -> (Table, std::path::PathBuf) {
+        let path = keeper::folder_of_tests().join(name);
+        let name = CString::new(name).expect("a name");
+        (Table::create(name, 0).expect("a file"), path)
     }
 
     #[test]
     fn every_access_is_counted_once_through_growth() {
-        let path = path("growth");
-        let mut table = Table::create(&path, 0).expect("a file");
+        let (mut table, path) = create("growth");
         for round in 0..3u64 {
             for line in 0..20_000u64 {
                 table.count(access(line, 1 + line % 3, round == 0));
@@ -422,8 +482,7 @@ mod tests {
     #[test]
     fn lines_of_any_stride_find_their_place() {
         for stride in [16, 1 << 10, 1 << 20] {
-            let path = path("stride");
-            let mut table = Table::create(&path, 0).expect("a file");
+            let (mut table, _) = create("stride");
             for line in 0..5_000u64 {
                 table.count(access(line * stride, 1, true));
             }
@@ -434,8 +493,7 @@ mod tests {
 
     #[test]
     fn a_sample_keeps_whole_lines_and_all_their_counts() {
-        let path = path("sample");
-        let mut table = Table::create(&path, 0).expect("a file");
+        let (mut table, _) = create("sample");
         for _ in 0..2 {
             for line in 0..50_000u64 {
                 table.count(access(line, 7, true));
@@ -452,5 +510,23 @@ mod tests {
         }
         assert!((50_000 / 10..50_000 / 6).contains(&kept), "{kept} of 50000 is about an eighth");
         table.discard();
+    }
+    #[test]
+    fn the_table_of_an_ended_thread_is_as_long_as_it_must_be_and_can_be_sampled() {
+        let (mut table, path) = create("ended");
+        for line in 0..10_000u64 {
+            table.count(access(line, 7, true));
+        }
+        let mut ended = table.end();
+        let length = |path| std::fs::metadata(path).expect("the file").len() as usize;
+        assert_eq!(length(&path), (HEAD_BYTES + 10_000 * ENTRY_BYTES).next_multiple_of(PAGE));
+        ended.resample(4);
+        assert!(ended.used < 1_000 && ended.used > 300, "{} of 10000 is about a sixteenth", ended.used);
+        assert_eq!(length(&path), (HEAD_BYTES + ended.used * ENTRY_BYTES).next_multiple_of(PAGE));
+        let bytes = std::fs::read(&path).expect("the file");
+        for entry in bytes[HEAD_BYTES..].chunks_exact(ENTRY_BYTES).take(ended.used) {
+            let line = u64::from_le_bytes(entry[..8].try_into().expect("eight"));
+            assert!(is_sampled(line, 4));
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod emulator;
 pub mod lines;
+mod mappings;
 pub mod model;
 pub mod objects;
 pub mod read;
@@ -12,6 +13,8 @@ pub mod symbols;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 /// Why a program could not be looked at.
@@ -51,8 +54,11 @@ pub struct Options {
     pub window: Window,
     /// Entries of all tables at most; above that, lines are sampled.
     pub entries_max: u64,
-    /// Kill it after so long.
+    /// Kill it, and all that it made, after so long.
     pub timeout: Option<Duration>,
+    /// End it, and all that it made, once this is the number of a signal, which it is sent before: for whoever is to end itself, and still
+    /// wants the report.
+    pub stop: Option<Arc<AtomicUsize>>,
     /// Whether to preload the library that tells of blocks.
     pub preload: bool,
     /// The emulator; the one on the path if none.

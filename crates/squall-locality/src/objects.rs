@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::mappings::{Mapping, Mappings};
 use crate::read::{Event, Log};
 use crate::symbols::{Frame, Symbols};
 
 /// A thread's stack, in the flags of a mapping.
 const MAP_STACK: u32 = 0x2_0000;
+/// Bytes of a page: what is mapped is whole ones.
+const PAGE: u64 = 4096;
 /// Blocks that a line's description names at most.
 const BLOCKS_MAX: usize = 4;
 
@@ -78,14 +81,6 @@ impl BlockReport {
     }
 }
 
-#[derive(Clone, Debug)]
-struct Mapping {
-    end: u64,
-    offset: u64,
-    path: PathBuf,
-    stack: bool,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Block {
     size: u64,
@@ -98,7 +93,7 @@ struct Block {
 /// Where everything is in a process.
 #[derive(Debug, Default)]
 pub struct Objects {
-    mappings: BTreeMap<u64, Mapping>,
+    mappings: Mappings,
     /// Address of the first byte of each file that is mapped from its first byte on.
     bases: BTreeMap<PathBuf, u64>,
     stacks: Vec<(u32, u64)>,
@@ -117,15 +112,25 @@ impl Objects {
         for event in &log.events {
             match event {
                 Event::Info { guest_base: base, .. } => guest_base = *base,
-                Event::Maps { text, .. } => objects.note_maps(text, guest_base),
-                Event::Mmap { flags, address, length, offset, path, .. } => {
+                Event::Maps { epoch, text } => objects.note_maps(text, guest_base, *epoch),
+                Event::Mmap { epoch, flags, address, length, offset, path, .. } => {
                     let mapping = Mapping {
-                        end: address.saturating_add(*length),
+                        end: address.saturating_add(length.checked_next_multiple_of(PAGE).unwrap_or(*length)),
                         offset: *offset,
                         path: PathBuf::from(path),
                         stack: flags & MAP_STACK != 0,
+                        from: *epoch,
                     };
-                    objects.map(*address, mapping);
+                    objects.note_base(*address, &mapping);
+                    objects.mappings.map(*address, mapping);
+                }
+                Event::Munmap { epoch, address, length } => {
+                    let length = length.checked_next_multiple_of(PAGE).unwrap_or(*length);
+                    objects.mappings.unmap(*address, address.saturating_add(length), *epoch);
+                }
+                Event::Mremap { epoch, old, old_length, address, length } => {
+                    let (old_end, end) = (old.saturating_add(*old_length), address.saturating_add(*length));
+                    objects.mappings.move_to(*old, old_end, *address, end, *epoch);
                 }
                 Event::Alloc { epoch, thread, site, address, size } => {
                     objects.longest_block = objects.longest_block.max(*size);
@@ -152,7 +157,7 @@ impl Objects {
         objects
     }
 
-    fn note_maps(&mut self, text: &str, guest_base: u64) {
+    fn note_maps(&mut self, text: &str, guest_base: u64, epoch: u32) {
         for line in text.lines() {
             let mut words = line.splitn(6, ' ');
             let mut next = || words.next().unwrap_or_default();
@@ -162,32 +167,22 @@ impl Objects {
             let number = |text| u64::from_str_radix(text, 16).ok().map(|n: u64| n.wrapping_sub(guest_base));
             let offset = u64::from_str_radix(offset, 16).unwrap_or(0);
             if let (Some(start), Some(end)) = (number(start), number(end)) {
-                let known_stack = self.mappings.get(&start).is_some_and(|known| known.stack);
-                let mapping = Mapping { end, offset, path: PathBuf::from(path), stack: known_stack };
-                self.map(start, mapping);
+                let mapping = Mapping { end, offset, path: PathBuf::from(path), stack: false, from: epoch };
+                self.note_base(start, &mapping);
+                self.mappings.confirm(start, mapping);
             }
         }
     }
 
-    fn map(&mut self, start: u64, mapping: Mapping) {
-        if mapping.end <= start {
-            return;
-        }
-        if mapping.offset == 0 && mapping.path.is_absolute() {
+    fn note_base(&mut self, start: u64, mapping: &Mapping) {
+        if mapping.end > start && mapping.offset == 0 && mapping.path.is_absolute() {
             self.bases.entry(mapping.path.clone()).or_insert(start);
         }
-        self.mappings.insert(start, mapping);
-    }
-
-    /// The mapping that an address lies in: of those known, the one that begins last before it.
-    fn mapping(&self, address: u64) -> Option<(u64, &Mapping)> {
-        let before = self.mappings.range(..=address).rev().take(64);
-        before.map(|(start, mapping)| (*start, mapping)).find(|(_, mapping)| address < mapping.end)
     }
 
     /// The frames of an instruction, innermost first.
     pub fn frames(&self, pc: u64, symbols: &mut Symbols) -> Vec<Frame> {
-        let Some((start, mapping)) = self.mapping(pc) else { return Vec::new() };
+        let Some((start, mapping)) = self.mappings.during(pc, (0, u32::MAX)) else { return Vec::new() };
         if !mapping.path.is_absolute() {
             return Vec::new();
         }
@@ -207,7 +202,7 @@ impl Objects {
             return Object::Heap { blocks };
         }
         let stack = self.stacks.iter().rev().find_map(|(tid, pointer)| {
-            let (start, mapping) = self.mapping(pointer.saturating_sub(1))?;
+            let (start, mapping) = self.mappings.during(pointer.saturating_sub(1), span)?;
             (start..mapping.end).contains(&address).then_some((*tid, *pointer, mapping.stack))
         });
         if let Some((tid, pointer, own)) = stack {
@@ -218,13 +213,17 @@ impl Objects {
                 Object::Stack { tid }
             };
         }
+        // Its file may have gone, and what is there now is something else.
+        let is_there = |path: &PathBuf, base: u64| {
+            self.mappings.during(base, span).is_some_and(|(_, mapping)| mapping.path == *path)
+        };
         for (path, base) in &self.bases {
-            if address >= *base && symbols.reaches(path, *base, address) {
+            if address >= *base && is_there(path, *base) && symbols.reaches(path, *base, address) {
                 let names = symbols.data_in(path, *base, address, bytes);
                 return Object::Static { file: path.clone(), names };
             }
         }
-        match self.mapping(address) {
+        match self.mappings.during(address, span) {
             Some((start, mapping)) if mapping.path.is_absolute() => Object::File {
                 path: mapping.path.clone(),
                 offset: (address - start).saturating_add(mapping.offset),

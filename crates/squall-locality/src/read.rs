@@ -4,11 +4,13 @@
 //! lengths are checked, unknown records skipped, and bytes that make no sense end the reading of their file.
 
 use std::borrow::Cow;
-use std::io;
+use std::collections::HashMap;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use squall_locality_plugin::format::{
-    ENTRY_BYTES, HEAD_BYTES, MAGIC, SITE_BITS, entry, file, head, record, window,
+    ENTRY_BYTES, HEAD_BYTES, MAGIC, SITE_BITS, entry, file, head, record, run, window,
 };
 
 /// A file of the plugin's, on disk or in memory.
@@ -25,6 +27,20 @@ impl Source {
         match self {
             Source::Path(path) => Cow::Owned(std::fs::read(path).unwrap_or_default()),
             Source::Bytes(bytes) => Cow::Borrowed(bytes),
+        }
+    }
+
+    /// As many bytes as a head has, or fewer.
+    fn start(&self) -> Cow<'_, [u8]> {
+        match self {
+            Source::Path(path) => {
+                let mut bytes = Vec::new();
+                // A file that cannot be read is one without bytes.
+                let _ = std::fs::File::open(path)
+                    .and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut bytes));
+                Cow::Owned(bytes)
+            }
+            Source::Bytes(bytes) => Cow::Borrowed(bytes.get(..HEAD_BYTES).unwrap_or(bytes)),
         }
     }
 }
@@ -96,7 +112,11 @@ pub enum Event {
     /// All mappings, as the kernel lists them.
     Maps { epoch: u32, text: String },
     /// A mapping was made.
-    Mmap { flags: u32, thread: u32, address: u64, length: u64, offset: u64, path: String },
+    Mmap { epoch: u32, flags: u32, thread: u32, address: u64, length: u64, offset: u64, path: String },
+    /// Mappings went.
+    Munmap { epoch: u32, address: u64, length: u64 },
+    /// A mapping moved, or has another length.
+    Mremap { epoch: u32, old: u64, old_length: u64, address: u64, length: u64 },
     /// A block was given out.
     Alloc { epoch: u32, thread: u32, site: u32, address: u64, size: u64 },
     /// A block was given back.
@@ -124,6 +144,8 @@ pub enum Event {
 pub struct Log {
     /// The process.
     pub pid: u32,
+    /// Its number in the run, never used again.
+    pub process: u32,
     /// What happened, in order.
     pub events: Vec<Event>,
 }
@@ -208,18 +230,91 @@ pub fn logs(sources: &[Source]) -> Vec<Log> {
         if kind_of(&bytes) != Some(file::LOG) {
             continue;
         }
-        let pid = u32_at(&bytes, head::PID).unwrap_or(0);
-        let mut events = Vec::new();
-        let mut rest = &bytes[HEAD_BYTES..];
-        while let (Some(kind), Some(length)) = (u32_at(rest, 0), u32_at(rest, 4)) {
-            let length = length as usize;
-            let Some(payload) = rest.get(8..).and_then(|rest| rest.get(..length)) else { break };
-            events.extend(event(kind, payload));
-            rest = rest.get(8 + length.next_multiple_of(8)..).unwrap_or(&[]);
-        }
-        logs.push(Log { pid, events });
+        let word = |at| u32_at(&bytes, at).unwrap_or(0);
+        let said = u64_at(&bytes, head::ENTRIES).unwrap_or(0);
+        let records = &bytes[HEAD_BYTES..];
+        let said = usize::try_from(said).unwrap_or(usize::MAX).min(records.len());
+        logs.push(Log {
+            pid: word(head::PID),
+            process: word(head::PROCESS),
+            events: events(&records[..said]),
+        });
     }
+    logs.sort_by_key(|log| log.process);
     logs
+}
+
+/// The records that are understood, in order; of an `exec` that failed, none.
+fn events(mut rest: &[u8]) -> Vec<Event> {
+    let mut events = Vec::new();
+    // Where in them each thread's last `exec` is.
+    let mut becoming: HashMap<u32, usize> = HashMap::new();
+    while let (Some(kind), Some(length)) = (u32_at(rest, 0), u32_at(rest, 4)) {
+        let length = length as usize;
+        let Some(payload) = rest.get(8..).and_then(|rest| rest.get(..length)) else { break };
+        let thread = u32_at(payload, 4).unwrap_or(0);
+        if kind == record::EXEC_FAILED {
+            if let Some(at) = becoming.remove(&thread) {
+                events[at] = None;
+            }
+        } else if let Some(event) = event(kind, payload) {
+            if kind == record::EXEC {
+                becoming.insert(thread, events.len());
+            }
+            events.push(Some(event));
+        }
+        rest = rest.get(8 + length.next_multiple_of(8)..).unwrap_or(&[]);
+    }
+    events.into_iter().flatten().collect()
+}
+
+/// The sources of each process, by its number in the run: what is one for another is not read for it.
+#[must_use]
+pub fn by_process(sources: &[Source]) -> HashMap<u32, Vec<Source>> {
+    let mut found: HashMap<u32, Vec<Source>> = HashMap::new();
+    for source in sources {
+        let start = source.start();
+        if let (Some(_), Some(process)) = (kind_of(&start), u32_at(&start, head::PROCESS)) {
+            found.entry(process).or_default().push(source.clone());
+        }
+    }
+    found
+}
+
+/// What happened and is not recorded, in the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Losses {
+    /// Accesses of threads that have no table: there were too many of them, or no room.
+    pub accesses: u64,
+    /// Such threads.
+    pub threads: u64,
+    /// Processes that could not record anything.
+    pub processes: u64,
+    /// Records of mappings, blocks and the like for which there was no room.
+    pub records: u64,
+}
+
+impl Losses {
+    /// Whether all that happened is recorded, but for lines that are not in the sample.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Losses::default()
+    }
+}
+
+/// What is not recorded.
+#[must_use]
+pub fn losses(sources: &[Source]) -> Losses {
+    let mut losses = Losses::default();
+    for source in sources.iter().filter(|source| kind_of(&source.start()) == Some(file::RUN)) {
+        let bytes = source.bytes();
+        let long = |at| u64_at(&bytes, at).unwrap_or(0).min(1 << 48);
+        losses.accesses += long(run::ACCESSES_UNSEEN);
+        losses.threads += long(run::THREADS_UNSEEN);
+        losses.processes += long(run::PROCESSES_UNSEEN);
+        losses.records += long(run::RECORDS_LOST);
+    }
+    losses
 }
 
 fn event(kind: u32, payload: &[u8]) -> Option<Event> {
@@ -230,12 +325,21 @@ fn event(kind: u32, payload: &[u8]) -> Option<Event> {
         record::INFO => Event::Info { guest_base: long(0)?, parent: word(8)?, arch: text(16)? },
         record::MAPS => Event::Maps { epoch: word(0)?, text: text(8)? },
         record::MMAP => Event::Mmap {
+            epoch: word(0)?,
             flags: word(8)?,
             thread: word(12)?,
             address: long(16)?,
             length: long(24)?,
             offset: long(32)?,
             path: text(40)?,
+        },
+        record::MUNMAP => Event::Munmap { epoch: word(0)?, address: long(8)?, length: long(16)? },
+        record::MREMAP => Event::Mremap {
+            epoch: word(0)?,
+            old: long(8)?,
+            old_length: long(16)?,
+            address: long(24)?,
+            length: long(32)?,
         },
         record::ALLOC => Event::Alloc {
             epoch: word(0)?,

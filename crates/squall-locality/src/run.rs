@@ -1,10 +1,14 @@
 //! Running a program under the emulator, and what is left of it afterwards.
 
+use std::collections::HashSet;
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use squall_locality_plugin::format::ENTRY_BYTES;
 
 use crate::emulator::Emulator;
@@ -25,6 +29,8 @@ pub enum Outcome {
     Signal(i32),
     /// It did not end in time, and was killed.
     TimedOut,
+    /// Whoever ran it was told to end, by this signal, and ended it.
+    Interrupted(i32),
 }
 
 /// A run that is over. Its files go with it.
@@ -49,14 +55,16 @@ impl Drop for Run {
     }
 }
 
-/// Where the tables go: memory, if there is twice the room that they may take, else the folder for temporary files.
+/// Where the tables go, which is nobody else's business: memory, if there is more than the room that they may take, else the folder for
+/// temporary files.
 fn new_folder(bytes: u64) -> Result<PathBuf, Error> {
     let memory = Path::new("/dev/shm");
     let room = rustix::fs::statvfs(memory).map_or(0, |fs| fs.f_bavail * fs.f_frsize);
-    let parent = if room > 2 * bytes { memory.to_path_buf() } else { std::env::temp_dir() };
+    let parent =
+        if room > bytes.saturating_add(bytes / 2) { memory.to_path_buf() } else { std::env::temp_dir() };
     for attempt in 0..100 {
         let folder = parent.join(format!("squall-locality-{}-{attempt}", std::process::id()));
-        match fs::create_dir(&folder) {
+        match fs::DirBuilder::new().mode(0o700).create(&folder) {
             Ok(()) => return Ok(folder),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error(format!("{}: {error}", folder.display()))),
@@ -65,19 +73,32 @@ fn new_folder(bytes: u64) -> Result<PathBuf, Error> {
     Err(Error(format!("no new folder can be made in {}", parent.display())))
 }
 
-/// Runs the program of `options` to its end, or to its timeout.
+/// What to do about a build without a plugin.
+fn missing_plugin(why: &str) -> Error {
+    Error(format!(
+        "this build has no plugin for the emulator, since its build script could not make one: {why}; build it again with a C compiler as linker \
+         (cc, or the one that the target's `linker` names in Cargo's configuration) and the standard library of {} (`rustup target add`), or \
+         name a compiler that can by SQUALL_LOCALITY_RUSTC",
+        env!("SQUALL_PLUGIN_TARGET")
+    ))
+}
+
+/// The variable by which the processes of a run are known: the run's folder is its value.
+const MARK: &str = "SQUALL_LOCALITY_RUN";
+
+/// Runs the program of `options` to its end, to its timeout, or until it is told to stop. In the last two cases all processes that it made
+/// are ended with it, wherever they went; else those that outlive it go on, and what they do from then on is not counted.
 ///
 /// # Errors
 /// When there is no emulator, the program or the window's function cannot be found, or nothing can be started.
 pub fn run(options: &Options) -> Result<Run, Error> {
     if PLUGIN.is_empty() {
-        return Err(Error(
-            "this build has no plugin for the emulator: see what its build script warned of".into(),
-        ));
+        return Err(missing_plugin(env!("SQUALL_PLUGIN_WHY")));
     }
     let emulator = Emulator::find(options.emulator.as_deref())?;
     let program = find_program(&options.program)?;
-    let folder = new_folder(options.entries_max * ENTRY_BYTES as u64)?;
+    // Twice what the entries take by their own, their index included: as the plugin has it.
+    let folder = new_folder(options.entries_max.saturating_mul(3 * ENTRY_BYTES as u64))?;
     let mut run = Run { folder, pid: 0, outcome: Outcome::TimedOut, seconds: 0.0, emulator };
     let write = |name: &str, bytes: &[u8]| {
         let path = run.folder.join(name);
@@ -110,31 +131,42 @@ pub fn run(options: &Options) -> Result<Run, Error> {
         let inherited = std::env::var("LD_PRELOAD").unwrap_or_default();
         command.arg("-E").arg(format!("LD_PRELOAD={} {inherited}", preload.display()).trim_end());
     }
+    // The program sees the name that was typed, which some go by, and not where it was found.
+    command.arg("-0").arg(&options.program);
     command.args(&options.emulator_arguments).arg(&program).args(&options.arguments);
     if options.quiet {
         command.stdout(Stdio::null());
     } else if options.stdout_to_stderr {
         command.stdout(std::io::stderr());
     }
+    command.env(MARK, &run.folder);
     let begin = Instant::now();
     let mut child = command.spawn().map_err(|e| Error(format!("{}: {e}", run.emulator.path.display())))?;
     run.pid = child.id();
-    run.outcome = wait(&mut child, options.timeout).map_err(|e| Error(e.to_string()))?;
+    run.outcome = wait(&mut child, options, &run.folder).map_err(|e| Error(e.to_string()))?;
     run.seconds = begin.elapsed().as_secs_f64();
     Ok(run)
 }
 
-/// A path with a slash as it is, another one on the path.
+/// A path with a slash as it is, another one on the path, as a shell finds it.
 fn find_program(program: &Path) -> Result<PathBuf, Error> {
-    let found = if program.components().count() > 1 || program.is_file() {
-        Some(program.to_path_buf())
+    let has_slash = program.as_os_str().as_encoded_bytes().contains(&b'/');
+    let found = if has_slash {
+        Some(program.to_path_buf()).filter(|path| path.is_file())
     } else {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+        std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| can_run(file))
     };
-    let found = found.filter(|path| path.is_file());
-    let missing = || Error(format!("there is no program {}", program.display()));
+    let missing = || {
+        let whither = if has_slash { "" } else { " on the path" };
+        Error(format!("there is no program {}{whither}", program.display()))
+    };
     fs::canonicalize(found.ok_or_else(missing)?).map_err(|e| Error(format!("{}: {e}", program.display())))
+}
+
+fn can_run(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 fn symbols_file(functions: &[Function], program: &Path) -> Result<String, Error> {
@@ -142,18 +174,31 @@ fn symbols_file(functions: &[Function], program: &Path) -> Result<String, Error>
     Ok(lines.collect())
 }
 
-/// Waits for the end, no longer than `timeout`; then the process is killed, and what it counted is still there.
-fn wait(child: &mut Child, timeout: Option<Duration>) -> std::io::Result<Outcome> {
-    let Some(timeout) = timeout else { return Ok(ended(child.wait()?)) };
-    let deadline = Instant::now() + timeout;
+/// How long a program that is told to end may take for it.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Waits for the end, no longer than the timeout, and no longer than nobody says to stop; then the processes are killed, and what they
+/// counted is still there.
+fn wait(child: &mut Child, options: &Options, folder: &Path) -> std::io::Result<Outcome> {
+    let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
     let mut nap = Duration::from_millis(1);
     loop {
-        if let Some(status) = child.try_wait()? {
+        let status = child.try_wait()?;
+        // Asked after it: a terminal's signal ends the program, too, and has reached us when it has.
+        let told = options.stop.as_ref().map_or(0, |stop| stop.load(Ordering::Relaxed));
+        if told != 0 {
+            let told = i32::try_from(told).unwrap_or(0);
+            if status.is_none() {
+                interrupt(child, told)?;
+            }
+            end_all(child, folder)?;
+            return Ok(Outcome::Interrupted(told));
+        }
+        if let Some(status) = status {
             return Ok(ended(status));
         }
-        if Instant::now() >= deadline {
-            child.kill()?;
-            child.wait()?;
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            end_all(child, folder)?;
             return Ok(Outcome::TimedOut);
         }
         std::thread::sleep(nap);
@@ -161,10 +206,105 @@ fn wait(child: &mut Child, timeout: Option<Duration>) -> std::io::Result<Outcome
     }
 }
 
+/// Sends this signal to the program, and waits until it has ended, or a while.
+fn interrupt(child: &mut Child, signal: i32) -> std::io::Result<()> {
+    if let Some(signal) = Signal::from_named_raw(signal)
+        && let Some(pid) = Pid::from_raw(child.id().cast_signed())
+    {
+        // It may have ended meanwhile.
+        let _ = kill_process(pid, signal);
+    }
+    let deadline = Instant::now() + GRACE;
+    while child.try_wait()?.is_none() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Kills the program and all that it made, until none is left: whoever is made in the meantime is found the next time.
+fn end_all(child: &mut Child, folder: &Path) -> std::io::Result<()> {
+    child.kill()?;
+    child.wait()?;
+    for _ in 0..ROUNDS_MAX {
+        let left = made_by(child.id(), folder);
+        if left.is_empty() {
+            break;
+        }
+        for pid in left {
+            if let Some(pid) = Pid::from_raw(pid) {
+                // It may have ended meanwhile, or be somebody else's by now.
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// Looks for what is left at most.
+const ROUNDS_MAX: usize = 200;
+
+/// The processes of a run that are alive: those whose environment has its mark, which a fork inherits and a session does not change, and
+/// their descendants.
+fn made_by(pid: u32, folder: &Path) -> Vec<i32> {
+    let mut mark = format!("{MARK}=").into_bytes();
+    mark.extend_from_slice(folder.as_os_str().as_encoded_bytes());
+    let mut ours: HashSet<i32> = HashSet::new();
+    let mut parents: Vec<(i32, i32)> = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(found) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // The name, in parentheses, may have any characters; the state and the parent come after it.
+        let mut rest = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let (state, parent) = (rest.next(), rest.next().and_then(|word| word.parse().ok()));
+        if matches!(state, None | Some("Z" | "X")) {
+            continue;
+        }
+        parents.push((found, parent.unwrap_or(0)));
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environment.split(|byte| *byte == 0).any(|variable| variable == mark) {
+            ours.insert(found);
+        }
+    }
+    ours.insert(pid.cast_signed());
+    while let Some((found, _)) =
+        parents.iter().find(|(found, parent)| ours.contains(parent) && !ours.contains(found))
+    {
+        ours.insert(*found);
+    }
+    ours.remove(&pid.cast_signed());
+    ours.remove(&std::process::id().cast_signed());
+    ours.into_iter().filter(|found| parents.iter().any(|(known, _)| known == found)).collect()
+}
+
 fn ended(status: ExitStatus) -> Outcome {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => Outcome::Exited(code),
         (None, signal) => Outcome::Signal(signal.unwrap_or(0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_nobody_elses() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = new_folder(0).expect("a folder");
+        let mode = fs::metadata(&folder).expect("it is there").permissions().mode();
+        fs::remove_dir(&folder).expect("it is empty");
+        assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_build_without_a_plugin_says_why_and_what_to_do() {
+        let Error(said) = missing_plugin("error: linker `cc` not found");
+        for part in
+            ["linker `cc` not found", "C compiler", "rustup target add", "SQUALL_LOCALITY_RUSTC", "gnu"]
+        {
+            assert!(said.contains(part), "{said}");
+        }
     }
 }

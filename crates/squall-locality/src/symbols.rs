@@ -1,6 +1,8 @@
 //! From addresses to names: functions, files and lines, with what was inlined, and static data.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use addr2line::Loader;
@@ -45,6 +47,97 @@ impl Frame {
             || ["malloc", "calloc", "realloc", "free", "posix_memalign", "aligned_alloc", "??"]
                 .contains(&self.function.as_str())
     }
+}
+
+/// Types and functions that are locks, by their whole names: those of the standard library, of the crates that most programs have
+/// their locks from, and of the C library. A name that merely contains one (`block`, `clock`) is none.
+const LOCKS: &[&str] = &[
+    "Mutex",
+    "RawMutex",
+    "RawFairMutex",
+    "FairMutex",
+    "ReentrantLock",
+    "ReentrantMutex",
+    "RawReentrantMutex",
+    "RwLock",
+    "RawRwLock",
+    "SpinMutex",
+    "SpinLock",
+    "Spinlock",
+    "TicketMutex",
+    "TicketLock",
+    "Once",
+    "OnceLock",
+    "OnceCell",
+    "LazyLock",
+    "Semaphore",
+    "lock",
+    "try_lock",
+    "unlock",
+    "lock_slow",
+    "unlock_slow",
+    "lock_contended",
+    "lock_shared",
+    "lock_exclusive",
+    "unlock_shared",
+    "unlock_exclusive",
+    "spin_lock",
+    "spin_unlock",
+    "pthread_mutex_lock",
+    "pthread_mutex_trylock",
+    "pthread_mutex_timedlock",
+    "pthread_mutex_unlock",
+    "pthread_mutex_unlock_usercnt",
+    "pthread_rwlock_rdlock",
+    "pthread_rwlock_tryrdlock",
+    "pthread_rwlock_wrlock",
+    "pthread_rwlock_trywrlock",
+    "pthread_rwlock_unlock",
+    "pthread_spin_lock",
+    "pthread_spin_trylock",
+    "pthread_spin_unlock",
+    "pthread_once",
+    "pthread_once_slow",
+    "lll_lock_wait",
+    "lll_lock_wait_private",
+    "lll_lock_wake",
+    "sem_wait",
+    "sem_trywait",
+    "sem_timedwait",
+    "sem_post",
+];
+
+/// Whether the function that does the atomic operation, of these frames (innermost first), is a lock's. Those around it are its
+/// callers, and say nothing: what is called under a lock is not the lock.
+#[must_use]
+pub fn is_of_a_lock(frames: &[Frame]) -> bool {
+    let atomics =
+        ["core::sync::atomic::", "<core::sync::atomic::", "core::intrinsics::", "std::__atomic_base"];
+    let own = frames.iter().find(|frame| !atomics.iter().any(|name| frame.function.starts_with(name)));
+    own.is_some_and(|frame| {
+        let path = without_types(&frame.function);
+        let words = path.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        // The C library has several names for one function, with underscores before it.
+        words.map(|word| word.trim_start_matches('_')).any(|word| LOCKS.contains(&word))
+    })
+}
+
+/// A function's path without the types that it is generic over, which are not what it is, and without arguments: of
+/// `<a::Lock<T> as b::Raw>::take` there is left `a::Lock as b::Raw::take`.
+fn without_types(name: &str) -> String {
+    let kept = i32::from(name.starts_with('<'));
+    let mut depth = 0;
+    let mut path = String::with_capacity(name.len());
+    for letter in name.chars() {
+        match letter {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            '(' if !path.is_empty() => break,
+            _ if depth <= kept => path.push(letter),
+            _ => {}
+        }
+    }
+    path
 }
 
 /// A function whose calls can be a window.
@@ -120,16 +213,22 @@ fn without_arguments(name: &str) -> &str {
     name
 }
 
-/// The name as it is written in the source, without a hash.
+/// The name as it is written in the source, without a hash. A name that no compiler of Rust or C++ mangles is C's, and stays as it is:
+/// demanglers take more than they should, `f` for a `float`.
 #[must_use]
 pub fn demangle(raw: &str) -> String {
-    if let Ok(rust) = rustc_demangle::try_demangle(raw) {
+    let mangled = |marks: &[&str]| marks.iter().any(|mark| raw.starts_with(mark));
+    if mangled(&["_R", "__R", "_ZN", "__ZN"])
+        && let Ok(rust) = rustc_demangle::try_demangle(raw)
+    {
         return format!("{rust:#}");
     }
-    match cpp_demangle::Symbol::new(raw).ok().and_then(|symbol| symbol.demangle().ok()) {
-        Some(name) => name,
-        None => raw.to_owned(),
+    if mangled(&["_Z", "__Z"])
+        && let Some(name) = cpp_demangle::Symbol::new(raw).ok().and_then(|symbol| symbol.demangle().ok())
+    {
+        return name;
     }
+    raw.to_owned()
 }
 
 /// A static variable.
@@ -149,9 +248,26 @@ struct Module {
     data: Vec<Datum>,
 }
 
+/// Bytes of a file that is read for its symbols, at most.
+const MODULE_BYTES_MAX: u64 = 8 << 30;
+
+/// Whether this file can be read for its symbols: a program maps devices, too, some of which never end, and data of any size.
+fn has_symbols(path: &Path) -> bool {
+    let of_size = std::fs::metadata(path)
+        .is_ok_and(|meta| meta.is_file() && (1..=MODULE_BYTES_MAX).contains(&meta.len()));
+    let mut magic = [0; 4];
+    of_size
+        && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == *b"\x7fELF"
+}
+
 impl Module {
     fn open(path: &Path) -> Module {
-        let mut module = Module { loader: Loader::new(path).ok(), segments: Vec::new(), data: Vec::new() };
+        let mut module = Module { loader: None, segments: Vec::new(), data: Vec::new() };
+        if !has_symbols(path) {
+            return module;
+        }
+        module.loader = Loader::new(path).ok();
         let Ok(bytes) = std::fs::read(path) else { return module };
         let Ok(file) = object::File::parse(&*bytes) else { return module };
         for segment in file.segments() {
@@ -291,6 +407,52 @@ fn find_frames(module: &Module, offset: u64) -> Vec<Frame> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_c_stay_as_they_are() {
+        // Each is something to a demangler: a type of C++, or a path of Rust without its underscore.
+        for name in ["f", "i", "j", "main", "St", "RSA_new", "RNvC3foo3bar", "ZN3foo3barE", "", "_", "_exit"]
+        {
+            assert_eq!(demangle(name), name);
+        }
+        assert_eq!(demangle("_ZN3foo3barEv"), "foo::bar()");
+        assert_eq!(
+            demangle("_ZN4core3ops8function6FnOnce9call_once17h0123456789abcdefE"),
+            "core::ops::function::FnOnce::call_once"
+        );
+        assert_eq!(demangle("_RNvC6_123foo3bar"), "123foo::bar");
+    }
+
+    #[test]
+    fn locks_are_known_by_whole_names_of_the_function_that_does_it() {
+        let frames = |names: &[&str]| -> Vec<Frame> {
+            names.iter().map(|name| Frame { function: (*name).into(), ..Frame::default() }).collect()
+        };
+        let of_a_lock = |names: &[&str]| is_of_a_lock(&frames(names));
+        let exchange = "core::sync::atomic::AtomicU32::compare_exchange";
+        assert!(of_a_lock(&[exchange, "std::sys::sync::mutex::futex::Mutex::lock", "app::main"]));
+        assert!(of_a_lock(&["<parking_lot::raw_mutex::RawMutex as lock_api::mutex::RawMutex>::lock"]));
+        assert!(of_a_lock(&["dashmap::lock::RawRwLock::lock_exclusive"]));
+        assert!(of_a_lock(&["___pthread_mutex_lock"]) && of_a_lock(&["std::mutex::lock()"]));
+        for name in
+            ["app::next_block", "clock", "app::clock::tick", "unblocked", "wall_clock_update", "app::lockers"]
+        {
+            assert!(!of_a_lock(&[exchange, name]), "{name}");
+        }
+        // Neither what is called under a lock, nor what a stack is of.
+        assert!(!of_a_lock(&[exchange, "app::push", "std::sys::sync::mutex::futex::Mutex::lock"]));
+        assert!(!of_a_lock(&["<app::Stack<std::sync::Mutex<u8>>>::push"]));
+        assert!(!of_a_lock(&["app::push::<std::sync::Mutex<u8>>"]) && !of_a_lock(&[]));
+    }
+
+    #[test]
+    fn what_never_ends_or_has_no_symbols_is_not_read() {
+        for path in ["/dev/zero", "/dev/null", "/", "/no/such/file", "/proc/self/maps"] {
+            assert!(!has_symbols(Path::new(path)), "{path}");
+            assert!(Symbols::default().frames(Path::new(path), 0).is_empty());
+        }
+        assert!(has_symbols(&std::env::current_exe().expect("a test is a program")));
+    }
 
     #[test]
     fn generic_arguments_at_the_end_are_no_part_of_a_name() {

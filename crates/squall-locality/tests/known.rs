@@ -7,7 +7,7 @@ use squall_locality::emulator::Emulator;
 use squall_locality::lines::{Rules, Sharing};
 use squall_locality::model::Model;
 use squall_locality::objects::Object;
-use squall_locality::report::{Report, Request, report};
+use squall_locality::report::{LineReport, Report, Request, report};
 use squall_locality::run::{Outcome, run};
 use squall_locality::{Options, Window, read};
 
@@ -33,6 +33,7 @@ fn options(arguments: &[&str]) -> Option<Options> {
         window: Window::Auto,
         entries_max: 1 << 20,
         timeout: Some(Duration::from_secs(300)),
+        stop: None,
         preload: true,
         emulator: None,
         emulator_arguments: Vec::new(),
@@ -145,6 +146,18 @@ fn known_a_mutex_around_a_map_is_a_lock_and_its_data() {
     // With more threads the same.
     let Some((_, again, _)) = count("mutex-map", 3, 200) else { return };
     assert!(is(first, again), "{first} {again}");
+}
+
+#[test]
+fn known_a_lock_is_told_by_what_is_done_to_it_and_not_by_a_name() {
+    let content = |name| {
+        let (report, ..) = count(name, 2, 200)?;
+        let block = |line: &&LineReport| line.code.iter().any(|code| code.instruction == "exchange");
+        report.lines.iter().find(block).map(|line| line.content.clone())
+    };
+    let Some(spin) = content("spin") else { return };
+    assert_eq!(spin, "lock");
+    assert_eq!(content("clock").as_deref(), Some("atomic"));
 }
 
 #[test]

@@ -1,17 +1,16 @@
 //! The report: what a run showed, as one object, from which the table and the page are made.
 
+mod line;
 mod page;
+mod summary;
 mod terminal;
 
-use std::path::PathBuf;
-
 use serde::Serialize;
-use squall_locality_plugin::format::window;
 
-use crate::lines::{Line, Lines, Phase, Rules, Sharing, Thread, Touch};
+use crate::lines::{Line, Lines, Phase, Rules, Sharing, Thread};
 use crate::model::{Model, Point};
 use crate::objects::{Object, Objects};
-use crate::read::{self, Event, Log, Source};
+use crate::read::{self, Event, Log, Losses, Source};
 use crate::run::Outcome;
 use crate::symbols::{Frame, Symbols};
 
@@ -45,15 +44,18 @@ pub struct Report {
     pub accesses: u64,
     /// The same for one operation.
     pub accesses_per_op: Option<f64>,
-    /// Lines that were touched, that several threads read and nobody wrote.
+    /// Lines that were touched.
     pub lines_touched: u64,
     /// Lines that several threads read and nobody wrote.
     pub lines_read_only: u64,
-    /// Lines that are steadily write-shared.
+    /// Whether write-shared means steadily so, which it does where the operations are given; else each line counts that two threads touch
+    /// and one writes, with all accesses to it.
+    pub steady: bool,
+    /// Lines that are write-shared.
     pub write_shared_lines: u64,
     /// Accesses to them.
     pub write_shared_accesses: u64,
-    /// The same for one operation.
+    /// The same for one operation: steadily write-shared accesses.
     pub write_shared_accesses_per_op: Option<f64>,
     /// The part of them that is false sharing.
     pub falsely_shared_accesses: u64,
@@ -63,7 +65,8 @@ pub struct Report {
     pub transfers_per_op_at_most: Option<f64>,
     /// Lines by when they are shared.
     pub phases: Phases,
-    /// One line in so many was kept; 1 is all, and then all counts are exact.
+    /// One line in so many was kept; 1 is all, and then all counts are exact. Else sums over lines are those of the lines that were kept,
+    /// so many times, while what is said of one line is what was counted of it.
     pub one_line_in: u64,
     /// Accesses that found no room.
     pub accesses_lost: u64,
@@ -75,8 +78,30 @@ pub struct Report {
     pub model: Model,
     /// How it would go with other numbers of processors, by the model.
     pub curve: Vec<Point>,
+    /// Why the figures are not those of a whole run, exactly; nothing, if they are.
+    pub incomplete: Vec<String>,
+    /// What happened in the run and is not recorded.
+    pub losses: Losses,
     /// What a reader has to know.
     pub notes: Vec<String>,
+}
+
+impl Report {
+    /// What a limit is held against: write-shared accesses of all processes together, for one operation where the operations are given.
+    /// None where no thread worked.
+    #[must_use]
+    pub fn write_shared_of_all_processes(&self) -> Option<f64> {
+        let sum = |f: fn(&ProcessReport) -> u64| {
+            self.processes.iter().fold(0u64, |sum, it| sum.saturating_add(f(it)))
+        };
+        let threads = sum(|process| process.threads_working as u64);
+        let accesses = sum(|process| process.write_shared_accesses) as f64;
+        match self.ops_per_thread {
+            _ if threads == 0 => None,
+            Some(ops) => Some(accesses / (ops as f64 * threads as f64)),
+            None => Some(accesses),
+        }
+    }
 }
 
 /// How many lines are shared when.
@@ -85,6 +110,7 @@ pub struct Report {
 #[allow(missing_docs, reason = "as `Phase`")]
 pub struct Phases {
     pub steady: u64,
+    pub at_once: u64,
     pub occasional: u64,
     pub start_up: u64,
     pub handed_over: u64,
@@ -99,9 +125,11 @@ pub struct ProcessReport {
     pub parent: u32,
     /// Threads that were seen.
     pub threads: usize,
+    /// Those of them whose operations count.
+    pub threads_working: usize,
     /// Accesses that count.
     pub accesses: u64,
-    /// Accesses to lines that are steadily write-shared.
+    /// Accesses to lines that are write-shared.
     pub write_shared_accesses: u64,
     /// The program that it became, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,7 +162,7 @@ pub struct LineReport {
     pub phase: Phase,
     /// What of it.
     pub sharing: Sharing,
-    /// `lock`, `atomic` or `data`, or several.
+    /// `lock`, `atomic` or `data`, or several; `unknown` where no access says which bytes it touched.
     pub content: String,
     /// Whose it is.
     pub object: Object,
@@ -144,18 +172,24 @@ pub struct LineReport {
     pub reads: u64,
     /// Writes of all threads.
     pub writes: u64,
-    /// Accesses to bytes that nobody shares.
+    /// What the run's figure has of it.
+    pub write_shared: u64,
+    /// Of these, accesses to bytes that nobody shares.
     pub falsely_shared: u64,
     /// Transfers that any interleaving can cause.
     pub transfers_at_most: u64,
     /// Transfers that the model expects.
     pub transfers_by_model: f64,
-    /// Milliseconds that they would take, by the model.
+    /// Writes that find the line there, but not alone, as the model expects them.
+    pub upgrades_by_model: f64,
+    /// Milliseconds that both would take, by the model.
     pub cost_ms_by_model: f64,
     /// Who touches it.
     pub threads: Vec<TouchReport>,
-    /// From where.
+    /// From where, most first.
     pub code: Vec<CodeReport>,
+    /// Instructions that are not listed.
+    pub code_not_listed: usize,
 }
 
 /// One word of a line.
@@ -232,32 +266,34 @@ pub struct Request {
     pub lines_max: usize,
 }
 
-/// Places of the code that are listed of a line at most.
-const PLACES_MAX: usize = 12;
-
 /// Reads what the plugin left, and judges it.
 #[must_use]
 pub fn report(sources: &[Source], request: &Request) -> Report {
     let logs = read::logs(sources);
-    let mut folded: Vec<(Lines, &Log)> =
-        logs.iter().map(|log| (Lines::fold(sources, log.pid, request.rules), log)).collect();
-    let accesses = |lines: &Lines| lines.threads.iter().map(|thread| thread.accesses).sum::<u64>();
-    let processes: Vec<ProcessReport> =
-        folded.iter().map(|(lines, log)| process(lines, log, accesses(lines))).collect();
+    // Each process's files are read for it alone: there may be thousands.
+    let own = read::by_process(sources);
+    let fold =
+        |log: &Log| Lines::fold(own.get(&log.process).map_or(&[], Vec::as_slice), log.pid, request.rules);
+    let mut folded: Vec<(Lines, &Log)> = logs.iter().map(|log| (fold(log), log)).collect();
+    let losses = read::losses(sources);
+    let processes: Vec<ProcessReport> = folded.iter().map(|(lines, log)| process(lines, log)).collect();
+    let incomplete = summary::incomplete(&folded, losses, request);
     // The process that was started; where it counted nothing (a shell that forks), the one that did most.
     let chosen = folded
         .iter()
-        .position(|(lines, log)| log.pid == request.pid && accesses(lines) > 0)
-        .or_else(|| (0..folded.len()).max_by_key(|at| accesses(&folded[*at].0)));
+        .position(|(lines, log)| log.pid == request.pid && lines.accesses() > 0)
+        .or_else(|| (0..folded.len()).max_by_key(|at| folded[*at].0.accesses()));
     let nothing = Log::default();
     let (lines, log) = match chosen {
         Some(at) => folded.swap_remove(at),
         None => (Lines::default(), &nothing),
     };
-    build(&lines, log, processes, request)
+    let mut report = Report { processes, incomplete, losses, ..build(&lines, log, request) };
+    report.notes.extend(summary::losses(losses).into_iter().map(|loss| format!("Not recorded: {loss}.")));
+    report
 }
 
-fn process(lines: &Lines, log: &Log, accesses: u64) -> ProcessReport {
+fn process(lines: &Lines, log: &Log) -> ProcessReport {
     let parent = log.events.iter().find_map(|event| match event {
         Event::Info { parent, .. } => Some(*parent),
         _ => None,
@@ -270,33 +306,34 @@ fn process(lines: &Lines, log: &Log, accesses: u64) -> ProcessReport {
         pid: log.pid,
         parent: parent.unwrap_or(0),
         threads: lines.threads.len(),
-        accesses,
-        write_shared_accesses: lines.shared.iter().map(|line| line.steady_accesses).sum(),
+        threads_working: lines.working(),
+        accesses: lines.accesses(),
+        write_shared_accesses: lines.write_shared_accesses().saturating_mul(lines.one_in()),
         became,
     }
 }
 
-fn build(lines: &Lines, log: &Log, processes: Vec<ProcessReport>, request: &Request) -> Report {
+/// The report of one process.
+fn build(lines: &Lines, log: &Log, request: &Request) -> Report {
     let working = lines.threads.iter().filter(|thread| thread.works);
     let threads = working.clone().count();
-    let accesses: u64 = working.map(|thread| thread.accesses).sum();
-    let kept = 1u64 << lines.sample.min(40);
-    let sum = |f: fn(&Line) -> u64| lines.shared.iter().map(f).sum::<u64>().saturating_mul(kept);
-    let steady = sum(|line| line.steady_accesses);
-    let transfers = sum(|line| line.transfers_at_most);
-    let falsely = sum(|line| if line.phase == Phase::Steady { line.false_accesses } else { 0 });
+    let accesses = working.fold(0u64, |sum, thread| sum.saturating_add(thread.accesses));
+    let kept = lines.one_in();
+    let sum = |f: fn(&Line) -> u64| {
+        lines.shared.iter().fold(0u64, |sum, line| sum.saturating_add(f(line))).saturating_mul(kept)
+    };
+    let (shared, transfers) = (sum(|line| line.write_shared_accesses), sum(|line| line.transfers_at_most));
     let per_op = |count: u64| {
         let ops = request.rules.ops? as f64 * threads as f64;
         (ops > 0.0).then(|| count as f64 / ops)
     };
-    let phase = |phase| lines.shared.iter().filter(|line| line.phase == phase).count() as u64 * kept;
-    let dearest = dearest(lines, &request.model);
+    let dearest = dearest(lines, request);
     let objects = Objects::new(log);
     let mut symbols = Symbols::default();
     let listed: Vec<LineReport> = dearest
         .iter()
         .take(request.lines_max)
-        .map(|line| describe(line, lines, &objects, &mut symbols, request))
+        .map(|line| line::describe(line, lines, &objects, &mut symbols, request))
         .collect();
     Report {
         command: request.command.clone(),
@@ -309,40 +346,52 @@ fn build(lines: &Lines, log: &Log, processes: Vec<ProcessReport>, request: &Requ
             (None, false) => "all".to_owned(),
         },
         pid: log.pid,
-        processes,
+        processes: Vec::new(),
         threads,
         thread_list: thread_list(lines),
         ops_per_thread: request.rules.ops,
         accesses,
         accesses_per_op: per_op(accesses),
-        lines_touched: lines.touched * kept,
-        lines_read_only: lines.read_only * kept,
-        write_shared_lines: phase(Phase::Steady),
-        write_shared_accesses: steady,
-        write_shared_accesses_per_op: per_op(steady),
-        falsely_shared_accesses: falsely,
+        lines_touched: lines.touched.saturating_mul(kept),
+        lines_read_only: lines.read_only.saturating_mul(kept),
+        steady: request.rules.ops.is_some(),
+        write_shared_lines: sum(|line| u64::from(line.write_shared_accesses > 0)),
+        write_shared_accesses: shared,
+        write_shared_accesses_per_op: per_op(shared),
+        falsely_shared_accesses: sum(|line| line.false_accesses),
         transfers_at_most: transfers,
         transfers_per_op_at_most: per_op(transfers),
-        phases: Phases {
-            steady: phase(Phase::Steady),
-            occasional: phase(Phase::Occasional),
-            start_up: phase(Phase::StartUp),
-            handed_over: phase(Phase::HandedOver),
-        },
+        phases: phases(lines),
         one_line_in: kept,
         accesses_lost: lines.lost,
         lines_not_listed: dearest.len() - listed.len(),
         lines: listed,
-        curve: request.model.curve(lines, request.rules.ops.unwrap_or(1), &request.processors),
+        curve: request.model.curve(lines, request.rules.ops, &request.processors),
         model: request.model.clone(),
-        notes: notes(lines, log, request),
+        incomplete: Vec::new(),
+        losses: Losses::default(),
+        notes: summary::notes(lines, log, request),
     }
 }
 
-/// The shared lines, those that are shared all the time first, and of each kind the dearest first.
-fn dearest<'a>(lines: &'a Lines, model: &Model) -> Vec<&'a Line> {
+fn phases(lines: &Lines) -> Phases {
+    let of = |phase| {
+        let count = lines.shared.iter().filter(|line| line.phase == phase).count() as u64;
+        count.saturating_mul(lines.one_in())
+    };
+    Phases {
+        steady: of(Phase::Steady),
+        at_once: of(Phase::AtOnce),
+        occasional: of(Phase::Occasional),
+        start_up: of(Phase::StartUp),
+        handed_over: of(Phase::HandedOver),
+    }
+}
+
+/// The shared lines, those that are shared for as long as the threads work first, and of each kind the dearest first.
+fn dearest<'a>(lines: &'a Lines, request: &Request) -> Vec<&'a Line> {
     let mut dearest: Vec<&Line> = lines.shared.iter().collect();
-    let rank = |line: &Line| (line.phase == Phase::Steady, model.cost_ns(line));
+    let rank = |line: &Line| (line.phase.lasts(), request.model.cost_ns(line, request.rules.ops));
     dearest.sort_by(|a, b| {
         let (a_rank, b_rank) = (rank(a), rank(b));
         b_rank.partial_cmp(&a_rank).unwrap_or(std::cmp::Ordering::Equal).then(a.address.cmp(&b.address))
@@ -360,206 +409,4 @@ fn thread_list(lines: &Lines) -> Vec<ThreadReport> {
         accesses: thread.accesses,
     };
     lines.threads.iter().map(report).collect()
-}
-
-fn notes(lines: &Lines, log: &Log, request: &Request) -> Vec<String> {
-    let mut notes = vec![
-        "Under emulation no program has restartable sequences (rseq): what was counted is the fallback of programs that use them."
-            .to_owned(),
-    ];
-    match &request.outcome {
-        Outcome::TimedOut => notes.push(
-            "The program did not end in time and was killed; what it did until then is counted.".into(),
-        ),
-        Outcome::Signal(number) => {
-            notes.push(format!("The program died of signal {number}; what it did until then is counted."))
-        }
-        Outcome::Exited(_) => {}
-    }
-    for event in &log.events {
-        match event {
-            Event::Exec { path } => notes.push(format!(
-                "The process became {path}: from there on it ran outside the emulator, and nothing was counted."
-            )),
-            Event::BlocksCut => notes.push("So many heap blocks came and went that the later ones are not known.".into()),
-            _ => {}
-        }
-    }
-    if !log.events.contains(&Event::Preloaded) {
-        notes.push("Heap blocks are not told apart: the program could not be preloaded (it is static, or was not to be).".into());
-    }
-    if lines.sample > 0 {
-        notes.push(format!(
-            "There were more lines than fit: one line in {} was kept, with all its accesses; sums are scaled up.",
-            1u64 << lines.sample.min(40)
-        ));
-    }
-    if lines.lost > 0 {
-        notes.push(format!("{} accesses found no room and are not counted.", lines.lost));
-    }
-    let works = lines.threads.iter().any(|thread| thread.works);
-    if lines.threads.iter().all(|thread| thread.head.window == window::WHOLE) && request.function.is_some() {
-        notes.push("The window's function was never called.".into());
-    } else if request.rules.ops.is_some() && !works {
-        notes.push("No thread did as many accesses as the operations that were said.".into());
-    }
-    notes
-}
-
-fn describe(
-    line: &Line,
-    lines: &Lines,
-    objects: &Objects,
-    symbols: &mut Symbols,
-    request: &Request,
-) -> LineReport {
-    let number = |thread: &usize| lines.threads[*thread].head.number;
-    let code: Vec<CodeReport> = line
-        .places
-        .iter()
-        .take(PLACES_MAX)
-        .map(|place| CodeReport {
-            address: format!("{:#x}", place.pc),
-            instruction: match place.kind {
-                1 => "atomic",
-                2 => "exchange",
-                _ => "plain",
-            },
-            reads: place.reads,
-            writes: place.writes,
-            threads: place.threads.iter().map(number).collect(),
-            frames: objects.frames(place.pc, symbols),
-        })
-        .collect();
-    let span = line
-        .touches
-        .iter()
-        .fold((u32::MAX, 0), |span, touch| (span.0.min(touch.span.0), span.1.max(touch.span.1)));
-    let words = words(line, lines, objects, &code, request.rules.line_bytes);
-    let mut content: Vec<&str> = words.iter().map(|word| word.role).collect();
-    content.sort_unstable_by_key(|role| ["lock", "atomic", "data"].iter().position(|known| known == role));
-    content.dedup();
-    LineReport {
-        address: format!("{:#x}", line.address),
-        phase: line.phase,
-        sharing: line.sharing,
-        content: content.join(" and "),
-        object: {
-            let (first, bytes) = touched(line);
-            objects.at(line.address + first, bytes, span, symbols)
-        },
-        words,
-        reads: line.touches.iter().map(|touch| touch.reads).sum(),
-        writes: line.touches.iter().map(|touch| touch.writes).sum(),
-        falsely_shared: line.false_accesses,
-        transfers_at_most: line.transfers_at_most,
-        transfers_by_model: request.model.transfers(line),
-        cost_ms_by_model: request.model.cost_ns(line) / 1e6,
-        threads: line
-            .touches
-            .iter()
-            .map(|touch| TouchReport {
-                thread: number(&touch.thread),
-                reads: touch.reads,
-                writes: touch.writes,
-            })
-            .collect(),
-        code,
-    }
-}
-
-/// Where the bytes that are touched begin, and how many it is to the last of them.
-fn touched(line: &Line) -> (u64, u64) {
-    let all = line.touches.iter().fold(0, |all, touch| all | touch.read_bytes | touch.written_bytes);
-    if all == 0 {
-        return (0, 1);
-    }
-    let first = u64::from(all.trailing_zeros());
-    (first, 128 - u64::from(all.leading_zeros()) - first)
-}
-
-/// The words of a line that are touched, and what each is.
-fn words(
-    line: &Line,
-    lines: &Lines,
-    objects: &Objects,
-    code: &[CodeReport],
-    line_bytes: u32,
-) -> Vec<WordReport> {
-    const WORD: u32 = 8;
-    let mut words = Vec::new();
-    for offset in (0..line_bytes).step_by(WORD as usize) {
-        let mask = 0xffu128 << offset;
-        let who = |bytes: fn(&Touch) -> u128| -> Vec<u32> {
-            let touches = line.touches.iter().filter(|touch| bytes(touch) & mask != 0);
-            touches.map(|touch| lines.threads[touch.thread].head.number).collect()
-        };
-        let touched_by = who(|touch| touch.read_bytes | touch.written_bytes);
-        if touched_by.is_empty() {
-            continue;
-        }
-        // A word by whose exchange a function that is called for locking decides, or on which threads sleep.
-        let locks =
-            |code: &CodeReport| code.instruction == "exchange" && code.frames.iter().any(is_of_a_lock);
-        let places = line.places.iter().zip(code);
-        let by_name = places.filter(|(place, _)| place.bytes & mask != 0).any(|(_, code)| locks(code));
-        let sleepers = objects.has_sleepers(line.address + u64::from(offset), u64::from(WORD));
-        let role = if sleepers && line.atomic_bytes & mask != 0 || by_name {
-            "lock"
-        } else if line.atomic_bytes & mask != 0 {
-            "atomic"
-        } else {
-            "data"
-        };
-        words.push(WordReport { offset, role, touched_by, written_by: who(|touch| touch.written_bytes) });
-    }
-    words
-}
-
-/// Whether this function's name, or its file's, says that it is part of a lock.
-fn is_of_a_lock(frame: &Frame) -> bool {
-    const WORDS: &[&str] = &["lock", "mutex", "semaphore", "futex", "once", "sem_"];
-    let name = frame.function.to_lowercase();
-    let file = frame.file.as_deref().and_then(|file| file.rsplit('/').next()).unwrap_or("").to_lowercase();
-    WORDS.iter().any(|word| name.contains(word) || file.contains(word))
-}
-
-/// The path that a terminal is shown.
-fn place(frame: &Frame) -> String {
-    match (&frame.file, frame.line) {
-        (Some(file), Some(line)) => format!("{}:{line}", Objects::shown(file)),
-        (Some(file), None) => Objects::shown(file),
-        _ => String::new(),
-    }
-}
-
-/// One phrase for an object.
-fn object_text(object: &Object, address: &str) -> String {
-    let line = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap_or(0);
-    let file =
-        |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    match object {
-        Object::Heap { blocks } => {
-            let each = blocks.iter().map(|block| {
-                let at = block.address.saturating_sub(line);
-                let place_in = if block.address >= line {
-                    format!("from the line's byte {at} on")
-                } else {
-                    format!("the line is at its byte {}", line - block.address)
-                };
-                let asked = block.asked_by().map_or_else(String::new, |frame| {
-                    format!(", asked for by thread {} at {} {}", block.thread, place(frame), frame.function)
-                });
-                format!("heap block of {} bytes ({place_in}){asked}", block.bytes)
-            });
-            each.collect::<Vec<_>>().join("; ")
-        }
-        Object::Static { file: path, names } if names.is_empty() => format!("static data of {}", file(path)),
-        Object::Static { file: path, names } => format!("static {} in {}", names.join(", "), file(path)),
-        Object::Stack { tid } => format!("stack of thread {tid}"),
-        Object::ThreadLocal { tid } => format!("thread-local data of thread {tid}"),
-        Object::File { path, offset } => format!("mapped file {} at {offset:#x}", path.display()),
-        Object::Anonymous { start, bytes } => format!("anonymous mapping of {bytes} bytes at {start:#x}"),
-        Object::Unknown => "unknown memory".to_owned(),
-    }
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use super::{LineReport, Report, object_text, place, terminal};
+use super::line::{object_text, place};
+use super::summary::{self, Row};
+use super::{LineReport, Report, terminal};
 use crate::lines::Sharing;
 
 /// Lines in the heat map at most.
@@ -31,28 +33,19 @@ fn write(text: &mut String, report: &Report) -> std::fmt::Result {
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Locality of {title}</title>"
     )?;
     writeln!(text, "<style>{STYLE}</style></head><body>\n<h1>Locality of <code>{title}</code></h1>")?;
-    writeln!(
-        text,
-        "<p>{} threads; window: {}; {}</p>",
-        report.threads,
-        escape(&report.window),
-        escape(&report.emulator)
-    )?;
+    writeln!(text, "<p>{}</p>", escape(&summary::heading(report)))?;
+    if let Some(estimate) = summary::estimate(report) {
+        writeln!(text, "<p class=\"false\">{}</p>", escape(&estimate))?;
+    }
     writeln!(text, "<table>")?;
-    let mut row = |name: &str, total: u64, per_op: Option<f64>| {
+    for Row { name, part, total, per_op } in summary::rows(report) {
         let per_op = per_op.map(|n| format!("{n:.4} per operation")).unwrap_or_default();
-        writeln!(text, "<tr><td>{name}</td><td class=\"n\">{total}</td><td class=\"n\">{per_op}</td></tr>")
-    };
-    row("accesses", report.accesses, report.accesses_per_op)?;
-    row("steadily write-shared accesses", report.write_shared_accesses, report.write_shared_accesses_per_op)?;
-    row("of these, false sharing", report.falsely_shared_accesses, None)?;
-    row(
-        "transfers that any interleaving can cause",
-        report.transfers_at_most,
-        report.transfers_per_op_at_most,
-    )?;
-    row("lines touched", report.lines_touched, None)?;
-    row("lines steadily write-shared", report.phases.steady, None)?;
+        let indent = if part { " style=\"padding-left:2em\"" } else { "" };
+        writeln!(
+            text,
+            "<tr><td{indent}>{name}</td><td class=\"n\">{total}</td><td class=\"n\">{per_op}</td></tr>"
+        )?;
+    }
     writeln!(text, "</table>")?;
     if !report.lines.is_empty() {
         writeln!(
@@ -63,8 +56,8 @@ fn write(text: &mut String, report: &Report) -> std::fmt::Result {
     }
     writeln!(
         text,
-        "<h2>With more processors, by the model</h2>\n<p><small>A model ({}), and no measurement: see the manual for what it assumes. Operations of all threads over those of one alone; the thin line is perfect.</small></p>",
-        escape(&report.model.name)
+        "<h2>With more processors, by the model</h2>\n<p><small>{} the thick line; the thin one is perfect. See the manual for what the model assumes.</small></p>",
+        escape(&summary::curve(report))
     )?;
     curve(text, report)?;
     writeln!(text, "<h2>The lines</h2>")?;
@@ -137,12 +130,12 @@ fn heat_map(text: &mut String, report: &Report) -> std::fmt::Result {
         let mut sums = vec![(0u64, 0u64); columns];
         for touch in &line.threads {
             if let Some(sum) = sums.get_mut(touch.thread as usize / together) {
-                *sum = (sum.0 + touch.reads, sum.1 + touch.writes);
+                *sum = (sum.0.saturating_add(touch.reads), sum.1.saturating_add(touch.writes));
             }
         }
-        for (column, (reads, writes)) in sums.iter().enumerate().filter(|(_, (r, w))| r + w > 0) {
+        for (column, (reads, writes)) in sums.iter().enumerate().filter(|(_, sums)| **sums != (0, 0)) {
             let hue = if *writes > 0 { 5 } else { 215 };
-            let light = 88u32.saturating_sub((reads + writes).ilog10() * 9);
+            let light = 88u32.saturating_sub(reads.saturating_add(*writes).ilog10() * 9);
             writeln!(
                 text,
                 "<rect x=\"{}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill=\"hsl({hue} 70% {light}%)\"><title>thread {}: {reads} reads, {writes} writes</title></rect>",

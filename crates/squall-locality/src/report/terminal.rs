@@ -2,9 +2,13 @@
 
 use std::fmt::Write;
 
-use super::{CodeReport, LineReport, Report, object_text, place};
+use super::line::{object_text, place};
+use super::summary::{self, Row};
+use super::{CodeReport, LineReport, Report};
 use crate::lines::{Phase, Sharing};
 
+/// Places of the code that are shown of a line at most.
+const PLACES_MAX: usize = 6;
 /// Threads that are named of a line at most.
 const NAMES_MAX: usize = 12;
 
@@ -19,40 +23,18 @@ pub fn table(report: &Report) -> String {
 
 fn write(text: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(text, "{}", report.command.join(" "))?;
-    let ops = match report.ops_per_thread {
-        Some(ops) => format!(", {ops} operations each"),
-        None => String::new(),
-    };
-    let window = match report.window.as_str() {
-        "all" => "all accesses".to_owned(),
-        "marks" => "accesses between marks".to_owned(),
-        other => format!("accesses in {other}"),
-    };
-    writeln!(
-        text,
-        "{} of {} threads{ops}; {window}; {}\n",
-        report.threads,
-        report.thread_list.len(),
-        report.emulator
-    )?;
-    let mut row = |name: &str, total: u64, per_op: Option<f64>| match per_op {
-        Some(per_op) => writeln!(text, "{name:44} {total:>15} {per_op:>12.4} per operation"),
-        None => writeln!(text, "{name:44} {total:>15}"),
-    };
-    row("accesses", report.accesses, report.accesses_per_op)?;
-    row("steadily write-shared accesses", report.write_shared_accesses, report.write_shared_accesses_per_op)?;
-    row("  of these, false sharing", report.falsely_shared_accesses, None)?;
-    row(
-        "transfers that any interleaving can cause",
-        report.transfers_at_most,
-        report.transfers_per_op_at_most,
-    )?;
-    row("lines touched", report.lines_touched, None)?;
-    row("  read by several, written by none", report.lines_read_only, None)?;
-    row("  steadily write-shared", report.phases.steady, None)?;
-    row("  now and then", report.phases.occasional, None)?;
-    row("  while starting", report.phases.start_up, None)?;
-    row("  handed over, one thread after the other", report.phases.handed_over, None)?;
+    writeln!(text, "{}", summary::heading(report))?;
+    if let Some(estimate) = summary::estimate(report) {
+        writeln!(text, "{estimate}")?;
+    }
+    writeln!(text)?;
+    for Row { name, part, total, per_op } in summary::rows(report) {
+        let name = format!("{}{name}", if part { "  " } else { "" });
+        match per_op {
+            Some(per_op) => writeln!(text, "{name:46} {total:>15} {per_op:>12.4} per operation")?,
+            None => writeln!(text, "{name:46} {total:>15}")?,
+        }
+    }
     for (rank, line) in report.lines.iter().enumerate() {
         writeln!(text)?;
         write_line(text, rank + 1, line)?;
@@ -71,11 +53,7 @@ fn write(text: &mut String, report: &Report) -> std::fmt::Result {
 /// The model's curve, and the processes.
 fn write_rest(text: &mut String, report: &Report) -> std::fmt::Result {
     if let (Some(first), Some(last)) = (report.curve.first(), report.curve.last()) {
-        writeln!(
-            text,
-            "\nBy the model of {} (a model, not a measurement), operations of all threads over those of one alone:",
-            report.model.name
-        )?;
+        writeln!(text, "\n{}", summary::curve(report))?;
         let points: Vec<String> =
             report.curve.iter().map(|point| format!("{}: {:.2}", point.processors, point.speed_up)).collect();
         writeln!(text, "  {}", points.join("  "))?;
@@ -108,6 +86,7 @@ fn write_line(text: &mut String, rank: usize, line: &LineReport) -> std::fmt::Re
     };
     let phase = match line.phase {
         Phase::Steady => "steady",
+        Phase::AtOnce => "at once",
         Phase::Occasional => "now and then",
         Phase::StartUp => "while starting",
         Phase::HandedOver => "handed over",
@@ -134,7 +113,8 @@ fn write_line(text: &mut String, rank: usize, line: &LineReport) -> std::fmt::Re
         };
         writeln!(text, "   bytes {:>3} to {:<3} {:6} {written}", word.offset, word.offset + 7, word.role)?;
     }
-    for code in merged(&line.code).iter().take(6) {
+    let places = merged(&line.code);
+    for code in places.iter().take(PLACES_MAX) {
         let Some(frame) = code.shown() else {
             writeln!(
                 text,
@@ -147,13 +127,16 @@ fn write_line(text: &mut String, rank: usize, line: &LineReport) -> std::fmt::Re
         let by = inner.map(|inner| format!(" by {}", short(&inner.function))).unwrap_or_default();
         writeln!(
             text,
-            "   at {} {}{by}: {} reads, {} writes, threads {}",
-            place(frame),
-            short(&frame.function),
+            "   at {}{by}: {} reads, {} writes, threads {}",
+            format!("{} {}", place(frame), short(&frame.function)).trim(),
             code.reads,
             code.writes,
             names(&code.threads)
         )?;
+    }
+    let more = places.len().saturating_sub(PLACES_MAX) + line.code_not_listed;
+    if more > 0 {
+        writeln!(text, "   and {more} more places")?;
     }
     Ok(())
 }
@@ -165,8 +148,8 @@ fn merged(code: &[CodeReport]) -> Vec<CodeReport> {
         let same = |known: &&mut CodeReport| place.shown().is_some() && known.shown() == place.shown();
         match merged.iter_mut().find(same) {
             Some(known) => {
-                known.reads += place.reads;
-                known.writes += place.writes;
+                known.reads = known.reads.saturating_add(place.reads);
+                known.writes = known.writes.saturating_add(place.writes);
                 known.threads.extend(&place.threads);
                 known.threads.sort_unstable();
                 known.threads.dedup();
@@ -174,7 +157,7 @@ fn merged(code: &[CodeReport]) -> Vec<CodeReport> {
             None => merged.push(place.clone()),
         }
     }
-    merged.sort_by_key(|place| std::cmp::Reverse(place.reads + place.writes));
+    merged.sort_by_key(|place| std::cmp::Reverse(place.reads.saturating_add(place.writes)));
     merged
 }
 
@@ -185,7 +168,7 @@ fn names(threads: &[u32]) -> String {
     while at < threads.len() {
         let first = threads[at];
         let mut last = first;
-        while at + 1 < threads.len() && threads[at + 1] == last + 1 {
+        while at + 1 < threads.len() && last.checked_add(1) == Some(threads[at + 1]) {
             at += 1;
             last = threads[at];
         }
@@ -218,6 +201,7 @@ mod tests {
     fn runs_of_threads_are_ranges() {
         assert_eq!(names(&[1, 2, 3, 5, 7, 8]), "1-3 5 7-8");
         assert_eq!(names(&[]), "");
+        assert_eq!(names(&[u32::MAX, 0]), "4294967295 0");
         let many: Vec<u32> = (0..40).map(|n| n * 2).collect();
         assert!(names(&many).ends_with("and 28 more"));
     }

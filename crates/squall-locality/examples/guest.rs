@@ -1,0 +1,360 @@
+//! Programs that are hard to look at: `guest NAME ARGUMENT`. They close what is not theirs, fork, become others, die, and do not end.
+//! Each exits with 0 if nothing that it does itself went wrong. The tests count them.
+
+use std::ffi::{c_int, c_long, c_void};
+use std::fs::File;
+use std::hint::black_box;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, exit};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use squall_locality_plugin::mark;
+
+unsafe extern "C" {
+    fn fork() -> c_int;
+    fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
+    fn setsid() -> c_int;
+    fn getpid() -> c_int;
+    fn kill(pid: c_int, signal: c_int) -> c_int;
+    fn close(descriptor: c_int) -> c_int;
+    fn _exit(status: c_int) -> !;
+    fn setrlimit(resource: c_int, limit: *const [u64; 2]) -> c_int;
+    fn mmap(
+        at: *mut c_void,
+        bytes: usize,
+        rights: c_int,
+        flags: c_int,
+        file: c_int,
+        offset: c_long,
+    ) -> *mut c_void;
+    fn munmap(at: *mut c_void, bytes: usize) -> c_int;
+    fn malloc(bytes: usize) -> *mut c_void;
+    fn free(block: *mut c_void);
+    fn __errno_location() -> *mut c_int;
+}
+
+/// A word that has its line to itself.
+#[repr(align(128))]
+struct Alone(AtomicU64);
+
+static SHARED: Alone = Alone(AtomicU64::new(0));
+static OTHER: Alone = Alone(AtomicU64::new(0));
+
+fn add(to: &Alone, times: u64) {
+    for _ in 0..times {
+        to.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// So many threads that run `f` at once.
+fn threads(count: usize, f: impl Fn(usize) + Sync) {
+    let barrier = Barrier::new(count);
+    std::thread::scope(|scope| {
+        for thread in 0..count {
+            let (f, barrier) = (&f, &barrier);
+            // Small stacks: there may be many.
+            let small = std::thread::Builder::new().stack_size(64 << 10);
+            small
+                .spawn_scoped(scope, move || {
+                    barrier.wait();
+                    f(thread);
+                    barrier.wait();
+                })
+                .expect("a thread");
+        }
+    });
+}
+
+/// Forks; the child does `f`, and ends.
+fn child(f: impl FnOnce()) -> c_int {
+    // SAFETY: there is one thread.
+    let pid = unsafe { fork() };
+    if pid == 0 {
+        f();
+        // SAFETY: nothing is left to be done.
+        unsafe { _exit(0) }
+    }
+    assert!(pid > 0, "it forks");
+    pid
+}
+
+fn wait_for(pid: c_int) {
+    let mut status = 0;
+    // SAFETY: room for a status.
+    let ended = unsafe { waitpid(pid, &raw mut status, 0) };
+    assert_eq!((ended, status), (pid, 0));
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    let [_, name, argument] = &words[..] else {
+        eprintln!("usage: guest NAME ARGUMENT");
+        exit(2);
+    };
+    let number = || argument.parse().expect("a number");
+    match name.as_str() {
+        "closes" => closes(argument),
+        "fork" => {
+            let work = || {
+                threads(2, |_| {
+                    mark::begin();
+                    add(&SHARED, number());
+                    mark::end();
+                });
+            };
+            let child = child(work);
+            work();
+            wait_for(child);
+        }
+        "fork-inside" => {
+            mark::begin();
+            wait_for(child(|| {
+                add(&OTHER, number());
+                mark::end();
+                threads(2, |_| add(&SHARED, number()));
+            }));
+            mark::end();
+        }
+        "children" => {
+            for _ in 0..number() {
+                wait_for(child(|| add(&SHARED, 10)));
+            }
+        }
+        "exec-fails" | "exec" => {
+            threads(2, |_| add(&SHARED, 5_000));
+            let error = Command::new("/nonexistent/program").exec();
+            assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+            if name == "exec" {
+                let _ = Command::new(argument).exec();
+                exit(3);
+            }
+        }
+        "kill" => {
+            threads(2, |_| add(&SHARED, number()));
+            // SAFETY: ourselves.
+            unsafe { kill(getpid(), 9) };
+        }
+        "crowd" => crowd(number() as usize),
+        "idle" => idle(number()),
+        "errno" => errno(),
+        "remap" => remap(argument),
+        "sleepers" => sleepers(number()),
+        "never-ends" => never_ends(),
+        "tail" => tail(number()),
+        other => {
+            eprintln!("no program {other}");
+            exit(2);
+        }
+    }
+}
+
+/// Closes all that it did not open, and then has files of its own, while threads touch more and more lines.
+fn closes(folder: &str) {
+    let close_all = || {
+        for descriptor in 3..1024 {
+            // SAFETY: nothing of ours is open.
+            unsafe { close(descriptor) };
+        }
+    };
+    close_all();
+    let first = File::create(format!("{folder}/first")).expect("a file");
+    assert_eq!(first.as_raw_fd(), 3, "the lowest number that is free");
+    drop(first);
+    for round in 0..10 {
+        close_all();
+        let files: Vec<_> = (0..20).map(|at| format!("{folder}/{round}-{at}")).collect();
+        let mut open: Vec<File> = files.iter().map(|path| File::create(path).expect("a file")).collect();
+        let numbers: Vec<c_int> = open.iter().map(AsRawFd::as_raw_fd).collect();
+        assert_eq!(numbers, (3..23).collect::<Vec<c_int>>(), "nobody else has any");
+        threads(4, |_| {
+            mark::begin();
+            add(&SHARED, 100);
+            mark::end();
+            // New lines, so that tables grow.
+            let mut block = vec![0u8; 2_000_000];
+            block.iter_mut().step_by(64).for_each(|byte| *byte = 1);
+            black_box(&block);
+        });
+        for (file, path) in open.iter_mut().zip(&files) {
+            file.write_all(path.as_bytes()).expect("written");
+        }
+        for path in &files {
+            assert_eq!(std::fs::read_to_string(path).expect("the file"), *path);
+        }
+    }
+}
+
+/// So many threads at once, with next to no descriptors to be had.
+fn crowd(count: usize) {
+    // SAFETY: RLIMIT_NOFILE, and two numbers.
+    assert_eq!(unsafe { setrlimit(7, &[16, 16]) }, 0);
+    threads(count, |_| {
+        mark::begin();
+        add(&SHARED, 20);
+        mark::end();
+    });
+}
+
+/// A thread that works before the first window, sleeps through it, and works in the second.
+fn idle(ops: u64) {
+    let turns: Arc<[Barrier; 4]> = Arc::new(std::array::from_fn(|_| Barrier::new(2)));
+    let its = Arc::clone(&turns);
+    let sleeper = std::thread::spawn(move || {
+        add(&SHARED, ops);
+        its[0].wait();
+        its[1].wait();
+        add(&SHARED, ops);
+        its[2].wait();
+    });
+    turns[0].wait();
+    // The other is in its system call by then.
+    std::thread::sleep(Duration::from_millis(300));
+    mark::begin();
+    add(&OTHER, ops);
+    mark::end();
+    mark::begin();
+    turns[1].wait();
+    add(&SHARED, ops);
+    turns[2].wait();
+    mark::end();
+    sleeper.join().expect("it adds");
+}
+
+/// What is given out and back leaves `errno` alone.
+fn errno() {
+    for bytes in 1..200 {
+        // SAFETY: the thread's own; and blocks that are given back once.
+        unsafe {
+            *__errno_location() = 42;
+            let block = black_box(malloc(bytes));
+            assert_eq!(*__errno_location(), 42);
+            free(block);
+            assert_eq!(*__errno_location(), 42);
+        }
+    }
+}
+
+/// A page of one file, and then, there, one in the midst of another's, which threads share.
+fn remap(folder: &str) {
+    const PAGE: usize = 4096;
+    let map = |at: usize, name: &str, pages: usize, fixed: c_int| {
+        let path = format!("{folder}/{name}");
+        std::fs::write(&path, vec![0; pages * PAGE]).expect("written");
+        let file = File::options().read(true).write(true).open(path).expect("a file");
+        // SAFETY: a new mapping (PROT_READ | PROT_WRITE, MAP_SHARED) where nothing of anybody's is.
+        unsafe { mmap(at as *mut c_void, pages * PAGE, 3, 1 | fixed, file.as_raw_fd(), 0) as usize }
+    };
+    let room = map(0, "room", 3, 0);
+    let use_it = |at: usize| {
+        threads(2, |_| {
+            // SAFETY: mapped, and touched as an atomic alone.
+            let word = unsafe { &*(at as *const Alone) };
+            mark::begin();
+            add(word, 500);
+            mark::end();
+        });
+    };
+    // SAFETY: nothing of it is in use.
+    unsafe { munmap(room as *mut c_void, 3 * PAGE) };
+    let first = map(room + PAGE, "first", 1, 0x10);
+    assert_eq!(first, room + PAGE);
+    // SAFETY: as above.
+    unsafe { munmap(first as *mut c_void, PAGE) };
+    assert_eq!(map(room, "second", 3, 0x10), room);
+    use_it(first);
+}
+
+/// Threads that touch many lines and sleep from then on, while one works.
+fn sleepers(lines: u64) {
+    let done = Barrier::new(9);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            let done = &done;
+            scope.spawn(move || {
+                let mut block = vec![0u8; lines as usize * 64];
+                block.iter_mut().step_by(64).for_each(|byte| *byte = 1);
+                black_box(&block);
+                done.wait();
+            });
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        add(&SHARED, 300_000);
+        done.wait();
+    });
+}
+
+/// It, and a child that went away from it, and a grandchild that is nobody's any more.
+fn never_ends() {
+    child(|| {
+        // SAFETY: it takes nothing.
+        unsafe { setsid() };
+        child(|| add(&SHARED, u64::MAX));
+        add(&SHARED, u64::MAX);
+    });
+    threads(2, |_| add(&SHARED, u64::MAX));
+}
+
+// A function that calls and then jumps to the window's, which calls and then jumps to another.
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".globl tail_front",
+    ".type tail_front, @function",
+    "tail_front: sub rsp, 8",
+    "call {nothing}",
+    "add rsp, 8",
+    "jmp tail_window",
+    ".size tail_front, . - tail_front",
+    ".globl tail_window",
+    ".type tail_window, @function",
+    "tail_window: sub rsp, 8",
+    "call {nothing}",
+    "add rsp, 8",
+    "jmp {inside}",
+    ".size tail_window, . - tail_window",
+    nothing = sym tail_nothing,
+    inside = sym tail_inside,
+);
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".globl tail_front",
+    ".type tail_front, @function",
+    "tail_front: stp x29, x30, [sp, -16]!",
+    "bl {nothing}",
+    "ldp x29, x30, [sp], 16",
+    "b tail_window",
+    ".size tail_front, . - tail_front",
+    ".globl tail_window",
+    ".type tail_window, @function",
+    "tail_window: stp x29, x30, [sp, -16]!",
+    "bl {nothing}",
+    "ldp x29, x30, [sp], 16",
+    "b {inside}",
+    ".size tail_window, . - tail_window",
+    nothing = sym tail_nothing,
+    inside = sym tail_inside,
+);
+
+unsafe extern "C" {
+    fn tail_front();
+}
+
+extern "C" fn tail_nothing() {}
+
+extern "C" fn tail_inside() {
+    SHARED.0.fetch_add(1, Relaxed);
+}
+
+/// One operation inside of the window, and one outside, in turns.
+fn tail(ops: u64) {
+    threads(2, |_| {
+        for _ in 0..ops {
+            // SAFETY: it takes nothing, and keeps to the convention of calls.
+            unsafe { tail_front() };
+            OTHER.0.fetch_add(1, Relaxed);
+        }
+    });
+}

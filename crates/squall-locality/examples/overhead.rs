@@ -1,0 +1,141 @@
+//! What the counting costs: programs that do little but touch memory, under the emulator alone and with the plugin.
+//!
+//! `cargo run --release -p squall-locality --example overhead -- [RUNS] [LIMIT]` prints the least of RUNS times (3) of each, and their
+//! ratio, and exits with 1 if one is above LIMIT (25).
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::path::Path;
+use std::process::{Command, Stdio, exit};
+use std::time::Instant;
+
+use squall_locality::emulator::Emulator;
+use squall_locality::run::{Outcome, run};
+use squall_locality::{Options, Window};
+
+/// Programs, and what they do.
+const PROGRAMS: &[(&str, &str)] = &[
+    ("nothing", "starts and ends"),
+    ("stream", "reads and writes 32 MiB in order, 8 bytes at a time, 4 times"),
+    ("strided", "adds to one word of each line of 32 MiB, 32 times"),
+    ("random", "adds to 16 million words of 32 MiB at random"),
+    ("map", "asks and changes a hash map of 131072 keys 1 million times"),
+    ("threads", "the random one, in 4 threads, each in 8 MiB of its own"),
+];
+
+fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    let number =
+        |at: usize, default: f64| words.get(at).map_or(default, |word| word.parse().expect("a number"));
+    match words.get(1).map(String::as_str) {
+        Some("work") => work(&words[2]),
+        _ => compare(number(1, 3.0) as usize, number(2, 25.0)),
+    }
+}
+
+fn compare(runs: usize, limit: f64) {
+    let emulator = Emulator::find(None).unwrap_or_else(|error| {
+        println!("SKIP: {error}");
+        exit(0)
+    });
+    let program = std::env::current_exe().expect("our path");
+    println!("{}; seconds, the least of {runs}", emulator.version);
+    println!("{:8} {:>9} {:>9} {:>7}", "program", "emulated", "counted", "ratio");
+    let mut above = false;
+    for (name, what) in PROGRAMS {
+        let least = |f: &dyn Fn() -> f64| (0..runs).map(|_| f()).fold(f64::INFINITY, f64::min);
+        let alone = least(&|| alone(&emulator, &program, name));
+        let counted = least(&|| counted(&program, name));
+        println!("{name:8} {alone:9.3} {counted:9.3} {:7.1}  {what}", counted / alone);
+        above |= counted / alone > limit;
+    }
+    if above {
+        println!("more than {limit} times");
+        exit(1);
+    }
+}
+
+fn alone(emulator: &Emulator, program: &Path, name: &str) -> f64 {
+    let begin = Instant::now();
+    let status =
+        Command::new(&emulator.path).arg(program).args(["work", name]).stdout(Stdio::null()).status();
+    assert!(status.expect("it runs").success());
+    begin.elapsed().as_secs_f64()
+}
+
+fn counted(program: &Path, name: &str) -> f64 {
+    let options = Options {
+        program: program.to_path_buf(),
+        arguments: vec!["work".into(), name.into()],
+        window: Window::Auto,
+        // As the command line has it.
+        entries_max: (768 << 20) / 96,
+        timeout: None,
+        stop: None,
+        preload: true,
+        emulator: None,
+        emulator_arguments: Vec::new(),
+        plugins: Vec::new(),
+        quiet: true,
+        stdout_to_stderr: false,
+    };
+    let run = run(&options).expect("it runs");
+    assert_eq!(run.outcome, Outcome::Exited(0));
+    run.seconds
+}
+
+const WORDS: usize = 4 << 20;
+
+fn work(name: &str) {
+    match name {
+        "nothing" => {}
+        "stream" => {
+            let mut words = vec![0u64; WORDS];
+            for round in 0..4 {
+                for word in &mut words {
+                    *word = black_box(*word) + round;
+                }
+            }
+            black_box(words);
+        }
+        "strided" => {
+            let mut words = vec![0u64; WORDS];
+            for _ in 0..32 {
+                for word in words.iter_mut().step_by(8) {
+                    *word = black_box(*word) + 1;
+                }
+            }
+            black_box(words);
+        }
+        "random" => random(WORDS, 16_000_000),
+        "map" => {
+            let mut map = HashMap::new();
+            let mut random = 1u64;
+            for _ in 0..1_000_000 {
+                random = next(random);
+                *map.entry(random >> 20 & 0x1_ffff).or_insert(0u64) += random;
+            }
+            black_box(map);
+        }
+        "threads" => std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| random(WORDS / 4, 4_000_000));
+            }
+        }),
+        other => panic!("no program {other}"),
+    }
+}
+
+fn next(random: u64) -> u64 {
+    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
+}
+
+fn random(count: usize, times: usize) {
+    let mut words = vec![0u64; count];
+    let mut random = 1u64;
+    for _ in 0..times {
+        random = next(random);
+        words[(random >> 33) as usize % count] += 1;
+    }
+    black_box(words);
+}

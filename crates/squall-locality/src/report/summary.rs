@@ -1,0 +1,189 @@
+//! What the table and the page both begin and end with: one text for both.
+
+use squall_locality_plugin::format::window;
+
+use super::{Report, Request};
+use crate::lines::Lines;
+use crate::read::{Event, Log, Losses};
+use crate::run::Outcome;
+
+/// A figure.
+pub(super) struct Row {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// Whether it is a part of the one above.
+    pub(super) part: bool,
+    /// Its value.
+    pub(super) total: u64,
+    /// The same for one operation.
+    pub(super) per_op: Option<f64>,
+}
+
+/// What was counted: threads, operations, window, emulator.
+pub(super) fn heading(report: &Report) -> String {
+    let ops = match report.ops_per_thread {
+        Some(ops) => format!(", {ops} operations each"),
+        None => String::new(),
+    };
+    let window = match report.window.as_str() {
+        "all" => "all accesses".to_owned(),
+        "marks" => "accesses between marks".to_owned(),
+        other => format!("accesses in {other}"),
+    };
+    let (threads, seen) = (report.threads, report.thread_list.len());
+    format!("{threads} of {seen} threads{ops}; {window}; {}", report.emulator)
+}
+
+/// That sums are estimates, where they are.
+pub(super) fn estimate(report: &Report) -> Option<String> {
+    (report.one_line_in > 1).then(|| {
+        format!(
+            "ESTIMATES: of {} lines one was kept, and each sum over lines is {} times that of those; what is said of a line below was counted",
+            report.one_line_in, report.one_line_in
+        )
+    })
+}
+
+/// The figures of the run.
+pub(super) fn rows(report: &Report) -> Vec<Row> {
+    let row = |name, part, total, per_op| Row { name, part, total, per_op };
+    let shared = if report.steady {
+        ("steadily write-shared accesses", "steadily write-shared")
+    } else {
+        ("accesses to write-shared lines", "touched by several, written by one or more")
+    };
+    let mut rows = vec![
+        row("accesses", false, report.accesses, report.accesses_per_op),
+        row(shared.0, false, report.write_shared_accesses, report.write_shared_accesses_per_op),
+        row("of these, false sharing", true, report.falsely_shared_accesses, None),
+        row(
+            "transfers that any interleaving can cause",
+            false,
+            report.transfers_at_most,
+            report.transfers_per_op_at_most,
+        ),
+        row("lines touched", false, report.lines_touched, None),
+        row("read by several, written by none", true, report.lines_read_only, None),
+        row(shared.1, true, report.write_shared_lines, None),
+    ];
+    if !report.steady {
+        rows.push(row("at once, as far as the clock tells", true, report.phases.at_once, None));
+    }
+    rows.extend([
+        row("now and then", true, report.phases.occasional, None),
+        row("while starting", true, report.phases.start_up, None),
+        row("handed over, one thread after the other", true, report.phases.handed_over, None),
+    ]);
+    rows
+}
+
+/// Above the curve.
+pub(super) fn curve(report: &Report) -> String {
+    format!(
+        "By the model of {} (a model, not a measurement), operations of all threads over those of one alone:",
+        report.model.name
+    )
+}
+
+/// What stands between the figures and a whole run: of all processes.
+pub(super) fn incomplete(processes: &[(Lines, &Log)], lost: Losses, request: &Request) -> Vec<String> {
+    let mut why = losses(lost);
+    match &request.outcome {
+        Outcome::TimedOut => why.push("the program did not end in time and was killed".to_owned()),
+        Outcome::Signal(number) => why.push(format!("the program died of signal {number}")),
+        Outcome::Interrupted(number) => why.push(format!("the run was ended by signal {number}")),
+        Outcome::Exited(_) => {}
+    }
+    for (lines, log) in processes {
+        let pid = log.pid;
+        if lines.sample > 0 {
+            why.push(format!(
+                "process {pid} touched more lines than fit, and of {} one was kept (--memory)",
+                lines.one_in()
+            ));
+        }
+        if lines.lost > 0 {
+            why.push(format!("{} accesses of process {pid} found no room", lines.lost));
+        }
+        let became = log.events.iter().rev().find_map(|event| match event {
+            Event::Exec { path } => Some(path),
+            _ => None,
+        });
+        let ended = log.events.iter().any(|event| matches!(event, Event::Exit { .. }));
+        if let Some(path) = became {
+            why.push(format!("process {pid} became {path}, which ran outside the emulator"));
+        } else if pid != request.pid && !ended {
+            why.push(format!("process {pid}, a child, did not end by itself before the program did"));
+        }
+    }
+    why
+}
+
+/// What is missing of the figures, as phrases. Records say what a line is, and are no part of them, but how a child ended is.
+pub(super) fn losses(losses: Losses) -> Vec<String> {
+    let of = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
+    let all = [
+        of(
+            losses.accesses,
+            "accesses of threads for which there was no room (--memory), or which were too many",
+        ),
+        of(losses.threads, "threads or their windows, for which there was no room (--memory), or no file"),
+        of(losses.processes, "processes, which could make no file"),
+        of(losses.records, "records of mappings, blocks and ends, for which there was no room (--memory)"),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// What a reader has to know.
+pub(super) fn notes(lines: &Lines, log: &Log, request: &Request) -> Vec<String> {
+    let mut notes = vec![
+        "Under emulation no program has restartable sequences (rseq): what was counted is the fallback of programs that use them."
+            .to_owned(),
+    ];
+    match &request.outcome {
+        Outcome::TimedOut => notes.push(
+            "The program did not end in time and was killed; what it did until then is counted.".into(),
+        ),
+        Outcome::Signal(number) => {
+            notes.push(format!("The program died of signal {number}; what it did until then is counted."))
+        }
+        Outcome::Interrupted(number) => notes.push(format!(
+            "The run was ended by signal {number}, and the program with it; what it did until then is counted."
+        )),
+        Outcome::Exited(_) => {}
+    }
+    if request.rules.ops.is_none() {
+        notes.push(
+            "Without --ops nothing is called steady, and starting counts too; when a line is shared goes by a coarse clock, and may differ from run to run."
+                .into(),
+        );
+    }
+    for event in &log.events {
+        match event {
+            Event::Exec { path } => notes.push(format!(
+                "The process became {path}: from there on it ran outside the emulator, and nothing was counted."
+            )),
+            Event::BlocksCut => notes.push("So many heap blocks came and went that the later ones are not known.".into()),
+            _ => {}
+        }
+    }
+    if !log.events.contains(&Event::Preloaded) {
+        notes.push("Heap blocks are not told apart: the program could not be preloaded (it is static, or was not to be).".into());
+    }
+    if lines.sample > 0 {
+        notes.push(format!(
+            "There were more lines than fit: one line in {} was kept, with all its accesses; sums are scaled up.",
+            lines.one_in()
+        ));
+    }
+    if lines.lost > 0 {
+        notes.push(format!("{} accesses found no room and are not counted.", lines.lost));
+    }
+    let works = lines.threads.iter().any(|thread| thread.works);
+    if lines.threads.iter().all(|thread| thread.head.window == window::WHOLE) && request.function.is_some() {
+        notes.push("The window's function was never called.".into());
+    } else if request.rules.ops.is_some() && !works {
+        notes.push("No thread did as many accesses as the operations that were said.".into());
+    }
+    notes
+}

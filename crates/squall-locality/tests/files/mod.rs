@@ -1,0 +1,118 @@
+//! Files as the plugin would leave them, with any numbers in them.
+
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use squall_locality::lines::Rules;
+use squall_locality::model::Model;
+use squall_locality::read::Source;
+use squall_locality::report::{Report, Request, report};
+use squall_locality::run::Outcome;
+use squall_locality_plugin::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, SITE_BITS, entry, file, head, record};
+
+/// What a report is asked for.
+pub(crate) fn request(line_bytes: u32, ops: Option<u64>) -> Request {
+    Request {
+        command: vec!["program".into(), "<argument>".into()],
+        emulator: "none".into(),
+        outcome: Outcome::Exited(0),
+        seconds: 0.0,
+        pid: 1,
+        function: None,
+        rules: Rules { ops, line_bytes, with_main: true },
+        model: Model::preset("server").expect("it is there"),
+        processors: vec![1, 2, 256],
+        lines_max: 20,
+    }
+}
+
+/// One instruction's doings to one line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doing {
+    pub(crate) line: u64,
+    pub(crate) pc: u64,
+    pub(crate) kind: u8,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    /// The bytes that it touches; it writes them if it writes at all.
+    pub(crate) bytes: u64,
+    pub(crate) epochs: (u32, u32),
+}
+
+/// Writes to the first eight bytes of line 1, a hundred of them.
+pub(crate) const WRITES: Doing =
+    Doing { line: 1, pc: 0x1000, kind: 0, reads: 0, writes: 100, bytes: 0xff, epochs: (1, 9) };
+
+impl Doing {
+    fn bytes(&self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        let mut long = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        long(entry::LINE, self.line);
+        long(entry::SITE, self.pc | u64::from(self.kind) << SITE_BITS);
+        long(entry::READS, self.reads);
+        long(entry::WRITES, self.writes);
+        long(entry::READ_BYTES, if self.reads > 0 { self.bytes } else { 0 });
+        long(entry::WRITTEN_BYTES, if self.writes > 0 { self.bytes } else { 0 });
+        let mut word = |at: usize, value: u32| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        let (first, last) = self.epochs;
+        word(entry::FIRST, first);
+        word(entry::LAST, last);
+        if self.writes > 0 {
+            word(entry::FIRST_WRITE, first);
+            word(entry::LAST_WRITE, last);
+        }
+        bytes
+    }
+}
+
+/// A file's head.
+pub(crate) fn head_of(kind: u32, pid: u32, number: u32) -> Vec<u8> {
+    let mut bytes = vec![0; HEAD_BYTES];
+    bytes[head::MAGIC..][..8].copy_from_slice(&MAGIC.to_le_bytes());
+    set(&mut bytes, head::KIND, kind);
+    set(&mut bytes, head::PID, pid);
+    set(&mut bytes, head::TID, pid + number);
+    set(&mut bytes, head::NUMBER, number);
+    bytes[head::ENTRIES..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    bytes
+}
+
+/// Changes a word of a head.
+pub(crate) fn set(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..][..4].copy_from_slice(&value.to_le_bytes());
+}
+
+/// A thread's table.
+pub(crate) fn table(pid: u32, number: u32, doings: &[Doing]) -> Vec<u8> {
+    let mut bytes = head_of(file::TABLE, pid, number);
+    bytes.extend(doings.iter().flat_map(Doing::bytes));
+    bytes
+}
+
+/// A log of records without payload of interest.
+pub(crate) fn log(pid: u32, records: &[(u32, &[u8])]) -> Vec<u8> {
+    let mut bytes = head_of(file::LOG, pid, 0);
+    for (kind, payload) in records {
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend((payload.len() as u32).to_le_bytes());
+        bytes.extend(*payload);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+    }
+    bytes
+}
+
+/// A log of a process that ended by itself.
+pub(crate) fn whole_log(pid: u32) -> Vec<u8> {
+    log(pid, &[(record::EXIT, &[0; 8])])
+}
+
+/// The files, as they are asked for.
+pub(crate) fn sources(files: Vec<Vec<u8>>) -> Vec<Source> {
+    files.into_iter().map(Source::Bytes).collect()
+}
+
+/// The report of one process with one table for each list of doings.
+pub(crate) fn look(threads: &[&[Doing]], line_bytes: u32, ops: Option<u64>) -> Report {
+    let mut files = vec![whole_log(1)];
+    files.extend(threads.iter().zip(0..).map(|(doings, number)| table(1, number, doings)));
+    report(&sources(files), &request(line_bytes, ops))
+}
