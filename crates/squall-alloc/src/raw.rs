@@ -17,14 +17,11 @@
 use crate::classes::{self, ALIGN_MAX, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SLAB_MAX, SMALL_MAX};
 use crate::ground::{GENERAL, Ground, Here, LOCAL, ground};
 use crate::heap::Wrong;
+use crate::home::{Homes, send_home};
 use crate::magazine::Batch;
-use crate::sequence;
-use crate::{debug, large};
+use crate::{debug, decay, large, sequence};
 use squall_sync::atomic::AtomicPtr;
 use std::alloc::Layout;
-
-/// The home of what is no block.
-const NO_HOME: u32 = u32::MAX;
 
 /// Whether a block of this layout comes from a slab (I1).
 #[inline(always)]
@@ -148,6 +145,7 @@ fn take_class(ground: &Ground, class: usize) -> *mut u8 {
 pub(crate) fn take_on(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     let mut block = std::ptr::null_mut();
     ground.part(vp).heap().take(ground, class, 1, |offset| block = ground.block(offset));
+    decay::tick(ground);
     block
 }
 
@@ -179,6 +177,7 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
             send_home(ground, vp, &mut batch);
         }
     }
+    decay::tick(ground);
     block
 }
 
@@ -230,51 +229,39 @@ pub(crate) fn put_block(ground: &Ground, block: *mut u8) {
             // All of one home, the block too (`magazine/I2`).
             batch.blocks[batch.len] = block;
             batch.len += 1;
-            return put_on(ground, vp, batch.blocks(), false);
+            ground.put_on(vp, batch.blocks(), false);
+            return decay::tick(ground);
         }
     }
     batch.blocks[batch.len] = block;
     batch.len += 1;
     send_home(ground, vp, &mut batch);
+    decay::tick(ground);
 }
 
-/// Sends the blocks of a batch, which `from` had, to the heaps that they are of, and empties it.
-pub(crate) fn send_home(ground: &Ground, from: u32, batch: &mut Batch) {
-    let home_of = |block: *mut u8| {
-        let home = ground.offset(block).map(|offset| ground.magazine_at(offset));
-        home.filter(|home| !home.is_null()).map_or(NO_HOME, |home| ground.vp_of(home))
-    };
-    let blocks = batch.blocks();
-    let Some((first, rest)) = blocks.split_first() else { return };
-    let first = home_of(*first);
-    if rest.iter().any(|block| home_of(*block) != first) {
-        blocks.sort_unstable_by_key(|block| home_of(*block));
+impl Homes for Ground {
+    #[inline]
+    fn home_of(&self, block: *mut u8) -> Option<u32> {
+        let magazine = self.magazine_at(self.offset(block)?);
+        (!magazine.is_null()).then(|| self.vp_of(magazine))
     }
-    let mut left = batch.blocks();
-    while let Some(block) = left.first() {
-        let home = home_of(*block);
-        let (run, others) = left.split_at_mut(left.partition_point(|block| home_of(*block) <= home));
-        match home {
-            NO_HOME => run.iter().for_each(|block| debug::foreign(*block)),
-            home => put_on(ground, home, run, home != from),
-        }
-        left = others;
-    }
-    batch.len = 0;
-}
 
-/// Puts blocks back into the heap that they are of.
-fn put_on(ground: &Ground, home: u32, blocks: &[*mut u8], sent_home: bool) {
-    ground.part(home).heap().put(
-        ground,
-        blocks.iter().map(|block| block.addr() - ground.arena.addr()),
-        sent_home,
-        |offset| ground.first_unit(offset),
-        |offset, wrong| match wrong {
-            Wrong::Twice => debug::twice(ground.block(offset)),
-            Wrong::NoBlock => debug::foreign(ground.block(offset)),
-        },
-    );
+    fn put_on(&self, home: u32, blocks: &[*mut u8], sent_home: bool) {
+        self.part(home).heap().put(
+            self,
+            blocks.iter().map(|block| block.addr() - self.arena.addr()),
+            sent_home,
+            |offset| self.first_unit(offset),
+            |offset, wrong| match wrong {
+                Wrong::Twice => debug::twice(self.block(offset)),
+                Wrong::NoBlock => debug::foreign(self.block(offset)),
+            },
+        );
+    }
+
+    fn foreign(&self, block: *mut u8) {
+        debug::foreign(block);
+    }
 }
 
 #[cfg(all(test, not(miri)))]
