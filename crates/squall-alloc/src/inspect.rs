@@ -3,7 +3,7 @@
 //! Cost: a lock for each VP and class that is looked at; the list of what was found is allocated like anything else.
 
 use crate::classes::{COUNT, OUTBOX_BLOCK_MAX, SIZES};
-use crate::ground::{NODES_MAX, ground, known};
+use crate::ground::{Ground, NODES_MAX, ground, known};
 use crate::units::PoolUnits;
 use crate::{large, mappings};
 
@@ -75,7 +75,15 @@ pub struct Stats {
 
 /// What the allocator has now: a look at one thing after the other, not at one moment. `None` if there is no memory at all.
 pub fn stats() -> Option<Stats> {
-    let ground = ground()?;
+    ground().map(look)
+}
+
+/// As [`stats`], but `None` as well where nobody has allocated yet.
+pub fn stats_if_used() -> Option<Stats> {
+    known().map(look)
+}
+
+fn look(ground: &Ground) -> Stats {
     let vps = ground
         .parts_made()
         .map(|(vp, part)| {
@@ -102,7 +110,7 @@ pub fn stats() -> Option<Stats> {
     }
     let (large_count, large_bytes) = large::mapped();
     let unmapped_later_bytes = mappings::later_bytes();
-    Some(Stats { mode: ground.mode, vps, nodes, large_count, large_bytes, unmapped_later_bytes })
+    Stats { mode: ground.mode, vps, nodes, large_count, large_bytes, unmapped_later_bytes }
 }
 
 /// How blocks are cached in this process. `None` if there is no memory at all.

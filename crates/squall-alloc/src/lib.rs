@@ -57,6 +57,6 @@ pub use ground::pretend_restartable;
 #[doc(hidden)]
 pub use inspect::room_of;
 #[cfg(not(loom))]
-pub use inspect::{ClassStats, Mode, Stats, VpStats, mode, stats, trim};
+pub use inspect::{ClassStats, Mode, Stats, VpStats, mode, stats, stats_if_used, trim};
 #[cfg(not(loom))]
 pub use pool::{OutOfMemory, Placed, PlacedBytes, Placement, Pool};

@@ -16,6 +16,7 @@
 //! goes back.
 //! Source: Tornado §4: free memory is divided among NUMA clusters; jemalloc for dirty runs.
 
+use crate::classes::SLAB_BYTES;
 use crate::list::{Link, Links, List};
 use crate::lock::Lock;
 use crate::sites;
@@ -99,6 +100,18 @@ pub struct PoolUnits {
     pub used: usize,
     /// Free, and with memory still.
     pub dirty: usize,
+}
+
+impl PoolUnits {
+    /// Bytes of those in slabs.
+    pub fn used_bytes(&self) -> usize {
+        self.used * SLAB_BYTES
+    }
+
+    /// Bytes of those that are free, and have memory still.
+    pub fn dirty_bytes(&self) -> usize {
+        self.dirty * SLAB_BYTES
+    }
 }
 
 impl Pool {

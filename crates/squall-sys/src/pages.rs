@@ -57,18 +57,20 @@ mod imp {
         let fits = |at: *mut std::ffi::c_void| (at.addr() + before).is_multiple_of(multiple);
         let first = anywhere(std::ptr::null_mut())?;
         let mut found = None;
-        // The highest such place below it is asked for by its address, then those below that: no room is needed beside it.
-        let mut hint = (first.addr() + before) / multiple * multiple;
-        for _ in 0..TRIES {
-            let hinted = hint.checked_sub(before).filter(|at| *at > 0);
-            let Some(Ok(at)) = hinted.map(|at| anywhere(std::ptr::without_provenance_mut(at))) else { break };
+        // The nearest such places below it and above it are asked for by their addresses: no room is needed beside them.
+        let base = (first.addr() + before) / multiple * multiple;
+        for at in 0..TRIES {
+            let away = at / 2 * multiple;
+            let place = if at % 2 == 0 { base.checked_sub(away) } else { base.checked_add(away + multiple) };
+            let hinted = place.and_then(|place| place.checked_sub(before)).filter(|at| *at > 0);
+            let Some(hinted) = hinted else { continue };
+            let Ok(at) = anywhere(std::ptr::without_provenance_mut(hinted)) else { break };
             if fits(at) {
                 found = Some(at);
                 break;
             }
             // SAFETY: mapped just now, and nobody knows it. Where it fails some addresses stay reserved.
             let _ = unsafe { munmap(at, len) };
-            hint = hint.saturating_sub(multiple);
         }
         // SAFETY: as above.
         let _ = unsafe { munmap(first, len) };
