@@ -18,7 +18,7 @@ use crate::classes::{self, ALIGN_MAX, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SL
 use crate::ground::{GENERAL, Ground, Here, LOCAL, ground};
 use crate::heap::Wrong;
 use crate::home::{Homes, send_home};
-use crate::magazine::Batch;
+use crate::magazine::{Batch, Magazine};
 use crate::{debug, decay, large, sequence};
 use squall_sync::atomic::AtomicPtr;
 use std::alloc::Layout;
@@ -196,46 +196,49 @@ unsafe fn put_slow(block: *mut u8) {
 
 /// Puts back a block that is ours to put back.
 pub(crate) fn put_block(ground: &Ground, block: *mut u8) {
-    let mut batch = Batch::new();
-    let (vp, sequences) = match ground.here() {
-        Here::Sequences(vp) => (vp, true),
-        Here::Locked(vp) => (vp, false),
+    let vp = match ground.here() {
+        Here::Sequences(vp) => vp,
+        Here::Locked(vp) => return put_many(ground, vp, None, false, block),
     };
-    if sequences {
-        let part = ground.part(vp);
-        let Some(offset) = ground.offset(block) else { return debug::foreign(block) };
-        let home = ground.magazine_at(offset);
-        if home.is_null() {
-            return debug::foreign(block);
-        }
-        let is_home = ground.vp_of(home) == vp;
-        let (full, most) = match is_home {
-            // SAFETY: the class of a slab one of whose blocks we have.
-            true => (home, (CAPACITIES[unsafe { ground.class_at(offset) }] / 2).min(classes::BATCH_MAX - 1)),
-            // A long one goes at once, and alone.
-            false if !ground.may_wait(home) => (home, 0),
-            false => (&raw const *part.outbox(), OUTBOX_CAPACITY - 1),
-        };
-        if most > 0 {
-            // SAFETY: a magazine of this VP, or of whichever it is by now; the block is ours, and the batch has room.
-            unsafe {
-                if !is_home && sequence::push(full, block) {
-                    return;
-                }
-                sequence::pop_many(full, &mut batch, most);
-            }
-        }
-        if is_home {
-            // All of one home, the block too (`magazine/I2`).
-            batch.blocks[batch.len] = block;
-            batch.len += 1;
-            ground.put_on(vp, batch.blocks(), false);
-            return decay::tick(ground);
-        }
+    let Some(offset) = ground.offset(block) else { return debug::foreign(block) };
+    let home = ground.magazine_at(offset);
+    if home.is_null() {
+        return debug::foreign(block);
+    }
+    if ground.vp_of(home) == vp {
+        // SAFETY: the class of a slab one of whose blocks we have.
+        let half = CAPACITIES[unsafe { ground.class_at(offset) }] / 2;
+        return put_many(ground, vp, Some((home, half.min(classes::BATCH_MAX - 1))), true, block);
+    }
+    // A long one goes at once, and alone.
+    if !ground.may_wait(home) {
+        return put_many(ground, vp, None, false, block);
+    }
+    let outbox = &raw const *ground.part(vp).outbox();
+    // SAFETY: a magazine of this VP, or of whichever it is by now; the block is ours.
+    if !unsafe { sequence::push(outbox, block) } {
+        put_many(ground, vp, Some((outbox, OUTBOX_CAPACITY - 1)), false, block);
+    }
+}
+
+/// Puts a block back where it is at home, with up to so many from a magazine that is full; `is_home`: all are of `vp`. Apart from what comes before, which most
+/// blocks of others go by: a batch is a KiB, and written.
+#[cold]
+#[inline(never)]
+fn put_many(ground: &Ground, vp: u32, full: Option<(*const Magazine, usize)>, is_home: bool, block: *mut u8) {
+    let mut batch = Batch::new();
+    if let Some((full, most)) = full.filter(|(_, most)| *most > 0) {
+        // SAFETY: a magazine of this VP, or of whichever it is by now; the batch has room for one more.
+        unsafe { sequence::pop_many(full, &mut batch, most) };
     }
     batch.blocks[batch.len] = block;
     batch.len += 1;
-    send_home(ground, vp, &mut batch);
+    if is_home {
+        // What is in its magazine is at home there, too (`magazine/I2`).
+        ground.put_on(vp, batch.blocks(), false);
+    } else {
+        send_home(ground, vp, &mut batch);
+    }
     decay::tick(ground);
 }
 

@@ -121,6 +121,7 @@ impl Machine {
             |block| taken.push(block),
             || {
                 head.low.store(0, Ordering::Relaxed);
+                // Release: pairs with the sequences' load, as in `Part::open`.
                 head.high.store(self.high, Ordering::Release);
             },
         );
