@@ -44,7 +44,7 @@ pub use cases::{all, find};
 pub use exact::run_exact;
 pub use harness::{Outcome, Plan, RunError, Step, SubjectResult, Table, run_case};
 pub use report::{Row, Text, rows};
-pub use rivals::allocators::in_child;
+pub use rivals::allocators::{Owned, in_child};
 
 /// The example of the repository's README, compiled and run.
 #[cfg(doctest)]

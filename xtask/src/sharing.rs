@@ -107,6 +107,7 @@ const CLAIMS: &[Claim] = &[
     claim("map-get", "squall-central", Promise::Local),
     claim("map-get", "squall-replicated", Promise::Local),
     claim("map-get", "squall-locked", Promise::Shared),
+    claim("alloc", "squall", Promise::Local),
     claim("percpu", "squall", Promise::Local),
     claim("percpu", "padded", Promise::Local),
     claim("percpu", "atomic", Promise::Shared),

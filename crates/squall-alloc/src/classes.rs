@@ -7,7 +7,7 @@
 //! - I1. The size of a class is a multiple of 16, and the block that serves an alignment up to a page has a size that is a multiple
 //!   of it; slabs begin at multiples of [`SLAB_BYTES`], so that every block lies at a multiple of that alignment.
 //! - I2. A class of a size that is a multiple of [`LINES_BYTES`] has blocks that share no such run of lines with any other block.
-//! - I3. What a VP caches is at most [`BOUND_BYTES`] (bytes of blocks in its magazines, but for the outbox).
+//! - I3. What a VP caches is at most [`BOUND_BYTES`] (bytes of blocks in its magazines, and in its outbox).
 //!
 //! Source: jemalloc for four classes to a doubling; Tornado §4 for the second pool of strictly local blocks.
 
@@ -28,9 +28,12 @@ pub(crate) const LOCAL_MAX: usize = 1 << 10;
 /// Blocks from slabs are aligned to at most so much.
 pub(crate) const ALIGN_MAX: usize = 4096;
 /// The most blocks that are moved at once.
-pub(crate) const BATCH_MAX: usize = 128;
+pub(crate) const BATCH_MAX: usize = if cfg!(loom) { 4 } else { 128 };
 /// Blocks of other VPs that a VP collects before it sends them home.
 pub(crate) const OUTBOX_CAPACITY: usize = if cfg!(miri) { 8 } else { 128 };
+
+/// Bytes of the longest blocks that wait in an outbox.
+pub(crate) const OUTBOX_BLOCK_MAX: usize = 4 << 10;
 
 const GENERAL_SMALL: usize = 32;
 const GENERAL: usize = GENERAL_SMALL + 24;
@@ -93,7 +96,7 @@ const fn capacities() -> [usize; COUNT] {
 pub(crate) const CAPACITIES: [usize; COUNT] = capacities();
 
 const fn bound() -> usize {
-    let (mut bytes, mut class) = (0, 0);
+    let (mut bytes, mut class) = (OUTBOX_CAPACITY * OUTBOX_BLOCK_MAX, 0);
     while class < COUNT {
         bytes += CAPACITIES[class] * SIZES[class];
         class += 1;
@@ -101,9 +104,9 @@ const fn bound() -> usize {
     bytes
 }
 
-/// The most bytes of blocks that one VP caches.
+/// The most bytes of blocks that one VP caches: its own, and others' that wait there to be sent home.
 pub const BOUND_BYTES: usize = bound();
-const _: () = assert!(BOUND_BYTES <= 4 << 20);
+const _: () = assert!(BOUND_BYTES <= 9 << 19);
 
 /// How many units of [`SLAB_BYTES`] a slab of this class has: a power of two.
 pub(crate) const fn units(class: usize) -> usize {

@@ -21,7 +21,7 @@
 use crate::classes::{LINES_BYTES, SIZES, SLAB_BYTES, SLAB_MAX, STEP_BYTES};
 use crate::ground::{Ground, SETTING, ground};
 use crate::raw::{is_of_slab, put_block};
-use crate::{faults, large};
+use crate::{faults, large, mappings};
 use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use squall_sys::pages;
 use std::alloc::Layout;
@@ -49,7 +49,7 @@ fn begin(ground: &Ground) -> bool {
         return true;
     }
     let bytes = ground.units * SLAB_BYTES / STEP_BYTES * size_of::<AtomicU32>();
-    let Some(table) = faults::allowed().and_then(|()| pages::map_table(bytes).ok()) else { return false };
+    let Some(table) = faults::allowed().and_then(|()| pages::reserve_table(bytes).ok()) else { return false };
     // AcqRel: who gets the table sees zeros, which is what it is made of; nothing else is published.
     let first = TABLE.compare_exchange(
         std::ptr::null_mut(),
@@ -59,14 +59,26 @@ fn begin(ground: &Ground) -> bool {
     );
     if first.is_err() {
         // SAFETY: mapped just now, and nobody knows it.
-        unsafe { pages::unmap(table.as_ptr(), bytes) };
+        unsafe { mappings::unmap(table.as_ptr(), bytes) };
     }
     true
 }
 
+/// Makes the table of these bytes of the arena usable, before they are. False if there is no memory, or no table.
+pub(crate) fn commit(offset: usize, bytes: usize) -> bool {
+    let table = TABLE.load(Ordering::Relaxed);
+    let words = |bytes: usize| bytes / STEP_BYTES;
+    // SAFETY: of whole segments, and so of whole pages of the table, which nobody else was given.
+    !table.is_null()
+        && unsafe {
+            pages::commit(table.wrapping_add(words(offset)).cast(), words(bytes) * size_of::<AtomicU32>())
+        }
+        .is_ok()
+}
+
 fn entry(offset: usize) -> &'static AtomicU32 {
     let table = TABLE.load(Ordering::Relaxed);
-    // SAFETY: an offset of the arena, for which the table has a word; zeros are good ones.
+    // SAFETY: an offset of a segment in use, for which the table has a word; zeros are good ones.
     unsafe { &*table.add(offset / STEP_BYTES) }
 }
 
@@ -171,7 +183,8 @@ fn check(ground: &Ground, block: *mut u8, layout: Option<Layout>) {
     let Some(offset) = ground.offset(block) else { return foreign(block) };
     if !offset.is_multiple_of(STEP_BYTES) || ground.magazine_at(offset).is_null() {
         // Perhaps it was one, in a slab that is gone.
-        if offset.is_multiple_of(STEP_BYTES) && entry(offset).load(Ordering::Relaxed) == FREED {
+        let may_be = offset.is_multiple_of(STEP_BYTES) && ground.is_in_use(offset);
+        if may_be && entry(offset).load(Ordering::Relaxed) == FREED {
             return twice(block);
         }
         return foreign(block);

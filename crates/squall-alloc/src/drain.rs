@@ -45,13 +45,13 @@ pub(crate) fn empty(ground: &Ground, vp: u32, part: Part) -> bool {
                 batch.blocks[batch.len] = block;
                 batch.len += 1;
                 if batch.len == BATCH_MAX {
-                    crate::raw::send_home(ground, vp, &mut batch);
+                    crate::home::send_home(ground, vp, &mut batch);
                 }
             },
             || part.open(),
         )
     });
-    crate::raw::send_home(ground, vp, &mut batch);
+    crate::home::send_home(ground, vp, &mut batch);
     emptied
 }
 

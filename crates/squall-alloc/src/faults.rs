@@ -1,8 +1,8 @@
-//! A hook for tests: the system refuses memory from a chosen question on.
+//! Hooks for tests: the system refuses memory from a chosen question on; the machine has several nodes.
 //!
 //! Cost: one load before each question to the system.
 
-use squall_sync::atomic::{AtomicI64, Ordering};
+use squall_sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 /// Questions that are still answered; negative: all are.
 static LEFT: AtomicI64 = AtomicI64::new(-1);
@@ -21,4 +21,20 @@ pub(crate) fn allowed() -> Option<()> {
 #[doc(hidden)]
 pub fn refuse_after(questions: Option<u32>) {
     LEFT.store(questions.map_or(-1, i64::from), Ordering::Relaxed);
+}
+
+static NODES: AtomicUsize = AtomicUsize::new(0);
+
+/// How many nodes of memory the machine has.
+pub(crate) fn nodes() -> usize {
+    match NODES.load(Ordering::Relaxed) {
+        0 => squall_sys::nodes::limit().unwrap_or(1),
+        pretended => pretended,
+    }
+}
+
+/// For tests, before the first allocation: the machine is taken for one of so many nodes, and pages are bound to theirs.
+#[doc(hidden)]
+pub fn pretend_nodes(count: usize) {
+    NODES.store(count, Ordering::Relaxed);
 }

@@ -3,10 +3,10 @@
 //! Problem: the child has only the forking thread, and the memory says that others hold locks. Idea: the forking thread takes them
 //! all before, and gives them back in both.
 //!
-//! - I1. Locks are taken in the order that every other thread keeps: the ground's, emptying's, those of parts and heaps by their VPs,
-//!   those of pools.
+//! - I1. Locks are taken in the order that every other thread keeps: that of turns, the ground's, emptying's, those of heaps by their
+//!   VPs, those of pools.
 //! - I2. A sequence of another thread is in the child's memory whole or not at all: what it stores before its commit lies above the
-//!   count. A block that it took is lost in the child, as what its thread had is.
+//!   count. A block that it took is lost in the child, as what its thread had is, and so are units that were leaving (`units/I4`).
 //!
 //! Not promised: anything in the child of a `vfork`, or from within a signal handler.
 //! Cost: a lock for each VP whose heap was used.
@@ -15,6 +15,7 @@ use crate::ground::{SETTING, known};
 
 /// Before the fork.
 pub(crate) extern "C" fn prepare() {
+    crate::decay::TURN.lock();
     SETTING.lock();
     crate::drain::EMPTYING.lock();
     let Some(ground) = known() else { return };
@@ -38,6 +39,7 @@ fn release() {
     }
     crate::drain::EMPTYING.unlock();
     SETTING.unlock();
+    crate::decay::TURN.unlock();
 }
 
 /// After it, in the parent.

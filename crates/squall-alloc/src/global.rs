@@ -23,6 +23,11 @@ use std::alloc::{GlobalAlloc, Layout};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalityAlloc;
 
+/// That of every program with this crate in it, in a build that is to show that it can be: `.ci/run global`.
+#[cfg(squall_global_alloc)]
+#[global_allocator]
+static OF_ALL: LocalityAlloc = LocalityAlloc;
+
 // SAFETY: blocks are of the layout's size and alignment at least (classes/I1), and are given to one user at a time (raw/I2); nothing
 // unwinds.
 unsafe impl GlobalAlloc for LocalityAlloc {

@@ -19,25 +19,30 @@
 //!   the other it leads to our own block, whose number is negative, so that everybody takes the slow path: there a VP is only a hint.
 //! - I4. Nothing here allocates but by asking the system for pages.
 //!
-//! Not promised: more than the arena holds (twice the machine's memory, of address space, or what the system would reserve; without
-//! restartable sequences 16 GiB at most). That a VP's slabs lie in its node's memory: pages lie where they are touched first, and as
-//! long as a VP's node is not known, units come from the pool of who asks.
-//! Cost: address space; of memory, the pages that are touched.
+//! - I5. On a machine of several nodes, the kernel is asked to take the pages of a segment, and of a part, from its node.
+//!
+//! Not promised: more than the arena holds (twice the machine's memory, of address space, but half of what the process may have, or
+//! what the system would reserve; without restartable sequences 16 GiB at most). That the kernel does what I5 asks: it may refuse to
+//! be asked, and where a node's memory is full it takes another's. On machines of more than [`NODES_MAX`] nodes it is not asked, and
+//! some share a pool; in a virtual topology there are no nodes to ask for.
+//! Cost: address space, of which memory is what is touched, and what the program may want are the map, the regions, and 36 KiB of
+//! `slabs` for each segment in use.
 
 use crate::classes::{
-    CAPACITIES, COUNT, GENERAL_CLASSES, GENERAL_SLOTS, LOCAL_CLASSES, LOCAL_SLOTS, OUTBOX_CAPACITY, SIZES,
-    SLAB_BYTES, SLAB_SHIFT, units,
+    CAPACITIES, COUNT, GENERAL_CLASSES, GENERAL_SLOTS, LOCAL_CLASSES, LOCAL_SLOTS, OUTBOX_BLOCK_MAX,
+    OUTBOX_CAPACITY, SIZES, SLAB_BYTES, SLAB_SHIFT, units,
 };
-use crate::faults;
 use crate::heap::{Heap, Land, Slab};
 use crate::lock::Lock;
-use crate::magazine::{Magazine, SLOTS_AT};
+use crate::magazine::{self, Magazine, SLOTS_AT};
+use crate::mappings;
 use crate::sequence::{self, PART_SHIFT, SEQUENCES};
 use crate::units::{Field, Pool, SEGMENT_UNITS, Segment};
+use crate::{debug, faults};
 use squall_sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use squall_sync::cell::UnsafeCell;
 use squall_sys::apart::Apart;
-use squall_sys::{area, membarrier, pages, rseq};
+use squall_sys::{area, membarrier, nodes, pages, rseq};
 use std::mem::MaybeUninit;
 
 /// Where the sequences that put blocks back find the area of their thread, from the thread pointer (I3).
@@ -46,17 +51,11 @@ pub(crate) static AREA_OFFSET: Apart<AtomicIsize> = Apart::new(AtomicIsize::new(
 pub(crate) static MAP: Apart<AtomicPtr<AtomicPtr<Magazine>>> =
     Apart::new(AtomicPtr::new(std::ptr::null_mut()));
 
-/// Where units lead that are of no slab: who frees a block there finds himself elsewhere, and so comes to the slow path.
-static NOWHERE: Magazine = Magazine {
-    count: AtomicU32::new(0),
-    low: AtomicU32::new(0),
-    high: AtomicU32::new(0),
-    // No processor's, and none of the kernel's negative numbers.
-    vp: AtomicU32::new(u32::MAX - 7),
-};
+/// Where units lead that are of no slab: who frees a block there finds it full, and so comes to the slow path.
+/// Whatever VP its address seems to be of, it has no room. On lines of its own: many frees of others' blocks look there.
+static NOWHERE: Apart<Magazine> =
+    Apart::new(Magazine { count: AtomicU32::new(0), low: AtomicU32::new(0), high: AtomicU32::new(0) });
 
-/// Bytes of the longest blocks that wait in an outbox: of all that it has room for, half a MiB.
-pub(crate) const OUTBOX_BLOCK_MAX: usize = 4 << 10;
 /// Bytes of a part.
 const PART_BYTES: usize = 1 << PART_SHIFT;
 /// So many parts of zeros lie before that of VP 0: the kernel's negative numbers are -1 and -2.
@@ -128,6 +127,8 @@ struct Tail {
     ready: AtomicU32,
     /// Of the VP, plus one; 0: not known yet.
     node: AtomicU32,
+    /// What the heap's number was when idle VPs were last looked for (`decay`).
+    seen: AtomicU32,
     heap: UnsafeCell<MaybeUninit<Heap>>,
 }
 
@@ -159,6 +160,8 @@ pub(crate) struct Ground {
     area_offset: isize,
     /// In a virtual topology, how many VPs a node has.
     vps_of_node: Option<usize>,
+    /// How many nodes of memory there are; 1 where none are told apart.
+    nodes: usize,
     pub(crate) pools: [Pool; NODES_MAX],
 }
 
@@ -276,6 +279,11 @@ fn asked() -> Asked {
         None if found.is_none() || pretended => (pages::memory_bytes() * 2).min(16 << 30),
         None => pages::memory_bytes() * 2,
     };
+    // Reserved addresses count where those are limited: the other half is for stacks, large blocks, and all else.
+    let arena_bytes = match pages::address_limit() {
+        Some(limit) if megabytes.is_none() && limit < 2 * arena_bytes => 1 << (limit / 2).max(1).ilog2(),
+        _ => arena_bytes.next_power_of_two(),
+    };
     Asked {
         mode: if found.is_some() { Mode::Restartable } else { Mode::Locked },
         can_restart,
@@ -283,7 +291,7 @@ fn asked() -> Asked {
         debug,
         parts,
         vps_of_node,
-        arena_bytes: arena_bytes.next_power_of_two().max(SEGMENT_BYTES),
+        arena_bytes: arena_bytes.max(SEGMENT_BYTES),
     }
 }
 
@@ -314,7 +322,7 @@ fn set() -> bool {
     }
     // Release: as above, both.
     MAP.store(biased, Ordering::Release);
-    AREA_OFFSET.store(asked.area_offset, Ordering::Release);
+    AREA_OFFSET.store(ground.area_offset, Ordering::Release);
     // Without it a fork while another thread holds a lock leaves a child that may wait for ever; there is nobody to tell.
     let _ = pages::at_fork(crate::fork::prepare, crate::fork::parent, crate::fork::child);
     // Release: pairs with the Acquire in `ground`.
@@ -324,19 +332,16 @@ fn set() -> bool {
 
 /// Reserves all of it, with a smaller arena if need be.
 fn lay(asked: &Asked) -> Option<Ground> {
-    let table = |bytes: usize| {
-        faults::allowed()?;
-        pages::map_table(bytes.next_multiple_of(pages::UNIT_BYTES)).ok().map(|at| at.as_ptr())
-    };
-    let region_bytes = (NOBODYS + asked.parts) * PART_BYTES;
-    let region = table(region_bytes)?;
+    let (region, region_bytes, mode) = lay_region(asked)?;
+    let nodes = if asked.vps_of_node.is_some() { 1 } else { faults::nodes() };
     let mut bytes = asked.arena_bytes;
     while bytes >= SEGMENT_BYTES {
         let units = bytes / SLAB_BYTES;
         let segments_bytes = units / SEGMENT_UNITS * size_of::<Segment>();
         let (slabs_bytes, map_bytes) = (units * size_of::<Slab>(), units * size_of::<*mut Magazine>());
-        let sizes = [slabs_bytes, segments_bytes, map_bytes];
-        let mut tables = sizes.map(|bytes| (table(bytes), bytes));
+        // The largest by far is made usable with the segments: more may be reserved than there is memory for.
+        let sizes = [(slabs_bytes, true), (segments_bytes, false), (map_bytes, false)];
+        let mut tables = sizes.map(|(bytes, reserved)| (table(bytes, reserved), bytes));
         let arena = faults::allowed().and_then(|()| pages::reserve(bytes, SEGMENT_BYTES).ok());
         if let ([(Some(slabs), _), (Some(segments), _), (Some(map), _)], Some(arena)) = (&tables, arena) {
             return Some(Ground {
@@ -347,29 +352,57 @@ fn lay(asked: &Asked) -> Option<Ground> {
                 map: map.cast(),
                 region: region.wrapping_add(NOBODYS * PART_BYTES),
                 parts: asked.parts,
-                mode: asked.mode,
+                mode,
                 can_restart: asked.can_restart,
                 debug: asked.debug,
-                area_offset: asked.area_offset,
+                // In the mode of locks a thread's number must be negative (I3).
+                area_offset: if mode == asked.mode { asked.area_offset } else { area::own_offset() },
                 vps_of_node: asked.vps_of_node,
+                nodes,
                 pools: [const { Pool::new() }; NODES_MAX],
             });
         }
         for (at, bytes) in &mut tables {
             if let Some(at) = at.take() {
                 // SAFETY: mapped just now, and nobody knows it.
-                unsafe { pages::unmap(at, bytes.next_multiple_of(pages::UNIT_BYTES)) };
+                unsafe { mappings::unmap(at, bytes.next_multiple_of(pages::UNIT_BYTES)) };
             }
         }
         if let Some(arena) = arena {
             // SAFETY: as above.
-            unsafe { pages::unmap(arena.as_ptr(), bytes) };
+            unsafe { mappings::unmap(arena.as_ptr(), bytes) };
         }
         bytes /= 2;
     }
     // SAFETY: as above.
-    unsafe { pages::unmap(region, region_bytes) };
+    unsafe { mappings::unmap(region, region_bytes) };
     None
+}
+
+/// Pages for a table, which are not touched yet, or cannot be until they are committed.
+fn table(bytes: usize, is_reserved: bool) -> Option<*mut u8> {
+    faults::allowed()?;
+    let bytes = bytes.next_multiple_of(pages::UNIT_BYTES);
+    let table = if is_reserved { pages::reserve_table(bytes) } else { pages::map_table(bytes) };
+    table.ok().map(|at| at.as_ptr())
+}
+
+/// The region, its bytes, and the mode that it allows: sequences need one at a place of which addresses tell the VP (`magazine/I5`).
+fn lay_region(asked: &Asked) -> Option<(*mut u8, usize, Mode)> {
+    let bytes = (NOBODYS + asked.parts) * PART_BYTES;
+    if asked.mode == Mode::Restartable && asked.parts <= magazine::VPS_MAX {
+        faults::allowed()?;
+        if let Ok(at) = pages::reserve_at(bytes, NOBODYS * PART_BYTES, magazine::PARTS_AT) {
+            // SAFETY: reserved just now, all of it.
+            if unsafe { pages::commit(at.as_ptr(), bytes) }.is_ok() {
+                pages::plain(at, bytes);
+                return Some((at.as_ptr(), bytes, Mode::Restartable));
+            }
+            // SAFETY: as above, and nobody knows it.
+            unsafe { mappings::unmap(at.as_ptr(), bytes) };
+        }
+    }
+    Some((table(bytes, false)?, bytes, Mode::Locked))
 }
 
 /// On which VP a thread is, and what it may do there.
@@ -413,6 +446,17 @@ impl Part {
             // Release: pairs with the sequences' load, on whose processor it shows with all before it.
             magazine.high.store(capacity as u32, Ordering::Release);
         }
+    }
+
+    /// Whether any of its magazines has a block.
+    pub(crate) fn holds(&self) -> bool {
+        (0..=COUNT).any(|class| self.magazine(class).len() > 0)
+    }
+
+    /// Notes the heap's number, under the lock of turns; what it was before.
+    pub(crate) fn seen(&self, events: u32) -> u32 {
+        // Relaxed: by one thread at a time.
+        self.tail().seen.swap(events, Ordering::Relaxed)
     }
 }
 
@@ -479,9 +523,7 @@ impl Ground {
             // SAFETY: nobody reads it before `ready`; we hold the lock.
             unsafe { (*heap).write(Heap::new(vp)) };
         });
-        for class in 0..=COUNT {
-            part.magazine(class).vp.store(vp, Ordering::Relaxed);
-        }
+        self.bind(part.0, PART_BYTES, self.node(vp));
         if self.mode == Mode::Restartable {
             part.open();
         }
@@ -534,10 +576,16 @@ impl Ground {
         // SAFETY: a unit of the arena has an element. Relaxed: who has a block has seen what was stored before it was given out.
         let magazine: *const Magazine =
             unsafe { &*self.map.add(offset >> SLAB_SHIFT) }.load(Ordering::Relaxed);
-        if std::ptr::eq(magazine, &NOWHERE) { std::ptr::null() } else { magazine }
+        if std::ptr::eq(magazine, &raw const *NOWHERE) { std::ptr::null() } else { magazine }
     }
 
-    /// Of which VP this magazine is. Its address says so, whereas `vp` lies where its processor writes.
+    /// Whether this offset lies in a segment that was ever used.
+    pub(crate) fn is_in_use(&self, offset: usize) -> bool {
+        // SAFETY: a unit of the arena has an element; from the first use on it leads somewhere or nowhere.
+        !unsafe { &*self.map.add(offset >> SLAB_SHIFT) }.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Of which VP this magazine is (`magazine/I5`).
     #[inline]
     pub(crate) fn vp_of(&self, magazine: *const Magazine) -> u32 {
         ((magazine.addr() - self.region.addr()) >> PART_SHIFT) as u32
@@ -552,12 +600,16 @@ impl Ground {
     /// Has a unit lead nowhere.
     fn lead_nowhere(&self, unit: usize) {
         // SAFETY: a unit of the arena has an element. Relaxed: for who looks up what he has no block of.
-        unsafe { &*self.map.add(unit) }.store((&raw const NOWHERE).cast_mut(), Ordering::Relaxed);
+        unsafe { &*self.map.add(unit) }.store((&raw const *NOWHERE).cast_mut(), Ordering::Relaxed);
     }
 
+    /// The pool of this VP's node.
     fn node(&self, vp: u32) -> u32 {
         if let Some(vps) = self.vps_of_node {
             return (vp as usize / vps % NODES_MAX) as u32;
+        }
+        if self.nodes <= 1 {
+            return 0;
         }
         let tail = Part(self.region.wrapping_add((vp as usize) << PART_SHIFT)).tail();
         // Relaxed, both: the number is all there is.
@@ -565,12 +617,41 @@ impl Ground {
         if known != 0 {
             return known - 1;
         }
-        let Some((cpu, node)) = pages::current_place() else { return 0 };
-        let node = (node % NODES_MAX) as u32;
-        if cpu == vp as usize {
-            tail.node.store(node + 1, Ordering::Relaxed);
+        let current = || pages::current_place().map_or(0, |(_, node)| node);
+        let node = nodes::of_processor(vp as usize, self.nodes).unwrap_or_else(current) % NODES_MAX;
+        tail.node.store(node as u32 + 1, Ordering::Relaxed);
+        node as u32
+    }
+
+    /// Asks for pages of this node (I5). Where the kernel refuses they come from where they are touched first.
+    fn bind(&self, at: *mut u8, bytes: usize, node: u32) {
+        if (2..=NODES_MAX).contains(&self.nodes) {
+            let _ = nodes::prefer(at, bytes, node as usize);
         }
-        node
+    }
+
+    /// The same of a mapping of its own, and of the node of this VP.
+    pub(crate) fn bind_near(&self, at: *mut u8, bytes: usize, vp: u32) {
+        self.bind(at, bytes, self.node(vp));
+    }
+
+    /// Makes a segment usable, and what is known of its slabs.
+    fn commit(&self, number: usize, node: u32) -> bool {
+        const UNIT: usize = pages::UNIT_BYTES;
+        let arena = self.arena.wrapping_add(number * SEGMENT_BYTES);
+        let first = number * SEGMENT_UNITS * size_of::<Slab>() / UNIT * UNIT;
+        let end = ((number + 1) * SEGMENT_UNITS * size_of::<Slab>()).next_multiple_of(UNIT);
+        // SAFETY: a segment of the arena, which nobody else was given; and whole pages of the table around what is of it, which may
+        // be usable already.
+        let done = unsafe {
+            pages::commit(self.slabs.cast::<u8>().wrapping_add(first), end - first).is_ok()
+                && (!self.debug || debug::commit(number * SEGMENT_BYTES, SEGMENT_BYTES))
+                && pages::commit(arena, SEGMENT_BYTES).is_ok()
+        };
+        if done {
+            self.bind(arena, SEGMENT_BYTES, node);
+        }
+        done
     }
 }
 
@@ -620,21 +701,16 @@ impl Field for Ground {
         self.segments.wrapping_add(number as usize)
     }
 
-    fn new_segment(&self) -> Option<u32> {
+    fn new_segment(&self, node: u32) -> Option<u32> {
         faults::allowed()?;
         let all = self.units / SEGMENT_UNITS;
         // Relaxed, here and below: the number is all there is.
         let number = NEXT_SEGMENT.fetch_add(1, Ordering::Relaxed);
-        if number < all {
-            // SAFETY: a segment of the arena, which nobody else was given.
-            let done =
-                unsafe { pages::commit(self.arena.wrapping_add(number * SEGMENT_BYTES), SEGMENT_BYTES) };
-            if done.is_ok() {
-                for unit in number * SEGMENT_UNITS..(number + 1) * SEGMENT_UNITS {
-                    self.lead_nowhere(unit);
-                }
-                return Some(number as u32);
+        if number < all && self.commit(number, node) {
+            for unit in number * SEGMENT_UNITS..(number + 1) * SEGMENT_UNITS {
+                self.lead_nowhere(unit);
             }
+            return Some(number as u32);
         }
         // Back, unless others came behind us.
         let _ = NEXT_SEGMENT.compare_exchange(number + 1, number, Ordering::Relaxed, Ordering::Relaxed);

@@ -8,16 +8,20 @@
 //!   written under that heap's lock.
 //!   But for its class and each unit's first one, which anybody reads who has a block: so nobody ever has a reference to all of it.
 //! - I2. A block is free (its bit is set) or out: in a magazine, or with a user. It is taken once for each time that it was put back.
-//! - I3. A slab all of whose blocks are free is given back to the pool of pages under the same lock, at once: so none of its blocks
-//!   can be taken meanwhile, and none is in a magazine.
-//! - I4. A slab with a free block is in its class's list, others are in none.
+//! - I3. A slab all of whose blocks are free is taken out of the list under the same lock, at once: so none of its blocks can be taken
+//!   any more, and none is in a magazine. Whoever took it out has it alone, and gives its pages back when he has left the lock.
+//! - I4. A slab with a free block is in its class's list, others are in none. It comes there whole: what leads from its units to this
+//!   heap was written before.
+//! - I5. No other lock is taken, and the system is not called, under a heap's lock.
 //!
-//! Not promised: that blocks come in the order of their addresses, or from the fullest slab.
+//! Not promised: that blocks come in the order of their addresses, or from the fullest slab. Two threads that find no free block at
+//! once both get a slab.
 //! Cost: some six instructions for a block that is taken, some fifteen for one that is put back.
 //! Source: McKenney and Slingwine, "Efficient Kernel Memory Allocation" (1993): a layer that gathers blocks into pages; Tornado §4:
 //! the check of a block's home on every free.
 
 use crate::classes::{COUNT, COUNTS, SIZES, SLAB_SHIFT, block_at, units};
+use crate::list::{Link, Links, List};
 use crate::lock::Lock;
 use crate::sites;
 use squall_sync::cell::UnsafeCell;
@@ -28,9 +32,8 @@ const WORDS: usize = (1 << SLAB_SHIFT) / 16 / 64;
 /// What is known of a slab, beside it. All zeros where there is none.
 #[repr(C, align(64))]
 pub(crate) struct Slab {
-    /// The neighbours in the list of its class, as unit numbers plus one; 0: none.
-    next: u32,
-    prev: u32,
+    /// The neighbours in the list of its class.
+    link: Link,
     /// Free blocks.
     free: u32,
     class: u32,
@@ -71,7 +74,7 @@ impl Slab {
     unsafe fn begin(this: *mut Slab, class: usize, home: u32) {
         // SAFETY: by this function's contract.
         unsafe {
-            ((*this).next, (*this).prev, (*this).hint) = (0, 0, 0);
+            ((*this).link, (*this).hint) = (Link::NONE, 0);
             ((*this).class, (*this).home, (*this).free) = (class as u32, home, COUNTS[class]);
             let (whole, rest) = (COUNTS[class] as usize / 64, COUNTS[class] % 64);
             let bits = &mut (*this).bits;
@@ -105,6 +108,18 @@ pub(crate) trait Land {
     fn direct(&self, unit: u32, count: usize, home: u32, class: usize);
 }
 
+/// The links of slabs, by their first units.
+struct Slabs<'a, L>(&'a L);
+
+impl<L: Land> Links for Slabs<'_, L> {
+    #[inline]
+    fn link(&self, number: u32) -> *mut Link {
+        let slab = self.0.slab(number);
+        // SAFETY: what is known of a unit, all of which may be pointed to.
+        unsafe { &raw mut (*slab).link }
+    }
+}
+
 /// What a heap counts of a class. All but `slabs` and `out` only ever grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
@@ -121,14 +136,16 @@ pub(crate) struct Counts {
 
 #[derive(Clone, Copy)]
 struct Class {
-    /// The first slab with a free block, as its unit plus one.
-    first: u32,
+    /// The slabs with a free block.
+    list: List,
     counts: Counts,
 }
 
 /// Everything below the lock.
 struct Inner {
     classes: [Class; COUNT],
+    /// How often blocks were taken or put back; it comes round.
+    events: u32,
 }
 
 /// The heap of one VP.
@@ -151,8 +168,8 @@ pub(crate) enum Wrong {
 impl Heap {
     /// The heap of the VP `home`, without a slab.
     pub(crate) fn new(home: u32) -> Heap {
-        let class = Class { first: 0, counts: Counts::default() };
-        Heap { lock: Lock::new(), home, inner: UnsafeCell::new(Inner { classes: [class; COUNT] }) }
+        let class = Class { list: List::EMPTY, counts: Counts::default() };
+        Heap { lock: Lock::new(), home, inner: UnsafeCell::new(Inner { classes: [class; COUNT], events: 0 }) }
     }
 
     /// For a fork: holds still.
@@ -177,28 +194,50 @@ impl Heap {
         most: usize,
         mut f: impl FnMut(usize),
     ) -> usize {
-        self.locked(|inner| {
-            let mut taken = 0;
-            let of = &mut inner.classes[class];
-            while taken < most {
-                if of.first == 0 && !grow(land, of, class, self.home) {
-                    break;
+        let (mut taken, mut new) = (0, None);
+        loop {
+            let late = new.filter(|_| sites::DIRECT.is_weak());
+            self.locked(|inner| {
+                inner.events = inner.events.wrapping_add(1);
+                let of = &mut inner.classes[class];
+                if let Some(unit) = new.take() {
+                    of.counts.slabs += 1;
+                    // SAFETY: in no list yet (I4).
+                    unsafe { of.list.push(&Slabs(land), unit) };
                 }
-                let unit = of.first - 1;
-                let slab = land.slab(unit);
-                // SAFETY: a slab in the list is of this heap, whose lock we hold (I1, I4).
-                let left = unsafe {
-                    taken += Slab::take(slab, unit, most - taken, &mut f);
-                    (*slab).free
-                };
-                if left == 0 {
-                    of.unlink(land, unit);
+                let before = taken;
+                while taken < most
+                    && let Some(unit) = of.list.first()
+                {
+                    let slab = land.slab(unit);
+                    // SAFETY: a slab in the list is of this heap, whose lock we hold (I1, I4).
+                    unsafe {
+                        taken += Slab::take(slab, unit, most - taken, &mut f);
+                        if (*slab).free == 0 {
+                            of.list.remove(&Slabs(land), unit);
+                        }
+                    }
                 }
+                of.counts.out += (taken - before) as u64;
+                of.counts.takes += u64::from(taken == most);
+            });
+            if let Some(unit) = late {
+                land.direct(unit, units(class), self.home, class);
             }
-            of.counts.out += taken as u64;
-            of.counts.takes += 1;
-            taken
-        })
+            if taken == most {
+                return taken;
+            }
+            let Some(unit) = land.take_units(units(class), self.home) else { break };
+            // SAFETY: the units were just given to us alone (I1).
+            unsafe { Slab::begin(land.slab(unit), class, self.home) };
+            // Before anybody can have a block of them, and free it (I4).
+            if !sites::DIRECT.is_weak() {
+                land.direct(unit, units(class), self.home, class);
+            }
+            new = Some(unit);
+        }
+        self.locked(|inner| inner.classes[class].counts.takes += 1);
+        taken
     }
 
     /// Puts blocks back, each given by its offset; all are of this heap. `sent_home`: from elsewhere.
@@ -210,8 +249,10 @@ impl Heap {
         first_unit: impl Fn(usize) -> u32,
         mut wrong: impl FnMut(usize, Wrong),
     ) {
-        let empty = self.locked(|inner| {
-            let mut empty = None;
+        let mut empty = List::EMPTY;
+        let still_in = self.locked(|inner| {
+            inner.events = inner.events.wrapping_add(1);
+            let mut still_in = None;
             let mut blocks = blocks.peekable();
             while let Some(offset) = blocks.peek() {
                 let unit = first_unit(*offset);
@@ -233,71 +274,47 @@ impl Heap {
                 of.counts.out -= u64::from(put);
                 of.counts.puts += u64::from(put);
                 of.counts.sent_home += if sent_home { u64::from(put) } else { 0 };
-                if before == 0 && put > 0 {
-                    of.link(land, unit);
+                if put == 0 {
+                    continue;
                 }
-                if free == COUNTS[class] && put > 0 {
-                    of.unlink(land, unit);
-                    of.counts.slabs -= 1;
-                    if sites::UNDER_LOCK.is_weak() {
-                        empty = Some((unit, class));
-                        of.link(land, unit);
-                        continue;
+                // SAFETY: a slab is in the list if it had a free block (I4), and in none once it was taken out.
+                unsafe {
+                    if before == 0 {
+                        of.list.push(&Slabs(land), unit);
                     }
-                    land.give_units(unit, units(class));
+                    if free == COUNTS[class] {
+                        of.counts.slabs -= 1;
+                        if sites::TAKEN_OUT.is_weak() {
+                            still_in = Some((unit, class));
+                            continue;
+                        }
+                        of.list.remove(&Slabs(land), unit);
+                        empty.push(&Slabs(land), unit);
+                    }
                 }
             }
-            empty
+            still_in
         });
-        if let Some((unit, class)) = empty {
+        // SAFETY: these are ours alone, as is the list of them (I3).
+        while let Some(unit) = unsafe { empty.pop(&Slabs(land)) } {
+            // SAFETY: as above.
+            let class = unsafe { Slab::class(land.slab(unit)) };
             land.give_units(unit, units(class));
         }
+        if let Some((unit, class)) = still_in {
+            land.give_units(unit, units(class));
+        }
+    }
+
+    /// A number that changes whenever blocks are taken or put back.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn events(&self) -> u32 {
+        self.locked(|inner| inner.events)
     }
 
     /// What was counted of each class.
     pub(crate) fn counts(&self) -> [Counts; COUNT] {
         self.locked(|inner| inner.classes.map(|class| class.counts))
-    }
-}
-
-/// A slab more for this class. False if there are no pages.
-fn grow(land: &impl Land, of: &mut Class, class: usize, home: u32) -> bool {
-    let Some(unit) = land.take_units(units(class), home) else { return false };
-    // SAFETY: the units were just given to us alone (I1).
-    unsafe { Slab::begin(land.slab(unit), class, home) };
-    land.direct(unit, units(class), home, class);
-    of.counts.slabs += 1;
-    of.link(land, unit);
-    true
-}
-
-impl Class {
-    /// Puts a slab at the front of the list.
-    fn link(&mut self, land: &impl Land, unit: u32) {
-        // SAFETY: slabs of the list and this one are of the heap whose lock the caller holds (I1).
-        unsafe {
-            let slab = land.slab(unit);
-            ((*slab).next, (*slab).prev) = (self.first, 0);
-            if self.first != 0 {
-                (*land.slab(self.first - 1)).prev = unit + 1;
-            }
-        }
-        self.first = unit + 1;
-    }
-
-    /// Takes a slab out of the list.
-    fn unlink(&mut self, land: &impl Land, unit: u32) {
-        // SAFETY: as in `link`.
-        unsafe {
-            let (next, prev) = ((*land.slab(unit)).next, (*land.slab(unit)).prev);
-            if next != 0 {
-                (*land.slab(next - 1)).prev = prev;
-            }
-            match prev {
-                0 => self.first = next,
-                prev => (*land.slab(prev - 1)).next = next,
-            }
-        }
     }
 }
 

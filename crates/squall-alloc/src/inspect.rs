@@ -2,10 +2,10 @@
 //!
 //! Cost: a lock for each VP and class that is looked at; the list of what was found is allocated like anything else.
 
-use crate::classes::{COUNT, SIZES};
-use crate::ground::{NODES_MAX, ground, known};
-use crate::large;
+use crate::classes::{COUNT, OUTBOX_BLOCK_MAX, SIZES};
+use crate::ground::{Ground, NODES_MAX, ground, known};
 use crate::units::PoolUnits;
+use crate::{large, mappings};
 
 pub use crate::ground::Mode;
 
@@ -43,9 +43,15 @@ pub struct VpStats {
 }
 
 impl VpStats {
-    /// Bytes of the blocks that the VP caches: at most [`BOUND_BYTES`](crate::BOUND_BYTES), but for the outbox.
+    /// Bytes of its own blocks that the VP caches.
     pub fn cached_bytes(&self) -> u64 {
         self.classes.iter().map(|class| class.cached_count * class.block_bytes as u64).sum()
+    }
+
+    /// Bytes of others' blocks that wait here to be sent home, at most. With [`cached_bytes`](VpStats::cached_bytes) it is at most
+    /// [`BOUND_BYTES`](crate::BOUND_BYTES).
+    pub fn outbox_bytes_max(&self) -> u64 {
+        self.outbox_count * OUTBOX_BLOCK_MAX as u64
     }
 }
 
@@ -62,11 +68,22 @@ pub struct Stats {
     pub large_count: usize,
     /// Their bytes.
     pub large_bytes: usize,
+    /// Bytes of addresses of freed large blocks that the system had no memory to end the mapping of. They cost none, and are tried
+    /// again.
+    pub unmapped_later_bytes: usize,
 }
 
 /// What the allocator has now: a look at one thing after the other, not at one moment. `None` if there is no memory at all.
 pub fn stats() -> Option<Stats> {
-    let ground = ground()?;
+    ground().map(look)
+}
+
+/// As [`stats`], but `None` as well where nobody has allocated yet.
+pub fn stats_if_used() -> Option<Stats> {
+    known().map(look)
+}
+
+fn look(ground: &Ground) -> Stats {
     let vps = ground
         .parts_made()
         .map(|(vp, part)| {
@@ -92,7 +109,8 @@ pub fn stats() -> Option<Stats> {
         nodes.pop();
     }
     let (large_count, large_bytes) = large::mapped();
-    Some(Stats { mode: ground.mode, vps, nodes, large_count, large_bytes })
+    let unmapped_later_bytes = mappings::later_bytes();
+    Stats { mode: ground.mode, vps, nodes, large_count, large_bytes, unmapped_later_bytes }
 }
 
 /// How blocks are cached in this process. `None` if there is no memory at all.
@@ -112,10 +130,11 @@ pub unsafe fn room_of(block: *mut u8) -> Option<usize> {
     Some(SIZES[unsafe { ground.class_at(offset) }])
 }
 
-/// Gives back to the system what nobody uses: every VP's cache is sent home, and free pages go.
+/// Gives back to the system what nobody uses, now: every VP's cache is sent home, and free pages go.
 ///
-/// For a program that knows that it is idle; the allocator keeps no thread that would notice. Meanwhile other threads allocate and
-/// free as ever, but those of a VP that is being emptied find its cache empty and full for a few microseconds.
+/// For a program that knows that it is idle; otherwise what is idle is given back little by little, see [`decay`](crate::decay()).
+/// Meanwhile other threads allocate and free as ever, but those of a VP that is being emptied find its cache empty and full for a few
+/// microseconds.
 ///
 /// Returns whether all caches were emptied: not where the kernel cannot restart sequences (see [`mode`] and `membarrier`).
 ///
@@ -130,5 +149,6 @@ pub fn trim() -> bool {
     for pool in &ground.pools {
         pool.purge(ground, 0);
     }
+    mappings::again();
     all
 }

@@ -6,7 +6,7 @@
 
 use crate::ground::known;
 use crate::raw::is_of_slab;
-use crate::{debug, faults};
+use crate::{debug, faults, mappings};
 use squall_sync::atomic::{AtomicUsize, Ordering};
 use squall_sys::pages;
 use std::alloc::Layout;
@@ -35,10 +35,10 @@ pub(crate) fn take(layout: Layout) -> *mut u8 {
     debug_assert!(!is_of_slab(&layout));
     let mapped = rounded(&layout).and_then(|bytes| {
         faults::allowed()?;
-        let at = pages::map(bytes, layout.align()).ok()?;
+        let at = mappings::map(bytes, layout.align())?;
         if is_debug() && !debug::large_taken(at.as_ptr(), layout.size()) {
             // SAFETY: mapped just now, and nobody knows it.
-            unsafe { pages::unmap(at.as_ptr(), bytes) };
+            unsafe { mappings::unmap(at.as_ptr(), bytes) };
             return None;
         }
         COUNT.fetch_add(1, Ordering::Relaxed);
@@ -67,7 +67,7 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
         return;
     }
     // SAFETY: a mapping of our own, whole (I1).
-    unsafe { pages::unmap(block, bytes) };
+    unsafe { mappings::unmap(block, bytes) };
 }
 
 /// Makes a large block one of another size, which is large too. Null if there is no memory; the block is then as it was.

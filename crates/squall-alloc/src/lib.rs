@@ -7,6 +7,8 @@
 mod classes;
 #[cfg(not(loom))]
 mod debug;
+#[cfg(not(loom))]
+mod decay;
 mod drain;
 #[cfg(not(loom))]
 mod faults;
@@ -17,12 +19,16 @@ mod global;
 #[cfg(not(loom))]
 mod ground;
 mod heap;
+mod home;
 #[cfg(not(loom))]
 mod inspect;
 #[cfg(not(loom))]
 mod large;
+mod list;
 mod lock;
 mod magazine;
+#[cfg(not(loom))]
+mod mappings;
 #[cfg(all(test, loom))]
 mod model;
 #[cfg(not(loom))]
@@ -38,7 +44,10 @@ pub use classes::BOUND_BYTES;
 pub use units::PoolUnits;
 
 #[cfg(not(loom))]
-pub use faults::refuse_after;
+pub use decay::decay;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use faults::{pretend_nodes, refuse_after};
 #[cfg(not(loom))]
 pub use global::LocalityAlloc;
 #[cfg(not(loom))]
@@ -48,6 +57,6 @@ pub use ground::pretend_restartable;
 #[doc(hidden)]
 pub use inspect::room_of;
 #[cfg(not(loom))]
-pub use inspect::{ClassStats, Mode, Stats, VpStats, mode, stats, trim};
+pub use inspect::{ClassStats, Mode, Stats, VpStats, mode, stats, stats_if_used, trim};
 #[cfg(not(loom))]
 pub use pool::{OutOfMemory, Placed, PlacedBytes, Placement, Pool};

@@ -41,6 +41,13 @@ impl Lock {
         }
     }
 
+    /// Gets it if nobody has it.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn try_lock(&self) -> bool {
+        // Acquire: as in `lock`.
+        self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
     #[cold]
     fn wait(&self) {
         for _ in 0..SPINS {

@@ -10,11 +10,13 @@
 //! - I3. A magazine is closed while `low` is the highest number and `high` is 0: then no sequence that has not read them yet commits.
 //!   Who closed it (`drain.rs`) may take what is in it once the kernel has restarted the sequences in flight.
 //! - I4. Where nothing was prepared yet a magazine is zeros: empty, and full.
+//! - I5. Of which VP a magazine is its address says ([`VP_AT`]), and nothing in it: so whoever frees a block of another VP reads nothing
+//!   that is written there.
 //!
 //! A thread without a registration has a negative number, and finds itself before the first part, in two parts of zeros (`ground`).
 //! It never touches a magazine, so that no thread ever needs an atomic form: it goes to the heap of a VP, under its lock.
 //!
-//! Cost: on x86-64, a block is taken by 14 instructions and put back by 15, what finds the block's home included.
+//! Cost: on x86-64, a block is taken by 14 instructions and put back by 16, what finds the block's home included.
 //! Source: tcmalloc's per-CPU mode; Bonwick and Adams (2001); `squall-machine`'s `pervp` for the frame of a sequence.
 
 use crate::classes::BATCH_MAX;
@@ -29,9 +31,17 @@ pub(crate) struct Magazine {
     pub(crate) low: AtomicU32,
     /// As many have room.
     pub(crate) high: AtomicU32,
-    /// Whose it is.
-    pub(crate) vp: AtomicU32,
 }
+
+/// The number of its VP are sixteen bits of a magazine's address, from this one on: parts are so long, and that of VP 0 lies at a
+/// multiple of [`PARTS_AT`].
+pub(crate) const VP_AT: u32 = 16;
+/// See [`VP_AT`].
+#[cfg(not(loom))]
+pub(crate) const PARTS_AT: usize = 1 << 32;
+/// VPs that have numbers of so many bits.
+#[cfg(not(loom))]
+pub(crate) const VPS_MAX: usize = 1 << 16;
 
 /// From a magazine to its slots.
 pub(crate) const SLOTS_AT: usize = size_of::<Magazine>();

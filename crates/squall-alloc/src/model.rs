@@ -1,19 +1,17 @@
-//! Model checks of what several threads do to one heap, and of emptying a VP's magazine beside its sequences; and the tests of those
-//! tests.
+//! Model checks of what several threads do to one heap, of pages that come and go, and (`machine`) of sequences, of emptying magazines
+//! beside them, and of the way home; and the tests of those tests.
 //!
-//! The heap, the pools of pages, the lock and the emptying are those that ship. A sequence cannot be: it is assembly. What stands
-//! for it does the same loads in the same order, and commits unless the kernel, a lock here, has restarted its VP since it began.
+//! The heap, the pools of pages, the lock, the emptying and the sending home are those that ship.
+
+mod machine;
 
 use crate::classes::{COUNT, SIZES, SLAB_SHIFT, units};
-use crate::drain;
 use crate::heap::{Heap, Land, Slab};
-use crate::magazine::Magazine;
 use crate::units::{Field, Pool, SEGMENT_UNITS, Segment};
-use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use squall_sync::atomic::{AtomicU32, Ordering};
 use squall_sync::cell::UnsafeCell;
 use squall_sync::sync::{Arc, Mutex};
 use squall_sync::thread;
-use std::ptr;
 
 /// The class of four blocks to a slab.
 const CLASS: usize = 55;
@@ -29,6 +27,8 @@ struct Plot {
     blocks: Box<[UnsafeCell<u32>]>,
     /// For each slab, whether the pool has it.
     free: Box<[Mutex<bool>]>,
+    /// For each slab, whose it is, plus one; 0: it leads nowhere.
+    map: Box<[AtomicU32]>,
 }
 
 // SAFETY: what is in it is under the locks of the heap and the pool, which is what is checked; blocks are checked by loom.
@@ -49,8 +49,14 @@ impl Plot {
                 given: AtomicU32::new(0),
                 blocks: (0..4 * SLABS).map(|_| UnsafeCell::new(0)).collect(),
                 free: (0..SLABS).map(|_| Mutex::new(true)).collect(),
+                map: (0..SLABS).map(|_| AtomicU32::new(0)).collect(),
             }
         }
+    }
+
+    /// Whose heap a block is of that the caller has.
+    fn home_of(&self, offset: usize) -> Option<u32> {
+        self.map[(offset >> SLAB_SHIFT) / units(CLASS)].load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// Does what the block's user does.
@@ -78,11 +84,14 @@ impl Land for Plot {
     }
 
     fn give_units(&self, unit: u32, count: usize) {
+        self.map[unit as usize / count].store(0, Ordering::Relaxed);
         *self.free[unit as usize / count].lock().unwrap() = true;
         self.pool.give(self, unit, count);
     }
 
-    fn direct(&self, _unit: u32, _count: usize, _home: u32, _class: usize) {}
+    fn direct(&self, unit: u32, count: usize, home: u32, _class: usize) {
+        self.map[unit as usize / count].store(home + 1, Ordering::Relaxed);
+    }
 }
 
 impl Field for Plot {
@@ -90,11 +99,17 @@ impl Field for Plot {
         self.segment.with_mut(|segment| segment)
     }
 
-    fn new_segment(&self) -> Option<u32> {
+    fn new_segment(&self, _node: u32) -> Option<u32> {
         (self.given.fetch_add(1, Ordering::Relaxed) == 0).then_some(0)
     }
 
-    fn discard(&self, _unit: u32, _count: usize) -> bool {
+    fn discard(&self, unit: u32, count: usize) -> bool {
+        for block in (unit as usize..unit as usize + count).step_by(SIZES[CLASS] >> SLAB_SHIFT) {
+            self.blocks[block / (SIZES[CLASS] >> SLAB_SHIFT)].with_mut(|block| {
+                // SAFETY: loom refuses the model if another thread is at it.
+                unsafe { *block = 0 };
+            });
+        }
         true
     }
 }
@@ -146,150 +161,44 @@ fn pages_go_back() {
     put(&heap, &plot, block, false);
 }
 
-/// What stands for the kernel: how often it has restarted the VP.
-struct Kernel(Mutex<u32>);
-
-/// A magazine with its room.
-#[repr(C)]
-struct Room {
-    head: Magazine,
-    slots: [AtomicPtr<u8>; 2],
-}
-
-struct Processor {
-    kernel: Kernel,
-    room: Room,
-    /// What the users of the two blocks write to.
-    blocks: [UnsafeCell<u32>; 2],
-}
-
-// SAFETY: the blocks are checked by loom.
-unsafe impl Sync for Processor {}
-// SAFETY: as above.
-unsafe impl Send for Processor {}
-
-/// The block of this number, as a pointer that nobody follows.
-fn pointer(number: usize) -> *mut u8 {
-    ptr::without_provenance_mut(number + 1)
-}
-
-impl Processor {
-    fn new() -> Processor {
-        let head = Magazine {
-            count: AtomicU32::new(2),
-            low: AtomicU32::new(0),
-            high: AtomicU32::new(2),
-            vp: AtomicU32::new(0),
-        };
-        let slots = [AtomicPtr::new(pointer(0)), AtomicPtr::new(pointer(1))];
-        let blocks = [UnsafeCell::new(0), UnsafeCell::new(0)];
-        Processor { kernel: Kernel(Mutex::new(0)), room: Room { head, slots }, blocks }
-    }
-
-    fn slot(&self, index: usize) -> &AtomicPtr<u8> {
-        assert_eq!(
-            ptr::from_ref(&self.room.slots[0]).addr(),
-            unsafe { Magazine::slot(&self.room.head, 0) }.addr()
-        );
-        &self.room.slots[index]
-    }
-
-    /// A sequence: `body` loads, and says what the last store is to be; nothing where it leaves.
-    fn sequence(&self, body: impl Fn() -> Option<u32>) -> bool {
-        loop {
-            let began = *self.kernel.0.lock().unwrap();
-            let Some(count) = body() else { return false };
-            let restarts = self.kernel.0.lock().unwrap();
-            if *restarts == began {
-                self.room.head.count.store(count, Ordering::Relaxed);
-                return true;
-            }
-        }
-    }
-
-    fn pop(&self) -> Option<*mut u8> {
-        let block = std::cell::Cell::new(ptr::null_mut());
-        let head = &self.room.head;
-        let committed = self.sequence(|| {
-            let count = head.count.load(Ordering::Relaxed);
-            if count <= head.low.load(Ordering::Relaxed) {
-                return None;
-            }
-            block.set(self.slot(count as usize - 1).load(Ordering::Relaxed));
-            Some(count - 1)
-        });
-        committed.then(|| block.get())
-    }
-
-    fn push(&self, block: *mut u8) -> bool {
-        let head = &self.room.head;
-        self.sequence(|| {
-            let count = head.count.load(Ordering::Relaxed);
-            if count >= head.high.load(Ordering::Relaxed) {
-                return None;
-            }
-            self.slot(count as usize).store(block, Ordering::Relaxed);
-            Some(count + 1)
-        })
-    }
-
-    fn use_block(&self, block: *mut u8) {
-        self.blocks[block.addr() - 1].with_mut(|block| {
-            // SAFETY: loom refuses the model if another thread is at it.
-            unsafe { *block += 1 };
-        });
-    }
-
-    fn empty(&self) -> Vec<*mut u8> {
-        let mut taken = Vec::new();
-        drain::empty_magazines(
-            || [&self.room.head].into_iter(),
-            || {
-                *self.kernel.0.lock().unwrap() += 1;
-                true
-            },
-            |block| taken.push(block),
-            || {
-                self.room.head.low.store(0, Ordering::Relaxed);
-                self.room.head.high.store(2, Ordering::Release);
-            },
-        );
-        taken
-    }
-}
-
-/// A thread takes what it finds, and puts one back, while another empties the magazine; each block is one thread's.
-fn emptied_beside_sequences() {
-    let processor = Arc::new(Processor::new());
+/// Two threads find no free block, and one of them takes from the slab that the other brings: the block leads home.
+fn a_new_slab_is_whole() {
+    let (heap, plot) = (Arc::new(Heap::new(0)), Arc::new(Plot::new()));
     let other = {
-        let processor = processor.clone();
+        let (heap, plot) = (heap.clone(), plot.clone());
         thread::spawn(move || {
-            let mut mine = Vec::new();
-            if let Some(block) = processor.pop() {
-                processor.use_block(block);
-                if !processor.push(block) {
-                    mine.push(block);
-                }
-            }
-            if let Some(block) = processor.pop() {
-                mine.push(block);
-            }
-            mine.iter().for_each(|block| processor.use_block(*block));
-            mine
+            let block = take(&heap, &plot);
+            plot.use_block(block);
+            assert_eq!(plot.home_of(block), Some(0));
         })
     };
-    let taken = processor.empty();
-    taken.iter().for_each(|block| processor.use_block(*block));
-    let theirs = other.join().unwrap();
-    let left = std::iter::from_fn(|| processor.pop());
-    let mut all: Vec<usize> =
-        taken.iter().chain(&theirs).copied().chain(left).map(|block| block.addr()).collect();
-    all.sort_unstable();
-    assert_eq!(all, [1, 2], "each block is somewhere, and once");
+    let block = take(&heap, &plot);
+    plot.use_block(block);
+    assert_eq!(plot.home_of(block), Some(0));
+    other.join().unwrap();
+}
+
+/// Pages go to the system while another thread takes all that there are.
+fn pages_leave() {
+    let plot = Arc::new(Plot::new());
+    let half = SEGMENT_UNITS / 2;
+    let unit = plot.pool.take(&*plot, 0, half).unwrap();
+    plot.pool.give(&*plot, unit, half);
+    let other = {
+        let plot = plot.clone();
+        thread::spawn(move || plot.pool.purge(&*plot, 0))
+    };
+    for _ in 0..2 {
+        let unit = plot.pool.take(&*plot, 0, half).expect("none is lost");
+        *plot.free[unit as usize / half].lock().unwrap() = false;
+        plot.use_block((unit as usize) << SLAB_SHIFT);
+    }
+    other.join().unwrap();
+    assert_eq!(plot.pool.units().used, SEGMENT_UNITS);
 }
 
 mod checks {
-    use squall_sync::weaken::check;
+    use squall_sync::weaken::{check, check_within};
 
     #[test]
     fn freed_elsewhere() {
@@ -302,8 +211,28 @@ mod checks {
     }
 
     #[test]
+    fn a_new_slab_is_whole() {
+        check(super::a_new_slab_is_whole);
+    }
+
+    #[test]
+    fn pages_leave() {
+        check(super::pages_leave);
+    }
+
+    #[test]
     fn emptied_beside_sequences() {
-        check(super::emptied_beside_sequences);
+        check(super::machine::emptied_beside_sequences);
+    }
+
+    #[test]
+    fn moved_in_the_middle() {
+        check(super::machine::moved_in_the_middle);
+    }
+
+    #[test]
+    fn sent_home() {
+        check_within(2, super::machine::sent_home);
     }
 }
 
@@ -322,8 +251,33 @@ mod twins {
     }
 
     #[test]
-    fn a_slab_has_to_be_given_back_under_the_lock() {
-        twin(sites::UNDER_LOCK, &[], "model::checks::pages_go_back");
+    fn a_slab_that_is_given_back_has_to_be_in_no_list() {
+        twin(sites::TAKEN_OUT, &[], "model::checks::pages_go_back");
+    }
+
+    #[test]
+    fn a_slab_has_to_lead_home_before_it_is_in_a_list() {
+        twin(sites::DIRECT, &[], "model::checks::a_new_slab_is_whole");
+    }
+
+    #[test]
+    fn pages_that_leave_have_to_be_nobodys() {
+        twin(sites::LEAVING, &[], "model::checks::pages_leave");
+    }
+
+    #[test]
+    fn a_sequence_has_to_ask_where_it_is_whenever_it_begins() {
+        twin(sites::ASKED_WITHIN, &[], "model::checks::moved_in_the_middle");
+    }
+
+    #[test]
+    fn blocks_that_are_sent_home_have_to_be_sorted() {
+        twin(sites::BY_HOME, &[], "model::checks::sent_home");
+    }
+
+    #[test]
+    fn an_outbox_that_is_emptied_has_to_be_closed() {
+        twin(sites::CLOSE, &[], "model::checks::sent_home");
     }
 
     #[test]

@@ -131,10 +131,19 @@ impl Pool {
 fn take_near(vp: u32, layout: Layout) -> *mut u8 {
     let layout = raw::whole_lines(layout);
     let Some(ground) = ground() else { return std::ptr::null_mut() };
-    if !raw::is_of_slab(&layout) || ground.debug {
+    let vp = (vp as usize % ground.parts) as u32;
+    if !raw::is_of_slab(&layout) {
+        let block = raw::take_slow(layout);
+        if !block.is_null() {
+            // To the end of its last page, which the kernel rounds to.
+            ground.bind_near(block, layout.size(), vp);
+        }
+        return block;
+    }
+    if ground.debug {
         return raw::take_slow(layout);
     }
-    raw::take_on(ground, (vp as usize % ground.parts) as u32, classes::general(layout.size(), layout.align()))
+    raw::take_on(ground, vp, classes::general(layout.size(), layout.align()))
 }
 
 /// A value in a block of its own, in the pool where it was put: like a `Box`.

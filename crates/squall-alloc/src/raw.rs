@@ -17,14 +17,11 @@
 use crate::classes::{self, ALIGN_MAX, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SLAB_MAX, SMALL_MAX};
 use crate::ground::{GENERAL, Ground, Here, LOCAL, ground};
 use crate::heap::Wrong;
-use crate::magazine::Batch;
-use crate::sequence;
-use crate::{debug, large};
+use crate::home::{Homes, send_home};
+use crate::magazine::{Batch, Magazine};
+use crate::{debug, decay, large, sequence};
 use squall_sync::atomic::AtomicPtr;
 use std::alloc::Layout;
-
-/// The home of what is no block.
-const NO_HOME: u32 = u32::MAX;
 
 /// Whether a block of this layout comes from a slab (I1).
 #[inline(always)]
@@ -148,6 +145,7 @@ fn take_class(ground: &Ground, class: usize) -> *mut u8 {
 pub(crate) fn take_on(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     let mut block = std::ptr::null_mut();
     ground.part(vp).heap().take(ground, class, 1, |offset| block = ground.block(offset));
+    decay::tick(ground);
     block
 }
 
@@ -179,6 +177,7 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
             send_home(ground, vp, &mut batch);
         }
     }
+    decay::tick(ground);
     block
 }
 
@@ -197,84 +196,75 @@ unsafe fn put_slow(block: *mut u8) {
 
 /// Puts back a block that is ours to put back.
 pub(crate) fn put_block(ground: &Ground, block: *mut u8) {
-    let mut batch = Batch::new();
-    let (vp, sequences) = match ground.here() {
-        Here::Sequences(vp) => (vp, true),
-        Here::Locked(vp) => (vp, false),
+    let vp = match ground.here() {
+        Here::Sequences(vp) => vp,
+        Here::Locked(vp) => return put_many(ground, vp, None, false, block),
     };
-    if sequences {
-        let part = ground.part(vp);
-        let Some(offset) = ground.offset(block) else { return debug::foreign(block) };
-        let home = ground.magazine_at(offset);
-        if home.is_null() {
-            return debug::foreign(block);
-        }
-        let is_home = ground.vp_of(home) == vp;
-        let (full, most) = match is_home {
-            // SAFETY: the class of a slab one of whose blocks we have.
-            true => (home, (CAPACITIES[unsafe { ground.class_at(offset) }] / 2).min(classes::BATCH_MAX - 1)),
-            // A long one goes at once, and alone.
-            false if !ground.may_wait(home) => (home, 0),
-            false => (&raw const *part.outbox(), OUTBOX_CAPACITY - 1),
-        };
-        if most > 0 {
-            // SAFETY: a magazine of this VP, or of whichever it is by now; the block is ours, and the batch has room.
-            unsafe {
-                if !is_home && sequence::push(full, block) {
-                    return;
-                }
-                sequence::pop_many(full, &mut batch, most);
-            }
-        }
-        if is_home {
-            // All of one home, the block too (`magazine/I2`).
-            batch.blocks[batch.len] = block;
-            batch.len += 1;
-            return put_on(ground, vp, batch.blocks(), false);
-        }
+    let Some(offset) = ground.offset(block) else { return debug::foreign(block) };
+    let home = ground.magazine_at(offset);
+    if home.is_null() {
+        return debug::foreign(block);
+    }
+    if ground.vp_of(home) == vp {
+        // SAFETY: the class of a slab one of whose blocks we have.
+        let half = CAPACITIES[unsafe { ground.class_at(offset) }] / 2;
+        return put_many(ground, vp, Some((home, half.min(classes::BATCH_MAX - 1))), true, block);
+    }
+    // A long one goes at once, and alone.
+    if !ground.may_wait(home) {
+        return put_many(ground, vp, None, false, block);
+    }
+    let outbox = &raw const *ground.part(vp).outbox();
+    // SAFETY: a magazine of this VP, or of whichever it is by now; the block is ours.
+    if !unsafe { sequence::push(outbox, block) } {
+        put_many(ground, vp, Some((outbox, OUTBOX_CAPACITY - 1)), false, block);
+    }
+}
+
+/// Puts a block back where it is at home, with up to so many from a magazine that is full; `is_home`: all are of `vp`. Apart from what comes before, which most
+/// blocks of others go by: a batch is a KiB, and written.
+#[cold]
+#[inline(never)]
+fn put_many(ground: &Ground, vp: u32, full: Option<(*const Magazine, usize)>, is_home: bool, block: *mut u8) {
+    let mut batch = Batch::new();
+    if let Some((full, most)) = full.filter(|(_, most)| *most > 0) {
+        // SAFETY: a magazine of this VP, or of whichever it is by now; the batch has room for one more.
+        unsafe { sequence::pop_many(full, &mut batch, most) };
     }
     batch.blocks[batch.len] = block;
     batch.len += 1;
-    send_home(ground, vp, &mut batch);
+    if is_home {
+        // What is in its magazine is at home there, too (`magazine/I2`).
+        ground.put_on(vp, batch.blocks(), false);
+    } else {
+        send_home(ground, vp, &mut batch);
+    }
+    decay::tick(ground);
 }
 
-/// Sends the blocks of a batch, which `from` had, to the heaps that they are of, and empties it.
-pub(crate) fn send_home(ground: &Ground, from: u32, batch: &mut Batch) {
-    let home_of = |block: *mut u8| {
-        let home = ground.offset(block).map(|offset| ground.magazine_at(offset));
-        home.filter(|home| !home.is_null()).map_or(NO_HOME, |home| ground.vp_of(home))
-    };
-    let blocks = batch.blocks();
-    let Some((first, rest)) = blocks.split_first() else { return };
-    let first = home_of(*first);
-    if rest.iter().any(|block| home_of(*block) != first) {
-        blocks.sort_unstable_by_key(|block| home_of(*block));
+impl Homes for Ground {
+    #[inline]
+    fn home_of(&self, block: *mut u8) -> Option<u32> {
+        let magazine = self.magazine_at(self.offset(block)?);
+        (!magazine.is_null()).then(|| self.vp_of(magazine))
     }
-    let mut left = batch.blocks();
-    while let Some(block) = left.first() {
-        let home = home_of(*block);
-        let (run, others) = left.split_at_mut(left.partition_point(|block| home_of(*block) <= home));
-        match home {
-            NO_HOME => run.iter().for_each(|block| debug::foreign(*block)),
-            home => put_on(ground, home, run, home != from),
-        }
-        left = others;
-    }
-    batch.len = 0;
-}
 
-/// Puts blocks back into the heap that they are of.
-fn put_on(ground: &Ground, home: u32, blocks: &[*mut u8], sent_home: bool) {
-    ground.part(home).heap().put(
-        ground,
-        blocks.iter().map(|block| block.addr() - ground.arena.addr()),
-        sent_home,
-        |offset| ground.first_unit(offset),
-        |offset, wrong| match wrong {
-            Wrong::Twice => debug::twice(ground.block(offset)),
-            Wrong::NoBlock => debug::foreign(ground.block(offset)),
-        },
-    );
+    fn put_on(&self, home: u32, blocks: &[*mut u8], sent_home: bool) {
+        self.part(home).heap().put(
+            self,
+            blocks.iter().map(|block| block.addr() - self.arena.addr()),
+            sent_home,
+            |offset| self.first_unit(offset),
+            |offset, wrong| match wrong {
+                Wrong::Twice => debug::twice(self.block(offset)),
+                Wrong::NoBlock => debug::foreign(self.block(offset)),
+            },
+        );
+    }
+
+    fn foreign(&self, block: *mut u8) {
+        debug::foreign(block);
+    }
 }
 
 #[cfg(all(test, not(miri)))]

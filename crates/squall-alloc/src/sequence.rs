@@ -17,11 +17,11 @@
 //! - I2. A magazine that is closed is not stored to at all, lest an old count come back (`drain/I2`).
 //!
 //! Not promised: use from a library that is unloaded while threads that ran its sequences live.
-//! Cost: `pop` 12 instructions on x86-64 and the caller's look at what it got, `push_home` 15.
+//! Cost: `pop` 12 instructions on x86-64 and the caller's look at what it got, `push_home` 16.
 //! Source: rseq(2); Desnoyers; tcmalloc's `percpu_rseq_x86_64.S`.
 
 /// Distance of the parts of neighbouring VPs, as a power of two.
-pub(crate) const PART_SHIFT: u32 = 16;
+pub(crate) const PART_SHIFT: u32 = crate::magazine::VP_AT;
 /// `struct rseq` as far as it is used, and where a thread looks that has none.
 #[repr(C, align(32))]
 pub(crate) struct Area {
@@ -39,9 +39,10 @@ pub(crate) static NOBODY: Nobody = Nobody(squall_sync::cell::UnsafeCell::new(Are
     _rest: [0; 2],
 }));
 
-/// See [`NOBODY`].
-#[repr(transparent)]
+/// See [`NOBODY`]. It has its lines for itself, as it is stored to.
+#[repr(C, align(128))]
 pub(crate) struct Nobody(#[allow(dead_code)] squall_sync::cell::UnsafeCell<Area>);
+const _: () = assert!(size_of::<Nobody>() == crate::classes::LINES_BYTES);
 
 // SAFETY: only assembly accesses it, by single aligned loads of what never changes and stores of what nobody reads.
 unsafe impl Sync for Nobody {}
@@ -244,6 +245,7 @@ mod sequences {
                     within: $arm_within
                 },
                 area_offset = sym AREA_OFFSET,
+                vp_at = const crate::magazine::VP_AT,
                 $($operands)*
             }
         };
@@ -339,8 +341,9 @@ mod sequences {
                         "mov {magazine}, qword ptr [{tmp} + {magazine} * 8]",
                     ],
                     within: [
-                        "mov {count:e}, dword ptr fs:[{tmp} + 4]",
-                        "cmp {count:e}, dword ptr [{magazine} + 12]",
+                        "mov {count:e}, {magazine:e}",
+                        "shr {count:e}, {vp_at}",
+                        "cmp {count:e}, dword ptr fs:[{tmp} + 4]",
                         "jne {otherwise}",
                         "mov {count:e}, dword ptr [{magazine}]",
                         "cmp {count:e}, dword ptr [{magazine} + 8]",
@@ -358,7 +361,7 @@ mod sequences {
                     ],
                     within: [
                         "ldr {tmp:w}, [{tmp}, #4]",
-                        "ldr {count:w}, [{magazine}, #12]",
+                        "ubfx {count}, {magazine}, #{vp_at}, #16",
                         "cmp {count:w}, {tmp:w}",
                         "b.ne {otherwise}",
                         "ldr {count:w}, [{magazine}]",
@@ -410,8 +413,9 @@ mod sequences {
                     before: [],
                     within: [
                         "xor {taken:e}, {taken:e}",
-                        "mov {count:e}, dword ptr fs:[{tmp} + 4]",
-                        "cmp {count:e}, dword ptr [{magazine} + 12]",
+                        "mov {count:e}, {magazine:e}",
+                        "shr {count:e}, {vp_at}",
+                        "cmp {count:e}, dword ptr fs:[{tmp} + 4]",
                         "jne 33f",
                         "mov {count:e}, dword ptr [{magazine}]",
                         "cmp {count:e}, dword ptr [{magazine} + 4]",
@@ -433,7 +437,7 @@ mod sequences {
                     within: [
                         "mov {taken}, #0",
                         "ldr {tmp:w}, [{tmp}, #4]",
-                        "ldr {count:w}, [{magazine}, #12]",
+                        "ubfx {count}, {magazine}, #{vp_at}, #16",
                         "cmp {count:w}, {tmp:w}",
                         "b.ne 33f",
                         "ldr {count:w}, [{magazine}]",
@@ -479,8 +483,9 @@ mod sequences {
                     before: [],
                     within: [
                         "xor {put:e}, {put:e}",
-                        "mov {count:e}, dword ptr fs:[{tmp} + 4]",
-                        "cmp {count:e}, dword ptr [{magazine} + 12]",
+                        "mov {count:e}, {magazine:e}",
+                        "shr {count:e}, {vp_at}",
+                        "cmp {count:e}, dword ptr fs:[{tmp} + 4]",
                         "jne 33f",
                         "mov {count:e}, dword ptr [{magazine}]",
                         // One that is closed must not be stored to, not even what is there.
@@ -504,7 +509,7 @@ mod sequences {
                     within: [
                         "mov {put}, #0",
                         "ldr {tmp:w}, [{tmp}, #4]",
-                        "ldr {count:w}, [{magazine}, #12]",
+                        "ubfx {count}, {magazine}, #{vp_at}, #16",
                         "cmp {count:w}, {tmp:w}",
                         "b.ne 33f",
                         "ldr {count:w}, [{magazine}]",

@@ -8,13 +8,18 @@
 //! - I1. A segment belongs to the pool of one node; its words are read and written under that pool's lock.
 //!   But for its node, which anybody reads who has a slab of it: so nobody ever has a reference to all of it.
 //! - I2. A unit is free, or of one slab. A dirty one is free.
-//! - I3. A pool has at most [`DIRTY_MIN`] dirty units, or an eighth of those in use if that is more, whenever its lock is free, but
-//!   where the system refuses to take them.
+//! - I3. Whoever brings a pool's dirty units above [`DIRTY_MIN`], and above an eighth of those in use, gives half of what is allowed
+//!   back to the system before he goes on, unless the system refuses to take them.
+//! - I4. The system is not called under a pool's lock. Units on their way to it are *leaving*: neither free nor of a slab.
 //!
-//! Cost: a lock for each slab; a system call for 4 MiB that were never used, and for each run that goes back.
+//! Cost: a lock for each slab; one system call, or two where there are nodes, for 4 MiB that were never used, and one for each run that
+//! goes back.
 //! Source: Tornado §4: free memory is divided among NUMA clusters; jemalloc for dirty runs.
 
+use crate::classes::SLAB_BYTES;
+use crate::list::{Link, Links, List};
 use crate::lock::Lock;
+use crate::sites;
 use squall_sync::cell::UnsafeCell;
 
 /// Units of a segment.
@@ -30,9 +35,8 @@ pub(crate) struct Segment {
     /// A set bit is a free unit; of those, one that has memory.
     free: u64,
     dirty: u64,
-    /// The neighbours in the list of those with a free unit, plus one; 0: none.
-    next: u32,
-    prev: u32,
+    /// The neighbours in the list of those with a free unit.
+    link: Link,
     /// Whose it is.
     node: u32,
 }
@@ -41,18 +45,40 @@ pub(crate) struct Segment {
 pub(crate) trait Field {
     /// What is known of the segment of this number.
     fn segment(&self, number: u32) -> *mut Segment;
-    /// A segment that was never used, now usable.
-    fn new_segment(&self) -> Option<u32>;
+    /// A segment that was never used, now usable, of this node.
+    fn new_segment(&self, node: u32) -> Option<u32>;
     /// Gives these units' memory to the system. False if it refuses.
     fn discard(&self, unit: u32, count: usize) -> bool;
 }
 
+/// The links of segments.
+struct OfSegments<'a, F>(&'a F);
+
+impl<F: Field> Links for OfSegments<'_, F> {
+    fn link(&self, number: u32) -> *mut Link {
+        let segment = self.0.segment(number);
+        // SAFETY: what is known of a segment, all of which may be pointed to.
+        unsafe { &raw mut (*segment).link }
+    }
+}
+
 struct Inner {
-    /// The first segment with a free unit, plus one.
-    first: u32,
+    /// The segments with a free unit.
+    list: List,
     segments: usize,
     used: usize,
     dirty: usize,
+    /// On their way to the system (I4).
+    leaving: usize,
+    /// Threads that are asking the system for a new segment.
+    coming: u32,
+    /// So many were dirty all the time since [`Pool::decay`].
+    idle: usize,
+}
+
+impl Inner {
+    const NEW: Inner =
+        Inner { list: List::EMPTY, segments: 0, used: 0, dirty: 0, leaving: 0, coming: 0, idle: 0 };
 }
 
 /// The pool of a node.
@@ -76,15 +102,27 @@ pub struct PoolUnits {
     pub dirty: usize,
 }
 
+impl PoolUnits {
+    /// Bytes of those in slabs.
+    pub fn used_bytes(&self) -> usize {
+        self.used * SLAB_BYTES
+    }
+
+    /// Bytes of those that are free, and have memory still.
+    pub fn dirty_bytes(&self) -> usize {
+        self.dirty * SLAB_BYTES
+    }
+}
+
 impl Pool {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Pool {
-        Pool { lock: Lock::new(), inner: UnsafeCell::new(Inner { first: 0, segments: 0, used: 0, dirty: 0 }) }
+        Pool { lock: Lock::new(), inner: UnsafeCell::new(Inner::NEW) }
     }
 
     #[cfg(loom)]
     pub(crate) fn new() -> Pool {
-        Pool { lock: Lock::new(), inner: UnsafeCell::new(Inner { first: 0, segments: 0, used: 0, dirty: 0 }) }
+        Pool { lock: Lock::new(), inner: UnsafeCell::new(Inner::NEW) }
     }
 
     /// For a fork: holds still.
@@ -103,12 +141,35 @@ impl Pool {
 
     /// So many units, a power of two, at a multiple of that.
     pub(crate) fn take(&self, field: &impl Field, node: u32, count: usize) -> Option<u32> {
-        self.locked(|inner| {
-            let number = inner.find(field, count, LOOKS_MAX).or_else(|| inner.grow(field, node));
-            // Where there is no new one, the rest of the list has to do.
-            let number = number.or_else(|| inner.find(field, count, usize::MAX))?;
-            inner.take(field, number, count)
-        })
+        let found = self.locked(|inner| {
+            let number = inner.find(field, count, LOOKS_MAX);
+            inner.coming += u32::from(number.is_none());
+            inner.take(field, number?, count)
+        });
+        if found.is_some() {
+            return found;
+        }
+        let new = field.new_segment(node);
+        let found = self.locked(|inner| {
+            inner.coming -= 1;
+            inner.add(field, new?, node);
+            inner.take(field, new?, count)
+        });
+        if found.is_some() {
+            return found;
+        }
+        // Where there is no new one, the rest of the list has to do, and what is on its way to it.
+        loop {
+            let (found, more) = self.locked(|inner| {
+                let number = inner.find(field, count, usize::MAX);
+                let found = number.and_then(|number| inner.take(field, number, count));
+                (found, inner.leaving > 0 || inner.coming > 0)
+            });
+            if found.is_some() || !more {
+                return found;
+            }
+            squall_sync::thread::yield_now();
+        }
     }
 
     /// As `take`, of segments that it has already.
@@ -122,33 +183,48 @@ impl Pool {
 
     /// Gives units back that nobody uses any more.
     pub(crate) fn give(&self, field: &impl Field, unit: u32, count: usize) {
-        self.locked(|inner| {
-            let (number, at) = (unit / SEGMENT_UNITS as u32, unit % SEGMENT_UNITS as u32);
-            let segment = field.segment(number);
-            // SAFETY: as in `take`.
-            let (free, dirty) = unsafe { (&mut (*segment).free, &mut (*segment).dirty) };
-            let mask = mask(at, count);
-            if *free & mask != 0 {
-                twice(unit);
-            }
-            if *free == 0 {
-                inner.link(field, number);
-            }
-            *free |= mask;
-            *dirty |= mask;
+        let keep = self.locked(|inner| {
+            inner.put(field, unit, count, true);
             inner.used -= count;
-            inner.dirty += count;
             let bound = DIRTY_MIN.max(inner.used / 8);
-            if inner.dirty > bound {
-                // Half of them, so that it is not for each slab.
-                inner.purge(field, bound / 2);
-            }
+            // Half of them, so that it is not for each slab.
+            (inner.dirty > bound).then_some(bound / 2)
         });
+        if let Some(keep) = keep {
+            self.purge(field, keep);
+        }
     }
 
     /// Gives dirty units to the system until at most `keep` are left.
     pub(crate) fn purge(&self, field: &impl Field, keep: usize) {
-        self.locked(|inner| inner.purge(field, keep));
+        while let Some((unit, count)) = self.locked(|inner| inner.send_off(field, keep)) {
+            let gone = field.discard(unit, count);
+            if sites::LEAVING.is_weak() {
+                continue;
+            }
+            self.locked(|inner| {
+                inner.leaving -= count;
+                inner.put(field, unit, count, !gone);
+            });
+            if !gone {
+                return;
+            }
+        }
+    }
+
+    /// Gives the system half of the units that were dirty since this was called last, or all of a few. Returns whether any stay that
+    /// may go later.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn decay(&self, field: &impl Field) -> bool {
+        const ALL_OF: usize = 8;
+        let keep = self.locked(|inner| {
+            let idle = inner.idle.min(inner.dirty);
+            let gone = if idle <= ALL_OF { idle } else { idle.div_ceil(2) };
+            inner.idle = inner.dirty - gone;
+            inner.dirty - gone
+        });
+        self.purge(field, keep);
+        keep > 0
     }
 
     /// What it has.
@@ -197,13 +273,13 @@ fn run(mut bits: u64, count: usize) -> Option<u32> {
 impl Inner {
     /// A segment with such a run among the first `looks`, one that has memory if that is found soon.
     fn find(&self, field: &impl Field, count: usize, looks: usize) -> Option<u32> {
-        let (mut at, mut clean) = (self.first, None);
+        let (mut at, mut clean) = (self.list.first(), None);
         for _ in 0..looks {
-            let Some(number) = at.checked_sub(1) else { break };
+            let Some(number) = at else { break };
             // SAFETY: a segment of the list, whose pool's lock the caller holds (I1).
-            let (free, dirty, next) = unsafe {
+            let (free, dirty) = unsafe {
                 let segment = field.segment(number);
-                ((*segment).free, (*segment).dirty, (*segment).next)
+                ((*segment).free, (*segment).dirty)
             };
             if run(free & dirty, count).is_some() {
                 return Some(number);
@@ -214,7 +290,8 @@ impl Inner {
                     break;
                 }
             }
-            at = next;
+            // SAFETY: as above.
+            at = unsafe { List::next(&OfSegments(field), number) };
         }
         clean
     }
@@ -223,72 +300,84 @@ impl Inner {
     fn take(&mut self, field: &impl Field, number: u32, count: usize) -> Option<u32> {
         let segment = field.segment(number);
         // SAFETY: a segment of this pool, whose lock we hold (I1).
-        let (free, dirty) = unsafe { (&mut (*segment).free, &mut (*segment).dirty) };
-        let at = run(*free & *dirty, count).or_else(|| run(*free, count))?;
-        let mask = mask(at, count);
-        self.dirty -= (*dirty & mask).count_ones() as usize;
+        let (free, dirty) = unsafe { ((*segment).free, (*segment).dirty) };
+        let at = run(free & dirty, count).or_else(|| run(free, count))?;
         self.used += count;
-        *free &= !mask;
-        *dirty &= !mask;
-        if *free == 0 {
-            self.unlink(field, number);
-        }
-        Some(number * SEGMENT_UNITS as u32 + at)
+        Some(self.take_out(field, number, at, count))
     }
 
-    fn grow(&mut self, field: &impl Field, node: u32) -> Option<u32> {
-        let number = field.new_segment()?;
-        // SAFETY: it was just given to us alone.
-        unsafe { *field.segment(number) = Segment { free: u64::MAX, dirty: 0, next: 0, prev: 0, node } };
+    /// Takes these units out of this segment, where they are free.
+    fn take_out(&mut self, field: &impl Field, number: u32, at: u32, count: usize) -> u32 {
+        let segment = field.segment(number);
+        // SAFETY: as in `take`; a segment is in the list as long as it has a free unit.
+        unsafe {
+            let mask = mask(at, count);
+            self.dirty -= ((*segment).dirty & mask).count_ones() as usize;
+            (*segment).free &= !mask;
+            (*segment).dirty &= !mask;
+            if (*segment).free == 0 {
+                self.list.remove(&OfSegments(field), number);
+            }
+        }
+        self.idle = self.idle.min(self.dirty);
+        number * SEGMENT_UNITS as u32 + at
+    }
+
+    /// Puts units back that are neither free nor used any more.
+    fn put(&mut self, field: &impl Field, unit: u32, count: usize, is_dirty: bool) {
+        let (number, at) = (unit / SEGMENT_UNITS as u32, unit % SEGMENT_UNITS as u32);
+        let (segment, mask) = (field.segment(number), mask(at, count));
+        // SAFETY: as in `take_out`.
+        unsafe {
+            if (*segment).free & mask != 0 {
+                twice(unit);
+            }
+            if (*segment).free == 0 {
+                self.list.push(&OfSegments(field), number);
+            }
+            (*segment).free |= mask;
+            if is_dirty {
+                (*segment).dirty |= mask;
+                self.dirty += count;
+            }
+        }
+    }
+
+    fn add(&mut self, field: &impl Field, number: u32, node: u32) {
+        // SAFETY: it was just given to us alone, and is in no list.
+        unsafe {
+            *field.segment(number) = Segment { free: u64::MAX, dirty: 0, link: Link::NONE, node };
+            self.list.push(&OfSegments(field), number);
+        }
         self.segments += 1;
-        self.link(field, number);
-        Some(number)
     }
 
-    fn link(&mut self, field: &impl Field, number: u32) {
-        // SAFETY: as in `find`.
-        unsafe {
-            let segment = field.segment(number);
-            ((*segment).next, (*segment).prev) = (self.first, 0);
-            if self.first != 0 {
-                (*field.segment(self.first - 1)).prev = number + 1;
-            }
+    /// Takes a run of dirty units out, to be given to the system, while there are more than `keep`.
+    fn send_off(&mut self, field: &impl Field, keep: usize) -> Option<(u32, usize)> {
+        if self.dirty <= keep {
+            return None;
         }
-        self.first = number + 1;
-    }
-
-    fn unlink(&mut self, field: &impl Field, number: u32) {
-        // SAFETY: as in `find`.
-        unsafe {
-            let (next, prev) = ((*field.segment(number)).next, (*field.segment(number)).prev);
-            if next != 0 {
-                (*field.segment(next - 1)).prev = prev;
-            }
-            match prev {
-                0 => self.first = next,
-                prev => (*field.segment(prev - 1)).next = next,
-            }
-        }
-    }
-
-    fn purge(&mut self, field: &impl Field, keep: usize) {
-        let mut at = self.first;
-        while self.dirty > keep && at != 0 {
-            let number = at - 1;
-            let segment = field.segment(number);
+        let mut at = self.list.first();
+        while let Some(number) = at {
             // SAFETY: as in `find`.
-            let (next, dirty) = unsafe { ((*segment).next, &mut (*segment).dirty) };
-            at = next;
-            while *dirty != 0 {
+            let dirty = unsafe { (*field.segment(number)).dirty };
+            if dirty != 0 {
                 let from = dirty.trailing_zeros();
-                let count = (*dirty >> from).trailing_ones();
-                if !field.discard(number * SEGMENT_UNITS as u32 + from, count as usize) {
-                    return;
+                let count = ((dirty >> from).trailing_ones() as usize).min(self.dirty - keep);
+                if sites::LEAVING.is_weak() {
+                    // They stay free, and only what is said of their memory changes.
+                    // SAFETY: as in `find`.
+                    unsafe { (*field.segment(number)).dirty &= !mask(from, count) };
+                    self.dirty -= count;
+                    return Some((number * SEGMENT_UNITS as u32 + from, count));
                 }
-                *dirty &= !mask(from, count as usize);
-                self.dirty -= count as usize;
+                self.leaving += count;
+                return Some((self.take_out(field, number, from, count), count));
             }
+            // SAFETY: as in `find`.
+            at = unsafe { List::next(&OfSegments(field), number) };
         }
+        None
     }
 }
 
@@ -322,7 +411,7 @@ mod tests {
             self.segments.with_mut(|segments| segments.cast::<Segment>().wrapping_add(number as usize))
         }
 
-        fn new_segment(&self) -> Option<u32> {
+        fn new_segment(&self, _node: u32) -> Option<u32> {
             let left = self.left.get().checked_sub(1)?;
             self.left.set(left);
             Some(left)

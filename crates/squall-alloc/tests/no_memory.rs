@@ -131,3 +131,127 @@ fn what_another_node_has_free_is_memory_too() {
         }
     }
 }
+
+/// Bytes of the mappings of this process that may be written, and of all.
+fn mapped() -> (usize, usize) {
+    let text = std::fs::read_to_string("/proc/self/maps").expect("the kernel tells");
+    let (mut writable, mut all) = (0, 0);
+    for line in text.lines() {
+        let (range, rest) = line.split_once(' ').expect("a range and more");
+        let (from, to) = range.split_once('-').expect("two addresses");
+        let number = |text| usize::from_str_radix(text, 16).expect("a number");
+        let bytes = number(to) - number(from);
+        all += bytes;
+        writable += if rest.starts_with("rw") { bytes } else { 0 };
+    }
+    (writable, all)
+}
+
+#[test]
+fn at_first_little_is_mapped_that_may_be_written() {
+    let test = "at_first_little_is_mapped_that_may_be_written";
+    if !is_child() {
+        for variable in [("SQUALL_RSEQ", ""), ("SQUALL_RSEQ", "off"), ("SQUALL_ALLOC_DEBUG", "1")] {
+            support::must_pass(test, &[variable, ("SQUALL_ALLOC_ARENA_MIB", "262144")]);
+        }
+        return;
+    }
+    let before = mapped().0;
+    let layout = Layout::new::<[u8; 1000]>();
+    let block = Pool::new(Placement::General).allocate(layout).expect("there is memory");
+    // What the program may want of the system where it promises no more than it has: all that may be written. Of 256 GiB the map is
+    // 32 MiB, and the region a 64 KiB for each processor.
+    let grown = mapped().0 - before;
+    assert!(grown < 128 << 20, "{grown} bytes may be written");
+    // SAFETY: freed once.
+    unsafe { Pool::new(Placement::General).free(block, layout) };
+}
+
+#[test]
+fn where_addresses_are_limited_half_are_left_to_others() {
+    let test = "where_addresses_are_limited_half_are_left_to_others";
+    if !is_child() {
+        support::must_pass(test, &[]);
+        return support::must_pass(test, &[("SQUALL_RSEQ", "off")]);
+    }
+    let limit = mapped().1 + (700 << 20);
+    let limits = libc::rlimit { rlim_cur: limit as u64, rlim_max: limit as u64 };
+    // SAFETY: setrlimit(2) with a limit of our own.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limits) }, 0);
+    let layout = Layout::new::<[u8; 1000]>();
+    let block = Pool::new(Placement::General).allocate(layout).expect("there is memory");
+    let left = limit - mapped().1;
+    assert!(left >= 256 << 20, "{left} bytes of {limit} are left");
+    let large = Layout::new::<[u8; 200 << 20]>();
+    let large_block = Pool::new(Placement::General).allocate(large).expect("there is memory");
+    // SAFETY: freed once, both.
+    unsafe {
+        Pool::new(Placement::General).free(large_block, large);
+        Pool::new(Placement::General).free(block, layout);
+    }
+}
+
+/// Maps pages until the process has as many mappings as it may; nothing if that takes too many.
+fn map_all() -> Option<Vec<*mut libc::c_void>> {
+    const MAPPINGS_MAX: usize = 200_000;
+    let mut pages = Vec::with_capacity(MAPPINGS_MAX);
+    for index in 0..MAPPINGS_MAX {
+        // Neighbours that are not alike are not joined.
+        let prot = if index % 2 == 0 { libc::PROT_READ } else { libc::PROT_NONE };
+        // SAFETY: a new mapping, at an address of the kernel's choice.
+        let page = unsafe {
+            libc::mmap(std::ptr::null_mut(), 4096, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+        };
+        if page == libc::MAP_FAILED {
+            return Some(pages);
+        }
+        pages.push(page);
+    }
+    None
+}
+
+#[test]
+fn a_mapping_that_cannot_be_ended_now_is_ended_later() {
+    let test = "a_mapping_that_cannot_be_ended_now_is_ended_later";
+    if !is_child() {
+        return support::must_pass(test, &[]);
+    }
+    let (pool, layout) = (Pool::new(Placement::General), Layout::new::<[u8; 4 << 20]>());
+    let blocks: Vec<_> = (0..3).map(|_| pool.allocate(layout).expect("there is memory")).collect();
+    let aligned = Layout::from_size_align(4 << 20, 4 << 20).expect("a good layout");
+    // They lie beside each other, so that the kernel has to split what it joined.
+    let mut sorted: Vec<_> = blocks.iter().map(|block| block.addr().get()).collect();
+    sorted.sort_unstable();
+    let middle = *blocks.iter().find(|block| block.addr().get() == sorted[1]).expect("one of three");
+    if sorted[1] - sorted[0] != layout.size() || sorted[2] - sorted[1] != layout.size() {
+        return eprintln!("the kernel placed them apart");
+    }
+    // SAFETY: our own block.
+    unsafe { middle.write_bytes(1, layout.size()) };
+    let Some(pages) = map_all() else {
+        return eprintln!("this process may have as many mappings as it likes");
+    };
+    let resident = |at: std::ptr::NonNull<u8>| {
+        let mut pages = vec![0u8; layout.size() / 4096];
+        // SAFETY: mincore(2) of so many pages, with a byte for each.
+        let failed = unsafe { libc::mincore(at.as_ptr().cast(), layout.size(), pages.as_mut_ptr()) };
+        (failed == 0).then(|| pages.iter().any(|page| page & 1 != 0))
+    };
+    // SAFETY: freed once.
+    unsafe { pool.free(middle, layout) };
+    assert_eq!(resident(middle), Some(false), "it is mapped still, and has no memory");
+    assert_eq!(stats().expect("the ground is laid").unmapped_later_bytes, layout.size());
+    for page in pages {
+        // SAFETY: our own page.
+        assert_eq!(unsafe { libc::munmap(page, 4096) }, 0);
+    }
+    let block = pool.allocate(aligned).expect("there is memory");
+    assert_eq!(stats().expect("the ground is laid").unmapped_later_bytes, 0);
+    for (block, layout) in [(blocks[0], layout), (blocks[1], layout), (blocks[2], layout), (block, aligned)] {
+        if block != middle {
+            // SAFETY: freed once.
+            unsafe { pool.free(block, layout) };
+        }
+    }
+    assert_eq!(stats().expect("the ground is laid").large_count, 0);
+}

@@ -219,7 +219,7 @@ fn what_a_vp_caches_is_bounded() {
     }
     free(&blocks);
     for vp in stats().unwrap().vps {
-        assert!(vp.cached_bytes() <= BOUND_BYTES as u64, "{vp:?}");
+        assert!(vp.cached_bytes() + vp.outbox_bytes_max() <= BOUND_BYTES as u64, "{vp:?}");
     }
 }
 
@@ -249,5 +249,36 @@ fn a_placed_value_is_dropped_once_and_moved_out_whole() {
         let placed = Pool::new(placement).place((counted.clone(), 5)).unwrap();
         assert_eq!(placed.into_inner().1, 5);
         assert_eq!(Rc::strong_count(&counted), 1);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "there are no nodes")]
+fn to_09_pages_are_asked_for_from_their_node() {
+    let test = "to_09_pages_are_asked_for_from_their_node";
+    if !support::is_child() {
+        return support::must_pass(test, &[]);
+    }
+    // Of the two nodes this machine may have one alone: no processor is on the other.
+    squall_alloc::pretend_nodes(2);
+    let node = squall_sys::pages::current_place().map(|(_, node)| node);
+    let mut probe = 0u8;
+    if squall_sys::nodes::preferred(&raw mut probe).is_err() {
+        return eprintln!("the kernel does not tell of nodes");
+    }
+    for placement in [Placement::General, Placement::Shared, Placement::Near(0)] {
+        for size in [100, 100_000, 1_000_000] {
+            if placement != Placement::Near(0) && size == 1_000_000 {
+                continue;
+            }
+            let layout = Layout::from_size_align(size, 8).unwrap();
+            let block = Pool::new(placement).allocate(layout).unwrap();
+            let preferred = squall_sys::nodes::preferred(block.as_ptr()).unwrap();
+            let expected =
+                if placement == Placement::Near(0) { squall_sys::nodes::of_processor(0, 2) } else { node };
+            assert_eq!(preferred, expected, "{placement:?} {size}");
+            // SAFETY: freed once.
+            unsafe { Pool::new(placement).free(block, layout) };
+        }
     }
 }

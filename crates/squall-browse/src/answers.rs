@@ -12,8 +12,9 @@ use squall_core::swap::{SwapOutcome, SwapReport};
 use squall_core::{Id, ObjectInfo, ObjectKind, ObjectState};
 
 use crate::protocol::{
-    AttributeView, CallsView, DecisionView, Detail, EVENTS_MAX, Hello, ListQuery, Listing, OBJECTS_MAX,
-    ObjectView, Refusal, RefusalKind, RepView, Request, SAMPLE_MS_MAX, Sort, SwapView, VERSION,
+    AttributeView, CallsView, ClassMemoryView, DecisionView, Detail, EVENTS_MAX, Hello, ListQuery, Listing,
+    MemoryView, NodeMemoryView, OBJECTS_MAX, ObjectView, Refusal, RefusalKind, RepView, Request,
+    SAMPLE_MS_MAX, Sort, SwapView, VERSION, VpMemoryView,
 };
 
 /// Representatives that are listed one by one.
@@ -30,6 +31,7 @@ pub(crate) fn answer(request: Request) -> Result<String, Refusal> {
         Request::Swaps {} => {
             text(&latest(squall_core::swap::recent()).iter().map(swap_view).collect::<Vec<_>>())
         }
+        Request::Memory {} => text(&memory()),
         Request::Implementations { id } => text(&control::implementations(find(&id)?.id)),
         Request::Attributes { id } => text(&attributes(find(&id)?.id)?),
         Request::Set { id, name, value } => done(control::set_attribute(find(&id)?.id, &name, &value)),
@@ -74,6 +76,45 @@ fn hello() -> Hello {
         pid: std::process::id(),
         program: program.map_or("unknown".to_owned(), |name| name.to_string_lossy().into_owned()),
         all_frozen: control::all_frozen(),
+    }
+}
+
+/// What the allocator has; no memory is set up for it where the program does not use it.
+fn memory() -> MemoryView {
+    let Some(stats) = squall_alloc::stats_if_used() else { return MemoryView::default() };
+    let class = |class: &squall_alloc::ClassStats| ClassMemoryView {
+        block_bytes: class.block_bytes as u64,
+        local: class.is_local,
+        slabs: class.slabs_count,
+        used: class.used_count,
+        cached: class.cached_count,
+        fills: class.fills_count,
+        returned: class.returned_count,
+        sent_home: class.sent_home_count,
+    };
+    let node = |units: &squall_alloc::PoolUnits| NodeMemoryView {
+        used_bytes: units.used_bytes() as u64,
+        free_bytes: units.dirty_bytes() as u64,
+    };
+    let vp = |vp: &squall_alloc::VpStats| VpMemoryView {
+        vp: vp.vp,
+        cached_bytes: vp.cached_bytes(),
+        outbox_count: vp.outbox_count,
+        classes: vp.classes.iter().map(class).collect(),
+    };
+    MemoryView {
+        mode: Some(
+            match stats.mode {
+                squall_alloc::Mode::Restartable => "restartable",
+                squall_alloc::Mode::Locked => "locked",
+            }
+            .to_owned(),
+        ),
+        vp_bytes_max: squall_alloc::BOUND_BYTES as u64,
+        vps: stats.vps.iter().map(vp).collect(),
+        nodes: stats.nodes.iter().map(node).collect(),
+        large_count: stats.large_count as u64,
+        large_bytes: stats.large_bytes as u64,
     }
 }
 

@@ -15,8 +15,8 @@ use serde::de::DeserializeOwned;
 
 use crate::paths;
 use crate::protocol::{
-    Answer, AttributeView, CallsView, DecisionView, Detail, Hello, ListQuery, Listing, Refusal, RefusalKind,
-    Request, SwapView, VERSION,
+    Answer, AttributeView, CallsView, DecisionView, Detail, Hello, ListQuery, Listing, MemoryView, Refusal,
+    RefusalKind, Request, SwapView, VERSION,
 };
 
 /// How long an answer is waited for, unless told.
@@ -219,6 +219,14 @@ impl Client {
     /// See [`Client::hello`].
     pub fn swaps(&mut self) -> Result<Vec<SwapView>, ClientError> {
         self.ask(&Request::Swaps {})
+    }
+
+    /// What the program's locality allocator has.
+    ///
+    /// # Errors
+    /// See [`Client::hello`].
+    pub fn memory(&mut self) -> Result<MemoryView, ClientError> {
+        self.ask(&Request::Memory {})
     }
 
     /// What an object can be swapped to.

@@ -50,6 +50,8 @@ pub enum Request {
     Decisions {},
     /// The last swaps of the program, oldest first: [`SwapView`]s.
     Swaps {},
+    /// What the locality allocator has, if the program uses it: a [`MemoryView`].
+    Memory {},
     /// The names of the implementations that an object can be swapped to.
     Implementations {
         /// Its id, as text.
@@ -352,6 +354,74 @@ pub struct DecisionView {
     pub took_us: u64,
     /// The swap, if one began.
     pub swap: Option<SwapView>,
+}
+
+/// What the locality allocator has. One thing was looked at after the other, while the program went on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct MemoryView {
+    /// How blocks are cached: `restartable` or `locked`; nothing where the program never allocated by it.
+    pub mode: Option<String>,
+    /// The most bytes that a VP caches.
+    pub vp_bytes_max: u64,
+    /// The VPs that ever allocated.
+    pub vps: Vec<VpMemoryView>,
+    /// Pages by node.
+    pub nodes: Vec<NodeMemoryView>,
+    /// Large blocks, each a mapping.
+    pub large_count: u64,
+    /// Their bytes.
+    pub large_bytes: u64,
+}
+
+/// What the locality allocator has of a VP.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct VpMemoryView {
+    /// Its number.
+    pub vp: u32,
+    /// Bytes of its own blocks in its cache.
+    pub cached_bytes: u64,
+    /// Blocks of other VPs that wait there to be sent home.
+    pub outbox_count: u64,
+    /// The classes that it ever used.
+    pub classes: Vec<ClassMemoryView>,
+}
+
+/// What the locality allocator has of a class of blocks of a VP.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ClassMemoryView {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Whether its blocks are for one VP's threads alone.
+    pub local: bool,
+    /// Slabs.
+    pub slabs: u64,
+    /// Blocks with users.
+    pub used: u64,
+    /// Blocks in the cache.
+    pub cached: u64,
+    /// How often the cache was filled.
+    pub fills: u64,
+    /// Blocks that went back to slabs.
+    pub returned: u64,
+    /// How many of these other VPs sent home.
+    pub sent_home: u64,
+}
+
+/// What the locality allocator has of a node's pages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct NodeMemoryView {
+    /// Bytes of slabs.
+    pub used_bytes: u64,
+    /// Bytes that are free, and have memory still.
+    pub free_bytes: u64,
 }
 
 /// A swap.

@@ -58,6 +58,7 @@ fn good(id: &str) -> Vec<String> {
             r#"{"op":"hello"}"#,
             r#"{"op":"decisions"}"#,
             r#"{"op":"swaps"}"#,
+            r#"{"op":"memory"}"#,
             r#"{"op":"thaw-all"}"#,
             r#"{"op":"list","sort":"bytes","limit":5,"interface":"Hits"}"#,
             r#"{"op":"list","after":"1.1"}"#,

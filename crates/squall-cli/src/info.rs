@@ -83,6 +83,7 @@ fn collect() -> Result<Map<String, Value>, Failure> {
     put("rcu", rcu());
     put("pervp", per_vp());
     put("objects", objects());
+    put("alloc", allocator());
     put("threads", json!(own_threads()));
     put("warnings", json!(found.warnings));
     Ok(info)
@@ -137,6 +138,16 @@ const MAY_START: [&str; 7] = [
     "squall-browse: while a program serves inspection; do not serve",
     "squall-task: one for each object that is a task, while it lives; another kind",
 ];
+
+/// How the locality allocator works here, of which each program has its own.
+fn allocator() -> Value {
+    let mode = match squall::alloc::mode() {
+        Some(squall::alloc::Mode::Restartable) => "restartable",
+        Some(squall::alloc::Mode::Locked) => "locked: each call takes a lock",
+        None => "refused by the system",
+    };
+    json!({ "mode": mode, "vp_cache_bytes_max": squall::alloc::BOUND_BYTES })
+}
 
 /// What the thread does by which objects adapt.
 fn engine() -> Value {

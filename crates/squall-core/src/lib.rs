@@ -4,6 +4,9 @@
 //!
 #![doc = include_str!("../README.md")]
 
+#[cfg(squall_global_alloc)]
+use squall_alloc as _;
+
 // Under loom the models alone use them.
 #[cfg_attr(loom, allow(dead_code))]
 pub(crate) mod class;

@@ -1,6 +1,6 @@
 //! Of objects that are over nothing is left, and a link does not answer where its representative is not: seen with an
 //! allocator that counts.
-#![cfg(not(any(loom, miri)))]
+#![cfg(not(any(loom, miri, squall_global_alloc)))]
 
 use squall_core::{At, Owned, Root, shared};
 use squall_machine::ClusterSize;

@@ -16,6 +16,7 @@ pub mod futex;
 pub mod huge;
 pub mod membarrier;
 pub mod near;
+pub mod nodes;
 pub mod pages;
 pub mod peer;
 pub mod rseq;

@@ -18,33 +18,63 @@ mod imp {
     };
     use std::io;
 
+    const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
+
     fn mapped(at: *mut std::ffi::c_void) -> io::Result<NonNull<u8>> {
         NonNull::new(at.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    pub(super) fn map(len: usize, align: usize, usable: bool) -> io::Result<NonNull<u8>> {
+    pub(super) fn map(
+        len: usize,
+        align: usize,
+        usable: bool,
+        mut left: impl FnMut(*mut u8, usize),
+    ) -> io::Result<NonNull<u8>> {
         let prot = if usable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::empty() };
         let more = if align > 4096 { align } else { 0 };
         let total = len.checked_add(more).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new private anonymous mapping, at an address of the kernel's choice: no memory in use is touched.
-        let at = unsafe {
-            mmap_anonymous(std::ptr::null_mut(), total, prot, MapFlags::PRIVATE | MapFlags::NORESERVE)?
-        };
+        let at = unsafe { mmap_anonymous(std::ptr::null_mut(), total, prot, PRIVATE)? };
         if more == 0 {
             return mapped(at);
         }
         let skip = at.addr().next_multiple_of(align) - at.addr();
-        // SAFETY: both ends are parts of the mapping just made, in whole pages, that nobody knows; `skip` lies within it.
-        unsafe {
-            if skip > 0 {
-                munmap(at, skip)?;
+        let used = at.wrapping_byte_add(skip);
+        for (end, bytes) in [(at, skip), (used.wrapping_byte_add(len), more - skip)] {
+            // SAFETY: an end of the mapping just made, in whole pages, that nobody knows.
+            if bytes > 0 && unsafe { munmap(end, bytes) }.is_err() {
+                left(end.cast(), bytes);
             }
-            let used = at.byte_add(skip);
-            if more > skip {
-                munmap(used.byte_add(len), more - skip)?;
-            }
-            mapped(used)
         }
+        mapped(used)
+    }
+
+    pub(super) fn reserve_at(len: usize, before: usize, multiple: usize) -> io::Result<NonNull<u8>> {
+        const TRIES: usize = 64;
+        // SAFETY: as in `map`, both; what is not wanted is unmapped whole.
+        let anywhere =
+            |hint: *mut std::ffi::c_void| unsafe { mmap_anonymous(hint, len, ProtFlags::empty(), PRIVATE) };
+        let fits = |at: *mut std::ffi::c_void| (at.addr() + before).is_multiple_of(multiple);
+        let first = anywhere(std::ptr::null_mut())?;
+        let mut found = None;
+        // The nearest such places below it and above it are asked for by their addresses: no room is needed beside them.
+        let base = (first.addr() + before) / multiple * multiple;
+        for at in 0..TRIES {
+            let away = at / 2 * multiple;
+            let place = if at % 2 == 0 { base.checked_sub(away) } else { base.checked_add(away + multiple) };
+            let hinted = place.and_then(|place| place.checked_sub(before)).filter(|at| *at > 0);
+            let Some(hinted) = hinted else { continue };
+            let Ok(at) = anywhere(std::ptr::without_provenance_mut(hinted)) else { break };
+            if fits(at) {
+                found = Some(at);
+                break;
+            }
+            // SAFETY: mapped just now, and nobody knows it. Where it fails some addresses stay reserved.
+            let _ = unsafe { munmap(at, len) };
+        }
+        // SAFETY: as above.
+        let _ = unsafe { munmap(first, len) };
+        mapped(found.ok_or(io::ErrorKind::AddrNotAvailable)?)
     }
 
     pub(super) unsafe fn commit(at: *mut u8, len: usize) -> io::Result<()> {
@@ -53,10 +83,10 @@ mod imp {
         Ok(())
     }
 
-    pub(super) unsafe fn unmap(at: *mut u8, len: usize) {
-        // SAFETY: passed on. It fails only where the address is none of ours, or no memory is left to split a mapping: then the
-        // pages stay.
-        let _ = unsafe { munmap(at.cast(), len) };
+    pub(super) unsafe fn unmap(at: *mut u8, len: usize) -> io::Result<()> {
+        // SAFETY: passed on.
+        unsafe { munmap(at.cast(), len)? };
+        Ok(())
     }
 
     pub(super) unsafe fn forbid(at: *mut u8, len: usize) -> io::Result<()> {
@@ -95,24 +125,35 @@ mod imp {
         Layout::from_size_align(len.max(1), align.max(4096)).map_err(|_| io::ErrorKind::OutOfMemory.into())
     }
 
-    pub(super) fn map(len: usize, align: usize, _usable: bool) -> io::Result<NonNull<u8>> {
+    pub(super) fn map(
+        len: usize,
+        align: usize,
+        _usable: bool,
+        _left: impl FnMut(*mut u8, usize),
+    ) -> io::Result<NonNull<u8>> {
         // SAFETY: the size is not 0.
         NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(len, align)?) })
             .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    pub(super) fn reserve_at(_len: usize, _before: usize, _multiple: usize) -> io::Result<NonNull<u8>> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     pub(super) unsafe fn commit(_at: *mut u8, _len: usize) -> io::Result<()> {
         Ok(())
     }
 
-    pub(super) unsafe fn unmap(_at: *mut u8, _len: usize) {}
+    pub(super) unsafe fn unmap(_at: *mut u8, _len: usize) -> io::Result<()> {
+        Ok(())
+    }
 
     pub(super) unsafe fn forbid(_at: *mut u8, _len: usize) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
     pub(super) unsafe fn remap(at: *mut u8, old: usize, new: usize) -> io::Result<NonNull<u8>> {
-        let to = map(new, 4096, true)?;
+        let to = map(new, 4096, true, |_, _| {})?;
         // SAFETY: both are at least so long, and the new one is nobody else's.
         unsafe { std::ptr::copy_nonoverlapping(at, to.as_ptr(), old.min(new)) };
         Ok(to)
@@ -132,17 +173,29 @@ mod imp {
 /// # Errors
 /// That of mmap(2).
 pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
-    imp::map(len, align, false)
+    // An end that cannot be cut off stays reserved, which costs addresses and no memory.
+    imp::map(len, align, false, |_, _| {})
+}
+
+/// As [`reserve`], where the byte at `before` lies at a multiple of `multiple`, which may be far more than there is room for.
+///
+/// # Errors
+/// That of mmap(2), or that no such place was found free.
+pub fn reserve_at(len: usize, before: usize, multiple: usize) -> io::Result<NonNull<u8>> {
+    imp::reserve_at(len, before, multiple)
 }
 
 /// Zeroed memory of `len` bytes at a multiple of `align`: pages exist from their first touch on, near who touches them.
+///
+/// More is mapped for the alignment, and cut off again; `left` gets each end for which the system had no memory to do that, and which
+/// is still to be unmapped.
 ///
 /// # Units
 /// As for [`reserve`].
 /// # Errors
 /// That of mmap(2).
-pub fn map(len: usize, align: usize) -> io::Result<NonNull<u8>> {
-    imp::map(len, align, true)
+pub fn map(len: usize, align: usize, left: impl FnMut(*mut u8, usize)) -> io::Result<NonNull<u8>> {
+    imp::map(len, align, true, left)
 }
 
 /// As [`map`], for tables: no huge pages, which would tie neighbours to one node, and not in core dumps.
@@ -150,10 +203,16 @@ pub fn map(len: usize, align: usize) -> io::Result<NonNull<u8>> {
 /// # Errors
 /// That of mmap(2).
 pub fn map_table(len: usize) -> io::Result<NonNull<u8>> {
-    let at = imp::map(len, UNIT_BYTES, true)?;
-    // SAFETY: the mapping just made.
-    unsafe { imp::plain(at.as_ptr(), len) };
+    // An end that cannot be cut off is never touched.
+    let at = imp::map(len, UNIT_BYTES, true, |_, _| {})?;
+    plain(at, len);
     Ok(at)
+}
+
+/// Has pages be what those of [`map_table`] are.
+pub fn plain(at: NonNull<u8>, len: usize) {
+    // SAFETY: advice, which changes nothing that is in memory, and fails for what is no mapping.
+    unsafe { imp::plain(at.as_ptr(), len) };
 }
 
 /// Makes reserved pages usable: they read as zeros.
@@ -167,11 +226,23 @@ pub unsafe fn commit(at: *mut u8, len: usize) -> io::Result<()> {
     unsafe { imp::commit(at, len) }
 }
 
+/// As [`map_table`], of reserved pages in place of it: only what is committed counts as memory that the program may want.
+///
+/// # Errors
+/// That of mmap(2).
+pub fn reserve_table(len: usize) -> io::Result<NonNull<u8>> {
+    let at = reserve(len, UNIT_BYTES)?;
+    plain(at, len);
+    Ok(at)
+}
+
 /// Ends a mapping, or a part of one.
 ///
+/// # Errors
+/// That of munmap(2): it needs memory itself where it splits a mapping, as the kernel joins neighbours. All stays as it was then.
 /// # Safety
 /// Whole pages of a mapping of [`map`] or [`reserve`] that nobody uses any more.
-pub unsafe fn unmap(at: *mut u8, len: usize) {
+pub unsafe fn unmap(at: *mut u8, len: usize) -> io::Result<()> {
     // SAFETY: passed on.
     unsafe { imp::unmap(at, len) }
 }
@@ -243,6 +314,28 @@ pub fn current_place() -> Option<(usize, usize)> {
     None
 }
 
+/// How many bytes of address space the process may have; `None` if that is not limited.
+pub fn address_limit() -> Option<usize> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::As);
+        limit.current.and_then(|bytes| usize::try_from(bytes).ok())
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    None
+}
+
+/// Milliseconds since some moment, to about ten, without a system call.
+pub fn coarse_ms() -> u64 {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+        now.tv_sec.cast_unsigned() * 1_000 + now.tv_nsec.cast_unsigned() / 1_000_000
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    0
+}
+
 /// How many bytes of memory the machine has; a guess where it does not tell.
 pub fn memory_bytes() -> usize {
     const GUESS: usize = 1 << 34;
@@ -262,21 +355,25 @@ pub fn memory_bytes() -> usize {
 
 /// One more than the highest number of a processor that the machine may ever have; `None` where it does not tell.
 pub fn processors_limit() -> Option<usize> {
+    limit_in(c"/sys/devices/system/cpu/possible")
+}
+
+/// One more than the last number in the list in this file.
+pub(crate) fn limit_in(path: &std::ffi::CStr) -> Option<usize> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         use rustix::fs::{Mode, OFlags};
-        let file = rustix::fs::open(
-            c"/sys/devices/system/cpu/possible",
-            OFlags::RDONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        );
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         // The kernel's text is a page at most.
         let mut text = [0u8; 4096];
         let len = file.and_then(|file| rustix::io::read(&file, &mut text)).ok()?;
         limit_of(&text[..len])
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
-    None
+    {
+        let _ = path;
+        None
+    }
 }
 
 /// One more than the last number of a list of ranges in rising order, which ends with its line: if it does not, it is not whole.
@@ -345,7 +442,7 @@ mod tests {
             if discard(at, UNIT_BYTES).is_ok() {
                 assert_eq!(at.read(), 0);
             }
-            unmap(at, len);
+            unmap(at, len).unwrap();
         }
     }
 
@@ -353,11 +450,11 @@ mod tests {
     fn a_mapping_keeps_what_is_in_it_when_it_grows() {
         // SAFETY: our own mapping, whose old address is not used again.
         unsafe {
-            let at = map(UNIT_BYTES, 4096).unwrap().as_ptr();
+            let at = map(UNIT_BYTES, 4096, |_, _| {}).unwrap().as_ptr();
             at.write(7);
             let longer = remap(at, UNIT_BYTES, 8 * UNIT_BYTES).unwrap().as_ptr();
             assert_eq!((longer.read(), longer.add(7 * UNIT_BYTES).read()), (7, 0));
-            unmap(longer, 8 * UNIT_BYTES);
+            unmap(longer, 8 * UNIT_BYTES).unwrap();
         }
     }
 
@@ -381,17 +478,37 @@ mod tests {
 
     #[test]
     fn addresses_that_are_forbidden_are_not_given_out_again() {
-        let at = map(UNIT_BYTES, 4096).unwrap().as_ptr();
+        let at = map(UNIT_BYTES, 4096, |_, _| {}).unwrap().as_ptr();
         // SAFETY: our own mapping.
         if unsafe { forbid(at, UNIT_BYTES) }.is_err() {
             return;
         }
-        let next = map(UNIT_BYTES, 4096).unwrap().as_ptr();
+        let next = map(UNIT_BYTES, 4096, |_, _| {}).unwrap().as_ptr();
         assert_ne!(next, at);
         // SAFETY: as above, both.
         unsafe {
-            unmap(next, UNIT_BYTES);
-            unmap(at, UNIT_BYTES);
+            unmap(next, UNIT_BYTES).unwrap();
+            unmap(at, UNIT_BYTES).unwrap();
         }
+    }
+
+    #[test]
+    fn a_place_at_a_multiple_is_found_without_room_beside_it() {
+        const MULTIPLE: usize = 1 << 32;
+        let places: Vec<_> =
+            (0..4).filter_map(|_| reserve_at(4 * UNIT_BYTES, UNIT_BYTES, MULTIPLE).ok()).collect();
+        assert!(cfg!(any(miri, not(target_os = "linux"))) || places.len() == 4);
+        for at in places {
+            assert_eq!((at.addr().get() + UNIT_BYTES) % MULTIPLE, 0);
+            // SAFETY: our own reservation.
+            unsafe { unmap(at.as_ptr(), 4 * UNIT_BYTES).unwrap() };
+        }
+    }
+
+    #[test]
+    fn the_clock_goes_on() {
+        let before = coarse_ms();
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        assert!(coarse_ms() > before || cfg!(any(miri, not(target_os = "linux"))));
     }
 }

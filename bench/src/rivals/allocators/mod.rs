@@ -4,8 +4,10 @@
 //! - I2. What is known of a block when the program is compiled is known to all: each is called as its own wrapper for Rust calls it,
 //!   with a layout that is a constant where the case's is.
 
+mod owned;
 mod tcmalloc;
 
+pub use owned::Owned;
 pub(crate) use tcmalloc::Tcmalloc;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,17 +1,21 @@
 //! The locality allocator, by threads that are moved about and end, and free what others allocated.
 //!
-//! Promised (`squall::alloc`): a block is one user's, whole, until it is freed; it may be freed on any thread and processor; all of it
-//! comes back. Tried: more threads than processors, each with some hundred blocks of sizes and placements at random, all bytes of
-//! each its own mark; a block is looked at before it is freed, and many are freed by a thread that got them from another through a
+//! Promised (`squall::alloc`): a block is one user's, whole, until it is freed; it lies at a multiple of its alignment; it may be freed
+//! on any thread and processor; all of it comes back. One that is asked for zeroed is zeros, and one that grows or shrinks keeps what was
+//! in it. Tried: more threads than processors, each with some hundred blocks of sizes, alignments and placements at random, all bytes of
+//! each its own mark, some of them by the calls of `GlobalAlloc`, zeroed, and changed in size again and again; a block is looked at before it is freed, and many are freed by a thread that got them from another through a
 //! mailbox. Threads change their processor all the time, and end in the middle of a round, leaving their blocks to others. Meanwhile
 //! one thread empties all caches now and then, and forks: the child allocates, looks and frees, too. At the end of a round no block
 //! has a user.
 
+use std::alloc::Layout;
+use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use squall::alloc::{PlacedBytes, Placement, Pool, stats, trim};
+use squall_bench::Owned;
 
 use super::places::{Home, hop};
 use super::{Report, Rng, Run, Stress, Violation, lock};
@@ -31,22 +35,50 @@ const KEPT_MAX: usize = 400;
 const STEPS_PER_HOP: u64 = 500;
 /// Steps of a forked child.
 const CHILD_STEPS: u64 = 3_000;
+/// Blocks are aligned to at most so much, as a power of two: beyond what comes from slabs.
+const ALIGN_SHIFT_MAX: u64 = 16;
 /// Children of a round, at most.
 const CHILDREN_MAX: u64 = 3;
 /// The streams of random numbers of a round's threads begin so far from each other.
 const STREAMS: u64 = 1 << 20;
 
+/// A block's bytes, by either of the two doors.
+#[derive(Debug)]
+enum Bytes {
+    Placed(PlacedBytes),
+    Owned(Owned),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Placed(bytes) => bytes,
+            Bytes::Owned(bytes) => bytes,
+        }
+    }
+}
+
 /// A block, and what is in each of its bytes.
-struct Block(PlacedBytes, u8);
+struct Block(Bytes, u8);
+
+fn size(rng: &mut Rng) -> usize {
+    let size = match rng.below(100) {
+        0 => 600_000 + rng.below(1 << 20),
+        1..=4 => 1 + rng.below(300_000),
+        5..=19 => 1 + rng.below(9_000),
+        _ => 1 + rng.below(400),
+    };
+    size as usize
+}
 
 impl Block {
     fn new(rng: &mut Rng) -> Result<Block, Violation> {
-        let size = match rng.below(100) {
-            0 => 600_000 + rng.below(1 << 20),
-            1..=4 => 1 + rng.below(300_000),
-            5..=19 => 1 + rng.below(9_000),
-            _ => 1 + rng.below(400),
-        };
+        if rng.one_in(4) {
+            return Block::owned(rng);
+        }
+        let size = size(rng);
         let placement = match rng.below(8) {
             0 | 1 => Placement::Local,
             2 => Placement::Shared,
@@ -54,12 +86,53 @@ impl Block {
             _ => Placement::General,
         };
         let mark = rng.next() as u8;
-        let bytes = Pool::new(placement).bytes(size as usize, mark);
-        Ok(Block(bytes.map_err(|error| Violation(format!("{placement:?}: {error}")))?, mark))
+        let bytes = Pool::new(placement).bytes(size, mark);
+        let bytes = bytes.map_err(|error| Violation(format!("{placement:?}: {error}")))?;
+        Ok(Block(Bytes::Placed(bytes), mark))
+    }
+
+    /// One by the calls of a global allocator, aligned to up to 64 KiB, at times zeroed or changed in size.
+    fn owned(rng: &mut Rng) -> Result<Block, Violation> {
+        // As often to each up to a line, and now and then to more.
+        let align = 1 << if rng.one_in(4) { rng.below(ALIGN_SHIFT_MAX + 1) } else { rng.below(7) };
+        let layout = Layout::from_size_align(size(rng), align).expect("a small size");
+        let mark = if rng.one_in(3) { 0 } else { rng.next() as u8 };
+        let owned = if mark == 0 { Owned::zeroed(layout) } else { Owned::filled(layout, mark) };
+        let none = || Violation(format!("no memory for {layout:?}"));
+        let mut block = Block(Bytes::Owned(owned.ok_or_else(none)?), mark);
+        while rng.one_in(3) {
+            // Before it is changed, lest what is wrong is cut off.
+            block.look()?;
+            let size = size(rng);
+            if let Bytes::Owned(owned) = &mut block.0
+                && !owned.resize(size, mark)
+            {
+                return Err(Violation(format!("no memory to make {owned:?} one of {size} bytes")));
+            }
+        }
+        block.look().map(|()| block)
+    }
+
+    /// Writes another byte to its first one.
+    fn scribble(&mut self) {
+        match &mut self.0 {
+            Bytes::Placed(bytes) => bytes[0] ^= 1,
+            Bytes::Owned(bytes) => bytes[0] ^= 1,
+        }
     }
 
     /// Looks at all of it, and frees it.
     fn free(self) -> Result<(), Violation> {
+        self.look()
+    }
+
+    /// Looks at all of it.
+    fn look(&self) -> Result<(), Violation> {
+        if let Bytes::Owned(owned) = &self.0
+            && !owned.as_ptr().addr().is_multiple_of(owned.layout().align())
+        {
+            return Err(Violation(format!("{owned:?} is not aligned")));
+        }
         match self.0.iter().position(|byte| *byte != self.1) {
             None => Ok(()),
             Some(at) => {
@@ -168,7 +241,7 @@ fn live(world: &World, index: usize, rng: &mut Rng) -> Result<(), Violation> {
             step if !kept.is_empty() => {
                 let mut block = kept.swap_remove(rng.below(kept.len() as u64) as usize);
                 match world.broken {
-                    Some(Break::Scribble) => block.0[0] ^= 1,
+                    Some(Break::Scribble) => block.scribble(),
                     Some(Break::Lose) => {
                         std::mem::forget(block);
                         continue;

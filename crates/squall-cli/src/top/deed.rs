@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use squall::browse::Client;
-use squall::browse::protocol::{AttributeView, DecisionView, Detail, SwapView};
+use squall::browse::protocol::{AttributeView, DecisionView, Detail, MemoryView, SwapView};
 
 use super::print::json;
 use super::{DeedArgs, text};
@@ -17,6 +17,7 @@ const ALL: &str = "all";
 pub(super) enum Deed {
     Detail(String),
     History(String),
+    Memory,
     Set { id: String, name: String, value: String },
     Freeze { id: String, frozen: bool },
     Swap { id: String, implementation: String },
@@ -24,13 +25,16 @@ pub(super) enum Deed {
 
 /// What the options say, of which there is one at most.
 pub(super) fn of(args: &DeedArgs) -> Result<Option<Deed>, Failure> {
-    let DeedArgs { detail, history, set, freeze, thaw, swap } = args;
+    let DeedArgs { detail, history, memory, set, freeze, thaw, swap } = args;
     let wrong = || Failure::new("this option wants another number of values");
     if let Some(id) = detail {
         return Ok(Some(Deed::Detail(id.clone())));
     }
     if let Some(id) = history {
         return Ok(Some(Deed::History(id.clone())));
+    }
+    if *memory {
+        return Ok(Some(Deed::Memory));
     }
     if let Some(values) = set {
         let [id, name, value] = values.as_slice() else { return Err(wrong()) };
@@ -57,6 +61,10 @@ pub(super) fn run(client: &mut Client, deed: &Deed, as_json: bool) -> Result<(),
                 false if history.is_empty() => line("Nothing was decided yet."),
                 false => lines(history.iter().map(decision_line).collect()),
             }
+        }
+        Deed::Memory => {
+            let memory = client.memory()?;
+            if as_json { json(&memory) } else { lines(memory_lines(&memory)) }
         }
         Deed::Set { id, name, value } => {
             client.set(id, name, value)?;
@@ -87,6 +95,38 @@ pub(super) fn run(client: &mut Client, deed: &Deed, as_json: bool) -> Result<(),
             if as_json { json(&swap) } else { line(swap_line(&swap)) }
         }
     }
+}
+
+fn memory_lines(memory: &MemoryView) -> Vec<String> {
+    let Some(mode) = &memory.mode else {
+        return vec!["The program has not allocated by Squall's allocator.".to_owned()];
+    };
+    let mut lines =
+        vec![format!("caches: {mode}, of a VP at most {}", text::bytes(memory.vp_bytes_max as usize))];
+    for (number, node) in memory.nodes.iter().enumerate() {
+        let (used, free) = (text::bytes(node.used_bytes as usize), text::bytes(node.free_bytes as usize));
+        lines.push(format!("node {number}: {used} in slabs, {free} free with memory still"));
+    }
+    let large = text::bytes(memory.large_bytes as usize);
+    lines.push(format!("large blocks: {}, {large}", memory.large_count));
+    for vp in &memory.vps {
+        let cached = text::bytes(vp.cached_bytes as usize);
+        lines.push(format!("vp {}: {cached} cached, {} blocks to be sent home", vp.vp, vp.outbox_count));
+        lines.extend(vp.classes.iter().map(|class| {
+            format!(
+                "  {:>7}{} slabs {:>6}  used {:>8}  cached {:>5}  fills {:>8}  returned {:>9}  sent home {:>9}",
+                class.block_bytes,
+                if class.local { " local" } else { "      " },
+                class.slabs,
+                class.used,
+                class.cached,
+                class.fills,
+                class.returned,
+                class.sent_home
+            )
+        }));
+    }
+    lines
 }
 
 fn lines(lines: Vec<String>) -> Result<(), Failure> {

@@ -68,6 +68,9 @@ struct DeedArgs {
     /// Show what was decided about an object, or about all, and why.
     #[arg(long, value_name = "ID|all")]
     history: Option<String>,
+    /// Show what the program's locality allocator has, by processors and sizes.
+    #[arg(long)]
+    memory: bool,
     /// Set an attribute of an object.
     #[arg(long, num_args = 3, value_names = ["ID", "NAME", "VALUE"], allow_hyphen_values = true)]
     set: Option<Vec<String>>,

@@ -1,0 +1,90 @@
+//! Blocks by the calls of `GlobalAlloc`, for those who may have no unsafe code: any alignment, zeroed, and changed in size.
+
+use squall::alloc::LocalityAlloc;
+use std::alloc::{GlobalAlloc, Layout};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// Bytes in a block of the locality allocator, all of which were written.
+pub struct Owned {
+    at: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: it owns its bytes.
+unsafe impl Send for Owned {}
+
+impl Owned {
+    /// A block for this layout, all bytes of which are `value`. `None` if there is no memory, or the layout has no bytes.
+    pub fn filled(layout: Layout, value: u8) -> Option<Owned> {
+        if layout.size() == 0 {
+            return None;
+        }
+        // SAFETY: not of size 0.
+        let at = NonNull::new(unsafe { LocalityAlloc.alloc(layout) })?;
+        // SAFETY: our own block of so many bytes.
+        unsafe { at.write_bytes(value, layout.size()) };
+        Some(Owned { at, layout })
+    }
+
+    /// A block that the allocator says to be zeros. `None` as for [`filled`](Owned::filled).
+    pub fn zeroed(layout: Layout) -> Option<Owned> {
+        if layout.size() == 0 {
+            return None;
+        }
+        // SAFETY: not of size 0.
+        let at = NonNull::new(unsafe { LocalityAlloc.alloc_zeroed(layout) })?;
+        Some(Owned { at, layout })
+    }
+
+    /// Makes it one of `size` bytes, at least one: what it had stays as far as it fits, and what is new is `value`. False if there is no
+    /// memory: it is then as it was.
+    pub fn resize(&mut self, size: usize, value: u8) -> bool {
+        let old = self.layout.size();
+        let Ok(layout) = Layout::from_size_align(size.max(1), self.layout.align()) else { return false };
+        // SAFETY: our own block, for its layout; the new one is good, and not of size 0.
+        let at = unsafe { LocalityAlloc.realloc(self.at.as_ptr(), self.layout, layout.size()) };
+        let Some(at) = NonNull::new(at) else { return false };
+        (self.at, self.layout) = (at, layout);
+        if layout.size() > old {
+            // SAFETY: our own block of so many bytes.
+            unsafe { at.add(old).write_bytes(value, layout.size() - old) };
+        }
+        true
+    }
+
+    /// What it was asked for.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+}
+
+impl Deref for Owned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: our own block of so many bytes, all of them written.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl DerefMut for Owned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: our own block, for its layout, freed once.
+        unsafe { LocalityAlloc.dealloc(self.at.as_ptr(), self.layout) };
+    }
+}
+
+impl fmt::Debug for Owned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes aligned to {} at {:p}", self.layout.size(), self.layout.align(), self.at)
+    }
+}

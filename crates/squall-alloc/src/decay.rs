@@ -1,0 +1,105 @@
+//! Giving back what is idle, without a thread that would see to it.
+//!
+//! Problem: a VP that has gone quiet keeps what it cached, a pool what was freed, and nobody of theirs comes by any more. Idea: whoever
+//! passes a slow path looks at a clock, and now and then does a turn for all: empties the caches of VPs that have hardly passed one
+//! since the turn before, and gives half of the pages to the system that nobody needed in between.
+//!
+//! - I1. One thread at a time does a turn, and turns begin [`TURN_MS`] apart. Nobody waits for one.
+//! - I2. A turn empties the caches of [`VPS_MAX`] VPs at most.
+//! - I3. A process in which nobody allocates or frees beyond a cache does no turns. What it keeps then is bounded all the same: for each
+//!   VP by [`BOUND_BYTES`](crate::BOUND_BYTES), of pages by `units/I3`, and by slabs of which a block is out.
+//!
+//! Not promised: that a VP is idle whose caches are emptied: one that gets along with what it caches is taken for one, and is filled
+//! again at its next call.
+//! Cost: a look at the clock for each slow path, some five nanoseconds; for a turn a lock for each VP and pool, and for each VP that is
+//! emptied two system calls.
+//! Source: jemalloc's decay by ticks; tcmalloc's low-water marks.
+
+use crate::drain;
+use crate::ground::{Ground, Part, known};
+use crate::lock::Lock;
+use crate::mappings;
+use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use squall_sys::apart::Apart;
+use squall_sys::pages;
+use std::time::Duration;
+
+/// The time from one turn to the next.
+const TURN_MS: u64 = 250;
+/// A VP that took and put back blocks of its heap so often since the turn before is busy.
+const BUSY: u32 = 16;
+/// VPs that are emptied in a turn (I2).
+const VPS_MAX: usize = 8;
+
+/// When the next turn is due. Read on every slow path, written once for each turn.
+static DUE: Apart<AtomicU64> = Apart::new(AtomicU64::new(0));
+/// Held by who does a turn.
+pub(crate) static TURN: Lock = Lock::new();
+/// The VP that a turn begins with: written under the lock.
+static FIRST: AtomicU32 = AtomicU32::new(0);
+
+/// Passed on every slow path, without a lock.
+#[inline]
+pub(crate) fn tick(ground: &Ground) {
+    // Relaxed: a time, and who takes the lock looks again.
+    if pages::coarse_ms() >= DUE.load(Ordering::Relaxed) {
+        turn(ground);
+    }
+}
+
+/// Does a turn if one is due and nobody else does. Whether there may be something to do in the next one.
+#[cold]
+fn turn(ground: &Ground) -> bool {
+    if !TURN.try_lock() {
+        return true;
+    }
+    let now = pages::coarse_ms();
+    let is_due = now >= DUE.load(Ordering::Relaxed);
+    if is_due {
+        DUE.store(now + TURN_MS, Ordering::Relaxed);
+    }
+    let more = if is_due { sweep(ground) } else { true };
+    TURN.unlock();
+    more
+}
+
+fn sweep(ground: &Ground) -> bool {
+    let (mut emptied, mut more) = (0, false);
+    let first = FIRST.load(Ordering::Relaxed);
+    let turns = |at: &(u32, Part)| at.0 < first;
+    let behind = ground.parts_made().skip_while(turns);
+    for (vp, part) in behind.chain(ground.parts_made().take_while(turns)) {
+        let events = part.heap().events();
+        let is_busy = events.wrapping_sub(part.seen(events)) >= BUSY;
+        if is_busy || !part.holds() {
+            more |= is_busy;
+            continue;
+        }
+        if emptied == VPS_MAX {
+            FIRST.store(vp, Ordering::Relaxed);
+            more = true;
+            break;
+        }
+        emptied += 1;
+        // Where it cannot be done, trying again will not help.
+        let _ = drain::empty(ground, vp, part);
+        part.seen(part.heap().events());
+    }
+    for pool in &ground.pools {
+        more |= pool.decay(ground);
+    }
+    mappings::again();
+    more
+}
+
+/// Gives back some of what is idle, if that was not done a moment ago: what every slow path of the allocator does by itself.
+///
+/// For a thread that has other housekeeping to do, in a program that may be quiet altogether: otherwise nobody comes by, and what was
+/// cached last stays (`BOUND_BYTES` for each VP, and 4 MiB or an eighth of what is in use of pages for each node). Returns when to come
+/// again, or `None` if there is nothing more to give back for now.
+///
+/// # Cost
+/// A few microseconds, and two system calls for each VP whose caches are emptied, of at most eight.
+pub fn decay() -> Option<Duration> {
+    turn(known()?).then_some(Duration::from_millis(TURN_MS))
+}

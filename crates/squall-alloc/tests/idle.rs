@@ -1,0 +1,125 @@
+//! What is idle goes back to the system without being asked to, as long as somebody passes slow paths.
+#![cfg(not(miri))]
+
+mod support;
+
+use squall_alloc::{Mode, Placement, Pool, decay, mode, stats};
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use support::{in_both_modes, is_child, must_pass};
+
+const THREADS: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Of each thread, some 45 MiB.
+const BLOCKS: usize = 30_000;
+
+/// Bytes of the resident set.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("the kernel tells");
+    let pages: u64 = text.split(' ').nth(1).expect("the second number").parse().expect("a number");
+    pages * 4096
+}
+
+fn layout(number: usize) -> Layout {
+    Layout::from_size_align(16 + number * 37 % 3_000, 8).expect("a small size")
+}
+
+/// Threads allocate and write, and free what the next one allocated.
+fn burst() {
+    let channels: Vec<_> = (0..THREADS).map(|_| mpsc::channel::<Vec<(usize, Layout)>>()).collect();
+    std::thread::scope(|scope| {
+        let senders: Vec<_> = channels.iter().map(|(send, _)| send.clone()).collect();
+        for (index, (_, receive)) in channels.into_iter().enumerate() {
+            let send = senders[(index + 1) % THREADS].clone();
+            scope.spawn(move || {
+                let _ = squall_sys::affinity::restrict_to(&[index % processors()]);
+                let take = |number| {
+                    let layout = layout(number);
+                    let block = Pool::new(Placement::General).allocate(layout).expect("there is memory");
+                    // SAFETY: our own block of so many bytes.
+                    unsafe { block.write_bytes(1, layout.size()) };
+                    (block.as_ptr().expose_provenance(), layout)
+                };
+                send.send((0..BLOCKS).map(take).collect()).expect("it is waited for");
+                for (block, layout) in receive.recv().expect("each sends") {
+                    let block = NonNull::new(std::ptr::with_exposed_provenance_mut(block)).expect("a block");
+                    // SAFETY: another's block, which it gave up; freed once.
+                    unsafe { Pool::new(Placement::General).free(block, layout) };
+                }
+            });
+        }
+    });
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get())
+}
+
+/// Something on a slow path, as blocks near a VP that is named always are.
+fn pass_a_slow_path() {
+    let layout = Layout::new::<[u8; 100]>();
+    let block = Pool::new(Placement::Near(0)).allocate(layout).expect("there is memory");
+    // SAFETY: freed once.
+    unsafe { Pool::new(Placement::General).free(block, layout) };
+}
+
+/// Calls `step` until little is kept, or for a long time; what was kept at the end: cached by VPs, and of pages.
+fn until_little_is_kept(mut step: impl FnMut()) -> (u64, usize) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        step();
+        let stats = stats().expect("the ground is laid");
+        let cached = stats.vps.iter().map(|vp| vp.cached_bytes() + vp.outbox_bytes_max()).sum::<u64>();
+        // A slab is in use as long as one of its blocks is cached.
+        let units = stats.nodes.iter().map(|units| units.dirty + units.used).sum::<usize>();
+        if cached < 100_000 && units <= 16 || Instant::now() > end {
+            return (cached, units);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// On a machine where caches cannot be emptied from elsewhere, or there are none, only pages go back.
+fn caches_can_be_emptied() -> bool {
+    mode() == Some(Mode::Locked) || squall_alloc::trim()
+}
+
+#[test]
+fn what_a_burst_left_goes_back_while_somebody_passes_slow_paths() {
+    in_both_modes("what_a_burst_left_goes_back_while_somebody_passes_slow_paths", || {
+        pass_a_slow_path();
+        if !caches_can_be_emptied() {
+            return;
+        }
+        let before = resident();
+        burst();
+        let (cached, units) = until_little_is_kept(pass_a_slow_path);
+        assert!(cached < 100_000 && units <= 16, "{cached} bytes are cached, and {units} units kept");
+        let after = resident();
+        assert!(after < before + (6 << 20), "{before} bytes were resident, and are {after}");
+    });
+}
+
+#[test]
+fn and_where_nobody_does_whoever_keeps_house_can() {
+    let test = "and_where_nobody_does_whoever_keeps_house_can";
+    if !is_child() {
+        return must_pass(test, &[]);
+    }
+    assert_eq!(decay(), None, "there is nothing yet");
+    pass_a_slow_path();
+    if !caches_can_be_emptied() {
+        return;
+    }
+    burst();
+    let mut again = None;
+    let (cached, units) = until_little_is_kept(|| again = decay());
+    assert!(cached < 100_000 && units <= 16, "{cached} bytes are cached, and {units} units kept");
+    let end = Instant::now() + PATIENCE;
+    while let Some(pause) = decay() {
+        assert!(Instant::now() < end, "something is left");
+        std::thread::sleep(pause);
+    }
+}

@@ -1,0 +1,166 @@
+//! NUMA nodes of memory: which there are, whose a processor is, and where pages are to come from; without allocating.
+//!
+//! Not promised: that pages come from the node that was asked for. It is a preference: where the node has no free page, another's
+//! serves. Where there is no such system (and below Miri) there are no nodes, and [`prefer`] says so.
+
+use std::io;
+
+/// Nodes that a preference can name.
+pub const NODES_MAX: usize = 1024;
+
+#[cfg(all(target_os = "linux", not(miri)))]
+mod imp {
+    use super::NODES_MAX;
+    use std::io;
+
+    const WORDS: usize = NODES_MAX / 64;
+    /// `MPOL_PREFERRED`, of linux/mempolicy.h.
+    const PREFERRED: libc::c_int = 1;
+    /// `MPOL_F_ADDR`.
+    const OF_ADDRESS: libc::c_ulong = 2;
+
+    pub(super) fn prefer(at: *mut u8, len: usize, node: usize) -> io::Result<()> {
+        let mut nodes = [0u64; WORDS];
+        *nodes.get_mut(node / 64).ok_or(io::ErrorKind::InvalidInput)? = 1 << (node % 64);
+        // SAFETY: mbind(2) of a set of so many bits, read by the call alone, one more being named than are looked at. It says where
+        // pages come from that do not exist yet, and changes nothing that is in memory.
+        let failed = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                at,
+                len,
+                PREFERRED,
+                nodes.as_ptr(),
+                NODES_MAX as libc::c_ulong + 1,
+                0,
+            )
+        };
+        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    pub(super) fn preferred(at: *mut u8) -> io::Result<Option<usize>> {
+        let (mut mode, mut nodes) = (-1 as libc::c_int, [0u64; WORDS]);
+        // SAFETY: get_mempolicy(2) with two places of our own, of which the second has so many bits.
+        let failed = unsafe {
+            libc::syscall(
+                libc::SYS_get_mempolicy,
+                &raw mut mode,
+                nodes.as_mut_ptr(),
+                NODES_MAX as libc::c_ulong,
+                at,
+                OF_ADDRESS,
+            )
+        };
+        if failed != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let first = nodes.iter().position(|word| *word != 0);
+        Ok(first.filter(|_| mode == PREFERRED).map(|word| word * 64 + nodes[word].trailing_zeros() as usize))
+    }
+
+    pub(super) fn exists(path: &std::ffi::CStr) -> bool {
+        rustix::fs::access(path, rustix::fs::Access::EXISTS).is_ok()
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+mod imp {
+    use std::io;
+
+    pub(super) fn prefer(_at: *mut u8, _len: usize, _node: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn preferred(_at: *mut u8) -> io::Result<Option<usize>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn exists(_path: &std::ffi::CStr) -> bool {
+        false
+    }
+}
+
+/// One more than the highest number of a node that the machine may ever have; `None` where it does not tell.
+pub fn limit() -> Option<usize> {
+    crate::pages::limit_in(c"/sys/devices/system/node/possible")
+}
+
+/// The node of this processor, among the first `limit`; `None` where the system does not tell.
+///
+/// # Cost
+/// A system call for each node up to it.
+pub fn of_processor(cpu: usize, limit: usize) -> Option<usize> {
+    (0..limit).find(|node| {
+        let mut path = Path { bytes: [0; 64], len: 0 };
+        // The last byte stays 0.
+        let fits = std::fmt::Write::write_fmt(
+            &mut path,
+            format_args!("/sys/devices/system/cpu/cpu{cpu}/node{node}"),
+        );
+        fits.is_ok() && std::ffi::CStr::from_bytes_until_nul(&path.bytes).is_ok_and(imp::exists)
+    })
+}
+
+/// A short text without allocating.
+struct Path {
+    bytes: [u8; 64],
+    len: usize,
+}
+
+impl std::fmt::Write for Path {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let end = self.len + text.len();
+        let room = self.bytes.get_mut(self.len..end).filter(|_| end < 64).ok_or(std::fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+/// Has pages of these addresses that are touched from now on come from the memory of `node`, as long as it has any free.
+///
+/// # Units
+/// Bytes, both of whole pages.
+/// # Errors
+/// That of mbind(2): the kernel knows no nodes, or not this one, or refuses. Nothing was changed then.
+/// # Cost
+/// A system call.
+pub fn prefer(at: *mut u8, len: usize, node: usize) -> io::Result<()> {
+    imp::prefer(at, len, node)
+}
+
+/// From which node pages at this address are to come, as [`prefer`] said; `None` if nobody did.
+///
+/// # Errors
+/// That of get_mempolicy(2).
+pub fn preferred(at: *mut u8) -> io::Result<Option<usize>> {
+    imp::preferred(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pages;
+
+    #[test]
+    fn a_preference_is_kept_and_one_for_no_node_is_an_error() {
+        let at = pages::map(pages::UNIT_BYTES, 4096, |_, _| {}).unwrap().as_ptr();
+        assert!(prefer(at, pages::UNIT_BYTES, NODES_MAX).is_err());
+        let before = preferred(at);
+        if prefer(at, pages::UNIT_BYTES, 0).is_ok() {
+            assert_eq!((before.unwrap(), preferred(at).unwrap()), (None, Some(0)));
+        }
+        // SAFETY: our own mapping.
+        unsafe { pages::unmap(at, pages::UNIT_BYTES).unwrap() };
+    }
+
+    #[test]
+    fn the_processor_that_we_are_on_has_the_node_that_the_kernel_says() {
+        let Some(limit) = limit() else { return };
+        let Some((cpu, node)) = pages::current_place() else { return };
+        if let Some(found) = of_processor(cpu, limit) {
+            assert_eq!(found, node);
+        }
+        assert_eq!(of_processor(usize::MAX, limit), None);
+    }
+}
