@@ -195,7 +195,7 @@ fn a_small_form_that_spilled_becomes_a_table_by_name_though_it_is_only_read() {
 #[test]
 fn a_large_table_that_one_alone_uses_stays_one_and_a_small_one_goes_back() {
     let _alone = alone();
-    settings::ALL.set(&settings::QUIET, Duration::from_millis(20)).unwrap();
+    settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
     let maps = [64, 140_000].map(|entries| {
         let map = on(0, || filled(0));
         control::freeze(id(&map), true).unwrap();
