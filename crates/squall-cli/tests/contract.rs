@@ -354,7 +354,8 @@ fn locality_that_is_told_to_end_reports_what_it_saw_and_leaves_nothing() {
     let pid = running.id();
     let folders = || {
         let places = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
-        let entries = places.into_iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();
+        let entries =
+            places.into_iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();
         entries.map(|entry| entry.path()).filter(move |path| {
             path.file_name()
                 .is_some_and(|name| name.to_string_lossy().starts_with(&format!("squall-locality-{pid}-")))
