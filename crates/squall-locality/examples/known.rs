@@ -135,18 +135,20 @@ fn run(name: &str, threads: usize, ops: u64) {
             let shared = Arc::new(1);
             at_once(threads, ops, |_, _| drop(Arc::clone(&shared)));
         }
-        "spin" => {
-            let word = Padded::default();
-            in_turns(threads, ops, |_, _| {
-                // Acquire: pairs with the Release of whoever had it before, as in any lock.
-                while word.0.swap(1, Acquire) != 0 {}
-                word.0.store(0, Release);
-            });
-        }
-        "clock" => {
-            let word = Padded::default();
-            in_turns(threads, ops, |_, _| block_clock(&word.0));
-        }
+        other => run_in_turns(other, threads, ops),
+    }
+}
+
+/// Programs whose threads take turns at one word.
+fn run_in_turns(name: &str, threads: usize, ops: u64) {
+    let word = Padded::default();
+    match name {
+        "spin" => in_turns(threads, ops, |_, _| {
+            // Acquire: pairs with the Release of whoever had it before, as in any lock.
+            while word.0.swap(1, Acquire) != 0 {}
+            word.0.store(0, Release);
+        }),
+        "clock" => in_turns(threads, ops, |_, _| block_clock(&word.0)),
         other => run_to_the_end(other, threads, ops),
     }
 }

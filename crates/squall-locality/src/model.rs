@@ -39,7 +39,7 @@ use crate::lines::{Line, Lines, Phase, Touch};
 /// The machine that is modelled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Model {
-    /// A preset's name, or `custom`.
+    /// A preset's name, and what was given in place of its numbers.
     pub name: String,
     /// Bytes of a line.
     pub line_bytes: u32,

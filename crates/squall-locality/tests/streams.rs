@@ -61,7 +61,6 @@ fn right_files(rng: &mut Rng) -> Vec<u8> {
                 writes: rng.below(300) as u64,
                 bytes: 0xff << (rng.below(8) * 8),
                 epochs: (rng.below(50) as u32, 40 + rng.below(50) as u32),
-                ..WRITES
             })
             .collect();
         put(table(1, thread, &doings));

@@ -127,9 +127,8 @@ fn write_line(text: &mut String, rank: usize, line: &LineReport) -> std::fmt::Re
         let by = inner.map(|inner| format!(" by {}", short(&inner.function))).unwrap_or_default();
         writeln!(
             text,
-            "   at {} {}{by}: {} reads, {} writes, threads {}",
-            place(frame),
-            short(&frame.function),
+            "   at {}{by}: {} reads, {} writes, threads {}",
+            format!("{} {}", place(frame), short(&frame.function)).trim(),
             code.reads,
             code.writes,
             names(&code.threads)
