@@ -359,11 +359,8 @@ where
         if ADAPTS {
             match form {
                 // Whoever has the lock to itself is told by losing it.
-                Form::Locked(map) => {
-                    if !map.is_mine() {
-                        self.note(1);
-                    }
-                }
+                Form::Locked(map) if map.is_mine() => {}
+                Form::Locked(_) => self.note(1),
                 // A table that has taken a locked map's place is to be seen by who only reads, too: the policy gives it a form of its own.
                 Form::Central(_) if F::SENSED_BY == ClusterSize::Machine => self.note_few(),
                 Form::Central(_) if self.counts_readers => self.note_few(),
