@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use squall_core::swap::{SwapError, SwapReport};
 use squall_core::{ClassInfo, Id, tables};
-use squall_machine::VpSet;
+use squall_machine::{Vp, VpSet};
 
 use super::record::{ALARM, ALARM_LATE, Rates, Record, Wish};
 use super::{GROWN_TICK, HELD_TICK, now, state};
@@ -255,7 +255,7 @@ fn watch(seen: &Seen) -> Option<Wanted> {
     {
         drop(state);
         let why = format!("nothing happened for {quiet:?}");
-        return decide(seen, Shape { form: 0, place: first.place }, why, Wish::Calm, first.bytes, None);
+        return fold(seen, first.place, why);
     }
     if hush {
         return None;
@@ -275,14 +275,7 @@ fn watch(seen: &Seen) -> Option<Wanted> {
             drop(state);
             if let (Some(narrow), Some(alone)) = (narrow, callers.iter().next()) {
                 let why = format!("{alone} alone has called it for {narrow:?}");
-                return decide(
-                    seen,
-                    Shape { form: 0, place: Some(alone) },
-                    why,
-                    Wish::Calm,
-                    first.bytes,
-                    None,
-                );
+                return fold(seen, Some(alone), why);
             }
         }
         Some(_) => {}
@@ -293,6 +286,11 @@ fn watch(seen: &Seen) -> Option<Wanted> {
         }
     }
     None
+}
+
+/// It is calm: its first form would do.
+fn fold(seen: &Seen, place: Option<Vp>, why: String) -> Option<Wanted> {
+    decide(seen, Shape { form: 0, place }, why, Wish::Calm, seen.first.bytes, None)
 }
 
 /// Reads the sensors again after a moment. Those to which something happened, what it was, and in which span.
