@@ -74,7 +74,7 @@ pub struct Reading {
     pub place: Option<Vp>,
     /// Representatives.
     pub reps: usize,
-    /// Bytes of all its parts.
+    /// Bytes of all its parts, but what it has in every form: what growing costs, and going back gives back.
     pub bytes: usize,
     /// Something else that its family's judge asks for, as it is now.
     pub detail: u64,
@@ -126,7 +126,7 @@ pub struct Cost {
     pub shape: Shape,
     /// What its calls would take of their callers' time, in nanoseconds, in each second.
     pub ns_per_s: f64,
-    /// Bytes that it would have.
+    /// Bytes that it would have, but what it has in every form.
     pub bytes: usize,
 }
 
@@ -160,13 +160,23 @@ pub trait Family: Send + Sync + 'static {
     /// What a load would cost in each shape that is worth a thought, the one that served it among them.
     fn judge(&self, load: &Load<'_>) -> Vec<Cost>;
 
-    /// Whether an object of this shape, which is not its first form, takes that one when nothing happens to it or one VP alone calls it for a
-    /// while. That is not judged by costs: there is nothing to count, or nobody who shares it. It does unless the family says otherwise,
-    /// as where the first form is for less than this object has.
-    fn may_fold(&self, shape: Shape, reading: &Reading) -> bool {
-        let _ = (shape, reading);
+    /// Whether an object of this shape, which is not its first form, takes that one when it is calm for a while. That is not judged by costs:
+    /// there is nothing to count, or nobody who shares it. It does unless the family says otherwise, as where the first form is for less
+    /// than this object has.
+    fn may_fold(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
+        let _ = (shape, calm, reading);
         true
     }
+}
+
+/// What happens to an object that may go back to its first form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Calm {
+    /// Nothing.
+    Quiet,
+    /// One VP alone calls it.
+    Alone,
 }
 
 /// Why an object's sensors could not be read.
@@ -186,7 +196,7 @@ pub(crate) trait AnyFamily: Send + Sync {
     fn read(&self, id: Id) -> Result<Reading, Unread>;
     fn arm(&self, id: Id, after: u32);
     fn judge(&self, load: &Load<'_>) -> Vec<Cost>;
-    fn may_fold(&self, shape: Shape, reading: &Reading) -> bool;
+    fn may_fold(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool;
     fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>>;
 }
 
@@ -231,8 +241,8 @@ impl<F: Family> AnyFamily for F {
         catch_unwind(AssertUnwindSafe(|| Family::judge(self, load))).unwrap_or_default()
     }
 
-    fn may_fold(&self, shape: Shape, reading: &Reading) -> bool {
-        catch_unwind(AssertUnwindSafe(|| Family::may_fold(self, shape, reading))).unwrap_or(true)
+    fn may_fold(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
+        catch_unwind(AssertUnwindSafe(|| Family::may_fold(self, shape, calm, reading))).unwrap_or(false)
     }
 
     fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>> {

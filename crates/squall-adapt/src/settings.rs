@@ -35,7 +35,7 @@ pub static GAIN: Attribute<Duration> = Attribute::new("gain", Duration::from_mil
 /// After how long without a call an object goes back to its first form.
 pub static QUIET: Attribute<Duration> = Attribute::new("quiet", Duration::from_secs(1))
     .between(Duration::from_millis(100), Duration::from_secs(86_400))
-    .about("after how long without a call an object goes back to its first form");
+    .about("after how long without a call an object goes back to its first form, if its family has it go");
 
 /// For how long calls are counted.
 pub static SAMPLE: Attribute<Duration> = Attribute::new("sample", Duration::from_micros(300))

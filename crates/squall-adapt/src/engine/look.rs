@@ -15,7 +15,7 @@ use super::record::{ALARM, ALARM_LATE, Rates, Record, Wish};
 use super::{GROWN_TICK, HELD_TICK, now, state};
 use crate::calls::{Calls, Sampler};
 use crate::decision::{Decision, Held, Verdict, remember};
-use crate::family::{self, AnyFamily, Cost, Load, Reading, Shape, Unread};
+use crate::family::{self, AnyFamily, Calm, Cost, Load, Reading, Shape, Unread};
 use crate::settings::{self, Settings};
 
 /// Between the two readings that tell who is busy.
@@ -29,6 +29,8 @@ const AT_ONCE: usize = 4;
 const SLOW_SWAP: Duration = Duration::from_millis(2);
 /// Fewer calls in a count say nothing.
 const CALLS_MIN: u64 = 10;
+/// How often one that does not go back by itself is looked at: whether it would now.
+const STAYING_TICK: Duration = Duration::from_secs(1);
 /// How often it is looked who calls a grown object.
 const WIDTH: Duration = Duration::from_secs(1);
 /// One that a single VP calls goes back after so many quiet times.
@@ -225,18 +227,23 @@ fn unread(id: Id, form: usize, why: Unread) {
 fn watch(seen: &Seen) -> Option<Wanted> {
     let Seen { id, settings, first, began, .. } = seen;
     // Not under the engine's lock: it is the family's code.
-    let may_fold = seen.family.may_fold(seen.shape, first);
+    let may_fold = |calm| seen.family.may_fold(seen.shape, calm, first);
+    let (when_quiet, when_alone) = (may_fold(Calm::Quiet), may_fold(Calm::Alone));
+    let stays = !when_quiet && !when_alone;
     let mut state = state();
     let record = state.records.get_mut(id)?;
     let since = record.note(*first, *began);
     if !record.is_grown() {
         return None;
     }
-    record.due = Some(*began + GROWN_TICK);
+    record.due = Some(*began + if stays { STAYING_TICK } else { GROWN_TICK });
     // It was held while it was quiet, or called by one alone, and is so no more.
     if record.is_held_from(Wish::Calm) && !since.is_quiet() && record.narrow_since.is_none() {
         record.release();
         record.temper.prefer(*began, seen.shape.form, settings.cooldown);
+    }
+    if stays {
+        return None;
     }
     // What adds and subtracts seems to be quiet: it is only if nobody calls it, either.
     let hush = since.is_quiet();
@@ -251,13 +258,14 @@ fn watch(seen: &Seen) -> Option<Wanted> {
     }
     let quiet_time = record.quiet_time(settings.quiet);
     let lasted = |since: Option<Duration>| since.map(|since| began.saturating_sub(since));
-    if let Some(quiet) = lasted(record.quiet_since).filter(|quiet| may_fold && silent && *quiet >= quiet_time)
+    if let Some(quiet) =
+        lasted(record.quiet_since).filter(|quiet| when_quiet && silent && *quiet >= quiet_time)
     {
         drop(state);
         let why = format!("nothing happened for {quiet:?}");
         return fold(seen, first.place, why);
     }
-    if hush {
+    if hush || !when_alone {
         return None;
     }
     // Its entries are thrown away; who calls misses once, and is seen at the next turn.
@@ -270,8 +278,7 @@ fn watch(seen: &Seen) -> Option<Wanted> {
             } else {
                 record.narrow_since.get_or_insert(at);
             }
-            let narrow =
-                lasted(record.narrow_since).filter(|lasted| may_fold && *lasted >= quiet_time * NARROW);
+            let narrow = lasted(record.narrow_since).filter(|lasted| *lasted >= quiet_time * NARROW);
             drop(state);
             if let (Some(narrow), Some(alone)) = (narrow, callers.iter().next()) {
                 let why = format!("{alone} alone has called it for {narrow:?}");

@@ -66,6 +66,8 @@ const IN_A_ROW: [u32; TIMES] = if cfg!(any(loom, squall_model)) {
 } else {
     [8, 512, 1 << 15, 1 << 21]
 };
+/// So many times are soon over.
+const SOON: u32 = 512;
 /// The bits of `owner` that say which time it is: below those of a thread's number, which is aligned as a word.
 const TIME: usize = TIMES - 1;
 
@@ -188,10 +190,13 @@ impl<T: ?Sized> BiasedLock<T> {
         self.owner.load(Ordering::Relaxed) & !TIME == squall_sys::tls::this_thread()
     }
 
-    /// Whether a thread is the owner or may become it. If not, it never will: the lock has had as many owners as it may, or there are none here.
+    /// Whether a thread is the owner, or will soon be if it alone takes the lock: within some hundred times. A lock that was taken from owners
+    /// before gets another one so late that it had better be thought of as one without.
     pub fn can_be_owned(&self) -> bool {
-        let times = usize::from(self.times.load(Ordering::Relaxed));
-        self.owner.load(Ordering::Relaxed) != 0 || times < TIMES && may_be_owned()
+        // Acquire: pairs with the release in `release`: who sees that there was one owner more sees who it is, if it still is.
+        let times = usize::from(self.times.load(Ordering::Acquire));
+        let is_soon = IN_A_ROW.get(times).is_some_and(|in_a_row| *in_a_row <= SOON) && may_be_owned();
+        self.owner.load(Ordering::Relaxed) != 0 || is_soon
     }
 
     /// The value, of a lock that nobody else can have.
@@ -419,10 +424,11 @@ fn release(owner: &AtomicUsize, times: &AtomicU8, common: &Lock<Turns>, me: usiz
     turns.last = me;
     let time = usize::from(times.load(Ordering::Relaxed));
     if IN_A_ROW.get(time).is_some_and(|in_a_row| turns.in_a_row >= *in_a_row) && may_be_owned() {
-        times.store(time as u8 + 1, Ordering::Relaxed);
         turns.in_a_row = 0;
         // Release: pairs with the acquire of `enter`.
         owner.store(me | time, Ordering::Release);
+        // Release: pairs with the acquire of `can_be_owned`.
+        times.store(time as u8 + 1, Ordering::Release);
     }
 }
 
@@ -478,6 +484,21 @@ mod tests {
             assert!(!is_owned(&lock) && !lock.is_mine(), "once is not enough");
         }
         assert!(!lock.can_be_owned(), "it had as many as it may");
+    }
+
+    #[test]
+    fn who_would_own_it_late_had_better_not_wait_for_it() {
+        let lock = BiasedLock::new(0);
+        for in_a_row in &IN_A_ROW[..2] {
+            assert_eq!(lock.can_be_owned(), may_be_owned());
+            (0..*in_a_row).for_each(|_| *lock.lock() += 1);
+            assert_eq!((lock.can_be_owned(), lock.is_mine()), (may_be_owned(), may_be_owned()));
+            std::thread::scope(|threads| {
+                threads.spawn(|| *lock.lock() += 1);
+            });
+        }
+        // Miri's take as long each.
+        assert_eq!(lock.can_be_owned(), cfg!(miri) && may_be_owned());
     }
 
     #[test]

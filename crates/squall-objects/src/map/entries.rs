@@ -357,6 +357,15 @@ where
 
     #[inline]
     #[track_caller]
+    fn contains_key<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        look(self, |op, store| store.contains(op, key))
+    }
+
+    #[inline]
+    #[track_caller]
     fn insert(self, key: K, value: V) -> Option<V>
     where
         V: Clone,

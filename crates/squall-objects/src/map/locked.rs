@@ -297,6 +297,17 @@ where
         }
     }
 
+    pub(super) fn contains_in<Q: Eq + Hash + ?Sized>(&self, op: &Op, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hash(key);
+        match self.lock() {
+            Ok(inner) => inner.map.find(hash, |(there, _)| there.borrow() == key).is_some(),
+            Err(table) => table.read_in(op, key, |_| ()).is_some(),
+        }
+    }
+
     /// In one step: copies of all from there on, that is, all that a walk has not seen.
     pub(super) fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
         let mut half = None;
@@ -383,15 +394,14 @@ where
             Ok(inner) => inner,
             Err(table) => return table.try_insert(key, value),
         };
-        let number = inner.number();
-        match inner.map.entry(hash, |(there, _)| *there == key, |(there, _)| self.hash(there)) {
-            Entry::Occupied(_) => Err((key, value)),
-            Entry::Vacant(place) => {
-                place.insert((key, Held { number, value }));
-                self.has_grown(inner);
-                Ok(())
-            }
+        // Looked for first: an entry would make room.
+        if inner.map.find(hash, |(there, _)| *there == key).is_some() {
+            return Err((key, value));
         }
+        let number = inner.number();
+        inner.map.insert_unique(hash, (key, Held { number, value }), |(there, _)| self.hash(there));
+        self.has_grown(inner);
+        Ok(())
     }
 
     pub(super) fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> V
@@ -664,6 +674,26 @@ mod tests {
         });
         assert_eq!((done, asked, get(&map, 1)), (Computed::Updated, 2, Some(101)));
         assert!(map.lock().is_err());
+    }
+
+    #[test]
+    fn a_value_that_moved_is_found_again_and_one_in_its_place_is_not_taken_for_it() {
+        let map = filled(2);
+        let told = |key: u64| map.told(&key).ok().unwrap().unwrap().0;
+        let first = told(1);
+        let room = map.capacity();
+        (2..MOST as u64).for_each(|key| _ = map.set(key, key));
+        assert!(map.capacity() > room, "the hash table has grown, and all are elsewhere");
+        assert_eq!(map.done(&1, first, Compute::Put(7)), Some(Computed::Updated));
+        // Another key's place, with a number that nobody has.
+        let wrong = Found { place: told(2).place, ..first };
+        assert_eq!(map.done(&1, wrong, Compute::Put(9)), None);
+        let right = Found { place: told(2).place, ..told(1) };
+        assert_eq!(map.done(&1, right, Compute::Remove), Some(Computed::Removed));
+        assert_eq!((get(&map, 1), get(&map, 2), map.len()), (None, Some(2), MOST - 1));
+        assert!(
+            !squall_rcu::op(|op| map.contains_in(op, &1)) && squall_rcu::op(|op| map.contains_in(op, &2))
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!
 //! | made by | reading | writing | memory |
 //! |---|---|---|---|
-//! | [`locked`] | takes the one lock, copies the value | takes the one lock, which costs a thread that alone uses it no atomic operation | std's map, and eight bytes for each entry |
+//! | [`locked`] | takes the one lock, copies the value | takes the one lock, which costs a thread that alone uses it no atomic operation | a hash table as std's, and eight bytes for each entry |
 //! | [`central`] | writes nothing that is shared, waits for nobody | locks one bucket of eight entries | 19 to 38 bytes for an entry of two words |
 //! | [`partitioned`] | as central, and finds the part first | the same; who keeps to a part meets nobody | as central, for each part; 256 bytes for each VP that calls |
 //! | [`replicated`] | of what was read here before writes nothing and reads memory of its cluster; else as central, and makes a copy | as central, and first takes the copies out of every cluster's table | as central, once more for each cluster that reads an entry |
@@ -36,7 +36,7 @@
 //!
 //! No poisoning: closures run under no lock and may use the map; one that panics has changed nothing. One that changes its own key each
 //! time it is asked is asked for ever. `Eq` and `Hash` of keys, and in the form of one lock `Clone`, run under a lock: they must not call
-//! any object. `Eq` and `Hash` must not panic: in the form of one lock, which is std's map, that may lose entries. Closures run in an
+//! any object. `Eq` and `Hash` must not panic: in the form of one lock that may lose entries, and have `len` count them for a while. Closures run in an
 //! operation: keep them short, for nothing that was replaced is freed meanwhile, and they must not sleep. Keys and values that were replaced
 //! or taken out are dropped under no lock, by the form of one lock at once, within the call, by the others after a grace period, by whoever
 //! comes to it: their drops must not sleep either. Signal handlers shall not use a map. In the child of a fork calls err.
@@ -313,7 +313,8 @@ where
 /// # Cost
 /// As [`locked`], and a look at the list of families. The change to a table copies 16,384 entries at most, or 131,072 of which a clone copies
 /// bytes, 32 at most, while callers wait; that back, half as many; from a table to copies and back nothing is copied. A call of the small form by
-/// a thread that does not have it to itself, and a write of the other, costs about a nanosecond more than one of a map that does not adapt.
+/// a thread that does not have it to itself, and a write of the other, costs about a nanosecond more than one of a map that does not adapt; on machines
+/// with several nodes a look into a table, too.
 #[track_caller]
 pub fn adaptive<K, V>() -> Map<K, V>
 where

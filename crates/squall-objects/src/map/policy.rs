@@ -1,7 +1,7 @@
 //! When a map changes its form: what its load would cost in each.
 //!
 //! Most maps are small and one thread's, and those are under a lock, which costs that thread nothing (`squall_lock::BiasedLock`): there is nothing
-//! faster. What several use is a table: the line of the lock, and what std's map has behind it, would travel with each call, and those who
+//! faster, where a value is copied for next to nothing. What several use is a table: the line of the lock, and what the hash table has behind it, would travel with each call, and those who
 //! come while it does wait for each other. In a table they meet where two want the same bucket. A lock that went from thread to
 //! thread so often that it has no owner any more costs one thread alone more than a table does, too.
 //!
@@ -17,7 +17,7 @@
 //! is copied; and whoever fills a map is faster than any policy.
 
 use squall_adapt::engine;
-use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
+use squall_adapt::family::{Calm, Cost, Family, Form, Load, Reading, Shape};
 use squall_core::swap::New;
 use squall_core::{CallError, CoRef, info_of};
 use squall_machine::{ClusterSize, machine};
@@ -131,13 +131,8 @@ where
             local: sensors.here,
             foreign: sensors.elsewhere,
             reps: sensors.reps,
-            bytes: bytes + (sensors.entries + sensors.copies) * entry_bytes::<K, V>(),
-            // A small form that has a table is to get rid of what it has beside, however small it may have become.
-            detail: match sensors {
-                Sensors { spilled: true, .. } => SPILLED,
-                Sensors { entries, can_be_owned: true, .. } => entries as u64 | OWNED,
-                Sensors { entries, .. } => entries as u64,
-            },
+            bytes: bytes + sensors.copies * entry_bytes::<K, V>(),
+            detail: detail(&sensors),
             ..Reading::default()
         })
     }
@@ -147,36 +142,52 @@ where
     }
 
     fn judge(&self, load: &Load<'_>) -> Vec<Cost> {
-        let Reading { detail, bytes, .. } = load.before;
-        let (can_be_owned, detail) = match detail {
-            SPILLED => (false, SPILLED),
-            // What a swap makes has had no owner.
-            entries => (entries & OWNED != 0 || load.shape.form != SMALL_FORM, entries & !OWNED),
-        };
-        let entry = entry_bytes::<K, V>();
-        let entries_bytes = if detail == SPILLED { bytes } else { detail as usize * entry };
+        let (detail, is_small) = (load.before.detail, load.shape.form == SMALL_FORM);
+        let entries = entries(detail);
         // One that became a table because it was large does not go back before it is much smaller.
-        let most = if load.shape.form == SMALL_FORM { most::<K, V>() } else { most::<K, V>() / 2 };
+        let most = if is_small { most::<K, V>() } else { most::<K, V>() / 2 };
         let seen = Seen {
             callers: callers(load),
-            fits_lock: detail <= most as u64,
-            can_be_owned,
-            bytes: entries_bytes,
+            // A small form that has a table is to get rid of what it has beside, however small it may have become.
+            fits_lock: detail & SPILLED == 0 && entries <= most,
+            // What a swap would make has had no owner. But who is seen alone in the moment of a look may not be: it goes back where it was alone
+            // for longer (`may_fold`).
+            can_be_owned: is_small && detail & OWNED != 0,
+            is_cheap: is_cheap::<V>(),
+            bytes: entries * entry_bytes::<K, V>(),
             nodes: if is_apart() { machine().clusters(APART).len() } else { 1 },
         };
         judge(&seen, load.transfer_ns, load.cache_bytes as f64)
     }
 
-    /// A large table stays one. Copies end, however large: who reads then finds a table.
-    fn may_fold(&self, shape: Shape, reading: &Reading) -> bool {
-        shape.form != CENTRAL_FORM || reading.detail & !OWNED <= (most::<K, V>() / 2) as u64
+    /// A large table stays one, and one of values that cost something to copy while somebody reads it. Copies end, however large: who reads
+    /// then finds a table.
+    fn may_fold(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
+        let is_small = entries(reading.detail) <= most::<K, V>() / 2;
+        shape.form != CENTRAL_FORM || is_small && (calm == Calm::Quiet || is_cheap::<V>())
     }
 }
 
-/// Of a reading's detail, which is else how many entries there are: there is a table in the place of what the lock guards.
-const SPILLED: u64 = u64::MAX;
-/// In such a detail: one thread has the small form's lock to itself, or may come to have it.
+/// A reading's detail: how many entries there are, and what is known of the small form.
+fn detail(sensors: &Sensors) -> u64 {
+    let flag = |is_set, flag| if is_set { flag } else { 0 };
+    sensors.entries as u64 | flag(sensors.spilled, SPILLED) | flag(sensors.can_be_owned, OWNED)
+}
+
+/// The entries of a detail.
+fn entries(detail: u64) -> usize {
+    (detail & !(SPILLED | OWNED)) as usize
+}
+
+/// In such a detail: there is a table in the place of what the lock guards.
+const SPILLED: u64 = 1 << 62;
+/// And: one thread has the small form's lock to itself, or soon would.
 const OWNED: u64 = 1 << 63;
+
+/// Whether a value is copied for next to nothing, as the small form does for whoever reads it.
+pub(super) const fn is_cheap<V>() -> bool {
+    !needs_drop::<V>() && size_of::<V>() <= 32
+}
 
 /// About what an entry takes, in either form.
 const fn entry_bytes<K, V>() -> usize {
@@ -190,6 +201,8 @@ const OWNED_READ: f64 = 8.6;
 const OWNED_WRITE: f64 = 12.2;
 const SMALL_READ: f64 = 14.0;
 const SMALL_WRITE: f64 = 28.0;
+/// What it costs at least to clone a value that is not cheap: an allocation and its end.
+const CLONE: f64 = 40.0;
 const CENTRAL_READ: f64 = 9.0;
 const CENTRAL_WRITE: f64 = 21.0;
 const REPLICATED_READ: f64 = 11.5;
@@ -249,6 +262,8 @@ struct Seen {
     fits_lock: bool,
     /// Whether one who uses the small form alone pays for no atomic operation there.
     can_be_owned: bool,
+    /// Whether a value is copied for next to nothing.
+    is_cheap: bool,
     /// About what the entries take.
     bytes: usize,
     /// Of the machine.
@@ -265,11 +280,13 @@ fn judge(seen: &Seen, line: f64, cache_bytes: f64) -> Vec<Cost> {
     let (reads, writes) = (seen.sum(|c| c.reads), seen.sum(|c| c.writes));
     // Of one's calls, those before which others came.
     let fetched = seen.sum(|c| c.calls().min(reads + writes - c.calls())) * SMALL_LINES * line;
-    let held = if seen.can_be_owned && seen.callers.len() <= 1 {
-        reads * OWNED_READ + writes * OWNED_WRITE
-    } else {
-        reads * SMALL_READ + writes * SMALL_WRITE
-    };
+    let copied = if seen.is_cheap { 0.0 } else { (reads + writes) * CLONE };
+    let held = copied
+        + if seen.can_be_owned && seen.callers.len() <= 1 {
+            reads * OWNED_READ + writes * OWNED_WRITE
+        } else {
+            reads * SMALL_READ + writes * SMALL_WRITE
+        };
     // The lock is held meanwhile; where that is nearly always, those who want it wait for each other.
     let busy = ((held + fetched) / 1e9).min(BUSY_MAX);
     let wait = (1.0 / (1.0 - busy)).min(seen.callers.len().max(1) as f64);
@@ -286,7 +303,7 @@ fn judge(seen: &Seen, line: f64, cache_bytes: f64) -> Vec<Cost> {
     // One that is too large for a lock has a table within its form, and only pays for finding that out.
     let small = if seen.fits_lock { held + fetched * wait } else { central * 1.5 };
     let cost = |form, ns_per_s, bytes| Cost { shape: Shape { form, place: None }, ns_per_s, bytes };
-    let mut costs = vec![cost(SMALL_FORM, small, seen.bytes), cost(CENTRAL_FORM, central, seen.bytes)];
+    let mut costs = vec![cost(SMALL_FORM, small, 0), cost(CENTRAL_FORM, central, 0)];
     if seen.nodes > 1 {
         // After a write the first who reads in each node finds no copy, and makes one.
         let copied: f64 = by_node.values().map(|reads| reads.min(writes)).sum();
@@ -294,7 +311,7 @@ fn judge(seen: &Seen, line: f64, cache_bytes: f64) -> Vec<Cost> {
         let copy = COPY + (ENTRY_LINES + ANNOUNCE_LINES) * line;
         let replicated =
             reads * (REPLICATED_READ + fetch * NEAR) + copied * copy + writes * announced + written;
-        costs.push(cost(REPLICATED_FORM, replicated, seen.bytes * (1 + readers)));
+        costs.push(cost(REPLICATED_FORM, replicated, seen.bytes * readers));
     }
     costs
 }
@@ -310,7 +327,7 @@ mod tests {
     fn on_nodes(vps: &[usize], reads: f64, writes: f64, nodes: usize) -> Seen {
         let of_node = |(node, vps): (usize, &usize)| vec![Caller { node, reads, writes }; *vps];
         let callers = vps.iter().enumerate().flat_map(of_node).collect();
-        Seen { callers, fits_lock: true, can_be_owned: true, bytes: 1000, nodes }
+        Seen { callers, fits_lock: true, can_be_owned: true, is_cheap: true, bytes: 1000, nodes }
     }
 
     fn best_of(seen: &Seen) -> usize {
@@ -345,7 +362,14 @@ mod tests {
             let dearer = dearer(reads, writes, true, true);
             assert!(dearer < 1.0, "{reads}, {writes}: {dearer}");
         }
-        assert!(dearer(1e5, 1e6, true, true) < 1.0 / 1.3, "and goes back there, where it writes");
+    }
+
+    #[test]
+    fn co_71_what_one_alone_uses_is_a_table_where_values_cost_something_to_copy() {
+        for (reads, writes) in [(1e6, 0.0), (1e6, 1e6), (1e5, 1e6)] {
+            let seen = Seen { is_cheap: false, ..on_nodes(&[1], reads, writes, 1) };
+            assert_eq!(best_of(&seen), CENTRAL_FORM);
+        }
     }
 
     #[test]
@@ -401,7 +425,8 @@ mod tests {
 
     #[test]
     fn copies_are_paid_for_by_their_bytes() {
-        let costs = judge(&huge(on_nodes(&[4, 4, 4], 1e6, 0.0, 3)), LINE, CACHE);
-        assert_eq!(costs[REPLICATED_FORM].bytes, 4 * costs[CENTRAL_FORM].bytes);
+        let costs: [Cost; 3] =
+            judge(&huge(on_nodes(&[4, 4, 4], 1e6, 0.0, 3)), LINE, CACHE).try_into().unwrap();
+        assert_eq!(costs.map(|cost| cost.bytes), [0, 0, 3 * 10 * CACHE as usize]);
     }
 }

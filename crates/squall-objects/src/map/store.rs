@@ -109,6 +109,18 @@ where
         central!(self, table => table.read_in(op, key, f), form => form.read_in(op, key, f))
     }
 
+    /// Whether the key is there. Nothing is copied.
+    #[inline(always)]
+    pub(super) fn contains<Q: Eq + Hash + ?Sized>(&self, op: &Op, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        match self.0 {
+            Form::Locked(locked) => locked.contains_in(op, key),
+            _ => self.read(op, key, |_| ()).is_some(),
+        }
+    }
+
     /// Whether it was under one lock when it was lent, and is a table now.
     #[inline(always)]
     pub(super) fn has_spilled(&self) -> bool {
