@@ -36,11 +36,17 @@ fn work(thread: usize, ops: u64, op: &impl Fn(usize, u64)) {
 
 /// Runs `op(thread, i)` for each i below `ops` in each thread, all at once, between marks.
 fn at_once(threads: usize, ops: u64, op: impl Fn(usize, u64) + Sync) {
+    at_once_after(threads, ops, || {}, op);
+}
+
+/// The same, after `first` in each thread, which does not count.
+fn at_once_after(threads: usize, ops: u64, first: impl Fn() + Sync, op: impl Fn(usize, u64) + Sync) {
     let barrier = Barrier::new(threads);
     std::thread::scope(|scope| {
         for thread in 0..threads {
-            let (op, barrier) = (&op, &barrier);
+            let (first, op, barrier) = (&first, &op, &barrier);
             scope.spawn(move || {
+                first();
                 barrier.wait();
                 mark::begin();
                 work(thread, ops, op);
@@ -135,8 +141,18 @@ fn run(name: &str, threads: usize, ops: u64) {
             let shared = Arc::new(1);
             at_once(threads, ops, |_, _| drop(Arc::clone(&shared)));
         }
+        "malloc" => {
+            // Once before it counts: the allocator and who tells of its blocks begin by themselves.
+            at_once_after(threads, ops, || drop(boxed(0)), |_, i| drop(boxed(i)));
+        }
         other => run_in_turns(other, threads, ops),
     }
+}
+
+/// A block of the allocator's.
+#[inline(never)]
+fn boxed(n: u64) -> Box<[u64; 6]> {
+    std::hint::black_box(Box::new([n; 6]))
 }
 
 /// Programs whose threads take turns at one word.

@@ -168,6 +168,22 @@ fn known_an_arcs_clone_writes_its_count_twice() {
 }
 
 #[test]
+fn known_blocks_are_told_of_without_any_access_that_counts() {
+    let Some(mut options) = options(&["malloc", "2", "300"]) else { return };
+    let mut figures = |preload| {
+        options.preload = preload;
+        let report = look(&options, Some(300));
+        assert_eq!((&report.outcome, report.threads), (&Outcome::Exited(0), 2));
+        assert_eq!(report.notes.iter().any(|note| note.contains("could not be preloaded")), !preload);
+        let shared = (report.write_shared_accesses, report.write_shared_lines, report.transfers_at_most);
+        (report.accesses, shared)
+    };
+    let (with, without) = (figures(true), figures(false));
+    assert_eq!(with, without);
+    assert_eq!(with.1, (0, 0, 0), "each thread has blocks of its own");
+}
+
+#[test]
 fn the_same_numbers_on_every_run() {
     let figures = |_| {
         count("unpadded", 4, 500).map(|(report, ..)| {
