@@ -34,6 +34,7 @@ fn options(arguments: &[&str]) -> Option<Options> {
         entries_max: 1 << 20,
         timeout: Some(Duration::from_secs(300)),
         stop: None,
+        alone: false,
         preload: true,
         emulator: None,
         emulator_arguments: Vec::new(),
