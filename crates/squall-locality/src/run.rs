@@ -132,7 +132,8 @@ pub fn run(options: &Options) -> Result<Run, Error> {
     let emulator = Emulator::find(options.emulator.as_deref())?;
     let program = find_program(&options.program)?;
     // Twice what the entries take by their own, their index included: as the plugin has it.
-    let folder = new_folder(options.entries_max.saturating_mul(3 * ENTRY_BYTES as u64))?;
+    let bytes = options.entries_max.saturating_mul(3 * ENTRY_BYTES as u64).max(8 << 20);
+    let folder = new_folder(bytes)?;
     let mut run = Run { folder, pid: 0, outcome: Outcome::TimedOut, seconds: 0.0, emulator };
     let write = |name: &str, bytes: &[u8]| {
         let path = run.folder.join(name);
