@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use squall_locality::emulator::INSTALL;
 use squall_locality::lines::Rules;
 use squall_locality::model::Model;
 use squall_locality::report::{self, Report, Request};
@@ -41,7 +42,7 @@ pub(crate) struct LocalityArgs {
     /// write-shared lines), of all processes together; with 3 if that cannot be said, since not everything was counted.
     #[arg(long, value_name = "X")]
     fail_above: Option<f64>,
-    /// Kill the program after so many seconds, and report what it did until then.
+    /// Kill the program after so many seconds, report what it did until then, and exit with 1 (with 3 if --fail-above is given).
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
     /// Lines that are listed at most.
@@ -66,7 +67,8 @@ pub(crate) struct LocalityArgs {
     #[arg(long, value_delimiter = ',', value_name = "N,...", default_value = "1,2,4,8,16,32,64,128,256",
         value_parser = clap::value_parser!(u32).range(1..=65_536))]
     processors: Vec<u32>,
-    /// Memory for the counts, in MiB; above that lines are sampled, and the report says so.
+    /// Memory for the counts, in MiB; above that lines are sampled, and the report says so. Up to twice as much is taken, logs of mappings and
+    /// blocks included.
     #[arg(long, value_name = "MIB", default_value_t = 768, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     memory: u64,
     /// Do not preload the library that tells of heap blocks.
@@ -103,6 +105,7 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
             Some(timeout)
         }
     };
+    let told = told_to_end()?;
     let options = Options {
         program: program.into(),
         arguments: arguments.to_vec(),
@@ -114,7 +117,8 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
         },
         entries_max: args.memory * (1 << 20) / ENTRY_BYTES,
         timeout,
-        stop: Some(told_to_end()?),
+        stop: Some(Arc::clone(&told)),
+        alone: true,
         preload: !args.no_preload,
         emulator: args.emulator.clone(),
         emulator_arguments: args.emulator_arg.clone(),
@@ -124,6 +128,7 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
         stdout_to_stderr: true,
     };
     let run = run::run(&options).map_err(|error| Failure::new(error.to_string()))?;
+    end_if_told(told, run.folder.clone());
     let sources = read::sources(&run.folder).map_err(|error| Failure::new(error.to_string()))?;
     let line_bytes = model.line_bytes;
     let request = Request {
@@ -144,7 +149,9 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
     let report = report::report(&sources, &request);
     if report.processes.is_empty() {
         let path = run.emulator.path.display();
-        return Err(Failure::new(format!("{path} did not load the plugin; what it said is above")));
+        return Err(Failure::new(format!(
+            "{path} did not load the plugin, or ended before it could; what it said is above. Where that is that it cannot load: {INSTALL}"
+        )));
     }
     if let Some(path) = &args.html {
         fs::write(path, report::page(&report))
@@ -159,13 +166,38 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
 }
 
 /// What becomes the number of the signal by which we are told to end: the program is ended then, and the report is of what it did until then.
+/// A signal that is ignored (`nohup`) stays so, here and in the program.
 fn told_to_end() -> Result<Arc<AtomicUsize>, Failure> {
     let told = Arc::new(AtomicUsize::new(0));
-    for signal in [SIGHUP, SIGINT, SIGTERM] {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    for signal in [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(&status, *signal)) {
         signal_hook::flag::register_usize(signal, Arc::clone(&told), signal.unsigned_abs() as usize)
             .map_err(|error| Failure::new(format!("signal {signal}: {error}")))?;
     }
     Ok(told)
+}
+
+/// Whether a process whose `/proc/PID/status` this is ignores a signal: a bit for each, from 1 on, in hexadecimal.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
+/// The program is over, and what is left is to report: whoever tells us to end from now on ends us, as by default, once the run's files are
+/// gone.
+fn end_if_told(told: Arc<AtomicUsize>, folder: PathBuf) {
+    told.store(0, Ordering::Relaxed);
+    std::thread::spawn(move || {
+        loop {
+            if let Ok(signal @ 1..) = i32::try_from(told.load(Ordering::Relaxed)) {
+                // What cannot be removed is left to whoever cleans up temporary files.
+                let _ = fs::remove_dir_all(&folder);
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
 }
 
 fn model(args: &LocalityArgs) -> Result<Model, Failure> {
@@ -205,11 +237,25 @@ fn judge(args: &LocalityArgs, report: &Report) -> Result<(), Failure> {
         }
     }
     match report.outcome {
-        Outcome::Exited(0) | Outcome::TimedOut => Ok(()),
+        Outcome::Exited(0) => Ok(()),
+        Outcome::TimedOut => Err(Failure::new("the program did not end in time, and was killed (--timeout)")),
         Outcome::Exited(status) => Err(Failure::new(format!("the program ended with status {status}"))),
         Outcome::Signal(signal) => Err(Failure::new(format!("the program died of signal {signal}"))),
         Outcome::Interrupted(signal) => {
             Err(Failure::new(format!("signal {signal} ended the run before the program did")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_is_read_off_the_mask() {
+        let status = "Name:\tsquall\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n";
+        assert!(is_ignored(status, SIGHUP) && is_ignored(status, 13));
+        assert!(!is_ignored(status, SIGINT) && !is_ignored(status, SIGTERM));
+        assert!(!is_ignored("", SIGHUP) && !is_ignored("SigIgn:\tnone", SIGHUP));
     }
 }

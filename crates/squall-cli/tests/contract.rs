@@ -315,7 +315,9 @@ fn stress_names_its_replay_and_unknown_names_fail() {
 /// Whether the machine has what `locality` needs; where not, its error says what to install, and that is all that is checked.
 fn emulated(args: &[&str]) -> Option<Output> {
     let output = squall(args);
-    if stderr(&output).contains("apt install qemu-user") {
+    // What the plugin itself has to say is no matter of what is installed.
+    let said = stderr(&output);
+    if said.contains("apt install qemu-user") && !said.contains("squall-locality-plugin: ") {
         assert!(!output.status.success() && output.stdout.is_empty());
         return None;
     }
@@ -343,6 +345,16 @@ fn locality_counts_a_loop_between_its_marks_and_fails_above_what_is_allowed() {
     assert!(stderr(&shared).contains("more than 0"), "{}", stderr(&shared));
 }
 
+/// The folders of the runs of the `squall` with this number.
+fn folders(pid: u32) -> impl Iterator<Item = PathBuf> {
+    let places = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
+    let entries = places.into_iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();
+    entries.map(|entry| entry.path()).filter(move |path| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with(&format!("squall-locality-{pid}-")))
+    })
+}
+
 #[test]
 fn locality_that_is_told_to_end_reports_what_it_saw_and_leaves_nothing() {
     if emulated(&["locality", "--", "true"]).is_none() {
@@ -352,17 +364,8 @@ fn locality_that_is_told_to_end_reports_what_it_saw_and_leaves_nothing() {
     command.args(["locality", "--json", "--", "sleep", "1000"]);
     let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let pid = running.id();
-    let folders = || {
-        let places = [PathBuf::from("/dev/shm"), std::env::temp_dir()];
-        let entries =
-            places.into_iter().filter_map(|place| std::fs::read_dir(place).ok()).flatten().flatten();
-        entries.map(|entry| entry.path()).filter(move |path| {
-            path.file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with(&format!("squall-locality-{pid}-")))
-        })
-    };
     // Its log is there once the emulator has begun.
-    while !folders().any(|folder| folder.join("log-0").exists()) {
+    while !folders(pid).any(|folder| folder.join("log-0").exists()) {
         std::thread::sleep(Duration::from_millis(10));
     }
     let told = Command::new("kill").arg(pid.to_string()).status().expect("there is a kill");
@@ -371,7 +374,7 @@ fn locality_that_is_told_to_end_reports_what_it_saw_and_leaves_nothing() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(objects(&output)[0]["outcome"]["interrupted"], 15);
     assert!(stderr(&output).contains("signal 15"), "{}", stderr(&output));
-    assert_eq!(folders().count(), 0);
+    assert_eq!(folders(pid).count(), 0);
 }
 
 #[test]
@@ -407,6 +410,74 @@ fn locality_holds_no_limit_against_what_was_not_counted() {
     let Some((code, said)) = status(&["--ops", "100000000000"], &looping("500")) else { return };
     assert!(matches!(code, Some(0 | 3)), "{said}");
     assert_eq!(squall(&["locality", "--fail-above", "nan", "--", "true"]).status.code(), Some(1));
+}
+
+#[test]
+fn locality_that_takes_too_long_is_ended_with_all_that_it_left_and_says_so() {
+    // A number of seconds that nobody else sleeps; by a process that is nobody's any more, in its own session, with an empty environment.
+    let seconds = (4_000_000 + std::process::id()).to_string();
+    let command = format!("(env -i setsid sleep {seconds} &) ; sleep 1000");
+    let Some(output) = emulated(&["locality", "--json", "--timeout", "3", "--", "sh", "-c", &command]) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("did not end in time"), "{}", stderr(&output));
+    let report = &objects(&output)[0];
+    assert_eq!(report["outcome"], "timed-out");
+    assert!(report["incomplete"].to_string().contains("did not end in time"), "{report:?}");
+    let sleeps = std::fs::read_dir("/proc").expect("processes").flatten().any(|entry| {
+        let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).any(|word| word == seconds.as_bytes())
+    });
+    assert!(!sleeps, "it was ended, too");
+}
+
+#[test]
+fn locality_that_reports_is_ended_by_a_signal_as_anyone_is_and_leaves_nothing() {
+    use std::os::unix::process::ExitStatusExt;
+    if emulated(&["locality", "--", "true"]).is_none() {
+        return;
+    }
+    // A page that nobody reads: writing it takes for ever.
+    let page = std::env::temp_dir().join(format!("squall-page-{}", std::process::id()));
+    assert!(Command::new("mkfifo").arg(&page).status().expect("there is a mkfifo").success());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_squall"));
+    command.args(["locality", "--html"]).arg(&page).args(["--", "true"]);
+    let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+    while !folders(running.id()).any(|folder| folder.join("log-0").exists()) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // The first may still come before the program is over, and end that alone.
+    let status = loop {
+        if let Some(status) = running.try_wait().expect("a child") {
+            break status;
+        }
+        let _ = Command::new("kill").arg(running.id().to_string()).status().expect("there is a kill");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    std::fs::remove_file(&page).expect("it is ours");
+    assert_eq!((status.signal(), folders(running.id()).count()), (Some(15), 0));
+}
+
+#[test]
+fn locality_leaves_ignored_signals_ignored() {
+    if emulated(&["locality", "--", "true"]).is_none() {
+        return;
+    }
+    // The shell ignores SIGHUP, and what it becomes does so, too: it is sent one while the program sleeps.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$0\" locality --json -- sleep 3", env!("CARGO_BIN_EXE_squall")]);
+    let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    // Its log is there once the emulator has begun.
+    while !folders(running.id()).any(|folder| folder.join("log-0").exists()) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let told =
+        Command::new("kill").args(["-HUP", &running.id().to_string()]).status().expect("there is a kill");
+    assert!(told.success());
+    let output = running.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(objects(&output)[0]["outcome"]["exited"], 0);
 }
 
 #[test]

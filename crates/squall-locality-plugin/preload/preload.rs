@@ -8,7 +8,11 @@
 //! - I1. Nothing here allocates, and what a wrapper calls cannot lead back into a walk.
 //! - I2. Outside the emulator, where nobody answers the greeting, the wrappers do nothing but call what they wrap.
 //! - I3. What a wrapper does besides leaves `errno` as it was: a program may look at it after a call that fails, and after one
-//!   that does not.
+//!   that does not. Its own system calls are instructions, and touch no `errno`.
+//! - I4. What it does besides counts for nobody: the plugin leaves out the accesses of this library's instructions, and what they have others
+//!   do (unwinder, linker, C library) is between `QUIET` and `LOUD`. The allocator's own work counts, as without this library.
+//!
+//! `reallocarray` is not wrapped: the C library's calls `realloc`, which is.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_long, c_void};
@@ -20,6 +24,8 @@ const HELLO: c_long = 0x0053_5100;
 const QUIET: c_long = HELLO + 1;
 const ALLOC: c_long = HELLO + 2;
 const FREE: c_long = HELLO + 3;
+const LOUD: c_long = HELLO + 4;
+const KEPT: c_long = HELLO + 5;
 
 /// The next definition of a symbol in the search order.
 const NEXT: *mut c_void = -1isize as *mut c_void;
@@ -29,7 +35,6 @@ struct Context([u8; 0]);
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    fn syscall(number: c_long, ...) -> c_long;
     fn __errno_location() -> *mut c_int;
     fn _Unwind_Backtrace(
         each: extern "C" fn(*mut Context, *mut c_void) -> c_int,
@@ -39,20 +44,59 @@ unsafe extern "C" {
     fn _Unwind_GetCFA(context: *mut Context) -> usize;
 }
 
-/// The thread's `errno`, which is stored again when this goes (I3).
-struct Errno(c_int);
+/// Tells the plugin, by a system call that does not exist.
+#[inline]
+fn tell(number: c_long, [a, b, c, d]: [usize; 4]) {
+    // SAFETY: the kernel's convention for calls, of one that it refuses; what is stored to is stored to by the plugin alone.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number => _,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") a => _,
+            in("x1") b, in("x2") c, in("x3") d,
+            options(nostack),
+        );
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = (number, a, b, c, d);
+}
 
-impl Errno {
-    fn keep() -> Errno {
+/// From when this is made until it goes nothing counts (I4), and then `errno` is what it was (I3).
+struct Quiet {
+    errno: c_int,
+    is_heard: bool,
+}
+
+impl Quiet {
+    fn begin() -> Quiet {
+        let is_heard = is_heard();
+        if is_heard {
+            tell(QUIET, [0; 4]);
+        }
         // SAFETY: the address of this thread's `errno`, which is there as long as the thread is.
-        Errno(unsafe { *__errno_location() })
+        Quiet { errno: unsafe { *__errno_location() }, is_heard }
     }
 }
 
-impl Drop for Errno {
+impl Drop for Quiet {
     fn drop(&mut self) {
         // SAFETY: as above.
-        unsafe { *__errno_location() = self.0 };
+        unsafe { *__errno_location() = self.errno };
+        if self.is_heard {
+            tell(LOUD, [0; 4]);
+        }
     }
 }
 
@@ -72,7 +116,7 @@ const WALKS: usize = 16;
 
 thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
-    static KEPT: Cell<[Walk; WALKS]> = const { Cell::new([NO_WALK; WALKS]) };
+    static KEPT_WALKS: Cell<[Walk; WALKS]> = const { Cell::new([NO_WALK; WALKS]) };
 }
 
 /// 0: not yet asked; 1: somebody listens; 2: nobody does.
@@ -82,8 +126,7 @@ fn is_heard() -> bool {
     match HEARD.load(Ordering::Relaxed) {
         0 => {
             let mut answer = 0u8;
-            // SAFETY: a system call that does not exist; the plugin stores to `answer`, the kernel to nothing.
-            unsafe { syscall(HELLO, &raw mut answer) };
+            tell(HELLO, [&raw mut answer as usize, 0, 0, 0]);
             // SAFETY: a byte of our own, which may have been stored to from outside.
             let heard = unsafe { (&raw const answer).read_volatile() } == 1;
             HEARD.store(if heard { 1 } else { 2 }, Ordering::Relaxed);
@@ -138,28 +181,33 @@ fn walk(walks: &mut [Walk; WALKS]) -> usize {
 
 /// Tells that `block` was given out.
 fn given(block: *mut c_void, size: usize) {
-    let _errno = Errno::keep();
-    if block.is_null() || !is_heard() || BUSY.try_with(|busy| busy.replace(true)).unwrap_or(true) {
+    if block.is_null() || !is_heard() {
         return;
     }
-    // SAFETY: system calls that do not exist.
-    unsafe { syscall(QUIET) };
-    let _ = KEPT.try_with(|kept| {
+    let _quiet = Quiet::begin();
+    if BUSY.try_with(|busy| busy.replace(true)).unwrap_or(true) {
+        return;
+    }
+    let _ = KEPT_WALKS.try_with(|kept| {
         // SAFETY: the cell is this thread's, and `BUSY` keeps others of its calls out.
         let walks = unsafe { &mut *kept.as_ptr() };
         let at = walk(walks);
-        // SAFETY: a system call that does not exist.
-        unsafe { syscall(ALLOC, block, size, walks[at].frames.as_ptr(), walks[at].count) };
+        tell(ALLOC, [block as usize, size, walks[at].frames.as_ptr() as usize, walks[at].count]);
     });
     let _ = BUSY.try_with(|busy| busy.set(false));
 }
 
 /// Tells that `block` is about to be given back.
 fn taken(block: *mut c_void) {
-    let _errno = Errno::keep();
     if !block.is_null() && is_heard() {
-        // SAFETY: a system call that does not exist.
-        unsafe { syscall(FREE, block) };
+        tell(FREE, [block as usize, 0, 0, 0]);
+    }
+}
+
+/// Tells that `block` was not given back after all.
+fn kept(block: *mut c_void) {
+    if !block.is_null() && is_heard() {
+        tell(KEPT, [block as usize, 0, 0, 0]);
     }
 }
 
@@ -172,7 +220,7 @@ impl Real {
         if !known.is_null() {
             return known;
         }
-        let _errno = Errno::keep();
+        let _quiet = Quiet::begin();
         // SAFETY: the name ends with a zero.
         let found = unsafe { dlsym(NEXT, self.1.as_ptr()) };
         self.0.store(found, Ordering::Relaxed);
@@ -231,6 +279,10 @@ pub unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
     taken(old);
     // SAFETY: forwarded, to the function whose type this is.
     let block = unsafe { real!(c"realloc" as Realloc)(old, size) };
+    // What cannot be made longer stays; of no bytes it is given back.
+    if block.is_null() && size > 0 {
+        kept(old);
+    }
     given(block, size);
     block
 }
@@ -266,6 +318,30 @@ pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void
 pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     // SAFETY: forwarded, to the function whose type this is.
     let block = unsafe { real!(c"memalign" as TwoSizes)(align, size) };
+    given(block, size);
+    block
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
+    // SAFETY: forwarded, to the function whose type this is.
+    let block = unsafe { real!(c"valloc" as Malloc)(size) };
+    given(block, size);
+    block
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
+    // SAFETY: forwarded, to the function whose type this is.
+    let block = unsafe { real!(c"pvalloc" as Malloc)(size) };
     given(block, size);
     block
 }

@@ -64,6 +64,8 @@ impl Shared {
         } else if number == calls.munmap && a.is_multiple_of(PAGE) && b > 0 {
             // Before the memory is gone, and another thread may have it.
             self.log.write(record::MUNMAP, Payload::default().u32(epoch()).u32(0).u64(a).u64(b));
+            // Where that fails, what is there is asked for again.
+            self.forget_mapping(a, b.checked_next_multiple_of(PAGE).unwrap_or(b));
         } else if number == calls.execve || number == calls.execveat {
             let path = self.read_text(if number == calls.execve { a } else { b });
             let payload = Payload::default().u32(epoch()).u32(thread.number).bytes(&path);
@@ -87,6 +89,8 @@ impl Shared {
         } else if number == calls.mremap && done {
             let payload = Payload::default().u32(epoch()).u32(0).u64(a).u64(b).u64(result as u64).u64(c);
             self.log.write(record::MREMAP, payload);
+            let whole = |length: u64| length.checked_next_multiple_of(PAGE).unwrap_or(length);
+            self.move_mapping(a, whole(b), result as u64, whole(c));
         } else if number == calls.clone && result > 0 && b != 0 {
             // What lies above the pointer is the block of the thread's locals.
             self.note_stack(u32::try_from(result).unwrap_or(0), b);
@@ -115,6 +119,7 @@ impl Shared {
             .u64(offset)
             .bytes(path);
         self.log.write(record::MMAP, payload);
+        let length = length.checked_next_multiple_of(PAGE).unwrap_or(length);
         self.note_mapping(start, start.saturating_add(length), offset, path);
     }
 }
@@ -126,21 +131,24 @@ impl Thread {
         match number {
             call::HELLO => {
                 let _ = with(|shared| {
-                    shared.log.write(record::PRELOADED, Payload::default().u32(0).u32(0));
-                    shared.store(a, &[1]);
+                    // Whoever cannot hear the answer tells of no blocks.
+                    if shared.store(a, &[1]) {
+                        shared.log.write(record::PRELOADED, Payload::default().u32(0).u32(0));
+                    }
                 });
             }
-            call::QUIET => self.quiet = true,
+            call::QUIET => self.quiet = self.quiet.saturating_add(1),
+            call::LOUD => self.quiet = self.quiet.saturating_sub(1),
             call::ALLOC => {
-                self.quiet = false;
                 let count = (d as usize).min(call::FRAMES_MAX);
                 let _ = with(|shared| shared.note_block(self.number, a, b, c, count));
             }
-            call::FREE => {
+            call::FREE | call::KEPT => {
+                let kind = if number == call::FREE { record::FREE } else { record::KEPT };
                 let _ = with(|shared| {
                     if shared.block_counts() {
                         let payload = Payload::default().u32(epoch()).u32(self.number).u64(a);
-                        shared.log.write(record::FREE, payload);
+                        shared.log.write(kind, payload);
                     }
                 });
             }

@@ -97,6 +97,8 @@ pub mod record {
     pub const EXEC_FAILED: u32 = 15;
     /// `epoch u32, 0 u32, old address u64, old length u64, address u64, length u64`: a mapping moved, or has another length.
     pub const MREMAP: u32 = 16;
+    /// `epoch u32, thread u32, address u64`: what was said last of giving this block back did not come to pass.
+    pub const KEPT: u32 = 17;
 }
 
 /// Places in the head of a file, in bytes.
@@ -188,12 +190,16 @@ pub mod call {
     pub const FIRST: i64 = 0x0053_5100;
     /// `(address)`: the plugin stores 1 there, so that the library knows that it is heard.
     pub const HELLO: i64 = FIRST;
-    /// `()`: what the thread does from here is the library's, and does not count.
+    /// `()`: what the thread does from here is for the library, and does not count. It may be said again before it is over.
     pub const QUIET: i64 = FIRST + 1;
-    /// `(block, size, return addresses, how many)`: a block is given out, and what follows counts again.
+    /// `(block, size, return addresses, how many)`: a block is given out.
     pub const ALLOC: i64 = FIRST + 2;
     /// `(block)`: a block is about to be given back.
     pub const FREE: i64 = FIRST + 3;
+    /// `()`: the last `QUIET` is over.
+    pub const LOUD: i64 = FIRST + 4;
+    /// `(block)`: it was not given back after all.
+    pub const KEPT: i64 = FIRST + 5;
     /// Return addresses at most.
     pub const FRAMES_MAX: usize = 24;
 }

@@ -8,20 +8,50 @@
 //!
 //! - I1. Keys are compared for being the same, never for order: other stacks (signals, coroutines) may lie anywhere.
 //! - I2. `windows` are places in `keys`, ascending: a window at `n` is of the frame `keys[n - 1]`.
+//! - I3. `innermost` has each key that is in `keys`, and no other, with the highest place that it is at; from there the others of the
+//!   same key are a chain outwards.
 //!
 //! Not promised: the very end where nobody returns. What is left by `longjmp`, by a panic or to another coroutine ends with the
 //! next return to a frame further out, or with the next call from where the frame was. On aarch64 frames of a recursion
 //! that return to the same place are told apart by their number alone.
+//!
+//! Cost: a call and a return are each one step in a map, however deep they are.
 
-/// Frames that are looked through for a key.
-const SEARCHED_MAX: usize = 4_096;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
 /// Frames that are known; of more, the outer half is forgotten.
 const FRAMES_MAX: usize = 1 << 20;
+
+/// Spreads keys, which are addresses that nobody chose to collide.
+#[derive(Clone, Debug, Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = (self.0 ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // The map looks at the high and at the low bits.
+        self.0 ^= self.0 >> 32;
+    }
+}
 
 /// The frames of a thread, outermost first.
 #[derive(Clone, Debug)]
 pub(crate) struct Frames {
-    keys: Vec<u64>,
+    /// Of each its key, and the place above the next frame outwards that has the same; 0 for none.
+    keys: Vec<(u64, u32)>,
+    /// The place above the innermost frame of each key (I3).
+    innermost: HashMap<u64, u32, BuildHasherDefault<Spread>>,
     windows: Vec<usize>,
     /// Whether a key is of one frame at a time.
     unique: bool,
@@ -29,7 +59,7 @@ pub(crate) struct Frames {
 
 impl Frames {
     pub(crate) fn new(unique: bool) -> Frames {
-        Frames { keys: Vec::new(), windows: Vec::new(), unique }
+        Frames { keys: Vec::new(), innermost: HashMap::default(), windows: Vec::new(), unique }
     }
 
     /// A call. How many windows end, since their frames cannot be there any more.
@@ -39,13 +69,38 @@ impl Frames {
             ended += self.returned(key);
         }
         if self.keys.len() == FRAMES_MAX {
-            let half = FRAMES_MAX / 2;
-            self.keys.drain(..half);
-            let kept: Vec<usize> = self.windows.iter().filter(|at| **at > half).map(|at| at - half).collect();
-            ended += self.windows.len() - kept.len();
-            self.windows = kept;
+            ended += self.forget_outer_half();
         }
-        self.keys.push(key);
+        self.push(key);
+        ended
+    }
+
+    fn push(&mut self, key: u64) {
+        // Of at most FRAMES_MAX.
+        let place = self.keys.len() as u32 + 1;
+        let outer = self.innermost.insert(key, place).unwrap_or(0);
+        self.keys.push((key, outer));
+    }
+
+    fn pop(&mut self) {
+        if let Some((key, outer)) = self.keys.pop() {
+            if outer == 0 {
+                self.innermost.remove(&key);
+            } else {
+                self.innermost.insert(key, outer);
+            }
+        }
+    }
+
+    /// How many windows end by it.
+    fn forget_outer_half(&mut self) -> usize {
+        let half = FRAMES_MAX / 2;
+        let inner: Vec<u64> = self.keys.drain(..).skip(half).map(|(key, _)| key).collect();
+        self.innermost.clear();
+        inner.into_iter().for_each(|key| self.push(key));
+        let kept: Vec<usize> = self.windows.iter().filter(|at| **at > half).map(|at| at - half).collect();
+        let ended = self.windows.len() - kept.len();
+        self.windows = kept;
         ended
     }
 
@@ -61,10 +116,10 @@ impl Frames {
 
     /// A return. How many windows end.
     pub(crate) fn returned(&mut self, key: u64) -> usize {
-        let Some(up) = self.keys.iter().rev().take(SEARCHED_MAX).position(|known| *known == key) else {
-            return 0;
-        };
-        self.keys.truncate(self.keys.len() - up - 1);
+        let Some(place) = self.innermost.get(&key).map(|place| *place as usize) else { return 0 };
+        while self.keys.len() >= place {
+            self.pop();
+        }
         let before = self.windows.len();
         while self.windows.last().is_some_and(|at| *at > self.keys.len()) {
             self.windows.pop();
@@ -142,5 +197,52 @@ mod tests {
         let ended: usize = (0..FRAMES_MAX as u64).map(|key| frames.called(2 + key)).sum();
         assert_eq!((ended, frames.windows.len()), (1, 0));
         assert!(frames.keys.len() <= FRAMES_MAX);
+    }
+
+    #[test]
+    fn a_frame_is_found_however_deep_others_are_in_it() {
+        for unique in [true, false] {
+            let mut frames = Frames::new(unique);
+            frames.called(7);
+            assert!(frames.entered());
+            for key in 0..100_000 {
+                frames.called(1_000 + key);
+            }
+            // Jumped out of all of them.
+            assert_eq!(frames.returned(7), 1);
+            assert!(frames.keys.is_empty() && frames.innermost.is_empty() && frames.windows.is_empty());
+        }
+    }
+
+    #[test]
+    fn keys_are_found_as_by_looking_through_all() {
+        // xorshift64, from a seed of its own.
+        let mut random = 0x2545_f491_4f6c_dd1du64;
+        for unique in [true, false] {
+            let mut frames = Frames::new(unique);
+            let mut plain: Vec<u64> = Vec::new();
+            let leave = |plain: &mut Vec<u64>, key: u64| {
+                if let Some(at) = plain.iter().rposition(|known| *known == key) {
+                    plain.truncate(at);
+                }
+            };
+            for _ in 0..20_000 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let key = random >> 8 & 63;
+                if random & 3 == 0 {
+                    frames.returned(key);
+                    leave(&mut plain, key);
+                } else {
+                    frames.called(key);
+                    if unique {
+                        leave(&mut plain, key);
+                    }
+                    plain.push(key);
+                }
+                assert!(frames.keys.iter().map(|(key, _)| key).eq(&plain));
+            }
+        }
     }
 }

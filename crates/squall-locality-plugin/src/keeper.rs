@@ -142,7 +142,7 @@ fn ask(request: Request) -> Result<usize, isize> {
     })
 }
 
-/// The `bytes` of the file of this name in the folder, from `offset` on, both multiples of a page, as memory that is the
+/// The `bytes` of the file of this name in the folder, from `offset` on, which is a multiple of a page, as memory that is the
 /// caller's; allocated, and zero where they are new.
 pub(crate) fn map(name: &CStr, offset: usize, bytes: usize, new: bool) -> Result<*mut u8, isize> {
     ask(Request::Map { name: name.as_ptr().cast(), offset, bytes, new }).map(|at| at as *mut u8)
@@ -326,28 +326,29 @@ pub(crate) fn folder_of_tests() -> &'static std::path::Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::GRAIN;
 
     #[test]
     fn what_the_keeper_maps_is_the_file_and_no_descriptor_of_ours() {
         let folder = folder_of_tests();
         let open = || std::fs::read_dir("/proc/thread-self/fd").expect("descriptors").count();
         let before = open();
-        let start = map(c"mapped", 4096, 8192, true).expect("memory");
+        let start = map(c"mapped", GRAIN, 2 * GRAIN, true).expect("memory");
         // Other tests may come and go with descriptors of their own; a hundred maps would show.
         for _ in 0..100 {
-            map(c"mapped", 4096, 4096, false).expect("memory");
+            map(c"mapped", GRAIN, GRAIN, false).expect("memory");
         }
         assert!(open() < before + 50);
         // SAFETY: the memory is ours.
         unsafe { start.write(7) };
         let bytes = std::fs::read(folder.join("mapped")).expect("the file");
-        assert_eq!((bytes.len(), bytes[4096]), (12288, 7));
-        assert!(map(c"mapped", 0, 4096, true).is_err(), "it is not new");
-        cut(c"mapped", 4096).expect("it is shorter");
-        assert_eq!(std::fs::metadata(folder.join("mapped")).expect("the file").len(), 4096);
+        assert_eq!((bytes.len(), bytes[GRAIN]), (3 * GRAIN, 7));
+        assert!(map(c"mapped", 0, GRAIN, true).is_err(), "it is not new");
+        cut(c"mapped", GRAIN).expect("it is shorter");
+        assert_eq!(std::fs::metadata(folder.join("mapped")).expect("the file").len(), GRAIN as u64);
         remove(c"mapped");
         assert!(!folder.join("mapped").exists());
-        assert!(map(c"mapped", 0, 4096, false).is_err());
+        assert!(map(c"mapped", 0, GRAIN, false).is_err());
         assert!(read(c"/proc/thread-self/maps").expect("mappings").len() > 100);
     }
 }

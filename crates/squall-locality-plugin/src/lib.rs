@@ -21,6 +21,7 @@ mod log;
 pub mod mark;
 #[doc(hidden)]
 pub mod plugin;
+mod regions;
 mod run;
 mod shared;
 mod sys;
@@ -40,6 +41,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("log.rs", include_str!("log.rs")),
     ("mark.rs", include_str!("mark.rs")),
     ("plugin.rs", include_str!("plugin.rs")),
+    ("regions.rs", include_str!("regions.rs")),
     ("run.rs", include_str!("run.rs")),
     ("shared.rs", include_str!("shared.rs")),
     ("sys.rs", include_str!("sys.rs")),

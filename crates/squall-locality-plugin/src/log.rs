@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::format::{HEAD_BYTES, MAGIC, file, head};
 use crate::run;
-use crate::shared::Chunk;
+use crate::shared::{Chunk, GRAIN};
 
-/// Bytes of the head's part of the file, and of the first and the largest part of records.
-const HEAD_PART: usize = 4096;
-const PART_MIN: usize = 32 << 10;
+/// Bytes of the head's part of the file, and of the largest part of records; each is as long as what there is.
+const HEAD_PART: usize = GRAIN;
 const PART_MAX: usize = 4 << 20;
 
 /// A payload under construction.
@@ -124,7 +123,7 @@ impl Log {
     }
 
     fn next_part(&mut self, wanted: usize) -> Option<Chunk> {
-        let bytes = self.file_bytes.clamp(PART_MIN, PART_MAX).max(wanted.next_multiple_of(HEAD_PART));
+        let bytes = self.file_bytes.min(PART_MAX).max(wanted.next_multiple_of(GRAIN));
         if !run::here().take_log(bytes) {
             return None;
         }

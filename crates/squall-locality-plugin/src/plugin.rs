@@ -5,6 +5,8 @@
 //!
 //! - I1. A forked child starts over: its own keeper, its own log, its own tables. What it inherited is the parent's, and it
 //!   forgets it without touching it; but the thread that forked is still where it was, in its window, too.
+//! - I2. Accesses of instructions of the preloaded library's are nobody's: the emulator is not asked for them. What it has others do
+//!   besides the allocator's work is between `QUIET` and `LOUD`.
 //!
 //! Not promised: what a program does after it became another one (`exec`): the emulator does not stay for that.
 
@@ -19,6 +21,7 @@ use crate::calls::{on_call, on_return};
 use crate::format::{SITE_BITS, head, insn as insn_kind, record, window};
 use crate::lock::Lock;
 use crate::log::{Log, Payload};
+use crate::regions::{Owner, Regions};
 use crate::table::{Ended, Table};
 use crate::threads::{self, epoch};
 use crate::{keeper, run, sys};
@@ -43,7 +46,9 @@ pub(crate) struct Shared {
     /// Ended threads' tables, for when room is wanted, and the sample that they are of.
     pub(crate) ended: Vec<Ended>,
     sampled: u32,
-    code: Vec<(u64, u64)>,
+    code: Regions,
+    /// Where the preloaded library is, as the kernel has its path.
+    preload: Vec<u8>,
     pub(crate) sites: HashMap<Vec<u64>, u32>,
     pub(crate) futexes: HashSet<u64>,
     pub(crate) blocks_cut: bool,
@@ -141,7 +146,8 @@ impl Shared {
             Some(Mark::End) => Some(threads::on_end_mark),
             None => None,
         };
-        let mut on_access: api::OnAccess = threads::on_access;
+        let counts = self.code.at(address) != Some(Owner::Preload);
+        let mut on_access: Option<api::OnAccess> = counts.then_some(threads::on_access);
         let on_insn = |f: api::OnInsn, argument: u64| {
             // SAFETY: the callback has the type that is asked for, and what it is given is a number to it.
             unsafe { (api.on_insn)(insn, f, api::NO_REGISTERS, argument as *mut c_void) };
@@ -166,13 +172,16 @@ impl Shared {
                 on_insn(threads::on_enter, 0);
             }
             match (decoded.call, decoded.ret) {
-                (true, _) if stores => on_access = threads::on_call_access,
-                (_, true) if stores => on_access = threads::on_return_access,
+                (true, _) if stores && counts => on_access = Some(threads::on_call_access),
+                (_, true) if stores && counts => on_access = Some(threads::on_return_access),
+                (true, _) if stores => on_access = Some(threads::on_quiet_call_access),
+                (_, true) if stores => on_access = Some(threads::on_quiet_return_access),
                 (true, _) => on_insn(threads::on_call_run, address + size as u64),
                 (_, true) => on_insn(threads::on_return_run, 0),
                 _ => {}
             }
         }
+        let Some(on_access) = on_access else { return };
         // An atomic instruction is one access, a write: some emulators tell of it once, later ones of its halves.
         let which = if decoded.kind == insn_kind::PLAIN { api::READS_AND_WRITES } else { api::WRITES };
         // SAFETY: as above.
@@ -186,11 +195,12 @@ impl Shared {
             self.guest_base = Some(base);
             self.note_info();
         }
-        if !self.code.iter().any(|(start, end)| (*start..*end).contains(&address)) {
+        if self.code.at(address).is_none() {
             self.note_maps();
             // What is code and in no mapping (a page of the emulator's own) is not asked for again.
-            if !self.code.iter().any(|(start, end)| (*start..*end).contains(&address)) {
-                self.code.push((address & !4095, (address & !4095) + 4096));
+            if self.code.at(address).is_none() {
+                let page = address & !4095;
+                self.code.map(page, page.saturating_add(4096), Owner::Program);
             }
         }
     }
@@ -217,7 +227,8 @@ impl Shared {
 
     /// What is mapped is code, or may be: the emulator maps the program's without the right to run it.
     pub(crate) fn note_mapping(&mut self, start: u64, end: u64, offset: u64, path: &[u8]) {
-        self.code.push((start, end));
+        let owner = if path == self.preload { Owner::Preload } else { Owner::Program };
+        self.code.map(start, end, owner);
         for symbol in &mut self.symbols {
             let here = offset..offset.saturating_add(end.saturating_sub(start));
             if symbol.path == path && here.contains(&symbol.offset) {
@@ -226,16 +237,28 @@ impl Shared {
         }
     }
 
+    /// Nothing is mapped there any more, or is about to be.
+    pub(crate) fn forget_mapping(&mut self, start: u64, length: u64) {
+        self.code.unmap(start, start.saturating_add(length));
+    }
+
+    /// What was mapped in one place is in another, or has another length.
+    pub(crate) fn move_mapping(&mut self, old: u64, old_length: u64, start: u64, length: u64) {
+        let owner = self.code.at(old).unwrap_or(Owner::Program);
+        self.forget_mapping(old, old_length);
+        self.code.map(start, start.saturating_add(length), owner);
+    }
+
     /// Bytes of the program's memory; fewer, or none, where nothing is mapped.
     pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> usize {
         let at = address.wrapping_add(self.guest_base.unwrap_or(0));
         usize::try_from(sys::read_memory(self.pid, at as usize, bytes)).unwrap_or(0)
     }
 
-    /// Stores to the program's memory, if it is there.
-    pub(crate) fn store(&self, address: u64, bytes: &[u8]) {
+    /// Stores to the program's memory, if it is there. Whether it was.
+    pub(crate) fn store(&self, address: u64, bytes: &[u8]) -> bool {
         let at = address.wrapping_add(self.guest_base.unwrap_or(0));
-        sys::write_memory(self.pid, at as usize, bytes);
+        usize::try_from(sys::write_memory(self.pid, at as usize, bytes)) == Ok(bytes.len())
     }
 
     /// The text at this address, up to its zero.
@@ -387,6 +410,8 @@ fn install(id: Id, target: &str, words: &[&str]) -> Result<(), String> {
     let api = Api::find().map_err(|name| format!("the emulator has no {name}"))?;
     let (folder, entries, windows) = arguments(words)?;
     let symbols = if windows == Windows::Symbols { symbols(&folder) } else { Vec::new() };
+    // Without it nothing is the preloaded library's.
+    let preload = std::fs::canonicalize(folder.join("preload.so")).unwrap_or_default();
     let pid = process_id();
     let folder = CString::new(folder.into_os_string().into_encoded_bytes()).map_err(|e| e.to_string())?;
     // For good: every forked child needs it.
@@ -413,7 +438,8 @@ fn install(id: Id, target: &str, words: &[&str]) -> Result<(), String> {
         threads_count: 0,
         ended: Vec::new(),
         sampled: 0,
-        code: Vec::new(),
+        code: Regions::default(),
+        preload: preload.into_os_string().into_encoded_bytes(),
         sites: HashMap::new(),
         futexes: HashSet::new(),
         blocks_cut: false,

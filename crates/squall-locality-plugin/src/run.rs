@@ -22,8 +22,8 @@ const BYTES: usize = 4096;
 const NAME: &CStr = c"run";
 /// Bytes that an entry takes, its share of the index included.
 pub(crate) const ENTRY_BYTES_ALL: u64 = 96;
-/// What may be taken at least, however few entries are wanted.
-const BYTES_MIN: u64 = 4 << 20;
+/// What may be taken at least, however few entries are wanted: room for some hundred small threads.
+const BYTES_MIN: u64 = 8 << 20;
 /// The coarsest sample: one line in 2^30.
 const SAMPLE_MAX: u32 = 30;
 

@@ -7,6 +7,9 @@ use std::ffi::{CStr, c_int, c_void};
 
 use crate::keeper;
 
+/// Parts of files begin at multiples of this: of the page of every machine, which may be of 4, 16 or 64 KiB (aarch64).
+pub(crate) const GRAIN: usize = 64 << 10;
+
 unsafe extern "C" {
     fn munmap(address: *mut c_void, length: usize) -> c_int;
 }
@@ -22,9 +25,10 @@ pub(crate) struct Chunk {
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    /// The `bytes` of the file of this name from `offset` on, both multiples of a page, allocated and zero where they are
+    /// The `bytes` of the file of this name from `offset` on, which is a multiple of [`GRAIN`], allocated and zero where they are
     /// new; of a file that must be new, or of one that is there.
     pub(crate) fn map(name: &CStr, offset: usize, bytes: usize, new: bool) -> Result<Chunk, isize> {
+        debug_assert!(offset.is_multiple_of(GRAIN), "an offset that any machine can map");
         keeper::map(name, offset, bytes, new).map(|start| Chunk { start, bytes })
     }
 

@@ -16,7 +16,7 @@
 use std::ffi::CString;
 
 use crate::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, file, head, is_sampled};
-use crate::shared::Chunk;
+use crate::shared::{Chunk, GRAIN};
 use crate::{keeper, run};
 
 /// An entry, as `format::entry` says.
@@ -53,7 +53,7 @@ const CACHE_SLOTS: usize = 1024;
 /// Slots of the first index.
 const INDEX_SLOTS: usize = 1024;
 /// Bytes of a table's first part, head included, and of its largest; each is half of what there is.
-const CHUNK_MIN: usize = 32 << 10;
+const CHUNK_MIN: usize = GRAIN;
 const CHUNK_MAX: usize = 16 << 20;
 const PAGE: usize = 4096;
 /// Bytes of an index's slot.

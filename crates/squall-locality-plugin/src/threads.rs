@@ -76,8 +76,8 @@ pub(crate) struct Thread {
     api: Api,
     /// How deep in its marks it is.
     depth: u32,
-    /// Whether what runs is the preloaded library's.
-    pub(crate) quiet: bool,
+    /// How deep in what the preloaded library does besides; nothing of that counts.
+    pub(crate) quiet: u32,
     /// Arguments of the system call that it is in.
     pub(crate) arguments: [u64; 6],
     /// Its frames, where a function is the window, and whether it is about to return.
@@ -124,6 +124,23 @@ pub(crate) unsafe extern "C" fn on_return_access(vcpu: c_uint, info: u32, addres
     thread.access(info, address, site as u64);
     let ended = thread.frames.returned(address);
     thread.end_windows(ended);
+}
+
+/// The same two, of instructions whose accesses are nobody's.
+pub(crate) unsafe extern "C" fn on_quiet_call_access(vcpu: c_uint, info: u32, address: u64, _: *mut c_void) {
+    if let Some(thread) = this(vcpu)
+        && thread.known(info).store
+    {
+        let ended = thread.frames.called(address);
+        thread.end_windows(ended);
+    }
+}
+
+pub(crate) unsafe extern "C" fn on_quiet_return_access(vcpu: c_uint, _: u32, address: u64, _: *mut c_void) {
+    if let Some(thread) = this(vcpu) {
+        let ended = thread.frames.returned(address);
+        thread.end_windows(ended);
+    }
 }
 
 /// A call instruction that stores nothing, with where it returns to.
@@ -274,7 +291,7 @@ fn begin_thread(vcpu: c_uint) -> Option<&'static mut Thread> {
             infos: [AccessInfo { info: u32::MAX, store: false, bytes: 1 }; INFO_SLOTS],
             api: shared.api,
             depth: 0,
-            quiet: false,
+            quiet: 0,
             arguments: [0; 6],
             frames: Frames::new(shared.arch.stores_returns()),
             returning: false,
@@ -305,7 +322,7 @@ impl Thread {
             }
             self.start_afresh();
         }
-        if self.quiet {
+        if self.quiet > 0 {
             return;
         }
         self.ticks -= 1;

@@ -3,13 +3,17 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex, RwLock};
 
 use squall_locality_plugin::mark;
 
 #[repr(align(128))]
 #[derive(Default)]
 struct Padded(AtomicU64);
+
+/// What has its lines to itself.
+#[repr(align(128))]
+struct Apart<T>(T);
 
 #[repr(align(64))]
 #[derive(Default)]
@@ -18,10 +22,48 @@ struct Pair {
     right: AtomicU64,
 }
 
+/// A queue of one writer and one reader.
 #[derive(Default)]
 struct Ring {
+    /// The next to be taken.
     head: Padded,
+    /// The next to be put.
     tail: Padded,
+    slots: Line,
+}
+
+/// As many as a line has.
+const SLOTS: usize = 8;
+
+#[repr(align(128))]
+#[derive(Default)]
+struct Line([AtomicU64; SLOTS]);
+
+impl Ring {
+    /// Whether there was room.
+    fn put(&self, value: u64) -> bool {
+        // Acquire: pairs with the Release in `take`; the slot is free then.
+        let (tail, head) = (self.tail.0.load(Relaxed), self.head.0.load(Acquire));
+        if tail - head == SLOTS as u64 {
+            return false;
+        }
+        self.slots.0[tail as usize % SLOTS].store(value, Relaxed);
+        // Release: pairs with the Acquire in `take`, which then finds the value.
+        self.tail.0.store(tail + 1, Release);
+        true
+    }
+
+    fn take(&self) -> Option<u64> {
+        // Acquire: pairs with the Release in `put`; the value is there then.
+        let (head, tail) = (self.head.0.load(Relaxed), self.tail.0.load(Acquire));
+        if head == tail {
+            return None;
+        }
+        let value = self.slots.0[head as usize % SLOTS].load(Relaxed);
+        // Release: pairs with the Acquire in `put`, which then may use the slot again.
+        self.head.0.store(head + 1, Release);
+        Some(value)
+    }
 }
 
 static SHARED: AtomicU64 = AtomicU64::new(0);
@@ -36,11 +78,17 @@ fn work(thread: usize, ops: u64, op: &impl Fn(usize, u64)) {
 
 /// Runs `op(thread, i)` for each i below `ops` in each thread, all at once, between marks.
 fn at_once(threads: usize, ops: u64, op: impl Fn(usize, u64) + Sync) {
+    at_once_after(threads, ops, || {}, op);
+}
+
+/// The same, after `first` in each thread, which does not count.
+fn at_once_after(threads: usize, ops: u64, first: impl Fn() + Sync, op: impl Fn(usize, u64) + Sync) {
     let barrier = Barrier::new(threads);
     std::thread::scope(|scope| {
         for thread in 0..threads {
-            let (op, barrier) = (&op, &barrier);
+            let (first, op, barrier) = (&first, &op, &barrier);
             scope.spawn(move || {
+                first();
                 barrier.wait();
                 mark::begin();
                 work(thread, ops, op);
@@ -109,18 +157,21 @@ fn run(name: &str, threads: usize, ops: u64) {
             });
         }
         "rwlock" => {
-            // The word alone: a reader comes and goes.
-            let word = Padded::default();
-            at_once(threads, ops, |_, _| {
-                word.0.fetch_add(1, Relaxed);
-                word.0.fetch_sub(1, Relaxed);
+            // Readers alone, whose data nobody writes; in turns, so that none finds the word changed and tries again.
+            let lock = Apart(RwLock::new(Apart(7)));
+            in_turns(threads, ops, |_, _| {
+                assert_eq!(lock.0.read().expect("nobody panics").0, 7);
             });
         }
         "queue" => {
             let ring = Ring::default();
-            at_once(threads, ops, |_, _| {
-                ring.tail.0.fetch_add(1, Relaxed);
-                ring.head.0.fetch_add(1, Relaxed);
+            // The first puts, the second takes.
+            in_turns(threads, ops, |thread, i| {
+                if thread == 0 {
+                    assert!(ring.put(i), "it was emptied");
+                } else {
+                    assert_eq!(ring.take(), Some(i));
+                }
             });
         }
         "mutex-map" => {
@@ -135,8 +186,18 @@ fn run(name: &str, threads: usize, ops: u64) {
             let shared = Arc::new(1);
             at_once(threads, ops, |_, _| drop(Arc::clone(&shared)));
         }
+        "malloc" => {
+            // Once before it counts: the allocator and who tells of its blocks begin by themselves.
+            at_once_after(threads, ops, || drop(boxed(0)), |_, i| drop(boxed(i)));
+        }
         other => run_in_turns(other, threads, ops),
     }
+}
+
+/// A block of the allocator's.
+#[inline(never)]
+fn boxed(n: u64) -> Box<[u64; 6]> {
+    std::hint::black_box(Box::new([n; 6]))
 }
 
 /// Programs whose threads take turns at one word.

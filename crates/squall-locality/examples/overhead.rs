@@ -72,6 +72,7 @@ fn counted(program: &Path, name: &str) -> f64 {
         entries_max: (768 << 20) / 96,
         timeout: None,
         stop: None,
+        alone: false,
         preload: true,
         emulator: None,
         emulator_arguments: Vec::new(),

@@ -6,9 +6,12 @@ use std::process::Command;
 use crate::Error;
 
 /// What to install, by the kind of distribution that most have.
-const INSTALL: &str = "install QEMU's user-mode emulation, 7.2 or later, with plugins: on Debian 12 and Ubuntu `apt install qemu-user`; \
+pub const INSTALL: &str = "install QEMU's user-mode emulation, 7.2 or later, with plugins: on Debian 12 and Ubuntu `apt install qemu-user`; \
     where the package's emulator is linked statically (Debian 13), build QEMU with `./configure --target-list=x86_64-linux-user,aarch64-linux-user \
     --enable-plugins` and name it by --emulator or SQUALL_EMULATOR";
+
+/// The oldest version that is known to do.
+const OLDEST: (u32, u32) = (7, 2);
 
 /// An emulator that can be used.
 #[derive(Clone, Debug)]
@@ -56,7 +59,7 @@ impl Emulator {
         if number.is_none() {
             return Err(Error(format!("{} does not say that it is QEMU; {INSTALL}", path.display())));
         }
-        if number < Some((7, 0)) {
+        if number < Some(OLDEST) {
             return Err(Error(format!("{} is too old: {version}; {INSTALL}", path.display())));
         }
         if !help.contains("-plugin") {
@@ -84,6 +87,26 @@ mod tests {
         assert_eq!(number("qemu-aarch64 version 10.0.13"), Some((10, 0)));
         assert_eq!(number("bash, version five"), None);
         assert_eq!(number(""), None);
+    }
+
+    #[test]
+    fn what_is_too_old_or_has_no_plugins_is_refused_and_what_is_not_is_taken() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = std::env::temp_dir().join(format!("squall-emulators-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let said = |version: &str, help: &str| {
+            let path = folder.join(format!("qemu-{version}-{}", help.len()));
+            let script = format!(
+                "#!/bin/sh\ncase $1 in --version) echo 'qemu-x86_64 version {version}';; *) echo '{help}';; esac\n"
+            );
+            std::fs::write(&path, script).expect("written");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).expect("ours");
+            Emulator::find(Some(&path)).map(|_| ()).map_err(|error| error.0)
+        };
+        assert!(said("7.1.0", "-plugin").expect_err("it is older than 7.2").contains("too old"));
+        assert!(said("8.0.4", "-trace").expect_err("it has none").contains("without plugins"));
+        assert_eq!(said("7.2.0", "-plugin"), Ok(()));
+        std::fs::remove_dir_all(&folder).expect("ours");
     }
 
     #[test]

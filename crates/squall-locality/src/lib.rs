@@ -59,6 +59,10 @@ pub struct Options {
     /// End it, and all that it made, once this is the number of a signal, which it is sent before: for whoever is to end itself, and still
     /// wants the report.
     pub stop: Option<Arc<AtomicUsize>>,
+    /// Whether this process has no other children, and has none until the run is over. What the program's processes leave behind becomes its
+    /// children then (`PR_SET_CHILD_SUBREAPER`), and is found when the run is to end, whatever it did to its environment; what outlives a run
+    /// that ends by itself stays this process's child, as long as this process is there.
+    pub alone: bool,
     /// Whether to preload the library that tells of blocks.
     pub preload: bool,
     /// The emulator; the one on the path if none.

@@ -144,6 +144,12 @@ impl Objects {
                         block.to = block.to.min(*epoch);
                     }
                 }
+                Event::Kept { address } => {
+                    if let Some(block) = objects.blocks.get_mut(address).and_then(|blocks| blocks.last_mut())
+                    {
+                        block.to = u32::MAX;
+                    }
+                }
                 Event::Site { number, frames } => {
                     objects.sites.insert(*number, frames.clone());
                 }
@@ -280,5 +286,23 @@ impl Objects {
             }
             Err(_) => path.to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_was_not_given_back_after_all_is_still_there() {
+        let alloc = Event::Alloc { epoch: 1, thread: 0, site: 0, address: 0x1000, size: 64 };
+        let free = Event::Free { epoch: 5, address: 0x1000 };
+        let kept = Event::Kept { address: 0x1000 };
+        let at_the_end = |events: &[Event]| {
+            let log = Log { events: events.to_vec(), ..Log::default() };
+            Objects::new(&log).at(0x1000, 64, (8, 9), &mut Symbols::default())
+        };
+        assert_eq!(at_the_end(&[alloc.clone(), free.clone()]), Object::Unknown);
+        assert!(matches!(at_the_end(&[alloc, free, kept]), Object::Heap { .. }));
     }
 }

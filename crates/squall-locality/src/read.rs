@@ -121,6 +121,8 @@ pub enum Event {
     Alloc { epoch: u32, thread: u32, site: u32, address: u64, size: u64 },
     /// A block was given back.
     Free { epoch: u32, address: u64 },
+    /// The block that was given back last here was not.
+    Kept { address: u64 },
     /// Return addresses of a place that allocates.
     Site { number: u32, frames: Vec<u64> },
     /// Threads slept on this word.
@@ -349,6 +351,7 @@ fn event(kind: u32, payload: &[u8]) -> Option<Event> {
             size: long(24)?,
         },
         record::FREE => Event::Free { epoch: word(0)?, address: long(8)? },
+        record::KEPT => Event::Kept { address: long(8)? },
         record::SITE => {
             let frames = payload.get(8..)?.as_chunks().0;
             Event::Site {

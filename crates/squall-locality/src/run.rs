@@ -8,7 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::fs::StatVfsMountFlags;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait as wait_for_any};
 use squall_locality_plugin::format::ENTRY_BYTES;
 
 use crate::emulator::Emulator;
@@ -55,13 +56,46 @@ impl Drop for Run {
     }
 }
 
-/// Where the tables go, which is nobody else's business: memory, if there is more than the room that they may take, else the folder for
-/// temporary files.
+/// A folder in which the run's could be made.
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    /// Bytes that are free.
+    room: u64,
+    /// Whether libraries can be loaded from there.
+    runs: bool,
+}
+
+impl Place {
+    fn at(path: PathBuf) -> Place {
+        // Where nothing can be said of it, making the folder will say more.
+        let (room, runs) = rustix::fs::statvfs(&path).map_or((0, true), |fs| {
+            (fs.f_bavail.saturating_mul(fs.f_frsize), !fs.f_flag.contains(StatVfsMountFlags::NOEXEC))
+        });
+        Place { path, room, runs }
+    }
+}
+
+/// The place for the tables and the two libraries, of so many bytes: memory, if there is more than the room that they may take, else the
+/// folder for temporary files; but none from which no library can be loaded (`noexec`).
+fn choose<'a>(memory: &'a Place, temporary: &'a Place, bytes: u64) -> Result<&'a Place, Error> {
+    let fits = memory.room > bytes.saturating_add(bytes / 2);
+    match (memory.runs, temporary.runs) {
+        (true, true) => Ok(if fits { memory } else { temporary }),
+        (true, false) => Ok(memory),
+        (false, true) => Ok(temporary),
+        (false, false) => Err(Error(format!(
+            "no library can be loaded from {} nor from {} (both are mounted with noexec): name another folder by TMPDIR",
+            memory.path.display(),
+            temporary.path.display()
+        ))),
+    }
+}
+
+/// A new folder for the run's files, which is nobody else's business.
 fn new_folder(bytes: u64) -> Result<PathBuf, Error> {
-    let memory = Path::new("/dev/shm");
-    let room = rustix::fs::statvfs(memory).map_or(0, |fs| fs.f_bavail * fs.f_frsize);
-    let parent =
-        if room > bytes.saturating_add(bytes / 2) { memory.to_path_buf() } else { std::env::temp_dir() };
+    let (memory, temporary) = (Place::at("/dev/shm".into()), Place::at(std::env::temp_dir()));
+    let parent = &choose(&memory, &temporary, bytes)?.path;
     for attempt in 0..100 {
         let folder = parent.join(format!("squall-locality-{}-{attempt}", std::process::id()));
         match fs::DirBuilder::new().mode(0o700).create(&folder) {
@@ -98,7 +132,8 @@ pub fn run(options: &Options) -> Result<Run, Error> {
     let emulator = Emulator::find(options.emulator.as_deref())?;
     let program = find_program(&options.program)?;
     // Twice what the entries take by their own, their index included: as the plugin has it.
-    let folder = new_folder(options.entries_max.saturating_mul(3 * ENTRY_BYTES as u64))?;
+    let bytes = options.entries_max.saturating_mul(3 * ENTRY_BYTES as u64).max(8 << 20);
+    let folder = new_folder(bytes)?;
     let mut run = Run { folder, pid: 0, outcome: Outcome::TimedOut, seconds: 0.0, emulator };
     let write = |name: &str, bytes: &[u8]| {
         let path = run.folder.join(name);
@@ -140,10 +175,19 @@ pub fn run(options: &Options) -> Result<Run, Error> {
         command.stdout(std::io::stderr());
     }
     command.env(MARK, &run.folder);
+    let _adopts = Adopts::begin(options.alone);
     let begin = Instant::now();
     let mut child = command.spawn().map_err(|e| Error(format!("{}: {e}", run.emulator.path.display())))?;
     run.pid = child.id();
-    run.outcome = wait(&mut child, options, &run.folder).map_err(|e| Error(e.to_string()))?;
+    let kin = Kin { folder: &run.folder, alone: options.alone };
+    match wait(&mut child, options, &kin, begin) {
+        Ok(outcome) => run.outcome = outcome,
+        Err(error) => {
+            // Nobody looks at it any more: it shall not go on without end.
+            let _ = end_all(&mut child, &kin);
+            return Err(Error(format!("waiting for the program: {error}")));
+        }
+    }
     run.seconds = begin.elapsed().as_secs_f64();
     Ok(run)
 }
@@ -179,8 +223,9 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Waits for the end, no longer than the timeout, and no longer than nobody says to stop; then the processes are killed, and what they
 /// counted is still there.
-fn wait(child: &mut Child, options: &Options, folder: &Path) -> std::io::Result<Outcome> {
-    let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
+fn wait(child: &mut Child, options: &Options, kin: &Kin<'_>, begin: Instant) -> std::io::Result<Outcome> {
+    // What is beyond the clock's end never comes.
+    let deadline = options.timeout.and_then(|timeout| begin.checked_add(timeout));
     let mut nap = Duration::from_millis(1);
     loop {
         let status = child.try_wait()?;
@@ -191,14 +236,14 @@ fn wait(child: &mut Child, options: &Options, folder: &Path) -> std::io::Result<
             if status.is_none() {
                 interrupt(child, told)?;
             }
-            end_all(child, folder)?;
+            end_all(child, kin)?;
             return Ok(Outcome::Interrupted(told));
         }
         if let Some(status) = status {
             return Ok(ended(status));
         }
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            end_all(child, folder)?;
+            end_all(child, kin)?;
             return Ok(Outcome::TimedOut);
         }
         std::thread::sleep(nap);
@@ -221,60 +266,121 @@ fn interrupt(child: &mut Child, signal: i32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Kills the program and all that it made, until none is left: whoever is made in the meantime is found the next time.
-fn end_all(child: &mut Child, folder: &Path) -> std::io::Result<()> {
-    child.kill()?;
-    child.wait()?;
-    for _ in 0..ROUNDS_MAX {
-        let left = made_by(child.id(), folder);
-        if left.is_empty() {
-            break;
+/// While this is there, and if it was asked for, what the program's processes leave behind becomes this process's children.
+struct Adopts(bool);
+
+impl Adopts {
+    fn begin(wanted: bool) -> Adopts {
+        let is_already = rustix::process::child_subreaper().is_ok_and(|on| on.is_some());
+        // Where it cannot be, they are looked for by what their environment says.
+        Adopts(
+            wanted
+                && !is_already
+                && rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok(),
+        )
+    }
+}
+
+impl Drop for Adopts {
+    fn drop(&mut self) {
+        if self.0 {
+            // It could be set, and so can be taken back.
+            let _ = rustix::process::set_child_subreaper(None);
         }
-        for pid in left {
-            if let Some(pid) = Pid::from_raw(pid) {
-                // It may have ended meanwhile, or be somebody else's by now.
-                let _ = kill_process(pid, Signal::KILL);
-            }
+    }
+}
+
+/// Looks for what is left at most.
+const ROUNDS_MAX: usize = 200;
+
+/// Kills the program and all that it made, until none is left: whoever is made in the meantime is found the next time.
+fn end_all(child: &mut Child, kin: &Kin<'_>) -> std::io::Result<()> {
+    // A number that is not waited for yet is nobody else's; one that is may be.
+    let program = matches!(child.try_wait(), Ok(None)).then(|| child.id().cast_signed());
+    let mut known = HashSet::new();
+    // Before the first is killed: afterwards its children are not its children any more.
+    kin.find(program, &mut known);
+    if program.is_some() {
+        child.kill()?;
+    }
+    for _ in 0..ROUNDS_MAX {
+        for pid in known.iter().filter_map(|process| Pid::from_raw(process.pid)) {
+            // It may have ended meanwhile.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        if program.is_some() {
+            child.wait()?;
+        }
+        // Of those that became ours; there are no others, and the program itself was waited for.
+        while kin.alone && wait_for_any(WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
+        if !kin.find(None, &mut known) {
+            break;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
 }
 
-/// Looks for what is left at most.
-const ROUNDS_MAX: usize = 200;
+/// A process, told apart from a later one of the same number by when it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Process {
+    pid: i32,
+    began: u64,
+}
 
-/// The processes of a run that are alive: those whose environment has its mark, which a fork inherits and a session does not change, and
-/// their descendants.
-fn made_by(pid: u32, folder: &Path) -> Vec<i32> {
-    let mut mark = format!("{MARK}=").into_bytes();
-    mark.extend_from_slice(folder.as_os_str().as_encoded_bytes());
-    let mut ours: HashSet<i32> = HashSet::new();
-    let mut parents: Vec<(i32, i32)> = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(found) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name, in parentheses, may have any characters; the state and the parent come after it.
-        let mut rest = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        let (state, parent) = (rest.next(), rest.next().and_then(|word| word.parse().ok()));
-        if matches!(state, None | Some("Z" | "X")) {
-            continue;
+/// By what the processes of a run are known: those whose environment has its mark, which a fork inherits and a session does not change;
+/// those that this process adopted, if it has no other children; and the descendants of both.
+struct Kin<'a> {
+    folder: &'a Path,
+    alone: bool,
+}
+
+impl Kin<'_> {
+    /// Adds to `known` those that are alive, the program itself, its number being `program`, not among them, and takes away those that are
+    /// not. Whether any is left.
+    fn find(&self, program: Option<i32>, known: &mut HashSet<Process>) -> bool {
+        let mut mark = format!("{MARK}=").into_bytes();
+        mark.extend_from_slice(self.folder.as_os_str().as_encoded_bytes());
+        let here = std::process::id().cast_signed();
+        let alive: Vec<(Process, i32)> = processes().collect();
+        known.retain(|process| alive.iter().any(|(found, _)| found == process));
+        for (process, parent) in &alive {
+            let environment = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+            let is_marked = environment.split(|byte| *byte == 0).any(|variable| variable == mark);
+            if is_marked || Some(*parent) == program || self.alone && *parent == here {
+                known.insert(*process);
+            }
         }
-        parents.push((found, parent.unwrap_or(0)));
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environment.split(|byte| *byte == 0).any(|variable| variable == mark) {
-            ours.insert(found);
+        known.retain(|process| process.pid != here && Some(process.pid) != program);
+        // Their parents live, so that the numbers are their own.
+        let mut parents: HashSet<i32> = known.iter().map(|process| process.pid).collect();
+        loop {
+            let before = parents.len();
+            for (process, parent) in &alive {
+                if parents.contains(parent) && parents.insert(process.pid) {
+                    known.insert(*process);
+                }
+            }
+            if parents.len() == before {
+                break;
+            }
         }
+        !known.is_empty()
     }
-    ours.insert(pid.cast_signed());
-    while let Some((found, _)) =
-        parents.iter().find(|(found, parent)| ours.contains(parent) && !ours.contains(found))
-    {
-        ours.insert(*found);
-    }
-    ours.remove(&pid.cast_signed());
-    ours.remove(&std::process::id().cast_signed());
-    ours.into_iter().filter(|found| parents.iter().any(|(known, _)| known == found)).collect()
+}
+
+/// All processes that are alive, each with its parent's number.
+fn processes() -> impl Iterator<Item = (Process, i32)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        // The name, in parentheses, may have any characters; the state and the parent come after it, and the start is the 22nd of all.
+        let words: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+        let (state, parent, began) = (words.first()?, words.get(1)?, words.get(19)?);
+        let is_alive = !matches!(*state, "Z" | "X");
+        is_alive.then_some((Process { pid, began: began.parse().ok()? }, parent.parse().ok()?))
+    })
 }
 
 fn ended(status: ExitStatus) -> Outcome {
@@ -296,6 +402,26 @@ mod tests {
         let mode = fs::metadata(&folder).expect("it is there").permissions().mode();
         fs::remove_dir(&folder).expect("it is empty");
         assert_eq!(mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn the_place_has_room_and_can_be_loaded_from() {
+        let place = |path: &str, room, runs| Place { path: path.into(), room, runs };
+        let chosen = |room, memory_runs, temporary_runs| {
+            let (memory, temporary) =
+                (place("/memory", room, memory_runs), place("/files", 0, temporary_runs));
+            choose(&memory, &temporary, 1_000).map(|place| place.path.display().to_string())
+        };
+        assert_eq!(chosen(1_501, true, true).as_deref(), Ok("/memory"));
+        assert_eq!(chosen(1_500, true, true).as_deref(), Ok("/files"));
+        assert_eq!(chosen(1_501, false, true).as_deref(), Ok("/files"));
+        // Better little room than none.
+        assert_eq!(chosen(10, true, false).as_deref(), Ok("/memory"));
+        let Error(said) = chosen(1_501, false, false).expect_err("there is none");
+        for part in ["/memory", "/files", "noexec", "TMPDIR"] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(Place::at("/proc/self".into()).room == 0 && Place::at("/no/such/folder".into()).runs);
     }
 
     #[test]

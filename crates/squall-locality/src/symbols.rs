@@ -107,18 +107,37 @@ const LOCKS: &[&str] = &[
     "sem_post",
 ];
 
+/// Files of the standard library that have its atomics, and its locks. With line tables alone (`debug = "line-tables-only"`) functions
+/// that were inlined have a bare name (`swap`, `read`), and only the file tells whose they are.
+const ATOMICS_FILES: &[&str] = &["library/core/src/sync/atomic", "library/core/src/intrinsics/"];
+const LOCKS_FILES: &[&str] = &[
+    "library/std/src/sys/sync/mutex/",
+    "library/std/src/sys/sync/rwlock/",
+    "library/std/src/sys/sync/once/",
+];
+
+/// Whether this function is an atomic's, and so no more than the instruction.
+fn is_of_an_atomic(frame: &Frame) -> bool {
+    const NAMES: &[&str] =
+        &["core::sync::atomic::", "<core::sync::atomic::", "core::intrinsics::", "std::__atomic_base"];
+    NAMES.iter().any(|name| frame.function.starts_with(name)) || is_in(frame, ATOMICS_FILES)
+}
+
+fn is_in(frame: &Frame, files: &[&str]) -> bool {
+    frame.file.as_ref().is_some_and(|path| files.iter().any(|file| path.contains(file)))
+}
+
 /// Whether the function that does the atomic operation, of these frames (innermost first), is a lock's. Those around it are its
 /// callers, and say nothing: what is called under a lock is not the lock.
 #[must_use]
 pub fn is_of_a_lock(frames: &[Frame]) -> bool {
-    let atomics =
-        ["core::sync::atomic::", "<core::sync::atomic::", "core::intrinsics::", "std::__atomic_base"];
-    let own = frames.iter().find(|frame| !atomics.iter().any(|name| frame.function.starts_with(name)));
+    let own = frames.iter().find(|frame| !is_of_an_atomic(frame));
     own.is_some_and(|frame| {
         let path = without_types(&frame.function);
         let words = path.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
         // The C library has several names for one function, with underscores before it.
         words.map(|word| word.trim_start_matches('_')).any(|word| LOCKS.contains(&word))
+            || is_in(frame, LOCKS_FILES)
     })
 }
 
@@ -443,6 +462,29 @@ mod tests {
         assert!(!of_a_lock(&[exchange, "app::push", "std::sys::sync::mutex::futex::Mutex::lock"]));
         assert!(!of_a_lock(&["<app::Stack<std::sync::Mutex<u8>>>::push"]));
         assert!(!of_a_lock(&["app::push::<std::sync::Mutex<u8>>"]) && !of_a_lock(&[]));
+    }
+
+    #[test]
+    fn locks_are_known_by_file_where_inlined_functions_have_no_path() {
+        let library = "/rustc/0123456789abcdef/library";
+        let frame = |function: &str, file: &str| Frame {
+            function: function.into(),
+            file: Some(file.into()),
+            line: Some(1),
+        };
+        let atomics = [
+            frame("atomic_swap<u32>", &format!("{library}/core/src/sync/atomic.rs")),
+            frame("swap", &format!("{library}/core/src/sync/atomic.rs")),
+            frame("atomic_xchg<u32>", &format!("{library}/core/src/intrinsics/mod.rs")),
+        ];
+        let of_a_lock = |own: Frame| is_of_a_lock(&[&atomics[..], &[own]].concat());
+        let sync = format!("{library}/std/src/sys/sync");
+        assert!(of_a_lock(frame("unlock", &format!("{sync}/mutex/futex.rs"))));
+        assert!(of_a_lock(frame("read", &format!("{sync}/rwlock/futex.rs"))));
+        assert!(of_a_lock(frame("app::Lock::lock", "src/main.rs")));
+        assert!(!of_a_lock(frame("read", "src/main.rs")));
+        assert!(!of_a_lock(frame("read", &format!("{library}/std/src/io/mod.rs"))));
+        assert!(!is_of_a_lock(&atomics), "an atomic by itself");
     }
 
     #[test]

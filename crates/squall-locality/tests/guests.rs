@@ -32,6 +32,7 @@ fn options(name: &str, argument: &str) -> Option<Options> {
         entries_max: 1 << 20,
         timeout: Some(Duration::from_secs(300)),
         stop: None,
+        alone: false,
         preload: true,
         emulator: None,
         emulator_arguments: Vec::new(),
@@ -113,6 +114,7 @@ fn guest_that_forks_is_counted_on_both_sides() {
     let Some(options) = options("fork", "700") else { return };
     let report = look(&options, Some(700));
     assert_eq!(report.outcome, Outcome::Exited(0));
+    assert!(!table(&report).contains("INCOMPLETE"), "{:?}", report.incomplete);
     assert_eq!(report.processes.len(), 2);
     for process in &report.processes {
         assert_eq!((process.threads_working, process.write_shared_accesses), (2, 1_400));
@@ -167,6 +169,10 @@ fn guest_that_is_killed_leaves_all_that_it_did() {
     assert_eq!(report.outcome, Outcome::Signal(9));
     assert_eq!(line_of(&report, "SHARED").expect("it is shared").writes, 8_000);
     assert!(report.incomplete.iter().any(|why| why.contains("signal 9")));
+    for text in [table(&report), page(&report)] {
+        let head = text.split("accesses").next().unwrap_or_default();
+        assert!(text.contains("INCOMPLETE") && text.contains("died of signal 9"), "{head}");
+    }
 }
 
 #[test]
@@ -239,6 +245,13 @@ fn guest_threads_that_sleep_do_not_make_the_sample_coarser() {
 fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+}
+
+#[test]
+fn guest_may_take_longer_than_the_clock_goes() {
+    let Some(mut options) = options("errno", "-") else { return };
+    options.timeout = Some(Duration::MAX);
+    assert_eq!(look(&options, None).outcome, Outcome::Exited(0));
 }
 
 #[test]

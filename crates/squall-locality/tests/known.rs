@@ -34,6 +34,7 @@ fn options(arguments: &[&str]) -> Option<Options> {
         entries_max: 1 << 20,
         timeout: Some(Duration::from_secs(300)),
         stop: None,
+        alone: false,
         preload: true,
         emulator: None,
         emulator_arguments: Vec::new(),
@@ -126,16 +127,38 @@ fn known_two_fields_of_one_struct_are_false_sharing_of_reader_and_writer() {
 }
 
 #[test]
-fn known_a_reader_writer_locks_word_is_written_twice() {
-    let Some((_, shared, transfers)) = count("rwlock", 4, 300) else { return };
-    assert!(is(shared, 2.0) && is(transfers, 2.0), "{shared} {transfers}");
+fn known_a_reader_writer_locks_word_is_written_twice_by_a_reader() {
+    let mut figures = Vec::new();
+    for threads in [2, 4] {
+        let Some((report, shared, transfers)) = count("rwlock", threads, 300) else { return };
+        assert_eq!(report.write_shared_lines, 1);
+        // The lock's word, and whether somebody panicked.
+        let roles: Vec<_> = report.lines[0].words.iter().map(|word| word.role).collect();
+        assert_eq!(roles, ["lock", "data"]);
+        // A reader comes and goes; what it looks at besides is the standard library's matter.
+        let writes: u64 = report.lines[0].threads.iter().map(|touch| touch.writes).sum();
+        assert_eq!(writes, 2 * 300 * u64::from(threads));
+        assert!(is(shared, shared.round()) && shared >= 3.0, "{shared}");
+        // No more than it touches the line, nor than others write it.
+        let most = shared.min(2.0 * f64::from(threads - 1));
+        assert!(is(transfers, most), "{transfers} {most}");
+        // What it guards is read by all, and written by none.
+        assert!(report.lines_read_only > 0);
+        figures.push(shared);
+    }
+    assert!(is(figures[0], figures[1]), "{figures:?}");
 }
 
 #[test]
-fn known_a_queues_head_and_tail_are_two_lines() {
-    let Some((report, shared, _)) = count("queue", 4, 300) else { return };
-    assert!(is(shared, 2.0), "{shared}");
-    assert_eq!((report.write_shared_lines, report.falsely_shared_accesses), (2, 0));
+fn known_a_queues_head_and_tail_and_slots_are_three_lines() {
+    let Some((report, shared, _)) = count("queue", 2, 300) else { return };
+    // Each reads both ends, and writes its own and a slot, or reads that.
+    assert!(is(shared, 4.0), "{shared}");
+    assert_eq!((report.write_shared_lines, report.falsely_shared_accesses), (3, 0));
+    let mut accesses: Vec<u64> = report.lines.iter().map(|line| line.reads + line.writes).collect();
+    accesses.sort_unstable();
+    assert_eq!(accesses, [600, 900, 900]);
+    assert!(report.lines.iter().all(|line| line.content == "data"), "no instruction is atomic");
 }
 
 #[test]
@@ -165,6 +188,22 @@ fn known_an_arcs_clone_writes_its_count_twice() {
     let Some((report, shared, _)) = count("arc", 4, 300) else { return };
     assert!(is(shared, 2.0), "{shared}");
     assert_eq!((report.write_shared_lines, report.lines[0].sharing), (1, Sharing::True));
+}
+
+#[test]
+fn known_blocks_are_told_of_without_any_access_that_counts() {
+    let Some(mut options) = options(&["malloc", "2", "300"]) else { return };
+    let mut figures = |preload| {
+        options.preload = preload;
+        let report = look(&options, Some(300));
+        assert_eq!((&report.outcome, report.threads), (&Outcome::Exited(0), 2));
+        assert_eq!(report.notes.iter().any(|note| note.contains("could not be preloaded")), !preload);
+        let shared = (report.write_shared_accesses, report.write_shared_lines, report.transfers_at_most);
+        (report.accesses, shared)
+    };
+    let (with, without) = (figures(true), figures(false));
+    assert_eq!(with, without);
+    assert_eq!(with.1, (0, 0, 0), "each thread has blocks of its own");
 }
 
 #[test]

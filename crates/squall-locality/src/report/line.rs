@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use squall_locality_plugin::format::insn;
 
 use super::{CodeReport, LineReport, Request, TouchReport, WordReport};
-use crate::lines::{Bytes, Line, Lines, Touch};
+use crate::lines::{Bytes, Line, Lines, Place, Touch};
 use crate::objects::{Object, Objects};
 use crate::symbols::{Frame, Symbols, is_of_a_lock};
 
@@ -90,10 +90,14 @@ fn touched(line: &Line) -> (u64, u64) {
 }
 
 /// The bytes of a line that are a lock's: what was done to them says so (see `Line::lock_bytes`), or a function that is known to be a lock's
-/// exchanges them, or threads slept on them.
+/// exchanges them, or adds to what is exchanged somewhere (a reader's coming or going; the exchange may be in a function of its own, without
+/// inlining), or threads slept on them.
 fn locks(line: &Line, objects: &Objects, symbols: &mut Symbols) -> Bytes {
     let mut locks = line.lock_bytes;
-    for place in line.places.iter().filter(|place| place.kind == insn::EXCHANGE) {
+    let exchanges = |place: &&Place| {
+        place.kind == insn::EXCHANGE || place.kind == insn::ATOMIC && place.bytes & !line.exchanged_bytes == 0
+    };
+    for place in line.places.iter().filter(exchanges) {
         if place.bytes & !locks != 0 && is_of_a_lock(&objects.frames(place.pc, symbols)) {
             locks |= place.bytes;
         }

@@ -34,8 +34,8 @@ fn write(text: &mut String, report: &Report) -> std::fmt::Result {
     )?;
     writeln!(text, "<style>{STYLE}</style></head><body>\n<h1>Locality of <code>{title}</code></h1>")?;
     writeln!(text, "<p>{}</p>", escape(&summary::heading(report)))?;
-    if let Some(estimate) = summary::estimate(report) {
-        writeln!(text, "<p class=\"false\">{}</p>", escape(&estimate))?;
+    for said in [summary::estimate(report), summary::incomplete_text(report)].into_iter().flatten() {
+        writeln!(text, "<p class=\"false\">{}</p>", escape(&said))?;
     }
     writeln!(text, "<table>")?;
     for Row { name, part, total, per_op } in summary::rows(report) {

@@ -44,6 +44,12 @@ pub(super) fn estimate(report: &Report) -> Option<String> {
     })
 }
 
+/// That figures are not those of a whole run, where they are not, and why.
+pub(super) fn incomplete_text(report: &Report) -> Option<String> {
+    let why = &report.incomplete;
+    (!why.is_empty()).then(|| format!("INCOMPLETE, since not everything was counted: {}", why.join("; ")))
+}
+
 /// The figures of the run.
 pub(super) fn rows(report: &Report) -> Vec<Row> {
     let row = |name, part, total, per_op| Row { name, part, total, per_op };

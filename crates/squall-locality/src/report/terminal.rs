@@ -24,8 +24,8 @@ pub fn table(report: &Report) -> String {
 fn write(text: &mut String, report: &Report) -> std::fmt::Result {
     writeln!(text, "{}", report.command.join(" "))?;
     writeln!(text, "{}", summary::heading(report))?;
-    if let Some(estimate) = summary::estimate(report) {
-        writeln!(text, "{estimate}")?;
+    for said in [summary::estimate(report), summary::incomplete_text(report)].into_iter().flatten() {
+        writeln!(text, "{said}")?;
     }
     writeln!(text)?;
     for Row { name, part, total, per_op } in summary::rows(report) {
