@@ -1,7 +1,7 @@
 //! Address space and pages, asked of the system without allocating: what an allocator stands on.
 //!
-//! Where there is no such system (and below Miri) the standard library's allocator stands in for it: memory is then never given
-//! back, and [`discard`] says so.
+//! Where there is no such system (and below Miri) the standard library's [`System`](std::alloc::System) stands in for it, and not
+//! the program's allocator, which may stand on this module: memory is then never given back, and [`discard`] says so.
 
 use std::io;
 use std::ptr::NonNull;
@@ -118,7 +118,7 @@ mod imp {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod imp {
     use super::NonNull;
-    use std::alloc::Layout;
+    use std::alloc::{GlobalAlloc, Layout, System};
     use std::io;
 
     fn layout(len: usize, align: usize) -> io::Result<Layout> {
@@ -132,7 +132,7 @@ mod imp {
         _left: impl FnMut(*mut u8, usize),
     ) -> io::Result<NonNull<u8>> {
         // SAFETY: the size is not 0.
-        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(len, align)?) })
+        NonNull::new(unsafe { System.alloc_zeroed(layout(len, align)?) })
             .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
