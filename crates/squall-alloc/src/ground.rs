@@ -165,7 +165,10 @@ pub(crate) struct Ground {
     pub(crate) pools: [Pool; NODES_MAX],
 }
 
+/// Written under [`GROWING`].
 static NEXT_SEGMENT: Apart<AtomicUsize> = Apart::new(AtomicUsize::new(0));
+/// Held by who makes a segment usable, so that one that could not be is the next one still. No other lock is taken under it.
+pub(crate) static GROWING: Lock = Lock::new();
 
 const UNSET: u8 = 0;
 const SET: u8 = 1;
@@ -645,6 +648,7 @@ impl Ground {
         // be usable already.
         let done = unsafe {
             pages::commit(self.slabs.cast::<u8>().wrapping_add(first), end - first).is_ok()
+                && faults::allowed().is_some()
                 && (!self.debug || debug::commit(number * SEGMENT_BYTES, SEGMENT_BYTES))
                 && pages::commit(arena, SEGMENT_BYTES).is_ok()
         };
@@ -703,18 +707,18 @@ impl Field for Ground {
 
     fn new_segment(&self, node: u32) -> Option<u32> {
         faults::allowed()?;
-        let all = self.units / SEGMENT_UNITS;
-        // Relaxed, here and below: the number is all there is.
-        let number = NEXT_SEGMENT.fetch_add(1, Ordering::Relaxed);
-        if number < all && self.commit(number, node) {
+        GROWING.with(|| {
+            // Relaxed, both: by one thread at a time.
+            let number = NEXT_SEGMENT.load(Ordering::Relaxed);
+            if number >= self.units / SEGMENT_UNITS || !self.commit(number, node) {
+                return None;
+            }
             for unit in number * SEGMENT_UNITS..(number + 1) * SEGMENT_UNITS {
                 self.lead_nowhere(unit);
             }
-            return Some(number as u32);
-        }
-        // Back, unless others came behind us.
-        let _ = NEXT_SEGMENT.compare_exchange(number + 1, number, Ordering::Relaxed, Ordering::Relaxed);
-        None
+            NEXT_SEGMENT.store(number + 1, Ordering::Relaxed);
+            Some(number as u32)
+        })
     }
 
     fn discard(&self, unit: u32, count: usize) -> bool {

@@ -130,6 +130,19 @@ impl Pool {
         &self.lock
     }
 
+    /// For the child of a fork, in which nobody else is on the way to the system or back: what they had is lost, and nobody waits
+    /// for it.
+    ///
+    /// # Safety
+    /// The caller holds the lock.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) unsafe fn forget_others(&self) {
+        self.inner.with_mut(|inner| {
+            // SAFETY: by this function's contract nobody else is at it (I1).
+            unsafe { ((*inner).leaving, (*inner).coming) = (0, 0) };
+        });
+    }
+
     fn locked<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
         self.lock.with(|| {
             self.inner.with_mut(|inner| {
@@ -441,6 +454,20 @@ mod tests {
         assert_eq!(pool.take(&plot, 0, 2), Some(all[0] & !1));
         assert_eq!(pool.take(&plot, 0, 2), None);
         assert_eq!(pool.units().used, 79 * 63 + 64);
+    }
+
+    #[test]
+    #[cfg(not(loom))]
+    fn who_has_no_memory_in_the_child_of_a_fork_does_not_wait_for_who_is_not_there() {
+        let (plot, pool) = (plot(), Pool::new());
+        plot.left.set(0);
+        // Of other threads, in the middle of their calls of the system.
+        pool.locked(|inner| (inner.leaving, inner.coming) = (3, 2));
+        pool.lock().lock();
+        // SAFETY: the lock is held.
+        unsafe { pool.forget_others() };
+        pool.lock().unlock();
+        assert_eq!(pool.take(&plot, 0, 1), None);
     }
 
     #[test]

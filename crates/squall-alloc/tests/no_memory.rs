@@ -112,6 +112,28 @@ fn an_arena_that_is_full_is_no_memory() {
 }
 
 #[test]
+fn what_could_not_be_made_usable_can_be_later() {
+    let test = "what_could_not_be_made_usable_can_be_later";
+    if !is_child() {
+        return support::must_pass(test, &[("SQUALL_ALLOC_ARENA_MIB", "64")]);
+    }
+    let pool = Pool::new(Placement::General);
+    let layout = Layout::from_size_align(500_000, 8).unwrap();
+    let mut count = usize::from(pool.allocate(layout).is_ok());
+    let mut full = false;
+    while !full {
+        // Half of a segment is made usable, and no more.
+        refuse_after(Some(1));
+        count += std::iter::from_fn(|| pool.allocate(layout).ok()).count();
+        refuse_after(None);
+        full = pool.allocate(layout).is_err();
+        count += usize::from(!full);
+    }
+    // Of 512 KiB each.
+    assert_eq!(count, 128, "all of the arena is blocks");
+}
+
+#[test]
 fn what_another_node_has_free_is_memory_too() {
     let test = "what_another_node_has_free_is_memory_too";
     if !is_child() {
