@@ -147,7 +147,7 @@ pub fn trim() -> bool {
         all &= ground.mode == Mode::Locked || crate::drain::empty(ground, vp, part);
     }
     for pool in &ground.pools {
-        pool.purge(ground, 0);
+        pool.purge(ground, 0, usize::MAX);
     }
     mappings::again();
     all

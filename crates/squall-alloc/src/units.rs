@@ -9,7 +9,8 @@
 //!   But for its node, which anybody reads who has a slab of it: so nobody ever has a reference to all of it.
 //! - I2. A unit is free, or of one slab. A dirty one is free.
 //! - I3. Whoever brings a pool's dirty units above [`DIRTY_MIN`], and above an eighth of those in use, gives half of what is allowed
-//!   back to the system before he goes on, unless the system refuses to take them.
+//!   back to the system before he goes on, unless the system refuses to take them: then not before
+//!   there are twice as many.
 //! - I4. The system is not called under a pool's lock. Units on their way to it are *leaving*: neither free nor of a slab.
 //!
 //! Cost: a lock for each slab; one system call, or two where there are nodes, for 4 MiB that were never used, and one for each run that
@@ -26,6 +27,8 @@ use squall_sync::cell::UnsafeCell;
 pub(crate) const SEGMENT_UNITS: usize = 64;
 /// Dirty units that a pool may always keep.
 pub(crate) const DIRTY_MIN: usize = 64;
+/// Units that go to the system in a turn, at most: 32 MiB, which a page at a time is milliseconds.
+const DECAY_MAX: usize = 512;
 /// The most segments that are looked at for a run of units before a new one is taken.
 const LOOKS_MAX: usize = 64;
 
@@ -74,11 +77,21 @@ struct Inner {
     coming: u32,
     /// So many were dirty all the time since [`Pool::decay`].
     idle: usize,
+    /// So many were dirty when the system did not take what it was given last, as where memory is locked; 0: it did.
+    refused_at: usize,
 }
 
 impl Inner {
-    const NEW: Inner =
-        Inner { list: List::EMPTY, segments: 0, used: 0, dirty: 0, leaving: 0, coming: 0, idle: 0 };
+    const NEW: Inner = Inner {
+        list: List::EMPTY,
+        segments: 0,
+        used: 0,
+        dirty: 0,
+        leaving: 0,
+        coming: 0,
+        idle: 0,
+        refused_at: 0,
+    };
 }
 
 /// The pool of a node.
@@ -200,17 +213,17 @@ impl Pool {
             inner.put(field, unit, count, true);
             inner.used -= count;
             let bound = DIRTY_MIN.max(inner.used / 8);
-            // Half of them, so that it is not for each slab.
-            (inner.dirty > bound).then_some(bound / 2)
+            // Half of them, so that it is not for each slab. Where that was refused, not before there are twice as many.
+            (inner.dirty > bound.max(2 * inner.refused_at)).then_some(bound / 2)
         });
         if let Some(keep) = keep {
-            self.purge(field, keep);
+            self.purge(field, keep, usize::MAX);
         }
     }
 
-    /// Gives dirty units to the system until at most `keep` are left.
-    pub(crate) fn purge(&self, field: &impl Field, keep: usize) {
-        while let Some((unit, count)) = self.locked(|inner| inner.send_off(field, keep)) {
+    /// Gives dirty units to the system until at most `keep` are left, or `most` were given, or it refuses.
+    pub(crate) fn purge(&self, field: &impl Field, keep: usize, mut most: usize) {
+        while let Some((unit, count)) = self.locked(|inner| inner.send_off(field, keep, most)) {
             let gone = field.discard(unit, count);
             if sites::LEAVING.is_weak() {
                 continue;
@@ -218,25 +231,28 @@ impl Pool {
             self.locked(|inner| {
                 inner.leaving -= count;
                 inner.put(field, unit, count, !gone);
+                inner.refused_at = if gone { 0 } else { inner.dirty };
             });
             if !gone {
                 return;
             }
+            most -= count;
         }
     }
 
-    /// Gives the system half of the units that were dirty since this was called last, or all of a few. Returns whether any stay that
-    /// may go later.
+    /// Gives the system half of the units that were dirty since this was called last, or all of a few, but at most [`DECAY_MAX`].
+    /// Returns whether any stay that may go later: none where the system refused what it was given last.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn decay(&self, field: &impl Field) -> bool {
         const ALL_OF: usize = 8;
-        let keep = self.locked(|inner| {
+        let going = self.locked(|inner| {
             let idle = inner.idle.min(inner.dirty);
-            let gone = if idle <= ALL_OF { idle } else { idle.div_ceil(2) };
+            let gone = if idle <= ALL_OF { idle } else { idle.div_ceil(2).min(DECAY_MAX) };
             inner.idle = inner.dirty - gone;
-            inner.dirty - gone
+            (inner.refused_at == 0).then_some((inner.dirty - gone, gone))
         });
-        self.purge(field, keep);
+        let Some((keep, gone)) = going else { return false };
+        self.purge(field, keep, gone);
         keep > 0
     }
 
@@ -365,9 +381,10 @@ impl Inner {
         self.segments += 1;
     }
 
-    /// Takes a run of dirty units out, to be given to the system, while there are more than `keep`.
-    fn send_off(&mut self, field: &impl Field, keep: usize) -> Option<(u32, usize)> {
-        if self.dirty <= keep {
+    /// Takes a run of dirty units out, of `most` at most, to be given to the system, while there are more than `keep`.
+    fn send_off(&mut self, field: &impl Field, keep: usize, most: usize) -> Option<(u32, usize)> {
+        let most = self.dirty.saturating_sub(keep).min(most);
+        if most == 0 {
             return None;
         }
         let mut at = self.list.first();
@@ -376,7 +393,7 @@ impl Inner {
             let dirty = unsafe { (*field.segment(number)).dirty };
             if dirty != 0 {
                 let from = dirty.trailing_zeros();
-                let count = ((dirty >> from).trailing_ones() as usize).min(self.dirty - keep);
+                let count = ((dirty >> from).trailing_ones() as usize).min(most);
                 if sites::LEAVING.is_weak() {
                     // They stay free, and only what is said of their memory changes.
                     // SAFETY: as in `find`.
@@ -416,6 +433,10 @@ mod tests {
     struct Plot {
         segments: UnsafeCell<[Segment; 80]>,
         left: std::cell::Cell<u32>,
+        /// Units that the system took, how often it was asked, and whether it takes any.
+        gone: std::cell::Cell<usize>,
+        asked: std::cell::Cell<usize>,
+        takes: std::cell::Cell<bool>,
     }
 
     #[cfg(not(loom))]
@@ -430,15 +451,24 @@ mod tests {
             Some(left)
         }
 
-        fn discard(&self, _unit: u32, _count: usize) -> bool {
-            true
+        fn discard(&self, _unit: u32, count: usize) -> bool {
+            self.asked.set(self.asked.get() + 1);
+            self.gone.set(self.gone.get() + if self.takes.get() { count } else { 0 });
+            self.takes.get()
         }
     }
 
     #[cfg(not(loom))]
     fn plot() -> Plot {
-        // SAFETY: all zeros are good segments.
-        Plot { segments: UnsafeCell::new(unsafe { std::mem::zeroed() }), left: std::cell::Cell::new(80) }
+        use std::cell::Cell;
+        Plot {
+            // SAFETY: all zeros are good segments.
+            segments: UnsafeCell::new(unsafe { std::mem::zeroed() }),
+            left: Cell::new(80),
+            gone: Cell::new(0),
+            asked: Cell::new(0),
+            takes: Cell::new(true),
+        }
     }
 
     #[test]
@@ -454,6 +484,30 @@ mod tests {
         assert_eq!(pool.take(&plot, 0, 2), Some(all[0] & !1));
         assert_eq!(pool.take(&plot, 0, 2), None);
         assert_eq!(pool.units().used, 79 * 63 + 64);
+    }
+
+    #[test]
+    #[cfg(not(loom))]
+    fn a_turn_gives_back_so_much_at_most_and_nothing_where_it_is_refused() {
+        let (plot, pool) = (plot(), Pool::new());
+        let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&plot, 0, 1).unwrap()).collect();
+        plot.takes.set(false);
+        all.iter().for_each(|unit| pool.give(&plot, *unit, 1));
+        assert_eq!(pool.units(), PoolUnits { all: 80 * 64, used: 0, dirty: 80 * 64 });
+        let asked = plot.asked.get();
+        assert!(asked < 8, "it was asked {asked} times, and refused");
+        assert!(!pool.decay(&plot) && !pool.decay(&plot));
+        assert_eq!(plot.asked.get(), asked);
+        // Whoever asks all the same finds that it is taken again.
+        plot.takes.set(true);
+        pool.purge(&plot, 80 * 64 - 1, usize::MAX);
+        assert_eq!(plot.gone.get(), 1);
+        for turn in 0..3 {
+            assert!(pool.decay(&plot));
+            assert_eq!(plot.gone.get(), 1 + turn * DECAY_MAX + DECAY_MAX);
+        }
+        while pool.decay(&plot) {}
+        assert_eq!((pool.units().dirty, plot.gone.get()), (0, 80 * 64));
     }
 
     #[test]
