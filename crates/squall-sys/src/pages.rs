@@ -56,12 +56,16 @@ mod imp {
             |hint: *mut std::ffi::c_void| unsafe { mmap_anonymous(hint, len, ProtFlags::empty(), PRIVATE) };
         let fits = |at: *mut std::ffi::c_void| (at.addr() + before).is_multiple_of(multiple);
         let first = anywhere(std::ptr::null_mut())?;
+        if fits(first) {
+            return mapped(first);
+        }
         let mut found = None;
-        // The nearest such places below it and above it are asked for by their addresses: no room is needed beside them.
+        // Such places are asked for by their addresses, and no room is needed beside them: first the nearest ones below, as the
+        // kernel goes down, then those above, where libraries and the stack are.
         let base = (first.addr() + before) / multiple * multiple;
-        for at in 0..TRIES {
-            let away = at / 2 * multiple;
-            let place = if at % 2 == 0 { base.checked_sub(away) } else { base.checked_add(away + multiple) };
+        let below = (0..TRIES / 2).map(|away| base.checked_sub(away * multiple));
+        let above = (1..=TRIES / 2).map(|away| base.checked_add(away * multiple));
+        for place in below.chain(above) {
             let hinted = place.and_then(|place| place.checked_sub(before)).filter(|at| *at > 0);
             let Some(hinted) = hinted else { continue };
             let Ok(at) = anywhere(std::ptr::without_provenance_mut(hinted)) else { break };
@@ -354,8 +358,23 @@ pub fn memory_bytes() -> usize {
 }
 
 /// One more than the highest number of a processor that the machine may ever have; `None` where it does not tell.
+///
+/// Where a container shows a shorter list than the machine's, the processors that count are those that the C library knows of, too, and
+/// those that the calling thread may run on.
 pub fn processors_limit() -> Option<usize> {
-    limit_in(c"/sys/devices/system/cpu/possible")
+    let limit = limit_in(c"/sys/devices/system/cpu/possible")?;
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        // SAFETY: sysconf(3) with a name that it knows or refuses; negative where it does.
+        let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+        let allowed = rustix::thread::sched_getaffinity(None).map_or(0, |set| {
+            let highest = (0..rustix::thread::CpuSet::MAX_CPU).rfind(|cpu| set.is_set(*cpu));
+            highest.map_or(0, |cpu| cpu + 1)
+        });
+        Some(limit.max(usize::try_from(configured).unwrap_or(0)).max(allowed))
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    Some(limit)
 }
 
 /// One more than the last number in the list in this file.
