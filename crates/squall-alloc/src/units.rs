@@ -38,10 +38,21 @@ pub(crate) struct Segment {
     /// A set bit is a free unit; of those, one that has memory.
     free: u64,
     dirty: u64,
-    /// The neighbours in the list of those with a free unit.
+    /// The neighbours in its list, if it has a free unit.
     link: Link,
     /// Whose it is.
     node: u32,
+}
+
+impl Segment {
+    /// Which of its units are free, and which are dirty.
+    ///
+    /// # Safety
+    /// It is in use, and the caller holds its pool's lock.
+    unsafe fn words(this: *const Segment) -> (u64, u64) {
+        // SAFETY: by this function's contract nobody else is at them (I1).
+        unsafe { ((&raw const (*this).free).read(), (&raw const (*this).dirty).read()) }
+    }
 }
 
 /// What pools stand on.
@@ -66,8 +77,9 @@ impl<F: Field> Links for OfSegments<'_, F> {
 }
 
 struct Inner {
-    /// The segments with a free unit.
-    list: List,
+    /// The segments with a dirty unit, and the others with a free one: whoever looks for dirty ones passes no others.
+    dirty_list: List,
+    clean_list: List,
     segments: usize,
     used: usize,
     dirty: usize,
@@ -83,7 +95,8 @@ struct Inner {
 
 impl Inner {
     const NEW: Inner = Inner {
-        list: List::EMPTY,
+        dirty_list: List::EMPTY,
+        clean_list: List::EMPTY,
         segments: 0,
         used: 0,
         dirty: 0,
@@ -300,21 +313,18 @@ fn run(mut bits: u64, count: usize) -> Option<u32> {
 }
 
 impl Inner {
-    /// A segment with such a run among the first `looks`, one that has memory if that is found soon.
+    /// A segment with such a run among the first `looks` of each list, one that has memory if that is found.
     fn find(&self, field: &impl Field, count: usize, looks: usize) -> Option<u32> {
-        let (mut at, mut clean) = (self.list.first(), None);
+        let (mut at, mut partly) = (self.dirty_list.first(), None);
         for _ in 0..looks {
             let Some(number) = at else { break };
-            // SAFETY: a segment of the list, whose pool's lock the caller holds (I1).
-            let (free, dirty) = unsafe {
-                let segment = field.segment(number);
-                ((*segment).free, (*segment).dirty)
-            };
+            // SAFETY: a segment of a list, whose pool's lock the caller holds (I1).
+            let (free, dirty) = unsafe { Segment::words(field.segment(number)) };
             if run(free & dirty, count).is_some() {
                 return Some(number);
             }
-            if clean.is_none() && run(free, count).is_some() {
-                clean = Some(number);
+            if partly.is_none() && run(free, count).is_some() {
+                partly = Some(number);
                 if self.dirty < count {
                     break;
                 }
@@ -322,14 +332,21 @@ impl Inner {
             // SAFETY: as above.
             at = unsafe { List::next(&OfSegments(field), number) };
         }
-        clean
+        let clean = || {
+            // SAFETY: as above.
+            let next = |number: &u32| unsafe { List::next(&OfSegments(field), *number) };
+            // SAFETY: as above.
+            let words = |number: &u32| unsafe { Segment::words(field.segment(*number)) };
+            let has_run = |number: &u32| run(words(number).0, count).is_some();
+            std::iter::successors(self.clean_list.first(), next).take(looks).find(has_run)
+        };
+        partly.or_else(clean)
     }
 
     /// Such a run from this segment, which has one.
     fn take(&mut self, field: &impl Field, number: u32, count: usize) -> Option<u32> {
-        let segment = field.segment(number);
         // SAFETY: a segment of this pool, whose lock we hold (I1).
-        let (free, dirty) = unsafe { ((*segment).free, (*segment).dirty) };
+        let (free, dirty) = unsafe { Segment::words(field.segment(number)) };
         let at = run(free & dirty, count).or_else(|| run(free, count))?;
         self.used += count;
         Some(self.take_out(field, number, at, count))
@@ -337,17 +354,8 @@ impl Inner {
 
     /// Takes these units out of this segment, where they are free.
     fn take_out(&mut self, field: &impl Field, number: u32, at: u32, count: usize) -> u32 {
-        let segment = field.segment(number);
-        // SAFETY: as in `take`; a segment is in the list as long as it has a free unit.
-        unsafe {
-            let mask = mask(at, count);
-            self.dirty -= ((*segment).dirty & mask).count_ones() as usize;
-            (*segment).free &= !mask;
-            (*segment).dirty &= !mask;
-            if (*segment).free == 0 {
-                self.list.remove(&OfSegments(field), number);
-            }
-        }
+        let mask = mask(at, count);
+        self.change(field, number, |free, dirty| (free & !mask, dirty & !mask));
         self.idle = self.idle.min(self.dirty);
         number * SEGMENT_UNITS as u32 + at
     }
@@ -355,20 +363,42 @@ impl Inner {
     /// Puts units back that are neither free nor used any more.
     fn put(&mut self, field: &impl Field, unit: u32, count: usize, is_dirty: bool) {
         let (number, at) = (unit / SEGMENT_UNITS as u32, unit % SEGMENT_UNITS as u32);
-        let (segment, mask) = (field.segment(number), mask(at, count));
-        // SAFETY: as in `take_out`.
-        unsafe {
-            if (*segment).free & mask != 0 {
+        let mask = mask(at, count);
+        self.change(field, number, |free, dirty| {
+            if free & mask != 0 {
                 twice(unit);
             }
-            if (*segment).free == 0 {
-                self.list.push(&OfSegments(field), number);
+            (free | mask, dirty | if is_dirty { mask } else { 0 })
+        });
+    }
+
+    /// Changes which units of a segment are free, and dirty, and puts it into the list where it belongs.
+    fn change(&mut self, field: &impl Field, number: u32, f: impl FnOnce(u64, u64) -> (u64, u64)) {
+        let segment = field.segment(number);
+        // SAFETY: a segment of this pool, whose lock we hold (I1); it is in the list that its words tell.
+        unsafe {
+            let (old_free, old_dirty) = Segment::words(segment);
+            let (free, dirty) = f(old_free, old_dirty);
+            ((*segment).free, (*segment).dirty) = (free, dirty);
+            self.dirty = self.dirty + dirty.count_ones() as usize - old_dirty.count_ones() as usize;
+            if (old_free != 0, old_dirty != 0) == (free != 0, dirty != 0) {
+                return;
             }
-            (*segment).free |= mask;
-            if is_dirty {
-                (*segment).dirty |= mask;
-                self.dirty += count;
+            if let Some(list) = self.list(old_free, old_dirty) {
+                list.remove(&OfSegments(field), number);
             }
+            if let Some(list) = self.list(free, dirty) {
+                list.push(&OfSegments(field), number);
+            }
+        }
+    }
+
+    /// The list of segments with such words.
+    fn list(&mut self, free: u64, dirty: u64) -> Option<&mut List> {
+        match (free, dirty) {
+            (0, _) => None,
+            (_, 0) => Some(&mut self.clean_list),
+            _ => Some(&mut self.dirty_list),
         }
     }
 
@@ -376,7 +406,7 @@ impl Inner {
         // SAFETY: it was just given to us alone, and is in no list.
         unsafe {
             *field.segment(number) = Segment { free: u64::MAX, dirty: 0, link: Link::NONE, node };
-            self.list.push(&OfSegments(field), number);
+            self.clean_list.push(&OfSegments(field), number);
         }
         self.segments += 1;
     }
@@ -387,27 +417,18 @@ impl Inner {
         if most == 0 {
             return None;
         }
-        let mut at = self.list.first();
-        while let Some(number) = at {
-            // SAFETY: as in `find`.
-            let dirty = unsafe { (*field.segment(number)).dirty };
-            if dirty != 0 {
-                let from = dirty.trailing_zeros();
-                let count = ((dirty >> from).trailing_ones() as usize).min(most);
-                if sites::LEAVING.is_weak() {
-                    // They stay free, and only what is said of their memory changes.
-                    // SAFETY: as in `find`.
-                    unsafe { (*field.segment(number)).dirty &= !mask(from, count) };
-                    self.dirty -= count;
-                    return Some((number * SEGMENT_UNITS as u32 + from, count));
-                }
-                self.leaving += count;
-                return Some((self.take_out(field, number, from, count), count));
-            }
-            // SAFETY: as in `find`.
-            at = unsafe { List::next(&OfSegments(field), number) };
+        let number = self.dirty_list.first()?;
+        // SAFETY: as in `find`.
+        let (_, dirty) = unsafe { Segment::words(field.segment(number)) };
+        let from = dirty.trailing_zeros();
+        let count = ((dirty >> from).trailing_ones() as usize).min(most);
+        if sites::LEAVING.is_weak() {
+            // They stay free, and only what is said of their memory changes.
+            self.change(field, number, |free, dirty| (free, dirty & !mask(from, count)));
+            return Some((number * SEGMENT_UNITS as u32 + from, count));
         }
-        None
+        self.leaving += count;
+        Some((self.take_out(field, number, from, count), count))
     }
 }
 
@@ -436,12 +457,15 @@ mod tests {
         /// Units that the system took, how often it was asked, and whether it takes any.
         gone: std::cell::Cell<usize>,
         asked: std::cell::Cell<usize>,
+        /// How often a segment was looked at.
+        looks: std::cell::Cell<usize>,
         takes: std::cell::Cell<bool>,
     }
 
     #[cfg(not(loom))]
     impl Field for Plot {
         fn segment(&self, number: u32) -> *mut Segment {
+            self.looks.set(self.looks.get() + 1);
             self.segments.with_mut(|segments| segments.cast::<Segment>().wrapping_add(number as usize))
         }
 
@@ -467,6 +491,7 @@ mod tests {
             left: Cell::new(80),
             gone: Cell::new(0),
             asked: Cell::new(0),
+            looks: Cell::new(0),
             takes: Cell::new(true),
         }
     }
@@ -508,6 +533,24 @@ mod tests {
         }
         while pool.decay(&plot) {}
         assert_eq!((pool.units().dirty, plot.gone.get()), (0, 80 * 64));
+    }
+
+    #[test]
+    #[cfg(not(loom))]
+    fn what_goes_to_the_system_is_found_without_a_look_at_what_is_clean() {
+        let (plot, pool) = (plot(), Pool::new());
+        let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&plot, 0, 1).unwrap()).collect();
+        // A unit of each segment; the others have no memory any more.
+        all.iter().step_by(64).for_each(|unit| pool.give(&plot, *unit, 1));
+        pool.purge(&plot, 0, usize::MAX);
+        pool.give(&plot, all[40 * 64 + 1], 1);
+        plot.looks.set(0);
+        pool.purge(&plot, 0, usize::MAX);
+        assert!(plot.looks.get() < 10, "{} looks", plot.looks.get());
+        // One with memory is taken first, whatever list is longer.
+        pool.give(&plot, all[7 * 64 + 3], 1);
+        assert_eq!(pool.take(&plot, 0, 1), Some(all[7 * 64 + 3]));
+        assert_eq!(pool.units(), PoolUnits { all: 80 * 64, used: 80 * 64 - 81, dirty: 0 });
     }
 
     #[test]
