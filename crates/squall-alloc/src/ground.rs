@@ -635,22 +635,28 @@ impl Ground {
     /// Asks for pages of this node (I5). Where the kernel refuses they come from where they are touched first; where it does not
     /// let itself be asked at all it is not asked again.
     fn bind(&self, at: *mut u8, bytes: usize, node: u32) {
-        // Relaxed, both: a hint.
-        if !(2..=NODES_MAX).contains(&self.nodes) || UNASKED.load(Ordering::Relaxed) {
+        if !self.binds() {
             return;
         }
         if let Err(error) = nodes::prefer(at, bytes, node as usize)
             && matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported)
         {
+            // Relaxed, here and in `binds`: a hint.
             UNASKED.store(true, Ordering::Relaxed);
         }
     }
 
+    fn binds(&self) -> bool {
+        (2..=NODES_MAX).contains(&self.nodes) && !UNASKED.load(Ordering::Relaxed)
+    }
+
     /// The same of a mapping of its own, and of the node of this VP.
     pub(crate) fn bind_near(&self, at: *mut u8, bytes: usize, vp: u32) {
-        // Its node is known from there on.
-        self.part(vp);
-        self.bind(at, bytes, self.node(vp));
+        if self.binds() {
+            // Its node is known from there on.
+            self.part(vp);
+            self.bind(at, bytes, self.node(vp));
+        }
     }
 
     /// Makes a segment usable, and what is known of its slabs.

@@ -9,8 +9,7 @@
 //!   But for its node, which anybody reads who has a slab of it: so nobody ever has a reference to all of it.
 //! - I2. A unit is free, or of one slab. A dirty one is free.
 //! - I3. Whoever brings a pool's dirty units above [`DIRTY_MIN`], and above an eighth of those in use, gives half of what is allowed
-//!   back to the system before he goes on, unless the system refuses to take them: then not before
-//!   there are twice as many.
+//!   back to the system before he goes on, unless the system refuses to take them: then not before there are twice as many.
 //! - I4. The system is not called under a pool's lock. Units on their way to it are *leaving*: neither free nor of a slab.
 //!
 //! Cost: a lock for each slab; one system call, or two where there are nodes, for 4 MiB that were never used, and one for each run that
