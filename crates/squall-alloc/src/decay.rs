@@ -4,8 +4,10 @@
 //! passes a slow path looks at a clock, and now and then does a turn for all: empties the caches of VPs that have hardly passed one
 //! since the turn before, and gives half of the pages to the system that nobody needed in between.
 //!
-//! - I1. One thread at a time does a turn, and turns begin [`TURN_MS`] apart. Nobody waits for one.
-//! - I2. A turn empties the caches of [`VPS_MAX`] VPs at most.
+//! - I1. One thread at a time does a turn, and turns begin [`TURN_MS`] apart, the first one so long after the first slow path. Nobody
+//!   waits for one.
+//! - I2. A turn empties the caches of [`VPS_MAX`] VPs at most, and gives 32 MiB of pages of each pool to the system at most. Where the
+//!   system refuses a pool's pages (locked memory) turns leave that pool alone until it takes some again: from `units/I3`, or `trim`.
 //! - I3. A process in which nobody allocates or frees beyond a cache does no turns. What it keeps then is bounded all the same: for each
 //!   VP by [`BOUND_BYTES`](crate::BOUND_BYTES), of pages by `units/I3`, and by slabs of which a block is out.
 //!
@@ -31,7 +33,7 @@ const BUSY: u32 = 16;
 /// VPs that are emptied in a turn (I2).
 const VPS_MAX: usize = 8;
 
-/// When the next turn is due. Read on every slow path, written once for each turn.
+/// When the next turn is due; 0: not known yet. Read on every slow path, written once for each turn.
 static DUE: Apart<AtomicU64> = Apart::new(AtomicU64::new(0));
 /// Held by who does a turn.
 pub(crate) static TURN: Lock = Lock::new();
@@ -53,12 +55,13 @@ fn turn(ground: &Ground) -> bool {
     if !TURN.try_lock() {
         return true;
     }
-    let now = pages::coarse_ms();
-    let is_due = now >= DUE.load(Ordering::Relaxed);
+    let (now, due) = (pages::coarse_ms(), DUE.load(Ordering::Relaxed));
+    let is_due = now >= due;
     if is_due {
         DUE.store(now + TURN_MS, Ordering::Relaxed);
     }
-    let more = if is_due { sweep(ground) } else { true };
+    // The first slow path of all only begins to count.
+    let more = if is_due && due != 0 { sweep(ground) } else { true };
     TURN.unlock();
     more
 }

@@ -9,7 +9,7 @@ static LEFT: AtomicI64 = AtomicI64::new(-1);
 
 /// Whether the system may be asked for memory.
 pub(crate) fn allowed() -> Option<()> {
-    // Relaxed, all: the number is all there is, and tests that set it have one thread.
+    // Relaxed, all: the number is all there is.
     if LEFT.load(Ordering::Relaxed) < 0 {
         return Some(());
     }

@@ -4,14 +4,15 @@
 //! all before, and gives them back in both.
 //!
 //! - I1. Locks are taken in the order that every other thread keeps: that of turns, the ground's, emptying's, those of heaps by their
-//!   VPs, those of pools.
+//!   VPs, that of growing, those of pools.
 //! - I2. A sequence of another thread is in the child's memory whole or not at all: what it stores before its commit lies above the
-//!   count. A block that it took is lost in the child, as what its thread had is, and so are units that were leaving (`units/I4`).
+//!   count. A block that it took is lost in the child, as what its thread had is, and so are units that were leaving (`units/I4`), and
+//!   a segment that was coming. The child's pools count neither, lest who finds no memory waits for what nobody brings.
 //!
 //! Not promised: anything in the child of a `vfork`, or from within a signal handler.
 //! Cost: a lock for each VP whose heap was used.
 
-use crate::ground::{SETTING, known};
+use crate::ground::{GROWING, SETTING, known};
 
 /// Before the fork.
 pub(crate) extern "C" fn prepare() {
@@ -22,6 +23,7 @@ pub(crate) extern "C" fn prepare() {
     for (_, part) in ground.parts_made() {
         part.heap().lock().lock();
     }
+    GROWING.lock();
     for pool in &ground.pools {
         pool.lock().lock();
     }
@@ -33,6 +35,7 @@ fn release() {
         for pool in &ground.pools {
             pool.lock().unlock();
         }
+        GROWING.unlock();
         for (_, part) in ground.parts_made() {
             part.heap().lock().unlock();
         }
@@ -49,5 +52,11 @@ pub(crate) extern "C" fn parent() {
 
 /// After it, in the child.
 pub(crate) extern "C" fn child() {
+    if let Some(ground) = known() {
+        for pool in &ground.pools {
+            // SAFETY: its lock is held since `prepare`.
+            unsafe { pool.forget_others() };
+        }
+    }
     release();
 }

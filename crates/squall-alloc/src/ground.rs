@@ -24,7 +24,9 @@
 //! Not promised: more than the arena holds (twice the machine's memory, of address space, but half of what the process may have, or
 //! what the system would reserve; without restartable sequences 16 GiB at most). That the kernel does what I5 asks: it may refuse to
 //! be asked, and where a node's memory is full it takes another's. On machines of more than [`NODES_MAX`] nodes it is not asked, and
-//! some share a pool; in a virtual topology there are no nodes to ask for.
+//! some share a pool; in a virtual topology there are no nodes to ask for. Where the thread that allocates first has a policy of its
+//! own for its memory (`numactl`, set_mempolicy(2)), that one holds: there is one pool then. It is not asked for segments beyond
+//! [`BOUND_SEGMENTS_MAX`]. What it was asked for it leaves where it is: automatic NUMA balancing passes it by.
 //! Cost: address space, of which memory is what is touched, and what the program may want are the map, the regions, and 36 KiB of
 //! `slabs` for each segment in use.
 
@@ -43,6 +45,7 @@ use squall_sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU3
 use squall_sync::cell::UnsafeCell;
 use squall_sys::apart::Apart;
 use squall_sys::{area, membarrier, nodes, pages, rseq};
+use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 
 /// Where the sequences that put blocks back find the area of their thread, from the thread pointer (I3).
@@ -125,7 +128,7 @@ const _: () = assert!(TAIL_AT + size_of::<Tail>() <= PART_BYTES);
 struct Tail {
     /// 1: what is below was made.
     ready: AtomicU32,
-    /// Of the VP, plus one; 0: not known yet.
+    /// Of the VP.
     node: AtomicU32,
     /// What the heap's number was when idle VPs were last looked for (`decay`).
     seen: AtomicU32,
@@ -165,7 +168,10 @@ pub(crate) struct Ground {
     pub(crate) pools: [Pool; NODES_MAX],
 }
 
+/// Written under [`GROWING`].
 static NEXT_SEGMENT: Apart<AtomicUsize> = Apart::new(AtomicUsize::new(0));
+/// Held by who makes a segment usable, so that one that could not be is the next one still. No other lock is taken under it.
+pub(crate) static GROWING: Lock = Lock::new();
 
 const UNSET: u8 = 0;
 const SET: u8 = 1;
@@ -333,7 +339,8 @@ fn set() -> bool {
 /// Reserves all of it, with a smaller arena if need be.
 fn lay(asked: &Asked) -> Option<Ground> {
     let (region, region_bytes, mode) = lay_region(asked)?;
-    let nodes = if asked.vps_of_node.is_some() { 1 } else { faults::nodes() };
+    // Where somebody has said where memory is to come from, we say nothing.
+    let nodes = if asked.vps_of_node.is_some() || nodes::has_policy() { 1 } else { faults::nodes() };
     let mut bytes = asked.arena_bytes;
     while bytes >= SEGMENT_BYTES {
         let units = bytes / SLAB_BYTES;
@@ -519,11 +526,14 @@ impl Ground {
         if tail.ready.load(Ordering::Relaxed) == 1 {
             return;
         }
+        // Before anything is written there: pages come from where they are to be as they are touched, and are not moved.
+        let node = self.find_node(vp);
+        self.bind(part.0, PART_BYTES, node);
+        tail.node.store(node, Ordering::Relaxed);
         tail.heap.with_mut(|heap| {
             // SAFETY: nobody reads it before `ready`; we hold the lock.
             unsafe { (*heap).write(Heap::new(vp)) };
         });
-        self.bind(part.0, PART_BYTES, self.node(vp));
         if self.mode == Mode::Restartable {
             part.open();
         }
@@ -603,36 +613,50 @@ impl Ground {
         unsafe { &*self.map.add(unit) }.store((&raw const *NOWHERE).cast_mut(), Ordering::Relaxed);
     }
 
-    /// The pool of this VP's node.
+    /// The pool of the node of this VP, whose part was made.
     fn node(&self, vp: u32) -> u32 {
+        // Relaxed: written before the part was ready, and never again.
+        Part(self.region.wrapping_add((vp as usize) << PART_SHIFT)).tail().node.load(Ordering::Relaxed)
+    }
+
+    /// As `node`, asked of the system.
+    fn find_node(&self, vp: u32) -> u32 {
         if let Some(vps) = self.vps_of_node {
             return (vp as usize / vps % NODES_MAX) as u32;
         }
         if self.nodes <= 1 {
             return 0;
         }
-        let tail = Part(self.region.wrapping_add((vp as usize) << PART_SHIFT)).tail();
-        // Relaxed, both: the number is all there is.
-        let known = tail.node.load(Ordering::Relaxed);
-        if known != 0 {
-            return known - 1;
-        }
         let current = || pages::current_place().map_or(0, |(_, node)| node);
         let node = nodes::of_processor(vp as usize, self.nodes).unwrap_or_else(current) % NODES_MAX;
-        tail.node.store(node as u32 + 1, Ordering::Relaxed);
         node as u32
     }
 
-    /// Asks for pages of this node (I5). Where the kernel refuses they come from where they are touched first.
+    /// Asks for pages of this node (I5). Where the kernel refuses they come from where they are touched first; where it does not
+    /// let itself be asked at all it is not asked again.
     fn bind(&self, at: *mut u8, bytes: usize, node: u32) {
-        if (2..=NODES_MAX).contains(&self.nodes) {
-            let _ = nodes::prefer(at, bytes, node as usize);
+        if !self.binds() {
+            return;
         }
+        if let Err(error) = nodes::prefer(at, bytes, node as usize)
+            && matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported)
+        {
+            // Relaxed, here and in `binds`: a hint.
+            UNASKED.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn binds(&self) -> bool {
+        (2..=NODES_MAX).contains(&self.nodes) && !UNASKED.load(Ordering::Relaxed)
     }
 
     /// The same of a mapping of its own, and of the node of this VP.
     pub(crate) fn bind_near(&self, at: *mut u8, bytes: usize, vp: u32) {
-        self.bind(at, bytes, self.node(vp));
+        if self.binds() {
+            // Its node is known from there on.
+            self.part(vp);
+            self.bind(at, bytes, self.node(vp));
+        }
     }
 
     /// Makes a segment usable, and what is known of its slabs.
@@ -645,15 +669,24 @@ impl Ground {
         // be usable already.
         let done = unsafe {
             pages::commit(self.slabs.cast::<u8>().wrapping_add(first), end - first).is_ok()
+                && faults::allowed().is_some()
                 && (!self.debug || debug::commit(number * SEGMENT_BYTES, SEGMENT_BYTES))
                 && pages::commit(arena, SEGMENT_BYTES).is_ok()
         };
-        if done {
+        if done && number < BOUND_SEGMENTS_MAX {
             self.bind(arena, SEGMENT_BYTES, node);
         }
         done
     }
 }
+
+/// Segments of which the kernel is asked for pages of their node. Each may be a mapping for itself then, of which a process may
+/// have 65,530 as a rule, and the program needs some, too. Of those that come behind (beyond 32 GiB of blocks), pages lie where they
+/// are touched first.
+const BOUND_SEGMENTS_MAX: usize = 8192;
+
+/// Whether the kernel has said that this process may not ask for pages of a node, as in most containers.
+static UNASKED: AtomicBool = AtomicBool::new(false);
 
 /// How often a thread that has no restartable sequences uses one answer of the kernel.
 const USES_PER_QUESTION: u32 = 64;
@@ -703,18 +736,18 @@ impl Field for Ground {
 
     fn new_segment(&self, node: u32) -> Option<u32> {
         faults::allowed()?;
-        let all = self.units / SEGMENT_UNITS;
-        // Relaxed, here and below: the number is all there is.
-        let number = NEXT_SEGMENT.fetch_add(1, Ordering::Relaxed);
-        if number < all && self.commit(number, node) {
+        GROWING.with(|| {
+            // Relaxed, both: by one thread at a time.
+            let number = NEXT_SEGMENT.load(Ordering::Relaxed);
+            if number >= self.units / SEGMENT_UNITS || !self.commit(number, node) {
+                return None;
+            }
             for unit in number * SEGMENT_UNITS..(number + 1) * SEGMENT_UNITS {
                 self.lead_nowhere(unit);
             }
-            return Some(number as u32);
-        }
-        // Back, unless others came behind us.
-        let _ = NEXT_SEGMENT.compare_exchange(number + 1, number, Ordering::Relaxed, Ordering::Relaxed);
-        None
+            NEXT_SEGMENT.store(number + 1, Ordering::Relaxed);
+            Some(number as u32)
+        })
     }
 
     fn discard(&self, unit: u32, count: usize) -> bool {

@@ -133,8 +133,9 @@ pub unsafe fn room_of(block: *mut u8) -> Option<usize> {
 /// Gives back to the system what nobody uses, now: every VP's cache is sent home, and free pages go.
 ///
 /// For a program that knows that it is idle; otherwise what is idle is given back little by little, see [`decay`](crate::decay()).
-/// Meanwhile other threads allocate and free as ever, but those of a VP that is being emptied find its cache empty and full for a few
-/// microseconds.
+/// Meanwhile other threads allocate and free as ever, but those of a VP that is being emptied find its cache empty and full, and go to
+/// its heap for each block: as long as two system calls take and its blocks' way home, microseconds where the processors are awake and
+/// this thread is not preempted meanwhile.
 ///
 /// Returns whether all caches were emptied: not where the kernel cannot restart sequences (see [`mode`] and `membarrier`).
 ///
@@ -147,7 +148,7 @@ pub fn trim() -> bool {
         all &= ground.mode == Mode::Locked || crate::drain::empty(ground, vp, part);
     }
     for pool in &ground.pools {
-        pool.purge(ground, 0);
+        pool.purge(ground, 0, usize::MAX);
     }
     mappings::again();
     all

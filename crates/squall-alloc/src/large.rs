@@ -1,6 +1,7 @@
 //! Large blocks: a mapping each, straight from the system and straight back.
 //!
-//! - I1. A block of so many bytes is a mapping of these, rounded up to pages, and nothing else is in it.
+//! - I1. A block of so many bytes is a mapping of these, rounded up to pages, and nothing else is in it. What is cut off where one
+//!   shrinks is no part of it any more, mapped or not (`mappings/I1`).
 //!
 //! Cost: a system call each, and the pages' first touch.
 
@@ -70,7 +71,8 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
     unsafe { mappings::unmap(block, bytes) };
 }
 
-/// Makes a large block one of another size, which is large too. Null if there is no memory; the block is then as it was.
+/// Makes a large block one of another size, which is large too. Null if there is no memory to grow (in debug mode, where all move, to
+/// shrink either); the block is then as it was.
 ///
 /// # Safety
 /// As for [`put`], if it succeeds; `layout` is aligned to a page at most.
@@ -80,25 +82,51 @@ pub(crate) unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut
     };
     if is_debug() {
         debug::large_check(block, layout, false);
-        let moved = take(new);
-        if !moved.is_null() {
-            // SAFETY: two mappings, of at least so many bytes; the old one is given back once.
-            unsafe {
-                std::ptr::copy_nonoverlapping(block, moved, layout.size().min(new.size()));
-                put(block, layout);
-            }
-        }
-        return moved;
+        // SAFETY: passed on.
+        return unsafe { to_another(block, layout, new) };
+    }
+    if new_bytes <= old_bytes {
+        // SAFETY: an end of a mapping of our own, that nobody uses. What cannot be ended now is noted, so that this never fails.
+        unsafe { end(block.wrapping_add(new_bytes), old_bytes - new_bytes) };
+        return block;
     }
     if faults::allowed().is_none() {
         return std::ptr::null_mut();
     }
     // SAFETY: a mapping of our own, whole (I1).
-    match unsafe { pages::remap(block, old_bytes, new_bytes) } {
-        Ok(at) => {
-            BYTES.fetch_add(new_bytes.wrapping_sub(old_bytes), Ordering::Relaxed);
-            at.as_ptr()
-        }
-        Err(_) => std::ptr::null_mut(),
+    if let Ok(at) = unsafe { pages::remap(block, old_bytes, new_bytes) } {
+        BYTES.fetch_add(new_bytes - old_bytes, Ordering::Relaxed);
+        return at.as_ptr();
     }
+    // The kernel moves no mapping of which the program has changed a part, and so made it several.
+    // SAFETY: passed on.
+    unsafe { to_another(block, layout, new) }
+}
+
+/// Gives the last bytes of a block back, whole pages or nothing.
+///
+/// # Safety
+/// As for [`mappings::unmap`].
+unsafe fn end(at: *mut u8, bytes: usize) {
+    if bytes > 0 {
+        BYTES.fetch_sub(bytes, Ordering::Relaxed);
+        // SAFETY: passed on.
+        unsafe { mappings::unmap(at, bytes) };
+    }
+}
+
+/// As [`change`], by copying.
+///
+/// # Safety
+/// As for [`change`].
+unsafe fn to_another(block: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
+    let moved = take(new);
+    if !moved.is_null() {
+        // SAFETY: two mappings, of at least so many bytes; the old one is given back once.
+        unsafe {
+            std::ptr::copy_nonoverlapping(block, moved, layout.size().min(new.size()));
+            put(block, layout);
+        }
+    }
+    moved
 }

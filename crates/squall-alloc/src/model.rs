@@ -186,7 +186,7 @@ fn pages_leave() {
     plot.pool.give(&*plot, unit, half);
     let other = {
         let plot = plot.clone();
-        thread::spawn(move || plot.pool.purge(&*plot, 0))
+        thread::spawn(move || plot.pool.purge(&*plot, 0, usize::MAX))
     };
     for _ in 0..2 {
         let unit = plot.pool.take(&*plot, 0, half).expect("none is lost");

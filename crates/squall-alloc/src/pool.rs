@@ -21,7 +21,8 @@ pub enum Placement {
     Local,
     /// For what many VPs touch: lines of its own, by pairs (128 bytes), near the VP where it is allocated.
     Shared,
-    /// As `Shared`, near the VP of this number wherever it is allocated.
+    /// As `Shared`, near the VP of this number wherever it is allocated. Above 512 KiB it is a mapping of its own, of which the kernel is
+    /// asked to take the pages from that VP's node.
     Near(u32),
 }
 

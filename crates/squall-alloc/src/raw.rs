@@ -20,7 +20,7 @@ use crate::heap::Wrong;
 use crate::home::{Homes, send_home};
 use crate::magazine::{Batch, Magazine};
 use crate::{debug, decay, large, sequence};
-use squall_sync::atomic::AtomicPtr;
+use squall_sync::atomic::{AtomicPtr, Ordering};
 use std::alloc::Layout;
 
 /// Whether a block of this layout comes from a slab (I1).
@@ -152,7 +152,9 @@ pub(crate) fn take_on(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
 /// A batch from the heap of the VP where the thread was just now: one block is returned, the others go to its magazine.
 fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     let part = ground.part(vp);
-    let most = (CAPACITIES[class] / 2).clamp(1, classes::BATCH_MAX);
+    // Relaxed: a hint. A closed one (`magazine/I3`) has no room, and more than one block would go home again at once.
+    let is_closed = part.magazine(class).high.load(Ordering::Relaxed) == 0;
+    let most = if is_closed { 1 } else { (CAPACITIES[class] / 2).clamp(1, classes::BATCH_MAX) };
     let mut batch = Batch::new();
     // From behind, so that those that come next are put in last.
     let mut first = most;

@@ -196,6 +196,7 @@ mod sequences {
                 ".quad 32f, 33f - 32f, 34f",
                 ".popsection",
                 ".pushsection .text.unlikely.squall_rseq,\"ax?\",%progbits",
+                ".p2align 2",
                 ".inst {signature}",
                 "34:",
                 "b 31f",

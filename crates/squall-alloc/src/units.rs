@@ -9,7 +9,7 @@
 //!   But for its node, which anybody reads who has a slab of it: so nobody ever has a reference to all of it.
 //! - I2. A unit is free, or of one slab. A dirty one is free.
 //! - I3. Whoever brings a pool's dirty units above [`DIRTY_MIN`], and above an eighth of those in use, gives half of what is allowed
-//!   back to the system before he goes on, unless the system refuses to take them.
+//!   back to the system before he goes on, unless the system refuses to take them: then not before there are twice as many.
 //! - I4. The system is not called under a pool's lock. Units on their way to it are *leaving*: neither free nor of a slab.
 //!
 //! Cost: a lock for each slab; one system call, or two where there are nodes, for 4 MiB that were never used, and one for each run that
@@ -26,6 +26,8 @@ use squall_sync::cell::UnsafeCell;
 pub(crate) const SEGMENT_UNITS: usize = 64;
 /// Dirty units that a pool may always keep.
 pub(crate) const DIRTY_MIN: usize = 64;
+/// Units that go to the system in a turn, at most: 32 MiB, which a page at a time is milliseconds.
+const DECAY_MAX: usize = 512;
 /// The most segments that are looked at for a run of units before a new one is taken.
 const LOOKS_MAX: usize = 64;
 
@@ -35,10 +37,21 @@ pub(crate) struct Segment {
     /// A set bit is a free unit; of those, one that has memory.
     free: u64,
     dirty: u64,
-    /// The neighbours in the list of those with a free unit.
+    /// The neighbours in its list, if it has a free unit.
     link: Link,
     /// Whose it is.
     node: u32,
+}
+
+impl Segment {
+    /// Which of its units are free, and which are dirty.
+    ///
+    /// # Safety
+    /// It is in use, and the caller holds its pool's lock.
+    unsafe fn words(this: *const Segment) -> (u64, u64) {
+        // SAFETY: by this function's contract nobody else is at them (I1).
+        unsafe { ((&raw const (*this).free).read(), (&raw const (*this).dirty).read()) }
+    }
 }
 
 /// What pools stand on.
@@ -63,8 +76,9 @@ impl<F: Field> Links for OfSegments<'_, F> {
 }
 
 struct Inner {
-    /// The segments with a free unit.
-    list: List,
+    /// The segments with a dirty unit, and the others with a free one: whoever looks for dirty ones passes no others.
+    dirty_list: List,
+    clean_list: List,
     segments: usize,
     used: usize,
     dirty: usize,
@@ -74,11 +88,22 @@ struct Inner {
     coming: u32,
     /// So many were dirty all the time since [`Pool::decay`].
     idle: usize,
+    /// So many were dirty when the system did not take what it was given last, as where memory is locked; 0: it did.
+    refused_at: usize,
 }
 
 impl Inner {
-    const NEW: Inner =
-        Inner { list: List::EMPTY, segments: 0, used: 0, dirty: 0, leaving: 0, coming: 0, idle: 0 };
+    const NEW: Inner = Inner {
+        dirty_list: List::EMPTY,
+        clean_list: List::EMPTY,
+        segments: 0,
+        used: 0,
+        dirty: 0,
+        leaving: 0,
+        coming: 0,
+        idle: 0,
+        refused_at: 0,
+    };
 }
 
 /// The pool of a node.
@@ -128,6 +153,19 @@ impl Pool {
     /// For a fork: holds still.
     pub(crate) fn lock(&self) -> &Lock {
         &self.lock
+    }
+
+    /// For the child of a fork, in which nobody else is on the way to the system or back: what they had is lost, and nobody waits
+    /// for it.
+    ///
+    /// # Safety
+    /// The caller holds the lock.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) unsafe fn forget_others(&self) {
+        self.inner.with_mut(|inner| {
+            // SAFETY: by this function's contract nobody else is at it (I1).
+            unsafe { ((*inner).leaving, (*inner).coming) = (0, 0) };
+        });
     }
 
     fn locked<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
@@ -187,17 +225,17 @@ impl Pool {
             inner.put(field, unit, count, true);
             inner.used -= count;
             let bound = DIRTY_MIN.max(inner.used / 8);
-            // Half of them, so that it is not for each slab.
-            (inner.dirty > bound).then_some(bound / 2)
+            // Half of them, so that it is not for each slab. Where that was refused, not before there are twice as many.
+            (inner.dirty > bound.max(2 * inner.refused_at)).then_some(bound / 2)
         });
         if let Some(keep) = keep {
-            self.purge(field, keep);
+            self.purge(field, keep, usize::MAX);
         }
     }
 
-    /// Gives dirty units to the system until at most `keep` are left.
-    pub(crate) fn purge(&self, field: &impl Field, keep: usize) {
-        while let Some((unit, count)) = self.locked(|inner| inner.send_off(field, keep)) {
+    /// Gives dirty units to the system until at most `keep` are left, or `most` were given, or it refuses.
+    pub(crate) fn purge(&self, field: &impl Field, keep: usize, mut most: usize) {
+        while let Some((unit, count)) = self.locked(|inner| inner.send_off(field, keep, most)) {
             let gone = field.discard(unit, count);
             if sites::LEAVING.is_weak() {
                 continue;
@@ -205,25 +243,28 @@ impl Pool {
             self.locked(|inner| {
                 inner.leaving -= count;
                 inner.put(field, unit, count, !gone);
+                inner.refused_at = if gone { 0 } else { inner.dirty };
             });
             if !gone {
                 return;
             }
+            most -= count;
         }
     }
 
-    /// Gives the system half of the units that were dirty since this was called last, or all of a few. Returns whether any stay that
-    /// may go later.
+    /// Gives the system half of the units that were dirty since this was called last, or all of a few, but at most [`DECAY_MAX`].
+    /// Returns whether any stay that may go later: none where the system refused what it was given last.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn decay(&self, field: &impl Field) -> bool {
         const ALL_OF: usize = 8;
-        let keep = self.locked(|inner| {
+        let going = self.locked(|inner| {
             let idle = inner.idle.min(inner.dirty);
-            let gone = if idle <= ALL_OF { idle } else { idle.div_ceil(2) };
+            let gone = if idle <= ALL_OF { idle } else { idle.div_ceil(2).min(DECAY_MAX) };
             inner.idle = inner.dirty - gone;
-            inner.dirty - gone
+            (inner.refused_at == 0).then_some((inner.dirty - gone, gone))
         });
-        self.purge(field, keep);
+        let Some((keep, gone)) = going else { return false };
+        self.purge(field, keep, gone);
         keep > 0
     }
 
@@ -271,21 +312,18 @@ fn run(mut bits: u64, count: usize) -> Option<u32> {
 }
 
 impl Inner {
-    /// A segment with such a run among the first `looks`, one that has memory if that is found soon.
+    /// A segment with such a run among the first `looks` of each list, one that has memory if that is found.
     fn find(&self, field: &impl Field, count: usize, looks: usize) -> Option<u32> {
-        let (mut at, mut clean) = (self.list.first(), None);
+        let (mut at, mut partly) = (self.dirty_list.first(), None);
         for _ in 0..looks {
             let Some(number) = at else { break };
-            // SAFETY: a segment of the list, whose pool's lock the caller holds (I1).
-            let (free, dirty) = unsafe {
-                let segment = field.segment(number);
-                ((*segment).free, (*segment).dirty)
-            };
+            // SAFETY: a segment of a list, whose pool's lock the caller holds (I1).
+            let (free, dirty) = unsafe { Segment::words(field.segment(number)) };
             if run(free & dirty, count).is_some() {
                 return Some(number);
             }
-            if clean.is_none() && run(free, count).is_some() {
-                clean = Some(number);
+            if partly.is_none() && run(free, count).is_some() {
+                partly = Some(number);
                 if self.dirty < count {
                     break;
                 }
@@ -293,14 +331,21 @@ impl Inner {
             // SAFETY: as above.
             at = unsafe { List::next(&OfSegments(field), number) };
         }
-        clean
+        let clean = || {
+            // SAFETY: as above.
+            let next = |number: &u32| unsafe { List::next(&OfSegments(field), *number) };
+            // SAFETY: as above.
+            let words = |number: &u32| unsafe { Segment::words(field.segment(*number)) };
+            let has_run = |number: &u32| run(words(number).0, count).is_some();
+            std::iter::successors(self.clean_list.first(), next).take(looks).find(has_run)
+        };
+        partly.or_else(clean)
     }
 
     /// Such a run from this segment, which has one.
     fn take(&mut self, field: &impl Field, number: u32, count: usize) -> Option<u32> {
-        let segment = field.segment(number);
         // SAFETY: a segment of this pool, whose lock we hold (I1).
-        let (free, dirty) = unsafe { ((*segment).free, (*segment).dirty) };
+        let (free, dirty) = unsafe { Segment::words(field.segment(number)) };
         let at = run(free & dirty, count).or_else(|| run(free, count))?;
         self.used += count;
         Some(self.take_out(field, number, at, count))
@@ -308,17 +353,8 @@ impl Inner {
 
     /// Takes these units out of this segment, where they are free.
     fn take_out(&mut self, field: &impl Field, number: u32, at: u32, count: usize) -> u32 {
-        let segment = field.segment(number);
-        // SAFETY: as in `take`; a segment is in the list as long as it has a free unit.
-        unsafe {
-            let mask = mask(at, count);
-            self.dirty -= ((*segment).dirty & mask).count_ones() as usize;
-            (*segment).free &= !mask;
-            (*segment).dirty &= !mask;
-            if (*segment).free == 0 {
-                self.list.remove(&OfSegments(field), number);
-            }
-        }
+        let mask = mask(at, count);
+        self.change(field, number, |free, dirty| (free & !mask, dirty & !mask));
         self.idle = self.idle.min(self.dirty);
         number * SEGMENT_UNITS as u32 + at
     }
@@ -326,20 +362,42 @@ impl Inner {
     /// Puts units back that are neither free nor used any more.
     fn put(&mut self, field: &impl Field, unit: u32, count: usize, is_dirty: bool) {
         let (number, at) = (unit / SEGMENT_UNITS as u32, unit % SEGMENT_UNITS as u32);
-        let (segment, mask) = (field.segment(number), mask(at, count));
-        // SAFETY: as in `take_out`.
-        unsafe {
-            if (*segment).free & mask != 0 {
+        let mask = mask(at, count);
+        self.change(field, number, |free, dirty| {
+            if free & mask != 0 {
                 twice(unit);
             }
-            if (*segment).free == 0 {
-                self.list.push(&OfSegments(field), number);
+            (free | mask, dirty | if is_dirty { mask } else { 0 })
+        });
+    }
+
+    /// Changes which units of a segment are free, and dirty, and puts it into the list where it belongs.
+    fn change(&mut self, field: &impl Field, number: u32, f: impl FnOnce(u64, u64) -> (u64, u64)) {
+        let segment = field.segment(number);
+        // SAFETY: a segment of this pool, whose lock we hold (I1); it is in the list that its words tell.
+        unsafe {
+            let (old_free, old_dirty) = Segment::words(segment);
+            let (free, dirty) = f(old_free, old_dirty);
+            ((*segment).free, (*segment).dirty) = (free, dirty);
+            self.dirty = self.dirty + dirty.count_ones() as usize - old_dirty.count_ones() as usize;
+            if (old_free != 0, old_dirty != 0) == (free != 0, dirty != 0) {
+                return;
             }
-            (*segment).free |= mask;
-            if is_dirty {
-                (*segment).dirty |= mask;
-                self.dirty += count;
+            if let Some(list) = self.list(old_free, old_dirty) {
+                list.remove(&OfSegments(field), number);
             }
+            if let Some(list) = self.list(free, dirty) {
+                list.push(&OfSegments(field), number);
+            }
+        }
+    }
+
+    /// The list of segments with such words.
+    fn list(&mut self, free: u64, dirty: u64) -> Option<&mut List> {
+        match (free, dirty) {
+            (0, _) => None,
+            (_, 0) => Some(&mut self.clean_list),
+            _ => Some(&mut self.dirty_list),
         }
     }
 
@@ -347,37 +405,29 @@ impl Inner {
         // SAFETY: it was just given to us alone, and is in no list.
         unsafe {
             *field.segment(number) = Segment { free: u64::MAX, dirty: 0, link: Link::NONE, node };
-            self.list.push(&OfSegments(field), number);
+            self.clean_list.push(&OfSegments(field), number);
         }
         self.segments += 1;
     }
 
-    /// Takes a run of dirty units out, to be given to the system, while there are more than `keep`.
-    fn send_off(&mut self, field: &impl Field, keep: usize) -> Option<(u32, usize)> {
-        if self.dirty <= keep {
+    /// Takes a run of dirty units out, of `most` at most, to be given to the system, while there are more than `keep`.
+    fn send_off(&mut self, field: &impl Field, keep: usize, most: usize) -> Option<(u32, usize)> {
+        let most = self.dirty.saturating_sub(keep).min(most);
+        if most == 0 {
             return None;
         }
-        let mut at = self.list.first();
-        while let Some(number) = at {
-            // SAFETY: as in `find`.
-            let dirty = unsafe { (*field.segment(number)).dirty };
-            if dirty != 0 {
-                let from = dirty.trailing_zeros();
-                let count = ((dirty >> from).trailing_ones() as usize).min(self.dirty - keep);
-                if sites::LEAVING.is_weak() {
-                    // They stay free, and only what is said of their memory changes.
-                    // SAFETY: as in `find`.
-                    unsafe { (*field.segment(number)).dirty &= !mask(from, count) };
-                    self.dirty -= count;
-                    return Some((number * SEGMENT_UNITS as u32 + from, count));
-                }
-                self.leaving += count;
-                return Some((self.take_out(field, number, from, count), count));
-            }
-            // SAFETY: as in `find`.
-            at = unsafe { List::next(&OfSegments(field), number) };
+        let number = self.dirty_list.first()?;
+        // SAFETY: as in `find`.
+        let (_, dirty) = unsafe { Segment::words(field.segment(number)) };
+        let from = dirty.trailing_zeros();
+        let count = ((dirty >> from).trailing_ones() as usize).min(most);
+        if sites::LEAVING.is_weak() {
+            // They stay free, and only what is said of their memory changes.
+            self.change(field, number, |free, dirty| (free, dirty & !mask(from, count)));
+            return Some((number * SEGMENT_UNITS as u32 + from, count));
         }
-        None
+        self.leaving += count;
+        Some((self.take_out(field, number, from, count), count))
     }
 }
 
@@ -403,11 +453,18 @@ mod tests {
     struct Plot {
         segments: UnsafeCell<[Segment; 80]>,
         left: std::cell::Cell<u32>,
+        /// Units that the system took, how often it was asked, and whether it takes any.
+        gone: std::cell::Cell<usize>,
+        asked: std::cell::Cell<usize>,
+        /// How often a segment was looked at.
+        looks: std::cell::Cell<usize>,
+        takes: std::cell::Cell<bool>,
     }
 
     #[cfg(not(loom))]
     impl Field for Plot {
         fn segment(&self, number: u32) -> *mut Segment {
+            self.looks.set(self.looks.get() + 1);
             self.segments.with_mut(|segments| segments.cast::<Segment>().wrapping_add(number as usize))
         }
 
@@ -417,15 +474,25 @@ mod tests {
             Some(left)
         }
 
-        fn discard(&self, _unit: u32, _count: usize) -> bool {
-            true
+        fn discard(&self, _unit: u32, count: usize) -> bool {
+            self.asked.set(self.asked.get() + 1);
+            self.gone.set(self.gone.get() + if self.takes.get() { count } else { 0 });
+            self.takes.get()
         }
     }
 
     #[cfg(not(loom))]
     fn plot() -> Plot {
-        // SAFETY: all zeros are good segments.
-        Plot { segments: UnsafeCell::new(unsafe { std::mem::zeroed() }), left: std::cell::Cell::new(80) }
+        use std::cell::Cell;
+        Plot {
+            // SAFETY: all zeros are good segments.
+            segments: UnsafeCell::new(unsafe { std::mem::zeroed() }),
+            left: Cell::new(80),
+            gone: Cell::new(0),
+            asked: Cell::new(0),
+            looks: Cell::new(0),
+            takes: Cell::new(true),
+        }
     }
 
     #[test]
@@ -441,6 +508,62 @@ mod tests {
         assert_eq!(pool.take(&plot, 0, 2), Some(all[0] & !1));
         assert_eq!(pool.take(&plot, 0, 2), None);
         assert_eq!(pool.units().used, 79 * 63 + 64);
+    }
+
+    #[test]
+    #[cfg(not(loom))]
+    fn a_turn_gives_back_so_much_at_most_and_nothing_where_it_is_refused() {
+        let (plot, pool) = (plot(), Pool::new());
+        let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&plot, 0, 1).unwrap()).collect();
+        plot.takes.set(false);
+        all.iter().for_each(|unit| pool.give(&plot, *unit, 1));
+        assert_eq!(pool.units(), PoolUnits { all: 80 * 64, used: 0, dirty: 80 * 64 });
+        let asked = plot.asked.get();
+        assert!(asked < 8, "it was asked {asked} times, and refused");
+        assert!(!pool.decay(&plot) && !pool.decay(&plot));
+        assert_eq!(plot.asked.get(), asked);
+        // Whoever asks all the same finds that it is taken again.
+        plot.takes.set(true);
+        pool.purge(&plot, 80 * 64 - 1, usize::MAX);
+        assert_eq!(plot.gone.get(), 1);
+        for turn in 0..3 {
+            assert!(pool.decay(&plot));
+            assert_eq!(plot.gone.get(), 1 + turn * DECAY_MAX + DECAY_MAX);
+        }
+        while pool.decay(&plot) {}
+        assert_eq!((pool.units().dirty, plot.gone.get()), (0, 80 * 64));
+    }
+
+    #[test]
+    #[cfg(not(loom))]
+    fn what_goes_to_the_system_is_found_without_a_look_at_what_is_clean() {
+        let (plot, pool) = (plot(), Pool::new());
+        let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&plot, 0, 1).unwrap()).collect();
+        // A unit of each segment; the others have no memory any more.
+        all.iter().step_by(64).for_each(|unit| pool.give(&plot, *unit, 1));
+        pool.purge(&plot, 0, usize::MAX);
+        pool.give(&plot, all[40 * 64 + 1], 1);
+        plot.looks.set(0);
+        pool.purge(&plot, 0, usize::MAX);
+        assert!(plot.looks.get() < 10, "{} looks", plot.looks.get());
+        // One with memory is taken first, whatever list is longer.
+        pool.give(&plot, all[7 * 64 + 3], 1);
+        assert_eq!(pool.take(&plot, 0, 1), Some(all[7 * 64 + 3]));
+        assert_eq!(pool.units(), PoolUnits { all: 80 * 64, used: 80 * 64 - 81, dirty: 0 });
+    }
+
+    #[test]
+    #[cfg(not(loom))]
+    fn who_has_no_memory_in_the_child_of_a_fork_does_not_wait_for_who_is_not_there() {
+        let (plot, pool) = (plot(), Pool::new());
+        plot.left.set(0);
+        // Of other threads, in the middle of their calls of the system.
+        pool.locked(|inner| (inner.leaving, inner.coming) = (3, 2));
+        pool.lock().lock();
+        // SAFETY: the lock is held.
+        unsafe { pool.forget_others() };
+        pool.lock().unlock();
+        assert_eq!(pool.take(&plot, 0, 1), None);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 mod support;
 
-use squall_alloc::{Placement, Pool, refuse_after, stats, trim};
-use std::alloc::Layout;
+use squall_alloc::{LocalityAlloc, Placement, Pool, refuse_after, stats, trim};
+use std::alloc::{GlobalAlloc, Layout};
 use support::{again, in_both_modes, is_child};
 
 const SIZES: [usize; 10] = [0, 16, 100, 1_000, 5_000, 8_192, 30_000, 200_000, 524_288, 2_000_000];
@@ -112,6 +112,28 @@ fn an_arena_that_is_full_is_no_memory() {
 }
 
 #[test]
+fn what_could_not_be_made_usable_can_be_later() {
+    let test = "what_could_not_be_made_usable_can_be_later";
+    if !is_child() {
+        return support::must_pass(test, &[("SQUALL_ALLOC_ARENA_MIB", "64")]);
+    }
+    let pool = Pool::new(Placement::General);
+    let layout = Layout::from_size_align(500_000, 8).unwrap();
+    let mut count = usize::from(pool.allocate(layout).is_ok());
+    let mut full = false;
+    while !full {
+        // Half of a segment is made usable, and no more.
+        refuse_after(Some(1));
+        count += std::iter::from_fn(|| pool.allocate(layout).ok()).count();
+        refuse_after(None);
+        full = pool.allocate(layout).is_err();
+        count += usize::from(!full);
+    }
+    // Of 512 KiB each.
+    assert_eq!(count, 128, "all of the arena is blocks");
+}
+
+#[test]
 fn what_another_node_has_free_is_memory_too() {
     let test = "what_another_node_has_free_is_memory_too";
     if !is_child() {
@@ -191,6 +213,47 @@ fn where_addresses_are_limited_half_are_left_to_others() {
     }
 }
 
+/// Changes the size of a large block to so many bytes.
+fn change(block: *mut u8, from: usize, to: usize) -> *mut u8 {
+    let layout = Layout::from_size_align(from, 8).unwrap();
+    // SAFETY: the caller's own block of so many bytes, which goes on with what is returned.
+    unsafe { LocalityAlloc.realloc(block, layout, to) }
+}
+
+#[test]
+fn a_large_block_shrinks_without_memory_and_grows_where_the_kernel_does_not_move_it() {
+    let test = "a_large_block_shrinks_without_memory_and_grows_where_the_kernel_does_not_move_it";
+    if !is_child() {
+        return support::must_pass(test, &[]);
+    }
+    const MIB: usize = 1 << 20;
+    let layout = Layout::from_size_align(4 * MIB, 8).unwrap();
+    // SAFETY: the size is not 0.
+    let block = unsafe { LocalityAlloc.alloc(layout) };
+    assert!(!block.is_null());
+    let at = |block: *mut u8, mib: usize| block.wrapping_add(mib * MIB);
+    // SAFETY: our own block.
+    (0..4).for_each(|mib| unsafe { at(block, mib).write(mib as u8 + 1) });
+    refuse_after(Some(0));
+    assert_eq!(change(block, 4 * MIB, 3 * MIB), block);
+    assert!(change(block, 3 * MIB, 5 * MIB).is_null());
+    refuse_after(None);
+    assert_eq!(stats().expect("the ground is laid").large_bytes, 3 * MIB);
+    // What is advised for a part of a mapping makes it several.
+    // SAFETY: a page of our own.
+    assert_eq!(unsafe { libc::madvise(at(block, 1).cast(), 4096, libc::MADV_DONTFORK) }, 0);
+    let block = change(block, 3 * MIB, 64 * MIB);
+    assert!(!block.is_null(), "there is memory");
+    for (mib, value) in [(0, 1), (1, 2), (2, 3), (3, 0), (63, 0)] {
+        // SAFETY: our own block.
+        assert_eq!(unsafe { at(block, mib).read() }, value);
+    }
+    // SAFETY: freed once.
+    unsafe { LocalityAlloc.dealloc(block, Layout::from_size_align(64 * MIB, 8).unwrap()) };
+    let stats = stats().expect("the ground is laid");
+    assert_eq!((stats.large_count, stats.large_bytes), (0, 0));
+}
+
 /// Maps pages until the process has as many mappings as it may; nothing if that takes too many.
 fn map_all() -> Option<Vec<*mut libc::c_void>> {
     const MAPPINGS_MAX: usize = 200_000;
@@ -237,8 +300,11 @@ fn a_mapping_that_cannot_be_ended_now_is_ended_later() {
         let failed = unsafe { libc::mincore(at.as_ptr().cast(), layout.size(), pages.as_mut_ptr()) };
         (failed == 0).then(|| pages.iter().any(|page| page & 1 != 0))
     };
+    let half = layout.size() / 2;
+    assert_eq!(change(middle.as_ptr(), layout.size(), half), middle.as_ptr(), "one shrinks all the same");
+    assert_eq!(stats().expect("the ground is laid").unmapped_later_bytes, half);
     // SAFETY: freed once.
-    unsafe { pool.free(middle, layout) };
+    unsafe { pool.free(middle, Layout::from_size_align(half, 1).unwrap()) };
     assert_eq!(resident(middle), Some(false), "it is mapped still, and has no memory");
     assert_eq!(stats().expect("the ground is laid").unmapped_later_bytes, layout.size());
     for page in pages {

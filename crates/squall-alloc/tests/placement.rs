@@ -282,3 +282,27 @@ fn to_09_pages_are_asked_for_from_their_node() {
         }
     }
 }
+
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn where_the_program_was_given_a_policy_nothing_is_asked_for() {
+    let test = "where_the_program_was_given_a_policy_nothing_is_asked_for";
+    if !support::is_child() {
+        return support::must_pass(test, &[]);
+    }
+    const INTERLEAVE: usize = 3;
+    let first_node = 1u64;
+    // SAFETY: set_mempolicy(2) with a set of so many bits, read by the call alone, one more being named than are looked at.
+    if unsafe { libc::syscall(libc::SYS_set_mempolicy, INTERLEAVE, &raw const first_node, 65usize) } != 0 {
+        return eprintln!("the kernel takes no policies here");
+    }
+    squall_alloc::pretend_nodes(2);
+    for size in [100, 1_000_000] {
+        let layout = Layout::from_size_align(size, 8).unwrap();
+        let block = Pool::new(Placement::Near(0)).allocate(layout).unwrap();
+        assert_eq!(squall_sys::nodes::preferred(block.as_ptr()).unwrap(), None, "{size}");
+        // SAFETY: freed once.
+        unsafe { Pool::new(Placement::General).free(block, layout) };
+    }
+    assert_eq!(stats().unwrap().nodes.len(), 1);
+}

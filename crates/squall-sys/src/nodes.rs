@@ -16,16 +16,44 @@ mod imp {
     const WORDS: usize = NODES_MAX / 64;
     /// `MPOL_PREFERRED`, of linux/mempolicy.h.
     const PREFERRED: libc::c_int = 1;
+    /// `MPOL_DEFAULT`.
+    const DEFAULT: libc::c_int = 0;
     /// `MPOL_F_ADDR`.
     const OF_ADDRESS: libc::c_ulong = 2;
+
+    /// Runs `f`, which may fail, and leaves `errno` as it was: whoever allocates may be about to read it.
+    fn quietly<R>(f: impl FnOnce() -> R) -> R {
+        // SAFETY: the calling thread's own, which lives as long as the thread.
+        unsafe {
+            let errno = libc::__errno_location();
+            let before = errno.read();
+            let result = f();
+            errno.write(before);
+            result
+        }
+    }
+
+    fn answered(failed: libc::c_long) -> io::Result<()> {
+        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    pub(super) fn has_policy() -> bool {
+        let mut mode = DEFAULT;
+        let none = std::ptr::null_mut::<libc::c_void>();
+        // SAFETY: get_mempolicy(2) with a place of our own, and without a set and an address.
+        let asked = quietly(|| unsafe {
+            answered(libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, none, 0 as libc::c_ulong, none, 0))
+        });
+        asked.is_ok() && mode != DEFAULT
+    }
 
     pub(super) fn prefer(at: *mut u8, len: usize, node: usize) -> io::Result<()> {
         let mut nodes = [0u64; WORDS];
         *nodes.get_mut(node / 64).ok_or(io::ErrorKind::InvalidInput)? = 1 << (node % 64);
         // SAFETY: mbind(2) of a set of so many bits, read by the call alone, one more being named than are looked at. It says where
         // pages come from that do not exist yet, and changes nothing that is in memory.
-        let failed = unsafe {
-            libc::syscall(
+        quietly(|| unsafe {
+            answered(libc::syscall(
                 libc::SYS_mbind,
                 at,
                 len,
@@ -33,27 +61,23 @@ mod imp {
                 nodes.as_ptr(),
                 NODES_MAX as libc::c_ulong + 1,
                 0,
-            )
-        };
-        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+            ))
+        })
     }
 
     pub(super) fn preferred(at: *mut u8) -> io::Result<Option<usize>> {
         let (mut mode, mut nodes) = (-1 as libc::c_int, [0u64; WORDS]);
         // SAFETY: get_mempolicy(2) with two places of our own, of which the second has so many bits.
-        let failed = unsafe {
-            libc::syscall(
+        quietly(|| unsafe {
+            answered(libc::syscall(
                 libc::SYS_get_mempolicy,
                 &raw mut mode,
                 nodes.as_mut_ptr(),
                 NODES_MAX as libc::c_ulong,
                 at,
                 OF_ADDRESS,
-            )
-        };
-        if failed != 0 {
-            return Err(io::Error::last_os_error());
-        }
+            ))
+        })?;
         let first = nodes.iter().position(|word| *word != 0);
         Ok(first.filter(|_| mode == PREFERRED).map(|word| word * 64 + nodes[word].trailing_zeros() as usize))
     }
@@ -66,6 +90,10 @@ mod imp {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod imp {
     use std::io;
+
+    pub(super) fn has_policy() -> bool {
+        false
+    }
 
     pub(super) fn prefer(_at: *mut u8, _len: usize, _node: usize) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
@@ -117,7 +145,16 @@ impl std::fmt::Write for Path {
     }
 }
 
+/// Whether the calling thread has a policy of its own for its memory, as `numactl` gives to whole programs: set_mempolicy(2). Not
+/// where the kernel does not tell.
+pub fn has_policy() -> bool {
+    imp::has_policy()
+}
+
 /// Has pages of these addresses that are touched from now on come from the memory of `node`, as long as it has any free.
+///
+/// Such pages are left out of what the kernel moves by itself (automatic NUMA balancing): where threads move to another node for good,
+/// their pages stay behind. The C library's `errno` stays as it is.
 ///
 /// # Units
 /// Bytes, both of whole pages.
@@ -150,6 +187,22 @@ mod tests {
         if prefer(at, pages::UNIT_BYTES, 0).is_ok() {
             assert_eq!((before.unwrap(), preferred(at).unwrap()), (None, Some(0)));
         }
+        // SAFETY: our own mapping.
+        unsafe { pages::unmap(at, pages::UNIT_BYTES).unwrap() };
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_refusal_leaves_errno_alone() {
+        let at = pages::map(pages::UNIT_BYTES, 4096, |_, _| {}).unwrap().as_ptr();
+        // SAFETY: this thread's own number.
+        unsafe { libc::__errno_location().write(77) };
+        // Not of whole pages, and of no mapping.
+        assert!(prefer(at.wrapping_add(1), pages::UNIT_BYTES, 0).is_err());
+        assert!(preferred(std::ptr::null_mut()).is_err());
+        has_policy();
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::__errno_location().read() }, 77);
         // SAFETY: our own mapping.
         unsafe { pages::unmap(at, pages::UNIT_BYTES).unwrap() };
     }

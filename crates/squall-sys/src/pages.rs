@@ -1,7 +1,7 @@
 //! Address space and pages, asked of the system without allocating: what an allocator stands on.
 //!
-//! Where there is no such system (and below Miri) the standard library's allocator stands in for it: memory is then never given
-//! back, and [`discard`] says so.
+//! Where there is no such system (and below Miri) the standard library's [`System`](std::alloc::System) stands in for it, and not
+//! the program's allocator, which may stand on this module: memory is then never given back, and [`discard`] says so.
 
 use std::io;
 use std::ptr::NonNull;
@@ -56,12 +56,16 @@ mod imp {
             |hint: *mut std::ffi::c_void| unsafe { mmap_anonymous(hint, len, ProtFlags::empty(), PRIVATE) };
         let fits = |at: *mut std::ffi::c_void| (at.addr() + before).is_multiple_of(multiple);
         let first = anywhere(std::ptr::null_mut())?;
+        if fits(first) {
+            return mapped(first);
+        }
         let mut found = None;
-        // The nearest such places below it and above it are asked for by their addresses: no room is needed beside them.
+        // Such places are asked for by their addresses, and no room is needed beside them: first the nearest ones below, as the
+        // kernel goes down, then those above, where libraries and the stack are.
         let base = (first.addr() + before) / multiple * multiple;
-        for at in 0..TRIES {
-            let away = at / 2 * multiple;
-            let place = if at % 2 == 0 { base.checked_sub(away) } else { base.checked_add(away + multiple) };
+        let below = (0..TRIES / 2).map(|away| base.checked_sub(away * multiple));
+        let above = (1..=TRIES / 2).map(|away| base.checked_add(away * multiple));
+        for place in below.chain(above) {
             let hinted = place.and_then(|place| place.checked_sub(before)).filter(|at| *at > 0);
             let Some(hinted) = hinted else { continue };
             let Ok(at) = anywhere(std::ptr::without_provenance_mut(hinted)) else { break };
@@ -118,7 +122,7 @@ mod imp {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod imp {
     use super::NonNull;
-    use std::alloc::Layout;
+    use std::alloc::{GlobalAlloc, Layout, System};
     use std::io;
 
     fn layout(len: usize, align: usize) -> io::Result<Layout> {
@@ -132,7 +136,7 @@ mod imp {
         _left: impl FnMut(*mut u8, usize),
     ) -> io::Result<NonNull<u8>> {
         // SAFETY: the size is not 0.
-        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(len, align)?) })
+        NonNull::new(unsafe { System.alloc_zeroed(layout(len, align)?) })
             .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
@@ -354,8 +358,23 @@ pub fn memory_bytes() -> usize {
 }
 
 /// One more than the highest number of a processor that the machine may ever have; `None` where it does not tell.
+///
+/// Where a container shows a shorter list than the machine's, the processors that count are those that the C library knows of, too, and
+/// those that the calling thread may run on.
 pub fn processors_limit() -> Option<usize> {
-    limit_in(c"/sys/devices/system/cpu/possible")
+    let limit = limit_in(c"/sys/devices/system/cpu/possible")?;
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        // SAFETY: sysconf(3) with a name that it knows or refuses; negative where it does.
+        let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+        let allowed = rustix::thread::sched_getaffinity(None).map_or(0, |set| {
+            let highest = (0..rustix::thread::CpuSet::MAX_CPU).rfind(|cpu| set.is_set(*cpu));
+            highest.map_or(0, |cpu| cpu + 1)
+        });
+        Some(limit.max(usize::try_from(configured).unwrap_or(0)).max(allowed))
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    Some(limit)
 }
 
 /// One more than the last number in the list in this file.
