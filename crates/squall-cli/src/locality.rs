@@ -153,16 +153,21 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
             "{path} did not load the plugin, or ended before it could; what it said is above. Where that is that it cannot load: {INSTALL}"
         )));
     }
+    give(args, &report)?;
+    judge(args, &report)
+}
+
+/// Gives the report in the form that was asked for.
+fn give(args: &LocalityArgs, report: &Report) -> Result<(), Failure> {
     if let Some(path) = &args.html {
-        fs::write(path, report::page(&report))
+        fs::write(path, report::page(report))
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }
     if args.json {
-        output::line(serde_json::to_string(&report).map_err(|error| Failure::new(error.to_string()))?)?;
+        output::line(serde_json::to_string(report).map_err(|error| Failure::new(error.to_string()))?)
     } else {
-        output::line(report::table(&report).trim_end())?;
+        output::line(report::table(report).trim_end())
     }
-    judge(args, &report)
 }
 
 /// What becomes the number of the signal by which we are told to end: the program is ended then, and the report is of what it did until then.
