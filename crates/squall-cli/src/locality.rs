@@ -97,14 +97,8 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
         return Err(Failure::new("--fail-above: NaN is no limit"));
     }
     let (program, arguments) = args.program.split_first().ok_or_else(|| Failure::new("no program"))?;
-    let timeout = match args.timeout {
-        None => None,
-        Some(seconds) => {
-            let timeout =
-                Duration::try_from_secs_f64(seconds).map_err(|e| Failure::new(format!("--timeout: {e}")))?;
-            Some(timeout)
-        }
-    };
+    let timeout = args.timeout.map(Duration::try_from_secs_f64).transpose();
+    let timeout = timeout.map_err(|error| Failure::new(format!("--timeout: {error}")))?;
     let told = told_to_end()?;
     let options = Options {
         program: program.into(),
