@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(loom))]
+    #[cfg(all(not(loom), not(miri)))]
     fn a_turn_gives_back_so_much_at_most_and_nothing_where_it_is_refused() {
         let (plot, pool) = (plot(), Pool::new());
         let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&plot, 0, 1).unwrap()).collect();
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg(not(loom))]
+    #[cfg(all(not(loom), not(miri)))]
     fn what_goes_to_the_system_is_found_without_a_look_at_what_is_clean() {
         let (plot, pool) = (plot(), Pool::new());
         let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&plot, 0, 1).unwrap()).collect();
