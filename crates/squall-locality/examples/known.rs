@@ -241,12 +241,17 @@ fn run_to_the_end(name: &str, threads: usize, ops: u64) {
                 thread.join().expect("it adds");
             }
         }
-        "abort" => at_once(threads, ops, |_, i| {
-            SHARED.fetch_add(1, Relaxed);
-            if i == ops - 1 {
-                std::process::abort();
-            }
-        }),
+        "abort" => {
+            let last = Barrier::new(threads);
+            at_once(threads, ops, |_, i| {
+                SHARED.fetch_add(1, Relaxed);
+                if i == ops - 1 {
+                    // All have counted by then, however late they came.
+                    last.wait();
+                    std::process::abort();
+                }
+            });
+        }
         "forever" => at_once(threads, u64::MAX, |_, _| {
             SHARED.fetch_add(1, Relaxed);
         }),
