@@ -190,6 +190,7 @@ fn at_first_little_is_mapped_that_may_be_written() {
 }
 
 #[test]
+#[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer needs addresses and mappings itself")]
 fn where_addresses_are_limited_half_are_left_to_others() {
     let test = "where_addresses_are_limited_half_are_left_to_others";
     if !is_child() {
@@ -277,6 +278,7 @@ fn map_all() -> Option<Vec<*mut libc::c_void>> {
 }
 
 #[test]
+#[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer needs addresses and mappings itself")]
 fn a_mapping_that_cannot_be_ended_now_is_ended_later() {
     let test = "a_mapping_that_cannot_be_ended_now_is_ended_later";
     if !is_child() {
