@@ -1,67 +1,22 @@
 //! Programs that are hard to look at, counted under the emulator. Where there is none, the tests say so and pass.
 
+mod common;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use squall_locality::emulator::Emulator;
-use squall_locality::lines::Rules;
-use squall_locality::model::Model;
+use squall_locality::Window;
 use squall_locality::objects::Object;
 use squall_locality::read::Losses;
-use squall_locality::report::{LineReport, Report, Request, page, report, table};
-use squall_locality::run::{Outcome, run};
-use squall_locality::{Options, Window, read};
+use squall_locality::report::{LineReport, Report, page, table};
+use squall_locality::run::Outcome;
 
-fn options(name: &str, argument: &str) -> Option<Options> {
-    if let Err(error) = Emulator::find(None) {
-        eprintln!("SKIP: {error}");
-        return None;
-    }
-    let test = std::env::current_exe().ok()?;
-    let program = test.parent()?.parent()?.join("examples").join("guest");
-    if !program.is_file() {
-        eprintln!("SKIP: the example `guest` was not built");
-        return None;
-    }
-    Some(Options {
-        program,
-        arguments: vec![name.into(), argument.into()],
-        window: Window::Auto,
-        entries_max: 1 << 20,
-        timeout: Some(Duration::from_secs(300)),
-        stop: None,
-        alone: false,
-        preload: true,
-        emulator: None,
-        emulator_arguments: Vec::new(),
-        plugins: Vec::new(),
-        quiet: true,
-        stdout_to_stderr: false,
-    })
-}
+use common::{look, options};
 
-fn look(options: &Options, ops: Option<u64>) -> Report {
-    let run = run(options).expect("it runs");
-    let sources = read::sources(&run.folder).expect("files");
-    let request = Request {
-        command: Vec::new(),
-        emulator: String::new(),
-        outcome: run.outcome.clone(),
-        seconds: 0.0,
-        pid: run.pid,
-        function: match &options.window {
-            Window::Function(name) => Some(name.clone()),
-            _ => None,
-        },
-        rules: Rules { ops, line_bytes: 64, with_main: false },
-        model: Model::preset("server").expect("it is there"),
-        processors: vec![1, 64],
-        lines_max: 1_000,
-    };
-    report(&sources, &request)
-}
+/// Lines in a report.
+const LINES: usize = 1_000;
 
 /// The line of this static variable.
 fn line_of<'a>(report: &'a Report, name: &str) -> Option<&'a LineReport> {
@@ -95,8 +50,8 @@ impl Drop for Folder {
 #[test]
 fn guest_that_closes_all_descriptors_has_its_files_to_itself() {
     let folder = Folder::new("closes");
-    let Some(options) = options("closes", folder.text()) else { return };
-    let report = look(&options, None);
+    let Some(options) = options("guest", &["closes", folder.text()]) else { return };
+    let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Exited(0), "it found in its files what it wrote");
     for round in 0..10 {
         for at in 0..20 {
@@ -111,8 +66,8 @@ fn guest_that_closes_all_descriptors_has_its_files_to_itself() {
 
 #[test]
 fn guest_that_forks_is_counted_on_both_sides() {
-    let Some(options) = options("fork", "700") else { return };
-    let report = look(&options, Some(700));
+    let Some(options) = options("guest", &["fork", "700"]) else { return };
+    let report = look(&options, Some(700), LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
     assert!(!table(&report).contains("INCOMPLETE"), "{:?}", report.incomplete);
     assert_eq!(report.processes.len(), 2);
@@ -124,8 +79,8 @@ fn guest_that_forks_is_counted_on_both_sides() {
 
 #[test]
 fn guest_that_forks_in_its_window_has_a_child_in_it() {
-    let Some(options) = options("fork-inside", "3000") else { return };
-    let report = look(&options, None);
+    let Some(options) = options("guest", &["fork-inside", "3000"]) else { return };
+    let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
     let child =
         report.processes.iter().find(|process| process.pid != report.pid || process.parent == report.pid);
@@ -137,8 +92,8 @@ fn guest_that_forks_in_its_window_has_a_child_in_it() {
 
 #[test]
 fn guest_with_many_children_has_a_report_of_each() {
-    let Some(options) = options("children", "150") else { return };
-    let report = look(&options, None);
+    let Some(options) = options("guest", &["children", "150"]) else { return };
+    let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
     assert_eq!(report.processes.len(), 151);
     assert!(report.processes.iter().all(|process| process.accesses > 10), "each did something");
@@ -147,14 +102,14 @@ fn guest_with_many_children_has_a_report_of_each() {
 
 #[test]
 fn guest_that_becomes_another_program_says_so_only_if_it_did() {
-    let Some(mut options) = options("exec-fails", "-") else { return };
-    let report = look(&options, None);
+    let Some(mut options) = options("guest", &["exec-fails", "-"]) else { return };
+    let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
     assert_eq!(report.processes[0].became, None);
     assert!(!report.notes.iter().any(|note| note.contains("became")), "{:?}", report.notes);
     assert_eq!(line_of(&report, "SHARED").expect("it is shared").writes, 10_000);
     options.arguments = vec!["exec".into(), "/bin/false".into()];
-    let report = look(&options, None);
+    let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Exited(1), "it is the other's");
     assert_eq!(report.processes[0].became.as_deref(), Some("/bin/false"));
     let notes = report.notes.iter().filter(|note| note.contains("became /bin/false"));
@@ -164,8 +119,8 @@ fn guest_that_becomes_another_program_says_so_only_if_it_did() {
 
 #[test]
 fn guest_that_is_killed_leaves_all_that_it_did() {
-    let Some(options) = options("kill", "4000") else { return };
-    let report = look(&options, None);
+    let Some(options) = options("guest", &["kill", "4000"]) else { return };
+    let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Signal(9));
     assert_eq!(line_of(&report, "SHARED").expect("it is shared").writes, 8_000);
     assert!(report.incomplete.iter().any(|why| why.contains("signal 9")));
@@ -177,10 +132,10 @@ fn guest_that_is_killed_leaves_all_that_it_did() {
 
 #[test]
 fn guest_with_more_threads_than_descriptors_is_counted_whole() {
-    let Some(mut options) = options("crowd", "1200") else { return };
+    let Some(mut options) = options("guest", &["crowd", "1200"]) else { return };
     // What each thread did before its window takes room, too.
     options.entries_max = 1 << 23;
-    let report = look(&options, Some(20));
+    let report = look(&options, Some(20), LINES);
     assert_eq!((&report.outcome, report.threads), (&Outcome::Exited(0), 1_200));
     assert_eq!(report.losses, Losses::default());
     assert_eq!(line_of(&report, "SHARED").expect("it is shared").writes, 24_000);
@@ -189,9 +144,9 @@ fn guest_with_more_threads_than_descriptors_is_counted_whole() {
 
 #[test]
 fn guest_with_more_threads_than_there_is_room_for_says_what_is_missing() {
-    let Some(mut options) = options("crowd", "300") else { return };
+    let Some(mut options) = options("guest", &["crowd", "300"]) else { return };
     options.entries_max = 1;
-    let report = look(&options, Some(20));
+    let report = look(&options, Some(20), LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
     assert!(report.losses.threads > 0 && report.losses.accesses > 0, "{:?}", report.losses);
     let why = report.incomplete.join("; ");
@@ -205,8 +160,8 @@ fn guest_with_more_threads_than_there_is_room_for_says_what_is_missing() {
 
 #[test]
 fn guest_thread_that_sleeps_through_the_first_window_counts_in_the_second() {
-    let Some(options) = options("idle", "800") else { return };
-    let report = look(&options, None);
+    let Some(options) = options("guest", &["idle", "800"]) else { return };
+    let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
     let line = line_of(&report, "SHARED").expect("two threads share it");
     // Each once in the second window; what the sleeper did before the first does not count.
@@ -216,15 +171,15 @@ fn guest_thread_that_sleeps_through_the_first_window_counts_in_the_second() {
 
 #[test]
 fn guest_finds_its_errno_as_it_was() {
-    let Some(options) = options("errno", "-") else { return };
-    assert_eq!(look(&options, None).outcome, Outcome::Exited(0));
+    let Some(options) = options("guest", &["errno", "-"]) else { return };
+    assert_eq!(look(&options, None, LINES).outcome, Outcome::Exited(0));
 }
 
 #[test]
 fn guest_that_maps_where_another_mapping_was_is_told_by_the_second() {
     let folder = Folder::new("remap");
-    let Some(options) = options("remap", folder.text()) else { return };
-    let report = look(&options, None);
+    let Some(options) = options("guest", &["remap", folder.text()]) else { return };
+    let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
     let line = report.lines.iter().find(|line| line.writes == 1_000).expect("two threads share it");
     let second = Object::File { path: folder.0.join("second"), offset: 4096 };
@@ -233,9 +188,9 @@ fn guest_that_maps_where_another_mapping_was_is_told_by_the_second() {
 
 #[test]
 fn guest_threads_that_sleep_do_not_make_the_sample_coarser() {
-    let Some(mut options) = options("sleepers", "4000") else { return };
+    let Some(mut options) = options("guest", &["sleepers", "4000"]) else { return };
     options.entries_max = 8_192;
-    let report = look(&options, None);
+    let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
     // 32000 lines and some thousand others: one in eight fits, or sixteen where they come late.
     assert!((4..=16).contains(&report.one_line_in), "{}", report.one_line_in);
@@ -249,18 +204,18 @@ fn is_alive(pid: u32) -> bool {
 
 #[test]
 fn guest_may_take_longer_than_the_clock_goes() {
-    let Some(mut options) = options("errno", "-") else { return };
+    let Some(mut options) = options("guest", &["errno", "-"]) else { return };
     options.timeout = Some(Duration::MAX);
-    assert_eq!(look(&options, None).outcome, Outcome::Exited(0));
+    assert_eq!(look(&options, None, LINES).outcome, Outcome::Exited(0));
 }
 
 #[test]
 fn guest_that_never_ends_is_killed_with_all_that_it_made() {
-    let Some(mut options) = options("never-ends", "-") else { return };
+    let Some(mut options) = options("guest", &["never-ends", "-"]) else { return };
     // A busy machine may need more before all are there.
     let whole = [2, 8, 32].iter().any(|seconds| {
         options.timeout = Some(Duration::from_secs(*seconds));
-        let report = look(&options, None);
+        let report = look(&options, None, LINES);
         assert_eq!(report.outcome, Outcome::TimedOut);
         let alive: Vec<u32> =
             report.processes.iter().map(|process| process.pid).filter(|pid| is_alive(*pid)).collect();
@@ -272,14 +227,14 @@ fn guest_that_never_ends_is_killed_with_all_that_it_made() {
 
 #[test]
 fn guest_is_ended_and_reported_when_we_are_told_to_end() {
-    let Some(mut options) = options("never-ends", "-") else { return };
+    let Some(mut options) = options("guest", &["never-ends", "-"]) else { return };
     let stop = Arc::new(AtomicUsize::new(0));
     options.stop = Some(Arc::clone(&stop));
     let told = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_secs(2));
         stop.store(15, Ordering::Relaxed);
     });
-    let report = look(&options, None);
+    let report = look(&options, None, LINES);
     told.join().expect("it tells");
     assert_eq!(report.outcome, Outcome::Interrupted(15));
     assert!(report.processes.iter().all(|process| !is_alive(process.pid)));
@@ -288,9 +243,9 @@ fn guest_is_ended_and_reported_when_we_are_told_to_end() {
 
 #[test]
 fn guest_function_that_is_entered_and_left_by_jumps_is_a_window_while_its_frame_lasts() {
-    let Some(mut options) = options("tail", "600") else { return };
+    let Some(mut options) = options("guest", &["tail", "600"]) else { return };
     options.window = Window::Function("tail_window".into());
-    let report = look(&options, Some(600));
+    let report = look(&options, Some(600), LINES);
     assert_eq!((&report.outcome, report.threads), (&Outcome::Exited(0), 2));
     assert_eq!(line_of(&report, "SHARED").expect("it is inside").writes, 1_200);
     assert!(line_of(&report, "OTHER").is_none(), "it is outside");

@@ -1,71 +1,25 @@
 //! Programs whose sharing is known, counted under the emulator. Where there is none, the tests say so and pass.
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 use std::time::Duration;
 
-use squall_locality::emulator::Emulator;
-use squall_locality::lines::{Rules, Sharing};
-use squall_locality::model::Model;
+use squall_locality::Window;
+use squall_locality::lines::Sharing;
 use squall_locality::objects::Object;
-use squall_locality::report::{LineReport, Report, Request, report};
+use squall_locality::report::{LineReport, Report};
 use squall_locality::run::{Outcome, run};
-use squall_locality::{Options, Window, read};
 
-/// The example `known`, which Cargo builds with the tests; none where it did not.
-fn known() -> Option<PathBuf> {
-    let test = std::env::current_exe().ok()?;
-    let path = test.parent()?.parent()?.join("examples").join("known");
-    path.is_file().then_some(path)
-}
+use common::{built, look, options};
 
-fn options(arguments: &[&str]) -> Option<Options> {
-    if let Err(error) = Emulator::find(None) {
-        eprintln!("SKIP: {error}");
-        return None;
-    }
-    let Some(program) = known() else {
-        eprintln!("SKIP: the example `known` was not built");
-        return None;
-    };
-    Some(Options {
-        program,
-        arguments: arguments.iter().map(Into::into).collect(),
-        window: Window::Auto,
-        entries_max: 1 << 20,
-        timeout: Some(Duration::from_secs(300)),
-        stop: None,
-        alone: false,
-        preload: true,
-        emulator: None,
-        emulator_arguments: Vec::new(),
-        plugins: Vec::new(),
-        quiet: true,
-        stdout_to_stderr: false,
-    })
-}
-
-fn look(options: &Options, ops: Option<u64>) -> Report {
-    let run = run(options).expect("it runs");
-    let sources = read::sources(&run.folder).expect("files");
-    let request = Request {
-        command: Vec::new(),
-        emulator: String::new(),
-        outcome: run.outcome.clone(),
-        seconds: 0.0,
-        pid: run.pid,
-        function: None,
-        rules: Rules { ops, line_bytes: 64, with_main: false },
-        model: Model::preset("server").expect("it is there"),
-        processors: vec![1, 64],
-        lines_max: 10,
-    };
-    report(&sources, &request)
-}
+/// Lines in a report.
+const LINES: usize = 10;
 
 /// Counts the known program `name`; its figures per operation.
 fn count(name: &str, threads: u32, ops: u64) -> Option<(Report, f64, f64)> {
-    let options = options(&[name, &threads.to_string(), &ops.to_string()])?;
-    let report = look(&options, Some(ops));
+    let options = options("known", &[name, &threads.to_string(), &ops.to_string()])?;
+    let report = look(&options, Some(ops), LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
     assert_eq!(report.threads, threads as usize, "{name}");
     let shared = report.write_shared_accesses_per_op.expect("operations were said");
@@ -192,10 +146,10 @@ fn known_an_arcs_clone_writes_its_count_twice() {
 
 #[test]
 fn known_blocks_are_told_of_without_any_access_that_counts() {
-    let Some(mut options) = options(&["malloc", "2", "300"]) else { return };
+    let Some(mut options) = options("known", &["malloc", "2", "300"]) else { return };
     let mut figures = |preload| {
         options.preload = preload;
-        let report = look(&options, Some(300));
+        let report = look(&options, Some(300), LINES);
         assert_eq!((&report.outcome, report.threads), (&Outcome::Exited(0), 2));
         assert_eq!(report.notes.iter().any(|note| note.contains("could not be preloaded")), !preload);
         let shared = (report.write_shared_accesses, report.write_shared_lines, report.transfers_at_most);
@@ -224,8 +178,8 @@ fn the_same_numbers_on_every_run() {
 
 #[test]
 fn a_program_that_dies_or_never_ends_is_reported() {
-    let Some(mut options) = options(&["abort", "2", "100000"]) else { return };
-    let report = look(&options, None);
+    let Some(mut options) = options("known", &["abort", "2", "100000"]) else { return };
+    let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Signal(6));
     let shared = |report: &Report| {
         report
@@ -238,7 +192,7 @@ fn a_program_that_dies_or_never_ends_is_reported() {
     // A busy machine may need more before the threads have met.
     let met = [2, 8, 32].iter().any(|seconds| {
         options.timeout = Some(Duration::from_secs(*seconds));
-        let report = look(&options, None);
+        let report = look(&options, None, LINES);
         assert_eq!(report.outcome, Outcome::TimedOut);
         shared(&report)
     });
@@ -247,9 +201,9 @@ fn a_program_that_dies_or_never_ends_is_reported() {
 
 #[test]
 fn a_function_can_be_the_window() {
-    let Some(mut options) = options(&["shared", "2", "400"]) else { return };
+    let Some(mut options) = options("known", &["shared", "2", "400"]) else { return };
     options.window = Window::Function("work".into());
-    let report = look(&options, Some(400));
+    let report = look(&options, Some(400), LINES);
     assert_eq!(report.threads, 2);
     assert!(is(report.write_shared_accesses_per_op.expect("operations"), 1.0), "one for each operation");
     options.window = Window::Function("no_such_function".into());
@@ -259,11 +213,11 @@ fn a_function_can_be_the_window() {
 
 #[test]
 fn what_does_not_fit_is_sampled_by_lines() {
-    let Some(mut options) = options(&["memory", "2", "20000"]) else { return };
-    let whole = look(&options, None);
+    let Some(mut options) = options("known", &["memory", "2", "20000"]) else { return };
+    let whole = look(&options, None, LINES);
     assert_eq!((&whole.outcome, whole.one_line_in), (&Outcome::Exited(0), 1));
     options.entries_max = 4_096;
-    let sampled = look(&options, None);
+    let sampled = look(&options, None, LINES);
     assert!(sampled.one_line_in > 1);
     let (all, estimate) = (whole.lines_touched as f64, sampled.lines_touched as f64);
     assert!((0.5..2.0).contains(&(estimate / all)), "{estimate} of {all}");
@@ -272,8 +226,8 @@ fn what_does_not_fit_is_sampled_by_lines() {
 
 #[test]
 fn threads_that_end_and_children_have_their_own_counts() {
-    let Some(options) = options(&["many", "60", "50"]) else { return };
-    let report = look(&options, None);
+    let Some(options) = options("known", &["many", "60", "50"]) else { return };
+    let report = look(&options, None, LINES);
     assert!(report.thread_list.len() >= 60, "{}", report.thread_list.len());
     assert!(report.thread_list.iter().filter(|thread| thread.ended).count() >= 59);
     // Their blocks and stacks go from one to the next.
@@ -282,5 +236,5 @@ fn threads_that_end_and_children_have_their_own_counts() {
 
 #[test]
 fn the_example_is_where_cargo_puts_it() {
-    assert!(known().is_none_or(|path| path.starts_with(Path::new("/"))));
+    assert!(built("known").is_none_or(|path| path.starts_with(Path::new("/"))));
 }
