@@ -11,8 +11,10 @@ use map_common::{FORMS, Form, Hashing, NEW, swap_to};
 use squall_core::CoRef;
 use squall_history::rng::Rng;
 use squall_objects::map::{self, Compute, Entries, Limit, Map, Mapping};
+use std::cell::Cell;
 use std::collections::HashSet;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -502,4 +504,68 @@ fn dashmap_test_try_reserve_test_try_reserve_errors_iter_count() {
         assert_eq!((map.iter().count(), map.keys().count(), map.len()), (50, 50, 50));
         assert!((0..50).all(|key| map.get(&key) == Some(key)));
     });
+}
+
+// --- what none of them checks: a hash that panics ---
+
+/// A key that panics when it is hashed so many times more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Touchy(u64);
+
+thread_local!(static HASHES_LEFT: Cell<Option<u32>> = const { Cell::new(None) });
+
+impl Hash for Touchy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        if let Some(left) = HASHES_LEFT.get() {
+            HASHES_LEFT.set(left.checked_sub(1));
+            assert!(left > 0, "a touchy key");
+        }
+        self.0.hash(state);
+    }
+}
+
+/// Runs this, with a panic in the hash after so many; whether it came to its end.
+fn ends(hashes: u32, f: impl FnOnce()) -> bool {
+    HASHES_LEFT.set(Some(hashes));
+    let ended = catch_unwind(AssertUnwindSafe(f)).is_ok();
+    HASHES_LEFT.set(None);
+    ended
+}
+
+#[test]
+fn a_hash_that_panics_leaves_every_form_usable_and_loses_nothing() {
+    type Touched = CoRef<dyn Mapping<Touchy, u64, RandomState>>;
+    let make: [fn() -> Map<Touchy, u64>; 4] =
+        [map::central, map::locked, map::adaptive, || map::replicated(squall_machine::ClusterSize::Cpu)];
+    let acts: [fn(Touched, u64); 9] = [
+        |map, key| _ = map.set(Touchy(key), key),
+        |map, key| _ = map.insert(Touchy(key), key),
+        |map, key| _ = map.try_insert(Touchy(key), key),
+        |map, key| _ = map.get_or_insert_with(Touchy(key), || key),
+        |map, key| _ = map.compute(Touchy(key), |_| Compute::Put(key)),
+        |map, key| _ = map.update(&Touchy(key % 10), |value| *value),
+        |map, key| _ = map.get(&Touchy(key)),
+        |map, _| _ = map.try_reserve(100),
+        |map, _| map.shrink_to_fit(),
+    ];
+    for make in make {
+        for (number, act) in acts.into_iter().enumerate() {
+            let map = make();
+            (0..10).for_each(|key| _ = map.set(Touchy(key), key));
+            let mut failed = 0;
+            // Through growth and beyond: each key at every one of its hashes.
+            for key in 10..80 {
+                failed += (0..).take_while(|hashes| !ends(*hashes, || act(map.co(), key))).count();
+                // Nobody is left waiting for a lock.
+                thread::scope(|scope| _ = scope.spawn(|| map.set(Touchy(1_000), 1_000)));
+                for old in 0..10 {
+                    assert_eq!(map.get(&Touchy(old)), Some(old), "act {number}");
+                }
+                let there = (10..=key).filter(|key| map.get(&Touchy(*key)) == Some(*key)).count();
+                assert_eq!(there, if number < 5 { key as usize - 9 } else { 0 }, "act {number}");
+                assert_eq!((map.len(), map.iter().count()), (there + 11, there + 11), "act {number}");
+            }
+            assert!(failed > 0 || number > 6, "act {number} hashes");
+        }
+    }
 }
