@@ -93,8 +93,11 @@ pub(crate) unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut
     if faults::allowed().is_none() {
         return std::ptr::null_mut();
     }
+    mappings::tell_checker();
     // SAFETY: a mapping of our own, whole (I1).
-    if let Ok(at) = unsafe { pages::remap(block, old_bytes, new_bytes) } {
+    let moved = unsafe { pages::remap(block, old_bytes, new_bytes) };
+    mappings::tell_checker();
+    if let Ok(at) = moved {
         BYTES.fetch_add(new_bytes - old_bytes, Ordering::Relaxed);
         return at.as_ptr();
     }

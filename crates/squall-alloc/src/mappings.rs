@@ -31,10 +31,24 @@ static LATER: [Range; LATER_MAX] =
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
+/// An address range ends, or has begun. That an end comes before the next beginning is the kernel's doing, in calls that
+/// ThreadSanitizer does not see: it is told so here.
+#[inline]
+pub(crate) fn tell_checker() {
+    #[cfg(squall_tsan)]
+    {
+        static ENDS_AND_BEGINNINGS: AtomicUsize = AtomicUsize::new(0);
+        // AcqRel: what was done to addresses before they ended pairs with itself, where they begin again.
+        ENDS_AND_BEGINNINGS.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
 /// Memory of its own, zeroed; `None` if there is none.
 pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     again();
-    pages::map(bytes, align, note).ok()
+    let at = pages::map(bytes, align, note).ok();
+    tell_checker();
+    at
 }
 
 /// Ends a mapping, or a part of one: now, or when that can be done.
@@ -42,6 +56,7 @@ pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// As for [`pages::unmap`].
 pub(crate) unsafe fn unmap(at: *mut u8, bytes: usize) {
+    tell_checker();
     // SAFETY: passed on.
     if unsafe { pages::unmap(at, bytes) }.is_err() {
         // SAFETY: as above. If it fails, too, the memory goes with the addresses.

@@ -286,7 +286,18 @@ fn stress_list_names_the_stresses_one_on_a_line() {
     let names: Vec<&str> = text.lines().collect();
     assert_eq!(
         names,
-        ["percpu", "percpu-downgrade", "rcu", "objects", "swap", "swap-memory", "adapt", "locks", "alloc"]
+        [
+            "percpu",
+            "percpu-downgrade",
+            "rcu",
+            "objects",
+            "swap",
+            "swap-memory",
+            "adapt",
+            "locks",
+            "alloc",
+            "maps"
+        ]
     );
 }
 

@@ -11,6 +11,7 @@ mod breaks;
 mod crew;
 mod delay;
 mod locks;
+mod maps;
 mod objects;
 mod percpu;
 mod places;
@@ -42,6 +43,7 @@ const STRESSES: &[Stress] = &[
     adapt::STRESS,
     locks::STRESS,
     alloc::STRESS,
+    maps::STRESS,
 ];
 
 /// One stress.
