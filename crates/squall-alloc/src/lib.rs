@@ -24,6 +24,8 @@ mod home;
 mod inspect;
 #[cfg(not(loom))]
 mod large;
+#[cfg(not(loom))]
+mod last;
 mod list;
 mod lock;
 mod magazine;
@@ -47,7 +49,7 @@ pub use units::PoolUnits;
 pub use decay::decay;
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use faults::{pretend_nodes, refuse_after};
+pub use faults::{pretend_nodes, refuse_after, turn_always};
 #[cfg(not(loom))]
 pub use global::LocalityAlloc;
 #[cfg(not(loom))]
