@@ -18,6 +18,7 @@ mod fork;
 mod global;
 #[cfg(not(loom))]
 mod ground;
+mod growth;
 mod heap;
 mod home;
 #[cfg(not(loom))]
@@ -56,9 +57,9 @@ pub use global::LocalityAlloc;
 #[doc(hidden)]
 pub use ground::pretend_restartable;
 #[cfg(not(loom))]
-#[doc(hidden)]
-pub use inspect::room_of;
-#[cfg(not(loom))]
 pub use inspect::{ClassStats, Mode, Stats, VpStats, mode, stats, stats_if_used, trim};
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use inspect::{home_of, room_of};
 #[cfg(not(loom))]
 pub use pool::{OutOfMemory, Placed, PlacedBytes, Placement, Pool};
