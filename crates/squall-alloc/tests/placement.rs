@@ -277,6 +277,15 @@ fn to_09_pages_are_asked_for_from_their_node() {
             let expected =
                 if placement == Placement::Near(0) { squall_sys::nodes::of_processor(0, 2) } else { node };
             assert_eq!(preferred, expected, "{placement:?} {size}");
+            // To the end: of a mapping of its own, or of the segment of the arena.
+            const SEGMENT: usize = 4 << 20;
+            let at = block.as_ptr();
+            let begin = if size < 1_000_000 { at.addr() / SEGMENT * SEGMENT } else { at.addr() };
+            let bytes = if size < 1_000_000 { SEGMENT } else { size };
+            for address in [begin, begin + bytes - 1] {
+                let preferred = squall_sys::nodes::preferred(at.with_addr(address)).unwrap();
+                assert_eq!(preferred, expected, "{placement:?} {size}, of the byte at {}", address - begin);
+            }
             // SAFETY: freed once.
             unsafe { Pool::new(placement).free(block, layout) };
         }
