@@ -113,18 +113,39 @@ pub(crate) fn take_slow(layout: Layout) -> *mut u8 {
     take_class(ground, classes::general(layout.size(), layout.align()))
 }
 
+/// The class of strictly local blocks for `size` bytes; of whole lines, where there is none.
+fn local_class(size: usize) -> usize {
+    match size {
+        0..=LOCAL_MAX => classes::LOCAL_CLASSES[classes::slot(size)] as usize,
+        _ => classes::general(size.next_multiple_of(classes::LINES_BYTES), 1),
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn take_local_slow(layout: Layout) -> *mut u8 {
     let Some(ground) = ground() else { return std::ptr::null_mut() };
-    let class = |size: usize| match size {
-        0..=LOCAL_MAX => classes::LOCAL_CLASSES[classes::slot(size)] as usize,
-        _ => classes::general(size.next_multiple_of(classes::LINES_BYTES), 1),
-    };
     if ground.debug {
-        return debug::take(ground, layout, |ground, size| take_class(ground, class(size)));
+        return debug::take(ground, layout, |ground, size| take_class(ground, local_class(size)));
     }
-    take_class(ground, class(layout.size()))
+    take_class(ground, local_class(layout.size()))
+}
+
+/// A strictly local block of `vp`, of at most [`LOCAL_MAX`] bytes: its own, wherever the caller is by the end of this.
+pub(crate) fn take_local_of(ground: &Ground, vp: u32, layout: Layout) -> *mut u8 {
+    if ground.debug {
+        return debug::take(ground, layout, |ground, size| take_on(ground, vp, local_class(size)));
+    }
+    if ground.here() == Here::Sequences(vp) {
+        let block = take_local(layout);
+        if block.is_null() || ground.home_of(block) == Some(vp) {
+            return block;
+        }
+        // The thread was moved meanwhile.
+        // SAFETY: taken just now for this layout, and nobody has it.
+        unsafe { put(block, layout) };
+    }
+    take_on(ground, vp, local_class(layout.size()))
 }
 
 /// A block of `class` near the calling thread.
