@@ -4,7 +4,7 @@
 //! passes a slow path looks at a clock, and now and then does a turn for all: empties the caches of VPs that have hardly passed one
 //! since the turn before, and gives half of the pages to the system that nobody needed in between.
 //!
-//! - I1. One thread at a time does a turn, and turns begin [`TURN_MS`] apart, the first one so long after the first slow path. Nobody
+//! - I1. One thread at a time does a turn, and turns begin a quarter of a second apart, the first one so long after the first slow path. Nobody
 //!   waits for one.
 //! - I2. A turn empties the caches of [`VPS_MAX`] VPs at most, and gives 32 MiB of pages of each pool to the system at most. Where the
 //!   system refuses a pool's pages (locked memory) turns leave that pool alone until it takes some again: from `units/I3`, or `trim`.
@@ -18,6 +18,7 @@
 //! Source: jemalloc's decay by ticks; tcmalloc's low-water marks.
 
 use crate::drain;
+use crate::faults;
 use crate::ground::{Ground, Part, known};
 use crate::lock::Lock;
 use crate::mappings;
@@ -26,8 +27,6 @@ use squall_sys::apart::Apart;
 use squall_sys::pages;
 use std::time::Duration;
 
-/// The time from one turn to the next.
-const TURN_MS: u64 = 250;
 /// A VP that took and put back blocks of its heap so often since the turn before is busy.
 const BUSY: u32 = 16;
 /// VPs that are emptied in a turn (I2).
@@ -58,7 +57,7 @@ fn turn(ground: &Ground) -> bool {
     let (now, due) = (pages::coarse_ms(), DUE.load(Ordering::Relaxed));
     let is_due = now >= due;
     if is_due {
-        DUE.store(now + TURN_MS, Ordering::Relaxed);
+        DUE.store(now + faults::turn_ms(), Ordering::Relaxed);
     }
     // The first slow path of all only begins to count.
     let more = if is_due && due != 0 { sweep(ground) } else { true };
@@ -104,5 +103,5 @@ fn sweep(ground: &Ground) -> bool {
 /// # Cost
 /// A few microseconds, and two system calls for each VP whose caches are emptied, of at most eight.
 pub fn decay() -> Option<Duration> {
-    turn(known()?).then_some(Duration::from_millis(TURN_MS))
+    turn(known()?).then_some(Duration::from_millis(faults::turn_ms()))
 }

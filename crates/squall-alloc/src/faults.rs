@@ -1,8 +1,9 @@
-//! Hooks for tests: the system refuses memory from a chosen question on; the machine has several nodes.
+//! Hooks for tests: the system refuses memory from a chosen question on; the machine has several nodes; what
+//! is idle goes back at every slow path.
 //!
-//! Cost: one load before each question to the system.
+//! Cost: one load before each question to the system, and for each turn.
 
-use squall_sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use squall_sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 /// Questions that are still answered; negative: all are.
 static LEFT: AtomicI64 = AtomicI64::new(-1);
@@ -37,4 +38,19 @@ pub(crate) fn nodes() -> usize {
 #[doc(hidden)]
 pub fn pretend_nodes(count: usize) {
     NODES.store(count, Ordering::Relaxed);
+}
+
+/// The time from one turn to the next (`decay/I1`).
+static TURN_MS: AtomicU64 = AtomicU64::new(250);
+
+/// See [`TURN_MS`].
+pub(crate) fn turn_ms() -> u64 {
+    TURN_MS.load(Ordering::Relaxed)
+}
+
+/// For tests: every slow path from the second on, or from the next turn on, gives back some of what is idle, as if a quarter of a second
+/// had passed.
+#[doc(hidden)]
+pub fn turn_always() {
+    TURN_MS.store(0, Ordering::Relaxed);
 }

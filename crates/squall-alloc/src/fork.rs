@@ -12,7 +12,7 @@
 //! Not promised: anything in the child of a `vfork`, or from within a signal handler.
 //! Cost: a lock for each VP whose heap was used.
 
-use crate::ground::{GROWING, SETTING, known};
+use crate::ground::{GROWTH, SETTING, known};
 
 /// Before the fork.
 pub(crate) extern "C" fn prepare() {
@@ -23,7 +23,7 @@ pub(crate) extern "C" fn prepare() {
     for (_, part) in ground.parts_made() {
         part.heap().lock().lock();
     }
-    GROWING.lock();
+    GROWTH.lock().lock();
     for pool in &ground.pools {
         pool.lock().lock();
     }
@@ -35,7 +35,7 @@ fn release() {
         for pool in &ground.pools {
             pool.lock().unlock();
         }
-        GROWING.unlock();
+        GROWTH.lock().unlock();
         for (_, part) in ground.parts_made() {
             part.heap().lock().unlock();
         }

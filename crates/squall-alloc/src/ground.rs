@@ -34,6 +34,7 @@ use crate::classes::{
     CAPACITIES, COUNT, GENERAL_CLASSES, GENERAL_SLOTS, LOCAL_CLASSES, LOCAL_SLOTS, OUTBOX_BLOCK_MAX,
     OUTBOX_CAPACITY, SIZES, SLAB_BYTES, SLAB_SHIFT, units,
 };
+use crate::growth::Growth;
 use crate::heap::{Heap, Land, Slab};
 use crate::lock::Lock;
 use crate::magazine::{self, Magazine, SLOTS_AT};
@@ -41,7 +42,7 @@ use crate::mappings;
 use crate::sequence::{self, PART_SHIFT, SEQUENCES};
 use crate::units::{Field, Pool, SEGMENT_UNITS, Segment};
 use crate::{debug, faults};
-use squall_sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use squall_sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use squall_sync::cell::UnsafeCell;
 use squall_sys::apart::Apart;
 use squall_sys::{area, membarrier, nodes, pages, rseq};
@@ -168,10 +169,8 @@ pub(crate) struct Ground {
     pub(crate) pools: [Pool; NODES_MAX],
 }
 
-/// Written under [`GROWING`].
-static NEXT_SEGMENT: Apart<AtomicUsize> = Apart::new(AtomicUsize::new(0));
-/// Held by who makes a segment usable, so that one that could not be is the next one still. No other lock is taken under it.
-pub(crate) static GROWING: Lock = Lock::new();
+/// Which segment is made usable next, by whoever finds no room in his pool.
+pub(crate) static GROWTH: Apart<Growth> = Apart::new(Growth::new());
 
 const UNSET: u8 = 0;
 const SET: u8 = 1;
@@ -736,18 +735,15 @@ impl Field for Ground {
 
     fn new_segment(&self, node: u32) -> Option<u32> {
         faults::allowed()?;
-        GROWING.with(|| {
-            // Relaxed, both: by one thread at a time.
-            let number = NEXT_SEGMENT.load(Ordering::Relaxed);
-            if number >= self.units / SEGMENT_UNITS || !self.commit(number, node) {
-                return None;
+        let number = GROWTH.grow(self.units / SEGMENT_UNITS, |number| {
+            let done = self.commit(number, node);
+            if done {
+                (number * SEGMENT_UNITS..(number + 1) * SEGMENT_UNITS)
+                    .for_each(|unit| self.lead_nowhere(unit));
             }
-            for unit in number * SEGMENT_UNITS..(number + 1) * SEGMENT_UNITS {
-                self.lead_nowhere(unit);
-            }
-            NEXT_SEGMENT.store(number + 1, Ordering::Relaxed);
-            Some(number as u32)
-        })
+            done
+        });
+        number.map(|number| number as u32)
     }
 
     fn discard(&self, unit: u32, count: usize) -> bool {

@@ -205,20 +205,7 @@ impl Heap {
                     // SAFETY: in no list yet (I4).
                     unsafe { of.list.push(&Slabs(land), unit) };
                 }
-                let before = taken;
-                while taken < most
-                    && let Some(unit) = of.list.first()
-                {
-                    let slab = land.slab(unit);
-                    // SAFETY: a slab in the list is of this heap, whose lock we hold (I1, I4).
-                    unsafe {
-                        taken += Slab::take(slab, unit, most - taken, &mut f);
-                        if (*slab).free == 0 {
-                            of.list.remove(&Slabs(land), unit);
-                        }
-                    }
-                }
-                of.counts.out += (taken - before) as u64;
+                taken += of.take(land, class, most - taken, &mut f);
                 of.counts.takes += u64::from(taken == most);
             });
             if let Some(unit) = late {
@@ -238,6 +225,20 @@ impl Heap {
         }
         self.locked(|inner| inner.classes[class].counts.takes += 1);
         taken
+    }
+
+    /// As `take`, of one block of the slabs that it has already.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn reuse(&self, land: &impl Land, class: usize) -> Option<usize> {
+        let mut found = None;
+        self.locked(|inner| {
+            let of = &mut inner.classes[class];
+            if of.take(land, class, 1, &mut |offset| found = Some(offset)) > 0 {
+                of.counts.takes += 1;
+                inner.events = inner.events.wrapping_add(1);
+            }
+        });
+        found
     }
 
     /// Puts blocks back, each given by its offset; all are of this heap. `sent_home`: from elsewhere.
@@ -315,6 +316,29 @@ impl Heap {
     /// What was counted of each class.
     pub(crate) fn counts(&self) -> [Counts; COUNT] {
         self.locked(|inner| inner.classes.map(|class| class.counts))
+    }
+}
+
+impl Class {
+    /// Takes up to `most` blocks of the slabs in the list, which are of `class`, under the lock of their heap. Returns how many.
+    #[inline]
+    fn take(&mut self, land: &impl Land, class: usize, most: usize, f: &mut impl FnMut(usize)) -> usize {
+        let mut taken = 0;
+        while taken < most
+            && let Some(unit) = self.list.first()
+        {
+            let slab = land.slab(unit);
+            // SAFETY: a slab in the list is of the heap whose lock the caller holds (I1, I4).
+            unsafe {
+                debug_assert_eq!((*slab).class as usize, class);
+                taken += Slab::take(slab, unit, most - taken, f);
+                if (*slab).free == 0 {
+                    self.list.remove(&Slabs(land), unit);
+                }
+            }
+        }
+        self.counts.out += taken as u64;
+        taken
     }
 }
 

@@ -130,6 +130,19 @@ pub unsafe fn room_of(block: *mut u8) -> Option<usize> {
     Some(SIZES[unsafe { ground.class_at(offset) }])
 }
 
+/// For tests: of which VP's heap the block at this address is, and of which node's pool its pages, if it is one of a slab.
+///
+/// # Safety
+/// As for [`room_of`].
+#[doc(hidden)]
+pub unsafe fn home_of(block: *mut u8) -> Option<(u32, u32)> {
+    let ground = known()?;
+    let offset = ground.offset(block)?;
+    // SAFETY: by this function's contract somebody has a block there, so its units are of a slab.
+    let node = unsafe { crate::units::node_of(ground, ground.first_unit(offset)) };
+    Some((ground.vp_of(ground.magazine_at(offset)), node))
+}
+
 /// Gives back to the system what nobody uses, now: every VP's cache is sent home, and free pages go.
 ///
 /// For a program that knows that it is idle; otherwise what is idle is given back little by little, see [`decay`](crate::decay()).

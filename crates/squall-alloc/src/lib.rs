@@ -18,12 +18,15 @@ mod fork;
 mod global;
 #[cfg(not(loom))]
 mod ground;
+mod growth;
 mod heap;
 mod home;
 #[cfg(not(loom))]
 mod inspect;
 #[cfg(not(loom))]
 mod large;
+#[cfg(not(loom))]
+mod last;
 mod list;
 mod lock;
 mod magazine;
@@ -47,16 +50,16 @@ pub use units::PoolUnits;
 pub use decay::decay;
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use faults::{pretend_nodes, refuse_after};
+pub use faults::{pretend_nodes, refuse_after, turn_always};
 #[cfg(not(loom))]
 pub use global::LocalityAlloc;
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use ground::pretend_restartable;
 #[cfg(not(loom))]
-#[doc(hidden)]
-pub use inspect::room_of;
-#[cfg(not(loom))]
 pub use inspect::{ClassStats, Mode, Stats, VpStats, mode, stats, stats_if_used, trim};
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use inspect::{home_of, room_of};
 #[cfg(not(loom))]
 pub use pool::{OutOfMemory, Placed, PlacedBytes, Placement, Pool};

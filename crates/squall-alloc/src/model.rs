@@ -1,11 +1,12 @@
-//! Model checks of what several threads do to one heap, of pages that come and go, and (`machine`) of sequences, of emptying magazines
+//! Model checks of what several threads do to one heap, of pages that come and go, of segments, and (`machine`) of sequences, of emptying magazines
 //! beside them, and of the way home; and the tests of those tests.
 //!
-//! The heap, the pools of pages, the lock, the emptying and the sending home are those that ship.
+//! The heap, the pools of pages, the growth, the lock, the emptying and the sending home are those that ship.
 
 mod machine;
 
 use crate::classes::{COUNT, SIZES, SLAB_SHIFT, units};
+use crate::growth::Growth;
 use crate::heap::{Heap, Land, Slab};
 use crate::units::{Field, Pool, SEGMENT_UNITS, Segment};
 use squall_sync::atomic::{AtomicU32, Ordering};
@@ -197,6 +198,27 @@ fn pages_leave() {
     assert_eq!(plot.pool.units().used, SEGMENT_UNITS);
 }
 
+/// The system refuses a segment to one thread while another asks for the next one.
+fn a_segment_is_refused() {
+    const END: usize = 2;
+    /// Refuses the first one once.
+    fn grow(growth: &Growth, refused: &AtomicU32, given: &[AtomicU32; END]) -> bool {
+        let make = |number| number != 0 || refused.fetch_add(1, Ordering::Relaxed) > 0;
+        let number = growth.grow(END, make);
+        number.inspect(|number| assert_eq!(given[*number].fetch_add(1, Ordering::Relaxed), 0)).is_some()
+    }
+    let growth = Arc::new((Growth::new(), AtomicU32::new(0), [0, 0].map(AtomicU32::new)));
+    let other = {
+        let growth = growth.clone();
+        thread::spawn(move || u32::from(grow(&growth.0, &growth.1, &growth.2)))
+    };
+    let mut count = u32::from(grow(&growth.0, &growth.1, &growth.2)) + other.join().unwrap();
+    while grow(&growth.0, &growth.1, &growth.2) {
+        count += 1;
+    }
+    assert_eq!(count, END as u32, "none is lost");
+}
+
 mod checks {
     use squall_sync::weaken::{check, check_within};
 
@@ -218,6 +240,11 @@ mod checks {
     #[test]
     fn pages_leave() {
         check(super::pages_leave);
+    }
+
+    #[test]
+    fn a_segment_is_refused() {
+        check(super::a_segment_is_refused);
     }
 
     #[test]
@@ -263,6 +290,11 @@ mod twins {
     #[test]
     fn pages_that_leave_have_to_be_nobodys() {
         twin(sites::LEAVING, &[], "model::checks::pages_leave");
+    }
+
+    #[test]
+    fn segments_have_to_be_made_usable_one_at_a_time() {
+        twin(sites::GROWS_ALONE, &[], "model::checks::a_segment_is_refused");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub enum Placement {
     General,
     /// For what the threads of one VP touch: packed with others of its kind of that VP, and never on a line with any other block.
     Local,
+    /// As `Local`, of the VP of this number wherever it is allocated: packed with others of its kind of that VP.
+    LocalOf(u32),
     /// For what many VPs touch: lines of its own, by pairs (128 bytes), near the VP where it is allocated.
     Shared,
     /// As `Shared`, near the VP of this number wherever it is allocated. Above 512 KiB it is a mapping of its own, of which the kernel is
@@ -78,12 +80,14 @@ impl Pool {
     /// # Errors
     /// [`OutOfMemory`]; nothing was changed then. A VP that the machine cannot have is taken as some VP.
     /// # Cost
-    /// As for [`LocalityAlloc`](crate::LocalityAlloc); of [`Placement::Near`] a lock, always.
+    /// As for [`LocalityAlloc`](crate::LocalityAlloc); of [`Placement::Near`] a lock, always, and of [`Placement::LocalOf`]
+    /// where the caller is on another VP.
     #[inline(always)]
     pub fn allocate(self, layout: Layout) -> Result<NonNull<u8>, OutOfMemory> {
         let block = match self.placement {
             Placement::General => raw::take(layout),
             Placement::Local => raw::take_local(layout),
+            Placement::LocalOf(vp) => take_local_of(vp, layout),
             Placement::Shared => raw::take_shared(layout),
             Placement::Near(vp) => take_near(vp, layout),
         };
@@ -145,6 +149,16 @@ fn take_near(vp: u32, layout: Layout) -> *mut u8 {
         return raw::take_slow(layout);
     }
     raw::take_on(ground, vp, classes::general(layout.size(), layout.align()))
+}
+
+/// As `Local`, from the heap of that VP.
+#[cold]
+fn take_local_of(vp: u32, layout: Layout) -> *mut u8 {
+    if layout.size() > classes::LOCAL_MAX || layout.align() > classes::STEP_BYTES {
+        return take_near(vp, layout);
+    }
+    let Some(ground) = ground() else { return std::ptr::null_mut() };
+    raw::take_local_of(ground, (vp as usize % ground.parts) as u32, layout)
 }
 
 /// A value in a block of its own, in the pool where it was put: like a `Box`.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! take   magazine of the VP --empty--> a batch from the VP's heap --no free block--> a slab from the node's pool --> the system
+//!        and where that has none, what is free anywhere (`last`)
 //! put    home is this VP: its magazine --full--> half of it to the VP's heap --slab free--> the node's pool --> the system
 //!        home is another: this VP's outbox --full--> all of it, to each home's heap
 //! large  a mapping of its own
@@ -10,7 +11,7 @@
 //! - I1. A block up to [`SLAB_MAX`] that is aligned to a page at most comes from a slab, any other is a mapping: size and alignment
 //!   alone decide, for every placement, so that whoever frees decides alike.
 //! - I2. A block is in one place: with a user, in a magazine, an outbox or a batch on some thread's stack, or free in its slab.
-//! - I3. If the system refuses memory nothing was changed: the answer is null.
+//! - I3. If the system refuses memory, and none is free (`last/I1`), the answer is null: but that blocks went home, nothing was changed.
 //!
 //! Cost: see `magazine`, `heap`, `units`. Progress: the fast paths are wait-free but for restarts; the rest takes a lock at a time.
 
@@ -19,7 +20,7 @@ use crate::ground::{GENERAL, Ground, Here, LOCAL, ground};
 use crate::heap::Wrong;
 use crate::home::{Homes, send_home};
 use crate::magazine::{Batch, Magazine};
-use crate::{debug, decay, large, sequence};
+use crate::{debug, decay, large, last, sequence};
 use squall_sync::atomic::{AtomicPtr, Ordering};
 use std::alloc::Layout;
 
@@ -112,18 +113,39 @@ pub(crate) fn take_slow(layout: Layout) -> *mut u8 {
     take_class(ground, classes::general(layout.size(), layout.align()))
 }
 
+/// The class of strictly local blocks for `size` bytes; of whole lines, where there is none.
+fn local_class(size: usize) -> usize {
+    match size {
+        0..=LOCAL_MAX => classes::LOCAL_CLASSES[classes::slot(size)] as usize,
+        _ => classes::general(size.next_multiple_of(classes::LINES_BYTES), 1),
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn take_local_slow(layout: Layout) -> *mut u8 {
     let Some(ground) = ground() else { return std::ptr::null_mut() };
-    let class = |size: usize| match size {
-        0..=LOCAL_MAX => classes::LOCAL_CLASSES[classes::slot(size)] as usize,
-        _ => classes::general(size.next_multiple_of(classes::LINES_BYTES), 1),
-    };
     if ground.debug {
-        return debug::take(ground, layout, |ground, size| take_class(ground, class(size)));
+        return debug::take(ground, layout, |ground, size| take_class(ground, local_class(size)));
     }
-    take_class(ground, class(layout.size()))
+    take_class(ground, local_class(layout.size()))
+}
+
+/// A strictly local block of `vp`, of at most [`LOCAL_MAX`] bytes: its own, wherever the caller is by the end of this.
+pub(crate) fn take_local_of(ground: &Ground, vp: u32, layout: Layout) -> *mut u8 {
+    if ground.debug {
+        return debug::take(ground, layout, |ground, size| take_on(ground, vp, local_class(size)));
+    }
+    if ground.here() == Here::Sequences(vp) {
+        let block = take_local(layout);
+        if block.is_null() || ground.home_of(block) == Some(vp) {
+            return block;
+        }
+        // The thread was moved meanwhile.
+        // SAFETY: taken just now for this layout, and nobody has it.
+        unsafe { put(block, layout) };
+    }
+    take_on(ground, vp, local_class(layout.size()))
 }
 
 /// A block of `class` near the calling thread.
@@ -141,12 +163,12 @@ fn take_class(ground: &Ground, class: usize) -> *mut u8 {
     }
 }
 
-/// A block of `class` whose home is `vp`, from there, under its lock.
+/// A block of `class` whose home is `vp`, from there, under its lock; where there is no memory, from elsewhere.
 pub(crate) fn take_on(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     let mut block = std::ptr::null_mut();
     ground.part(vp).heap().take(ground, class, 1, |offset| block = ground.block(offset));
     decay::tick(ground);
-    block
+    if block.is_null() { last::look(ground, vp, class) } else { block }
 }
 
 /// A batch from the heap of the VP where the thread was just now: one block is returned, the others go to its magazine.
@@ -166,7 +188,7 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
         batch.blocks.copy_within(first..most, 0);
     }
     batch.len = most - first;
-    let Some(last) = batch.len.checked_sub(1) else { return std::ptr::null_mut() };
+    let Some(last) = batch.len.checked_sub(1) else { return last::look(ground, vp, class) };
     let block = batch.blocks[last];
     batch.len = last;
     if last > 0 {

@@ -23,3 +23,5 @@ pub(crate) const LEAVING: Site = Site(7);
 pub(crate) const ASKED_WITHIN: Site = Site(8);
 /// Not an ordering: whether blocks that are sent home are sorted by their homes (home/I1).
 pub(crate) const BY_HOME: Site = Site(9);
+/// Not an ordering: whether one thread at a time makes a segment usable (growth/I1).
+pub(crate) const GROWS_ALONE: Site = Site(10);

@@ -94,6 +94,34 @@ fn to_09_blocks_of_different_owners_are_never_on_one_line() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "there is one processor")]
+fn co_14_what_is_local_to_a_processor_is_its_own_whoever_allocates_it() {
+    in_both_modes("co_14_what_is_local_to_a_processor_is_its_own_whoever_allocates_it", || {
+        let _alone = alone();
+        // Where the machine can have one processor alone, both numbers are its own.
+        let are_two = || stats().expect("the ground is laid").vps.len() > 1;
+        // Each asks for both in turns.
+        let blocks: Vec<Block> = (0..2)
+            .flat_map(|vp| {
+                by_processor(Placement::LocalOf(vp as u32))
+                    .into_iter()
+                    .map(move |(at, size, _)| (at, size, vp))
+            })
+            .collect();
+        for (address, size, vp) in &blocks {
+            // SAFETY: a block of ours.
+            let home = unsafe { squall_alloc::home_of(std::ptr::with_exposed_provenance_mut(*address)) };
+            let home = home.expect("it is of a slab").0 as usize;
+            assert!(home == *vp || !are_two(), "{size} bytes of the VP {vp} are of {home}");
+        }
+        if are_two() {
+            assert_eq!(a_shared_line(&blocks, LINE_BYTES), None);
+        }
+        free(&blocks);
+    });
+}
+
+#[test]
 fn co_14_a_shared_block_has_its_lines_for_itself() {
     in_both_modes("co_14_a_shared_block_has_its_lines_for_itself", || {
         let _alone = alone();
@@ -277,6 +305,15 @@ fn to_09_pages_are_asked_for_from_their_node() {
             let expected =
                 if placement == Placement::Near(0) { squall_sys::nodes::of_processor(0, 2) } else { node };
             assert_eq!(preferred, expected, "{placement:?} {size}");
+            // To the end: of a mapping of its own, or of the segment of the arena.
+            const SEGMENT: usize = 4 << 20;
+            let at = block.as_ptr();
+            let begin = if size < 1_000_000 { at.addr() / SEGMENT * SEGMENT } else { at.addr() };
+            let bytes = if size < 1_000_000 { SEGMENT } else { size };
+            for address in [begin, begin + bytes - 1] {
+                let preferred = squall_sys::nodes::preferred(at.with_addr(address)).unwrap();
+                assert_eq!(preferred, expected, "{placement:?} {size}, of the byte at {}", address - begin);
+            }
             // SAFETY: freed once.
             unsafe { Pool::new(placement).free(block, layout) };
         }

@@ -100,6 +100,12 @@ impl<R: Root> At<R> {
         self.multi().clusters()
     }
 
+    /// The pool for what belongs to this representative and lies outside it: strictly local memory of its VP, or lines near it where its
+    /// cluster has several. In [`Root::make_rep`]: `at.pool().bytes(4096, 0)`.
+    pub fn pool(&self) -> squall_alloc::Pool {
+        crate::memory::pool(self.clusters(), self.cluster, self.vp)
+    }
+
     /// A reference to the object itself.
     pub fn co(&self) -> CoRef<R::Interface> {
         // The object's id is that of the root's interface (reference/I1).

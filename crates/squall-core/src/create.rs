@@ -1,6 +1,6 @@
 //! The beginning and the end of every object, whatever its class.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
@@ -10,6 +10,7 @@ use crate::ground::{WELL_KNOWN, existing, tables};
 use crate::husks::room;
 use crate::id::Id;
 use crate::interface::Interface;
+use crate::memory;
 use crate::owned::Owned;
 use crate::raw::object::{self, Object};
 use crate::reference::CoRef;
@@ -39,7 +40,7 @@ impl Drop for Created {
     #[cold]
     fn drop(&mut self) {
         // SAFETY: nobody has it.
-        unsafe { dealloc(self.block.as_ptr(), room(self.layout)) };
+        unsafe { memory::give(self.block, room(self.layout)) };
         // Nobody has seen the id either, but a place is used under each generation once.
         if matches!(self.place, Place::Here)
             && let Some(tables) = existing()
@@ -58,16 +59,14 @@ pub(crate) struct Room {
 
 impl Room {
     pub(crate) fn new(layout: Layout) -> Room {
-        // SAFETY: the layout is not of size 0: it holds an object.
-        let block = unsafe { alloc(room(layout)) };
-        Room { layout, block: NonNull::new(block).unwrap_or_else(|| handle_alloc_error(layout)) }
+        Room { layout, block: memory::take(room(layout)) }
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
         // SAFETY: nobody has it.
-        unsafe { dealloc(self.block.as_ptr(), room(self.layout)) };
+        unsafe { memory::give(self.block, room(self.layout)) };
     }
 }
 
@@ -102,9 +101,7 @@ fn take_anew(place: Place, interfaces: u32, room: Layout) -> Result<(Id, NonNull
         Place::Here => tables.take(interfaces)?,
         Place::Taken(id) => id,
     };
-    // SAFETY: the layout is not of size 0: it holds an object.
-    let block = unsafe { alloc(room) };
-    Ok((id, NonNull::new(block).unwrap_or_else(|| handle_alloc_error(room))))
+    Ok((id, memory::take(room)))
 }
 
 impl Created {
@@ -167,7 +164,7 @@ pub(crate) unsafe fn end(block: NonNull<Object>, layout: Layout) {
         tables.give_back(id.slot(), class.interfaces);
     }
     // SAFETY: the caller's own, and in no husk.
-    unsafe { dealloc(block.as_ptr().cast(), room(layout)) };
+    unsafe { memory::give(block.cast(), room(layout)) };
 }
 
 #[cold]

@@ -1,6 +1,6 @@
 //! Where the parts of a block lie: a prefix that ends in the owner, the headers, the author's value.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -39,22 +39,6 @@ impl<P, I: ?Sized + InterfaceOf<T>, T> Block<P, I, T> {
         Err(_) => panic!("an object of more bytes than there are addresses"),
     };
 
-    /// Room for a block.
-    pub(crate) fn allocate() -> NonNull<P> {
-        // SAFETY: the layout is not of size 0: it holds an owner.
-        let block = unsafe { alloc(Self::LAYOUT) };
-        NonNull::new(block.cast()).unwrap_or_else(|| handle_alloc_error(Self::LAYOUT))
-    }
-
-    /// Gives it back.
-    ///
-    /// # Safety
-    /// From `allocate`; nobody uses it any more.
-    pub(crate) unsafe fn free(block: NonNull<P>) {
-        // SAFETY: the caller's promise.
-        unsafe { dealloc(block.as_ptr().cast(), Self::LAYOUT) };
-    }
-
     /// The owner in a block.
     ///
     /// # Safety
@@ -77,7 +61,7 @@ impl<P, I: ?Sized + InterfaceOf<T>, T> Block<P, I, T> {
     /// Writes value and headers.
     ///
     /// # Safety
-    /// The caller's own block, from `allocate`.
+    /// The caller's own block, of this layout.
     pub(crate) unsafe fn fill(block: NonNull<P>, id: Option<Id>, value: T) {
         /// Drops the value if its view panics.
         struct Written<T>(NonNull<T>);

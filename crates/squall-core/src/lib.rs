@@ -4,7 +4,8 @@
 //!
 #![doc = include_str!("../README.md")]
 
-#[cfg(squall_global_alloc)]
+// Under loom nobody asks it for memory.
+#[cfg(loom)]
 use squall_alloc as _;
 
 // Under loom the models alone use them.
@@ -38,6 +39,8 @@ mod interface;
 #[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]
+mod memory;
+#[cfg(not(loom))]
 mod multi;
 #[cfg(not(loom))]
 mod owned;
@@ -68,6 +71,8 @@ pub use id::{Id, NoId};
 pub use inspect::{ClassInfo, ObjectInfo, ObjectState, RepInfo, class_of, info_of, snapshot};
 #[cfg(not(loom))]
 pub use interface::{Extends, Interface, InterfaceOf, Super, interfaces_count};
+#[cfg(not(loom))]
+pub use memory::RepMemory;
 #[cfg(not(loom))]
 pub use owned::{Destruction, Owned};
 #[cfg(not(loom))]

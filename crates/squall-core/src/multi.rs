@@ -28,6 +28,7 @@ use crate::error::CreateError;
 use crate::ground::existing;
 use crate::interface::{Counted, Interface};
 use crate::layout::Block;
+use crate::memory;
 use crate::owned::Owned;
 use crate::raw::membership::Membership;
 use crate::raw::object::{InFlight, Object, activate, header};
@@ -68,6 +69,12 @@ thread_local! {
 }
 
 impl<R: Root> Multi<R> {
+    /// Of the block.
+    const LAYOUT: Layout = {
+        let layout = Layout::new::<Multi<R>>();
+        if R::ROOT_LINES { memory::whole_lines(layout) } else { layout }
+    };
+
     const CLASS: &'static Class = &Class {
         name: std::any::type_name::<R>,
         kind: ObjectKind::Clustered,
@@ -75,7 +82,7 @@ impl<R: Root> Multi<R> {
         interface: <R::Interface as Interface>::NAME,
         source: <R::Interface as Interface>::SOURCE,
         interfaces: <R::Interface as Counted>::INTERFACES,
-        object_bytes: bytes(size_of::<Multi<R>>()),
+        object_bytes: bytes(Self::LAYOUT.size()),
         rep_bytes: RepBlock::<R>::BYTES,
         value_bytes: (size_of::<R>(), size_of::<R::Rep>()),
         for_each_rep: Self::for_each_rep,
@@ -115,7 +122,7 @@ impl<R: Root> Multi<R> {
         size: ClusterSize,
         made_at: &'static Location<'static>,
     ) -> Result<Made<R>, CreateError> {
-        let created = create::begin(place, Self::CLASS, Layout::new::<Multi<R>>())?;
+        let created = create::begin(place, Self::CLASS, Self::LAYOUT)?;
         let object = Object::new(Self::CLASS, created.id, made_at, clock::ticks());
         let multi = Self::around(object, root, size);
         let block = created.block.cast::<Multi<R>>();
@@ -142,7 +149,7 @@ impl<R: Root> Multi<R> {
         size: ClusterSize,
         made_at: &'static Location<'static>,
     ) -> NonNull<Object> {
-        let room = create::Room::new(Layout::new::<Multi<R>>());
+        let room = create::Room::new(Self::LAYOUT);
         let block = room.block.cast::<Multi<R>>();
         let multi = Self::around(Object::to_come(Self::CLASS, made_at, clock::ticks()), root, size);
         // SAFETY: our own room, of this layout.
@@ -354,8 +361,9 @@ impl<R: Root> Multi<R> {
     pub(crate) unsafe fn let_go(rep: NonNull<Rep>) {
         // SAFETY: kept by the caller until here, and by nobody if it was the last.
         unsafe {
+            // The class's own constant, as where it was taken (`memory/I1`).
             if rep.as_ref().let_go() {
-                RepBlock::<R>::free(rep);
+                R::REP_MEMORY.give(rep.cast(), RepBlock::<R>::LAYOUT);
             }
         }
     }
@@ -377,7 +385,7 @@ impl<R: Root> Multi<R> {
             let multi = &mut *this.as_ptr();
             run_drop(|| ManuallyDrop::drop(&mut multi.root));
             (&raw mut multi.sleepers).drop_in_place();
-            create::end(this.cast(), Layout::new::<Multi<R>>());
+            create::end(this.cast(), Self::LAYOUT);
         }
     }
 }
@@ -444,7 +452,9 @@ impl<R: Root> NewRep<R> {
                 unsafe { Multi::<R>::let_go(self.0) };
             }
         }
-        let rep = RepBlock::<R>::allocate();
+        // SAFETY: the caller is within the object's gate.
+        let clusters = unsafe { object.as_ref() }.clusters;
+        let rep = R::REP_MEMORY.take(RepBlock::<R>::LAYOUT, clusters, cluster, vp).cast::<Rep>();
         // SAFETY: our own room.
         unsafe { rep.write(Rep::new(object.cast(), vp.index() as u32, cluster.index() as u32)) };
         let unfilled = Unfilled::<R>(rep, PhantomData);

@@ -10,6 +10,7 @@ use crate::at::At;
 use crate::create::{self, Place};
 use crate::error::CreateError;
 use crate::interface::{Interface, InterfaceOf};
+use crate::memory::RepMemory;
 use crate::multi::Multi;
 use crate::owned::Owned;
 use crate::raw::reps::Rep;
@@ -35,6 +36,11 @@ pub trait Root: Send + Sync + Sized + 'static {
     const EAGER: bool = false;
     /// Where representatives are dropped.
     const CLEANUP: Cleanup = Cleanup::WhereMade;
+    /// Where the memory of representatives comes from.
+    const REP_MEMORY: RepMemory = RepMemory::ByCluster;
+    /// Whether the root lies on lines of its own, from the pool of shared memory: for roots that calls write or that live long. Others are
+    /// made faster, in what the objects before them left.
+    const ROOT_LINES: bool = false;
 
     /// Makes the representative that [`at`](At::cluster) says.
     ///

@@ -2,7 +2,7 @@
 //! allocator that counts.
 #![cfg(not(any(loom, miri, squall_global_alloc)))]
 
-use squall_core::{At, Owned, Root, shared};
+use squall_core::{At, Owned, RepMemory, Root, shared};
 use squall_machine::ClusterSize;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,6 +52,8 @@ struct Rep {
 impl Root for Fails {
     type Interface = dyn Count;
     type Rep = Rep;
+    // Where it is counted; `placement.rs` counts the others.
+    const REP_MEMORY: RepMemory = RepMemory::Program;
     fn make_rep(&self, at: At<Fails>) -> Rep {
         assert!(!self.0.fetch_add(1, Ordering::Relaxed).is_multiple_of(3), "not this time");
         // Others may make the same one meanwhile: all but one of them are dropped.
@@ -142,6 +144,8 @@ impl Count for Room {
 impl Root for Escape {
     type Interface = dyn Count;
     type Rep = Room;
+    // From where the arrays below are.
+    const REP_MEMORY: RepMemory = RepMemory::Program;
     fn make_rep(&self, at: At<Escape>) -> Room {
         ESCAPED.lock().unwrap().push(at);
         panic!("it escaped");

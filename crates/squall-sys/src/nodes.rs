@@ -15,9 +15,11 @@ mod imp {
 
     const WORDS: usize = NODES_MAX / 64;
     /// `MPOL_PREFERRED`, of linux/mempolicy.h.
-    const PREFERRED: libc::c_int = 1;
+    const PREFERRED: libc::c_ulong = 1;
     /// `MPOL_DEFAULT`.
     const DEFAULT: libc::c_int = 0;
+    /// No flags. All that the kernel takes as a long is passed as one: syscall(2) says nothing of its arguments' types.
+    const NONE: libc::c_ulong = 0;
     /// `MPOL_F_ADDR`.
     const OF_ADDRESS: libc::c_ulong = 2;
 
@@ -42,7 +44,7 @@ mod imp {
         let none = std::ptr::null_mut::<libc::c_void>();
         // SAFETY: get_mempolicy(2) with a place of our own, and without a set and an address.
         let asked = quietly(|| unsafe {
-            answered(libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, none, 0 as libc::c_ulong, none, 0))
+            answered(libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, none, NONE, none, NONE))
         });
         asked.is_ok() && mode != DEFAULT
     }
@@ -60,7 +62,7 @@ mod imp {
                 PREFERRED,
                 nodes.as_ptr(),
                 NODES_MAX as libc::c_ulong + 1,
-                0,
+                NONE,
             ))
         })
     }
@@ -79,7 +81,9 @@ mod imp {
             ))
         })?;
         let first = nodes.iter().position(|word| *word != 0);
-        Ok(first.filter(|_| mode == PREFERRED).map(|word| word * 64 + nodes[word].trailing_zeros() as usize))
+        Ok(first
+            .filter(|_| mode == PREFERRED as libc::c_int)
+            .map(|word| word * 64 + nodes[word].trailing_zeros() as usize))
     }
 
     pub(super) fn exists(path: &std::ffi::CStr) -> bool {
@@ -181,14 +185,21 @@ mod tests {
 
     #[test]
     fn a_preference_is_kept_and_one_for_no_node_is_an_error() {
-        let at = pages::map(pages::UNIT_BYTES, 4096, |_, _| {}).unwrap().as_ptr();
-        assert!(prefer(at, pages::UNIT_BYTES, NODES_MAX).is_err());
-        let before = preferred(at);
-        if prefer(at, pages::UNIT_BYTES, 0).is_ok() {
-            assert_eq!((before.unwrap(), preferred(at).unwrap()), (None, Some(0)));
+        const UNIT: usize = pages::UNIT_BYTES;
+        let at = pages::map(3 * UNIT, 4096, |_, _| {}).unwrap().as_ptr();
+        assert!(prefer(at, 3 * UNIT, NODES_MAX).is_err());
+        let all = || {
+            [0, UNIT - 1, UNIT, 2 * UNIT - 1, 2 * UNIT].map(|byte| preferred(at.wrapping_add(byte)).unwrap())
+        };
+        if preferred(at).is_ok() {
+            assert_eq!(all(), [None; 5]);
+        }
+        // So many bytes from there on, and no others.
+        if prefer(at.wrapping_add(UNIT), UNIT, 0).is_ok() {
+            assert_eq!(all(), [None, None, Some(0), Some(0), None]);
         }
         // SAFETY: our own mapping.
-        unsafe { pages::unmap(at, pages::UNIT_BYTES).unwrap() };
+        unsafe { pages::unmap(at, 3 * UNIT).unwrap() };
     }
 
     #[test]

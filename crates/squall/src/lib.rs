@@ -9,9 +9,9 @@ pub use squall_alloc as alloc;
 pub use squall_browse as browse;
 pub use squall_core::{
     At, CallError, ClassInfo, Cleanup, CoRef, CreateError, Destruction, Ended, Extends, Found, Id, Interface,
-    InterfaceOf, Miss, NoId, ObjectInfo, ObjectKind, ObjectState, Owned, Peers, Reason, RepInfo, Reply, Root,
-    Source, WellKnown, class_of, info_of, shared, shared_with, snapshot, stateful, stateful_with, swap,
-    tables, try_shared,
+    InterfaceOf, Miss, NoId, ObjectInfo, ObjectKind, ObjectState, Owned, Peers, Reason, RepInfo, RepMemory,
+    Reply, Root, Source, WellKnown, class_of, info_of, shared, shared_with, snapshot, stateful,
+    stateful_with, swap, tables, try_shared,
 };
 pub use squall_dhash as dhash;
 pub use squall_lock as lock;

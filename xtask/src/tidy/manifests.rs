@@ -61,14 +61,16 @@ fn collect_dependencies(table: &Table, names: &mut Vec<String>) {
     }
 }
 
-/// Where the targets of a fuzzer are: a workspace of its own, which nothing here builds, since it needs a compiler that instruments.
-const FUZZ: &str = "fuzz/";
+/// Workspaces of their own, which nothing here builds: the targets of a fuzzer, which need a compiler that instruments, and programs from
+/// the registry, which need some two hundred packages.
+const APART: [&str; 2] = ["fuzz/", "bench/programs/"];
 
 /// The packages of the tree; a manifest that cannot be read is a problem.
 pub(crate) fn packages(tree: &Tree, problems: &mut Problems) -> Vec<Package> {
     let mut packages = Vec::new();
     let is_manifest = |path: &str| path == "Cargo.toml" || path.ends_with("/Cargo.toml");
-    for (path, text) in tree.written().filter(|(path, _)| is_manifest(path) && !path.starts_with(FUZZ)) {
+    let is_apart = |path: &str| APART.iter().any(|folder| path.starts_with(folder));
+    for (path, text) in tree.written().filter(|(path, _)| is_manifest(path) && !is_apart(path)) {
         let table: Table = match text.parse() {
             Ok(table) => table,
             Err(error) => {

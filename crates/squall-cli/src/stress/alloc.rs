@@ -80,7 +80,8 @@ impl Block {
         }
         let size = size(rng);
         let placement = match rng.below(8) {
-            0 | 1 => Placement::Local,
+            0 => Placement::Local,
+            1 => Placement::LocalOf(rng.below(64) as u32),
             2 => Placement::Shared,
             3 => Placement::Near(rng.below(64) as u32),
             _ => Placement::General,

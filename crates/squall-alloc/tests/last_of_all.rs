@@ -1,0 +1,202 @@
+//! Nobody is told that there is no memory while blocks are free anywhere.
+#![cfg(not(miri))]
+
+mod support;
+
+use squall_alloc::{Mode, Placement, Pool, decay, mode, refuse_after, stats, trim, turn_always};
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use support::{Random, is_child};
+
+/// Half of one is a slab of two mebibytes, with four of the longest blocks.
+const ARENA_MIB: usize = 16;
+const ARENA: (&str, &str) = ("SQUALL_ALLOC_ARENA_MIB", "16");
+const LONG: usize = 512 << 10;
+const LONG_COUNT: usize = ARENA_MIB * 2;
+
+/// A block, which is nobody else's.
+struct Block(NonNull<u8>, Layout);
+// SAFETY: any thread may free it.
+unsafe impl Send for Block {}
+
+type Blocks = Vec<Block>;
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(size, 8).expect("a good layout")
+}
+
+fn take(placement: Placement, size: usize, blocks: &mut Blocks) -> bool {
+    let block = Pool::new(placement).allocate(layout(size));
+    blocks.extend(block.map(|block| Block(block, layout(size))));
+    block.is_ok()
+}
+
+fn free(Block(block, layout): Block) {
+    // SAFETY: a block that `take` gave us, which is freed once.
+    unsafe { Pool::new(Placement::General).free(block, layout) };
+}
+
+/// The processors that this program may use.
+fn processors() -> Vec<usize> {
+    // SAFETY: zeros are an empty set, which sched_getaffinity(2) fills.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
+        set
+    };
+    // SAFETY: numbers within the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
+}
+
+/// Runs `body` on a thread that stays on a processor, another for each number if there are so many.
+fn on<T: Send>(number: usize, body: impl FnOnce() -> T + Send) -> T {
+    let processors = processors();
+    let cpu = processors[number % processors.len()];
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: an empty set, and a number that came from one.
+            let failed = unsafe {
+                let mut set: libc::cpu_set_t = std::mem::zeroed();
+                libc::CPU_SET(cpu, &mut set);
+                libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+            };
+            assert_eq!(failed, 0, "a processor that we may use");
+            body()
+        });
+        thread.join().expect("it does not panic")
+    })
+}
+
+/// Runs `body` in a child for each mode, and one with nodes, in a small arena.
+fn in_small_arenas(test: &str, more: &[(&str, &str)], body: impl FnOnce()) {
+    if is_child() {
+        return body();
+    }
+    for variable in [("SQUALL_RSEQ", ""), ("SQUALL_RSEQ", "off"), ("SQUALL_TOPOLOGY", "nodes:2,cores:2")] {
+        support::must_pass(test, &[more, &[ARENA, variable]].concat());
+    }
+}
+
+/// Whether all that is cached can be had again.
+fn can_empty() -> bool {
+    trim() || mode() == Some(Mode::Locked)
+}
+
+/// That all of the arena is blocks that can be had, from whatever processor's heap; they are free again afterwards.
+fn all_can_be_had(seed: u64) {
+    let (mut random, mut blocks) = (Random::new(seed), Vec::new());
+    while take(Placement::Near(random.below(4) as u32), LONG, &mut blocks) {}
+    assert_eq!(blocks.len(), LONG_COUNT, "seed {seed}: {:?}", stats().map(|stats| stats.nodes));
+    blocks.drain(..).for_each(free);
+}
+
+#[test]
+fn what_is_free_in_another_processors_slab_is_memory() {
+    in_small_arenas("what_is_free_in_another_processors_slab_is_memory", &[], || {
+        let mut blocks = Vec::new();
+        // A slab for each, of four blocks.
+        assert!(take(Placement::Near(0), LONG, &mut blocks));
+        while take(Placement::Near(1), LONG, &mut blocks) {}
+        assert_eq!(blocks.len(), LONG_COUNT);
+        blocks.drain(..).for_each(free);
+        all_can_be_had(1);
+    });
+}
+
+#[test]
+fn what_is_cached_is_memory() {
+    in_small_arenas("what_is_cached_is_memory", &[], || {
+        let mut blocks = Vec::new();
+        while take(Placement::General, 1000, &mut blocks) {}
+        // Of each slab some: the last ones stay in the magazine of whichever processor this is, and keep their slabs from the others.
+        let sorted = {
+            blocks.sort_unstable_by_key(|block| (block.0.addr().get() % 65_536, block.0));
+            blocks
+        };
+        sorted.into_iter().for_each(free);
+        let cached = || -> u64 {
+            let stats = stats().expect("the ground is laid");
+            stats.vps.iter().flat_map(|vp| &vp.classes).map(|class| class.cached_count).sum()
+        };
+        let before = cached();
+        if mode() == Some(Mode::Restartable) {
+            assert!(before > 0, "a magazine has what was freed last");
+        }
+        let mut blocks = Vec::new();
+        while take(Placement::Near(1), LONG, &mut blocks) {}
+        let got = blocks.len();
+        blocks.drain(..).for_each(free);
+        assert!(got == LONG_COUNT || !can_empty(), "{got} of {LONG_COUNT}, and {before} were cached");
+    });
+}
+
+#[test]
+fn a_strictly_local_block_is_none_of_another_processors() {
+    in_small_arenas("a_strictly_local_block_is_none_of_another_processors", &[], || {
+        let (mut blocks, mut local) = (Vec::new(), Vec::new());
+        // A slab of the class with whole lines, and one of the strictly local one; then there is nothing else.
+        assert!(take(Placement::General, 128, &mut blocks));
+        assert!(on(0, || take(Placement::Local, 100, &mut local)));
+        while take(Placement::Near(0), LONG, &mut blocks) {}
+        while take(Placement::Near(0), 65_536, &mut blocks) {}
+        while take(Placement::Near(0), 5_000, &mut blocks) {}
+        on(1, || while take(Placement::Local, 100, &mut local) {});
+        assert!(local.len() > 511, "{} blocks", local.len());
+        // Those of another processor have lines of their own, which is 128 bytes each.
+        let slab = |at: NonNull<u8>| at.addr().get() >> 16;
+        let first = local[0].0;
+        let others = local[1..].iter().filter(|block| slab(block.0) == slab(first)).count();
+        if processors().len() > 1 {
+            assert_eq!(others, 0, "of {}", local.len());
+            assert!(local[1..].iter().all(|block| block.0.addr().get().is_multiple_of(128)));
+        }
+        local.drain(..).chain(blocks.drain(..)).for_each(free);
+        all_can_be_had(2);
+    });
+}
+
+#[test]
+fn after_whatever_was_refused_all_can_be_had() {
+    const TEST: &str = "after_whatever_was_refused_all_can_be_had";
+    const SIZES: [usize; 10] = [1, 16, 100, 1_000, 5_000, 9_000, 40_000, 100_000, 300_000, LONG];
+    if !is_child() {
+        for seed in 1..=4 {
+            in_small_arenas(TEST, &[("SQUALL_TEST_SEED", &format!("{seed}"))], || ());
+        }
+        return;
+    }
+    let seed = std::env::var("SQUALL_TEST_SEED").expect("a seed").parse().expect("a number");
+    println!("SQUALL_TEST_SEED={seed}");
+    let mut random = Random::new(seed);
+    // Half of them with a turn at every slow path, which otherwise come when they come.
+    if seed % 2 == 0 {
+        turn_always();
+    }
+    let mut blocks = Vec::new();
+    for round in 0..40 {
+        for _ in 0..200 {
+            let placement = match random.below(4) {
+                0 => Placement::General,
+                1 => Placement::Local,
+                2 => Placement::Shared,
+                _ => Placement::Near(random.below(4) as u32),
+            };
+            match random.below(16) {
+                0 => refuse_after(Some(random.below(3) as u32)),
+                1 => refuse_after(None),
+                2 => _ = decay(),
+                3 if random.below(8) == 0 => _ = trim(),
+                4..=9 => _ = take(placement, SIZES[random.below(SIZES.len())], &mut blocks),
+                _ if !blocks.is_empty() => free(blocks.swap_remove(random.below(blocks.len()))),
+                _ => {}
+            }
+        }
+        refuse_after(None);
+        if round % 8 == 7 {
+            blocks.drain(..).for_each(free);
+            if can_empty() {
+                all_can_be_had(seed + round);
+            }
+        }
+    }
+}
