@@ -119,6 +119,16 @@ fn main() {
             }));
             mark::end();
         }
+        "inherits" => {
+            let block = black_box(Box::new(Alone(AtomicU64::new(0))));
+            wait_for(child(|| {
+                threads(2, |_| {
+                    mark::begin();
+                    add(&block, number());
+                    mark::end();
+                });
+            }));
+        }
         "children" => {
             for _ in 0..number() {
                 wait_for(child(|| add(&SHARED, 10)));

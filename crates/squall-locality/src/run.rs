@@ -139,7 +139,7 @@ pub fn run(options: &Options) -> Result<Run, Error> {
         let path = run.folder.join(name);
         fs::write(&path, bytes).map(|()| path.clone()).map_err(|e| Error(format!("{}: {e}", path.display())))
     };
-    let plugin = write("plugin.so", PLUGIN)?;
+    let plugin = write(run.emulator.plugin_name(), PLUGIN)?;
     let preload = write("preload.so", PRELOAD)?;
     let window = match &options.window {
         Window::Auto => "auto",
