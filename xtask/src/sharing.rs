@@ -266,7 +266,9 @@ fn count_known(squall: &Path, options: &Options, checks: &[PathBuf]) -> Result<(
     // Those that take turns take long for it.
     let ops = options.ops.min(2_000);
     for (name, most) in KNOWN {
-        for threads in options.threads.iter().filter(|threads| **threads <= *most) {
+        let mut counts: Vec<u32> = options.threads.iter().map(|threads| *threads.min(most)).collect();
+        counts.dedup();
+        for threads in &counts {
             let mut command = locality(squall, ops, checks);
             command.arg("--").arg(&program).args([*name, &threads.to_string(), &ops.to_string()]);
             let (count, others) = figures(&mut command, checks.len())?.0;

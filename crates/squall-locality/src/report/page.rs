@@ -58,9 +58,13 @@ fn write(text: &mut String, report: &Report) -> std::fmt::Result {
     }
     writeln!(text, "</table>")?;
     if !report.lines.is_empty() {
+        let columns = match threads_together(report) {
+            1 => "each thread".to_owned(),
+            threads => format!("each {threads} threads"),
+        };
         writeln!(
             text,
-            "<h2>Who touches which line</h2>\n<p><small>A row for each shared line, dearest first; a column for each thread. Blue: reads; red: writes; darker: more, by powers of ten.</small></p>"
+            "<h2>Who touches which line</h2>\n<p><small>A row for each shared line, dearest first; a column for {columns}. Blue: reads; red: writes, too; darker: more, by powers of ten.</small></p>"
         )?;
         heat_map(text, report)?;
     }
@@ -123,15 +127,26 @@ fn write_line(text: &mut String, rank: usize, line: &LineReport) -> std::fmt::Re
     writeln!(text, "</table>")
 }
 
+/// Numbers of threads that there are, from 0.
+fn numbers(report: &Report) -> usize {
+    report.thread_list.iter().map(|thread| thread.number as usize + 1).max().unwrap_or(1)
+}
+
+/// Threads that share a column of the heat map.
+fn threads_together(report: &Report) -> usize {
+    numbers(report).div_ceil(COLUMNS_MAX).max(1)
+}
+
 /// Threads by lines, a cell for each pair.
 fn heat_map(text: &mut String, report: &Report) -> std::fmt::Result {
-    let count = report.thread_list.iter().map(|thread| thread.number as usize + 1).max().unwrap_or(1);
-    let together = count.div_ceil(COLUMNS_MAX).max(1);
+    let (count, together) = (numbers(report), threads_together(report));
     let columns = count.div_ceil(together);
     let rows = report.lines.len().min(ROWS_MAX);
     let cell = (COLUMNS_WIDTH / columns).clamp(COLUMN_WIDTHS.0, COLUMN_WIDTHS.1);
     let (left, top) = (120, 20);
-    let (width, height) = (left + columns * cell + 10, top + rows * ROW_HEIGHT + 10);
+    // A digit takes six pixels; two are between labels.
+    let label = 6 * count.to_string().len() + 12;
+    let (width, height) = (left + columns * cell + label, top + rows * ROW_HEIGHT + 10);
     writeln!(
         text,
         "<svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" role=\"img\" aria-label=\"threads by lines\" font-family=\"monospace\" font-size=\"10\">"
@@ -142,8 +157,6 @@ fn heat_map(text: &mut String, report: &Report) -> std::fmt::Result {
         columns * cell,
         rows * ROW_HEIGHT
     )?;
-    // A digit takes six pixels; two are between labels.
-    let label = 6 * count.to_string().len() + 12;
     for column in (0..columns).step_by(label.div_ceil(cell)) {
         writeln!(text, "<text x=\"{}\" y=\"14\">{}</text>", left + column * cell, column * together)?;
     }
