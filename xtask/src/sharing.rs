@@ -10,7 +10,7 @@
 //! - I2. Some claims are that sharing *is* there: an instrument that always reads zero fails.
 //! - I3. With `--both`, a cross-check (`tools/sharing`, a few hundred lines of C that share nothing with the profiler)
 //!   is loaded into the same run, and each of its figures has to be the profiler's, to the last of the four places that it prints;
-//!   but the sum of all accesses, of which the profiler has two where one crosses from line to line, may be a thousandth more.
+//!   but the sum of all accesses, of which the profiler has two where one crosses from line to line, may be five thousandths more.
 //!   So it is for the programs of [`KNOWN`], too, and for every other instrument that is named (`--cross-check`).
 //!
 //! Not promised: anything about restartable sequences themselves. Emulation has none, so the count is of the atomic
@@ -403,7 +403,7 @@ impl Count {
         self.threads == printed.threads
             // An access that crosses into the next line is one of each to the profiler, and one of the first line to the other.
             && (same(self.accesses, printed.accesses, 0.01)
-                || (printed.accesses..printed.accesses * 1.001).contains(&self.accesses))
+                || (printed.accesses..printed.accesses * 1.005).contains(&self.accesses))
             && same(self.steady, printed.steady, 0.0001)
             && same(self.transfers, printed.transfers, 0.0001)
     }
