@@ -122,7 +122,7 @@ fn work(name: &str) {
                 scope.spawn(|| random(WORDS / 4, 4_000_000));
             }
         }),
-        "blocks" => blocks(|bytes| Vec::with_capacity(bytes)),
+        "blocks" => blocks(Vec::with_capacity),
         CLEARS => blocks(|bytes| vec![0; bytes]),
         "calls" => {
             let mut words = vec![0u64; 4096];
