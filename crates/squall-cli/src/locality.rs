@@ -15,7 +15,7 @@ use squall_locality::lines::Rules;
 use squall_locality::model::Model;
 use squall_locality::report::{self, Report, Request};
 use squall_locality::run::{self, Outcome};
-use squall_locality::{Options, Window, read};
+use squall_locality::{MEMORY_MIB, Options, Window, entries_of, read};
 
 use crate::output::{self, Failure};
 
@@ -69,7 +69,7 @@ pub(crate) struct LocalityArgs {
     processors: Vec<u32>,
     /// Memory for the counts, in MiB; above that lines are sampled, and the report says so. Up to twice as much is taken, logs of mappings and
     /// blocks included.
-    #[arg(long, value_name = "MIB", default_value_t = 768, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    #[arg(long, value_name = "MIB", default_value_t = MEMORY_MIB, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     memory: u64,
     /// Do not preload the library that tells of heap blocks.
     #[arg(long)]
@@ -88,9 +88,6 @@ pub(crate) struct LocalityArgs {
     program: Vec<OsString>,
 }
 
-/// Bytes that an entry takes, its share of the index included.
-const ENTRY_BYTES: u64 = 96;
-
 pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
     let model = model(args)?;
     if args.fail_above.is_some_and(f64::is_nan) {
@@ -101,7 +98,6 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
     let timeout = timeout.map_err(|error| Failure::new(format!("--timeout: {error}")))?;
     let told = told_to_end()?;
     let options = Options {
-        program: program.into(),
         arguments: arguments.to_vec(),
         window: match args.window.as_str() {
             "auto" => Window::Auto,
@@ -109,7 +105,7 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
             "marks" => Window::Marks,
             function => Window::Function(function.to_owned()),
         },
-        entries_max: args.memory * (1 << 20) / ENTRY_BYTES,
+        entries_max: entries_of(args.memory),
         timeout,
         stop: Some(Arc::clone(&told)),
         alone: true,
@@ -117,9 +113,9 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
         emulator: args.emulator.clone(),
         emulator_arguments: args.emulator_arg.clone(),
         plugins: args.also.clone(),
-        quiet: false,
         // Stdout is for what was asked for.
         stdout_to_stderr: true,
+        ..Options::new(program)
     };
     let run = run::run(&options).map_err(|error| Failure::new(error.to_string()))?;
     end_if_told(told, run.folder.clone());

@@ -144,8 +144,13 @@ extern "C" fn frame(context: *mut Context, walk: *mut c_void) -> c_int {
         if walk.count == FRAMES_MAX {
             return 5; // the end of the stack, as far as we are concerned
         }
+        let ip = _Unwind_GetIP(context);
+        if ip == 0 {
+            // What called the program's entry: nothing, and nowhere on the stack, so that no walk with it would hold twice.
+            return 5;
+        }
         let at = walk.count;
-        walk.frames[at] = _Unwind_GetIP(context);
+        walk.frames[at] = ip;
         // The stack's address when this frame is returned to: the return address lies below it.
         walk.places[at] = _Unwind_GetCFA(context).wrapping_sub(size_of::<usize>());
         walk.count += 1;

@@ -6,7 +6,6 @@
 use std::ffi::c_uint;
 use std::path::PathBuf;
 
-use crate::api::Id;
 use crate::format::{call, record};
 use crate::log::Payload;
 use crate::plugin::{Shared, with};
@@ -22,22 +21,10 @@ const MAP_ANONYMOUS: u64 = 0x20;
 const PR_SET_NAME: u64 = 15;
 const PAGE: u64 = 4096;
 
-#[allow(clippy::too_many_arguments, reason = "the emulator's type")]
-pub(crate) unsafe extern "C" fn on_call(
-    _: Id,
-    vcpu: c_uint,
-    number: i64,
-    a: u64,
-    b: u64,
-    c: u64,
-    d: u64,
-    e: u64,
-    f: u64,
-    _: u64,
-    _: u64,
-) {
+/// A thread makes a system call.
+pub(crate) fn begin(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
     let Some(thread) = this(vcpu) else { return };
-    thread.arguments = [a, b, c, d, e, f];
+    thread.arguments = arguments;
     if (call::FIRST..call::FIRST + 16).contains(&number) {
         thread.told(number);
         return;
@@ -48,7 +35,8 @@ pub(crate) unsafe extern "C" fn on_call(
     thread.park();
 }
 
-pub(crate) unsafe extern "C" fn on_return(_: Id, vcpu: c_uint, number: i64, result: i64) {
+/// It is back from it.
+pub(crate) fn end(vcpu: c_uint, number: i64, result: i64) {
     let Some(thread) = this(vcpu) else { return };
     let _ = with(|shared| shared.end_call(thread, number, result));
 }

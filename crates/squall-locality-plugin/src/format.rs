@@ -99,6 +99,9 @@ pub mod record {
     pub const MREMAP: u32 = 16;
     /// `epoch u32, thread u32, address u64`: what was said last of giving this block back did not come to pass.
     pub const KEPT: u32 = 17;
+    /// `process u32, 0 u32, bytes u64`: this process is a copy of that one of the run, from when so many bytes of records were in its
+    /// log. Numbers of places that allocate go on from its.
+    pub const FORKED: u32 = 18;
 }
 
 /// Places in the head of a file, in bytes.

@@ -309,12 +309,23 @@ fn allocate(file: usize, offset: usize, bytes: usize) -> isize {
     unsafe { call(number::FTRUNCATE, [file, offset + bytes, 0, 0, 0, 0]) }
 }
 
-/// A folder for tests, and the keeper of it.
+/// A folder for tests, and the keeper of it; it goes when the process ends.
 #[cfg(test)]
 pub(crate) fn folder_of_tests() -> &'static std::path::Path {
     static FOLDER: std::sync::OnceLock<std::path::PathBuf> = std::sync::OnceLock::new();
+    unsafe extern "C" {
+        fn atexit(f: extern "C" fn()) -> c_int;
+    }
+    extern "C" fn remove_folder() {
+        if let Some(folder) = FOLDER.get() {
+            // What cannot be removed is left to whoever cleans up temporary files.
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
     FOLDER.get_or_init(|| {
         use std::os::unix::ffi::OsStrExt;
+        // SAFETY: it only looks at a static that lasts as long as the process.
+        unsafe { atexit(remove_folder) };
         let folder = std::env::temp_dir().join(format!("squall-plugin-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).expect("no zero");

@@ -12,6 +12,7 @@
 
 mod api;
 pub mod arch;
+mod callbacks;
 mod calls;
 pub mod format;
 mod frames;
@@ -33,6 +34,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("lib.rs", include_str!("lib.rs")),
     ("api.rs", include_str!("api.rs")),
     ("arch.rs", include_str!("arch.rs")),
+    ("callbacks.rs", include_str!("callbacks.rs")),
     ("calls.rs", include_str!("calls.rs")),
     ("format.rs", include_str!("format.rs")),
     ("frames.rs", include_str!("frames.rs")),

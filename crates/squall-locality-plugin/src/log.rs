@@ -93,6 +93,11 @@ impl Log {
         }
     }
 
+    /// Bytes of records so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.records_bytes
+    }
+
     /// In a forked child that can have no log of its own: nothing goes into the parent's.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;

@@ -4,7 +4,8 @@
 //! seldom, and goes under one lock into the log.
 //!
 //! - I1. A forked child starts over: its own keeper, its own log, its own tables. What it inherited is the parent's, and it
-//!   forgets it without touching it; but the thread that forked is still where it was, in its window, too.
+//!   forgets it without touching it; but the thread that forked is still where it was, in its window, too, and blocks that were given out
+//!   are still there, which is why the child's log says where in the parent's it begins.
 //! - I2. Accesses of instructions of the preloaded library's are nobody's: the emulator is not asked for them. What it has others do
 //!   besides the allocator's work is between `QUIET` and `LOUD`.
 //!
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::api::{self, Api, Block, Id, Info};
 use crate::arch::{Arch, Mark};
-use crate::calls::{on_call, on_return};
+use crate::callbacks;
 use crate::format::{SITE_BITS, head, insn as insn_kind, record, window};
 use crate::lock::Lock;
 use crate::log::{Log, Payload};
@@ -69,7 +70,8 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Shared) -> R) -> Option<R> {
 
 // --- code ---
 
-unsafe extern "C" fn on_block(_: Id, block: *mut Block) {
+/// There is a new block of code, for the length of this call.
+pub(crate) fn translate(block: *mut Block) {
     with(|shared| shared.translate(block));
 }
 
@@ -336,20 +338,20 @@ fn log_name(process: u32) -> CString {
 
 impl Shared {
     fn start_over(&mut self) {
+        let (parent, parents_bytes) = (self.process, self.log.bytes());
         self.pid = process_id();
         self.process = run::here().new_process();
         self.threads_count = 0;
         self.ended.clear();
         self.sampled = run::here().sample();
-        self.sites.clear();
-        self.futexes.clear();
-        self.blocks_cut = false;
         // Without a keeper no file is made, and what is missing is counted.
         let log = keeper::start(self.folder)
             .and_then(|()| Log::create(log_name(self.process), self.pid, self.process));
         match log {
             Ok(log) => {
                 self.log = log;
+                // Which blocks there are, who asked for them, and what is slept upon: it is all still so here.
+                self.log.write(record::FORKED, Payload::default().u32(parent).u32(0).u64(parents_bytes));
                 self.note_info();
                 self.note_maps();
             }
@@ -405,9 +407,10 @@ fn symbols(folder: &std::path::Path) -> Vec<Symbol> {
     text.lines().filter_map(symbol).collect()
 }
 
-fn install(id: Id, target: &str, words: &[&str]) -> Result<(), String> {
+fn install(id: Id, version: c_int, target: &str, words: &[&str]) -> Result<(), String> {
     let arch = Arch::named(target).ok_or_else(|| format!("programs of {target} are not understood"))?;
-    let api = Api::find().map_err(|name| format!("the emulator has no {name}"))?;
+    let lacks = |name: &str| format!("the emulator has no {name}");
+    let api = Api::find().map_err(lacks)?;
     let (folder, entries, windows) = arguments(words)?;
     let symbols = if windows == Windows::Symbols { symbols(&folder) } else { Vec::new() };
     // Without it nothing is the preloaded library's.
@@ -447,16 +450,9 @@ fn install(id: Id, target: &str, words: &[&str]) -> Result<(), String> {
         windows,
     };
     SHARED.with(|state| *state = Some(shared));
-    // SAFETY: the callbacks have the types that are asked for; those of the fork only touch statics.
-    unsafe {
-        pthread_atfork(before_fork, after_fork, in_child);
-        (api.on_start)(id, threads::on_start);
-        (api.on_end)(id, threads::on_end);
-        (api.on_block)(id, on_block);
-        (api.on_call)(id, on_call);
-        (api.on_return)(id, on_return);
-    }
-    Ok(())
+    // SAFETY: what is called only touches statics.
+    unsafe { pthread_atfork(before_fork, after_fork, in_child) };
+    callbacks::register(id, version).map_err(lacks)
 }
 
 /// What the emulator calls when it has loaded the library.
@@ -476,14 +472,18 @@ pub unsafe extern "C" fn qemu_plugin_install(
     };
     let info = info.cast::<Info>();
     // SAFETY: valid meanwhile; the fields that are looked at are those of every version.
-    let (target, system) = unsafe { (text((*info).target), (*info).whole_system) };
+    let (target, version, system) =
+        unsafe { (text((*info).target), (*info).version_now, (*info).whole_system) };
     let words: Vec<String> = (0..usize::try_from(count).unwrap_or(0))
         // SAFETY: there are `count` of them.
         .map(|at| text(unsafe { *words.add(at) }))
         .collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let done =
-        if system { Err("this is not user-mode emulation".to_owned()) } else { install(id, &target, &words) };
+    let done = if system {
+        Err("this is not user-mode emulation".to_owned())
+    } else {
+        install(id, version, &target, &words)
+    };
     match done {
         Ok(()) => 0,
         Err(why) => {
@@ -492,6 +492,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
         }
     }
 }
+
+/// What the library is called where the emulator's interface is of version 7 or later. Any other name is for those before.
+pub const NAME_7: &str = "plugin-7.so";
 
 /// The version of the interface, which the emulator reads before it calls [`qemu_plugin_install`].
 #[cfg_attr(squall_plugin, unsafe(no_mangle), used)]

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
-use crate::api::{Api, Id};
+use crate::api::Api;
 use crate::format::{LINE_BITS, SITE_BITS, head, insn, window};
 use crate::frames::Frames;
 use crate::plugin::{Shared, thread_id, with};
@@ -485,16 +485,9 @@ fn others(this: &Slot, f: impl Fn(&AtomicU8) -> u8) {
 
 // --- the end ---
 
-pub(crate) unsafe extern "C" fn on_start(_: Id, vcpu: c_uint) {
-    // An end that was not told: the number is used again all the same.
-    end_thread(vcpu);
-}
-
-pub(crate) unsafe extern "C" fn on_end(_: Id, vcpu: c_uint) {
-    end_thread(vcpu);
-}
-
-fn end_thread(vcpu: c_uint) {
+/// The thread of this number is over; or one begins, and an end that was not told is made up for, since the number is used again all the
+/// same.
+pub(crate) fn end_thread(vcpu: c_uint) {
     let Some(slot) = SLOTS.get(vcpu as usize) else { return };
     with(|shared| {
         let thread = slot.own.swap(std::ptr::null_mut(), Ordering::Relaxed);

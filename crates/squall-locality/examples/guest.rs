@@ -89,6 +89,18 @@ fn wait_for(pid: c_int) {
     assert_eq!((ended, status), (pid, 0));
 }
 
+/// A block of the parent's, which two threads of the child share.
+fn inherits(times: u64) {
+    let block = black_box(Box::new(Alone(AtomicU64::new(0))));
+    wait_for(child(|| {
+        threads(2, |_| {
+            mark::begin();
+            add(&block, times);
+            mark::end();
+        });
+    }));
+}
+
 fn main() {
     let words: Vec<String> = std::env::args().collect();
     let [_, name, argument] = &words[..] else {
@@ -119,6 +131,7 @@ fn main() {
             }));
             mark::end();
         }
+        "inherits" => inherits(number()),
         "children" => {
             for _ in 0..number() {
                 wait_for(child(|| add(&SHARED, 10)));

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use squall_locality_plugin::plugin::NAME_7;
+
 use crate::Error;
 
 /// What to install, by the kind of distribution that most have.
@@ -11,7 +13,11 @@ pub const INSTALL: &str = "install QEMU's user-mode emulation, 7.2 or later, wit
     --enable-plugins` and name it by --emulator or SQUALL_EMULATOR";
 
 /// The oldest version that is known to do.
-const OLDEST: (u32, u32) = (7, 2);
+const OLDEST: (u32, u32, u32) = (7, 2, 0);
+
+/// The first whose interface for plugins is of version 7, which loads no plugin that declares a version before. What comes with 11.1 is
+/// called 11.0.50 while it is worked on.
+const INTERFACE_7: (u32, u32, u32) = (11, 0, 50);
 
 /// An emulator that can be used.
 #[derive(Clone, Debug)]
@@ -55,11 +61,10 @@ impl Emulator {
         let version = said("--version").map_err(|e| Error(format!("{}: {e}; {INSTALL}", path.display())))?;
         let version = version.lines().next().unwrap_or_default().to_owned();
         let help = said("--help").unwrap_or_default();
-        let number = number(&version);
-        if number.is_none() {
+        let Some(number) = number(&version) else {
             return Err(Error(format!("{} does not say that it is QEMU; {INSTALL}", path.display())));
-        }
-        if number < Some(OLDEST) {
+        };
+        if number < OLDEST {
             return Err(Error(format!("{} is too old: {version}; {INSTALL}", path.display())));
         }
         if !help.contains("-plugin") {
@@ -68,13 +73,18 @@ impl Emulator {
         }
         Ok(Emulator { path, version })
     }
+
+    /// What the plugin's library must be called for this emulator: by that it knows which version of the interface to declare.
+    pub(crate) fn plugin_name(&self) -> &'static str {
+        if number(&self.version) >= Some(INTERFACE_7) { NAME_7 } else { "plugin.so" }
+    }
 }
 
-/// The first two parts of the version in a text like `qemu-x86_64 version 7.2.22 (Debian …)`.
-fn number(text: &str) -> Option<(u32, u32)> {
+/// The three parts of the version in a text like `qemu-x86_64 version 7.2.22 (Debian …)`; the last is 0 where there is none.
+fn number(text: &str) -> Option<(u32, u32, u32)> {
     let rest = &text[text.find("version ")? + "version ".len()..];
     let mut parts = rest.split(|c: char| !c.is_ascii_digit()).map(str::parse);
-    Some((parts.next()?.ok()?, parts.next()?.ok()?))
+    Some((parts.next()?.ok()?, parts.next()?.ok()?, parts.next().and_then(Result::ok).unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -83,10 +93,20 @@ mod tests {
 
     #[test]
     fn versions_are_read() {
-        assert_eq!(number("qemu-x86_64 version 7.2.22 (Debian 1:7.2+dfsg)"), Some((7, 2)));
-        assert_eq!(number("qemu-aarch64 version 10.0.13"), Some((10, 0)));
+        assert_eq!(number("qemu-x86_64 version 7.2.22 (Debian 1:7.2+dfsg)"), Some((7, 2, 22)));
+        assert_eq!(number("qemu-aarch64 version 10.0"), Some((10, 0, 0)));
         assert_eq!(number("bash, version five"), None);
         assert_eq!(number(""), None);
+    }
+
+    #[test]
+    fn the_plugin_is_called_by_the_interface_that_the_version_has() {
+        let name = |version: &str| {
+            let version = format!("qemu-x86_64 version {version}");
+            Emulator { path: PathBuf::new(), version }.plugin_name()
+        };
+        assert!(["7.2.22", "10.2.0", "11.0.3"].iter().all(|version| name(version) == "plugin.so"));
+        assert!(["11.0.91", "11.1.0", "12.0"].iter().all(|version| name(version) == "plugin-7.so"));
     }
 
     #[test]

@@ -43,7 +43,19 @@ pub enum Window {
     Function(String),
 }
 
-/// What to run, and how.
+/// Bytes that an entry takes, its share of the index included.
+const ENTRY_BYTES_ALL: u64 = 96;
+
+/// Memory for the counts, in MiB, if nobody says otherwise.
+pub const MEMORY_MIB: u64 = 768;
+
+/// Entries that so many MiB have room for.
+#[must_use]
+pub const fn entries_of(memory_mib: u64) -> u64 {
+    memory_mib.saturating_mul(1 << 20) / ENTRY_BYTES_ALL
+}
+
+/// What to run, and how: [`Options::new`], and then what is to be otherwise.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program.
@@ -75,4 +87,27 @@ pub struct Options {
     pub quiet: bool,
     /// Whether what the program prints goes to stderr.
     pub stdout_to_stderr: bool,
+}
+
+impl Options {
+    /// To run this program without arguments, as `squall locality` does where it is told nothing else; but what the program prints
+    /// goes where this process's goes, and this process may have other children.
+    #[must_use]
+    pub fn new(program: impl Into<PathBuf>) -> Options {
+        Options {
+            program: program.into(),
+            arguments: Vec::new(),
+            window: Window::Auto,
+            entries_max: entries_of(MEMORY_MIB),
+            timeout: None,
+            stop: None,
+            alone: false,
+            preload: true,
+            emulator: None,
+            emulator_arguments: Vec::new(),
+            plugins: Vec::new(),
+            quiet: false,
+            stdout_to_stderr: false,
+        }
+    }
 }

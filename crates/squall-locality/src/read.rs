@@ -135,6 +135,8 @@ pub enum Event {
     Stack { tid: u32, address: u64 },
     /// One line in 2^shift was kept from here on.
     Sample { shift: u32 },
+    /// The process is a copy of another of the run, from when so many bytes of records were in its log.
+    Forked { process: u32, bytes: u64 },
     /// The preloaded library is there.
     Preloaded,
     /// No more blocks were written down.
@@ -226,24 +228,60 @@ pub fn tables(sources: &[Source], mut f: impl FnMut(&Head) -> bool, mut each: im
 /// The logs in `sources`.
 #[must_use]
 pub fn logs(sources: &[Source]) -> Vec<Log> {
-    let mut logs = Vec::new();
-    for source in sources {
-        let bytes = source.bytes();
-        if kind_of(&bytes) != Some(file::LOG) {
-            continue;
-        }
-        let word = |at| u32_at(&bytes, at).unwrap_or(0);
-        let said = u64_at(&bytes, head::ENTRIES).unwrap_or(0);
-        let records = &bytes[HEAD_BYTES..];
-        let said = usize::try_from(said).unwrap_or(usize::MAX).min(records.len());
-        logs.push(Log {
-            pid: word(head::PID),
-            process: word(head::PROCESS),
-            events: events(&records[..said]),
-        });
-    }
+    let mut logs: Vec<Log> = sources.iter().filter_map(|source| log(source, u64::MAX)).collect();
     logs.sort_by_key(|log| log.process);
     logs
+}
+
+/// What the first so many bytes of its records say, if it is a log.
+fn log(source: &Source, bytes_max: u64) -> Option<Log> {
+    let bytes = source.bytes();
+    if kind_of(&bytes) != Some(file::LOG) {
+        return None;
+    }
+    let said = u64_at(&bytes, head::ENTRIES).unwrap_or(0).min(bytes_max);
+    let records = &bytes[HEAD_BYTES..];
+    let said = usize::try_from(said).unwrap_or(usize::MAX).min(records.len());
+    Some(Log {
+        pid: u32_at(&bytes, head::PID)?,
+        process: u32_at(&bytes, head::PROCESS)?,
+        events: events(&records[..said]),
+    })
+}
+
+/// The log with what those that the process was forked from, and they from others, knew of its memory: blocks, who asked for them, and words
+/// that were slept upon.
+#[must_use]
+pub fn with_inherited(log: &Log, by_process: &HashMap<u32, Vec<Source>>) -> Log {
+    let mut parts = vec![log.events.clone()];
+    let mut process = log.process;
+    while let Some((parent, bytes)) = parts.last().and_then(|events| {
+        events.iter().find_map(|event| match event {
+            // A copy has a later number: this ends.
+            Event::Forked { process: parent, bytes } if *parent < process => Some((*parent, *bytes)),
+            _ => None,
+        })
+    }) {
+        let sources = by_process.get(&parent).map_or(&[][..], Vec::as_slice);
+        let Some(found) = sources.iter().find_map(|source| self::log(source, bytes)) else { break };
+        parts.push(found.events);
+        process = parent;
+    }
+    let is_of_memory = |event: &Event| {
+        matches!(
+            event,
+            Event::Alloc { .. }
+                | Event::Free { .. }
+                | Event::Kept { .. }
+                | Event::Site { .. }
+                | Event::Futex { .. }
+                | Event::Preloaded
+                | Event::BlocksCut
+        )
+    };
+    let own = parts.remove(0);
+    let inherited = parts.into_iter().rev().flatten().filter(is_of_memory);
+    Log { events: inherited.chain(own).collect(), ..*log }
 }
 
 /// The records that are understood, in order; of an `exec` that failed, none.
@@ -364,6 +402,7 @@ fn event(kind: u32, payload: &[u8]) -> Option<Event> {
         record::EXIT => Event::Exit { status: word(0)? },
         record::STACK => Event::Stack { tid: word(0)?, address: long(8)? },
         record::SAMPLE => Event::Sample { shift: word(0)? },
+        record::FORKED => Event::Forked { process: word(0)?, bytes: long(8)? },
         record::PRELOADED => Event::Preloaded,
         record::BLOCKS_CUT => Event::BlocksCut,
         _ => return None,

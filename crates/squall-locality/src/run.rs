@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -139,7 +140,7 @@ pub fn run(options: &Options) -> Result<Run, Error> {
         let path = run.folder.join(name);
         fs::write(&path, bytes).map(|()| path.clone()).map_err(|e| Error(format!("{}: {e}", path.display())))
     };
-    let plugin = write("plugin.so", PLUGIN)?;
+    let plugin = write(run.emulator.plugin_name(), PLUGIN)?;
     let preload = write("preload.so", PRELOAD)?;
     let window = match &options.window {
         Window::Auto => "auto",
@@ -205,7 +206,30 @@ fn find_program(program: &Path) -> Result<PathBuf, Error> {
         let whither = if has_slash { "" } else { " on the path" };
         Error(format!("there is no program {}{whither}", program.display()))
     };
-    fs::canonicalize(found.ok_or_else(missing)?).map_err(|e| Error(format!("{}: {e}", program.display())))
+    let found = found.ok_or_else(missing)?;
+    let failed = |e: std::io::Error| Error(format!("{}: {e}", program.display()));
+    let mut first = Vec::new();
+    fs::File::open(&found).and_then(|file| file.take(256).read_to_end(&mut first)).map_err(failed)?;
+    if let Some(why) = not_a_program(&first) {
+        return Err(Error(format!("{} {why}", program.display())));
+    }
+    fs::canonicalize(found).map_err(failed)
+}
+
+/// Why a file that begins so cannot be emulated: the emulator's own word on that is hard to understand.
+fn not_a_program(first: &[u8]) -> Option<String> {
+    if first.starts_with(b"\x7fELF") {
+        return None;
+    }
+    let Some(line) = first.strip_prefix(b"#!") else {
+        return Some("is no program: it does not begin as an ELF file does".to_owned());
+    };
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let interpreter = String::from_utf8_lossy(line);
+    Some(format!(
+        "is a script: name its interpreter ({}) as the program, and the script as its argument; what a script starts by `exec` is not counted",
+        interpreter.trim()
+    ))
 }
 
 fn can_run(path: &Path) -> bool {
@@ -394,6 +418,17 @@ fn ended(status: ExitStatus) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_program_is_told_before_it_is_run() {
+        assert_eq!(not_a_program(b"\x7fELF\x02\x01"), None);
+        assert!(not_a_program(b"").expect("it is empty").contains("no program"));
+        let why = not_a_program(b"#! /usr/bin/env python3\nprint()\n").expect("it is a script");
+        assert!(why.contains("(/usr/bin/env python3)"), "{why}");
+        assert!(
+            find_program(Path::new("/proc/self/status")).expect_err("it is text").0.contains("no program")
+        );
+    }
 
     #[test]
     fn the_folder_is_nobody_elses() {

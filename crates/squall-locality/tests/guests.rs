@@ -91,6 +91,20 @@ fn guest_that_forks_in_its_window_has_a_child_in_it() {
 }
 
 #[test]
+fn guest_that_is_forked_knows_the_blocks_from_before() {
+    let Some(mut options) = options("guest", &["inherits", "500"]) else { return };
+    // The parent does nothing that counts, so that the report is the child's.
+    options.window = Window::Marks;
+    let report = look(&options, Some(500), LINES);
+    assert_eq!((&report.outcome, report.processes.len(), report.threads), (&Outcome::Exited(0), 2, 2));
+    assert!(!report.notes.iter().any(|note| note.contains("not told apart")), "{:?}", report.notes);
+    let [line] = &report.lines[..] else { panic!("{:?}", report.lines) };
+    let Object::Heap { blocks } = &line.object else { panic!("{:?}", line.object) };
+    let file = blocks[0].asked_by().and_then(|frame| frame.file.as_deref());
+    assert!(file.is_some_and(|file| file.ends_with("guest.rs")), "{:?}", blocks[0].frames);
+}
+
+#[test]
 fn guest_with_many_children_has_a_report_of_each() {
     let Some(options) = options("guest", &["children", "150"]) else { return };
     let report = look(&options, None, LINES);

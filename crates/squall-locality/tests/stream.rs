@@ -60,7 +60,7 @@ fn entry() -> impl Strategy<Value = Vec<u8>> {
 fn event() -> impl Strategy<Value = Vec<u8>> {
     let text = Just(b"\0\0\0\0\0\0\0\x00400000-401000 r-xp 00000000 00:00 1 /bin/sh\nx\n1-0 r".to_vec());
     let payload = prop_oneof![proptest::collection::vec(any::<u8>(), 0..80), text];
-    (0u32..18, payload, any::<bool>()).prop_map(|(kind, payload, whole)| {
+    (0u32..20, payload, any::<bool>()).prop_map(|(kind, payload, whole)| {
         let length = if whole { payload.len() as u32 } else { payload.len() as u32 * 3 };
         let mut bytes = kind.to_le_bytes().to_vec();
         bytes.extend(length.to_le_bytes());

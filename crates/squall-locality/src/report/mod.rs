@@ -288,7 +288,8 @@ pub fn report(sources: &[Source], request: &Request) -> Report {
         Some(at) => folded.swap_remove(at),
         None => (Lines::default(), &nothing),
     };
-    let mut report = Report { processes, incomplete, losses, ..build(&lines, log, request) };
+    let log = read::with_inherited(log, &own);
+    let mut report = Report { processes, incomplete, losses, ..build(&lines, &log, request) };
     report.notes.extend(summary::losses(losses).into_iter().map(|loss| format!("Not recorded: {loss}.")));
     report
 }

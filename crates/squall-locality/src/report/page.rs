@@ -12,10 +12,20 @@ const ROWS_MAX: usize = 64;
 /// Threads in it at most; above that, neighbours share a column.
 const COLUMNS_MAX: usize = 128;
 
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1em;color:#222;background:#fff}\
-table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:left;vertical-align:top;border-bottom:1px solid #ddd}\
-td.n{text-align:right;font-variant-numeric:tabular-nums}code{font-size:.9em}.false{color:#a00;font-weight:600}\
-svg{max-width:100%;height:auto}small{color:#666}details{margin:.4em 0}pre{overflow:auto;font-size:.85em}";
+/// Pixels that the heat map's columns have together, about; of a column at least and at most; of a row.
+const COLUMNS_WIDTH: usize = 900;
+const COLUMN_WIDTHS: (usize, usize) = (6, 14);
+const ROW_HEIGHT: usize = 14;
+
+/// Light and dark, as the reader's browser is; the heat map lies on light ground in both, since there more is darker.
+const STYLE: &str = ":root{color-scheme:light dark;--ink:#222;--paper:#fff;--rule:#ddd;--faint:#666;--bad:#a00;--curve:#c22}\
+@media(prefers-color-scheme:dark){:root{--ink:#ddd;--paper:#16181b;--rule:#3a3e44;--faint:#9aa0a6;--bad:#ff8a80;--curve:#ff6b5e}}\
+body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1em;color:var(--ink);background:var(--paper)}\
+table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule)}\
+td.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}code{font-size:.9em;overflow-wrap:anywhere}\
+p{overflow-wrap:anywhere}.false{color:var(--bad);font-weight:600}svg{max-width:100%;height:auto;display:block}svg text{fill:var(--ink)}\
+.ground{fill:#f4f4f4}.perfect,.curve{fill:none}.perfect{stroke:var(--faint)}.curve{stroke:var(--curve);stroke-width:2}\
+small{color:var(--faint)}details{margin:.4em 0}pre{overflow:auto;font-size:.85em}";
 
 /// The whole report, as HTML.
 #[must_use]
@@ -30,7 +40,7 @@ fn write(text: &mut String, report: &Report) -> std::fmt::Result {
     let title = escape(&report.command.join(" "));
     write!(
         text,
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Locality of {title}</title>"
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>Locality of {title}</title>"
     )?;
     writeln!(text, "<style>{STYLE}</style></head><body>\n<h1>Locality of <code>{title}</code></h1>")?;
     writeln!(text, "<p>{}</p>", escape(&summary::heading(report)))?;
@@ -48,19 +58,27 @@ fn write(text: &mut String, report: &Report) -> std::fmt::Result {
     }
     writeln!(text, "</table>")?;
     if !report.lines.is_empty() {
+        let columns = match threads_together(report) {
+            1 => "each thread".to_owned(),
+            threads => format!("each {threads} threads"),
+        };
         writeln!(
             text,
-            "<h2>Who touches which line</h2>\n<p><small>A row for each shared line, dearest first; a column for each thread. Blue: reads; red: writes; darker: more, by powers of ten.</small></p>"
+            "<h2>Who touches which line</h2>\n<p><small>A row for each shared line, dearest first; a column for {columns}. Blue: reads; red: writes, too; darker: more, by powers of ten.</small></p>"
         )?;
         heat_map(text, report)?;
     }
-    writeln!(
-        text,
-        "<h2>With more processors, by the model</h2>\n<p><small>{} the thick line; the thin one is perfect. See the manual for what the model assumes.</small></p>",
-        escape(&summary::curve(report))
-    )?;
-    curve(text, report)?;
-    writeln!(text, "<h2>The lines</h2>")?;
+    if !report.curve.is_empty() {
+        writeln!(
+            text,
+            "<h2>With more processors, by the model</h2>\n<p><small>{} the thick line; the thin one is perfect. See the manual for what the model assumes.</small></p>",
+            escape(&summary::curve(report))
+        )?;
+        curve(text, report)?;
+    }
+    if !report.lines.is_empty() {
+        writeln!(text, "<h2>The lines</h2>")?;
+    }
     for (rank, line) in report.lines.iter().enumerate() {
         write_line(text, rank + 1, line)?;
     }
@@ -109,94 +127,132 @@ fn write_line(text: &mut String, rank: usize, line: &LineReport) -> std::fmt::Re
     writeln!(text, "</table>")
 }
 
+/// Numbers of threads that there are, from 0.
+fn numbers(report: &Report) -> usize {
+    report.thread_list.iter().map(|thread| thread.number as usize + 1).max().unwrap_or(1)
+}
+
+/// Threads that share a column of the heat map.
+fn threads_together(report: &Report) -> usize {
+    numbers(report).div_ceil(COLUMNS_MAX).max(1)
+}
+
 /// Threads by lines, a cell for each pair.
 fn heat_map(text: &mut String, report: &Report) -> std::fmt::Result {
-    let count = report.thread_list.iter().map(|thread| thread.number as usize + 1).max().unwrap_or(1);
-    let together = count.div_ceil(COLUMNS_MAX).max(1);
+    let (count, together) = (numbers(report), threads_together(report));
     let columns = count.div_ceil(together);
     let rows = report.lines.len().min(ROWS_MAX);
-    let (cell, left, top) = (14, 150, 20);
-    let (width, height) = (left + columns * cell + 10, top + rows * cell + 10);
+    let cell = (COLUMNS_WIDTH / columns).clamp(COLUMN_WIDTHS.0, COLUMN_WIDTHS.1);
+    let (left, top) = (120, 20);
+    // A digit takes six pixels; two are between labels.
+    let label = 6 * count.to_string().len() + 12;
+    let (width, height) = (left + columns * cell + label, top + rows * ROW_HEIGHT + 10);
     writeln!(
         text,
         "<svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" role=\"img\" aria-label=\"threads by lines\" font-family=\"monospace\" font-size=\"10\">"
     )?;
-    for column in (0..columns).step_by((columns / 16).max(1)) {
+    writeln!(
+        text,
+        "<rect class=\"ground\" x=\"{left}\" y=\"{top}\" width=\"{}\" height=\"{}\"/>",
+        columns * cell,
+        rows * ROW_HEIGHT
+    )?;
+    for column in (0..columns).step_by(label.div_ceil(cell)) {
         writeln!(text, "<text x=\"{}\" y=\"14\">{}</text>", left + column * cell, column * together)?;
     }
     for (row, line) in report.lines.iter().take(rows).enumerate() {
-        let y = top + row * cell;
+        let y = top + row * ROW_HEIGHT;
         writeln!(text, "<text x=\"0\" y=\"{}\">{}</text>", y + 11, line.address)?;
-        let mut sums = vec![(0u64, 0u64); columns];
-        for touch in &line.threads {
-            if let Some(sum) = sums.get_mut(touch.thread as usize / together) {
-                *sum = (sum.0.saturating_add(touch.reads), sum.1.saturating_add(touch.writes));
-            }
-        }
-        for (column, (reads, writes)) in sums.iter().enumerate().filter(|(_, sums)| **sums != (0, 0)) {
-            let hue = if *writes > 0 { 5 } else { 215 };
-            let light = 88u32.saturating_sub(reads.saturating_add(*writes).ilog10() * 9);
+        for (column, (reads, writes)) in sums(line, columns, together) {
+            let hue = if writes > 0 { 5 } else { 215 };
+            let light = 88u32.saturating_sub(reads.saturating_add(writes).ilog10() * 9).max(16);
+            let last = ((column + 1) * together).min(count) - 1;
+            let of = match column * together {
+                first if first == last => format!("thread {first}"),
+                first => format!("threads {first} to {last}"),
+            };
             writeln!(
                 text,
-                "<rect x=\"{}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill=\"hsl({hue} 70% {light}%)\"><title>thread {}: {reads} reads, {writes} writes</title></rect>",
+                "<rect x=\"{}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill=\"hsl({hue} 70% {light}%)\"><title>{of}: {reads} reads, {writes} writes</title></rect>",
                 left + column * cell,
                 cell - 1,
-                cell - 1,
-                column * together
+                ROW_HEIGHT - 1,
             )?;
         }
     }
-    writeln!(text, "</svg>")
+    writeln!(text, "</svg>")?;
+    if report.lines.len() > rows {
+        writeln!(text, "<p><small>The first {rows} of {} lines.</small></p>", report.lines.len())?;
+    }
+    Ok(())
+}
+
+/// Reads and writes of a line in each column that has any.
+fn sums(
+    line: &LineReport,
+    columns: usize,
+    together: usize,
+) -> impl Iterator<Item = (usize, (u64, u64))> + use<> {
+    let mut sums = vec![(0u64, 0u64); columns];
+    for touch in &line.threads {
+        if let Some(sum) = sums.get_mut(touch.thread as usize / together) {
+            *sum = (sum.0.saturating_add(touch.reads), sum.1.saturating_add(touch.writes));
+        }
+    }
+    sums.into_iter().enumerate().filter(|(_, sums)| *sums != (0, 0))
 }
 
 /// The speed-up by the model, both axes by powers of two.
 fn curve(text: &mut String, report: &Report) -> std::fmt::Result {
-    let (width, height, margin) = (480.0, 320.0, 40.0);
-    let most = report.curve.iter().map(|point| f64::from(point.processors)).fold(2.0, f64::max).log2();
+    let (width, height, margin) = (520.0, 360.0, 46.0);
+    let of = |f: fn(&crate::model::Point) -> f64| report.curve.iter().map(f);
+    let most = of(|point| f64::from(point.processors)).fold(2.0, f64::max).log2();
+    let speed_ups = || of(|point| point.speed_up).filter(|speed_up| *speed_up > 0.0).map(f64::log2);
+    // Down to a quarter at least, and no further than there is room for labels.
+    let low = speed_ups().fold(-2.0, f64::min).floor().max(-16.0);
+    let high = speed_ups().fold(most, f64::max);
     let x = |processors: f64| margin + processors.log2() / most * (width - 2.0 * margin);
     let y = |speed_up: f64| {
-        let at = speed_up.max(0.25).log2() + 2.0;
-        height - margin - at / (most + 2.0) * (height - 2.0 * margin)
+        let at = speed_up.log2().max(low) - low;
+        height - margin - at / (high - low) * (height - 2.0 * margin)
     };
     writeln!(
         text,
         "<svg viewBox=\"0 0 {width} {height}\" width=\"{width}\" role=\"img\" aria-label=\"speed-up by processors\" font-family=\"sans-serif\" font-size=\"11\">"
     )?;
-    for point in &report.curve {
-        let processors = f64::from(point.processors);
-        writeln!(
-            text,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            x(processors),
-            height - margin + 16.0,
-            point.processors
-        )?;
-        writeln!(
-            text,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            margin - 6.0,
-            y(processors) + 4.0,
-            point.processors
-        )?;
+    writeln!(text, "<text x=\"0\" y=\"14\">speed-up</text>")?;
+    writeln!(
+        text,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">processors</text>",
+        width / 2.0,
+        height - 6.0
+    )?;
+    let mut free = 0.0;
+    for processors in of(|point| f64::from(point.processors)).filter(|at| x(*at).is_finite()) {
+        // Where the last label leaves room; points that go back have none.
+        if x(processors) >= free {
+            let (at, y) = (x(processors), height - margin + 16.0);
+            writeln!(text, "<text x=\"{at:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{processors}</text>")?;
+            free = x(processors) + 30.0;
+        }
     }
-    let path = |f: &dyn Fn(&crate::model::Point) -> f64| {
+    let (lowest, highest) = (low as i32, high as i32);
+    let every = usize::try_from((highest - lowest) / 16 + 1).unwrap_or(1);
+    for power in (lowest..=highest).step_by(every) {
+        let label = if power < 0 { format!("1/{}", 1u64 << -power) } else { (1u64 << power).to_string() };
+        let (at, y) = (margin - 6.0, y(f64::from(power).exp2()) + 4.0);
+        writeln!(text, "<text x=\"{at:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{label}</text>")?;
+    }
+    let path = |f: fn(&crate::model::Point) -> f64| {
         let points = report
             .curve
             .iter()
             .map(|point| format!("{:.1},{:.1}", x(f64::from(point.processors)), y(f(point))));
         points.collect::<Vec<_>>().join(" ")
     };
-    writeln!(
-        text,
-        "<polyline fill=\"none\" stroke=\"#bbb\" points=\"{}\"/>",
-        path(&|point| f64::from(point.processors))
-    )?;
-    writeln!(
-        text,
-        "<polyline fill=\"none\" stroke=\"#c22\" stroke-width=\"2\" points=\"{}\"/>",
-        path(&|point| point.speed_up)
-    )?;
-    writeln!(text, "</svg>")
+    let (perfect, found) = (path(|point| f64::from(point.processors)), path(|point| point.speed_up));
+    writeln!(text, "<polyline class=\"perfect\" points=\"{perfect}\"/>")?;
+    writeln!(text, "<polyline class=\"curve\" points=\"{found}\"/>\n</svg>")
 }
 
 fn escape(text: &str) -> String {

@@ -174,7 +174,7 @@ pub(super) fn notes(lines: &Lines, log: &Log, request: &Request) -> Vec<String> 
         }
     }
     if !log.events.contains(&Event::Preloaded) {
-        notes.push("Heap blocks are not told apart: the program could not be preloaded (it is static, or was not to be).".into());
+        notes.push("Heap blocks are not told apart: the program asked for none, or could not be preloaded (it is static, or was not to be).".into());
     }
     if lines.sample > 0 {
         notes.push(format!(

@@ -28,19 +28,11 @@ pub(crate) fn options(example: &str, arguments: &[&str]) -> Option<Options> {
         return None;
     };
     Some(Options {
-        program,
         arguments: arguments.iter().map(Into::into).collect(),
-        window: Window::Auto,
         entries_max: 1 << 20,
         timeout: Some(Duration::from_secs(300)),
-        stop: None,
-        alone: false,
-        preload: true,
-        emulator: None,
-        emulator_arguments: Vec::new(),
-        plugins: Vec::new(),
         quiet: true,
-        stdout_to_stderr: false,
+        ..Options::new(program)
     })
 }
 

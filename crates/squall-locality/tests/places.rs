@@ -1,0 +1,63 @@
+//! Where a run's files can lie, on a machine whose memory file system loads no libraries. The machine is made here: a namespace of mounts, in
+//! which this test starts itself again. Where none can be had, the test says so and passes.
+
+#[allow(dead_code, reason = "what is run is looked at here, and no report is made")]
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use squall_locality::run::{Outcome, run};
+
+use common::options;
+
+/// What this test is to find where it was started again.
+const PLACES: &str = "SQUALL_TEST_PLACES";
+
+#[test]
+fn libraries_are_loaded_from_where_that_can_be() {
+    let Some(options) = options("known", &["shared", "2", "100"]) else { return };
+    match std::env::var(PLACES).as_deref() {
+        Err(_) => start_again(),
+        Ok("temporary") => {
+            let run = run(&options).expect("it runs");
+            assert_eq!(run.outcome, Outcome::Exited(0));
+            assert!(run.folder.starts_with(std::env::temp_dir()), "{}", run.folder.display());
+            assert!(std::fs::read_dir(&run.folder).expect("its files").count() > 3);
+        }
+        Ok(_) => {
+            let error = run(&options).expect_err("no library can be loaded from anywhere").0;
+            for part in ["/dev/shm", "noexec", "TMPDIR"] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+    }
+}
+
+/// Starts this test where `/dev/shm` loads no libraries, and where the folder for temporary files does not either.
+fn start_again() {
+    let test = std::env::current_exe().expect("our path");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("places");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let mount = "mount -t tmpfs -o noexec none /dev/shm";
+    let in_namespace = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-Urm", "sh", "-c", script, "sh"]).arg(&test).arg(&folder);
+        command.args(["--exact", "libraries_are_loaded_from_where_that_can_be", "--nocapture"]);
+        command
+    };
+    match in_namespace(mount).status() {
+        Ok(status) if status.success() => {}
+        Ok(status) => return eprintln!("SKIP: no namespace of mounts can be had here: {status}"),
+        Err(error) => return eprintln!("SKIP: unshare: {error}"),
+    }
+    for (places, more) in [
+        ("temporary", "export TMPDIR=$folder"),
+        ("none", "mount -t tmpfs -o noexec none $folder && export TMPDIR=$folder"),
+    ] {
+        let script = format!("test=$1 folder=$2; shift 2; {mount} && {more} && exec \"$test\" \"$@\"");
+        let output = in_namespace(&script).env(PLACES, places).output().expect("it starts");
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{places}: {}", String::from_utf8_lossy(&said));
+    }
+}
