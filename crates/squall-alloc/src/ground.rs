@@ -39,7 +39,7 @@ use crate::heap::{Heap, Land, Slab};
 use crate::lock::Lock;
 use crate::magazine::{self, Magazine, SLOTS_AT};
 use crate::mappings;
-use crate::sequence::{self, PART_SHIFT, SEQUENCES};
+use crate::sequence::{PART_SHIFT, SEQUENCES};
 use crate::units::{Field, Pool, SEGMENT_UNITS, Segment};
 use crate::{debug, faults};
 use squall_sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, Ordering};

@@ -507,6 +507,7 @@ impl Book {
         let (done, begun) = (self.all(|lane| &lane.done), self.all(|lane| &lane.begun));
         self.judge_shared(&seen, done, begun);
         (0..self.lanes.len()).for_each(|lane| self.judge_own(&seen, lane));
+        // Acquire: pairs with the release in `event`.
         let there = |lane: &Lane| {
             lane.keys.iter().filter(|key| State::of(key.done.load(Ordering::Acquire)).is_there).count()
         };
