@@ -492,7 +492,7 @@ impl Ground {
         Here::Locked(cpu as u32)
     }
 
-    /// Lets the calling thread's fast path find its area, lest it store to [`NOBODY`](sequence::NOBODY), which all share. In the
+    /// Lets the calling thread's fast path find its area, lest it store to [`NOBODY`](crate::sequence::NOBODY), which all share. In the
     /// mode of locks it is its own block, by which it runs no sequences (I3).
     pub(crate) fn arm(&self) {
         #[cfg(all(
@@ -504,7 +504,7 @@ impl Ground {
         ))]
         // SAFETY: one of the two offsets that this asks for.
         if i64::from(unsafe { area::cpu_id(self.area_offset) }) < self.parts as i64 {
-            sequence::mine::set_current(area::at(self.area_offset).cast());
+            crate::sequence::mine::set_current(area::at(self.area_offset).cast());
         }
     }
 
