@@ -1,6 +1,8 @@
 //! Cached lists and maps, on a virtual machine of 32 VPs where each thread is on the VP that a test gives it.
 #![cfg(not(miri))]
 
+mod touchy;
+
 use squall_core::swap::{Swap, swap};
 use squall_core::{CoRef, Owned};
 use squall_history::maps::{ConcurrentMap, Held, Load, Maker, Step, checks};
@@ -8,14 +10,14 @@ use squall_machine::{ClusterSize, Machine, Vp, machine};
 use squall_objects::cached::{
     self, CachedList, CachedMapping, Coherence, Compute, Computed, Entries, Form, Items, Sensors,
 };
-use std::cell::Cell;
-use std::hash::{Hash, Hasher, RandomState};
+use std::hash::RandomState;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 use std::thread;
 use std::time::{Duration, Instant};
+use touchy::{Touchy, ends};
 
 /// The machine of every test here: two nodes of two caches of four cores of two threads.
 fn alone() -> MutexGuard<'static, ()> {
@@ -635,22 +637,6 @@ fn a_panic_in_a_closure_changes_nothing() {
     }
 }
 
-/// A key that panics when it is hashed so many times more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Touchy(u64);
-
-thread_local!(static HASHES_LEFT: Cell<Option<u32>> = const { Cell::new(None) });
-
-impl Hash for Touchy {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        if let Some(left) = HASHES_LEFT.get() {
-            HASHES_LEFT.set(left.checked_sub(1));
-            assert!(left > 0, "a touchy key");
-        }
-        self.0.hash(state);
-    }
-}
-
 #[test]
 fn a_hash_that_panics_in_a_change_leaves_no_copy_behind() {
     let _alone = alone();
@@ -662,19 +648,12 @@ fn a_hash_that_panics_in_a_change_leaves_no_copy_behind() {
             everywhere(|vp| assert_eq!(co.get(&Touchy(1)), seen, "{what} from {vp} of {form:?}"));
             seen
         };
-        // Whether it came to its end before so many hashes.
-        let ends = |hashes: u32, f: &dyn Fn()| {
-            HASHES_LEFT.set(Some(hashes));
-            let ended = catch_unwind(AssertUnwindSafe(f)).is_ok();
-            HASHES_LEFT.set(None);
-            ended
-        };
         for removes in [false, true] {
             for hashes in 0.. {
                 on(9, || co.insert(Touchy(1), 10));
                 assert_eq!(agreed("what was inserted"), Some(10));
                 let ended = on(17, || {
-                    ends(hashes, &|| {
+                    ends(hashes, || {
                         if removes {
                             co.discard(&Touchy(1))
                         } else {

@@ -6,18 +6,18 @@
 #![cfg(not(miri))]
 
 mod map_common;
+mod touchy;
 
 use map_common::{FORMS, Form, Hashing, NEW, swap_to};
 use squall_core::CoRef;
 use squall_history::rng::Rng;
 use squall_objects::map::{self, Compute, Entries, Limit, Map, Mapping};
-use std::cell::Cell;
 use std::collections::HashSet;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
+use touchy::{Touchy, ends};
 
 type Co<S = RandomState> = CoRef<dyn Mapping<u64, u64, S>>;
 
@@ -507,30 +507,6 @@ fn dashmap_test_try_reserve_test_try_reserve_errors_iter_count() {
 }
 
 // --- what none of them checks: a hash that panics ---
-
-/// A key that panics when it is hashed so many times more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Touchy(u64);
-
-thread_local!(static HASHES_LEFT: Cell<Option<u32>> = const { Cell::new(None) });
-
-impl Hash for Touchy {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        if let Some(left) = HASHES_LEFT.get() {
-            HASHES_LEFT.set(left.checked_sub(1));
-            assert!(left > 0, "a touchy key");
-        }
-        self.0.hash(state);
-    }
-}
-
-/// Runs this, with a panic in the hash after so many; whether it came to its end.
-fn ends(hashes: u32, f: impl FnOnce()) -> bool {
-    HASHES_LEFT.set(Some(hashes));
-    let ended = catch_unwind(AssertUnwindSafe(f)).is_ok();
-    HASHES_LEFT.set(None);
-    ended
-}
 
 #[test]
 fn a_hash_that_panics_leaves_every_form_usable_and_loses_nothing() {

@@ -10,6 +10,8 @@ mod ballast;
 mod breaks;
 mod crew;
 mod delay;
+mod fate;
+mod life;
 mod locks;
 mod maps;
 mod objects;

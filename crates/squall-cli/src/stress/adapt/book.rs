@@ -7,8 +7,7 @@
 //! - I1. A lane is written by the thread of one post, and those follow each other.
 //! - I2. While a book is closed nobody adds to its counter: who adds says so before, and looks then whether it is closed.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::thread;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use squall::objects::counter::Counter;
 use squall::{CallError, CoRef, Id};
@@ -17,6 +16,7 @@ use super::breaks::Break;
 use super::tally::{What, count, count_many};
 use super::world::World;
 use crate::stress::Rng;
+use crate::stress::fate::{Door, Fate};
 
 /// Of so many additions one goes wrong where the torture is broken on purpose.
 const BREAK_ONE_IN: u64 = 4096;
@@ -29,7 +29,6 @@ struct Lane {
     done: AtomicU64,
     /// The last sum that it was told.
     told: AtomicU64,
-    inside: AtomicBool,
 }
 
 pub(super) struct Book {
@@ -37,10 +36,8 @@ pub(super) struct Book {
     pub(super) serial: u64,
     pub(super) co: CoRef<dyn Counter>,
     lanes: Box<[Lane]>,
-    closed: AtomicBool,
-    /// Its destruction was begun, and was asked for.
-    ending: AtomicBool,
-    gone: AtomicBool,
+    door: Door,
+    pub(super) fate: Fate,
     /// The least cool-down that it ever had, in microseconds.
     pub(super) cooldown_us: AtomicU64,
 }
@@ -52,30 +49,14 @@ impl Book {
             serial,
             co,
             lanes: (0..world.posts.len()).map(|_| Lane::default()).collect(),
-            closed: AtomicBool::new(false),
-            ending: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
+            door: Door::new(world.posts.len()),
+            fate: Fate::default(),
             cooldown_us: AtomicU64::new(cooldown_us),
         }
     }
 
     pub(super) fn id(&self) -> Id {
         CoRef::id(self.co)
-    }
-
-    pub(super) fn is_ending(&self) -> bool {
-        // Acquire: pairs with the release in `begin_end`.
-        self.ending.load(Ordering::Acquire)
-    }
-
-    pub(super) fn begin_end(&self) {
-        // Release: pairs with the acquire in `is_ending`: an error that the destruction caused comes after it.
-        self.ending.store(true, Ordering::Release);
-    }
-
-    pub(super) fn mark_gone(&self) {
-        // Release: pairs with the acquire in `add`: destroy has returned.
-        self.gone.store(true, Ordering::Release);
     }
 
     fn accuse(&self, what: String) {
@@ -85,32 +66,19 @@ impl Book {
     /// Judges an error of a call.
     fn erred(&self, error: &CallError) {
         count(What::Stale);
-        if !self.is_ending() {
+        if !self.fate.is_ending() {
             self.accuse(format!("nobody has begun to destroy it, and a call erred: {error}"));
         }
     }
 
-    /// Lets a thread add, with `f`, unless the book is closed (I2).
-    pub(super) fn with_lane(&self, lane: usize, f: impl FnOnce()) {
-        let inside = &self.lanes[lane].inside;
-        // SeqCst: pairs with `close`, which stores and loads the two words in the other order: one of the two sees it.
-        inside.store(true, Ordering::SeqCst);
-        if !self.closed.load(Ordering::SeqCst) {
-            f();
-        }
-        // Release: pairs with the acquire in `close`.
-        inside.store(false, Ordering::Release);
-    }
-
-    /// Adds, within [`with_lane`](Self::with_lane).
+    /// Adds, behind the door.
     pub(super) fn add(&self, lane: usize, n: u64, rng: &mut Rng) -> Result<(), ()> {
         let lane = &self.lanes[lane];
         let mut goes_wrong = |how| self.world.is_broken(how) && rng.one_in(BREAK_ONE_IN);
         lane.begun.store(lane.begun.load(Ordering::Relaxed) + n, Ordering::Relaxed);
         // Release: pairs with the acquire in `total`: who sees the addition sees that it was begun.
         fence(Ordering::Release);
-        // Acquire: pairs with the release in `mark_gone`.
-        let gone = self.gone.load(Ordering::Acquire);
+        let gone = self.fate.is_gone();
         let answer = if goes_wrong(Break::LoseAdd) { Ok(()) } else { self.co.try_add(n) };
         if goes_wrong(Break::DoubleAdd) {
             let _ = self.co.try_add(n);
@@ -137,7 +105,7 @@ impl Book {
         self.lanes.iter().map(|lane| word(lane).load(Ordering::Acquire)).sum()
     }
 
-    /// Asks for the sum, within [`with_lane`](Self::with_lane), and judges it.
+    /// Asks for the sum, behind the door, and judges it.
     pub(super) fn total(&self, lane: usize) -> Result<(), ()> {
         let done = self.sum(|lane| &lane.done);
         let total = self.co.try_total().map_err(|error| self.erred(&error))?;
@@ -160,21 +128,13 @@ impl Book {
 
     /// Keeps everybody from adding, and compares the sum with the book: they must be the same.
     pub(super) fn close(&self) {
-        // SeqCst: pairs with `with_lane`.
-        self.closed.store(true, Ordering::SeqCst);
-        // Acquire among them: pairs with the release at the end of `with_lane`.
-        while self.lanes.iter().any(|lane| lane.inside.load(Ordering::SeqCst)) {
-            if self.world.trial.is_stopped() {
-                return;
-            }
-            thread::yield_now();
+        if self.door.close(&self.world.trial) {
+            self.compare("when nobody added any more");
         }
-        self.compare("when nobody added any more");
     }
 
     pub(super) fn reopen(&self) {
-        // SeqCst: as in `close`; who adds from here on may.
-        self.closed.store(false, Ordering::SeqCst);
+        self.door.open();
     }
 
     /// Compares, when nobody adds.
@@ -191,7 +151,7 @@ impl Book {
 
     /// Adds ones, so many.
     pub(super) fn add_many(&self, lane: usize, times: u64, rng: &mut Rng) {
-        self.with_lane(lane, || {
+        self.door.pass(lane, || {
             let made = (0..times).take_while(|_| self.add(lane, 1 + rng.below(3), rng).is_ok()).count();
             count_many(What::Adds, made as u64);
         });
@@ -199,7 +159,7 @@ impl Book {
 
     /// Asks for sums, so many, with an addition before the first.
     pub(super) fn ask_many(&self, lane: usize, times: u64, rng: &mut Rng) {
-        self.with_lane(lane, || {
+        self.door.pass(lane, || {
             if self.add(lane, 1, rng).is_ok() {
                 count(What::Adds);
                 let told = (0..times).take_while(|_| self.total(lane).is_ok()).count();

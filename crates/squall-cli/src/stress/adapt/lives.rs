@@ -1,11 +1,9 @@
 //! The lives of the torture's threads: those that call, those that steer, the owner of the objects, and who reads the log.
 
-use std::cell::RefCell;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use squall::CoRef;
-use squall::rcu::in_operation;
 
 use super::book::Book;
 use super::people::Person;
@@ -14,8 +12,8 @@ use super::tally::{What, count};
 use super::world::{Load, PLACES, SEESAW, WAVE, World};
 use crate::stress::Rng;
 use crate::stress::delay::delay;
+use crate::stress::life::live;
 use crate::stress::places::hop;
-use crate::stress::planned::panic_as_planned;
 
 /// The longest life is shorter than two to this power, in steps.
 const LIFE_STEPS_LOG: u64 = 10;
@@ -52,41 +50,17 @@ pub(super) fn start(
     rng: Rng,
 ) -> std::io::Result<JoinHandle<()>> {
     let name = format!("adapt-{post}");
-    thread::Builder::new().name(name).spawn(move || live(world, post, role, rng))
-}
-
-fn live(world: &'static World, index: usize, role: Role, mut rng: Rng) {
-    if !world.trial.gate() {
-        return;
-    }
-    let post = &world.posts[index];
-    post.move_in();
-    let panics = rng.one_in(8);
-    let longest = 1 << rng.below(LIFE_STEPS_LOG + 1);
-    let steps = 1 + rng.below(longest);
-    let socket = RefCell::new(SocketCaller::default());
-    for step in 0..steps {
-        post.beat();
-        if !world.trial.gate() {
-            break;
-        }
-        match role {
-            Role::Calls => call(world, index, &mut rng),
-            Role::Steers => Person { world }.steer(step, &mut rng),
-            Role::SteersBySocket => socket.borrow_mut().steer(world, &mut rng),
-            Role::Owns => own(world, &mut rng),
+    thread::Builder::new().name(name).spawn(move || {
+        let mut socket = SocketCaller::default();
+        let step = move |number, rng: &mut Rng| match role {
+            Role::Calls => call(world, post, rng),
+            Role::Steers => Person { world }.steer(number, rng),
+            Role::SteersBySocket => socket.steer(world, rng),
+            Role::Owns => own(world, rng),
             Role::ReadsTheLog => read_the_log(world),
-        }
-        if in_operation() {
-            world.trial.accuse("the thread is inside an operation after its last call".to_owned());
-        }
-    }
-    drop(socket);
-    world.tally.hand_in();
-    post.move_out();
-    if panics {
-        panic_as_planned()
-    }
+        };
+        live((&world.trial, &world.posts[post]), LIFE_STEPS_LOG, rng, step, || world.tally.hand_in());
+    })
 }
 
 /// A step of who calls: what is done in that place now.
@@ -131,7 +105,7 @@ fn own(world: &'static World, rng: &mut Rng) {
         // The two whose load alternates live to the end.
         world.destroy(place, rng.one_in(2));
     } else if rng.one_in(4)
-        && let Some(book) = world.shown(place).filter(|book| !book.is_ending())
+        && let Some(book) = world.shown(place).filter(|book| !book.fate.is_ending())
     {
         // Nobody adds for a moment: swapped or not, the sum must be that of the book.
         book.close();

@@ -101,7 +101,7 @@ impl Person {
 
     /// Accuses because something that had to be done was refused, unless the object is ending.
     pub(super) fn refused(self, book: &Book, doing: &str, error: &str) {
-        if !book.is_ending() {
+        if !book.fate.is_ending() {
             self.accuse(book, &format!("{doing} was refused: {error}"));
         }
     }
@@ -120,7 +120,7 @@ impl Person {
         }
         let place = if rng.one_in(3) { rng.below(PLACES as u64) as usize } else { self.world.any_place(rng) };
         let Some(steering) = self.world.steer(place) else { return thread::sleep(SHORT) };
-        if let Some(book) = self.world.shown(place).filter(|book| !book.is_ending()) {
+        if let Some(book) = self.world.shown(place).filter(|book| !book.fate.is_ending()) {
             let book = &*book;
             match kind {
                 0..4 => self.freeze(book, place, &mut control_freeze, rng),
@@ -177,7 +177,7 @@ impl Person {
         }
         (0..later).for_each(|_| count(What::LateSwaps));
         let said = control::status(id);
-        if !deaf && said.as_ref().is_some_and(|status| !status.frozen) && !book.is_ending() {
+        if !deaf && said.as_ref().is_some_and(|status| !status.frozen) && !book.fate.is_ending() {
             self.accuse(book, "it is frozen, and its status says otherwise");
         }
         if !deaf && let Err(error) = freeze(id, false) {
@@ -254,7 +254,7 @@ impl Person {
                 count(What::Settings);
                 let attributes = control::attributes(book.id()).unwrap_or_default();
                 let is = |info: &AttributeInfo| info.name == name && info.from == Scope::Instance;
-                if !attributes.iter().any(is) && !book.is_ending() {
+                if !attributes.iter().any(is) && !book.fate.is_ending() {
                     self.accuse(book, &format!("{name} was set for it, and is not: {attributes:?}"));
                 }
             }
@@ -271,7 +271,7 @@ impl Person {
         };
         count(What::SettingsRefused);
         let after = control::attributes(book.id()).map(|attributes| values_of(&attributes));
-        if book.is_ending() {
+        if book.fate.is_ending() {
             return;
         }
         match (before, after) {
@@ -301,7 +301,8 @@ impl Person {
             Ok(_) => count(What::ByHand),
             Err(ControlError::NoImplementation { known, .. }) if form == "round" => {
                 count(What::Unknown);
-                if !["central", "spread", PLAIN].iter().all(|form| known.contains(form)) && !book.is_ending()
+                if !["central", "spread", PLAIN].iter().all(|form| known.contains(form))
+                    && !book.fate.is_ending()
                 {
                     self.accuse(
                         book,
@@ -323,14 +324,14 @@ impl Person {
         }
         count(What::Plain);
         if let Ok(()) = control::freeze(id, false)
-            && !book.is_ending()
+            && !book.fate.is_ending()
         {
             self.accuse(book, "it is of no family, and its policy took a setting");
         }
         while !self.world.trial.is_stopped() {
             match control::swap(id, "central") {
                 Ok(_) => return,
-                Err(ControlError::Swap(_)) if !book.is_ending() => thread::yield_now(),
+                Err(ControlError::Swap(_)) if !book.fate.is_ending() => thread::yield_now(),
                 Err(error) => return self.refused(book, "the way back", &error.to_string()),
             }
         }

@@ -103,7 +103,7 @@ impl Caller {
     fn one(&mut self, world: &'static World, rng: &mut Rng) {
         let place = world.any_place(rng);
         let Some(steering) = world.steer(place) else { return };
-        let Some(book) = world.shown(place).filter(|book| !book.is_ending()) else { return };
+        let Some(book) = world.shown(place).filter(|book| !book.fate.is_ending()) else { return };
         let (book, person) = (&*book, Person { world });
         let id = book.id().to_string();
         let mut set = |id: Id, name: &str, text: &str| {

@@ -149,7 +149,7 @@ impl World {
     pub(super) fn all(&self) -> Vec<Arc<Book>> {
         (0..self.places.len())
             .filter_map(|place| self.shown(place))
-            .filter(|book| !book.is_ending())
+            .filter(|book| !book.fate.is_ending())
             .collect()
     }
 
@@ -244,13 +244,13 @@ impl World {
             book.close();
         }
         if self.is_broken(Break::EarlyMark) {
-            book.mark_gone();
+            book.fate.mark_gone();
             // Long enough for a call.
             std::thread::sleep(Duration::from_millis(1));
         }
-        book.begin_end();
+        book.fate.begin_end();
         Owned::destroy(owned);
-        book.mark_gone();
+        book.fate.mark_gone();
         count(What::Destroyed);
     }
 

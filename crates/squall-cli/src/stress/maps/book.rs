@@ -8,8 +8,7 @@
 //! - I2. While a book is closed nobody writes to its map: who writes says so before, and looks then whether it is closed.
 //! - I3. An event that was begun and came to nothing is taken back before the next one.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::thread;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use squall::objects::map::{Compute, Computed, Entries};
 use squall::{CoRef, Id};
@@ -19,6 +18,7 @@ use super::tally::{What, count};
 use super::token::Token;
 use super::world::{Co, World};
 use crate::stress::Rng;
+use crate::stress::fate::{Door, Fate};
 use crate::stress::planned::{Planned, panic_as_planned, quietly, text_of};
 
 /// Keys of each lane's own.
@@ -70,7 +70,6 @@ struct Lane {
     /// Additions.
     begun: AtomicU64,
     done: AtomicU64,
-    inside: AtomicBool,
 }
 
 pub(super) struct Book {
@@ -79,10 +78,8 @@ pub(super) struct Book {
     pub(super) co: Co,
     pub(super) is_adaptive: bool,
     lanes: Box<[Lane]>,
-    closed: AtomicBool,
-    /// Its destruction was begun, and was asked for.
-    ending: AtomicBool,
-    gone: AtomicBool,
+    door: Door,
+    pub(super) fate: Fate,
 }
 
 /// What became of a call.
@@ -104,7 +101,6 @@ impl Book {
             keys: (0..OWN).map(|_| Key::default()).collect(),
             begun: AtomicU64::new(0),
             done: AtomicU64::new(0),
-            inside: AtomicBool::new(false),
         };
         for index in 0..SHARED {
             let key = SHARED_FROM + index;
@@ -116,29 +112,13 @@ impl Book {
             co,
             is_adaptive,
             lanes: (0..world.callers).map(lane).collect(),
-            closed: AtomicBool::new(false),
-            ending: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
+            door: Door::new(world.callers),
+            fate: Fate::default(),
         }
     }
 
     pub(super) fn id(&self) -> Id {
         CoRef::id(self.co)
-    }
-
-    fn is_ending(&self) -> bool {
-        // Acquire: pairs with the release in `begin_end`.
-        self.ending.load(Ordering::Acquire)
-    }
-
-    pub(super) fn begin_end(&self) {
-        // Release: pairs with the acquire in `is_ending`: an error that the destruction caused comes after it.
-        self.ending.store(true, Ordering::Release);
-    }
-
-    pub(super) fn mark_gone(&self) {
-        // Release: pairs with the acquire in `call`: destroy has returned.
-        self.gone.store(true, Ordering::Release);
     }
 
     fn accuse(&self, what: String) {
@@ -152,8 +132,7 @@ impl Book {
 
     /// A call of the map, which errs only if that has ended.
     fn call<R>(&self, f: impl FnOnce(Co) -> R) -> Came<R> {
-        // Acquire: pairs with the release in `mark_gone`.
-        let gone = self.gone.load(Ordering::Acquire);
+        let gone = self.fate.is_gone();
         match quietly(|| f(self.co)) {
             Ok(_) if gone => {
                 self.accuse("a call was made, and destroy had returned before it".to_owned());
@@ -163,7 +142,7 @@ impl Book {
             Err(panic) if panic.is::<Planned>() => Came::ToAPanic,
             Err(panic) => {
                 count(What::Stale);
-                if !self.is_ending() {
+                if !self.fate.is_ending() {
                     let text = text_of(&*panic);
                     self.accuse(format!("nobody has begun to destroy it, and a call panicked: {text}"));
                 }
@@ -172,23 +151,11 @@ impl Book {
         }
     }
 
-    /// Lets a thread write, with `f`, unless the book is closed (I2).
-    fn with_lane(&self, lane: usize, f: impl FnOnce()) {
-        let inside = &self.lanes[lane].inside;
-        // SeqCst: pairs with `close`, which stores and loads the two words in the other order: one of the two sees it.
-        inside.store(true, Ordering::SeqCst);
-        if !self.closed.load(Ordering::SeqCst) {
-            f();
-        }
-        // Release: pairs with the acquire in `close`.
-        inside.store(false, Ordering::Release);
-    }
-
     // --- keys of one's own ---
 
     /// Writes to one of the lane's own keys, or looks at it, and judges what it is told.
     pub(super) fn write(&self, lane: usize, rng: &mut Rng) {
-        self.with_lane(lane, || {
+        self.door.pass(lane, || {
             let index = rng.below(OWN);
             let now = State::of(self.lanes[lane].keys[index as usize].done.load(Ordering::Relaxed));
             match rng.below(8) {
@@ -370,7 +337,7 @@ impl Book {
             None => !done.is_there || begun.event > done.event + 1 || begun != done && !begun.is_there,
         };
         // Where the map ends in the midst of it an event may have come to something, and was taken back.
-        if !is_right && !self.is_ending() {
+        if !is_right && !self.fate.is_ending() {
             let what = format!(
                 "a look at key {key} found event {found:?}; {done:?} was done before it, and {begun:?} begun until then"
             );
@@ -382,7 +349,7 @@ impl Book {
 
     /// Adds one to a shared key.
     pub(super) fn add(&self, lane: usize, rng: &mut Rng) {
-        self.with_lane(lane, || {
+        self.door.pass(lane, || {
             let key = SHARED_FROM + rng.below(SHARED);
             let (mine, how) = (&self.lanes[lane], rng.below(2));
             mine.begun.store(mine.begun.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -425,7 +392,7 @@ impl Book {
 
     /// Walks over the map, and judges what it saw: of the shared keys all, with their sum, and of the lane's own what is there.
     pub(super) fn walk(&self, lane: usize, rng: &mut Rng) {
-        self.with_lane(lane, || {
+        self.door.pass(lane, || {
             let done = self.all(|lane| &lane.done);
             let mut seen = Vec::new();
             if let Came::ToAPanic | Came::ToNothing =
@@ -476,21 +443,13 @@ impl Book {
 
     /// Keeps everybody from writing, and compares the map with the book: they must be the same.
     pub(super) fn close(&self) {
-        // SeqCst: pairs with `with_lane`.
-        self.closed.store(true, Ordering::SeqCst);
-        // Acquire among them: pairs with the release at the end of `with_lane`.
-        while self.lanes.iter().any(|lane| lane.inside.load(Ordering::SeqCst)) {
-            if self.world.trial.is_stopped() {
-                return;
-            }
-            thread::yield_now();
+        if self.door.close(&self.world.trial) {
+            self.compare();
         }
-        self.compare();
     }
 
     pub(super) fn reopen(&self) {
-        // SeqCst: as in `close`; who writes from here on may.
-        self.closed.store(false, Ordering::SeqCst);
+        self.door.open();
     }
 
     /// Compares, when nobody writes.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use squall::adapt::control;
 use squall::objects::map::{CENTRAL, Entries, REPLICATED, SMALL};
-use squall::rcu::in_operation;
 use squall::swap::Swap;
 use squall::{ClusterSize, Vp, machine, tables};
 
@@ -14,8 +13,9 @@ use super::tally::{What, count};
 use super::world::{PLACES, World, of_any_form_to_come};
 use crate::stress::Rng;
 use crate::stress::delay::delay;
+use crate::stress::life::live;
 use crate::stress::places::hop;
-use crate::stress::planned::{panic_as_planned, quietly};
+use crate::stress::planned::quietly;
 
 /// The longest life is shorter than two to this power, in steps.
 const LIFE_STEPS_LOG: u64 = 12;
@@ -47,36 +47,14 @@ pub(super) fn start(
     rng: Rng,
 ) -> std::io::Result<JoinHandle<()>> {
     let name = format!("maps-{post}");
-    thread::Builder::new().name(name).spawn(move || live(world, post, role, rng))
-}
-
-fn live(world: &'static World, index: usize, role: Role, mut rng: Rng) {
-    if !world.trial.gate() {
-        return;
-    }
-    let post = &world.posts[index];
-    post.move_in();
-    let panics = rng.one_in(8);
-    let longest = 1 << rng.below(LIFE_STEPS_LOG + 1);
-    for _ in 0..1 + rng.below(longest) {
-        post.beat();
-        if !world.trial.gate() {
-            break;
-        }
-        match role {
-            Role::Calls => call(world, index, &mut rng),
-            Role::Swaps => swap(world, &mut rng),
-            Role::Owns => own(world, &mut rng),
-        }
-        if in_operation() {
-            world.trial.accuse("the thread is inside an operation after its last call".to_owned());
-        }
-    }
-    world.tally.hand_in();
-    post.move_out();
-    if panics {
-        panic_as_planned()
-    }
+    let step = move |_, rng: &mut Rng| match role {
+        Role::Calls => call(world, post, rng),
+        Role::Swaps => swap(world, rng),
+        Role::Owns => own(world, rng),
+    };
+    thread::Builder::new().name(name).spawn(move || {
+        live((&world.trial, &world.posts[post]), LIFE_STEPS_LOG, rng, step, || world.tally.hand_in());
+    })
 }
 
 /// A step of who calls.

@@ -136,13 +136,13 @@ impl World {
             book.close();
         }
         if self.is_broken(Break::EarlyMark) {
-            book.mark_gone();
+            book.fate.mark_gone();
             // Long enough for a call.
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        book.begin_end();
+        book.fate.begin_end();
         Owned::destroy(map.into_owned());
-        book.mark_gone();
+        book.fate.mark_gone();
         count(What::Destroyed);
     }
 
