@@ -111,7 +111,6 @@ mod tests {
 
     #[test]
     fn what_is_too_old_or_has_no_plugins_is_refused_and_what_is_not_is_taken() {
-        use std::os::unix::fs::PermissionsExt;
         let folder = std::env::temp_dir().join(format!("squall-emulators-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let said = |version: &str, help: &str| {
@@ -119,8 +118,11 @@ mod tests {
             let script = format!(
                 "#!/bin/sh\ncase $1 in --version) echo 'qemu-x86_64 version {version}';; *) echo '{help}';; esac\n"
             );
-            std::fs::write(&path, script).expect("written");
-            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).expect("ours");
+            let text = path.with_extension("sh");
+            std::fs::write(&text, script).expect("written");
+            // By another process: a child of another test's might have the file open for writing just now, and then nobody may run it.
+            let install = Command::new("install").args(["-m", "700"]).arg(&text).arg(&path).status();
+            assert!(install.is_ok_and(|status| status.success()), "a script of ours is installed");
             Emulator::find(Some(&path)).map(|_| ()).map_err(|error| error.0)
         };
         assert!(said("7.1.0", "-plugin").expect_err("it is older than 7.2").contains("too old"));
