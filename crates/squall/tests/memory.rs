@@ -47,6 +47,7 @@ fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
 }
 
 #[test]
+#[cfg_attr(squall_global_alloc, ignore = "the allocator's own reservation is as large")]
 fn pitfall_19_the_tables_have_no_huge_pages_and_are_in_no_core_dump() {
     if !alone("pitfall_19_the_tables_have_no_huge_pages_and_are_in_no_core_dump") {
         return;
