@@ -97,45 +97,40 @@ pub(crate) fn run(args: &LocalityArgs) -> Result<(), Failure> {
     let timeout = args.timeout.map(Duration::try_from_secs_f64).transpose();
     let timeout = timeout.map_err(|error| Failure::new(format!("--timeout: {error}")))?;
     let told = told_to_end()?;
-    let options = Options {
-        arguments: arguments.to_vec(),
-        window: match args.window.as_str() {
-            "auto" => Window::Auto,
-            "all" => Window::Whole,
-            "marks" => Window::Marks,
-            function => Window::Function(function.to_owned()),
-        },
-        entries_max: entries_of(args.memory),
-        timeout,
-        stop: Some(Arc::clone(&told)),
-        alone: true,
-        preload: !args.no_preload,
-        emulator: args.emulator.clone(),
-        emulator_arguments: args.emulator_arg.clone(),
-        plugins: args.also.clone(),
-        // Stdout is for what was asked for.
-        stdout_to_stderr: true,
-        ..Options::new(program)
+    let mut options = Options::new(program);
+    options.arguments = arguments.to_vec();
+    options.window = match args.window.as_str() {
+        "auto" => Window::Auto,
+        "all" => Window::Whole,
+        "marks" => Window::Marks,
+        function => Window::Function(function.to_owned()),
     };
+    options.entries_max = entries_of(args.memory);
+    options.timeout = timeout;
+    options.stop = Some(Arc::clone(&told));
+    options.alone = true;
+    options.preload = !args.no_preload;
+    options.emulator = args.emulator.clone();
+    options.emulator_arguments = args.emulator_arg.clone();
+    options.plugins = args.also.clone();
+    // Stdout is for what was asked for.
+    options.stdout_to_stderr = true;
     let run = run::run(&options).map_err(|error| Failure::new(error.to_string()))?;
     end_if_told(told, run.folder.clone());
     let sources = read::sources(&run.folder).map_err(|error| Failure::new(error.to_string()))?;
-    let line_bytes = model.line_bytes;
-    let request = Request {
-        command: args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        emulator: run.emulator.version.clone(),
-        outcome: run.outcome.clone(),
-        seconds: run.seconds,
-        pid: run.pid,
-        function: match &options.window {
-            Window::Function(name) => Some(name.clone()),
-            _ => None,
-        },
-        rules: Rules { ops: args.ops, line_bytes, with_main: args.with_main },
-        model,
-        processors: args.processors.clone(),
-        lines_max: args.top,
-    };
+    let mut rules = Rules::new(args.ops, model.line_bytes);
+    rules.with_main = args.with_main;
+    let mut request = Request::new(rules, model);
+    request.command = args.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    request.emulator = run.emulator.version.clone();
+    request.outcome = run.outcome.clone();
+    request.seconds = run.seconds;
+    request.pid = run.pid;
+    if let Window::Function(name) = &options.window {
+        request.function = Some(name.clone());
+    }
+    request.processors = args.processors.clone();
+    request.lines_max = args.top;
     let report = report::report(&sources, &request);
     if report.processes.is_empty() {
         let path = run.emulator.path.display();

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 /// Frames of a walk at most; as in `format::call`.
 const FRAMES_MAX: usize = 24;
+/// Bytes of a stack, as far as a walk goes: what a thread has if nobody says otherwise.
+const STACK_BYTES: usize = 8 << 20;
 const HELLO: c_long = 0x0053_5100;
 const QUIET: c_long = HELLO + 1;
 const ALLOC: c_long = HELLO + 2;
@@ -150,9 +152,14 @@ extern "C" fn frame(context: *mut Context, walk: *mut c_void) -> c_int {
             return 5;
         }
         let at = walk.count;
-        walk.frames[at] = ip;
         // The stack's address when this frame is returned to: the return address lies below it.
-        walk.places[at] = _Unwind_GetCFA(context).wrapping_sub(size_of::<usize>());
+        let place = _Unwind_GetCFA(context).wrapping_sub(size_of::<usize>());
+        if at > 0 && (place <= walk.places[at - 1] || place.wrapping_sub(walk.stack) > STACK_BYTES) {
+            // Another stack: a handler's end, or a coroutine's. It may be gone when the walk is looked at again.
+            return 5;
+        }
+        walk.frames[at] = ip;
+        walk.places[at] = place;
         walk.count += 1;
     }
     0
@@ -164,7 +171,8 @@ fn still_holds(walk: &Walk, stack: usize) -> bool {
     cfg!(target_arch = "x86_64")
         && walk.stack == stack
         && (1..walk.count).all(|at| {
-            // SAFETY: the place was on this thread's stack, above where the stack is now, and so still is.
+            // SAFETY: the place was on the stack that is this one now, above where it is (`frame` goes to no other stack, as far as it
+            // can tell: not below, and not beyond what a stack has), and so still is.
             walk.places[at] > stack && unsafe { (walk.places[at] as *const usize).read() } == walk.frames[at]
         })
 }

@@ -5,10 +5,14 @@
 //! nobody. Idea: what is done is in one function for each, and the shapes are here, in two modules that are otherwise the same.
 //!
 //! - I1. The emulator's own word on its version, which it gives when it installs the plugin, says which shape it calls.
+//!
+//! Whether that word is right, nothing can prove; a processor that cannot be says that it is not, and the plugin says so once.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::api::Id;
+use crate::threads;
 
 /// The first version whose callbacks have the second shape.
 const WITHOUT_ID: c_int = 7;
@@ -18,9 +22,24 @@ pub(crate) fn register(id: Id, version: c_int) -> Result<(), &'static str> {
     if version >= WITHOUT_ID { since_7::register(id) } else { until_6::register(id) }
 }
 
+/// Whether a callback has a processor for an argument, as far as one can see. Where it has not, the shape is another than was taken, and
+/// nothing that is counted is to be believed: that is said, once, and nothing is done.
+fn is_known(vcpu: c_uint) -> bool {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let known = threads::can_be(vcpu);
+    if !known && !SAID.swap(true, Ordering::Relaxed) {
+        eprintln!(
+            "squall-locality-plugin: the emulator's interface is not the one known: it calls for processor {vcpu}, which cannot be; what is \
+             counted is not to be believed"
+        );
+    }
+    known
+}
+
 mod until_6 {
     use std::ffi::c_uint;
 
+    use super::is_known;
     use crate::api::{Block, Id, functions};
     use crate::{calls, plugin, threads};
 
@@ -52,7 +71,9 @@ mod until_6 {
     }
 
     unsafe extern "C" fn on_vcpu(_: Id, vcpu: c_uint) {
-        threads::end_thread(vcpu);
+        if is_known(vcpu) {
+            threads::end_thread(vcpu);
+        }
     }
 
     unsafe extern "C" fn on_block(_: Id, block: *mut Block) {
@@ -73,11 +94,15 @@ mod until_6 {
         _: u64,
         _: u64,
     ) {
-        calls::begin(vcpu, number, [a, b, c, d, e, f]);
+        if is_known(vcpu) {
+            calls::begin(vcpu, number, [a, b, c, d, e, f]);
+        }
     }
 
     unsafe extern "C" fn on_return(_: Id, vcpu: c_uint, number: i64, result: i64) {
-        calls::end(vcpu, number, result);
+        if is_known(vcpu) {
+            calls::end(vcpu, number, result);
+        }
     }
 }
 
@@ -85,6 +110,7 @@ mod since_7 {
     use std::ffi::{c_uint, c_void};
     use std::ptr::null_mut;
 
+    use super::is_known;
     use crate::api::{Block, Id, functions};
     use crate::{calls, plugin, threads};
 
@@ -118,7 +144,9 @@ mod since_7 {
     }
 
     unsafe extern "C" fn on_vcpu(vcpu: c_uint, _: Ours) {
-        threads::end_thread(vcpu);
+        if is_known(vcpu) {
+            threads::end_thread(vcpu);
+        }
     }
 
     unsafe extern "C" fn on_block(block: *mut Block, _: Ours) {
@@ -139,10 +167,14 @@ mod since_7 {
         _: u64,
         _: Ours,
     ) {
-        calls::begin(vcpu, number, [a, b, c, d, e, f]);
+        if is_known(vcpu) {
+            calls::begin(vcpu, number, [a, b, c, d, e, f]);
+        }
     }
 
     unsafe extern "C" fn on_return(vcpu: c_uint, number: i64, result: i64, _: Ours) {
-        calls::end(vcpu, number, result);
+        if is_known(vcpu) {
+            calls::end(vcpu, number, result);
+        }
     }
 }

@@ -271,6 +271,17 @@ pub(crate) fn resample_parked(sample: u32) {
     }
 }
 
+/// Whether there can be a processor of this number, as far as one can see: the emulator gives the lowest that is free, or the next, so that
+/// one beyond those there is room for comes after as many others.
+pub(crate) fn can_be(vcpu: c_uint) -> bool {
+    can_be_after(vcpu as usize, SLOTS_USED.load(Ordering::Relaxed))
+}
+
+fn can_be_after(vcpu: usize, used: usize) -> bool {
+    // Some may have come and gone without any access.
+    vcpu < THREADS_MAX || used >= THREADS_MAX / 2
+}
+
 /// The first event of a thread.
 #[cold]
 #[inline(never)]
@@ -543,4 +554,17 @@ pub(crate) fn begin_child(shared: &mut Shared) {
     let on = inside || !WINDOWS.load(Ordering::Relaxed);
     thread.slot.mode.store(if on { ON } else { 0 }, Ordering::Relaxed);
     thread.table = shared.table(thread.number, thread.kind());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processors_beyond_the_room_there_is_can_be_where_there_are_many_threads_alone() {
+        assert!(can_be_after(0, 0) && can_be_after(THREADS_MAX - 1, 0));
+        // An identity, or a pointer, that is taken for a processor.
+        assert!(!can_be_after(THREADS_MAX, 8) && !can_be_after(0x5555_6000, 8));
+        assert!(can_be_after(THREADS_MAX, THREADS_MAX));
+    }
 }

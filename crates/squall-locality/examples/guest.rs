@@ -158,6 +158,10 @@ fn main() {
         "sleepers" => sleepers(number()),
         "never-ends" => never_ends(),
         "tail" => tail(number()),
+        #[cfg(target_arch = "x86_64")]
+        "stacks" => stacks(),
+        "stack" => std::thread::spawn(|| stack(1_000)).join().expect("it adds"),
+        "local" => std::thread::spawn(|| local(1_000)).join().expect("it adds"),
         other => {
             eprintln!("no program {other}");
             exit(2);
@@ -300,6 +304,21 @@ fn sleepers(lines: u64) {
     });
 }
 
+/// A word on this thread's stack, which two others share.
+fn stack(times: u64) {
+    let word = black_box(Alone(AtomicU64::new(0)));
+    threads(2, |_| add(&word, times));
+}
+
+thread_local! {
+    static LOCAL: Alone = const { Alone(AtomicU64::new(0)) };
+}
+
+/// A local variable of this thread's, which two others share.
+fn local(times: u64) {
+    LOCAL.with(|word| threads(2, |_| add(word, times)));
+}
+
 /// It, and a child that went away from it, and a grandchild that is nobody's any more.
 fn never_ends() {
     child(|| {
@@ -309,6 +328,55 @@ fn never_ends() {
         add(&SHARED, u64::MAX);
     });
     threads(2, |_| add(&SHARED, u64::MAX));
+}
+
+// Calls a function on another stack; whoever walks from there comes back to this one.
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".globl call_on",
+    ".type call_on, @function",
+    "call_on: .cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "mov rsp, rdi",
+    "call rsi",
+    "mov rsp, rbp",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    ".size call_on, . - call_on",
+);
+
+/// Asks for a block on one stack, called from another, which then goes; and again, called from the first of all.
+#[cfg(target_arch = "x86_64")]
+fn stacks() {
+    const BYTES: usize = 16 << 20;
+    const PART: usize = 256 << 10;
+    static INNER: AtomicU64 = AtomicU64::new(0);
+    unsafe extern "C" {
+        fn call_on(top: usize, f: extern "C" fn());
+    }
+    extern "C" fn ask() {
+        // SAFETY: a block that is given back once.
+        unsafe { free(black_box(malloc(100))) };
+    }
+    extern "C" fn ask_from_there() {
+        // SAFETY: the end of a stack that nobody uses.
+        unsafe { call_on(INNER.load(Relaxed) as usize, ask) };
+    }
+    // SAFETY: new private memory (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS); each end is of a stack that nobody uses, and
+    // what goes was the upper one, which nobody uses any more.
+    unsafe {
+        let start = mmap(std::ptr::null_mut(), BYTES, 3, 0x22, -1, 0) as usize;
+        INNER.store((start + PART) as u64, Relaxed);
+        call_on(start + BYTES, ask_from_there);
+        munmap((start + BYTES - PART) as *mut c_void, PART);
+        ask_from_there();
+    }
 }
 
 // A function that calls and then jumps to the window's, which calls and then jumps to another.

@@ -77,8 +77,10 @@ fn alone(emulator: &Emulator, program: &Path, name: &str) -> f64 {
 
 fn counted(program: &Path, name: &str) -> f64 {
     let window = if name == "calls" { Window::Function(WINDOW.to_owned()) } else { Window::Auto };
-    let options =
-        Options { arguments: vec!["work".into(), name.into()], window, quiet: true, ..Options::new(program) };
+    let mut options = Options::new(program);
+    options.arguments = vec!["work".into(), name.into()];
+    options.window = window;
+    options.quiet = true;
     let run = run(&options).expect("it runs");
     assert_eq!(run.outcome, Outcome::Exited(0));
     run.seconds

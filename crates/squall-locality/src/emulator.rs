@@ -21,6 +21,7 @@ const INTERFACE_7: (u32, u32, u32) = (11, 0, 50);
 
 /// An emulator that can be used.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Emulator {
     /// Its program.
     pub path: PathBuf,

@@ -9,6 +9,7 @@ pub mod objects;
 pub mod read;
 pub mod report;
 pub mod run;
+mod shown;
 pub mod symbols;
 
 use std::ffi::OsString;
@@ -57,6 +58,7 @@ pub const fn entries_of(memory_mib: u64) -> u64 {
 
 /// What to run, and how: [`Options::new`], and then what is to be otherwise.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
     /// The program.
     pub program: PathBuf,

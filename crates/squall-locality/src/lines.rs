@@ -25,11 +25,14 @@ pub type Bytes = u128;
 
 /// A thread that was seen.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Thread {
     /// What the plugin said of it.
     pub head: Head,
     /// Its accesses that count.
     pub accesses: u64,
+    /// Those of them that are the rest of an access that began in the line before, and was counted there, too.
+    pub crossing: u64,
     /// Those of them that atomic instructions make.
     pub atomics: u64,
     /// Whether its operations are counted: it marked, or nobody did and it is not the first thread, or all are.
@@ -43,6 +46,7 @@ fn add(sum: &mut u64, count: u64) {
 
 /// What one thread does to one line.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Touch {
     /// Its place among the threads.
     pub thread: usize,
@@ -79,6 +83,7 @@ impl Touch {
 
 /// What one instruction does to one line, in all threads.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Place {
     /// Its address.
     pub pc: u64,
@@ -132,6 +137,7 @@ pub enum Sharing {
 
 /// A line that several threads touch, and that one of them writes.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Line {
     /// Its address.
     pub address: u64,
@@ -177,6 +183,7 @@ impl Line {
 
 /// What is counted, and how.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Rules {
     /// Operations of each thread, if known.
     pub ops: Option<u64>,
@@ -186,8 +193,17 @@ pub struct Rules {
     pub with_main: bool,
 }
 
+impl Rules {
+    /// For lines of so many bytes, 64 or 128; the first thread aside where operations are known and nobody marked.
+    #[must_use]
+    pub const fn new(ops: Option<u64>, line_bytes: u32) -> Rules {
+        Rules { ops, line_bytes, with_main: false }
+    }
+}
+
 /// All that was counted of one process.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Lines {
     /// The threads.
     pub threads: Vec<Thread>,
@@ -220,7 +236,8 @@ impl Lines {
         let counts = |head: &Head| head.pid == pid && read::counts(head, windows);
         read::tables(sources, counts, |head, entry| {
             let at = *threads.entry(head.number).or_insert_with(|| {
-                lines.threads.push(Thread { head: head.clone(), accesses: 0, atomics: 0, works: true });
+                let head = head.clone();
+                lines.threads.push(Thread { head, accesses: 0, crossing: 0, atomics: 0, works: true });
                 lines.threads.len() - 1
             });
             if is_rest(&entry, rules) {
@@ -228,6 +245,9 @@ impl Lines {
             }
             let thread = &mut lines.threads[at];
             add(&mut thread.accesses, entry.reads + entry.writes);
+            if entry.kind & insn::CROSSES != 0 {
+                add(&mut thread.crossing, entry.reads + entry.writes);
+            }
             if kind(&entry) != insn::PLAIN {
                 add(&mut thread.atomics, entry.reads + entry.writes);
             }

@@ -38,6 +38,7 @@ use crate::lines::{Line, Lines, Phase, Touch};
 
 /// The machine that is modelled.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Model {
     /// A preset's name, and what was given in place of its numbers.
     pub name: String,
@@ -268,6 +269,7 @@ struct RunFacts {
 
 /// A point of the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Point {
     /// Processors, and threads.
     pub processors: u32,

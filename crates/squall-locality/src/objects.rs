@@ -62,12 +62,16 @@ pub enum Object {
 
 /// A block as a line's description has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct BlockReport {
     /// Its address.
     pub address: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// The number of the thread that asked for it.
+    /// The process of the thread that asked for it, where that is one that this process was forked from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<u32>,
+    /// The number of the thread that asked for it, in its process.
     pub thread: u32,
     /// Who asked, innermost first.
     pub frames: Vec<Frame>,
@@ -85,6 +89,8 @@ impl BlockReport {
 struct Block {
     size: u64,
     site: u32,
+    /// As in its report.
+    process: Option<u32>,
     thread: u32,
     from: u32,
     to: u32,
@@ -104,12 +110,22 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// From what a process's log says.
+    /// From what a process's log says, and the logs of those that it was forked from, the oldest first.
     #[must_use]
-    pub fn new(log: &Log) -> Objects {
+    pub fn new(log: &Log, inherited: &[Log]) -> Objects {
         let mut objects = Objects::default();
+        for parent in inherited {
+            objects.note_all(&parent.events, Some(parent.pid));
+        }
+        objects.note_all(&log.events, None);
+        objects
+    }
+
+    /// What happened in the process, or in the one before it that is named.
+    fn note_all(&mut self, events: &[Event], process: Option<u32>) {
+        let objects = self;
         let mut guest_base = 0;
-        for event in &log.events {
+        for event in events {
             match event {
                 Event::Info { guest_base: base, .. } => guest_base = *base,
                 Event::Maps { epoch, text } => objects.note_maps(text, guest_base, *epoch),
@@ -134,8 +150,8 @@ impl Objects {
                 }
                 Event::Alloc { epoch, thread, site, address, size } => {
                     objects.longest_block = objects.longest_block.max(*size);
-                    let block =
-                        Block { size: *size, site: *site, thread: *thread, from: *epoch, to: u32::MAX };
+                    let (size, site, thread, from) = (*size, *site, *thread, *epoch);
+                    let block = Block { size, site, process, thread, from, to: u32::MAX };
                     objects.blocks.entry(*address).or_default().push(block);
                 }
                 Event::Free { epoch, address } => {
@@ -160,7 +176,6 @@ impl Objects {
                 _ => {}
             }
         }
-        objects
     }
 
     fn note_maps(&mut self, text: &str, guest_base: u64, epoch: u32) {
@@ -260,7 +275,8 @@ impl Objects {
             // A return address is after its call.
             let frames =
                 frames.iter().flat_map(|frame| self.frames(frame.saturating_sub(1), symbols)).collect();
-            found.push(BlockReport { address: *start, bytes: block.size, thread: block.thread, frames });
+            let Block { size: bytes, process, thread, .. } = *block;
+            found.push(BlockReport { address: *start, bytes, process, thread, frames });
         }
         found
     }
@@ -300,7 +316,7 @@ mod tests {
         let kept = Event::Kept { address: 0x1000 };
         let at_the_end = |events: &[Event]| {
             let log = Log { events: events.to_vec(), ..Log::default() };
-            Objects::new(&log).at(0x1000, 64, (8, 9), &mut Symbols::default())
+            Objects::new(&log, &[]).at(0x1000, 64, (8, 9), &mut Symbols::default())
         };
         assert_eq!(at_the_end(&[alloc.clone(), free.clone()]), Object::Unknown);
         assert!(matches!(at_the_end(&[alloc, free, kept]), Object::Heap { .. }));

@@ -57,6 +57,7 @@ pub fn sources(folder: &Path) -> io::Result<Vec<Source>> {
 
 /// What one instruction of one thread did to one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     /// The address of the line over its 64 bytes.
     pub line: u64,
@@ -80,6 +81,7 @@ pub struct Entry {
 
 /// The head of a thread's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Head {
     /// The process.
     pub pid: u32,
@@ -145,6 +147,7 @@ pub enum Event {
 
 /// A log.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Log {
     /// The process.
     pub pid: u32,
@@ -228,13 +231,13 @@ pub fn tables(sources: &[Source], mut f: impl FnMut(&Head) -> bool, mut each: im
 /// The logs in `sources`.
 #[must_use]
 pub fn logs(sources: &[Source]) -> Vec<Log> {
-    let mut logs: Vec<Log> = sources.iter().filter_map(|source| log(source, u64::MAX)).collect();
+    let mut logs: Vec<Log> = sources.iter().filter_map(|source| log(source, u64::MAX, |_| true)).collect();
     logs.sort_by_key(|log| log.process);
     logs
 }
 
-/// What the first so many bytes of its records say, if it is a log.
-fn log(source: &Source, bytes_max: u64) -> Option<Log> {
+/// What the first so many bytes of its records say that is wanted, if it is a log.
+fn log(source: &Source, bytes_max: u64, is_wanted: fn(&Event) -> bool) -> Option<Log> {
     let bytes = source.bytes();
     if kind_of(&bytes) != Some(file::LOG) {
         return None;
@@ -245,47 +248,51 @@ fn log(source: &Source, bytes_max: u64) -> Option<Log> {
     Some(Log {
         pid: u32_at(&bytes, head::PID)?,
         process: u32_at(&bytes, head::PROCESS)?,
-        events: events(&records[..said]),
+        events: events(&records[..said], is_wanted),
     })
 }
 
-/// The log with what those that the process was forked from, and they from others, knew of its memory: blocks, who asked for them, and words
-/// that were slept upon.
+/// The logs of those that the process was forked from, up to when it was, the oldest first: of each what it knew of its memory (blocks, who
+/// asked for them, and words that were slept upon) and whom it was forked from itself. None where the process is no copy.
+///
+/// A parent whose log is not there ends the chain: nothing is known of those before it.
 #[must_use]
-pub fn with_inherited(log: &Log, by_process: &HashMap<u32, Vec<Source>>) -> Log {
-    let mut parts = vec![log.events.clone()];
-    let mut process = log.process;
-    while let Some((parent, bytes)) = parts.last().and_then(|events| {
-        events.iter().find_map(|event| match event {
-            // A copy has a later number: this ends.
-            Event::Forked { process: parent, bytes } if *parent < process => Some((*parent, *bytes)),
-            _ => None,
-        })
+pub fn inherited(log: &Log, by_process: &HashMap<u32, Vec<Source>>) -> Vec<Log> {
+    let mut found: Vec<Log> = Vec::new();
+    let mut copy = log;
+    // A copy has a later number: this ends.
+    while let Some((parent, bytes)) = copy.events.iter().find_map(|event| match event {
+        Event::Forked { process, bytes } if *process < copy.process => Some((*process, *bytes)),
+        _ => None,
     }) {
         let sources = by_process.get(&parent).map_or(&[][..], Vec::as_slice);
-        let Some(found) = sources.iter().find_map(|source| self::log(source, bytes)) else { break };
-        parts.push(found.events);
-        process = parent;
+        let Some(of_parent) = sources.iter().find_map(|source| self::log(source, bytes, is_inherited)) else {
+            break;
+        };
+        found.push(of_parent);
+        copy = &found[found.len() - 1];
     }
-    let is_of_memory = |event: &Event| {
-        matches!(
-            event,
-            Event::Alloc { .. }
-                | Event::Free { .. }
-                | Event::Kept { .. }
-                | Event::Site { .. }
-                | Event::Futex { .. }
-                | Event::Preloaded
-                | Event::BlocksCut
-        )
-    };
-    let own = parts.remove(0);
-    let inherited = parts.into_iter().rev().flatten().filter(is_of_memory);
-    Log { events: inherited.chain(own).collect(), ..*log }
+    found.reverse();
+    found
 }
 
-/// The records that are understood, in order; of an `exec` that failed, none.
-fn events(mut rest: &[u8]) -> Vec<Event> {
+/// Whether a copy of the process has it, too.
+fn is_inherited(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::Alloc { .. }
+            | Event::Free { .. }
+            | Event::Kept { .. }
+            | Event::Site { .. }
+            | Event::Futex { .. }
+            | Event::Forked { .. }
+            | Event::Preloaded
+            | Event::BlocksCut
+    )
+}
+
+/// The records that are understood and wanted, in order; of an `exec` that failed, none.
+fn events(mut rest: &[u8], is_wanted: fn(&Event) -> bool) -> Vec<Event> {
     let mut events = Vec::new();
     // Where in them each thread's last `exec` is.
     let mut becoming: HashMap<u32, usize> = HashMap::new();
@@ -297,7 +304,7 @@ fn events(mut rest: &[u8]) -> Vec<Event> {
             if let Some(at) = becoming.remove(&thread) {
                 events[at] = None;
             }
-        } else if let Some(event) = event(kind, payload) {
+        } else if let Some(event) = event(kind, payload).filter(is_wanted) {
             if kind == record::EXEC {
                 becoming.insert(thread, events.len());
             }
@@ -323,6 +330,7 @@ pub fn by_process(sources: &[Source]) -> HashMap<u32, Vec<Source>> {
 
 /// What happened and is not recorded, in the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Losses {
     /// Accesses of threads that have no table: there were too many of them, or no room.
     pub accesses: u64,

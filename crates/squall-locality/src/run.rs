@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait as wait_for_a
 use squall_locality_plugin::format::ENTRY_BYTES;
 
 use crate::emulator::Emulator;
+use crate::shown::shown;
 use crate::symbols::{Function, functions};
 use crate::{Error, Options, Window};
 
@@ -37,6 +38,7 @@ pub enum Outcome {
 
 /// A run that is over. Its files go with it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Run {
     /// Where the plugin's files are.
     pub folder: PathBuf,
@@ -228,7 +230,7 @@ fn not_a_program(first: &[u8]) -> Option<String> {
     let interpreter = String::from_utf8_lossy(line);
     Some(format!(
         "is a script: name its interpreter ({}) as the program, and the script as its argument; what a script starts by `exec` is not counted",
-        interpreter.trim()
+        shown(interpreter.trim())
     ))
 }
 

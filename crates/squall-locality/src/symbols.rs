@@ -12,6 +12,7 @@ use crate::Error;
 
 /// One frame of a place in the code: a function, or one that was inlined there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
+#[non_exhaustive]
 pub struct Frame {
     /// The function's name, without its hash.
     pub function: String,
@@ -161,6 +162,7 @@ fn without_types(name: &str) -> String {
 
 /// A function whose calls can be a window.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Function {
     /// Its name.
     pub name: String,

@@ -1,5 +1,5 @@
 //! Programs of another architecture, aarch64, counted under its emulator on this machine: that the plugin knows its instructions, marks and
-//! calls. They are compiled here, from the text below. Where a tool is missing, the tests say so and pass.
+//! calls: some of each kind. They are compiled here, from the text below. Where a tool is missing, the tests say so and pass.
 
 #[allow(dead_code, reason = "this test compiles its programs itself")]
 mod common;
@@ -9,14 +9,13 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use squall_locality::emulator::Emulator;
 use squall_locality::lines::Sharing;
 use squall_locality::objects::Object;
 use squall_locality::report::{LineReport, Report};
 use squall_locality::run::Outcome;
 use squall_locality::{Options, Window};
 
-use common::look;
+use common::{emulator, look, skip};
 
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
 const EMULATOR: &str = "qemu-aarch64";
@@ -53,7 +52,7 @@ ATOMIC(add, "ldadd %3, %0, [%2]")
 ATOMIC(add_without_result, "stadd %3, [%2]")
 ATOMIC(swap, "swpal %3, %0, [%2]")
 ATOMIC(compare, "mov %0, #0\n cas %0, xzr, [%2]")
-ATOMIC(exclusive, "1: ldxr %0, [%2]\n add %0, %0, #1\n stxr %w1, %0, [%2]\n cbnz %w1, 1b")
+ATOMIC(exclusive, ".p2align 5\n1: ldxr %0, [%2]\n add %0, %0, #1\n stxr %w1, %0, [%2]\n cbnz %w1, 1b")
 ATOMIC(lock, "swpa %3, %0, [%2]\n stlr xzr, [%2]")
 ATOMIC(plain, "ldr %0, [%2]\n add %0, %0, #1\n str %0, [%2]")
 
@@ -96,22 +95,40 @@ int main(int count, char **words)
 }
 "#;
 
-/// What is compiled, which goes when the process ends.
+/// Compiles this text into a static program with threads, in a folder that is this process's alone, so that whoever runs the
+/// program meanwhile has the whole of it.
+fn compile(text: &str, program: &Path) -> Result<(), String> {
+    let folder = program.with_extension(std::process::id().to_string());
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    std::fs::create_dir_all(&folder).map_err(failed)?;
+    let (source, made) = (folder.join("aarch64.c"), folder.join("made"));
+    std::fs::write(&source, text).map_err(failed)?;
+    let output = Command::new(COMPILER)
+        .args(["-O2", "-g", "-static", "-pthread", "-o"])
+        .args([&made, &source])
+        .output()
+        .map_err(|error| format!("{COMPILER}: {error}"))?;
+    let done = if output.status.success() {
+        std::fs::rename(&made, program).map_err(failed)
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    std::fs::remove_dir_all(&folder).map_err(failed)?;
+    done
+}
+
+/// The programs, compiled; or why they cannot be, or not be run: for want of a tool.
 fn compiled() -> Result<&'static Path, &'static str> {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| {
-        Emulator::find(Some(Path::new(EMULATOR))).map_err(|error| error.0)?;
-        // One place for all runs: what is there is what would be made.
+        emulator(Some(Path::new(EMULATOR)))?;
+        // It stays there for the next run, which makes it anew.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let (source, program) = (folder.join("aarch64.c"), folder.join("aarch64"));
-        std::fs::write(&source, SOURCE).map_err(|error| format!("{}: {error}", source.display()))?;
-        let output = Command::new(COMPILER)
-            .args(["-O2", "-g", "-static", "-pthread", "-o"])
-            .args([&program, &source])
-            .output()
-            .map_err(|error| format!("{COMPILER}: {error}"))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
+        // The compiler may be there without the C library, or without the library to link to.
+        let least = "#include <pthread.h>\nint main(void) { return pthread_equal(pthread_self(), pthread_self()) == 0; }\n";
+        compile(least, &folder.join("aarch64-least")).map_err(|said| format!("{COMPILER} cannot compile with threads: {said}"))?;
+        let program = folder.join("aarch64-programs");
+        compile(SOURCE, &program).unwrap_or_else(|said| panic!("{said}"));
         Ok(program)
     });
     program.as_deref().map_err(String::as_str)
@@ -122,20 +139,18 @@ fn count(name: &str, window: Window) -> Option<Report> {
     let program = match compiled() {
         Ok(program) => program,
         Err(why) => {
-            eprintln!("SKIP: {why}");
+            skip("aarch64", why);
             return None;
         }
     };
-    let options = Options {
-        arguments: [name, &THREADS.to_string(), &OPS.to_string()].map(Into::into).to_vec(),
-        window,
-        timeout: Some(Duration::from_secs(300)),
-        // The one that the build has is this machine's, and the program is static.
-        preload: false,
-        emulator: Some(EMULATOR.into()),
-        quiet: true,
-        ..Options::new(program)
-    };
+    let mut options = Options::new(program);
+    options.arguments = [name, &THREADS.to_string(), &OPS.to_string()].map(Into::into).to_vec();
+    options.window = window;
+    options.timeout = Some(Duration::from_secs(300));
+    // The one that the build has is this machine's, and the program is static.
+    options.preload = false;
+    options.emulator = Some(EMULATOR.into());
+    options.quiet = true;
     let report = look(&options, Some(OPS), 10);
     assert_eq!((&report.outcome, report.threads), (&Outcome::Exited(0), THREADS), "{name}");
     Some(report)

@@ -102,6 +102,9 @@ fn guest_that_is_forked_knows_the_blocks_from_before() {
     let Object::Heap { blocks } = &line.object else { panic!("{:?}", line.object) };
     let file = blocks[0].asked_by().and_then(|frame| frame.file.as_deref());
     assert!(file.is_some_and(|file| file.ends_with("guest.rs")), "{:?}", blocks[0].frames);
+    // Both have a thread 0, and it was the parent's.
+    let parent = report.processes.iter().find(|process| process.pid == report.pid).map(|child| child.parent);
+    assert_eq!((blocks[0].process, blocks[0].thread), (parent, 0));
 }
 
 #[test]
@@ -183,10 +186,38 @@ fn guest_thread_that_sleeps_through_the_first_window_counts_in_the_second() {
     assert_eq!(writes, [800, 800]);
 }
 
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn guest_with_stacks_that_go_is_left_in_peace() {
+    // A walk that was made on one stack and went on to another is not looked at there again.
+    let Some(options) = options("guest", &["stacks", "-"]) else { return };
+    assert_eq!(look(&options, None, LINES).outcome, Outcome::Exited(0));
+}
+
 #[test]
 fn guest_finds_its_errno_as_it_was() {
     let Some(options) = options("guest", &["errno", "-"]) else { return };
     assert_eq!(look(&options, None, LINES).outcome, Outcome::Exited(0));
+}
+
+#[test]
+fn guest_words_on_a_stack_and_among_locals_are_of_the_thread_whose_they_are() {
+    for (name, is_local) in [("stack", false), ("local", true)] {
+        let Some(options) = options("guest", &[name, "-"]) else { return };
+        let report = look(&options, None, LINES);
+        assert_eq!(report.outcome, Outcome::Exited(0));
+        let line = report.lines.iter().find(|line| line.content == "atomic" && line.writes >= 2_000);
+        let line = line.expect("two threads share it");
+        let tid = match &line.object {
+            Object::ThreadLocal { tid } if is_local => *tid,
+            Object::Stack { tid } if !is_local => *tid,
+            other => panic!("{name}: {other:?}"),
+        };
+        // The one that is neither the first nor among those that add.
+        let owner = report.thread_list.iter().find(|thread| thread.tid == tid).expect("a thread");
+        let adds = |thread: u32| line.threads.iter().any(|it| it.thread == thread && it.writes >= 1_000);
+        assert!(owner.tid != report.pid && !adds(owner.number), "{name}: {owner:?}");
+    }
 }
 
 #[test]

@@ -35,7 +35,8 @@ fn line(threads: &[(u64, u64)], how: How) -> Option<Line> {
             &[Doing { reads: *reads, writes: *writes, epochs, kind, bytes, ..WRITES }],
         ));
     }
-    let rules = Rules { ops: None, line_bytes: 64, with_main: true };
+    let mut rules = Rules::new(None, 64);
+    rules.with_main = true;
     Lines::fold(&sources(files), 1, rules).shared.pop()
 }
 
@@ -174,7 +175,8 @@ fn what_is_done_in_one_visit_wants_the_line_once() {
     let doings: Vec<Doing> =
         (0..5).map(|place| Doing { pc: 0x1000 + place * 4, kind: insn::ATOMIC, ..WRITES }).collect();
     let files = vec![whole_log(1), table(1, 0, &doings), table(1, 1, &doings)];
-    let rules = Rules { ops: Some(100), line_bytes: 64, with_main: true };
+    let mut rules = Rules::new(Some(100), 64);
+    rules.with_main = true;
     let line = Lines::fold(&sources(files), 1, rules).shared.pop().expect("it is shared");
     assert_eq!((line.transfers_at_most, model.transfers(&line, Some(100))), (1_000, 100.0));
     // A hundred places, each of which runs in one of a hundred operations.

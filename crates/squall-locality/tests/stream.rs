@@ -6,21 +6,17 @@ use squall_locality::model::Model;
 use squall_locality::read::Source;
 use squall_locality::report::{Request, page, report, table};
 use squall_locality::run::Outcome;
-use squall_locality_plugin::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, file, head};
+use squall_locality_plugin::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, file, head, record};
 
 fn request(line_bytes: u32, ops: Option<u64>) -> Request {
-    Request {
-        command: vec!["program".into(), "<argument>".into()],
-        emulator: "none".into(),
-        outcome: Outcome::Signal(11),
-        seconds: 0.0,
-        pid: 1,
-        function: None,
-        rules: Rules { ops, line_bytes, with_main: true },
-        model: Model::preset("server").expect("it is there"),
-        processors: vec![1, 2, 256],
-        lines_max: 20,
-    }
+    let mut rules = Rules::new(ops, line_bytes);
+    rules.with_main = true;
+    let mut request = Request::new(rules, Model::preset("server").expect("it is there"));
+    request.command = vec!["program".into(), "<argument>".into()];
+    request.outcome = Outcome::Signal(11);
+    request.pid = 1;
+    request.processors = vec![1, 2, 256];
+    request
 }
 
 /// Analyses these files, in every form.
@@ -32,12 +28,13 @@ fn look(files: Vec<Vec<u8>>, line_bytes: u32, ops: Option<u64>) {
     assert!(serde_json::to_string(&found).is_ok());
 }
 
-/// A head that is right as far as it must be, of process 1.
-fn with_head(kind: u32, number: u32, window: u32, body: &[u8]) -> Vec<u8> {
+/// A head that is right as far as it must be, of process 1 by the kernel's number, and one of a few by the run's.
+fn with_head(kind: u32, process: u32, number: u32, window: u32, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; HEAD_BYTES];
     bytes[head::MAGIC..][..8].copy_from_slice(&MAGIC.to_le_bytes());
     bytes[head::KIND..][..4].copy_from_slice(&kind.to_le_bytes());
     bytes[head::PID..][..4].copy_from_slice(&1u32.to_le_bytes());
+    bytes[head::PROCESS..][..4].copy_from_slice(&process.to_le_bytes());
     bytes[head::NUMBER..][..4].copy_from_slice(&number.to_le_bytes());
     bytes[head::WINDOW..][..4].copy_from_slice(&window.to_le_bytes());
     bytes[head::ENTRIES..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
@@ -82,16 +79,18 @@ proptest! {
     #[test]
     fn any_bytes_after_a_head(
         kind in 1u32..3,
+        process in 0u32..3,
         body in proptest::collection::vec(any::<u8>(), 0..600),
         other in proptest::collection::vec(any::<u8>(), 0..600),
     ) {
-        look(vec![with_head(kind, 0, 0, &body), with_head(file::TABLE, 1, 0, &other), with_head(file::LOG, 0, 0, &[])], 128, Some(1));
+        look(vec![with_head(kind, process, 0, 0, &body), with_head(file::TABLE, process, 1, 0, &other), with_head(file::LOG, 0, 0, 0, &[])], 128, Some(1));
     }
 
     #[test]
     fn any_entries_of_several_threads(
         tables in proptest::collection::vec((0u32..4, 0u32..3, proptest::collection::vec(entry(), 0..20)), 1..5),
-        events in proptest::collection::vec(event(), 0..20),
+        logs in proptest::collection::vec(proptest::collection::vec(event(), 0..20), 1..4),
+        forked in proptest::collection::vec((0u32..4, prop_oneof![0u64..600, any::<u64>()]), 3),
         ops in proptest::option::of(prop_oneof![Just(u64::MAX), 0u64..10]),
         cut in 0usize..ENTRY_BYTES,
         wide in any::<bool>(),
@@ -99,13 +98,18 @@ proptest! {
         let mut files: Vec<Vec<u8>> = tables
             .into_iter()
             .map(|(number, window, entries)| {
-                let mut bytes = with_head(file::TABLE, number, window, &entries.concat());
+                // The last process is the one whose threads these are.
+                let mut bytes = with_head(file::TABLE, logs.len() as u32 - 1, number, window, &entries.concat());
                 let kept = bytes.len() - cut.min(bytes.len() - HEAD_BYTES);
                 bytes.truncate(kept);
                 bytes
             })
             .collect();
-        files.push(with_head(file::LOG, 0, 0, &events.concat()));
+        for ((events, (parent, bytes)), process) in logs.iter().zip(forked).zip(0..) {
+            let payload = [&parent.to_le_bytes()[..], &[0; 4], &bytes.to_le_bytes()].concat();
+            let copied = [&record::FORKED.to_le_bytes()[..], &16u32.to_le_bytes(), &payload].concat();
+            files.push(with_head(file::LOG, process, 0, 0, &[copied, events.concat()].concat()));
+        }
         look(files, if wide { 128 } else { 64 }, ops);
     }
 }

@@ -5,7 +5,7 @@ mod files;
 mod stream_common;
 
 use files::{Doing, WRITES, log, table, whole_log};
-use squall_locality_plugin::format::{insn, record};
+use squall_locality_plugin::format::{HEAD_BYTES, head, insn, record};
 
 /// SplitMix64.
 struct Rng(u64);
@@ -50,6 +50,18 @@ fn right_files(rng: &mut Rng) -> Vec<u8> {
         all.extend((file.len() as u32).to_le_bytes());
         all.extend(file);
     };
+    // In every other run the threads are those of a copy, which was made somewhere in this log.
+    let process = rng.below(2) as u32;
+    if process == 1 {
+        let bytes = rng.below(log.len() - HEAD_BYTES + 1) as u64;
+        let forked = [&0u64.to_le_bytes()[..], &bytes.to_le_bytes()].concat();
+        let mut copy = files::log(
+            2,
+            &[(record::FORKED, &forked), (record::FREE, &alloc[..16]), (record::EXIT, &number)],
+        );
+        files::set(&mut copy, head::PROCESS, process);
+        put(copy);
+    }
     put(log);
     for thread in 0..2 + rng.below(3) as u32 {
         let doings: Vec<Doing> = (0..1 + rng.below(12))
@@ -63,7 +75,9 @@ fn right_files(rng: &mut Rng) -> Vec<u8> {
                 epochs: (rng.below(50) as u32, 40 + rng.below(50) as u32),
             })
             .collect();
-        put(table(1, thread, &doings));
+        let mut table = table(1 + process, thread, &doings);
+        files::set(&mut table, head::PROCESS, process);
+        put(table);
     }
     if rng.below(4) == 0 {
         put(whole_log(2));
@@ -132,7 +146,6 @@ impl Drop for Replay {
 
 #[test]
 fn heads_at_the_end_of_numbers_are_borne() {
-    use squall_locality_plugin::format::head;
     let mut all = vec![0x80, 0];
     for number in 0..3 {
         let mut file = table(1, number, &[WRITES]);

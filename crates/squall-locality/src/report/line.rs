@@ -162,10 +162,13 @@ pub(super) fn object_text(object: &Object, address: &str) -> String {
                 } else {
                     format!("the line is at its byte {}", line - block.address)
                 };
-                let asked = block.asked_by().map_or_else(String::new, |frame| {
-                    format!(", asked for by thread {} at {} {}", block.thread, place(frame), frame.function)
-                });
-                format!("heap block of {} bytes ({place_in}){asked}", block.bytes)
+                let of = block.process.map(|pid| format!(" of process {pid}")).unwrap_or_default();
+                let at = block.asked_by().map(|frame| format!(" at {} {}", place(frame), frame.function));
+                let (thread, at) = (block.thread, at.unwrap_or_default());
+                format!(
+                    "heap block of {} bytes ({place_in}), asked for by thread {thread}{of}{at}",
+                    block.bytes
+                )
             });
             each.collect::<Vec<_>>().join("; ")
         }

@@ -17,9 +17,15 @@ use crate::symbols::{Frame, Symbols};
 pub use page::page;
 pub use terminal::table;
 
+/// The form of the object that a report is in JSON: another number where a key goes or means something else; keys may come without one.
+pub const FORMAT: u32 = 1;
+
 /// What a run showed.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Report {
+    /// [`FORMAT`].
+    pub format: u32,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// What the emulator says of itself.
@@ -44,6 +50,9 @@ pub struct Report {
     pub accesses: u64,
     /// The same for one operation.
     pub accesses_per_op: Option<f64>,
+    /// Accesses that are counted twice, as one of each of the two lines that they touch: without these, `accesses` is how often something was
+    /// loaded or stored. With a sample (`one_line_in`), of the lines that were kept.
+    pub accesses_crossing: u64,
     /// Lines that were touched.
     pub lines_touched: u64,
     /// Lines that several threads read and nobody wrote.
@@ -108,6 +117,7 @@ impl Report {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "as `Phase`")]
+#[non_exhaustive]
 pub struct Phases {
     pub steady: u64,
     pub at_once: u64,
@@ -118,6 +128,7 @@ pub struct Phases {
 
 /// One process.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct ProcessReport {
     /// Its number.
     pub pid: u32,
@@ -138,6 +149,7 @@ pub struct ProcessReport {
 
 /// One thread.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct ThreadReport {
     /// Its number here.
     pub number: u32,
@@ -155,6 +167,7 @@ pub struct ThreadReport {
 
 /// One line.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct LineReport {
     /// Its address, in hexadecimal.
     pub address: String,
@@ -194,6 +207,7 @@ pub struct LineReport {
 
 /// One word of a line.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct WordReport {
     /// Its place in the line.
     pub offset: u32,
@@ -207,6 +221,7 @@ pub struct WordReport {
 
 /// What one thread does to one line.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct TouchReport {
     /// The thread's number here.
     pub thread: u32,
@@ -218,6 +233,7 @@ pub struct TouchReport {
 
 /// What one place of the code does to one line.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct CodeReport {
     /// The instruction's address, in hexadecimal.
     pub address: String,
@@ -243,6 +259,7 @@ impl CodeReport {
 
 /// What to report, of what.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Request {
     /// The program and its arguments.
     pub command: Vec<String>,
@@ -264,6 +281,26 @@ pub struct Request {
     pub processors: Vec<u32>,
     /// Lines that are listed at most.
     pub lines_max: usize,
+}
+
+impl Request {
+    /// To judge a process by these rules and this model; the rest is to be set: nothing is known of the run but that it ended with 0, ten lines
+    /// are listed, and there is no curve.
+    #[must_use]
+    pub fn new(rules: Rules, model: Model) -> Request {
+        Request {
+            command: Vec::new(),
+            emulator: String::new(),
+            outcome: Outcome::Exited(0),
+            seconds: 0.0,
+            pid: 0,
+            function: None,
+            rules,
+            model,
+            processors: Vec::new(),
+            lines_max: 10,
+        }
+    }
 }
 
 /// Reads what the plugin left, and judges it.
@@ -288,8 +325,8 @@ pub fn report(sources: &[Source], request: &Request) -> Report {
         Some(at) => folded.swap_remove(at),
         None => (Lines::default(), &nothing),
     };
-    let log = read::with_inherited(log, &own);
-    let mut report = Report { processes, incomplete, losses, ..build(&lines, &log, request) };
+    let inherited = read::inherited(log, &own);
+    let mut report = Report { processes, incomplete, losses, ..build(&lines, log, &inherited, request) };
     report.notes.extend(summary::losses(losses).into_iter().map(|loss| format!("Not recorded: {loss}.")));
     report
 }
@@ -314,11 +351,12 @@ fn process(lines: &Lines, log: &Log) -> ProcessReport {
     }
 }
 
-/// The report of one process.
-fn build(lines: &Lines, log: &Log, request: &Request) -> Report {
+/// The report of one process, which has the logs of those that it was forked from.
+fn build(lines: &Lines, log: &Log, inherited: &[Log], request: &Request) -> Report {
     let working = lines.threads.iter().filter(|thread| thread.works);
     let threads = working.clone().count();
-    let accesses = working.fold(0u64, |sum, thread| sum.saturating_add(thread.accesses));
+    let of_working = |f: fn(&Thread) -> u64| working.clone().fold(0u64, |sum, it| sum.saturating_add(f(it)));
+    let accesses = of_working(|thread| thread.accesses);
     let kept = lines.one_in();
     let sum = |f: fn(&Line) -> u64| {
         lines.shared.iter().fold(0u64, |sum, line| sum.saturating_add(f(line))).saturating_mul(kept)
@@ -329,7 +367,7 @@ fn build(lines: &Lines, log: &Log, request: &Request) -> Report {
         (ops > 0.0).then(|| count as f64 / ops)
     };
     let dearest = dearest(lines, request);
-    let objects = Objects::new(log);
+    let objects = Objects::new(log, inherited);
     let mut symbols = Symbols::default();
     let listed: Vec<LineReport> = dearest
         .iter()
@@ -337,6 +375,7 @@ fn build(lines: &Lines, log: &Log, request: &Request) -> Report {
         .map(|line| line::describe(line, lines, &objects, &mut symbols, request))
         .collect();
     Report {
+        format: FORMAT,
         command: request.command.clone(),
         emulator: request.emulator.clone(),
         outcome: request.outcome.clone(),
@@ -353,6 +392,7 @@ fn build(lines: &Lines, log: &Log, request: &Request) -> Report {
         ops_per_thread: request.rules.ops,
         accesses,
         accesses_per_op: per_op(accesses),
+        accesses_crossing: of_working(|thread| thread.crossing),
         lines_touched: lines.touched.saturating_mul(kept),
         lines_read_only: lines.read_only.saturating_mul(kept),
         steady: request.rules.ops.is_some(),
@@ -371,7 +411,7 @@ fn build(lines: &Lines, log: &Log, request: &Request) -> Report {
         model: request.model.clone(),
         incomplete: Vec::new(),
         losses: Losses::default(),
-        notes: summary::notes(lines, log, request),
+        notes: summary::notes(lines, log, inherited, request),
     }
 }
 

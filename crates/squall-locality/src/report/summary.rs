@@ -6,6 +6,7 @@ use super::{Report, Request};
 use crate::lines::Lines;
 use crate::read::{Event, Log, Losses};
 use crate::run::Outcome;
+use crate::shown::shown;
 
 /// A figure.
 pub(super) struct Row {
@@ -117,6 +118,7 @@ pub(super) fn incomplete(processes: &[(Lines, &Log)], lost: Losses, request: &Re
         });
         let ended = log.events.iter().any(|event| matches!(event, Event::Exit { .. }));
         if let Some(path) = became {
+            let path = shown(path);
             why.push(format!("process {pid} became {path}, which ran outside the emulator"));
         } else if pid != request.pid && !ended {
             why.push(format!("process {pid}, a child, did not end by itself before the program did"));
@@ -141,7 +143,7 @@ pub(super) fn losses(losses: Losses) -> Vec<String> {
 }
 
 /// What a reader has to know.
-pub(super) fn notes(lines: &Lines, log: &Log, request: &Request) -> Vec<String> {
+pub(super) fn notes(lines: &Lines, log: &Log, inherited: &[Log], request: &Request) -> Vec<String> {
     let mut notes = vec![
         "Under emulation no program has restartable sequences (rseq): what was counted is the fallback of programs that use them."
             .to_owned(),
@@ -165,15 +167,18 @@ pub(super) fn notes(lines: &Lines, log: &Log, request: &Request) -> Vec<String> 
         );
     }
     for event in &log.events {
-        match event {
-            Event::Exec { path } => notes.push(format!(
+        if let Event::Exec { path } = event {
+            let path = shown(path);
+            notes.push(format!(
                 "The process became {path}: from there on it ran outside the emulator, and nothing was counted."
-            )),
-            Event::BlocksCut => notes.push("So many heap blocks came and went that the later ones are not known.".into()),
-            _ => {}
+            ));
         }
     }
-    if !log.events.contains(&Event::Preloaded) {
+    let has = |wanted: &Event| inherited.iter().chain([log]).any(|log| log.events.contains(wanted));
+    if has(&Event::BlocksCut) {
+        notes.push("So many heap blocks came and went that the later ones are not known.".into());
+    }
+    if !has(&Event::Preloaded) {
         notes.push("Heap blocks are not told apart: the program asked for none, or could not be preloaded (it is static, or was not to be).".into());
     }
     if lines.sample > 0 {

@@ -1,11 +1,12 @@
 //! The report as text.
 
-use std::fmt::Write;
+use std::fmt::Display;
 
 use super::line::{object_text, place};
 use super::summary::{self, Row};
 use super::{CodeReport, LineReport, Report};
 use crate::lines::{Phase, Sharing};
+use crate::shown::shown;
 
 /// Places of the code that are shown of a line at most.
 const PLACES_MAX: usize = 6;
@@ -15,70 +16,78 @@ const NAMES_MAX: usize = 12;
 /// The whole report, for a terminal.
 #[must_use]
 pub fn table(report: &Report) -> String {
-    let mut text = String::new();
-    // A String takes all that is written to it.
-    let _ = write(&mut text, report);
-    text
+    let mut text = Text(String::new());
+    write(&mut text, report);
+    text.0
 }
 
-fn write(text: &mut String, report: &Report) -> std::fmt::Result {
-    writeln!(text, "{}", report.command.join(" "))?;
-    writeln!(text, "{}", summary::heading(report))?;
-    for said in [summary::estimate(report), summary::incomplete_text(report)].into_iter().flatten() {
-        writeln!(text, "{said}")?;
+/// Lines of text, in which nothing that comes of the program does anything to a terminal, or makes a line of its own.
+struct Text(String);
+
+impl Text {
+    fn line(&mut self, said: impl Display) {
+        self.0.push_str(&shown(&said.to_string()));
+        self.0.push('\n');
     }
-    writeln!(text)?;
+}
+
+fn write(text: &mut Text, report: &Report) {
+    text.line(report.command.join(" "));
+    text.line(summary::heading(report));
+    for said in [summary::estimate(report), summary::incomplete_text(report)].into_iter().flatten() {
+        text.line(said);
+    }
+    text.line("");
     for Row { name, part, total, per_op } in summary::rows(report) {
         let name = format!("{}{name}", if part { "  " } else { "" });
         match per_op {
-            Some(per_op) => writeln!(text, "{name:46} {total:>15} {per_op:>12.4} per operation")?,
-            None => writeln!(text, "{name:46} {total:>15}")?,
+            Some(per_op) => text.line(format_args!("{name:46} {total:>15} {per_op:>12.4} per operation")),
+            None => text.line(format_args!("{name:46} {total:>15}")),
         }
     }
     for (rank, line) in report.lines.iter().enumerate() {
-        writeln!(text)?;
-        write_line(text, rank + 1, line)?;
+        text.line("");
+        write_line(text, rank + 1, line);
     }
     if report.lines_not_listed > 0 {
-        writeln!(text, "\n{} more shared lines are not listed", report.lines_not_listed)?;
+        text.line("");
+        text.line(format_args!("{} more shared lines are not listed", report.lines_not_listed));
     }
-    write_rest(text, report)?;
-    writeln!(text)?;
+    write_rest(text, report);
+    text.line("");
     for note in &report.notes {
-        writeln!(text, "note: {note}")?;
+        text.line(format_args!("note: {note}"));
     }
-    Ok(())
 }
 
 /// The model's curve, and the processes.
-fn write_rest(text: &mut String, report: &Report) -> std::fmt::Result {
+fn write_rest(text: &mut Text, report: &Report) {
     if let (Some(first), Some(last)) = (report.curve.first(), report.curve.last()) {
-        writeln!(text, "\n{}", summary::curve(report))?;
+        text.line("");
+        text.line(summary::curve(report));
         let points: Vec<String> =
             report.curve.iter().map(|point| format!("{}: {:.2}", point.processors, point.speed_up)).collect();
-        writeln!(text, "  {}", points.join("  "))?;
-        writeln!(
-            text,
+        text.line(format_args!("  {}", points.join("  ")));
+        text.line(format_args!(
             "  an operation takes {:.1} ns with {}, {:.1} ns with {} processors",
             first.ns_per_op, first.processors, last.ns_per_op, last.processors
-        )?;
+        ));
     }
     if report.processes.len() > 1 {
-        writeln!(text, "\nProcesses:")?;
+        text.line("");
+        text.line(format_args!("Processes:"));
         for process in &report.processes {
             let became = process.became.as_ref().map(|path| format!(", became {path}")).unwrap_or_default();
             let here = if process.pid == report.pid { " (above)" } else { "" };
-            writeln!(
-                text,
+            text.line(format_args!(
                 "  {}{here}: {} threads, {} accesses, {} write-shared{became}",
                 process.pid, process.threads, process.accesses, process.write_shared_accesses
-            )?;
+            ));
         }
     }
-    Ok(())
 }
 
-fn write_line(text: &mut String, rank: usize, line: &LineReport) -> std::fmt::Result {
+fn write_line(text: &mut Text, rank: usize, line: &LineReport) {
     let sharing = match line.sharing {
         Sharing::True => "true sharing",
         Sharing::False => "FALSE SHARING",
@@ -91,8 +100,7 @@ fn write_line(text: &mut String, rank: usize, line: &LineReport) -> std::fmt::Re
         Phase::StartUp => "while starting",
         Phase::HandedOver => "handed over",
     };
-    writeln!(
-        text,
+    text.line(format_args!(
         "#{rank} {}  {sharing} of {}, {phase}: {} threads, {} reads, {} writes; {:.3} ms by the model",
         line.address,
         line.content,
@@ -100,8 +108,8 @@ fn write_line(text: &mut String, rank: usize, line: &LineReport) -> std::fmt::Re
         line.reads,
         line.writes,
         line.cost_ms_by_model
-    )?;
-    writeln!(text, "   {}", object_text(&line.object, &line.address))?;
+    ));
+    text.line(format_args!("   {}", object_text(&line.object, &line.address)));
     for word in &line.words {
         let names = |threads: &[u32]| names(threads);
         let written = if word.written_by.is_empty() {
@@ -111,34 +119,36 @@ fn write_line(text: &mut String, rank: usize, line: &LineReport) -> std::fmt::Re
         } else {
             format!("written by {}, touched by {}", names(&word.written_by), names(&word.touched_by))
         };
-        writeln!(text, "   bytes {:>3} to {:<3} {:6} {written}", word.offset, word.offset + 7, word.role)?;
+        text.line(format_args!(
+            "   bytes {:>3} to {:<3} {:6} {written}",
+            word.offset,
+            word.offset + 7,
+            word.role
+        ));
     }
     let places = merged(&line.code);
     for code in places.iter().take(PLACES_MAX) {
         let Some(frame) = code.shown() else {
-            writeln!(
-                text,
+            text.line(format_args!(
                 "   at {} (nothing known): {} reads, {} writes",
                 code.address, code.reads, code.writes
-            )?;
+            ));
             continue;
         };
         let inner = code.frames.first().filter(|first| *first != frame);
         let by = inner.map(|inner| format!(" by {}", short(&inner.function))).unwrap_or_default();
-        writeln!(
-            text,
+        text.line(format_args!(
             "   at {}{by}: {} reads, {} writes, threads {}",
             format!("{} {}", place(frame), short(&frame.function)).trim(),
             code.reads,
             code.writes,
             names(&code.threads)
-        )?;
+        ));
     }
     let more = places.len().saturating_sub(PLACES_MAX) + line.code_not_listed;
     if more > 0 {
-        writeln!(text, "   and {more} more places")?;
+        text.line(format_args!("   and {more} more places"));
     }
-    Ok(())
 }
 
 /// Places of the code, those of one source line together.

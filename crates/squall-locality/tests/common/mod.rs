@@ -1,59 +1,85 @@
 //! What the tests that run an example below the profiler share.
 
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use squall_locality::emulator::Emulator;
 use squall_locality::lines::Rules;
 use squall_locality::model::Model;
 use squall_locality::report::{Report, Request, report};
-use squall_locality::run::run;
+use squall_locality::run::{Run, run};
 use squall_locality::{Options, Window, read};
 
-/// An example, which Cargo builds with the tests; none where it did not.
-pub(crate) fn built(example: &str) -> Option<PathBuf> {
-    let test = std::env::current_exe().ok()?;
-    let path = test.parent()?.parent()?.join("examples").join(example);
-    path.is_file().then_some(path)
+/// What this run of the tests has to have, with commas between: a test that would be skipped for want of it fails instead.
+const NEEDS: &str = "SQUALL_TEST_NEEDS";
+
+/// Says that the test is skipped, where the test's output is not kept back: a test that passes is silent otherwise.
+///
+/// # Panics
+/// If what it lacks has to be there.
+pub(crate) fn skip(lacks: &str, why: &str) {
+    let needs = std::env::var(NEEDS).unwrap_or_default();
+    assert!(!needs.split(',').any(|need| need == lacks), "{NEEDS}={needs}, and {why}");
+    // Nobody may be there to be told.
+    let _ = writeln!(std::io::stderr(), "SKIP {lacks}: {why}");
 }
 
-/// To run an example with these arguments; nothing, if there is no emulator or the example was not built.
+/// An example, which Cargo builds with the tests.
+///
+/// # Panics
+/// If it did not.
+pub(crate) fn built(example: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("our path");
+    let folder = test.parent().and_then(|deps| deps.parent()).expect("Cargo's folder");
+    let path = folder.join("examples").join(example);
+    assert!(path.is_file(), "{} is not there: it is built by `cargo test` or `--examples`", path.display());
+    path
+}
+
+/// Why this emulator, or the one of this machine's architecture, cannot be used.
+pub(crate) fn emulator(named: Option<&Path>) -> Result<(), String> {
+    use object::Object;
+    let found = Emulator::find(named).map_err(|error| error.0)?;
+    let bytes = std::fs::read(&found.path).map_err(|error| format!("{}: {error}", found.path.display()))?;
+    // What is no ELF file (a script) may start one that can.
+    match object::File::parse(&*bytes) {
+        Ok(program) if program.section_by_name(".interp").is_none() => {
+            Err(format!("{} is linked statically and can load no plugin", found.path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// To run an example with these arguments; nothing, if there is no emulator that can load the plugin.
 pub(crate) fn options(example: &str, arguments: &[&str]) -> Option<Options> {
-    if let Err(error) = Emulator::find(None) {
-        eprintln!("SKIP: {error}");
+    if let Err(why) = emulator(None) {
+        skip("emulator", &why);
         return None;
     }
-    let Some(program) = built(example) else {
-        eprintln!("SKIP: the example `{example}` was not built");
-        return None;
-    };
-    Some(Options {
-        arguments: arguments.iter().map(Into::into).collect(),
-        entries_max: 1 << 20,
-        timeout: Some(Duration::from_secs(300)),
-        quiet: true,
-        ..Options::new(program)
-    })
+    let mut options = Options::new(built(example));
+    options.arguments = arguments.iter().map(Into::into).collect();
+    options.entries_max = 1 << 20;
+    options.timeout = Some(Duration::from_secs(300));
+    options.quiet = true;
+    Some(options)
 }
 
 /// The report of a run, of so many lines at most.
 pub(crate) fn look(options: &Options, ops: Option<u64>, lines_max: usize) -> Report {
-    let run = run(options).expect("it runs");
+    report_on(&run(options).expect("it runs"), options, ops, lines_max)
+}
+
+/// The report of this run.
+pub(crate) fn report_on(run: &Run, options: &Options, ops: Option<u64>, lines_max: usize) -> Report {
     let sources = read::sources(&run.folder).expect("files");
-    let request = Request {
-        command: Vec::new(),
-        emulator: String::new(),
-        outcome: run.outcome.clone(),
-        seconds: 0.0,
-        pid: run.pid,
-        function: match &options.window {
-            Window::Function(name) => Some(name.clone()),
-            _ => None,
-        },
-        rules: Rules { ops, line_bytes: 64, with_main: false },
-        model: Model::preset("server").expect("it is there"),
-        processors: vec![1, 64],
-        lines_max,
-    };
+    let mut request = Request::new(Rules::new(ops, 64), Model::preset("server").expect("it is there"));
+    request.outcome = run.outcome.clone();
+    request.pid = run.pid;
+    if let Window::Function(name) = &options.window {
+        request.function = Some(name.clone());
+    }
+    request.processors = vec![1, 64];
+    request.lines_max = lines_max;
     report(&sources, &request)
 }

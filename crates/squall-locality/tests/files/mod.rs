@@ -6,23 +6,18 @@ use squall_locality::lines::Rules;
 use squall_locality::model::Model;
 use squall_locality::read::Source;
 use squall_locality::report::{Report, Request, report};
-use squall_locality::run::Outcome;
 use squall_locality_plugin::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, SITE_BITS, entry, file, head, record};
 
 /// What a report is asked for.
 pub(crate) fn request(line_bytes: u32, ops: Option<u64>) -> Request {
-    Request {
-        command: vec!["program".into(), "<argument>".into()],
-        emulator: "none".into(),
-        outcome: Outcome::Exited(0),
-        seconds: 0.0,
-        pid: 1,
-        function: None,
-        rules: Rules { ops, line_bytes, with_main: true },
-        model: Model::preset("server").expect("it is there"),
-        processors: vec![1, 2, 256],
-        lines_max: 20,
-    }
+    let mut rules = Rules::new(ops, line_bytes);
+    rules.with_main = true;
+    let mut request = Request::new(rules, Model::preset("server").expect("it is there"));
+    request.command = vec!["program".into(), "<argument>".into()];
+    request.pid = 1;
+    request.processors = vec![1, 2, 256];
+    request.lines_max = 20;
+    request
 }
 
 /// One instruction's doings to one line.

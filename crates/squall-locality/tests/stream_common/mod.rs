@@ -5,7 +5,7 @@ use squall_locality::model::Model;
 use squall_locality::read::Source;
 use squall_locality::report::{Report, Request, page, report, table};
 use squall_locality::run::Outcome;
-use squall_locality_plugin::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, entry, file, head};
+use squall_locality_plugin::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, entry, file, head, record};
 
 /// The mode in which bytes are files: after two bytes of options, of each file its length as a `u32`, and its bytes.
 const AS_THEY_ARE: u8 = 0x80;
@@ -73,18 +73,17 @@ fn request(options: u8, ops: u8) -> Request {
         250.. => Some(u64::MAX),
         ops => Some(u64::from(ops)),
     };
-    Request {
-        command: vec!["program".into(), "<argument>".into()],
-        emulator: "none".into(),
-        outcome: if options & 2 == 0 { Outcome::Exited(0) } else { Outcome::Signal(i32::MIN) },
-        seconds: 0.0,
-        pid: 1,
-        function: (options & 4 != 0).then(|| "work".into()),
-        rules: Rules { ops, line_bytes, with_main: options & 8 != 0 },
-        model: Model::preset(if options & 16 == 0 { "server" } else { "numa-1999" }).expect("it is there"),
-        processors: vec![1, 2, 256, u32::MAX],
-        lines_max: usize::from(options & 32 == 0) * 20,
-    }
+    let mut rules = Rules::new(ops, line_bytes);
+    rules.with_main = options & 8 != 0;
+    let model = Model::preset(if options & 16 == 0 { "server" } else { "numa-1999" }).expect("it is there");
+    let mut request = Request::new(rules, model);
+    request.command = vec!["program".into(), "<argument>".into()];
+    request.outcome = if options & 2 == 0 { Outcome::Exited(0) } else { Outcome::Signal(i32::MIN) };
+    request.pid = 1;
+    request.function = (options & 4 != 0).then(|| "work".into());
+    request.processors = vec![1, 2, 256, u32::MAX];
+    request.lines_max = usize::from(options & 32 == 0) * 20;
+    request
 }
 
 fn as_it_is(bytes: &mut Bytes<'_>) -> Vec<u8> {
@@ -103,6 +102,9 @@ fn piece_by_piece(bytes: &mut Bytes<'_>) -> Vec<u8> {
     let pid = 1 + u32::from(bytes.byte() == 255);
     made[head::PID..][..4].copy_from_slice(&pid.to_le_bytes());
     made[head::ENTRIES..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    // Few processes, so that one is forked from another.
+    let process = (bytes.number() % 4) as u32;
+    made[head::PROCESS..][..4].copy_from_slice(&process.to_le_bytes());
     for at in [head::TID, head::NUMBER, head::WINDOW, head::SAMPLE, head::STARTED, head::ENDED] {
         let value = bytes.number() as u32;
         made[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -144,6 +146,10 @@ fn entry_of(bytes: &mut Bytes<'_>) -> Vec<u8> {
 fn record_of(bytes: &mut Bytes<'_>) -> Vec<u8> {
     let kind = u32::from(bytes.byte() % 20);
     let mut payload = Vec::new();
+    if kind == record::FORKED {
+        // One of the few; else a log is hardly ever another's.
+        payload.extend(u64::from(bytes.byte() % 4).to_le_bytes());
+    }
     for _ in 0..bytes.byte() % 7 {
         payload.extend(bytes.number().to_le_bytes());
     }

@@ -1,0 +1,40 @@
+//! Text of a program's, as a terminal may be shown it: names of functions, paths and threads are whatever the program says, and none of them
+//! shall move the cursor, change colours or forge a line.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Whether a terminal may do something else than show it: control characters, and those that change the direction of what follows.
+fn is_active(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The text with such characters as Rust writes them: `\u{1b}`.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_active) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    for letter in text.chars() {
+        if is_active(letter) {
+            // A String takes all that is written to it.
+            let _ = write!(safe, "{}", letter.escape_unicode());
+        } else {
+            safe.push(letter);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn what_moves_a_terminal_is_written_out_and_the_rest_is_as_it_was() {
+        assert_eq!(shown("a::b<ü>"), "a::b<ü>");
+        assert_eq!(shown("\u{1b}[2Jx\r\ny\u{9b}"), "\\u{1b}[2Jx\\u{d}\\u{a}y\\u{9b}");
+        assert_eq!(shown("a\u{202e}b"), "a\\u{202e}b");
+    }
+}
