@@ -21,8 +21,9 @@
 //!
 //! - I5. On a machine of several nodes, the kernel is asked to take the pages of a segment, and of a part, from its node.
 //!
-//! Not promised: more than the arena holds (twice the machine's memory, of address space, but half of what the process may have, or
-//! what the system would reserve; without restartable sequences 16 GiB at most). That the kernel does what I5 asks: it may refuse to
+//! Not promised: more than the arena holds (twice the machine's memory, of address space, or what the system would reserve; without
+//! restartable sequences 16 GiB at most. Where a process may have only so many addresses, half of those if the arena is for all blocks
+//! of the program, and otherwise a sixteenth of those that are left, and 1 GiB at most). That the kernel does what I5 asks: it may refuse to
 //! be asked, and where a node's memory is full it takes another's. On machines of more than [`NODES_MAX`] nodes it is not asked, and
 //! some share a pool; in a virtual topology there are no nodes to ask for. Where the thread that allocates first has a policy of its
 //! own for its memory (`numactl`, set_mempolicy(2)), that one holds: there is one pool then. It is not asked for segments beyond
@@ -179,6 +180,17 @@ pub(crate) static SETTING: Lock = Lock::new();
 /// Whether [`pretend_restartable`] was called before the first use.
 static PRETENDED: AtomicBool = AtomicBool::new(false);
 
+/// Whether the program's own blocks come from here: [`LocalityAlloc`](crate::LocalityAlloc) was asked for one before the ground was laid.
+static OF_PROGRAM: AtomicBool = AtomicBool::new(false);
+
+/// Notes it.
+pub(crate) fn note_of_program() {
+    // Relaxed, both: whoever lays the ground for this caller is itself, or another one who came first.
+    if READY.load(Ordering::Relaxed) != SET {
+        OF_PROGRAM.store(true, Ordering::Relaxed);
+    }
+}
+
 /// For instruments that count, in a process without restartable sequences: runs the sequences' instructions on this thread's own
 /// block, as processor `cpu`. Nothing restarts them. False if the process has allocated in another mode already.
 ///
@@ -232,14 +244,17 @@ struct Asked {
     arena_bytes: usize,
 }
 
+/// VPs that a virtual topology may have: as many as `squall-machine` takes.
+const VIRTUAL_MAX: usize = 1 << 12;
+
 /// The counts in `SQUALL_TOPOLOGY`: of nodes, and of all VPs. What is wrong with it `squall-machine` says.
 fn virtual_vps(text: &[u8]) -> (usize, usize) {
     let (mut nodes, mut all) = (1, 1);
     for part in text.split(|byte| *byte == b',') {
         let Some(colon) = part.iter().position(|byte| *byte == b':') else { continue };
         let digits = std::str::from_utf8(&part[colon + 1..]).unwrap_or("");
-        let count: usize = digits.trim().parse().unwrap_or(1).clamp(1, 1 << 10);
-        all = (all * count).min(1 << 10);
+        let count: usize = digits.trim().parse().unwrap_or(1).clamp(1, VIRTUAL_MAX);
+        all = (all * count).min(VIRTUAL_MAX);
         if part[..colon].trim_ascii() == b"nodes" {
             nodes = count;
         }
@@ -273,22 +288,6 @@ fn asked() -> Asked {
         parts = parts.max(all);
         all.div_ceil(nodes)
     });
-    let megabytes = pages::variable(c"SQUALL_ALLOC_ARENA_MIB")
-        .and_then(|text| std::str::from_utf8(text).ok())
-        .and_then(|text| text.parse::<usize>().ok());
-    let arena_bytes = match megabytes {
-        Some(megabytes) => megabytes.clamp(4, 1 << 26) << 20,
-        // Below Miri all of it is memory.
-        None if cfg!(miri) => 2 * SEGMENT_BYTES,
-        // Emulators keep tables of address space, too.
-        None if found.is_none() || pretended => (pages::memory_bytes() * 2).min(16 << 30),
-        None => pages::memory_bytes() * 2,
-    };
-    // Reserved addresses count where those are limited: the other half is for stacks, large blocks, and all else.
-    let arena_bytes = match pages::address_limit() {
-        Some(limit) if megabytes.is_none() && limit < 2 * arena_bytes => 1 << (limit / 2).max(1).ilog2(),
-        _ => arena_bytes.next_power_of_two(),
-    };
     Asked {
         mode: if found.is_some() { Mode::Restartable } else { Mode::Locked },
         can_restart,
@@ -296,8 +295,39 @@ fn asked() -> Asked {
         debug,
         parts,
         vps_of_node,
-        arena_bytes: arena_bytes.max(SEGMENT_BYTES),
+        arena_bytes: arena_bytes(found.is_none() || pretended).max(SEGMENT_BYTES),
     }
+}
+
+/// Of the addresses that are left to a process, one in so many is for the arena where that is not for all its blocks.
+const LEFT_SHARE: usize = 16;
+/// And so many bytes at most.
+const LEFT_MAX: usize = 1 << 30;
+
+/// Bytes of the arena, a power of two; `is_slow`: where there are no restartable sequences.
+fn arena_bytes(is_slow: bool) -> usize {
+    let megabytes = pages::variable(c"SQUALL_ALLOC_ARENA_MIB")
+        .and_then(|text| std::str::from_utf8(text).ok())
+        .and_then(|text| text.parse::<usize>().ok());
+    let bytes = match megabytes {
+        Some(megabytes) => return (megabytes.clamp(4, 1 << 26) << 20).next_power_of_two(),
+        // Below Miri all of it is memory.
+        None if cfg!(miri) => 2 * SEGMENT_BYTES,
+        // Emulators keep tables of address space, too.
+        None if is_slow => (pages::memory_bytes() * 2).min(16 << 30),
+        None => pages::memory_bytes() * 2,
+    };
+    let bytes = bytes.next_power_of_two();
+    // Reserved addresses count where those are limited: the others are for stacks, large blocks, and all else.
+    let Some(limit) = pages::address_limit() else { return bytes };
+    let most = if OF_PROGRAM.load(Ordering::Relaxed) {
+        limit / 2
+    } else {
+        // The program has an allocator, which needs addresses, too.
+        let left = limit.saturating_sub(pages::mapped_bytes().unwrap_or(limit / 2));
+        (left / LEFT_SHARE).min(LEFT_MAX)
+    };
+    bytes.min(1 << most.max(1).ilog2())
 }
 
 const SEGMENT_BYTES: usize = SEGMENT_UNITS * SLAB_BYTES;
@@ -542,7 +572,16 @@ impl Ground {
 
     /// The parts that were made, with their VPs.
     pub(crate) fn parts_made(&self) -> impl Iterator<Item = (u32, Part)> {
-        (0..self.parts as u32).filter_map(|vp| {
+        self.parts_made_of(0..self.parts as u32)
+    }
+
+    /// The same, in a circle that ends with this VP.
+    pub(crate) fn parts_made_behind(&self, vp: u32) -> impl Iterator<Item = (u32, Part)> {
+        self.parts_made_of((vp + 1..self.parts as u32).chain(0..=vp))
+    }
+
+    fn parts_made_of(&self, vps: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, Part)> {
+        vps.filter_map(|vp| {
             let part = Part(self.region.wrapping_add((vp as usize) << PART_SHIFT));
             // Acquire: pairs with the Release in `make`.
             (part.tail().ready.load(Ordering::Acquire) == 1).then_some((vp, part))
@@ -697,11 +736,22 @@ impl Land for Ground {
     }
 
     fn take_units(&self, count: usize, home: u32) -> Option<u32> {
+        /// How often it is looked again where units are on their way.
+        const ROUNDS_MAX: usize = 64;
         let node = self.node(home);
         let near = self.pools[node as usize].take(self, node, count);
         // Where its own node has none, and there are no new ones, those of others are better than nothing.
-        let others = (0..NODES_MAX as u32).filter(|other| *other != node);
-        near.or_else(|| others.into_iter().find_map(|other| self.pools[other as usize].reuse(self, count)))
+        let others = |own| (0..NODES_MAX as u32).filter(move |other| own || *other != node);
+        let reuse = |other: u32| self.pools[other as usize].reuse(self, count);
+        let mut found = near.or_else(|| others(false).find_map(reuse));
+        for _ in 0..ROUNDS_MAX {
+            if found.is_some() || !self.pools.iter().any(|pool| pool.is_moving()) {
+                break;
+            }
+            squall_sync::thread::yield_now();
+            found = others(true).find_map(reuse);
+        }
+        found
     }
 
     fn give_units(&self, unit: u32, count: usize) {
