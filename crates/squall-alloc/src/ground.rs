@@ -31,6 +31,7 @@
 //! Cost: address space, of which memory is what is touched, and what the program may want are the map, the regions, and 36 KiB of
 //! `slabs` for each segment in use.
 
+use crate::asked::{Asked, asked};
 use crate::classes::{
     CAPACITIES, COUNT, GENERAL_CLASSES, GENERAL_SLOTS, LOCAL_CLASSES, LOCAL_SLOTS, OUTBOX_BLOCK_MAX,
     OUTBOX_CAPACITY, SIZES, SLAB_BYTES, SLAB_SHIFT, units,
@@ -46,7 +47,7 @@ use crate::{debug, faults};
 use squall_sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use squall_sync::cell::UnsafeCell;
 use squall_sys::apart::Apart;
-use squall_sys::{area, membarrier, nodes, pages, rseq};
+use squall_sys::{area, nodes, pages};
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 
@@ -185,7 +186,7 @@ static OF_PROGRAM: AtomicBool = AtomicBool::new(false);
 
 /// Notes it.
 pub(crate) fn note_of_program() {
-    // Relaxed, both: whoever lays the ground for this caller is itself, or another one who came first.
+    // Relaxed, both: as where it is read.
     if READY.load(Ordering::Relaxed) != SET {
         OF_PROGRAM.store(true, Ordering::Relaxed);
     }
@@ -233,104 +234,8 @@ fn given() -> &'static Ground {
     GROUND.0.with(|ground| unsafe { (*ground).assume_init_ref() })
 }
 
-/// The settings that the environment asks for.
-struct Asked {
-    mode: Mode,
-    can_restart: bool,
-    area_offset: isize,
-    debug: bool,
-    parts: usize,
-    vps_of_node: Option<usize>,
-    arena_bytes: usize,
-}
-
-/// VPs that a virtual topology may have: as many as `squall-machine` takes.
-const VIRTUAL_MAX: usize = 1 << 12;
-
-/// The counts in `SQUALL_TOPOLOGY`: of nodes, and of all VPs. What is wrong with it `squall-machine` says.
-fn virtual_vps(text: &[u8]) -> (usize, usize) {
-    let (mut nodes, mut all) = (1, 1);
-    for part in text.split(|byte| *byte == b',') {
-        let Some(colon) = part.iter().position(|byte| *byte == b':') else { continue };
-        let digits = std::str::from_utf8(&part[colon + 1..]).unwrap_or("");
-        let count: usize = digits.trim().parse().unwrap_or(1).clamp(1, VIRTUAL_MAX);
-        all = (all * count).min(VIRTUAL_MAX);
-        if part[..colon].trim_ascii() == b"nodes" {
-            nodes = count;
-        }
-    }
-    (nodes, all)
-}
-
-/// Where the machine does not say how many processors it may have, and each call takes a lock.
-const PARTS_GUESS: usize = 64;
-
-fn asked() -> Asked {
-    let is = |name, value: &[u8]| pages::variable(name).is_some_and(|v| v == value);
-    let topology = pages::variable(c"SQUALL_TOPOLOGY").filter(|text| !text.is_empty());
-    let debug = pages::variable(c"SQUALL_ALLOC_DEBUG").is_some_and(|v| v != b"0" && !v.is_empty());
-    // By a guess at them a processor might find itself behind the last part.
-    let limit = pages::processors_limit();
-    let real = SEQUENCES && limit.is_some() && topology.is_none() && !debug && !is(c"SQUALL_RSEQ", b"off");
-    let pretended = PRETENDED.load(Ordering::Relaxed);
-    let found = match (pretended, real) {
-        (true, _) => Some(area::own_offset()),
-        (false, true) => rseq::registered_area().ok(),
-        (false, false) => None,
-    };
-    let can_restart = found.is_some()
-        && !pretended
-        && !is(c"SQUALL_MEMBARRIER", b"off")
-        && membarrier::register_restart().is_ok();
-    let mut parts = limit.unwrap_or(PARTS_GUESS);
-    let vps_of_node = topology.map(|text| {
-        let (nodes, all) = virtual_vps(text);
-        parts = parts.max(all);
-        all.div_ceil(nodes)
-    });
-    Asked {
-        mode: if found.is_some() { Mode::Restartable } else { Mode::Locked },
-        can_restart,
-        area_offset: found.unwrap_or_else(area::own_offset),
-        debug,
-        parts,
-        vps_of_node,
-        arena_bytes: arena_bytes(found.is_none() || pretended).max(SEGMENT_BYTES),
-    }
-}
-
-/// Of the addresses that are left to a process, one in so many is for the arena where that is not for all its blocks.
-const LEFT_SHARE: usize = 16;
-/// And so many bytes at most.
-const LEFT_MAX: usize = 1 << 30;
-
-/// Bytes of the arena, a power of two; `is_slow`: where there are no restartable sequences.
-fn arena_bytes(is_slow: bool) -> usize {
-    let megabytes = pages::variable(c"SQUALL_ALLOC_ARENA_MIB")
-        .and_then(|text| std::str::from_utf8(text).ok())
-        .and_then(|text| text.parse::<usize>().ok());
-    let bytes = match megabytes {
-        Some(megabytes) => return (megabytes.clamp(4, 1 << 26) << 20).next_power_of_two(),
-        // Below Miri all of it is memory.
-        None if cfg!(miri) => 2 * SEGMENT_BYTES,
-        // Emulators keep tables of address space, too.
-        None if is_slow => (pages::memory_bytes() * 2).min(16 << 30),
-        None => pages::memory_bytes() * 2,
-    };
-    let bytes = bytes.next_power_of_two();
-    // Reserved addresses count where those are limited: the others are for stacks, large blocks, and all else.
-    let Some(limit) = pages::address_limit() else { return bytes };
-    let most = if OF_PROGRAM.load(Ordering::Relaxed) {
-        limit / 2
-    } else {
-        // The program has an allocator, which needs addresses, too.
-        let left = limit.saturating_sub(pages::mapped_bytes().unwrap_or(limit / 2));
-        (left / LEFT_SHARE).min(LEFT_MAX)
-    };
-    bytes.min(1 << most.max(1).ilog2())
-}
-
-const SEGMENT_BYTES: usize = SEGMENT_UNITS * SLAB_BYTES;
+/// Bytes of a segment.
+pub(crate) const SEGMENT_BYTES: usize = SEGMENT_UNITS * SLAB_BYTES;
 
 /// Sets the ground. False if there is no address space.
 fn set() -> bool {
@@ -338,7 +243,8 @@ fn set() -> bool {
     if READY.load(Ordering::Relaxed) == SET {
         return true;
     }
-    let asked = asked();
+    // Relaxed, both: who lays the ground for a caller that noted it is itself, or another one who came first.
+    let asked = asked(PRETENDED.load(Ordering::Relaxed), OF_PROGRAM.load(Ordering::Relaxed));
     let Some(ground) = lay(&asked) else { return false };
     let first_unit = ground.arena.addr() >> SLAB_SHIFT;
     let biased = ground.map.wrapping_sub(first_unit);

@@ -4,6 +4,8 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(loom, allow(dead_code))]
 
+#[cfg(not(loom))]
+mod asked;
 mod classes;
 #[cfg(not(loom))]
 mod debug;
