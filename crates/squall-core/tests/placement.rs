@@ -103,7 +103,7 @@ struct Place {
 
 impl Place {
     fn piece(&self) -> Piece {
-        (Owner::Alone(self.at), self.at, self.bytes)
+        (Owner::Alone(self.at), self.at - PREFIX_BYTES, self.bytes + PREFIX_BYTES)
     }
 
     fn of_its(&self) -> Piece {
@@ -136,7 +136,12 @@ struct Spread<K>(PhantomData<K>, u64);
 struct Rep<K: Kind> {
     at: At<Spread<K>>,
     of_its: squall_alloc::Placed<u64>,
+    /// So that what is in its block is no multiple of a line.
+    _more: [u64; 3],
 }
+
+/// What precedes the value in a representative's block: what leads to its peers, and the header of one interface.
+const PREFIX_BYTES: usize = 96;
 
 impl<K: Kind> Root for Spread<K> {
     type Interface = dyn Places;
@@ -146,7 +151,7 @@ impl<K: Kind> Root for Spread<K> {
     const ROOT_LINES: bool = true;
 
     fn make_rep(&self, at: At<Self>) -> Rep<K> {
-        Rep { of_its: at.pool().place(self.1).expect("there is memory"), at }
+        Rep { of_its: at.pool().place(self.1).expect("there is memory"), at, _more: [0; 3] }
     }
 }
 
@@ -231,6 +236,7 @@ fn co_14_representatives_of_different_vps_are_never_on_one_line_and_are_at_home(
         let pieces = places(&made).flat_map(|place| [place.piece(), place.of_its()]);
         let two = on_one_line(64, pieces.chain(between(&made)));
         assert!(two.is_none(), "{two:?}");
+        assert!(places(&made).all(|place| place.piece().1.is_multiple_of(64)), "each begins with a line");
         are_at_home(places(&made));
     });
 }
