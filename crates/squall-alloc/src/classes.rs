@@ -8,6 +8,8 @@
 //!   of it; slabs begin at multiples of [`SLAB_BYTES`], so that every block lies at a multiple of that alignment.
 //! - I2. A class of a size that is a multiple of [`LINES_BYTES`] has blocks that share no such run of lines with any other block.
 //! - I3. What a VP caches is at most [`BOUND_BYTES`] (bytes of blocks in its magazines, and in its outbox).
+//! - I4. Of strictly local blocks of a size that is a multiple of [`LINE_BYTES`], the class's size is one, too: such a block lies on lines
+//!   that no other has a part of.
 //!
 //! Source: jemalloc for four classes to a doubling; Tornado §4 for the second pool of strictly local blocks.
 
@@ -15,6 +17,8 @@
 pub(crate) const SLAB_BYTES: usize = 1 << SLAB_SHIFT;
 /// As a power of two.
 pub(crate) const SLAB_SHIFT: u32 = 16;
+/// A cache line.
+pub(crate) const LINE_BYTES: usize = 64;
 /// Two cache lines, which some processors fetch together.
 pub(crate) const LINES_BYTES: usize = 128;
 /// Steps of the tables below.
@@ -249,6 +253,9 @@ mod tests {
         }
         for size in 1..=LOCAL_MAX {
             let class = LOCAL_CLASSES[slot(size)] as usize;
+            for align in [16, 32, LINE_BYTES] {
+                assert!(!size.is_multiple_of(align) || SIZES[class].is_multiple_of(align), "{size} {align}");
+            }
             assert!(SIZES[class] >= size && (class >= GENERAL || SIZES[class].is_multiple_of(LINES_BYTES)));
         }
     }

@@ -10,6 +10,9 @@
 //!   the store of the new count and the opening, lest one that read the old count finds the magazine open.
 //! - I3. One thread at a time empties.
 //!
+//! Not promised: that a VP's magazines open again at once where the kernel restarted once and then refused [`TRIES_MAX`] times: they stay
+//! closed, which is right and slower, until they are emptied again.
+//!
 //! Where the kernel cannot be asked, only what nobody else could be writing is emptied: nothing, that is, and [`empty`] says so.
 //! Cost: two system calls, and an interrupt on that processor each.
 //! Source: tcmalloc's `StopCpu`; membarrier(2).
@@ -25,6 +28,9 @@ use crate::magazine::Batch;
 use crate::magazine::Magazine;
 use crate::sites;
 use squall_sync::atomic::Ordering;
+
+/// How often the kernel is asked once more that has just said yes.
+const TRIES_MAX: usize = 8;
 
 /// Held by who empties (I3).
 #[cfg(not(loom))]
@@ -78,8 +84,8 @@ pub(crate) fn empty_magazines<'a, M: Iterator<Item = &'a Magazine>>(
         }
         magazine.count.store(0, Ordering::Relaxed);
     }
-    // 2. What has read an old count begins again (I2). It was possible a moment ago; if it is refused now, they stay closed.
-    if !sites::AGAIN.is_weak() && !restart() {
+    // 2. What has read an old count begins again (I2). It was possible a moment ago; if it is refused still, they stay closed.
+    if !sites::AGAIN.is_weak() && !(0..TRIES_MAX).any(|_| restart()) {
         return false;
     }
     open();

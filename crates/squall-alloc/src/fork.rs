@@ -9,7 +9,9 @@
 //!   count. A block that it took is lost in the child, as what its thread had is, and so are units that were leaving (`units/I4`), and
 //!   a segment that was coming. The child's pools count neither, lest who finds no memory waits for what nobody brings.
 //!
-//! Not promised: anything in the child of a `vfork`, or from within a signal handler.
+//! Not promised: anything in the child of a `vfork`, or from within a signal handler. Nor in what a program has called before a fork
+//! (pthread_atfork(3)) if it asked for that before the ground was laid, that is before the first block or the first representative of a
+//! clustered object: the C library calls it after [`prepare`], when all is locked, and it would wait for itself.
 //! Cost: a lock for each VP whose heap was used.
 
 use crate::ground::{GROWTH, SETTING, known};

@@ -33,7 +33,7 @@ static OF_ALL: LocalityAlloc = LocalityAlloc;
 unsafe impl GlobalAlloc for LocalityAlloc {
     #[inline(always)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        raw::take(layout)
+        raw::take_of_program(layout)
     }
 
     #[inline(always)]
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for LocalityAlloc {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let block = raw::take(layout);
+        let block = raw::take_of_program(layout);
         if raw::is_of_slab(&layout) && !block.is_null() {
             // SAFETY: our own block of so many bytes.
             unsafe { block.write_bytes(0, layout.size()) };
@@ -73,7 +73,7 @@ unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
         }
         _ => {}
     }
-    let moved = raw::take(new);
+    let moved = raw::take_of_program(new);
     if !moved.is_null() {
         // SAFETY: two blocks, of at least so many bytes; the old one is given back once.
         unsafe {

@@ -21,8 +21,9 @@
 //!
 //! - I5. On a machine of several nodes, the kernel is asked to take the pages of a segment, and of a part, from its node.
 //!
-//! Not promised: more than the arena holds (twice the machine's memory, of address space, but half of what the process may have, or
-//! what the system would reserve; without restartable sequences 16 GiB at most). That the kernel does what I5 asks: it may refuse to
+//! Not promised: more than the arena holds (twice the machine's memory, of address space, or what the system would reserve; without
+//! restartable sequences 16 GiB at most. Where a process may have only so many addresses, half of those if the arena is for all blocks
+//! of the program, and otherwise a sixteenth of those that are left, and 1 GiB at most). That the kernel does what I5 asks: it may refuse to
 //! be asked, and where a node's memory is full it takes another's. On machines of more than [`NODES_MAX`] nodes it is not asked, and
 //! some share a pool; in a virtual topology there are no nodes to ask for. Where the thread that allocates first has a policy of its
 //! own for its memory (`numactl`, set_mempolicy(2)), that one holds: there is one pool then. It is not asked for segments beyond
@@ -30,6 +31,7 @@
 //! Cost: address space, of which memory is what is touched, and what the program may want are the map, the regions, and 36 KiB of
 //! `slabs` for each segment in use.
 
+use crate::asked::{Asked, asked};
 use crate::classes::{
     CAPACITIES, COUNT, GENERAL_CLASSES, GENERAL_SLOTS, LOCAL_CLASSES, LOCAL_SLOTS, OUTBOX_BLOCK_MAX,
     OUTBOX_CAPACITY, SIZES, SLAB_BYTES, SLAB_SHIFT, units,
@@ -45,7 +47,7 @@ use crate::{debug, faults};
 use squall_sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use squall_sync::cell::UnsafeCell;
 use squall_sys::apart::Apart;
-use squall_sys::{area, membarrier, nodes, pages, rseq};
+use squall_sys::{area, nodes, pages};
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 
@@ -179,6 +181,17 @@ pub(crate) static SETTING: Lock = Lock::new();
 /// Whether [`pretend_restartable`] was called before the first use.
 static PRETENDED: AtomicBool = AtomicBool::new(false);
 
+/// Whether the program's own blocks come from here: [`LocalityAlloc`](crate::LocalityAlloc) was asked for one before the ground was laid.
+static OF_PROGRAM: AtomicBool = AtomicBool::new(false);
+
+/// Notes it.
+pub(crate) fn note_of_program() {
+    // Relaxed, both: as where it is read.
+    if READY.load(Ordering::Relaxed) != SET {
+        OF_PROGRAM.store(true, Ordering::Relaxed);
+    }
+}
+
 /// For instruments that count, in a process without restartable sequences: runs the sequences' instructions on this thread's own
 /// block, as processor `cpu`. Nothing restarts them. False if the process has allocated in another mode already.
 ///
@@ -221,86 +234,8 @@ fn given() -> &'static Ground {
     GROUND.0.with(|ground| unsafe { (*ground).assume_init_ref() })
 }
 
-/// The settings that the environment asks for.
-struct Asked {
-    mode: Mode,
-    can_restart: bool,
-    area_offset: isize,
-    debug: bool,
-    parts: usize,
-    vps_of_node: Option<usize>,
-    arena_bytes: usize,
-}
-
-/// The counts in `SQUALL_TOPOLOGY`: of nodes, and of all VPs. What is wrong with it `squall-machine` says.
-fn virtual_vps(text: &[u8]) -> (usize, usize) {
-    let (mut nodes, mut all) = (1, 1);
-    for part in text.split(|byte| *byte == b',') {
-        let Some(colon) = part.iter().position(|byte| *byte == b':') else { continue };
-        let digits = std::str::from_utf8(&part[colon + 1..]).unwrap_or("");
-        let count: usize = digits.trim().parse().unwrap_or(1).clamp(1, 1 << 10);
-        all = (all * count).min(1 << 10);
-        if part[..colon].trim_ascii() == b"nodes" {
-            nodes = count;
-        }
-    }
-    (nodes, all)
-}
-
-/// Where the machine does not say how many processors it may have, and each call takes a lock.
-const PARTS_GUESS: usize = 64;
-
-fn asked() -> Asked {
-    let is = |name, value: &[u8]| pages::variable(name).is_some_and(|v| v == value);
-    let topology = pages::variable(c"SQUALL_TOPOLOGY").filter(|text| !text.is_empty());
-    let debug = pages::variable(c"SQUALL_ALLOC_DEBUG").is_some_and(|v| v != b"0" && !v.is_empty());
-    // By a guess at them a processor might find itself behind the last part.
-    let limit = pages::processors_limit();
-    let real = SEQUENCES && limit.is_some() && topology.is_none() && !debug && !is(c"SQUALL_RSEQ", b"off");
-    let pretended = PRETENDED.load(Ordering::Relaxed);
-    let found = match (pretended, real) {
-        (true, _) => Some(area::own_offset()),
-        (false, true) => rseq::registered_area().ok(),
-        (false, false) => None,
-    };
-    let can_restart = found.is_some()
-        && !pretended
-        && !is(c"SQUALL_MEMBARRIER", b"off")
-        && membarrier::register_restart().is_ok();
-    let mut parts = limit.unwrap_or(PARTS_GUESS);
-    let vps_of_node = topology.map(|text| {
-        let (nodes, all) = virtual_vps(text);
-        parts = parts.max(all);
-        all.div_ceil(nodes)
-    });
-    let megabytes = pages::variable(c"SQUALL_ALLOC_ARENA_MIB")
-        .and_then(|text| std::str::from_utf8(text).ok())
-        .and_then(|text| text.parse::<usize>().ok());
-    let arena_bytes = match megabytes {
-        Some(megabytes) => megabytes.clamp(4, 1 << 26) << 20,
-        // Below Miri all of it is memory.
-        None if cfg!(miri) => 2 * SEGMENT_BYTES,
-        // Emulators keep tables of address space, too.
-        None if found.is_none() || pretended => (pages::memory_bytes() * 2).min(16 << 30),
-        None => pages::memory_bytes() * 2,
-    };
-    // Reserved addresses count where those are limited: the other half is for stacks, large blocks, and all else.
-    let arena_bytes = match pages::address_limit() {
-        Some(limit) if megabytes.is_none() && limit < 2 * arena_bytes => 1 << (limit / 2).max(1).ilog2(),
-        _ => arena_bytes.next_power_of_two(),
-    };
-    Asked {
-        mode: if found.is_some() { Mode::Restartable } else { Mode::Locked },
-        can_restart,
-        area_offset: found.unwrap_or_else(area::own_offset),
-        debug,
-        parts,
-        vps_of_node,
-        arena_bytes: arena_bytes.max(SEGMENT_BYTES),
-    }
-}
-
-const SEGMENT_BYTES: usize = SEGMENT_UNITS * SLAB_BYTES;
+/// Bytes of a segment.
+pub(crate) const SEGMENT_BYTES: usize = SEGMENT_UNITS * SLAB_BYTES;
 
 /// Sets the ground. False if there is no address space.
 fn set() -> bool {
@@ -308,7 +243,8 @@ fn set() -> bool {
     if READY.load(Ordering::Relaxed) == SET {
         return true;
     }
-    let asked = asked();
+    // Relaxed, both: who lays the ground for a caller that noted it is itself, or another one who came first.
+    let asked = asked(PRETENDED.load(Ordering::Relaxed), OF_PROGRAM.load(Ordering::Relaxed));
     let Some(ground) = lay(&asked) else { return false };
     let first_unit = ground.arena.addr() >> SLAB_SHIFT;
     let biased = ground.map.wrapping_sub(first_unit);
@@ -542,7 +478,16 @@ impl Ground {
 
     /// The parts that were made, with their VPs.
     pub(crate) fn parts_made(&self) -> impl Iterator<Item = (u32, Part)> {
-        (0..self.parts as u32).filter_map(|vp| {
+        self.parts_made_of(0..self.parts as u32)
+    }
+
+    /// The same, in a circle that ends with this VP.
+    pub(crate) fn parts_made_behind(&self, vp: u32) -> impl Iterator<Item = (u32, Part)> {
+        self.parts_made_of((vp + 1..self.parts as u32).chain(0..=vp))
+    }
+
+    fn parts_made_of(&self, vps: impl Iterator<Item = u32>) -> impl Iterator<Item = (u32, Part)> {
+        vps.filter_map(|vp| {
             let part = Part(self.region.wrapping_add((vp as usize) << PART_SHIFT));
             // Acquire: pairs with the Release in `make`.
             (part.tail().ready.load(Ordering::Acquire) == 1).then_some((vp, part))
@@ -697,11 +642,22 @@ impl Land for Ground {
     }
 
     fn take_units(&self, count: usize, home: u32) -> Option<u32> {
+        /// How often it is looked again where units are on their way.
+        const ROUNDS_MAX: usize = 64;
         let node = self.node(home);
         let near = self.pools[node as usize].take(self, node, count);
         // Where its own node has none, and there are no new ones, those of others are better than nothing.
-        let others = (0..NODES_MAX as u32).filter(|other| *other != node);
-        near.or_else(|| others.into_iter().find_map(|other| self.pools[other as usize].reuse(self, count)))
+        let others = |own| (0..NODES_MAX as u32).filter(move |other| own || *other != node);
+        let reuse = |other: u32| self.pools[other as usize].reuse(self, count);
+        let mut found = near.or_else(|| others(false).find_map(reuse));
+        for _ in 0..ROUNDS_MAX {
+            if found.is_some() || !self.pools.iter().any(|pool| pool.is_moving()) {
+                break;
+            }
+            squall_sync::thread::yield_now();
+            found = others(true).find_map(reuse);
+        }
+        found
     }
 
     fn give_units(&self, unit: u32, count: usize) {

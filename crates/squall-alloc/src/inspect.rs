@@ -130,17 +130,30 @@ pub unsafe fn room_of(block: *mut u8) -> Option<usize> {
     Some(SIZES[unsafe { ground.class_at(offset) }])
 }
 
-/// For tests: of which VP's heap the block at this address is, and of which node's pool its pages, if it is one of a slab.
+/// Whether this address is one of the arena: whatever lies there is of a slab of this allocator, and nothing else ever does.
+///
+/// Of a block of a layout for which [`is_of_slab`](crate::is_of_slab) is true it says whether a pool gave it, or somebody else. Whoever
+/// was handed a block knows the ground that it is of.
+#[doc(hidden)]
+pub fn owns(address: *const u8) -> bool {
+    known().is_some_and(|ground| ground.offset(address.cast_mut()).is_some())
+}
+
+/// For tests: of which VP's heap the block is that this address lies within, and of which node's pool its pages, if it is one of a slab.
 ///
 /// # Safety
-/// As for [`room_of`].
+/// The address is within a block in use, or in none of ours.
 #[doc(hidden)]
 pub unsafe fn home_of(block: *mut u8) -> Option<(u32, u32)> {
     let ground = known()?;
     let offset = ground.offset(block)?;
+    let magazine = ground.magazine_at(offset);
+    if magazine.is_null() {
+        return None;
+    }
     // SAFETY: by this function's contract somebody has a block there, so its units are of a slab.
     let node = unsafe { crate::units::node_of(ground, ground.first_unit(offset)) };
-    Some((ground.vp_of(ground.magazine_at(offset)), node))
+    Some((ground.vp_of(magazine), node))
 }
 
 /// Gives back to the system what nobody uses, now: every VP's cache is sent home, and free pages go.

@@ -93,10 +93,10 @@ pub(crate) unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut
     if faults::allowed().is_none() {
         return std::ptr::null_mut();
     }
-    mappings::tell_checker();
+    mappings::tell_end();
     // SAFETY: a mapping of our own, whole (I1).
     let moved = unsafe { pages::remap(block, old_bytes, new_bytes) };
-    mappings::tell_checker();
+    mappings::tell_beginning();
     if let Ok(at) = moved {
         BYTES.fetch_add(new_bytes - old_bytes, Ordering::Relaxed);
         return at.as_ptr();

@@ -5,13 +5,14 @@
 //! processor would find no memory a moment after it had some. Idea: who would be told so looks there first, whatever it costs.
 //!
 //! - I1. Who is told that there is no memory has seen each heap without a free block of his class, and each pool of pages without room for
-//!   a slab of it, after all that VPs cached had gone home: one after the other, not at one moment.
+//!   a slab of it, after all that VPs cached had gone home: one after the other, not at one moment. Of a strictly local class, so of his
+//!   own heap and of all pools, and then the same of the class of whole lines in each heap.
 //! - I2. A strictly local block never comes from another VP's slab: in place of it, one of whole lines, which shares none with anybody.
 //!
 //! Not promised: what other threads free or take meanwhile, or have in their hands just then. Where the kernel cannot be asked to restart
 //! sequences, what VPs cache stays there.
-//! Cost: a lock for each VP, and two system calls for each that caches anything; whoever asks for memory that there is none of pays that
-//! each time.
+//! Cost: a lock for each VP, and two system calls for each that caches anything: once for what was cached, as what went home stays there.
+//! Those who look at once begin behind their own VPs, so that they do not meet at one heap.
 
 use crate::classes::{self, LINES_BYTES, SIZES};
 use crate::drain;
@@ -48,7 +49,10 @@ fn anew(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
 
 /// One of a slab that there is, of this VP's heap alone if it is to be strictly local (I2).
 fn in_heaps(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
-    let others = ground.parts_made().filter(|(other, _)| *other == vp || !classes::is_local(class));
-    let found = others.into_iter().find_map(|(_, part)| part.heap().reuse(ground, class));
+    let found = if classes::is_local(class) {
+        ground.part(vp).heap().reuse(ground, class)
+    } else {
+        ground.parts_made_behind(vp).find_map(|(_, part)| part.heap().reuse(ground, class))
+    };
     found.map_or(std::ptr::null_mut(), |offset| ground.block(offset))
 }

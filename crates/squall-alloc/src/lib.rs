@@ -4,6 +4,8 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(loom, allow(dead_code))]
 
+#[cfg(not(loom))]
+mod asked;
 mod classes;
 #[cfg(not(loom))]
 mod debug;
@@ -60,6 +62,9 @@ pub use ground::pretend_restartable;
 pub use inspect::{ClassStats, Mode, Stats, VpStats, mode, stats, stats_if_used, trim};
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use inspect::{home_of, room_of};
+pub use inspect::{home_of, owns, room_of};
 #[cfg(not(loom))]
 pub use pool::{OutOfMemory, Placed, PlacedBytes, Placement, Pool};
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use raw::is_of_slab;

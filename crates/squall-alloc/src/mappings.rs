@@ -31,23 +31,32 @@ static LATER: [Range; LATER_MAX] =
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// An address range ends, or has begun. That an end comes before the next beginning is the kernel's doing, in calls that
-/// ThreadSanitizer does not see: it is told so here.
+/// How many address ranges have ended. That an end comes before the next beginning is the kernel's doing, in calls that ThreadSanitizer
+/// does not see: it is told so here, and of nothing else that threads do.
+#[cfg(squall_tsan)]
+static ENDS: AtomicUsize = AtomicUsize::new(0);
+
+/// An address range is about to end.
 #[inline]
-pub(crate) fn tell_checker() {
+pub(crate) fn tell_end() {
+    // Release: what was done to the addresses pairs with the Acquire in `tell_beginning`, where they begin again.
     #[cfg(squall_tsan)]
-    {
-        static ENDS_AND_BEGINNINGS: AtomicUsize = AtomicUsize::new(0);
-        // AcqRel: what was done to addresses before they ended pairs with itself, where they begin again.
-        ENDS_AND_BEGINNINGS.fetch_add(1, Ordering::AcqRel);
-    }
+    ENDS.fetch_add(1, Ordering::Release);
+}
+
+/// An address range has begun.
+#[inline]
+pub(crate) fn tell_beginning() {
+    // Acquire: pairs with the Release in `tell_end`, of every end so far: each adds to the number that the one before left.
+    #[cfg(squall_tsan)]
+    ENDS.load(Ordering::Acquire);
 }
 
 /// Memory of its own, zeroed; `None` if there is none.
 pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     again();
     let at = pages::map(bytes, align, note).ok();
-    tell_checker();
+    tell_beginning();
     at
 }
 
@@ -56,7 +65,7 @@ pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// As for [`pages::unmap`].
 pub(crate) unsafe fn unmap(at: *mut u8, bytes: usize) {
-    tell_checker();
+    tell_end();
     // SAFETY: passed on.
     if unsafe { pages::unmap(at, bytes) }.is_err() {
         // SAFETY: as above. If it fails, too, the memory goes with the addresses.
@@ -106,6 +115,7 @@ fn try_again() {
             continue;
         }
         let bytes = range.bytes.load(Ordering::Relaxed);
+        tell_end();
         // SAFETY: what nobody uses, and we have alone (I1).
         if unsafe { pages::unmap(std::ptr::with_exposed_provenance_mut(at), bytes) }.is_err() {
             // Release: as in `note`.

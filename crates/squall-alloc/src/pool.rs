@@ -19,7 +19,8 @@ pub enum Placement {
     General,
     /// For what the threads of one VP touch: packed with others of its kind of that VP, and never on a line with any other block.
     Local,
-    /// As `Local`, of the VP of this number wherever it is allocated: packed with others of its kind of that VP.
+    /// As `Local`, of the VP of this number wherever it is allocated: packed with others of its kind of that VP. One that is
+    /// aligned to 64 bytes or more shares no line of that length with any other block.
     LocalOf(u32),
     /// For what many VPs touch: lines of its own, by pairs (128 bytes), near the VP where it is allocated.
     Shared,
@@ -78,7 +79,8 @@ impl Pool {
     /// A block for this layout, whose bytes are whatever they are. A size of 0 is served like a size of 1.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; nothing was changed then. A VP that the machine cannot have is taken as some VP.
+    /// [`OutOfMemory`]; but that what processors cached was sent home, nothing was changed then. A VP that the machine cannot have is
+    /// taken as some VP, and a strictly local block of it is one of whole lines.
     /// # Cost
     /// As for [`LocalityAlloc`](crate::LocalityAlloc); of [`Placement::Near`] a lock, always, and of [`Placement::LocalOf`]
     /// where the caller is on another VP.
@@ -154,11 +156,15 @@ fn take_near(vp: u32, layout: Layout) -> *mut u8 {
 /// As `Local`, from the heap of that VP.
 #[cold]
 fn take_local_of(vp: u32, layout: Layout) -> *mut u8 {
-    if layout.size() > classes::LOCAL_MAX || layout.align() > classes::STEP_BYTES {
+    if layout.size() > classes::LOCAL_MAX || layout.align() > classes::LINE_BYTES {
         return take_near(vp, layout);
     }
     let Some(ground) = ground() else { return std::ptr::null_mut() };
-    raw::take_local_of(ground, (vp as usize % ground.parts) as u32, layout)
+    if vp as usize >= ground.parts {
+        // Two numbers may mean one heap, and what is strictly local to the one may share no line with what is to the other.
+        return take_near(vp, layout);
+    }
+    raw::take_local_of(ground, vp, layout)
 }
 
 /// A value in a block of its own, in the pool where it was put: like a `Box`.

@@ -11,12 +11,13 @@
 //! - I1. A block up to [`SLAB_MAX`] that is aligned to a page at most comes from a slab, any other is a mapping: size and alignment
 //!   alone decide, for every placement, so that whoever frees decides alike.
 //! - I2. A block is in one place: with a user, in a magazine, an outbox or a batch on some thread's stack, or free in its slab.
-//! - I3. If the system refuses memory, and none is free (`last/I1`), the answer is null: but that blocks went home, nothing was changed.
+//! - I3. If the system refuses memory, and none is free (`last/I1`), the answer is null: but that what was cached went home, nothing was
+//!   changed.
 //!
 //! Cost: see `magazine`, `heap`, `units`. Progress: the fast paths are wait-free but for restarts; the rest takes a lock at a time.
 
 use crate::classes::{self, ALIGN_MAX, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SLAB_MAX, SMALL_MAX};
-use crate::ground::{GENERAL, Ground, Here, LOCAL, ground};
+use crate::ground::{self, GENERAL, Ground, Here, LOCAL, ground};
 use crate::heap::Wrong;
 use crate::home::{Homes, send_home};
 use crate::magazine::{Batch, Magazine};
@@ -24,15 +25,27 @@ use crate::{debug, decay, large, last, sequence};
 use squall_sync::atomic::{AtomicPtr, Ordering};
 use std::alloc::Layout;
 
-/// Whether a block of this layout comes from a slab (I1).
+/// Whether a block of this layout comes from a slab (I1): any other is a mapping of its own.
+#[doc(hidden)]
 #[inline(always)]
-pub(crate) const fn is_of_slab(layout: &Layout) -> bool {
+pub const fn is_of_slab(layout: &Layout) -> bool {
     layout.size() <= SLAB_MAX && layout.align() <= ALIGN_MAX
 }
 
 /// A general block. Null if there is no memory.
 #[inline(always)]
 pub(crate) fn take(layout: Layout) -> *mut u8 {
+    take_or(layout, take_slow)
+}
+
+/// The same for the program whose allocator this is.
+#[inline(always)]
+pub(crate) fn take_of_program(layout: Layout) -> *mut u8 {
+    take_or(layout, take_slow_of_program)
+}
+
+#[inline(always)]
+fn take_or(layout: Layout, slow: impl FnOnce(Layout) -> *mut u8) -> *mut u8 {
     if layout.size() <= SMALL_MAX && layout.align() <= classes::STEP_BYTES {
         // SAFETY: a slot of a table of bases.
         let block = unsafe { sequence::pop(GENERAL.at(classes::slot(layout.size()))) };
@@ -40,7 +53,7 @@ pub(crate) fn take(layout: Layout) -> *mut u8 {
             return block;
         }
     }
-    take_slow(layout)
+    slow(layout)
 }
 
 /// A strictly local block.
@@ -98,6 +111,13 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
 
 #[cold]
 #[inline(never)]
+fn take_slow_of_program(layout: Layout) -> *mut u8 {
+    ground::note_of_program();
+    take_slow(layout)
+}
+
+#[cold]
+#[inline(never)]
 pub(crate) fn take_slow(layout: Layout) -> *mut u8 {
     let Some(ground) = ground() else { return std::ptr::null_mut() };
     if !is_of_slab(&layout) {
@@ -131,21 +151,34 @@ fn take_local_slow(layout: Layout) -> *mut u8 {
     take_class(ground, local_class(layout.size()))
 }
 
-/// A strictly local block of `vp`, of at most [`LOCAL_MAX`] bytes: its own, wherever the caller is by the end of this.
+/// A strictly local block of `vp`, of at most [`LOCAL_MAX`] bytes and aligned to at most [`LINE_BYTES`](classes::LINE_BYTES): its own, wherever the caller is
+/// by the end of this; where there is no other memory, whole lines of another's (`last/I2`).
 pub(crate) fn take_local_of(ground: &Ground, vp: u32, layout: Layout) -> *mut u8 {
+    // Of the alignment, which is one of a step or a line, the class of a multiple of it is one, too (`classes/I4`).
+    let rounded = |size: usize| size.max(1).next_multiple_of(layout.align());
     if ground.debug {
-        return debug::take(ground, layout, |ground, size| take_on(ground, vp, local_class(size)));
+        return debug::take(ground, layout, |ground, size| take_on(ground, vp, local_class(rounded(size))));
     }
-    if ground.here() == Here::Sequences(vp) {
-        let block = take_local(layout);
+    let size = rounded(layout.size());
+    if ground.here() == Here::Sequences(vp)
+        && let Ok(rounded) = Layout::from_size_align(size, 1)
+    {
+        let block = take_local(rounded);
         if block.is_null() || ground.home_of(block) == Some(vp) {
+            return block;
+        }
+        // Here all the time, as it seems, so that it is what there was in place of one.
+        // SAFETY: our own block of a slab.
+        let is_local =
+            ground.offset(block).is_none_or(|at| classes::is_local(unsafe { ground.class_at(at) }));
+        if ground.here() == Here::Sequences(vp) && !is_local {
             return block;
         }
         // The thread was moved meanwhile.
         // SAFETY: taken just now for this layout, and nobody has it.
-        unsafe { put(block, layout) };
+        unsafe { put(block, rounded) };
     }
-    take_on(ground, vp, local_class(layout.size()))
+    take_on(ground, vp, local_class(size))
 }
 
 /// A block of `class` near the calling thread.

@@ -219,6 +219,12 @@ impl Pool {
         })
     }
 
+    /// Whether others have units of it in their hands that will be free again, or a segment that will be its.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn is_moving(&self) -> bool {
+        self.locked(|inner| inner.leaving > 0 || inner.coming > 0)
+    }
+
     /// Gives units back that nobody uses any more.
     pub(crate) fn give(&self, field: &impl Field, unit: u32, count: usize) {
         let keep = self.locked(|inner| {

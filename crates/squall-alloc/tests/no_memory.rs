@@ -5,6 +5,7 @@ mod support;
 
 use squall_alloc::{LocalityAlloc, Placement, Pool, refuse_after, stats, trim};
 use std::alloc::{GlobalAlloc, Layout};
+use std::ptr::NonNull;
 use support::{again, in_both_modes, is_child};
 
 const SIZES: [usize; 10] = [0, 16, 100, 1_000, 5_000, 8_192, 30_000, 200_000, 524_288, 2_000_000];
@@ -197,23 +198,58 @@ fn where_addresses_are_limited_half_are_left_to_others() {
         support::must_pass(test, &[]);
         return support::must_pass(test, &[("SQUALL_RSEQ", "off")]);
     }
-    let limit = mapped().1 + (700 << 20);
-    let limits = libc::rlimit { rlim_cur: limit as u64, rlim_max: limit as u64 };
-    // SAFETY: setrlimit(2) with a limit of our own.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limits) }, 0);
-    if squall_sys::pages::address_limit() != Some(limit) {
+    if limit_addresses(700 << 20).is_none() {
         return eprintln!("an emulator keeps the limit to itself");
     }
+    let before = mapped().1;
     let layout = Layout::new::<[u8; 1000]>();
-    let block = Pool::new(Placement::General).allocate(layout).expect("there is memory");
-    let left = limit - mapped().1;
-    assert!(left >= 256 << 20, "{left} bytes of {limit} are left");
+    // SAFETY: the size is not 0.
+    let block = NonNull::new(unsafe { LocalityAlloc.alloc(layout) }).expect("there is memory");
+    let reserved = mapped().1 - before;
+    assert!((256 << 20..444 << 20).contains(&reserved), "{reserved} bytes are reserved");
     let large = Layout::new::<[u8; 200 << 20]>();
     let large_block = Pool::new(Placement::General).allocate(large).expect("there is memory");
     // SAFETY: freed once, both.
     unsafe {
         Pool::new(Placement::General).free(large_block, large);
         Pool::new(Placement::General).free(block, layout);
+    }
+}
+
+/// Leaves this process so many bytes of addresses. `None` if it is not told of that.
+fn limit_addresses(left: usize) -> Option<()> {
+    let limit = mapped().1 + left;
+    let limits = libc::rlimit { rlim_cur: limit as u64, rlim_max: limit as u64 };
+    // SAFETY: setrlimit(2) with a limit of our own.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limits) }, 0);
+    (squall_sys::pages::address_limit() == Some(limit)).then_some(())
+}
+
+#[test]
+#[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer needs addresses and mappings itself")]
+fn where_addresses_are_limited_a_program_with_another_allocator_keeps_them() {
+    let test = "where_addresses_are_limited_a_program_with_another_allocator_keeps_them";
+    if cfg!(squall_global_alloc) {
+        return;
+    }
+    if !is_child() {
+        support::must_pass(test, &[]);
+        return support::must_pass(test, &[("SQUALL_RSEQ", "off")]);
+    }
+    if limit_addresses(2 << 30).is_none() {
+        return eprintln!("an emulator keeps the limit to itself");
+    }
+    let before = mapped().1;
+    let layout = Layout::new::<[u8; 1000]>();
+    let blocks: Vec<_> = (0..10_000)
+        .map(|_| Pool::new(Placement::Near(0)).allocate(layout).expect("there is memory"))
+        .collect();
+    // An arena of 64 MiB, which is half of that until it lies at its multiple; and the parts of the processors there may be.
+    let reserved = mapped().1 - before - ((squall_sys::pages::processors_limit().unwrap_or(64) + 2) << 16);
+    assert!((64 << 20..130 << 20).contains(&reserved), "{reserved} bytes are reserved");
+    for block in blocks {
+        // SAFETY: freed once.
+        unsafe { Pool::new(Placement::General).free(block, layout) };
     }
 }
 

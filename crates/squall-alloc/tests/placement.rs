@@ -121,6 +121,69 @@ fn co_14_what_is_local_to_a_processor_is_its_own_whoever_allocates_it() {
     });
 }
 
+/// Takes strictly local blocks of these VPs, aligned to this, in turns: the numbers are whose they are.
+fn local_of(vps: &[u32], align: usize) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for _ in 0..ROUNDS {
+        for (vp, size) in vps.iter().flat_map(|vp| SIZES.map(|size| (*vp, size))) {
+            let layout = Layout::from_size_align(size, align).unwrap();
+            let block = Pool::new(Placement::LocalOf(vp)).allocate(layout).unwrap();
+            assert!(block.addr().get().is_multiple_of(align), "{size} bytes aligned to {align}");
+            blocks.push((block.addr().get(), size, vp as usize));
+        }
+    }
+    blocks
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "there is one processor")]
+fn co_14_what_is_local_and_aligned_to_a_line_shares_none() {
+    let test = "co_14_what_is_local_and_aligned_to_a_line_shares_none";
+    in_both_modes(test, || {
+        let _alone = alone();
+        let (lines, packed) = (local_of(&[0, 1], LINE_BYTES), local_of(&[0, 1], 8));
+        // Each is its own owner, and those that are packed are one.
+        let each = lines.iter().enumerate().map(|(index, block)| (block.0, block.1, index + 1));
+        let all: Vec<Block> = each.chain(packed.iter().map(|block| (block.0, block.1, 0))).collect();
+        assert_eq!(a_shared_line(&all, LINE_BYTES), None);
+        // They are packed for all that.
+        let mut of_a_line: Vec<usize> =
+            lines.iter().filter(|block| block.1 <= LINE_BYTES).map(|block| block.0).collect();
+        of_a_line.sort_unstable();
+        let is_debug = std::env::var_os("SQUALL_ALLOC_DEBUG").is_some();
+        assert!(is_debug || of_a_line.windows(2).any(|two| two[1] - two[0] == LINE_BYTES));
+        free(&lines);
+        free(&packed);
+    });
+    if !support::is_child() {
+        support::must_pass(test, &[("SQUALL_ALLOC_DEBUG", "1")]);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "there is one processor")]
+fn co_14_of_more_processors_than_there_can_be_none_share_a_line() {
+    let test = "co_14_of_more_processors_than_there_can_be_none_share_a_line";
+    const VPS: u32 = 3_000;
+    if !support::is_child() {
+        support::must_pass(test, &[("SQUALL_TOPOLOGY", "nodes:2,cores:1500")]);
+        return support::must_pass(test, &[]);
+    }
+    // The last one there is, one that is none, and the one whose heap that may be.
+    let is_virtual = std::env::var_os("SQUALL_TOPOLOGY").is_some();
+    let blocks = local_of(&[VPS - 1, VPS, (1 << 16) - 1, 1 << 20, 0], 8);
+    assert_eq!(a_shared_line(&blocks, LINE_BYTES), None);
+    for (address, _, vp) in &blocks {
+        // SAFETY: a block of ours.
+        let home = unsafe { squall_alloc::home_of(std::ptr::with_exposed_provenance_mut(*address)) };
+        let (home, node) = home.expect("it is of a slab");
+        if is_virtual && *vp < VPS as usize {
+            assert_eq!((home as usize, node as usize), (*vp, usize::from(*vp > 0)));
+        }
+    }
+    free(&blocks);
+}
+
 #[test]
 fn co_14_a_shared_block_has_its_lines_for_itself() {
     in_both_modes("co_14_a_shared_block_has_its_lines_for_itself", || {
@@ -289,6 +352,9 @@ fn to_09_pages_are_asked_for_from_their_node() {
     }
     // Of the two nodes this machine may have one alone: no processor is on the other.
     squall_alloc::pretend_nodes(2);
+    if squall_sys::nodes::has_policy() {
+        return eprintln!("this program was given a policy");
+    }
     let node = squall_sys::pages::current_place().map(|(_, node)| node);
     let mut probe = 0u8;
     if squall_sys::nodes::preferred(&raw mut probe).is_err() {

@@ -102,6 +102,10 @@ impl<R: Root> At<R> {
 
     /// The pool for what belongs to this representative and lies outside it: strictly local memory of its VP, or lines near it where its
     /// cluster has several. In [`Root::make_rep`]: `at.pool().bytes(4096, 0)`.
+    ///
+    /// Small blocks of it are packed with those of other objects' representatives of this VP: what other VPs read, too, is to be aligned to
+    /// a line of 64 bytes. It errs where the pools have no memory, whatever the program's allocator has. In builds with sanitizers what it
+    /// gives is not watched: it never comes from the program's allocator.
     pub fn pool(&self) -> squall_alloc::Pool {
         crate::memory::pool(self.clusters(), self.cluster, self.vp)
     }

@@ -16,10 +16,11 @@
 
 use squall_machine::Vp;
 use squall_machine::pervp::{OutOfMemory, PerVpMagazine};
-use std::alloc::{Layout, dealloc};
+use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use crate::id::Id;
+use crate::memory;
 use crate::raw::object::Object;
 
 /// Whether there are any: not where a tool watches memory for uses after free, unless it is asked to watch husks instead.
@@ -97,10 +98,11 @@ impl Husks {
         self.0.iter().enumerate().find_map(|(class, kept)| {
             let block = kept.pop()?.cast::<Object>();
             let layout = layout_of(class);
-            // SAFETY: what is in a magazine is a husk (I1), ours alone now (I2), of the magazine's layout.
+            // SAFETY: what is in a magazine is a husk (I1), ours alone now (I2), of the magazine's layout, as which it was taken
+            // (`room`).
             unsafe {
                 let id = (*block.as_ptr()).id;
-                dealloc(block.as_ptr().cast(), layout);
+                memory::give(block.cast(), layout);
                 Some((id, layout.size()))
             }
         })

@@ -75,6 +75,9 @@ impl<R: Root> Multi<R> {
         if R::ROOT_LINES { memory::whole_lines(layout) } else { layout }
     };
 
+    /// Of a representative's block.
+    const REP_LAYOUT: Layout = R::REP_MEMORY.room(RepBlock::<R>::LAYOUT);
+
     const CLASS: &'static Class = &Class {
         name: std::any::type_name::<R>,
         kind: ObjectKind::Clustered,
@@ -83,7 +86,7 @@ impl<R: Root> Multi<R> {
         source: <R::Interface as Interface>::SOURCE,
         interfaces: <R::Interface as Counted>::INTERFACES,
         object_bytes: bytes(Self::LAYOUT.size()),
-        rep_bytes: RepBlock::<R>::BYTES,
+        rep_bytes: Self::REP_LAYOUT.size(),
         value_bytes: (size_of::<R>(), size_of::<R::Rep>()),
         for_each_rep: Self::for_each_rep,
         more: More {
@@ -363,7 +366,7 @@ impl<R: Root> Multi<R> {
         unsafe {
             // The class's own constant, as where it was taken (`memory/I1`).
             if rep.as_ref().let_go() {
-                R::REP_MEMORY.give(rep.cast(), RepBlock::<R>::LAYOUT);
+                R::REP_MEMORY.give(rep.cast(), Self::REP_LAYOUT);
             }
         }
     }
@@ -403,7 +406,7 @@ pub(crate) fn drop_link<R: Root>(this: NonNull<Multi<R>>) {
         // Somebody kept an `At` beyond its representative, and drops it where it likes: the root's drop goes where drops
         // belong.
         // SAFETY: once, for an object that nobody can reach.
-        unsafe { squall_rcu::defer_raw(end::<R>, this.as_ptr().cast(), size_of::<Multi<R>>()) };
+        unsafe { squall_rcu::defer_raw(end::<R>, this.as_ptr().cast(), Multi::<R>::LAYOUT.size()) };
     }
 }
 
@@ -454,7 +457,7 @@ impl<R: Root> NewRep<R> {
         }
         // SAFETY: the caller is within the object's gate.
         let clusters = unsafe { object.as_ref() }.clusters;
-        let rep = R::REP_MEMORY.take(RepBlock::<R>::LAYOUT, clusters, cluster, vp).cast::<Rep>();
+        let rep = R::REP_MEMORY.take(Multi::<R>::REP_LAYOUT, clusters, cluster, vp).cast::<Rep>();
         // SAFETY: our own room.
         unsafe { rep.write(Rep::new(object.cast(), vp.index() as u32, cluster.index() as u32)) };
         let unfilled = Unfilled::<R>(rep, PhantomData);

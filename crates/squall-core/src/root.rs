@@ -36,7 +36,7 @@ pub trait Root: Send + Sync + Sized + 'static {
     const EAGER: bool = false;
     /// Where representatives are dropped.
     const CLEANUP: Cleanup = Cleanup::WhereMade;
-    /// Where the memory of representatives comes from.
+    /// Where the memory of representatives comes from; where there is none, from the program's allocator.
     const REP_MEMORY: RepMemory = RepMemory::ByCluster;
     /// Whether the root lies on lines of its own, from the pool of shared memory: for roots that calls write or that live long. Others are
     /// made faster, in what the objects before them left.

@@ -181,3 +181,114 @@ fn a_link_answers_in_no_memory_but_that_of_its_representative() {
     assert_eq!(answered, 0);
     Owned::destroy(object).wait().unwrap();
 }
+
+/// Where there are pools: not below sanitizers.
+#[cfg(not(any(squall_asan, squall_tsan)))]
+mod no_memory {
+    use super::*;
+
+    /// With a root and representatives that the pools are asked for: of a KiB.
+    struct Long;
+
+    struct LongRep {
+        at: At<Long>,
+        words: [usize; 128],
+    }
+
+    impl Root for Long {
+        type Interface = dyn Lies;
+        type Rep = LongRep;
+        const EAGER: bool = true;
+        const ROOT_LINES: bool = true;
+
+        fn make_rep(&self, at: At<Long>) -> LongRep {
+            LongRep { words: [at.vp().index(); 128], at }
+        }
+    }
+
+    #[squall_macros::interface(crate = squall_core)]
+    trait Lies: Send + Sync {
+        /// The addresses of its root and its representatives.
+        fn lies(&self) -> Vec<usize>;
+    }
+
+    impl Lies for LongRep {
+        fn lies(&self) -> Vec<usize> {
+            let whole = |rep: &LongRep| rep.words.iter().all(|word| *word == rep.at.vp().index());
+            assert!(self.at.reps().all(whole), "each has its memory for itself");
+            let reps = self.at.reps().map(|rep| std::ptr::from_ref(rep).addr());
+            reps.chain([std::ptr::from_ref(self.at.root()).addr()]).collect()
+        }
+    }
+
+    /// How many of the parts of these objects are of pools, and how many are not.
+    fn of_pools(objects: &[Owned<dyn Lies>]) -> (usize, usize) {
+        let all: Vec<usize> = objects.iter().flat_map(|object| object.lies()).collect();
+        let of_pools = all.iter().filter(|at| squall_alloc::owns(std::ptr::without_provenance(**at))).count();
+        (of_pools, all.len() - of_pools)
+    }
+
+    /// Blocks of pools that have users, when all caches are empty; `None` where they cannot be emptied.
+    fn of_pools_used() -> Option<u64> {
+        let emptied = squall_alloc::trim() || squall_alloc::mode() == Some(squall_alloc::Mode::Locked);
+        let stats = squall_alloc::stats()?;
+        let used = stats.vps.iter().flat_map(|vp| &vp.classes).map(|class| class.used_count).sum();
+        emptied.then_some(used)
+    }
+
+    #[test]
+    fn where_the_pools_have_no_memory_the_programs_allocator_has() {
+        const TEST: &str = "no_memory::where_the_pools_have_no_memory_the_programs_allocator_has";
+        // The arena is 4 MiB; without restartable sequences, in the debug mode, and where there is no ground at first.
+        const CHILD: &str = "SQUALL_TEST_CHILD";
+        let Some(child) = std::env::var_os(CHILD) else {
+            for variable in ["SQUALL_TEST_NONE", "SQUALL_RSEQ", "SQUALL_ALLOC_DEBUG", "SQUALL_TEST_NO_GROUND"]
+            {
+                let program = std::env::current_exe().unwrap();
+                // Emulated programs start others through the emulator.
+                let runner = std::env::var("SQUALL_TEST_RUNNER").unwrap_or_default();
+                let mut words =
+                    runner.split_whitespace().map(std::ffi::OsString::from).chain([program.into()]);
+                let mut command = std::process::Command::new(words.next().unwrap());
+                command.args(words).args(["--exact", TEST, "--nocapture"]).env("SQUALL_ALLOC_ARENA_MIB", "4");
+                let value = if variable == "SQUALL_RSEQ" { "off" } else { "1" };
+                let output = command.env(CHILD, variable).env(variable, value).output().unwrap();
+                let text = String::from_utf8_lossy(&output.stdout);
+                let errors = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success() && text.contains("1 passed"), "{variable}: {text}{errors}");
+            }
+            return;
+        };
+        let end = |objects: Vec<Owned<dyn Lies>>| {
+            for object in objects {
+                Owned::destroy(object).wait().unwrap();
+            }
+            squall_rcu::barrier().unwrap();
+        };
+        let make = |count: usize| (0..count).map(|_| Long.create(ClusterSize::Cpu)).collect::<Vec<_>>();
+        if child == "SQUALL_TEST_NO_GROUND" {
+            squall_alloc::refuse_after(Some(0));
+            let early = make(10);
+            squall_alloc::refuse_after(None);
+            assert_eq!(of_pools(&early).0, 0);
+            let late = make(10);
+            assert_eq!(of_pools(&late).1, 0);
+            end(early);
+            end(late);
+            assert!(of_pools_used().is_none_or(|used| used == 0));
+        }
+        // All of the arena, and as much again.
+        let (objects, before) = (make(8_000), LIVE.load(Ordering::Relaxed));
+        let (inside, outside) = of_pools(&objects);
+        assert!(inside > 2_000 && outside > 2_000, "{inside} of pools, {outside} of the program's allocator");
+        end(objects);
+        let freed = before - LIVE.load(Ordering::Relaxed);
+        // A KiB and more each, but for the roots among them.
+        assert!(freed > outside as isize / 3 * 1024, "{freed} bytes of {outside} were freed");
+        assert!(of_pools_used().is_none_or(|used| used == 0), "{:?} blocks are left", of_pools_used());
+        // What has come back is taken again.
+        let again = make(100);
+        assert_eq!(of_pools(&again).1, 0);
+        end(again);
+    }
+}

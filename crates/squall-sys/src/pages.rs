@@ -329,6 +329,24 @@ pub fn address_limit() -> Option<usize> {
     None
 }
 
+/// How many bytes of address space the process has now; `None` where the system does not tell. Without allocating.
+pub fn mapped_bytes() -> Option<usize> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        use rustix::fs::{Mode, OFlags};
+        let file = rustix::fs::open(c"/proc/self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let mut text = [0u8; 256];
+        let len = file.and_then(|file| rustix::io::read(&file, &mut text)).ok()?;
+        // The first number is that of pages.
+        let pages = std::str::from_utf8(&text[..len]).ok()?.split(' ').next()?.parse::<usize>().ok()?;
+        // SAFETY: sysconf(3) with a name that it knows.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+        pages.checked_mul(page)
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    None
+}
+
 /// Milliseconds since some moment, to about ten, without a system call.
 pub fn coarse_ms() -> u64 {
     #[cfg(all(target_os = "linux", not(miri)))]
@@ -463,6 +481,19 @@ mod tests {
             }
             unmap(at, len).unwrap();
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "there is no such file")]
+    fn what_is_reserved_counts_as_mapped() {
+        const LEN: usize = 1 << 30;
+        let before = mapped_bytes().unwrap();
+        let at = reserve(LEN, UNIT_BYTES).unwrap().as_ptr();
+        let with = mapped_bytes().unwrap();
+        // SAFETY: our own reservation.
+        unsafe { unmap(at, LEN) }.unwrap();
+        // Other tests map and unmap little beside it.
+        assert!(with >= before + LEN / 2, "{before}, then {with}");
     }
 
     #[test]

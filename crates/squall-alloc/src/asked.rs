@@ -1,0 +1,108 @@
+//! What the environment, the machine and the limits of the process ask the ground to be like.
+//!
+//! - I1. Nothing here allocates: it is asked before there is a ground.
+//!
+//! Not promised: that what is wrong with a variable is told. Such a one is as good as none.
+//! Cost: a few system calls, once.
+
+use crate::ground::{Mode, SEGMENT_BYTES};
+use crate::sequence::SEQUENCES;
+use squall_sys::{area, membarrier, pages, rseq};
+
+/// The settings that the environment asks for.
+pub(crate) struct Asked {
+    pub(crate) mode: Mode,
+    pub(crate) can_restart: bool,
+    pub(crate) area_offset: isize,
+    pub(crate) debug: bool,
+    pub(crate) parts: usize,
+    pub(crate) vps_of_node: Option<usize>,
+    pub(crate) arena_bytes: usize,
+}
+
+/// VPs that a virtual topology may have: as many as `squall-machine` takes.
+const VIRTUAL_MAX: usize = 1 << 12;
+
+/// The counts in `SQUALL_TOPOLOGY`: of nodes, and of all VPs. What is wrong with it `squall-machine` says.
+fn virtual_vps(text: &[u8]) -> (usize, usize) {
+    let (mut nodes, mut all) = (1, 1);
+    for part in text.split(|byte| *byte == b',') {
+        let Some(colon) = part.iter().position(|byte| *byte == b':') else { continue };
+        let digits = std::str::from_utf8(&part[colon + 1..]).unwrap_or("");
+        let count: usize = digits.trim().parse().unwrap_or(1).clamp(1, VIRTUAL_MAX);
+        all = (all * count).min(VIRTUAL_MAX);
+        if part[..colon].trim_ascii() == b"nodes" {
+            nodes = count;
+        }
+    }
+    (nodes, all)
+}
+
+/// Where the machine does not say how many processors it may have, and each call takes a lock.
+const PARTS_GUESS: usize = 64;
+
+/// What is asked for. `pretended`: restartable sequences are ([`pretend_restartable`](crate::pretend_restartable)). `is_of_program`: the
+/// arena is for all blocks of the program.
+pub(crate) fn asked(pretended: bool, is_of_program: bool) -> Asked {
+    let is = |name, value: &[u8]| pages::variable(name).is_some_and(|v| v == value);
+    let topology = pages::variable(c"SQUALL_TOPOLOGY").filter(|text| !text.is_empty());
+    let debug = pages::variable(c"SQUALL_ALLOC_DEBUG").is_some_and(|v| v != b"0" && !v.is_empty());
+    // By a guess at them a processor might find itself behind the last part.
+    let limit = pages::processors_limit();
+    let real = SEQUENCES && limit.is_some() && topology.is_none() && !debug && !is(c"SQUALL_RSEQ", b"off");
+    let found = match (pretended, real) {
+        (true, _) => Some(area::own_offset()),
+        (false, true) => rseq::registered_area().ok(),
+        (false, false) => None,
+    };
+    let can_restart = found.is_some()
+        && !pretended
+        && !is(c"SQUALL_MEMBARRIER", b"off")
+        && membarrier::register_restart().is_ok();
+    let mut parts = limit.unwrap_or(PARTS_GUESS);
+    let vps_of_node = topology.map(|text| {
+        let (nodes, all) = virtual_vps(text);
+        parts = parts.max(all);
+        all.div_ceil(nodes)
+    });
+    Asked {
+        mode: if found.is_some() { Mode::Restartable } else { Mode::Locked },
+        can_restart,
+        area_offset: found.unwrap_or_else(area::own_offset),
+        debug,
+        parts,
+        vps_of_node,
+        arena_bytes: arena_bytes(found.is_none() || pretended, is_of_program).max(SEGMENT_BYTES),
+    }
+}
+
+/// Of the addresses that are left to a process, one in so many is for the arena where that is not for all its blocks.
+const LEFT_SHARE: usize = 16;
+/// And so many bytes at most.
+const LEFT_MAX: usize = 1 << 30;
+
+/// Bytes of the arena, a power of two; `is_slow`: there are no restartable sequences.
+fn arena_bytes(is_slow: bool, is_of_program: bool) -> usize {
+    let megabytes = pages::variable(c"SQUALL_ALLOC_ARENA_MIB")
+        .and_then(|text| std::str::from_utf8(text).ok())
+        .and_then(|text| text.parse::<usize>().ok());
+    let bytes = match megabytes {
+        Some(megabytes) => return (megabytes.clamp(4, 1 << 26) << 20).next_power_of_two(),
+        // Below Miri all of it is memory.
+        None if cfg!(miri) => 2 * SEGMENT_BYTES,
+        // Emulators keep tables of address space, too.
+        None if is_slow => (pages::memory_bytes() * 2).min(16 << 30),
+        None => pages::memory_bytes() * 2,
+    };
+    let bytes = bytes.next_power_of_two();
+    // Reserved addresses count where those are limited: the others are for stacks, large blocks, and all else.
+    let Some(limit) = pages::address_limit() else { return bytes };
+    let most = if is_of_program {
+        limit / 2
+    } else {
+        // The program has an allocator, which needs addresses, too.
+        let left = limit.saturating_sub(pages::mapped_bytes().unwrap_or(limit / 2));
+        (left / LEFT_SHARE).min(LEFT_MAX)
+    };
+    bytes.min(1 << most.max(1).ilog2())
+}
