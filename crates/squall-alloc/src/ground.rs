@@ -47,7 +47,8 @@ use crate::{debug, faults};
 use squall_sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use squall_sync::cell::UnsafeCell;
 use squall_sys::apart::Apart;
-use squall_sys::{area, nodes, pages};
+use squall_sys::area::{self, Asker};
+use squall_sys::{nodes, pages};
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
 
@@ -418,13 +419,13 @@ impl Ground {
         if guess >= 0 {
             return Here::Locked((guess as usize % self.parts) as u32);
         }
-        let (cached, uses_left) = area::own_cache();
+        let (cached, uses_left) = area::own_cache(Asker::Allocator);
         if uses_left > 0 {
-            area::set_own_cache(cached, uses_left - 1);
+            area::set_own_cache(Asker::Allocator, cached, uses_left - 1);
             return Here::Locked((cached as usize % self.parts) as u32);
         }
         let cpu = squall_sys::affinity::current_cpu() % self.parts;
-        area::set_own_cache(cpu as u32, USES_PER_QUESTION - 1);
+        area::set_own_cache(Asker::Allocator, cpu as u32, USES_PER_QUESTION - 1);
         Here::Locked(cpu as u32)
     }
 

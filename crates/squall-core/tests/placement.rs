@@ -26,26 +26,31 @@ fn on_machines(test: &str, body: impl FnOnce()) {
         return;
     }
     for variable in [("SQUALL_TOPOLOGY", "nodes:2,cores:2,threads:2"), ("SQUALL_ALLOC_DEBUG", "1")] {
-        let program = std::env::current_exe().expect("this program has a path");
-        // Emulated programs start others through the emulator.
-        let mut command = match std::env::var("SQUALL_TEST_RUNNER") {
-            Ok(runner) => {
-                let mut words = runner.split_whitespace();
-                let mut command = Command::new(words.next().expect("a runner"));
-                command.args(words).arg(program);
-                command
-            }
-            Err(_) => Command::new(program),
-        };
-        command.args(["--exact", test, "--nocapture"]).env(CHILD, "1").env(variable.0, variable.1);
-        let output = command.output().expect("a child");
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && text.contains("1 passed"),
-            "{test} {variable:?}: {text}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        in_child(test, variable);
     }
+}
+
+/// Runs a test in a child with this variable; it must pass.
+fn in_child(test: &str, variable: (&str, &str)) {
+    let program = std::env::current_exe().expect("this program has a path");
+    // Emulated programs start others through the emulator.
+    let mut command = match std::env::var("SQUALL_TEST_RUNNER") {
+        Ok(runner) => {
+            let mut words = runner.split_whitespace();
+            let mut command = Command::new(words.next().expect("a runner"));
+            command.args(words).arg(program);
+            command
+        }
+        Err(_) => Command::new(program),
+    };
+    command.args(["--exact", test, "--nocapture"]).env(CHILD, "1").env(variable.0, variable.1);
+    let output = command.output().expect("a child");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{test} {variable:?}: {text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// Says why a test shows nothing here, where nobody swallows it.
@@ -379,4 +384,24 @@ fn of_representatives_that_are_over_or_were_never_finished_nothing_is_left() {
             "{before:?}, then {after:?}"
         );
     });
+}
+
+/// In a virtual topology a thread's VP is no processor: what the allocator notes of the one must not be taken for the other.
+#[test]
+fn what_the_allocator_knows_of_a_thread_is_not_its_vp() {
+    const TOPOLOGY: (&str, &str) = ("SQUALL_TOPOLOGY", "cores:1");
+    let test = "what_the_allocator_knows_of_a_thread_is_not_its_vp";
+    if std::env::var_os(CHILD).is_none() {
+        let _turn = TURN.lock().unwrap_or_else(|poison| poison.into_inner());
+        return in_child(test, TOPOLOGY);
+    }
+    for cpu in 0..std::thread::available_parallelism().map_or(1, |count| count.get()) {
+        let vp = std::thread::spawn(move || {
+            let _ = squall_sys::affinity::restrict_to(&[cpu]);
+            // Before the thread asks for its VP for the first time.
+            drop(Between::new());
+            Vp::current().index()
+        });
+        assert_eq!(vp.join().unwrap(), 0, "on processor {cpu}");
+    }
 }

@@ -20,7 +20,7 @@ use crate::machine::machine;
 use crate::pervp::mode;
 use squall_sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use squall_sys::apart::Apart;
-use squall_sys::area;
+use squall_sys::area::{self, Asker};
 use std::fmt;
 
 /// Which block of a thread is read (vp/I1). Public for the `restartable!` macro alone.
@@ -184,9 +184,9 @@ fn current_cold() -> Vp {
         return Vp(id as u32);
     }
     // Only on the real machine is there ever something in it.
-    let (cached, uses_left) = area::own_cache();
+    let (cached, uses_left) = area::own_cache(Asker::Machine);
     if uses_left > 0 {
-        area::set_own_cache(cached, uses_left - 1);
+        area::set_own_cache(Asker::Machine, cached, uses_left - 1);
         return Vp(cached);
     }
     let limit = mode::vp_limit();
@@ -195,7 +195,7 @@ fn current_cold() -> Vp {
     }
     // Both fit: a processor's number is far below 2^32, and the limit is at least 1.
     let cpu = squall_sys::affinity::current_cpu().min(limit - 1) as u32;
-    area::set_own_cache(cpu, USES_PER_QUESTION - 1);
+    area::set_own_cache(Asker::Machine, cpu, USES_PER_QUESTION - 1);
     Vp(cpu)
 }
 

@@ -9,6 +9,7 @@ use squall_machine::Vp;
 use squall_machine::pervp::{self, PerVpStack, PerVpWord, RestartMode, WhyAtomic};
 use squall_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use squall_sync::thread;
+use squall_sys::area::Asker;
 use std::time::Duration;
 
 const TRIALS: u64 = 6;
@@ -111,7 +112,7 @@ fn give_up_and_add_from_elsewhere() {
         }
         thread::sleep(Duration::from_millis(15));
         squall_sys::affinity::restrict_to(&[*here]).expect("a processor that was allowed");
-        squall_sys::area::set_own_cache(*there as u32, ADDITIONS as u32 + 1);
+        squall_sys::area::set_own_cache(Asker::Machine, *there as u32, ADDITIONS as u32 + 1);
         pervp::force_downgrade();
         for _ in 0..ADDITIONS {
             word.add(1);
@@ -186,7 +187,7 @@ fn step_and_give_up(step: u64) {
     let word = PerVpWord::new();
     squall_sys::affinity::restrict_to(&[*here]).expect("a processor that was allowed");
     // The atomic path is told apart by where it adds.
-    squall_sys::area::set_own_cache(*there as u32, 9);
+    squall_sys::area::set_own_cache(Asker::Machine, *there as u32, 9);
     LEFT.store(step, Ordering::Relaxed);
     // SAFETY: the handler is ours; setting the flag stops this thread after the instruction that follows, and the
     // handler takes it back. The stack is used below what the compiler may keep there (no `nostack`).

@@ -11,6 +11,7 @@
 //! - I2. `cpu_id` of the own block stays negative but after [`pretend_registered`]: nothing in it stands for a
 //!   registration with the kernel, so no restartable sequence commits on the strength of it.
 //! - I3. The own block is never registered with the kernel; the C library owns that registration.
+//! - I4. Each [`Asker`] has a cache of its own: what one notes there means nothing to the other.
 //!
 //! Not promised: use from a Rust `dylib`, or from a library that is loaded while the program runs and finds no room
 //! left in the static thread-local block (the loader says so).
@@ -21,8 +22,8 @@
 //! byte  0  cpu_id_start: i32   the processor, a good guess at any time; in a virtual topology, the VP of the thread
 //!       4  cpu_id: i32         the processor; negative: no sequence may run
 //!       8  rseq_cs: u64        descriptor of the sequence in flight
-//!      16  cached: u32         own block only: the processor found last
-//!      20  uses_left: u32      own block only: for how many more questions that answer serves
+//!      16  caches              own block only, for each asker two words of 32 bits: the processor found last, and for how many
+//!                              more questions that answer serves
 //! ```
 
 /// Whether the block is a symbol of our own, read by inline assembly; otherwise std's thread-local storage holds it.
@@ -62,9 +63,7 @@ mod imp {
         pub(super) cpu_id_start: i32,
         pub(super) cpu_id: i32,
         rseq_cs: u64,
-        pub(super) cached: u32,
-        pub(super) uses_left: u32,
-        unused: u64,
+        pub(super) caches: [[u32; 2]; super::ASKERS],
     }
 
     const _: () = assert!(std::mem::size_of::<Block>() == 32);
@@ -151,19 +150,14 @@ mod imp {
         with_own(|own| unsafe { (&raw mut (*own).cpu_id_start).write_volatile(vp) });
     }
 
-    pub(super) fn own_cache() -> (u32, u32) {
+    pub(super) fn own_cache(asker: usize) -> [u32; 2] {
         // SAFETY: the own block of this thread, which no other thread touches (area/I1).
-        with_own(|own| unsafe {
-            ((&raw const (*own).cached).read_volatile(), (&raw const (*own).uses_left).read_volatile())
-        })
+        with_own(|own| unsafe { (&raw const (*own).caches[asker]).read_volatile() })
     }
 
-    pub(super) fn set_own_cache(cpu: u32, uses_left: u32) {
+    pub(super) fn set_own_cache(asker: usize, cache: [u32; 2]) {
         // SAFETY: the own block of this thread, which no other thread touches (area/I1).
-        with_own(|own| unsafe {
-            (&raw mut (*own).cached).write_volatile(cpu);
-            (&raw mut (*own).uses_left).write_volatile(uses_left);
-        });
+        with_own(|own| unsafe { (&raw mut (*own).caches[asker]).write_volatile(cache) });
     }
 
     pub(super) fn pretend_registered(cpu: i32) {
@@ -187,7 +181,7 @@ mod imp {
     thread_local! {
         // No destructor: readable until the thread is gone.
         static VP: Cell<i32> = const { Cell::new(-1) };
-        static CACHE: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+        static CACHES: [Cell<[u32; 2]>; super::ASKERS] = const { [const { Cell::new([0; 2]) }; super::ASKERS] };
     }
 
     pub(super) fn own_offset() -> isize {
@@ -211,12 +205,12 @@ mod imp {
         VP.set(vp);
     }
 
-    pub(super) fn own_cache() -> (u32, u32) {
-        CACHE.get()
+    pub(super) fn own_cache(asker: usize) -> [u32; 2] {
+        CACHES.with(|caches| caches[asker].get())
     }
 
-    pub(super) fn set_own_cache(cpu: u32, uses_left: u32) {
-        CACHE.set((cpu, uses_left));
+    pub(super) fn set_own_cache(asker: usize, cache: [u32; 2]) {
+        CACHES.with(|caches| caches[asker].set(cache));
     }
 
     pub(super) fn pretend_registered(_cpu: i32) {}
@@ -259,14 +253,26 @@ pub fn set_own_vp(vp: i32) {
     imp::set_own_vp(vp);
 }
 
-/// The two words that the own block keeps for whoever has to ask the kernel: a processor, and uses left of the answer.
-pub fn own_cache() -> (u32, u32) {
-    imp::own_cache()
+/// Who has to ask the kernel where a thread runs, and caches the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Asker {
+    /// `squall-machine`: a VP, which in a virtual topology is no processor.
+    Machine,
+    /// `squall-alloc`, which may know nothing of such a topology.
+    Allocator,
+}
+
+const ASKERS: usize = 2;
+
+/// The two words that the own block keeps for each asker: a processor, and uses left of the answer.
+pub fn own_cache(asker: Asker) -> (u32, u32) {
+    imp::own_cache(asker as usize).into()
 }
 
 /// Sets the two words of [`own_cache`].
-pub fn set_own_cache(cpu: u32, uses_left: u32) {
-    imp::set_own_cache(cpu, uses_left);
+pub fn set_own_cache(asker: Asker, cpu: u32, uses_left: u32) {
+    imp::set_own_cache(asker as usize, [cpu, uses_left]);
 }
 
 /// For tests: makes the own block look registered on processor `cpu`, so that the instructions of restartable
