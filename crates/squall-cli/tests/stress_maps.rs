@@ -38,9 +38,11 @@ fn it_passes_without_restartable_sequences_and_membarrier() {
     MAPS.passes(&[], &[("SQUALL_RSEQ", "off"), ("SQUALL_MEMBARRIER", "off")]);
 }
 
+// By whoever comes by that key first: its writer, another, or a walk.
+
 #[test]
 fn a_write_that_is_lost_is_caught() {
-    MAPS.fails("lose-write", "60", "its only writer left");
+    MAPS.fails("lose-write", "60", "key ");
 }
 
 #[test]
@@ -60,7 +62,7 @@ fn an_entry_that_a_walk_leaves_out_is_caught() {
 
 #[test]
 fn a_panic_that_changed_something_is_caught() {
-    MAPS.fails("dirty-panic", "60", "its only writer left");
+    MAPS.fails("dirty-panic", "60", "key ");
 }
 
 #[test]
