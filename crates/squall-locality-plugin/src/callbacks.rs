@@ -12,7 +12,7 @@ use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::api::Id;
-use crate::threads;
+use crate::{calls, threads};
 
 /// The first version whose callbacks have the second shape.
 const WITHOUT_ID: c_int = 7;
@@ -36,12 +36,33 @@ fn is_known(vcpu: c_uint) -> bool {
     known
 }
 
+/// A thread begins on this processor, or ends there.
+fn thread(vcpu: c_uint) {
+    if is_known(vcpu) {
+        threads::end_thread(vcpu);
+    }
+}
+
+/// A system call, with those of its arguments that are looked at.
+fn call(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
+    if is_known(vcpu) {
+        calls::begin(vcpu, number, arguments);
+    }
+}
+
+/// And what it returned.
+fn returned(vcpu: c_uint, number: i64, result: i64) {
+    if is_known(vcpu) {
+        calls::end(vcpu, number, result);
+    }
+}
+
 mod until_6 {
     use std::ffi::c_uint;
 
-    use super::is_known;
+    use super::{call, returned, thread};
     use crate::api::{Block, Id, functions};
-    use crate::{calls, plugin, threads};
+    use crate::plugin;
 
     type OnVcpu = unsafe extern "C" fn(Id, c_uint);
     type OnBlock = unsafe extern "C" fn(Id, *mut Block);
@@ -71,9 +92,7 @@ mod until_6 {
     }
 
     unsafe extern "C" fn on_vcpu(_: Id, vcpu: c_uint) {
-        if is_known(vcpu) {
-            threads::end_thread(vcpu);
-        }
+        thread(vcpu);
     }
 
     unsafe extern "C" fn on_block(_: Id, block: *mut Block) {
@@ -94,15 +113,11 @@ mod until_6 {
         _: u64,
         _: u64,
     ) {
-        if is_known(vcpu) {
-            calls::begin(vcpu, number, [a, b, c, d, e, f]);
-        }
+        call(vcpu, number, [a, b, c, d, e, f]);
     }
 
     unsafe extern "C" fn on_return(_: Id, vcpu: c_uint, number: i64, result: i64) {
-        if is_known(vcpu) {
-            calls::end(vcpu, number, result);
-        }
+        returned(vcpu, number, result);
     }
 }
 
@@ -110,9 +125,9 @@ mod since_7 {
     use std::ffi::{c_uint, c_void};
     use std::ptr::null_mut;
 
-    use super::is_known;
+    use super::{call, returned, thread};
     use crate::api::{Block, Id, functions};
-    use crate::{calls, plugin, threads};
+    use crate::plugin;
 
     /// What the plugin gives with a callback, and gets back; nothing here.
     type Ours = *mut c_void;
@@ -144,9 +159,7 @@ mod since_7 {
     }
 
     unsafe extern "C" fn on_vcpu(vcpu: c_uint, _: Ours) {
-        if is_known(vcpu) {
-            threads::end_thread(vcpu);
-        }
+        thread(vcpu);
     }
 
     unsafe extern "C" fn on_block(block: *mut Block, _: Ours) {
@@ -167,14 +180,10 @@ mod since_7 {
         _: u64,
         _: Ours,
     ) {
-        if is_known(vcpu) {
-            calls::begin(vcpu, number, [a, b, c, d, e, f]);
-        }
+        call(vcpu, number, [a, b, c, d, e, f]);
     }
 
     unsafe extern "C" fn on_return(vcpu: c_uint, number: i64, result: i64, _: Ours) {
-        if is_known(vcpu) {
-            calls::end(vcpu, number, result);
-        }
+        returned(vcpu, number, result);
     }
 }
