@@ -172,8 +172,10 @@ const fn general_classes() -> [u8; GENERAL_SLOTS] {
     classes
 }
 
-/// The class of a slot.
-pub(crate) static GENERAL_CLASSES: [u8; GENERAL_SLOTS] = general_classes();
+/// The class of a slot; to compute with while it is compiled.
+pub(crate) const GENERAL_CLASSES_BY_SLOT: [u8; GENERAL_SLOTS] = general_classes();
+/// The same.
+pub(crate) static GENERAL_CLASSES: [u8; GENERAL_SLOTS] = GENERAL_CLASSES_BY_SLOT;
 
 const fn local_classes() -> [u8; LOCAL_SLOTS] {
     let mut classes = [0; LOCAL_SLOTS];
@@ -198,6 +200,12 @@ const fn local_classes() -> [u8; LOCAL_SLOTS] {
 
 /// The same of the strictly local ones.
 pub(crate) static LOCAL_CLASSES: [u8; LOCAL_SLOTS] = local_classes();
+
+/// Whether a VP may keep blocks of it that are of another VP of its node (`magazine/I2`): each is whole lines, so that none of them is two
+/// users', and no VP is promised that they are its own.
+pub(crate) const fn may_be_kept(class: usize) -> bool {
+    class < GENERAL && SIZES[class].is_multiple_of(LINE_BYTES)
+}
 
 /// Whether its blocks are strictly local ones.
 pub(crate) const fn is_local(class: usize) -> bool {

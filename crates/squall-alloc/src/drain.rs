@@ -18,7 +18,7 @@
 //! Source: tcmalloc's `StopCpu`; membarrier(2).
 
 #[cfg(not(loom))]
-use crate::classes::{BATCH_MAX, COUNT};
+use crate::classes::COUNT;
 #[cfg(not(loom))]
 use crate::ground::{Ground, Part};
 #[cfg(not(loom))]
@@ -48,9 +48,8 @@ pub(crate) fn empty(ground: &Ground, vp: u32, part: Part) -> bool {
             || (0..=COUNT).map(|class| part.magazine(class)),
             || squall_sys::membarrier::restart_on(vp as usize).is_ok(),
             |block| {
-                batch.blocks[batch.len] = block;
-                batch.len += 1;
-                if batch.len == BATCH_MAX {
+                batch.push(block);
+                if batch.is_full() {
                     crate::home::send_home(ground, vp, &mut batch);
                 }
             },

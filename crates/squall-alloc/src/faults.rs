@@ -3,7 +3,7 @@
 //!
 //! Cost: one load before each question to the system, and for each turn.
 
-use squall_sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use squall_sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 /// Questions that are still answered; negative: all are.
 static LEFT: AtomicI64 = AtomicI64::new(-1);
@@ -38,6 +38,21 @@ pub(crate) fn nodes() -> usize {
 #[doc(hidden)]
 pub fn pretend_nodes(count: usize) {
     NODES.store(count, Ordering::Relaxed);
+}
+
+/// See [`pretend_apart`].
+static APART: AtomicBool = AtomicBool::new(false);
+
+/// Whether each VP is to be taken for one of a node of its own.
+pub(crate) fn are_apart() -> bool {
+    APART.load(Ordering::Relaxed)
+}
+
+/// For tests, before the first allocation: the machine is taken for one of two nodes, to which its processors belong in turns.
+#[doc(hidden)]
+pub fn pretend_apart() {
+    pretend_nodes(2);
+    APART.store(true, Ordering::Relaxed);
 }
 
 /// The time from one turn to the next (`decay/I1`).

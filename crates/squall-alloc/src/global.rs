@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for LocalityAlloc {
     #[inline(always)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: passed on.
-        unsafe { raw::put(block, layout) };
+        unsafe { raw::put_of_program(block, layout) };
     }
 
     #[inline]
@@ -78,7 +78,7 @@ unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
         // SAFETY: two blocks, of at least so many bytes; the old one is given back once.
         unsafe {
             std::ptr::copy_nonoverlapping(block, moved, layout.size().min(new.size()));
-            raw::put(block, layout);
+            raw::put_of_program(block, layout);
         }
     }
     moved

@@ -33,8 +33,8 @@
 
 use crate::asked::{Asked, asked};
 use crate::classes::{
-    CAPACITIES, COUNT, GENERAL_CLASSES, GENERAL_SLOTS, LOCAL_CLASSES, LOCAL_SLOTS, OUTBOX_BLOCK_MAX,
-    OUTBOX_CAPACITY, SIZES, SLAB_BYTES, SLAB_SHIFT, units,
+    CAPACITIES, COUNT, GENERAL_CLASSES, GENERAL_CLASSES_BY_SLOT, GENERAL_SLOTS, LOCAL_CLASSES, LOCAL_SLOTS,
+    OUTBOX_BLOCK_MAX, OUTBOX_CAPACITY, SIZES, SLAB_BYTES, SLAB_SHIFT, may_be_kept, units,
 };
 use crate::growth::Growth;
 use crate::heap::{Heap, Land, Slab};
@@ -51,12 +51,16 @@ use squall_sys::area::{self, Asker};
 use squall_sys::{nodes, pages};
 use std::io::ErrorKind;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Where the sequences that put blocks back find the area of their thread, from the thread pointer (I3).
 pub(crate) static AREA_OFFSET: Apart<AtomicIsize> = Apart::new(AtomicIsize::new(0));
 /// The map, less the number of the arena's first unit times the size of its elements.
 pub(crate) static MAP: Apart<AtomicPtr<AtomicPtr<Magazine>>> =
     Apart::new(AtomicPtr::new(std::ptr::null_mut()));
+
+/// The part of VP 0, where all VPs may keep each other's blocks; null where it has to be asked who is near.
+static NEAR: Apart<AtomicPtr<u8>> = Apart::new(AtomicPtr::new(std::ptr::null_mut()));
 
 /// Where units lead that are of no slab: who frees a block there finds it full, and so comes to the slow path.
 /// Whatever VP its address seems to be of, it has no room. On lines of its own: many frees of others' blocks look there.
@@ -95,35 +99,48 @@ pub(crate) static GENERAL: Bases<GENERAL_SLOTS> = Bases::new();
 pub(crate) static LOCAL: Bases<LOCAL_SLOTS> = Bases::new();
 
 const fn magazines() -> [usize; COUNT + 1] {
-    let mut at = [0; COUNT + 1];
-    let mut class = 0;
-    while class < COUNT {
-        at[class + 1] = at[class] + SLOTS_AT + (CAPACITIES[class] * 8).next_multiple_of(16);
-        class += 1;
+    let (mut at, mut end, mut kept) = ([0; COUNT + 1], 0, false);
+    // Those of blocks that may be kept come last, so that a magazine's place says whether its are such.
+    loop {
+        let mut class = 0;
+        while class < COUNT {
+            if may_be_kept(class) == kept {
+                at[class] = end;
+                end += SLOTS_AT + (CAPACITIES[class] * 8).next_multiple_of(16);
+            }
+            class += 1;
+        }
+        if kept {
+            at[COUNT] = end;
+            return at;
+        }
+        kept = true;
     }
-    at
 }
 
 /// Where the magazine of each class lies in a part, and behind them the outbox.
 const MAGAZINES_AT: [usize; COUNT + 1] = magazines();
-/// The magazines of classes of blocks too long to wait in an outbox.
-const LONG_AT: std::ops::Range<usize> = {
-    let mut class = 0;
-    while SIZES[class] <= OUTBOX_BLOCK_MAX {
+/// The magazines of blocks that another VP of the node may keep.
+const KEPT_AT: Range<usize> = places(0);
+/// Of those, the ones of blocks too long to wait in an outbox.
+const LONG_AT: Range<usize> = places(OUTBOX_BLOCK_MAX);
+
+/// Where the magazines are of blocks that may be kept and are longer than `bytes`: the last ones.
+const fn places(bytes: usize) -> Range<usize> {
+    let (mut first, mut class) = (MAGAZINES_AT[COUNT], 0);
+    while class < COUNT {
+        let is_in = may_be_kept(class) && SIZES[class] > bytes;
+        if is_in && MAGAZINES_AT[class] < first {
+            first = MAGAZINES_AT[class];
+        }
+        // None comes behind that is not one of them.
+        assert!(is_in || MAGAZINES_AT[class] < first);
         class += 1;
     }
-    let first = class;
-    while class < COUNT && SIZES[class] > OUTBOX_BLOCK_MAX {
-        class += 1;
-    }
-    // There is one such run.
-    let (last, mut rest) = (class, class);
-    while rest < COUNT {
-        assert!(SIZES[rest] <= OUTBOX_BLOCK_MAX);
-        rest += 1;
-    }
-    MAGAZINES_AT[first]..MAGAZINES_AT[last]
-};
+    first..MAGAZINES_AT[COUNT]
+}
+// Where a unit leads to nothing is no place of one that is kept.
+const _: () = assert!(KEPT_AT.start > 0);
 const TAIL_AT: usize = (MAGAZINES_AT[COUNT] + SLOTS_AT + OUTBOX_CAPACITY * 8).next_multiple_of(128);
 const _: () = assert!(TAIL_AT + size_of::<Tail>() <= PART_BYTES);
 
@@ -235,6 +252,47 @@ fn given() -> &'static Ground {
     GROUND.0.with(|ground| unsafe { (*ground).assume_init_ref() })
 }
 
+/// Where the part of VP 0 has the magazine that this block may be kept in by whichever VP frees it. `None` also where that has to be asked
+/// ([`Ground::is_near`]).
+///
+/// # Safety
+/// As for [`push_home`](crate::sequence::push_home).
+#[inline(always)]
+pub(crate) unsafe fn place_to_keep(block: *mut u8) -> Option<*mut u8> {
+    // Relaxed, both, and of the element: who has a block has seen what was stored before it was given out.
+    let (near, map) = (NEAR.load(Ordering::Relaxed), MAP.load(Ordering::Relaxed));
+    if near.is_null() {
+        return None;
+    }
+    // SAFETY: the unit of a block has an element.
+    let home = unsafe { &*map.wrapping_add(block.addr() >> SLAB_SHIFT) }.load(Ordering::Relaxed);
+    let at = home.addr() & (PART_BYTES - 1);
+    (KEPT_AT.contains(&at) && !std::ptr::eq(home, &raw const *NOWHERE)).then(|| near.wrapping_add(at))
+}
+
+const fn kept_places() -> [u32; GENERAL_SLOTS] {
+    let (mut places, mut slot) = ([0; GENERAL_SLOTS], 0);
+    while slot < GENERAL_SLOTS {
+        let class = GENERAL_CLASSES_BY_SLOT[slot] as usize;
+        if may_be_kept(class) {
+            places[slot] = MAGAZINES_AT[class] as u32;
+        }
+        slot += 1;
+    }
+    places
+}
+
+/// By the slots of sizes, where the magazine lies of blocks that may be kept; 0 for others.
+static KEPT_PLACES: [u32; GENERAL_SLOTS] = kept_places();
+
+/// Where the part of VP 0 has the magazine of this slot of a size, if its blocks may be kept by whichever VP frees them.
+#[inline(always)]
+pub(crate) fn place_of_kept(slot: usize) -> Option<*mut u8> {
+    // Relaxed: as in `place_to_keep`.
+    let (near, at) = (NEAR.load(Ordering::Relaxed), KEPT_PLACES[slot] as usize);
+    (at != 0 && !near.is_null()).then(|| near.wrapping_add(at))
+}
+
 /// Bytes of a segment.
 pub(crate) const SEGMENT_BYTES: usize = SEGMENT_UNITS * SLAB_BYTES;
 
@@ -261,6 +319,10 @@ fn set() -> bool {
     for (slot, class) in LOCAL_CLASSES.iter().enumerate() {
         // Release: as above.
         LOCAL.at(slot).store(ground.base(*class as usize), Ordering::Release);
+    }
+    if ground.mode == Mode::Restartable && ground.nodes == 1 && ground.vps_of_node.is_none() {
+        // Release: as above; who has a block has seen what is here.
+        NEAR.store(ground.region, Ordering::Release);
     }
     // Release: as above, both.
     MAP.store(biased, Ordering::Release);
@@ -552,6 +614,23 @@ impl Ground {
         !LONG_AT.contains(&((magazine.addr() - self.region.addr()) & (PART_BYTES - 1)))
     }
 
+    /// Whether blocks of this magazine may be kept by other VPs of the node; its address says that, too.
+    #[inline]
+    pub(crate) fn may_be_kept(&self, magazine: *const Magazine) -> bool {
+        KEPT_AT.contains(&((magazine.addr() - self.region.addr()) & (PART_BYTES - 1)))
+    }
+
+    /// Whether these VPs, whose parts were made, are of one node.
+    pub(crate) fn is_near(&self, vp: u32, other: u32) -> bool {
+        self.nodes == 1 && self.vps_of_node.is_none() || self.node(vp) == self.node(other)
+    }
+
+    /// The magazine of this VP for the blocks of that one, which is of whatever VP.
+    pub(crate) fn same_of(&self, magazine: *const Magazine, vp: u32) -> *const Magazine {
+        let at = (magazine.addr() - self.region.addr()) & (PART_BYTES - 1);
+        self.region.wrapping_add(((vp as usize) << PART_SHIFT) + at).cast_const().cast()
+    }
+
     /// Has a unit lead nowhere.
     fn lead_nowhere(&self, unit: usize) {
         // SAFETY: a unit of the arena has an element. Relaxed: for who looks up what he has no block of.
@@ -571,6 +650,9 @@ impl Ground {
         }
         if self.nodes <= 1 {
             return 0;
+        }
+        if faults::are_apart() {
+            return vp % 2;
         }
         let current = || pages::current_place().map_or(0, |(_, node)| node);
         let node = nodes::of_processor(vp as usize, self.nodes).unwrap_or_else(current) % NODES_MAX;

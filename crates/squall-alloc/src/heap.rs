@@ -262,12 +262,9 @@ impl Heap {
                 let (class, before) = unsafe { ((*slab).class as usize, (*slab).free) };
                 let (base, span) = ((unit as usize) << SLAB_SHIFT, units(class) << SLAB_SHIFT);
                 // Blocks that come together are often of one slab: what concerns the slab is done once for them.
-                while let Some(offset) = blocks.next_if(|offset| offset.wrapping_sub(base) < span) {
-                    // SAFETY: as above.
-                    if let Err(error) = unsafe { Slab::put(slab, class, offset - base) } {
-                        wrong(offset, error);
-                    }
-                }
+                let run = std::iter::from_fn(|| blocks.next_if(|offset| offset.wrapping_sub(base) < span));
+                // SAFETY: as above.
+                unsafe { Slab::put(slab, class, base, run, &mut wrong) };
                 // SAFETY: as above.
                 let free = unsafe { (*slab).free };
                 let put = free - before;
@@ -374,22 +371,43 @@ impl Slab {
         taken
     }
 
-    /// Marks the block at this offset of the slab free.
+    /// Marks the blocks at these offsets, of which its first is at `base`, free.
     ///
     /// # Safety
     /// As for `take`.
     #[inline]
-    unsafe fn put(this: *mut Slab, class: usize, offset: usize) -> Result<(), Wrong> {
-        let block = block_at(class, offset).ok_or(Wrong::NoBlock)?;
-        let (word, bit) = (block / 64, 1 << (block % 64));
+    unsafe fn put(
+        this: *mut Slab,
+        class: usize,
+        base: usize,
+        offsets: impl Iterator<Item = usize>,
+        wrong: &mut impl FnMut(usize, Wrong),
+    ) {
         // SAFETY: as in `take`.
         let (bits, hint, free) = unsafe { (&mut (*this).bits, &mut (*this).hint, &mut (*this).free) };
-        if bits[word] & bit != 0 {
-            return Err(Wrong::Twice);
+        // Blocks that come together are often of one word, too: which waits for no store of its own as long as that lasts.
+        let (mut at, mut word, mut put, mut least) = (0, bits[0], 0, *hint);
+        for offset in offsets {
+            let Some(block) = block_at(class, offset - base) else {
+                wrong(offset, Wrong::NoBlock);
+                continue;
+            };
+            if block / 64 != at {
+                bits[at] = word;
+                at = block / 64;
+                word = bits[at];
+            }
+            let bit = 1 << (block % 64);
+            if word & bit != 0 {
+                wrong(offset, Wrong::Twice);
+                continue;
+            }
+            word |= bit;
+            least = least.min(at as u32);
+            put += 1;
         }
-        bits[word] |= bit;
-        *hint = (*hint).min(word as u32);
-        *free += 1;
-        Ok(())
+        bits[at] = word;
+        *hint = least;
+        *free += put;
     }
 }

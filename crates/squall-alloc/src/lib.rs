@@ -52,7 +52,7 @@ pub use units::PoolUnits;
 pub use decay::decay;
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use faults::{pretend_nodes, refuse_after, turn_always};
+pub use faults::{pretend_apart, pretend_nodes, refuse_after, turn_always};
 #[cfg(not(loom))]
 pub use global::LocalityAlloc;
 #[cfg(not(loom))]

@@ -5,8 +5,8 @@
 //!
 //! - I1. While it is open, a magazine of VP v is written by sequences only, while they run on v. Each ends in one store to `count`,
 //!   undisturbed since it read the VP's number, so that what it read still holds there.
-//! - I2. The pointers below `count` are free blocks of the magazine's class whose home is v (of the outbox: of other VPs). Whoever
-//!   takes one by a store to `count` has it alone.
+//! - I2. The pointers below `count` are free blocks of the magazine's class whose home is v; where they are whole lines, v or another VP
+//!   near it, which freed them there; of the outbox, of any class and other VPs. Whoever takes one by a store to `count` has it alone.
 //! - I3. A magazine is closed while `low` is the highest number and `high` is 0: then no sequence that has not read them yet commits.
 //!   Who closed it (`drain.rs`) may take what is in it once the kernel has restarted the sequences in flight.
 //! - I4. Where nothing was prepared yet a magazine is zeros: empty, and full.
@@ -21,6 +21,7 @@
 
 use crate::classes::BATCH_MAX;
 use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::mem::MaybeUninit;
 
 /// The head of a magazine; its slots lie behind it.
 #[repr(C, align(16))]
@@ -67,17 +68,65 @@ impl Magazine {
 
 /// A few blocks on their way.
 pub(crate) struct Batch {
-    pub(crate) blocks: [*mut u8; BATCH_MAX],
-    pub(crate) len: usize,
+    /// Initialized below `len`: a KiB that nobody reads would cost as much to write as half of the blocks cost.
+    blocks: [MaybeUninit<*mut u8>; BATCH_MAX],
+    len: usize,
 }
 
 impl Batch {
     #[inline]
     pub(crate) const fn new() -> Batch {
-        Batch { blocks: [std::ptr::null_mut(); BATCH_MAX], len: 0 }
+        Batch { blocks: [const { MaybeUninit::uninit() }; BATCH_MAX], len: 0 }
     }
 
+    /// Puts one in, behind the others. There is room for [`BATCH_MAX`].
+    #[inline]
+    pub(crate) fn push(&mut self, block: *mut u8) {
+        self.blocks[self.len].write(block);
+        self.len += 1;
+    }
+
+    /// Takes the last one out.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<*mut u8> {
+        let block = self.blocks().last().copied()?;
+        self.len -= 1;
+        Some(block)
+    }
+
+    /// Takes the first `count` out.
+    pub(crate) fn remove_first(&mut self, count: usize) {
+        self.blocks().copy_within(count.., 0);
+        self.len -= count;
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len == BATCH_MAX
+    }
+
+    #[inline]
     pub(crate) fn blocks(&mut self) -> &mut [*mut u8] {
-        &mut self.blocks[..self.len]
+        let blocks = &mut self.blocks[..self.len];
+        // SAFETY: those below `len` are initialized.
+        unsafe { &mut *(std::ptr::from_mut(blocks) as *mut [*mut u8]) }
+    }
+
+    /// Room for up to `most` behind the others; what `grow` then says is in it.
+    #[cfg_attr(any(loom, miri), allow(dead_code))]
+    pub(crate) fn room(&mut self, most: usize) -> &mut [MaybeUninit<*mut u8>] {
+        &mut self.blocks[self.len..][..most]
+    }
+
+    /// Has so many more.
+    ///
+    /// # Safety
+    /// They were written to [`room`](Batch::room).
+    #[cfg_attr(any(loom, miri), allow(dead_code))]
+    pub(crate) unsafe fn grow(&mut self, count: usize) {
+        self.len += count;
     }
 }

@@ -261,6 +261,11 @@ mod checks {
     fn sent_home() {
         check_within(2, super::machine::sent_home);
     }
+
+    #[test]
+    fn kept() {
+        check_within(2, super::machine::kept);
+    }
 }
 
 mod twins {
@@ -310,6 +315,11 @@ mod twins {
     #[test]
     fn an_outbox_that_is_emptied_has_to_be_closed() {
         twin(sites::CLOSE, &[], "model::checks::sent_home");
+    }
+
+    #[test]
+    fn what_is_kept_has_to_be_taken_from_a_closed_magazine() {
+        twin(sites::CLOSE, &[], "model::checks::kept");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! take   magazine of the VP --empty--> a batch from the VP's heap --no free block--> a slab from the node's pool --> the system
 //!        and where that has none, what is free anywhere (`last`)
 //! put    home is this VP: its magazine --full--> half of it to the VP's heap --slab free--> the node's pool --> the system
-//!        home is another: this VP's outbox --full--> all of it, to each home's heap
+//!        home is another of the node, whole lines: this VP's magazine --full--> half of it, to each home's heap
+//!        home is another otherwise: this VP's outbox --full--> all of it, to each home's heap
 //! large  a mapping of its own
 //! ```
 //!
@@ -109,6 +110,32 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
     }
 }
 
+/// The same for the program whose allocator this is, whose layouts tell the class: a block that may be kept is put where the next of its
+/// class is taken from, without a look at whose it is.
+///
+/// # Safety
+/// It was given out for this layout by [`take_of_program`], and nobody uses it any more.
+#[inline(always)]
+pub(crate) unsafe fn put_of_program(block: *mut u8, layout: Layout) {
+    if cfg!(debug_assertions) && debug::is_on() {
+        // SAFETY: passed on.
+        return unsafe { debug::put(block, layout) };
+    }
+    if layout.size() <= SMALL_MAX
+        && layout.align() <= classes::STEP_BYTES
+        && let Some(place) = ground::place_of_kept(classes::slot(layout.size()))
+    {
+        // SAFETY: a block that nobody uses, of the class that its layout tells (I1).
+        if !unsafe { sequence::push_here(place, block) } {
+            // SAFETY: passed on.
+            unsafe { put_slow(block) };
+        }
+        return;
+    }
+    // SAFETY: passed on.
+    unsafe { put(block, layout) };
+}
+
 #[cold]
 #[inline(never)]
 fn take_slow_of_program(layout: Layout) -> *mut u8 {
@@ -167,14 +194,7 @@ pub(crate) fn take_local_of(ground: &Ground, vp: u32, layout: Layout) -> *mut u8
         if block.is_null() || ground.home_of(block) == Some(vp) {
             return block;
         }
-        // Here all the time, as it seems, so that it is what there was in place of one.
-        // SAFETY: our own block of a slab.
-        let is_local =
-            ground.offset(block).is_none_or(|at| classes::is_local(unsafe { ground.class_at(at) }));
-        if ground.here() == Here::Sequences(vp) && !is_local {
-            return block;
-        }
-        // The thread was moved meanwhile.
+        // The thread was moved meanwhile, or it is whole lines that its VP kept, or what there was in place of one.
         // SAFETY: taken just now for this layout, and nobody has it.
         unsafe { put(block, rounded) };
     }
@@ -211,28 +231,16 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     let is_closed = part.magazine(class).high.load(Ordering::Relaxed) == 0;
     let most = if is_closed { 1 } else { (CAPACITIES[class] / 2).clamp(1, classes::BATCH_MAX) };
     let mut batch = Batch::new();
-    // From behind, so that those that come next are put in last.
-    let mut first = most;
-    part.heap().take(ground, class, most, |offset| {
-        first -= 1;
-        batch.blocks[first] = ground.block(offset);
-    });
-    if first > 0 {
-        batch.blocks.copy_within(first..most, 0);
-    }
-    batch.len = most - first;
-    let Some(last) = batch.len.checked_sub(1) else { return last::look(ground, vp, class) };
-    let block = batch.blocks[last];
-    batch.len = last;
-    if last > 0 {
+    part.heap().take(ground, class, most, |offset| batch.push(ground.block(offset)));
+    // Those that come next are put in last.
+    batch.blocks().reverse();
+    let Some(block) = batch.pop() else { return last::look(ground, vp, class) };
+    if most > 1 {
         // SAFETY: the magazine of their class and home; they are ours.
         let put = unsafe { sequence::push_many(part.magazine(class), batch.blocks()) };
-        if put < last {
-            // The thread is elsewhere by now, or others were there meanwhile.
-            batch.blocks.copy_within(put..last, 0);
-            batch.len = last - put;
-            send_home(ground, vp, &mut batch);
-        }
+        // If not all, the thread is elsewhere by now, or others were there meanwhile.
+        batch.remove_first(put);
+        send_home(ground, vp, &mut batch);
     }
     decay::tick(ground);
     block
@@ -243,6 +251,18 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 unsafe fn put_slow(block: *mut u8) {
+    // SAFETY: as in `put`; a block that nobody uses, and it is of that magazine's class.
+    if unsafe { ground::place_to_keep(block).is_some_and(|place| sequence::push_here(place, block)) } {
+        return;
+    }
+    // SAFETY: passed on.
+    unsafe { put_slower(block) };
+}
+
+/// # Safety
+/// As for [`put_slow`].
+#[inline(never)]
+unsafe fn put_slower(block: *mut u8) {
     let Some(ground) = ground() else { return };
     if ground.debug {
         // SAFETY: passed on.
@@ -262,23 +282,30 @@ pub(crate) fn put_block(ground: &Ground, block: *mut u8) {
     if home.is_null() {
         return debug::foreign(block);
     }
-    if ground.vp_of(home) == vp {
+    let (part, home_vp, may_be_kept) = (ground.part(vp), ground.vp_of(home), ground.may_be_kept(home));
+    if home_vp == vp || may_be_kept && ground.is_near(home_vp, vp) {
+        let own = ground.same_of(home, vp);
+        // The first time here, or where it had to be asked who is near, that was all it needed.
+        // SAFETY: a magazine of this VP, or of whichever it is by now, of this block's class; the block is ours.
+        if home_vp != vp && unsafe { sequence::push(own, block) } {
+            return;
+        }
         // SAFETY: the class of a slab one of whose blocks we have.
         let half = CAPACITIES[unsafe { ground.class_at(offset) }] / 2;
-        return put_many(ground, vp, Some((home, half.min(classes::BATCH_MAX - 1))), true, block);
+        return put_many(ground, vp, Some((own, half.min(classes::BATCH_MAX - 1))), !may_be_kept, block);
     }
     // A long one goes at once, and alone.
     if !ground.may_wait(home) {
         return put_many(ground, vp, None, false, block);
     }
-    let outbox = &raw const *ground.part(vp).outbox();
+    let outbox = &raw const *part.outbox();
     // SAFETY: a magazine of this VP, or of whichever it is by now; the block is ours.
     if !unsafe { sequence::push(outbox, block) } {
         put_many(ground, vp, Some((outbox, OUTBOX_CAPACITY - 1)), false, block);
     }
 }
 
-/// Puts a block back where it is at home, with up to so many from a magazine that is full; `is_home`: all are of `vp`. Apart from what comes before, which most
+/// Puts a block back where it is at home, with up to so many from a magazine that is full; `is_home`: all of its are of `vp`. Apart from what comes before, which most
 /// blocks of others go by: a batch is a KiB, and written.
 #[cold]
 #[inline(never)]
@@ -288,10 +315,9 @@ fn put_many(ground: &Ground, vp: u32, full: Option<(*const Magazine, usize)>, is
         // SAFETY: a magazine of this VP, or of whichever it is by now; the batch has room for one more.
         unsafe { sequence::pop_many(full, &mut batch, most) };
     }
-    batch.blocks[batch.len] = block;
-    batch.len += 1;
+    batch.push(block);
     if is_home {
-        // What is in its magazine is at home there, too (`magazine/I2`).
+        // What is in the magazine is at home there, too (`magazine/I2`).
         ground.put_on(vp, batch.blocks(), false);
     } else {
         send_home(ground, vp, &mut batch);

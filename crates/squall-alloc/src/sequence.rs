@@ -69,7 +69,7 @@ pub(crate) const SEQUENCES: bool = cfg!(all(
     not(miri),
     not(squall_tsan)
 ))]
-pub(crate) use sequences::{pop, pop_many, push, push_home, push_many};
+pub(crate) use sequences::{pop, pop_many, push, push_here, push_home, push_many};
 
 /// Not built with sequences: nobody comes here but to be sent away.
 #[cfg(not(all(
@@ -114,6 +114,15 @@ mod none {
     ///
     /// # Safety
     /// As with sequences.
+    #[inline(always)]
+    pub(crate) unsafe fn push_here(_place: *mut u8, _block: *mut u8) -> bool {
+        false
+    }
+
+    /// As with sequences.
+    ///
+    /// # Safety
+    /// As with sequences.
     pub(crate) unsafe fn pop_many(_magazine: *const Magazine, _batch: &mut Batch, _most: usize) {}
 
     /// As with sequences.
@@ -131,7 +140,7 @@ mod none {
     not(miri),
     not(squall_tsan)
 )))]
-pub(crate) use none::{pop, pop_many, push, push_home, push_many};
+pub(crate) use none::{pop, pop_many, push, push_here, push_home, push_many};
 
 #[cfg(all(
     target_os = "linux",
@@ -152,7 +161,10 @@ mod sequences {
     #[cfg(target_arch = "x86_64")]
     macro_rules! sequence {
         (
-            x86_64: { before: [$($before:literal),* $(,)?], within: [$($within:literal),* $(,)?] },
+            x86_64: {
+                before: [$($before:literal),* $(,)?],
+                within: [$($within:literal),* $(,)?] $(, changes: [$($changes:tt)*])?
+            },
             aarch64: $_other:tt,
             $($operands:tt)*
         ) => {
@@ -175,6 +187,7 @@ mod sequences {
                 "33:",
                 $($operands)*
                 signature = const squall_sys::rseq::SIGNATURE,
+                $($($changes)*)?
                 options(nostack),
             )
         };
@@ -216,7 +229,7 @@ mod sequences {
     /// on aarch64 its address, and `{count}` whatever it is.
     macro_rules! of_home {
         (
-            x86_64: { before: [$($before:literal),* $(,)?], within: $within:tt },
+            x86_64: { before: [$($before:literal),* $(,)?], within: $within:tt $(, changes: $changes:tt)? },
             aarch64: { before: [$($arm_before:literal),* $(,)?], within: $arm_within:tt },
             $($operands:tt)*
         ) => {
@@ -229,7 +242,7 @@ mod sequences {
                         "lea {count}, [rip + 37b]",
                         "mov qword ptr fs:[{tmp} + 8], {count}",
                     ],
-                    within: $within
+                    within: $within $(, changes: $changes)?
                 },
                 aarch64: {
                     before: [
@@ -389,6 +402,57 @@ mod sequences {
         }
     }
 
+    /// Puts `block` into the magazine of the VP where the thread is, whose place in the part of VP 0 is given, if there is room. Returns
+    /// whether it did.
+    ///
+    /// # Safety
+    /// The place is that of a magazine, and `block` one of its class that nobody else has.
+    #[inline(always)]
+    pub(crate) unsafe fn push_here(place: *mut u8, block: *mut u8) -> bool {
+        // SAFETY: 1. a block was given out, so `AREA_OFFSET` was set; at the place, shifted by a VP's number or a negative one of two,
+        // there is a magazine or zeros (`ground/I2`). 2. to 4. As in `push_home`.
+        unsafe {
+            of_home! {
+                x86_64: {
+                    before: [],
+                    within: [
+                        "movsxd {magazine}, dword ptr fs:[{tmp} + 4]",
+                        "shl {magazine}, {vp_at}",
+                        "add {magazine}, {place}",
+                        "mov {count:e}, dword ptr [{magazine}]",
+                        "cmp {count:e}, dword ptr [{magazine} + 8]",
+                        "jae {otherwise}",
+                        "mov qword ptr [{magazine} + {count} * 8 + 16], {block}",
+                        "add dword ptr [{magazine}], 1",
+                    ]
+                },
+                aarch64: {
+                    before: [],
+                    within: [
+                        "ldrsw {magazine}, [{tmp}, #4]",
+                        "lsl {magazine}, {magazine}, #{vp_at}",
+                        "add {magazine}, {magazine}, {place}",
+                        "ldr {count:w}, [{magazine}]",
+                        "ldr {tmp:w}, [{magazine}, #8]",
+                        "cmp {count:w}, {tmp:w}",
+                        "b.hs {otherwise}",
+                        "add {tmp}, {magazine}, {count}, lsl #3",
+                        "str {block}, [{tmp}, #16]",
+                        "add {count:w}, {count:w}, #1",
+                        "str {count:w}, [{magazine}]",
+                    ]
+                },
+                block = in(reg) block,
+                place = in(reg) place,
+                magazine = out(reg) _,
+                count = out(reg) _,
+                tmp = out(reg) _,
+                otherwise = label { return false },
+            }
+        }
+        true
+    }
+
     /// Puts `block` into this magazine if the thread is on its VP and there is room. Returns whether it did.
     ///
     /// # Safety
@@ -403,7 +467,7 @@ mod sequences {
     /// # Safety
     /// The process runs sequences, the magazine is one of a part; the batch has room.
     pub(crate) unsafe fn pop_many(magazine: *const Magazine, batch: &mut Batch, most: usize) {
-        let room = &mut batch.blocks[batch.len..][..most];
+        let room = batch.room(most);
         let taken: usize;
         // SAFETY: 1. the area is the thread's, at the offset that was found. 2. Until the last instruction, stores go to the
         // caller's own array, and are made again if the sequence begins again; slots below the count are blocks (`magazine/I2`). 3. Only the
@@ -421,17 +485,17 @@ mod sequences {
                         "mov {count:e}, dword ptr [{magazine}]",
                         "cmp {count:e}, dword ptr [{magazine} + 4]",
                         "jbe 33f",
-                        "36:",
-                        "cmp {taken}, {most}",
-                        "jae 35f",
-                        "mov {tmp}, qword ptr [{magazine} + {count} * 8 + 8]",
-                        "mov qword ptr [{room} + {taken} * 8], {tmp}",
-                        "add {taken}, 1",
-                        "sub {count}, 1",
-                        "jnz 36b",
-                        "35:",
+                        "mov {taken}, {most}",
+                        "cmp {count}, {taken}",
+                        "cmovb {taken}, {count}",
+                        "sub {count}, {taken}",
+                        "lea rsi, [{magazine} + {count} * 8 + 16]",
+                        "mov rdi, {room}",
+                        "mov rcx, {taken}",
+                        "rep movsq",
                         "mov dword ptr [{magazine}], {count:e}",
-                    ]
+                    ],
+                    changes: [out("rsi") _, out("rdi") _, out("rcx") _,]
                 },
                 aarch64: {
                     before: [],
@@ -466,7 +530,8 @@ mod sequences {
                 tmp = out(reg) _,
             }
         }
-        batch.len += taken;
+        // SAFETY: the sequence wrote so many there.
+        unsafe { batch.grow(taken) };
     }
 
     /// Puts the first of these blocks into this magazine, as many as there is room for, if the thread is on its VP. Returns how many.
@@ -490,20 +555,20 @@ mod sequences {
                         "jne 33f",
                         "mov {count:e}, dword ptr [{magazine}]",
                         // One that is closed must not be stored to, not even what is there.
-                        "cmp {count:e}, dword ptr [{magazine} + 8]",
-                        "jae 33f",
-                        "36:",
-                        "mov {tmp}, qword ptr [{blocks} + {put} * 8]",
-                        "mov qword ptr [{magazine} + {count} * 8 + 16], {tmp}",
-                        "add {put}, 1",
-                        "add {count}, 1",
-                        "cmp {put}, {most}",
-                        "jae 35f",
-                        "cmp {count:e}, dword ptr [{magazine} + 8]",
-                        "jb 36b",
-                        "35:",
+                        "mov {tmp:e}, dword ptr [{magazine} + 8]",
+                        "sub {tmp:e}, {count:e}",
+                        "jbe 33f",
+                        "mov {put}, {most}",
+                        "cmp {tmp}, {put}",
+                        "cmovb {put}, {tmp}",
+                        "lea rdi, [{magazine} + {count} * 8 + 16]",
+                        "mov rsi, {blocks}",
+                        "mov rcx, {put}",
+                        "rep movsq",
+                        "add {count:e}, {put:e}",
                         "mov dword ptr [{magazine}], {count:e}",
-                    ]
+                    ],
+                    changes: [out("rsi") _, out("rdi") _, out("rcx") _,]
                 },
                 aarch64: {
                     before: [],

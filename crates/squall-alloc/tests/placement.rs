@@ -2,8 +2,8 @@
 
 mod support;
 
-use squall_alloc::{BOUND_BYTES, Mode, Placement, Pool, mode, stats, trim};
-use std::alloc::Layout;
+use squall_alloc::{BOUND_BYTES, LocalityAlloc, Mode, Placement, Pool, mode, stats, trim};
+use std::alloc::{GlobalAlloc, Layout};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 use support::{Random, in_both_modes};
@@ -278,6 +278,87 @@ fn to_09_only_what_was_freed_elsewhere_counts_as_sent_home() {
         assert_eq!(sent >= 1000, processor == 1, "freed on {processor}: {sent}");
         assert!(processor == 1 || sent < 50, "freed on {processor}: {sent}");
     }
+}
+
+/// Allocates a block of this layout on processor 0 and frees it on 1, which then takes one: whether that is the same.
+fn is_kept(layout: Layout, by_program: bool) -> bool {
+    let on = |processor: usize, body: Box<dyn FnOnce() -> usize + Send>| {
+        std::thread::spawn(move || {
+            go_to(processor);
+            body()
+        })
+        .join()
+        .unwrap()
+    };
+    let take = move || match by_program {
+        // SAFETY: of some bytes.
+        true => unsafe { LocalityAlloc.alloc(layout) }.addr(),
+        false => Pool::new(Placement::General).allocate(layout).unwrap().addr().get(),
+    };
+    let put = move |address: usize| match by_program {
+        // SAFETY: taken for this layout, and freed once.
+        true => unsafe { LocalityAlloc.dealloc(std::ptr::with_exposed_provenance_mut(address), layout) },
+        false => free(&[(address, layout.size(), 0)]),
+    };
+    let block = on(0, Box::new(take));
+    let other = on(
+        1,
+        Box::new(move || {
+            // The first of the class brings some, so that none is fetched between.
+            put(take());
+            put(block);
+            take()
+        }),
+    );
+    on(1, Box::new(move || (put(other), 0).1));
+    block == other
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "there is one processor")]
+fn to_09_whole_lines_of_another_vp_of_the_node_are_kept_by_who_frees_them() {
+    let _alone = alone();
+    if processors() < 2 || mode() != Some(Mode::Restartable) {
+        return;
+    }
+    for by_program in [false, true] {
+        // Of the longest there is room for two, which those of the round before would take.
+        if !trim() {
+            return;
+        }
+        for size in [64, 128, 192, 1000, 5000, 60_000] {
+            let layout = Layout::from_size_align(size, 8).unwrap();
+            assert!(is_kept(layout, by_program), "{size} bytes");
+        }
+        // Of these, neighbours on a line are another VP's.
+        for size in [8, 16, 48, 80, 100] {
+            let layout = Layout::from_size_align(size, 8).unwrap();
+            assert!(!is_kept(layout, by_program), "{size} bytes");
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "there are no nodes")]
+fn to_09_what_is_of_another_node_is_sent_home() {
+    let test = "to_09_what_is_of_another_node_is_sent_home";
+    if !support::is_child() {
+        return support::must_pass(test, &[]);
+    }
+    squall_alloc::pretend_apart();
+    if processors() < 2 || mode() != Some(Mode::Restartable) {
+        return;
+    }
+    for (by_program, size) in [(false, 64), (true, 64), (false, 1000), (true, 1000), (true, 60_000)] {
+        let layout = Layout::from_size_align(size, 8).unwrap();
+        assert!(!is_kept(layout, by_program), "{size} bytes");
+    }
+    if squall_sys::nodes::has_policy() {
+        return;
+    }
+    let before = sent_home();
+    allocate_and_free_on(1, 1000, Layout::new::<[u8; 256]>());
+    assert!(sent_home() - before >= 800);
 }
 
 #[test]

@@ -256,8 +256,7 @@ impl Town {
         }
         let popped = self.machine.pop(0);
         for block in popped.into_iter().chain([block]) {
-            batch.blocks[batch.len] = block;
-            batch.len += 1;
+            batch.push(block);
         }
         send_home(self, 0, &mut batch);
     }
@@ -265,8 +264,7 @@ impl Town {
     fn empty(&self) {
         let mut batch = Batch::new();
         for block in self.machine.empty(0) {
-            batch.blocks[batch.len] = block;
-            batch.len += 1;
+            batch.push(block);
         }
         send_home(self, 0, &mut batch);
     }
@@ -313,4 +311,34 @@ pub(super) fn sent_home() {
     let left = (out(&town.heaps[0]), out(&town.heaps[1]));
     assert_eq!(left, (2, 1), "all came home but those that were kept");
     assert!(!kept.contains(&block));
+}
+
+/// A thread keeps a block of another VP's heap, which another thread of its VP takes, uses and frees there unless it was sent home by
+/// then. It comes home.
+pub(super) fn kept() {
+    let rooms = [Room::new(&[], 1), Room::new(&[], 1)];
+    let town = Arc::new(Town {
+        machine: Machine::new(rooms, 1, [0, 0]),
+        heaps: [heap(0), heap(1)],
+        plot: Plot::new(),
+    });
+    let kept = take(&town.heaps[1], &town.plot);
+    let block = take(&town.heaps[1], &town.plot);
+    town.plot.use_block(block);
+    let other = {
+        let town = town.clone();
+        thread::spawn(move || {
+            town.plot.use_block(block);
+            town.free(pointer(block));
+            town.empty();
+        })
+    };
+    if let Some(found) = town.machine.pop(0) {
+        town.plot.use_block(found.addr() - 1);
+        town.free(found);
+    }
+    other.join().unwrap();
+    town.empty();
+    assert_eq!(out(&town.heaps[1]), 1, "it came home");
+    town.plot.use_block(kept);
 }
