@@ -41,20 +41,86 @@ fn put(homes: &impl Homes, from: u32, home: u32, blocks: &[*mut u8]) {
     }
 }
 
+/// So many homes are gathered one after the other, without a branch that nobody could foretell; the blocks of others are sorted.
+const GATHERED_MAX: usize = 4;
+
 /// Apart from what comes before, as it writes a long array.
 #[inline(never)]
 fn sort_and_put(homes: &impl Homes, from: u32, blocks: &mut [*mut u8]) {
     let mut by_home = [(0, std::ptr::null_mut()); BATCH_MAX];
-    let by_home = &mut by_home[..blocks.len()];
-    for (at, block) in by_home.iter_mut().zip(&*blocks) {
+    let mut rest = &mut by_home[..blocks.len()];
+    for (at, block) in rest.iter_mut().zip(&*blocks) {
         *at = (homes.home_of(*block).unwrap_or(NO_HOME), *block);
     }
-    by_home.sort_unstable_by_key(|(home, _)| *home);
-    blocks.iter_mut().zip(&*by_home).for_each(|(block, (_, at))| *block = *at);
-    let mut rest = &*blocks;
-    for run in by_home.chunk_by(|(home, _), (other, _)| home == other) {
-        let (of_home, others) = rest.split_at(run.len());
-        put(homes, from, run[0].0, of_home);
+    let mut gathered = 0;
+    while let Some((home, _)) = rest.first().copied() {
+        let count = match gathered < GATHERED_MAX {
+            true => gather(rest, home),
+            false => rest.partition_point(|(other, _)| *other <= home),
+        };
+        gathered += 1;
+        let (run, others) = rest.split_at_mut(count);
+        let of_home = &mut blocks[..count];
+        of_home.iter_mut().zip(&*run).for_each(|(at, (_, block))| *at = *block);
+        put(homes, from, home, of_home);
         rest = others;
+        if gathered == GATHERED_MAX {
+            rest.sort_unstable_by_key(|(home, _)| *home);
+        }
+    }
+}
+
+/// Brings those of this home to the front. Returns how many they are.
+fn gather(blocks: &mut [(u32, *mut u8)], home: u32) -> usize {
+    let mut count = 0;
+    for at in 0..blocks.len() {
+        let is_of_home = blocks[at].0 == home;
+        blocks.swap(at, count);
+        count += usize::from(is_of_home);
+    }
+    count
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// Blocks are numbers, of which the last hundred tell the home; 0: it is no block.
+    struct Town(RefCell<Vec<(u32, usize, bool)>>);
+
+    impl Homes for Town {
+        fn home_of(&self, block: *mut u8) -> Option<u32> {
+            (block.addr() as u32 % 100).checked_sub(1)
+        }
+
+        fn put_on(&self, home: u32, blocks: &[*mut u8], sent_home: bool) {
+            let put = blocks.iter().map(|block| (home, block.addr(), sent_home));
+            self.0.borrow_mut().extend(put);
+        }
+
+        fn foreign(&self, block: *mut u8) {
+            self.0.borrow_mut().push((NO_HOME, block.addr(), false));
+        }
+    }
+
+    #[test]
+    fn each_block_of_a_batch_comes_to_its_home_once() {
+        for homes in [1, 2, 3, 5, 60] {
+            let (town, mut batch) = (Town(RefCell::new(Vec::new())), Batch::new());
+            for block in 1..=BATCH_MAX {
+                batch.push(std::ptr::without_provenance_mut(block * 100 + block * 7 % homes));
+            }
+            send_home(&town, 1, &mut batch);
+            assert!(batch.blocks().is_empty());
+            let mut all = town.0.into_inner();
+            for (home, block, sent_home) in &all {
+                let expected = (*block as u32 % 100).checked_sub(1).unwrap_or(NO_HOME);
+                assert_eq!((*home, *sent_home), (expected, ![1, NO_HOME].contains(home)));
+            }
+            all.sort_unstable_by_key(|(_, block, _)| *block);
+            all.dedup_by_key(|(_, block, _)| *block);
+            assert_eq!(all.len(), BATCH_MAX);
+        }
     }
 }
