@@ -18,10 +18,11 @@ pub struct ClassStats {
     pub is_local: bool,
     /// Slabs.
     pub slabs_count: u64,
-    /// Blocks with users, here or elsewhere, and those in other VPs' outboxes. While others allocate it may be off by what is on its
-    /// way.
+    /// Blocks with users, here or elsewhere, and those in other VPs' outboxes; off by what is on its way while others allocate. Of
+    /// blocks of whole lines that one VP of a node keeps in its cache for others it is not known whose they are: of all VPs together it is
+    /// right.
     pub used_count: u64,
-    /// Blocks in the VP's cache.
+    /// Blocks in the VP's cache: its own, or of whole lines those that were freed there.
     pub cached_count: u64,
     /// How often the VP's cache was filled since the program began, and how many blocks went back to slabs.
     pub fills_count: u64,
@@ -43,7 +44,7 @@ pub struct VpStats {
 }
 
 impl VpStats {
-    /// Bytes of its own blocks that the VP caches.
+    /// Bytes of the blocks that the VP caches to give out again.
     pub fn cached_bytes(&self) -> u64 {
         self.classes.iter().map(|class| class.cached_count * class.block_bytes as u64).sum()
     }
@@ -84,13 +85,16 @@ pub fn stats_if_used() -> Option<Stats> {
 }
 
 fn look(ground: &Ground) -> Stats {
-    let vps = ground
+    // By classes: blocks that VPs keep for others, beyond what is out of their own heaps.
+    let mut kept = [0; COUNT];
+    let mut vps: Vec<VpStats> = ground
         .parts_made()
         .map(|(vp, part)| {
             let counts = part.heap().counts();
-            let classes = (0..COUNT).filter(|class| counts[*class].takes > 0).map(|class| {
+            let classes = (0..COUNT).filter_map(|class| {
                 let (counts, cached) = (counts[class], part.magazine(class).len() as u64);
-                ClassStats {
+                kept[class] += cached.saturating_sub(counts.out);
+                (counts.takes > 0 || cached > 0).then(|| ClassStats {
                     block_bytes: SIZES[class],
                     is_local: crate::classes::is_local(class),
                     slabs_count: counts.slabs,
@@ -99,11 +103,20 @@ fn look(ground: &Ground) -> Stats {
                     fills_count: counts.takes,
                     returned_count: counts.puts,
                     sent_home_count: counts.sent_home,
-                }
+                })
             });
             VpStats { vp, classes: classes.collect(), outbox_count: part.outbox().len() as u64 }
         })
         .collect();
+    for class in vps.iter_mut().flat_map(|vp| &mut vp.classes) {
+        let of_class =
+            |at: &usize| SIZES[*at] == class.block_bytes && crate::classes::is_local(*at) == class.is_local;
+        if let Some(kept) = (0..COUNT).find(of_class).map(|at| &mut kept[at]) {
+            let others = class.used_count.min(*kept);
+            class.used_count -= others;
+            *kept -= others;
+        }
+    }
     let mut nodes: Vec<PoolUnits> = ground.pools.iter().take(NODES_MAX).map(|pool| pool.units()).collect();
     while nodes.last().is_some_and(|units| units.all == 0) {
         nodes.pop();

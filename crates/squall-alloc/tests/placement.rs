@@ -363,6 +363,27 @@ fn to_09_what_is_of_another_node_is_sent_home() {
 
 #[test]
 #[cfg_attr(miri, ignore = "there is one processor")]
+fn what_a_vp_keeps_for_another_is_nobodys_use() {
+    let test = "what_a_vp_keeps_for_another_is_nobodys_use";
+    if !support::is_child() {
+        return support::must_pass(test, &[]);
+    }
+    let used = || {
+        let stats = stats().unwrap();
+        let classes = stats.vps.into_iter().flat_map(|vp| vp.classes);
+        classes
+            .filter(|class| class.block_bytes == 256 && !class.is_local)
+            .map(|class| class.used_count)
+            .sum::<u64>()
+    };
+    // Nobody else in this program allocates such blocks.
+    assert_eq!(used(), 0);
+    allocate_and_free_on(processors().min(2) - 1, 100, Layout::new::<[u8; 256]>());
+    assert_eq!(used(), 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "there is one processor")]
 fn what_waits_to_be_sent_home_is_bounded_in_bytes() {
     let _alone = alone();
     if processors() < 2 {
