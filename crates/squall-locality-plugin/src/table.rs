@@ -90,7 +90,7 @@ const RUN: u64 = 16;
 /// Where the index is looked into first.
 fn first_slot(line: u64, site: u64, slots: usize) -> usize {
     let run = hash(line / RUN, site) & !(RUN - 1);
-    (run | line % RUN) as usize & (slots - 1)
+    (run + line % RUN) as usize & (slots - 1)
 }
 
 /// And where next: about the same place of the next run. The step is odd, so that every slot is come by.
