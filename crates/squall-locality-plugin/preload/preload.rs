@@ -3,7 +3,8 @@
 //!
 //! Idea: wrap the allocator's functions, walk the stack by its unwind tables, and tell the plugin by a system call that does
 //! not exist, which it sees and the emulator refuses. A walk is dear under emulation, so each thread keeps the walks it
-//! made, and uses one again when all its return addresses are still where they were.
+//! made, with the number that the plugin has for their place, and uses one again when all its return addresses are still where they
+//! were.
 //!
 //! - I1. Nothing here allocates, and what a wrapper calls cannot lead back into a walk.
 //! - I2. Outside the emulator, where nobody answers the greeting, the wrappers do nothing but call what they wrap.
@@ -28,6 +29,9 @@ const ALLOC: c_long = HELLO + 2;
 const FREE: c_long = HELLO + 3;
 const LOUD: c_long = HELLO + 4;
 const KEPT: c_long = HELLO + 5;
+const PLACE: c_long = HELLO + 6;
+/// The number of a place that is not known; as in `format::call`.
+const NO_PLACE: u32 = u32::MAX;
 
 /// The next definition of a symbol in the search order.
 const NEXT: *mut c_void = -1isize as *mut c_void;
@@ -92,6 +96,16 @@ impl Quiet {
     }
 }
 
+impl Quiet {
+    /// Ends it by telling that `block` was given out, which is one call for both.
+    fn end_with(self, block: *mut c_void, size: usize, place: u32) {
+        // SAFETY: as above.
+        unsafe { *__errno_location() = self.errno };
+        tell(ALLOC, [block as usize, size, place as usize, 0]);
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for Quiet {
     fn drop(&mut self) {
         // SAFETY: as above.
@@ -110,9 +124,12 @@ struct Walk {
     frames: [usize; FRAMES_MAX],
     places: [usize; FRAMES_MAX],
     count: usize,
+    /// The plugin's number for it.
+    place: u32,
 }
 
-const NO_WALK: Walk = Walk { stack: 0, frames: [0; FRAMES_MAX], places: [0; FRAMES_MAX], count: 0 };
+const NO_WALK: Walk =
+    Walk { stack: 0, frames: [0; FRAMES_MAX], places: [0; FRAMES_MAX], count: 0, place: NO_PLACE };
 /// Walks that a thread keeps.
 const WALKS: usize = 16;
 
@@ -187,6 +204,7 @@ fn walk(walks: &mut [Walk; WALKS]) -> usize {
     let mut taken = Walk { stack, ..NO_WALK };
     // SAFETY: `frame` is given the walk that it expects.
     unsafe { _Unwind_Backtrace(frame, (&raw mut taken).cast()) };
+    tell(PLACE, [taken.frames.as_ptr() as usize, taken.count, &raw mut taken.place as usize, 0]);
     let at = (taken.frames.iter().fold(0usize, |sum, ip| sum.rotate_left(5) ^ ip) >> 2) % WALKS;
     walks[at] = taken;
     at
@@ -197,17 +215,19 @@ fn given(block: *mut c_void, size: usize) {
     if block.is_null() || !is_heard() {
         return;
     }
-    let _quiet = Quiet::begin();
+    let quiet = Quiet::begin();
     if BUSY.try_with(|busy| busy.replace(true)).unwrap_or(true) {
         return;
     }
-    let _ = KEPT_WALKS.try_with(|kept| {
+    let place = KEPT_WALKS.try_with(|kept| {
         // SAFETY: the cell is this thread's, and `BUSY` keeps others of its calls out.
         let walks = unsafe { &mut *kept.as_ptr() };
-        let at = walk(walks);
-        tell(ALLOC, [block as usize, size, walks[at].frames.as_ptr() as usize, walks[at].count]);
+        walks[walk(walks)].place
     });
     let _ = BUSY.try_with(|busy| busy.set(false));
+    if let Ok(place) = place {
+        quiet.end_with(block, size, place);
+    }
 }
 
 /// Tells that `block` is about to be given back.

@@ -15,17 +15,20 @@ use crate::threads::{Thread, epoch, this, tick};
 /// Places that allocate which are told apart, and words that are slept upon which are written down.
 const SITES_MAX: usize = 100_000;
 const FUTEXES_MAX: usize = 1_000_000;
-/// The site of a block that is one too many.
-const NO_SITE: u32 = u32::MAX;
 const MAP_ANONYMOUS: u64 = 0x20;
 const PR_SET_NAME: u64 = 15;
 const PAGE: u64 = 4096;
+
+/// Whether this call is none, but what the preloaded library says.
+fn is_told(number: i64) -> bool {
+    (call::FIRST..call::FIRST + 16).contains(&number)
+}
 
 /// A thread makes a system call.
 pub(crate) fn begin(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
     let Some(thread) = this(vcpu) else { return };
     thread.arguments = arguments;
-    if (call::FIRST..call::FIRST + 16).contains(&number) {
+    if is_told(number) {
         thread.told(number);
         return;
     }
@@ -37,6 +40,9 @@ pub(crate) fn begin(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
 
 /// It is back from it.
 pub(crate) fn end(vcpu: c_uint, number: i64, result: i64) {
+    if is_told(number) {
+        return;
+    }
     let Some(thread) = this(vcpu) else { return };
     let _ = with(|shared| shared.end_call(thread, number, result));
 }
@@ -115,7 +121,7 @@ impl Shared {
 impl Thread {
     /// What the preloaded library has to say.
     fn told(&mut self, number: i64) {
-        let [a, b, c, d, ..] = self.arguments;
+        let [a, b, c, ..] = self.arguments;
         match number {
             call::HELLO => {
                 let _ = with(|shared| {
@@ -127,9 +133,17 @@ impl Thread {
             }
             call::QUIET => self.quiet = self.quiet.saturating_add(1),
             call::LOUD => self.quiet = self.quiet.saturating_sub(1),
+            call::PLACE => {
+                let count = (b as usize).min(call::FRAMES_MAX);
+                let _ = with(|shared| {
+                    let place = shared.place(a, count);
+                    // Where it cannot be stored, the library keeps that the place is not known.
+                    shared.store(c, &place.to_le_bytes())
+                });
+            }
             call::ALLOC => {
-                let count = (d as usize).min(call::FRAMES_MAX);
-                let _ = with(|shared| shared.note_block(self.number, a, b, c, count));
+                let _ = with(|shared| shared.note_block(self.number, a, b, c as u32));
+                self.quiet = self.quiet.saturating_sub(1);
             }
             call::FREE | call::KEPT => {
                 let kind = if number == call::FREE { record::FREE } else { record::KEPT };
@@ -155,18 +169,19 @@ impl Shared {
         !self.blocks_cut
     }
 
-    fn note_block(&mut self, thread: u32, block: u64, size: u64, frames: u64, count: usize) {
+    /// The number of the place that has so many return addresses, which are there.
+    fn place(&mut self, frames: u64, count: usize) -> u32 {
         if !self.block_counts() {
-            return;
+            return call::NO_PLACE;
         }
         let mut bytes = [0; 8 * call::FRAMES_MAX];
         let got = self.read(frames, &mut bytes[..8 * count]);
         let frames: Vec<u64> =
             bytes[..got].as_chunks().0.iter().map(|word: &[u8; 8]| u64::from_le_bytes(*word)).collect();
         let next = self.sites.len() as u32;
-        let site = match self.sites.get(&frames) {
+        match self.sites.get(&frames) {
             Some(site) => *site,
-            None if self.sites.len() >= SITES_MAX => NO_SITE,
+            None if self.sites.len() >= SITES_MAX => call::NO_PLACE,
             None => {
                 let mut payload = Payload::default().u32(next).u32(0);
                 for frame in &frames {
@@ -176,8 +191,13 @@ impl Shared {
                 self.sites.insert(frames, next);
                 next
             }
-        };
-        let payload = Payload::default().u32(epoch()).u32(thread).u32(site).u32(0).u64(block).u64(size);
-        self.log.write(record::ALLOC, payload);
+        }
+    }
+
+    fn note_block(&mut self, thread: u32, block: u64, size: u64, place: u32) {
+        if self.block_counts() {
+            let payload = Payload::default().u32(epoch()).u32(thread).u32(place).u32(0).u64(block).u64(size);
+            self.log.write(record::ALLOC, payload);
+        }
     }
 }

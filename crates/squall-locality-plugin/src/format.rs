@@ -4,8 +4,9 @@
 //! are changed in place. Nothing has to be flushed, and no callback has to run.
 //!
 //! - I1. A file begins with a head of [`HEAD_BYTES`]; its first word is [`MAGIC`]. All numbers are little-endian.
-//! - I2. A table's head is followed by entries of [`ENTRY_BYTES`]; an entry whose site is zero is empty. Each thread writes
-//!   its own table alone.
+//! - I2. A table's head is followed by entries of [`ENTRY_BYTES`]; an entry whose site is zero is empty. The first of them, as many as the
+//!   head says, are rows, whose counts belong to the entry of the same line and site, if there is one; of all others no two have both the
+//!   same. Each thread writes its own table alone.
 //! - I3. A log's head is followed by records: kind and length of the payload, a `u32` each, then the payload, padded to
 //!   eight bytes. The head says how many bytes of them there are; the file may be longer.
 //! - I4. A process has a number of its own in the run: the kernel's may be used again.
@@ -13,7 +14,7 @@
 //! Not promised: that a file is whole. A reader takes what it understands, and must bear any bytes.
 
 /// `SQLOCAL` and the version of the format.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"SQLOCAL2");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"SQLOCAL3");
 /// Bytes of a file's head.
 pub const HEAD_BYTES: usize = 128;
 /// Bytes of a table's entry.
@@ -134,6 +135,8 @@ pub mod head {
     pub const NAME: usize = 64;
     /// `u32`: the process's number in the run, never used again.
     pub const PROCESS: usize = 80;
+    /// `u32`: of a table, how many of its entries are rows.
+    pub const ROWS: usize = 84;
 }
 
 /// Places in the page of the run, in bytes: after a head of which only the kind counts, a `u64` each.
@@ -195,7 +198,7 @@ pub mod call {
     pub const HELLO: i64 = FIRST;
     /// `()`: what the thread does from here is for the library, and does not count. It may be said again before it is over.
     pub const QUIET: i64 = FIRST + 1;
-    /// `(block, size, return addresses, how many)`: a block is given out.
+    /// `(block, size, place)`: a block is given out, by the place of this number; and the last `QUIET` is over.
     pub const ALLOC: i64 = FIRST + 2;
     /// `(block)`: a block is about to be given back.
     pub const FREE: i64 = FIRST + 3;
@@ -203,6 +206,10 @@ pub mod call {
     pub const LOUD: i64 = FIRST + 4;
     /// `(block)`: it was not given back after all.
     pub const KEPT: i64 = FIRST + 5;
+    /// `(return addresses, how many, address)`: the plugin stores the number, a `u32`, of the place that allocates and has these.
+    pub const PLACE: i64 = FIRST + 6;
+    /// The number of a place that is not known.
+    pub const NO_PLACE: u32 = u32::MAX;
     /// Return addresses at most.
     pub const FRAMES_MAX: usize = 24;
 }

@@ -14,9 +14,22 @@ use crate::shared::{Chunk, GRAIN};
 const HEAD_PART: usize = GRAIN;
 const PART_MAX: usize = 4 << 20;
 
-/// A payload under construction.
-#[derive(Debug, Default)]
+/// A payload under construction, after room for what comes before it in a record.
+#[derive(Debug)]
 pub(crate) struct Payload(Vec<u8>);
+
+/// Bytes of a record before its payload.
+const BEFORE: usize = 8;
+/// Bytes that most records have room in, so that each is asked for once.
+const MOST: usize = 64;
+
+impl Default for Payload {
+    fn default() -> Payload {
+        let mut record = Vec::with_capacity(MOST);
+        record.resize(BEFORE, 0);
+        Payload(record)
+    }
+}
 
 impl Payload {
     pub(crate) fn u32(mut self, value: u32) -> Payload {
@@ -80,14 +93,11 @@ impl Log {
         if self.stopped {
             return;
         }
-        let payload = payload.0;
-        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        let padded = payload.len().next_multiple_of(8);
-        let mut record = Vec::with_capacity(8 + padded);
-        record.extend_from_slice(&kind.to_le_bytes());
-        record.extend_from_slice(&length.to_le_bytes());
-        record.extend_from_slice(&payload);
-        record.resize(8 + padded, 0);
+        let mut record = payload.0;
+        let length = u32::try_from(record.len() - BEFORE).unwrap_or(u32::MAX);
+        record[..4].copy_from_slice(&kind.to_le_bytes());
+        record[4..BEFORE].copy_from_slice(&length.to_le_bytes());
+        record.resize(record.len().next_multiple_of(8), 0);
         if self.append(&record).is_none() {
             run::here().miss_record();
         }

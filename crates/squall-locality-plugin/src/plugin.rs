@@ -479,6 +479,10 @@ pub unsafe extern "C" fn qemu_plugin_install(
         .map(|at| text(unsafe { *words.add(at) }))
         .collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if let Ok((folder, ..)) = arguments(&words) {
+        // Without it whoever started the emulator takes it that the plugin was refused, which what follows will say, too.
+        let _ = std::fs::write(folder.join(MET), []);
+    }
     let done = if system {
         Err("this is not user-mode emulation".to_owned())
     } else {
@@ -495,6 +499,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
 
 /// What the library is called where the emulator's interface is of version 7 or later. Any other name is for those before.
 pub const NAME_7: &str = "plugin-7.so";
+
+/// An empty file in the folder, made when the emulator has taken the plugin.
+pub const MET: &str = "met";
 
 /// The version of the interface, which the emulator reads before it calls [`qemu_plugin_install`].
 #[cfg_attr(squall_plugin, unsafe(no_mangle), used)]

@@ -2,18 +2,25 @@
 //!
 //! Problem: this is on the way of every load and store of the program, and what was counted has to outlive a kill. Idea: the
 //! entries lie in a mapped file and never move while the thread runs; an index of pointers to them lies in private memory,
-//! and in front of it a small cache that is mapped directly, so that a loop finds its entries with one comparison.
+//! and in front of it a small cache that is mapped directly, so that a loop finds its entries with one comparison. What is not in
+//! there is most often in no cache of the processor's either: it waits in rows at the file's beginning until those are full, and then all are
+//! looked up together, so that memory is waited for once and not each time.
 //!
 //! - I1. An entry is written by its thread alone, and pointers in the cache and the index lead to entries of this table.
-//! - I2. Entries are packed: the head's count says how many there are, in order, through the chunks.
+//! - I2. Entries are packed: the head's count says how many there are, in order, through the chunks, after the rows.
 //! - I3. A table holds only lines of its sample: those whose hash ends in so many zeros. Raising the sample drops the
 //!   others, so that every line that is kept was kept from the beginning.
 //! - I4. What its file and its index take is taken from the run's (run/I1), and its entries are counted there with its sample; a
 //!   forked child forgets its parent's tables without giving anything back.
+//! - I5. What waits is in the file, as entries of its own: a row whose site is not zero counts. What waits of an entry is younger than what the
+//!   entry has, since what is in the cache does not wait, and comes into the cache only when nothing waits any more.
+//!
+//! Not promised: the accesses of one row (of one instruction to one line, in a row), if the process is killed just when they go to their entry.
 //!
 //! Cost: a hit in the cache is one load, two comparisons and four stores to one line of memory.
 
 use std::ffi::CString;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, file, head, is_sampled};
 use crate::shared::{Chunk, GRAIN};
@@ -52,6 +59,10 @@ pub(crate) struct Access {
 const CACHE_SLOTS: usize = 1024;
 /// Slots of the first index.
 const INDEX_SLOTS: usize = 1024;
+/// Rows in which accesses wait.
+const ROWS: usize = 128;
+/// Where the first entry lies that is none of them.
+const ENTRIES_AT: usize = HEAD_BYTES + ROWS * ENTRY_BYTES;
 /// Bytes of a table's first part, head included, and of its largest; each is half of what there is.
 const CHUNK_MIN: usize = GRAIN;
 const CHUNK_MAX: usize = 16 << 20;
@@ -61,9 +72,16 @@ const SLOT_BYTES: usize = size_of::<*mut Entry>();
 /// Bytes of private memory that every table takes.
 const FIXED_BYTES: usize = (CACHE_SLOTS + INDEX_SLOTS) * SLOT_BYTES;
 
-/// Spreads lines and sites over slots: the high bits are good.
+/// Spreads lines and sites over slots: every bit of either changes all bits, so that any will do.
 fn hash(line: u64, site: u64) -> u64 {
-    (line ^ site.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    let (a, b) = (line ^ 0xa076_1d64_78bd_642f, site ^ 0xe703_7ed1_a0b4_28db);
+    let product = u128::from(a) * u128::from(b);
+    (product >> 64) as u64 ^ product as u64
+}
+
+/// Where in the cache an entry is, if it is there: by the high bits of one product, which is what every access has time for.
+fn cache_slot(line: u64, site: u64) -> usize {
+    ((line ^ site.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize & (CACHE_SLOTS - 1)
 }
 
 /// Lines that lie side by side in the index, for one site: a program that walks through memory walks through it, too.
@@ -71,13 +89,30 @@ const RUN: u64 = 16;
 
 /// Where the index is looked into first.
 fn first_slot(line: u64, site: u64, slots: usize) -> usize {
-    let run = hash(line / RUN, site) >> 24;
-    (run * RUN + line % RUN) as usize & (slots - 1)
+    let run = hash(line / RUN, site) & !(RUN - 1);
+    (run + line % RUN) as usize & (slots - 1)
 }
 
 /// And where next: about the same place of the next run. The step is odd, so that every slot is come by.
 fn next_slot(at: usize, slots: usize) -> usize {
     (at + RUN as usize + 1) & (slots - 1)
+}
+
+/// Has the processor fetch what is wanted soon; where that is cannot be wrong.
+#[inline]
+fn prefetch<T>(place: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: it loads nothing, and any address will do; every processor of this architecture has it (SSE).
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(place.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) place, options(nostack, readonly, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = place;
 }
 
 /// One thread's table.
@@ -86,6 +121,9 @@ pub(crate) struct Table {
     cache: Box<[*mut Entry; CACHE_SLOTS]>,
     index: Vec<*mut Entry>,
     used: usize,
+    /// Rows, in the first chunk, and how many of them wait.
+    rows: *mut Entry,
+    waiting: usize,
     sample: u32,
     /// Where the next entry goes, and where the last chunk ends.
     next: *mut Entry,
@@ -111,12 +149,16 @@ impl Table {
             }
         };
         let start = chunk.start();
-        // SAFETY: the chunk is longer than its head, of which entries are a multiple.
-        let (next, end) = unsafe { (start.add(HEAD_BYTES).cast(), start.add(chunk.bytes()).cast()) };
+        // SAFETY: the chunk is longer than its head and the rows, of which entries are a multiple.
+        let (rows, next, end) = unsafe {
+            (start.add(HEAD_BYTES).cast(), start.add(ENTRIES_AT).cast(), start.add(chunk.bytes()).cast())
+        };
         let table = Table {
             cache: Box::new([std::ptr::null_mut(); CACHE_SLOTS]),
             index: vec![std::ptr::null_mut(); INDEX_SLOTS],
             used: 0,
+            rows,
+            waiting: 0,
             sample,
             next,
             end,
@@ -129,6 +171,8 @@ impl Table {
         table.set_u64(head::MAGIC, MAGIC);
         table.set_u32(head::KIND, file::TABLE);
         table.set_u32(head::SAMPLE, sample);
+        table.set_u32(head::ROWS, ROWS as u32);
+        table.say_used();
         Ok(table)
     }
 
@@ -151,6 +195,11 @@ impl Table {
         unsafe { self.chunks[0].start().add(at).cast::<u64>().write(value) };
     }
 
+    /// Says in the head how many entries there are, rows included.
+    fn say_used(&self) {
+        self.set_u64(head::ENTRIES, (ROWS + self.used) as u64);
+    }
+
     /// Stores the thread's name in the head.
     pub(crate) fn set_name(&self, name: &[u8]) {
         let mut padded = [0; 16];
@@ -164,8 +213,7 @@ impl Table {
     /// Counts an access.
     #[inline]
     pub(crate) fn count(&mut self, access: Access) {
-        let hash = hash(access.line, access.site);
-        let cached = self.cache[(hash >> 54) as usize & (CACHE_SLOTS - 1)];
+        let cached = self.cache[cache_slot(access.line, access.site)];
         self.accesses += 1;
         // SAFETY: a pointer in the cache is null or leads to an entry of ours (I1), which nobody else refers to.
         if let Some(entry) = unsafe { cached.as_mut() }
@@ -175,33 +223,84 @@ impl Table {
             entry.add(access);
             return;
         }
-        self.count_slowly(access, hash);
+        self.count_slowly(access);
     }
 
+    /// Counts one that is not in the cache: in the last row, if that is of the same line and instruction, else in the next.
     #[cold]
     #[inline(never)]
-    fn count_slowly(&mut self, access: Access, hash: u64) {
+    fn count_slowly(&mut self, access: Access) {
         if !is_sampled(access.line, self.sample) {
             return;
         }
-        let Some(entry) = self.find_or_add(access) else {
-            self.lost += 1;
-            self.set_u64(head::LOST, self.lost);
-            return;
-        };
-        self.cache[(hash >> 54) as usize & (CACHE_SLOTS - 1)] = entry;
-        // SAFETY: as in `count`.
-        unsafe { (*entry).add(access) };
+        if self.waiting > 0 {
+            // SAFETY: a row that waits, of ours (I5).
+            let last = unsafe { &mut *self.rows.add(self.waiting - 1) };
+            if last.line == access.line && last.site == access.site {
+                last.add(access);
+                return;
+            }
+        }
+        if self.waiting == ROWS {
+            self.settle_rows();
+        }
+        let mut row = Entry::of(access.line, 0, access.epoch);
+        row.add(access);
+        // SAFETY: there are more rows than those that wait, in the first chunk, which stays, and nobody else refers to this one.
+        unsafe {
+            let place = self.rows.add(self.waiting);
+            place.write(row);
+            // Release: no partner but whoever finds the file after a kill; a row counts only when all of it is there (I5).
+            compiler_fence(Ordering::Release);
+            (*place).site = access.site;
+        }
+        self.waiting += 1;
     }
 
-    fn find_or_add(&mut self, access: Access) -> Option<*mut Entry> {
-        let mut at = first_slot(access.line, access.site, self.index.len());
+    /// Has all that waits go to its entries.
+    #[inline(never)]
+    fn settle_rows(&mut self) {
+        let mut slots = [0; ROWS];
+        let slots = &mut slots[..self.waiting];
+        for (at, slot) in slots.iter_mut().enumerate() {
+            // SAFETY: a row that waits, of ours.
+            let row = unsafe { &*self.rows.add(at) };
+            *slot = first_slot(row.line, row.site, self.index.len());
+            prefetch(&raw const self.index[*slot]);
+        }
+        for slot in slots {
+            prefetch(self.index[*slot]);
+        }
+        for at in 0..self.waiting {
+            // SAFETY: as above; its entry is another place.
+            let row = unsafe {
+                let place = self.rows.add(at);
+                let row = place.read();
+                (*place).site = 0;
+                row
+            };
+            // Release: as in `count_slowly`; what is in its entry is in no row (I5).
+            compiler_fence(Ordering::Release);
+            let Some(entry) = self.find_or_add(&row) else {
+                self.lost += row.reads + row.writes;
+                self.set_u64(head::LOST, self.lost);
+                continue;
+            };
+            self.cache[cache_slot(row.line, row.site)] = entry;
+            // SAFETY: as in `count`.
+            unsafe { (*entry).add_all(&row) };
+        }
+        self.waiting = 0;
+    }
+
+    fn find_or_add(&mut self, wanted: &Entry) -> Option<*mut Entry> {
+        let mut at = first_slot(wanted.line, wanted.site, self.index.len());
         loop {
             let entry = self.index[at];
             // SAFETY: null or an entry of ours (I1).
             match unsafe { entry.as_ref() } {
                 None => break,
-                Some(found) if found.line == access.line && found.site == access.site => return Some(entry),
+                Some(found) if found.line == wanted.line && found.site == wanted.site => return Some(entry),
                 Some(_) => at = next_slot(at, self.index.len()),
             }
         }
@@ -212,15 +311,15 @@ impl Table {
                 return None;
             }
             self.rebuild_index(2 * slots);
-            return self.find_or_add(access);
+            return self.find_or_add(wanted);
         }
-        let entry = self.add(access)?;
+        let entry = self.add(wanted)?;
         self.index[at] = entry;
         Some(entry)
     }
 
     /// A new entry without a count; none where the file cannot grow.
-    fn add(&mut self, access: Access) -> Option<*mut Entry> {
+    fn add(&mut self, wanted: &Entry) -> Option<*mut Entry> {
         if self.next == self.end {
             let bytes = (self.file_bytes / 2).next_multiple_of(CHUNK_MIN).min(CHUNK_MAX);
             if !run::here().take(bytes) {
@@ -237,25 +336,14 @@ impl Table {
             self.chunks.push(chunk);
         }
         let entry = self.next;
-        // SAFETY: `next` is before `end`, both in the last chunk, whose length is a multiple of an entry's (with the head's,
+        // SAFETY: `next` is before `end`, both in the last chunk, whose length is a multiple of an entry's (with the head's and the rows',
         // in the first one).
         unsafe {
-            entry.write(Entry {
-                line: access.line,
-                site: access.site,
-                reads: 0,
-                writes: 0,
-                read_bytes: 0,
-                written_bytes: 0,
-                first: access.epoch,
-                last: access.epoch,
-                first_write: 0,
-                last_write: 0,
-            });
+            entry.write(Entry::of(wanted.line, wanted.site, wanted.first));
             self.next = entry.add(1);
         }
         self.used += 1;
-        self.set_u64(head::ENTRIES, self.used as u64);
+        self.say_used();
         self.set_u64(head::ACCESSES, self.accesses);
         run::here().add_entries(self.sample, 1);
         Some(entry)
@@ -279,7 +367,7 @@ impl Table {
     fn entries(&self) -> impl Iterator<Item = *mut Entry> {
         let mut left = self.used;
         self.chunks.iter().enumerate().flat_map(move |(number, chunk)| {
-            let skipped = if number == 0 { HEAD_BYTES } else { 0 };
+            let skipped = if number == 0 { ENTRIES_AT } else { 0 };
             let count = left.min((chunk.bytes() - skipped) / ENTRY_BYTES);
             left -= count;
             // SAFETY: within the chunk.
@@ -294,6 +382,7 @@ impl Table {
         if shift <= self.sample {
             return;
         }
+        self.settle_rows();
         let places: Vec<*mut Entry> = self.entries().collect();
         let mut kept = 0;
         for from in &places {
@@ -310,7 +399,7 @@ impl Table {
         run::here().add_entries(shift, kept as u64);
         self.used = kept;
         self.sample = shift;
-        self.set_u64(head::ENTRIES, kept as u64);
+        self.say_used();
         self.set_u32(head::SAMPLE, shift);
         self.cache.fill(std::ptr::null_mut());
         self.truncate();
@@ -326,7 +415,7 @@ impl Table {
         let mut left = self.used;
         let mut keep = 0;
         for (number, chunk) in self.chunks.iter().enumerate() {
-            let skipped = if number == 0 { HEAD_BYTES } else { 0 };
+            let skipped = if number == 0 { ENTRIES_AT } else { 0 };
             let here = left.min((chunk.bytes() - skipped) / ENTRY_BYTES);
             if number > 0 && left == 0 {
                 break;
@@ -356,6 +445,7 @@ impl Table {
 
     /// The thread is over: its file remains, and is as long as it must be.
     pub(crate) fn end(mut self) -> Ended {
+        self.settle_rows();
         run::here().give(self.index.len() * SLOT_BYTES + CACHE_SLOTS * SLOT_BYTES);
         let name = std::mem::take(&mut self.name);
         let mut ended = Ended { name, bytes: self.file_bytes, used: self.used, sample: self.sample };
@@ -389,7 +479,7 @@ pub(crate) struct Ended {
 impl Ended {
     /// Gives back what is beyond the last entry.
     fn cut(&mut self) {
-        let end = (HEAD_BYTES + self.used * ENTRY_BYTES).next_multiple_of(PAGE);
+        let end = (ENTRIES_AT + self.used * ENTRY_BYTES).next_multiple_of(PAGE);
         if end < self.bytes && keeper::cut(&self.name, end).is_ok() {
             run::here().give(self.bytes - end);
             self.bytes = end;
@@ -403,9 +493,9 @@ impl Ended {
         }
         let Ok(chunk) = Chunk::map(&self.name, 0, self.bytes, false) else { return };
         let mut kept = 0;
-        // SAFETY: the file is as long as this, and has so many entries after its head; nobody else writes it, since its thread is over.
+        // SAFETY: the file is as long as this, and has so many entries after its rows; nobody else writes it, since its thread is over.
         unsafe {
-            let first = chunk.start().add(HEAD_BYTES).cast::<Entry>();
+            let first = chunk.start().add(ENTRIES_AT).cast::<Entry>();
             for at in 0..self.used {
                 let entry = first.add(at).read();
                 if is_sampled(entry.line, shift) {
@@ -413,7 +503,7 @@ impl Ended {
                     kept += 1;
                 }
             }
-            chunk.start().add(head::ENTRIES).cast::<u64>().write(kept as u64);
+            chunk.start().add(head::ENTRIES).cast::<u64>().write((ROWS + kept) as u64);
             chunk.start().add(head::SAMPLE).cast::<u32>().write(shift);
         }
         drop(chunk);
@@ -425,6 +515,37 @@ impl Ended {
 }
 
 impl Entry {
+    /// One without a count.
+    fn of(line: u64, site: u64, epoch: u32) -> Entry {
+        Entry {
+            line,
+            site,
+            reads: 0,
+            writes: 0,
+            read_bytes: 0,
+            written_bytes: 0,
+            first: epoch,
+            last: epoch,
+            first_write: 0,
+            last_write: 0,
+        }
+    }
+
+    /// What a later row of the same line and instruction has.
+    fn add_all(&mut self, row: &Entry) {
+        self.last = row.last;
+        if row.writes > 0 {
+            if self.writes == 0 {
+                self.first_write = row.first_write;
+            }
+            self.last_write = row.last_write;
+        }
+        self.reads += row.reads;
+        self.writes += row.writes;
+        self.read_bytes |= row.read_bytes;
+        self.written_bytes |= row.written_bytes;
+    }
+
     #[inline]
     fn add(&mut self, access: Access) {
         self.last = access.epoch;
@@ -445,6 +566,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format;
 
     fn access(line: u64, site: u64, store: bool) -> Access {
         Access { line, site, bytes: 0xff, store, epoch: 1 }
@@ -464,6 +586,7 @@ mod tests {
                 table.count(access(line, 1 + line % 3, round == 0));
             }
         }
+        table.settle_rows();
         let (mut reads, mut writes) = (0, 0);
         for entry in table.entries() {
             // SAFETY: an entry of the table.
@@ -474,9 +597,53 @@ mod tests {
         assert_eq!((table.used, reads, writes), (20_000, 40_000, 20_000));
         let bytes = std::fs::read(&path).expect("the file");
         let count = u64::from_le_bytes(bytes[head::ENTRIES..head::ENTRIES + 8].try_into().expect("eight"));
-        assert_eq!(count, 20_000);
+        assert_eq!(count, ROWS as u64 + 20_000);
         table.discard();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_waits_is_in_the_file_and_is_counted_once() {
+        let (mut table, path) = create("waits");
+        let in_file = |path: &std::path::Path| {
+            let bytes = std::fs::read(path).expect("the file");
+            let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
+            (0..long(head::ENTRIES) as usize)
+                .map(|entry| HEAD_BYTES + entry * ENTRY_BYTES)
+                .filter(|at| long(at + format::entry::SITE) != 0)
+                .map(|at| (long(at + format::entry::READS), long(at + format::entry::WRITES)))
+                .fold((0, 0), |sum, entry| (sum.0 + entry.0, sum.1 + entry.1))
+        };
+        // More than once as many as wait, so that some do and some do not; each line twice in a row, and again later.
+        let (mut reads, mut writes) = (0, 0);
+        for line in (0..300).chain(0..50) {
+            for store in [false, true] {
+                table.count(access(line, 9, store));
+                (reads, writes) = (reads + u64::from(!store), writes + u64::from(store));
+                assert_eq!(in_file(&path), (reads, writes), "at line {line}");
+            }
+        }
+        assert!(table.waiting > 0 && table.used < 300);
+        table.settle_rows();
+        assert_eq!((in_file(&path), table.waiting, table.used), ((reads, writes), 0, 300));
+        table.discard();
+    }
+
+    #[test]
+    fn an_entry_has_the_epochs_of_what_waited() {
+        let (mut table, _) = create("epochs");
+        let of = |epoch, store| Access { epoch, ..access(5, 9, store) };
+        for counted in [of(3, false), of(4, true), of(6, true), of(7, false)] {
+            table.count(counted);
+        }
+        table.settle_rows();
+        // Now it is in the cache.
+        table.count(of(8, true));
+        // SAFETY: the one entry of the table.
+        let entry = unsafe { *table.entries().next().expect("one") };
+        assert_eq!((entry.first, entry.last, entry.first_write, entry.last_write), (3, 8, 4, 8));
+        assert_eq!((entry.reads, entry.writes), (2, 3));
+        table.discard();
     }
 
     #[test]
@@ -486,6 +653,7 @@ mod tests {
             for line in 0..5_000u64 {
                 table.count(access(line * stride, 1, true));
             }
+            table.settle_rows();
             assert_eq!(table.used, 5_000);
             table.discard();
         }
@@ -500,6 +668,7 @@ mod tests {
             }
             table.resample(3);
         }
+        table.settle_rows();
         let mut kept = 0;
         for entry in table.entries() {
             // SAFETY: an entry of the table.
@@ -519,12 +688,12 @@ mod tests {
         }
         let mut ended = table.end();
         let length = |path| std::fs::metadata(path).expect("the file").len() as usize;
-        assert_eq!(length(&path), (HEAD_BYTES + 10_000 * ENTRY_BYTES).next_multiple_of(PAGE));
+        assert_eq!(length(&path), (ENTRIES_AT + 10_000 * ENTRY_BYTES).next_multiple_of(PAGE));
         ended.resample(4);
         assert!(ended.used < 1_000 && ended.used > 300, "{} of 10000 is about a sixteenth", ended.used);
-        assert_eq!(length(&path), (HEAD_BYTES + ended.used * ENTRY_BYTES).next_multiple_of(PAGE));
+        assert_eq!(length(&path), (ENTRIES_AT + ended.used * ENTRY_BYTES).next_multiple_of(PAGE));
         let bytes = std::fs::read(&path).expect("the file");
-        for entry in bytes[HEAD_BYTES..].chunks_exact(ENTRY_BYTES).take(ended.used) {
+        for entry in bytes[ENTRIES_AT..].chunks_exact(ENTRY_BYTES).take(ended.used) {
             let line = u64::from_le_bytes(entry[..8].try_into().expect("eight"));
             assert!(is_sampled(line, 4));
         }

@@ -112,7 +112,7 @@ pub(crate) unsafe extern "C" fn on_access(vcpu: c_uint, info: u32, address: u64,
 pub(crate) unsafe extern "C" fn on_call_access(vcpu: c_uint, info: u32, address: u64, site: *mut c_void) {
     let Some(thread) = this(vcpu) else { return run::here().miss_access() };
     thread.access(info, address, site as u64);
-    if thread.known(info).store {
+    if thread.known(info).0 {
         let ended = thread.frames.called(address);
         thread.end_windows(ended);
     }
@@ -129,7 +129,7 @@ pub(crate) unsafe extern "C" fn on_return_access(vcpu: c_uint, info: u32, addres
 /// The same two, of instructions whose accesses are nobody's.
 pub(crate) unsafe extern "C" fn on_quiet_call_access(vcpu: c_uint, info: u32, address: u64, _: *mut c_void) {
     if let Some(thread) = this(vcpu)
-        && thread.known(info).store
+        && thread.known(info).0
     {
         let ended = thread.frames.called(address);
         thread.end_windows(ended);
@@ -340,7 +340,7 @@ impl Thread {
         if self.ticks == 0 {
             self.tick();
         }
-        let AccessInfo { store, bytes, .. } = self.known(info);
+        let (store, bytes) = self.known(info);
         let Some(table) = &mut self.table else { return run::here().miss_access() };
         let (line, at) = (address >> LINE_BITS, address & ((1 << LINE_BITS) - 1));
         let mask = if bytes >= 64 { u64::MAX } else { (1 << bytes) - 1 };
@@ -352,20 +352,21 @@ impl Thread {
         }
     }
 
+    /// Whether an access of this number stores, and how many bytes it is of.
     #[inline]
-    fn known(&mut self, info: u32) -> AccessInfo {
-        let known = self.infos[info_slot(info)];
-        if known.info == info { known } else { self.ask(info) }
+    fn known(&mut self, info: u32) -> (bool, u64) {
+        let known = &self.infos[info_slot(info)];
+        if known.info == info { (known.store, known.bytes) } else { self.ask(info) }
     }
 
     #[cold]
     #[inline(never)]
-    fn ask(&mut self, info: u32) -> AccessInfo {
+    fn ask(&mut self, info: u32) -> (bool, u64) {
         // SAFETY: both functions only look at the number that the emulator gave.
         let (store, shift) = unsafe { ((self.api.is_store)(info), (self.api.size_shift)(info)) };
-        let known = AccessInfo { info, store, bytes: 1 << (shift & 7) };
-        self.infos[info_slot(info)] = known;
-        known
+        let bytes = 1 << (shift & 7);
+        self.infos[info_slot(info)] = AccessInfo { info, store, bytes };
+        (store, bytes)
     }
 
     /// The first access of a process's first thread is to its stack; that of others is said by whoever made them.

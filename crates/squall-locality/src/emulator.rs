@@ -19,6 +19,9 @@ const OLDEST: (u32, u32, u32) = (7, 2, 0);
 /// called 11.0.50 while it is worked on.
 const INTERFACE_7: (u32, u32, u32) = (11, 0, 50);
 
+/// The plugin's name for the versions before.
+const NAME: &str = "plugin.so";
+
 /// An emulator that can be used.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -75,9 +78,10 @@ impl Emulator {
         Ok(Emulator { path, version })
     }
 
-    /// What the plugin's library must be called for this emulator: by that it knows which version of the interface to declare.
-    pub(crate) fn plugin_name(&self) -> &'static str {
-        if number(&self.version) >= Some(INTERFACE_7) { NAME_7 } else { "plugin.so" }
+    /// What the plugin's library may be called for this emulator, by which it knows which version of the interface to declare: first what goes
+    /// with what the emulator says of itself, then what it takes if that is not so.
+    pub(crate) fn plugin_names(&self) -> [&'static str; 2] {
+        if number(&self.version) >= Some(INTERFACE_7) { [NAME_7, NAME] } else { [NAME, NAME_7] }
     }
 }
 
@@ -104,10 +108,11 @@ mod tests {
     fn the_plugin_is_called_by_the_interface_that_the_version_has() {
         let name = |version: &str| {
             let version = format!("qemu-x86_64 version {version}");
-            Emulator { path: PathBuf::new(), version }.plugin_name()
+            Emulator { path: PathBuf::new(), version }.plugin_names()
         };
-        assert!(["7.2.22", "10.2.0", "11.0.3"].iter().all(|version| name(version) == "plugin.so"));
-        assert!(["11.0.91", "11.1.0", "12.0"].iter().all(|version| name(version) == "plugin-7.so"));
+        let (old, new) = ("plugin.so", "plugin-7.so");
+        assert!(["7.2.22", "10.2.0", "11.0.3"].iter().all(|version| name(version) == [old, new]));
+        assert!(["11.0.91", "11.1.0", "12.0"].iter().all(|version| name(version) == [new, old]));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! lengths are checked, unknown records skipped, and bytes that make no sense end the reading of their file.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -189,6 +189,9 @@ fn head_of(bytes: &[u8]) -> Option<Head> {
     })
 }
 
+/// No thread makes more accesses; and sums of a few hundred of them shall not overflow.
+const COUNT_MAX: u64 = 1 << 48;
+
 fn entry_of(bytes: &[u8]) -> Option<Entry> {
     let long = |at| u64_at(bytes, at);
     let word = |at| u32_at(bytes, at);
@@ -198,9 +201,8 @@ fn entry_of(bytes: &[u8]) -> Option<Entry> {
         line: long(entry::LINE)?,
         pc: site & ((1 << SITE_BITS) - 1),
         kind: (site >> SITE_BITS) as u8,
-        // No thread makes more; and sums of a few hundred of them shall not overflow.
-        reads: long(entry::READS)?.min(1 << 48),
-        writes: writes.min(1 << 48),
+        reads: long(entry::READS)?.min(COUNT_MAX),
+        writes: writes.min(COUNT_MAX),
         read_bytes: long(entry::READ_BYTES)?,
         written_bytes: long(entry::WRITTEN_BYTES)?,
         span: (word(entry::FIRST)?, word(entry::LAST)?),
@@ -221,10 +223,49 @@ pub fn tables(sources: &[Source], mut f: impl FnMut(&Head) -> bool, mut each: im
             continue;
         }
         let said = u64_at(&bytes, head::ENTRIES).unwrap_or(0);
-        let entries = bytes[HEAD_BYTES..].chunks_exact(ENTRY_BYTES);
-        for entry in entries.take(usize::try_from(said).unwrap_or(usize::MAX)).filter_map(entry_of) {
+        let said = usize::try_from(said).unwrap_or(usize::MAX);
+        let rows = u32_at(&bytes, head::ROWS).unwrap_or(0) as usize;
+        let mut entries = bytes[HEAD_BYTES..].chunks_exact(ENTRY_BYTES).take(said);
+        let mut waiting = waiting(entries.by_ref().take(rows).filter_map(entry_of));
+        for mut entry in entries.filter_map(entry_of) {
+            if let Some(row) = waiting.remove(&key(&entry)) {
+                entry.join(&row);
+            }
             each(&head, entry);
         }
+        waiting.into_values().for_each(|row| each(&head, row));
+    }
+}
+
+/// By what an entry is known: its line, its instruction, and what kind of instruction that is.
+type Key = (u64, u64, u8);
+
+fn key(entry: &Entry) -> Key {
+    (entry.line, entry.pc, entry.kind)
+}
+
+/// Rows, of each line and instruction one; by their order, so that what is made of them has one, too.
+fn waiting(rows: impl Iterator<Item = Entry>) -> BTreeMap<Key, Entry> {
+    let mut waiting: BTreeMap<Key, Entry> = BTreeMap::new();
+    for row in rows {
+        waiting.entry(key(&row)).and_modify(|first| first.join(&row)).or_insert(row);
+    }
+    waiting
+}
+
+impl Entry {
+    /// Adds what another one of the same line and instruction counted.
+    fn join(&mut self, other: &Entry) {
+        let both = |a: (u32, u32), b: (u32, u32)| (a.0.min(b.0), a.1.max(b.1));
+        self.reads = self.reads.saturating_add(other.reads).min(COUNT_MAX);
+        self.writes = self.writes.saturating_add(other.writes).min(COUNT_MAX);
+        self.read_bytes |= other.read_bytes;
+        self.written_bytes |= other.written_bytes;
+        self.span = both(self.span, other.span);
+        self.write_span = match (self.write_span, other.write_span) {
+            (Some(own), Some(others)) => Some(both(own, others)),
+            (own, others) => own.or(others),
+        };
     }
 }
 

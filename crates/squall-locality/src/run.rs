@@ -1,6 +1,7 @@
 //! Running a program under the emulator, and what is left of it afterwards.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::DirBuilderExt;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::StatVfsMountFlags;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait as wait_for_any};
 use squall_locality_plugin::format::ENTRY_BYTES;
+use squall_locality_plugin::plugin::MET;
 
 use crate::emulator::Emulator;
 use crate::shown::shown;
@@ -142,7 +144,6 @@ pub fn run(options: &Options) -> Result<Run, Error> {
         let path = run.folder.join(name);
         fs::write(&path, bytes).map(|()| path.clone()).map_err(|e| Error(format!("{}: {e}", path.display())))
     };
-    let plugin = write(run.emulator.plugin_name(), PLUGIN)?;
     let preload = write("preload.so", PRELOAD)?;
     let window = match &options.window {
         Window::Auto => "auto",
@@ -154,14 +155,47 @@ pub fn run(options: &Options) -> Result<Run, Error> {
             "symbols"
         }
     };
+    let _adopts = Adopts::begin(options.alone);
+    let begin = Instant::now();
+    for name in run.emulator.plugin_names() {
+        let plugin = write(name, PLUGIN)?;
+        let mut argument = plugin.into_os_string();
+        argument.push(format!(
+            ",folder={},entries={},window={window}",
+            run.folder.display(),
+            options.entries_max
+        ));
+        let mut command = command(&run, options, &program, &argument, &preload);
+        let mut child =
+            command.spawn().map_err(|e| Error(format!("{}: {e}", run.emulator.path.display())))?;
+        run.pid = child.id();
+        let kin = Kin { folder: &run.folder, alone: options.alone };
+        match wait(&mut child, options, &kin, begin) {
+            Ok(outcome) => run.outcome = outcome,
+            Err(error) => {
+                // Nobody looks at it any more: it shall not go on without end.
+                let _ = end_all(&mut child, &kin);
+                return Err(Error(format!("waiting for the program: {error}")));
+            }
+        }
+        if !was_refused(&run) {
+            break;
+        }
+    }
+    run.seconds = begin.elapsed().as_secs_f64();
+    Ok(run)
+}
+
+/// Whether the emulator did not take the plugin, as it does not where its interface is another than its version says. Then it ended before
+/// the program began, and has said why.
+fn was_refused(run: &Run) -> bool {
+    matches!(run.outcome, Outcome::Exited(status) if status != 0) && !run.folder.join(MET).exists()
+}
+
+/// The emulator, as it is to be called with the plugin and its arguments.
+fn command(run: &Run, options: &Options, program: &Path, plugin: &OsStr, preload: &Path) -> Command {
     let mut command = Command::new(&run.emulator.path);
-    let arguments = format!(
-        "{},folder={},entries={},window={window}",
-        plugin.display(),
-        run.folder.display(),
-        options.entries_max
-    );
-    command.arg("-plugin").arg(arguments);
+    command.arg("-plugin").arg(plugin);
     for other in &options.plugins {
         command.arg("-plugin").arg(other);
     }
@@ -171,28 +205,14 @@ pub fn run(options: &Options) -> Result<Run, Error> {
     }
     // The program sees the name that was typed, which some go by, and not where it was found.
     command.arg("-0").arg(&options.program);
-    command.args(&options.emulator_arguments).arg(&program).args(&options.arguments);
+    command.args(&options.emulator_arguments).arg(program).args(&options.arguments);
     if options.quiet {
         command.stdout(Stdio::null());
     } else if options.stdout_to_stderr {
         command.stdout(std::io::stderr());
     }
     command.env(MARK, &run.folder);
-    let _adopts = Adopts::begin(options.alone);
-    let begin = Instant::now();
-    let mut child = command.spawn().map_err(|e| Error(format!("{}: {e}", run.emulator.path.display())))?;
-    run.pid = child.id();
-    let kin = Kin { folder: &run.folder, alone: options.alone };
-    match wait(&mut child, options, &kin, begin) {
-        Ok(outcome) => run.outcome = outcome,
-        Err(error) => {
-            // Nobody looks at it any more: it shall not go on without end.
-            let _ = end_all(&mut child, &kin);
-            return Err(Error(format!("waiting for the program: {error}")));
-        }
-    }
-    run.seconds = begin.elapsed().as_secs_f64();
-    Ok(run)
+    command
 }
 
 /// A path with a slash as it is, another one on the path, as a shell finds it.

@@ -204,3 +204,27 @@ fn accesses_that_cross_a_line_are_told_so_that_they_can_be_left_out() {
     let wide = look(&[both, both], 128, Some(100));
     assert_eq!((wide.accesses, wide.accesses_crossing), (200, 0));
 }
+
+#[test]
+fn what_a_thread_counted_last_belongs_to_what_it_counted_before() {
+    let doing =
+        |reads, writes, bytes, epochs| Doing { reads, writes, bytes, epochs, kind: insn::ATOMIC, ..WRITES };
+    let whole = [doing(7, 1_010, 0xff, (2, 9)), Doing { line: 2, ..doing(0, 3, 1, (4, 4)) }];
+    // Rows: two of the first, one of a line that has no other entry, and an empty one.
+    let parts = [
+        doing(3, 4, 0x0f, (5, 8)),
+        whole[1],
+        doing(0, 6, 0xf0, (9, 9)),
+        doing(0, 0, 0, (0, 0)),
+        doing(4, 1_000, 0x3c, (2, 5)),
+    ];
+    let other: &[Doing] = &[doing(1, 1_000, 0xff, (1, 9)), Doing { line: 2, ..doing(0, 3, 1, (4, 4)) }];
+    let found = |first: &[Doing], rows: u32| {
+        let mut counted = table(1, 0, first);
+        set(&mut counted, head::ROWS, rows);
+        let files = vec![files::whole_log(1), counted, table(1, 1, other)];
+        serde_json::to_value(report(&sources(files), &request(64, None))).expect("an object")
+    };
+    assert_eq!(found(&parts, 4), found(&whole, 0));
+    assert_ne!(found(&parts, 0), found(&whole, 0), "else nothing was tested");
+}

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::process::Command;
 use std::time::Duration;
 
 use squall_locality::Window;
@@ -10,7 +11,7 @@ use squall_locality::objects::Object;
 use squall_locality::report::{LineReport, Report};
 use squall_locality::run::{Outcome, run};
 
-use common::{built, look, options};
+use common::{built, emulator, look, options, skip};
 
 /// Lines in a report.
 const LINES: usize = 10;
@@ -239,4 +240,17 @@ fn threads_that_end_and_children_have_their_own_counts() {
 #[test]
 fn the_example_is_where_cargo_puts_it() {
     assert!(built("known").is_absolute());
+}
+
+#[test]
+fn false_sharing_in_crates_of_others_is_found_and_named() {
+    if let Err(why) = emulator(None) {
+        return skip("emulator", &why);
+    }
+    let output = Command::new(built("found")).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    // That of flurry depends on the schedule: which lines are dearest, and which threads meet in one.
+    for part in ["thread_local: values", "allocate_bucket at thread_local-"] {
+        assert!(said.contains(part), "no {part} in {said}");
+    }
 }

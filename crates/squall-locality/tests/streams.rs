@@ -77,6 +77,7 @@ fn right_files(rng: &mut Rng) -> Vec<u8> {
             .collect();
         let mut table = table(1 + process, thread, &doings);
         files::set(&mut table, head::PROCESS, process);
+        files::set(&mut table, head::ROWS, rng.below(4) as u32);
         put(table);
     }
     if rng.below(4) == 0 {

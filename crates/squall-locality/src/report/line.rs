@@ -54,7 +54,11 @@ pub(super) fn describe(
         content: if content.is_empty() { "unknown".to_owned() } else { content.join(" and ") },
         object: {
             let (first, bytes) = touched(line);
-            objects.at(line.address.saturating_add(first), bytes, span, symbols)
+            match objects.at(line.address.saturating_add(first), bytes, span, symbols) {
+                // The line's, which need not be touched from its first byte on.
+                Object::File { path, offset } => Object::File { path, offset: offset.saturating_sub(first) },
+                object => object,
+            }
         },
         words,
         reads: line.touches.iter().fold(0, |sum: u64, touch| sum.saturating_add(touch.reads)),

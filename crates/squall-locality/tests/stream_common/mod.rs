@@ -105,7 +105,7 @@ fn piece_by_piece(bytes: &mut Bytes<'_>) -> Vec<u8> {
     // Few processes, so that one is forked from another.
     let process = (bytes.number() % 4) as u32;
     made[head::PROCESS..][..4].copy_from_slice(&process.to_le_bytes());
-    for at in [head::TID, head::NUMBER, head::WINDOW, head::SAMPLE, head::STARTED, head::ENDED] {
+    for at in [head::TID, head::NUMBER, head::WINDOW, head::SAMPLE, head::STARTED, head::ENDED, head::ROWS] {
         let value = bytes.number() as u32;
         made[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }

@@ -1,0 +1,154 @@
+//! False sharing that the profiler finds in crates that others wrote, in which nothing is planted.
+//!
+//! `cargo run -p squall-locality --example found` runs a small program for each crate under the profiler, prints the line that was found,
+//! and exits with 1 if a crate's line is not among those that are shared falsely, or is not named by its source. The programs use the crates
+//! as their documentation shows; each thread does what is its own business.
+
+use std::cell::Cell;
+use std::process::exit;
+use std::sync::Barrier;
+
+use squall_locality::emulator::Emulator;
+use squall_locality::lines::{Rules, Sharing};
+use squall_locality::model::Model;
+use squall_locality::objects::{Object, Objects};
+use squall_locality::report::{LineReport, Request, report};
+use squall_locality::run::{Outcome, run};
+use squall_locality::symbols::Frame;
+use squall_locality::{Options, read};
+use squall_locality_plugin::mark;
+
+const OPS: u64 = 1_000;
+/// So many that some of their blocks have several lines, whatever else was allocated.
+const THREADS: usize = 16;
+
+/// What is known of a crate's line.
+struct Known {
+    /// The program.
+    name: &'static str,
+    /// The source file, in its crate.
+    file: (&'static str, &'static str),
+    /// A function there that asked for the line's block.
+    function: &'static str,
+    /// What it is.
+    what: &'static str,
+}
+
+const KNOWN: &[Known] = &[
+    Known {
+        name: "flurry",
+        file: ("/seize-", "/src/tls/mod.rs"),
+        function: "allocate_bucket",
+        what: "what its reclaimer counts for each thread lies side by side in one block",
+    },
+    Known {
+        name: "thread_local",
+        file: ("/thread_local-", "/src/lib.rs"),
+        function: "allocate_bucket",
+        what: "values of several threads lie side by side in one block",
+    },
+];
+
+fn main() {
+    let words: Vec<String> = std::env::args().collect();
+    match words.get(1).map(String::as_str) {
+        None => find_all(),
+        Some("flurry") => flurry(),
+        Some("thread_local") => thread_local(),
+        Some(other) => panic!("no program {other}"),
+    }
+}
+
+/// Threads that each do `f`, between marks, all at once, after `first`.
+fn at_once(threads: usize, first: impl Fn(usize) + Sync, f: impl Fn(usize) + Sync) {
+    let barrier = Barrier::new(threads);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (first, f, barrier) = (&first, &f, &barrier);
+            scope.spawn(move || {
+                first(thread);
+                barrier.wait();
+                mark::begin();
+                f(thread);
+                mark::end();
+                barrier.wait();
+            });
+        }
+    });
+}
+
+/// Threads that each insert and remove a key of their own.
+fn flurry() {
+    let map = flurry::HashMap::<usize, u64>::with_capacity(1_024);
+    let change = |thread: usize, i: u64| {
+        map.pin().insert(thread, i);
+        map.pin().remove(&thread);
+    };
+    at_once(THREADS, |thread| change(thread, 0), |thread| (0..OPS).for_each(|i| change(thread, i)));
+}
+
+/// Threads that each count in a cell of their own.
+fn thread_local() {
+    let counts = thread_local::ThreadLocal::<Cell<u64>>::new();
+    let count = || {
+        let own = counts.get_or_default();
+        own.set(own.get() + 1);
+    };
+    at_once(THREADS, |_| count(), |_| (0..OPS).for_each(|_| count()));
+}
+
+fn find_all() {
+    if let Err(error) = Emulator::find(None) {
+        println!("SKIP: {error}");
+        return;
+    }
+    let missing = KNOWN.iter().filter(|known| !is_found(known)).count();
+    if missing > 0 {
+        println!("{missing} of {} were not found", KNOWN.len());
+        exit(1);
+    }
+}
+
+/// Whether the profiler finds it, and says so.
+fn is_found(known: &Known) -> bool {
+    let mut options = Options::new(std::env::current_exe().expect("our path"));
+    options.arguments = vec![known.name.into()];
+    let run = run(&options).unwrap_or_else(|error| {
+        println!("{}: {error}", known.name);
+        exit(1)
+    });
+    assert_eq!(run.outcome, Outcome::Exited(0), "{} runs", known.name);
+    let sources = read::sources(&run.folder).expect("the run's files");
+    let model = Model::preset("server").expect("it is there");
+    let mut request = Request::new(Rules::new(Some(OPS), 64), model);
+    request.pid = run.pid;
+    request.lines_max = 100;
+    let report = report(&sources, &request);
+    let Some((line, frame)) = report.lines.iter().find_map(|line| Some((line, named(line, known)?))) else {
+        println!("{}: not found among {} lines", known.name, report.lines.len());
+        return false;
+    };
+    println!(
+        "{}: {}: {} accesses of {} threads, {} of them to bytes that nobody shares; {} at {}:{}",
+        known.name,
+        known.what,
+        line.write_shared,
+        line.threads.len(),
+        line.falsely_shared,
+        frame.function,
+        Objects::shown(frame.file.as_deref().unwrap_or_default()),
+        frame.line.unwrap_or(0)
+    );
+    true
+}
+
+/// The frame by which this line is named, if it is the one that is known: shared falsely, and of a block that was asked for there.
+fn named<'a>(line: &'a LineReport, known: &Known) -> Option<&'a Frame> {
+    let Object::Heap { blocks } = &line.object else { return None };
+    let is_there = |frame: &&Frame| {
+        let file = frame.file.as_deref().unwrap_or_default();
+        frame.function.contains(known.function) && file.contains(known.file.0) && file.ends_with(known.file.1)
+    };
+    let mut asked = blocks.iter().flat_map(|block| &block.frames);
+    asked.find(is_there).filter(|_| line.sharing == Sharing::False)
+}
