@@ -105,14 +105,31 @@ pub fn retire<T: Send + 'static>(value: Box<T>) {
 /// ```
 #[inline]
 pub unsafe fn retire_raw<T: Send + 'static>(value: *mut T) {
-    unsafe fn free<T>(data: *mut ()) {
-        // SAFETY: the one call of a `Deferred`, whose data is the box that `retire_raw` was given, after the grace
-        // period that its contract's second point asks for: nobody has a reference to it now.
-        drop(unsafe { Box::from_raw(data.cast::<T>()) });
-    }
     let kind = if std::mem::needs_drop::<T>() { Kind::Code } else { Kind::Memory };
-    let bytes = u32::try_from(size_of::<T>()).unwrap_or(u32::MAX);
-    add(kind, free::<T>, value.cast(), bytes);
+    add(kind, free::<T>, value.cast(), bytes_of::<T>());
+}
+
+/// Not public: as [`retire_raw`], for a value whose drop does nothing but give memory back, though it has one. That is then done
+/// where it is done for values without a drop: anywhere, on the thread that retired it.
+///
+/// # Safety
+/// As of [`retire_raw`].
+#[doc(hidden)]
+#[inline]
+pub unsafe fn __retire_memory<T: Send + 'static>(value: *mut T) {
+    add(Kind::Memory, free::<T>, value.cast(), bytes_of::<T>());
+}
+
+/// # Safety
+/// Called once, with a box that nobody else has.
+unsafe fn free<T>(data: *mut ()) {
+    // SAFETY: the one call of a `Deferred`, whose data is the box that `retire_raw` was given, after the grace
+    // period that its contract's second point asks for: nobody has a reference to it now.
+    drop(unsafe { Box::from_raw(data.cast::<T>()) });
+}
+
+fn bytes_of<T>() -> u32 {
+    u32::try_from(size_of::<T>()).unwrap_or(u32::MAX)
 }
 
 /// Calls `f` once every operation that is open now has ended. As [`retire`] otherwise.
@@ -125,8 +142,7 @@ pub fn defer<F: FnOnce() + Send + 'static>(f: F) {
         let f = unsafe { Box::from_raw(data.cast::<F>()) };
         f();
     }
-    let bytes = u32::try_from(size_of::<F>()).unwrap_or(u32::MAX);
-    add(Kind::Code, call::<F>, Box::into_raw(Box::new(f)).cast(), bytes);
+    add(Kind::Code, call::<F>, Box::into_raw(Box::new(f)).cast(), bytes_of::<F>());
 }
 
 /// Calls `call(data)` once every operation that is open now has ended. As [`defer`], without its allocation.

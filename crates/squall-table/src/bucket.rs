@@ -39,8 +39,40 @@ const LAST: u32 = if cfg!(loom) {
 /// Slots of a bucket: as many as there are tags in a word.
 pub(crate) const SLOTS: usize = 8;
 
-/// Every byte the same.
-const BYTES: u64 = 0x0101_0101_0101_0101;
+/// Bytes that a processor fetches at once.
+const LINE: usize = 64;
+
+/// The slots whose tag this is, a bit for each; perhaps others, which the comparison of keys finds out.
+#[inline(always)]
+fn slots_of(tags: u64, tag: u8) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_cvtsi64_si128, _mm_movemask_epi8, _mm_set1_epi8};
+        // SAFETY: SSE2, which every x86-64 has.
+        let equal = unsafe {
+            _mm_movemask_epi8(_mm_cmpeq_epi8(
+                _mm_cvtsi64_si128(tags.cast_signed()),
+                _mm_set1_epi8(tag.cast_signed()),
+            ))
+        };
+        equal.cast_unsigned()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    slots_of_bytes(tags, tag)
+}
+
+/// The same in a word.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+#[inline(always)]
+fn slots_of_bytes(tags: u64, tag: u8) -> u32 {
+    /// Every byte the same.
+    const BYTES: u64 = 0x0101_0101_0101_0101;
+    let differ = tags ^ (BYTES * u64::from(tag));
+    // The top bit of each byte that is zero; perhaps of one above such a byte.
+    let tops = differ.wrapping_sub(BYTES) & !differ & (BYTES << 7);
+    // All of them to the topmost byte.
+    ((tops >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
+}
 
 /// What is known of a bucket's slots. They lie elsewhere: a look at four heads is one line, and what is not there is seen without
 /// a look at the slots.
@@ -79,6 +111,13 @@ impl<L: Layout> Link<L> {
     pub(crate) fn bucket(&self) -> Bucket<'_, L> {
         Bucket { head: &self.head, slots: &self.slots }
     }
+}
+
+/// The first slot of the line in which an entry of this mixed hash is put while there is room: a bit of it that chooses neither
+/// the home nor the tag says which, so that who looks for it need not fetch all lines.
+#[inline(always)]
+pub(crate) fn begin<L: Layout>(mixed: u64) -> usize {
+    if size_of::<[L::Slot; SLOTS]>() > LINE { (mixed >> 15 & 1) as usize * (SLOTS / 2) } else { 0 }
 }
 
 /// A bucket.
@@ -121,24 +160,22 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
     // --- readers ---
 
-    /// Fetches the slots while the head is on its way.
+    /// Fetches the line of slots in which an entry of this mixed hash most likely is, while the head is on its way.
     #[inline(always)]
-    pub(crate) fn fetch(self) {
+    pub(crate) fn fetch(self, mixed: u64) {
+        #[cfg(any(miri, loom))]
+        let _ = mixed;
         #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-        for line in (0..size_of_val(self.slots)).step_by(64) {
-            // SAFETY: a hint, of an address within this bucket.
-            unsafe {
-                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(self.slots.as_ptr().byte_add(line).cast());
-            }
+        // SAFETY: a hint, of an address within this bucket.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.slots.as_ptr().add(begin::<L>(mixed)).cast());
         }
         #[cfg(all(target_arch = "aarch64", not(miri), not(loom)))]
-        for line in (0..size_of_val(self.slots)).step_by(64) {
-            // SAFETY: a hint, of an address within this bucket.
-            unsafe {
-                let line = self.slots.as_ptr().byte_add(line);
-                std::arch::asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
-            }
+        // SAFETY: as above.
+        unsafe {
+            let line = self.slots.as_ptr().add(begin::<L>(mixed));
+            std::arch::asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
         }
     }
 
@@ -165,15 +202,10 @@ impl<'a, L: Layout> Bucket<'a, L> {
         'again: loop {
             // Relaxed: after the acquire of the state (I2).
             let tags = self.head.tags.load(Ordering::Relaxed);
-            let differ = tags ^ (BYTES * u64::from(tag));
-            // A bit for each byte that is zero; perhaps for one above such a byte, which the comparison of keys finds out.
-            let mut hits = differ.wrapping_sub(BYTES) & !differ & (BYTES << 7);
+            let mut hits = slots_of(tags, tag) & state & OCCUPIED;
             while hits != 0 {
-                let slot = (hits.trailing_zeros() / 8) as usize;
+                let slot = hits.trailing_zeros() as usize;
                 hits &= hits - 1;
-                if state >> slot & 1 == 0 {
-                    continue;
-                }
                 // SAFETY: in the operation that the caller says; the slot was occupied.
                 let raw = unsafe { L::load(self.slot(slot)) };
                 // SAFETY: read in the operation that the caller says; the slot was occupied.
@@ -220,11 +252,15 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
     // --- writers, under the home's lock ---
 
-    /// A slot that is free.
+    /// A slot that is free: for an entry of this mixed hash the best of them.
     #[inline]
-    pub(crate) fn free_slot(self) -> Option<usize> {
+    pub(crate) fn free_slot(self, mixed: u64) -> Option<usize> {
         let free = !self.head.state.load(Ordering::Relaxed) & OCCUPIED;
-        let slot = free.trailing_zeros() as usize;
+        let begin = begin::<L>(mixed);
+        // Those before `begin` only if there is none from there on.
+        let near = free >> begin;
+        let slot =
+            if near != 0 { begin + near.trailing_zeros() as usize } else { free.trailing_zeros() as usize };
         (slot < SLOTS).then_some(slot)
     }
 
@@ -297,4 +333,29 @@ impl<'a, L: Layout> Bucket<'a, L> {
 #[inline(always)]
 pub(crate) fn is_moved(state: u32) -> bool {
     state & MOVED != 0
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// All slots with the tag, and of the others none below the first of them.
+    #[test]
+    fn the_slots_of_a_tag_are_found_in_either_way() {
+        let mut random = 1u64;
+        for _ in 0..10_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Few values, so that tags meet.
+            let tags = random & 0x0303_0303_0303_0303;
+            for tag in 0..4u8 {
+                let right = (0..SLOTS).filter(|slot| tags >> (8 * slot) & 0xff == u64::from(tag));
+                let right = right.fold(0u32, |bits, slot| bits | 1 << slot);
+                assert_eq!(slots_of(tags, tag) & OCCUPIED & right, right, "{tags:x}, {tag}");
+                let found = slots_of_bytes(tags, tag);
+                assert_eq!(found & right, right, "{tags:x}, {tag}");
+                assert_eq!(found & right.wrapping_sub(1) & !right, 0, "{tags:x}, {tag}");
+                assert!(found <= OCCUPIED);
+            }
+        }
+    }
 }

@@ -52,14 +52,14 @@ mod on_linux {
         }
     }
 
-    /// Frees a box once no operation that is open now is.
+    /// Frees a box once no operation that is open now is. `memory`: whether its drop does nothing but give memory back.
     ///
     /// # Safety
     /// As [`squall_rcu::retire_raw`].
     #[inline]
-    pub(crate) unsafe fn retire<T: Send + 'static>(value: *mut T) {
+    pub(crate) unsafe fn retire<T: Send + 'static>(value: *mut T, memory: bool) {
         // SAFETY: the caller.
-        unsafe { squall_rcu::retire_raw(value) };
+        unsafe { if memory { squall_rcu::__retire_memory(value) } else { squall_rcu::retire_raw(value) } };
     }
 
     /// As [`retire`], of a box that holds on to so many bytes.
@@ -97,7 +97,7 @@ mod in_models {
     }
 
     /// A model's operations last as long as the model: what is retired is never freed there.
-    pub(crate) unsafe fn retire<T: Send + 'static>(_value: *mut T) {}
+    pub(crate) unsafe fn retire<T: Send + 'static>(_value: *mut T, _memory: bool) {}
 
     pub(crate) unsafe fn retire_much<T: Send + 'static>(_value: *mut T, _bytes: usize) {}
 }

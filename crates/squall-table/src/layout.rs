@@ -13,7 +13,7 @@
 
 use crate::ground::show;
 use crate::sites;
-use crate::word::{from_word, to_word};
+use crate::word::{from_word, is_memory, to_word};
 use squall_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -354,20 +354,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
     }
 
     unsafe fn retire(raw: Self::Raw) {
-        // SAFETY: 1. from `Box::into_raw` in `store` or `replace_value`, of the same layout. 2. the caller. A node alone where the key
-        // has no drop, so that what is only memory is known as such.
-        unsafe {
-            if std::mem::needs_drop::<K>() {
-                crate::ground::retire(raw.cast::<Whole<K, V>>());
-            } else {
-                crate::ground::retire(raw);
-            }
-        }
+        // SAFETY: 1. from `Box::into_raw` in `store` or `replace_value`, of the same layout. 2. the caller.
+        unsafe { crate::ground::retire(raw.cast::<Whole<K, V>>(), is_memory::<K>() && is_memory::<V>()) };
     }
 
     unsafe fn retire_value(raw: Self::Raw) {
         // SAFETY: as in `retire`; the key is another's.
-        unsafe { crate::ground::retire(raw) };
+        unsafe { crate::ground::retire(raw, is_memory::<V>()) };
     }
 
     unsafe fn free(raw: Self::Raw) {
@@ -485,7 +478,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> 
             let value = (*stem).value.swap(std::ptr::null_mut(), Ordering::Relaxed);
             // Release: pairs with the acquire of `load`.
             show!((*old.stem).value, value, Ordering::Release);
-            crate::ground::retire(stem);
+            crate::ground::retire(stem, is_memory::<K>());
         }
     }
 
@@ -523,12 +516,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> 
     unsafe fn retire(raw: Self::Raw) {
         // SAFETY: from `Box::into_raw`; the value that the stem holds goes with it, and is `raw.value`: what replaced that before was
         // done under the same lock.
-        unsafe { crate::ground::retire(raw.stem) };
+        unsafe { crate::ground::retire(raw.stem, is_memory::<K>() && is_memory::<V>()) };
     }
 
     unsafe fn retire_value(raw: Self::Raw) {
         // SAFETY: from `Box::into_raw`; the stem has another now.
-        unsafe { crate::ground::retire(raw.value) };
+        unsafe { crate::ground::retire(raw.value, is_memory::<V>()) };
     }
 
     unsafe fn free(raw: Self::Raw) {

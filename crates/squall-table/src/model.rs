@@ -1,9 +1,10 @@
 //! Model checks of the table in the form that ships, and the tests of those tests: entries, slots that are used again, homes that
 //! move while they are read and written. What the models stand on is the ground's: nothing that was retired is freed there.
 
+use crate::bucket::begin;
 use crate::layout::{Boxed, Flat, Layout, Split};
 use crate::raw::{Change, Here, Raw};
-use crate::slab::mix;
+use crate::slab::{mix, tag};
 use squall_sync::sync::Arc;
 use squall_sync::thread;
 
@@ -15,9 +16,11 @@ fn hash(key: &u64) -> u64 {
     *key
 }
 
-/// Keys of one home of the smallest table, and of one tag, so that the comparison of keys is all that tells them apart.
+/// Keys of one home of the smallest table, and of one tag, so that the comparison of keys is all that tells them apart; and put in the
+/// same slot if it is free, so that the second uses the first one's again.
 fn alike<const N: usize>() -> [u64; N] {
-    let mut keys = (0..).filter(|key| mix(*key) >> 63 == 0 && crate::slab::tag(mix(*key)) == 7);
+    let same = |mixed: u64| mixed >> 63 == 0 && tag(mixed) == 7 && begin::<FlatLayout>(mixed) == 0;
+    let mut keys = (0..).filter(|key| same(mix(*key)));
     std::array::from_fn(|_| keys.next().expect("there are many"))
 }
 

@@ -26,7 +26,7 @@
 //! Source: Appavoo 2005, §4.1.4 (DHash: fine-grained, each table resizes by itself), §7 (RCU in place of counts, CO-66); buckets of a
 //! line with tags after the hash tables of memory-optimised caches (Fan et al., MemC3, 2013); our own: the proof above.
 
-use crate::bucket::{Look, SLOTS, is_moved};
+use crate::bucket::{Bucket, Look, SLOTS, is_moved};
 use crate::ground::{self, Count};
 use crate::layout::{IsKey, Layout};
 use crate::sites;
@@ -186,7 +186,7 @@ impl<L: Layout> Raw<L> {
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
         let bucket = slab.bucket(slab.home(mixed));
-        bucket.fetch();
+        bucket.fetch(mixed);
         let state = bucket.state();
         if !is_moved(state) {
             // SAFETY: the caller; this home's state is not moved.
@@ -216,7 +216,7 @@ impl<L: Layout> Raw<L> {
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
         let bucket = slab.bucket(slab.home(mixed));
-        bucket.fetch();
+        bucket.fetch(mixed);
         let state = bucket.state();
         if is_moved(state) {
             return Here::Perhaps;
@@ -277,7 +277,7 @@ impl<L: Layout> Raw<L> {
         let slab = unsafe { self.current() };
         let bucket = slab.bucket(slab.home(mixed));
         // Before the lock, which nothing passes: the slots come while it does.
-        bucket.fetch();
+        bucket.fetch(mixed);
         let lock = bucket.lock();
         let state = bucket.state();
         // Acquire: pairs with the release of `begin` (I2).
@@ -292,7 +292,7 @@ impl<L: Layout> Raw<L> {
         };
         let (change, result) = decide(found.as_ref().map(|place| place.raw));
         // SAFETY: found here, under the lock.
-        let done = unsafe { Self::apply(slab, mixed, change, found, result) };
+        let done = unsafe { Self::apply(slab, bucket, mixed, change, found, result) };
         drop(lock);
         // SAFETY: the caller.
         unsafe { self.done(done, rehash) }
@@ -361,7 +361,7 @@ impl<L: Layout> Raw<L> {
             return Ok(false);
         }
         // SAFETY: found, and still there, under the lock.
-        let done = unsafe { Self::apply(slab, mixed, change, Some(place), true) };
+        let done = unsafe { Self::apply(slab, first, mixed, change, Some(place), true) };
         drop(lock);
         // SAFETY: the caller.
         Ok(unsafe { self.done(done, rehash) })
@@ -417,16 +417,17 @@ impl<L: Layout> Raw<L> {
         }
         let (change, result) = decide(found.as_ref().map(|place| place.raw));
         // SAFETY: found here, under the lock.
-        Ok(unsafe { Self::apply(slab, mixed, change, found, result) })
+        Ok(unsafe { Self::apply(slab, first, mixed, change, found, result) })
     }
 
-    /// Does what was decided, under the home's lock.
+    /// Does what was decided, under the home's lock; `first` is its bucket.
     ///
     /// # Safety
     /// In an operation; what was found is there.
     #[inline(always)]
     unsafe fn apply<R>(
         slab: &Slab<L>,
+        first: Bucket<'_, L>,
         mixed: u64,
         change: Change<L>,
         found: Option<Place<'_, L>>,
@@ -436,7 +437,7 @@ impl<L: Layout> Raw<L> {
         match (change, found) {
             (Change::Nothing, _) => {}
             (Change::Put(fresh), None) => {
-                let (bucket, slot, own) = slab.room(slab.home(mixed));
+                let (bucket, slot, own) = slab.room(first, mixed);
                 bucket.publish(slot, tag(mixed), |slot| _ = L::store(slot, fresh));
                 done.added = 1;
                 // Asked by some of those who find no room where they should: the fuller, the more.
@@ -455,7 +456,7 @@ impl<L: Layout> Raw<L> {
                 bucket.remove(slot);
                 done.dead = Some((raw, false));
                 done.added = -1;
-                done.ask = mixed & 7 == 0 && slab.bucket(slab.home(mixed)).is_empty();
+                done.ask = mixed & 7 == 0 && first.is_empty();
             }
             (Change::Value(_) | Change::Remove, None) => unreachable!("nothing was found"),
         }
@@ -492,7 +493,7 @@ impl<L: Layout> Raw<L> {
             let to = next.home(mixed);
             // The order of locks is that of slabs. The next slab's homes do not move yet (I1).
             let _lock = shared.then(|| next.bucket(to).lock());
-            let (bucket, slot, _) = next.room(to);
+            let (bucket, slot, _) = next.room(next.bucket(to), mixed);
             bucket.publish(slot, tag(mixed), |slot| L::copy(slot, raw));
         }
         slab.bucket(home).set_moved();

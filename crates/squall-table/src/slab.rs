@@ -236,24 +236,23 @@ impl<L: Layout> Slab<L> {
         }
     }
 
-    /// Finds room for an entry more of a home, under its lock, and says whether it is in the home's own bucket.
-    #[inline]
-    pub(crate) fn room(&self, home: usize) -> (Bucket<'_, L>, usize, bool) {
-        let bucket = self.bucket(home);
-        match bucket.free_slot() {
-            Some(slot) => (bucket, slot, true),
-            None => self.room_along(home),
+    /// Finds room for an entry of this mixed hash in its home, whose bucket is `first`, under its lock, and says whether it is there.
+    #[inline(always)]
+    pub(crate) fn room<'a>(&'a self, first: Bucket<'a, L>, mixed: u64) -> (Bucket<'a, L>, usize, bool) {
+        match first.free_slot(mixed) {
+            Some(slot) => (first, slot, true),
+            None => self.room_along(first, mixed),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn room_along(&self, home: usize) -> (Bucket<'_, L>, usize, bool) {
-        let mut at = self.chain(home);
+    fn room_along<'a>(&'a self, first: Bucket<'a, L>, mixed: u64) -> (Bucket<'a, L>, usize, bool) {
+        let mut at = self.chain(self.home(mixed));
         // Acquire: pairs with the release below.
         // SAFETY: as in `links`.
         while let Some(link) = unsafe { at.load(Ordering::Acquire).as_ref() } {
-            if let Some(slot) = link.bucket().free_slot() {
+            if let Some(slot) = link.bucket().free_slot(mixed) {
                 return (link.bucket(), slot, false);
             }
             at = &link.next;
@@ -261,7 +260,7 @@ impl<L: Layout> Slab<L> {
         let link = Box::into_raw(Link::new());
         // Release: pairs with the acquire of `links`. Nobody else writes here (I2).
         at.store(link, Ordering::Release);
-        self.bucket(home).set_chained();
+        first.set_chained();
         // SAFETY: as in `links`.
         (unsafe { &*link }.bucket(), 0, false)
     }

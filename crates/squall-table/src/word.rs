@@ -112,6 +112,13 @@ pub(crate) fn stays<T: 'static>() -> bool {
         )
 }
 
+/// Whether a drop of a `T` runs no code of the users' and gives nothing but memory back: so do those of all types that are known to
+/// [`stays`]. Others may be so, too.
+#[inline(always)]
+pub(crate) fn is_memory<T: 'static>() -> bool {
+    !std::mem::needs_drop::<T>() || stays::<T>()
+}
+
 /// The bits of a value that [`fits`].
 #[inline(always)]
 pub(crate) fn to_word<T: 'static>(value: &T) -> u64 {
@@ -170,5 +177,15 @@ mod tests {
         assert!(!fits::<u128>());
         assert!(!fits::<(u8, u32)>());
         assert!(!fits::<&'static str>());
+    }
+
+    #[test]
+    fn a_drop_that_may_be_the_users_is_not_only_memory() {
+        struct Mine;
+        impl Drop for Mine {
+            fn drop(&mut self) {}
+        }
+        assert!(is_memory::<u64>() && is_memory::<String>() && is_memory::<(String, u64)>());
+        assert!(!is_memory::<Mine>() && !is_memory::<Arc<Mine>>() && !is_memory::<Vec<Mine>>());
     }
 }
