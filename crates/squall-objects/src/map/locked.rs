@@ -60,6 +60,8 @@ pub(super) struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> 
     hasher: S,
     /// How many entries the hash table has: who only wants to know that shall not take the lock from its owner. Written under the lock.
     entries: AtomicUsize,
+    /// How many it has room for: the same.
+    room: AtomicUsize,
     /// Where the entries are since there were too many (I3).
     spilled: OnceLock<Arc<Table<K, V, S>>>,
     copies: Copies<K, V, S>,
@@ -113,8 +115,9 @@ where
 {
     pub(super) fn new(capacity: usize, hasher: S, most: usize, copies: Copies<K, V, S>) -> Locked<K, V, S> {
         let map = HashTable::with_capacity(capacity.min(most));
+        let (entries, room) = (AtomicUsize::new(0), AtomicUsize::new(map.capacity()));
         let inner = BiasedLock::new(Inner { map, most, numbers: 0 });
-        Locked { inner, hasher, entries: AtomicUsize::new(0), spilled: OnceLock::new(), copies }
+        Locked { inner, hasher, entries, room, spilled: OnceLock::new(), copies }
     }
 
     #[inline(always)]
@@ -142,7 +145,8 @@ where
             let held = Held { number: inner.number(), value: (copies.value)(value) };
             inner.map.insert_unique(hash(key), ((copies.key)(key), held), |(key, _)| hash(key));
         });
-        locked.entries = AtomicUsize::new(inner.map.len());
+        let (entries, room) = (inner.map.len(), inner.map.capacity());
+        (locked.entries, locked.room) = (AtomicUsize::new(entries), AtomicUsize::new(room));
         locked
     }
 
@@ -210,11 +214,12 @@ where
         self.inner.can_be_owned()
     }
 
-    /// Something came or went.
+    /// Something came or went, or there is other room for it.
     #[inline(always)]
     fn count(&self, inner: &Inner<K, V>) {
-        // Relaxed: the entries themselves are under the lock.
+        // Relaxed, both: the entries themselves are under the lock.
         self.entries.store(inner.map.len(), Ordering::Relaxed);
+        self.room.store(inner.map.capacity(), Ordering::Relaxed);
     }
 
     /// Something was put in, and stays there: where it cannot be copied the lock does for as many again.
@@ -339,7 +344,7 @@ where
     }
 
     pub(super) fn capacity(&self) -> usize {
-        self.lock().map_or_else(Table::capacity, |inner| inner.map.capacity())
+        self.spilled().map_or_else(|| self.room.load(Ordering::Relaxed), |table| table.capacity())
     }
 
     // --- writing ---
@@ -570,14 +575,19 @@ where
             Err(table) => return table.try_reserve(more),
         };
         if inner.map.len().saturating_add(more) <= inner.most {
-            return inner.map.try_reserve(more, |(key, _)| self.hash(key)).is_ok();
+            let reserved = inner.map.try_reserve(more, |(key, _)| self.hash(key)).is_ok();
+            self.count(&inner);
+            return reserved;
         }
         self.spill(inner, more).unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     pub(super) fn shrink_to_fit(&self) {
         match self.lock() {
-            Ok(mut inner) => inner.map.shrink_to_fit(|(key, _)| self.hash(key)),
+            Ok(mut inner) => {
+                inner.map.shrink_to_fit(|(key, _)| self.hash(key));
+                self.count(&inner);
+            }
             Err(table) => table.shrink_to_fit(),
         }
     }
@@ -647,6 +657,45 @@ mod tests {
         assert!(map.try_reserve(6) && map.spilled().is_some());
         assert!(map.capacity() >= 9 && map.len() == 3);
         assert!(map.try_reserve(100) && map.capacity() >= 103);
+    }
+
+    #[test]
+    fn who_asks_how_large_it_is_leaves_the_lock_to_its_owner() {
+        let map = filled(4);
+        (0..100).for_each(|_| _ = map.set(1, 1));
+        if !map.is_mine() {
+            eprintln!("SKIP: a lock has no owner here");
+            return;
+        }
+        let seen = thread::scope(|scope| scope.spawn(|| (map.len(), map.capacity())).join().unwrap());
+        assert!(map.is_mine(), "who only asked took it away");
+        assert_eq!(seen, (4, map.inner.lock().map.capacity()));
+    }
+
+    #[test]
+    fn what_it_says_that_it_has_room_for_is_what_the_hash_table_has() {
+        let most = usize::MAX;
+        let map = Locked::<u64, u64, _>::new(5, RandomState::new(), most, Copies::new());
+        let is_so = |what| assert_eq!(map.capacity(), map.inner.lock().map.capacity(), "{what}");
+        is_so("made");
+        (0..100).for_each(|key| {
+            map.set(key, key);
+            is_so("set");
+        });
+        assert!(map.try_reserve(1000) && map.capacity() >= 1100);
+        is_so("reserved");
+        assert!(map.discard(&5) && map.try_insert(200, 0).is_ok());
+        assert_eq!(map.change(&7, |_| Compute::Remove), Computed::Removed);
+        assert_eq!(map.get_or_insert_with(300, || 1), 1);
+        is_so("changed");
+        (10..100).for_each(|key| _ = map.remove(&key));
+        is_so("removed");
+        map.shrink_to_fit();
+        is_so("shrunk");
+        assert!(map.capacity() < 1000);
+        let table = map.to_table();
+        let again = Locked::of_table(table, most, Copies::new());
+        assert_eq!(again.capacity(), again.inner.lock().map.capacity());
     }
 
     #[test]

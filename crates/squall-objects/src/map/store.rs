@@ -63,15 +63,19 @@ macro_rules! each {
     };
 }
 
-/// The same, but what is done with a table is compiled into the caller; all else is called.
+/// The same, but what is done with a table is compiled into the caller, behind one comparison and not behind a jump through a list of the
+/// forms; all else is called.
 macro_rules! central {
     ($store:expr, $table:ident => $within:expr, $form:ident => $do:expr) => {
         match $store.0 {
             Form::Central($table) => $within,
-            Form::Locked($form) => apart(move || $do),
-            Form::Partitioned($form) => apart(move || $do),
-            Form::Replicated($form) => apart(move || $do),
-            Form::Limited($form) => apart(move || $do),
+            other => apart(move || match other {
+                Form::Central(_) => unreachable!("a table is the other arm's"),
+                Form::Locked($form) => $do,
+                Form::Partitioned($form) => $do,
+                Form::Replicated($form) => $do,
+                Form::Limited($form) => $do,
+            }),
         }
     };
 }
