@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::process::exit;
-use std::sync::Barrier;
+use std::sync::{Barrier, Mutex};
 
 use squall_locality::emulator::Emulator;
 use squall_locality::lines::{Rules, Sharing};
@@ -36,10 +36,10 @@ struct Known {
 
 const KNOWN: &[Known] = &[
     Known {
-        name: "flurry",
-        file: ("/seize-", "/src/tls/mod.rs"),
-        function: "allocate_bucket",
-        what: "what its reclaimer counts for each thread lies side by side in one block",
+        name: "evmap",
+        file: ("/evmap-", "/src/read/mod.rs"),
+        function: "ReadHandle",
+        what: "epochs of readers that were cloned one after the other lie side by side",
     },
     Known {
         name: "thread_local",
@@ -53,7 +53,7 @@ fn main() {
     let words: Vec<String> = std::env::args().collect();
     match words.get(1).map(String::as_str) {
         None => find_all(),
-        Some("flurry") => flurry(),
+        Some("evmap") => evmap(),
         Some("thread_local") => thread_local(),
         Some(other) => panic!("no program {other}"),
     }
@@ -77,14 +77,17 @@ fn at_once(threads: usize, first: impl Fn(usize) + Sync, f: impl Fn(usize) + Syn
     });
 }
 
-/// Threads that each insert and remove a key of their own.
-fn flurry() {
-    let map = flurry::HashMap::<usize, u64>::with_capacity(1_024);
-    let change = |thread: usize, i: u64| {
-        map.pin().insert(thread, i);
-        map.pin().remove(&thread);
+/// Threads that each read by a handle of their own what nobody changes.
+fn evmap() {
+    let (reader, mut writer) = evmap::new::<u64, u64>();
+    (0..64).for_each(|key| _ = writer.insert(key, key));
+    writer.refresh();
+    let handles: Vec<_> = (0..THREADS).map(|_| Mutex::new(reader.clone())).collect();
+    let read = |thread: usize, i: u64| {
+        let handle = handles[thread].lock().expect("one thread has it");
+        assert_eq!(handle.get_one(&(i % 64)).map(|value| *value), Some(i % 64));
     };
-    at_once(THREADS, |thread| change(thread, 0), |thread| (0..OPS).for_each(|i| change(thread, i)));
+    at_once(THREADS, |thread| read(thread, 0), |thread| (0..OPS).for_each(|i| read(thread, i)));
 }
 
 /// Threads that each count in a cell of their own.
