@@ -259,3 +259,24 @@ fn false_sharing_in_crates_of_others_is_found_and_named() {
         assert!(said.contains(part), "no {part} in {said}");
     }
 }
+
+/// The order that the founding experiment measured: a lock, one word, neighbours on a line, each on a line of its own.
+#[test]
+fn ex_k1_the_model_puts_the_counters_in_the_order_of_the_founding_experiment() {
+    let mut points = Vec::new();
+    for name in ["mutex-map", "shared", "unpadded", "padded"] {
+        let Some((report, ..)) = count(name, 8, 300) else { return };
+        let [one, many] = report.curve[..] else { panic!("{:?}", report.curve) };
+        assert_eq!((one.processors, many.processors), (1, 64));
+        points.push((name, one, many));
+    }
+    let [mutex, shared, unpadded, padded] = &points[..] else { unreachable!("four") };
+    // A lock is no cheaper than one word: with it goes what it guards.
+    let at_64 = [mutex, shared, unpadded, padded].map(|(_, _, many)| many.ns_per_op);
+    assert!(at_64[0] >= at_64[1] && at_64[1] > at_64[2] && at_64[2] > at_64[3], "{points:?}");
+    // Of one processor nothing is shared, and the lock is dearer than an addition.
+    let alone = [shared, unpadded, padded].map(|(_, one, _)| one.ns_per_op);
+    assert!(alone.iter().all(|ns| *ns < mutex.1.ns_per_op && *ns < 2.0 * alone[0]), "{points:?}");
+    // What is shared by all does not gain by more processors, what nobody shares gains by each.
+    assert!(shared.2.speed_up < 1.0 && mutex.2.speed_up < 4.0 && padded.2.speed_up > 60.0, "{points:?}");
+}
