@@ -201,8 +201,8 @@ const fn local_classes() -> [u8; LOCAL_SLOTS] {
 /// The same of the strictly local ones.
 pub(crate) static LOCAL_CLASSES: [u8; LOCAL_SLOTS] = local_classes();
 
-/// Whether a VP may keep blocks of it that are of another VP of its node (`magazine/I2`): each is whole lines, so that none of them is two
-/// users', and no VP is promised that they are its own.
+/// Whether a VP may keep blocks of it that are of another VP of its pool of pages (`magazine/I2`): each is whole lines of [`LINE_BYTES`], so that
+/// none of them is two users'.
 pub(crate) const fn may_be_kept(class: usize) -> bool {
     class < GENERAL && SIZES[class].is_multiple_of(LINE_BYTES)
 }

@@ -43,7 +43,7 @@ pub fn pretend_nodes(count: usize) {
 /// See [`pretend_apart`].
 static APART: AtomicBool = AtomicBool::new(false);
 
-/// Whether each VP is to be taken for one of a node of its own.
+/// Whether VPs are to be taken for ones of two nodes, in turns.
 pub(crate) fn are_apart() -> bool {
     APART.load(Ordering::Relaxed)
 }

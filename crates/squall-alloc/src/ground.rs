@@ -320,7 +320,8 @@ fn set() -> bool {
         // Release: as above.
         LOCAL.at(slot).store(ground.base(*class as usize), Ordering::Release);
     }
-    if ground.mode == Mode::Restartable && ground.nodes == 1 && ground.vps_of_node.is_none() {
+    if ground.mode == Mode::Restartable && !ground.debug && ground.nodes == 1 && ground.vps_of_node.is_none()
+    {
         // Release: as above; who has a block has seen what is here.
         NEAR.store(ground.region, Ordering::Release);
     }

@@ -6,7 +6,7 @@
 //! - I1. While it is open, a magazine of VP v is written by sequences only, while they run on v. Each ends in one store to `count`,
 //!   undisturbed since it read the VP's number, so that what it read still holds there.
 //! - I2. The pointers below `count` are free blocks of the magazine's class whose home is v; where they are whole lines, v or another VP
-//!   near it, which freed them there; of the outbox, of any class and other VPs. Whoever takes one by a store to `count` has it alone.
+//!   of its pool of pages, and were freed on v; of the outbox, of any class and other VPs. Whoever takes one by a store to `count` has it alone.
 //! - I3. A magazine is closed while `low` is the highest number and `high` is 0: then no sequence that has not read them yet commits.
 //!   Who closed it (`drain.rs`) may take what is in it once the kernel has restarted the sequences in flight.
 //! - I4. Where nothing was prepared yet a magazine is zeros: empty, and full.
@@ -16,7 +16,8 @@
 //! A thread without a registration has a negative number, and finds itself before the first part, in two parts of zeros (`ground`).
 //! It never touches a magazine, so that no thread ever needs an atomic form: it goes to the heap of a VP, under its lock.
 //!
-//! Cost: on x86-64, a block is taken by 14 instructions and put back by 16, what finds the block's home included.
+//! Cost: on x86-64, a block is taken by 14 instructions and put back by 16, what finds the block's home included; by 15 where a layout that is known
+//! when the program is compiled says that it may be kept.
 //! Source: tcmalloc's per-CPU mode; Bonwick and Adams (2001); `squall-machine`'s `pervp` for the frame of a sequence.
 
 use crate::classes::BATCH_MAX;

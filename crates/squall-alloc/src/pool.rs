@@ -17,7 +17,8 @@ use std::ptr::NonNull;
 pub enum Placement {
     /// Packed with others of the VP where it is allocated, as the global allocator's are.
     General,
-    /// For what the threads of one VP touch: packed with others of its kind of that VP, and never on a line with any other block.
+    /// For what the threads of one VP touch: packed with others of its kind of that VP, and never on a line with any other block. Of a size
+    /// that is served by whole lines it may be one that another VP of the node had.
     Local,
     /// As `Local`, of the VP of this number wherever it is allocated: packed with others of its kind of that VP. One that is
     /// aligned to 64 bytes or more shares no line of that length with any other block.

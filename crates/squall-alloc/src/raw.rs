@@ -14,6 +14,8 @@
 //! - I2. A block is in one place: with a user, in a magazine, an outbox or a batch on some thread's stack, or free in its slab.
 //! - I3. If the system refuses memory, and none is free (`last/I1`), the answer is null: but that what was cached went home, nothing was
 //!   changed.
+//! - I4. Of what the program takes and frees as its own, size and alignment tell the class, after a change of size in place, too: that
+//!   is made only within a class (`global`). So who frees by them need not look at the block.
 //!
 //! Cost: see `magazine`, `heap`, `units`. Progress: the fast paths are wait-free but for restarts; the rest takes a lock at a time.
 
@@ -125,7 +127,11 @@ pub(crate) unsafe fn put_of_program(block: *mut u8, layout: Layout) {
         && layout.align() <= classes::STEP_BYTES
         && let Some(place) = ground::place_of_kept(classes::slot(layout.size()))
     {
-        // SAFETY: a block that nobody uses, of the class that its layout tells (I1).
+        // SAFETY: as in `put`, for whoever frees what he has not.
+        if cfg!(debug_assertions) && unsafe { ground::place_to_keep(block) } != Some(place) {
+            return debug::foreign(block);
+        }
+        // SAFETY: a block that nobody uses, of the class that its layout tells (I4).
         if !unsafe { sequence::push_here(place, block) } {
             // SAFETY: passed on.
             unsafe { put_slow(block) };
@@ -195,8 +201,16 @@ pub(crate) fn take_local_of(ground: &Ground, vp: u32, layout: Layout) -> *mut u8
             return block;
         }
         // The thread was moved meanwhile, or it is whole lines that its VP kept, or what there was in place of one.
-        // SAFETY: taken just now for this layout, and nobody has it.
-        unsafe { put(block, rounded) };
+        let own = take_on(ground, vp, local_class(size));
+        // SAFETY: our own block of a slab.
+        let serves =
+            ground.offset(block).is_some_and(|at| !classes::is_local(unsafe { ground.class_at(at) }));
+        if own.is_null() && serves {
+            return block;
+        }
+        // Home at once: in the magazine it would be what the next one finds.
+        put_many(ground, vp, None, false, block);
+        return own;
     }
     take_on(ground, vp, local_class(size))
 }
@@ -235,8 +249,8 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     // Those that come next are put in last.
     batch.blocks().reverse();
     let Some(block) = batch.pop() else { return last::look(ground, vp, class) };
-    if most > 1 {
-        // SAFETY: the magazine of their class and home; they are ours.
+    if !batch.blocks().is_empty() {
+        // SAFETY: the magazine of their class and home; they are ours, and not none.
         let put = unsafe { sequence::push_many(part.magazine(class), batch.blocks()) };
         // If not all, the thread is elsewhere by now, or others were there meanwhile.
         batch.remove_first(put);

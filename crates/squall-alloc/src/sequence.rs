@@ -458,8 +458,48 @@ mod sequences {
     /// # Safety
     /// The process runs sequences, the magazine is one of a part, and `block` is nobody else's.
     pub(crate) unsafe fn push(magazine: *const Magazine, block: *mut u8) -> bool {
-        // SAFETY: as below.
-        unsafe { push_many(magazine, &[block]) == 1 }
+        // SAFETY: as in `push_home`, but that the magazine is given.
+        unsafe {
+            of_home! {
+                x86_64: {
+                    before: [],
+                    within: [
+                        "mov {count:e}, {magazine:e}",
+                        "shr {count:e}, {vp_at}",
+                        "cmp {count:e}, dword ptr fs:[{tmp} + 4]",
+                        "jne {otherwise}",
+                        "mov {count:e}, dword ptr [{magazine}]",
+                        "cmp {count:e}, dword ptr [{magazine} + 8]",
+                        "jae {otherwise}",
+                        "mov qword ptr [{magazine} + {count} * 8 + 16], {block}",
+                        "add dword ptr [{magazine}], 1",
+                    ]
+                },
+                aarch64: {
+                    before: [],
+                    within: [
+                        "ldr {tmp:w}, [{tmp}, #4]",
+                        "ubfx {count}, {magazine}, #{vp_at}, #16",
+                        "cmp {count:w}, {tmp:w}",
+                        "b.ne {otherwise}",
+                        "ldr {count:w}, [{magazine}]",
+                        "ldr {tmp:w}, [{magazine}, #8]",
+                        "cmp {count:w}, {tmp:w}",
+                        "b.hs {otherwise}",
+                        "add {tmp}, {magazine}, {count}, lsl #3",
+                        "str {block}, [{tmp}, #16]",
+                        "add {count:w}, {count:w}, #1",
+                        "str {count:w}, [{magazine}]",
+                    ]
+                },
+                block = in(reg) block,
+                magazine = in(reg) magazine,
+                count = out(reg) _,
+                tmp = out(reg) _,
+                otherwise = label { return false },
+            }
+        }
+        true
     }
 
     /// Takes up to `most` blocks, those put in last, from this magazine if the thread is on its VP, to behind those in the batch.
@@ -537,8 +577,9 @@ mod sequences {
     /// Puts the first of these blocks into this magazine, as many as there is room for, if the thread is on its VP. Returns how many.
     ///
     /// # Safety
-    /// The process runs sequences, the magazine is one of a part, and the blocks are nobody else's.
+    /// The process runs sequences, the magazine is one of a part, and the blocks, which are not none, are nobody else's.
     pub(crate) unsafe fn push_many(magazine: *const Magazine, blocks: &[*mut u8]) -> usize {
+        debug_assert!(!blocks.is_empty());
         let put: usize;
         // SAFETY: 1. the area is the thread's, at the offset that was found. 2. Until the last instruction, stores go to slots above
         // the count and below `high`, which nobody reads, and are made again if the sequence begins again. 3. Only the outputs and

@@ -121,6 +121,31 @@ fn co_14_what_is_local_to_a_processor_is_its_own_whoever_allocates_it() {
     });
 }
 
+#[test]
+#[cfg_attr(miri, ignore = "there is one processor")]
+fn co_14_what_is_local_to_a_processor_is_its_own_though_it_keeps_others() {
+    let _alone = alone();
+    if processors() < 2 || mode() != Some(Mode::Restartable) {
+        return;
+    }
+    // Of whole lines, which strictly local blocks of that size are, too.
+    let layout = Layout::new::<[u8; 256]>();
+    allocate_and_free_on(1, 100, layout);
+    let blocks = std::thread::spawn(move || {
+        go_to(1);
+        (0..200)
+            .map(|_| {
+                let block = Pool::new(Placement::LocalOf(1)).allocate(layout).unwrap().cast::<u8>();
+                // SAFETY: a block of ours.
+                let home = unsafe { squall_alloc::home_of(block.as_ptr()) }.map(|(vp, _)| vp);
+                assert_eq!(home, Some(1));
+                (block.addr().get(), layout.size(), 1)
+            })
+            .collect::<Vec<Block>>()
+    });
+    free(&blocks.join().unwrap());
+}
+
 /// Takes strictly local blocks of these VPs, aligned to this, in turns: the numbers are whose they are.
 fn local_of(vps: &[u32], align: usize) -> Vec<Block> {
     let mut blocks = Vec::new();
