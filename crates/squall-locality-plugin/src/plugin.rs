@@ -479,14 +479,15 @@ pub unsafe extern "C" fn qemu_plugin_install(
         .map(|at| text(unsafe { *words.add(at) }))
         .collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    if let Ok((folder, ..)) = arguments(&words) {
-        // Without it whoever started the emulator takes it that the plugin was refused, which what follows will say, too.
-        let _ = std::fs::write(folder.join(MET), []);
-    }
+    // Without it whoever started the emulator takes it that the plugin was refused, and starts the program again.
+    let met = arguments(&words).and_then(|(folder, ..)| {
+        let path = folder.join(MET);
+        std::fs::write(&path, []).map_err(|error| format!("{}: {error}", path.display()))
+    });
     let done = if system {
         Err("this is not user-mode emulation".to_owned())
     } else {
-        install(id, version, &target, &words)
+        met.and_then(|()| install(id, version, &target, &words))
     };
     match done {
         Ok(()) => 0,

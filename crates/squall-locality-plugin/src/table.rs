@@ -15,7 +15,9 @@
 //! - I5. What waits is in the file, as entries of its own: a row whose site is not zero counts. What waits of an entry is younger than what the
 //!   entry has, since what is in the cache does not wait, and comes into the cache only when nothing waits any more.
 //!
-//! Not promised: the accesses of one row (of one instruction to one line, in a row), if the process is killed just when they go to their entry.
+//! Not promised: the accesses of one row (of one instruction to one line, in a row), if the process is killed just when they go to their entry. That who
+//! reads the file of a process that still counts, which outlived the one that was asked for, sees each access once: what goes from its row to its entry
+//! meanwhile may be seen in both.
 //!
 //! Cost: a hit in the cache is one load, two comparisons and four stores to one line of memory.
 
@@ -279,6 +281,10 @@ impl Table {
                 (*place).site = 0;
                 row
             };
+            // It is of a line that is not kept.
+            if row.site == 0 {
+                continue;
+            }
             // Release: as in `count_slowly`; what is in its entry is in no row (I5).
             compiler_fence(Ordering::Release);
             let Some(entry) = self.find_or_add(&row) else {
@@ -382,7 +388,15 @@ impl Table {
         if shift <= self.sample {
             return;
         }
-        self.settle_rows();
+        for at in 0..self.waiting {
+            // SAFETY: a row that waits, of ours.
+            unsafe {
+                let row = self.rows.add(at);
+                if !is_sampled((*row).line, shift) {
+                    (*row).site = 0;
+                }
+            }
+        }
         let places: Vec<*mut Entry> = self.entries().collect();
         let mut kept = 0;
         for from in &places {
@@ -407,6 +421,8 @@ impl Table {
         let after = after.min(before);
         run::here().give((before - after) * SLOT_BYTES);
         self.rebuild_index(after);
+        // Not before there is room for them.
+        self.settle_rows();
     }
 
     /// Gives back the chunks that hold nothing.

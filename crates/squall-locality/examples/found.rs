@@ -59,17 +59,17 @@ fn main() {
     }
 }
 
-/// Threads that each do `f`, between marks, all at once, after `first`.
-fn at_once(threads: usize, first: impl Fn(usize) + Sync, f: impl Fn(usize) + Sync) {
+/// Threads that each do `f`, between marks, all at once, with what `first` gives them.
+fn at_once<T>(threads: usize, first: impl Fn(usize) -> T + Sync, f: impl Fn(&T) + Sync) {
     let barrier = Barrier::new(threads);
     std::thread::scope(|scope| {
         for thread in 0..threads {
             let (first, f, barrier) = (&first, &f, &barrier);
             scope.spawn(move || {
-                first(thread);
+                let own = first(thread);
                 barrier.wait();
                 mark::begin();
-                f(thread);
+                f(&own);
                 mark::end();
                 barrier.wait();
             });
@@ -82,12 +82,16 @@ fn evmap() {
     let (reader, mut writer) = evmap::new::<u64, u64>();
     (0..64).for_each(|key| _ = writer.insert(key, key));
     writer.refresh();
-    let handles: Vec<_> = (0..THREADS).map(|_| Mutex::new(reader.clone())).collect();
-    let read = |thread: usize, i: u64| {
-        let handle = handles[thread].lock().expect("one thread has it");
-        assert_eq!(handle.get_one(&(i % 64)).map(|value| *value), Some(i % 64));
+    // Each thread takes its own, and uses that alone.
+    let handles: Vec<_> = (0..THREADS).map(|_| Mutex::new(Some(reader.clone()))).collect();
+    let take =
+        |thread: usize| handles[thread].lock().expect("nobody panics").take().expect("it is taken once");
+    let read = |handle: &evmap::ReadHandle<u64, u64>| {
+        for i in 0..OPS {
+            assert_eq!(handle.get_one(&(i % 64)).map(|value| *value), Some(i % 64));
+        }
     };
-    at_once(THREADS, |thread| read(thread, 0), |thread| (0..OPS).for_each(|i| read(thread, i)));
+    at_once(THREADS, take, |handle| read(handle));
 }
 
 /// Threads that each count in a cell of their own.

@@ -23,7 +23,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("threads", "the random one, in 4 threads, each in 8 MiB of its own"),
     (
         "blocks",
-        "asks for 1 million blocks of 16 to 1024 bytes, writes to each, and gives it back 256 blocks later",
+        "asks for 1 million blocks of 16 to 1039 bytes, writes to each, and gives it back 256 blocks later",
     ),
     ("calls", "adds to one of 4096 words in each of 4 million calls of a function, which is the window"),
     ("clears", "as blocks, each cleared by the C library"),

@@ -186,8 +186,8 @@ pub fn run(options: &Options) -> Result<Run, Error> {
     Ok(run)
 }
 
-/// Whether the emulator did not take the plugin, as it does not where its interface is another than its version says. Then it ended before
-/// the program began, and has said why.
+/// Whether the emulator did not take the plugin, as it does not where its interface is another than its version says, or could not start at
+/// all. Then it ended before the program began, and has said why; where it could not start it says so twice.
 fn was_refused(run: &Run) -> bool {
     matches!(run.outcome, Outcome::Exited(status) if status != 0) && !run.folder.join(MET).exists()
 }

@@ -163,7 +163,6 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// Fetches the line of slots in which an entry of this mixed hash most likely is, while the head is on its way.
     #[inline(always)]
     pub(crate) fn fetch(self, mixed: u64) {
-        #[cfg(any(miri, loom))]
         let _ = mixed;
         #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
         // SAFETY: a hint, of an address within this bucket.
@@ -339,7 +338,7 @@ pub(crate) fn is_moved(state: u32) -> bool {
 mod tests {
     use super::*;
 
-    /// All slots with the tag, and of the others none below the first of them.
+    /// All slots with the tag, and no other; in a word perhaps others, but none below the first of them.
     #[test]
     fn the_slots_of_a_tag_are_found_in_either_way() {
         let mut random = 1u64;
@@ -350,7 +349,9 @@ mod tests {
             for tag in 0..4u8 {
                 let right = (0..SLOTS).filter(|slot| tags >> (8 * slot) & 0xff == u64::from(tag));
                 let right = right.fold(0u32, |bits, slot| bits | 1 << slot);
-                assert_eq!(slots_of(tags, tag) & OCCUPIED & right, right, "{tags:x}, {tag}");
+                if cfg!(target_arch = "x86_64") {
+                    assert_eq!(slots_of(tags, tag) & OCCUPIED, right, "{tags:x}, {tag}");
+                }
                 let found = slots_of_bytes(tags, tag);
                 assert_eq!(found & right, right, "{tags:x}, {tag}");
                 assert_eq!(found & right.wrapping_sub(1) & !right, 0, "{tags:x}, {tag}");

@@ -17,8 +17,8 @@ use std::hash::{BuildHasher, Hash, RandomState};
 /// - What is read under no lock cannot be changed in place: a new value takes the place of the old, and functions that make one from
 ///   the other ([`update`](Table::update), [`compute`](Table::compute)) are called again if another writer was faster.
 /// - Keys and values that are not of `std`'s plain types of up to eight bytes cost an allocation each, freed after a grace period: by the
-///   thread that took it out where nothing but memory is to be given back (`String`, `Vec<u8>`, `Arc<str>` and such among them); where a
-///   drop may be the user's code, on the reclaimer's thread, for which a thread that takes out thousands at a time waits.
+///   thread that took it out where the type is known to give back nothing but memory (those without a drop, `String`, `Vec<u8>`, `Arc<str>` and a
+///   few more); of any other type, whose drop may be the user's code, on the reclaimer's thread, for which a thread that takes out thousands at a time waits.
 /// - Iteration sees each key that is there from its beginning to its end once; of those that come and go meanwhile, some.
 ///   [`len`](Table::len) is exact only while nobody writes.
 ///
