@@ -172,10 +172,8 @@ const fn general_classes() -> [u8; GENERAL_SLOTS] {
     classes
 }
 
-/// The class of a slot; to compute with while it is compiled.
-pub(crate) const GENERAL_CLASSES_BY_SLOT: [u8; GENERAL_SLOTS] = general_classes();
-/// The same.
-pub(crate) static GENERAL_CLASSES: [u8; GENERAL_SLOTS] = GENERAL_CLASSES_BY_SLOT;
+/// The class of a slot.
+pub(crate) static GENERAL_CLASSES: [u8; GENERAL_SLOTS] = general_classes();
 
 const fn local_classes() -> [u8; LOCAL_SLOTS] {
     let mut classes = [0; LOCAL_SLOTS];

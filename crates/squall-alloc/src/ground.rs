@@ -33,8 +33,8 @@
 
 use crate::asked::{Asked, asked};
 use crate::classes::{
-    CAPACITIES, COUNT, GENERAL_CLASSES, GENERAL_CLASSES_BY_SLOT, GENERAL_SLOTS, LOCAL_CLASSES, LOCAL_SLOTS,
-    OUTBOX_BLOCK_MAX, OUTBOX_CAPACITY, SIZES, SLAB_BYTES, SLAB_SHIFT, may_be_kept, units,
+    CAPACITIES, COUNT, GENERAL_CLASSES, GENERAL_SLOTS, LOCAL_CLASSES, LOCAL_SLOTS, OUTBOX_BLOCK_MAX,
+    OUTBOX_CAPACITY, SIZES, SLAB_BYTES, SLAB_SHIFT, may_be_kept, units,
 };
 use crate::growth::Growth;
 use crate::heap::{Heap, Land, Slab};
@@ -268,29 +268,6 @@ pub(crate) unsafe fn place_to_keep(block: *mut u8) -> Option<*mut u8> {
     let home = unsafe { &*map.wrapping_add(block.addr() >> SLAB_SHIFT) }.load(Ordering::Relaxed);
     let at = home.addr() & (PART_BYTES - 1);
     (KEPT_AT.contains(&at) && !std::ptr::eq(home, &raw const *NOWHERE)).then(|| near.wrapping_add(at))
-}
-
-const fn kept_places() -> [u32; GENERAL_SLOTS] {
-    let (mut places, mut slot) = ([0; GENERAL_SLOTS], 0);
-    while slot < GENERAL_SLOTS {
-        let class = GENERAL_CLASSES_BY_SLOT[slot] as usize;
-        if may_be_kept(class) {
-            places[slot] = MAGAZINES_AT[class] as u32;
-        }
-        slot += 1;
-    }
-    places
-}
-
-/// By the slots of sizes, where the magazine lies of blocks that may be kept; 0 for others.
-static KEPT_PLACES: [u32; GENERAL_SLOTS] = kept_places();
-
-/// Where the part of VP 0 has the magazine of this slot of a size, if its blocks may be kept by whichever VP frees them.
-#[inline(always)]
-pub(crate) fn place_of_kept(slot: usize) -> Option<*mut u8> {
-    // Relaxed: as in `place_to_keep`.
-    let (near, at) = (NEAR.load(Ordering::Relaxed), KEPT_PLACES[slot] as usize);
-    (at != 0 && !near.is_null()).then(|| near.wrapping_add(at))
 }
 
 /// Bytes of a segment.

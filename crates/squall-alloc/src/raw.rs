@@ -14,8 +14,6 @@
 //! - I2. A block is in one place: with a user, in a magazine, an outbox or a batch on some thread's stack, or free in its slab.
 //! - I3. If the system refuses memory, and none is free (`last/I1`), the answer is null: but that what was cached went home, nothing was
 //!   changed.
-//! - I4. Of what the program takes and frees as its own, size and alignment tell the class, after a change of size in place, too: that
-//!   is made only within a class (`global`). So who frees by them need not look at the block.
 //!
 //! Cost: see `magazine`, `heap`, `units`. Progress: the fast paths are wait-free but for restarts; the rest takes a lock at a time.
 
@@ -110,36 +108,6 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
         // SAFETY: passed on.
         unsafe { large::put(block, layout) };
     }
-}
-
-/// The same for the program whose allocator this is, whose layouts tell the class: a block that may be kept is put where the next of its
-/// class is taken from, without a look at whose it is.
-///
-/// # Safety
-/// It was given out for this layout by [`take_of_program`], and nobody uses it any more.
-#[inline(always)]
-pub(crate) unsafe fn put_of_program(block: *mut u8, layout: Layout) {
-    if cfg!(debug_assertions) && debug::is_on() {
-        // SAFETY: passed on.
-        return unsafe { debug::put(block, layout) };
-    }
-    if layout.size() <= SMALL_MAX
-        && layout.align() <= classes::STEP_BYTES
-        && let Some(place) = ground::place_of_kept(classes::slot(layout.size()))
-    {
-        // SAFETY: as in `put`, for whoever frees what he has not.
-        if cfg!(debug_assertions) && unsafe { ground::place_to_keep(block) } != Some(place) {
-            return debug::foreign(block);
-        }
-        // SAFETY: a block that nobody uses, of the class that its layout tells (I4).
-        if !unsafe { sequence::push_here(place, block) } {
-            // SAFETY: passed on.
-            unsafe { put_slow(block) };
-        }
-        return;
-    }
-    // SAFETY: passed on.
-    unsafe { put(block, layout) };
 }
 
 #[cold]
