@@ -38,7 +38,7 @@ const KNOWN: &[Known] = &[
     Known {
         name: "evmap",
         file: ("/evmap-", "/src/read/mod.rs"),
-        function: "ReadHandle",
+        function: "new",
         what: "epochs of readers that were cloned one after the other lie side by side",
     },
     Known {
