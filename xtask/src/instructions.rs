@@ -25,6 +25,8 @@ use crate::shell::{self, Outcome};
 
 /// The virtual machine.
 const TOPOLOGY: &str = "nodes:2,caches:2,cores:8,threads:2";
+/// One of one node, where who frees a block need not ask whose node it is of.
+const TOPOLOGY_OF_ONE_NODE: &str = "nodes:1,caches:2,cores:8,threads:2";
 
 /// What `instructions` can be asked for.
 #[derive(clap::Args)]
@@ -57,10 +59,12 @@ struct Subject {
     scope: Scope,
     /// At most so many.
     limit: Option<f64>,
+    /// The virtual machine that it runs on.
+    topology: &'static str,
 }
 
 const fn subject(case: &'static str, variant: &'static str, subject: &'static str, scope: Scope) -> Subject {
-    Subject { case, variant, subject, scope, limit: None }
+    Subject { case, variant, subject, scope, limit: None, topology: TOPOLOGY }
 }
 
 const CALL: Subject = subject("call", "", "squall", Scope::Operations);
@@ -81,7 +85,14 @@ const SUBJECTS: &[Subject] = &[
     subject("miss", "once", "squall", Scope::Function("first_calls")),
     Subject { limit: Some(600.0), ..subject("lifecycle", "", "squall", Scope::Threads) },
     // The loop itself is two of them, and a store to the block one.
-    Subject { limit: Some(33.0), ..subject("alloc", "tight-64", "squall", Scope::Operations) },
+    Subject { limit: Some(33.0), ..subject("alloc", "tight-16", "squall", Scope::Operations) },
+    Subject {
+        limit: Some(33.0),
+        topology: TOPOLOGY_OF_ONE_NODE,
+        ..subject("alloc", "tight-64", "squall", Scope::Operations)
+    },
+    // Which of the two ways a free goes is two more.
+    Subject { limit: Some(35.0), ..subject("alloc", "tight-64", "squall", Scope::Operations) },
     subject("alloc", "tight-64", "glibc", Scope::Operations),
     subject("lifecycle", "", "crossbeam-epoch", Scope::Threads),
     subject("lifecycle", "", "arc-dyn", Scope::Threads),
@@ -199,7 +210,7 @@ fn run(squall: &Path, subject: &Subject, ops: u64) -> Result<u64> {
     if !subject.variant.is_empty() {
         command.args(["--variant", subject.variant]);
     }
-    command.env("SQUALL_TOPOLOGY", TOPOLOGY);
+    command.env("SQUALL_TOPOLOGY", subject.topology);
     shell::output(&mut command)?;
     let mut sum = 0;
     for file in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {

@@ -13,6 +13,8 @@
 //!
 //! Source: jemalloc for four classes to a doubling; Tornado §4 for the second pool of strictly local blocks.
 
+use std::alloc::Layout;
+
 /// Bytes of a slab's unit, and what it is aligned to.
 pub(crate) const SLAB_BYTES: usize = 1 << SLAB_SHIFT;
 /// As a power of two.
@@ -217,6 +219,20 @@ pub(crate) const fn slot(size: usize) -> usize {
     (size + (STEP_BYTES - 1)) >> STEP_BYTES.trailing_zeros()
 }
 
+/// Whether the slot of its size alone tells the class of a layout: all blocks of that class lie at multiples of its alignment.
+#[inline(always)]
+pub(crate) const fn is_by_size(layout: &Layout) -> bool {
+    let (size, align) = (layout.size(), layout.align());
+    size <= SMALL_MAX
+        && (align <= STEP_BYTES || align <= LINES_BYTES && size.is_multiple_of(align) && size > 0)
+}
+
+/// Whether a layout alone says, by [`is_by_size`], that who frees a block of it may keep it: of the sizes for which that can be foretold, where sizes are at random.
+#[inline(always)]
+pub(crate) const fn is_of_lines(layout: &Layout) -> bool {
+    layout.size().is_multiple_of(LINE_BYTES) && is_by_size(layout) && layout.size() > 0
+}
+
 /// The class of general blocks for `size` bytes, which are at most [`SLAB_MAX`], at a multiple of `align`, at most [`ALIGN_MAX`].
 pub(crate) fn general(size: usize, align: usize) -> usize {
     let size = size.next_multiple_of(align.max(1));
@@ -263,6 +279,28 @@ mod tests {
                 assert!(!size.is_multiple_of(align) || SIZES[class].is_multiple_of(align), "{size} {align}");
             }
             assert!(SIZES[class] >= size && (class >= GENERAL || SIZES[class].is_multiple_of(LINES_BYTES)));
+        }
+    }
+
+    #[test]
+    fn where_the_size_tells_the_class_all_its_blocks_lie_as_they_are_to() {
+        for align in [1, 2, 16, 32, 64, 128, 256, ALIGN_MAX] {
+            for size in 1..=SMALL_MAX + LINES_BYTES {
+                let layout = Layout::from_size_align(size, align).unwrap();
+                if !is_by_size(&layout) {
+                    assert!(
+                        size > SMALL_MAX || align > LINES_BYTES || align > STEP_BYTES && size % align > 0
+                    );
+                    assert!(!is_of_lines(&layout));
+                    continue;
+                }
+                let class = GENERAL_CLASSES[slot(size)] as usize;
+                assert!(SIZES[class].is_multiple_of(align.max(STEP_BYTES)), "{size} {align}");
+                // Who changes a size in place, and who takes one slowly, go by this (`raw/I4`).
+                assert_eq!(class, general(size, align), "{size} {align}");
+                assert_eq!(is_of_lines(&layout), size.is_multiple_of(LINE_BYTES));
+                assert!(!is_of_lines(&layout) || may_be_kept(class), "{size} {align}");
+            }
         }
     }
 

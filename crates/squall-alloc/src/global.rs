@@ -9,8 +9,11 @@ use std::alloc::{GlobalAlloc, Layout};
 /// It may be used before `main`, while a thread ends, in destructors of thread-locals, and in the child of a `fork`, which may go on
 /// to allocate. It is not async-signal-safe: a signal handler must not allocate or free.
 ///
+/// What is freed is believed to be of the layout that it is freed with, as `GlobalAlloc` asks: a block that a [`Pool`](crate::Pool) gave is freed by a pool,
+/// and a wrong layout does harm that only builds with debug assertions, and the debug mode, are sure to name.
+///
 /// # Cost
-/// On x86-64, where the size is known when the program is compiled, 14 instructions to allocate and 16 to free; a few more where it
+/// On x86-64, where the size is known when the program is compiled, 14 instructions to allocate and 16 to free, 15 where the class is of whole lines; a few more where it
 /// is not. See the crate's header for what a block costs that is not at hand.
 /// # Example
 /// ```
@@ -39,7 +42,7 @@ unsafe impl GlobalAlloc for LocalityAlloc {
     #[inline(always)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: passed on.
-        unsafe { raw::put(block, layout) };
+        unsafe { raw::put_of_program(block, layout) };
     }
 
     #[inline]
@@ -66,6 +69,7 @@ unsafe impl GlobalAlloc for LocalityAlloc {
 unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
     let class = |layout: Layout| classes::general(layout.size(), layout.align());
     match (raw::is_of_slab(&layout), raw::is_of_slab(&new)) {
+        // What frees it then goes by the new layout (raw/I4).
         (true, true) if class(layout) == class(new) && !debug::is_on() => return block,
         (false, false) if layout.align() <= classes::ALIGN_MAX => {
             // SAFETY: passed on.
@@ -78,7 +82,7 @@ unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
         // SAFETY: two blocks, of at least so many bytes; the old one is given back once.
         unsafe {
             std::ptr::copy_nonoverlapping(block, moved, layout.size().min(new.size()));
-            raw::put(block, layout);
+            raw::put_of_program(block, layout);
         }
     }
     moved

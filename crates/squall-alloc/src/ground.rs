@@ -270,6 +270,13 @@ pub(crate) unsafe fn place_to_keep(block: *mut u8) -> Option<*mut u8> {
     (KEPT_AT.contains(&at) && !std::ptr::eq(home, &raw const *NOWHERE)).then(|| near.wrapping_add(at))
 }
 
+/// Whether whichever VP frees a block may keep it if it is whole lines, and nobody has to be asked who is near.
+#[inline(always)]
+pub(crate) fn all_are_near() -> bool {
+    // Relaxed: as in `place_to_keep`.
+    !NEAR.load(Ordering::Relaxed).is_null()
+}
+
 /// Bytes of a segment.
 pub(crate) const SEGMENT_BYTES: usize = SEGMENT_UNITS * SLAB_BYTES;
 
@@ -297,8 +304,7 @@ fn set() -> bool {
         // Release: as above.
         LOCAL.at(slot).store(ground.base(*class as usize), Ordering::Release);
     }
-    if ground.mode == Mode::Restartable && !ground.debug && ground.nodes == 1 && ground.vps_of_node.is_none()
-    {
+    if ground.mode == Mode::Restartable && !ground.debug && ground.is_of_one_node() {
         // Release: as above; who has a block has seen what is here.
         NEAR.store(ground.region, Ordering::Release);
     }
@@ -600,7 +606,12 @@ impl Ground {
 
     /// Whether these VPs, whose parts were made, are of one node.
     pub(crate) fn is_near(&self, vp: u32, other: u32) -> bool {
-        self.nodes == 1 && self.vps_of_node.is_none() || self.node(vp) == self.node(other)
+        self.is_of_one_node() || self.node(vp) == self.node(other)
+    }
+
+    /// Whether there is one node for all VPs.
+    fn is_of_one_node(&self) -> bool {
+        self.nodes == 1 && self.vps_of_node.is_none_or(|vps| vps >= self.parts)
     }
 
     /// The magazine of this VP for the blocks of that one, which is of whatever VP.

@@ -14,10 +14,12 @@
 //! - I2. A block is in one place: with a user, in a magazine, an outbox or a batch on some thread's stack, or free in its slab.
 //! - I3. If the system refuses memory, and none is free (`last/I1`), the answer is null: but that what was cached went home, nothing was
 //!   changed.
+//! - I4. Of what the program takes and frees as its own, size and alignment tell the class, after a change of size in place, too: that
+//!   is made only within a class (`global`). So who frees by them need not look at the block.
 //!
 //! Cost: see `magazine`, `heap`, `units`. Progress: the fast paths are wait-free but for restarts; the rest takes a lock at a time.
 
-use crate::classes::{self, ALIGN_MAX, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SLAB_MAX, SMALL_MAX};
+use crate::classes::{self, ALIGN_MAX, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SLAB_MAX};
 use crate::ground::{self, GENERAL, Ground, Here, LOCAL, ground};
 use crate::heap::Wrong;
 use crate::home::{Homes, send_home};
@@ -47,7 +49,7 @@ pub(crate) fn take_of_program(layout: Layout) -> *mut u8 {
 
 #[inline(always)]
 fn take_or(layout: Layout, slow: impl FnOnce(Layout) -> *mut u8) -> *mut u8 {
-    if layout.size() <= SMALL_MAX && layout.align() <= classes::STEP_BYTES {
+    if classes::is_by_size(&layout) {
         // SAFETY: a slot of a table of bases.
         let block = unsafe { sequence::pop(GENERAL.at(classes::slot(layout.size()))) };
         if !block.is_null() {
@@ -83,9 +85,7 @@ pub(crate) const fn whole_lines(layout: Layout) -> Layout {
     // One of no bytes is served like one of a byte: it has to be aligned, too.
     let size = if layout.size() == 0 { 1 } else { layout.size() };
     let size = size.next_multiple_of(classes::LINES_BYTES);
-    // An alignment of lines that the class's size has by itself would only keep the fast path away.
-    let align = if layout.align() <= classes::LINES_BYTES { 1 } else { layout.align() };
-    match Layout::from_size_align(size, align) {
+    match Layout::from_size_align(size, layout.align()) {
         Ok(layout) => layout,
         Err(_) => layout,
     }
@@ -108,6 +108,36 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
         // SAFETY: passed on.
         unsafe { large::put(block, layout) };
     }
+}
+
+/// The same for the program whose allocator this is, whose layouts tell the class: a block that may be kept is put where the next of its
+/// class is taken from, without a look at whose it is.
+///
+/// # Safety
+/// It was given out for this layout by [`take_of_program`], and nobody uses it any more.
+#[inline(always)]
+pub(crate) unsafe fn put_of_program(block: *mut u8, layout: Layout) {
+    if cfg!(debug_assertions) && debug::is_on() {
+        // SAFETY: passed on.
+        return unsafe { debug::put(block, layout) };
+    }
+    if classes::is_of_lines(&layout) && ground::all_are_near() {
+        let place = GENERAL.at(classes::slot(layout.size()));
+        // SAFETY: as in `put`, for whoever frees what he has not. Relaxed: as in `place_to_keep`.
+        if cfg!(debug_assertions)
+            && unsafe { ground::place_to_keep(block) } != Some(place.load(Ordering::Relaxed))
+        {
+            return debug::foreign(block);
+        }
+        // SAFETY: a block that nobody uses, of the class that its layout tells (I4).
+        if !unsafe { sequence::push_here(place, block) } {
+            // SAFETY: passed on.
+            unsafe { put_slow(block) };
+        }
+        return;
+    }
+    // SAFETY: passed on.
+    unsafe { put(block, layout) };
 }
 
 #[cold]
@@ -234,7 +264,9 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
 #[inline(never)]
 unsafe fn put_slow(block: *mut u8) {
     // SAFETY: as in `put`; a block that nobody uses, and it is of that magazine's class.
-    if unsafe { ground::place_to_keep(block).is_some_and(|place| sequence::push_here(place, block)) } {
+    if let Some(place) = unsafe { ground::place_to_keep(block) }
+        && unsafe { sequence::push_here(&AtomicPtr::new(place), block) }
+    {
         return;
     }
     // SAFETY: passed on.

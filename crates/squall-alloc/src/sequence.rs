@@ -115,7 +115,7 @@ mod none {
     /// # Safety
     /// As with sequences.
     #[inline(always)]
-    pub(crate) unsafe fn push_here(_place: *mut u8, _block: *mut u8) -> bool {
+    pub(crate) unsafe fn push_here(_slot: &AtomicPtr<u8>, _block: *mut u8) -> bool {
         false
     }
 
@@ -335,6 +335,77 @@ mod sequences {
         block
     }
 
+    /// As `of_home!`: comes to a magazine of the VP where the thread is, in `{magazine}`, and puts `{block}` into it if there is room.
+    macro_rules! put_in {
+        (
+            x86_64: { before: [$($before:literal),* $(,)?], come: [$($come:literal),* $(,)?] },
+            aarch64: { before: [$($arm_before:literal),* $(,)?], come: [$($arm_come:literal),* $(,)?] },
+            $($operands:tt)*
+        ) => {
+            of_home! {
+                x86_64: {
+                    before: [$($before),*],
+                    within: [
+                        $($come,)*
+                        "mov {count:e}, dword ptr [{magazine}]",
+                        "cmp {count:e}, dword ptr [{magazine} + 8]",
+                        "jae {otherwise}",
+                        "mov qword ptr [{magazine} + {count} * 8 + 16], {block}",
+                        "add dword ptr [{magazine}], 1",
+                    ]
+                },
+                aarch64: {
+                    before: [$($arm_before),*],
+                    within: [
+                        $($arm_come,)*
+                        "ldr {count:w}, [{magazine}]",
+                        "ldr {tmp:w}, [{magazine}, #8]",
+                        "cmp {count:w}, {tmp:w}",
+                        "b.hs {otherwise}",
+                        "add {tmp}, {magazine}, {count}, lsl #3",
+                        "str {block}, [{tmp}, #16]",
+                        "add {count:w}, {count:w}, #1",
+                        "str {count:w}, [{magazine}]",
+                    ]
+                },
+                count = out(reg) _,
+                tmp = out(reg) _,
+                $($operands)*
+            }
+        };
+    }
+
+    /// The same of a magazine that is in `{magazine}` already, if the thread is on the VP whose that is.
+    macro_rules! put_in_that {
+        (
+            x86_64: $before:tt,
+            aarch64: $arm_before:tt,
+            $($operands:tt)*
+        ) => {
+            put_in! {
+                x86_64: {
+                    before: $before,
+                    come: [
+                        "mov {count:e}, {magazine:e}",
+                        "shr {count:e}, {vp_at}",
+                        "cmp {count:e}, dword ptr fs:[{tmp} + 4]",
+                        "jne {otherwise}",
+                    ]
+                },
+                aarch64: {
+                    before: $arm_before,
+                    come: [
+                        "ldr {tmp:w}, [{tmp}, #4]",
+                        "ubfx {count}, {magazine}, #{vp_at}, #16",
+                        "cmp {count:w}, {tmp:w}",
+                        "b.ne {otherwise}",
+                    ]
+                },
+                $($operands)*
+            }
+        };
+    }
+
     /// Puts `block` into the magazine that its address leads to, if the thread is on the VP whose that is and there is room;
     /// otherwise calls `otherwise`.
     ///
@@ -346,52 +417,21 @@ mod sequences {
         // store before the last is to a slot above the count, which nobody reads, and is made again if the sequence begins again;
         // the last is the commit. 3. Only the outputs and the flags change. 4. Past it the block is the magazine's.
         unsafe {
-            of_home! {
-                x86_64: {
-                    before: [
-                        "mov {magazine}, {block}",
-                        "shr {magazine}, {unit}",
-                        "mov {tmp}, qword ptr [rip + {map}]",
-                        "mov {magazine}, qword ptr [{tmp} + {magazine} * 8]",
-                    ],
-                    within: [
-                        "mov {count:e}, {magazine:e}",
-                        "shr {count:e}, {vp_at}",
-                        "cmp {count:e}, dword ptr fs:[{tmp} + 4]",
-                        "jne {otherwise}",
-                        "mov {count:e}, dword ptr [{magazine}]",
-                        "cmp {count:e}, dword ptr [{magazine} + 8]",
-                        "jae {otherwise}",
-                        "mov qword ptr [{magazine} + {count} * 8 + 16], {block}",
-                        "add dword ptr [{magazine}], 1",
-                    ]
-                },
-                aarch64: {
-                    before: [
-                        "lsr {magazine}, {block}, #{unit}",
-                        "adrp {tmp}, {map}",
-                        "ldr {tmp}, [{tmp}, #:lo12:{map}]",
-                        "ldr {magazine}, [{tmp}, {magazine}, lsl #3]",
-                    ],
-                    within: [
-                        "ldr {tmp:w}, [{tmp}, #4]",
-                        "ubfx {count}, {magazine}, #{vp_at}, #16",
-                        "cmp {count:w}, {tmp:w}",
-                        "b.ne {otherwise}",
-                        "ldr {count:w}, [{magazine}]",
-                        "ldr {tmp:w}, [{magazine}, #8]",
-                        "cmp {count:w}, {tmp:w}",
-                        "b.hs {otherwise}",
-                        "add {tmp}, {magazine}, {count}, lsl #3",
-                        "str {block}, [{tmp}, #16]",
-                        "add {count:w}, {count:w}, #1",
-                        "str {count:w}, [{magazine}]",
-                    ]
-                },
+            put_in_that! {
+                x86_64: [
+                    "mov {magazine}, {block}",
+                    "shr {magazine}, {unit}",
+                    "mov {tmp}, qword ptr [rip + {map}]",
+                    "mov {magazine}, qword ptr [{tmp} + {magazine} * 8]",
+                ],
+                aarch64: [
+                    "lsr {magazine}, {block}, #{unit}",
+                    "adrp {tmp}, {map}",
+                    "ldr {tmp}, [{tmp}, #:lo12:{map}]",
+                    "ldr {magazine}, [{tmp}, {magazine}, lsl #3]",
+                ],
                 block = in(reg) block,
                 magazine = out(reg) _,
-                count = out(reg) _,
-                tmp = out(reg) _,
                 map = sym MAP,
                 unit = const crate::classes::SLAB_SHIFT,
                 otherwise = label {
@@ -402,51 +442,36 @@ mod sequences {
         }
     }
 
-    /// Puts `block` into the magazine of the VP where the thread is, whose place in the part of VP 0 is given, if there is room. Returns
-    /// whether it did.
+    /// Puts `block` into the magazine of the VP where the thread is, whose place in the part of VP 0 is in `slot`, if there is room.
+    /// Returns whether it did.
     ///
     /// # Safety
     /// The place is that of a magazine, and `block` one of its class that nobody else has.
     #[inline(always)]
-    pub(crate) unsafe fn push_here(place: *mut u8, block: *mut u8) -> bool {
+    pub(crate) unsafe fn push_here(slot: &AtomicPtr<u8>, block: *mut u8) -> bool {
         // SAFETY: 1. a block was given out, so `AREA_OFFSET` was set; at the place, shifted by a VP's number or a negative one of two,
         // there is a magazine or zeros (`ground/I2`). 2. to 4. As in `push_home`.
         unsafe {
-            of_home! {
+            put_in! {
                 x86_64: {
                     before: [],
-                    within: [
+                    come: [
                         "movsxd {magazine}, dword ptr fs:[{tmp} + 4]",
                         "shl {magazine}, {vp_at}",
-                        "add {magazine}, {place}",
-                        "mov {count:e}, dword ptr [{magazine}]",
-                        "cmp {count:e}, dword ptr [{magazine} + 8]",
-                        "jae {otherwise}",
-                        "mov qword ptr [{magazine} + {count} * 8 + 16], {block}",
-                        "add dword ptr [{magazine}], 1",
+                        "add {magazine}, qword ptr [{slot}]",
                     ]
                 },
                 aarch64: {
                     before: [],
-                    within: [
+                    come: [
                         "ldrsw {magazine}, [{tmp}, #4]",
-                        "lsl {magazine}, {magazine}, #{vp_at}",
-                        "add {magazine}, {magazine}, {place}",
-                        "ldr {count:w}, [{magazine}]",
-                        "ldr {tmp:w}, [{magazine}, #8]",
-                        "cmp {count:w}, {tmp:w}",
-                        "b.hs {otherwise}",
-                        "add {tmp}, {magazine}, {count}, lsl #3",
-                        "str {block}, [{tmp}, #16]",
-                        "add {count:w}, {count:w}, #1",
-                        "str {count:w}, [{magazine}]",
+                        "ldr {tmp}, [{slot}]",
+                        "add {magazine}, {tmp}, {magazine}, lsl #{vp_at}",
                     ]
                 },
                 block = in(reg) block,
-                place = in(reg) place,
+                slot = in(reg) slot,
                 magazine = out(reg) _,
-                count = out(reg) _,
-                tmp = out(reg) _,
                 otherwise = label { return false },
             }
         }
@@ -460,42 +485,11 @@ mod sequences {
     pub(crate) unsafe fn push(magazine: *const Magazine, block: *mut u8) -> bool {
         // SAFETY: as in `push_home`, but that the magazine is given.
         unsafe {
-            of_home! {
-                x86_64: {
-                    before: [],
-                    within: [
-                        "mov {count:e}, {magazine:e}",
-                        "shr {count:e}, {vp_at}",
-                        "cmp {count:e}, dword ptr fs:[{tmp} + 4]",
-                        "jne {otherwise}",
-                        "mov {count:e}, dword ptr [{magazine}]",
-                        "cmp {count:e}, dword ptr [{magazine} + 8]",
-                        "jae {otherwise}",
-                        "mov qword ptr [{magazine} + {count} * 8 + 16], {block}",
-                        "add dword ptr [{magazine}], 1",
-                    ]
-                },
-                aarch64: {
-                    before: [],
-                    within: [
-                        "ldr {tmp:w}, [{tmp}, #4]",
-                        "ubfx {count}, {magazine}, #{vp_at}, #16",
-                        "cmp {count:w}, {tmp:w}",
-                        "b.ne {otherwise}",
-                        "ldr {count:w}, [{magazine}]",
-                        "ldr {tmp:w}, [{magazine}, #8]",
-                        "cmp {count:w}, {tmp:w}",
-                        "b.hs {otherwise}",
-                        "add {tmp}, {magazine}, {count}, lsl #3",
-                        "str {block}, [{tmp}, #16]",
-                        "add {count:w}, {count:w}, #1",
-                        "str {count:w}, [{magazine}]",
-                    ]
-                },
+            put_in_that! {
+                x86_64: [],
+                aarch64: [],
                 block = in(reg) block,
                 magazine = in(reg) magazine,
-                count = out(reg) _,
-                tmp = out(reg) _,
                 otherwise = label { return false },
             }
         }
