@@ -91,8 +91,8 @@ const SUBJECTS: &[Subject] = &[
         topology: TOPOLOGY_OF_ONE_NODE,
         ..subject("alloc", "tight-64", "squall", Scope::Operations)
     },
-    // Which of the two ways a free goes is two more.
-    Subject { limit: Some(35.0), ..subject("alloc", "tight-64", "squall", Scope::Operations) },
+    // On one of several, whether it is one of one node is asked, and a jump comes back: four more.
+    Subject { limit: Some(37.0), ..subject("alloc", "tight-64", "squall", Scope::Operations) },
     subject("alloc", "tight-64", "glibc", Scope::Operations),
     subject("lifecycle", "", "crossbeam-epoch", Scope::Threads),
     subject("lifecycle", "", "arc-dyn", Scope::Threads),

@@ -592,16 +592,22 @@ impl Ground {
         ((magazine.addr() - self.region.addr()) >> PART_SHIFT) as u32
     }
 
+    /// Where in its part a magazine lies. With locks, parts begin anywhere.
+    #[inline]
+    fn place(&self, magazine: *const Magazine) -> usize {
+        (magazine.addr() - self.region.addr()) & (PART_BYTES - 1)
+    }
+
     /// Whether the blocks of this magazine are ones that may wait in an outbox; its address says that, too.
     #[inline]
     pub(crate) fn may_wait(&self, magazine: *const Magazine) -> bool {
-        !LONG_AT.contains(&((magazine.addr() - self.region.addr()) & (PART_BYTES - 1)))
+        !LONG_AT.contains(&self.place(magazine))
     }
 
     /// Whether blocks of this magazine may be kept by other VPs of the node; its address says that, too.
     #[inline]
     pub(crate) fn may_be_kept(&self, magazine: *const Magazine) -> bool {
-        KEPT_AT.contains(&((magazine.addr() - self.region.addr()) & (PART_BYTES - 1)))
+        KEPT_AT.contains(&self.place(magazine))
     }
 
     /// Whether these VPs, whose parts were made, are of one node.
@@ -616,8 +622,8 @@ impl Ground {
 
     /// The magazine of this VP for the blocks of that one, which is of whatever VP.
     pub(crate) fn same_of(&self, magazine: *const Magazine, vp: u32) -> *const Magazine {
-        let at = (magazine.addr() - self.region.addr()) & (PART_BYTES - 1);
-        self.region.wrapping_add(((vp as usize) << PART_SHIFT) + at).cast_const().cast()
+        let at = ((vp as usize) << PART_SHIFT) + self.place(magazine);
+        self.region.wrapping_add(at).cast_const().cast()
     }
 
     /// Has a unit lead nowhere.

@@ -123,11 +123,13 @@ pub(crate) unsafe fn put_of_program(block: *mut u8, layout: Layout) {
     }
     if classes::is_of_lines(&layout) && ground::all_are_near() {
         let place = GENERAL.at(classes::slot(layout.size()));
-        // SAFETY: as in `put`, for whoever frees what he has not. Relaxed: as in `place_to_keep`.
-        if cfg!(debug_assertions)
-            && unsafe { ground::place_to_keep(block) } != Some(place.load(Ordering::Relaxed))
-        {
-            return debug::foreign(block);
+        if cfg!(debug_assertions) {
+            // SAFETY: as in `put`, for whoever frees what he has not.
+            let kept = unsafe { ground::place_to_keep(block) };
+            // Relaxed: as in `place_to_keep`.
+            if kept != Some(place.load(Ordering::Relaxed)) {
+                return debug::foreign(block);
+            }
         }
         // SAFETY: a block that nobody uses, of the class that its layout tells (I4).
         if !unsafe { sequence::push_here(place, block) } {
@@ -263,11 +265,12 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
 #[cold]
 #[inline(never)]
 unsafe fn put_slow(block: *mut u8) {
-    // SAFETY: as in `put`; a block that nobody uses, and it is of that magazine's class.
-    if let Some(place) = unsafe { ground::place_to_keep(block) }
-        && unsafe { sequence::push_here(&AtomicPtr::new(place), block) }
-    {
-        return;
+    // SAFETY: as in `put`.
+    if let Some(place) = unsafe { ground::place_to_keep(block) } {
+        // SAFETY: a block that nobody uses, and it is of that magazine's class.
+        if unsafe { sequence::push_here(&AtomicPtr::new(place), block) } {
+            return;
+        }
     }
     // SAFETY: passed on.
     unsafe { put_slower(block) };

@@ -94,9 +94,7 @@ impl Quiet {
         // SAFETY: the address of this thread's `errno`, which is there as long as the thread is.
         Quiet { errno: unsafe { *__errno_location() }, is_heard }
     }
-}
 
-impl Quiet {
     /// Ends it by telling that `block` was given out, which is one call for both.
     fn end_with(self, block: *mut c_void, size: usize, place: u32) {
         // SAFETY: as above.
