@@ -88,7 +88,9 @@ fn co_33_state_moves_exactly_between_objects_of_all_cluster_sizes() {
             let parts = old.count(Step::Export);
             assert_eq!((report.parts, report.bytes), (parts, 8 * parts), "{from:?} to {to:?}");
             let made = life.count(Step::Make);
-            assert_eq!(made, if to.is_some() { expected.len() } else { 1 });
+            let reps: Vec<_> = info(co).reps.iter().map(|rep| (rep.vp, rep.cluster)).collect();
+            let expected_made = if to.is_some() { expected.len() } else { 1 };
+            assert_eq!(made, expected_made, "{from:?} to {to:?}: {expected:?}, of {reps:?}, {:?}", life.steps());
             for vp in 0..32 {
                 let local =
                     if to.is_none() { total } else { *expected.get(&cluster_of(to, vp)).unwrap_or(&0) };
