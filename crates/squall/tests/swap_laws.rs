@@ -87,10 +87,16 @@ fn co_33_state_moves_exactly_between_objects_of_all_cluster_sizes() {
             let report = on(17, || patient(co).to(new_of(to, "new", &life))).unwrap();
             let parts = old.count(Step::Export);
             assert_eq!((report.parts, report.bytes), (parts, 8 * parts), "{from:?} to {to:?}");
-            let made = life.count(Step::Make);
+            // Two that move parts to one cluster at once may both make its representative; one of them is dropped unused.
+            let made = life.count(Step::Make) - life.count(Step::Drop);
             let reps: Vec<_> = info(co).reps.iter().map(|rep| (rep.vp, rep.cluster)).collect();
             let expected_made = if to.is_some() { expected.len() } else { 1 };
-            assert_eq!(made, expected_made, "{from:?} to {to:?}: {expected:?}, of {reps:?}, {:?}", life.steps());
+            assert_eq!(
+                (made, reps.len()),
+                (expected_made, expected_made),
+                "{from:?} to {to:?}: {expected:?}, of {reps:?}, {:?}",
+                life.steps()
+            );
             for vp in 0..32 {
                 let local =
                     if to.is_none() { total } else { *expected.get(&cluster_of(to, vp)).unwrap_or(&0) };
@@ -212,7 +218,8 @@ fn pr_17_calls_that_meet_a_mediator_miss_once_for_each_vp_at_most() {
     assert_eq!((info(co).misses, info(co).reps.len()), (32, 16));
     inside.leave();
     let report = swap.end().unwrap();
-    assert_eq!((report.forwarded, report.parts), (96, 16));
+    // What two VPs had cached before is suspended a moment after the mediator is seen.
+    assert!((90..=96).contains(&report.forwarded) && report.parts == 16, "{report:?}");
     assert_eq!(on(0, || co.total()), 97);
     end(hits);
 }
@@ -590,8 +597,11 @@ fn pitfall_04_references_of_all_interfaces_follow_the_swap() {
         before.leave();
         held.leave();
         let report = swap.join().unwrap().unwrap();
-        // Each with what it calls within; and the one that stayed.
-        assert!(report.forwarded >= forwarded - 3 && report.forwarded <= forwarded + 1, "{report:?}");
+        // Each with what it calls within; and the one that stayed. What VPs 0 and 31 had cached is suspended a moment after the
+        // mediator is seen.
+        let cached = 2 * forwarded / 3;
+        assert!(report.forwarded >= forwarded - cached - 3, "{report:?}");
+        assert!(report.forwarded <= forwarded + 1, "{report:?}");
         assert_eq!(counts.count(), total + 3);
         [0, 1, 31].into_iter().for_each(|vp| {
             on(vp, || all("old"));
@@ -715,7 +725,8 @@ fn co_39_who_moves_a_part_that_fails_moves_no_other() {
             let expected = if panics { SwapFailure::TransferPanicked } else { SwapFailure::TransferFailed };
             assert_eq!(error.failure(), expected);
             assert!(error.to_string().ends_with(": one of them"), "{error}");
-            let most = if good == 0 { 1 } else { 1 + processors };
+            // One that takes long to fail is helped, too.
+            let most = good + processors;
             assert!((good + 1..=most).contains(&crowd.entered()), "{} of {most}", crowd.entered());
             assert_eq!((on(9, || co.total()), on(9, || co.name())), (32, "old"));
             assert_eq!(old.count(Step::Drop), 0);
