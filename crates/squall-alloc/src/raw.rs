@@ -248,6 +248,7 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     part.heap().take(ground, class, most, |offset| batch.push(ground.block(offset)));
     // Those that come next are put in last.
     batch.blocks().reverse();
+    batch.blocks().iter().rev().for_each(|block| sequence::will_write(*block));
     let Some(block) = batch.pop() else { return last::look(ground, vp, class) };
     if !batch.blocks().is_empty() {
         // SAFETY: the magazine of their class and home; they are ours, and not none.
