@@ -15,6 +15,8 @@ const NO_HOME: u32 = u32::MAX;
 pub(crate) trait Homes {
     /// Whose heap this block is of; `None` if it is no block.
     fn home_of(&self, block: *mut u8) -> Option<u32>;
+    /// Whether two blocks lie where all are of one heap; false if that is not known by where they lie.
+    fn are_together(&self, block: *mut u8, other: *mut u8) -> bool;
     /// Puts blocks into the heap that they are of; `sent_home`: from elsewhere.
     fn put_on(&self, home: u32, blocks: &[*mut u8], sent_home: bool);
     /// Is told of what is no block.
@@ -25,8 +27,12 @@ pub(crate) trait Homes {
 pub(crate) fn send_home(homes: &impl Homes, from: u32, batch: &mut Batch) {
     let blocks = batch.blocks();
     let home_of = |block: *mut u8| homes.home_of(block).unwrap_or(NO_HOME);
-    let Some(first) = blocks.first().map(|block| home_of(*block)) else { return };
-    if sites::BY_HOME.is_weak() || blocks.iter().all(|block| home_of(*block) == first) {
+    let Some((mut last, first)) = blocks.first().map(|block| (*block, home_of(*block))) else { return };
+    let mut is_of_first = |block: &*mut u8| {
+        let are_together = homes.are_together(std::mem::replace(&mut last, *block), *block);
+        are_together || home_of(*block) == first
+    };
+    if sites::BY_HOME.is_weak() || blocks.iter().all(&mut is_of_first) {
         put(homes, from, first, blocks);
     } else {
         sort_and_put(homes, from, blocks);
@@ -92,6 +98,10 @@ mod tests {
     impl Homes for Town {
         fn home_of(&self, block: *mut u8) -> Option<u32> {
             (block.addr() as u32 % 100).checked_sub(1)
+        }
+
+        fn are_together(&self, block: *mut u8, other: *mut u8) -> bool {
+            block == other
         }
 
         fn put_on(&self, home: u32, blocks: &[*mut u8], sent_home: bool) {

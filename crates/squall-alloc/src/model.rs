@@ -123,7 +123,8 @@ fn take(heap: &Heap, plot: &Plot) -> usize {
 
 fn put(heap: &Heap, plot: &Plot, block: usize, from_elsewhere: bool) {
     let first = |offset: usize| ((offset >> SLAB_SHIFT) / units(CLASS) * units(CLASS)) as u32;
-    heap.put(plot, [block].into_iter(), from_elsewhere, first, |_, wrong| panic!("{wrong:?}"));
+    let block = std::ptr::without_provenance_mut(block);
+    heap.put(plot, 0, &[block], from_elsewhere, first, |_, wrong| panic!("{wrong:?}"));
 }
 
 /// Two threads, each of which uses a block of the heap; the second frees what the first took before, too.

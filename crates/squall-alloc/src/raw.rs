@@ -19,7 +19,7 @@
 //!
 //! Cost: see `magazine`, `heap`, `units`. Progress: the fast paths are wait-free but for restarts; the rest takes a lock at a time.
 
-use crate::classes::{self, ALIGN_MAX, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SLAB_MAX};
+use crate::classes::{self, ALIGN_MAX, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SLAB_MAX, SLAB_SHIFT};
 use crate::ground::{self, GENERAL, Ground, Here, LOCAL, ground};
 use crate::heap::Wrong;
 use crate::home::{Homes, send_home};
@@ -131,6 +131,8 @@ pub(crate) unsafe fn put_of_program(block: *mut u8, layout: Layout) {
                 return debug::foreign(block);
             }
         }
+        // Who takes it next writes it: if another thread did so before, its line comes from there meanwhile.
+        sequence::will_write(block);
         // SAFETY: a block that nobody uses, of the class that its layout tells (I4).
         if !unsafe { sequence::push_here(place, block) } {
             // SAFETY: passed on.
@@ -246,9 +248,10 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     let most = if is_closed { 1 } else { (CAPACITIES[class] / 2).clamp(1, classes::BATCH_MAX) };
     let mut batch = Batch::new();
     part.heap().take(ground, class, most, |offset| batch.push(ground.block(offset)));
+    // If others had them, their lines come at once, and not each when it is written, one after the other.
+    batch.blocks().iter().for_each(|block| sequence::will_write(*block));
     // Those that come next are put in last.
     batch.blocks().reverse();
-    batch.blocks().iter().rev().for_each(|block| sequence::will_write(*block));
     let Some(block) = batch.pop() else { return last::look(ground, vp, class) };
     if !batch.blocks().is_empty() {
         // SAFETY: the magazine of their class and home; they are ours, and not none.
@@ -350,15 +353,22 @@ impl Homes for Ground {
         (!magazine.is_null()).then(|| self.vp_of(magazine))
     }
 
+    #[inline]
+    fn are_together(&self, block: *mut u8, other: *mut u8) -> bool {
+        // In one unit.
+        (block.addr() ^ other.addr()) >> SLAB_SHIFT == 0
+    }
+
     fn put_on(&self, home: u32, blocks: &[*mut u8], sent_home: bool) {
         self.part(home).heap().put(
             self,
-            blocks.iter().map(|block| block.addr() - self.arena.addr()),
+            self.arena.addr(),
+            blocks,
             sent_home,
             |offset| self.first_unit(offset),
-            |offset, wrong| match wrong {
-                Wrong::Twice => debug::twice(self.block(offset)),
-                Wrong::NoBlock => debug::foreign(self.block(offset)),
+            |block, wrong| match wrong {
+                Wrong::Twice => debug::twice(block),
+                Wrong::NoBlock => debug::foreign(block),
             },
         );
     }

@@ -6,6 +6,7 @@
 
 use super::{CLASS, Plot, put, take};
 
+use crate::classes::SLAB_SHIFT;
 use crate::heap::Heap;
 use crate::home::{Homes, send_home};
 use crate::magazine::{Batch, Magazine};
@@ -233,6 +234,10 @@ unsafe impl Send for Town {}
 impl Homes for Town {
     fn home_of(&self, block: *mut u8) -> Option<u32> {
         self.plot.home_of(block.addr() - 1)
+    }
+
+    fn are_together(&self, block: *mut u8, other: *mut u8) -> bool {
+        ((block.addr() - 1) ^ (other.addr() - 1)) >> SLAB_SHIFT == 0
     }
 
     fn put_on(&self, home: u32, blocks: &[*mut u8], _sent_home: bool) {
