@@ -187,13 +187,14 @@ impl Heap {
         })
     }
 
-    /// Takes up to `most` blocks of `class` and gives their offsets to `f`. Returns how many: fewer only if there are no pages.
+    /// Takes up to `most` blocks of `class` and gives them to `f`: so many from an offset on, one after the other. Returns how many: fewer only if
+    /// there are no pages.
     pub(crate) fn take(
         &self,
         land: &impl Land,
         class: usize,
         most: usize,
-        mut f: impl FnMut(usize),
+        mut f: impl FnMut(usize, usize),
     ) -> usize {
         let (mut taken, mut new) = (0, None);
         loop {
@@ -234,7 +235,7 @@ impl Heap {
         let mut found = None;
         self.locked(|inner| {
             let of = &mut inner.classes[class];
-            if of.take(land, class, 1, &mut |offset| found = Some(offset)) > 0 {
+            if of.take(land, class, 1, &mut |offset, _| found = Some(offset)) > 0 {
                 of.counts.takes += 1;
                 inner.events = inner.events.wrapping_add(1);
             }
@@ -321,7 +322,13 @@ impl Heap {
 impl Class {
     /// Takes up to `most` blocks of the slabs in the list, which are of `class`, under the lock of their heap. Returns how many.
     #[inline]
-    fn take(&mut self, land: &impl Land, class: usize, most: usize, f: &mut impl FnMut(usize)) -> usize {
+    fn take(
+        &mut self,
+        land: &impl Land,
+        class: usize,
+        most: usize,
+        f: &mut impl FnMut(usize, usize),
+    ) -> usize {
         let mut taken = 0;
         while taken < most
             && let Some(unit) = self.list.first()
@@ -342,11 +349,11 @@ impl Class {
 }
 
 impl Slab {
-    /// Takes up to `most` free blocks and gives their offsets to `f`.
+    /// Takes up to `most` free blocks and gives them to `f`, as [`Heap::take`] does.
     ///
     /// # Safety
     /// The caller holds the lock of the heap that it is of.
-    unsafe fn take(this: *mut Slab, unit: u32, most: usize, f: &mut impl FnMut(usize)) -> usize {
+    unsafe fn take(this: *mut Slab, unit: u32, most: usize, f: &mut impl FnMut(usize, usize)) -> usize {
         // SAFETY: by this function's contract, all that is below (I1); only of the bits and the two numbers there are references.
         let (class, bits, hint, free) =
             unsafe { ((*this).class as usize, &mut (*this).bits, &mut (*this).hint, &mut (*this).free) };
@@ -362,8 +369,7 @@ impl Slab {
                 let first = word.trailing_zeros() as usize;
                 let run = ((!(word >> first)).trailing_zeros() as usize).min(most - taken);
                 bits[at] = word & !run_of(first, run);
-                let begin = base + (at * 64 + first) * size;
-                (0..run).for_each(|block| f(begin + block * size));
+                f(base + (at * 64 + first) * size, run);
                 taken += run;
             }
             if bits[at] == 0 {
@@ -448,9 +454,9 @@ mod tests {
         // SAFETY: as above.
         unsafe { Slab::begin(&raw mut slab, class, 0) };
         let mut expected = 0;
-        let all = |offset| {
+        let all = |offset, count| {
             assert_eq!(offset, expected * SIZES[class]);
-            expected += 1;
+            expected += count;
         };
         // SAFETY: as above.
         let taken = unsafe { Slab::take(&raw mut slab, 0, usize::MAX, &mut { all }) };
@@ -506,10 +512,11 @@ mod tests {
                 let (most, mut last) = (next(150), None);
                 // SAFETY: the slab is ours.
                 let taken = unsafe {
-                    Slab::take(&raw mut slab, 0, most, &mut |offset| {
+                    Slab::take(&raw mut slab, 0, most, &mut |offset, run| {
                         assert!(last < Some(offset), "those of the lowest addresses, in order");
                         last = Some(offset);
-                        assert!(out.insert(offset / SIZES[class]), "it was out");
+                        let first = offset / SIZES[class];
+                        assert!((first..first + run).all(|block| out.insert(block)), "it was out");
                     })
                 };
                 assert!(taken == most || slab.free == 0);

@@ -43,7 +43,7 @@ pub(crate) fn look(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
 /// One of this VP's heap, with a new slab if need be, or of another's.
 fn anew(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     let mut block = std::ptr::null_mut();
-    ground.part(vp).heap().take(ground, class, 1, |offset| block = ground.block(offset));
+    ground.part(vp).heap().take(ground, class, 1, |offset, _| block = ground.block(offset));
     if block.is_null() { in_heaps(ground, vp, class) } else { block }
 }
 

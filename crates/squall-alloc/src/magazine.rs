@@ -88,20 +88,6 @@ impl Batch {
         self.len += 1;
     }
 
-    /// Takes the last one out.
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<*mut u8> {
-        let block = self.blocks().last().copied()?;
-        self.len -= 1;
-        Some(block)
-    }
-
-    /// Takes the first `count` out.
-    pub(crate) fn remove_first(&mut self, count: usize) {
-        self.blocks().copy_within(count.., 0);
-        self.len -= count;
-    }
-
     pub(crate) fn clear(&mut self) {
         self.len = 0;
     }
@@ -130,5 +116,42 @@ impl Batch {
     #[cfg_attr(any(loom, miri), allow(dead_code))]
     pub(crate) unsafe fn grow(&mut self, count: usize) {
         self.len += count;
+    }
+}
+
+/// Blocks on their way to who takes them: the first to be taken is last.
+#[cfg_attr(loom, allow(dead_code))]
+pub(crate) struct Pile {
+    /// Initialized from `first` on (`Batch`).
+    blocks: [MaybeUninit<*mut u8>; BATCH_MAX],
+    first: usize,
+}
+
+#[cfg_attr(loom, allow(dead_code))]
+impl Pile {
+    #[inline]
+    pub(crate) const fn new() -> Pile {
+        Pile { blocks: [const { MaybeUninit::uninit() }; BATCH_MAX], first: BATCH_MAX }
+    }
+
+    /// Puts so many blocks in that lie side by side from this one on. There is room for [`BATCH_MAX`].
+    ///
+    /// Their lines are asked for: if others had them, they come all at once, and not each when it is written, one after the other.
+    #[inline]
+    pub(crate) fn put(&mut self, block: *mut u8, size: usize, count: usize) {
+        let room = &mut self.blocks[self.first - count..self.first];
+        for (index, at) in room.iter_mut().rev().enumerate() {
+            let block = block.wrapping_add(index * size);
+            crate::sequence::will_write(block);
+            at.write(block);
+        }
+        self.first -= count;
+    }
+
+    #[inline]
+    pub(crate) fn blocks(&self) -> &[*mut u8] {
+        let blocks = &self.blocks[self.first..];
+        // SAFETY: those from `first` on are initialized.
+        unsafe { &*(std::ptr::from_ref(blocks) as *const [*mut u8]) }
     }
 }

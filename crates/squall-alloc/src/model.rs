@@ -117,7 +117,7 @@ impl Field for Plot {
 
 fn take(heap: &Heap, plot: &Plot) -> usize {
     let mut block = None;
-    heap.take(plot, CLASS, 1, |offset| block = Some(offset));
+    heap.take(plot, CLASS, 1, |offset, _| block = Some(offset));
     block.expect("there are enough")
 }
 

@@ -19,11 +19,11 @@
 //!
 //! Cost: see `magazine`, `heap`, `units`. Progress: the fast paths are wait-free but for restarts; the rest takes a lock at a time.
 
-use crate::classes::{self, ALIGN_MAX, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SLAB_MAX, SLAB_SHIFT};
+use crate::classes::{self, ALIGN_MAX, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SIZES, SLAB_MAX, SLAB_SHIFT};
 use crate::ground::{self, GENERAL, Ground, Here, LOCAL, ground};
 use crate::heap::Wrong;
 use crate::home::{Homes, send_home};
-use crate::magazine::{Batch, Magazine};
+use crate::magazine::{Batch, Magazine, Pile};
 use crate::{debug, decay, large, last, sequence};
 use squall_sync::atomic::{AtomicPtr, Ordering};
 use std::alloc::Layout;
@@ -235,7 +235,7 @@ fn take_class(ground: &Ground, class: usize) -> *mut u8 {
 /// A block of `class` whose home is `vp`, from there, under its lock; where there is no memory, from elsewhere.
 pub(crate) fn take_on(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     let mut block = std::ptr::null_mut();
-    ground.part(vp).heap().take(ground, class, 1, |offset| block = ground.block(offset));
+    ground.part(vp).heap().take(ground, class, 1, |offset, _| block = ground.block(offset));
     decay::tick(ground);
     if block.is_null() { last::look(ground, vp, class) } else { block }
 }
@@ -246,22 +246,22 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     // Relaxed: a hint. A closed one (`magazine/I3`) has no room, and more than one block would go home again at once.
     let is_closed = part.magazine(class).high.load(Ordering::Relaxed) == 0;
     let most = if is_closed { 1 } else { (CAPACITIES[class] / 2).clamp(1, classes::BATCH_MAX) };
-    let mut batch = Batch::new();
-    part.heap().take(ground, class, most, |offset| batch.push(ground.block(offset)));
-    // If others had them, their lines come at once, and not each when it is written, one after the other.
-    batch.blocks().iter().for_each(|block| sequence::will_write(*block));
-    // Those that come next are put in last.
-    batch.blocks().reverse();
-    let Some(block) = batch.pop() else { return last::look(ground, vp, class) };
-    if !batch.blocks().is_empty() {
+    let mut pile = Pile::new();
+    part.heap()
+        .take(ground, class, most, |offset, count| pile.put(ground.block(offset), SIZES[class], count));
+    let Some((block, blocks)) = pile.blocks().split_last() else { return last::look(ground, vp, class) };
+    if !blocks.is_empty() {
         // SAFETY: the magazine of their class and home; they are ours, and not none.
-        let put = unsafe { sequence::push_many(part.magazine(class), batch.blocks()) };
+        let put = unsafe { sequence::push_many(part.magazine(class), blocks) };
         // If not all, the thread is elsewhere by now, or others were there meanwhile.
-        batch.remove_first(put);
-        send_home(ground, vp, &mut batch);
+        if put < blocks.len() {
+            let mut batch = Batch::new();
+            blocks[put..].iter().for_each(|block| batch.push(*block));
+            send_home(ground, vp, &mut batch);
+        }
     }
     decay::tick(ground);
-    block
+    *block
 }
 
 /// # Safety
