@@ -114,6 +114,13 @@ const fn bound() -> usize {
 pub const BOUND_BYTES: usize = bound();
 const _: () = assert!(BOUND_BYTES <= 9 << 19);
 
+/// Slabs of so many units a VP keeps when nobody has a block of them.
+pub(crate) const SPARE_UNITS: usize = if cfg!(loom) { 32 } else { 1 };
+/// The slabs that a VP keeps at most of which nobody has a block.
+pub(crate) const SPARES_MAX: u32 = if cfg!(miri) { 1 } else { 48 };
+/// The most bytes of empty slabs that one VP keeps, besides what it caches.
+pub const SPARE_BYTES: usize = SPARES_MAX as usize * SPARE_UNITS * SLAB_BYTES;
+
 /// How many units of [`SLAB_BYTES`] a slab of this class has: a power of two.
 pub(crate) const fn units(class: usize) -> usize {
     match SIZES[class] {

@@ -2,14 +2,15 @@
 //!
 //! Problem: a VP that has gone quiet keeps what it cached, a pool what was freed, and nobody of theirs comes by any more. Idea: whoever
 //! passes a slow path looks at a clock, and now and then does a turn for all: empties the caches of VPs that have hardly passed one
-//! since the turn before, and gives half of the pages to the system that nobody needed in between.
+//! since the turn before, takes the empty slabs that were not needed, and gives half of the pages to the system that nobody needed in between.
 //!
 //! - I1. One thread at a time does a turn, and turns begin a quarter of a second apart, the first one so long after the first slow path. Nobody
 //!   waits for one.
 //! - I2. A turn empties the caches of [`VPS_MAX`] VPs at most, and gives 32 MiB of pages of each pool to the system at most. Where the
 //!   system refuses a pool's pages (locked memory) turns leave that pool alone until it takes some again: from `units/I3`, or `trim`.
 //! - I3. A process in which nobody allocates or frees beyond a cache does no turns. What it keeps then is bounded all the same: for each
-//!   VP by [`BOUND_BYTES`](crate::BOUND_BYTES), of pages by `units/I3`, and by slabs of which a block is out.
+//!   VP by [`BOUND_BYTES`](crate::BOUND_BYTES) and [`SPARE_BYTES`](crate::SPARE_BYTES), of pages by `units/I3`, and by slabs of which a block is out.
+//! - I4. A VP that is quiet keeps no empty slab after a turn, and a busy one none that it did not need since the turn before.
 //!
 //! Not promised: that a VP is idle whose caches are emptied: one that gets along with what it caches is taken for one, and is filled
 //! again at its next call.
@@ -73,6 +74,7 @@ fn sweep(ground: &Ground) -> bool {
     for (vp, part) in behind.chain(ground.parts_made().take_while(turns)) {
         let events = part.heap().events();
         let is_busy = events.wrapping_sub(part.seen(events)) >= BUSY;
+        more |= part.heap().give_spares(ground, !is_busy);
         if is_busy || !part.holds() {
             more |= is_busy;
             continue;
@@ -85,6 +87,7 @@ fn sweep(ground: &Ground) -> bool {
         emptied += 1;
         // Where it cannot be done, trying again will not help.
         let _ = drain::empty(ground, vp, part);
+        part.heap().give_spares(ground, true);
         part.seen(part.heap().events());
     }
     for pool in &ground.pools {
@@ -97,7 +100,7 @@ fn sweep(ground: &Ground) -> bool {
 /// Gives back some of what is idle, if that was not done a moment ago: what every slow path of the allocator does by itself.
 ///
 /// For a thread that has other housekeeping to do, in a program that may be quiet altogether: otherwise nobody comes by, and what was
-/// cached last stays (`BOUND_BYTES` for each VP, and 4 MiB or an eighth of what is in use of pages for each node). Returns when to come
+/// cached last stays (`BOUND_BYTES` and `SPARE_BYTES` for each VP, and 4 MiB or an eighth of what is in use of pages for each node). Returns when to come
 /// again, or `None` if there is nothing more to give back for now.
 ///
 /// # Cost

@@ -514,7 +514,7 @@ impl Ground {
         tail.node.store(node, Ordering::Relaxed);
         tail.heap.with_mut(|heap| {
             // SAFETY: nobody reads it before `ready`; we hold the lock.
-            unsafe { (*heap).write(Heap::new(vp)) };
+            unsafe { (*heap).write(Heap::new(vp, crate::classes::SPARES_MAX)) };
         });
         if self.mode == Mode::Restartable {
             part.open();

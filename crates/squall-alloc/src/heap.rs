@@ -9,10 +9,13 @@
 //!   But for its class and each unit's first one, which anybody reads who has a block: so nobody ever has a reference to all of it.
 //! - I2. A block is free (its bit is set) or out: in a magazine, or with a user. It is taken once for each time that it was put back.
 //! - I3. A slab all of whose blocks are free is taken out of the list under the same lock, at once: so none of its blocks can be taken
-//!   any more, and none is in a magazine. Whoever took it out has it alone, and gives its pages back when he has left the lock.
-//! - I4. A slab with a free block is in its class's list, others are in none. It comes there whole: what leads from its units to this
-//!   heap was written before.
+//!   any more, and none is in a magazine. It is then among the spares, or, if these are enough, whoever took it out has it alone, and
+//!   gives its pages back when he has left the lock; as does who takes it out of the spares for that.
+//! - I4. A slab with a free block that is no spare is in its class's list, others are in none. It comes there whole: what leads from its units
+//!   to this heap was written before.
 //! - I5. No other lock is taken, and the system is not called, under a heap's lock.
+//! - I6. Spares are slabs of [`SPARE_UNITS`], of whatever class was theirs, and no more than the heap was made for: so that a VP that takes and
+//!   frees much in turn neither meets others at the pool for it each time, nor gets memory whose lines another processor has.
 //!
 //! Not promised: that blocks come in the order of their addresses, or from the fullest slab. Two threads that find no free block at
 //! once both get a slab.
@@ -21,7 +24,7 @@
 //! Source: McKenney and Slingwine, "Efficient Kernel Memory Allocation" (1993): a layer that gathers blocks into pages; Tornado §4:
 //! the check of a block's home on every free.
 
-use crate::classes::{COUNT, COUNTS, SIZES, SLAB_SHIFT, block_at, units};
+use crate::classes::{COUNT, COUNTS, SIZES, SLAB_SHIFT, SPARE_UNITS, block_at, units};
 use crate::list::{Link, Links, List};
 use crate::lock::Lock;
 use crate::sites;
@@ -147,6 +150,11 @@ struct Inner {
     classes: [Class; COUNT],
     /// How often blocks were taken or put back; it comes round.
     events: u32,
+    /// The slabs that nobody has a block of (I6).
+    spares: List,
+    spares_count: u32,
+    /// The fewest that there were since some were given back.
+    spares_least: u32,
 }
 
 /// The heap of one VP.
@@ -154,6 +162,7 @@ struct Inner {
 pub(crate) struct Heap {
     lock: Lock,
     home: u32,
+    spares_max: u32,
     inner: UnsafeCell<Inner>,
 }
 
@@ -167,10 +176,12 @@ pub(crate) enum Wrong {
 }
 
 impl Heap {
-    /// The heap of the VP `home`, without a slab.
-    pub(crate) fn new(home: u32) -> Heap {
+    /// The heap of the VP `home`, without a slab, that keeps up to so many spares.
+    pub(crate) fn new(home: u32, spares_max: u32) -> Heap {
         let class = Class { list: List::EMPTY, counts: Counts::default() };
-        Heap { lock: Lock::new(), home, inner: UnsafeCell::new(Inner { classes: [class; COUNT], events: 0 }) }
+        let (spares, spares_count, spares_least) = (List::EMPTY, 0, 0);
+        let inner = Inner { classes: [class; COUNT], events: 0, spares, spares_count, spares_least };
+        Heap { lock: Lock::new(), home, spares_max, inner: UnsafeCell::new(inner) }
     }
 
     /// For a fork: holds still.
@@ -201,14 +212,17 @@ impl Heap {
             let late = new.filter(|_| sites::DIRECT.is_weak());
             self.locked(|inner| {
                 inner.events = inner.events.wrapping_add(1);
-                let of = &mut inner.classes[class];
                 if let Some(unit) = new.take() {
-                    of.counts.slabs += 1;
-                    // SAFETY: in no list yet (I4).
-                    unsafe { of.list.push(&Slabs(land), unit) };
+                    inner.classes[class].enter(land, unit);
                 }
-                taken += of.take(land, class, most - taken, &mut f);
-                of.counts.takes += u64::from(taken == most);
+                taken += inner.classes[class].take(land, class, most - taken, &mut f);
+                while taken < most
+                    && let Some(unit) = inner.spare(land, class, self.home)
+                {
+                    inner.classes[class].enter(land, unit);
+                    taken += inner.classes[class].take(land, class, most - taken, &mut f);
+                }
+                inner.classes[class].counts.takes += u64::from(taken == most);
             });
             if let Some(unit) = late {
                 land.direct(unit, units(class), self.home, class);
@@ -290,21 +304,50 @@ impl Heap {
                             continue;
                         }
                         of.list.remove(&Slabs(land), unit);
-                        empty.push(&Slabs(land), unit);
+                        if units(class) == SPARE_UNITS && inner.spares_count < self.spares_max {
+                            inner.spares.push(&Slabs(land), unit);
+                            inner.spares_count += 1;
+                        } else {
+                            empty.push(&Slabs(land), unit);
+                        }
                     }
                 }
             }
             still_in
         });
-        // SAFETY: these are ours alone, as is the list of them (I3).
-        while let Some(unit) = unsafe { empty.pop(&Slabs(land)) } {
-            // SAFETY: as above.
-            let class = unsafe { Slab::class(land.slab(unit)) };
-            land.give_units(unit, units(class));
-        }
+        give(land, empty);
         if let Some((unit, class)) = still_in {
             land.give_units(unit, units(class));
         }
+    }
+
+    /// Gives spares back: all, or as many as nobody needed since this was last called. Whether any are left.
+    pub(crate) fn give_spares(&self, land: &impl Land, all: bool) -> bool {
+        let mut spares = List::EMPTY;
+        let left = self.locked(|inner| {
+            for _ in 0..if all { inner.spares_count } else { inner.spares_least } {
+                // SAFETY: the heap's own list, whose lock is held.
+                let first = match sites::SPARE_TAKEN_OUT.is_weak() {
+                    true => inner.spares.first(),
+                    // SAFETY: as above.
+                    false => unsafe { inner.spares.pop(&Slabs(land)) },
+                };
+                if let Some(unit) = first {
+                    inner.spares_count -= 1;
+                    // SAFETY: it was just taken out of the other.
+                    unsafe { spares.push(&Slabs(land), unit) };
+                }
+            }
+            inner.spares_least = inner.spares_count;
+            inner.spares_count
+        });
+        give(land, spares);
+        left > 0
+    }
+
+    /// How many spares there are.
+    pub(crate) fn spares(&self) -> u32 {
+        self.locked(|inner| inner.spares_count)
     }
 
     /// A number that changes whenever blocks are taken or put back.
@@ -319,7 +362,44 @@ impl Heap {
     }
 }
 
+/// Gives the pages of these slabs back, which are the caller's alone, as is the list of them (I3).
+fn give(land: &impl Land, mut slabs: List) {
+    // SAFETY: by this function's contract.
+    while let Some(unit) = unsafe { slabs.pop(&Slabs(land)) } {
+        // SAFETY: as above.
+        let class = unsafe { Slab::class(land.slab(unit)) };
+        land.give_units(unit, units(class));
+    }
+}
+
+impl Inner {
+    /// A spare, all of whose blocks are free ones of `class` now, in no list; under the lock of the heap of `home`.
+    fn spare(&mut self, land: &impl Land, class: usize, home: u32) -> Option<u32> {
+        if units(class) != SPARE_UNITS {
+            return None;
+        }
+        // SAFETY: the heap's own list, whose lock the caller holds.
+        let unit = unsafe { self.spares.pop(&Slabs(land)) }?;
+        self.spares_count -= 1;
+        self.spares_least = self.spares_least.min(self.spares_count);
+        // SAFETY: a spare is of the heap, and nobody has a block of it (I3).
+        if unsafe { Slab::class(land.slab(unit)) } != class {
+            // SAFETY: as above.
+            unsafe { Slab::begin(land.slab(unit), class, home) };
+            land.direct(unit, SPARE_UNITS, home, class);
+        }
+        Some(unit)
+    }
+}
+
 impl Class {
+    /// Puts a slab into the list that is in none.
+    fn enter(&mut self, land: &impl Land, unit: u32) {
+        self.counts.slabs += 1;
+        // SAFETY: in no list yet (I4); it is of the heap whose lock the caller holds.
+        unsafe { self.list.push(&Slabs(land), unit) };
+    }
+
     /// Takes up to `most` blocks of the slabs in the list, which are of `class`, under the lock of their heap. Returns how many.
     #[inline]
     fn take(

@@ -2,7 +2,7 @@
 //!
 //! Cost: a lock for each VP and class that is looked at; the list of what was found is allocated like anything else.
 
-use crate::classes::{COUNT, OUTBOX_BLOCK_MAX, SIZES};
+use crate::classes::{COUNT, OUTBOX_BLOCK_MAX, SIZES, SLAB_BYTES, SPARE_UNITS};
 use crate::ground::{Ground, NODES_MAX, ground, known};
 use crate::units::PoolUnits;
 use crate::{large, mappings};
@@ -41,6 +41,8 @@ pub struct VpStats {
     pub classes: Vec<ClassStats>,
     /// Blocks of other VPs that wait here to be sent home.
     pub outbox_count: u64,
+    /// Bytes of empty slabs that it keeps, at most [`SPARE_BYTES`](crate::SPARE_BYTES).
+    pub spare_bytes: u64,
 }
 
 impl VpStats {
@@ -105,7 +107,8 @@ fn look(ground: &Ground) -> Stats {
                     sent_home_count: counts.sent_home,
                 })
             });
-            VpStats { vp, classes: classes.collect(), outbox_count: part.outbox().len() as u64 }
+            let spare_bytes = u64::from(part.heap().spares()) * (SPARE_UNITS * SLAB_BYTES) as u64;
+            VpStats { vp, classes: classes.collect(), outbox_count: part.outbox().len() as u64, spare_bytes }
         })
         .collect();
     for class in vps.iter_mut().flat_map(|vp| &mut vp.classes) {
@@ -185,6 +188,9 @@ pub fn trim() -> bool {
     let mut all = true;
     for (vp, part) in ground.parts_made() {
         all &= ground.mode == Mode::Locked || crate::drain::empty(ground, vp, part);
+    }
+    for (_, part) in ground.parts_made() {
+        part.heap().give_spares(ground, true);
     }
     for pool in &ground.pools {
         pool.purge(ground, 0, usize::MAX);

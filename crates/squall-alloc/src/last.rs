@@ -1,7 +1,7 @@
 //! Where a block is looked for before there is no memory.
 //!
 //! Problem: where the system has no pages any more, blocks may be free where who needs one does not look: in the slabs of other VPs'
-//! heaps, in their magazines and outboxes, and in slabs that are kept by a block that lies there. So a thread that was moved to another
+//! heaps, in their magazines, outboxes and empty slabs, and in slabs that are kept by a block that lies there. So a thread that was moved to another
 //! processor would find no memory a moment after it had some. Idea: who would be told so looks there first, whatever it costs.
 //!
 //! - I1. Who is told that there is no memory has seen each heap without a free block of his class, and each pool of pages without room for
@@ -31,6 +31,9 @@ pub(crate) fn look(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
             // What cannot be emptied stays; it is no reason to leave the others.
             let _ = drain::empty(ground, vp, part);
         }
+    }
+    for (_, part) in ground.parts_made() {
+        part.heap().give_spares(ground, true);
     }
     let again = anew(ground, vp, class);
     if again.is_null() && classes::is_local(class) {

@@ -45,7 +45,7 @@ mod sequence;
 mod sites;
 mod units;
 
-pub use classes::BOUND_BYTES;
+pub use classes::{BOUND_BYTES, SPARE_BYTES};
 pub use units::PoolUnits;
 
 #[cfg(not(loom))]

@@ -120,14 +120,14 @@ impl Batch {
 }
 
 /// Blocks on their way to who takes them: the first to be taken is last.
-#[cfg_attr(loom, allow(dead_code))]
+#[cfg(not(loom))]
 pub(crate) struct Pile {
     /// Initialized from `first` on (`Batch`).
     blocks: [MaybeUninit<*mut u8>; BATCH_MAX],
     first: usize,
 }
 
-#[cfg_attr(loom, allow(dead_code))]
+#[cfg(not(loom))]
 impl Pile {
     #[inline]
     pub(crate) const fn new() -> Pile {

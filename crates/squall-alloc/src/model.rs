@@ -129,7 +129,7 @@ fn put(heap: &Heap, plot: &Plot, block: usize, from_elsewhere: bool) {
 
 /// Two threads, each of which uses a block of the heap; the second frees what the first took before, too.
 fn freed_elsewhere() {
-    let (heap, plot) = (Arc::new(Heap::new(0)), Arc::new(Plot::new()));
+    let (heap, plot) = (Arc::new(Heap::new(0, 0)), Arc::new(Plot::new()));
     let kept = take(&heap, &plot);
     plot.use_block(kept);
     let other = {
@@ -150,7 +150,7 @@ fn freed_elsewhere() {
 
 /// A slab is given back by whoever frees its last block, while another thread allocates.
 fn pages_go_back() {
-    let (heap, plot) = (Arc::new(Heap::new(0)), Arc::new(Plot::new()));
+    let (heap, plot) = (Arc::new(Heap::new(0, 0)), Arc::new(Plot::new()));
     let kept = take(&heap, &plot);
     let other = {
         let (heap, plot) = (heap.clone(), plot.clone());
@@ -165,7 +165,7 @@ fn pages_go_back() {
 
 /// Two threads find no free block, and one of them takes from the slab that the other brings: the block leads home.
 fn a_new_slab_is_whole() {
-    let (heap, plot) = (Arc::new(Heap::new(0)), Arc::new(Plot::new()));
+    let (heap, plot) = (Arc::new(Heap::new(0, 0)), Arc::new(Plot::new()));
     let other = {
         let (heap, plot) = (heap.clone(), plot.clone());
         thread::spawn(move || {
@@ -178,6 +178,24 @@ fn a_new_slab_is_whole() {
     plot.use_block(block);
     assert_eq!(plot.home_of(block), Some(0));
     other.join().unwrap();
+}
+
+/// A slab of which nobody has a block is kept, and given back by one thread while another takes a block.
+fn a_spare_is_given_back() {
+    let (heap, plot) = (Arc::new(Heap::new(0, 1)), Arc::new(Plot::new()));
+    let block = take(&heap, &plot);
+    put(&heap, &plot, block, false);
+    assert_eq!(heap.spares(), 1);
+    let other = {
+        let (heap, plot) = (heap.clone(), plot.clone());
+        thread::spawn(move || heap.give_spares(&*plot, true))
+    };
+    let block = take(&heap, &plot);
+    plot.use_block(block);
+    assert!(!other.join().unwrap());
+    plot.use_block(block);
+    assert_eq!((heap.spares(), plot.home_of(block)), (0, Some(0)));
+    put(&heap, &plot, block, false);
 }
 
 /// Pages go to the system while another thread takes all that there are.
@@ -234,6 +252,11 @@ mod checks {
     }
 
     #[test]
+    fn a_spare_is_given_back() {
+        check(super::a_spare_is_given_back);
+    }
+
+    #[test]
     fn a_new_slab_is_whole() {
         check(super::a_new_slab_is_whole);
     }
@@ -286,6 +309,11 @@ mod twins {
     #[test]
     fn a_slab_that_is_given_back_has_to_be_in_no_list() {
         twin(sites::TAKEN_OUT, &[], "model::checks::pages_go_back");
+    }
+
+    #[test]
+    fn a_spare_that_is_given_back_has_to_be_no_spare() {
+        twin(sites::SPARE_TAKEN_OUT, &[], "model::checks::a_spare_is_given_back");
     }
 
     #[test]

@@ -25,3 +25,5 @@ pub(crate) const ASKED_WITHIN: Site = Site(8);
 pub(crate) const BY_HOME: Site = Site(9);
 /// Not an ordering: whether one thread at a time makes a segment usable (growth/I1).
 pub(crate) const GROWS_ALONE: Site = Site(10);
+/// Not an ordering: whether a spare slab is taken out of the spares before it is given back (heap/I3).
+pub(crate) const SPARE_TAKEN_OUT: Site = Site(11);

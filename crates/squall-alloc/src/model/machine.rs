@@ -277,7 +277,7 @@ impl Town {
 
 #[inline(never)]
 fn heap(home: u32) -> Arc<Heap> {
-    Arc::new(Heap::new(home))
+    Arc::new(Heap::new(home, 0))
 }
 
 #[inline(never)]
