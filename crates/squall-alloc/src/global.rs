@@ -13,7 +13,7 @@ use std::alloc::{GlobalAlloc, Layout};
 /// and a wrong layout does harm that only builds with debug assertions, and the debug mode, are sure to name.
 ///
 /// # Cost
-/// On x86-64, where the size is known when the program is compiled, 14 instructions to allocate and 16 to free; sizes of whole lines 14 on a machine of one node
+/// On x86-64, where the size is known when the program is compiled, 14 instructions to allocate and 16 to free; sizes of whole lines 15 on a machine of one node
 /// and 20 on one of several. A few more where it is not known. See the crate's header for what a block costs that is not at hand.
 /// # Example
 /// ```

@@ -3,7 +3,7 @@
 
 mod support;
 
-use squall_alloc::{Mode, Placement, Pool, decay, mode, refuse_after, stats, trim, turn_always};
+use squall_alloc::{Mode, Placement, Pool, SPARE_BYTES, decay, mode, refuse_after, stats, trim, turn_always};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use support::{Random, is_child};
@@ -88,6 +88,45 @@ fn all_can_be_had(seed: u64) {
     while take(Placement::Near(random.below(4) as u32), LONG, &mut blocks) {}
     assert_eq!(blocks.len(), LONG_COUNT, "seed {seed}: {:?}", stats().map(|stats| stats.nodes));
     blocks.drain(..).for_each(free);
+}
+
+#[test]
+fn empty_slabs_that_another_processor_keeps_are_memory() {
+    in_small_arenas("empty_slabs_that_another_processor_keeps_are_memory", &[], || {
+        let spare = || stats().expect("it was used").vps.iter().map(|vp| vp.spare_bytes).collect::<Vec<_>>();
+        // Half of the arena.
+        let burst = || {
+            let mut blocks = Vec::new();
+            (0..ARENA_MIB * 128).for_each(|_| assert!(take(Placement::General, 4096, &mut blocks)));
+            blocks.drain(..).for_each(free);
+        };
+        // A turn of `decay` may take some meanwhile, now and then.
+        let in_some_try = |holds: &dyn Fn() -> bool| assert!((0..20).any(|_| holds()), "{:?}", spare());
+        in_some_try(&|| {
+            on(0, burst);
+            let kept = spare();
+            assert!(kept.iter().all(|bytes| *bytes <= SPARE_BYTES as u64), "{kept:?}");
+            kept.iter().sum::<u64>() > SPARE_BYTES as u64 / 2
+        });
+        if !can_empty() {
+            return;
+        }
+        assert!(spare().iter().all(|bytes| *bytes == 0));
+        on(0, burst);
+        on(1, || all_can_be_had(5));
+        // For blocks of another size they serve, too.
+        let used = || stats().expect("it was used").nodes.iter().map(|units| units.used).sum::<usize>();
+        in_some_try(&|| {
+            on(0, || {
+                burst();
+                let (before, mut blocks) = (used(), Vec::new());
+                (0..1_000).for_each(|_| assert!(take(Placement::General, 1_000, &mut blocks)));
+                let after = used();
+                blocks.drain(..).for_each(free);
+                after <= before + 2
+            })
+        });
+    });
 }
 
 #[test]
