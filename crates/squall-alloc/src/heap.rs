@@ -213,13 +213,15 @@ impl Heap {
             self.locked(|inner| {
                 inner.events = inner.events.wrapping_add(1);
                 if let Some(unit) = new.take() {
-                    inner.classes[class].enter(land, unit);
+                    // SAFETY: new, and in no list yet.
+                    unsafe { inner.classes[class].enter(land, unit) };
                 }
                 taken += inner.classes[class].take(land, class, most - taken, &mut f);
                 while taken < most
                     && let Some(unit) = inner.spare(land, class, self.home)
                 {
-                    inner.classes[class].enter(land, unit);
+                    // SAFETY: it was just taken out of the spares.
+                    unsafe { inner.classes[class].enter(land, unit) };
                     taken += inner.classes[class].take(land, class, most - taken, &mut f);
                 }
                 inner.classes[class].counts.takes += u64::from(taken == most);
@@ -315,7 +317,8 @@ impl Heap {
             }
             still_in
         });
-        give(land, empty);
+        // SAFETY: they were taken out of their lists under the lock, and are in no other.
+        unsafe { give(land, empty) };
         if let Some((unit, class)) = still_in {
             land.give_units(unit, units(class));
         }
@@ -341,7 +344,8 @@ impl Heap {
             inner.spares_least = inner.spares_count;
             inner.spares_count
         });
-        give(land, spares);
+        // SAFETY: they were taken out of the spares under the lock, and are in no other list.
+        unsafe { give(land, spares) };
         left > 0
     }
 
@@ -362,8 +366,11 @@ impl Heap {
     }
 }
 
-/// Gives the pages of these slabs back, which are the caller's alone, as is the list of them (I3).
-fn give(land: &impl Land, mut slabs: List) {
+/// Gives the pages of these slabs back.
+///
+/// # Safety
+/// They are the caller's alone, as is the list of them (I3).
+unsafe fn give(land: &impl Land, mut slabs: List) {
     // SAFETY: by this function's contract.
     while let Some(unit) = unsafe { slabs.pop(&Slabs(land)) } {
         // SAFETY: as above.
@@ -393,10 +400,13 @@ impl Inner {
 }
 
 impl Class {
-    /// Puts a slab into the list that is in none.
-    fn enter(&mut self, land: &impl Land, unit: u32) {
+    /// Puts a slab into the list.
+    ///
+    /// # Safety
+    /// It is of the heap, whose lock the caller holds, and in no list (I4).
+    unsafe fn enter(&mut self, land: &impl Land, unit: u32) {
         self.counts.slabs += 1;
-        // SAFETY: in no list yet (I4); it is of the heap whose lock the caller holds.
+        // SAFETY: by this function's contract.
         unsafe { self.list.push(&Slabs(land), unit) };
     }
 
