@@ -316,7 +316,8 @@ thread_local! {
 
 /// A local variable of this thread's, which two others share.
 fn local(times: u64) {
-    LOCAL.with(|word| threads(2, |_| add(word, times)));
+    // Otherwise nobody ever reads it, and an optimiser leaves it out.
+    LOCAL.with(|word| threads(2, |_| add(black_box(word), times)));
 }
 
 /// It, and a child that went away from it, and a grandchild that is nobody's any more.
