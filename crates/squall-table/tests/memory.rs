@@ -1,4 +1,5 @@
 //! What the table gives back, and by whom. A file of its own, as it counts all that this program frees.
+#![cfg(not(squall_global_alloc))]
 
 use squall_table::Table;
 use std::alloc::{GlobalAlloc, Layout, System};
