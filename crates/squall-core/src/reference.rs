@@ -144,6 +144,14 @@ impl<I: ?Sized + Interface> CoRef<I> {
         f: impl for<'o> FnOnce(&'o Op, &'o I) -> R,
         gone: impl Answer<R>,
     ) -> R {
+        self.__call_act(method, f, gone)
+    }
+
+    /// Not public: the same, of what is compiled into the caller, whatever its size.
+    #[doc(hidden)]
+    #[inline(always)]
+    #[track_caller]
+    pub fn __call_act<R>(self, method: &'static str, act: impl Act<I, R>, gone: impl Answer<R>) -> R {
         // SAFETY: dropped before this returns or unwinds, here or in `miss`.
         let entered = match unsafe { squall_rcu::__enter(self.id.bits()) } {
             Ok(entered) => entered,
@@ -153,12 +161,12 @@ impl<I: ?Sized + Interface> CoRef<I> {
         // in it (I2).
         if let Some(header) = unsafe { hit(entry_here(self.id.slot()), self.id) } {
             // SAFETY: a header of this id (I1).
-            let result = f(entered.op(), unsafe { target(&header) });
+            let result = act.act(entered.op(), unsafe { target(&header) });
             drop(entered);
             return result;
         }
         // Apart from the hit up to the end, so that a hit does not ask again how it went.
-        miss(entered, self, method, f, gone)
+        miss(entered, self, method, act, gone)
     }
 
     /// Not public: the body of a method that may block.
@@ -257,6 +265,26 @@ unsafe fn target<I: ?Sized>(header: &NonNull<Header>) -> &I {
     unsafe { &*from_fat::<I>(header.as_ref().target()) }
 }
 
+/// What a call does with the representative that it found. A closure's body is compiled into the way of a hit where the compiler likes;
+/// what is of a type with an `act` that says so, always.
+pub trait Act<I: ?Sized, R> {
+    /// Does it.
+    fn act<'o>(self, op: &'o Op, target: &'o I) -> R;
+}
+
+impl<I: ?Sized, R, F: for<'o> FnOnce(&'o Op, &'o I) -> R> Act<I, R> for F {
+    #[inline(always)]
+    fn act<'o>(self, op: &'o Op, target: &'o I) -> R {
+        self(op, target)
+    }
+}
+
+/// The same away from the way of a hit, once for all the ways on which it is done so.
+#[inline(never)]
+fn act_apart<'o, I: ?Sized, R>(act: impl Act<I, R>, op: &'o Op, target: &'o I) -> R {
+    act.act(op, target)
+}
+
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -264,17 +292,17 @@ fn miss<I: ?Sized + Interface, R>(
     entered: squall_rcu::Entered,
     co: CoRef<I>,
     method: &'static str,
-    f: impl for<'o> FnOnce(&'o Op, &'o I) -> R,
+    act: impl Act<I, R>,
     gone: impl Answer<R>,
 ) -> R {
     match resolve(co.id).open() {
         // SAFETY: a header of this id (I1), used in the operation (I2).
-        Resolved::Header(header) => f(entered.op(), unsafe { target(&header) }),
+        Resolved::Header(header) => act_apart(act, entered.op(), unsafe { target(&header) }),
         Resolved::Error(error) => {
             drop(entered);
             gone.answer(error.of(I::NAME, method))
         }
-        Resolved::Mediated(mediator) => mediated(entered, mediator, co, method, f, gone),
+        Resolved::Mediated(mediator) => mediated(entered, mediator, co, method, act, gone),
     }
 }
 
@@ -287,7 +315,7 @@ fn mediated<I: ?Sized + Interface, R>(
     mut mediator: NonNull<Mediator>,
     co: CoRef<I>,
     method: &'static str,
-    f: impl for<'o> FnOnce(&'o Op, &'o I) -> R,
+    act: impl Act<I, R>,
     gone: impl Answer<R>,
 ) -> R {
     let mut again = false;
@@ -298,7 +326,7 @@ fn mediated<I: ?Sized + Interface, R>(
                 let mut frame = Frame::new(pass.object, Again::Never);
                 let _in_frame = pass.is_counted().then(|| frame.enter());
                 // SAFETY: a header of this id (I1), used in the operation (I2).
-                let f = || f(entered.op(), unsafe { target(&pass.header) });
+                let f = || act_apart(act, entered.op(), unsafe { target(&pass.header) });
                 // SAFETY: the mediator is valid in this operation, and so is what it points to.
                 let arbitration = unsafe { pass.arbitration() }.map(Arc::as_ref);
                 match arbitrated(arbitration, co, method, f) {
@@ -317,7 +345,9 @@ fn mediated<I: ?Sized + Interface, R>(
                 };
                 match resolve(co.id).open() {
                     // SAFETY: as in `miss`.
-                    Resolved::Header(header) => return f(entered.op(), unsafe { target(&header) }),
+                    Resolved::Header(header) => {
+                        return act_apart(act, entered.op(), unsafe { target(&header) });
+                    }
                     Resolved::Mediated(next) => {
                         again = next == mediator;
                         mediator = next;

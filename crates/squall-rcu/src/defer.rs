@@ -166,19 +166,29 @@ pub unsafe fn defer_raw(call: unsafe fn(*mut ()), data: *mut (), bytes: usize) {
 #[doc(hidden)]
 #[inline(never)]
 pub unsafe fn __defer_object(call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
-    add_to(Kind::Object, call, data, bytes);
+    add_to(Kind::Object, || Deferred::new(call, data, bytes));
+}
+
+/// Not public: calls `call(data, bytes)` once every operation that is open now has ended, anywhere, as memory is given back.
+///
+/// # Safety
+/// As of [`defer_raw`]; and the call gives memory back, and runs nobody's code.
+#[doc(hidden)]
+#[inline(never)]
+pub unsafe fn __defer_memory(call: unsafe fn(*mut (), u32), data: *mut (), bytes: u32) {
+    add_to(Kind::Memory, || Deferred::sized(call, data, bytes));
 }
 
 #[inline(never)]
 fn add(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
-    add_to(kind, call, data, bytes);
+    add_to(kind, || Deferred::new(call, data, bytes));
 }
 
+/// The call is put together where it is needed, so that it need not lie in memory before.
 #[inline(always)]
-fn add_to(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
-    // The call is put together where it is needed, so that it need not lie in memory before.
-    let Some(record) = own_record() else { return add_unregistered(kind, call, data, bytes) };
-    let Ok(added) = DOMAIN.defer(record, kind, Deferred { call, data, bytes }) else { return leak() };
+fn add_to(kind: Kind, call: impl Fn() -> Deferred) {
+    let Some(record) = own_record() else { return add_unregistered(kind, call()) };
+    let Ok(added) = DOMAIN.defer(record, kind, call()) else { return leak() };
     if added.first || added.closed {
         added_cold(record, added);
     }
@@ -197,15 +207,18 @@ fn added_cold(record: &'static Record, added: Added) {
 
 #[cold]
 #[inline(never)]
-fn add_unregistered(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
+fn add_unregistered(kind: Kind, call: Deferred) {
     if crate::op::register().is_err() {
         return;
     }
-    if own_record().is_some() {
-        return add(kind, call, data, bytes);
+    if let Some(record) = own_record() {
+        return match DOMAIN.defer(record, kind, call) {
+            Ok(added) => added_cold(record, added),
+            Err(_) => leak(),
+        };
     }
     // A thread past its exit hook is registered only within an operation: it has no list of its own then.
-    adopt_one(Deferred { call, data, bytes });
+    adopt_one(call);
 }
 
 #[cold]
@@ -345,7 +358,7 @@ fn run(mut batch: Batch) -> Vec<Deferred> {
     let run_rest = |calls: &mut std::vec::Drain<'_, Deferred>| {
         for call in calls {
             // SAFETY: the call is made once (it left the list), and its moment has passed: nobody can still see its data.
-            unsafe { (call.call)(call.data) };
+            unsafe { call.run() };
         }
     };
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| run_rest(&mut calls))) {

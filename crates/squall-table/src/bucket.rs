@@ -113,11 +113,28 @@ impl<L: Layout> Link<L> {
     }
 }
 
-/// The first slot of the line in which an entry of this mixed hash is put while there is room: a bit of it that chooses neither
-/// the home nor the tag says which, so that who looks for it need not fetch all lines.
+/// The first slot of that half of the lines in which an entry of this mixed hash is put while there is room: a bit of it that chooses
+/// neither the home nor the tag says which, so that who looks for it need not fetch all lines.
 #[inline(always)]
 pub(crate) fn begin<L: Layout>(mixed: u64) -> usize {
     if size_of::<[L::Slot; SLOTS]>() > LINE { (mixed >> 15 & 1) as usize * (SLOTS / 2) } else { 0 }
+}
+
+/// Fetches a line.
+#[inline(always)]
+fn fetch_line(at: *const u8) {
+    let _ = at;
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    // SAFETY: a hint, of whatever address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri), not(loom)))]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
 }
 
 /// A bucket.
@@ -160,21 +177,13 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
     // --- readers ---
 
-    /// Fetches the line of slots in which an entry of this mixed hash most likely is, while the head is on its way.
+    /// Fetches the lines of slots in which an entry of this mixed hash most likely is, while the head is on its way.
     #[inline(always)]
     pub(crate) fn fetch(self, mixed: u64) {
-        let _ = mixed;
-        #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-        // SAFETY: a hint, of an address within this bucket.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.slots.as_ptr().add(begin::<L>(mixed)).cast());
-        }
-        #[cfg(all(target_arch = "aarch64", not(miri), not(loom)))]
-        // SAFETY: as above.
-        unsafe {
-            let line = self.slots.as_ptr().add(begin::<L>(mixed));
-            std::arch::asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+        let slots = &raw const self.slots[begin::<L>(mixed)];
+        fetch_line(slots.cast());
+        if size_of::<[L::Slot; SLOTS]>() > 2 * LINE {
+            fetch_line(slots.cast::<u8>().wrapping_add(LINE));
         }
     }
 
@@ -192,6 +201,12 @@ impl<'a, L: Layout> Bucket<'a, L> {
         self.head.state.load(Ordering::Relaxed)
     }
 
+    /// Whether an entry was removed since that state.
+    #[inline(always)]
+    fn has_lost(self, state: u32) -> bool {
+        (self.state_now() ^ state) / VERSION != 0 && !sites::VERSION.is_weak()
+    }
+
     /// Looks for a key, from a state of this bucket.
     ///
     /// # Safety
@@ -207,11 +222,14 @@ impl<'a, L: Layout> Bucket<'a, L> {
                 hits &= hits - 1;
                 // SAFETY: in the operation that the caller says; the slot was occupied.
                 let raw = unsafe { L::load(self.slot(slot)) };
+                if L::VALIDATE_FIRST && self.has_lost(state) {
+                    state = self.state();
+                    continue 'again;
+                }
                 // SAFETY: read in the operation that the caller says; the slot was occupied.
                 if unsafe { L::key(raw, is_key) } {
                     if L::VALIDATE {
-                        let now = self.state_now();
-                        if (now ^ state) / VERSION != 0 && !sites::VERSION.is_weak() {
+                        if !L::VALIDATE_FIRST && self.has_lost(state) {
                             state = self.state();
                             continue 'again;
                         }
@@ -301,8 +319,8 @@ impl<'a, L: Layout> Bucket<'a, L> {
     }
 
     #[inline]
-    pub(crate) fn change(self, slot: usize, change: impl FnOnce(&L::Slot)) {
-        change(self.slot(slot));
+    pub(crate) fn change<R>(self, slot: usize, change: impl FnOnce(&L::Slot) -> R) -> R {
+        change(self.slot(slot))
     }
 
     /// Whether the slot holds this entry, which was found there. It may have been taken out and put in again meanwhile: it is the same.

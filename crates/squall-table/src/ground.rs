@@ -32,6 +32,9 @@ pub(crate) use on_linux::*;
 
 #[cfg(not(loom))]
 mod on_linux {
+    use crate::word::{Owned, Words, owned};
+    use std::sync::Arc;
+
     /// How many entries there are: a word of each VP.
     pub(crate) struct Count(squall_machine::pervp::PerVpWord);
 
@@ -60,6 +63,39 @@ mod on_linux {
     pub(crate) unsafe fn retire<T: Send + 'static>(value: *mut T, memory: bool) {
         // SAFETY: the caller.
         unsafe { if memory { squall_rcu::__retire_memory(value) } else { squall_rcu::retire_raw(value) } };
+    }
+
+    /// Gives back what a key owns whose bits are these, once no operation that is open now is.
+    ///
+    /// # Safety
+    /// [`to_words`](crate::word::to_words) made them of a `K`, which nobody else gives back; and as [`squall_rcu::retire_raw`].
+    #[inline]
+    pub(crate) unsafe fn retire_words<K: Send + 'static>(words: &Words) {
+        // SAFETY: the caller. Given back once, by what knows how.
+        unsafe {
+            match owned::<K>(words) {
+                Owned::Nothing => {}
+                Owned::Bytes(data, bytes) => squall_rcu::__defer_memory(free_bytes, data, bytes),
+                Owned::Arc(data, bytes) => squall_rcu::__defer_memory(free_arc, data, bytes),
+                Owned::Other => {
+                    let key = Box::new(words.as_ptr().cast::<K>().read());
+                    squall_rcu::__retire_memory(Box::into_raw(key));
+                }
+            }
+        }
+    }
+
+    /// The bytes of a `Vec` of this capacity.
+    unsafe fn free_bytes(data: *mut (), bytes: u32) {
+        // SAFETY: of `owned`, given back once.
+        drop(unsafe { Vec::<u8>::from_raw_parts(data.cast(), 0, bytes as usize) });
+    }
+
+    /// A share in an `Arc` of so many bytes.
+    unsafe fn free_arc(data: *mut (), bytes: u32) {
+        let bytes = std::ptr::slice_from_raw_parts(data.cast::<u8>(), bytes as usize);
+        // SAFETY: of `owned`, given back once.
+        drop(unsafe { Arc::from_raw(bytes) });
     }
 
     /// As [`retire`], of a box that holds on to so many bytes.
@@ -98,6 +134,8 @@ mod in_models {
 
     /// A model's operations last as long as the model: what is retired is never freed there.
     pub(crate) unsafe fn retire<T: Send + 'static>(_value: *mut T, _memory: bool) {}
+
+    pub(crate) unsafe fn retire_words<K: Send + 'static>(_words: &crate::word::Words) {}
 
     pub(crate) unsafe fn retire_much<T: Send + 'static>(_value: *mut T, _bytes: usize) {}
 }

@@ -1,7 +1,8 @@
-//! The three ways in which entries lie in a table.
+//! The four ways in which entries lie in a table.
 //!
 //! *Flat*: key and value are words of the slot. A slot may be used again for another key at once, so that whoever read one must ask the
-//! bucket whether a key was removed from it meanwhile (bucket/I3). *Boxed*: the slot is a pointer to a node of key and value; another
+//! bucket whether a key was removed from it meanwhile (bucket/I3). *Wide*: the same for keys of several words, which may lead to memory of
+//! theirs: whoever read one must ask before the key is looked at, for the words may be of two keys. *Boxed*: the slot is a pointer to a node of key and value; another
 //! value is another node, to which the key's bits go over. *Split*: as boxed, for keys whose bits cannot go over while they are read,
 //! since they may change in place (a key may have a lock in it): the node stays, and has a pointer to the value.
 //!
@@ -10,10 +11,12 @@
 //! - I2. Boxed: the bits of a node's key may be taken over by the node that replaces it. From then on the key is dropped with the
 //!   new one, which is freed later than the old: a reader of the old one was there before either went. Of a key that is `stays`
 //!   nothing changes while it is shared, so both have the same.
+//! - I3. Wide: what a key owns is given back after a grace period that begins when its entry was removed. So who read its words in one
+//!   operation, and was told by the version that they are one key's, may follow them until the operation ends.
 
 use crate::ground::show;
 use crate::sites;
-use crate::word::{from_word, is_memory, to_word};
+use crate::word::{WORDS, Words, from_word, is_memory, of_words, to_word, to_words};
 use squall_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -38,6 +41,8 @@ pub(crate) trait Layout: Sized + 'static {
 
     /// Whether what was read of a slot must be asked about by the version.
     const VALIDATE: bool;
+    /// Whether that comes before the key is looked at.
+    const VALIDATE_FIRST: bool = false;
     /// Whether a key that is there stays when the entry is replaced.
     const KEEPS_KEY: bool;
 
@@ -54,8 +59,9 @@ pub(crate) trait Layout: Sized + 'static {
     unsafe fn load(slot: &Self::Slot) -> Self::Raw;
     /// Fills a slot that nobody reads, or whose readers will be told that it changed.
     fn store(slot: &Self::Slot, fresh: Self::Fresh) -> Self::Raw;
-    /// Puts another value in the place of `old`, which the slot holds; the caller retires `old`.
-    fn replace(slot: &Self::Slot, old: Self::Raw, fresh: Self::Fresh);
+    /// Puts another value in the place of `old`, which the slot holds; the caller retires `old`. What is left of the new entry comes
+    /// back, to be dropped under no lock.
+    fn replace(slot: &Self::Slot, old: Self::Raw, fresh: Self::Fresh) -> Option<Self::Fresh>;
     /// As `replace`, with a value for the same key; the caller retires what [`retire_value`](Layout::retire_value) says.
     ///
     /// # Safety
@@ -159,9 +165,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Flat<K, V> {
     }
 
     #[inline(always)]
-    fn replace(slot: &FlatSlot, _old: FlatRaw, fresh: FlatRaw) {
+    fn replace(slot: &FlatSlot, _old: FlatRaw, fresh: FlatRaw) -> Option<FlatRaw> {
         // Release: as in `store`. The key is the same, though perhaps not to the bit; the one that is here stays.
         show!(slot.value, fresh.value, Ordering::Release);
+        None
     }
 
     #[inline(always)]
@@ -204,6 +211,158 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Flat<K, V> {
     unsafe fn retire_value(_raw: FlatRaw) {}
     #[inline(always)]
     unsafe fn free(_raw: FlatRaw) {}
+}
+
+/// Key and value in the slot, the key in several words.
+pub(crate) struct Wide<K, V>(PhantomData<fn() -> (K, V)>);
+
+#[repr(C)]
+pub(crate) struct WideSlot {
+    key: [AtomicPtr<()>; WORDS],
+    value: AtomicU64,
+}
+
+pub(crate) struct WideRaw {
+    key: Words,
+    value: u64,
+}
+
+impl Clone for WideRaw {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl Copy for WideRaw {}
+
+/// An entry that is in no table yet, and has its key.
+pub(crate) struct LooseWords<K> {
+    raw: WideRaw,
+    key: PhantomData<K>,
+}
+
+impl<K> LooseWords<K> {
+    #[inline(always)]
+    fn into_raw(self) -> WideRaw {
+        ManuallyDrop::new(self).raw
+    }
+}
+
+impl<K> Drop for LooseWords<K> {
+    fn drop(&mut self) {
+        // SAFETY: made of a `K` by `fresh`, and still this value's alone.
+        drop(unsafe { self.raw.key.as_ptr().cast::<K>().read() });
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Wide<K, V> {
+    type Key = K;
+    type Value = V;
+    type Slot = WideSlot;
+    type Raw = WideRaw;
+    type Fresh = LooseWords<K>;
+    type NewValue = u64;
+    const VALIDATE: bool = true;
+    const VALIDATE_FIRST: bool = true;
+    const KEEPS_KEY: bool = true;
+
+    fn empty() -> WideSlot {
+        WideSlot {
+            key: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+            value: AtomicU64::new(0),
+        }
+    }
+
+    #[inline(always)]
+    fn fresh(key: K, value: V) -> LooseWords<K> {
+        LooseWords { raw: WideRaw { key: to_words(key), value: to_word(&value) }, key: PhantomData }
+    }
+
+    #[inline(always)]
+    fn peek(fresh: &LooseWords<K>) -> WideRaw {
+        fresh.raw
+    }
+
+    fn unmake(fresh: LooseWords<K>) -> (K, V) {
+        let raw = fresh.into_raw();
+        // SAFETY: words made of these types by `fresh`; the key is moved out once.
+        unsafe { (raw.key.as_ptr().cast::<K>().read(), from_word(raw.value)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(slot: &WideSlot) -> WideRaw {
+        // Acquire, all: pairs with the releases of `store` and of the replacements, so that who reads any word of a new entry sees the
+        // removal before it (bucket/I3), and who reads a value sees what its writer had done before.
+        WideRaw {
+            key: std::array::from_fn(|word| slot.key[word].load(sites::LOAD_KEY.order(Ordering::Acquire))),
+            value: slot.value.load(sites::LOAD.order(Ordering::Acquire)),
+        }
+    }
+
+    #[inline(always)]
+    fn store(slot: &WideSlot, fresh: LooseWords<K>) -> WideRaw {
+        let raw = fresh.into_raw();
+        Self::copy(slot, raw);
+        raw
+    }
+
+    #[inline(always)]
+    fn replace(slot: &WideSlot, _old: WideRaw, fresh: LooseWords<K>) -> Option<LooseWords<K>> {
+        // Release: as in `copy`. The key that is here stays; the new one has not been shown to anybody.
+        show!(slot.value, fresh.raw.value, Ordering::Release);
+        Some(fresh)
+    }
+
+    #[inline(always)]
+    unsafe fn replace_value(slot: &WideSlot, _old: WideRaw, value: u64) {
+        // Release: as in `copy`.
+        show!(slot.value, value, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn new_value(value: V) -> u64 {
+        to_word(&value)
+    }
+
+    #[inline(always)]
+    fn copy(slot: &WideSlot, raw: WideRaw) {
+        // Release, all: pairs with the acquires of `load`.
+        slot.key.iter().zip(raw.key).for_each(|(slot, word)| slot.store(word, Ordering::Release));
+        slot.value.store(raw.value, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn is_same(a: WideRaw, b: WideRaw) -> bool {
+        // The key, too: a slot is used again.
+        a.key == b.key && a.value == b.value
+    }
+
+    #[inline(always)]
+    unsafe fn key<R>(raw: WideRaw, f: impl FnOnce(&K) -> R) -> R {
+        // SAFETY: words of one key (VALIDATE_FIRST, or the bucket's lock), which owns what it owned for as long as the operation (I3).
+        f(unsafe { of_words(&raw.key) })
+    }
+
+    #[inline(always)]
+    unsafe fn value<R>(raw: WideRaw, f: impl FnOnce(&V) -> R) -> R {
+        // SAFETY: a slot that was ever filled holds a word of this type, stored whole (word/I1).
+        f(&unsafe { from_word(raw.value) })
+    }
+
+    #[inline]
+    unsafe fn retire(raw: WideRaw) {
+        // SAFETY: the caller: the entry's words are nobody else's.
+        unsafe { crate::ground::retire_words::<K>(&raw.key) };
+    }
+
+    // The value owns nothing.
+    #[inline(always)]
+    unsafe fn retire_value(_raw: WideRaw) {}
+
+    unsafe fn free(raw: WideRaw) {
+        // SAFETY: made of a `K`, and the caller owns the entry alone.
+        drop(unsafe { raw.key.as_ptr().cast::<K>().read() });
+    }
 }
 
 /// The slot is a pointer to a node.
@@ -305,9 +464,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
     }
 
     #[inline]
-    fn replace(slot: &Self::Slot, _old: Self::Raw, fresh: Self::Fresh) {
+    fn replace(slot: &Self::Slot, _old: Self::Raw, fresh: Self::Fresh) -> Option<Self::Fresh> {
         // Release: as in `store`.
         show!(slot, fresh.into_raw(), Ordering::Release);
+        None
     }
 
     #[inline]
@@ -469,7 +629,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> 
         raw
     }
 
-    fn replace(_slot: &Self::Slot, old: Self::Raw, fresh: Self::Fresh) {
+    fn replace(_slot: &Self::Slot, old: Self::Raw, fresh: Self::Fresh) -> Option<Self::Fresh> {
         let stem = fresh.into_raw();
         // SAFETY: 1. the new stem is nobody else's, and loses its value; freed as from `Box::into_raw`, later: its key's drop is the user's
         // code, and this is under a lock. 2. the old one is in the slot, and the caller holds the lock.
@@ -480,6 +640,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> 
             show!((*old.stem).value, value, Ordering::Release);
             crate::ground::retire(stem, is_memory::<K>());
         }
+        None
     }
 
     unsafe fn replace_value(_slot: &Self::Slot, old: Self::Raw, value: Box<V>) {

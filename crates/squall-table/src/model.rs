@@ -2,7 +2,7 @@
 //! move while they are read and written. What the models stand on is the ground's: nothing that was retired is freed there.
 
 use crate::bucket::begin;
-use crate::layout::{Boxed, Flat, Layout, Split};
+use crate::layout::{Boxed, Flat, Layout, Split, Wide};
 use crate::raw::{Change, Here, Raw};
 use crate::slab::{mix, tag};
 use squall_sync::sync::Arc;
@@ -128,6 +128,40 @@ fn slot_of_another<L: Layout<Key = u64, Value = u64>>() {
     });
 }
 
+/// A key of two words that are alike.
+type TwiceLayout = Wide<[u64; 2], u64>;
+
+fn hash_twice([first, _]: &[u64; 2]) -> u64 {
+    *first
+}
+
+/// A slot is used again for another key while the first is read: of neither a half is seen with the other's.
+fn never_of_two_keys() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<TwiceLayout>::new(0));
+    let set = |table: &Raw<TwiceLayout>, key: u64, value: u64| {
+        let fresh = TwiceLayout::fresh([key, key], value);
+        // SAFETY: as in `get`.
+        unsafe { table.write(key, |found| *found == [key, key], &hash_twice, |_| (Change::Put(fresh), ())) }
+    };
+    set(&table, a, 5);
+    let read = move |table: &Raw<TwiceLayout>| {
+        let is_key = |found: &[u64; 2]| {
+            assert_eq!(found[0], found[1], "halves of two keys");
+            found[0] == b
+        };
+        // SAFETY: as in `get`.
+        let found = unsafe { table.find_raw(b, is_key).map(|entry| TwiceLayout::value(entry, |value| *value)) };
+        assert!(matches!(found, None | Some(6)), "{found:?}");
+    };
+    beside(&table, read, || {
+        let remove = |found: Option<_>| (Change::Remove, assert!(found.is_some()));
+        // SAFETY: as in `get`.
+        unsafe { table.write(a, |found| *found == [a, a], &hash_twice, remove) };
+        set(&table, b, 6);
+    });
+}
+
 /// A home moves while one of its entries is read, which is there all the time.
 fn moves_under_a_reader<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
@@ -235,6 +269,11 @@ macro_rules! models {
 models! {
     appears_flat appears FlatLayout;
     appears_boxed appears BoxedLayout;
+    appears_wide appears WideLayout;
+    slot_again_wide slot_again WideLayout;
+    slot_of_another_wide slot_of_another WideLayout;
+    moves_under_a_reader_wide moves_under_a_reader WideLayout;
+    grows_under_writers_wide grows_under_writers WideLayout;
     slot_again_flat slot_again FlatLayout;
     slot_again_boxed slot_again BoxedLayout;
     slot_again_split slot_again SplitLayout;
@@ -255,6 +294,12 @@ models! {
 
 type FlatLayout = Flat<u64, u64>;
 type BoxedLayout = Boxed<u64, u64>;
+type WideLayout = Wide<u64, u64>;
+
+#[test]
+fn slot_again_is_never_of_two_keys() {
+    squall_sync::weaken::check(never_of_two_keys);
+}
 
 #[test]
 fn wears_out_flat() {
@@ -281,6 +326,16 @@ mod twins {
     #[test]
     fn a_reader_that_does_not_look_at_the_version_again() {
         twin(sites::VERSION, &[], "model::slot_again_flat");
+    }
+
+    #[test]
+    fn a_reader_that_looks_at_words_which_may_be_of_two_keys() {
+        twin(sites::VERSION, &[], "model::slot_again_is_never_of_two_keys");
+    }
+
+    #[test]
+    fn words_that_are_loaded_without_an_acquire() {
+        twin(sites::LOAD_KEY, &[], "model::slot_again_is_never_of_two_keys");
     }
 
     #[test]

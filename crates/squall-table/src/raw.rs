@@ -100,6 +100,8 @@ struct Done<L: Layout, R> {
     result: R,
     /// What was replaced or removed, and whether the key went on.
     dead: Option<(L::Raw, bool)>,
+    /// What was put in, and is not all needed.
+    spare: Option<L::Fresh>,
     added: i8,
     /// Whether it may be time for another size.
     ask: bool,
@@ -383,6 +385,7 @@ impl<L: Layout> Raw<L> {
             Some((raw, true)) => unsafe { L::retire_value(raw) },
             None => {}
         }
+        drop(done.spare);
         if done.ask {
             // SAFETY: the caller.
             unsafe { self.resize(rehash) };
@@ -433,7 +436,7 @@ impl<L: Layout> Raw<L> {
         found: Option<Place<'_, L>>,
         result: R,
     ) -> Done<L, R> {
-        let mut done = Done { result, dead: None, added: 0, ask: false };
+        let mut done = Done { result, dead: None, spare: None, added: 0, ask: false };
         match (change, found) {
             (Change::Nothing, _) => {}
             (Change::Put(fresh), None) => {
@@ -444,7 +447,7 @@ impl<L: Layout> Raw<L> {
                 done.ask = !own && (mixed & 7 == 0 || slab.chain_length(slab.home(mixed)) > 1);
             }
             (Change::Put(fresh), Some(Place { bucket, slot, raw, .. })) => {
-                bucket.change(slot, |slot| L::replace(slot, raw, fresh));
+                done.spare = bucket.change(slot, |slot| L::replace(slot, raw, fresh));
                 done.dead = Some((raw, L::KEEPS_KEY));
             }
             (Change::Value(value), Some(Place { bucket, slot, raw, .. })) => {

@@ -2,10 +2,10 @@
 
 use crate::acts::{both, change, compute, keep_if, put, read, step, try_insert, value, visit};
 use crate::entry::{Compute, Computed, Entry};
-use crate::layout::{Boxed, Flat, Split};
+use crate::layout::{Boxed, Flat, Split, Wide};
 use crate::raw::{Change, Raw};
 use crate::slab::mix;
-use crate::word::{fits, stays};
+use crate::word::{fits, spans, stays};
 use squall_rcu::{Op, op};
 use std::borrow::Borrow;
 use std::fmt;
@@ -16,8 +16,9 @@ use std::hash::{BuildHasher, Hash, RandomState};
 /// Drawbacks first:
 /// - What is read under no lock cannot be changed in place: a new value takes the place of the old, and functions that make one from
 ///   the other ([`update`](Table::update), [`compute`](Table::compute)) are called again if another writer was faster.
-/// - Keys and values that are not of `std`'s plain types of up to eight bytes cost an allocation each, freed after a grace period: by the
-///   thread that took it out where the type is known to give back nothing but memory (those without a drop, `String`, `Vec<u8>`, `Arc<str>` and a
+/// - Entries lie in the table itself where the value is of one of `std`'s plain types of up to eight bytes, and the key of one of these or
+///   of those of up to 24 that it knows (`String`, `Vec<u8>`, `Box<str>`, `Arc<str>`, `&'static str`, paths, small arrays). Others cost an allocation each. That,
+///   and what such a key owns, is freed after a grace period: by the thread that took it out where the type is known to give back nothing but memory (those without a drop, `String`, `Vec<u8>`, `Arc<str>` and a
 ///   few more); of any other type, whose drop may be the user's code, on the reclaimer's thread, for which a thread that takes out thousands at a time waits.
 /// - Iteration sees each key that is there from its beginning to its end once; of those that come and go meanwhile, some.
 ///   [`len`](Table::len) is exact only while nobody writes.
@@ -39,7 +40,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 ///
 /// # Cost
 /// Reading: an RCU operation, two lines of the table, and the node where there is one. Writing: besides, two read-modify-writes. 152 bytes
-/// for eight slots of plain types, or 88 for eight and a node each; the table is between 15 % and 80 % full.
+/// for eight slots of plain types, 280 with a key of several words, or 88 for eight and a node each; the table is between 15 % and 80 % full.
 ///
 /// # Source
 /// The header of `raw.rs`.
@@ -60,6 +61,7 @@ pub struct Table<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomS
 
 enum Entries<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     Flat(Raw<Flat<K, V>>),
+    Wide(Raw<Wide<K, V>>),
     Boxed(Raw<Boxed<K, V>>),
     Split(Raw<Split<K, V>>),
 }
@@ -71,12 +73,13 @@ unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send> Send fo
 // SAFETY: as above.
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Sync> Sync for Table<K, V, S> {}
 
-/// Runs the same on the table in its layout. Which that is the types say, so that two of three are not compiled in.
+/// Runs the same on the table in its layout. Which that is the types say, so that three of four are not compiled in.
 macro_rules! either {
     ($table:expr, $raw:ident => $do:expr) => {
         match &$table.entries {
             Entries::Flat($raw) if is_flat::<K, V>() => $do,
-            Entries::Boxed($raw) if !is_flat::<K, V>() && stays::<K>() => $do,
+            Entries::Wide($raw) if is_wide::<K, V>() => $do,
+            Entries::Boxed($raw) if !is_flat::<K, V>() && !is_wide::<K, V>() && stays::<K>() => $do,
             Entries::Split($raw) if !is_flat::<K, V>() && !stays::<K>() => $do,
             // SAFETY: made by `with_capacity_and_hasher`, by the same rule, which no type answers differently later.
             _ => unsafe { std::hint::unreachable_unchecked() },
@@ -88,6 +91,12 @@ macro_rules! either {
 #[inline(always)]
 fn is_flat<K: 'static, V: 'static>() -> bool {
     fits::<K>() && fits::<V>()
+}
+
+/// Whether they do, with a key that takes several words.
+#[inline(always)]
+fn is_wide<K: 'static, V: 'static>() -> bool {
+    spans::<K>() && fits::<V>()
 }
 
 impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
@@ -118,6 +127,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     pub fn with_capacity_and_hasher(entries: usize, hasher: S) -> Table<K, V, S> {
         let entries = if is_flat::<K, V>() {
             Entries::Flat(Raw::new(entries))
+        } else if is_wide::<K, V>() {
+            Entries::Wide(Raw::new(entries))
         } else if stays::<K>() {
             Entries::Boxed(Raw::new(entries))
         } else {

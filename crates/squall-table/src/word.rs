@@ -6,6 +6,7 @@
 
 use squall_sync::sync::Arc;
 use std::any::TypeId;
+use std::mem::ManuallyDrop;
 
 /// Whether a `T` is one of the types of which a copy of the bits is a `T`, and which fit a word (I2).
 ///
@@ -112,6 +113,133 @@ pub(crate) fn stays<T: 'static>() -> bool {
         )
 }
 
+/// Words of a slot for a key that does not fit one; fewer where each is one more for a model to try.
+pub(crate) const WORDS: usize = if cfg!(loom) { 2 } else { 3 };
+
+/// The bits of such a key, with zeros after them: as pointers, since some are, and shall be pointers when they come back.
+pub(crate) type Words = [*mut (); WORDS];
+
+/// Whether a `T` is one of the types that [`stay`](stays), all of whose bytes are initialised, which fit these words, and which own at
+/// most one allocation.
+#[inline(always)]
+pub(crate) fn spans<T: 'static>() -> bool {
+    macro_rules! among {
+        ($($known:ty),* $(,)?) => { $(TypeId::of::<T>() == TypeId::of::<$known>())||* };
+    }
+    let known = among!(
+        String,
+        Box<str>,
+        Arc<str>,
+        &'static str,
+        Vec<u8>,
+        Box<[u8]>,
+        Arc<[u8]>,
+        &'static [u8],
+        std::path::PathBuf,
+        std::ffi::OsString,
+        [u8; 12],
+        [u8; 16],
+        [u8; 20],
+        [u32; 3],
+        [u32; 4],
+        [u64; 2],
+        [u64; 3],
+        (u64, u64),
+        (u64, u64, u64),
+        std::net::Ipv6Addr,
+    );
+    known && size_of::<T>() <= size_of::<Words>() && align_of::<T>() <= align_of::<Words>()
+}
+
+/// The bits of a value that [`spans`], which goes into them.
+#[inline(always)]
+pub(crate) fn to_words<T: 'static>(value: T) -> Words {
+    let value = ManuallyDrop::new(value);
+    let mut words: Words = [std::ptr::null_mut(); WORDS];
+    // SAFETY: the value is no longer than the words, which are no part of it; it is dropped by nobody but whoever has the words.
+    unsafe {
+        std::ptr::copy_nonoverlapping(
+            (&raw const *value).cast::<u8>(),
+            words.as_mut_ptr().cast::<u8>(),
+            size_of::<T>(),
+        );
+    }
+    words
+}
+
+/// The value whose bits the words are, where they lie: never moved, so that of a type which says that nobody else has what it owns there
+/// may be many copies that are only looked at.
+///
+/// # Safety
+/// [`to_words`] made them of a `T`, and what that owns has not been given back.
+#[inline(always)]
+pub(crate) unsafe fn of_words<T: 'static>(words: &Words) -> &T {
+    // SAFETY: 1. the words begin with the bits of a `T` (the caller). 2. aligned as they are, or more than it asks for (`spans`). 3. nothing
+    // of it changes while it is shared: it `stays`.
+    unsafe { &*words.as_ptr().cast::<T>() }
+}
+
+/// What a value that [`spans`] owns.
+#[cfg(not(loom))]
+pub(crate) enum Owned {
+    Nothing,
+    /// What a `Vec<u8>` of this capacity has at this address.
+    Bytes(*mut (), u32),
+    /// A share in what an `Arc<[u8]>` of this length has.
+    Arc(*mut (), u32),
+    /// More than could be told so: the value itself says.
+    Other,
+}
+
+/// What the value owns whose bits these are.
+///
+/// # Safety
+/// [`to_words`] made them of a `T`. What it owns is the caller's to give back, once.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) unsafe fn owned<T: 'static>(words: &Words) -> Owned {
+    /// The value, as one of the type that it has.
+    macro_rules! read {
+        // SAFETY: the words begin with the bits of one (the caller, and the comparison of types). It is not dropped.
+        ($known:ty) => { unsafe { words.as_ptr().cast::<$known>().read() } };
+    }
+    if !std::mem::needs_drop::<T>() {
+        return Owned::Nothing;
+    }
+    let is = |known: TypeId| TypeId::of::<T>() == known;
+    let is_shared = is(TypeId::of::<Arc<str>>()) || is(TypeId::of::<Arc<[u8]>>());
+    let (data, bytes) = if is_shared {
+        // Both are a pointer to bytes and how many they are.
+        let shared: Arc<[u8]> = if is(TypeId::of::<Arc<str>>()) { read!(Arc<str>).into() } else { read!(Arc<[u8]>) };
+        let bytes = shared.len();
+        (Arc::into_raw(shared).cast_mut().cast(), bytes)
+    } else {
+        let bytes = if is(TypeId::of::<String>()) {
+            read!(String).into_bytes()
+        } else if is(TypeId::of::<Vec<u8>>()) {
+            read!(Vec<u8>)
+        } else if is(TypeId::of::<Box<str>>()) {
+            read!(Box<str>).into_boxed_bytes().into_vec()
+        } else if is(TypeId::of::<Box<[u8]>>()) {
+            read!(Box<[u8]>).into_vec()
+        } else if is(TypeId::of::<std::path::PathBuf>()) {
+            read!(std::path::PathBuf).into_os_string().into_encoded_bytes()
+        } else if is(TypeId::of::<std::ffi::OsString>()) {
+            read!(std::ffi::OsString).into_encoded_bytes()
+        } else {
+            return Owned::Other;
+        };
+        let mut bytes = ManuallyDrop::new(bytes);
+        (bytes.as_mut_ptr().cast(), bytes.capacity())
+    };
+    match u32::try_from(bytes) {
+        Ok(0) if !is_shared => Owned::Nothing,
+        Ok(bytes) if is_shared => Owned::Arc(data, bytes),
+        Ok(bytes) => Owned::Bytes(data, bytes),
+        Err(_) => Owned::Other,
+    }
+}
+
 /// Whether a drop of a `T` runs no code of the users' and gives nothing but memory back: so do those of all types that are known to
 /// [`stays`]. Others may be so, too.
 #[inline(always)]
@@ -168,6 +296,45 @@ mod tests {
         there_and_back(-0.5f64);
         there_and_back([1u8, 2, 3]);
         there_and_back(std::num::NonZeroU32::new(7).unwrap());
+    }
+
+    /// Gives back by its parts what it owns, and by itself a copy of the same.
+    fn given_back<T: 'static + Clone + PartialEq + std::fmt::Debug>(value: T) {
+        assert!(spans::<T>());
+        let words = to_words(value.clone());
+        // SAFETY: made of a `T`; given back once.
+        unsafe {
+            assert_eq!(*of_words::<T>(&words), value);
+            match owned::<T>(&words) {
+                Owned::Nothing => {}
+                Owned::Bytes(data, bytes) => drop(Vec::<u8>::from_raw_parts(data.cast(), 0, bytes as usize)),
+                Owned::Arc(data, bytes) => {
+                    drop(Arc::from_raw(std::ptr::slice_from_raw_parts(data.cast::<u8>(), bytes as usize)));
+                }
+                Owned::Other => unreachable!("all that span are known"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_spans_words_comes_back_and_is_given_back_by_its_parts() {
+        for text in ["", "a", "as long as a string can be that is written down here"] {
+            given_back(text.to_owned());
+            given_back(String::with_capacity(100) + text);
+            given_back::<Box<str>>(text.into());
+            given_back::<Arc<str>>(text.into());
+            given_back::<Arc<[u8]>>(text.as_bytes().into());
+            given_back::<Box<[u8]>>(text.as_bytes().into());
+            given_back(text.as_bytes().to_vec());
+            given_back(std::path::PathBuf::from(text));
+            given_back(std::ffi::OsString::from(text));
+        }
+        given_back("static");
+        given_back([1u64, 2, 3]);
+        given_back([7u8; 20]);
+        given_back((1u64, 2u64));
+        given_back(std::net::Ipv6Addr::LOCALHOST);
+        assert!(!spans::<u64>() && !spans::<u128>() && !spans::<(String, String)>() && !spans::<Vec<u64>>());
     }
 
     #[test]

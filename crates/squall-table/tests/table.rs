@@ -12,21 +12,27 @@ use std::thread;
 const MANY: u64 = if cfg!(miri) { 60 } else { 20_000 };
 
 #[test]
-fn what_is_set_is_there_in_either_layout() {
+fn what_is_set_is_there_in_each_layout() {
     let flat: Table<u64, u64> = Table::new();
+    let wide: Table<String, u64> = Table::new();
     let boxed: Table<String, Vec<u64>> = Table::new();
     for i in 0..MANY {
         assert!(!flat.set(i, i + 1));
+        assert!(!wide.set(i.to_string(), i + 1));
         assert!(!boxed.set(i.to_string(), vec![i]));
     }
     assert_eq!((flat.len() as u64, boxed.len() as u64), (MANY, MANY));
     for i in 0..MANY {
         assert_eq!(flat.get(&i), Some(i + 1));
+        assert_eq!(wide.get(i.to_string().as_str()), Some(i + 1));
         assert_eq!(boxed.read(i.to_string().as_str(), |v| v[0]), Some(i));
         assert!(!flat.contains_key(&(i + MANY)));
     }
     for i in 0..MANY {
         assert_eq!(flat.insert(i, 7), Some(i + 1));
+        // The key that is there stays, and this one is freed.
+        assert_eq!(wide.insert(i.to_string(), 7), Some(i + 1));
+        assert!(i % 2 == 0 || wide.discard(i.to_string().as_str()));
         assert_eq!(boxed.remove(&i.to_string()), Some(vec![i]));
     }
     assert!(boxed.is_empty() && flat.len() as u64 == MANY);
@@ -57,8 +63,60 @@ fn one_entry_in_every_way() {
         assert_eq!(table.entry(key).or_default(), 0);
         assert_eq!(table.len(), 1);
     }
+    // In the slot; in the slot in several words, that own something or nothing; in a node; in a node that stays.
     ways(3u64);
     ways("three".to_owned());
+    ways(String::new());
+    ways("three");
+    ways::<Box<str>>("three".into());
+    ways::<Arc<str>>("three".into());
+    ways::<Arc<[u8]>>([3, 3, 3].into());
+    ways(vec![3u8; 100]);
+    ways(std::path::PathBuf::from("three"));
+    ways(std::ffi::OsString::from("three"));
+    ways((3u64, 4u64));
+    ways([1u64, 2, 3]);
+    ways(std::net::Ipv6Addr::LOCALHOST);
+    ways(3u128);
+    ways(("three".to_owned(), "four".to_owned()));
+    ways(vec![vec![3u8]]);
+}
+
+#[test]
+fn who_reads_strings_while_they_come_and_go_finds_whole_ones() {
+    let table: Table<String, u64> = Table::new();
+    let name = |i: u64| format!("{i}:{}", "x".repeat(i as usize % 40));
+    // Few enough for slots to be used again at once, and more than a bucket has.
+    let (keys, stop) = (24, AtomicBool::new(false));
+    thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                let (mut found, mut round) = (0u64, 0);
+                while !stop.load(Relaxed) || round < 10 {
+                    for i in 0..keys {
+                        let seen = table.read_entry(name(i).as_str(), |key, &value| (key.clone(), value));
+                        if let Some((key, value)) = seen {
+                            assert_eq!((key, value / 100), (name(i), i));
+                            found += 1;
+                        }
+                    }
+                    table.for_each(|key, value| assert_eq!(*key, name(value / 100)));
+                    round += 1;
+                }
+                assert!(cfg!(miri) || found > 0);
+            });
+        }
+        for round in 0..MANY / 10 {
+            for i in 0..keys {
+                match (i + round) % 3 {
+                    0 => _ = table.set(name(i), i * 100 + round % 100),
+                    1 => _ = table.update(name(i).as_str(), |value| value / 100 * 100 + round % 100),
+                    _ => _ = table.discard(name(i).as_str()),
+                }
+            }
+        }
+        stop.store(true, Relaxed);
+    });
 }
 
 /// A hasher for which all keys are the same.

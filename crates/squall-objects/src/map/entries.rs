@@ -10,6 +10,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::vec;
 
+use super::acts::{Change, Discard, Insert, Read, Remove, Set};
 use super::limited::Full;
 use super::store::Store;
 use super::{Compute, Computed, Mapping};
@@ -270,7 +271,7 @@ where
 
 /// Writes to what a call lends, before it is over.
 #[inline(always)]
-fn within<'o, K, V, S, R>(
+pub(super) fn within<'o, K, V, S, R>(
     map: &'o dyn Mapping<K, V, S>,
     op: &'o Op,
     f: impl FnOnce(&'o Op, Store<'o, K, V, S>) -> R,
@@ -352,7 +353,7 @@ where
     where
         K: Borrow<Q>,
     {
-        look(self, |op, store| store.read(op, key, f))
+        self.__call_act("look", Read { key, f }, Panic)
     }
 
     #[inline]
@@ -370,13 +371,13 @@ where
     where
         V: Clone,
     {
-        write(self, |op, store| store.insert(op, key, value))
+        self.__call_act("lend", Insert { key, value }, Panic)
     }
 
     #[inline]
     #[track_caller]
     fn set(self, key: K, value: V) -> bool {
-        write(self, |op, store| store.set(op, key, value))
+        self.__call_act("lend", Set { key, value }, Panic)
     }
 
     #[track_caller]
@@ -399,7 +400,7 @@ where
         K: Borrow<Q>,
         V: Clone,
     {
-        write(self, |op, store| store.remove(op, key))
+        self.__call_act("lend", Remove { key }, Panic)
     }
 
     #[inline]
@@ -408,7 +409,7 @@ where
     where
         K: Borrow<Q>,
     {
-        write(self, |op, store| store.discard(op, key))
+        self.__call_act("lend", Discard { key }, Panic)
     }
 
     #[track_caller]
@@ -426,7 +427,8 @@ where
     where
         K: Borrow<Q>,
     {
-        write(self, |op, store| store.change(op, key, |value| Compute::Put(f(value)))) == Computed::Updated
+        let f = |value: &V| Compute::Put(f(value));
+        self.__call_act("lend", Change { key, f }, Panic) == Computed::Updated
     }
 
     #[track_caller]
@@ -434,7 +436,7 @@ where
     where
         K: Borrow<Q>,
     {
-        write(self, |op, store| store.change(op, key, f))
+        self.__call_act("lend", Change { key, f }, Panic)
     }
 
     #[track_caller]

@@ -41,6 +41,7 @@
 //! or taken out are dropped under no lock, by the form of one lock at once, within the call, by the others after a grace period, by whoever
 //! comes to it: their drops must not sleep either. Signal handlers shall not use a map. In the child of a fork calls err.
 
+mod acts;
 mod entries;
 mod forms;
 mod limited;

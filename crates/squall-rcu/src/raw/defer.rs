@@ -46,14 +46,57 @@ const SPARE_LISTS: usize = 2;
 /// A deferred call.
 #[derive(Debug)]
 pub(crate) struct Deferred {
-    pub(crate) call: unsafe fn(*mut ()),
-    pub(crate) data: *mut (),
+    call: Call,
+    data: *mut (),
     /// What it holds on to, as far as known.
     pub(crate) bytes: u32,
+    /// Whether the call is told that.
+    sized: bool,
 }
+
+/// What is called: which of both a [`Deferred`] knows, in less room than an enum would take.
+#[derive(Clone, Copy)]
+union Call {
+    plain: unsafe fn(*mut ()),
+    sized: unsafe fn(*mut (), u32),
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call").finish_non_exhaustive()
+    }
+}
+
+const _: () = assert!(size_of::<Deferred>() <= 3 * size_of::<usize>());
 
 // SAFETY: whoever makes one promises that the call may be made, once, from any thread.
 unsafe impl Send for Deferred {}
+
+impl Deferred {
+    /// `call(data)`.
+    #[inline(always)]
+    pub(crate) fn new(call: unsafe fn(*mut ()), data: *mut (), bytes: u32) -> Deferred {
+        Deferred { call: Call { plain: call }, data, bytes, sized: false }
+    }
+
+    /// `call(data, bytes)`.
+    #[inline(always)]
+    pub(crate) fn sized(call: unsafe fn(*mut (), u32), data: *mut (), bytes: u32) -> Deferred {
+        Deferred { call: Call { sized: call }, data, bytes, sized: true }
+    }
+
+    /// Makes the call.
+    ///
+    /// # Safety
+    /// What whoever made it was promised: it is made once, when nobody can see its data any more.
+    #[inline(always)]
+    pub(crate) unsafe fn run(self) {
+        // SAFETY: 1. the field that was written, as `sized` says. 2. the caller.
+        unsafe {
+            if self.sized { (self.call.sized)(self.data, self.bytes) } else { (self.call.plain)(self.data) }
+        }
+    }
+}
 
 /// What running a deferred call may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -260,13 +260,13 @@ fn count(counter: &Arc<AtomicUsize>) -> Deferred {
         let counter = unsafe { Arc::from_raw(data.cast::<AtomicUsize>().cast_const()) };
         counter.fetch_add(1, Ordering::Relaxed);
     }
-    Deferred { call: run, data: Arc::into_raw(counter.clone()).cast_mut().cast(), bytes: 8 }
+    Deferred::new(run, Arc::into_raw(counter.clone()).cast_mut().cast(), 8)
 }
 
 fn run(batches: Vec<super::defer::Batch>) {
     for call in batches.into_iter().flat_map(|batch| batch.calls) {
         // SAFETY: each call is taken from a list once.
-        unsafe { (call.call)(call.data) };
+        unsafe { call.run() };
     }
 }
 
@@ -310,7 +310,7 @@ fn defer_runs_late() {
     let record = shared.domain.register(2, false);
     shared.unlink();
     let data = Box::into_raw(Box::new(Free(shared.clone()))).cast();
-    let call = Deferred { call: run_free, data, bytes: 8 };
+    let call = Deferred::new(run_free, data, 8);
     let _ = shared.domain.defer(record, Kind::Code, call).expect("not a handler");
     for batch in shared.domain.take_own(record, || ()) {
         shared.domain.grace.wait(&shared.domain.registry, batch.moment, LIMITS).expect("no limit");
