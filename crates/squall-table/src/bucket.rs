@@ -12,6 +12,8 @@
 //!   pointer names was shown; it is not set, so it is gone, or not shown yet.
 //! - I4. `MOVED` of a home is set once all its entries are in the next slab; nothing of the home changes after, and nothing is cleared.
 //! - I5. Versions of a bucket do not come again: before they would, the slab is replaced (`write`).
+//! - I6. `CHAINED` of a home is set while a bucket that is chained to it has an entry, and before that can be seen there. So who loads a
+//!   state without it, and finds nothing here, missed nothing that was there at that moment.
 
 use crate::ground::show;
 use crate::layout::{IsKey, Layout};
@@ -23,7 +25,7 @@ use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 const OCCUPIED: u32 = 0xff;
 /// The home's entries are in the next slab.
 const MOVED: u32 = 1 << 8;
-/// Another bucket follows.
+/// Another bucket follows that has entries, or may have (I6).
 const CHAINED: u32 = 1 << 9;
 /// One step of the version, in the bits from here on.
 const VERSION: u32 = 1 << 10;
@@ -332,10 +334,22 @@ impl<'a, L: Layout> Bucket<'a, L> {
         stays && L::is_same(unsafe { L::load(self.slot(slot)) }, raw)
     }
 
-    /// Says that another bucket follows; the link to it is there.
+    /// Whether it is said that another bucket follows.
+    pub(crate) fn is_chained(self) -> bool {
+        self.head.state.load(Ordering::Relaxed) & CHAINED != 0
+    }
+
+    /// Says that another bucket follows, in which there is, or will be before the lock is free, an entry; the link to it is there.
     pub(crate) fn set_chained(self) {
         let state = self.head.state.load(Ordering::Relaxed) | CHAINED;
         // Release: pairs with the acquire of `state`; the link is before it.
+        self.head.state.store(state, Ordering::Release);
+    }
+
+    /// Says that none of those that follow has an entry. They stay for whoever is on the way there.
+    pub(crate) fn set_alone(self) {
+        let state = self.head.state.load(Ordering::Relaxed) & !CHAINED;
+        // Release: as in `remove`, which is what made it so.
         self.head.state.store(state, Ordering::Release);
     }
 

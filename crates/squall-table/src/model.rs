@@ -1,7 +1,7 @@
 //! Model checks of the table in the form that ships, and the tests of those tests: entries, slots that are used again, homes that
 //! move while they are read and written. What the models stand on is the ground's: nothing that was retired is freed there.
 
-use crate::bucket::begin;
+use crate::bucket::{SLOTS, begin};
 use crate::layout::{Boxed, Flat, Layout, Split, Wide};
 use crate::raw::{Change, Here, Raw};
 use crate::slab::{mix, tag};
@@ -126,6 +126,41 @@ fn slot_of_another<L: Layout<Key = u64, Value = u64>>() {
         assert!(discard(&table, a));
         set(&table, b, 6);
     });
+}
+
+/// A home whose bucket is full, and keys of it that are not in the table.
+fn full_home<L: Layout<Key = u64, Value = u64>, const N: usize>() -> (Arc<Raw<L>>, [u64; N]) {
+    let keys = alike::<16>();
+    let table = Arc::new(Raw::<L>::new(0));
+    keys[..SLOTS].iter().for_each(|key| set(&table, *key, 1));
+    (table, std::array::from_fn(|i| keys[SLOTS + i]))
+}
+
+/// Of two entries that are chained one goes while the other is read.
+fn chain_loses_one<L: Layout<Key = u64, Value = u64>>() {
+    let (table, [a, b]) = full_home::<L, 2>();
+    set(&table, a, 5);
+    set(&table, b, 6);
+    beside(&table, move |table| assert_eq!(get(table, a), Some(5)), || assert!(discard(&table, b)));
+    assert_eq!((get(&table, a), get(&table, b)), (Some(5), None));
+}
+
+/// The only entry that is chained goes, and another comes while it is read.
+fn chain_again<L: Layout<Key = u64, Value = u64>>() {
+    let (table, [a, b]) = full_home::<L, 2>();
+    set(&table, a, 5);
+    let read = move |table: &Raw<L>| {
+        let (first, second) = (get(table, b), get(table, b));
+        assert!(
+            matches!((first, second), (None, None | Some(6)) | (Some(6), Some(6))),
+            "{first:?}, {second:?}"
+        );
+    };
+    beside(&table, read, || {
+        assert!(discard(&table, a));
+        set(&table, b, 6);
+    });
+    assert_eq!(get(&table, b), Some(6));
 }
 
 /// A key of two words that are alike.
@@ -290,6 +325,10 @@ models! {
     moves_under_a_writer_boxed moves_under_a_writer BoxedLayout;
     moves_under_a_writer_split moves_under_a_writer SplitLayout;
     two_move_all_flat two_move_all FlatLayout;
+    chain_loses_one_flat chain_loses_one FlatLayout;
+    chain_loses_one_boxed chain_loses_one BoxedLayout;
+    chain_again_flat chain_again FlatLayout;
+    chain_again_boxed chain_again BoxedLayout;
 }
 
 type FlatLayout = Flat<u64, u64>;
@@ -361,6 +400,11 @@ mod twins {
     #[test]
     fn a_writer_that_does_not_ask_whether_the_home_has_moved() {
         twin(sites::ASK, &[], "model::moves_under_a_writer_flat");
+    }
+
+    #[test]
+    fn a_chain_that_is_passed_over_though_it_has_an_entry() {
+        twin(sites::EMPTY, &[], "model::chain_loses_one_flat");
     }
 
     #[test]

@@ -457,6 +457,7 @@ impl<L: Layout> Raw<L> {
             }
             (Change::Remove, Some(Place { bucket, slot, raw, .. })) => {
                 bucket.remove(slot);
+                slab.has_lost(slab.home(mixed), first);
                 done.dead = Some((raw, false));
                 done.added = -1;
                 done.ask = mixed & 7 == 0 && first.is_empty();

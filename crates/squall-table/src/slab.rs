@@ -1,11 +1,13 @@
 //! The buckets of one table, and the chains that hang from them.
 //!
 //! - I1. Homes are found by the topmost bits of a mixed hash, so that a range of mixed hashes is a range of homes in tables of every size.
-//! - I2. A chain only grows, under its home's lock, until the slab is freed; so whoever reached a link may go on from it.
+//! - I2. A chain only grows, under its home's lock, until the slab is freed; so whoever reached a link may go on from it. One without
+//!   entries is passed over (bucket/I6), and used again.
 //! - I3. `next` is set once, only in a slab that was the map's current one then (raw/I1).
 
 use crate::bucket::{Bucket, Head, Link, Look, SLOTS};
 use crate::layout::{IsKey, Layout};
+use crate::sites;
 use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use std::ptr::NonNull;
@@ -253,6 +255,7 @@ impl<L: Layout> Slab<L> {
         // SAFETY: as in `links`.
         while let Some(link) = unsafe { at.load(Ordering::Acquire).as_ref() } {
             if let Some(slot) = link.bucket().free_slot(mixed) {
+                first.set_chained();
                 return (link.bucket(), slot, false);
             }
             at = &link.next;
@@ -263,6 +266,24 @@ impl<L: Layout> Slab<L> {
         first.set_chained();
         // SAFETY: as in `links`.
         (unsafe { &*link }.bucket(), 0, false)
+    }
+
+    /// An entry went from a bucket of this home, whose own is `first`, under its lock.
+    #[inline(always)]
+    pub(crate) fn has_lost(&self, home: usize, first: Bucket<'_, L>) {
+        if first.is_chained() {
+            self.has_lost_along(home, first);
+        }
+    }
+
+    /// What is left of a chain whose entries have all gone is passed over from now on: one insertion too many, once, shall not make every
+    /// later look at the home a longer one.
+    #[cold]
+    #[inline(never)]
+    fn has_lost_along(&self, home: usize, first: Bucket<'_, L>) {
+        if sites::EMPTY.is_weak() || self.links(home).all(|link| link.bucket().is_empty()) {
+            first.set_alone();
+        }
     }
 
     /// Bytes of the slab, chains apart.
