@@ -34,3 +34,11 @@ pub use limit::{Budget, Exhausted, Part};
 pub use limited::{Full, Limited};
 #[cfg(not(loom))]
 pub use table::{Iter, Table, position};
+
+/// Not public: a copy of a value, if its type is one of `std`'s plain ones, of which a copy of the bits is a clone.
+#[cfg(not(loom))]
+#[doc(hidden)]
+#[inline(always)]
+pub fn __copied<T: 'static>(value: &T) -> Option<T> {
+    word::copied(value)
+}

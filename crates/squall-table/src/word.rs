@@ -247,6 +247,14 @@ pub(crate) fn is_memory<T: 'static>() -> bool {
     !std::mem::needs_drop::<T>() || stays::<T>()
 }
 
+/// A copy of a value, if its type is one of those of which a copy of the bits is one (I2).
+#[inline(always)]
+#[cfg(not(loom))]
+pub(crate) fn copied<T: 'static>(value: &T) -> Option<T> {
+    // SAFETY: a copy of a `T` is a `T` (I2), as good as the value itself.
+    fits::<T>().then(|| unsafe { std::ptr::read(value) })
+}
+
 /// The bits of a value that [`fits`].
 #[inline(always)]
 pub(crate) fn to_word<T: 'static>(value: &T) -> u64 {

@@ -45,11 +45,17 @@ impl<K: Clone, V: Clone, S: Clone> Copies<K, V, S> {
     }
 }
 
-impl<K, V, S> Copies<K, V, S> {
+impl<K, V: 'static, S> Copies<K, V, S> {
+    /// A copy of a value, without a call where its bits are one.
+    #[inline(always)]
+    fn of(&self, value: &V) -> V {
+        squall_table::__copied(value).unwrap_or_else(|| (self.value)(value))
+    }
+
     /// A copy of an entry. If that of the value panics, that of the key is left in `half`.
     fn entry(&self, key: &K, value: &V, half: &mut Option<K>) -> (K, V) {
         *half = Some((self.key)(key));
-        let value = (self.value)(value);
+        let value = self.of(value);
         (half.take().expect("put there just now"), value)
     }
 }
@@ -142,7 +148,7 @@ where
         let inner = inner.get_mut();
         let hash = |key: &K| hasher.hash_one(key);
         table.for_each(|key, value| {
-            let held = Held { number: inner.number(), value: (copies.value)(value) };
+            let held = Held { number: inner.number(), value: copies.of(value) };
             inner.map.insert_unique(hash(key), ((copies.key)(key), held), |(key, _)| hash(key));
         });
         let (entries, room) = (inner.map.len(), inner.map.capacity());
@@ -272,7 +278,7 @@ where
         else {
             return Ok(Err(hash));
         };
-        Ok(Ok((Found { hash, place, number: held.number }, (self.copies.value)(&held.value))))
+        Ok(Ok((Found { hash, place, number: held.number }, self.copies.of(&held.value))))
     }
 
     #[inline(always)]
@@ -283,7 +289,7 @@ where
         let hash = self.hash(key);
         let inner = self.lock()?;
         let there = inner.map.find(hash, |(there, _)| there.borrow() == key);
-        Ok(there.map(|(_, held)| (self.copies.value)(&held.value)))
+        Ok(there.map(|(_, held)| self.copies.of(&held.value)))
     }
 
     #[inline]
@@ -419,7 +425,7 @@ where
             Err(table) => return table.get_or_insert_with(key, value),
         };
         let value = value();
-        let inserted = (self.copies.value)(&value);
+        let inserted = self.copies.of(&value);
         let mut inner = match self.lock() {
             Ok(inner) => inner,
             Err(table) => return table.get_or_insert_with(key, || value),
@@ -427,7 +433,7 @@ where
         let number = inner.number();
         match inner.map.entry(hash, |(there, _)| *there == key, |(there, _)| self.hash(there)) {
             Entry::Occupied(there) => {
-                let there = (self.copies.value)(&there.get().1.value);
+                let there = self.copies.of(&there.get().1.value);
                 // Before what was made in vain is dropped (I1).
                 drop(inner);
                 there

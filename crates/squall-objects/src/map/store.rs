@@ -64,14 +64,14 @@ macro_rules! each {
 }
 
 /// The same, but what is done with a table is compiled into the caller, behind one comparison and not behind a jump through a list of the
-/// forms; all else is called.
+/// forms, and what is done with the form of one lock behind another; all else is called.
 macro_rules! central {
     ($store:expr, $table:ident => $within:expr, $form:ident => $do:expr) => {
         match $store.0 {
             Form::Central($table) => $within,
+            Form::Locked($form) => $do,
             other => apart(move || match other {
-                Form::Central(_) => unreachable!("a table is the other arm's"),
-                Form::Locked($form) => $do,
+                Form::Central(_) | Form::Locked(_) => unreachable!("those are other arms'"),
                 Form::Partitioned($form) => $do,
                 Form::Replicated($form) => $do,
                 Form::Limited($form) => $do,
