@@ -67,7 +67,7 @@ pub use subscription::{Changed, Subscription};
 #[interface(crate = squall_core)]
 pub trait Published<T: Send + Sync + 'static>: Send + Sync {
     /// Finds the value, for the rest of the operation. [`Reading`] has this in handier forms.
-    fn find<'o>(&self, op: &'o Op, found: &mut Option<&'o Versioned<T>>);
+    fn find<'o>(&self, op: &'o Op) -> &'o Versioned<T>;
 
     /// The version of the value: 1 at first, and one more with each change, across hot-swaps too.
     fn version(&self) -> u64;
@@ -166,37 +166,23 @@ pub trait Reading<T: Send + Sync + 'static>: Copy {
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError>;
 }
 
-/// What a representative finds, within the one operation that the call is.
-#[inline(always)]
-fn found_by<'o, T: Send + Sync + 'static>(replica: &'o dyn Published<T>, op: &'o Op) -> &'o Versioned<T> {
-    let mut found = None;
-    replica.find(op, &mut found);
-    found.unwrap_or_else(|| nothing_found())
-}
-
-/// Every implementation of ours finds a value.
-#[cold]
-fn nothing_found() -> ! {
-    panic!("an implementation of a read-mostly value found none")
-}
-
 impl<T: Send + Sync + 'static> Reading<T> for CoRef<dyn Published<T>> {
     #[inline]
     #[track_caller]
     fn read<R>(self, f: impl FnOnce(&T) -> R) -> R {
-        self.__call_in("find", |op, replica| f(found_by(replica, op)), Panic)
+        self.__call_in("find", |op, replica| f(replica.find(op)), Panic)
     }
 
     #[inline]
     fn try_read<R>(self, f: impl FnOnce(&T) -> R) -> Result<R, CallError> {
-        self.__call_in("find", |op, replica| Ok(f(found_by(replica, op))), Checked)
+        self.__call_in("find", |op, replica| Ok(f(replica.find(op))), Checked)
     }
 
     #[inline]
     #[track_caller]
     fn read_versioned<R>(self, f: impl FnOnce(&T, u64) -> R) -> R {
         let read = |value: &Versioned<T>| f(value, Versioned::version(value));
-        self.__call_in("find", |op, replica| read(found_by(replica, op)), Panic)
+        self.__call_in("find", |op, replica| read(replica.find(op)), Panic)
     }
 
     #[track_caller]

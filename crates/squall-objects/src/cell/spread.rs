@@ -166,8 +166,8 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Local<T, AD
 
 impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Published<T> for Local<T, ADAPTS, WIDE> {
     #[inline]
-    fn find<'o>(&self, op: &'o Op, found: &mut Option<&'o Versioned<T>>) {
-        *found = Some(self.load(op));
+    fn find<'o>(&self, op: &'o Op) -> &'o Versioned<T> {
+        self.load(op)
     }
 
     fn version(&self) -> u64 {
