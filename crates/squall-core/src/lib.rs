@@ -92,8 +92,8 @@ pub mod __macro {
     pub use crate::error::CallError;
     pub use crate::interface::{Extends, Interface, InterfaceOf, Super};
     pub use crate::reference::{
-        Act, Answer, Arguments, Blocking, Carries, Carry, Checked, CoRef, CopiedArguments, Gone, MovedArguments,
-        Panic, Panics,
+        Act, Answer, Arguments, Blocking, Carries, Carry, Checked, CoRef, CopiedArguments, Gone,
+        MovedArguments, Panic, Panics,
     };
     pub use crate::wrap::{Around, Invoked, KeptArguments, SentArguments, Through, Wrap};
 }

@@ -344,8 +344,8 @@ fn mediated<I: ?Sized + Interface, R>(
                     Err(error) => return gone.answer(refused(co, method, error)),
                 };
                 match resolve(co.id).open() {
-                    // SAFETY: as in `miss`.
                     Resolved::Header(header) => {
+                        // SAFETY: as in `miss`.
                         return act_apart(act, entered.op(), unsafe { target(&header) });
                     }
                     Resolved::Mediated(next) => {

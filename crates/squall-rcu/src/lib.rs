@@ -29,7 +29,9 @@ pub use arc::RcuArc;
 #[cfg(not(loom))]
 pub use cell::Rcu;
 #[cfg(not(loom))]
-pub use defer::{__defer_memory, __defer_object, __retire_memory, barrier, defer, defer_raw, reclaim, retire, retire_raw};
+pub use defer::{
+    __defer_memory, __defer_object, __retire_memory, barrier, defer, defer_raw, reclaim, retire, retire_raw,
+};
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use op::{__enter, __quiet, Entered, Quiet};

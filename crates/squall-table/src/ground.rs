@@ -33,7 +33,7 @@ pub(crate) use on_linux::*;
 #[cfg(not(loom))]
 mod on_linux {
     use crate::word::{Owned, Words, owned};
-    use std::sync::Arc;
+    use squall_sync::sync::Arc;
 
     /// How many entries there are: a word of each VP.
     pub(crate) struct Count(squall_machine::pervp::PerVpWord);

@@ -186,7 +186,8 @@ fn never_of_two_keys() {
             found[0] == b
         };
         // SAFETY: as in `get`.
-        let found = unsafe { table.find_raw(b, is_key).map(|entry| TwiceLayout::value(entry, |value| *value)) };
+        let found =
+            unsafe { table.find_raw(b, is_key).map(|entry| TwiceLayout::value(entry, |value| *value)) };
         assert!(matches!(found, None | Some(6)), "{found:?}");
     };
     beside(&table, read, || {

@@ -6,7 +6,11 @@
 
 use squall_sync::sync::Arc;
 use std::any::TypeId;
+#[cfg(not(loom))]
+use std::ffi::OsString;
 use std::mem::ManuallyDrop;
+#[cfg(not(loom))]
+use std::path::PathBuf;
 
 /// Whether a `T` is one of the types of which a copy of the bits is a `T`, and which fit a word (I2).
 ///
@@ -198,45 +202,39 @@ pub(crate) enum Owned {
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) unsafe fn owned<T: 'static>(words: &Words) -> Owned {
-    /// The value, as one of the type that it has.
-    macro_rules! read {
-        // SAFETY: the words begin with the bits of one (the caller, and the comparison of types). It is not dropped.
-        ($known:ty) => { unsafe { words.as_ptr().cast::<$known>().read() } };
-    }
     if !std::mem::needs_drop::<T>() {
         return Owned::Nothing;
     }
-    let is = |known: TypeId| TypeId::of::<T>() == known;
-    let is_shared = is(TypeId::of::<Arc<str>>()) || is(TypeId::of::<Arc<[u8]>>());
-    let (data, bytes) = if is_shared {
-        // Both are a pointer to bytes and how many they are.
-        let shared: Arc<[u8]> = if is(TypeId::of::<Arc<str>>()) { read!(Arc<str>).into() } else { read!(Arc<[u8]>) };
-        let bytes = shared.len();
-        (Arc::into_raw(shared).cast_mut().cast(), bytes)
-    } else {
-        let bytes = if is(TypeId::of::<String>()) {
-            read!(String).into_bytes()
-        } else if is(TypeId::of::<Vec<u8>>()) {
-            read!(Vec<u8>)
-        } else if is(TypeId::of::<Box<str>>()) {
-            read!(Box<str>).into_boxed_bytes().into_vec()
-        } else if is(TypeId::of::<Box<[u8]>>()) {
-            read!(Box<[u8]>).into_vec()
-        } else if is(TypeId::of::<std::path::PathBuf>()) {
-            read!(std::path::PathBuf).into_os_string().into_encoded_bytes()
-        } else if is(TypeId::of::<std::ffi::OsString>()) {
-            read!(std::ffi::OsString).into_encoded_bytes()
-        } else {
-            return Owned::Other;
-        };
-        let mut bytes = ManuallyDrop::new(bytes);
-        (bytes.as_mut_ptr().cast(), bytes.capacity())
+    /// The value, if its type is that one.
+    unsafe fn known<T: 'static, U: 'static>(words: &Words) -> Option<U> {
+        // SAFETY: the words begin with the bits of a `T` (the caller), which is a `U`.
+        (TypeId::of::<T>() == TypeId::of::<U>()).then(|| unsafe { words.as_ptr().cast::<U>().read() })
+    }
+    // SAFETY: the caller. One of these is made, and what it owns passed on.
+    let (shared, bytes) = unsafe {
+        let shared = known::<T, Arc<str>>(words).map(Arc::<[u8]>::from);
+        let bytes = known::<T, String>(words)
+            .map(String::into_bytes)
+            .or_else(|| known::<T, Vec<u8>>(words))
+            .or_else(|| known::<T, Box<str>>(words).map(|text| text.into_boxed_bytes().into_vec()))
+            .or_else(|| known::<T, Box<[u8]>>(words).map(<[u8]>::into_vec))
+            .or_else(|| known::<T, PathBuf>(words).map(|path| path.into_os_string().into_encoded_bytes()))
+            .or_else(|| known::<T, OsString>(words).map(OsString::into_encoded_bytes));
+        (shared.or_else(|| known::<T, Arc<[u8]>>(words)), bytes)
     };
-    match u32::try_from(bytes) {
-        Ok(0) if !is_shared => Owned::Nothing,
-        Ok(bytes) if is_shared => Owned::Arc(data, bytes),
-        Ok(bytes) => Owned::Bytes(data, bytes),
-        Err(_) => Owned::Other,
+    let is_short = |bytes: usize| u32::try_from(bytes).ok();
+    if let Some(shared) = shared {
+        let bytes = shared.len();
+        let data = Arc::into_raw(shared).cast_mut().cast();
+        return is_short(bytes).map_or(Owned::Other, |bytes| Owned::Arc(data, bytes));
+    }
+    let Some(bytes) = bytes else { return Owned::Other };
+    let mut bytes = ManuallyDrop::new(bytes);
+    let data = bytes.as_mut_ptr().cast();
+    match is_short(bytes.capacity()) {
+        Some(0) => Owned::Nothing,
+        Some(bytes) => Owned::Bytes(data, bytes),
+        None => Owned::Other,
     }
 }
 
