@@ -10,3 +10,4 @@ pub mod directory;
 pub mod lock;
 pub mod map;
 pub mod requests;
+mod walk;

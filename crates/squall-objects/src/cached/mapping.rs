@@ -2,7 +2,7 @@
 
 use squall_core::__macro::Panic;
 use squall_core::swap::{New, Swap, SwapError, SwapReport};
-use squall_core::{CoRef, Owned, Root};
+use squall_core::{CoRef, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
 use squall_rcu::Op;
@@ -11,12 +11,12 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::marker::PhantomData;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use super::lines::{self, Cache, Changes, Lines};
+use super::owner::Map;
 use super::spread::{Body, Local, Spread};
-use super::{Form, Sensors};
+use super::{Form, Sensors, Walk};
 
 /// A cached map. [`Entries`] has what people do with one; this is what an implementation has.
 ///
@@ -168,6 +168,15 @@ where
     /// It is one call of the object for a few entries at a time, so a swap may come between two of them. Nothing of it is kept.
     fn for_each(self, f: impl FnMut(&K, &V));
 
+    /// Clones of the entries, as [`for_each`](Entries::for_each) sees them.
+    fn iter(self) -> Walk<(K, V)>;
+
+    /// Clones of the keys.
+    fn keys(self) -> Walk<K>;
+
+    /// Clones of the values.
+    fn values(self) -> Walk<V>;
+
     /// Keeps the entries of which `f` says so; others that come meanwhile, perhaps.
     fn retain(self, f: impl FnMut(&K, &V) -> bool);
 
@@ -221,6 +230,26 @@ where
     let (mut f, mut done) = (Some(f), None);
     co.with(&mut |writer| done = f.take().map(|f| f(&writer.0)));
     done.expect("an implementation of a cached map calls what it is given")
+}
+
+/// Some entries from a position on.
+#[track_caller]
+fn visit_from<K, V, S>(co: CoRef<dyn CachedMapping<K, V, S>>, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    look(co, |_, map| map.lines.visit_from(from, f))
+}
+
+fn walk<K, V, S, T: 'static>(co: CoRef<dyn CachedMapping<K, V, S>>, make: fn(&K, &V) -> T) -> Walk<T>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    Walk::new(move |from, found| visit_from(co, from, |key, value| found.push(make(key, value))))
 }
 
 impl<K, V, S> Entries<K, V, S> for CoRef<dyn CachedMapping<K, V, S>>
@@ -307,8 +336,20 @@ where
     fn for_each(self, mut f: impl FnMut(&K, &V)) {
         let mut from = Some(0);
         while let Some(at) = from {
-            from = look(self, |_, map| map.lines.visit_from(at, &mut f));
+            from = visit_from(self, at, &mut f);
         }
+    }
+
+    fn iter(self) -> Walk<(K, V)> {
+        walk(self, |key, value| (key.clone(), value.clone()))
+    }
+
+    fn keys(self) -> Walk<K> {
+        walk(self, |key, _| key.clone())
+    }
+
+    fn values(self) -> Walk<V> {
+        walk(self, |_, value| value.clone())
     }
 
     #[track_caller]
@@ -381,64 +422,6 @@ where
 
     fn sensors(&self) -> Sensors {
         self.read_sensors()
-    }
-}
-
-/// The owner of a cached map: its drop ends the object. It derefs to the reference.
-pub struct Map<K, V, S = RandomState>(Owned<dyn CachedMapping<K, V, S>>)
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static;
-
-impl<K, V, S> Map<K, V, S>
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    /// As an owner of any object.
-    pub fn into_owned(self) -> Owned<dyn CachedMapping<K, V, S>> {
-        self.0
-    }
-}
-
-impl<K, V, S> Deref for Map<K, V, S>
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    type Target = Owned<dyn CachedMapping<K, V, S>>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Owned<dyn CachedMapping<K, V, S>> {
-        &self.0
-    }
-}
-
-impl<K, V, S> fmt::Debug for Map<K, V, S>
-where
-    K: Eq + Hash + Clone + Send + Sync + fmt::Debug + 'static,
-    V: Clone + Send + Sync + fmt::Debug + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut map = f.debug_map();
-        self.0.co().for_each(|key, value| _ = map.entry(key, value));
-        map.finish()
-    }
-}
-
-impl<K, V, S> Extend<(K, V)> for Map<K, V, S>
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
-        let co = self.0.co();
-        entries.into_iter().for_each(|(key, value)| _ = co.set(key, value));
     }
 }
 

@@ -46,13 +46,16 @@ mod items;
 mod lines;
 mod list;
 mod mapping;
+mod owner;
 mod spread;
 
 use squall_machine::{ClusterSize, Vp};
 
+pub use crate::walk::Walk;
 pub use items::Item;
 pub use list::{CachedList, Items, List, ListView, ListWriter, list, new_list};
-pub use mapping::{CachedMapping, Entries, Map, MapView, MapWriter, map, map_with, new_map};
+pub use mapping::{CachedMapping, Entries, MapView, MapWriter, map, map_with, new_map};
+pub use owner::Map;
 pub use squall_table::{Compute, Computed};
 
 /// What a list or a map keeps where: made for an object, or for one that is to take its place.
