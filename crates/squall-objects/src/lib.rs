@@ -10,4 +10,7 @@ pub mod directory;
 pub mod lock;
 pub mod map;
 pub mod requests;
+mod sizes;
 mod walk;
+
+pub use sizes::CLUSTER_SIZE;

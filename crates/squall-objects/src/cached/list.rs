@@ -15,6 +15,7 @@ use std::vec;
 use super::items::{self, Cache, Changes, Item, Store};
 use super::spread::{Body, Local, Spread};
 use super::{Form, Sensors};
+use crate::sizes;
 
 /// A cached list. [`Items`] has what people do with one; this is what an implementation has.
 ///
@@ -346,8 +347,17 @@ impl<'de, T: Send + Sync + serde::Deserialize<'de> + 'static> serde::Deserialize
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
 pub fn list<T: Send + Sync + 'static>(form: Form) -> List<T> {
+    have_sizes::<T>();
     let size = form.cluster_size();
     List(Spread::<Listed<T>>::new(form, Some(Store::new())).create(size))
+}
+
+/// Has lists of this type have the attribute of their clusters' size.
+fn have_sizes<T: Send + Sync + 'static>() {
+    sizes::have::<dyn CachedList<T>>(
+        |co| co.try_form().ok()?.chosen_size(),
+        |co, size| Some((co, new_list(co.try_form().ok()?.resized(size)))),
+    );
 }
 
 /// An implementation, to take the place of a cached list: as [`list`] makes it. It takes the items over; swapped in without state it has

@@ -17,6 +17,7 @@ use super::lines::{self, Cache, Changes, Lines};
 use super::owner::Map;
 use super::spread::{Body, Local, Spread};
 use super::{Form, Sensors, Walk};
+use crate::sizes;
 
 /// A cached map. [`Entries`] has what people do with one; this is what an implementation has.
 ///
@@ -449,8 +450,22 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
+    have_sizes::<K, V, S>();
     let (size, lines) = (form.cluster_size(), Lines::new(hasher, form.coherence()));
     Map(Spread::<Mapped<K, V, S>>::new(form, Some(lines)).create(size))
+}
+
+/// Has maps of these types have the attribute of their clusters' size.
+fn have_sizes<K, V, S>()
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    sizes::have::<dyn CachedMapping<K, V, S>>(
+        |co| co.try_form().ok()?.chosen_size(),
+        |co, size| Some((co, new_map(co.try_form().ok()?.resized(size)))),
+    );
 }
 
 /// An implementation, to take the place of a cached map: as [`map`] makes it. It takes the entries over; swapped in without state it has

@@ -124,6 +124,11 @@ impl Form {
         self.coherence
     }
 
+    /// The same, if it has clusters whose size is to be chosen.
+    pub(crate) fn chosen_size(&self) -> Option<ClusterSize> {
+        (self.full != Full::Nowhere).then_some(self.size)
+    }
+
     /// How large the clusters are.
     pub fn cluster_size(&self) -> ClusterSize {
         self.size

@@ -56,6 +56,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 
+use crate::sizes;
 pub use crate::walk::Walk;
 pub use owner::Directory;
 use spread::Spread;
@@ -448,6 +449,10 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
+    sizes::have::<dyn Entered<K, G, L, S>>(
+        |co| co.try_cluster_size().ok(),
+        |co, size| Some((co, new_directory(size))),
+    );
     Directory(Spread::of(Master::with_hasher(hasher, part)).create(size))
 }
 
