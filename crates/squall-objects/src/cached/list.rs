@@ -219,8 +219,8 @@ impl<T: Send + Sync + 'static> Body for Listed<T> {
     type Store = Store<T>;
     type Cache = Cache<T>;
 
-    fn cache(_: &Store<T>, place: usize) -> Cache<T> {
-        Cache::new(place)
+    fn cache(_: &Store<T>, place: usize, most: usize) -> Cache<T> {
+        Cache::new(place, most)
     }
 
     fn refit(store: &Arc<Store<T>>, _: &Form) -> Arc<Store<T>> {

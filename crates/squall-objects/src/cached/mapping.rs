@@ -385,8 +385,8 @@ where
     type Store = Lines<K, V, S>;
     type Cache = Cache<K, V, S>;
 
-    fn cache(store: &Lines<K, V, S>, place: usize) -> Cache<K, V, S> {
-        Cache::new(store, place)
+    fn cache(store: &Lines<K, V, S>, place: usize, most: usize) -> Cache<K, V, S> {
+        Cache::new(store, place, most)
     }
 
     fn refit(store: &Arc<Lines<K, V, S>>, form: &Form) -> Arc<Lines<K, V, S>> {

@@ -45,6 +45,7 @@ fn form(of: u8) -> Form {
         2 => Form::on(size, [4, 9, 31].map(Vp::new)),
         _ => Form::shared(),
     };
+    let form = if of & 32 == 0 { form } else { form.keeping(3) };
     if of & 4 == 0 { form } else { form.updated() }
 }
 
