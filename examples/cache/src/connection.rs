@@ -5,6 +5,7 @@
 //! - I2. Whatever one client sends or leaves out, only its own connection ends.
 
 use std::io;
+use std::sync::Arc;
 
 use squall::objects::cell::Reading;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -51,7 +52,7 @@ impl Input {
 ///
 /// # Errors
 /// What the stream says.
-pub async fn converse<S, T>(cache: &Cache<S>, mut stream: T) -> io::Result<()>
+pub async fn converse<S, T>(cache: &Arc<Cache<S>>, mut stream: T) -> io::Result<()>
 where
     S: Store,
     T: AsyncRead + AsyncWrite + Unpin,
@@ -72,7 +73,12 @@ where
                 talk.send(&mut stream).await?;
                 return Ok(());
             }
-            Outcome::Request(request) => talk.answer(request),
+            Outcome::Request(request) => {
+                talk.answer(request);
+                if cache.is_reclaim_due() {
+                    reclaim(cache).await;
+                }
+            }
             Outcome::Refused { refusal, noreply } => talk.reply(noreply, refusal.text()),
             Outcome::Wait { bytes } => {
                 input.used += used;
@@ -87,6 +93,18 @@ where
         }
         input.used += used;
         talk.send_if_full(&mut stream).await?;
+    }
+}
+
+/// Waits until what was taken out of the store is gone for good. Where there is a runtime, one of its threads for what blocks does.
+async fn reclaim<S: Store>(cache: &Arc<Cache<S>>) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => {
+            let cache = cache.clone();
+            // It panics for nobody.
+            let _ = runtime.spawn_blocking(move || cache.store().reclaim()).await;
+        }
+        Err(_) => cache.store().reclaim(),
     }
 }
 

@@ -161,6 +161,39 @@ fn who_is_silent_for_too_long_loses_its_seat_and_no_other_does() {
     assert_eq!(stays.set("k", "v"), "STORED");
 }
 
+/// A storm of large values: the limit holds at each moment but for the values that are just coming, and others are served.
+#[test]
+fn a_storm_of_large_values_keeps_the_limit_and_disturbs_nobody() {
+    const STORMY: usize = 4;
+    const BYTES: usize = 200_000;
+    let limit = 8 << 20;
+    let served = Served::new(Config { memory_bytes_max: limit, ..Config::default() });
+    let value = "x".repeat(BYTES);
+    thread::scope(|scope| {
+        for client in 0..STORMY {
+            let (served, value) = (&served, &value);
+            scope.spawn(move || {
+                let mut stormy = served.client();
+                for i in 0..150 {
+                    let stored = stormy.set(&format!("{client}-{}", i % 40), value);
+                    assert!(
+                        stored == "STORED" || stored == "SERVER_ERROR out of memory storing object",
+                        "{stored}"
+                    );
+                    assert!(served.cache.used_bytes() <= limit + (STORMY * (BYTES + 1000)) as u64);
+                }
+            });
+        }
+        let mut calm = served.client();
+        for i in 0..200 {
+            assert_eq!(calm.set("calm", &i.to_string()), "STORED");
+            // It may have been the one to go: it is small, but so drawn.
+            assert!(calm.gets("calm").is_none_or(|(value, _)| value == i.to_string()));
+        }
+    });
+    assert!(served.cache.stats().total(Fact::Evictions) > 0);
+}
+
 #[test]
 fn garbage_disturbs_nobody() {
     let served = Served::new(Config { value_bytes_max: 10_000, ..Config::default() });
