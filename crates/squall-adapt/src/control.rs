@@ -13,7 +13,7 @@ use squall_core::swap::{New, Swap, SwapError, SwapReport};
 use squall_core::{ClassInfo, CoRef, Id, Interface, class_of};
 use squall_sys::fork::forked;
 
-use crate::attribute::{self, AttributeError, AttributeInfo, InstanceValues};
+use crate::attribute::{self, Attribute, AttributeError, AttributeInfo, InstanceValues, Value, live};
 use crate::calls::{Calls, count_calls};
 pub use crate::decision::{Decision, Held, Verdict, history, recent};
 use crate::engine::{self, by_hand};
@@ -219,26 +219,55 @@ fn values(id: Id) -> Result<Arc<InstanceValues>, ControlError> {
     Ok(attribute::attach(id, Arc::new(InstanceValues::of_class(&settings::ALL))))
 }
 
-/// The attributes of an object: those of its policy, if it adapts, or those that the program attached to it.
+/// The attributes of an object: those of its policy, if it adapts, or those that the program attached to it, and those that
+/// were [registered](register_attribute) for its interface.
 ///
 /// # Errors
 /// [`ControlError`]: it is gone, or has none.
 pub fn attributes(id: Id) -> Result<Vec<AttributeInfo>, ControlError> {
     let class = class(id)?;
-    match attribute::of(id) {
-        Some(values) => Ok(values.list()),
-        None if family::of(id).is_some() => Ok(settings::ALL.list()),
-        None => Err(ControlError::NotAdaptive(id, class.class)),
-    }
+    let by_swap = live::list(id, &class);
+    let mut kept = match attribute::of(id) {
+        Some(values) => values.list(),
+        None if family::of(id).is_some() => settings::ALL.list(),
+        None if by_swap.is_empty() => return Err(ControlError::NotAdaptive(id, class.class)),
+        None => Vec::new(),
+    };
+    kept.extend(by_swap);
+    Ok(kept)
 }
 
-/// Sets an attribute of an object, by its name and as text.
+/// An object that is to be swapped, and for what.
+pub type Replacement<I> = (CoRef<I>, New<I>);
+
+/// Makes an attribute known that objects of an interface have, whose value is which implementation an object has: `read` reads it
+/// from the object, nothing if that one does not have it; to set it is to swap what `make` says, within a second, for what it
+/// made. Again is nothing.
+pub fn register_attribute<I: ?Sized + Interface, T: Value>(
+    attribute: &'static Attribute<T>,
+    read: fn(CoRef<I>) -> Option<T>,
+    make: fn(CoRef<I>, T) -> Option<Replacement<I>>,
+) {
+    live::register(attribute, read, make);
+}
+
+/// Sets an attribute of an object, by its name and as text. One that was [registered](register_attribute) is set by a swap.
 ///
 /// # Errors
 /// [`ControlError`]: the object is gone or has no attributes; the name, the type or the value is wrong, and then the error
 /// says what would be right.
 pub fn set_attribute(id: Id, name: &str, text: &str) -> Result<(), ControlError> {
-    class(id)?;
+    let class = class(id)?;
+    if let Some(live) = live::named(id, &class, name) {
+        if squall_rcu::in_operation() {
+            return Err(ControlError::InOperation(id));
+        }
+        let swapped = live.set(id, &class, text, BY_HAND)?;
+        if let Some(report) = swapped.ok_or(ControlError::NoObject(id))?? {
+            engine::replaced(id, &class, report.to, &report);
+        }
+        return Ok(());
+    }
     let values = match attribute::of(id) {
         Some(values) => values,
         None => values(id)?,

@@ -264,6 +264,12 @@ impl Drop for ReadingNow {
     }
 }
 
+/// Calls `f` as somebody who only looks.
+pub(crate) fn reading<R>(f: impl FnOnce() -> R) -> R {
+    let _reading = ReadingNow(READING.replace(true));
+    f()
+}
+
 /// Whether the calling thread is [reading](Family::read) an object's sensors. Its miss is not that of a caller: a root answers
 /// it with any representative that there is, [once](squall_core::Found::once), so that none is made for who only looks.
 pub fn is_reading() -> bool {

@@ -862,3 +862,30 @@ fn values_of_ended_objects_do_not_pile_up() {
     assert!(attribute::of(early_id).is_some());
     attribute::detach(early_id);
 }
+
+#[test]
+fn a_size_of_clusters_is_a_value_and_reads_what_it_shows() {
+    use squall_adapt::attribute::Value;
+    use squall_machine::ClusterSize;
+    let fixed = [1, 2, 3, u32::MAX].map(ClusterSize::fixed);
+    for size in ClusterSize::LEVELS.into_iter().chain(fixed) {
+        assert_eq!(ClusterSize::from_bits(size.to_bits()), size);
+        assert_eq!(<ClusterSize as Value>::parse(&format!(" {} ", size.show())), Ok(size));
+        assert!(size.is_regular() && size.at_most(size));
+    }
+    static SIZE: Attribute<ClusterSize> = Attribute::new("size", ClusterSize::Node);
+    static SCHEMA: Schema = Schema::new("spread", &[&SIZE]);
+    static CLASS: ClassValues = ClassValues::new(&SCHEMA);
+    let values = InstanceValues::of_class(&CLASS);
+    values.set_text("size", "fixed:4").unwrap();
+    assert_eq!(
+        (values.get(&SIZE), values.get_text("size").unwrap().as_str()),
+        (ClusterSize::fixed(4), "fixed:4")
+    );
+    let refused = values.set_text("size", "8").unwrap_err().to_string();
+    assert!(refused.ends_with(
+        "it takes `cpu`, `core`, `cache`, `node`, `machine`, or `fixed:` and how many processors"
+    ));
+    let info = &values.list()[0];
+    assert_eq!((info.kind.to_string().as_str(), info.default.as_str()), ("cluster size", "node"));
+}

@@ -306,8 +306,13 @@ where
     pub fn for_each(&self, mut f: impl FnMut(&K, &G)) {
         let mut from = Some(0);
         while let Some(at) = from {
-            from = self.shared.read_from(at, &mut f);
+            from = self.visit_from(at, &mut f);
         }
+    }
+
+    /// The same of some elements, from a position on; the first is 0. Returns where the next ones begin.
+    pub fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &G)) -> Option<u64> {
+        self.shared.read_from(from, &mut f)
     }
 
     /// Begins a walk over the elements: it ends with the drop of what this returns, or with [`Walk::remove_reference`].

@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-//! Ready objects: each shared, distributed and adaptive, behind one interface.
+//! Ready objects: each shared and distributed, and some adaptive, behind one interface.
 //!
 #![doc = include_str!("../README.md")]
 
@@ -10,3 +10,7 @@ pub mod directory;
 pub mod lock;
 pub mod map;
 pub mod requests;
+mod sizes;
+mod walk;
+
+pub use sizes::CLUSTER_SIZE;

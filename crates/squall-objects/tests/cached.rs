@@ -63,6 +63,10 @@ fn forms() -> Vec<Form> {
     ] {
         forms.extend([form.clone(), form.updated()]);
     }
+    for most in [1, 3] {
+        let form = Form::distributed(ClusterSize::Cache).keeping(most);
+        forms.extend([form.clone(), form.updated()]);
+    }
     forms
 }
 
@@ -333,6 +337,38 @@ fn to_05_thin_representatives_look_into_a_full_one_and_grow_where_threads_are() 
     assert_eq!((full(), co.sensors().asked, co.sensors().copies), (2, 1, 2));
     everywhere(|_| assert_eq!(co.get(&1), Some(10)));
     assert_eq!((full(), co.sensors().reps), (2, 16));
+}
+
+#[test]
+fn a_cluster_keeps_no_more_than_it_may_and_what_went_is_asked_for_again() {
+    let _alone = alone();
+    let form = Form::distributed(ClusterSize::Cache).keeping(10);
+    assert_eq!((form.most(), Form::shared().most()), (10, usize::MAX));
+    for form in [form.clone(), form.updated()] {
+        let map = cached::map::<u64, u64>(form.clone());
+        on(0, || (0..100).for_each(|key| _ = map.set(key, key)));
+        assert_eq!((map.len(), map.sensors().copies), (100, 10));
+        on(8, || (0..100).for_each(|key| assert_eq!(map.get(&key), Some(key))));
+        assert_eq!(map.sensors().copies, 20, "ten in each of two clusters");
+        // What is kept is found; what is not, and what is changed, as ever.
+        everywhere(|vp| _ = map.update(&u64::from(vp), |value| value + 100));
+        everywhere(|vp| assert_eq!(map.get(&u64::from(vp)), Some(u64::from(vp) + 100)));
+        map.clear();
+        assert_eq!((map.len(), map.sensors().copies), (0, 0));
+        let list = cached::list(form);
+        let items: Vec<_> = on(0, || (0..30).map(|number| list.insert(number)).collect());
+        assert_eq!((list.len(), list.sensors().copies), (30, 10));
+        on(8, || (0..30).for_each(|number| assert!(list.find(|item| *item == number, |_| ()).is_some())));
+        assert_eq!(list.sensors().copies, 20);
+        // The last ten are here: they were kept last.
+        let asked = list.sensors().asked;
+        on(8, || (20..30).for_each(|number| assert!(list.find(|item| *item == number, |_| ()).is_some())));
+        assert_eq!(list.sensors().asked, asked);
+        assert!(items.iter().all(|item| list.remove_item(item)));
+        everywhere(|_| assert!(list.find(|_| true, |_| ()).is_none()));
+        assert_eq!((list.len(), list.sensors().copies), (0, 0));
+    }
+    assert!(catch_unwind(|| Form::shared().keeping(0)).is_err());
 }
 
 #[test]

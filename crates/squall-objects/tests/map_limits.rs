@@ -224,3 +224,32 @@ fn the_size_of_clusters_is_that_of_the_map_within_and_one_without_clusters_says_
         assert!(within.set_cluster_size(ClusterSize::Node).is_err());
     }
 }
+
+#[test]
+fn a_limited_map_of_every_form_takes_every_other_and_keeps_its_limit() {
+    for form in FORMS {
+        let (inner, _) = made(form, Limit::entries(8));
+        // A limit around a limit: the form is that of the innermost.
+        let map = map::limited(inner, Limit::weight(100, "units", |value: &u64| *value));
+        for new in NEW {
+            (1..=8).for_each(|key| _ = map.set(key, key));
+            let report =
+                map.swap_to(new.to_come()).unwrap_or_else(|error| panic!("{form:?} to {new:?}: {error}"));
+            assert_ne!(report.id, CoRef::id(map.co()), "the map within, and not this one");
+            assert_eq!((map.len(), map.get(&8), taken(&map)), (8, Some(8), 36));
+            assert!(panic_of(|| _ = map.set(9, 1)).contains("8 entries of at most 8"));
+            assert!(map.set_within(1, 99).is_err() && map.discard(&8) && map.set_within(9, 1).is_ok());
+            assert_eq!((map.len(), taken(&map)), (8, 29));
+            map.clear();
+            assert_eq!(taken(&map), 0);
+        }
+        // This object itself has no state to give: nothing is lost by trying.
+        map.set(1, 1);
+        assert!(squall_core::swap::swap(map.co(), Form::Central.to_come()).is_err());
+        assert_eq!((map.get(&1), taken(&map)), (Some(1), 1));
+    }
+    let plain = Form::Central.make::<u64, _>(RandomState::new());
+    plain.set(1, 1);
+    assert_eq!(plain.swap_to(Form::Locked.to_come()).unwrap().id, CoRef::id(plain.co()));
+    assert_eq!(plain.get(&1), Some(1));
+}

@@ -149,6 +149,24 @@ fn papaya_insert_remove_stress_remove_stress_remove_mixed_stress() {
 }
 
 #[test]
+fn papaya_remove_update_or_insert_stress() {
+    on_each(|map| {
+        // Half of them add one; the others take out whatever is there, and keep count of what went.
+        let told = at_once(THREADS, |thread| {
+            let keys = shuffled(64, 32, thread).into_iter();
+            if thread % 2 == 0 {
+                keys.map(|key| _ = map.compute(key, |value| Compute::Put(value.map_or(1, |value| value + 1))))
+                    .count() as u64
+            } else {
+                keys.filter_map(|key| map.remove(&key)).sum()
+            }
+        });
+        let (added, gone) = (told[0] + told[2], told[1] + told[3]);
+        assert_eq!(map.fold(gone, |sum, _, value| sum + value), added, "each addition went once or is there");
+    });
+}
+
+#[test]
 fn papaya_remove_if_update_or_insert_stress_conditional_remove_update_or_insert_stress() {
     on_each(|map| {
         // Half of them add one; the others take out what is above three, and keep count of what goes.

@@ -26,6 +26,11 @@ const PAST: u64 = 1;
 const DRAWN: usize = 8;
 /// Entries that one command takes out at most to make room.
 const EVICTIONS_MAX: usize = 1024;
+/// Entries that count where what was taken out is counted: of smaller ones there cannot come as much in the time that their memory takes.
+const GONE_BYTES_MIN: u64 = 4 << 10;
+/// Of the limit of memory so much, an eighth, may be taken out before somebody waits for its memory; and so many bytes if that is less.
+const GONE_PART: u64 = 8;
+const GONE_BYTES_LEAST: u64 = 2 << 20;
 /// Numbers for `cas` that are taken at once: see [`CasNumbers`].
 const CAS_BATCH: u64 = 256;
 
@@ -45,6 +50,8 @@ pub struct Cache<S> {
     flushing: Mutex<()>,
     next_cas: AtomicU64,
     used_bytes: AtomicU64,
+    /// Bytes of large entries that were replaced or taken out since somebody last waited for their memory.
+    gone_bytes: AtomicU64,
     /// Where the next entries are drawn to make room.
     draw: AtomicU64,
     connections: AtomicUsize,
@@ -128,6 +135,7 @@ impl<S: Store> Cache<S> {
             flushing: Mutex::new(()),
             next_cas: AtomicU64::new(1),
             used_bytes: AtomicU64::new(0),
+            gone_bytes: AtomicU64::new(0),
             draw: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
         })
@@ -417,12 +425,27 @@ impl<S: Store> Cache<S> {
         if gone == 0 && come != 0 {
             self.stats.note(Fact::TotalItems);
         }
+        if gone >= GONE_BYTES_MIN {
+            self.gone_bytes.fetch_add(gone, Ordering::Relaxed);
+        }
         // Both may be below the other for a moment: it wraps, and comes back.
         self.used_bytes.fetch_add(come.wrapping_sub(gone), Ordering::Relaxed);
         result.expect("a store asks once at least")
     }
 
     // --- room ---
+
+    /// Whether so much was taken out that whoever did it is to wait until its memory is free: else a storm of large values would fill
+    /// more of it than the limit says. Says so to one, who then calls [`Store::reclaim`].
+    pub(crate) fn is_reclaim_due(&self) -> bool {
+        // Relaxed: a count.
+        let gone = self.gone_bytes.load(Ordering::Relaxed);
+        if gone < GONE_BYTES_LEAST {
+            return false;
+        }
+        let limit = self.config().read(|config| config.memory_bytes_max);
+        gone >= (limit / GONE_PART).max(GONE_BYTES_LEAST) && self.gone_bytes.swap(0, Ordering::Relaxed) > 0
+    }
 
     /// Makes room for so many bytes more, if that can be done: of a few entries drawn by random the one goes that was not used for
     /// longest, again and again. What other connections store meanwhile may go beyond the limit, by one value each.

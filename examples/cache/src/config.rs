@@ -12,6 +12,8 @@ pub struct Config {
     pub connections_max: usize,
     /// Seconds until an entry expires whose client says 0, which is "never" to memcached; 0: never.
     pub default_ttl_s: u64,
+    /// Seconds for which a client may send nothing, or read nothing of its answers, before it loses its seat; 0: for ever.
+    pub idle_s_max: u64,
     /// From 1 on, connections that end in an error are told on stderr.
     pub verbosity: u32,
 }
@@ -24,6 +26,7 @@ impl Default for Config {
             value_bytes_max: 1 << 20,
             connections_max: 1024,
             default_ttl_s: 0,
+            idle_s_max: 0,
             verbosity: 0,
         }
     }

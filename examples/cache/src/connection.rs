@@ -5,6 +5,7 @@
 //! - I2. Whatever one client sends or leaves out, only its own connection ends.
 
 use std::io;
+use std::sync::Arc;
 
 use squall::objects::cell::Reading;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -12,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use crate::VERSION;
 use crate::cache::{Answer, Cache, CasNumbers, Changed};
 use crate::output::Output;
+use crate::patience::Patience;
 use crate::protocol::{Keys, Outcome, Parser, Request};
 use crate::stats::Fact;
 use crate::store::Store;
@@ -50,7 +52,7 @@ impl Input {
 ///
 /// # Errors
 /// What the stream says.
-pub async fn converse<S, T>(cache: &Cache<S>, mut stream: T) -> io::Result<()>
+pub async fn converse<S, T>(cache: &Arc<Cache<S>>, mut stream: T) -> io::Result<()>
 where
     S: Store,
     T: AsyncRead + AsyncWrite + Unpin,
@@ -58,7 +60,9 @@ where
     let mut talk = Talk { cache, cas: CasNumbers::default(), output: Output::default() };
     let (mut parser, mut input) = (Parser::new(), Input::default());
     loop {
-        let value_bytes_max = cache.config().read(|config| config.value_bytes_max);
+        let (value_bytes_max, idle_s_max) =
+            cache.config().read(|config| (config.value_bytes_max, config.idle_s_max));
+        let patience = Patience::new(cache.stats(), idle_s_max);
         let parsed = parser.next(input.rest(), value_bytes_max);
         let used = parsed.used;
         match parsed.outcome {
@@ -69,13 +73,18 @@ where
                 talk.send(&mut stream).await?;
                 return Ok(());
             }
-            Outcome::Request(request) => talk.answer(request),
+            Outcome::Request(request) => {
+                talk.answer(request);
+                if cache.is_reclaim_due() {
+                    reclaim(cache).await;
+                }
+            }
             Outcome::Refused { refusal, noreply } => talk.reply(noreply, refusal.text()),
             Outcome::Wait { bytes } => {
                 input.used += used;
                 talk.send(&mut stream).await?;
                 input.make_place(bytes);
-                match stream.read_buf(&mut input.bytes).await? {
+                match patience.wait(stream.read_buf(&mut input.bytes)).await? {
                     0 => return Ok(()),
                     read => cache.stats().add(Fact::BytesRead, read as u64),
                 }
@@ -84,6 +93,18 @@ where
         }
         input.used += used;
         talk.send_if_full(&mut stream).await?;
+    }
+}
+
+/// Waits until what was taken out of the store is gone for good. Where there is a runtime, one of its threads for what blocks does.
+async fn reclaim<S: Store>(cache: &Arc<Cache<S>>) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => {
+            let cache = cache.clone();
+            // It panics for nobody.
+            let _ = runtime.spawn_blocking(move || cache.store().reclaim()).await;
+        }
+        Err(_) => cache.store().reclaim(),
     }
 }
 
@@ -96,10 +117,12 @@ struct Talk<'a, S> {
 
 impl<S: Store> Talk<'_, S> {
     async fn send<T: AsyncWrite + Unpin>(&mut self, stream: &mut T) -> io::Result<()> {
-        let sent = self.output.send(stream).await?;
-        if sent > 0 {
-            self.cache.stats().add(Fact::BytesWritten, sent);
+        if self.output.is_empty() {
+            return Ok(());
         }
+        let idle_s_max = self.cache.config().read(|config| config.idle_s_max);
+        let sent = self.output.send(stream, Patience::new(self.cache.stats(), idle_s_max)).await?;
+        self.cache.stats().add(Fact::BytesWritten, sent);
         Ok(())
     }
 
@@ -195,6 +218,9 @@ impl<S: Store> Talk<'_, S> {
                 output.stat("time", cache.moment().now);
                 output.stat("version", VERSION);
                 output.stat("pointer_size", usize::BITS);
+                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                    output.stat("threads", runtime.metrics().num_workers());
+                }
                 output.stat("curr_connections", cache.connections());
                 output.stat("max_connections", cache.config().read(|config| config.connections_max));
                 cache.stats().all().for_each(|(name, total)| output.stat(name, total));
@@ -208,9 +234,25 @@ impl<S: Store> Talk<'_, S> {
                 output.stat("maxconns", config.connections_max);
                 output.stat("item_size_max", config.value_bytes_max);
                 output.stat("default_ttl", config.default_ttl_s);
+                output.stat("idle_timeout", config.idle_s_max);
                 output.stat("verbosity", config.verbosity);
                 output.stat("evictions", "on");
                 output.stat("cas_enabled", "yes");
+            }
+            // There is one table and no slabs: tools that ask for each class are told of one.
+            Some(b"items") => {
+                let items = cache.store().len();
+                if items > 0 {
+                    output.stat("items:1:number", items);
+                    output.stat("items:1:mem_requested", cache.used_bytes());
+                    output.stat("items:1:evicted", cache.stats().total(Fact::Evictions));
+                    output.stat("items:1:outofmemory", cache.stats().total(Fact::StoreNoMemory));
+                    output.stat("items:1:reclaimed", cache.stats().total(Fact::Reclaimed));
+                }
+            }
+            Some(b"slabs") => {
+                output.stat("active_slabs", 0);
+                output.stat("total_malloced", cache.used_bytes());
             }
             Some(b"reset") => {
                 cache.stats().reset();

@@ -9,6 +9,7 @@ mod config;
 mod connection;
 mod item;
 mod output;
+mod patience;
 pub mod protocol;
 mod server;
 mod squall_store;
@@ -25,5 +26,6 @@ pub use squall_store::SquallStore;
 pub use stats::{Fact, Stats};
 pub use store::{Change, Key, Store};
 
-/// What `version` answers.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What `version` answers: the last memcached whose text protocol is all of what is spoken here (the next one has the meta commands), and
+/// who speaks it. libmemcached reads the number before the first dot, and takes a server of which that is 0 for a broken one.
+pub const VERSION: &str = concat!("1.5.22-squall-", env!("CARGO_PKG_VERSION"));

@@ -26,6 +26,9 @@ struct Arguments {
     /// Seconds until an entry expires whose client says 0; 0: never.
     #[arg(long, value_name = "S", default_value_t = 0)]
     ttl: u64,
+    /// Seconds for which a client may be silent before it loses its seat; 0: for ever.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    idle: u64,
     /// Threads that serve; one for each processor, unless told.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -38,6 +41,7 @@ fn main() -> std::io::Result<()> {
         value_bytes_max: (arguments.value << 10) as usize,
         connections_max: arguments.connections,
         default_ttl_s: arguments.ttl,
+        idle_s_max: arguments.idle,
         verbosity: 0,
     };
     let mut runtime = tokio::runtime::Builder::new_multi_thread();

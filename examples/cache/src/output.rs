@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::item::Item;
+use crate::patience::Patience;
 
 /// What is more is sent before another answer is made.
 pub(crate) const FULL_BYTES: usize = 64 << 10;
@@ -72,6 +73,11 @@ impl Output {
         self.text(format!("STAT {name} {value}\r\n").as_bytes());
     }
 
+    /// Whether there is nothing to be sent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     fn len(&self) -> usize {
         self.bytes.len() + self.large_bytes
     }
@@ -81,23 +87,42 @@ impl Output {
         self.len() >= FULL_BYTES
     }
 
-    /// Sends all of it, and returns how much it was. Waits while the client does not read.
-    pub(crate) async fn send<T: AsyncWrite + Unpin>(&mut self, stream: &mut T) -> io::Result<u64> {
+    /// Sends all of it, and returns how much it was. Waits while the client does not read, for as long as there is patience.
+    pub(crate) async fn send<T: AsyncWrite + Unpin>(
+        &mut self,
+        stream: &mut T,
+        patience: Patience<'_>,
+    ) -> io::Result<u64> {
         let sent = self.len() as u64;
         let mut from = 0;
         for (at, value) in self.large.drain(..) {
-            stream.write_all(&self.bytes[from..at]).await?;
-            stream.write_all(&value).await?;
+            write(stream, &self.bytes[from..at], patience).await?;
+            write(stream, &value, patience).await?;
             from = at;
         }
         if from < self.bytes.len() {
-            stream.write_all(&self.bytes[from..]).await?;
+            write(stream, &self.bytes[from..], patience).await?;
         }
         self.large_bytes = 0;
         self.bytes.clear();
         self.bytes.shrink_to(FULL_BYTES);
         Ok(sent)
     }
+}
+
+/// As `write_all`, with patience for each part that the client takes: one that is slow is not silent.
+async fn write<T: AsyncWrite + Unpin>(
+    stream: &mut T,
+    mut bytes: &[u8],
+    patience: Patience<'_>,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match patience.wait(stream.write(bytes)).await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => bytes = &bytes[written..],
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -68,6 +68,11 @@ impl Store for SquallStore {
         })
     }
 
+    fn reclaim(&self) {
+        // Who is in an operation may not wait; nobody is, here.
+        let _ = squall::rcu::barrier();
+    }
+
     fn len(&self) -> usize {
         self.0.co().len()
     }

@@ -12,6 +12,7 @@ use squall::objects::counter::{self, Counter};
 pub enum Fact {
     TotalConnections,
     RejectedConnections,
+    IdleKicks,
     CmdSet,
     CmdFlush,
     GetHits,
@@ -38,9 +39,10 @@ pub enum Fact {
 }
 
 /// All of them, in the order of the enumeration, with their names in `stats`.
-const FACTS: [(Fact, &str); 25] = [
+const FACTS: [(Fact, &str); 26] = [
     (Fact::TotalConnections, "total_connections"),
     (Fact::RejectedConnections, "rejected_connections"),
+    (Fact::IdleKicks, "idle_kicks"),
     (Fact::CmdSet, "cmd_set"),
     (Fact::CmdFlush, "cmd_flush"),
     (Fact::GetHits, "get_hits"),

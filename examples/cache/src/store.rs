@@ -30,6 +30,9 @@ pub trait Store: Send + Sync + 'static {
     /// its first on.
     fn visit(&self, from: u64, f: impl FnMut(&[u8], &Item) -> bool) -> Option<u64>;
 
+    /// Waits until the memory of what was taken out before is free, where that takes until later: by blocking.
+    fn reclaim(&self) {}
+
     /// How many entries there are, about.
     fn len(&self) -> usize;
 

@@ -10,7 +10,7 @@ use std::thread;
 use squall::objects::map;
 use squall::swap::Swap;
 
-use common::{Client, Meeting, PATIENCE, Script, Served, answers, cache, cache_with, play, say};
+use common::{Client, Meeting, PATIENCE, Random, Script, Served, answers, cache, cache_with, play, say};
 use squall_cache_example::{Config, Fact, Store};
 
 const CLIENTS: usize = 8;
@@ -138,6 +138,63 @@ fn clients_that_vanish_leave_nothing_behind() {
 }
 
 #[test]
+fn who_is_silent_for_too_long_loses_its_seat_and_no_other_does() {
+    let served = Served::new(Config { idle_s_max: 1, ..Config::default() });
+    let (mut half, mut silent) = (served.client(), served.client());
+    half.send(b"set k 0 0 5\r\nhal");
+    assert!(silent.is_closed() && half.is_closed());
+    served.await_connections(0);
+    assert_eq!(served.cache.stats().total(Fact::IdleKicks), 2);
+    assert_eq!(served.cache.store().len(), 0, "what was not whole is not there");
+    // One that takes nothing of what it asked for.
+    let large = "x".repeat(1 << 20);
+    served.cache.configure(|config| config.idle_s_max = 3600);
+    let mut stays = served.client();
+    assert_eq!(stays.set("k", &large), "STORED");
+    let mut deaf = served.client();
+    assert_eq!(deaf.ask("verbosity 0"), "OK");
+    served.cache.configure(|config| config.idle_s_max = 1);
+    deaf.send(&b"get k\r\n".repeat(100));
+    served.await_connections(1);
+    assert_eq!(served.cache.stats().total(Fact::IdleKicks), 3);
+    // Who came under another rule is held to that until it says something.
+    assert_eq!(stays.set("k", "v"), "STORED");
+}
+
+/// A storm of large values: the limit holds at each moment but for the values that are just coming, and others are served.
+#[test]
+fn a_storm_of_large_values_keeps_the_limit_and_disturbs_nobody() {
+    const STORMY: usize = 4;
+    const BYTES: usize = 200_000;
+    let limit = 8 << 20;
+    let served = Served::new(Config { memory_bytes_max: limit, ..Config::default() });
+    let value = "x".repeat(BYTES);
+    thread::scope(|scope| {
+        for client in 0..STORMY {
+            let (served, value) = (&served, &value);
+            scope.spawn(move || {
+                let mut stormy = served.client();
+                for i in 0..150 {
+                    let stored = stormy.set(&format!("{client}-{}", i % 40), value);
+                    assert!(
+                        stored == "STORED" || stored == "SERVER_ERROR out of memory storing object",
+                        "{stored}"
+                    );
+                    assert!(served.cache.used_bytes() <= limit + (STORMY * (BYTES + 1000)) as u64);
+                }
+            });
+        }
+        let mut calm = served.client();
+        for i in 0..200 {
+            assert_eq!(calm.set("calm", &i.to_string()), "STORED");
+            // It may have been the one to go: it is small, but so drawn.
+            assert!(calm.gets("calm").is_none_or(|(value, _)| value == i.to_string()));
+        }
+    });
+    assert!(served.cache.stats().total(Fact::Evictions) > 0);
+}
+
+#[test]
 fn garbage_disturbs_nobody() {
     let served = Served::new(Config { value_bytes_max: 10_000, ..Config::default() });
     let done = AtomicBool::new(false);
@@ -207,21 +264,7 @@ fn garbage_is_answered_and_never_waited_for() {
     }
 }
 
-/// A small generator (xorshift): what is drawn depends on the seed alone.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() >> 16) as usize % limit
-    }
-
     /// Bytes that begin like requests now and then.
     fn garbage(&mut self) -> Vec<u8> {
         const WORDS: [&str; 36] = [

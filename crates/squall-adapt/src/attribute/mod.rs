@@ -117,6 +117,7 @@
 
 mod call;
 mod error;
+pub(crate) mod live;
 mod registry;
 mod schema;
 mod value;
@@ -353,6 +354,7 @@ impl<T: Value> AnyAttribute for Attribute<T> {
         match (T::KIND, self.range.or_else(T::bounds)) {
             (Kind::Choice(names), _) => names.join(", "),
             (Kind::Bool, _) => "true, false".to_owned(),
+            (Kind::ClusterSize, None) => "cpu, core, cache, node, machine, fixed:N".to_owned(),
             (_, Some((min, max))) => format!("{} to {}", min.show(), max.show()),
             (_, None) => "finite".to_owned(),
         }
@@ -366,6 +368,9 @@ impl<T: Value> AnyAttribute for Attribute<T> {
         let what = match T::KIND {
             Kind::Choice(names) => format!("one of `{}`", names.join("`, `")),
             Kind::Bool => "`true` or `false`".to_owned(),
+            Kind::ClusterSize => {
+                "`cpu`, `core`, `cache`, `node`, `machine`, or `fixed:` and how many processors".to_owned()
+            }
             Kind::F64 if self.range.is_none() => "a finite number".to_owned(),
             Kind::F64 => format!("a number{}", range()),
             Kind::Duration => format!("a duration{}", range()),

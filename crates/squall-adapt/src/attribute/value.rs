@@ -3,6 +3,7 @@
 //! - I1. `from_bits(to_bits(v))` is `v`, for each `v` that is regular.
 //! - I2. `parse(show(v))` is `v`, for each `v` that is regular.
 
+use squall_machine::ClusterSize;
 use std::fmt;
 use std::num::IntErrorKind;
 use std::time::Duration;
@@ -23,6 +24,8 @@ pub enum Kind {
     F64,
     /// [`Duration`], in whole nanoseconds and below 585 years.
     Duration,
+    /// [`ClusterSize`].
+    ClusterSize,
     /// One of these ([`Choice`]).
     Choice(&'static [&'static str]),
 }
@@ -36,6 +39,7 @@ impl fmt::Display for Kind {
             Kind::I64 => "i64",
             Kind::F64 => "f64",
             Kind::Duration => "duration",
+            Kind::ClusterSize => "cluster size",
             Kind::Choice(_) => "choice",
         })
     }
@@ -54,7 +58,7 @@ pub(super) mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that an attribute can have: `bool`, `u32`, `u64`, `i64`, `f64`, [`Duration`], and each [`Choice`].
+/// A type that an attribute can have: `bool`, `u32`, `u64`, `i64`, `f64`, [`Duration`], [`ClusterSize`], and each [`Choice`].
 pub trait Value: sealed::Sealed + Copy + Send + Sync + 'static {
     /// Which it is.
     const KIND: Kind;
@@ -285,6 +289,51 @@ impl Value for Duration {
 
     fn bounds() -> Option<(Duration, Duration)> {
         Some((Duration::ZERO, Duration::from_nanos(u64::MAX)))
+    }
+}
+
+impl sealed::Sealed for ClusterSize {}
+
+/// Larger ones come later; groups of so many VPs after the levels of the machine.
+impl Value for ClusterSize {
+    const KIND: Kind = Kind::ClusterSize;
+
+    #[inline]
+    fn to_bits(self) -> u64 {
+        match self {
+            ClusterSize::Fixed(vps) => u64::from(vps.get()) << 8,
+            level => ClusterSize::LEVELS.iter().position(|known| *known == level).unwrap_or_default() as u64,
+        }
+    }
+
+    #[inline]
+    fn from_bits(bits: u64) -> ClusterSize {
+        match bits >> 8 {
+            0 => ClusterSize::LEVELS[bits as usize],
+            vps => ClusterSize::fixed(vps as u32),
+        }
+    }
+
+    #[inline]
+    fn is_regular(self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn at_most(self, other: ClusterSize) -> bool {
+        self.to_bits() <= other.to_bits()
+    }
+
+    fn show(self) -> String {
+        self.to_string()
+    }
+
+    fn parse(text: &str) -> Result<ClusterSize, NoValue> {
+        text.trim().parse().map_err(|_| NoValue::WrongType)
+    }
+
+    fn bounds() -> Option<(ClusterSize, ClusterSize)> {
+        None
     }
 }
 

@@ -80,7 +80,11 @@ impl AttributeInfo {
         self.operation.map_or_else(|| self.name.to_owned(), |operation| format!("{operation}.{}", self.name))
     }
 
-    fn new(attribute: &dyn AnyAttribute, operation: Option<&'static str>, set: Option<(u64, Scope)>) -> Self {
+    pub(super) fn new(
+        attribute: &dyn AnyAttribute,
+        operation: Option<&'static str>,
+        set: Option<(u64, Scope)>,
+    ) -> Self {
         let (value, from) = match set {
             Some((bits, from)) => (attribute.show(bits), from),
             None => (attribute.default_text(), Scope::Default),

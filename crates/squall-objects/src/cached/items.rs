@@ -5,7 +5,7 @@
 //!
 //! - I1. An item is there from when the store's list has it until it is marked as gone, which is for good. It is marked before it is taken
 //!   out of any list, and no lookup gives an item without having seen that it was not marked.
-//! - I2. A cache has items that were in the store's list. When a removal has returned, no cache has its item, but one who kept it
+//! - I2. A cache has items that were in the store's list, and may let go of any at any time, to keep no more than it may. When a removal has returned, no cache has its item, but one who kept it
 //!   meanwhile and is about to take it out (`places/I2`).
 //! - I3. A list is replaced as a whole, under its lock, by one in memory of its own: who reads it waits for nobody. No closure of the
 //!   user's runs under a lock.
@@ -94,15 +94,17 @@ impl<T: Send + Sync + 'static> Copied<T> {
         self.items.load(op)
     }
 
-    /// Adds an item; not if the list is another one than that which was `seen` in this operation.
-    fn push(&self, op: &Op, item: &Item<T>, seen: Option<&Vec<Item<T>>>) -> bool {
+    /// Adds an item, in the place of the first ones where there would be more than `most`; not if the list is another one than that which
+    /// was `seen` in this operation.
+    fn push(&self, op: &Op, item: &Item<T>, seen: Option<&Vec<Item<T>>>, most: usize) -> bool {
         let _changing = self.changing.lock();
         let old = self.load(op);
         if seen.is_some_and(|seen| !std::ptr::eq(seen, old)) {
             return false;
         }
-        let mut new = Vec::with_capacity(old.len() + 1);
-        new.extend(old.iter().filter(|there| !there.is(item)).cloned());
+        let kept = old.len().min(most - 1);
+        let mut new = Vec::with_capacity(kept + 1);
+        new.extend(old[old.len() - kept..].iter().filter(|there| !there.is(item)).cloned());
         new.push(item.clone());
         self.items.replace(Box::new(new));
         true
@@ -128,6 +130,8 @@ pub(crate) struct Cache<T: Send + Sync + 'static> {
     list: Copied<T>,
     /// The cluster's number.
     place: usize,
+    /// Items at most.
+    most: usize,
     asked: Tally,
 }
 
@@ -143,8 +147,8 @@ pub(crate) struct Store<T: Send + Sync + 'static> {
 }
 
 impl<T: Send + Sync + 'static> Cache<T> {
-    pub(super) fn new(place: usize) -> Cache<T> {
-        Cache { list: Copied::new(), place, asked: Tally::default() }
+    pub(super) fn new(place: usize, most: usize) -> Cache<T> {
+        Cache { list: Copied::new(), place, most, asked: Tally::default() }
     }
 
     #[inline]
@@ -155,7 +159,7 @@ impl<T: Send + Sync + 'static> Cache<T> {
     /// Keeps an item of the store's.
     fn keep(&self, op: &Op, item: &Item<T>) {
         item.0.presence.announce(self.place);
-        self.list.push(op, item, None);
+        self.list.push(op, item, None, self.most);
         if !item.0.presence.is_here_still() {
             self.list.take_out(item);
         }
@@ -256,7 +260,7 @@ impl<T: Send + Sync + 'static> Changes<'_, T> {
                 if list.iter().any(|there| conflicts(there, &item) && !there.is_gone()) {
                     return false;
                 }
-                if self.store.list.push(op, &item, Some(list)) {
+                if self.store.list.push(op, &item, Some(list), usize::MAX) {
                     return true;
                 }
             }

@@ -10,13 +10,15 @@
 //! - I1. A key has a value if the store's table has a line for it whose master has one. A line that has one is taken out of the table by
 //!   nobody, and replaced by none; one whose value is gone, which it is for good, is *dead*, and may be both.
 //! - I2. A cache's table has replicas of lines that were in the store's table. A replica that holds a value is in its cache's table as long as
-//!   its line is not dead, and is noted in the line's `holders` (`places/I1`). So the walk of a change reaches every replica that
+//!   its line is not dead, but for I5, and is noted in the line's `holders` (`places/I1`). So the walk of a change reaches every replica that
 //!   holds the old value.
 //! - I3. When a removal has returned, no cache has a replica of its line, but one whose maker is about to take it out (`places/I2`: the step
 //!   that makes an entry is the insertion into the cache's table). A removal that a panic of `Eq` or `Hash` ended may leave dead ones; each
 //!   is replaced when its cache keeps the key again.
 //! - I4. Closures of the user's run under no lock. Under a line's lock there run lookups in caches, and so `Eq` and `Hash` of keys, and
 //!   nothing else of the user's; but copies of values are made by who reads first, in no lock.
+//! - I5. Of a replica that a cache lets go of, to keep no more than it may, nobody learns any more but lookups that had found it before. Up to
+//!   then changes reached it; so what one of them reads in it, be it filled later by another of them, the key had at a moment of that lookup.
 //!
 //! Linearization. A change of a value and a removal: where the master's word changes. An insertion: where the table gets the line. A lookup
 //! that finds a value: where the replica or the master is read; by I1 the key has that value then. One that finds nothing: where the store's table
@@ -121,6 +123,10 @@ pub(crate) struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     held: Table<K, Held<V>, S>,
     /// The cluster's number.
     place: usize,
+    /// Replicas at most.
+    most: usize,
+    /// Where the next one is drawn that goes.
+    drawn: AtomicU64,
     asked: Tally,
 }
 
@@ -140,9 +146,9 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone,
 {
-    pub(super) fn new(lines: &Lines<K, V, S>, place: usize) -> Cache<K, V, S> {
+    pub(super) fn new(lines: &Lines<K, V, S>, place: usize, most: usize) -> Cache<K, V, S> {
         let held = Table::with_hasher(lines.table.hasher().clone());
-        Cache { held, place, asked: Tally::default() }
+        Cache { held, place, most, drawn: AtomicU64::new(0), asked: Tally::default() }
     }
 
     #[inline(always)]
@@ -162,6 +168,33 @@ where
         });
         if !line.presence.is_here_still() {
             self.take_out(key, line);
+        }
+        if self.most < usize::MAX && self.held.len() > self.most {
+            self.let_go_for(key);
+        }
+    }
+
+    /// Lets go of any other replica, in the place of which a key's was kept (I5).
+    #[cold]
+    fn let_go_for(&self, key: &K) {
+        // Relaxed: it need not be drawn once. Weyl's sequence: any position as often as any other.
+        let drawn = self.drawn.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mut goes = None;
+        // From there to the end, and from the beginning if there is none.
+        for begin in [drawn, 0] {
+            let mut from = Some(begin);
+            while let Some(at) = from
+                && goes.is_none()
+            {
+                from = self.held.visit_from(at, |other, _| {
+                    if goes.is_none() && other != key {
+                        goes = Some(other.clone());
+                    }
+                });
+            }
+        }
+        if let Some(goes) = goes {
+            self.held.discard(&goes);
         }
     }
 

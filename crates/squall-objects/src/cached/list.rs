@@ -10,10 +10,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::vec;
 
 use super::items::{self, Cache, Changes, Item, Store};
 use super::spread::{Body, Local, Spread};
 use super::{Form, Sensors};
+use crate::sizes;
 
 /// A cached list. [`Items`] has what people do with one; this is what an implementation has.
 ///
@@ -103,6 +105,15 @@ pub trait Items<T: Send + Sync + 'static>: Copy {
     /// Calls `f` with each item that is there when it begins; those that are removed meanwhile, perhaps.
     fn for_each(self, f: impl FnMut(&T));
 
+    /// The items that are there now. Each stays as long as somebody has it, and says whether it was removed.
+    #[track_caller]
+    fn iter(self) -> vec::IntoIter<Item<T>> {
+        self.items().into_iter()
+    }
+
+    /// The same as a list.
+    fn items(self) -> Vec<Item<T>>;
+
     /// How many items there are.
     #[track_caller]
     fn len(self) -> usize {
@@ -188,6 +199,13 @@ impl<T: Send + Sync + 'static> Items<T> for CoRef<dyn CachedList<T>> {
     }
 
     #[track_caller]
+    fn items(self) -> Vec<Item<T>> {
+        let mut items = Vec::new();
+        look(self, |op, list| list.store.for_each(op, |item| items.push(item.clone())));
+        items
+    }
+
+    #[track_caller]
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError> {
         Swap::of(self).to(new_list(self.form().resized(size)))
     }
@@ -201,8 +219,8 @@ impl<T: Send + Sync + 'static> Body for Listed<T> {
     type Store = Store<T>;
     type Cache = Cache<T>;
 
-    fn cache(_: &Store<T>, place: usize) -> Cache<T> {
-        Cache::new(place)
+    fn cache(_: &Store<T>, place: usize, most: usize) -> Cache<T> {
+        Cache::new(place, most)
     }
 
     fn refit(store: &Arc<Store<T>>, _: &Form) -> Arc<Store<T>> {
@@ -266,8 +284,60 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for List<T> {
 
 impl<T: Send + Sync + 'static> Extend<T> for List<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
+        (&*self).extend(items);
+    }
+}
+
+impl<T: Send + Sync + 'static> Extend<T> for &List<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         let co = self.0.co();
         items.into_iter().for_each(|item| _ = co.insert(item));
+    }
+}
+
+impl<T: Send + Sync + 'static> Default for List<T> {
+    /// Of the form [`Form::shared`].
+    #[track_caller]
+    fn default() -> List<T> {
+        list(Form::shared())
+    }
+}
+
+impl<T: Send + Sync + 'static> FromIterator<T> for List<T> {
+    /// Of the form [`Form::shared`].
+    #[track_caller]
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> List<T> {
+        let list = List::default();
+        (&list).extend(items);
+        list
+    }
+}
+
+impl<T: Send + Sync + 'static> IntoIterator for &List<T> {
+    type Item = Item<T>;
+    type IntoIter = vec::IntoIter<Item<T>>;
+
+    /// As [`Items::iter`].
+    #[track_caller]
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.co().iter()
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<T: Send + Sync + serde::Serialize + 'static> serde::Serialize for List<T> {
+    /// As a sequence of the items.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let items = self.0.co().items();
+        serializer.collect_seq(items.iter().map(|item| &**item))
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de, T: Send + Sync + serde::Deserialize<'de> + 'static> serde::Deserialize<'de> for List<T> {
+    /// Of the form [`Form::shared`].
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<List<T>, D::Error> {
+        Vec::deserialize(deserializer).map(|items: Vec<T>| items.into_iter().collect())
     }
 }
 
@@ -277,8 +347,17 @@ impl<T: Send + Sync + 'static> Extend<T> for List<T> {
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
 pub fn list<T: Send + Sync + 'static>(form: Form) -> List<T> {
+    have_sizes::<T>();
     let size = form.cluster_size();
     List(Spread::<Listed<T>>::new(form, Some(Store::new())).create(size))
+}
+
+/// Has lists of this type have the attribute of their clusters' size.
+fn have_sizes<T: Send + Sync + 'static>() {
+    sizes::have::<dyn CachedList<T>>(
+        |co| co.try_form().ok()?.chosen_size(),
+        |co, size| Some((co, new_list(co.try_form().ok()?.resized(size)))),
+    );
 }
 
 /// An implementation, to take the place of a cached list: as [`list`] makes it. It takes the items over; swapped in without state it has

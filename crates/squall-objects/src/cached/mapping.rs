@@ -2,7 +2,7 @@
 
 use squall_core::__macro::Panic;
 use squall_core::swap::{New, Swap, SwapError, SwapReport};
-use squall_core::{CoRef, Owned, Root};
+use squall_core::{CoRef, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
 use squall_rcu::Op;
@@ -11,12 +11,13 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::marker::PhantomData;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use super::lines::{self, Cache, Changes, Lines};
+use super::owner::Map;
 use super::spread::{Body, Local, Spread};
-use super::{Form, Sensors};
+use super::{Form, Sensors, Walk};
+use crate::sizes;
 
 /// A cached map. [`Entries`] has what people do with one; this is what an implementation has.
 ///
@@ -168,6 +169,15 @@ where
     /// It is one call of the object for a few entries at a time, so a swap may come between two of them. Nothing of it is kept.
     fn for_each(self, f: impl FnMut(&K, &V));
 
+    /// Clones of the entries, as [`for_each`](Entries::for_each) sees them.
+    fn iter(self) -> Walk<(K, V)>;
+
+    /// Clones of the keys.
+    fn keys(self) -> Walk<K>;
+
+    /// Clones of the values.
+    fn values(self) -> Walk<V>;
+
     /// Keeps the entries of which `f` says so; others that come meanwhile, perhaps.
     fn retain(self, f: impl FnMut(&K, &V) -> bool);
 
@@ -221,6 +231,26 @@ where
     let (mut f, mut done) = (Some(f), None);
     co.with(&mut |writer| done = f.take().map(|f| f(&writer.0)));
     done.expect("an implementation of a cached map calls what it is given")
+}
+
+/// Some entries from a position on.
+#[track_caller]
+fn visit_from<K, V, S>(co: CoRef<dyn CachedMapping<K, V, S>>, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    look(co, |_, map| map.lines.visit_from(from, f))
+}
+
+fn walk<K, V, S, T: 'static>(co: CoRef<dyn CachedMapping<K, V, S>>, make: fn(&K, &V) -> T) -> Walk<T>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    Walk::new(move |from, found| visit_from(co, from, |key, value| found.push(make(key, value))))
 }
 
 impl<K, V, S> Entries<K, V, S> for CoRef<dyn CachedMapping<K, V, S>>
@@ -307,8 +337,20 @@ where
     fn for_each(self, mut f: impl FnMut(&K, &V)) {
         let mut from = Some(0);
         while let Some(at) = from {
-            from = look(self, |_, map| map.lines.visit_from(at, &mut f));
+            from = visit_from(self, at, &mut f);
         }
+    }
+
+    fn iter(self) -> Walk<(K, V)> {
+        walk(self, |key, value| (key.clone(), value.clone()))
+    }
+
+    fn keys(self) -> Walk<K> {
+        walk(self, |key, _| key.clone())
+    }
+
+    fn values(self) -> Walk<V> {
+        walk(self, |_, value| value.clone())
     }
 
     #[track_caller]
@@ -343,8 +385,8 @@ where
     type Store = Lines<K, V, S>;
     type Cache = Cache<K, V, S>;
 
-    fn cache(store: &Lines<K, V, S>, place: usize) -> Cache<K, V, S> {
-        Cache::new(store, place)
+    fn cache(store: &Lines<K, V, S>, place: usize, most: usize) -> Cache<K, V, S> {
+        Cache::new(store, place, most)
     }
 
     fn refit(store: &Arc<Lines<K, V, S>>, form: &Form) -> Arc<Lines<K, V, S>> {
@@ -384,64 +426,6 @@ where
     }
 }
 
-/// The owner of a cached map: its drop ends the object. It derefs to the reference.
-pub struct Map<K, V, S = RandomState>(Owned<dyn CachedMapping<K, V, S>>)
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static;
-
-impl<K, V, S> Map<K, V, S>
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    /// As an owner of any object.
-    pub fn into_owned(self) -> Owned<dyn CachedMapping<K, V, S>> {
-        self.0
-    }
-}
-
-impl<K, V, S> Deref for Map<K, V, S>
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    type Target = Owned<dyn CachedMapping<K, V, S>>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Owned<dyn CachedMapping<K, V, S>> {
-        &self.0
-    }
-}
-
-impl<K, V, S> fmt::Debug for Map<K, V, S>
-where
-    K: Eq + Hash + Clone + Send + Sync + fmt::Debug + 'static,
-    V: Clone + Send + Sync + fmt::Debug + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut map = f.debug_map();
-        self.0.co().for_each(|key, value| _ = map.entry(key, value));
-        map.finish()
-    }
-}
-
-impl<K, V, S> Extend<(K, V)> for Map<K, V, S>
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
-        let co = self.0.co();
-        entries.into_iter().for_each(|(key, value)| _ = co.set(key, value));
-    }
-}
-
 /// Makes a cached map. Its hasher is std's.
 ///
 /// # Panics
@@ -466,8 +450,22 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
+    have_sizes::<K, V, S>();
     let (size, lines) = (form.cluster_size(), Lines::new(hasher, form.coherence()));
     Map(Spread::<Mapped<K, V, S>>::new(form, Some(lines)).create(size))
+}
+
+/// Has maps of these types have the attribute of their clusters' size.
+fn have_sizes<K, V, S>()
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    sizes::have::<dyn CachedMapping<K, V, S>>(
+        |co| co.try_form().ok()?.chosen_size(),
+        |co, size| Some((co, new_map(co.try_form().ok()?.resized(size)))),
+    );
 }
 
 /// An implementation, to take the place of a cached map: as [`map`] makes it. It takes the entries over; swapped in without state it has

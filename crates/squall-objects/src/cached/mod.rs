@@ -15,6 +15,8 @@
 //! | [`distributed`](Form::distributed) | looks into its cluster's own | asks the one place, and keeps what it finds | the one place, and each cluster that has it | and once for each cluster that has it |
 //! | [`where_threads_are`](Form::where_threads_are), [`on`](Form::on) | the same in a cluster that is full; another one looks into a full one's | the same | the same | the same, of full clusters |
 //!
+//! What a cluster keeps grows with what it looks up, up to all that is there; [`keeping`](Form::keeping) sets a limit to that.
+//!
 //! It is true of all forms that each operation takes effect at one moment, hot-swaps included; so when a removal has returned, nobody
 //! anywhere finds what was removed. A lookup of what its cluster keeps writes to nothing that others read, and waits for nobody. One that asks
 //! the one place counts that; if it keeps what it found, it may wait for a moment for others who keep or remove something in the same cluster.
@@ -46,13 +48,16 @@ mod items;
 mod lines;
 mod list;
 mod mapping;
+mod owner;
 mod spread;
 
 use squall_machine::{ClusterSize, Vp};
 
+pub use crate::walk::Walk;
 pub use items::Item;
 pub use list::{CachedList, Items, List, ListView, ListWriter, list, new_list};
-pub use mapping::{CachedMapping, Entries, Map, MapView, MapWriter, map, map_with, new_map};
+pub use mapping::{CachedMapping, Entries, MapView, MapWriter, map, map_with, new_map};
+pub use owner::Map;
 pub use squall_table::{Compute, Computed};
 
 /// What a list or a map keeps where: made for an object, or for one that is to take its place.
@@ -61,6 +66,8 @@ pub struct Form {
     size: ClusterSize,
     full: Full,
     coherence: Coherence,
+    /// What a cluster keeps at most.
+    most: usize,
 }
 
 /// Which clusters keep what they look up.
@@ -87,12 +94,17 @@ pub enum Coherence {
 impl Form {
     /// Nothing is kept anywhere but in the one place: to begin with, and for what one thread uses.
     pub fn shared() -> Form {
-        Form { size: ClusterSize::Machine, full: Full::Nowhere, coherence: Coherence::Invalidate }
+        Form {
+            size: ClusterSize::Machine,
+            full: Full::Nowhere,
+            coherence: Coherence::Invalidate,
+            most: usize::MAX,
+        }
     }
 
     /// Each cluster of this size keeps what it looks up. (K42's process object: CO-43.)
     pub fn distributed(size: ClusterSize) -> Form {
-        Form { size, full: Full::Everywhere, coherence: Coherence::Invalidate }
+        Form { size, full: Full::Everywhere, coherence: Coherence::Invalidate, most: usize::MAX }
     }
 
     /// Each cluster of this size keeps what it looks up once it has looked so many things up; until then it is thin, and looks into what the
@@ -101,13 +113,18 @@ impl Form {
     /// A thread that moves on to another cluster makes that one full by and by. What it leaves behind is kept, and kept right, until
     /// the object is swapped.
     pub fn where_threads_are(size: ClusterSize, after: u32) -> Form {
-        Form { size, full: Full::After(after), coherence: Coherence::Invalidate }
+        Form { size, full: Full::After(after), coherence: Coherence::Invalidate, most: usize::MAX }
     }
 
     /// The clusters of this size in which these VPs are keep what they look up; others look into what that of the first VP keeps. (The
     /// same, where it is known beforehand.)
     pub fn on(size: ClusterSize, vps: impl IntoIterator<Item = Vp>) -> Form {
-        Form { size, full: Full::On(vps.into_iter().collect()), coherence: Coherence::Invalidate }
+        Form {
+            size,
+            full: Full::On(vps.into_iter().collect()),
+            coherence: Coherence::Invalidate,
+            most: usize::MAX,
+        }
     }
 
     /// The same, whose map gives its copies the new value, as [`Coherence::Update`] says. Lists have items that do not change.
@@ -116,9 +133,40 @@ impl Form {
         Form { coherence: Coherence::Update, ..self }
     }
 
+    /// The same, whose clusters keep so many entries or items each at most, and perhaps a few more while several threads look up at once. What
+    /// is looked up beyond takes another's place: of a map any's, of a list that which was kept first. What went is asked for again, and memory
+    /// comes back after a grace period.
+    ///
+    /// ```
+    /// use squall_machine::ClusterSize;
+    /// use squall_objects::cached::{self, CachedMapping, Entries, Form};
+    /// let names = cached::map::<u32, String>(Form::distributed(ClusterSize::Core).keeping(100));
+    /// (0..1000).for_each(|id| _ = names.insert(id, format!("name {id}")));
+    /// (0..1000).for_each(|id| assert!(names.contains_key(&id)));
+    /// assert!(names.len() == 1000 && names.sensors().copies <= 100 * names.sensors().full);
+    /// ```
+    ///
+    /// # Panics
+    /// If it shall keep none: that is [`Form::shared`].
+    #[must_use]
+    pub fn keeping(self, most: usize) -> Form {
+        assert!(most > 0, "a cluster keeps one at least; the form that keeps none is `Form::shared()`");
+        Form { most, ..self }
+    }
+
+    /// How many entries or items a cluster keeps at most.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
     /// What becomes of the copies of a map's value that is changed.
     pub fn coherence(&self) -> Coherence {
         self.coherence
+    }
+
+    /// The same, if it has clusters whose size is to be chosen.
+    pub(crate) fn chosen_size(&self) -> Option<ClusterSize> {
+        (self.full != Full::Nowhere).then_some(self.size)
     }
 
     /// How large the clusters are.

@@ -25,8 +25,8 @@ pub(crate) trait Body: Sized + Send + Sync + 'static {
     type Store: Send + Sync + 'static;
     type Cache: Send + Sync + 'static;
 
-    /// An empty cache, of the cluster of this number.
-    fn cache(store: &Self::Store, place: usize) -> Self::Cache;
+    /// An empty cache, of the cluster of this number, that keeps so many at most.
+    fn cache(store: &Self::Store, place: usize, most: usize) -> Self::Cache;
     /// The store as an object of this form has it.
     fn refit(store: &Arc<Self::Store>, form: &Form) -> Arc<Self::Store>;
     /// What the store's sensors read.
@@ -131,7 +131,8 @@ impl<B: Body> Root for Spread<B> {
 impl<B: Body> Local<B> {
     /// Makes it full.
     fn fill(&self) -> &RcuArc<B::Cache> {
-        self.cache.get_or_init(|| RcuArc::new(B::cache(&self.store, self.at.cluster().index())))
+        let most = self.form().most;
+        self.cache.get_or_init(|| RcuArc::new(B::cache(&self.store, self.at.cluster().index(), most)))
     }
 
     /// The store, for the rest of the operation.

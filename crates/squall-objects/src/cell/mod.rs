@@ -52,6 +52,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::sizes;
 pub use policy::{CENTRAL, SPREAD};
 use spread::Spread;
 pub use subscription::{Changed, Subscription};
@@ -273,6 +274,7 @@ impl<'de, T: Send + Sync + serde::Deserialize<'de> + 'static> serde::Deserialize
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
 pub fn shared<T: Send + Sync + 'static>(value: T) -> ReadMostly<T> {
+    have_sizes::<T>();
     ReadMostly(Spread::<T, FIXED, false>::new(Master::new(value)).create(ClusterSize::Machine))
 }
 
@@ -282,6 +284,7 @@ pub fn shared<T: Send + Sync + 'static>(value: T) -> ReadMostly<T> {
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
 pub fn distributed<T: Send + Sync + 'static>(value: T, size: ClusterSize) -> ReadMostly<T> {
+    have_sizes::<T>();
     ReadMostly(Spread::<T, FIXED, true>::new(Master::new(value)).create(size))
 }
 
@@ -295,6 +298,7 @@ pub fn distributed<T: Send + Sync + 'static>(value: T, size: ClusterSize) -> Rea
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
 pub fn copied<T: Clone + Send + Sync + 'static>(value: T, size: ClusterSize) -> ReadMostly<T> {
+    have_sizes::<T>();
     ReadMostly(Spread::<T, FIXED, true>::new(Master::copied(value)).create(size))
 }
 
@@ -308,9 +312,18 @@ pub fn copied<T: Clone + Send + Sync + 'static>(value: T, size: ClusterSize) -> 
 /// As [`shared`], and a look at the list of families.
 #[track_caller]
 pub fn adaptive<T: Clone + Send + Sync + 'static>(value: T) -> ReadMostly<T> {
+    have_sizes::<T>();
     family::register(policy::family::<T>());
     engine::start();
     ReadMostly(Spread::<T, ADAPTS, false>::with_copies(Master::new(value)).create(ClusterSize::Machine))
+}
+
+/// Has values of this type have the attribute of their clusters' size.
+fn have_sizes<T: Send + Sync + 'static>() {
+    sizes::have::<dyn Published<T>>(
+        |co| co.try_cluster_size().ok(),
+        |co, size| Some((co, co.try_resized(size).ok()?)),
+    );
 }
 
 /// Whether an implementation posts to the policy: the forms of adaptive values are classes of their own.

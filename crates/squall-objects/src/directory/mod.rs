@@ -42,10 +42,11 @@
 //! no operation, and may be made where one may block; signal handlers shall not use it; in the child of a fork calls err. To have one
 //! among others in an object of your own, see `squall_dhash`, of which these are made.
 
+mod owner;
 mod spread;
 
 use squall_core::swap::{New, Swap, SwapError, SwapReport};
-use squall_core::{CoRef, Owned, Root};
+use squall_core::{CoRef, Root};
 use squall_dhash::{Local, Locking, Master};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
@@ -54,8 +55,10 @@ use std::borrow::Borrow;
 use std::convert::Infallible;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::ops::Deref;
 
+use crate::sizes;
+pub use crate::walk::Walk;
+pub use owner::Directory;
 use spread::Spread;
 
 /// A directory. [`Parts`] has what people do with one; this is what an implementation has.
@@ -200,6 +203,14 @@ where
     /// Calls `f` with each key and its entry, without locks; in operations of some keys each. Keys that come or go meanwhile may be met or not.
     fn for_each(self, f: impl FnMut(&K, &G));
 
+    /// Clones of the keys and their entries, as [`for_each`](Parts::for_each) sees them.
+    fn iter(self) -> Walk<(K, G)>
+    where
+        G: Clone;
+
+    /// Clones of the keys.
+    fn keys(self) -> Walk<K>;
+
     /// Removes a key, everywhere at one moment. Returns whether it was there; of several who remove it at once, one is told so.
     fn remove<Q>(self, key: &Q) -> bool
     where
@@ -270,6 +281,18 @@ where
     done.expect("an implementation of a directory calls what it is given")
 }
 
+fn walk<K, G, L, S, T: 'static>(co: CoRef<dyn Entered<K, G, L, S>>, make: fn(&K, &G) -> T) -> Walk<T>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    G: Send + Sync + 'static,
+    L: Send + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    Walk::new(move |from, found| {
+        act(co, |tables| tables.master.visit_from(from, |key, entry| found.push(make(key, entry))))
+    })
+}
+
 impl<K, G, L, S> Parts<K, G, L, S> for CoRef<dyn Entered<K, G, L, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -332,6 +355,17 @@ where
         act(self, |tables| tables.master.for_each(f));
     }
 
+    fn iter(self) -> Walk<(K, G)>
+    where
+        G: Clone,
+    {
+        walk(self, |key, entry| (key.clone(), entry.clone()))
+    }
+
+    fn keys(self) -> Walk<K> {
+        walk(self, |key, _| key.clone())
+    }
+
     #[track_caller]
     fn remove_with<Q, A>(self, key: &Q, mut gathered: A, mut f: impl FnMut(&mut A, &G, &mut L)) -> Option<A>
     where
@@ -363,79 +397,6 @@ where
     #[track_caller]
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError> {
         Swap::of(self).to(new_directory(size))
-    }
-}
-
-/// The owner of a directory: its drop ends the object. It derefs to the reference.
-pub struct Directory<K, G, L, S = RandomState>(Owned<dyn Entered<K, G, L, S>>)
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    G: Send + Sync + 'static,
-    L: Send + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static;
-
-impl<K, G, L, S> Directory<K, G, L, S>
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    G: Send + Sync + 'static,
-    L: Send + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    /// As an owner of any object.
-    pub fn into_owned(self) -> Owned<dyn Entered<K, G, L, S>> {
-        self.0
-    }
-}
-
-impl<K, G, L, S> Deref for Directory<K, G, L, S>
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    G: Send + Sync + 'static,
-    L: Send + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    type Target = Owned<dyn Entered<K, G, L, S>>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Owned<dyn Entered<K, G, L, S>> {
-        &self.0
-    }
-}
-
-/// The keys with their entries; parts are not locked for it.
-impl<K, G, L, S> fmt::Debug for Directory<K, G, L, S>
-where
-    K: Eq + Hash + Clone + Send + Sync + fmt::Debug + 'static,
-    G: Send + Sync + fmt::Debug + 'static,
-    L: Send + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let co = self.0.co();
-        // One into which nothing moved.
-        if let Err(error) = co.try_sensors() {
-            return write!(f, "Directory({error})");
-        }
-        let mut map = f.debug_map();
-        co.for_each(|key, entry| _ = map.entry(key, entry));
-        map.finish()
-    }
-}
-
-/// Makes entries for keys that are not there; where one is, it stays, and the new one is dropped.
-impl<K, G, L, S> Extend<(K, G)> for Directory<K, G, L, S>
-where
-    K: Eq + Hash + Clone + Send + Sync + 'static,
-    G: Send + Sync + 'static,
-    L: Send + 'static,
-    S: BuildHasher + Clone + Send + Sync + 'static,
-{
-    fn extend<T: IntoIterator<Item = (K, G)>>(&mut self, entries: T) {
-        for (key, entry) in entries {
-            act(self.0.co(), |tables| {
-                tables.master.find_or_allocate_and_lock(&key, || entry, |_, _| ());
-            });
-        }
     }
 }
 
@@ -488,6 +449,10 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
+    sizes::have::<dyn Entered<K, G, L, S>>(
+        |co| co.try_cluster_size().ok(),
+        |co, size| Some((co, new_directory(size))),
+    );
     Directory(Spread::of(Master::with_hasher(hasher, part)).create(size))
 }
 

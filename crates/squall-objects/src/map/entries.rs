@@ -1,7 +1,7 @@
 //! What people do with a map: on the reference, with the types of the caller.
 
 use squall_core::__macro::{Checked, Panic};
-use squall_core::swap::{Swap, SwapError, SwapReport};
+use squall_core::swap::{New, Swap, SwapError, SwapReport};
 use squall_core::{CallError, CoRef, Id};
 use squall_machine::ClusterSize;
 use squall_rcu::Op;
@@ -123,6 +123,13 @@ where
     /// That of a [`Swap`], in which callers wait. A replicated map's entries stay where they are, and its copies are made again by who
     /// reads. A partitioned map's entries are copied twice.
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, ResizeError>;
+
+    /// Gives the map another form while it is used, as `new` makes it; one that is [`limited`](super::limited) keeps its limit. As a [`Swap`],
+    /// which has more to say of how.
+    ///
+    /// # Errors
+    /// [`SwapError`]: everything is as it was.
+    fn swap_to(self, new: New<dyn Mapping<K, V, S>>) -> Result<SwapReport, SwapError>;
 
     /// The key, for what people do with an entry.
     fn entry(self, key: K) -> Entry<Self, K>
@@ -458,6 +465,15 @@ where
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, ResizeError> {
         let (co, new) = self.resized(size).ok_or(ResizeError::OneForAll(CoRef::id(self)))?;
         Swap::of(co).to(new).map_err(ResizeError::Swap)
+    }
+
+    #[track_caller]
+    fn swap_to(self, new: New<dyn Mapping<K, V, S>>) -> Result<SwapReport, SwapError> {
+        let mut co = self;
+        while let Some(within) = co.within() {
+            co = within;
+        }
+        Swap::of(co).to(new)
     }
 
     #[track_caller]

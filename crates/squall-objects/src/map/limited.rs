@@ -439,6 +439,10 @@ where
         Some(self.limited.budget.clone())
     }
 
+    fn within(&self) -> Option<CoRef<dyn Mapping<K, V, S>>> {
+        Some(self.limited.co())
+    }
+
     fn cluster_size(&self) -> ClusterSize {
         self.limited.co().cluster_size()
     }

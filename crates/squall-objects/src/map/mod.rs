@@ -64,6 +64,7 @@ pub use squall_table::{Budget, Compute, Computed, Exhausted};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 
+use crate::sizes;
 pub use entries::{Entries, Entry, Iter, ResizeError};
 use forms::{One, Terms};
 pub use limited::{Full, Limit};
@@ -116,6 +117,11 @@ pub trait Mapping<
     /// chosen. [`Entries::set_cluster_size`] is the handy form.
     fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
         let _ = size;
+        None
+    }
+
+    /// The map within, if this is one that is around it: what a swap is of. [`Entries::swap_to`] is the handy form.
+    fn within(&self) -> Option<CoRef<dyn Mapping<K, V, S>>> {
         None
     }
 
@@ -254,6 +260,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
+    have_sizes::<K, V, S>();
     Map(Partitioned::new(parts, Arc::new(home), size, hasher, Copies::new()).create(size))
 }
 
@@ -299,6 +306,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
+    have_sizes::<K, V, S>();
     let table = Table::with_capacity_and_hasher(capacity, hasher);
     Map(replicated::Spread::new(table, Copies::new()).create(size))
 }
@@ -360,8 +368,9 @@ where
 /// changes that run at that moment, of which some may turn out not to need what they took: so with n threads a limit may be reached n - 1
 /// entries, or changes, too soon. When no change runs, what is taken is what the entries weigh.
 ///
-/// The limit is this object's: [`Mapping::budget`] has it, also to be changed. A swap is of the map within, whose reference is to be taken
-/// before; for nothing else: what is put in through it is not counted. This object itself is not swapped. An adaptive map goes on to adapt.
+/// The limit is this object's: [`Mapping::budget`] has it, also to be changed. A swap is of the map within, and the limit stays:
+/// [`Entries::swap_to`] and [`Entries::set_cluster_size`] do that; an adaptive map goes on to adapt. This object itself is not swapped: that errs.
+/// What is put in through a reference to the map within is not counted.
 ///
 /// ```
 /// use squall_objects::map::{self, Entries, Limit, Mapping};
@@ -388,6 +397,21 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     Map(limited::Bounded::new(map.into_owned(), limit, Copies::new()).create(ClusterSize::Machine))
+}
+
+/// Has those maps of these types that have clusters have the attribute of their size.
+fn have_sizes<K, V, S>()
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    let make = |co: CoRef<dyn Mapping<K, V, S>>, size| co.try_resized(size).ok().flatten();
+    let read = |co: CoRef<dyn Mapping<K, V, S>>| {
+        let size = co.try_cluster_size().ok()?;
+        co.try_resized(size).ok().flatten().map(|_| size)
+    };
+    sizes::have::<dyn Mapping<K, V, S>>(read, make);
 }
 
 /// Whether an implementation posts to the policy: the forms of adaptive maps are classes of their own.
@@ -424,6 +448,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
+    have_sizes::<K, V, S>();
     replicated::Spread::to_come(size, Copies::new())
 }
 
@@ -442,5 +467,6 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
+    have_sizes::<K, V, S>();
     Partitioned::to_come(parts, Arc::new(home), size, Copies::new())
 }

@@ -162,6 +162,11 @@ impl<'a> Words<'a> {
         Words { words, count: count - usize::from(noreply), noreply }
     }
 
+    /// How many there are with that one.
+    fn all(&self) -> usize {
+        self.count + usize::from(self.noreply)
+    }
+
     fn refuse(&self, refusal: Refusal) -> Line<'a> {
         Line::Refused { refusal, noreply: self.noreply, value: None }
     }
@@ -193,17 +198,21 @@ pub(super) fn parse(line: &[u8]) -> Line<'_> {
         b"touch" => touch(&Words::of(rest)),
         b"flush_all" => flush_all(&Words::of(rest)),
         b"stats" => Line::Whole(Request::Stats(word(&mut rest))),
-        b"version" => Line::Whole(Request::Version),
-        b"verbosity" => level(&Words::of(rest), |level, noreply| Request::Verbosity { level, noreply }),
+        b"version" if word(&mut rest).is_none() => Line::Whole(Request::Version),
+        b"verbosity" => level(&Words::of(rest), Refusal::BadFormat, |level, noreply| Request::Verbosity {
+            level,
+            noreply,
+        }),
         b"cache_memlimit" => {
-            match level(&Words::of(rest), |mib, noreply| Request::MemoryLimit { mib, noreply }) {
+            let words = Words::of(rest);
+            match level(&words, Refusal::NoCommand, |mib, noreply| Request::MemoryLimit { mib, noreply }) {
                 Line::Whole(Request::MemoryLimit { mib, noreply }) if mib < MEMORY_MIB_MIN => {
                     Line::Refused { refusal: Refusal::TooLittleMemory, noreply, value: None }
                 }
                 line => line,
             }
         }
-        b"quit" => Line::Whole(Request::Quit),
+        b"quit" if word(&mut rest).is_none() => Line::Whole(Request::Quit),
         // A browser that was sent here: what follows is not meant for a cache.
         _ if line.rsplit(|byte| *byte == b' ').next().is_some_and(|last| last.starts_with(b"HTTP/")) => {
             Line::Whole(Request::Quit)
@@ -241,7 +250,7 @@ fn store(verb: Verb, rest: &[u8]) -> Line<'_> {
     let value = length.map(|bytes| bytes as usize);
     let least = if matches!(verb, Verb::Cas(_)) { 5 } else { 4 };
     // As memcached has it, a word more is no harm.
-    if !(least..=5).contains(&words.count) {
+    if words.count < least || words.all() > least + 1 {
         return Line::Refused { refusal: Refusal::NoCommand, noreply: false, value };
     }
     let Some(bytes) = value else { return words.refuse(Refusal::BadFormat) };
@@ -264,51 +273,57 @@ fn delete<'a>(words: &Words<'a>) -> Line<'a> {
     match words.count {
         // A key that looks like the word.
         0 if words.noreply => Line::Whole(Request::Delete { key, noreply: false }),
-        1 | 2 if !is_key(key) => words.refuse(Refusal::BadFormat),
+        1 if !is_key(key) => words.refuse(Refusal::BadFormat),
         // Once there was a time here; clients that are as old say 0.
-        2 if time != b"0" => words.refuse(Refusal::BadDelete),
-        1 | 2 => Line::Whole(Request::Delete { key, noreply: words.noreply }),
+        2 if time == b"0" && is_key(key) => Line::Whole(Request::Delete { key, noreply: words.noreply }),
+        1 => Line::Whole(Request::Delete { key, noreply: words.noreply }),
+        2 | 3 if words.all() <= 3 => words.refuse(Refusal::BadDelete),
+        _ => no_command(),
+    }
+}
+
+/// `<key> <number> [noreply]`: a command that has a number for its key, and what is said of another word in its place.
+fn with_number<'a, T: std::str::FromStr>(
+    words: &Words<'a>,
+    bad: Refusal,
+    request: impl FnOnce(&'a [u8], T, bool) -> Request<'a>,
+) -> Line<'a> {
+    let [key, by, ..] = words.words;
+    // As memcached has it, a word more is no harm.
+    match words.all() {
+        2 | 3 if words.count == 0 || !is_key(key) => words.refuse(Refusal::BadFormat),
+        2 | 3 => match number(if words.count > 1 { by } else { b"" }) {
+            Some(number) => Line::Whole(request(key, number, words.noreply)),
+            None => words.refuse(bad),
+        },
         _ => no_command(),
     }
 }
 
 fn count<'a>(words: &Words<'a>, up: bool) -> Line<'a> {
-    let [key, by, ..] = words.words;
-    match (words.count, number(by)) {
-        // As memcached has it, a word more is no harm.
-        (2 | 3, _) if !is_key(key) => words.refuse(Refusal::BadFormat),
-        (2 | 3, Some(by)) => Line::Whole(Request::Count { key, up, by, noreply: words.noreply }),
-        (2 | 3, None) => words.refuse(Refusal::BadDelta),
-        _ => no_command(),
-    }
+    with_number(words, Refusal::BadDelta, |key, by, noreply| Request::Count { key, up, by, noreply })
 }
 
 fn touch<'a>(words: &Words<'a>) -> Line<'a> {
-    let [key, exptime, ..] = words.words;
-    match (words.count, number(exptime)) {
-        (2 | 3, _) if !is_key(key) => words.refuse(Refusal::BadFormat),
-        (2 | 3, Some(exptime)) => Line::Whole(Request::Touch { key, exptime, noreply: words.noreply }),
-        (2 | 3, None) => words.refuse(Refusal::BadExptime),
-        _ => no_command(),
-    }
+    with_number(words, Refusal::BadExptime, |key, exptime, noreply| Request::Touch { key, exptime, noreply })
 }
 
 fn flush_all<'a>(words: &Words<'a>) -> Line<'a> {
     let noreply = words.noreply;
     match (words.count, number(words.words[0])) {
+        _ if words.all() > 2 => no_command(),
         (0, _) => Line::Whole(Request::FlushAll { delay: 0, noreply }),
-        (1, Some(delay)) => Line::Whole(Request::FlushAll { delay, noreply }),
-        (1, None) => words.refuse(Refusal::BadExptime),
-        _ => no_command(),
+        (_, Some(delay)) => Line::Whole(Request::FlushAll { delay, noreply }),
+        (_, None) => words.refuse(Refusal::BadExptime),
     }
 }
 
 /// A command with one number.
-fn level<'a>(words: &Words<'a>, request: fn(u32, bool) -> Request<'a>) -> Line<'a> {
+fn level<'a>(words: &Words<'a>, bad: Refusal, request: fn(u32, bool) -> Request<'a>) -> Line<'a> {
     match (words.count, number(words.words[0])) {
-        (1, Some(level)) => Line::Whole(request(level, words.noreply)),
-        (1, None) => words.refuse(Refusal::BadFormat),
-        _ => no_command(),
+        _ if !(1..=2).contains(&words.all()) => no_command(),
+        (0, _) | (_, None) => words.refuse(bad),
+        (_, Some(level)) => Line::Whole(request(level, words.noreply)),
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod talks;
+
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -238,5 +240,21 @@ impl Meeting {
             self.over.wait_timeout_while(came, PATIENCE, |came| came.1 == this).expect("nobody panics here");
         drop(came);
         assert!(!waited.timed_out(), "somebody does not come");
+    }
+}
+
+/// A small generator (xorshift): what is drawn depends on the seed alone.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() >> 16) as usize % limit
     }
 }

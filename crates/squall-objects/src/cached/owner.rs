@@ -1,0 +1,148 @@
+//! Who owns a cached map, and what it is to std.
+
+use squall_core::Owned;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::ops::Deref;
+
+use super::mapping::{CachedMapping, Entries, map_with};
+use super::{Form, Walk};
+
+/// The owner of a cached map: its drop ends the object. It derefs to the reference.
+pub struct Map<K, V, S = RandomState>(pub(super) Owned<dyn CachedMapping<K, V, S>>)
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static;
+
+impl<K, V, S> Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    /// As an owner of any object.
+    pub fn into_owned(self) -> Owned<dyn CachedMapping<K, V, S>> {
+        self.0
+    }
+}
+
+impl<K, V, S> Deref for Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    type Target = Owned<dyn CachedMapping<K, V, S>>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Owned<dyn CachedMapping<K, V, S>> {
+        &self.0
+    }
+}
+
+impl<K, V, S> fmt::Debug for Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + fmt::Debug + 'static,
+    V: Clone + Send + Sync + fmt::Debug + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        self.0.co().for_each(|key, value| _ = map.entry(key, value));
+        map.finish()
+    }
+}
+
+impl<K, V, S> Extend<(K, V)> for Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
+        (&*self).extend(entries);
+    }
+}
+
+impl<K, V, S> Default for Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Default + Send + Sync + 'static,
+{
+    /// Of the form [`Form::shared`].
+    #[track_caller]
+    fn default() -> Map<K, V, S> {
+        map_with(Form::shared(), S::default())
+    }
+}
+
+impl<K, V, S> FromIterator<(K, V)> for Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Default + Send + Sync + 'static,
+{
+    /// Of the form [`Form::shared`].
+    #[track_caller]
+    fn from_iter<T: IntoIterator<Item = (K, V)>>(entries: T) -> Map<K, V, S> {
+        let map = Map::default();
+        (&map).extend(entries);
+        map
+    }
+}
+
+impl<K, V, S> IntoIterator for &Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    type Item = (K, V);
+    type IntoIter = Walk<(K, V)>;
+
+    /// As [`Entries::iter`].
+    fn into_iter(self) -> Walk<(K, V)> {
+        self.0.co().iter()
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<K, V, S> serde::Serialize for Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + serde::Serialize + 'static,
+    V: Clone + Send + Sync + serde::Serialize + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    /// As a map of copies of the entries.
+    fn serialize<T: serde::Serializer>(&self, serializer: T) -> Result<T::Ok, T::Error> {
+        serializer.collect_map(self.0.co().iter().collect::<Vec<_>>())
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de, K, V, S> serde::Deserialize<'de> for Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + serde::Deserialize<'de> + 'static,
+    V: Clone + Send + Sync + serde::Deserialize<'de> + 'static,
+    S: BuildHasher + Clone + Default + Send + Sync + 'static,
+{
+    /// Of the form [`Form::shared`].
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Map<K, V, S>, D::Error> {
+        let entries = std::collections::HashMap::<K, V, S>::deserialize(deserializer)?;
+        Ok(entries.into_iter().collect())
+    }
+}
+
+impl<K, V, S> Extend<(K, V)> for &Map<K, V, S>
+where
+    K: Eq + Hash + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher + Clone + Send + Sync + 'static,
+{
+    fn extend<T: IntoIterator<Item = (K, V)>>(&mut self, entries: T) {
+        let co = self.0.co();
+        entries.into_iter().for_each(|(key, value)| _ = co.set(key, value));
+    }
+}

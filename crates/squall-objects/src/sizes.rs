@@ -1,0 +1,31 @@
+//! The size of an object's clusters as an attribute: read and set by name, by whoever has an object's id, as those of policies are.
+
+use squall_adapt::attribute::Attribute;
+use squall_adapt::control::{Replacement, register_attribute};
+use squall_core::{CoRef, Interface};
+use squall_machine::ClusterSize;
+
+/// How large the clusters are of which each has a representative of its own. Read-mostly values have it, cached lists and maps that are not
+/// of the shared form, directories, and maps that are replicated or partitioned. It is set by a swap, while the object is used, as
+/// their methods `set_cluster_size` do: by [`squall_adapt::control::set_attribute`], or from outside by a browser.
+///
+/// ```
+/// use squall_adapt::control;
+/// use squall_core::CoRef;
+/// use squall_machine::ClusterSize;
+/// use squall_objects::cell::{self, Published};
+///
+/// let limits = cell::distributed([10, 20], ClusterSize::Node);
+/// control::set_attribute(CoRef::id(limits.co()), "cluster-size", "core").unwrap();
+/// assert_eq!(limits.cluster_size(), ClusterSize::Core);
+/// ```
+pub static CLUSTER_SIZE: Attribute<ClusterSize> = Attribute::new("cluster-size", ClusterSize::Machine)
+    .about("how large the clusters are of which each has a representative of its own; set by a swap");
+
+/// Makes it known of an interface: how it is read, if an object has it, and what is to take which object's place to set it.
+pub(crate) fn have<I: ?Sized + Interface>(
+    read: fn(CoRef<I>) -> Option<ClusterSize>,
+    make: fn(CoRef<I>, ClusterSize) -> Option<Replacement<I>>,
+) {
+    register_attribute(&CLUSTER_SIZE, read, make);
+}
