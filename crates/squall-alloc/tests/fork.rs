@@ -4,7 +4,8 @@
 use squall_alloc::LocalityAlloc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-#[global_allocator]
+// That is every test's, where they are to run on it.
+#[cfg_attr(not(squall_global_alloc), global_allocator)]
 static ALLOCATOR: LocalityAlloc = LocalityAlloc;
 
 fn busy(seed: usize) -> usize {

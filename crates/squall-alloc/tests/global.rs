@@ -5,7 +5,8 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-#[global_allocator]
+// That is every test's, where they are to run on it.
+#[cfg_attr(not(squall_global_alloc), global_allocator)]
 static ALLOCATOR: LocalityAlloc = LocalityAlloc;
 
 #[test]
