@@ -8,9 +8,6 @@
 //! Which kernel features are used, and since when: `membarrier` private expedited (4.14) and its restartable-sequence
 //! form (5.10), restartable sequences (4.18, registered by glibc 2.35 and later), wipe-on-fork pages (4.14), futex.
 
-#[cfg(all(test, squall_global_alloc))]
-use squall_alloc as _;
-
 pub mod affinity;
 pub mod apart;
 pub mod area;
