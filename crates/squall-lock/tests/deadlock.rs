@@ -1,5 +1,6 @@
 //! The diagnosis of deadlocks, which only debug builds have.
 #![cfg(all(debug_assertions, not(miri)))]
+#![cfg_attr(squall_global_alloc, allow(dead_code))]
 
 use squall_lock::{Lock, LockGuard};
 use std::alloc::{GlobalAlloc, Layout, System};
