@@ -10,6 +10,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(all(test, squall_global_alloc))]
+use squall_alloc as _;
+
 mod instructions;
 mod model;
 mod sharing;

@@ -9,7 +9,8 @@
 //! - I2. A turn empties the caches of [`VPS_MAX`] VPs at most, and gives 32 MiB of pages of each pool to the system at most. Where the
 //!   system refuses a pool's pages (locked memory) turns leave that pool alone until it takes some again: from `units/I3`, or `trim`.
 //! - I3. A process in which nobody allocates or frees beyond a cache does no turns. What it keeps then is bounded all the same: for each
-//!   VP by [`BOUND_BYTES`](crate::BOUND_BYTES) and [`SPARE_BYTES`](crate::SPARE_BYTES), of pages by `units/I3`, and by slabs of which a block is out.
+//!   VP by [`BOUND_BYTES`](crate::BOUND_BYTES) and [`SPARE_BYTES`](crate::SPARE_BYTES), of pages by `units/I3`, and by slabs of which a block is out, be it
+//!   that it is cached (`heap/I2`): those may be many times the bytes that are.
 //! - I4. A VP that is quiet keeps no empty slab after a turn, and a busy one none that it did not need since the turn before.
 //!
 //! Not promised: that a VP is idle whose caches are emptied: one that gets along with what it caches is taken for one, and is filled
@@ -100,7 +101,7 @@ fn sweep(ground: &Ground) -> bool {
 /// Gives back some of what is idle, if that was not done a moment ago: what every slow path of the allocator does by itself.
 ///
 /// For a thread that has other housekeeping to do, in a program that may be quiet altogether: otherwise nobody comes by, and what was
-/// cached last stays (`BOUND_BYTES` and `SPARE_BYTES` for each VP, and 4 MiB or an eighth of what is in use of pages for each node). Returns when to come
+/// cached last stays (`BOUND_BYTES` and the slabs of those blocks, and `SPARE_BYTES`, for each VP; 4 MiB or an eighth of what is in use of pages for each node). Returns when to come
 /// again, or `None` if there is nothing more to give back for now.
 ///
 /// # Cost

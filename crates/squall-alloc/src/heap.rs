@@ -19,14 +19,21 @@
 //!
 //! Not promised: that blocks come in the order of their addresses, or from the fullest slab. Two threads that find no free block at
 //! once both get a slab.
+//! Of a batch that another processor had the last of, what is written lies on some five lines: that of the lock, which has what every
+//! batch counts; one of the class; three of the slab. Where lines take long these would be waited for one after the other, so they are
+//! asked for at once, the class's and, of blocks that come back, the slab's before the lock.
 //! Cost: of blocks that lie side by side some five instructions for each that is taken, and six for each that is put back; of one that lies
 //! alone some twenty.
 //! Source: McKenney and Slingwine, "Efficient Kernel Memory Allocation" (1993): a layer that gathers blocks into pages; Tornado §4:
 //! the check of a block's home on every free.
 
+#[cfg(not(loom))]
+use crate::classes::LINE_BYTES;
 use crate::classes::{COUNT, COUNTS, SIZES, SLAB_SHIFT, SPARE_UNITS, block_at, units};
 use crate::list::{Link, Links, List};
 use crate::lock::Lock;
+#[cfg(not(loom))]
+use crate::sequence::will_write;
 use crate::sites;
 use squall_sync::cell::UnsafeCell;
 
@@ -52,6 +59,13 @@ pub(crate) struct Slab {
 }
 
 impl Slab {
+    /// Has its first lines come, which have the bits of most classes: all at once, and not each when it is written.
+    #[cfg(not(loom))]
+    #[inline]
+    fn expect(this: *mut Slab) {
+        (0..3).for_each(|line| will_write(this.cast::<u8>().wrapping_add(line * LINE_BYTES)));
+    }
+
     /// The unit that the slab begins with which this unit belongs to.
     ///
     /// # Safety
@@ -138,16 +152,17 @@ pub(crate) struct Counts {
     pub(crate) sent_home: u64,
 }
 
+/// On a line of its own, so that a batch touches one.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 struct Class {
     /// The slabs with a free block.
     list: List,
     counts: Counts,
 }
 
-/// Everything below the lock.
+/// What is below the lock, but for the classes.
 struct Inner {
-    classes: [Class; COUNT],
     /// How often blocks were taken or put back; it comes round.
     events: u32,
     /// The slabs that nobody has a block of (I6).
@@ -157,13 +172,20 @@ struct Inner {
     spares_least: u32,
 }
 
-/// The heap of one VP.
+/// What is below the lock.
+struct Locked<'a> {
+    inner: &'a mut Inner,
+    classes: &'a mut [Class; COUNT],
+}
+
+/// The heap of one VP. The lock has what every batch writes on its line.
 #[repr(C, align(128))]
 pub(crate) struct Heap {
     lock: Lock,
     home: u32,
     spares_max: u32,
     inner: UnsafeCell<Inner>,
+    classes: UnsafeCell<[Class; COUNT]>,
 }
 
 /// What is wrong with a block that is put back.
@@ -180,8 +202,9 @@ impl Heap {
     pub(crate) fn new(home: u32, spares_max: u32) -> Heap {
         let class = Class { list: List::EMPTY, counts: Counts::default() };
         let (spares, spares_count, spares_least) = (List::EMPTY, 0, 0);
-        let inner = Inner { classes: [class; COUNT], events: 0, spares, spares_count, spares_least };
-        Heap { lock: Lock::new(), home, spares_max, inner: UnsafeCell::new(inner) }
+        let inner = Inner { events: 0, spares, spares_count, spares_least };
+        let (inner, classes) = (UnsafeCell::new(inner), UnsafeCell::new([class; COUNT]));
+        Heap { lock: Lock::new(), home, spares_max, inner, classes }
     }
 
     /// For a fork: holds still.
@@ -189,13 +212,24 @@ impl Heap {
         &self.lock
     }
 
-    fn locked<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
+    fn locked<R>(&self, f: impl FnOnce(Locked<'_>) -> R) -> R {
         self.lock.with(|| {
             self.inner.with_mut(|inner| {
-                // SAFETY: the lock is held, and whatever else uses it does so here (I1).
-                f(unsafe { &mut *inner })
+                self.classes.with_mut(|classes| {
+                    // SAFETY: the lock is held, and whatever else uses them does so here (I1).
+                    let (inner, classes) = unsafe { (&mut *inner, &mut *classes) };
+                    f(Locked { inner, classes })
+                })
             })
         })
+    }
+
+    /// Has the line come on which this class is counted, while the lock is waited for.
+    #[cfg(not(loom))]
+    #[inline]
+    fn expect_class(&self, class: usize) {
+        self.classes
+            .with(|classes| will_write(classes.cast::<Class>().wrapping_add(class).cast_mut().cast()));
     }
 
     /// Takes up to `most` blocks of `class` and gives them to `f`: so many from an offset on, one after the other. Returns how many: fewer only if
@@ -208,23 +242,25 @@ impl Heap {
         mut f: impl FnMut(usize, usize),
     ) -> usize {
         let (mut taken, mut new) = (0, None);
+        #[cfg(not(loom))]
+        self.expect_class(class);
         loop {
             let late = new.filter(|_| sites::DIRECT.is_weak());
-            self.locked(|inner| {
+            self.locked(|Locked { inner, classes }| {
                 inner.events = inner.events.wrapping_add(1);
                 if let Some(unit) = new.take() {
                     // SAFETY: new, and in no list yet.
-                    unsafe { inner.classes[class].enter(land, unit) };
+                    unsafe { classes[class].enter(land, unit) };
                 }
-                taken += inner.classes[class].take(land, class, most - taken, &mut f);
+                taken += classes[class].take(land, class, most - taken, &mut f);
                 while taken < most
                     && let Some(unit) = inner.spare(land, class, self.home)
                 {
                     // SAFETY: it was just taken out of the spares.
-                    unsafe { inner.classes[class].enter(land, unit) };
-                    taken += inner.classes[class].take(land, class, most - taken, &mut f);
+                    unsafe { classes[class].enter(land, unit) };
+                    taken += classes[class].take(land, class, most - taken, &mut f);
                 }
-                inner.classes[class].counts.takes += u64::from(taken == most);
+                classes[class].counts.takes += u64::from(taken == most);
             });
             if let Some(unit) = late {
                 land.direct(unit, units(class), self.home, class);
@@ -241,7 +277,7 @@ impl Heap {
             }
             new = Some(unit);
         }
-        self.locked(|inner| inner.classes[class].counts.takes += 1);
+        self.locked(|Locked { classes, .. }| classes[class].counts.takes += 1);
         taken
     }
 
@@ -249,8 +285,8 @@ impl Heap {
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn reuse(&self, land: &impl Land, class: usize) -> Option<usize> {
         let mut found = None;
-        self.locked(|inner| {
-            let of = &mut inner.classes[class];
+        self.locked(|Locked { inner, classes }| {
+            let of = &mut classes[class];
             if of.take(land, class, 1, &mut |offset, _| found = Some(offset)) > 0 {
                 of.counts.takes += 1;
                 inner.events = inner.events.wrapping_add(1);
@@ -270,7 +306,14 @@ impl Heap {
         mut wrong: impl FnMut(*mut u8, Wrong),
     ) {
         let mut empty = List::EMPTY;
-        let still_in = self.locked(|inner| {
+        #[cfg(not(loom))]
+        if let [first, _, ..] = blocks {
+            let slab = land.slab(first_unit(first.addr() - begin));
+            Slab::expect(slab);
+            // SAFETY: the caller has a block of it.
+            self.expect_class(unsafe { Slab::class(slab) });
+        }
+        let still_in = self.locked(|Locked { inner, classes }| {
             inner.events = inner.events.wrapping_add(1);
             let mut still_in = None;
             let mut rest = blocks;
@@ -287,7 +330,7 @@ impl Heap {
                 // SAFETY: as above.
                 let free = unsafe { (*slab).free };
                 let put = free - before;
-                let of = &mut inner.classes[class];
+                let of = &mut classes[class];
                 of.counts.out -= u64::from(put);
                 of.counts.puts += u64::from(put);
                 of.counts.sent_home += if sent_home { u64::from(put) } else { 0 };
@@ -327,7 +370,7 @@ impl Heap {
     /// Gives spares back: all, or as many as nobody needed since this was last called. Whether any are left.
     pub(crate) fn give_spares(&self, land: &impl Land, all: bool) -> bool {
         let mut spares = List::EMPTY;
-        let left = self.locked(|inner| {
+        let left = self.locked(|Locked { inner, .. }| {
             for _ in 0..if all { inner.spares_count } else { inner.spares_least } {
                 // SAFETY: the heap's own list, whose lock is held.
                 let first = match sites::SPARE_TAKEN_OUT.is_weak() {
@@ -351,18 +394,18 @@ impl Heap {
 
     /// How many spares there are.
     pub(crate) fn spares(&self) -> u32 {
-        self.locked(|inner| inner.spares_count)
+        self.locked(|Locked { inner, .. }| inner.spares_count)
     }
 
     /// A number that changes whenever blocks are taken or put back.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn events(&self) -> u32 {
-        self.locked(|inner| inner.events)
+        self.locked(|Locked { inner, .. }| inner.events)
     }
 
     /// What was counted of each class.
     pub(crate) fn counts(&self) -> [Counts; COUNT] {
-        self.locked(|inner| inner.classes.map(|class| class.counts))
+        self.locked(|Locked { classes, .. }| classes.map(|class| class.counts))
     }
 }
 
@@ -424,6 +467,8 @@ impl Class {
             && let Some(unit) = self.list.first()
         {
             let slab = land.slab(unit);
+            #[cfg(not(loom))]
+            Slab::expect(slab);
             // SAFETY: a slab in the list is of the heap whose lock the caller holds (I1, I4).
             unsafe {
                 debug_assert_eq!((*slab).class as usize, class);

@@ -1,9 +1,12 @@
 //! The child of a fork goes on to allocate, whatever other threads were doing.
 #![cfg(not(miri))]
 
+#[cfg(not(squall_global_alloc))]
 use squall_alloc::LocalityAlloc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+// Where all tests are to run on it, it is every program's already.
+#[cfg(not(squall_global_alloc))]
 #[global_allocator]
 static ALLOCATOR: LocalityAlloc = LocalityAlloc;
 

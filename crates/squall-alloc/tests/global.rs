@@ -5,7 +5,8 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-#[global_allocator]
+// Where all tests are to run on it, it is every program's already.
+#[cfg_attr(not(squall_global_alloc), global_allocator)]
 static ALLOCATOR: LocalityAlloc = LocalityAlloc;
 
 #[test]
@@ -91,4 +92,77 @@ fn threads_pass_blocks_on_and_end() {
         }
         drop(send);
     });
+}
+
+/// What was allocated before `main`, by what the linker has called then; and what it was told to call when all is over.
+#[cfg(target_os = "linux")]
+mod around_main {
+    use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+    static KEPT: AtomicPtr<Vec<String>> = AtomicPtr::new(std::ptr::null_mut());
+
+    extern "C" fn before() {
+        let kept: Vec<String> = (0..500).map(|number| number.to_string()).collect();
+        KEPT.store(Box::into_raw(Box::new(kept)), Ordering::Relaxed);
+        // SAFETY: a function that may be called when the program ends.
+        unsafe { libc::atexit(after) };
+    }
+
+    extern "C" fn after() {
+        let first = KEPT.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        let some: Vec<String> = (0..500).map(|number| number.to_string()).collect();
+        // SAFETY: `before` leaked it, and it is taken once.
+        let is_well = first.is_null() || unsafe { *Box::from_raw(first) == some };
+        if !is_well {
+            std::process::abort();
+        }
+    }
+
+    #[used]
+    // SAFETY: where the linker gathers what is called before `main`, by the C library's way of calling.
+    #[unsafe(link_section = ".init_array")]
+    static BEFORE: extern "C" fn() = before;
+
+    #[test]
+    fn before_main_and_after_it_blocks_are_given_out_and_freed() {
+        let kept = KEPT.load(Ordering::Relaxed);
+        assert!(!kept.is_null());
+        // SAFETY: `before` leaked it, and `after` comes when no test runs any more.
+        let kept = unsafe { &*kept };
+        assert!(kept.iter().enumerate().all(|(number, text)| *text == number.to_string()));
+    }
+
+    /// Destructors of the C library's thread-locals run after all of Rust's, and as long as they leave something, up to four times.
+    static KEY: AtomicUsize = AtomicUsize::new(usize::MAX);
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+
+    extern "C" fn at_end(value: *mut libc::c_void) {
+        // SAFETY: what was put there is a leaked box, of the round.
+        let round = unsafe { *Box::from_raw(value.cast::<usize>()) };
+        let some: Vec<Box<usize>> = (0..300).map(|number| Box::new(number * round)).collect();
+        assert_eq!(some.into_iter().map(|number| *number).sum::<usize>(), 44_850 * round);
+        ENDED.fetch_add(1, Ordering::Relaxed);
+        if round < 3 {
+            put(round + 1);
+        }
+    }
+
+    fn put(round: usize) {
+        let key = KEY.load(Ordering::Relaxed) as libc::pthread_key_t;
+        // SAFETY: a key that was made.
+        assert_eq!(unsafe { libc::pthread_setspecific(key, Box::into_raw(Box::new(round)).cast()) }, 0);
+    }
+
+    #[test]
+    fn a_thread_allocates_and_frees_until_the_very_last_of_it() {
+        let mut key = 0;
+        // SAFETY: a place for the key, and a destructor that may be called as one.
+        assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(at_end)) }, 0);
+        KEY.store(key as usize, Ordering::Relaxed);
+        for _ in 0..50 {
+            let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(|| put(1))).collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        }
+        assert_eq!(ENDED.load(Ordering::Relaxed), 50 * 4 * 3);
+    }
 }

@@ -1,20 +1,77 @@
 //! Out of memory at every question to the system: null, and nothing is lost.
-#![cfg(not(miri))]
+// Not where the program's own blocks come from there, too: it would be without memory itself.
+#![cfg(not(any(miri, squall_global_alloc)))]
 
 mod support;
 
 use squall_alloc::{LocalityAlloc, Placement, Pool, refuse_after, stats, trim};
 use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
 use std::ptr::NonNull;
 use support::{again, in_both_modes, is_child};
 
 const SIZES: [usize; 10] = [0, 16, 100, 1_000, 5_000, 8_192, 30_000, 200_000, 524_288, 2_000_000];
 
+const PLACEMENTS: [Placement; 5] =
+    [Placement::General, Placement::Local, Placement::LocalOf(1), Placement::Shared, Placement::Near(1)];
+
+/// One that says when it is dropped.
+struct Told<'a>(&'a Cell<usize>, [u8; 3_000]);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+/// Asks as the program does: for zeros, and for blocks of other sizes, up and down; one that is refused that is as it was. How often it was refused.
+fn of_program() -> usize {
+    let mut refused = 0;
+    for size in SIZES.map(|size| size.max(1)) {
+        let mut layout = Layout::from_size_align(size, 8).unwrap();
+        // SAFETY: the size is not 0.
+        let Some(mut block) = NonNull::new(unsafe { LocalityAlloc.alloc_zeroed(layout) }) else {
+            refused += 1;
+            continue;
+        };
+        // SAFETY: our own block of so many bytes.
+        assert!(unsafe { std::slice::from_raw_parts(block.as_ptr(), size) }.iter().all(|byte| *byte == 0));
+        // SAFETY: as above.
+        unsafe { block.write_bytes(7, size) };
+        let mut filled = size;
+        for other in SIZES.map(|size| size.max(1)) {
+            // SAFETY: our own block, for its layout; the size is not 0.
+            match NonNull::new(unsafe { LocalityAlloc.realloc(block.as_ptr(), layout, other) }) {
+                Some(moved) => (block, layout) = (moved, Layout::from_size_align(other, 8).unwrap()),
+                None => refused += 1,
+            }
+            filled = filled.min(layout.size());
+            // SAFETY: as above.
+            let bytes = unsafe { std::slice::from_raw_parts(block.as_ptr(), filled) };
+            assert!(bytes.iter().all(|byte| *byte == 7), "{size}, {other}");
+        }
+        // SAFETY: freed once.
+        unsafe { LocalityAlloc.dealloc(block.as_ptr(), layout) };
+    }
+    refused
+}
+
 /// Allocates of each size and placement, a few of each; frees all of it. How many were refused.
 fn round() -> usize {
-    let (mut blocks, mut refused) = (Vec::new(), 0);
+    let (mut blocks, mut refused) = (Vec::new(), of_program());
+    for placement in PLACEMENTS {
+        let dropped = Cell::new(0);
+        match Pool::new(placement).place(Told(&dropped, [1; 3_000])) {
+            Ok(placed) => {
+                assert_eq!((dropped.get(), placed.1[2_999]), (0, 1));
+                drop(placed);
+            }
+            Err(_) => refused += 1,
+        }
+        assert_eq!(dropped.get(), 1, "it was dropped once");
+    }
     for size in SIZES {
-        for placement in [Placement::General, Placement::Local, Placement::Shared, Placement::Near(1)] {
+        for placement in PLACEMENTS {
             for _ in 0..3 {
                 let layout = Layout::from_size_align(size, 8).unwrap();
                 match Pool::new(placement).allocate(layout) {
@@ -229,9 +286,6 @@ fn limit_addresses(left: usize) -> Option<()> {
 #[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer needs addresses and mappings itself")]
 fn where_addresses_are_limited_a_program_with_another_allocator_keeps_them() {
     let test = "where_addresses_are_limited_a_program_with_another_allocator_keeps_them";
-    if cfg!(squall_global_alloc) {
-        return;
-    }
     if !is_child() {
         support::must_pass(test, &[]);
         return support::must_pass(test, &[("SQUALL_RSEQ", "off")]);

@@ -15,6 +15,9 @@
 //! P-compositionality", 2015 (the split by key).
 #![forbid(unsafe_code)]
 
+#[cfg(squall_global_alloc)]
+use squall_alloc as _;
+
 pub mod check;
 pub mod history;
 pub mod maps;

@@ -10,6 +10,9 @@
 //!
 //! - I1. It depends on nothing but the standard library, and one call of the compiler on `lib.rs` makes the plugin.
 
+#[cfg(all(test, squall_global_alloc))]
+use squall_alloc as _;
+
 mod api;
 pub mod arch;
 mod callbacks;

@@ -1,6 +1,9 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+#[cfg(squall_global_alloc)]
+use squall_alloc as _;
+
 pub mod emulator;
 pub mod lines;
 mod mappings;

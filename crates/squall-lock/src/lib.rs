@@ -3,6 +3,9 @@
 //!
 #![doc = include_str!("../README.md")]
 
+#[cfg(squall_global_alloc)]
+use squall_alloc as _;
+
 mod biased;
 mod configurable;
 mod deadlock;

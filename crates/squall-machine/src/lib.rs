@@ -6,6 +6,9 @@
 //!
 //! Does not know: operations, grace periods, objects.
 
+#[cfg(squall_global_alloc)]
+use squall_alloc as _;
+
 #[cfg(not(loom))]
 mod cluster;
 #[cfg(not(loom))]

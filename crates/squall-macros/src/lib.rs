@@ -28,6 +28,9 @@ mod parse;
 mod tests;
 mod types;
 
+#[cfg(all(test, squall_global_alloc))]
+use squall_alloc as _;
+
 use proc_macro::TokenStream;
 
 /// Makes a trait the interface of clustered objects.

@@ -16,6 +16,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(all(test, squall_global_alloc))]
+use squall_alloc as _;
+
 mod hotplug;
 mod order;
 mod topology;

@@ -34,8 +34,29 @@ const LIST_HEAD: &str =
 const EXAMPLES: &[Example] = &[
     Example {
         rule: "depend-down",
-        good: &[("crates/squall-machine/Cargo.toml", MACHINE), ("crates/squall-sys/Cargo.toml", SYS)],
+        good: &[
+            ("crates/squall-machine/Cargo.toml", MACHINE),
+            ("crates/squall-sys/Cargo.toml", SYS),
+            (
+                "a/Cargo.toml",
+                "[package]\nname = \"squall-sync\"\n[target.\"cfg(squall_global_alloc)\".dependencies]\nsquall-alloc = \"1\"\n",
+            ),
+        ],
         bad: &[
+            (
+                "squall-sys on floor 0 depends on squall-lock on floor 2",
+                &[(
+                    "a/Cargo.toml",
+                    "[package]\nname = \"squall-sys\"\n[target.\"cfg(squall_global_alloc)\".dependencies]\nsquall-lock = \"1\"\n",
+                )],
+            ),
+            (
+                "squall-sys on floor 0 depends on squall-alloc on floor 2",
+                &[(
+                    "a/Cargo.toml",
+                    "[package]\nname = \"squall-sys\"\n[target.\"cfg(unix)\".dependencies]\nsquall-alloc = \"1\"\n",
+                )],
+            ),
             (
                 "squall-sys on floor 0 depends on squall-machine on floor 1",
                 &[(

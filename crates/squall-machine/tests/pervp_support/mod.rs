@@ -24,6 +24,8 @@ pub(crate) const EXPECT: &str = "SQUALL_TEST_EXPECT_MODE";
 pub(crate) fn again(variables: &[(&str, &str)], arguments: &[&str]) {
     let mut command = this_program();
     command.args(arguments).args(["--nocapture", "--test-threads=2"]).env("SQUALL_TEST_CHILD", "1");
+    // A mode of this process would be the child's, too.
+    command.env_remove("SQUALL_RSEQ");
     for (name, value) in variables {
         command.env(name, value);
     }
