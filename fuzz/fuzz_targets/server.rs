@@ -5,6 +5,7 @@
 mod common;
 
 use common::{answers, cache, say};
+use squall_cache_example::Store;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let [cut, said @ ..] = bytes else { return };
