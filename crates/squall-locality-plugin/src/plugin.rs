@@ -150,9 +150,7 @@ impl Shared {
         };
         let counts = self.code.at(address) != Some(Owner::Preload);
         let is_atomic = decoded.kind != insn_kind::PLAIN;
-        let helps = counts && self.arch == Arch::Arm && self.is_in_helper(address, code, is_atomic);
-        let ours: api::OnAccess = if helps { threads::on_helper_access } else { threads::on_access };
-        let mut on_access: Option<api::OnAccess> = counts.then_some(ours);
+        let mut on_access = counts.then(|| self.told_by(address, code, is_atomic));
         let on_insn = |f: api::OnInsn, argument: u64| {
             // SAFETY: the callback has the type that is asked for, and what it is given is a number to it.
             unsafe { (api.on_insn)(insn, f, api::NO_REGISTERS, argument as *mut c_void) };
@@ -160,7 +158,7 @@ impl Shared {
         if let Some(mark) = mark {
             on_insn(mark, 0);
         }
-        if counts && self.arch == Arch::Arm && self.leads_to_helper(address, code) {
+        if counts && self.leads_to_helper(address, code) {
             on_insn(threads::on_helper_call, address);
         }
         if self.windows == Windows::Symbols {
@@ -196,8 +194,8 @@ impl Shared {
         unsafe { (api.on_access)(insn, on_access, api::NO_REGISTERS, which, site as *mut c_void) };
     }
 
-    /// Whether this instruction does what a compiler's helper is for.
-    fn is_in_helper(&self, address: u64, code: &[u8], is_atomic: bool) -> bool {
+    /// What is to be called for accesses of this instruction: where it does what a compiler's helper is for, they are its caller's.
+    fn told_by(&self, address: u64, code: &[u8], is_atomic: bool) -> api::OnAccess {
         let mut before = [0; helpers::BEFORE];
         let mut inside = |length: usize| {
             let before = &mut before[..length];
@@ -205,13 +203,19 @@ impl Shared {
         };
         // What lies before the page may not be mapped; then there is less to look at.
         let in_page = helpers::BEFORE.min((address & 4095) as usize);
-        helpers::may_work(code, is_atomic) && (inside(helpers::BEFORE) || inside(in_page))
+        let may = self.arch == Arch::Arm && helpers::may_work(code, is_atomic);
+        if may && (inside(helpers::BEFORE) || inside(in_page)) {
+            threads::on_helper_access
+        } else {
+            threads::on_access
+        }
     }
 
     /// Whether this instruction is a branch to such a helper.
     fn leads_to_helper(&self, address: u64, code: &[u8]) -> bool {
         let mut head = [0; helpers::HEAD];
-        helpers::target(address, code).is_some_and(|target| {
+        let target = if self.arch == Arch::Arm { helpers::target(address, code) } else { None };
+        target.is_some_and(|target| {
             let got = self.read(target, &mut head);
             helpers::begins(&head[..got])
         })
