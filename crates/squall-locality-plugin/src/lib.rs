@@ -19,6 +19,7 @@ mod callbacks;
 mod calls;
 pub mod format;
 mod frames;
+mod helpers;
 mod keeper;
 mod lock;
 mod log;
@@ -41,6 +42,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("calls.rs", include_str!("calls.rs")),
     ("format.rs", include_str!("format.rs")),
     ("frames.rs", include_str!("frames.rs")),
+    ("helpers.rs", include_str!("helpers.rs")),
     ("keeper.rs", include_str!("keeper.rs")),
     ("lock.rs", include_str!("lock.rs")),
     ("log.rs", include_str!("log.rs")),

@@ -25,7 +25,7 @@ use crate::log::{Log, Payload};
 use crate::regions::{Owner, Regions};
 use crate::table::{Ended, Table};
 use crate::threads::{self, epoch};
-use crate::{keeper, run, sys};
+use crate::{helpers, keeper, run, sys};
 
 /// Bytes of a path that are written down.
 const PATH_MAX: usize = 4_096;
@@ -149,13 +149,17 @@ impl Shared {
             None => None,
         };
         let counts = self.code.at(address) != Some(Owner::Preload);
-        let mut on_access: Option<api::OnAccess> = counts.then_some(threads::on_access);
+        let is_atomic = decoded.kind != insn_kind::PLAIN;
+        let mut on_access = counts.then(|| self.told_by(address, code, is_atomic));
         let on_insn = |f: api::OnInsn, argument: u64| {
             // SAFETY: the callback has the type that is asked for, and what it is given is a number to it.
             unsafe { (api.on_insn)(insn, f, api::NO_REGISTERS, argument as *mut c_void) };
         };
         if let Some(mark) = mark {
             on_insn(mark, 0);
+        }
+        if counts && self.leads_to_helper(address, code) {
+            on_insn(threads::on_helper_call, address);
         }
         if self.windows == Windows::Symbols {
             let stores = self.arch.stores_returns();
@@ -185,9 +189,36 @@ impl Shared {
         }
         let Some(on_access) = on_access else { return };
         // An atomic instruction is one access, a write: some emulators tell of it once, later ones of its halves.
-        let which = if decoded.kind == insn_kind::PLAIN { api::READS_AND_WRITES } else { api::WRITES };
+        let which = if is_atomic { api::WRITES } else { api::READS_AND_WRITES };
         // SAFETY: as above.
         unsafe { (api.on_access)(insn, on_access, api::NO_REGISTERS, which, site as *mut c_void) };
+    }
+
+    /// What is to be called for accesses of this instruction: where it does what a compiler's helper is for, they are its caller's.
+    fn told_by(&self, address: u64, code: &[u8], is_atomic: bool) -> api::OnAccess {
+        let mut before = [0; helpers::BEFORE];
+        let mut inside = |length: usize| {
+            let before = &mut before[..length];
+            self.read(address.wrapping_sub(length as u64), before) == length && helpers::is_inside(before)
+        };
+        // What lies before the page may not be mapped; then there is less to look at.
+        let in_page = helpers::BEFORE.min((address & 4095) as usize);
+        let may = self.arch == Arch::Arm && helpers::may_work(code, is_atomic);
+        if may && (inside(helpers::BEFORE) || inside(in_page)) {
+            threads::on_helper_access
+        } else {
+            threads::on_access
+        }
+    }
+
+    /// Whether this instruction is a branch to such a helper.
+    fn leads_to_helper(&self, address: u64, code: &[u8]) -> bool {
+        let mut head = [0; helpers::HEAD];
+        let target = if self.arch == Arch::Arm { helpers::target(address, code) } else { None };
+        target.is_some_and(|target| {
+            let got = self.read(target, &mut head);
+            helpers::begins(&head[..got])
+        })
     }
 
     /// New code: where the emulator keeps the program's memory, and what is mapped, when that is not yet known.

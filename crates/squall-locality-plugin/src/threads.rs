@@ -83,6 +83,8 @@ pub(crate) struct Thread {
     /// Its frames, where a function is the window, and whether it is about to return.
     frames: Frames,
     returning: bool,
+    /// Where it last branched to a helper of the compiler's, if it did.
+    helped: u64,
 }
 
 pub(crate) fn epoch() -> u32 {
@@ -106,6 +108,22 @@ pub(crate) unsafe extern "C" fn on_access(vcpu: c_uint, info: u32, address: u64,
         Some(thread) => thread.access(info, address, site as u64),
         None => run::here().miss_access(),
     }
+}
+
+/// A branch to a helper of the compiler's, at this address.
+pub(crate) unsafe extern "C" fn on_helper_call(vcpu: c_uint, address: *mut c_void) {
+    if let Some(thread) = this(vcpu) {
+        thread.helped = address as u64 & ((1 << SITE_BITS) - 1);
+    }
+}
+
+/// An access of such a helper's: where the branch to it was.
+pub(crate) unsafe extern "C" fn on_helper_access(vcpu: c_uint, info: u32, address: u64, site: *mut c_void) {
+    let Some(thread) = this(vcpu) else { return run::here().miss_access() };
+    let own = site as u64;
+    let kind = own >> SITE_BITS << SITE_BITS;
+    let site = if thread.helped == 0 { own } else { kind | thread.helped };
+    thread.access(info, address, site);
 }
 
 /// An access of an instruction that calls: it stores the return address.
@@ -306,6 +324,7 @@ fn begin_thread(vcpu: c_uint) -> Option<&'static mut Thread> {
             arguments: [0; 6],
             frames: Frames::new(shared.arch.stores_returns()),
             returning: false,
+            helped: 0,
         };
         let thread = Box::into_raw(Box::new(thread));
         // Under the lock, so that whoever opens a window reaches every thread there is, or this one saw it open.

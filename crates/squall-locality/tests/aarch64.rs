@@ -56,9 +56,24 @@ ATOMIC(exclusive, ".p2align 5\n1: ldxr %0, [%2]\n add %0, %0, #1\n stxr %w1, %0,
 ATOMIC(lock, "swpa %3, %0, [%2]\n stlr xzr, [%2]")
 ATOMIC(plain, "ldr %0, [%2]\n add %0, %0, #1\n str %0, [%2]")
 
+/* As compilers do it that do not know the processor: each calls a helper. */
+__attribute__((noinline)) static void outlined_add(uint64_t *at)
+{
+    for (long i = ops; i > 0; i--) __atomic_fetch_add(at, 1, __ATOMIC_ACQ_REL);
+}
+__attribute__((noinline)) static void outlined_lock(uint64_t *at)
+{
+    for (long i = ops; i > 0; i--) {
+        uint64_t none = 0;
+        __atomic_compare_exchange_n(at, &none, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+        __atomic_store_n(at, 0, __ATOMIC_RELEASE);
+    }
+}
+
 static const struct { const char *name; void (*work)(uint64_t *); char place; int alone; } programs[] = {
     { "shared", add, 's', 0 }, { "stadd", add_without_result, 's', 0 }, { "swap", swap, 's', 0 },
     { "compare", compare, 's', 0 }, { "exclusive", exclusive, 's', 1 }, { "lock", lock, 'l', 0 },
+    { "outlined-add", outlined_add, 's', 0 }, { "outlined-lock", outlined_lock, 'l', 0 },
     { "padded", add, 'p', 0 }, { "unpadded", plain, 'u', 0 },
 };
 static char place;
@@ -104,7 +119,7 @@ fn compile(text: &str, program: &Path) -> Result<(), String> {
     let (source, made) = (folder.join("aarch64.c"), folder.join("made"));
     std::fs::write(&source, text).map_err(failed)?;
     let output = Command::new(COMPILER)
-        .args(["-O2", "-g", "-static", "-pthread", "-o"])
+        .args(["-O2", "-g", "-static", "-pthread", "-moutline-atomics", "-o"])
         .args([&made, &source])
         .output()
         .map_err(|error| format!("{COMPILER}: {error}"))?;
@@ -136,6 +151,11 @@ fn compiled() -> Result<&'static Path, &'static str> {
 
 /// The report on one of the programs.
 fn count(name: &str, window: Window) -> Option<Report> {
+    count_on("max", name, window)
+}
+
+/// The same, on this processor.
+fn count_on(processor: &str, name: &str, window: Window) -> Option<Report> {
     let program = match compiled() {
         Ok(program) => program,
         Err(why) => {
@@ -150,6 +170,7 @@ fn count(name: &str, window: Window) -> Option<Report> {
     // The one that the build has is this machine's, and the program is static.
     options.preload = false;
     options.emulator = Some(EMULATOR.into());
+    options.emulator_arguments = ["-cpu", processor].map(Into::into).to_vec();
     options.quiet = true;
     let report = look(&options, Some(OPS), 10);
     assert_eq!((&report.outcome, report.threads), (&Outcome::Exited(0), THREADS), "{name}");
@@ -186,6 +207,34 @@ fn aarch64_exclusive_pairs_are_a_read_and_a_write() {
     assert_eq!(shared.to_bits(), 2.0f64.to_bits(), "{shared}");
     assert_eq!((line.reads, line.writes), (THREADS as u64 * OPS, THREADS as u64 * OPS));
     assert_eq!(line.content, "atomic");
+}
+
+/// The functions that touch this line, innermost first.
+fn touched_in(line: &LineReport) -> Vec<&str> {
+    line.code.iter().filter_map(|code| Some(code.frames.first()?.function.as_str())).collect()
+}
+
+#[test]
+fn aarch64_what_a_compilers_helper_does_is_done_where_it_is_called() {
+    let Some(report) = count("outlined-add", Window::Auto) else { return };
+    let (line, shared) = only_line(&report);
+    assert_eq!((shared.to_bits(), line.content.as_str()), (1.0f64.to_bits(), "atomic"));
+    assert_eq!(touched_in(line), ["outlined_add"], "{:?}", line.code);
+    let file = line.code[0].frames[0].file.as_deref().expect("it has debug information");
+    assert!(file.ends_with("aarch64.c"), "{file}");
+    let Some(report) = count("outlined-lock", Window::Auto) else { return };
+    let line = report.lines.iter().find(|line| line.content == "lock").expect("it is taken and given back");
+    assert!(touched_in(line).iter().all(|function| *function == "outlined_lock"), "{:?}", line.code);
+    // A processor without these instructions: pairs.
+    let Some(report) = count_on("cortex-a57", "outlined-add", Window::Auto) else { return };
+    let (line, _) = only_line(&report);
+    assert!(
+        line.writes >= THREADS as u64 * OPS && line.reads >= line.writes,
+        "{} {}",
+        line.reads,
+        line.writes
+    );
+    assert!(touched_in(line).iter().all(|function| *function == "outlined_add"), "{:?}", line.code);
 }
 
 #[test]

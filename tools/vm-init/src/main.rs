@@ -8,6 +8,8 @@
 //! 4. runs each stress while it takes processors offline and brings them back,
 //! 5. counts the processors while half of them are offline, compares the machine again, says `VM OK` or `VM FAILED: why` on the console, and powers the machine off.
 //!
+//! Where it is told of tests, it runs those instead of all that needs `squall`: each has to succeed, with the emulator that it needs.
+//!
 //! - I1. Every way out prints one verdict line and then powers off: xtask never has to guess whether a silent machine
 //!   passed.
 //! - I2. When a stress is over, every processor that was online before it is online again.
@@ -65,6 +67,9 @@ fn run() -> Result<(), String> {
     println!("vm: kernel {}", read("/proc/sys/kernel/osrelease"));
     hotplug::bring_all()?;
     println!("vm: possible {} online {}", read(topology::POSSIBLE), read(topology::ONLINE));
+    if !order.tests.is_empty() {
+        return order.tests.iter().try_for_each(|test| run_test(test));
+    }
     info()?;
     topology::check(SQUALL, &order)?;
     for stress in &order.stresses {
@@ -145,6 +150,20 @@ fn run_stress(order: &Order, stress: &str) -> Result<(), String> {
         return Err(format!("stress {stress}: ended before a single processor was taken offline"));
     }
     Ok(())
+}
+
+/// Runs a test program to its end. Nothing in it may be skipped for want of an emulator.
+fn run_test(test: &str) -> Result<(), String> {
+    println!("vm: test {test}");
+    let start = Instant::now();
+    let mut command = Command::new(test);
+    command.env("PATH", "/usr/bin").env("SQUALL_TEST_NEEDS", "emulator").env("RUST_BACKTRACE", "0");
+    // One at a time, with its name before it runs.
+    let status =
+        command.args(["--test-threads", "1", "--nocapture"]).status().map_err(|e| format!("{test}: {e}"))?;
+    let took = start.elapsed().as_secs();
+    println!("vm: test {test} {status} after {took} s");
+    if status.success() { Ok(()) } else { Err(format!("{test}: {status}")) }
 }
 
 /// Waits for `child`, taking processors off and back meanwhile, and kills it when it outlives every patience.

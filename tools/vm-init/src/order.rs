@@ -15,6 +15,8 @@ pub(crate) struct Order {
     pub(crate) hotplug: bool,
     /// The stresses, in order; each may carry settings and switches: `rcu,SQUALL_RSEQ=off`, `objects,--real`.
     pub(crate) stresses: Vec<String>,
+    /// Programs that are run instead, each to succeed.
+    pub(crate) tests: Vec<String>,
 }
 
 impl Order {
@@ -39,6 +41,7 @@ impl Order {
             threads: 8,
             hotplug: true,
             stresses: Vec::new(),
+            tests: Vec::new(),
         };
         for word in line.split_whitespace() {
             let Some(ours) = word.strip_prefix("squall.") else { continue };
@@ -56,6 +59,7 @@ impl Order {
                 "threads" => order.threads = number(value)?,
                 "hotplug" => order.hotplug = number(value)? != 0,
                 "stress" => order.stresses.push(value.to_owned()),
+                "test" => order.tests.push(value.to_owned()),
                 _ => return Err(format!("unknown word {word}")),
             }
         }
@@ -75,7 +79,7 @@ mod tests {
     fn words_of_ours_are_read_and_others_left_to_the_kernel() {
         let order = Order::parse(
             "console=ttyS0 quiet squall.expect=vps:8,rseq:restartable squall.seconds=7 squall.threads=16 squall.hotplug=0 \
-             squall.stress=percpu squall.stress=rcu,SQUALL_RSEQ=off\n",
+             squall.stress=percpu squall.stress=rcu,SQUALL_RSEQ=off squall.test=/deps/known-1\n",
         )
         .unwrap();
         assert_eq!(
@@ -84,6 +88,7 @@ mod tests {
         );
         assert_eq!((order.seconds, order.seed, order.threads, order.hotplug), (7, 1, 16, false));
         assert_eq!(order.stresses, ["percpu", "rcu,SQUALL_RSEQ=off"]);
+        assert_eq!(order.tests, ["/deps/known-1"]);
     }
 
     #[test]

@@ -3,9 +3,12 @@
 //! The format is the kernel's (Documentation/driver-api/early-userspace/buffer-format.rst): for each entry a header of
 //! ASCII hexadecimal, the name, the data, each padded to four bytes; at the end an entry named `TRAILER!!!`.
 
-/// Permissions and kind of a folder, a program and a character device.
+use std::collections::HashSet;
+
+/// Permissions and kind of a folder, a program, a symbolic link and a character device.
 const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
+const LINK: u32 = 0o120_777;
 const DEVICE: u32 = 0o020_600;
 
 /// An archive under construction.
@@ -13,17 +16,37 @@ const DEVICE: u32 = 0o020_600;
 pub(crate) struct Archive {
     bytes: Vec<u8>,
     entries: u32,
+    folders: HashSet<String>,
 }
 
 impl Archive {
-    /// Adds a folder.
+    /// Adds a folder, and those that it is in, if they are not there yet.
     pub(crate) fn folder(&mut self, name: &str) {
-        self.entry(name, FOLDER, (0, 0), &[]);
+        let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
+        for folder in ends.map(|end| &name[..end]) {
+            if self.folders.insert(folder.to_owned()) {
+                self.entry(folder, FOLDER, (0, 0), &[]);
+            }
+        }
     }
 
-    /// Adds a program.
+    /// Adds the folders that this name is in.
+    fn parents(&mut self, name: &str) {
+        if let Some((parent, _)) = name.rsplit_once('/') {
+            self.folder(parent);
+        }
+    }
+
+    /// Adds a program, and the folders that it is in.
     pub(crate) fn program(&mut self, name: &str, data: &[u8]) {
+        self.parents(name);
         self.entry(name, PROGRAM, (0, 0), data);
+    }
+
+    /// Adds a symbolic link, and the folders that it is in.
+    pub(crate) fn link(&mut self, name: &str, whither: &str) {
+        self.parents(name);
+        self.entry(name, LINK, (0, 0), whither.as_bytes());
     }
 
     /// Adds a character device. The kernel opens `dev/console` for the first process before that could make it.
@@ -89,10 +112,14 @@ mod tests {
         archive.folder("dev");
         archive.device("dev/console", 5, 1);
         archive.program("init", b"seven b");
+        archive.link("usr/lib/ld.so", "ld-2.36.so");
+        archive.program("usr/lib/ld-2.36.so", b"");
         let entries = read(&archive.finish());
         let names: Vec<&str> = entries.iter().map(|(name, ..)| name.as_str()).collect();
-        assert_eq!(names, ["dev", "dev/console", "init", "TRAILER!!!"]);
+        let ours = ["dev", "dev/console", "init", "usr", "usr/lib", "usr/lib/ld.so", "usr/lib/ld-2.36.so"];
+        assert_eq!((&names[..7], &names[7..]), (&ours[..], &["TRAILER!!!"][..]));
         assert_eq!(entries[2].2, b"seven b");
         assert_eq!(entries[1].1 & 0o170_000, 0o020_000);
+        assert_eq!((entries[5].1 & 0o170_000, &entries[5].2[..]), (0o120_000, &b"ld-2.36.so"[..]));
     }
 }

@@ -15,9 +15,11 @@
 //! Source: the kernel's own `tools/testing/selftests/rcutorture`, which boots its torture tests in the same way.
 
 mod console;
+mod debian;
 mod initramfs;
 mod kernel;
 mod machines;
+mod profiler;
 
 use std::fmt::Display;
 use std::fs;
@@ -53,6 +55,10 @@ pub(crate) struct Options {
         default_value = "percpu;rcu;objects,--real;percpu,SQUALL_RSEQ=off;rcu,SQUALL_MEMBARRIER=off"
     )]
     stress: Vec<String>,
+    /// Tests of the locality profiler that are run instead of the stresses, built for the machine and under the emulator that
+    /// Debian has for it: `known,guests`
+    #[arg(long, value_delimiter = ',')]
+    profiler: Vec<String>,
     /// Seconds after which a machine that has not ended is killed
     #[arg(long, default_value_t = 900)]
     timeout: u64,
@@ -121,8 +127,18 @@ fn boot(machine: &Machine, options: &Options) -> Result<Outcome> {
         Ok(image) => image,
         Err(error) => return Ok(Outcome::Skipped(format!("{error:#}"))),
     };
-    let initramfs = build(arch)?;
-    persist(machine, || boot_once(machine, &image, &initramfs, options))
+    let (initramfs, orders) = if options.profiler.is_empty() {
+        (build(arch)?, orders(machine, options))
+    } else {
+        let emulator = match profiler::emulator(arch) {
+            Ok(emulator) => emulator,
+            Err(error) => return Ok(Outcome::Skipped(format!("{error:#}"))),
+        };
+        let built = profiler::build(arch, &options.profiler)?;
+        (profiler::pack(arch, &emulator, &built)?, built.orders())
+    };
+    let line = command_line(machine, &orders);
+    persist(machine, || boot_once(machine, &image, &initramfs, &line, options))
 }
 
 /// Boots until the first program is reached, at most [`BOOTS`] times.
@@ -142,8 +158,14 @@ fn persist(machine: impl Display, mut boot: impl FnMut() -> Result<Boot>) -> Res
 }
 
 /// Boots the machine once and watches it to its end.
-fn boot_once(machine: &Machine, image: &Path, initramfs: &Path, options: &Options) -> Result<Boot> {
-    let mut child = start(machine, image, initramfs, options)?;
+fn boot_once(
+    machine: &Machine,
+    image: &Path,
+    initramfs: &Path,
+    line: &str,
+    options: &Options,
+) -> Result<Boot> {
+    let mut child = start(machine, image, initramfs, line)?;
     let limits = options.limits();
     let watched = console::lines(&mut child).map(|lines| console::watch(&lines, limits, options.verbose));
     let ended = matches!(watched, Ok((_, true)));
@@ -164,7 +186,7 @@ fn boot_once(machine: &Machine, image: &Path, initramfs: &Path, options: &Option
 }
 
 /// Starts the emulator, its console on a pipe.
-fn start(machine: &Machine, image: &Path, initramfs: &Path, options: &Options) -> Result<Child> {
+fn start(machine: &Machine, image: &Path, initramfs: &Path, line: &str) -> Result<Child> {
     let log = complaints(machine);
     let complaints = fs::File::create(&log).with_context(|| log.display().to_string())?;
     Command::new(machine.arch.qemu())
@@ -174,7 +196,7 @@ fn start(machine: &Machine, image: &Path, initramfs: &Path, options: &Options) -
         .arg(image)
         .arg("-initrd")
         .arg(initramfs)
-        .args(["-append", &command_line(machine, options)])
+        .args(["-append", line])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(complaints)
@@ -265,10 +287,14 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 const KERNEL: &str = "panic=-1 loglevel=7 maxcpus=1";
 
 /// What the kernel and our first process are told.
-fn command_line(machine: &Machine, options: &Options) -> String {
+fn command_line(machine: &Machine, orders: &str) -> String {
+    format!("console={} {} {KERNEL}{orders}", machine.arch.console(), machine.arch.early_console())
+}
+
+/// What our first process is told of the machine and its stresses.
+fn orders(machine: &Machine, options: &Options) -> String {
     let facts: Vec<String> = machine.facts().iter().map(|(fact, value)| format!("{fact}:{value}")).collect();
-    let mut line = format!("console={} {} {KERNEL}", machine.arch.console(), machine.arch.early_console());
-    line += &format!(" squall.expect={} squall.seconds={}", facts.join(","), options.seconds);
+    let mut line = format!(" squall.expect={} squall.seconds={}", facts.join(","), options.seconds);
     line += &format!(" squall.seed={} squall.threads={}", options.seed, 2 * machine.cpus());
     for stress in &options.stress {
         line += &format!(" squall.stress={stress}");

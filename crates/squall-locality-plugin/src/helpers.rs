@@ -1,0 +1,136 @@
+//! Helpers of compilers for aarch64: atomic operations that are functions, so that a program runs with and without the processor's
+//! instructions for them.
+//!
+//! Problem: compilers call one of these few functions (`__aarch64_cas4_acq`, and so on) for nearly every atomic operation of a program. An
+//! access that is said to be the helper's names nobody, and no lock is known by the function that exchanges its word. Idea: what touches is
+//! the branch that leads there. A helper begins with three instructions by which it asks whether the processor has the
+//! instruction, with a register that is for linkers alone; nothing else begins so. A branch to one says, when it is run, from where; what the helper
+//! then does atomically is counted there.
+//!
+//! - I1. What is counted is the same; only the address of the code that does it differs.
+//!
+//! Not promised: helpers that are called by a pointer, or by way of a linker's veneer. What those do is said to be where the processor last
+//! branched to one, or the helper's own, if it did not yet.
+//!
+//! Cost: one callback for each branch to a helper that is run.
+//!
+//! Source: GCC's `libgcc/config/aarch64/lse.S`, and the compiler's runtime that Rust has, which is written after it.
+
+/// Bytes that are looked at before an instruction: more than a helper has.
+pub(crate) const BEFORE: usize = 64;
+/// Bytes by which a helper is known.
+pub(crate) const HEAD: usize = 16;
+
+/// `ret`.
+const RETURN: u32 = 0xd65f_03c0;
+/// `bti c`, with which a helper may begin.
+const LANDING: u32 = 0xd503_245f;
+
+/// `adrp x16, …`, `ldrb w16, [x16, …]`, `cbz w16, …`.
+fn asks(words: &[u32]) -> bool {
+    let is = |at: usize, mask: u32, value: u32| words.get(at).is_some_and(|word| word & mask == value);
+    is(0, 0x9f00_001f, 0x9000_0010) && is(1, 0xffc0_03ff, 0x3940_0210) && is(2, 0xff00_001f, 0x3400_0010)
+}
+
+fn words(code: &[u8]) -> Vec<u32> {
+    code.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
+}
+
+/// Whether a helper begins with this code, of [`HEAD`] bytes.
+pub(crate) fn begins(code: &[u8]) -> bool {
+    let words = words(code);
+    asks(words.strip_prefix(&[LANDING]).unwrap_or(&words))
+}
+
+/// Whether what comes after this code is in a helper: it has the head of one, and at most one way out since.
+pub(crate) fn is_inside(before: &[u8]) -> bool {
+    let words = words(before);
+    let mut returns = 0;
+    for at in (0..words.len()).rev() {
+        if asks(&words[at..]) {
+            return true;
+        }
+        returns += u32::from(words[at] == RETURN);
+        if returns > 1 {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether this instruction may be one of those by which a helper does its work: atomic, or half of a pair.
+pub(crate) fn may_work(code: &[u8], is_atomic: bool) -> bool {
+    let loads = |word: &u32| word & 0x3f40_0000 == 0x0840_0000;
+    is_atomic || words(code).first().is_some_and(loads)
+}
+
+/// Where a branch leads that is there, with or without a return address: `b`, `bl`.
+pub(crate) fn target(address: u64, code: &[u8]) -> Option<u64> {
+    let word = *words(code).first()?;
+    if word & 0x7c00_0000 != 0x1400_0000 {
+        return None;
+    }
+    // 26 bits with a sign, in instructions.
+    let distance = i64::from((word << 6).cast_signed() >> 6) * 4;
+    Some(address.wrapping_add_signed(distance))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `__aarch64_cas4_acq`, as compilers have it.
+    const CAS: [u32; 12] = [
+        0x9000_01d0,
+        0x396a_f210,
+        0x3400_0070,
+        0x88e0_7c41,
+        RETURN,
+        0x2a00_03f0,
+        0x885f_fc40,
+        0x6b10_001f,
+        0x5400_0061,
+        0x8811_7c41,
+        0x35ff_ff91,
+        RETURN,
+    ];
+
+    fn bytes(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn helpers_are_known_by_how_they_begin() {
+        assert!(begins(&bytes(&CAS[..4])));
+        assert!(begins(&bytes(&[&[LANDING], &CAS[..3]].concat())));
+        assert!(!begins(&bytes(&CAS[1..5])) && !begins(&bytes(&CAS[..2])) && !begins(&[]));
+        // Another register: somebody's own question.
+        assert!(!begins(&bytes(&[0x9000_01d1, 0x396a_f231, 0x3400_0071])));
+    }
+
+    #[test]
+    fn what_is_in_a_helper_is_told_from_what_follows_it() {
+        for at in 3..CAS.len() {
+            assert!(is_inside(&bytes(&CAS[..at])), "{at}");
+        }
+        // A function that lies after it.
+        let after = [&CAS[..], &[0xd503_201f, 0xf820_0041]].concat();
+        assert!(!is_inside(&bytes(&after)) && !is_inside(&bytes(&CAS[4..])) && !is_inside(&[]));
+        let works = |word: u32, is_atomic| may_work(&word.to_le_bytes(), is_atomic);
+        // cas, stxr; ldaxr; ldr.
+        assert!(
+            works(CAS[3], true) && works(CAS[9], true) && works(CAS[6], false) && !works(0xf940_0041, false)
+        );
+    }
+
+    #[test]
+    fn a_branch_says_where_it_leads() {
+        let leads = |word: u32| target(0x1000, &word.to_le_bytes());
+        // bl 0x1008, b 0xffc, bl to itself, the furthest back; blr, b.eq.
+        assert_eq!(leads(0x9400_0002), Some(0x1008));
+        assert_eq!(leads(0x17ff_ffff), Some(0xffc));
+        assert_eq!(leads(0x9400_0000), Some(0x1000));
+        assert_eq!(leads(0x9600_0000), Some(0x1000u64.wrapping_sub(1 << 27)));
+        assert_eq!((leads(0xd63f_0100), leads(0x5400_0040), target(0, &[])), (None, None, None));
+    }
+}

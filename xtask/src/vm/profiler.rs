@@ -1,0 +1,188 @@
+//! The locality profiler on a machine of another architecture: its own tests, built for that machine and run there under the
+//! emulator that Debian has for it. The command line, the plugin, and the programs that are counted are all that architecture's.
+//!
+//! Idea: a test finds its examples beside itself, and the names of files that were built in are those of the machine that built; so
+//! everything lies in the initial file system under the name that it has here.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::debian::Suite;
+use super::initramfs::Archive;
+use super::linker;
+use super::machines::Arch;
+use crate::shell;
+
+/// The suite that the emulator and the libraries come from: the oldest emulator that the profiler takes.
+const SUITE: &str = "bookworm";
+/// The package of the emulator, and that of a program that a test starts.
+const PACKAGES: [&str; 2] = ["qemu-user", "coreutils"];
+/// That program.
+const STARTED: &str = "bin/false";
+/// Tests that need a compiler or a shell, which the machine has not.
+const LEFT_OUT: [&str; 2] = ["aarch64", "emulators"];
+
+/// The emulator for `arch`, a program of `arch`, with all its libraries: the root of a file system.
+///
+/// # Errors
+/// When it cannot be had here.
+pub(crate) fn emulator(arch: Arch) -> Result<PathBuf> {
+    let folder = shell::target_dir().join("vm").join(format!("{}-emulator", arch.debian()));
+    let unpacked = folder.join("unpacked");
+    if !unpacked.is_dir() {
+        let suite = Suite::ask(arch, SUITE, &folder)?;
+        suite.unpack(&suite.closure(&PACKAGES)?, &unpacked)?;
+    }
+    Ok(unpacked)
+}
+
+/// What is run there.
+#[derive(Debug, Default)]
+pub(crate) struct Built {
+    /// The tests that were asked for.
+    tests: Vec<PathBuf>,
+    /// What they need.
+    examples: Vec<PathBuf>,
+    /// The first program.
+    init: Option<PathBuf>,
+}
+
+/// Builds the tests of these names for `arch`, with what they run.
+///
+/// # Errors
+/// When something does not build, or a test has no such name.
+pub(crate) fn build(arch: Arch, names: &[String]) -> Result<Built> {
+    let mut built = Built::default();
+    let mut arguments: Vec<&str> = vec!["build", "-p", "squall-locality", "--examples"];
+    for name in names {
+        if LEFT_OUT.contains(&name.as_str()) {
+            bail!("the test {name} needs a compiler or a shell, and the machine has none");
+        }
+        arguments.extend(["--test", name]);
+    }
+    built.add(&cargo(arch, &arguments)?);
+    built.add(&cargo(arch, &["build", "-p", "squall-vm-init"])?);
+    if built.tests.len() != names.len() {
+        bail!("{} of the tests {} were built", built.tests.len(), names.join(", "));
+    }
+    Ok(built)
+}
+
+/// Runs Cargo for `arch`; what it says of what it made.
+fn cargo(arch: Arch, arguments: &[&str]) -> Result<String> {
+    let mut cargo = shell::cargo();
+    cargo.args(arguments).args(["--quiet", "--target", arch.target(), "--message-format", "json"]);
+    if arch.name() != std::env::consts::ARCH {
+        let name = arch.target().to_uppercase().replace('-', "_");
+        cargo.env(format!("CARGO_TARGET_{name}_LINKER"), linker(arch));
+    }
+    shell::output(&mut cargo)
+}
+
+impl Built {
+    /// Adds the programs that Cargo says it made.
+    fn add(&mut self, said: &str) {
+        for line in said.lines() {
+            let Ok(message) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+            let Some(path) = message["executable"].as_str().map(PathBuf::from) else { continue };
+            match message["target"]["kind"][0].as_str() {
+                Some("test") => self.tests.push(path),
+                Some("example") => self.examples.push(path),
+                Some("bin") => self.init = Some(path),
+                _ => {}
+            }
+        }
+    }
+
+    /// What the first program is told: the tests.
+    pub(crate) fn orders(&self) -> String {
+        self.tests.iter().map(|test| format!(" squall.test={}", test.display())).collect()
+    }
+}
+
+/// Packs the emulator, and what was built.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub(crate) fn pack(arch: Arch, emulator: &Path, built: &Built) -> Result<PathBuf> {
+    let mut archive = Archive::default();
+    for folder in ["dev", "proc", "sys", "tmp"] {
+        archive.folder(folder);
+    }
+    archive.device("dev/console", 5, 1);
+    let init = built.init.as_ref().context("the first program was not built")?;
+    archive.program("init", &read(init)?);
+    for path in built.tests.iter().chain(&built.examples) {
+        archive.program(below_root(path)?, &read(path)?);
+    }
+    let name = format!("usr/bin/qemu-{}", arch.name());
+    for name in [name.as_str(), STARTED] {
+        archive.program(name, &read(&emulator.join(name))?);
+    }
+    for folder in ["lib", "lib64", "usr/lib"] {
+        libraries(&mut archive, emulator, Path::new(folder))?;
+    }
+    let file = shell::target_dir().join("vm").join(format!("initramfs-profiler-{}", arch.name()));
+    fs::write(&file, archive.finish()).with_context(|| file.display().to_string())?;
+    Ok(file)
+}
+
+/// Adds the shared libraries in this folder, and below.
+fn libraries(archive: &mut Archive, root: &Path, folder: &Path) -> Result<()> {
+    let Ok(entries) = fs::read_dir(root.join(folder)) else { return Ok(()) };
+    for entry in entries {
+        let entry = entry?;
+        let name = folder.join(entry.file_name());
+        let text = name.to_str().context("a name that is not UTF-8")?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            libraries(archive, root, &name)?;
+        } else if !text.contains(".so") {
+            continue;
+        } else if kind.is_symlink() {
+            let whither = fs::read_link(entry.path())?;
+            archive.link(text, whither.to_str().context("a link that is not UTF-8")?);
+        } else {
+            archive.program(text, &read(&entry.path())?);
+        }
+    }
+    Ok(())
+}
+
+/// A path's name in the archive.
+fn below_root(path: &Path) -> Result<&str> {
+    let below = path.strip_prefix("/").ok().and_then(Path::to_str);
+    below.with_context(|| format!("{} cannot be packed", path.display()))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cargo_made_is_known_by_its_kind() {
+        let line = |kind: &str, path: &str| {
+            format!(r#"{{"reason":"compiler-artifact","target":{{"kind":["{kind}"]}},"executable":{path}}}"#)
+        };
+        let mut built = Built::default();
+        let said = [
+            line("lib", "null"),
+            line("test", r#""/t/deps/known-1""#),
+            line("example", r#""/t/examples/known""#),
+            line("bin", r#""/t/squall-vm-init""#),
+            "no message".to_owned(),
+        ];
+        built.add(&said.join("\n"));
+        assert_eq!(built.orders(), " squall.test=/t/deps/known-1");
+        assert_eq!(built.examples, [Path::new("/t/examples/known")]);
+        assert_eq!(built.init.as_deref(), Some(Path::new("/t/squall-vm-init")));
+        assert_eq!(below_root(Path::new("/t/deps/known-1")).expect("it is absolute"), "t/deps/known-1");
+        assert!(below_root(Path::new("known")).is_err());
+    }
+}
