@@ -38,7 +38,10 @@ fn a_block_that_another_wrote_to_is_caught() {
 }
 
 #[test]
-#[cfg_attr(squall_global_alloc, ignore = "the program's own blocks are counted, too, and are more or fewer by then")]
+#[cfg_attr(
+    squall_global_alloc,
+    ignore = "the program's own blocks are counted, too, and are more or fewer by then"
+)]
 fn a_block_that_is_lost_is_caught() {
     ALLOC.fails("alloc-lose", "5", "are missing");
 }

@@ -243,7 +243,10 @@ fn the_example_is_where_cargo_puts_it() {
 }
 
 #[test]
-#[cfg_attr(squall_global_alloc, ignore = "blocks are known by the C library's allocator, which is not that program's then")]
+#[cfg_attr(
+    squall_global_alloc,
+    ignore = "blocks are known by the C library's allocator, which is not that program's then"
+)]
 fn false_sharing_in_crates_of_others_is_found_and_named() {
     if let Err(why) = emulator(None) {
         return skip("emulator", &why);
