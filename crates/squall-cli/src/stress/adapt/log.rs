@@ -89,7 +89,6 @@ impl Clock {
 struct Swapped {
     id: Id,
     began: SystemTime,
-    ended: SystemTime,
 }
 
 pub(super) struct Log {
@@ -260,7 +259,8 @@ impl Log {
         Ok(())
     }
 
-    /// I4. Between the end of a swap and the beginning of a later one all those between them were allowed, and the later one.
+    /// I4. Between the beginning of a swap and that of a later one all those between them were allowed, and the later one. Not from its end:
+    /// the policy allows all swaps of a round before it makes the first.
     fn judge_budget(
         &mut self,
         decision: &Decision,
@@ -268,10 +268,10 @@ impl Log {
         world: &World,
     ) -> Result<(), String> {
         let per_s = world.swaps_per_s;
-        let this = Swapped { id: decision.id, began: report.began, ended: report.began + report.total() };
+        let this = Swapped { id: decision.id, began: report.began };
         if self.judges_budget {
             for (back, before) in self.by_policy.iter().rev().enumerate() {
-                let span = this.began.duration_since(before.ended).unwrap_or(Duration::ZERO).as_secs_f64();
+                let span = this.began.duration_since(before.began).unwrap_or(Duration::ZERO).as_secs_f64();
                 // The bucket holds a second's worth; what a failed swap gave back is not in it.
                 let allowed = per_s.max(1.0) + span * SLEW * per_s + 1.0;
                 let made = back as f64 + 1.0;
