@@ -84,9 +84,11 @@ fn at_once(threads: usize, ops: u64, op: impl Fn(usize, u64) + Sync) {
 /// The same, after `first` in each thread, which does not count.
 fn at_once_after(threads: usize, ops: u64, first: impl Fn() + Sync, op: impl Fn(usize, u64) + Sync) {
     let barrier = Barrier::new(threads);
+    // What the threads read of them is on lines of its own, wherever the stack begins: the first thread writes beside them meanwhile.
+    let calls = Apart((first, op));
     std::thread::scope(|scope| {
         for thread in 0..threads {
-            let (first, op, barrier) = (&first, &op, &barrier);
+            let ((first, op), barrier) = (&calls.0, &barrier);
             scope.spawn(move || {
                 first();
                 barrier.wait();
