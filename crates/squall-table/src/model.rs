@@ -110,19 +110,23 @@ fn slot_again<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!((get(&table, a), get(&table, b)), (None, Some(6)));
 }
 
+/// A reader of an entry that is put in meanwhile, which finds it from some moment on.
+fn comes_to_stay<L: Layout<Key = u64, Value = u64>>(key: u64) -> impl FnOnce(&Raw<L>) + Send + 'static {
+    move |table| {
+        let (first, second) = (get(table, key), get(table, key));
+        assert!(
+            matches!((first, second), (None, None | Some(6)) | (Some(6), Some(6))),
+            "{first:?}, {second:?}"
+        );
+    }
+}
+
 /// As `slot_again`, of the key that comes.
 fn slot_of_another<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
     let table = Arc::new(Raw::<L>::new(0));
     set(&table, a, 5);
-    let read = move |table: &Raw<L>| {
-        let (first, second) = (get(table, b), get(table, b));
-        assert!(
-            matches!((first, second), (None, None | Some(6)) | (Some(6), Some(6))),
-            "{first:?}, {second:?}"
-        );
-    };
-    beside(&table, read, || {
+    beside(&table, comes_to_stay(b), || {
         assert!(discard(&table, a));
         set(&table, b, 6);
     });
@@ -149,14 +153,7 @@ fn chain_loses_one<L: Layout<Key = u64, Value = u64>>() {
 fn chain_again<L: Layout<Key = u64, Value = u64>>() {
     let (table, [a, b]) = full_home::<L, 2>();
     set(&table, a, 5);
-    let read = move |table: &Raw<L>| {
-        let (first, second) = (get(table, b), get(table, b));
-        assert!(
-            matches!((first, second), (None, None | Some(6)) | (Some(6), Some(6))),
-            "{first:?}, {second:?}"
-        );
-    };
-    beside(&table, read, || {
+    beside(&table, comes_to_stay(b), || {
         assert!(discard(&table, a));
         set(&table, b, 6);
     });
