@@ -94,7 +94,7 @@ where
     }
 }
 
-/// A [`shared`] one, whose parts begin as the type's default.
+/// A [`shared`](super::shared) one, whose parts begin as the type's default.
 impl<K, G, L, S> Default for Directory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -108,7 +108,7 @@ where
     }
 }
 
-/// A [`shared`] one, whose parts begin as the type's default.
+/// A [`shared`](super::shared) one, whose parts begin as the type's default.
 impl<K, G, L, S> FromIterator<(K, G)> for Directory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -154,7 +154,7 @@ where
     }
 }
 
-/// A [`shared`] one, whose parts begin as the type's default.
+/// A [`shared`](super::shared) one, whose parts begin as the type's default.
 #[cfg(feature = "serde")]
 impl<'de, K, G, L, S> serde::Deserialize<'de> for Directory<K, G, L, S>
 where
