@@ -166,7 +166,14 @@ pub unsafe fn defer_raw(call: unsafe fn(*mut ()), data: *mut (), bytes: usize) {
 #[doc(hidden)]
 #[inline(never)]
 pub unsafe fn __defer_object(call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
-    add_to(Kind::Object, || Deferred::new(call, data, bytes));
+    #[cold]
+    #[inline(never)]
+    fn slowly(call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
+        add_slowly(Kind::Object, Deferred::new(call, data, bytes));
+    }
+    if !add_at_once(Kind::Object, Deferred::new(call, data, bytes)) {
+        slowly(call, data, bytes);
+    }
 }
 
 /// Not public: calls `call(data, bytes)` once every operation that is open now has ended, anywhere, as memory is given back.
@@ -176,26 +183,43 @@ pub unsafe fn __defer_object(call: unsafe fn(*mut ()), data: *mut (), bytes: u32
 #[doc(hidden)]
 #[inline(never)]
 pub unsafe fn __defer_memory(call: unsafe fn(*mut (), u32), data: *mut (), bytes: u32) {
-    add_to(Kind::Memory, || Deferred::sized(call, data, bytes));
+    #[cold]
+    #[inline(never)]
+    fn slowly(call: unsafe fn(*mut (), u32), data: *mut (), bytes: u32) {
+        add_slowly(Kind::Memory, Deferred::sized(call, data, bytes));
+    }
+    if !add_at_once(Kind::Memory, Deferred::sized(call, data, bytes)) {
+        slowly(call, data, bytes);
+    }
 }
 
 #[inline(never)]
 fn add(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
-    add_to(kind, || Deferred::new(call, data, bytes));
+    #[cold]
+    #[inline(never)]
+    fn slowly(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
+        add_slowly(kind, Deferred::new(call, data, bytes));
+    }
+    if !add_at_once(kind, Deferred::new(call, data, bytes)) {
+        slowly(kind, call, data, bytes);
+    }
 }
 
-/// The call is put together where it is needed, so that it need not lie in memory before.
+/// Adds a call where that is nothing but to write it down: most are. Returns whether. What else there may be to do is
+/// [`add_slowly`]'s, called last and through a function with the caller's own parameters, so that nothing is saved for it.
 #[inline(always)]
-fn add_to(kind: Kind, call: impl Fn() -> Deferred) {
-    let Some(record) = own_record() else { return add_unregistered(kind, call()) };
-    let Ok(added) = DOMAIN.defer(record, kind, call()) else { return leak() };
+fn add_at_once(kind: Kind, call: Deferred) -> bool {
+    own_record().is_some_and(|record| DOMAIN.defer_at_once(record, kind, call))
+}
+
+fn add_slowly(kind: Kind, call: Deferred) {
+    let Some(record) = own_record() else { return add_unregistered(kind, call) };
+    let Ok(added) = DOMAIN.defer(record, kind, call) else { return leak() };
     if added.first || added.closed {
         added_cold(record, added);
     }
 }
 
-#[cold]
-#[inline(never)]
 fn added_cold(record: &'static Record, added: Added) {
     if added.first {
         crate::reclaimer::announce();

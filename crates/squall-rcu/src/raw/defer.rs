@@ -31,9 +31,9 @@ use super::grace::Moment;
 use super::sites;
 
 /// Calls in a batch, which share one moment, of [`Kind::Memory`] and [`Kind::Code`].
-pub(crate) const BATCH_CALLS: usize = if cfg!(any(loom, miri)) { 2 } else { 128 };
+pub(crate) const BATCH_CALLS: usize = if cfg!(any(loom, miri)) { 3 } else { 128 };
 /// The same, of [`Kind::Object`].
-pub(crate) const BATCH_OBJECTS: usize = if cfg!(any(loom, miri)) { 2 } else { 512 };
+pub(crate) const BATCH_OBJECTS: usize = if cfg!(any(loom, miri)) { 3 } else { 512 };
 /// Bytes that close a batch early.
 pub(crate) const BATCH_BYTES: usize = 256 * 1024;
 /// For how long, in ms, a thread may have calls pending and run none of them.
@@ -230,6 +230,20 @@ impl Queue {
         full
     }
 
+    /// Adds a call if there is room for it and the batch does not become full by it. Returns whether.
+    #[inline(always)]
+    pub(crate) fn push_within(&mut self, kind: Kind, call: Deferred) -> bool {
+        let line = &mut self.lines[kind as usize];
+        let bytes = line.open_bytes + call.bytes as usize;
+        let calls = line.open.len();
+        let within = calls < line.open.capacity() && calls + 1 < kind.batch_calls() && bytes < BATCH_BYTES;
+        if within {
+            line.open_bytes = bytes;
+            line.open.push(call);
+        }
+        within
+    }
+
     /// Closes what is open of every kind, with one moment: what a thread defers seldom is not to wait for its own kind to
     /// fill a batch while the thread reclaims another.
     #[cold]
@@ -371,6 +385,20 @@ impl Deferrals {
         Ok(result)
     }
 
+    /// The same where that takes no waiting; else `None`, and `f` was not called. So short that what a caller does otherwise
+    /// can be a function of its own, for which nothing has to be kept.
+    #[inline(always)]
+    pub(crate) fn as_owner_at_once<R>(&self, fenced: bool, f: impl FnOnce(&mut Queue) -> R) -> Option<R> {
+        if self.busy.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        // SAFETY: I1 as above; nobody took it.
+        let result = self.owner_tries(fenced).then(|| self.queue.with_mut(|queue| f(unsafe { &mut *queue })));
+        // Release: pairs with the acquire in `take`.
+        self.busy.store(0, sites::OWNER_RELEASE.order(Ordering::Release));
+        result
+    }
+
     #[inline(always)]
     fn owner_enter(&self, fenced: bool) {
         if !self.owner_tries(fenced) {
@@ -445,6 +473,12 @@ impl Deferrals {
         self.calls.store(calls, Ordering::Relaxed);
         self.bytes.store(self.bytes.load(Ordering::Relaxed) + u64::from(bytes), Ordering::Relaxed);
         calls
+    }
+
+    /// Whether any are pending, for the owner.
+    #[inline(always)]
+    pub(crate) fn has_some(&self) -> bool {
+        self.calls.load(Ordering::Relaxed) != 0
     }
 
     /// Bytes of room in the lists, as of the last time a batch was taken, or all of it was seen.

@@ -84,6 +84,21 @@ impl Domain {
         if record.leave(token) { self.leave_slow(record, token) } else { 0 }
     }
 
+    /// Adds a deferred call to the list of the calling thread, if that takes nothing but to write it there: some are pending,
+    /// there is room, the batch does not become full, and nobody is at the list. Returns whether.
+    #[inline(always)]
+    pub(crate) fn defer_at_once(&self, record: &Record, kind: Kind, call: Deferred) -> bool {
+        let bytes = call.bytes;
+        let added = record.deferrals.as_owner_at_once(record.is_fenced(), |queue| {
+            let added = record.deferrals.has_some() && queue.push_within(kind, call);
+            if added {
+                record.deferrals.note_push(bytes);
+            }
+            added
+        });
+        added == Some(true)
+    }
+
     /// Adds a deferred call to the list of the calling thread.
     #[inline(always)]
     pub(crate) fn defer(&self, record: &Record, kind: Kind, call: Deferred) -> Result<Added, Reentrant> {

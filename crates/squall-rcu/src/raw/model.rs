@@ -255,12 +255,16 @@ fn record_reused() {
 }
 
 fn count(counter: &Arc<AtomicUsize>) -> Deferred {
+    counting(Arc::into_raw(counter.clone()).cast_mut().cast())
+}
+
+fn counting(counter: *mut ()) -> Deferred {
     unsafe fn run(data: *mut ()) {
-        // SAFETY: made by `Arc::into_raw` below, and run once.
+        // SAFETY: made by `Arc::into_raw`, and run once.
         let counter = unsafe { Arc::from_raw(data.cast::<AtomicUsize>().cast_const()) };
         counter.fetch_add(1, Ordering::Relaxed);
     }
-    Deferred::new(run, Arc::into_raw(counter.clone()).cast_mut().cast(), 8)
+    Deferred::new(run, counter, 8)
 }
 
 fn run(batches: Vec<super::defer::Batch>) {
@@ -288,6 +292,34 @@ fn defer_against_take() {
     };
     let _ = domain.defer(record, Kind::Memory, count(&counter)).expect("not a handler");
     let _ = domain.defer(record, Kind::Code, count(&counter)).expect("not a handler");
+    run(domain.take_own(record, || ()));
+    taker.join().unwrap();
+    assert_eq!(counter.load(Ordering::Relaxed), 2);
+    domain.unregister(record);
+}
+
+/// The same where the owner only writes its call down, as it does for all but the first and the last of a batch.
+fn defer_at_once_against_take() {
+    let domain = Arc::new(Domain::new());
+    let counter = Arc::new(AtomicUsize::new(0));
+    let record_of = domain.clone();
+    let record = record_of.register(1, false);
+    let _ = domain.defer(record, Kind::Memory, count(&counter)).expect("not a handler");
+    let taker = {
+        let domain = domain.clone();
+        thread::spawn(move || {
+            let mut taken = Vec::new();
+            let records = domain.choose(|_| true);
+            let take = |queue: &mut Queue| taken.extend(queue.take_all(|| domain.grace.mark()));
+            domain.visit(&records, take, || ()).expect("the checker's fence does not fail");
+            run(taken);
+        })
+    };
+    let another = Arc::into_raw(counter.clone()).cast_mut().cast();
+    // Refused if the taker is there, or was: then there is no room. It does nothing with what it refuses.
+    if !domain.defer_at_once(record, Kind::Memory, counting(another)) {
+        let _ = domain.defer(record, Kind::Memory, counting(another)).expect("not a handler");
+    }
     run(domain.take_own(record, || ()));
     taker.join().unwrap();
     assert_eq!(counter.load(Ordering::Relaxed), 2);
@@ -373,6 +405,7 @@ models!(
     exit_inside,
     record_reused,
     defer_against_take,
+    defer_at_once_against_take,
     defer_runs_late,
     announce_first,
     rest_first,
@@ -402,6 +435,8 @@ twins! {
     twin_drive_release: DRIVE_RELEASE breaks two_poll,
     twin_drive_acquire: DRIVE_ACQUIRE breaks two_poll,
     twin_owner_fence: OWNER_FENCE breaks defer_against_take,
+    twin_owner_fence_at_once: OWNER_FENCE breaks defer_at_once_against_take,
+    twin_owner_release_at_once: OWNER_RELEASE breaks defer_at_once_against_take,
     twin_take_fence: TAKE_FENCE breaks defer_against_take,
     twin_owner_release: OWNER_RELEASE breaks defer_against_take,
     twin_take_release: TAKE_RELEASE breaks defer_against_take,
