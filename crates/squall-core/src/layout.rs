@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 
 use crate::id::Id;
 use crate::interface::{Counted, Headers, InterfaceOf};
+use crate::lent::Lender;
 use crate::raw::header::Header;
 use crate::raw::reps::Owner;
 
@@ -79,6 +80,19 @@ impl<P, I: ?Sized + InterfaceOf<T>, T> Block<P, I, T> {
             let headers = block.byte_add(Self::HEADERS_AT).cast::<Header>();
             Headers::write(id, headers.as_ptr(), I::view(place.as_ref()));
             std::mem::forget(written);
+        }
+    }
+
+    /// Notes in the header of `I` itself what the value lends.
+    ///
+    /// # Safety
+    /// The caller's own block, which is filled, and not published.
+    #[inline]
+    pub(crate) unsafe fn lend(block: NonNull<P>, lender: &Lender<T, I>) {
+        // SAFETY: within the block, which is the caller's, and written.
+        unsafe {
+            let offset = lender.offset_in(Self::value(block).as_ref());
+            block.byte_add(Self::HEADERS_AT).cast::<Header>().as_mut().set_lent(offset);
         }
     }
 }

@@ -39,6 +39,8 @@ mod interface;
 #[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]
+mod lent;
+#[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
 mod multi;
@@ -91,8 +93,9 @@ pub mod __macro {
     pub use crate::class::Source;
     pub use crate::error::CallError;
     pub use crate::interface::{Extends, Interface, InterfaceOf, Super};
+    pub use crate::lent::{Lender, Lends, Lent};
     pub use crate::reference::{
-        Act, Answer, Arguments, Blocking, Carries, Carry, Checked, CoRef, CopiedArguments, Gone,
+        Act, Answer, Arguments, Blocking, Carries, Carry, Checked, CoRef, CopiedArguments, Gone, Hit,
         MovedArguments, Panic, Panics,
     };
     pub use crate::wrap::{Around, Invoked, KeptArguments, SentArguments, Through, Wrap};

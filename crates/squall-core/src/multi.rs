@@ -469,6 +469,8 @@ impl<R: Root> NewRep<R> {
         // SAFETY: our own block, whose prefix is written.
         unsafe { RepBlock::<R>::fill(rep, None, value) };
         std::mem::forget(unfilled);
+        // SAFETY: filled just now.
+        unsafe { RepBlock::<R>::lend(rep, &R::LENDER) };
         NewRep { object, rep }
     }
 

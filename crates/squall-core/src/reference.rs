@@ -13,7 +13,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use squall_machine::Vp;
 use squall_rcu::Op;
@@ -23,6 +23,7 @@ use crate::error::{CallError, Reason};
 use crate::ground::{Tables, entry_here, existing};
 use crate::id::Id;
 use crate::interface::{Extends, Interface, from_fat, offset_of};
+use crate::lent::{Lends, lent_at};
 use crate::raw::header::Header;
 use crate::raw::mediator::Mediator;
 use crate::raw::object::{Ground, InFlight, Object, header, hit, object_of, release, shared_owner};
@@ -160,8 +161,8 @@ impl<I: ?Sized + Interface> CoRef<I> {
         // SAFETY: there is an object or was one (I1), so there are tables; the operation is open, and the header is used
         // in it (I2).
         if let Some(header) = unsafe { hit(entry_here(self.id.slot()), self.id) } {
-            // SAFETY: a header of this id (I1).
-            let result = act.act(entered.op(), unsafe { target(&header) });
+            // SAFETY: a header of this id (I1), found in the operation.
+            let result = act.act(entered.op(), unsafe { Hit::new(entered.op(), header) });
             drop(entered);
             return result;
         }
@@ -265,24 +266,74 @@ unsafe fn target<I: ?Sized>(header: &NonNull<Header>) -> &I {
     unsafe { &*from_fat::<I>(header.as_ref().target()) }
 }
 
+/// A representative that a call found, for the rest of its operation.
+///
+/// - I4. The header is one of a `CoRef<I>`'s id, and is kept for `'o` (I1, I2).
+pub struct Hit<'o, I: ?Sized> {
+    header: NonNull<Header>,
+    representative: PhantomData<&'o I>,
+}
+
+impl<I: ?Sized> fmt::Debug for Hit<'_, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hit").field(&self.header).finish()
+    }
+}
+
+impl<'o, I: ?Sized> Hit<'o, I> {
+    /// # Safety
+    /// I4; `'o` is within the operation.
+    #[inline(always)]
+    unsafe fn new(_: &'o Op, header: NonNull<Header>) -> Hit<'o, I> {
+        Hit { header, representative: PhantomData }
+    }
+
+    /// The representative.
+    #[inline(always)]
+    pub fn target(&self) -> &'o I {
+        // SAFETY: I4; it is valid for `'o`, which is longer than this borrow.
+        unsafe { &*ptr::from_ref(target(&self.header)) }
+    }
+
+    /// What it lends, if it lends something.
+    #[inline(always)]
+    pub fn lent(&self) -> Option<&'o I::What>
+    where
+        I: Lends,
+    {
+        // SAFETY: I4.
+        let header = unsafe { self.header.as_ref() };
+        let offset = header.lent();
+        if offset == 0 {
+            return None;
+        }
+        // SAFETY: the header was written for `I` (I4), by a root whose interface that is (`lent/I2`).
+        Some(unsafe { lent_at::<I>(header.target()[0], offset) })
+    }
+}
+
 /// What a call does with the representative that it found. A closure's body is compiled into the way of a hit where the compiler likes;
 /// what is of a type with an `act` that says so, always.
 pub trait Act<I: ?Sized, R> {
     /// Does it.
-    fn act<'o>(self, op: &'o Op, target: &'o I) -> R;
+    fn act<'o>(self, op: &'o Op, hit: Hit<'o, I>) -> R;
 }
 
 impl<I: ?Sized, R, F: for<'o> FnOnce(&'o Op, &'o I) -> R> Act<I, R> for F {
     #[inline(always)]
-    fn act<'o>(self, op: &'o Op, target: &'o I) -> R {
-        self(op, target)
+    fn act<'o>(self, op: &'o Op, hit: Hit<'o, I>) -> R {
+        self(op, hit.target())
     }
 }
 
 /// The same away from the way of a hit, once for all the ways on which it is done so.
+///
+/// # Safety
+/// As of [`Hit::new`].
 #[inline(never)]
-fn act_apart<'o, I: ?Sized, R>(act: impl Act<I, R>, op: &'o Op, target: &'o I) -> R {
-    act.act(op, target)
+unsafe fn act_apart<I: ?Sized, R>(act: impl Act<I, R>, op: &Op, header: NonNull<Header>) -> R {
+    // SAFETY: the caller.
+    act.act(op, unsafe { Hit::new(op, header) })
 }
 
 #[cold]
@@ -297,7 +348,7 @@ fn miss<I: ?Sized + Interface, R>(
 ) -> R {
     match resolve(co.id).open() {
         // SAFETY: a header of this id (I1), used in the operation (I2).
-        Resolved::Header(header) => act_apart(act, entered.op(), unsafe { target(&header) }),
+        Resolved::Header(header) => unsafe { act_apart(act, entered.op(), header) },
         Resolved::Error(error) => {
             drop(entered);
             gone.answer(error.of(I::NAME, method))
@@ -326,7 +377,7 @@ fn mediated<I: ?Sized + Interface, R>(
                 let mut frame = Frame::new(pass.object, Again::Never);
                 let _in_frame = pass.is_counted().then(|| frame.enter());
                 // SAFETY: a header of this id (I1), used in the operation (I2).
-                let f = || act_apart(act, entered.op(), unsafe { target(&pass.header) });
+                let f = || unsafe { act_apart(act, entered.op(), pass.header) };
                 // SAFETY: the mediator is valid in this operation, and so is what it points to.
                 let arbitration = unsafe { pass.arbitration() }.map(Arc::as_ref);
                 match arbitrated(arbitration, co, method, f) {
@@ -346,7 +397,7 @@ fn mediated<I: ?Sized + Interface, R>(
                 match resolve(co.id).open() {
                     Resolved::Header(header) => {
                         // SAFETY: as in `miss`.
-                        return act_apart(act, entered.op(), unsafe { target(&header) });
+                        return unsafe { act_apart(act, entered.op(), header) };
                     }
                     Resolved::Mediated(next) => {
                         again = next == mediator;

@@ -10,6 +10,7 @@ use crate::at::At;
 use crate::create::{self, Place};
 use crate::error::CreateError;
 use crate::interface::{Interface, InterfaceOf};
+use crate::lent::Lender;
 use crate::memory::RepMemory;
 use crate::multi::Multi;
 use crate::owned::Owned;
@@ -41,6 +42,10 @@ pub trait Root: Send + Sync + Sized + 'static {
     /// Whether the root lies on lines of its own, from the pool of shared memory: for roots that calls write or that live long. Others are
     /// made faster, in what the objects before them left.
     const ROOT_LINES: bool = false;
+
+    /// Not public: where in a representative is what it lends.
+    #[doc(hidden)]
+    const LENDER: Lender<Self::Rep, Self::Interface> = Lender::NONE;
 
     /// Makes the representative that [`at`](At::cluster) says.
     ///

@@ -13,7 +13,26 @@ pub(crate) unsafe fn read<L: Layout, R>(
     f: impl FnOnce(&L::Value) -> R,
 ) -> Option<R> {
     // SAFETY: the caller.
-    unsafe { raw.find_raw(hash, is_key).map(|entry| L::value(entry, f)) }
+    unsafe {
+        match raw.find_here(hash, is_key) {
+            Here::Found(found) => Some(L::value(found.raw(), f)),
+            Here::Absent => None,
+            Here::Perhaps => read_elsewhere(raw, hash, is_key, f),
+        }
+    }
+}
+
+/// The rest of it, with what is to be done: an entry that came from a call would come by way of memory, also where none is made.
+#[cold]
+#[inline(never)]
+unsafe fn read_elsewhere<L: Layout, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Option<R> {
+    // SAFETY: the caller.
+    unsafe { raw.find(hash, is_key).map(|found| L::value(found.raw(), f)) }
 }
 
 #[inline(always)]

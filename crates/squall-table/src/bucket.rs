@@ -44,18 +44,21 @@ pub(crate) const SLOTS: usize = 8;
 /// Bytes that a processor fetches at once.
 const LINE: usize = 64;
 
-/// The slots whose tag this is, a bit for each; perhaps others, which the comparison of keys finds out.
+/// The slots whose tag this is, a bit for each; perhaps others, which the comparison of keys finds out; and bits above those of slots.
 #[inline(always)]
 fn slots_of(tags: u64, tag: u8) -> u32 {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_cvtsi64_si128, _mm_movemask_epi8, _mm_set1_epi8};
+        use std::arch::x86_64::{
+            _mm_cmpeq_epi8, _mm_cvtsi32_si128, _mm_cvtsi64_si128, _mm_movemask_epi8, _mm_shufflelo_epi16,
+            _mm_unpacklo_epi8,
+        };
         // SAFETY: SSE2, which every x86-64 has.
         let equal = unsafe {
-            _mm_movemask_epi8(_mm_cmpeq_epi8(
-                _mm_cvtsi64_si128(tags.cast_signed()),
-                _mm_set1_epi8(tag.cast_signed()),
-            ))
+            // The tag in the lower eight bytes: what the upper ones are compared with does not matter.
+            let tag = _mm_cvtsi32_si128(i32::from(tag));
+            let tag = _mm_shufflelo_epi16::<0>(_mm_unpacklo_epi8(tag, tag));
+            _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_cvtsi64_si128(tags.cast_signed()), tag))
         };
         equal.cast_unsigned()
     }
@@ -119,7 +122,7 @@ impl<L: Layout> Link<L> {
 /// neither the home nor the tag says which, so that who looks for it need not fetch all lines.
 #[inline(always)]
 pub(crate) fn begin<L: Layout>(mixed: u64) -> usize {
-    if size_of::<[L::Slot; SLOTS]>() > LINE { (mixed >> 15 & 1) as usize * (SLOTS / 2) } else { 0 }
+    if size_of::<[L::Slot; SLOTS]>() > LINE { (mixed >> 23 & 1) as usize * (SLOTS / 2) } else { 0 }
 }
 
 /// Fetches a line.
@@ -221,7 +224,6 @@ impl<'a, L: Layout> Bucket<'a, L> {
             let mut hits = slots_of(tags, tag) & state & OCCUPIED;
             while hits != 0 {
                 let slot = hits.trailing_zeros() as usize;
-                hits &= hits - 1;
                 // SAFETY: in the operation that the caller says; the slot was occupied.
                 let raw = unsafe { L::load(self.slot(slot)) };
                 if L::VALIDATE_FIRST && self.has_lost(state) {
@@ -235,12 +237,15 @@ impl<'a, L: Layout> Bucket<'a, L> {
                             state = self.state();
                             continue 'again;
                         }
-                    } else if self.state_now() >> slot & 1 == 0 && !sites::OCCUPIED.is_weak() {
-                        // Gone since the state was loaded, or not shown yet.
-                        continue;
+                        return Look::Found { slot, raw };
                     }
-                    return Look::Found { slot, raw };
+                    if self.state_now() >> slot & 1 != 0 || sites::OCCUPIED.is_weak() {
+                        return Look::Found { slot, raw };
+                    }
+                    // Gone since the state was loaded, or not shown yet.
                 }
+                // Not before: most often the first is the one.
+                hits &= hits - 1;
             }
             return Look::Absent { chained: state & CHAINED != 0 };
         }

@@ -30,7 +30,7 @@ use crate::bucket::{Bucket, Look, SLOTS, is_moved};
 use crate::ground::{self, Count};
 use crate::layout::{IsKey, Layout};
 use crate::sites;
-use crate::slab::{Place, Slab, mix, tag};
+use crate::slab::{Place, Slab, is_sampled, mix, tag};
 use squall_lock::LockGuard;
 use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -184,28 +184,14 @@ impl<L: Layout> Raw<L> {
     /// As [`find`](Raw::find).
     #[inline(always)]
     pub(crate) unsafe fn find_raw(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Option<L::Raw> {
-        let mixed = mix(hash);
         // SAFETY: the caller.
-        let slab = unsafe { self.current() };
-        let bucket = slab.bucket(slab.home(mixed));
-        bucket.fetch(mixed);
-        let state = bucket.state();
-        if !is_moved(state) {
-            // SAFETY: the caller; this home's state is not moved.
-            match unsafe { bucket.look(state, tag(mixed), is_key) } {
-                Look::Found { raw, .. } => return Some(raw),
-                Look::Absent { chained: false } => return None,
-                Look::Absent { chained: true } => {}
+        unsafe {
+            match self.find_here(hash, is_key) {
+                Here::Found(found) => Some(found.raw()),
+                Here::Absent => None,
+                Here::Perhaps => self.find(hash, is_key).map(|found| found.raw()),
             }
         }
-        // SAFETY: the caller.
-        unsafe { Self::find_raw_later(slab, mixed, is_key) }
-    }
-
-    #[inline(never)]
-    unsafe fn find_raw_later(slab: &Slab<L>, mixed: u64, is_key: impl IsKey<L::Key>) -> Option<L::Raw> {
-        // SAFETY: the caller.
-        unsafe { Self::find_later(slab, mixed, is_key).map(|found| found.raw()) }
     }
 
     /// Finds a key, if it is in its home's own bucket, as most are: the rest is for [`find`](Raw::find).
@@ -444,7 +430,7 @@ impl<L: Layout> Raw<L> {
                 bucket.publish(slot, tag(mixed), |slot| _ = L::store(slot, fresh));
                 done.added = 1;
                 // Asked by some of those who find no room where they should: the fuller, the more.
-                done.ask = !own && (mixed & 7 == 0 || slab.chain_length(slab.home(mixed)) > 1);
+                done.ask = !own && (is_sampled(mixed) || slab.chain_length(slab.home(mixed)) > 1);
             }
             (Change::Put(fresh), Some(Place { bucket, slot, raw, .. })) => {
                 done.spare = bucket.change(slot, |slot| L::replace(slot, raw, fresh));
@@ -460,7 +446,7 @@ impl<L: Layout> Raw<L> {
                 slab.has_lost(slab.home(mixed), first);
                 done.dead = Some((raw, false));
                 done.added = -1;
-                done.ask = mixed & 7 == 0 && first.is_empty();
+                done.ask = is_sampled(mixed) && first.is_empty();
             }
             (Change::Value(_) | Change::Remove, None) => unreachable!("nothing was found"),
         }

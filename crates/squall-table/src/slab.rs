@@ -31,18 +31,25 @@ unsafe impl<L: Layout> Send for Slab<L> {}
 // SAFETY: as above.
 unsafe impl<L: Layout> Sync for Slab<L> {}
 
-/// Makes neighbours of a hasher's far apart, and its topmost bits depend on all: Fibonacci hashing.
+/// Makes neighbours of a hasher's far apart, and its topmost bits depend on all: Fibonacci hashing (Knuth 1973, section 6.4). One
+/// multiplication, and not the two halves of one: the topmost bits are as good, which choose the home, and of those below less is
+/// asked (see [`tag`]); a look has the fewer instructions, and thus the more looks are in a processor's window at once.
 #[inline(always)]
 pub(crate) fn mix(hash: u64) -> u64 {
-    // Both halves: there are hashers whose lower bits are all the same, and such whose higher bits are.
-    let product = u128::from(hash ^ 0x2545_f491_4f6c_dd1d) * 0x9e37_79b9_7f4a_7c15;
-    (product as u64) ^ (product >> 64) as u64
+    hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The tag of a mixed hash: bits that do not choose the home, in tables of up to 2^40 homes.
+/// The tag of a mixed hash: bits that do not choose the home, in tables of up to 2^32 homes. They depend on the lower half of what
+/// the hasher made; where that is the same of all, all keys of a bucket are compared, and nothing else becomes worse.
 #[inline(always)]
 pub(crate) fn tag(mixed: u64) -> u8 {
-    (mixed >> 16) as u8
+    (mixed as u32 >> 24) as u8
+}
+
+/// One of eight, at random: a fraction of what is done with keys, whatever their hashes have in common.
+#[inline(always)]
+pub(crate) fn is_sampled(mixed: u64) -> bool {
+    mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 61 == 0
 }
 
 /// Memory that is one allocation of zeros, so that a large table costs its pages when they are used; of huge pages, if it can be.

@@ -5,7 +5,7 @@
 //!
 //! - I1. `id` goes from `NEW` to the object's id, and from any to `SUSPENDED` while a mediator stands before the object; from
 //!   `NEW` and `SUSPENDED` to the object's id when none does any more; and from any to `POISON`, and never back.
-//! - I2. `target` and `index` are written before the header is published, and never after.
+//! - I2. `target`, `index` and `lent` are written before the header is published, and never after.
 //! - I3. `holds` counts calls that use the representative outside any operation. It grows only inside an operation that
 //!   found the header's id alive, or within a miss; so after the grace period that follows the death it only falls.
 //! - I4. Once `WAITED` is set (after that grace period), exactly one release returns [`Released::Last`] if any hold was
@@ -41,7 +41,8 @@ pub(crate) struct Header {
     id: AtomicU64,
     target: Fat,
     holds: AtomicU32,
-    index: u32,
+    index: u16,
+    lent: u16,
 }
 
 /// What became of a hold.
@@ -59,7 +60,14 @@ pub(crate) enum Released {
 impl Header {
     /// The header of interface `index` of a representative, under this id or `NEW`.
     pub(crate) fn new(id: u64, target: Fat, index: u32) -> Header {
-        Header { id: AtomicU64::new(id), target, holds: AtomicU32::new(0), index }
+        // An interface has sixteen at most.
+        Header { id: AtomicU64::new(id), target, holds: AtomicU32::new(0), index: index as u16, lent: 0 }
+    }
+
+    /// Says where what the representative lends lies in it (`lent/I2`), before the header is published.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn set_lent(&mut self, offset: u16) {
+        self.lent = offset;
     }
 
     /// Whether a call with this id may use the representative.
@@ -133,7 +141,14 @@ impl Header {
 
     /// Which of the representative's interfaces this is.
     pub(crate) fn index(&self) -> u32 {
-        self.index
+        self.index.into()
+    }
+
+    /// Where what the representative lends lies in it, and one; zero: it lends nothing.
+    #[inline(always)]
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn lent(&self) -> u16 {
+        self.lent
     }
 
     /// Keeps the representative beyond the operation that found it (I3).

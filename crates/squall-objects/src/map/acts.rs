@@ -1,7 +1,7 @@
 //! What calls of a map do most, each of a type of its own: so that it is compiled into whoever calls, whatever its size, as far as it
 //! concerns a table, and not called where the compiler finds it too long.
 
-use squall_core::__macro::Act;
+use squall_core::__macro::{Act, Hit};
 use squall_rcu::Op;
 use squall_table::{Compute, Computed};
 use std::borrow::Borrow;
@@ -12,7 +12,7 @@ use super::entries::within;
 
 /// Says of a type what it does to a map: beside the map's with these types, and within these bounds.
 macro_rules! act {
-    ([$($of:tt)*] $name:ty => $result:ty, where [$($bounds:tt)*] |$this:pat_param, $op:ident, $map:ident| $do:expr) => {
+    ([$($of:tt)*] $name:ty => $result:ty, where [$($bounds:tt)*] |$this:pat_param, $op:ident, $hit:ident| $do:expr) => {
         impl<K, V, S, $($of)*> Act<dyn Mapping<K, V, S>, $result> for $name
         where
             K: Eq + Hash + Send + Sync + 'static,
@@ -21,7 +21,7 @@ macro_rules! act {
             $($bounds)*
         {
             #[inline(always)]
-            fn act<'o>(self, $op: &'o Op, $map: &'o (dyn Mapping<K, V, S> + 'static)) -> $result {
+            fn act<'o>(self, $op: &'o Op, $hit: Hit<'o, dyn Mapping<K, V, S>>) -> $result {
                 let $this = self;
                 $do
             }
@@ -36,7 +36,10 @@ pub(super) struct Read<'q, Q: ?Sized, F> {
 }
 
 act!([Q: Eq + Hash + ?Sized, F, R] Read<'_, Q, F> => Option<R>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
-    |Read { key, f }, op, map| map.look(op).read(op, key, f));
+|Read { key, f }, op, hit| match hit.lent() {
+    Some(table) => table.read_in(op, key, f),
+    None => hit.target().look(op).read(op, key, f),
+});
 
 /// Sets the key's value, of which a clone of the old one comes.
 pub(super) struct Insert<K, V> {
@@ -45,7 +48,7 @@ pub(super) struct Insert<K, V> {
 }
 
 act!([] Insert<K, V> => Option<V>, where [V: Clone]
-    |Insert { key, value }, op, map| within(map, op, |op, store| store.insert(op, key, value)));
+    |Insert { key, value }, op, hit| within(hit.target(), op, |op, store| store.insert(op, key, value)));
 
 /// The same, of which comes whether there was another.
 pub(super) struct Set<K, V> {
@@ -54,7 +57,7 @@ pub(super) struct Set<K, V> {
 }
 
 act!([] Set<K, V> => bool, where []
-    |Set { key, value }, op, map| within(map, op, |op, store| store.set(op, key, value)));
+    |Set { key, value }, op, hit| within(hit.target(), op, |op, store| store.set(op, key, value)));
 
 /// Takes the key out, of whose value a clone comes.
 pub(super) struct Remove<'q, Q: ?Sized> {
@@ -62,7 +65,7 @@ pub(super) struct Remove<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Remove<'_, Q> => Option<V>, where [K: Borrow<Q>, V: Clone]
-    |Remove { key }, op, map| within(map, op, |op, store| store.remove(op, key)));
+    |Remove { key }, op, hit| within(hit.target(), op, |op, store| store.remove(op, key)));
 
 /// The same, of which comes whether it was there.
 pub(super) struct Discard<'q, Q: ?Sized> {
@@ -70,7 +73,7 @@ pub(super) struct Discard<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Discard<'_, Q> => bool, where [K: Borrow<Q>]
-    |Discard { key }, op, map| within(map, op, |op, store| store.discard(op, key)));
+    |Discard { key }, op, hit| within(hit.target(), op, |op, store| store.discard(op, key)));
 
 /// Does with a key that is there what `f` says of its value.
 pub(super) struct Change<'q, Q: ?Sized, F> {
@@ -79,4 +82,4 @@ pub(super) struct Change<'q, Q: ?Sized, F> {
 }
 
 act!([Q: Eq + Hash + ?Sized, F] Change<'_, Q, F> => Computed, where [K: Borrow<Q>, F: FnMut(&V) -> Compute<V>]
-    |Change { key, f }, op, map| within(map, op, |op, store| store.change(op, key, f)));
+    |Change { key, f }, op, hit| within(hit.target(), op, |op, store| store.change(op, key, f)));

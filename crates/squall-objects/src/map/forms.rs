@@ -4,6 +4,7 @@
 //! The state moves as a [`Table`], shared: a form that has one moves in the time of a call, others copy.
 
 use squall_adapt::family::is_reading;
+use squall_core::__macro::{Lender, Lent};
 use squall_core::swap::{Format, New, RootFormats};
 use squall_core::{At, Miss, Reply, Root};
 use squall_machine::{Cluster, ClusterSize, Vp, machine};
@@ -47,6 +48,11 @@ pub(super) trait Shape<K: Send + Sync + 'static, V: Send + Sync + 'static, S>:
 
     fn here(this: &Arc<Self>) -> Arc<Self::Here>;
     fn form(here: &Self::Here) -> Form<'_, K, V, S>;
+    /// The table, if the form is nothing else.
+    fn table(here: &Arc<Self::Here>) -> Option<Arc<Table<K, V, S>>> {
+        let _ = here;
+        None
+    }
     /// Entries that it has beside the map's own.
     fn copies(here: &Self::Here) -> usize {
         let _ = here;
@@ -73,6 +79,10 @@ where
     #[inline(always)]
     fn form(here: &Self) -> Form<'_, K, V, S> {
         Form::Central(here)
+    }
+
+    fn table(here: &Arc<Self>) -> Option<Arc<Self>> {
+        Some(here.clone())
     }
 
     fn of_table(table: Arc<Table<K, V, S>>, (): ()) -> Arc<Self> {
@@ -184,6 +194,8 @@ where
     F: Shape<K, V, S>,
 {
     store: RcuArc<F::Here>,
+    /// The same, where it is a table and its readers are not counted.
+    lent: Lent<Table<K, V, S>>,
     /// Of adaptive forms. Not beside what every call reads.
     sensor: Option<Box<Sensor>>,
     /// Whether that counts who reads a table, too: where there may be a form that only readers have a use for. It is each processor's own.
@@ -283,10 +295,14 @@ where
     type Interface = dyn Mapping<K, V, S>;
     type Rep = Local<K, V, S, F, ADAPTS>;
 
+    const LENDER: Lender<Self::Rep, Self::Interface> = Lender::of(|rep| &rep.lent);
+
     fn make_rep(&self, at: At<Self>) -> Self::Rep {
         let store = self.store.get().expect("a miss is refused while nothing moved in");
         let counts_readers = ADAPTS && F::SENSED_BY == ClusterSize::Cpu && is_apart();
-        Local { store: F::here(store).into(), sensor: ADAPTS.then(Sensor::new), counts_readers, at }
+        let here = F::here(store);
+        let lent = Lent::new(if counts_readers { None } else { F::table(&here) });
+        Local { store: here.into(), lent, sensor: ADAPTS.then(Sensor::new), counts_readers, at }
     }
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {

@@ -54,6 +54,7 @@ mod replicated;
 mod store;
 
 use squall_adapt::{engine, family};
+use squall_core::__macro::Lends;
 use squall_core::swap::New;
 use squall_core::{CoRef, Root};
 use squall_machine::ClusterSize;
@@ -73,6 +74,16 @@ pub use owner::Map;
 use partitioned::Partitioned;
 pub use policy::{CENTRAL, REPLICATED, SMALL};
 pub use store::Store;
+
+/// The table that [`look`](Mapping::look) lends whenever it is asked, so that it need not be.
+impl<K, V, S> Lends for dyn Mapping<K, V, S>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    type What = Table<K, V, S>;
+}
 
 /// A map. [`Entries`] has what people do with one; this is what an implementation has.
 ///

@@ -110,7 +110,17 @@ where
     where
         K: Borrow<Q>,
     {
-        central!(self, table => table.read_in(op, key, f), form => form.read_in(op, key, f))
+        // Where a table is all there is, and nothing is counted, it is read without this (`Mapping::lent`).
+        match self.0 {
+            Form::Locked(form) => form.read_in(op, key, f),
+            other => apart(move || match other {
+                Form::Locked(_) => unreachable!("that is the other arm's"),
+                Form::Central(form) => form.read_in(op, key, f),
+                Form::Partitioned(form) => form.read_in(op, key, f),
+                Form::Replicated(form) => form.read_in(op, key, f),
+                Form::Limited(form) => form.read_in(op, key, f),
+            }),
+        }
     }
 
     /// Whether the key is there. Nothing is copied.

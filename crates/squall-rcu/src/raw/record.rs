@@ -19,7 +19,7 @@
 //! - I2. While an operation is open (depth not zero), `ended` does not change. The leave of an outermost operation sets
 //!   depth to zero and changes `ended` in one store.
 //! - I3. A collector that has seen depth not zero with `ended == e` may conclude that this operation is over once it
-//!   sees depth zero or `ended != e`. The converse can fail, which only delays: `ended` comes round after 2^32
+//!   sees depth zero or `ended != e`. The converse can fail, which only delays: `ended` comes round after 2^34
 //!   operations, and a signal handler that ran between the load and the store of an entry leaves no trace in `ended`.
 //! - I4. `SLOW` is set in the word of nobody's record, and for good in a registered one in
 //!   [`Mode::Fence`](squall_machine::asym::Mode), so that every entry there, a signal handler's too, executes the full
@@ -51,11 +51,11 @@ const SLOW: u64 = 1;
 /// One nested operation.
 const DEPTH_ONE: u64 = 1 << 1;
 /// The depth field.
-const DEPTH: u64 = (1 << 32) - DEPTH_ONE;
-/// One outermost operation ended.
-const ENDED_ONE: u64 = 1 << 32;
+const DEPTH: u64 = ENDED_ONE - DEPTH_ONE;
+/// One outermost operation ended: no more than fits into an instruction that adds it.
+const ENDED_ONE: u64 = 1 << 30;
 /// The ended field.
-const ENDED: u64 = u64::MAX << 32;
+const ENDED: u64 = u64::MAX << 30;
 
 const _: () = assert!(SLOW | DEPTH | ENDED == u64::MAX && ENDED & DEPTH == 0 && DEPTH & SLOW == 0);
 
@@ -134,10 +134,28 @@ pub(crate) struct Note {
     pub(crate) tag: u64,
 }
 
-/// What closes an operation: the word as it was before the entry.
+/// What closes an operation: the word as it is to be then. Its depth is zero for an outermost one, and one less than within it for
+/// others.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub(crate) struct Token(u64);
+
+impl Token {
+    /// What closes an outermost operation, entered from this word.
+    #[inline(always)]
+    fn of_outermost(word: u64) -> Token {
+        Token(word.wrapping_add(ENDED_ONE))
+    }
+
+    fn is_outermost(self) -> bool {
+        self.0 & DEPTH == 0
+    }
+
+    /// The word as it was before the entry.
+    fn before(self) -> u64 {
+        if self.is_outermost() { self.0.wrapping_sub(ENDED_ONE) } else { self.0 }
+    }
+}
 
 /// An operation seen by a collector.
 #[derive(Clone, Copy, Debug)]
@@ -180,8 +198,15 @@ impl Record {
     #[inline(always)]
     pub(crate) fn enter_fast(&self) -> Option<Token> {
         let word = self.word.load(Ordering::Relaxed);
-        if word & SLOW != 0 {
-            return None;
+        let mut token = Token::of_outermost(word);
+        // One test for both.
+        if word & (SLOW | DEPTH) != 0 {
+            // A branch that is predicted, not a dependency of the next entry.
+            std::hint::cold_path();
+            if word & SLOW != 0 {
+                return None;
+            }
+            token = Token(word);
         }
         // Relaxed: the light fence orders it before what the operation reads; partner: the heavy fence of
         // `Driver::start`. Either its scan sees this store, or the operation sees all that was unlinked before.
@@ -189,7 +214,7 @@ impl Record {
         if !sites::ENTER_FENCE.is_weak() {
             asym::light();
         }
-        Some(Token(word))
+        Some(token)
     }
 
     /// Opens an operation of a registered record on the slow path, with the fence of fence mode (I4).
@@ -201,7 +226,7 @@ impl Record {
         if !sites::ENTER_FENCE.is_weak() {
             fence(Ordering::SeqCst);
         }
-        Token(word)
+        if word & DEPTH == 0 { Token::of_outermost(word) } else { Token(word) }
     }
 
     /// Closes the operation that `token` opened. Returns whether the slow path must follow ([`Record::leave_slow`] or
@@ -214,18 +239,12 @@ impl Record {
     #[must_use]
     pub(crate) fn leave(&self, token: Token) -> bool {
         debug_assert!(
-            self.word.load(Ordering::Relaxed) == token.0 + DEPTH_ONE,
+            self.word.load(Ordering::Relaxed) == token.before() + DEPTH_ONE,
             "operations are left in the order opposite to their entries"
         );
-        let mut word = token.0.wrapping_add(ENDED_ONE);
-        if token.0 & DEPTH != 0 {
-            // A branch that is predicted, not a dependency of the next entry.
-            std::hint::cold_path();
-            word = token.0;
-        }
         // Release: pairs with the acquire in `Record::seen` and `Record::is_over`: whoever sees this operation over
         // also sees every access it made as done.
-        self.word.store(word, sites::LEAVE_RELEASE.order(Ordering::Release));
+        self.word.store(token.0, sites::LEAVE_RELEASE.order(Ordering::Release));
         if !sites::LEAVE_FENCE.is_weak() {
             // Partner: the heavy fence of `Driver::sleep_for_first`: either it sees this operation over, or the next
             // load sees its request.
@@ -237,7 +256,7 @@ impl Record {
     /// What a leave owes besides its store: the fence of fence mode. Returns the bits to act upon, which are none while
     /// an outer operation is open, and not those that another operation owes (I6).
     pub(crate) fn leave_slow(&self, token: Token) -> u32 {
-        if token.0 & DEPTH != 0 {
+        if !token.is_outermost() {
             return 0;
         }
         let mut bits = self.attention.load(Ordering::Relaxed);
@@ -248,7 +267,7 @@ impl Record {
             }
             bits = self.attention.load(Ordering::Relaxed);
         }
-        if self.owing.load(Ordering::Relaxed) != token.0 & ENDED {
+        if self.owing.load(Ordering::Relaxed) != token.before() & ENDED {
             bits &= !(attention::DEFERRED | attention::TEMPORARY);
         }
         bits & !attention::FENCE
