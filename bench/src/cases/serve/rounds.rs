@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Load, Script};
-use super::subjects::{ENTRIES, Entry, Running};
+use super::subjects::{AGAIN, ENTRIES, Entry, Kind, Running};
 use crate::case::Role;
 use crate::env;
 use crate::harness::{CLEAN_ROUNDS_MIN, RoundWatch, SubjectResult, Table, median, paired_ratio, quantile};
@@ -126,7 +126,7 @@ impl Rounds {
         let mut disturbed = false;
         for place in 0..count {
             let contestant = &mut self.contestants[(place + round) % count];
-            let watch = contestant.entry.is_store.then(|| RoundWatch::begin(&processors));
+            let watch = (contestant.entry.kind != Kind::Other).then(|| RoundWatch::begin(&processors));
             let turn = contestant.turn(self.length)?;
             disturbed |= watch.is_some_and(|watch| watch.disturbed());
             contestant.turns.push(turn);
@@ -145,17 +145,29 @@ impl Rounds {
         let of = |contestant: &Contestant, figure: Figure| -> Vec<f64> {
             kept.iter().map(|&round| figure(&contestant.turns[round])).collect()
         };
-        let stores = || self.contestants.iter().filter(|c| c.entry.is_store && c.entry.role == Role::Rival);
-        let ours = self.contestants.iter().find(|c| c.entry.role == Role::Ours);
-        let figures: [(&str, Figure); 2] =
-            [("best-store", |turn| turn.ns), ("best-store-p99", |turn| turn.p99_us)];
-        for (what, figure) in figures {
-            // The best is another one for each, perhaps.
-            let of_median = |contestant: &Contestant| median(&of(contestant, figure));
-            let best = stores().min_by(|a, b| of_median(a).total_cmp(&of_median(b)));
-            if let (Some(ours), Some(best)) = (ours, best) {
-                let ratio = paired_ratio(&of(ours, figure), &of(best, figure));
-                table.ratios.push((format!("{}/{what}", ours.entry.name), ratio, best.entry.name));
+        let named = |name: &str| self.contestants.iter().find(|c| c.entry.name == name);
+        let stores: Vec<&Contestant> = self
+            .contestants
+            .iter()
+            .filter(|c| c.entry.kind == Kind::Store && c.entry.role == Role::Rival)
+            .collect();
+        if let Some(ours) = self.contestants.iter().find(|c| c.entry.role == Role::Ours) {
+            let figures: [(&str, Figure); 2] =
+                [("best-store", |turn| turn.ns), ("best-store-p99", |turn| turn.p99_us)];
+            for (what, figure) in figures {
+                let rows: Vec<Vec<f64>> = stores.iter().map(|store| of(store, figure)).collect();
+                if let Some(Paired { ours: row, best: against, which }) =
+                    against_best(&of(ours, figure), &rows)
+                {
+                    let name = which.map_or("one or the other", |best| stores[best].entry.name);
+                    let ratio = paired_ratio(&row, &against);
+                    table.ratios.push((format!("{}/{what}", ours.entry.name), ratio, name));
+                }
+            }
+            if let Some(again) = named(AGAIN) {
+                let p99: Figure = |turn| turn.p99_us;
+                let ratio = paired_ratio(&of(ours, p99), &of(again, p99));
+                table.ratios.push((format!("{}/again-p99", ours.entry.name), ratio, again.entry.name));
             }
         }
         let subject = |contestant: &Contestant| SubjectResult {
@@ -169,5 +181,52 @@ impl Rounds {
             ],
         };
         table.subjects = self.contestants.iter().map(subject).collect();
+    }
+}
+
+/// Figures of the same rounds.
+#[derive(Debug, Default, PartialEq)]
+struct Paired {
+    ours: Vec<f64>,
+    best: Vec<f64>,
+    /// Whose these are, if they are one rival's.
+    which: Option<usize>,
+}
+
+/// Ours beside the best rival's. The best of one half of the rounds is compared in the other half: whoever is chosen and compared by the
+/// same rounds was lucky in them, the more so the more there are to choose from, and beats even a server that is the same.
+fn against_best(ours: &[f64], rivals: &[Vec<f64>]) -> Option<Paired> {
+    let half = |row: &[f64], odd: usize| -> Vec<f64> { row.iter().skip(odd).step_by(2).copied().collect() };
+    let best_of = |odd: usize| {
+        let median = |rival: usize| {
+            let half = half(&rivals[rival], odd);
+            if half.is_empty() { f64::INFINITY } else { median(&half) }
+        };
+        (0..rivals.len()).min_by(|&a, &b| median(a).total_cmp(&median(b)))
+    };
+    let best = [best_of(1)?, best_of(0)?];
+    let mut paired = Paired { which: (best[0] == best[1]).then_some(best[0]), ..Paired::default() };
+    for (odd, best) in best.into_iter().enumerate() {
+        paired.ours.extend(half(ours, odd));
+        paired.best.extend(half(&rivals[best], odd));
+    }
+    (!paired.ours.is_empty()).then_some(paired)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::against_best;
+
+    #[test]
+    fn the_best_is_chosen_by_other_rounds_than_those_in_which_it_is_compared() {
+        // Each rival is lucky in one half of the rounds; whoever were chosen by all of them would be better than ours.
+        let ours = [10.0; 4];
+        let lucky = vec![vec![1.0, 10.0, 1.0, 10.0], vec![10.0, 1.0, 10.0, 1.0]];
+        let paired = against_best(&ours, &lucky).unwrap();
+        assert_eq!((paired.best, paired.which), (vec![10.0; 4], None));
+        let faster = vec![vec![9.0; 4], vec![8.0; 4]];
+        let paired = against_best(&ours, &faster).unwrap();
+        assert_eq!((paired.ours, paired.best, paired.which), (vec![10.0; 4], vec![8.0; 4], Some(1)));
+        assert_eq!(against_best(&ours, &[]), None);
     }
 }

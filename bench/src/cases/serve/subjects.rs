@@ -26,21 +26,31 @@ pub(super) struct Running {
 pub(super) struct Entry {
     pub(super) name: &'static str,
     pub(super) role: Role,
-    /// Whether it is the same server as ours, on another map.
-    pub(super) is_store: bool,
+    pub(super) kind: Kind,
     pub(super) start: fn() -> Result<Running, Missing>,
 }
 
-const fn store(name: &'static str, role: Role, start: fn() -> Result<Running, Missing>) -> Entry {
-    Entry { name, role, is_store: true, start }
+/// What a server is to ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It is ours, or the same program on another map.
+    Store,
+    /// It is ours once more: what one and the same server differs by from itself.
+    Again,
+    /// Another program.
+    Other,
 }
 
-pub(super) static ENTRIES: [Entry; 5] = [
-    store("squall", Role::Ours, ours::<SquallStore>),
-    store("dashmap", Role::Rival, ours::<stores::Dash>),
-    store("papaya", Role::Rival, ours::<stores::Papaya>),
-    store("scc-hashmap", Role::Rival, ours::<stores::SccHashMap>),
-    Entry { name: "memcached", role: Role::Rival, is_store: false, start: other },
+/// Ours, once more.
+pub(super) const AGAIN: &str = "squall-again";
+
+pub(super) static ENTRIES: [Entry; 6] = [
+    Entry { name: "squall", role: Role::Ours, kind: Kind::Store, start: ours::<SquallStore> },
+    Entry { name: "dashmap", role: Role::Rival, kind: Kind::Store, start: ours::<stores::Dash> },
+    Entry { name: "papaya", role: Role::Rival, kind: Kind::Store, start: ours::<stores::Papaya> },
+    Entry { name: "scc-hashmap", role: Role::Rival, kind: Kind::Store, start: ours::<stores::SccHashMap> },
+    Entry { name: AGAIN, role: Role::Rival, kind: Kind::Again, start: ours::<SquallStore> },
+    Entry { name: "memcached", role: Role::Rival, kind: Kind::Other, start: other },
 ];
 
 pub(super) static SPECS: &[Spec] = &[
@@ -49,6 +59,7 @@ pub(super) static SPECS: &[Spec] = &[
     Spec::rival(ENTRIES[2].name, |setting| asked(&ENTRIES[2], setting)),
     Spec::rival(ENTRIES[3].name, |setting| asked(&ENTRIES[3], setting)),
     Spec::rival(ENTRIES[4].name, |setting| asked(&ENTRIES[4], setting)),
+    Spec::rival(ENTRIES[5].name, |setting| asked(&ENTRIES[5], setting)),
 ];
 
 /// As many threads serve as there are processors.
