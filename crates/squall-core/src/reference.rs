@@ -268,7 +268,7 @@ unsafe fn target<I: ?Sized>(header: &NonNull<Header>) -> &I {
 
 /// A representative that a call found, for the rest of its operation.
 ///
-/// - I4. The header is one of a `CoRef<I>`'s id, and is kept for `'o` (I1, I2).
+/// - I3. The header is one of a `CoRef<I>`'s id, and is kept for `'o` (I1, I2).
 pub struct Hit<'o, I: ?Sized> {
     header: NonNull<Header>,
     representative: PhantomData<&'o I>,
@@ -282,7 +282,7 @@ impl<I: ?Sized> fmt::Debug for Hit<'_, I> {
 
 impl<'o, I: ?Sized> Hit<'o, I> {
     /// # Safety
-    /// I4; `'o` is within the operation.
+    /// I3; `'o` is within the operation.
     #[inline(always)]
     unsafe fn new(_: &'o Op, header: NonNull<Header>) -> Hit<'o, I> {
         Hit { header, representative: PhantomData }
@@ -291,7 +291,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     /// The representative.
     #[inline(always)]
     pub fn target(&self) -> &'o I {
-        // SAFETY: I4; it is valid for `'o`, which is longer than this borrow.
+        // SAFETY: I3; it is valid for `'o`, which is longer than this borrow.
         unsafe { &*ptr::from_ref(target(&self.header)) }
     }
 
@@ -301,13 +301,13 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     where
         I: Lends,
     {
-        // SAFETY: I4.
+        // SAFETY: I3.
         let header = unsafe { self.header.as_ref() };
         let offset = header.lent();
         if offset == 0 {
             return None;
         }
-        // SAFETY: the header was written for `I` (I4), by a root whose interface that is (`lent/I2`).
+        // SAFETY: the header was written for `I` (I3), by a root whose interface that is (`lent/I2`).
         Some(unsafe { lent_at::<I>(header.target()[0], offset) })
     }
 }
@@ -425,7 +425,7 @@ enum Resolved {
 
 /// The same in one word, which is returned in a register.
 ///
-/// - I3. The word is a pointer, and in its low bits says to what: none set, `ERROR`, or `MEDIATED`.
+/// - I4. The word is a pointer, and in its low bits says to what: none set, `ERROR`, or `MEDIATED`.
 #[must_use]
 struct Packed(NonNull<()>);
 
@@ -459,7 +459,7 @@ impl Packed {
             unreachable!("a tagged null")
         };
         match tag {
-            // SAFETY: from `error` (I3), once.
+            // SAFETY: from `error` (I4), once.
             ERROR => Resolved::Error(unsafe { CallError::from_raw(pointer) }),
             _ => Resolved::Mediated(pointer.cast()),
         }

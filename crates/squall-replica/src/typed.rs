@@ -431,6 +431,13 @@ impl<T: Send + Sync + 'static> Replica<T> {
         }
     }
 
+    /// The value that it holds, if it holds one: all that [`load`](Replica::load) does where it does, which is nearly always.
+    #[inline(always)]
+    pub fn find<'o>(&self, _op: &'o Op) -> Option<&'o Versioned<T>> {
+        // SAFETY: as in `load`.
+        self.word.find().map(|node| unsafe { Versioned::of(node) })
+    }
+
     /// As [`load`](Replica::load). Where that gives the replica the value, `note` is called, in the same step as far as updates can tell:
     /// it runs under the master's lock, and shall set a bit and no more. So a walk may leave out replicas that are not noted: see
     /// [`Holders`](crate::Holders).

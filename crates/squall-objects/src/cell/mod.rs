@@ -40,14 +40,14 @@ mod spread;
 mod subscription;
 
 use squall_adapt::{engine, family};
-use squall_core::__macro::{Checked, Panic};
+use squall_core::__macro::{Act, Checked, Hit, Lends, Panic};
 use squall_core::swap::{New, Swap, SwapError, SwapReport};
 use squall_core::{CallError, CoRef, Owned, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
 use squall_rcu::Op;
-use squall_replica::Master;
 pub use squall_replica::{Conflict, Versioned, Watch};
+use squall_replica::{Master, Replica};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -107,6 +107,24 @@ pub trait Published<T: Send + Sync + 'static>: Send + Sync {
     /// Has its sensor trip after about so many changes; zero: never. For policies.
     fn arm(&self, after: u32) {
         let _ = after;
+    }
+}
+
+/// The replica, which has the value most of the time.
+impl<T: Send + Sync + 'static> Lends for dyn Published<T> {
+    type What = Replica<T>;
+}
+
+/// What a read does: where the replica has a value, without asking the representative for it.
+struct Read<F>(F);
+
+impl<T: Send + Sync + 'static, R, F: FnOnce(&Versioned<T>) -> R> Act<dyn Published<T>, R> for Read<F> {
+    #[inline(always)]
+    fn act<'o>(self, op: &'o Op, hit: Hit<'o, dyn Published<T>>) -> R {
+        match hit.lent().and_then(|replica| replica.find(op)) {
+            Some(value) => (self.0)(value),
+            None => (self.0)(hit.target().find(op)),
+        }
     }
 }
 
@@ -171,19 +189,19 @@ impl<T: Send + Sync + 'static> Reading<T> for CoRef<dyn Published<T>> {
     #[inline]
     #[track_caller]
     fn read<R>(self, f: impl FnOnce(&T) -> R) -> R {
-        self.__call_in("find", |op, replica| f(replica.find(op)), Panic)
+        self.__call_act("find", Read(|value: &Versioned<T>| f(value)), Panic)
     }
 
     #[inline]
     fn try_read<R>(self, f: impl FnOnce(&T) -> R) -> Result<R, CallError> {
-        self.__call_in("find", |op, replica| Ok(f(replica.find(op))), Checked)
+        self.__call_act("find", Read(|value: &Versioned<T>| Ok(f(value))), Checked)
     }
 
     #[inline]
     #[track_caller]
     fn read_versioned<R>(self, f: impl FnOnce(&T, u64) -> R) -> R {
         let read = |value: &Versioned<T>| f(value, Versioned::version(value));
-        self.__call_in("find", |op, replica| read(replica.find(op)), Panic)
+        self.__call_act("find", Read(read), Panic)
     }
 
     #[track_caller]

@@ -195,7 +195,7 @@ where
 {
     store: RcuArc<F::Here>,
     /// The same, where it is a table and its readers are not counted.
-    lent: Lent<Table<K, V, S>>,
+    lent: Option<Lent<Table<K, V, S>>>,
     /// Of adaptive forms. Not beside what every call reads.
     sensor: Option<Box<Sensor>>,
     /// Whether that counts who reads a table, too: where there may be a form that only readers have a use for. It is each processor's own.
@@ -295,13 +295,13 @@ where
     type Interface = dyn Mapping<K, V, S>;
     type Rep = Local<K, V, S, F, ADAPTS>;
 
-    const LENDER: Lender<Self::Rep, Self::Interface> = Lender::of(|rep| &rep.lent);
+    const LENDER: Lender<Self::Rep, Self::Interface> = Lender::of(|rep| rep.lent.as_ref());
 
     fn make_rep(&self, at: At<Self>) -> Self::Rep {
         let store = self.store.get().expect("a miss is refused while nothing moved in");
         let counts_readers = ADAPTS && F::SENSED_BY == ClusterSize::Cpu && is_apart();
         let here = F::here(store);
-        let lent = Lent::new(if counts_readers { None } else { F::table(&here) });
+        let lent = if counts_readers { None } else { F::table(&here).map(Lent::new) };
         Local { store: here.into(), lent, sensor: ADAPTS.then(Sensor::new), counts_readers, at }
     }
 

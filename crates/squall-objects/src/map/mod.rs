@@ -54,7 +54,7 @@ mod replicated;
 mod store;
 
 use squall_adapt::{engine, family};
-use squall_core::__macro::Lends;
+use squall_core::__macro::{Lends, Lent};
 use squall_core::swap::New;
 use squall_core::{CoRef, Root};
 use squall_machine::ClusterSize;
@@ -82,7 +82,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    type What = Table<K, V, S>;
+    type What = Lent<Table<K, V, S>>;
 }
 
 /// A map. [`Entries`] has what people do with one; this is what an implementation has.
