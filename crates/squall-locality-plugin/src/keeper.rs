@@ -91,9 +91,7 @@ pub(crate) fn start(folder: &'static CStr) -> Result<(), isize> {
         unsafe { *MAILBOX.folder.get() = folder.as_ptr().cast() };
         MAILBOX.state.store(ASKED, Ordering::Relaxed);
         // SAFETY: the stack is the keeper's alone: the one before, if any, was another process's. It touches no locals (I3).
-        if !unsafe { sys::start_apart(keep, (stack + STACK_BYTES) as *mut c_void) } {
-            return Err(sys::EAGAIN);
-        }
+        unsafe { sys::start_apart(keep, (stack + STACK_BYTES) as *mut c_void) }?;
         match wait() {
             answer if answer < 0 => Err(-answer),
             _ => {

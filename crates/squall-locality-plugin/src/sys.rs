@@ -142,12 +142,15 @@ unsafe extern "C" {
 const APART: c_int = 0x100 | 0x800 | 0x1_0000 | 0x4_0000;
 
 /// Starts `run` in a thread of this process that has a table of descriptors, a root and a folder of its own: copies.
-/// No signal is handled there. Whether it could be started.
+/// No signal is handled there. The error's number if it could not be started.
 ///
 /// # Safety
 /// `stack` is the end of memory that is for this thread alone, as long as it lives. The thread has the caller's locals: it
 /// must not touch any, nor call what does.
-pub(crate) unsafe fn start_apart(run: extern "C" fn(*mut c_void) -> c_int, stack: *mut c_void) -> bool {
+pub(crate) unsafe fn start_apart(
+    run: extern "C" fn(*mut c_void) -> c_int,
+    stack: *mut c_void,
+) -> Result<(), isize> {
     let (all, mut before) = (u64::MAX, 0u64);
     let mask = |set: *const u64, old: *mut u64| {
         // SAFETY: SIG_SETMASK with a set of eight bytes, which the kernel's have, and room for the old one.
@@ -156,6 +159,8 @@ pub(crate) unsafe fn start_apart(run: extern "C" fn(*mut c_void) -> c_int, stack
     mask(&raw const all, &raw mut before);
     // SAFETY: the stack is the caller's promise; the C library's function starts `run` on it.
     let started = unsafe { clone(run, stack, APART, std::ptr::null_mut()) } > 0;
+    // The library's function leaves the number where its functions do.
+    let why = std::io::Error::last_os_error().raw_os_error();
     mask(&raw const before, std::ptr::null_mut());
-    started
+    if started { Ok(()) } else { Err(why.map_or(EAGAIN, |why| why as isize)) }
 }

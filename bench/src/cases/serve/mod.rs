@@ -7,7 +7,7 @@
 //! - The rows are the time of a turn over the requests of all connections in it. Each request is clocked for `p50_us` and `p99_us`.
 //! - `squall/best-store` is over the fastest of the same server on rivals' maps, which memcached is not; which one that is, is found in
 //!   other rounds than those in which it is compared.
-//! - `squall-again` is our server once more: `squall / it` and `squall/again-p99` tell by how much a server differs from itself.
+//! - `squall-again` is our server once more: `squall/again` and `squall/again-p99` tell by how much a server differs from itself.
 //!
 //! - I1. Every answer is checked: a value must be its key's, whole.
 //! - I2. In each round every server has one turn, in an order that is rotated from round to round; a ratio is only ever taken between

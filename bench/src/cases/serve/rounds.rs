@@ -165,9 +165,12 @@ impl Rounds {
                 }
             }
             if let Some(again) = named(AGAIN) {
-                let p99: Figure = |turn| turn.p99_us;
-                let ratio = paired_ratio(&of(ours, p99), &of(again, p99));
-                table.ratios.push((format!("{}/again-p99", ours.entry.name), ratio, again.entry.name));
+                let figures: [(&str, Figure); 2] =
+                    [("again", |turn| turn.ns), ("again-p99", |turn| turn.p99_us)];
+                for (what, figure) in figures {
+                    let ratio = paired_ratio(&of(ours, figure), &of(again, figure));
+                    table.ratios.push((format!("{}/{what}", ours.entry.name), ratio, again.entry.name));
+                }
             }
         }
         let subject = |contestant: &Contestant| SubjectResult {

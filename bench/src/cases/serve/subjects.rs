@@ -49,7 +49,7 @@ pub(super) static ENTRIES: [Entry; 6] = [
     Entry { name: "dashmap", role: Role::Rival, kind: Kind::Store, start: ours::<stores::Dash> },
     Entry { name: "papaya", role: Role::Rival, kind: Kind::Store, start: ours::<stores::Papaya> },
     Entry { name: "scc-hashmap", role: Role::Rival, kind: Kind::Store, start: ours::<stores::SccHashMap> },
-    Entry { name: AGAIN, role: Role::Rival, kind: Kind::Again, start: ours::<SquallStore> },
+    Entry { name: AGAIN, role: Role::Ours, kind: Kind::Again, start: ours::<SquallStore> },
     Entry { name: "memcached", role: Role::Rival, kind: Kind::Other, start: other },
 ];
 
@@ -58,7 +58,7 @@ pub(super) static SPECS: &[Spec] = &[
     Spec::rival(ENTRIES[1].name, |setting| asked(&ENTRIES[1], setting)),
     Spec::rival(ENTRIES[2].name, |setting| asked(&ENTRIES[2], setting)),
     Spec::rival(ENTRIES[3].name, |setting| asked(&ENTRIES[3], setting)),
-    Spec::rival(ENTRIES[4].name, |setting| asked(&ENTRIES[4], setting)),
+    Spec::ours(ENTRIES[4].name, |setting| asked(&ENTRIES[4], setting)),
     Spec::rival(ENTRIES[5].name, |setting| asked(&ENTRIES[5], setting)),
 ];
 
