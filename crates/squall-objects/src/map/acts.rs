@@ -2,6 +2,7 @@
 //! concerns a table, and not called where the compiler finds it too long.
 
 use squall_core::__macro::{Act, Hit};
+use squall_core::CallError;
 use squall_rcu::Op;
 use squall_table::{Compute, Computed};
 use std::borrow::Borrow;
@@ -39,6 +40,23 @@ act!([Q: Eq + Hash + ?Sized, F, R] Read<'_, Q, F> => Option<R>, where [K: Borrow
 |Read { key, f }, op, hit| match hit.lent() {
     Some(table) => table.read_in(op, key, f),
     None => hit.target().look(op).read(op, key, f),
+});
+
+/// The same of a map that may be gone.
+pub(super) struct TryRead<'q, Q: ?Sized, F>(pub(super) Read<'q, Q, F>);
+
+act!([Q: Eq + Hash + ?Sized, F, R] TryRead<'_, Q, F> => Result<Option<R>, CallError>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
+|TryRead(read), op, hit| Ok(read.act(op, hit)));
+
+/// Whether the key is there.
+pub(super) struct Contains<'q, Q: ?Sized> {
+    pub(super) key: &'q Q,
+}
+
+act!([Q: Eq + Hash + ?Sized] Contains<'_, Q> => bool, where [K: Borrow<Q>]
+|Contains { key }, op, hit| match hit.lent() {
+    Some(table) => table.read_in(op, key, |_| ()).is_some(),
+    None => hit.target().look(op).contains(op, key),
 });
 
 /// Sets the key's value, of which a clone of the old one comes.

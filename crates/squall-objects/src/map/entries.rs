@@ -10,7 +10,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::vec;
 
-use super::acts::{Change, Discard, Insert, Read, Remove, Set};
+use super::acts::{Change, Contains, Discard, Insert, Read, Remove, Set, TryRead};
 use super::limited::Full;
 use super::store::Store;
 use super::{Compute, Computed, Mapping};
@@ -369,7 +369,7 @@ where
     where
         K: Borrow<Q>,
     {
-        look(self, |op, store| store.contains(op, key))
+        self.__call_act("look", Contains { key }, Panic)
     }
 
     #[inline]
@@ -521,7 +521,7 @@ where
     where
         K: Borrow<Q>,
     {
-        try_look(self, |op, store| store.read(op, key, f))
+        self.__call_act("look", TryRead(Read { key, f }), Checked)
     }
 
     fn try_set(self, key: K, value: V) -> Result<bool, CallError> {

@@ -110,16 +110,10 @@ where
     where
         K: Borrow<Q>,
     {
-        // Where a table is all there is, and nothing is counted, it is read without this (`Mapping::lent`).
+        // A table that is all there is, and whose readers are not counted, is read without this (`Lends` of a map).
         match self.0 {
             Form::Locked(form) => form.read_in(op, key, f),
-            other => apart(move || match other {
-                Form::Locked(_) => unreachable!("that is the other arm's"),
-                Form::Central(form) => form.read_in(op, key, f),
-                Form::Partitioned(form) => form.read_in(op, key, f),
-                Form::Replicated(form) => form.read_in(op, key, f),
-                Form::Limited(form) => form.read_in(op, key, f),
-            }),
+            _ => apart(|| each!(self, form => form.read_in(op, key, f))),
         }
     }
 
