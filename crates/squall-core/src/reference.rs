@@ -13,7 +13,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use squall_machine::Vp;
 use squall_rcu::Op;
@@ -270,13 +270,13 @@ unsafe fn target<I: ?Sized>(header: &NonNull<Header>) -> &I {
 ///
 /// - I3. The header is one of a `CoRef<I>`'s id, and is kept for `'o` (I1, I2).
 pub struct Hit<'o, I: ?Sized> {
-    header: NonNull<Header>,
+    header: &'o Header,
     representative: PhantomData<&'o I>,
 }
 
 impl<I: ?Sized> fmt::Debug for Hit<'_, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Hit").field(&self.header).finish()
+        f.debug_tuple("Hit").field(self.header).finish()
     }
 }
 
@@ -285,14 +285,15 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     /// I3; `'o` is within the operation.
     #[inline(always)]
     unsafe fn new(_: &'o Op, header: NonNull<Header>) -> Hit<'o, I> {
-        Hit { header, representative: PhantomData }
+        // SAFETY: the caller.
+        Hit { header: unsafe { header.as_ref() }, representative: PhantomData }
     }
 
     /// The representative.
     #[inline(always)]
     pub fn target(&self) -> &'o I {
-        // SAFETY: I3; it is valid for `'o`, which is longer than this borrow.
-        unsafe { &*ptr::from_ref(target(&self.header)) }
+        // SAFETY: the header was written for `I` (I3, interface/I1), and keeps the representative as long as itself.
+        unsafe { &*from_fat::<I>(self.header.target()) }
     }
 
     /// What it lends, if it lends something.
@@ -301,14 +302,12 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     where
         I: Lends,
     {
-        // SAFETY: I3.
-        let header = unsafe { self.header.as_ref() };
-        let offset = header.lent();
+        let offset = self.header.lent();
         if offset == 0 {
             return None;
         }
         // SAFETY: the header was written for `I` (I3), by a root whose interface that is (`lent/I2`).
-        Some(unsafe { lent_at::<I>(header.target()[0], offset) })
+        Some(unsafe { lent_at::<I>(self.header.target()[0], offset) })
     }
 }
 

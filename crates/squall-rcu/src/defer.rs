@@ -32,7 +32,6 @@ use std::time::{Duration, Instant};
 
 use crate::op::{DOMAIN, is_quiet, own_record, put_off};
 use crate::raw::defer::{BATCH_CALLS, Batch, Deferred, Kind};
-use crate::raw::domain::Added;
 use crate::raw::grace::{Haste, Moment};
 use crate::raw::record::{Record, attention};
 use crate::stats::COUNTS;
@@ -166,14 +165,7 @@ pub unsafe fn defer_raw(call: unsafe fn(*mut ()), data: *mut (), bytes: usize) {
 #[doc(hidden)]
 #[inline(never)]
 pub unsafe fn __defer_object(call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
-    #[cold]
-    #[inline(never)]
-    fn slowly(call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
-        add_slowly(Kind::Object, Deferred::new(call, data, bytes));
-    }
-    if !add_at_once(Kind::Object, Deferred::new(call, data, bytes)) {
-        slowly(call, data, bytes);
-    }
+    add_plain(Kind::Object, call, data, bytes);
 }
 
 /// Not public: calls `call(data, bytes)` once every operation that is open now has ended, anywhere, as memory is given back.
@@ -195,6 +187,11 @@ pub unsafe fn __defer_memory(call: unsafe fn(*mut (), u32), data: *mut (), bytes
 
 #[inline(never)]
 fn add(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
+    add_plain(kind, call, data, bytes);
+}
+
+#[inline(always)]
+fn add_plain(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
     #[cold]
     #[inline(never)]
     fn slowly(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
@@ -213,41 +210,21 @@ fn add_at_once(kind: Kind, call: Deferred) -> bool {
 }
 
 fn add_slowly(kind: Kind, call: Deferred) {
-    let Some(record) = own_record() else { return add_unregistered(kind, call) };
-    let Ok(added) = DOMAIN.defer(record, kind, call) else { return leak() };
-    if added.first || added.closed {
-        added_cold(record, added);
+    if own_record().is_none() && crate::op::register().is_err() {
+        return;
     }
-}
-
-fn added_cold(record: &'static Record, added: Added) {
+    // A thread past its exit hook is registered only within an operation: it has no list of its own then.
+    let Some(record) = own_record() else { return adopt_one(call) };
+    let Ok(added) = DOMAIN.defer(record, kind, call) else {
+        COUNTS.leaked.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
+        return;
+    };
     if added.first {
         crate::reclaimer::announce();
     }
     if added.closed {
         closed(record);
     }
-}
-
-#[cold]
-#[inline(never)]
-fn add_unregistered(kind: Kind, call: Deferred) {
-    if crate::op::register().is_err() {
-        return;
-    }
-    if let Some(record) = own_record() {
-        return match DOMAIN.defer(record, kind, call) {
-            Ok(added) => added_cold(record, added),
-            Err(_) => leak(),
-        };
-    }
-    // A thread past its exit hook is registered only within an operation: it has no list of its own then.
-    adopt_one(call);
-}
-
-#[cold]
-fn leak() {
-    COUNTS.leaked.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
 }
 
 #[inline(never)]

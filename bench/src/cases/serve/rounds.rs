@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use super::client::{Client, Load, Script};
-use super::subjects::{AGAIN, ENTRIES, Entry, Kind, Running};
+use super::subjects::{ENTRIES, Entry, Kind, Running};
 use crate::case::Role;
 use crate::env;
 use crate::harness::{CLEAN_ROUNDS_MIN, RoundWatch, SubjectResult, Table, median, paired_ratio, quantile};
@@ -145,31 +145,22 @@ impl Rounds {
         let of = |contestant: &Contestant, figure: Figure| -> Vec<f64> {
             kept.iter().map(|&round| figure(&contestant.turns[round])).collect()
         };
-        let named = |name: &str| self.contestants.iter().find(|c| c.entry.name == name);
-        let stores: Vec<&Contestant> = self
-            .contestants
-            .iter()
-            .filter(|c| c.entry.kind == Kind::Store && c.entry.role == Role::Rival)
-            .collect();
-        if let Some(ours) = self.contestants.iter().find(|c| c.entry.role == Role::Ours) {
-            let figures: [(&str, Figure); 2] =
-                [("best-store", |turn| turn.ns), ("best-store-p99", |turn| turn.p99_us)];
+        let find = |kind, role| {
+            self.contestants.iter().filter(move |c| c.entry.kind == kind && c.entry.role == role)
+        };
+        let stores: Vec<&Contestant> = find(Kind::Store, Role::Rival).collect();
+        if let Some(ours) = find(Kind::Store, Role::Ours).next() {
+            let figures: [(&str, Figure); 2] = [("", |turn| turn.ns), ("-p99", |turn| turn.p99_us)];
             for (what, figure) in figures {
                 let rows: Vec<Vec<f64>> = stores.iter().map(|store| of(store, figure)).collect();
-                if let Some(Paired { ours: row, best: against, which }) =
-                    against_best(&of(ours, figure), &rows)
-                {
-                    let name = which.map_or("one or the other", |best| stores[best].entry.name);
-                    let ratio = paired_ratio(&row, &against);
-                    table.ratios.push((format!("{}/{what}", ours.entry.name), ratio, name));
+                if let Some(paired) = against_best(&of(ours, figure), &rows) {
+                    let name = paired.which.map_or("one or the other", |best| stores[best].entry.name);
+                    let ratio = paired_ratio(&paired.ours, &paired.best);
+                    table.ratios.push((format!("{}/best-store{what}", ours.entry.name), ratio, name));
                 }
-            }
-            if let Some(again) = named(AGAIN) {
-                let figures: [(&str, Figure); 2] =
-                    [("again", |turn| turn.ns), ("again-p99", |turn| turn.p99_us)];
-                for (what, figure) in figures {
+                if let Some(again) = find(Kind::Again, Role::Ours).next() {
                     let ratio = paired_ratio(&of(ours, figure), &of(again, figure));
-                    table.ratios.push((format!("{}/{what}", ours.entry.name), ratio, again.entry.name));
+                    table.ratios.push((format!("{}/again{what}", ours.entry.name), ratio, again.entry.name));
                 }
             }
         }
@@ -201,11 +192,11 @@ struct Paired {
 fn against_best(ours: &[f64], rivals: &[Vec<f64>]) -> Option<Paired> {
     let half = |row: &[f64], odd: usize| -> Vec<f64> { row.iter().skip(odd).step_by(2).copied().collect() };
     let best_of = |odd: usize| {
-        let median = |rival: usize| {
-            let half = half(&rivals[rival], odd);
-            if half.is_empty() { f64::INFINITY } else { median(&half) }
+        let middle = |rival: usize| {
+            let figures = half(&rivals[rival], odd);
+            if figures.is_empty() { f64::INFINITY } else { median(&figures) }
         };
-        (0..rivals.len()).min_by(|&a, &b| median(a).total_cmp(&median(b)))
+        (0..rivals.len()).min_by(|&a, &b| middle(a).total_cmp(&middle(b)))
     };
     let best = [best_of(1)?, best_of(0)?];
     let mut paired = Paired { which: (best[0] == best[1]).then_some(best[0]), ..Paired::default() };

@@ -41,15 +41,12 @@ pub(super) enum Kind {
     Other,
 }
 
-/// Ours, once more.
-pub(super) const AGAIN: &str = "squall-again";
-
 pub(super) static ENTRIES: [Entry; 6] = [
     Entry { name: "squall", role: Role::Ours, kind: Kind::Store, start: ours::<SquallStore> },
     Entry { name: "dashmap", role: Role::Rival, kind: Kind::Store, start: ours::<stores::Dash> },
     Entry { name: "papaya", role: Role::Rival, kind: Kind::Store, start: ours::<stores::Papaya> },
     Entry { name: "scc-hashmap", role: Role::Rival, kind: Kind::Store, start: ours::<stores::SccHashMap> },
-    Entry { name: AGAIN, role: Role::Ours, kind: Kind::Again, start: ours::<SquallStore> },
+    Entry { name: "squall-again", role: Role::Ours, kind: Kind::Again, start: ours::<SquallStore> },
     Entry { name: "memcached", role: Role::Rival, kind: Kind::Other, start: other },
 ];
 

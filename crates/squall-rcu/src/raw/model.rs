@@ -274,22 +274,25 @@ fn run(batches: Vec<super::defer::Batch>) {
     }
 }
 
+/// Another thread takes all lists, and runs what is in them.
+fn take_elsewhere(domain: &Arc<Domain>) -> thread::JoinHandle<()> {
+    let domain = domain.clone();
+    thread::spawn(move || {
+        let mut taken = Vec::new();
+        let records = domain.choose(|_| true);
+        let take = |queue: &mut Queue| taken.extend(queue.take_all(|| domain.grace.mark()));
+        domain.visit(&records, take, || ()).expect("the checker's fence does not fail");
+        run(taken);
+    })
+}
+
 /// An owner defers while another thread takes its list: each call is run once, by one of them.
 fn defer_against_take() {
     let domain = Arc::new(Domain::new());
     let counter = Arc::new(AtomicUsize::new(0));
     let record_of = domain.clone();
     let record = record_of.register(1, false);
-    let taker = {
-        let domain = domain.clone();
-        thread::spawn(move || {
-            let mut taken = Vec::new();
-            let records = domain.choose(|_| true);
-            let take = |queue: &mut Queue| taken.extend(queue.take_all(|| domain.grace.mark()));
-            domain.visit(&records, take, || ()).expect("the checker's fence does not fail");
-            run(taken);
-        })
-    };
+    let taker = take_elsewhere(&domain);
     let _ = domain.defer(record, Kind::Memory, count(&counter)).expect("not a handler");
     let _ = domain.defer(record, Kind::Code, count(&counter)).expect("not a handler");
     run(domain.take_own(record, || ()));
@@ -305,16 +308,7 @@ fn defer_at_once_against_take() {
     let record_of = domain.clone();
     let record = record_of.register(1, false);
     let _ = domain.defer(record, Kind::Memory, count(&counter)).expect("not a handler");
-    let taker = {
-        let domain = domain.clone();
-        thread::spawn(move || {
-            let mut taken = Vec::new();
-            let records = domain.choose(|_| true);
-            let take = |queue: &mut Queue| taken.extend(queue.take_all(|| domain.grace.mark()));
-            domain.visit(&records, take, || ()).expect("the checker's fence does not fail");
-            run(taken);
-        })
-    };
+    let taker = take_elsewhere(&domain);
     let another = Arc::into_raw(counter.clone()).cast_mut().cast();
     // Refused if the taker is there, or was: then there is no room. It does nothing with what it refuses.
     if !domain.defer_at_once(record, Kind::Memory, counting(another)) {

@@ -55,7 +55,7 @@ const DEPTH: u64 = ENDED_ONE - DEPTH_ONE;
 /// One outermost operation ended: no more than fits into an instruction that adds it.
 const ENDED_ONE: u64 = 1 << 30;
 /// The ended field.
-const ENDED: u64 = u64::MAX << 30;
+const ENDED: u64 = !(ENDED_ONE - 1);
 
 const _: () = assert!(SLOW | DEPTH | ENDED == u64::MAX && ENDED & DEPTH == 0 && DEPTH & SLOW == 0);
 
