@@ -282,9 +282,9 @@ impl<'a, L: Layout> Bucket<'a, L> {
         let free = !self.head.state.load(Ordering::Relaxed) & OCCUPIED;
         let begin = begin::<L>(mixed);
         // Those before `begin` only if there is none from there on.
-        let near = free >> begin;
-        let slot =
-            if near != 0 { begin + near.trailing_zeros() as usize } else { free.trailing_zeros() as usize };
+        let near = free >> begin << begin;
+        // Which it will be cannot be foretold: chosen, and not jumped to.
+        let slot = std::hint::select_unpredictable(near != 0, near, free).trailing_zeros() as usize;
         (slot < SLOTS).then_some(slot)
     }
 
@@ -310,11 +310,11 @@ impl<'a, L: Layout> Bucket<'a, L> {
         L::VALIDATE && self.head.state.load(Ordering::Relaxed) / VERSION >= LAST
     }
 
-    /// Whether a home's entries are here, in this bucket alone, and each of them may be taken away.
+    /// Whether a home's entries have not moved, and each of those in this bucket may be taken away.
     #[inline(always)]
     pub(crate) fn is_plain(self, state: u32) -> bool {
         let moved = if sites::ASK.is_weak() { 0 } else { MOVED };
-        state & (moved | CHAINED) == 0 && !(L::VALIDATE && state / VERSION >= LAST)
+        state & moved == 0 && !(L::VALIDATE && state / VERSION >= LAST)
     }
 
     /// Takes the entry of a slot away. Not if [`is_worn`](Bucket::is_worn).

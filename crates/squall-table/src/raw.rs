@@ -268,15 +268,18 @@ impl<L: Layout> Raw<L> {
         bucket.fetch(mixed);
         let lock = bucket.lock();
         let state = bucket.state();
-        // Acquire: pairs with the release of `begin` (I2).
-        if !bucket.is_plain(state) || !slab.next.load(Ordering::Acquire).is_null() {
+        let found = 'here: {
+            // Acquire: pairs with the release of `begin` (I2).
+            if bucket.is_plain(state) && slab.next.load(Ordering::Acquire).is_null() {
+                // SAFETY: the caller. What is not here is not there if no bucket follows; what is here is nowhere else.
+                match unsafe { bucket.look(state, tag(mixed), is_key) } {
+                    Look::Found { slot, raw } => break 'here Some(Place { bucket, slot, raw }),
+                    Look::Absent { chained: false } => break 'here None,
+                    Look::Absent { chained: true } => {}
+                }
+            }
             // SAFETY: the caller.
             return unsafe { self.write_slowly(slab, mixed, lock, is_key, rehash, decide) };
-        }
-        // SAFETY: the caller. What is not here is not there: no bucket follows.
-        let found = match unsafe { bucket.look(state, tag(mixed), is_key) } {
-            Look::Found { slot, raw } => Some(Place { bucket, slot, raw }),
-            Look::Absent { .. } => None,
         };
         let (change, result) = decide(found.as_ref().map(|place| place.raw));
         // SAFETY: found here, under the lock.
@@ -286,7 +289,7 @@ impl<L: Layout> Raw<L> {
         unsafe { self.done(done, rehash) }
     }
 
-    /// The same where a bucket follows, the entries move, or a version is used up; `lock` is the home's.
+    /// The same where it may be in a bucket that follows, the entries move, or a version is used up; `lock` is the home's.
     #[inline(never)]
     unsafe fn write_slowly<R>(
         &self,
@@ -446,7 +449,8 @@ impl<L: Layout> Raw<L> {
                 slab.has_lost(slab.home(mixed), first);
                 done.dead = Some((raw, false));
                 done.added = -1;
-                done.ask = is_sampled(mixed) && first.is_empty();
+                // In this order: few are empty, and who of eight is sampled cannot be foretold.
+                done.ask = first.is_empty() && is_sampled(mixed);
             }
             (Change::Value(_) | Change::Remove, None) => unreachable!("nothing was found"),
         }

@@ -178,6 +178,20 @@ impl<T: ?Sized> BiasedLock<T> {
         self.try_lock_as(squall_sys::tls::this_thread())
     }
 
+    /// Takes the lock if the calling thread is the owner, and does not hold it; never waits, and leaves the owner in its place.
+    ///
+    /// # Cost
+    /// As [`lock`](BiasedLock::lock) for the owner, and a load for others.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    #[track_caller]
+    pub fn lock_if_mine(&self) -> Option<BiasedGuard<'_, T>> {
+        match self.enter(squall_sys::tls::this_thread()) {
+            Way::Own(time) => Some(self.guard(time)),
+            Way::Common | Way::Held => None,
+        }
+    }
+
     /// Whether the calling thread is the owner: whether it would take the lock without an atomic operation, so far as it knows. Whoever
     /// counts what several threads do with a value need not count what its owner does.
     ///
@@ -524,6 +538,25 @@ mod tests {
             threads.spawn(|| *lock.try_lock().expect("nobody holds it") += 1);
         });
         assert_eq!(*lock.lock(), IN_A_ROW[0] + 1);
+    }
+
+    #[test]
+    fn who_takes_it_as_its_owner_only_takes_it_from_nobody() {
+        let lock = BiasedLock::new(0);
+        assert!(lock.lock_if_mine().is_none(), "it has no owner yet");
+        (0..IN_A_ROW[0]).for_each(|_| *lock.lock() += 1);
+        if !may_be_owned() {
+            return;
+        }
+        std::thread::scope(|threads| {
+            threads.spawn(|| assert!(lock.lock_if_mine().is_none()));
+        });
+        assert!(lock.is_mine(), "who asked has taken it away");
+        let guard = lock.lock_if_mine().expect("nobody holds it");
+        assert!(lock.lock_if_mine().is_none(), "it is held");
+        drop(guard);
+        *lock.lock_if_mine().expect("it is free again") += 1;
+        assert_eq!(lock.into_inner(), IN_A_ROW[0] + 1);
     }
 
     #[test]

@@ -9,7 +9,9 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
 use super::Mapping;
-use super::entries::within;
+use super::direct::{Direct, Readable};
+use super::entries::has_written;
+use super::store::Store;
 
 /// Says of a type what it does to a map: beside the map's with these types, and within these bounds.
 macro_rules! act {
@@ -30,6 +32,24 @@ macro_rules! act {
     };
 }
 
+/// Writes to what a call lends, before it is over.
+#[inline(always)]
+fn within<'o, K, V, S, R>(
+    hit: &Hit<'o, dyn Mapping<K, V, S>>,
+    op: &'o Op,
+    f: impl FnOnce(&'o Op, Store<'o, K, V, S>) -> R,
+) -> R
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    let store = hit.lent().and_then(Direct::for_write).unwrap_or_else(|| hit.target().lend(op));
+    let result = f(op, store);
+    has_written(hit.target(), store);
+    result
+}
+
 /// What `f` makes of the key's value.
 pub(super) struct Read<'q, Q: ?Sized, F> {
     pub(super) key: &'q Q,
@@ -37,9 +57,15 @@ pub(super) struct Read<'q, Q: ?Sized, F> {
 }
 
 act!([Q: Eq + Hash + ?Sized, F, R] Read<'_, Q, F> => Option<R>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
-|Read { key, f }, op, hit| match hit.lent() {
-    Some(table) => table.read_in(op, key, f),
-    None => hit.target().look(op).read(op, key, f),
+|Read { key, f }, op, hit| {
+    match hit.lent().map(Direct::for_read) {
+        Some(Readable::Table(table)) => return table.read_in(op, key, f),
+        Some(Readable::Locked(locked)) => if let Some(read) = locked.read_as_owner(key) {
+            return read.map(|value| f(&value));
+        },
+        None => {}
+    }
+    hit.target().look(op).read(op, key, f)
 });
 
 /// The same of a map that may be gone.
@@ -54,9 +80,9 @@ pub(super) struct Contains<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Contains<'_, Q> => bool, where [K: Borrow<Q>]
-|Contains { key }, op, hit| match hit.lent() {
-    Some(table) => table.read_in(op, key, |_| ()).is_some(),
-    None => hit.target().look(op).contains(op, key),
+|Contains { key }, op, hit| match hit.lent().map(Direct::for_read) {
+    Some(Readable::Table(table)) => table.read_in(op, key, |_| ()).is_some(),
+    _ => hit.target().look(op).contains(op, key),
 });
 
 /// Sets the key's value, of which a clone of the old one comes.
@@ -66,7 +92,7 @@ pub(super) struct Insert<K, V> {
 }
 
 act!([] Insert<K, V> => Option<V>, where [V: Clone]
-    |Insert { key, value }, op, hit| within(hit.target(), op, |op, store| store.insert(op, key, value)));
+    |Insert { key, value }, op, hit| within(&hit, op, |op, store| store.insert(op, key, value)));
 
 /// The same, of which comes whether there was another.
 pub(super) struct Set<K, V> {
@@ -75,7 +101,7 @@ pub(super) struct Set<K, V> {
 }
 
 act!([] Set<K, V> => bool, where []
-    |Set { key, value }, op, hit| within(hit.target(), op, |op, store| store.set(op, key, value)));
+    |Set { key, value }, op, hit| within(&hit, op, |op, store| store.set(op, key, value)));
 
 /// Takes the key out, of whose value a clone comes.
 pub(super) struct Remove<'q, Q: ?Sized> {
@@ -83,7 +109,7 @@ pub(super) struct Remove<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Remove<'_, Q> => Option<V>, where [K: Borrow<Q>, V: Clone]
-    |Remove { key }, op, hit| within(hit.target(), op, |op, store| store.remove(op, key)));
+    |Remove { key }, op, hit| within(&hit, op, |op, store| store.remove(op, key)));
 
 /// The same, of which comes whether it was there.
 pub(super) struct Discard<'q, Q: ?Sized> {
@@ -91,7 +117,7 @@ pub(super) struct Discard<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Discard<'_, Q> => bool, where [K: Borrow<Q>]
-    |Discard { key }, op, hit| within(hit.target(), op, |op, store| store.discard(op, key)));
+    |Discard { key }, op, hit| within(&hit, op, |op, store| store.discard(op, key)));
 
 /// Does with a key that is there what `f` says of its value.
 pub(super) struct Change<'q, Q: ?Sized, F> {
@@ -100,4 +126,11 @@ pub(super) struct Change<'q, Q: ?Sized, F> {
 }
 
 act!([Q: Eq + Hash + ?Sized, F] Change<'_, Q, F> => Computed, where [K: Borrow<Q>, F: FnMut(&V) -> Compute<V>]
-    |Change { key, f }, op, hit| within(hit.target(), op, |op, store| store.change(op, key, f)));
+    |Change { key, mut f }, op, hit| {
+    if let Some(Readable::Locked(locked)) = hit.lent().map(Direct::for_read)
+        && let Some(computed) = locked.change_as_owner(key, &mut f)
+    {
+        return computed;
+    }
+    within(&hit, op, |op, store| store.change(op, key, f))
+});

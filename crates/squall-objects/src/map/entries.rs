@@ -276,9 +276,22 @@ where
     fn visit_from(self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>;
 }
 
+/// Something was written to what a call lent, and that call is not over.
+#[inline(always)]
+pub(super) fn has_written<K, V, S>(map: &dyn Mapping<K, V, S>, store: Store<'_, K, V, S>)
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    if store.has_spilled() {
+        map.spilled();
+    }
+}
+
 /// Writes to what a call lends, before it is over.
 #[inline(always)]
-pub(super) fn within<'o, K, V, S, R>(
+fn within<'o, K, V, S, R>(
     map: &'o dyn Mapping<K, V, S>,
     op: &'o Op,
     f: impl FnOnce(&'o Op, Store<'o, K, V, S>) -> R,
@@ -290,9 +303,7 @@ where
 {
     let store = map.lend(op);
     let result = f(op, store);
-    if store.has_spilled() {
-        map.spilled();
-    }
+    has_written(map, store);
     result
 }
 

@@ -4,7 +4,7 @@
 //! The state moves as a [`Table`], shared: a form that has one moves in the time of a call, others copy.
 
 use squall_adapt::family::is_reading;
-use squall_core::__macro::{Lender, Lent};
+use squall_core::__macro::Lender;
 use squall_core::swap::{Format, New, RootFormats};
 use squall_core::{At, Miss, Reply, Root};
 use squall_machine::{Cluster, ClusterSize, Vp, machine};
@@ -16,6 +16,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::direct::Direct;
 use super::locked::{Copies, Locked};
 use super::policy::{ALARM, APART, is_apart, is_cheap, post};
 use super::replicated::{Place, Replicated};
@@ -48,9 +49,9 @@ pub(super) trait Shape<K: Send + Sync + 'static, V: Send + Sync + 'static, S>:
 
     fn here(this: &Arc<Self>) -> Arc<Self::Here>;
     fn form(here: &Self::Here) -> Form<'_, K, V, S>;
-    /// The table, if the form is nothing else.
-    fn table(here: &Arc<Self::Here>) -> Option<Arc<Table<K, V, S>>> {
-        let _ = here;
+    /// What is lent without being asked for.
+    fn direct(here: &Arc<Self::Here>, adapts: bool) -> Option<Direct<K, V, S>> {
+        let _ = (here, adapts);
         None
     }
     /// Entries that it has beside the map's own.
@@ -81,8 +82,9 @@ where
         Form::Central(here)
     }
 
-    fn table(here: &Arc<Self>) -> Option<Arc<Self>> {
-        Some(here.clone())
+    fn direct(here: &Arc<Self>, adapts: bool) -> Option<Direct<K, V, S>> {
+        // Where there may be a form that only readers have a use for, these are counted, too.
+        (!counts_readers(adapts)).then(|| Direct::table(here, adapts))
     }
 
     fn of_table(table: Arc<Table<K, V, S>>, (): ()) -> Arc<Self> {
@@ -128,6 +130,10 @@ where
             None => Form::Locked(here),
             Some(table) => Form::Central(table),
         }
+    }
+
+    fn direct(here: &Arc<Self>, _: bool) -> Option<Direct<K, V, S>> {
+        Some(Direct::locked(here))
     }
 
     fn of_table(table: Arc<Table<K, V, S>>, with: Terms<K, V, S>) -> Arc<Self> {
@@ -194,13 +200,18 @@ where
     F: Shape<K, V, S>,
 {
     store: RcuArc<F::Here>,
-    /// The same, where it is a table and its readers are not counted.
-    lent: Option<Lent<Table<K, V, S>>>,
+    /// The same, where who calls need not ask for it.
+    lent: Option<Direct<K, V, S>>,
     /// Of adaptive forms. Not beside what every call reads.
     sensor: Option<Box<Sensor>>,
-    /// Whether that counts who reads a table, too: where there may be a form that only readers have a use for. It is each processor's own.
+    /// Whether that counts who reads a table, too. It is each processor's own.
     counts_readers: bool,
     at: At<One<K, V, S, F, ADAPTS>>,
+}
+
+/// Whether who reads a table is counted, too: where there may be a form that only readers have a use for.
+fn counts_readers(adapts: bool) -> bool {
+    adapts && is_apart()
 }
 
 /// What is noted of calls. It may lose steps: whoever looks at it then looks closer.
@@ -299,9 +310,9 @@ where
 
     fn make_rep(&self, at: At<Self>) -> Self::Rep {
         let store = self.store.get().expect("a miss is refused while nothing moved in");
-        let counts_readers = ADAPTS && F::SENSED_BY == ClusterSize::Cpu && is_apart();
+        let counts_readers = F::SENSED_BY == ClusterSize::Cpu && counts_readers(ADAPTS);
         let here = F::here(store);
-        let lent = if counts_readers { None } else { F::table(&here).map(Lent::new) };
+        let lent = F::direct(&here, ADAPTS);
         Local { store: here.into(), lent, sensor: ADAPTS.then(Sensor::new), counts_readers, at }
     }
 

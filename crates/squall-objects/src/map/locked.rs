@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use super::policy::is_cheap;
+
 /// How to copy what a map holds: known where the map is made, so that its interface need not ask for it.
 pub(super) struct Copies<K, V, S> {
     pub(super) key: fn(&K) -> K,
@@ -281,6 +283,25 @@ where
         Ok(Ok((Found { hash, place, number: held.number }, self.copies.of(&held.value))))
     }
 
+    /// A copy of the key's value, or that there is none, if the calling thread has the map to itself, and a copy costs nothing; nothing if it
+    /// must go another way.
+    #[inline(always)]
+    pub(super) fn read_as_owner<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<Option<V>>
+    where
+        K: Borrow<Q>,
+    {
+        if !is_cheap::<V>() {
+            return None;
+        }
+        let hash = self.hash(key);
+        let inner = self.inner.lock_if_mine()?;
+        match inner.map.find(hash, |(there, _)| there.borrow() == key) {
+            // What is found here is not in a table (I3).
+            Some((_, held)) => Some(Some(self.copies.of(&held.value))),
+            None => self.spilled().is_none().then_some(None),
+        }
+    }
+
     #[inline(always)]
     fn cloned<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Result<Option<V>, Spilled<'_, K, V, S>>
     where
@@ -499,6 +520,41 @@ where
             if let Some(computed) = self.done(key, found, f(&value)) {
                 return computed;
             }
+        }
+    }
+
+    /// As [`change`](Locked::change), if the calling thread has the map to itself, the key is there, a copy of its value costs nothing, and
+    /// nothing happened to it while `f` thought; nothing was done if it must go another way, where `f` is asked again.
+    #[inline(always)]
+    pub(super) fn change_as_owner<Q: Eq + Hash + ?Sized>(
+        &self,
+        key: &Q,
+        f: &mut impl FnMut(&V) -> Compute<V>,
+    ) -> Option<Computed>
+    where
+        K: Borrow<Q>,
+    {
+        if !is_cheap::<V>() {
+            return None;
+        }
+        let hash = self.hash(key);
+        let inner = self.inner.lock_if_mine()?;
+        let place = inner.map.find_bucket_index(hash, |(there, _)| there.borrow() == key)?;
+        let (_, held) = inner.map.get_bucket(place)?;
+        let (number, value) = (held.number, self.copies.of(&held.value));
+        drop(inner);
+        match f(&value) {
+            Compute::Keep => Some(Computed::Kept),
+            Compute::Put(value) => {
+                let mut inner = self.inner.lock_if_mine()?;
+                let next = inner.number();
+                // As in `done`. Of an old value that is cheap there is nothing to drop.
+                let (_, there) =
+                    inner.map.get_bucket_mut(place).filter(|(_, there)| there.number == number)?;
+                *there = Held { number: next, value };
+                Some(Computed::Updated)
+            }
+            Compute::Remove => self.done(key, Found { hash, place, number }, Compute::Remove),
         }
     }
 
@@ -749,6 +805,42 @@ mod tests {
         assert!(
             !squall_rcu::op(|op| map.contains_in(op, &1)) && squall_rcu::op(|op| map.contains_in(op, &2))
         );
+    }
+
+    #[test]
+    fn an_owner_changes_without_another_search_and_asks_again_where_it_must() {
+        let map = filled(4);
+        let mut add = |value: &u64| Compute::Put(value + 100);
+        assert_eq!(filled(0).change_as_owner(&1, &mut add), None);
+        (0..100).for_each(|_| _ = map.set(1, 1));
+        if !map.is_mine() {
+            eprintln!("SKIP: a lock has no owner here");
+            return;
+        }
+        assert_eq!((map.read_as_owner(&1), map.read_as_owner(&9)), (Some(Some(1)), Some(None)));
+        assert_eq!(map.change_as_owner(&1, &mut add), Some(Computed::Updated));
+        assert_eq!(map.change_as_owner(&9, &mut add), None, "it is not there");
+        assert_eq!(map.change_as_owner(&1, &mut |_| Compute::Keep), Some(Computed::Kept));
+        let meanwhile = map.change_as_owner(&1, &mut |value| {
+            assert!(map.set(1, 7), "no lock is held");
+            Compute::Put(value + 1)
+        });
+        assert_eq!((meanwhile, get(&map, 1)), (None, Some(7)));
+        assert_eq!(map.change_as_owner(&2, &mut |_| Compute::Remove), Some(Computed::Removed));
+        assert_eq!((get(&map, 2), map.len()), (None, 3));
+        // Other threads are no owners; nor is anybody where a table has the entries.
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(
+                    (map.read_as_owner(&1), map.change_as_owner(&1, &mut |_| unreachable!())),
+                    (None, None)
+                )
+            });
+        });
+        (10..20).for_each(|key| _ = map.set(key, key));
+        assert!(map.is_mine() && map.spilled().is_some());
+        assert_eq!((map.read_as_owner(&1), map.read_as_owner(&9)), (None, None));
+        assert_eq!(map.change_as_owner(&1, &mut |_| unreachable!()), None);
     }
 
     #[test]

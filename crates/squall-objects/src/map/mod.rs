@@ -42,6 +42,7 @@
 //! comes to it: their drops must not sleep either. Signal handlers shall not use a map. In the child of a fork calls err.
 
 mod acts;
+mod direct;
 mod entries;
 mod forms;
 mod limited;
@@ -54,7 +55,7 @@ mod replicated;
 mod store;
 
 use squall_adapt::{engine, family};
-use squall_core::__macro::{Lends, Lent};
+use squall_core::__macro::Lends;
 use squall_core::swap::New;
 use squall_core::{CoRef, Root};
 use squall_machine::ClusterSize;
@@ -75,14 +76,14 @@ use partitioned::Partitioned;
 pub use policy::{CENTRAL, REPLICATED, SMALL};
 pub use store::Store;
 
-/// The table that [`look`](Mapping::look) lends whenever it is asked, so that it need not be.
+/// The structure that [`look`](Mapping::look) and [`lend`](Mapping::lend) lend whenever they are asked, so that they need not be.
 impl<K, V, S> Lends for dyn Mapping<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    type What = Lent<Table<K, V, S>>;
+    type What = direct::Direct<K, V, S>;
 }
 
 /// A map. [`Entries`] has what people do with one; this is what an implementation has.

@@ -197,15 +197,15 @@ const fn entry_bytes<K, V>() -> usize {
 /// What a read and a write cost, in nanoseconds, as one machine had them: the least of three runs of `squall bench map-adapt --quick --threads 1`
 /// in the variants `read-mostly`, `write-heavy` and `one-thread`, of squall-locked, squall-central and squall-replicated. Of the small form
 /// those of the lock's owner, and those of others, who pay for an atomic operation and for the sensor. They matter as ratios.
-const OWNED_READ: f64 = 8.6;
-const OWNED_WRITE: f64 = 12.2;
+const OWNED_READ: f64 = 6.0;
+const OWNED_WRITE: f64 = 15.0;
 const SMALL_READ: f64 = 14.0;
 const SMALL_WRITE: f64 = 28.0;
 /// What it costs at least to clone a value that is not cheap: an allocation and its end.
 const CLONE: f64 = 40.0;
-const CENTRAL_READ: f64 = 9.0;
-const CENTRAL_WRITE: f64 = 21.0;
-const REPLICATED_READ: f64 = 11.5;
+const CENTRAL_READ: f64 = 6.1;
+const CENTRAL_WRITE: f64 = 16.5;
+const REPLICATED_READ: f64 = 9.4;
 /// What a write costs beside that of the table where there may be copies, and for each node's table that has one; and what it costs to make a
 /// copy, beside reading what is copied. As `cargo run --release -p squall-objects --example map_costs` had them on one machine, the least of three
 /// runs to a round number: 33.9 to 39.5, 32.0 to 42.3, 82.1 to 101.8.
