@@ -5,7 +5,9 @@
 use squall_alloc::LocalityAlloc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-// Where all tests are to run on it, it is every program's already.
+// Where all tests are to run on it, it is that of every program with the crate in it.
+#[cfg(squall_global_alloc)]
+use squall_alloc as _;
 #[cfg(not(squall_global_alloc))]
 #[global_allocator]
 static ALLOCATOR: LocalityAlloc = LocalityAlloc;

@@ -8,6 +8,8 @@
 //! `TRYBUILD=overwrite cargo test -p squall --test ui` writes the messages anew, to be read before they are
 //! kept.
 
+#[cfg(squall_global_alloc)]
+use squall as _;
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};

@@ -1,5 +1,7 @@
 //! Starting the binary as scripts do, whatever the environment of the tests is.
 
+#[cfg(squall_global_alloc)]
+use squall as _;
 use std::process::{Command, Output};
 
 /// What changes what is tested.

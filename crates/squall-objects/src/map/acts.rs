@@ -80,9 +80,15 @@ pub(super) struct Contains<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Contains<'_, Q> => bool, where [K: Borrow<Q>]
-|Contains { key }, op, hit| match hit.lent().map(Direct::for_read) {
-    Some(Readable::Table(table)) => table.read_in(op, key, |_| ()).is_some(),
-    _ => hit.target().look(op).contains(op, key),
+|Contains { key }, op, hit| {
+    match hit.lent().map(Direct::for_read) {
+        Some(Readable::Table(table)) => return table.read_in(op, key, |_| ()).is_some(),
+        Some(Readable::Locked(locked)) => if let Some(read) = locked.read_as_owner(key) {
+            return read.is_some();
+        },
+        None => {}
+    }
+    hit.target().look(op).contains(op, key)
 });
 
 /// Sets the key's value, of which a clone of the old one comes.
