@@ -4,14 +4,16 @@
 //! will be, is a third. Idea: the structure and its kind lie where the header says (`squall_core::lent`), so that a caller's code for
 //! the common kinds is compiled into it.
 //!
-//! - I1. Only where the representative would note nothing of a call that is made so: a read of a table whose readers are not counted, a write of
-//!   a table that nobody adapts, and a call of the form of one lock by the lock's owner where values are cheap to copy. All others ask.
+//! - I1. Only where the representative would do no more about a call than is done here: it notes nothing of a read of a table whose readers
+//!   are not counted, of a write of a table that nobody adapts, and of a call of the form of one lock by the lock's owner where values are cheap
+//!   to copy; and of a write of a table that a policy looks after, that there was one more. All others ask.
 
 use squall_core::__macro::Lent;
 use squall_table::Table;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use super::forms::Sensor;
 use super::locked::Locked;
 use super::policy::is_cheap;
 use super::store::{Form, Store};
@@ -20,17 +22,21 @@ use super::store::{Form, Store};
 pub struct Direct<K: Send + Sync + 'static, V: Send + Sync + 'static, S>(Kind<K, V, S>);
 
 enum Kind<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    /// A table that is all there is, and whether its writers are counted.
+    /// A table that is all there is.
     Table(Lent<Table<K, V, S>>),
-    CountedTable(Lent<Table<K, V, S>>),
+    /// One whose writers this counts.
+    Counted(Lent<Table<K, V, S>>, Arc<Sensor>),
     Locked(Lent<Locked<K, V, S>>),
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Direct<K, V, S> {
-    /// A table whose readers are not counted; whether its writers are.
-    pub(super) fn table(table: &Arc<Table<K, V, S>>, counts_writers: bool) -> Self {
+    /// A table whose readers are not counted, and what counts its writers.
+    pub(super) fn table(table: &Arc<Table<K, V, S>>, sensor: Option<&Arc<Sensor>>) -> Self {
         let table = Lent::new(table.clone());
-        Direct(if counts_writers { Kind::CountedTable(table) } else { Kind::Table(table) })
+        Direct(match sensor {
+            None => Kind::Table(table),
+            Some(sensor) => Kind::Counted(table, sensor.clone()),
+        })
     }
 
     pub(super) fn locked(locked: &Arc<Locked<K, V, S>>) -> Self {
@@ -54,20 +60,21 @@ where
     #[inline(always)]
     pub(super) fn for_read(&self) -> Readable<'_, K, V, S> {
         match &self.0 {
-            Kind::Table(table) | Kind::CountedTable(table) => Readable::Table(table),
+            Kind::Table(table) | Kind::Counted(table, _) => Readable::Table(table),
             Kind::Locked(locked) => Readable::Locked(locked),
         }
     }
 
-    /// For a write, if nobody is to note it.
+    /// For a write, if nobody is to note it but what is noted here.
     #[inline(always)]
     pub(super) fn for_write(&self) -> Option<Store<'_, K, V, S>> {
         match &self.0 {
             Kind::Table(table) => Some(Store::table(table)),
+            Kind::Counted(table, sensor) if sensor.step_on() => Some(Store::table(table)),
             Kind::Locked(locked) if is_cheap::<V>() && locked.is_mine() && locked.spilled().is_none() => {
                 Some(Store::new(Form::Locked(locked)))
             }
-            Kind::CountedTable(_) | Kind::Locked(_) => None,
+            Kind::Counted(..) | Kind::Locked(_) => None,
         }
     }
 }

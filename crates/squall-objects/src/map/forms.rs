@@ -49,9 +49,9 @@ pub(super) trait Shape<K: Send + Sync + 'static, V: Send + Sync + 'static, S>:
 
     fn here(this: &Arc<Self>) -> Arc<Self::Here>;
     fn form(here: &Self::Here) -> Form<'_, K, V, S>;
-    /// What is lent without being asked for.
-    fn direct(here: &Arc<Self::Here>, adapts: bool) -> Option<Direct<K, V, S>> {
-        let _ = (here, adapts);
+    /// What is lent without being asked for, by a representative with this sensor.
+    fn direct(here: &Arc<Self::Here>, sensor: Option<&Arc<Sensor>>) -> Option<Direct<K, V, S>> {
+        let _ = (here, sensor);
         None
     }
     /// Entries that it has beside the map's own.
@@ -82,9 +82,9 @@ where
         Form::Central(here)
     }
 
-    fn direct(here: &Arc<Self>, adapts: bool) -> Option<Direct<K, V, S>> {
+    fn direct(here: &Arc<Self>, sensor: Option<&Arc<Sensor>>) -> Option<Direct<K, V, S>> {
         // Where there may be a form that only readers have a use for, these are counted, too.
-        (!counts_readers(adapts)).then(|| Direct::table(here, adapts))
+        (!counts_readers(sensor.is_some())).then(|| Direct::table(here, sensor))
     }
 
     fn of_table(table: Arc<Table<K, V, S>>, (): ()) -> Arc<Self> {
@@ -132,7 +132,7 @@ where
         }
     }
 
-    fn direct(here: &Arc<Self>, _: bool) -> Option<Direct<K, V, S>> {
+    fn direct(here: &Arc<Self>, _: Option<&Arc<Sensor>>) -> Option<Direct<K, V, S>> {
         Some(Direct::locked(here))
     }
 
@@ -203,7 +203,7 @@ where
     /// The same, where who calls need not ask for it.
     lent: Option<Direct<K, V, S>>,
     /// Of adaptive forms. Not beside what every call reads.
-    sensor: Option<Box<Sensor>>,
+    sensor: Option<Arc<Sensor>>,
     /// Whether that counts who reads a table, too. It is each processor's own.
     counts_readers: bool,
     at: At<One<K, V, S, F, ADAPTS>>,
@@ -217,7 +217,7 @@ fn counts_readers(adapts: bool) -> bool {
 /// What is noted of calls. It may lose steps: whoever looks at it then looks closer.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Sensor {
+pub(super) struct Sensor {
     /// The VP that called last, and one.
     last: AtomicU32,
     /// How many more steps until the alarm rings; zero: it does not.
@@ -228,9 +228,21 @@ struct Sensor {
 }
 
 impl Sensor {
-    fn new() -> Box<Sensor> {
+    fn new() -> Arc<Sensor> {
         let [here, elsewhere] = [const { AtomicU64::new(0) }; 2];
-        Box::new(Sensor { last: AtomicU32::new(0), alarm: AtomicU32::new(ALARM), here, elsewhere })
+        Arc::new(Sensor { last: AtomicU32::new(0), alarm: AtomicU32::new(ALARM), here, elsewhere })
+    }
+
+    /// Notes a call of the VP that called before, unless the alarm is due; whether it did. The rest is for [`step`](Sensor::step).
+    #[inline(always)]
+    pub(super) fn step_on(&self) -> bool {
+        let left = self.alarm.load(Ordering::Relaxed);
+        if left == 1 || self.last.load(Ordering::Relaxed) != Vp::current().index() as u32 + 1 {
+            return false;
+        }
+        self.here.store(self.here.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.alarm.store(left.saturating_sub(1), Ordering::Relaxed);
+        true
     }
 
     /// Notes so many calls.
@@ -312,8 +324,9 @@ where
         let store = self.store.get().expect("a miss is refused while nothing moved in");
         let counts_readers = F::SENSED_BY == ClusterSize::Cpu && counts_readers(ADAPTS);
         let here = F::here(store);
-        let lent = F::direct(&here, ADAPTS);
-        Local { store: here.into(), lent, sensor: ADAPTS.then(Sensor::new), counts_readers, at }
+        let sensor = ADAPTS.then(Sensor::new);
+        let lent = F::direct(&here, sensor.as_ref());
+        Local { store: here.into(), lent, sensor, counts_readers, at }
     }
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
@@ -451,6 +464,31 @@ mod tests {
         let mut noted = [0_u32; 2];
         (0..FEW as usize * 200).for_each(|call| noted[call % 2] += u32::from(is_noted()));
         assert!(noted.iter().all(|noted| (50..150).contains(noted)), "{noted:?}");
+    }
+
+    #[test]
+    fn what_is_noted_in_passing_is_noted_as_the_rest_and_leaves_the_alarm_to_it() {
+        let sensor = Sensor::new();
+        assert!(!sensor.step_on(), "nobody called before");
+        sensor.step(1, || unreachable!());
+        let mut noted = 1;
+        while sensor.step_on() {
+            noted += 1;
+        }
+        if sensor.alarm.load(Ordering::Relaxed) != 1 {
+            eprintln!("SKIP: the thread went on elsewhere");
+            return;
+        }
+        assert_eq!(noted, ALARM - 1, "it is due");
+        let posts = Cell::new(0);
+        sensor.step(1, || {
+            posts.set(1);
+            true
+        });
+        let all = sensor.here.load(Ordering::Relaxed) + sensor.elsewhere.load(Ordering::Relaxed);
+        assert_eq!((posts.get(), all), (1, u64::from(noted) + 1));
+        // Nobody waits for an alarm that rang.
+        assert_eq!(sensor.alarm.load(Ordering::Relaxed), 0);
     }
 
     #[test]
