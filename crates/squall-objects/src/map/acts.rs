@@ -10,7 +10,6 @@ use std::hash::{BuildHasher, Hash};
 
 use super::Mapping;
 use super::direct::{Direct, Readable};
-use super::entries::has_written;
 use super::store::Store;
 
 /// Says of a type what it does to a map: beside the map's with these types, and within these bounds.
@@ -32,7 +31,7 @@ macro_rules! act {
     };
 }
 
-/// Writes to what a call lends, before it is over.
+/// Writes to what a call lends, with or without being asked.
 #[inline(always)]
 fn within<'o, K, V, S, R>(
     hit: &Hit<'o, dyn Mapping<K, V, S>>,
@@ -45,9 +44,7 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     let store = hit.lent().and_then(Direct::for_write).unwrap_or_else(|| hit.target().lend(op));
-    let result = f(op, store);
-    has_written(hit.target(), store);
-    result
+    store.within(hit.target(), op, f)
 }
 
 /// What `f` makes of the key's value.

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use super::forms::Sensor;
 use super::locked::Locked;
-use super::policy::is_cheap;
 use super::store::{Form, Store};
 
 /// The structure.
@@ -71,7 +70,7 @@ where
         match &self.0 {
             Kind::Table(table) => Some(Store::table(table)),
             Kind::Counted(table, sensor) if sensor.step_on() => Some(Store::table(table)),
-            Kind::Locked(locked) if is_cheap::<V>() && locked.is_mine() && locked.spilled().is_none() => {
+            Kind::Locked(locked) if locked.is_mine_for_nothing() && locked.spilled().is_none() => {
                 Some(Store::new(Form::Locked(locked)))
             }
             Kind::Counted(..) | Kind::Locked(_) => None,

@@ -276,37 +276,6 @@ where
     fn visit_from(self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>;
 }
 
-/// Something was written to what a call lent, and that call is not over.
-#[inline(always)]
-pub(super) fn has_written<K, V, S>(map: &dyn Mapping<K, V, S>, store: Store<'_, K, V, S>)
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    if store.has_spilled() {
-        map.spilled();
-    }
-}
-
-/// Writes to what a call lends, before it is over.
-#[inline(always)]
-fn within<'o, K, V, S, R>(
-    map: &'o dyn Mapping<K, V, S>,
-    op: &'o Op,
-    f: impl FnOnce(&'o Op, Store<'o, K, V, S>) -> R,
-) -> R
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    let store = map.lend(op);
-    let result = f(op, store);
-    has_written(map, store);
-    result
-}
-
 /// Writes within a call.
 #[inline(always)]
 #[track_caller]
@@ -316,7 +285,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    co.__call_in("lend", |op, map| within(map, op, f), Panic)
+    co.__call_in("lend", |op, map| map.lend(op).within(map, op, f), Panic)
 }
 
 /// The same, if the object is there.
@@ -330,7 +299,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    co.__call_in("lend", |op, map| Ok(within(map, op, f)), Checked)
+    co.__call_in("lend", |op, map| Ok(map.lend(op).within(map, op, f)), Checked)
 }
 
 /// Reads within a call.

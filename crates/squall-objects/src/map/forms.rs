@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::direct::Direct;
 use super::locked::{Copies, Locked};
-use super::policy::{ALARM, APART, is_apart, is_cheap, post};
+use super::policy::{ALARM, APART, is_apart, post};
 use super::replicated::{Place, Replicated};
 use super::store::{Form, Store};
 use super::{Mapping, Sensors};
@@ -399,7 +399,7 @@ where
         if ADAPTS {
             match form {
                 // Whoever has the lock to itself is told by losing it.
-                Form::Locked(map) if is_cheap::<V>() && map.is_mine() => {}
+                Form::Locked(map) if map.is_mine_for_nothing() => {}
                 Form::Locked(_) => self.note(1),
                 // A table that has taken a locked map's place is to be seen by who only reads, too: the policy gives it a form of its own.
                 Form::Central(_) if F::SENSED_BY == ClusterSize::Machine => self.note_few(),
@@ -416,7 +416,7 @@ where
         let form = F::form(self.store.lend(op));
         if ADAPTS {
             match &form {
-                Form::Locked(map) if is_cheap::<V>() && map.is_mine() => {}
+                Form::Locked(map) if map.is_mine_for_nothing() => {}
                 form if Self::sees_all_calls(form) => self.note(1),
                 _ => self.note_few(),
             }

@@ -217,6 +217,12 @@ where
         self.inner.is_mine()
     }
 
+    /// The same, where a copy of a value costs nothing: then nobody need know of what the thread does here.
+    #[inline(always)]
+    pub(super) fn is_mine_for_nothing(&self) -> bool {
+        is_cheap::<V>() && self.is_mine()
+    }
+
     /// Whether one thread may ever have the map to itself.
     pub(super) fn can_be_owned(&self) -> bool {
         self.inner.can_be_owned()

@@ -17,6 +17,7 @@ use squall_table::{Compute, Computed, Table};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
+use super::Mapping;
 use super::limited::{Full, Limited};
 use super::locked::Locked;
 use super::parts::Parts;
@@ -129,12 +130,6 @@ where
         }
     }
 
-    /// Whether it was under one lock when it was lent, and is a table now.
-    #[inline(always)]
-    pub(super) fn has_spilled(&self) -> bool {
-        matches!(self.0, Form::Locked(locked) if locked.spilled().is_some())
-    }
-
     /// Calls `f` for some entries, from a position on; returns the position after them: see [`Table::visit_from`].
     pub fn visit_from(&self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64> {
         each!(self, form => form.visit_from(from, f))
@@ -156,6 +151,22 @@ where
     }
 
     // --- writing: within a call (I1) ---
+
+    /// Writes to what a call of `map` lent, before it is over.
+    #[inline(always)]
+    pub(super) fn within<'o, R>(
+        self,
+        map: &dyn Mapping<K, V, S>,
+        op: &'o Op,
+        f: impl FnOnce(&'o Op, Self) -> R,
+    ) -> R {
+        let result = f(op, self);
+        // Under one lock when it was lent, and a table now.
+        if matches!(self.0, Form::Locked(locked) if locked.spilled().is_some()) {
+            map.spilled();
+        }
+        result
+    }
 
     #[inline(always)]
     pub(super) fn insert(&self, op: &Op, key: K, value: V) -> Option<V>
