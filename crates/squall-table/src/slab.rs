@@ -16,6 +16,9 @@ pub(crate) struct Slab<L: Layout> {
     heads: Many<Head>,
     slots: Many<[L::Slot; SLOTS]>,
     chains: Many<AtomicPtr<Link<L>>>,
+    /// What these are in.
+    #[cfg(not(loom))]
+    _memory: Zeroed,
     /// 64 less the number of bits of a home.
     shift: u32,
     /// Where everything goes; null while it stays here.
@@ -52,37 +55,63 @@ pub(crate) fn is_sampled(mixed: u64) -> bool {
     mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 61 == 0
 }
 
-/// Memory that is one allocation of zeros, so that a large table costs its pages when they are used; of huge pages, if it can be.
+/// One allocation of zeros, so that a large table costs its pages when they are used; of huge pages, as far as it can be.
 #[cfg(not(loom))]
-struct Zeroed<T> {
+struct Zeroed {
     allocated: NonNull<u8>,
+    layout: std::alloc::Layout,
+}
+
+#[cfg(not(loom))]
+impl Zeroed {
+    fn new(bytes: usize) -> Option<Zeroed> {
+        // Aligned by hand (`Part::of`): allocators have zeros at hand for memory that is aligned as usual, and write them where it is not.
+        let layout = std::alloc::Layout::from_size_align(bytes, 16).ok()?;
+        // SAFETY: of no zero size: there are the bytes of at least one part, with its alignment.
+        let allocated = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
+        // SAFETY: this allocation's.
+        unsafe { squall_sys::huge::prefer(allocated, layout.size()) };
+        Some(Zeroed { allocated, layout })
+    }
+}
+
+#[cfg(not(loom))]
+impl Drop for Zeroed {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout. What is in it needs no drop (see the uses).
+        unsafe { std::alloc::dealloc(self.allocated.as_ptr(), self.layout) };
+    }
+}
+
+/// So many of something, zeros at first: a part of the slab's memory.
+#[cfg(not(loom))]
+struct Part<T> {
     start: NonNull<T>,
     count: usize,
 }
 
 #[cfg(not(loom))]
-impl<T> Zeroed<T> {
+impl<T> Part<T> {
     /// Two lines: the elements lie in pairs of them, as the processor fetches them.
     const ALIGN: usize = 128;
 
-    /// # Safety
-    /// A `T` of zeros is valid.
-    unsafe fn new(count: usize) -> Option<Zeroed<T>> {
-        let layout = Self::layout(count)?;
-        // SAFETY: of no zero size: there is at least one element, of a type that has a size.
-        let allocated = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
-        let skip = allocated.as_ptr().align_offset(Self::ALIGN);
-        // SAFETY: there are that many bytes more.
-        let start = unsafe { allocated.add(skip) };
-        // SAFETY: this allocation's.
-        unsafe { squall_sys::huge::prefer(start, layout.size() - skip) };
-        Some(Zeroed { allocated, start: start.cast(), count })
+    /// Bytes of a part, with what its alignment may take.
+    fn bytes(count: usize) -> Option<usize> {
+        count.checked_mul(size_of::<T>())?.checked_add(Self::ALIGN)
     }
 
-    /// Aligned by hand: allocators have zeros at hand for memory that is aligned as usual, and write them where it is not.
-    fn layout(count: usize) -> Option<std::alloc::Layout> {
-        let size = count.checked_mul(size_of::<T>())?.checked_add(Self::ALIGN)?;
-        std::alloc::Layout::from_size_align(size, 16).ok()
+    /// The part that begins so many bytes from the beginning, or at the next aligned place; and how far the next one is then.
+    ///
+    /// # Safety
+    /// [`bytes`](Part::bytes) from there on are in the memory, which lives as long as the part, and are nobody else's. A `T` of zeros is
+    /// valid.
+    unsafe fn of(memory: &Zeroed, from: usize, count: usize) -> (Part<T>, usize) {
+        // SAFETY: the caller.
+        let start = unsafe { memory.allocated.add(from) };
+        let skip = start.as_ptr().align_offset(Self::ALIGN);
+        // SAFETY: the caller; less than the alignment, which the bytes count.
+        let start = unsafe { start.add(skip) }.cast();
+        (Part { start, count }, from + skip + count * size_of::<T>())
     }
 
     #[inline(always)]
@@ -93,19 +122,9 @@ impl<T> Zeroed<T> {
     }
 }
 
-#[cfg(not(loom))]
-impl<T> Drop for Zeroed<T> {
-    fn drop(&mut self) {
-        if let Some(layout) = Self::layout(self.count) {
-            // SAFETY: allocated in `new` with this layout. The elements need no drop (see the uses).
-            unsafe { std::alloc::dealloc(self.allocated.as_ptr(), layout) };
-        }
-    }
-}
-
 /// So many of something, zeros at first.
 #[cfg(not(loom))]
-type Many<T> = Zeroed<T>;
+type Many<T> = Part<T>;
 #[cfg(loom)]
 type Many<T> = Box<[T]>;
 
@@ -121,9 +140,20 @@ impl<L: Layout> Slab<L> {
     pub(crate) fn new(homes: usize) -> Option<Box<Slab<L>>> {
         debug_assert!(homes.is_power_of_two() && homes > 1);
         #[cfg(not(loom))]
-        // SAFETY: zeros are a head of no entries whose lock is free (asked below), slots that are never read before they are filled,
-        // and null pointers.
-        let (heads, slots, chains) = unsafe { (Many::new(homes)?, Many::new(homes)?, Many::new(homes)?) };
+        let (heads, slots, chains, memory) = {
+            let chains = Many::<AtomicPtr<Link<L>>>::bytes(homes)?;
+            let (heads, slots) = (Many::<Head>::bytes(homes)?, Many::<[L::Slot; SLOTS]>::bytes(homes)?);
+            let memory = Zeroed::new(chains.checked_add(heads)?.checked_add(slots)?)?;
+            // The chains first, of which fewest are looked at: where the memory begins within a huge page, they are what is in the rest of it.
+            // SAFETY: one after the other in memory of that many bytes, which the slab holds. Zeros are null pointers, a head of no entries
+            // whose lock is free (asked below), and slots that are never read before they are filled.
+            unsafe {
+                let (chains, next) = Many::of(&memory, 0, homes);
+                let (heads, next) = Many::of(&memory, next, homes);
+                let (slots, _) = Many::of(&memory, next, homes);
+                (heads, slots, chains, memory)
+            }
+        };
         #[cfg(loom)]
         let (heads, slots, chains) = (
             (0..homes).map(|_| Head::new()).collect(),
@@ -134,6 +164,8 @@ impl<L: Layout> Slab<L> {
             heads,
             slots,
             chains,
+            #[cfg(not(loom))]
+            _memory: memory,
             shift: 64 - homes.trailing_zeros(),
             next: AtomicPtr::new(std::ptr::null_mut()),
             cursor: AtomicUsize::new(0),
@@ -316,5 +348,43 @@ impl<L: Layout> Drop for Slab<L> {
                 link = whole.next.load(Ordering::Relaxed);
             }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::layout::{Boxed, Flat, Wide};
+
+    fn lie_apart<L: Layout>() {
+        for homes in [2, 4, 64, 1024] {
+            let slab = Slab::<L>::new(homes).expect("there is memory");
+            let begins = slab._memory.allocated.addr().get();
+            let ends = begins + slab._memory.layout.size();
+            let lies = |start: usize, of: usize| (start, start + homes * of);
+            let mut parts = [
+                lies(slab.chains.start.addr().get(), size_of::<AtomicPtr<Link<L>>>()),
+                lies(slab.heads.start.addr().get(), size_of::<Head>()),
+                lies(slab.slots.start.addr().get(), size_of::<[L::Slot; SLOTS]>()),
+            ];
+            assert!(parts.is_sorted(), "the chains first: what is looked at most is in whole huge pages");
+            assert!(parts.iter().all(|(start, _)| start % Part::<()>::ALIGN == 0), "{homes}: {parts:x?}");
+            parts.sort_unstable();
+            let edges = [begins].into_iter().chain(parts.into_iter().flat_map(|(from, to)| [from, to]));
+            assert!(edges.chain([ends]).is_sorted(), "{homes}: {parts:x?} in {begins:x}..{ends:x}");
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_slab_lie_apart_in_its_memory_on_pairs_of_lines() {
+        lie_apart::<Flat<u64, u64>>();
+        lie_apart::<Wide<[u64; 2], u64>>();
+        lie_apart::<Boxed<String, u64>>();
+    }
+
+    #[test]
+    fn a_slab_too_large_for_any_memory_is_none() {
+        assert!(Slab::<Flat<u64, u64>>::new(1 << 62).is_none(), "the bytes of its parts overflow");
+        assert!(Slab::<Flat<u64, u64>>::new(1 << 55).is_none(), "their sum is beyond what can be asked for");
     }
 }
