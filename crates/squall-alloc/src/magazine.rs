@@ -16,9 +16,9 @@
 //! A thread without a registration has a negative number, and finds itself before the first part, in two parts of zeros (`ground`).
 //! It never touches a magazine, so that no thread ever needs an atomic form: it goes to the heap of a VP, under its lock.
 //!
-//! Cost: on x86-64, a block is taken by 14 instructions and put back by 16, what finds the block's home included. Where a
-//! layout that is known when the program is compiled says that it may be kept: by 15 if there is one node of memory, and by 20 if there are
-//! several.
+//! Cost: on x86-64, a block is taken by 14 instructions and put back by 16, what finds the block's home included (where the layout tells the
+//! class, by as many that wait for less: see `sequence`). Where a layout that is known when the program is compiled says that it may be
+//! kept: by 15 if there is one node of memory, and by 20 if there are several.
 //! Source: tcmalloc's per-CPU mode; Bonwick and Adams (2001); `squall-machine`'s `pervp` for the frame of a sequence.
 
 use crate::classes::BATCH_MAX;

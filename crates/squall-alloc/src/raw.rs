@@ -121,8 +121,12 @@ pub(crate) unsafe fn put_of_program(block: *mut u8, layout: Layout) {
         // SAFETY: passed on.
         return unsafe { debug::put(block, layout) };
     }
+    if !classes::is_by_size(&layout) {
+        // SAFETY: passed on.
+        return unsafe { put(block, layout) };
+    }
+    let place = GENERAL.at(classes::slot(layout.size()));
     if classes::is_of_lines(&layout) && ground::all_are_near() {
-        let place = GENERAL.at(classes::slot(layout.size()));
         if cfg!(debug_assertions) {
             // SAFETY: as in `put`, for whoever frees what he has not.
             let kept = unsafe { ground::place_to_keep(block) };
@@ -140,8 +144,8 @@ pub(crate) unsafe fn put_of_program(block: *mut u8, layout: Layout) {
         }
         return;
     }
-    // SAFETY: passed on.
-    unsafe { put(block, layout) };
+    // SAFETY: passed on; the block is of a slab (I1), and of the class that its layout tells (I4).
+    unsafe { sequence::push_home_of(place, block, put_slow) };
 }
 
 #[cold]

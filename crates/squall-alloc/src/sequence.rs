@@ -17,7 +17,7 @@
 //! - I2. A magazine that is closed is not stored to at all, lest an old count come back (`drain/I2`).
 //!
 //! Not promised: use from a library that is unloaded while threads that ran its sequences live.
-//! Cost: `pop` 12 instructions on x86-64 and the caller's look at what it got, `push_home` 16.
+//! Cost: `pop` 12 instructions on x86-64 and the caller's look at what it got, `push_home` and `push_home_of` 16.
 //! Source: rseq(2); Desnoyers; tcmalloc's `percpu_rseq_x86_64.S`.
 
 /// Distance of the parts of neighbouring VPs, as a power of two.
@@ -86,7 +86,7 @@ pub(crate) const SEQUENCES: bool = cfg!(all(
     not(miri),
     not(squall_tsan)
 ))]
-pub(crate) use sequences::{pop, pop_many, push, push_here, push_home, push_many};
+pub(crate) use sequences::{pop, pop_many, push, push_here, push_home, push_home_of, push_many};
 
 /// Not built with sequences: nobody comes here but to be sent away.
 #[cfg(not(all(
@@ -115,6 +115,16 @@ mod none {
     /// As with sequences.
     #[inline(always)]
     pub(crate) unsafe fn push_home(block: *mut u8, otherwise: unsafe fn(*mut u8)) {
+        // SAFETY: passed on.
+        unsafe { otherwise(block) };
+    }
+
+    /// As with sequences.
+    ///
+    /// # Safety
+    /// As with sequences.
+    #[inline(always)]
+    pub(crate) unsafe fn push_home_of(_slot: &AtomicPtr<u8>, block: *mut u8, otherwise: unsafe fn(*mut u8)) {
         // SAFETY: passed on.
         unsafe { otherwise(block) };
     }
@@ -157,7 +167,7 @@ mod none {
     not(miri),
     not(squall_tsan)
 )))]
-pub(crate) use none::{pop, pop_many, push, push_here, push_home, push_many};
+pub(crate) use none::{pop, pop_many, push, push_here, push_home, push_home_of, push_many};
 
 #[cfg(all(
     target_os = "linux",
@@ -451,6 +461,62 @@ mod sequences {
                 magazine = out(reg) _,
                 map = sym MAP,
                 unit = const crate::classes::SLAB_SHIFT,
+                otherwise = label {
+                    // SAFETY: passed on.
+                    unsafe { otherwise(block) }
+                },
+            }
+        }
+    }
+
+    /// The same of a block whose class is known: the place of that one's magazine in the part of VP 0 is in `slot`. Where the block leads
+    /// decides only whether it goes there, and not where; so the next to take one does not wait until what the last one led to is
+    /// known, which is a chain of five loads where a block is freed at once and taken again.
+    ///
+    /// # Safety
+    /// As of [`push_home`]; the place is that of a magazine.
+    #[inline(always)]
+    pub(crate) unsafe fn push_home_of(slot: &AtomicPtr<u8>, block: *mut u8, otherwise: unsafe fn(*mut u8)) {
+        // SAFETY: 1. as in `push_home`, and in `push_here`; where the block leads is a magazine of its class and home, so if that is the one
+        // of the VP where the thread is, it is the one here. 2. to 4. As in `push_home`.
+        unsafe {
+            put_in! {
+                x86_64: {
+                    before: [
+                        "mov {unit}, {block}",
+                        "shr {unit}, {unit_shift}",
+                        "mov {to}, qword ptr [rip + {map}]",
+                    ],
+                    come: [
+                        "movsxd {magazine}, dword ptr fs:[{tmp} + 4]",
+                        "shl {magazine}, {vp_at}",
+                        "add {magazine}, qword ptr [{slot}]",
+                        "cmp {magazine}, qword ptr [{to} + {unit} * 8]",
+                        "jne {otherwise}",
+                    ]
+                },
+                aarch64: {
+                    before: [
+                        "lsr {unit}, {block}, #{unit_shift}",
+                        "adrp {to}, {map}",
+                        "ldr {to}, [{to}, #:lo12:{map}]",
+                        "ldr {to}, [{to}, {unit}, lsl #3]",
+                    ],
+                    come: [
+                        "ldrsw {magazine}, [{tmp}, #4]",
+                        "ldr {unit}, [{slot}]",
+                        "add {magazine}, {unit}, {magazine}, lsl #{vp_at}",
+                        "cmp {magazine}, {to}",
+                        "b.ne {otherwise}",
+                    ]
+                },
+                block = in(reg) block,
+                slot = in(reg) slot,
+                magazine = out(reg) _,
+                unit = out(reg) _,
+                to = out(reg) _,
+                map = sym MAP,
+                unit_shift = const crate::classes::SLAB_SHIFT,
                 otherwise = label {
                     // SAFETY: passed on.
                     unsafe { otherwise(block) }
