@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use squall_history::maps::{Act, Load, Maker, Wide, acts, all_checks, checks};
 
 /// Seeds that a check may need to meet a fault.
-const SEEDS_MAX: u64 = 8;
+const SEEDS_MAX: u64 = 64;
 
 #[test]
 fn std_map_behind_a_lock_passes() {
