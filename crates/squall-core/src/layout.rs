@@ -1,4 +1,5 @@
-//! Where the parts of a block lie: a prefix that ends in the owner, the headers, the author's value.
+//! Where the parts of a block lie: a prefix that ends in the owner, the headers, the words that say what is lent if something is, the author's
+//! value.
 
 use std::alloc::Layout;
 use std::marker::PhantomData;
@@ -6,12 +7,29 @@ use std::ptr::NonNull;
 
 use crate::id::Id;
 use crate::interface::{Counted, Headers, InterfaceOf};
-use crate::lent::Lender;
+use crate::lent::{Lender, Words};
 use crate::raw::header::Header;
 use crate::raw::reps::Owner;
 
-/// A block with a prefix `P`, whose last field is its [`Owner`], the headers of interface `I`, and a value `T`.
-pub(crate) struct Block<P, I: ?Sized, T>(PhantomData<(P, T, *const I)>);
+/// A block with a prefix `P`, whose last field is its [`Owner`], the headers of interface `I`, room for the words of `L`, and a value `T`.
+pub(crate) struct Block<P, I: ?Sized, T, L = Nothing>(PhantomData<(P, T, L, *const I)>);
+
+/// Whether blocks have room for what says what is lent.
+pub(crate) trait Room {
+    const BYTES: usize;
+}
+
+/// None.
+pub(crate) struct Nothing;
+
+impl Room for Nothing {
+    const BYTES: usize = 0;
+}
+
+/// How far the words lie behind a header of interface `I`, the first of its block.
+pub(crate) const fn words_at<I: ?Sized + Counted>() -> usize {
+    I::INTERFACES as usize * size_of::<Header>()
+}
 
 const fn round_up(n: usize, align: usize) -> usize {
     n.div_ceil(align) * align
@@ -21,7 +39,7 @@ const fn max(a: usize, b: usize) -> usize {
     if a > b { a } else { b }
 }
 
-impl<P, I: ?Sized + InterfaceOf<T>, T> Block<P, I, T> {
+impl<P, I: ?Sized + InterfaceOf<T>, T, L: Room> Block<P, I, T, L> {
     const HEADERS_AT: usize = {
         // The headers follow the owner without a gap.
         assert!(
@@ -32,7 +50,7 @@ impl<P, I: ?Sized + InterfaceOf<T>, T> Block<P, I, T> {
     };
     const OWNER_AT: usize = Self::HEADERS_AT - size_of::<Owner>();
     pub(crate) const VALUE_AT: usize =
-        round_up(Self::HEADERS_AT + I::INTERFACES as usize * size_of::<Header>(), align_of::<T>());
+        round_up(Self::HEADERS_AT + words_at::<I>() + L::BYTES, align_of::<T>());
     pub(crate) const ALIGN: usize = max(align_of::<P>(), max(align_of::<Header>(), align_of::<T>()));
     pub(crate) const BYTES: usize = round_up(Self::VALUE_AT + size_of::<T>(), Self::ALIGN);
     pub(crate) const LAYOUT: Layout = match Layout::from_size_align(Self::BYTES, Self::ALIGN) {
@@ -83,16 +101,27 @@ impl<P, I: ?Sized + InterfaceOf<T>, T> Block<P, I, T> {
         }
     }
 
-    /// Notes in the header of `I` itself what the value lends.
+    /// Notes in the header of `I` itself, and behind the headers, what the value lends.
     ///
     /// # Safety
     /// The caller's own block, which is filled, and not published.
     #[inline]
     pub(crate) unsafe fn lend(block: NonNull<P>, lender: &Lender<T, I>) {
-        // SAFETY: within the block, which is the caller's, and written.
+        if L::BYTES == 0 {
+            return;
+        }
+        const {
+            assert!(
+                L::BYTES == 0
+                    || L::BYTES == size_of::<Words>() && align_of::<Words>() <= align_of::<Header>()
+            )
+        };
+        // SAFETY: within the block, which is the caller's, and written; there is room for the words.
         unsafe {
-            let offset = lender.offset_in(Self::value(block).as_ref());
-            block.byte_add(Self::HEADERS_AT).cast::<Header>().as_mut().set_lent(offset);
+            let (kind, words) = lender.ask(Self::value(block).as_ref());
+            let mut header = block.byte_add(Self::HEADERS_AT).cast::<Header>();
+            header.byte_add(words_at::<I>()).cast::<Words>().write(words);
+            header.as_mut().set_lent(kind);
         }
     }
 }

@@ -1,131 +1,157 @@
-//! What a representative lends to whoever calls it, without being asked each time: where in it that lies is told by the header.
+//! What a representative lends to whoever calls it, without being asked each time: where that is the words behind its header say.
 //!
 //! Problem: a call that only wants a structure which the representative holds asks for it by a virtual call, of a dozen instructions;
-//! and where a caller's loads miss the caches, its time goes with the instructions between them. Idea: the structure, or a pointer to
-//! it, lies in the representative, and the header says how far into it.
+//! and where a caller's loads miss the caches, its time goes with the instructions between them, and with the loads that each wait for the one
+//! before. Idea: the header says what is lent, and the words behind it where that is, so that a call does not come to the representative.
 //!
-//! - I1. A [`Lent`] holds a count of its `Arc`; it is never written after it was made. So what it points to is valid while it lives.
-//! - I2. What a header says of a place is what its root's [`Lender`] found in the representative, which is borrowed, shared, until it is
+//! - I1. What the words behind a header say is what its root's [`Lender`] found in the representative, which is borrowed, shared, until it is
 //!   dropped; so what its interface lends is there until then.
+//! - I2. Room for the words is behind the headers of the representatives whose root has a `Lender`; a header that says that something is
+//!   lent is one of those (`layout`).
 
-use squall_sync::sync::Arc;
 use std::fmt;
-use std::marker::PhantomData;
 use std::mem::transmute;
-use std::ops::Deref;
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use crate::interface::Interface;
 
-/// An `Arc` that knows what it points to, and not where that one's counts are: for what is lent.
-pub struct Lent<T>(NonNull<T>, PhantomData<Arc<T>>);
-
-// SAFETY: it is an `Arc`.
-unsafe impl<T> Send for Lent<T> where Arc<T>: Send {}
-// SAFETY: as above.
-unsafe impl<T> Sync for Lent<T> where Arc<T>: Sync {}
-
-impl<T> Lent<T> {
-    /// Lends this.
-    pub fn new(what: Arc<T>) -> Lent<T> {
-        // SAFETY: what an `Arc` points to is somewhere.
-        Lent(unsafe { NonNull::new_unchecked(Arc::into_raw(what).cast_mut()) }, PhantomData)
-    }
-}
-
-impl<T> Deref for Lent<T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        // SAFETY: I1.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl<T> Drop for Lent<T> {
-    fn drop(&mut self) {
-        // SAFETY: from `into_raw`, once (I1).
-        drop(unsafe { Arc::from_raw(self.0.as_ptr()) });
-    }
-}
-
-impl<T> fmt::Debug for Lent<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lent").field(&self.0).finish()
-    }
-}
-
-/// An interface whose representatives may lend something.
+/// An interface whose representatives may lend something: one thing, perhaps with another beside it, or a second thing.
 pub trait Lends: Interface {
-    /// What.
-    type What: Send + Sync + 'static;
+    /// The one.
+    type First: Send + Sync + 'static;
+    /// What may be beside it.
+    type Beside: Send + Sync + 'static;
+    /// The second.
+    type Second: Send + Sync + 'static;
 }
 
-/// Where in representatives of type `T` is what they lend who calls them as `I`; most lend nothing.
+/// What is lent.
+pub enum Lent<'a, I: ?Sized + Lends> {
+    /// The one, and what is beside it.
+    First(&'a I::First, Option<&'a I::Beside>),
+    /// The second.
+    Second(&'a I::Second),
+}
+
+impl<I: ?Sized + Lends> fmt::Debug for Lent<'_, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Lent::First(..) => "First",
+            Lent::Second(_) => "Second",
+        })
+    }
+}
+
+/// In a header, what is lent: nothing, or one of the two.
+pub(crate) const NOTHING: u16 = 0;
+const FIRST: u16 = 1;
+const SECOND: u16 = 2;
+
+/// The words behind the headers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words {
+    what: *const (),
+    beside: *const (),
+}
+
+/// What representatives of type `T` lend who calls them as `I`; most lend nothing.
 pub struct Lender<T, I: ?Sized> {
     asked: Option<Asked<T>>,
-    interface: PhantomData<fn(&I)>,
+    interface: std::marker::PhantomData<fn(&I)>,
 }
 
-/// The function that says where, without its type, and who calls it.
+/// The function that says what, without its type, and who calls it.
 struct Asked<T> {
-    place: fn(),
-    /// # Safety
-    /// It is called with `place`.
-    call: unsafe fn(fn(), &T) -> *const (),
-    /// Of what is there.
-    bytes: usize,
+    what: fn(),
+    call: Call<T>,
 }
+
+/// # Safety
+/// It is called with the function that it is beside.
+type Call<T> = unsafe fn(fn(), &T) -> (u16, Words);
 
 impl<T, I: ?Sized> fmt::Debug for Lender<T, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Lender").field(&self.asked.is_some()).finish()
+        f.debug_tuple("Lender").field(&self.lends()).finish()
     }
 }
 
 impl<T, I: ?Sized> Lender<T, I> {
-    /// Nowhere.
-    pub const NONE: Lender<T, I> = Lender { asked: None, interface: PhantomData };
+    /// Nothing.
+    pub const NONE: Lender<T, I> = Lender { asked: None, interface: std::marker::PhantomData };
 
-    /// How far into the representative the place is, and one; zero: nothing is lent, or the place is not within it.
-    pub(crate) fn offset_in(&self, rep: &T) -> u16 {
-        let Some(asked) = &self.asked else { return 0 };
-        // SAFETY: the two are each other's. Null lies before every representative.
-        let place = unsafe { (asked.call)(asked.place, rep) }.addr();
-        let bytes = asked.bytes;
-        let Some(offset) = place.checked_sub(ptr::from_ref(rep).addr()) else { return 0 };
-        let is_within = offset.checked_add(bytes).is_some_and(|end| end <= size_of::<T>());
-        u16::try_from(offset.saturating_add(1)).ok().filter(|_| is_within && bytes > 0).unwrap_or(0)
+    /// Whether there is something to lend, perhaps.
+    pub(crate) const fn lends(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// What a representative lends, as its header and the words behind it say it.
+    #[cfg_attr(loom, allow(dead_code))]
+    pub(crate) fn ask(&self, rep: &T) -> (u16, Words) {
+        match &self.asked {
+            // SAFETY: the two are each other's.
+            Some(asked) => unsafe { (asked.call)(asked.what, rep) },
+            None => (NOTHING, Words { what: ptr::null(), beside: ptr::null() }),
+        }
     }
 }
+
+/// What a [`Lender`] asks.
+type What<T, I> = for<'a> fn(&'a T) -> Option<Lent<'a, I>>;
 
 impl<T, I: ?Sized + Lends> Lender<T, I> {
-    /// There.
-    pub const fn of(place: fn(&T) -> Option<&I::What>) -> Lender<T, I> {
-        unsafe fn call<T, I: ?Sized + Lends>(place: fn(), rep: &T) -> *const () {
+    /// This.
+    pub const fn of(what: What<T, I>) -> Lender<T, I> {
+        unsafe fn call<T, I: ?Sized + Lends>(what: fn(), rep: &T) -> (u16, Words) {
             // SAFETY: the inverse of what `of` did with the same types.
-            let place = unsafe { transmute::<fn(), fn(&T) -> Option<&I::What>>(place) };
-            place(rep).map_or(ptr::null(), |what| ptr::from_ref(what).cast())
+            let what = unsafe { transmute::<fn(), What<T, I>>(what) };
+            let (kind, what, beside) = match what(rep) {
+                Some(Lent::First(first, beside)) => (
+                    FIRST,
+                    ptr::from_ref(first).cast(),
+                    beside.map_or(ptr::null(), |b| ptr::from_ref(b).cast()),
+                ),
+                Some(Lent::Second(second)) => (SECOND, ptr::from_ref(second).cast(), ptr::null()),
+                None => (NOTHING, ptr::null(), ptr::null()),
+            };
+            (kind, Words { what, beside })
         }
         // SAFETY: function pointers are of one size; this one is called as what it is only (`call`).
-        let place = unsafe { transmute::<fn(&T) -> Option<&I::What>, fn()>(place) };
-        Lender {
-            asked: Some(Asked { place, call: call::<T, I>, bytes: size_of::<I::What>() }),
-            interface: PhantomData,
-        }
+        let what = unsafe { transmute::<What<T, I>, fn()>(what) };
+        Lender { asked: Some(Asked { what, call: call::<T, I> }), interface: std::marker::PhantomData }
     }
 }
 
-/// What is lent at a place.
+/// What is lent first, if `kind`, which a header says, says so; behind that header are these words.
 ///
 /// # Safety
-/// `offset` is not zero, and is what a `Lender` for `I` found in the representative at `start`, which is not dropped while the result is
-/// used (I2).
+/// A `Lender` for `I` found them in a representative that is not dropped while the result is used (I1); if `kind` is nothing, there need be no
+/// words.
 #[inline(always)]
-pub(crate) unsafe fn lent_at<'a, I: ?Sized + Lends>(start: *const (), offset: u16) -> &'a I::What {
-    // SAFETY: I2.
-    unsafe { &*start.byte_add(usize::from(offset)).byte_sub(1).cast::<I::What>() }
+pub(crate) unsafe fn first<'a, I: ?Sized + Lends>(kind: u16, words: *const Words) -> Option<&'a I::First> {
+    // SAFETY: I1: as `of` wrote them.
+    (kind == FIRST).then(|| unsafe { &*(*words).what.cast() })
+}
+
+/// What is lent beside the first.
+///
+/// # Safety
+/// As of [`first`].
+#[inline(always)]
+pub(crate) unsafe fn beside<'a, I: ?Sized + Lends>(kind: u16, words: *const Words) -> Option<&'a I::Beside> {
+    // SAFETY: I1: as `of` wrote them.
+    if kind == FIRST { unsafe { (*words).beside.cast::<I::Beside>().as_ref() } } else { None }
+}
+
+/// What is lent second.
+///
+/// # Safety
+/// As of [`first`].
+#[inline(always)]
+pub(crate) unsafe fn second<'a, I: ?Sized + Lends>(kind: u16, words: *const Words) -> Option<&'a I::Second> {
+    // SAFETY: I1: as `of` wrote them.
+    (kind == SECOND).then(|| unsafe { &*(*words).what.cast() })
 }
 
 #[cfg(test)]
@@ -133,6 +159,7 @@ mod tests {
     use super::*;
     use crate::Source;
     use crate::interface::Super;
+    use squall_sync::sync::Arc;
 
     trait Any: Send + Sync {}
     impl Interface for dyn Any {
@@ -141,50 +168,50 @@ mod tests {
         const SUPERS: &'static [Super<Self>] = &[];
     }
     impl Lends for dyn Any {
-        type What = Lent<String>;
+        type First = String;
+        type Beside = [u8; 9];
+        type Second = u32;
     }
 
-    struct Rep<const BEFORE: usize> {
-        before: [u8; BEFORE],
-        lent: Option<Lent<String>>,
-        behind: Box<Option<Lent<String>>>,
+    struct Rep {
+        behind: Arc<String>,
+        beside: [u8; 9],
+        second: u32,
     }
 
-    fn rep<const BEFORE: usize>(what: Option<Arc<String>>) -> Rep<BEFORE> {
-        let behind = Box::new(what.clone().map(Lent::new));
-        Rep { before: [0; BEFORE], lent: what.map(Lent::new), behind }
-    }
-
-    #[test]
-    fn what_is_lent_is_found_where_it_lies_and_let_go_with_the_representative() {
-        let what = Arc::new(String::from("lent"));
-        let rep = rep::<9>(Some(what.clone()));
-        let offset = Lender::<_, dyn Any>::of(|rep: &Rep<9>| rep.lent.as_ref()).offset_in(&rep);
-        assert_eq!(usize::from(offset), std::mem::offset_of!(Rep<9>, lent) + 1);
-        // SAFETY: just found.
-        let found = unsafe { lent_at::<dyn Any>(ptr::from_ref(&rep).cast(), offset) };
-        assert!(ptr::eq(&raw const **found, &raw const *what));
-        assert_eq!((Arc::strong_count(&what), rep.before.len()), (3, 9));
-        drop(rep);
-        assert_eq!(Arc::strong_count(&what), 1);
+    fn found<'a>(lender: &Lender<Rep, dyn Any>, rep: &'a Rep) -> Option<Lent<'a, dyn Any>> {
+        let (kind, words) = lender.ask(rep);
+        let words = &raw const words;
+        // SAFETY: found just now, in a representative that is borrowed.
+        unsafe {
+            let first =
+                first::<dyn Any>(kind, words).map(|first| Lent::First(first, beside::<dyn Any>(kind, words)));
+            let second = second::<dyn Any>(kind, words).map(Lent::Second);
+            assert!(first.is_none() || second.is_none());
+            assert!(first.is_some() || beside::<dyn Any>(kind, words).is_none());
+            first.or(second)
+        }
     }
 
     #[test]
-    fn nothing_is_found_that_is_not_there_or_not_within_or_too_far() {
-        let lent = Arc::new(String::new());
-        let what = Some(lent.clone());
-        assert_eq!(Lender::<_, dyn Any>::NONE.offset_in(&rep::<0>(what.clone())), 0);
-        let here = Lender::<_, dyn Any>::of(|rep: &Rep<0>| rep.lent.as_ref());
-        assert_eq!(here.offset_in(&rep(None)), 0, "nothing is lent");
-        assert_ne!(here.offset_in(&rep(what.clone())), 0);
-        let behind = Lender::<_, dyn Any>::of(|rep: &Rep<0>| (*rep.behind).as_ref());
-        assert_eq!(behind.offset_in(&rep(what.clone())), 0, "elsewhere");
+    fn what_is_lent_is_what_the_representative_says() {
+        let rep = Rep { behind: Arc::new(String::from("lent")), beside: [7; 9], second: 3 };
+        let first = Lender::of(|rep: &Rep| Some(Lent::First(&*rep.behind, None)));
+        assert!(first.lends());
+        let Some(Lent::First(what, None)) = found(&first, &rep) else { panic!("the first alone") };
+        assert!(ptr::eq(what, &raw const *rep.behind));
+        let both = Lender::of(|rep: &Rep| Some(Lent::First(&*rep.behind, Some(&rep.beside))));
+        let Some(Lent::First(what, Some(beside))) = found(&both, &rep) else { panic!("both") };
+        assert_eq!((what.as_str(), beside), ("lent", &[7; 9]));
+        let second = Lender::of(|rep: &Rep| Some(Lent::Second(&rep.second)));
+        assert!(matches!(found(&second, &rep), Some(Lent::Second(3))));
+    }
 
-        /// Its place is beyond what a header can say.
-        #[repr(C)]
-        struct Far([u8; 1 << 16], Lent<String>);
-        let far = Box::new(Far([0; 1 << 16], Lent::new(lent)));
-        assert_eq!(Lender::<_, dyn Any>::of(|far: &Far| Some(&far.1)).offset_in(&far), 0);
-        assert_eq!(far.0.len(), 1 << 16);
+    #[test]
+    fn nothing_is_found_where_nothing_is_lent() {
+        let rep = Rep { behind: Arc::new(String::new()), beside: [0; 9], second: 0 };
+        assert!(found(&Lender::of(|_: &Rep| None), &rep).is_none());
+        assert!(found(&Lender::NONE, &rep).is_none());
+        assert!(!Lender::<Rep, dyn Any>::NONE.lends());
     }
 }

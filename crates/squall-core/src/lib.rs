@@ -31,6 +31,8 @@ mod gather;
 #[cfg(not(loom))]
 mod ground;
 #[cfg(not(loom))]
+mod hit;
+#[cfg(not(loom))]
 mod husks;
 #[cfg(not(loom))]
 mod inspect;
@@ -92,11 +94,12 @@ pub use well_known::WellKnown;
 pub mod __macro {
     pub use crate::class::Source;
     pub use crate::error::CallError;
+    pub use crate::hit::{Act, Hit};
     pub use crate::interface::{Extends, Interface, InterfaceOf, Super};
     pub use crate::lent::{Lender, Lends, Lent};
     pub use crate::reference::{
-        Act, Answer, Arguments, Blocking, Carries, Carry, Checked, CoRef, CopiedArguments, Gone, Hit,
-        MovedArguments, Panic, Panics,
+        Answer, Arguments, Blocking, Carries, Carry, Checked, CoRef, CopiedArguments, Gone, MovedArguments,
+        Panic, Panics,
     };
     pub use crate::wrap::{Around, Invoked, KeptArguments, SentArguments, Through, Wrap};
 }

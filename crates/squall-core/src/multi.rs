@@ -27,7 +27,8 @@ use crate::death::{self, run_drop};
 use crate::error::CreateError;
 use crate::ground::existing;
 use crate::interface::{Counted, Interface};
-use crate::layout::Block;
+use crate::layout::{Block, Room};
+use crate::lent::Words;
 use crate::memory;
 use crate::owned::Owned;
 use crate::raw::membership::Membership;
@@ -36,7 +37,14 @@ use crate::raw::reps::{Rep, Reps};
 use crate::root::{Cleanup, Miss, Outcome, Root};
 use crate::swap::RootFormats;
 
-type RepBlock<R> = Block<Rep, <R as Root>::Interface, <R as Root>::Rep>;
+type RepBlock<R> = Block<Rep, <R as Root>::Interface, <R as Root>::Rep, LentBy<R>>;
+
+/// Room for what representatives of a root lend.
+struct LentBy<R>(PhantomData<R>);
+
+impl<R: Root> Room for LentBy<R> {
+    const BYTES: usize = if R::LENDER.lends() { size_of::<Words>() } else { 0 };
+}
 
 /// An object with a root.
 #[repr(C)]

@@ -21,9 +21,9 @@ use squall_rcu::Op;
 use crate::class::{Found, ObjectKind};
 use crate::error::{CallError, Reason};
 use crate::ground::{Tables, entry_here, existing};
+use crate::hit::{Act, Hit};
 use crate::id::Id;
 use crate::interface::{Extends, Interface, from_fat, offset_of};
-use crate::lent::{Lends, lent_at};
 use crate::raw::header::Header;
 use crate::raw::mediator::Mediator;
 use crate::raw::object::{Ground, InFlight, Object, header, hit, object_of, release, shared_owner};
@@ -162,9 +162,13 @@ impl<I: ?Sized + Interface> CoRef<I> {
         // in it (I2).
         if let Some(header) = unsafe { hit(entry_here(self.id.slot()), self.id) } {
             // SAFETY: a header of this id (I1), found in the operation.
-            let result = act.act(entered.op(), unsafe { Hit::new(entered.op(), header) });
-            drop(entered);
-            return result;
+            return match act.act_briefly(entered.op(), unsafe { Hit::new(entered.op(), header) }) {
+                Ok(result) => {
+                    drop(entered);
+                    result
+                }
+                Err(act) => act_at_length(entered, self, method, act, gone),
+            };
         }
         // Apart from the hit up to the end, so that a hit does not ask again how it went.
         miss(entered, self, method, act, gone)
@@ -266,62 +270,22 @@ unsafe fn target<I: ?Sized>(header: &NonNull<Header>) -> &I {
     unsafe { &*from_fat::<I>(header.as_ref().target()) }
 }
 
-/// A representative that a call found, for the rest of its operation.
-///
-/// - I3. The header is one of a `CoRef<I>`'s id, and is kept for `'o` (I1, I2).
-pub struct Hit<'o, I: ?Sized> {
-    header: &'o Header,
-    representative: PhantomData<&'o I>,
-}
-
-impl<I: ?Sized> fmt::Debug for Hit<'_, I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Hit").field(self.header).finish()
-    }
-}
-
-impl<'o, I: ?Sized> Hit<'o, I> {
-    /// # Safety
-    /// I3; `'o` is within the operation.
-    #[inline(always)]
-    unsafe fn new(_: &'o Op, header: NonNull<Header>) -> Hit<'o, I> {
-        // SAFETY: the caller.
-        Hit { header: unsafe { header.as_ref() }, representative: PhantomData }
-    }
-
-    /// The representative.
-    #[inline(always)]
-    pub fn target(&self) -> &'o I {
-        // SAFETY: the header was written for `I` (I3, interface/I1), and keeps the representative as long as itself.
-        unsafe { &*from_fat::<I>(self.header.target()) }
-    }
-
-    /// What it lends, if it lends something.
-    #[inline(always)]
-    pub fn lent(&self) -> Option<&'o I::What>
-    where
-        I: Lends,
-    {
-        let offset = self.header.lent();
-        if offset == 0 {
-            return None;
-        }
-        // SAFETY: the header was written for `I` (I3), by a root whose interface that is (`lent/I2`).
-        Some(unsafe { lent_at::<I>(self.header.target()[0], offset) })
-    }
-}
-
-/// What a call does with the representative that it found. A closure's body is compiled into the way of a hit where the compiler likes;
-/// what is of a type with an `act` that says so, always.
-pub trait Act<I: ?Sized, R> {
-    /// Does it.
-    fn act<'o>(self, op: &'o Op, hit: Hit<'o, I>) -> R;
-}
-
-impl<I: ?Sized, R, F: for<'o> FnOnce(&'o Op, &'o I) -> R> Act<I, R> for F {
-    #[inline(always)]
-    fn act<'o>(self, op: &'o Op, hit: Hit<'o, I>) -> R {
-        self(op, hit.target())
+/// What is not soon done, to the end of the operation: so that the way of a hit, from which nothing comes back here, keeps nothing for after it;
+/// not even where the header is.
+#[inline(never)]
+#[track_caller]
+fn act_at_length<I: ?Sized + Interface, R>(
+    entered: squall_rcu::Entered,
+    co: CoRef<I>,
+    method: &'static str,
+    act: impl Act<I, R>,
+    gone: impl Answer<R>,
+) -> R {
+    // SAFETY: as in `__call_act`.
+    match unsafe { hit(entry_here(co.id.slot()), co.id) } {
+        // SAFETY: a header of this id (I1), found in the operation.
+        Some(header) => act.act(entered.op(), unsafe { Hit::new(entered.op(), header) }),
+        None => miss(entered, co, method, act, gone),
     }
 }
 
@@ -424,7 +388,7 @@ enum Resolved {
 
 /// The same in one word, which is returned in a register.
 ///
-/// - I4. The word is a pointer, and in its low bits says to what: none set, `ERROR`, or `MEDIATED`.
+/// - I3. The word is a pointer, and in its low bits says to what: none set, `ERROR`, or `MEDIATED`.
 #[must_use]
 struct Packed(NonNull<()>);
 
@@ -458,7 +422,7 @@ impl Packed {
             unreachable!("a tagged null")
         };
         match tag {
-            // SAFETY: from `error` (I4), once.
+            // SAFETY: from `error` (I3), once.
             ERROR => Resolved::Error(unsafe { CallError::from_raw(pointer) }),
             _ => Resolved::Mediated(pointer.cast()),
         }

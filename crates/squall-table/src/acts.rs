@@ -22,6 +22,24 @@ pub(crate) unsafe fn read<L: Layout, R>(
     }
 }
 
+/// The same, where no call is made for it.
+#[inline(always)]
+pub(crate) unsafe fn read_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    f: F,
+) -> Result<Option<R>, F> {
+    // SAFETY: the caller.
+    unsafe {
+        match raw.find_here(hash, is_key) {
+            Here::Found(found) => Ok(Some(L::value(found.raw(), f))),
+            Here::Absent => Ok(None),
+            Here::Perhaps => Err(f),
+        }
+    }
+}
+
 /// The rest of it, with what is to be done: an entry that came from a call would come by way of memory, also where none is made.
 #[cold]
 #[inline(never)]

@@ -1,6 +1,6 @@
 //! `Table`: the map as its users see it.
 
-use crate::acts::{both, change, compute, keep_if, put, read, step, try_insert, value, visit};
+use crate::acts::{both, change, compute, keep_if, put, read, read_at_home, step, try_insert, value, visit};
 use crate::entry::{Compute, Computed, Entry};
 use crate::layout::{Boxed, Flat, Split, Wide};
 use crate::raw::{Change, Raw};
@@ -176,6 +176,26 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
         either!(self, raw => unsafe { read(raw, hash, move |found| found.borrow() == key, f) })
+    }
+
+    /// As [`read_in`](Table::read_in), if the key is in its home's own bucket, or in none: what most reads find. It calls no function but the
+    /// hasher's, the key's comparison, and `f`.
+    ///
+    /// # Errors
+    /// It may be elsewhere: that is for [`read_in`](Table::read_in). `f` comes back, and was not called.
+    #[inline(always)]
+    pub fn read_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
+        &self,
+        _: &Op,
+        key: &Q,
+        f: F,
+    ) -> Result<Option<R>, F>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe { read_at_home(raw, hash, move |found| found.borrow() == key, f) })
     }
 
     /// What `f` makes of the key, as it is in the table, and of its value.

@@ -64,10 +64,10 @@ impl Header {
         Header { id: AtomicU64::new(id), target, holds: AtomicU32::new(0), index: index as u16, lent: 0 }
     }
 
-    /// Says where what the representative lends lies in it (`lent/I2`), before the header is published.
+    /// Says which thing the representative lends (`lent/I1`), before the header is published.
     #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn set_lent(&mut self, offset: u16) {
-        self.lent = offset;
+    pub(crate) fn set_lent(&mut self, kind: u16) {
+        self.lent = kind;
     }
 
     /// Whether a call with this id may use the representative.
@@ -144,7 +144,7 @@ impl Header {
         self.index.into()
     }
 
-    /// Where what the representative lends lies in it, and one; zero: it lends nothing.
+    /// Which thing the representative lends; zero: none.
     #[inline(always)]
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn lent(&self) -> u16 {

@@ -112,7 +112,9 @@ pub trait Published<T: Send + Sync + 'static>: Send + Sync {
 
 /// The replica, which has the value most of the time.
 impl<T: Send + Sync + 'static> Lends for dyn Published<T> {
-    type What = Replica<T>;
+    type First = Replica<T>;
+    type Beside = ();
+    type Second = ();
 }
 
 /// What a read does: where the replica has a value, without asking the representative for it.
@@ -121,9 +123,14 @@ struct Read<F>(F);
 impl<T: Send + Sync + 'static, R, F: FnOnce(&Versioned<T>) -> R> Act<dyn Published<T>, R> for Read<F> {
     #[inline(always)]
     fn act<'o>(self, op: &'o Op, hit: Hit<'o, dyn Published<T>>) -> R {
-        match hit.lent().and_then(|replica| replica.find(op)) {
-            Some(value) => (self.0)(value),
-            None => (self.0)(hit.target().find(op)),
+        (self.0)(hit.target().find(op))
+    }
+
+    #[inline(always)]
+    fn act_briefly<'o>(self, op: &'o Op, hit: Hit<'o, dyn Published<T>>) -> Result<R, Self> {
+        match hit.first().and_then(|replica| replica.find(op)) {
+            Some(value) => Ok((self.0)(value)),
+            None => Err(self),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! where there is one representative, and another where there may be several, so that a policy knows them apart.
 
 use squall_adapt::family::is_reading;
-use squall_core::__macro::Lender;
+use squall_core::__macro::{Lender, Lent};
 use squall_core::swap::{Format, New, RootFormats};
 use squall_core::{At, Miss, Reply, Root};
 use squall_machine::{Cluster, ClusterSize, machine};
@@ -88,7 +88,8 @@ impl<T: Send + Sync + 'static, const ADAPTS: bool, const WIDE: bool> Root for Sp
     type Interface = dyn Published<T>;
     type Rep = Local<T, ADAPTS, WIDE>;
 
-    const LENDER: Lender<Self::Rep, Self::Interface> = Lender::of(|rep| Some(&rep.replica));
+    const LENDER: Lender<Self::Rep, Self::Interface> =
+        Lender::of(|rep| Some(Lent::First(&rep.replica, None)));
 
     fn make_rep(&self, at: At<Self>) -> Local<T, ADAPTS, WIDE> {
         Local { replica: self.master.replica(), at }

@@ -9,12 +9,16 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
 use super::Mapping;
-use super::direct::{Direct, Readable};
+use super::direct::for_write;
 use super::store::Store;
 
-/// Says of a type what it does to a map: beside the map's with these types, and within these bounds.
+/// Says of a type what it does to a map: beside the map's with these types, and within these bounds; and perhaps what of it is soon done.
 macro_rules! act {
-    ([$($of:tt)*] $name:ty => $result:ty, where [$($bounds:tt)*] |$this:pat_param, $op:ident, $hit:ident| $do:expr) => {
+    (
+        [$($of:tt)*] $name:ty => $result:ty, where [$($bounds:tt)*]
+        |$this:pat_param, $op:ident, $hit:ident| $do:expr
+        $(, briefly |$brief:pat_param| $briefly:expr)?
+    ) => {
         impl<K, V, S, $($of)*> Act<dyn Mapping<K, V, S>, $result> for $name
         where
             K: Eq + Hash + Send + Sync + 'static,
@@ -27,6 +31,12 @@ macro_rules! act {
                 let $this = self;
                 $do
             }
+
+            $(#[inline(always)]
+            fn act_briefly<'o>(self, $op: &'o Op, $hit: Hit<'o, dyn Mapping<K, V, S>>) -> Result<$result, Self> {
+                let $brief = self;
+                $briefly
+            })?
         }
     };
 }
@@ -43,7 +53,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    let store = hit.lent().and_then(Direct::for_write).unwrap_or_else(|| hit.target().lend(op));
+    let store = for_write(hit).unwrap_or_else(|| hit.target().lend(op));
     store.within(hit.target(), op, f)
 }
 
@@ -54,22 +64,26 @@ pub(super) struct Read<'q, Q: ?Sized, F> {
 }
 
 act!([Q: Eq + Hash + ?Sized, F, R] Read<'_, Q, F> => Option<R>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
-|Read { key, f }, op, hit| {
-    match hit.lent().map(Direct::for_read) {
-        Some(Readable::Table(table)) => return table.read_in(op, key, f),
-        Some(Readable::Locked(locked)) => if let Some(read) = locked.read_as_owner(key) {
-            return read.map(|value| f(&value));
-        },
-        None => {}
+|Read { key, f }, op, hit| match hit.first() {
+    Some(table) => table.read_in(op, key, f),
+    None => hit.target().look(op).read(op, key, f),
+},
+briefly |Read { key, f }| {
+    if let Some(table) = hit.first() {
+        return table.read_at_home(op, key, f).map_err(|f| Read { key, f });
     }
-    hit.target().look(op).read(op, key, f)
+    match hit.second().and_then(|locked| locked.read_as_owner(key)) {
+        Some(read) => Ok(read.map(|value| f(&value))),
+        None => Err(Read { key, f }),
+    }
 });
 
 /// The same of a map that may be gone.
 pub(super) struct TryRead<'q, Q: ?Sized, F>(pub(super) Read<'q, Q, F>);
 
 act!([Q: Eq + Hash + ?Sized, F, R] TryRead<'_, Q, F> => Result<Option<R>, CallError>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
-|TryRead(read), op, hit| Ok(read.act(op, hit)));
+|TryRead(read), op, hit| Ok(read.act(op, hit)),
+briefly |TryRead(read)| read.act_briefly(op, hit).map(Ok).map_err(TryRead));
 
 /// Whether the key is there.
 pub(super) struct Contains<'q, Q: ?Sized> {
@@ -77,15 +91,16 @@ pub(super) struct Contains<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Contains<'_, Q> => bool, where [K: Borrow<Q>]
-|Contains { key }, op, hit| {
-    match hit.lent().map(Direct::for_read) {
-        Some(Readable::Table(table)) => return table.read_in(op, key, |_| ()).is_some(),
-        Some(Readable::Locked(locked)) => if let Some(read) = locked.read_as_owner(key) {
-            return read.is_some();
-        },
-        None => {}
-    }
-    hit.target().look(op).contains(op, key)
+|Contains { key }, op, hit| match hit.first() {
+    Some(table) => table.read_in(op, key, |_| ()).is_some(),
+    None => hit.target().look(op).contains(op, key),
+},
+briefly |Contains { key }| {
+    let read = match hit.first() {
+        Some(table) => table.read_at_home(op, key, |_| ()).ok(),
+        None => hit.second().and_then(|locked| locked.read_as_owner(key)).map(|read| read.map(|_| ())),
+    };
+    read.map(|read| read.is_some()).ok_or(Contains { key })
 });
 
 /// Sets the key's value, of which a clone of the old one comes.
@@ -130,7 +145,7 @@ pub(super) struct Change<'q, Q: ?Sized, F> {
 
 act!([Q: Eq + Hash + ?Sized, F] Change<'_, Q, F> => Computed, where [K: Borrow<Q>, F: FnMut(&V) -> Compute<V>]
     |Change { key, mut f }, op, hit| {
-    if let Some(Readable::Locked(locked)) = hit.lent().map(Direct::for_read)
+    if let Some(locked) = hit.second()
         && let Some(computed) = locked.change_as_owner(key, &mut f)
     {
         return computed;

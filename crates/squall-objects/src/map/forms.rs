@@ -4,7 +4,7 @@
 //! The state moves as a [`Table`], shared: a form that has one moves in the time of a call, others copy.
 
 use squall_adapt::family::is_reading;
-use squall_core::__macro::Lender;
+use squall_core::__macro::{Lender, Lent};
 use squall_core::swap::{Format, New, RootFormats};
 use squall_core::{At, Miss, Reply, Root};
 use squall_machine::{Cluster, ClusterSize, Vp, machine};
@@ -16,7 +16,6 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::direct::Direct;
 use super::locked::{Copies, Locked};
 use super::policy::{ALARM, APART, is_apart, post};
 use super::replicated::{Place, Replicated};
@@ -37,8 +36,11 @@ where
 }
 
 /// A structure that can be a form's.
-pub(super) trait Shape<K: Send + Sync + 'static, V: Send + Sync + 'static, S>:
-    Send + Sync + Sized + 'static
+pub(super) trait Shape<K, V, S>: Send + Sync + Sized + 'static
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
 {
     /// What it needs to be made of a table.
     type With: Copy + Send + Sync + 'static;
@@ -50,7 +52,10 @@ pub(super) trait Shape<K: Send + Sync + 'static, V: Send + Sync + 'static, S>:
     fn here(this: &Arc<Self>) -> Arc<Self::Here>;
     fn form(here: &Self::Here) -> Form<'_, K, V, S>;
     /// What is lent without being asked for, by a representative with this sensor.
-    fn direct(here: &Arc<Self::Here>, sensor: Option<&Arc<Sensor>>) -> Option<Direct<K, V, S>> {
+    fn direct<'a>(
+        here: &'a Self::Here,
+        sensor: Option<&'a Sensor>,
+    ) -> Option<Lent<'a, dyn Mapping<K, V, S>>> {
         let _ = (here, sensor);
         None
     }
@@ -65,9 +70,9 @@ pub(super) trait Shape<K: Send + Sync + 'static, V: Send + Sync + 'static, S>:
 
 impl<K, V, S> Shape<K, V, S> for Table<K, V, S>
 where
-    K: Send + Sync + 'static,
+    K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
-    S: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
 {
     type With = ();
     const SENSED_BY: ClusterSize = ClusterSize::Cpu;
@@ -82,9 +87,9 @@ where
         Form::Central(here)
     }
 
-    fn direct(here: &Arc<Self>, sensor: Option<&Arc<Sensor>>) -> Option<Direct<K, V, S>> {
+    fn direct<'a>(here: &'a Self, sensor: Option<&'a Sensor>) -> Option<Lent<'a, dyn Mapping<K, V, S>>> {
         // Where there may be a form that only readers have a use for, these are counted, too.
-        (!counts_readers(sensor.is_some())).then(|| Direct::table(here, sensor))
+        (!counts_readers(sensor.is_some())).then_some(Lent::First(here, sensor))
     }
 
     fn of_table(table: Arc<Table<K, V, S>>, (): ()) -> Arc<Self> {
@@ -132,8 +137,8 @@ where
         }
     }
 
-    fn direct(here: &Arc<Self>, _: Option<&Arc<Sensor>>) -> Option<Direct<K, V, S>> {
-        Some(Direct::locked(here))
+    fn direct<'a>(here: &'a Self, _: Option<&'a Sensor>) -> Option<Lent<'a, dyn Mapping<K, V, S>>> {
+        Some(Lent::Second(here))
     }
 
     fn of_table(table: Arc<Table<K, V, S>>, with: Terms<K, V, S>) -> Arc<Self> {
@@ -181,8 +186,9 @@ where
 /// The root of an object with one structure for all. `ADAPTS`: its sensors post.
 pub(super) struct One<K, V, S, F, const ADAPTS: bool>
 where
-    K: Send + Sync + 'static,
+    K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
     F: Shape<K, V, S>,
 {
     store: OnceLock<Arc<F>>,
@@ -200,8 +206,6 @@ where
     F: Shape<K, V, S>,
 {
     store: RcuArc<F::Here>,
-    /// The same, where who calls need not ask for it.
-    lent: Option<Direct<K, V, S>>,
     /// Of adaptive forms. Not beside what every call reads.
     sensor: Option<Arc<Sensor>>,
     /// Whether that counts who reads a table, too. It is each processor's own.
@@ -217,7 +221,7 @@ fn counts_readers(adapts: bool) -> bool {
 /// What is noted of calls. It may lose steps: whoever looks at it then looks closer.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Sensor {
+pub struct Sensor {
     /// The VP that called last, and one.
     last: AtomicU32,
     /// How many more steps until the alarm rings; zero: it does not.
@@ -318,15 +322,15 @@ where
     type Interface = dyn Mapping<K, V, S>;
     type Rep = Local<K, V, S, F, ADAPTS>;
 
-    const LENDER: Lender<Self::Rep, Self::Interface> = Lender::of(|rep| rep.lent.as_ref());
+    const LENDER: Lender<Self::Rep, Self::Interface> =
+        Lender::of(|rep| F::direct(&rep.store, rep.sensor.as_deref()));
 
     fn make_rep(&self, at: At<Self>) -> Self::Rep {
         let store = self.store.get().expect("a miss is refused while nothing moved in");
         let counts_readers = F::SENSED_BY == ClusterSize::Cpu && counts_readers(ADAPTS);
         let here = F::here(store);
         let sensor = ADAPTS.then(Sensor::new);
-        let lent = F::direct(&here, sensor.as_ref());
-        Local { store: here.into(), lent, sensor, counts_readers, at }
+        Local { store: here.into(), sensor, counts_readers, at }
     }
 
     fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {

@@ -63,7 +63,7 @@ impl<K, V: 'static, S> Copies<K, V, S> {
 }
 
 /// A map under a lock.
-pub(super) struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+pub struct Locked<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     inner: BiasedLock<Inner<K, V>>,
     hasher: S,
     /// How many entries the hash table has: who only wants to know that shall not take the lock from its owner. Written under the lock.

@@ -55,7 +55,6 @@ mod replicated;
 mod store;
 
 use squall_adapt::{engine, family};
-use squall_core::__macro::Lends;
 use squall_core::swap::New;
 use squall_core::{CoRef, Root};
 use squall_machine::ClusterSize;
@@ -75,16 +74,6 @@ pub use owner::Map;
 use partitioned::Partitioned;
 pub use policy::{CENTRAL, REPLICATED, SMALL};
 pub use store::Store;
-
-/// The structure that [`look`](Mapping::look) and [`lend`](Mapping::lend) lend whenever they are asked, so that they need not be.
-impl<K, V, S> Lends for dyn Mapping<K, V, S>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    type What = direct::Direct<K, V, S>;
-}
 
 /// A map. [`Entries`] has what people do with one; this is what an implementation has.
 ///

@@ -1,0 +1,112 @@
+//! What a call found, and what is done with it.
+//!
+//! - I1. The header of a [`Hit`] is one of a reference's id, and so that of a representative of the reference's interface (`reference/I1`); it is
+//!   kept for the hit's lifetime, which is within an operation (`reference/I2`).
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use squall_rcu::Op;
+
+use crate::interface::from_fat;
+use crate::layout::words_at;
+use crate::lent::{self, Lends, Words};
+use crate::raw::header::Header;
+
+/// A representative that a call found, for the rest of its operation.
+pub struct Hit<'o, I: ?Sized> {
+    header: NonNull<Header>,
+    representative: PhantomData<&'o I>,
+}
+
+impl<I: ?Sized> fmt::Debug for Hit<'_, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Hit").field(self.header()).finish()
+    }
+}
+
+impl<'o, I: ?Sized> Hit<'o, I> {
+    /// # Safety
+    /// I1. The header may be used for its whole block.
+    #[inline(always)]
+    pub(crate) unsafe fn new(_: &'o Op, header: NonNull<Header>) -> Hit<'o, I> {
+        Hit { header, representative: PhantomData }
+    }
+
+    #[inline(always)]
+    fn header(&self) -> &'o Header {
+        // SAFETY: I1.
+        unsafe { self.header.as_ref() }
+    }
+
+    /// The representative.
+    #[inline(always)]
+    pub fn target(&self) -> &'o I {
+        // SAFETY: the header was written for `I` (I1, interface/I1), and keeps the representative as long as itself.
+        unsafe { &*from_fat::<I>(self.header().target()) }
+    }
+
+    /// What it lends, if that is the first thing of those that it may lend.
+    #[inline(always)]
+    pub fn first(&self) -> Option<&'o I::First>
+    where
+        I: Lends,
+    {
+        // SAFETY: the header was written for `I` (I1), by a root whose interface that is, if something is lent (`lent/I2`).
+        unsafe { lent::first::<I>(self.header().lent(), self.words()) }
+    }
+
+    /// What it lends beside the first thing.
+    #[inline(always)]
+    pub fn beside(&self) -> Option<&'o I::Beside>
+    where
+        I: Lends,
+    {
+        // SAFETY: as in `first`.
+        unsafe { lent::beside::<I>(self.header().lent(), self.words()) }
+    }
+
+    /// What it lends, if that is the second thing.
+    #[inline(always)]
+    pub fn second(&self) -> Option<&'o I::Second>
+    where
+        I: Lends,
+    {
+        // SAFETY: as in `first`.
+        unsafe { lent::second::<I>(self.header().lent(), self.words()) }
+    }
+
+    /// Where the words are, if something is lent: the header is its block's first, and they are behind the last.
+    #[inline(always)]
+    fn words(&self) -> *const Words
+    where
+        I: Lends,
+    {
+        self.header.as_ptr().wrapping_byte_add(words_at::<I>()).cast()
+    }
+}
+
+/// What a call does with the representative that it found. A closure's body is compiled into the way of a hit where the compiler likes;
+/// what is of a type with an `act_briefly`, that function, always.
+pub trait Act<I: ?Sized, R>: Sized {
+    /// Does it.
+    fn act<'o>(self, op: &'o Op, hit: Hit<'o, I>) -> R;
+
+    /// Does it if that is soon done, without a call of any function where it can be: then nothing that a hit needs at its end has to be put
+    /// away and fetched again. Else nothing is done, and `act` is called.
+    ///
+    /// # Errors
+    /// It is not soon done.
+    #[inline(always)]
+    fn act_briefly<'o>(self, op: &'o Op, hit: Hit<'o, I>) -> Result<R, Self> {
+        Ok(self.act(op, hit))
+    }
+}
+
+impl<I: ?Sized, R, F: for<'o> FnOnce(&'o Op, &'o I) -> R> Act<I, R> for F {
+    #[inline(always)]
+    fn act<'o>(self, op: &'o Op, hit: Hit<'o, I>) -> R {
+        self(op, hit.target())
+    }
+}
