@@ -188,6 +188,34 @@ pub(crate) unsafe fn change<L: Layout>(
     }
 }
 
+/// The same, where no call is made for another value.
+#[inline(always)]
+pub(crate) unsafe fn change_at_home<L: Layout, F: FnMut(&L::Value) -> Compute<L::Value>>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    rehash: &impl Fn(&L::Key) -> u64,
+    mut f: F,
+) -> Result<Computed, F> {
+    // SAFETY: the caller; it changes what it found.
+    unsafe {
+        let found = match raw.find_here(hash, is_key) {
+            Here::Found(found) => found,
+            Here::Absent => return Ok(Computed::Kept),
+            Here::Perhaps => return Err(f),
+        };
+        let computed = match L::value(found.raw(), &mut f) {
+            Compute::Keep => Some(Computed::Kept),
+            Compute::Put(value) => raw.change_value(found, L::new_value(value)).then_some(Computed::Updated),
+            Compute::Remove => {
+                let removed = change_slowly(raw, hash, found.raw(), is_key, rehash, Change::Remove);
+                removed.then_some(Computed::Removed)
+            }
+        };
+        computed.ok_or(f)
+    }
+}
+
 /// The same, wherever the key is.
 #[inline(never)]
 unsafe fn change_elsewhere<L: Layout>(

@@ -175,6 +175,12 @@ impl<'a, L: Layout> Bucket<'a, L> {
         self.head.lock.lock()
     }
 
+    /// The same, if nobody has it.
+    #[inline(always)]
+    pub(crate) fn try_lock(self) -> Option<LockGuard<'a, ()>> {
+        self.head.lock.try_lock()
+    }
+
     #[inline(always)]
     fn slot(self, slot: usize) -> &'a L::Slot {
         &self.slots[slot]

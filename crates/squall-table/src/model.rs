@@ -75,6 +75,24 @@ fn add<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
     }
 }
 
+/// The same, as `Table::change_at_home` does.
+fn add_at_home<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
+    // SAFETY: as in `get`.
+    let done = unsafe {
+        match table.find_here(key, |found| *found == key) {
+            Here::Found(found) => {
+                let new = L::value(found.raw(), |value| *value + 1);
+                table.change_value(found, L::new_value(new))
+            }
+            Here::Perhaps => false,
+            Here::Absent => panic!("it is there"),
+        }
+    };
+    if !done {
+        add(table, key);
+    }
+}
+
 // Readers are the threads that are spawned: loom goes back from a load to the store before it, but not from a store to another
 // thread's load if the storing thread has loaded too.
 
@@ -240,6 +258,37 @@ fn grows_under_writers<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!(get(&table, a), Some(2));
 }
 
+/// As `grows_under_writers`, of those who change a value at its home.
+fn grows_under_writers_at_home<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 0);
+    let other = {
+        let table = table.clone();
+        thread::spawn(move || add_at_home(&table, a))
+    };
+    table.grow();
+    add_at_home(&table, a);
+    other.join().unwrap();
+    assert_eq!(get(&table, a), Some(2));
+}
+
+/// As `moves_under_a_writer`, of one who changes a value at its home.
+fn moves_under_a_writer_at_home<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 0);
+    beside(
+        &table,
+        move |table| add_at_home(table, a),
+        || {
+            table.grow();
+            table.settle(&hash);
+        },
+    );
+    assert_eq!(get(&table, a), Some(1));
+}
+
 /// One adds to a value while another moves all homes.
 fn moves_under_a_writer<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
@@ -319,6 +368,10 @@ models! {
     moves_and_changes_boxed moves_and_changes BoxedLayout;
     grows_under_writers_flat grows_under_writers FlatLayout;
     grows_under_writers_boxed grows_under_writers BoxedLayout;
+    grows_under_writers_at_home_flat grows_under_writers_at_home FlatLayout;
+    grows_under_writers_at_home_boxed grows_under_writers_at_home BoxedLayout;
+    moves_under_a_writer_at_home_flat moves_under_a_writer_at_home FlatLayout;
+    moves_under_a_writer_at_home_split moves_under_a_writer_at_home SplitLayout;
     moves_under_a_writer_flat moves_under_a_writer FlatLayout;
     moves_under_a_writer_boxed moves_under_a_writer BoxedLayout;
     moves_under_a_writer_split moves_under_a_writer SplitLayout;
@@ -398,6 +451,16 @@ mod twins {
     #[test]
     fn a_writer_that_does_not_ask_whether_the_home_has_moved() {
         twin(sites::ASK, &[], "model::moves_under_a_writer_flat");
+    }
+
+    #[test]
+    fn a_change_at_home_that_does_not_ask_whether_the_home_has_moved() {
+        twin(sites::ASK, &[], "model::moves_under_a_writer_at_home_flat");
+    }
+
+    #[test]
+    fn a_change_at_home_of_what_may_be_another_value_by_now() {
+        twin(sites::STILL, &[], "model::grows_under_writers_at_home_flat");
     }
 
     #[test]

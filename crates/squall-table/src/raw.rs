@@ -358,6 +358,29 @@ impl<L: Layout> Raw<L> {
         Ok(unsafe { self.done(done, rehash) })
     }
 
+    /// As [`change`](Raw::change), of the value, if nobody holds the home's lock and nothing moves. Returns whether it was done; if not, nothing was.
+    ///
+    /// # Safety
+    /// In the operation in which it was found.
+    #[inline(always)]
+    pub(crate) unsafe fn change_value(&self, found: Found<'_, L>, value: L::NewValue) -> bool {
+        let Found { slab, mixed, place: Place { bucket, slot, raw } } = found;
+        let first = slab.bucket(slab.home(mixed));
+        let Some(lock) = first.try_lock() else { return false };
+        // Acquire: pairs with the release of `begin` (I2).
+        let moves = is_moved(first.state()) || !slab.next.load(Ordering::Acquire).is_null();
+        if moves && !sites::ASK.is_weak() || !bucket.is_still(slot, raw) && !sites::STILL.is_weak() {
+            return false;
+        }
+        // SAFETY: found, and still there, under the lock; another value is in its place when the old one is retired.
+        unsafe {
+            bucket.change(slot, |slot| L::replace_value(slot, raw, value));
+            drop(lock);
+            L::retire_value(raw);
+        }
+        true
+    }
+
     /// What remains of a write when the lock is free.
     ///
     /// # Safety

@@ -1,6 +1,8 @@
 //! `Table`: the map as its users see it.
 
-use crate::acts::{both, change, compute, keep_if, put, read, read_at_home, step, try_insert, value, visit};
+use crate::acts::{
+    both, change, change_at_home, compute, keep_if, put, read, read_at_home, step, try_insert, value, visit,
+};
 use crate::entry::{Compute, Computed, Entry};
 use crate::layout::{Boxed, Flat, Split, Wide};
 use crate::raw::{Change, Raw};
@@ -368,6 +370,28 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
         either!(self, raw => unsafe { change(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f) })
+    }
+
+    /// As [`change_in`](Table::change_in), if the key is in its home's own bucket, or in none, and nobody writes to that bucket: what most changes
+    /// find. Where `f` makes another value it calls no function but the hasher's, the key's comparison, `f`, and what the value's memory needs.
+    ///
+    /// # Errors
+    /// It is otherwise: that is for [`change_in`](Table::change_in). `f` comes back, and was perhaps called, but nothing was done.
+    #[inline(always)]
+    pub fn change_at_home<Q: Eq + Hash + ?Sized, F: FnMut(&V) -> Compute<V>>(
+        &self,
+        _: &Op,
+        key: &Q,
+        f: F,
+    ) -> Result<Computed, F>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe {
+            change_at_home(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f)
+        })
     }
 
     /// Does with the key what `f` says of its value, if it has one. If another writer is faster, `f` is called again: it is what is then

@@ -237,11 +237,11 @@ impl Sensor {
         Arc::new(Sensor { last: AtomicU32::new(0), alarm: AtomicU32::new(ALARM), here, elsewhere })
     }
 
-    /// Notes a call of the VP that called before, unless the alarm is due; whether it did. The rest is for [`step`](Sensor::step).
+    /// Notes a call of the VP whose own this is, unless the alarm is due; whether it did. The rest is for [`step`](Sensor::step).
     #[inline(always)]
     pub(super) fn step_on(&self) -> bool {
         let left = self.alarm.load(Ordering::Relaxed);
-        if left == 1 || self.last.load(Ordering::Relaxed) != Vp::current().index() as u32 + 1 {
+        if left == 1 {
             return false;
         }
         self.here.store(self.here.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
