@@ -4,7 +4,7 @@
 use squall_core::__macro::{Act, Hit};
 use squall_core::CallError;
 use squall_rcu::Op;
-use squall_table::{Compute, Computed};
+use squall_table::{Compute, Computed, Table};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
@@ -55,6 +55,32 @@ where
 {
     let store = for_write(hit).unwrap_or_else(|| hit.target().lend(op));
     store.within(hit.target(), op, f)
+}
+
+/// Writes to a table that is lent, or else does what is done at length, unless that is due for a table: so that of a table's write nothing is
+/// asked that concerns other forms.
+///
+/// # Errors
+/// It is to be done at length.
+#[inline(always)]
+fn table_or<'o, K, V, S, A, R>(
+    hit: &Hit<'o, dyn Mapping<K, V, S>>,
+    act: A,
+    in_table: impl FnOnce(A, &'o Table<K, V, S>) -> R,
+    otherwise: impl FnOnce(A) -> R,
+) -> Result<R, A>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    if hit.first().is_none() {
+        return Ok(otherwise(act));
+    }
+    match table_for_write(hit) {
+        Some(table) => Ok(in_table(act, table)),
+        None => Err(act),
+    }
 }
 
 /// What `f` makes of the key's value.
@@ -110,7 +136,11 @@ pub(super) struct Insert<K, V> {
 }
 
 act!([] Insert<K, V> => Option<V>, where [V: Clone]
-    |Insert { key, value }, op, hit| within(&hit, op, |op, store| store.insert(op, key, value)));
+|Insert { key, value }, op, hit| within(&hit, op, |op, store| store.insert(op, key, value)),
+briefly |insert| table_or(&hit, insert,
+    |Insert { key, value }, table| table.put_in(op, key, value, V::clone),
+    |insert| insert.act(op, hit.again()),
+));
 
 /// The same, of which comes whether there was another.
 pub(super) struct Set<K, V> {
@@ -119,7 +149,11 @@ pub(super) struct Set<K, V> {
 }
 
 act!([] Set<K, V> => bool, where []
-    |Set { key, value }, op, hit| within(&hit, op, |op, store| store.set(op, key, value)));
+|Set { key, value }, op, hit| within(&hit, op, |op, store| store.set(op, key, value)),
+briefly |set| table_or(&hit, set,
+    |Set { key, value }, table| table.put_in(op, key, value, |_| ()).is_some(),
+    |set| set.act(op, hit.again()),
+));
 
 /// Takes the key out, of whose value a clone comes.
 pub(super) struct Remove<'q, Q: ?Sized> {
@@ -127,7 +161,11 @@ pub(super) struct Remove<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Remove<'_, Q> => Option<V>, where [K: Borrow<Q>, V: Clone]
-    |Remove { key }, op, hit| within(&hit, op, |op, store| store.remove(op, key)));
+|Remove { key }, op, hit| within(&hit, op, |op, store| store.remove(op, key)),
+briefly |remove| table_or(&hit, remove,
+    |Remove { key }, table| table.take_in(op, key, V::clone),
+    |remove| remove.act(op, hit.again()),
+));
 
 /// The same, of which comes whether it was there.
 pub(super) struct Discard<'q, Q: ?Sized> {
@@ -135,7 +173,11 @@ pub(super) struct Discard<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Discard<'_, Q> => bool, where [K: Borrow<Q>]
-    |Discard { key }, op, hit| within(&hit, op, |op, store| store.discard(op, key)));
+|Discard { key }, op, hit| within(&hit, op, |op, store| store.discard(op, key)),
+briefly |discard| table_or(&hit, discard,
+    |Discard { key }, table| table.take_in(op, key, |_| ()).is_some(),
+    |discard| discard.act(op, hit.again()),
+));
 
 /// Does with a key that is there what `f` says of its value.
 pub(super) struct Change<'q, Q: ?Sized, F> {
