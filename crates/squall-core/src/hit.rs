@@ -83,6 +83,16 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         unsafe { lent::second::<I>(self.header().lent(), self.words()) }
     }
 
+    /// What it lends, if that is the third thing.
+    #[inline(always)]
+    pub fn third(&self) -> Option<&'o I::Third>
+    where
+        I: Lends,
+    {
+        // SAFETY: as in `first`.
+        unsafe { lent::third::<I>(self.header().lent(), self.words()) }
+    }
+
     /// Where the words are, if something is lent: the header is its block's first, and they are behind the last.
     #[inline(always)]
     fn words(&self) -> *const Words

@@ -15,7 +15,7 @@ use std::ptr;
 
 use crate::interface::Interface;
 
-/// An interface whose representatives may lend something: one thing, perhaps with another beside it, or a second thing.
+/// An interface whose representatives may lend something: one thing, perhaps with another beside it, or a second thing, or a third.
 pub trait Lends: Interface {
     /// The one.
     type First: Send + Sync + 'static;
@@ -23,6 +23,8 @@ pub trait Lends: Interface {
     type Beside: Send + Sync + 'static;
     /// The second.
     type Second: Send + Sync + 'static;
+    /// The third.
+    type Third: Send + Sync + 'static;
 }
 
 /// What is lent.
@@ -31,6 +33,8 @@ pub enum Lent<'a, I: ?Sized + Lends> {
     First(&'a I::First, Option<&'a I::Beside>),
     /// The second.
     Second(&'a I::Second),
+    /// The third.
+    Third(&'a I::Third),
 }
 
 impl<I: ?Sized + Lends> fmt::Debug for Lent<'_, I> {
@@ -38,14 +42,16 @@ impl<I: ?Sized + Lends> fmt::Debug for Lent<'_, I> {
         f.write_str(match self {
             Lent::First(..) => "First",
             Lent::Second(_) => "Second",
+            Lent::Third(_) => "Third",
         })
     }
 }
 
-/// In a header, what is lent: nothing, or one of the two.
+/// In a header, what is lent: nothing, or one of the three.
 pub(crate) const NOTHING: u16 = 0;
 const FIRST: u16 = 1;
 const SECOND: u16 = 2;
+const THIRD: u16 = 3;
 
 /// The words behind the headers.
 #[repr(C)]
@@ -113,6 +119,7 @@ impl<T, I: ?Sized + Lends> Lender<T, I> {
                     beside.map_or(ptr::null(), |b| ptr::from_ref(b).cast()),
                 ),
                 Some(Lent::Second(second)) => (SECOND, ptr::from_ref(second).cast(), ptr::null()),
+                Some(Lent::Third(third)) => (THIRD, ptr::from_ref(third).cast(), ptr::null()),
                 None => (NOTHING, ptr::null(), ptr::null()),
             };
             (kind, Words { what, beside })
@@ -154,6 +161,16 @@ pub(crate) unsafe fn second<'a, I: ?Sized + Lends>(kind: u16, words: *const Word
     (kind == SECOND).then(|| unsafe { &*(*words).what.cast() })
 }
 
+/// What is lent third.
+///
+/// # Safety
+/// As of [`first`].
+#[inline(always)]
+pub(crate) unsafe fn third<'a, I: ?Sized + Lends>(kind: u16, words: *const Words) -> Option<&'a I::Third> {
+    // SAFETY: I1: as `of` wrote them.
+    (kind == THIRD).then(|| unsafe { &*(*words).what.cast() })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +188,7 @@ mod tests {
         type First = String;
         type Beside = [u8; 9];
         type Second = u32;
+        type Third = u8;
     }
 
     struct Rep {
@@ -187,9 +205,11 @@ mod tests {
             let first =
                 first::<dyn Any>(kind, words).map(|first| Lent::First(first, beside::<dyn Any>(kind, words)));
             let second = second::<dyn Any>(kind, words).map(Lent::Second);
-            assert!(first.is_none() || second.is_none());
+            let third = third::<dyn Any>(kind, words).map(Lent::Third);
+            let kinds = [first.is_some(), second.is_some(), third.is_some()];
+            assert!(kinds.iter().filter(|is| **is).count() <= 1, "{kinds:?}");
             assert!(first.is_some() || beside::<dyn Any>(kind, words).is_none());
-            first.or(second)
+            first.or(second).or(third)
         }
     }
 
@@ -205,6 +225,8 @@ mod tests {
         assert_eq!((what.as_str(), beside), ("lent", &[7; 9]));
         let second = Lender::of(|rep: &Rep| Some(Lent::Second(&rep.second)));
         assert!(matches!(found(&second, &rep), Some(Lent::Second(3))));
+        let third = Lender::of(|rep: &Rep| Some(Lent::Third(&rep.beside[8])));
+        assert!(matches!(found(&third, &rep), Some(Lent::Third(7))));
     }
 
     #[test]

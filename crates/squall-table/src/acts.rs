@@ -40,6 +40,23 @@ pub(crate) unsafe fn read_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
     }
 }
 
+/// The same, of a key that is there.
+#[inline(always)]
+pub(crate) unsafe fn find_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    f: F,
+) -> Result<R, F> {
+    // SAFETY: the caller.
+    unsafe {
+        match raw.find_here(hash, is_key) {
+            Here::Found(found) => Ok(L::value(found.raw(), f)),
+            Here::Absent | Here::Perhaps => Err(f),
+        }
+    }
+}
+
 /// The rest of it, with what is to be done: an entry that came from a call would come by way of memory, also where none is made.
 #[cold]
 #[inline(never)]

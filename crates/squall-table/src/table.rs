@@ -1,7 +1,8 @@
 //! `Table`: the map as its users see it.
 
 use crate::acts::{
-    both, change, change_at_home, compute, keep_if, put, read, read_at_home, step, try_insert, value, visit,
+    both, change, change_at_home, compute, find_at_home, keep_if, put, read, read_at_home, step, try_insert,
+    value, visit,
 };
 use crate::entry::{Compute, Computed, Entry};
 use crate::layout::{Boxed, Flat, Split, Wide};
@@ -198,6 +199,25 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
         either!(self, raw => unsafe { read_at_home(raw, hash, move |found| found.borrow() == key, f) })
+    }
+
+    /// As [`read_at_home`](Table::read_at_home), of a key that is there.
+    ///
+    /// # Errors
+    /// It is not in its home's own bucket. `f` comes back, and was not called.
+    #[inline(always)]
+    pub fn find_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
+        &self,
+        _: &Op,
+        key: &Q,
+        f: F,
+    ) -> Result<R, F>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe { find_at_home(raw, hash, move |found| found.borrow() == key, f) })
     }
 
     /// What `f` makes of the key, as it is in the table, and of its value.

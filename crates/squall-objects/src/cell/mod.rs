@@ -115,6 +115,7 @@ impl<T: Send + Sync + 'static> Lends for dyn Published<T> {
     type First = Replica<T>;
     type Beside = ();
     type Second = ();
+    type Third = ();
 }
 
 /// What a read does: where the replica has a value, without asking the representative for it.

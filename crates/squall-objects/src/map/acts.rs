@@ -98,6 +98,9 @@ briefly |Read { key, f }| {
     if let Some(table) = hit.first() {
         return table.read_at_home(op, key, f).map_err(|f| Read { key, f });
     }
+    if let Some(copies) = hit.third() {
+        return copies.find_at_home(op, key, f).map(Some).map_err(|f| Read { key, f });
+    }
     match hit.second().and_then(|locked| locked.read_as_owner(key)) {
         Some(read) => Ok(read.map(|value| f(&value))),
         None => Err(Read { key, f }),
@@ -122,11 +125,14 @@ act!([Q: Eq + Hash + ?Sized] Contains<'_, Q> => bool, where [K: Borrow<Q>]
     None => hit.target().look(op).contains(op, key),
 },
 briefly |Contains { key }| {
-    let read = match hit.first() {
-        Some(table) => table.read_at_home(op, key, |_| ()).ok(),
-        None => hit.second().and_then(|locked| locked.read_as_owner(key)).map(|read| read.map(|_| ())),
+    let found = if let Some(table) = hit.first() {
+        table.read_at_home(op, key, |_| ()).ok().map(|read| read.is_some())
+    } else if let Some(copies) = hit.third() {
+        copies.find_at_home(op, key, |_| ()).ok().map(|()| true)
+    } else {
+        hit.second().and_then(|locked| locked.read_as_owner(key)).map(|read| read.is_some())
     };
-    read.map(|read| read.is_some()).ok_or(Contains { key })
+    found.ok_or(Contains { key })
 });
 
 /// Sets the key's value, of which a clone of the old one comes.

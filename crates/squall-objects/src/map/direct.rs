@@ -3,10 +3,11 @@
 //! Problem: of a call that costs a few nanoseconds, asking the representative for the structure, and what follows from not knowing which it
 //! will be, is a third. Idea: the structure and its kind are said behind the header (`squall_core::lent`), so that a caller's code for
 //! the common kinds is compiled into it: first a table, beside it what counts its writers if something does, each VP's own (`Shape::SENSED_BY`),
-//! second the form of one lock.
+//! second the form of one lock, third the copies of entries that a representative has, in which what is found is right, and what is not there
+//! says nothing.
 //!
 //! - I1. Only where the representative would do no more about a call than is done here: it notes nothing of a read of a table whose readers
-//!   are not counted, of a write of a table that nobody adapts, and of a call of the form of one lock by the lock's owner where values are cheap
+//!   are not counted, nor of one that finds a copy, of a write of a table that nobody adapts, and of a call of the form of one lock by the lock's owner where values are cheap
 //!   to copy; and of a write of a table that a policy looks after, that there was one more. All others ask.
 
 use squall_core::__macro::{Hit, Lends};
@@ -28,6 +29,7 @@ where
     type First = Table<K, V, S>;
     type Beside = Sensor;
     type Second = Locked<K, V, S>;
+    type Third = Table<K, V, S>;
 }
 
 /// For a write, if nobody is to note it but what is noted here.
@@ -55,4 +57,70 @@ where
 {
     let table = hit.first()?;
     hit.beside().is_none_or(Sensor::step_on).then_some(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map;
+    use squall_core::__macro::{Act, Panic};
+    use squall_core::CoRef;
+    use squall_machine::ClusterSize;
+    use squall_rcu::Op;
+    use std::hash::RandomState;
+
+    type Map = dyn Mapping<u64, u64, RandomState>;
+
+    /// Says what is lent.
+    struct What;
+
+    impl Act<Map, &'static str> for What {
+        fn act<'o>(self, _: &'o Op, hit: Hit<'o, Map>) -> &'static str {
+            match (hit.first(), hit.beside(), hit.second(), hit.third()) {
+                (Some(_), None, None, None) => "a table",
+                (Some(_), Some(_), None, None) => "a table, and what counts its writers",
+                (None, None, Some(_), None) => "one lock",
+                (None, None, None, Some(_)) => "copies",
+                (None, None, None, None) => "nothing",
+                _ => "more than one thing",
+            }
+        }
+    }
+
+    fn lent(co: CoRef<Map>) -> &'static str {
+        co.__call_act("lend", What, Panic)
+    }
+
+    #[test]
+    fn each_form_lends_what_it_has() {
+        let forms = [
+            (map::central(), "a table"),
+            (map::locked(), "one lock"),
+            (map::replicated(ClusterSize::Cpu), "copies"),
+            (map::partitioned(2, |key| key as usize), "nothing"),
+            (map::adaptive(), "one lock"),
+        ];
+        for (owner, expected) in forms {
+            assert_eq!(lent(owner.co()), expected);
+            // Also who comes the second time, when the header is found at once.
+            assert_eq!(lent(owner.co()), expected);
+        }
+    }
+
+    #[test]
+    fn a_map_under_one_lock_that_becomes_a_table_lends_that() {
+        use crate::map::{Entries, forms::One};
+        use squall_table::Table;
+        let owner = map::adaptive::<u64, u64>();
+        owner.co().set(1, 5);
+        owner
+            .co()
+            .swap_to(One::<_, _, _, Table<u64, u64, RandomState>, true>::to_come(()))
+            .expect("it is idle");
+        // Where readers are counted, too, they ask.
+        assert!(["a table, and what counts its writers", "nothing"].contains(&lent(owner.co())));
+        assert_eq!(owner.co().get(&1), Some(5));
+        assert!(owner.co().update(&1, |value| value + 1) && !owner.co().set(2, 7));
+        assert_eq!((owner.co().remove(&1), owner.co().remove(&2)), (Some(6), Some(7)));
+    }
 }

@@ -170,6 +170,10 @@ where
         Form::Replicated(here)
     }
 
+    fn direct<'a>(here: &'a Place<K, V, S>, _: Option<&'a Sensor>) -> Option<Lent<'a, dyn Mapping<K, V, S>>> {
+        Some(Lent::Third(here.here()))
+    }
+
     fn copies(here: &Place<K, V, S>) -> usize {
         here.copies()
     }

@@ -16,6 +16,7 @@
 //! Source: CO-54, CO-58 (every copy leads to what is one for all), TO-04 (invalidation), HU-16. Of K42's distributed table this is the simplest
 //! use: nothing is local to a copy, so that nothing is locked to find one.
 
+use squall_core::__macro::{Lender, Lent};
 use squall_core::swap::{New, RootFormats};
 use squall_core::{At, Miss, Reply, Root};
 use squall_machine::ClusterSize;
@@ -110,6 +111,11 @@ where
 {
     fn truth(&self) -> &Table<K, V, S> {
         &self.whole.truth
+    }
+
+    /// The copies.
+    pub(super) fn here(&self) -> &Table<K, V, S> {
+        &self.here
     }
 
     #[inline]
@@ -275,6 +281,8 @@ where
 {
     type Interface = dyn Mapping<K, V, S>;
     type Rep = Local<K, V, S>;
+
+    const LENDER: Lender<Self::Rep, Self::Interface> = Lender::of(|rep| Some(Lent::Third(rep.place.here())));
 
     fn make_rep(&self, at: At<Self>) -> Local<K, V, S> {
         let whole = self.whole.get().expect("a miss is refused while nothing moved in");
