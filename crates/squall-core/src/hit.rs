@@ -40,12 +40,6 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         unsafe { self.header.as_ref() }
     }
 
-    /// The same once more.
-    #[inline(always)]
-    pub fn again(&self) -> Hit<'o, I> {
-        Hit { header: self.header, representative: PhantomData }
-    }
-
     /// The representative.
     #[inline(always)]
     pub fn target(&self) -> &'o I {

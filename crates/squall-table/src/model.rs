@@ -243,8 +243,11 @@ fn moves_and_changes<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!(get(&table, a), Some(6));
 }
 
+/// A write that adds one to a value.
+type Add<L> = fn(&Raw<L>, u64);
+
 /// Two add to one value while the table begins to grow.
-fn grows_under_writers<L: Layout<Key = u64, Value = u64>>() {
+fn grows_while<L: Layout<Key = u64, Value = u64>>(add: Add<L>) {
     let [a] = alike();
     let table = Arc::new(Raw::<L>::new(0));
     set(&table, a, 0);
@@ -258,39 +261,16 @@ fn grows_under_writers<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!(get(&table, a), Some(2));
 }
 
-/// As `grows_under_writers`, of those who change a value at its home.
-fn grows_under_writers_at_home<L: Layout<Key = u64, Value = u64>>() {
-    let [a] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
-    set(&table, a, 0);
-    let other = {
-        let table = table.clone();
-        thread::spawn(move || add_at_home(&table, a))
-    };
-    table.grow();
-    add_at_home(&table, a);
-    other.join().unwrap();
-    assert_eq!(get(&table, a), Some(2));
+fn grows_under_writers<L: Layout<Key = u64, Value = u64>>() {
+    grows_while::<L>(add);
 }
 
-/// As `moves_under_a_writer`, of one who changes a value at its home.
-fn moves_under_a_writer_at_home<L: Layout<Key = u64, Value = u64>>() {
-    let [a] = alike();
-    let table = Arc::new(Raw::<L>::new(0));
-    set(&table, a, 0);
-    beside(
-        &table,
-        move |table| add_at_home(table, a),
-        || {
-            table.grow();
-            table.settle(&hash);
-        },
-    );
-    assert_eq!(get(&table, a), Some(1));
+fn grows_under_writers_at_home<L: Layout<Key = u64, Value = u64>>() {
+    grows_while::<L>(add_at_home);
 }
 
 /// One adds to a value while another moves all homes.
-fn moves_under_a_writer<L: Layout<Key = u64, Value = u64>>() {
+fn moves_while<L: Layout<Key = u64, Value = u64>>(add: Add<L>) {
     let [a] = alike();
     let table = Arc::new(Raw::<L>::new(0));
     set(&table, a, 0);
@@ -303,6 +283,14 @@ fn moves_under_a_writer<L: Layout<Key = u64, Value = u64>>() {
         },
     );
     assert_eq!(get(&table, a), Some(1));
+}
+
+fn moves_under_a_writer<L: Layout<Key = u64, Value = u64>>() {
+    moves_while::<L>(add);
+}
+
+fn moves_under_a_writer_at_home<L: Layout<Key = u64, Value = u64>>() {
+    moves_while::<L>(add_at_home);
 }
 
 /// Two move all homes at once; each entry is moved once, and the next slab becomes the current one.

@@ -57,27 +57,28 @@ where
     store.within(hit.target(), op, f)
 }
 
-/// Writes to a table that is lent, or else does what is done at length, unless that is due for a table: so that of a table's write nothing is
-/// asked that concerns other forms.
+/// Writes to a table that is lent, or else acts at length, unless that is due for a table: so that of a table's write nothing is asked that
+/// concerns other forms.
 ///
 /// # Errors
 /// It is to be done at length.
 #[inline(always)]
 fn table_or<'o, K, V, S, A, R>(
-    hit: &Hit<'o, dyn Mapping<K, V, S>>,
+    hit: Hit<'o, dyn Mapping<K, V, S>>,
+    op: &'o Op,
     act: A,
     in_table: impl FnOnce(A, &'o Table<K, V, S>) -> R,
-    otherwise: impl FnOnce(A) -> R,
 ) -> Result<R, A>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
+    A: Act<dyn Mapping<K, V, S>, R>,
 {
     if hit.first().is_none() {
-        return Ok(otherwise(act));
+        return Ok(act.act(op, hit));
     }
-    match table_for_write(hit) {
+    match table_for_write(&hit) {
         Some(table) => Ok(in_table(act, table)),
         None => Err(act),
     }
@@ -143,9 +144,8 @@ pub(super) struct Insert<K, V> {
 
 act!([] Insert<K, V> => Option<V>, where [V: Clone]
 |Insert { key, value }, op, hit| within(&hit, op, |op, store| store.insert(op, key, value)),
-briefly |insert| table_or(&hit, insert,
+briefly |insert| table_or(hit, op, insert,
     |Insert { key, value }, table| table.put_in(op, key, value, V::clone),
-    |insert| insert.act(op, hit.again()),
 ));
 
 /// The same, of which comes whether there was another.
@@ -156,9 +156,8 @@ pub(super) struct Set<K, V> {
 
 act!([] Set<K, V> => bool, where []
 |Set { key, value }, op, hit| within(&hit, op, |op, store| store.set(op, key, value)),
-briefly |set| table_or(&hit, set,
+briefly |set| table_or(hit, op, set,
     |Set { key, value }, table| table.put_in(op, key, value, |_| ()).is_some(),
-    |set| set.act(op, hit.again()),
 ));
 
 /// Takes the key out, of whose value a clone comes.
@@ -168,9 +167,8 @@ pub(super) struct Remove<'q, Q: ?Sized> {
 
 act!([Q: Eq + Hash + ?Sized] Remove<'_, Q> => Option<V>, where [K: Borrow<Q>, V: Clone]
 |Remove { key }, op, hit| within(&hit, op, |op, store| store.remove(op, key)),
-briefly |remove| table_or(&hit, remove,
+briefly |remove| table_or(hit, op, remove,
     |Remove { key }, table| table.take_in(op, key, V::clone),
-    |remove| remove.act(op, hit.again()),
 ));
 
 /// The same, of which comes whether it was there.
@@ -180,9 +178,8 @@ pub(super) struct Discard<'q, Q: ?Sized> {
 
 act!([Q: Eq + Hash + ?Sized] Discard<'_, Q> => bool, where [K: Borrow<Q>]
 |Discard { key }, op, hit| within(&hit, op, |op, store| store.discard(op, key)),
-briefly |discard| table_or(&hit, discard,
+briefly |discard| table_or(hit, op, discard,
     |Discard { key }, table| table.take_in(op, key, |_| ()).is_some(),
-    |discard| discard.act(op, hit.again()),
 ));
 
 /// Does with a key that is there what `f` says of its value.
