@@ -160,6 +160,15 @@ pub trait Family: Send + Sync + 'static {
     /// What a load would cost in each shape that is worth a thought, the one that served it among them.
     fn judge(&self, load: &Load<'_>) -> Vec<Cost>;
 
+    /// What is at stake where one VP alone calls an object that is not in its first form, which would be better for one alone: callers' time in
+    /// nanoseconds, of the swap there and of the one back, if it turns out that it was not alone. Whether it stays alone nobody knows, so it is
+    /// swapped when it has lost as much by waiting, and then loses twice of what it had to at most (Karlin, Manasse, Rudolph and Sleator 1988,
+    /// ski rental). Nothing is, unless the family says otherwise: then what [costs](Family::judge) less is followed at once.
+    fn at_stake_ns(&self, shape: Shape, reading: &Reading) -> f64 {
+        let _ = (shape, reading);
+        0.0
+    }
+
     /// Whether an object of this shape, which is not its first form, takes that one when it is calm for a while. That is not judged by costs:
     /// there is nothing to count, or nobody who shares it. It does unless the family says otherwise, as where the first form is for less
     /// than this object has.
@@ -196,6 +205,7 @@ pub(crate) trait AnyFamily: Send + Sync {
     fn read(&self, id: Id) -> Result<Reading, Unread>;
     fn arm(&self, id: Id, after: u32);
     fn judge(&self, load: &Load<'_>) -> Vec<Cost>;
+    fn at_stake_ns(&self, shape: Shape, reading: &Reading) -> f64;
     fn may_fold(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool;
     fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>>;
 }
@@ -239,6 +249,11 @@ impl<F: Family> AnyFamily for F {
     fn judge(&self, load: &Load<'_>) -> Vec<Cost> {
         // Without a judgement the object stays as it is.
         catch_unwind(AssertUnwindSafe(|| Family::judge(self, load))).unwrap_or_default()
+    }
+
+    fn at_stake_ns(&self, shape: Shape, reading: &Reading) -> f64 {
+        // Of whom nothing is known nothing is ventured.
+        catch_unwind(AssertUnwindSafe(|| Family::at_stake_ns(self, shape, reading))).unwrap_or(f64::INFINITY)
     }
 
     fn may_fold(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {

@@ -1,13 +1,15 @@
-//! What is done in a map that has copies beside what is done in a table, in nanoseconds: the constants of the policy of adaptive maps
-//! (`src/map/policy.rs`) that no case of the benchmark shows. One thread, which goes from node to node of a virtual machine, so that no line
-//! travels: what that costs the policy adds. The least of many rounds, since whatever else runs only adds to it.
+//! What is done in a map of each form, in nanoseconds: the constants of the policy of adaptive maps (`src/map/policy.rs`). One thread; with
+//! `copies` it goes from node to node of a virtual machine, so that no line travels: what that costs the policy adds. The least of many
+//! rounds, since whatever else runs only adds to it.
 //!
-//! `cargo run --release -p squall-objects --example map_costs`
+//! `cargo run --release -p squall-objects --example map_costs`, and the same with `-- copies`
 
-use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::hint::black_box;
+use std::thread;
 use std::time::Instant;
 
+use foldhash::fast::FixedState;
+use squall_adapt::control;
 use squall_core::CoRef;
 use squall_machine::{ClusterSize, Machine, Vp};
 use squall_objects::map::{self, Entries, Mapping};
@@ -16,8 +18,9 @@ const NODES: u32 = 4;
 const KEYS: u64 = 1000;
 const ROUNDS: usize = 400;
 
-type Hasher = BuildHasherDefault<DefaultHasher>;
+type Hasher = FixedState;
 type Co = CoRef<dyn Mapping<u64, u64, Hasher>>;
+type Map = map::Map<u64, u64, Hasher>;
 
 fn on<T>(node: u32, f: impl FnOnce() -> T) -> T {
     Vp::with_vp(Vp::new(node * 2), f).expect("it is a processor of the machine")
@@ -38,7 +41,64 @@ fn read(co: Co, key: u64) {
     black_box(co.read(&key, |value| *value));
 }
 
+/// What a map reads and writes.
+fn read_and_write(of: &str, co: Co) {
+    let looked = least(|| (), |key| read(co, key));
+    // Writes as most loads have them: half of them change a value, the others put an entry in or take one out.
+    let updated = least(|| (), |key| _ = black_box(co.update(&key, |value| value + 1)));
+    let moved = least(|| (), |key| _ = black_box((co.remove(&key), co.insert(key, 1)))) / 2.0;
+    println!("{of}: read {looked:.1} ns, write {:.1} ns", (updated + moved) / 2.0);
+}
+
+/// Has another thread take a map's lock from its owner until there is none any more.
+fn disown(map: &Map) {
+    let co = map.co();
+    for times in [9, 513, (1 << 15) + 1, (1 << 21) + 1] {
+        (0..times).for_each(|_| _ = black_box(co.set(0, 0)));
+        thread::scope(|threads| _ = threads.spawn(|| co.set(0, 0)));
+    }
+}
+
+/// What it costs to make a table of one lock's entries and the other way round, by the number of entries.
+fn swapped(map: &Map, entries: u64) {
+    (0..entries).for_each(|key| _ = map.co().set(key, key));
+    let to = |form| {
+        let begun = Instant::now();
+        control::swap(CoRef::id(map.co()), form).expect("nobody else is at it");
+        begun.elapsed().as_secs_f64() * 1e9
+    };
+    let both = (0..50).map(|_| (to(map::CENTRAL), to(map::SMALL)));
+    let least =
+        both.fold((f64::INFINITY, f64::INFINITY), |least, now| (least.0.min(now.0), least.1.min(now.1)));
+    println!("swap of {entries} entries: to a table {:.0} ns, back {:.0} ns", least.0, least.1);
+}
+
 fn main() {
+    squall_adapt::engine::set_thread(false);
+    match std::env::args().nth(1).as_deref() {
+        None => forms(),
+        Some("copies") => copies(),
+        Some(other) => eprintln!("`{other}`: what is asked for is `copies`, or nothing"),
+    }
+}
+
+fn forms() {
+    let owned = map::locked_with(0, Hasher::default());
+    let central = map::central_with(0, Hasher::default());
+    let small = map::adaptive_with(0, Hasher::default());
+    for (of, map) in
+        [("one lock, its owner", &owned), ("a table", &central), ("one lock without an owner", &small)]
+    {
+        (0..KEYS).for_each(|key| _ = map.co().set(key, key));
+        if of.ends_with("without an owner") {
+            disown(map);
+        }
+        read_and_write(of, map.co());
+    }
+    [16, 1024, 8192, 65_536].iter().for_each(|entries| swapped(&small, *entries));
+}
+
+fn copies() {
     let spec = format!("nodes:{NODES},cores:2").parse().expect("it is a machine");
     Machine::set_virtual(spec).expect("nobody has asked for the machine yet");
     let central = map::central_with(0, Hasher::default());
@@ -49,8 +109,6 @@ fn main() {
     let (table, copies) = (central.co(), copied.co());
     let written = least(|| (), |key| _ = table.set(key, key));
     let looked = least(|| (), |key| read(table, key));
-    println!("a table: read {looked:.1} ns, write {written:.1} ns");
-
     let alone = least(|| (), |key| _ = copies.set(key, key));
     println!("announce, of a write where there are no copies: {:.1} ns", alone - written);
     let mut before = alone;

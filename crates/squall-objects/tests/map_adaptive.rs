@@ -244,6 +244,70 @@ fn a_large_table_that_one_alone_uses_stays_one_and_a_small_one_goes_back() {
     settings::ALL.unset(settings::QUIET.name()).unwrap();
 }
 
+/// Swaps to the small form that the policy made.
+fn folds(map: &Map<u64, u64>) -> usize {
+    let is_fold =
+        |decision: &control::Decision| (decision.to, &decision.verdict) == (SMALL, &Verdict::Swapped);
+    control::history(id(map)).iter().filter(|decision| is_fold(decision)).count()
+}
+
+#[test]
+fn who_writes_alone_what_others_left_has_it_under_a_lock_and_need_not_wait_for_a_quiet_time() {
+    let _alone = alone();
+    settings::ALL.set(&settings::QUIET, Duration::from_secs(86_400)).unwrap();
+    settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
+    let map = on(0, || filled(64));
+    let mut added = 0;
+    for (vps, expected) in [([3, 9].as_slice(), CENTRAL), (&[3], SMALL), (&[3, 9], CENTRAL), (&[9], SMALL)] {
+        added += with_callers(map.co(), vps, 2, || {
+            eventually("it has the form for these", || form(&map) == expected);
+            // Longer than a cool-down, so that the next change is followed at once.
+            thread::sleep(Duration::from_millis(250));
+        });
+    }
+    assert_eq!((sum(&map), folds(&map)), (added, 2));
+    settings::ALL.unset(settings::GAIN.name()).unwrap();
+    settings::ALL.unset(settings::QUIET.name()).unwrap();
+}
+
+/// As threads of one processor are: each has it for a while, so that each of them seems to be alone, and takes the lock from the last one
+/// until the lock has no owner any more.
+#[test]
+fn several_threads_of_one_vp_are_taken_for_one_a_few_times_only() {
+    let _alone = alone();
+    settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
+    let map = on(0, || filled(64));
+    let (turn, stop, co) = (&AtomicUsize::new(0), &AtomicBool::new(false), map.co());
+    let began = Instant::now();
+    let added: u64 = thread::scope(|scope| {
+        let body = |thread: usize| {
+            let mut added = 0;
+            while !stop.load(Ordering::Relaxed) {
+                if turn.load(Ordering::Acquire) % 2 != thread {
+                    thread::sleep(Duration::from_micros(100));
+                    continue;
+                }
+                (0..40_000).for_each(|call| assert!(co.update(&(call % 64), |value| value + 1)));
+                added += 40_000;
+                turn.fetch_add(1, Ordering::Release);
+            }
+            added
+        };
+        let threads = [0, 1].map(|thread| scope.spawn(move || on(3, || body(thread))));
+        eventually("it is a table", || form(&map) == CENTRAL);
+        // Time for ten swaps, if each were made as soon as the first.
+        thread::sleep(Duration::from_secs(4));
+        stop.store(true, Ordering::Relaxed);
+        threads.map(|thread| thread.join().unwrap()).iter().sum()
+    });
+    // After so long the policy takes them for one, each time.
+    let times = [0.05, 0.2, 0.8, 3.2, 12.8, 51.2, 204.8];
+    let needed: f64 = times[..folds(&map).min(times.len())].iter().sum();
+    assert!(needed < began.elapsed().as_secs_f64(), "{:?}", control::history(id(&map)));
+    assert_eq!(sum(&map), added);
+    settings::ALL.unset(settings::GAIN.name()).unwrap();
+}
+
 // --- the checks of a concurrent map ---
 
 /// An adaptive map that is steered into its next form with every few calls from outside.

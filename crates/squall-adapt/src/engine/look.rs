@@ -52,6 +52,8 @@ struct Seen {
     callers: VpSet,
     /// Whether its calls are counted: it posted, or was held.
     asked: bool,
+    /// Since when each look found that one VP alone calls it, and that this VP loses by its form.
+    alone_since: Option<Duration>,
 }
 
 impl Seen {
@@ -207,7 +209,9 @@ fn first_sight(id: Id, asked: bool) -> Option<Seen> {
         record.reading = first;
     }
     record.shape.place = here.place;
-    Some(Seen { id, family, shape: here, settings, first, began, asked, callers })
+    // What this look does not find again is forgotten.
+    let alone_since = record.alone_since.take();
+    Some(Seen { id, family, shape: here, settings, first, began, asked, callers, alone_since })
 }
 
 /// An object's sensors could not be read: it is gone, or looked at again later.
@@ -382,10 +386,60 @@ fn judge(busy: Busy, calls: &Calls) -> Option<Wanted> {
     let moved_at = state().records.get(&seen.id).and_then(|record| record.moved_at);
     let wanders = moved_at.is_some_and(|at| now().saturating_sub(at) < seen.settings.cooldown * 10);
     let best = choose(&costs, seen.shape, &seen.settings, wanders);
+    let reason = match ventures(&seen, &load, &costs, best) {
+        Some(venture) if !venture.is_worth_it(&seen) => return None,
+        Some(_) => Wish::CheaperAlone,
+        None => Wish::Cheaper,
+    };
     let why = explain(&seen, &load, &costs);
     let bytes = costs.iter().find(|cost| cost.shape == best).map_or(0, |cost| cost.bytes);
     let judged = (Rates::of(before, span), load.callers.clone());
-    decide(&seen, best, why, Wish::Cheaper, bytes, Some(judged))
+    decide(&seen, best, why, reason, bytes, Some(judged))
+}
+
+/// A swap back to the first form for a VP that calls alone, and may not stay alone.
+struct Venture {
+    /// Since when it is, as far as this is known.
+    alone_since: Option<Duration>,
+    at_stake_ns: f64,
+    lost_ns_per_s: f64,
+}
+
+/// Whether the best shape is best for one who is alone, and something is at stake.
+fn ventures(seen: &Seen, load: &Load<'_>, costs: &[Cost], best: Shape) -> Option<Venture> {
+    if best.form != 0 || seen.shape.form == 0 || load.callers.len() > 1 {
+        return None;
+    }
+    let at_stake_ns = seen.family.at_stake_ns(seen.shape, &seen.first);
+    let cost = |shape| costs.iter().find(|cost| cost.shape == shape).map(|cost| cost.ns_per_s);
+    let lost_ns_per_s = cost(seen.shape)? - cost(best)?;
+    // Whoever called since the last look.
+    let is_alone =
+        seen.callers.iter().chain(load.callers.iter()).all(|vp| Some(vp) == load.callers.iter().next());
+    let alone_since = seen.alone_since.filter(|_| is_alone);
+    (at_stake_ns > 0.0).then_some(Venture { alone_since, at_stake_ns, lost_ns_per_s })
+}
+
+impl Venture {
+    /// Whether it has been alone for long enough. If not, it is looked at again when it may have been.
+    fn is_worth_it(&self, seen: &Seen) -> bool {
+        let mut state = state();
+        let Some(record) = state.records.get_mut(&seen.id) else { return false };
+        let now = now();
+        let since = self.alone_since.unwrap_or(now);
+        let time = record.alone_time(self.at_stake_ns, self.lost_ns_per_s);
+        let left = time.saturating_sub(now.saturating_sub(since));
+        if left.is_zero() {
+            return true;
+        }
+        record.alone_since = Some(since);
+        record.hold(Wish::Cheaper);
+        record.due = Some(now + left.clamp(HELD_TICK, HELD_TICK_MAX));
+        drop(state);
+        // Who else calls until then misses once, and is seen.
+        tables::forget(seen.id);
+        false
+    }
 }
 
 /// The shape that costs least, if that is enough less than the present one. One that wanders among VPs is not biased anew.

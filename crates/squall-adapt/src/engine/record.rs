@@ -21,14 +21,24 @@ const FAILED_PAUSE: Duration = Duration::from_millis(50);
 const FAILED_DOUBLINGS: u32 = 8;
 /// For so long a judgement holds for a load of the same rates.
 const JUDGED_FOR: Duration = Duration::from_millis(250);
-/// An object that grows again within so many such times was folded too early.
+/// An object that grows again within so many such times was folded too early; and the same where it was folded since one alone called it
+/// much.
 const SOON: u32 = 10;
+const SOON_ALONE: u32 = 1;
+/// One that a single VP alone calls much goes back to its first form after so long at least, and after so many times that for each time that
+/// it went too early.
+const ALONE_MIN: Duration = Duration::from_millis(50);
+const ALONE_LONGER: u32 = 4;
+/// It is never longer than this.
+const ALONE_MAX: Duration = Duration::from_secs(600);
 
 /// Why another shape is wished for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     /// Its calls would cost less.
     Cheaper,
+    /// They would as long as one VP alone calls it.
+    CheaperAlone,
     /// Little happens to it, so that it need not be grown.
     Calm,
 }
@@ -68,7 +78,10 @@ pub(crate) struct Record {
     pub(super) forgotten_at: Option<Duration>,
     /// How often its quiet time is doubled.
     calm: u32,
-    folded_at: Option<Duration>,
+    /// When it went back to its first form because it was calm, or one alone called it; and growing again within how many quiet times is soon.
+    folded_at: Option<(Duration, u32)>,
+    /// Since when one VP alone has called it, as each look saw it since, in whose form it loses.
+    pub(super) alone_since: Option<Duration>,
     /// When it was biased anew.
     pub(super) moved_at: Option<Duration>,
     /// When its form was judged the best, for which rates, and whose calls.
@@ -98,6 +111,7 @@ impl Record {
             forgotten_at: None,
             calm: 0,
             folded_at: None,
+            alone_since: None,
             moved_at: None,
             judged: None,
             failures: 0,
@@ -118,7 +132,8 @@ impl Record {
 
     /// Another shape would be better, and may not be now.
     pub(super) fn hold(&mut self, wish: Wish) {
-        self.held = Some(wish);
+        // Either way its calls are counted again.
+        self.held = Some(if wish == Wish::CheaperAlone { Wish::Cheaper } else { wish });
     }
 
     pub(super) fn release(&mut self) {
@@ -154,6 +169,12 @@ impl Record {
         base * 2u32.pow(self.calm)
     }
 
+    /// How long one VP alone must call it, until it has lost what a swap puts at stake.
+    pub(super) fn alone_time(&self, at_stake_ns: f64, lost_ns_per_s: f64) -> Duration {
+        let lost = Duration::try_from_secs_f64(at_stake_ns / lost_ns_per_s).unwrap_or(ALONE_MAX);
+        (lost.max(ALONE_MIN).min(ALONE_MAX) * ALONE_LONGER.pow(self.calm)).min(ALONE_MAX)
+    }
+
     /// Notes that it has another shape now.
     pub(super) fn changed(&mut self, shape: Shape, now: Duration, quiet: Duration, wish: Option<Wish>) {
         let grew = self.shape.form == 0 && shape.form != 0;
@@ -162,12 +183,14 @@ impl Record {
         } else {
             self.temper.swapped(now, shape.form);
         }
-        if grew && let Some(folded) = self.folded_at.take() {
-            let soon = now.saturating_sub(folded) < self.quiet_time(quiet) * SOON;
-            self.calm = if soon { (self.calm + 1).min(CALM_MAX) } else { 0 };
+        if grew && let Some((folded, soon)) = self.folded_at.take() {
+            let was_soon = now.saturating_sub(folded) < self.quiet_time(quiet) * soon;
+            self.calm = if was_soon { (self.calm + 1).min(CALM_MAX) } else { 0 };
         }
-        if wish == Some(Wish::Calm) {
-            self.folded_at = Some(now);
+        match wish {
+            Some(Wish::Calm) => self.folded_at = Some((now, SOON)),
+            Some(Wish::CheaperAlone) => self.folded_at = Some((now, SOON_ALONE)),
+            Some(Wish::Cheaper) | None => {}
         }
         self.shape = shape;
         self.swaps_count += 1;
@@ -178,6 +201,7 @@ impl Record {
         self.backoff = 0;
         self.quiet_since = None;
         self.narrow_since = None;
+        self.alone_since = None;
         self.forgotten_at = None;
         // Of the new form nothing has been read.
         self.read_at = now;
@@ -232,5 +256,60 @@ impl Record {
     /// Nobody was seen to call it, and somebody did.
     pub(super) fn is_called_all_the_same(&mut self) {
         self.quiet_since = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUIET: Duration = Duration::from_secs(1);
+    const SMALL: Shape = Shape { form: 0, place: None };
+    const LARGE: Shape = Shape { form: 1, place: None };
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// What is lost is half of the time, and this much is at stake.
+    fn alone_time(record: &Record, at_stake: Duration) -> Duration {
+        record.alone_time(at_stake.as_secs_f64() * 1e9, 5e8)
+    }
+
+    #[test]
+    fn who_is_alone_has_lost_what_is_at_stake_before_anything_is_ventured() {
+        let record = Record::new(LARGE, Reading::default(), ms(0));
+        assert_eq!(alone_time(&record, ms(500)), ms(1000));
+        assert_eq!(alone_time(&record, ms(1)), ALONE_MIN, "never because of a moment");
+        for nothing in [record.alone_time(1e6, 0.0), record.alone_time(f64::INFINITY, 1.0)] {
+            assert_eq!(nothing, ALONE_MAX);
+        }
+    }
+
+    #[test]
+    fn who_soon_was_not_alone_any_more_must_be_so_for_longer_the_next_time() {
+        let mut record = Record::new(LARGE, Reading::default(), ms(0));
+        let mut now = ms(1000);
+        let mut turn = |record: &mut Record, lasts: Duration| {
+            record.changed(SMALL, now, QUIET, Some(Wish::CheaperAlone));
+            now += lasts;
+            record.changed(LARGE, now, QUIET, Some(Wish::Cheaper));
+            alone_time(record, ms(1))
+        };
+        let times: Vec<Duration> = (0..8).map(|_| turn(&mut record, ms(300))).collect();
+        assert_eq!(times[..3], [ALONE_MIN * 4, ALONE_MIN * 16, ALONE_MIN * 64]);
+        assert_eq!(times[7], ALONE_MIN * 4096);
+        assert_eq!(turn(&mut record, QUIET * 64), ALONE_MIN, "it was alone for long");
+        assert_eq!(turn(&mut record, ms(1500)), ALONE_MIN);
+    }
+
+    #[test]
+    fn what_grows_because_of_a_load_says_nothing_about_who_is_alone() {
+        let mut record = Record::new(LARGE, Reading::default(), ms(0));
+        for turn in 0..4 {
+            record.changed(SMALL, ms(1000 * turn), QUIET, Some(Wish::Cheaper));
+            record.changed(LARGE, ms(1000 * turn + 300), QUIET, Some(Wish::Cheaper));
+        }
+        assert_eq!(alone_time(&record, ms(1)), ALONE_MIN);
     }
 }

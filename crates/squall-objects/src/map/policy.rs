@@ -150,14 +150,19 @@ where
             callers: callers(load),
             // A small form that has a table is to get rid of what it has beside, however small it may have become.
             fits_lock: detail & SPILLED == 0 && entries <= most,
-            // What a swap would make has had no owner. But who is seen alone in the moment of a look may not be: it goes back where it was alone
-            // for longer (`may_fold`).
-            can_be_owned: is_small && detail & OWNED != 0,
+            // What a swap would make has had no owner, and whoever is alone becomes it. Whether it is alone, and not only so in the moment of a
+            // look, is waited for (`at_stake_ns`).
+            can_be_owned: !is_small || detail & OWNED != 0,
             is_cheap: is_cheap::<V>(),
             bytes: entries * entry_bytes::<K, V>(),
             nodes: if is_apart() { machine().clusters(APART).len() } else { 1 },
         };
         judge(&seen, load.transfer_ns, load.cache_bytes as f64)
+    }
+
+    /// A copy of all entries, there and back again.
+    fn at_stake_ns(&self, _: Shape, reading: &Reading) -> f64 {
+        SWAP + entries(reading.detail) as f64 * (TO_SMALL + TO_TABLE)
     }
 
     /// A large table stays one, and one of values that cost something to copy while somebody reads it. Copies end, however large: who reads
@@ -194,24 +199,27 @@ const fn entry_bytes<K, V>() -> usize {
     size_of::<(K, V)>() * 3 / 2 + 2
 }
 
-/// What a read and a write cost, in nanoseconds, as one machine had them: the least of three runs of `squall bench map-adapt --quick --threads 1`
-/// in the variants `read-mostly`, `write-heavy` and `one-thread`, of squall-locked, squall-central and squall-replicated. Of the small form
-/// those of the lock's owner, and those of others, who pay for an atomic operation and for the sensor. They matter as ratios.
-const OWNED_READ: f64 = 6.0;
-const OWNED_WRITE: f64 = 15.0;
-const SMALL_READ: f64 = 14.0;
-const SMALL_WRITE: f64 = 28.0;
+/// What a read and a write cost, in nanoseconds, as `cargo run --release -p squall-objects --example map_costs` had them on one machine, the
+/// least of three runs: of the small form for the lock's owner, and where it has none, when it is an atomic operation and the sensor. They
+/// matter as ratios.
+const OWNED_READ: f64 = 5.9;
+const OWNED_WRITE: f64 = 11.2;
+const SMALL_READ: f64 = 19.1;
+const SMALL_WRITE: f64 = 26.8;
 /// What it costs at least to clone a value that is not cheap: an allocation and its end.
 const CLONE: f64 = 40.0;
-const CENTRAL_READ: f64 = 6.1;
-const CENTRAL_WRITE: f64 = 16.5;
-const REPLICATED_READ: f64 = 9.4;
-/// What a write costs beside that of the table where there may be copies, and for each node's table that has one; and what it costs to make a
-/// copy, beside reading what is copied. As `cargo run --release -p squall-objects --example map_costs` had them on one machine, the least of three
-/// runs to a round number: 33.9 to 39.5, 32.0 to 42.3, 82.1 to 101.8.
-const ANNOUNCE: f64 = 35.0;
-const LOOK: f64 = 35.0;
-const COPY: f64 = 80.0;
+const CENTRAL_READ: f64 = 6.4;
+const CENTRAL_WRITE: f64 = 19.9;
+/// What it costs to swap a map and back again, by the same; and what each entry adds of which the small form is made, and the table.
+const SWAP: f64 = 90_000.0;
+const TO_SMALL: f64 = 60.0;
+const TO_TABLE: f64 = 40.0;
+/// By the same with `-- copies`: a read that finds a copy, which is a read of a table (6.3 to 6.7); what a write costs beside that of the table where there may be copies, and for each
+/// node's table that has one; and what it costs to make a copy, beside reading what is copied.
+const REPLICATED_READ: f64 = 6.4;
+const ANNOUNCE: f64 = 48.0;
+const LOOK: f64 = 55.0;
+const COPY: f64 = 105.0;
 /// Lines that travel with a call of the small form, and with a write of the table; and how many of the latter's calls find that another
 /// wrote to their bucket since.
 const SMALL_LINES: f64 = 3.0;
@@ -390,6 +398,16 @@ mod tests {
             costs[SMALL_FORM].ns_per_s / vps as f64
         };
         assert!(for_each(1) < for_each(2) && for_each(2) < for_each(4) && for_each(4) < for_each(16));
+    }
+
+    #[test]
+    fn co_71_what_one_alone_writes_is_better_under_a_lock_by_more_than_the_margin() {
+        for (reads, writes) in [(1e6, 1e6), (1e5, 1e6), (0.0, 1e6)] {
+            let dearer = dearer(reads, writes, true, true);
+            assert!(1.0 / dearer > 1.3, "{reads}, {writes}: {dearer}");
+        }
+        let only_read = dearer(1e6, 0.0, true, true);
+        assert!(1.0 / only_read < 1.3, "for one that only reads it is not worth a swap: {only_read}");
     }
 
     /// A table of which a tenth is in the caches.
