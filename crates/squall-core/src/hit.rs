@@ -17,6 +17,8 @@ use crate::raw::header::Header;
 /// A representative that a call found, for the rest of its operation.
 pub struct Hit<'o, I: ?Sized> {
     header: NonNull<Header>,
+    /// Of the operation.
+    turn: u64,
     representative: PhantomData<&'o I>,
 }
 
@@ -30,8 +32,8 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     /// # Safety
     /// I1. The header may be used for its whole block.
     #[inline(always)]
-    pub(crate) unsafe fn new(_: &'o Op, header: NonNull<Header>) -> Hit<'o, I> {
-        Hit { header, representative: PhantomData }
+    pub(crate) unsafe fn new(_: &'o Op, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
+        Hit { header, turn, representative: PhantomData }
     }
 
     #[inline(always)]
@@ -87,6 +89,13 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         unsafe { lent::third::<I>(self.header().lent(), self.words()) }
     }
 
+    /// Whether this call is one that is chosen of `1 << log2`, as if by chance: for counting calls without a count. In one call the answer stays the
+    /// same; so it does in all calls within one operation.
+    #[inline(always)]
+    pub fn is_chosen(&self, log2: u32) -> bool {
+        is_chosen(self.turn, log2)
+    }
+
     /// Where the words are, if something is lent: the header is its block's first, and they are behind the last.
     #[inline(always)]
     fn words(&self) -> *const Words
@@ -95,6 +104,13 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     {
         self.header.as_ptr().wrapping_byte_add(words_at::<I>()).cast()
     }
+}
+
+/// Turns that follow each other, or every third or twentieth of them, fall into every part of the range alike: Fibonacci hashing (Knuth 1973,
+/// section 6.4).
+#[inline(always)]
+fn is_chosen(turn: u64, log2: u32) -> bool {
+    turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - log2) == 0
 }
 
 /// What a call does with the representative that it found. A closure's body is compiled into the way of a hit where the compiler likes;
@@ -118,5 +134,22 @@ impl<I: ?Sized, R, F: for<'o> FnOnce(&'o Op, &'o I) -> R> Act<I, R> for F {
     #[inline(always)]
     fn act<'o>(self, op: &'o Op, hit: Hit<'o, I>) -> R {
         self(op, hit.target())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever calls in every `nth` operation is counted as often as others, whatever it does in those between.
+    #[test]
+    fn one_of_so_many_calls_is_chosen_whichever_operations_they_are_in() {
+        for log2 in [3, 6] {
+            for nth in (1..100).chain([128, 1000, 4096, 65_536]) {
+                let turns = (0..100 << log2).map(|i| (i * nth) << 30);
+                let chosen = turns.filter(|turn| is_chosen(*turn, log2)).count();
+                assert!((60..=140).contains(&chosen), "of every {nth}th: {chosen}, and should be 100");
+            }
+        }
     }
 }

@@ -162,7 +162,9 @@ impl<I: ?Sized + Interface> CoRef<I> {
         // in it (I2).
         if let Some(header) = unsafe { hit(entry_here(self.id.slot()), self.id) } {
             // SAFETY: a header of this id (I1), found in the operation.
-            return match act.act_briefly(entered.op(), unsafe { Hit::new(entered.op(), header) }) {
+            return match act
+                .act_briefly(entered.op(), unsafe { Hit::new(entered.op(), header, entered.turn()) })
+            {
                 Ok(result) => {
                     drop(entered);
                     result
@@ -284,7 +286,7 @@ fn act_at_length<I: ?Sized + Interface, R>(
     // SAFETY: as in `__call_act`.
     match unsafe { hit(entry_here(co.id.slot()), co.id) } {
         // SAFETY: a header of this id (I1), found in the operation.
-        Some(header) => act.act(entered.op(), unsafe { Hit::new(entered.op(), header) }),
+        Some(header) => act.act(entered.op(), unsafe { Hit::new(entered.op(), header, entered.turn()) }),
         None => miss(entered, co, method, act, gone),
     }
 }
@@ -294,9 +296,13 @@ fn act_at_length<I: ?Sized + Interface, R>(
 /// # Safety
 /// As of [`Hit::new`].
 #[inline(never)]
-unsafe fn act_apart<I: ?Sized, R>(act: impl Act<I, R>, op: &Op, header: NonNull<Header>) -> R {
+unsafe fn act_apart<I: ?Sized, R>(
+    act: impl Act<I, R>,
+    entered: &squall_rcu::Entered,
+    header: NonNull<Header>,
+) -> R {
     // SAFETY: the caller.
-    act.act(op, unsafe { Hit::new(op, header) })
+    act.act(entered.op(), unsafe { Hit::new(entered.op(), header, entered.turn()) })
 }
 
 #[cold]
@@ -311,7 +317,7 @@ fn miss<I: ?Sized + Interface, R>(
 ) -> R {
     match resolve(co.id).open() {
         // SAFETY: a header of this id (I1), used in the operation (I2).
-        Resolved::Header(header) => unsafe { act_apart(act, entered.op(), header) },
+        Resolved::Header(header) => unsafe { act_apart(act, &entered, header) },
         Resolved::Error(error) => {
             drop(entered);
             gone.answer(error.of(I::NAME, method))
@@ -340,7 +346,7 @@ fn mediated<I: ?Sized + Interface, R>(
                 let mut frame = Frame::new(pass.object, Again::Never);
                 let _in_frame = pass.is_counted().then(|| frame.enter());
                 // SAFETY: a header of this id (I1), used in the operation (I2).
-                let f = || unsafe { act_apart(act, entered.op(), pass.header) };
+                let f = || unsafe { act_apart(act, &entered, pass.header) };
                 // SAFETY: the mediator is valid in this operation, and so is what it points to.
                 let arbitration = unsafe { pass.arbitration() }.map(Arc::as_ref);
                 match arbitrated(arbitration, co, method, f) {
@@ -360,7 +366,7 @@ fn mediated<I: ?Sized + Interface, R>(
                 match resolve(co.id).open() {
                     Resolved::Header(header) => {
                         // SAFETY: as in `miss`.
-                        return unsafe { act_apart(act, entered.op(), header) };
+                        return unsafe { act_apart(act, &entered, header) };
                     }
                     Resolved::Mediated(next) => {
                         again = next == mediator;

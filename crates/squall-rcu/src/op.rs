@@ -306,6 +306,13 @@ impl Entered {
     pub fn op(&self) -> &Op {
         &self.op
     }
+
+    /// Not public: a number that is another one in each operation of a thread that is in no other.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn turn(&self) -> u64 {
+        self.token.turn()
+    }
 }
 
 /// Not public: [`try_op`] for a caller that wants to choose what is done behind which way out.

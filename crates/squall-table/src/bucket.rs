@@ -181,6 +181,12 @@ impl<'a, L: Layout> Bucket<'a, L> {
         self.head.lock.try_lock()
     }
 
+    /// Whether it is this one.
+    #[inline(always)]
+    pub(crate) fn is(self, other: Bucket<'_, L>) -> bool {
+        std::ptr::eq(self.head, other.head)
+    }
+
     #[inline(always)]
     fn slot(self, slot: usize) -> &'a L::Slot {
         &self.slots[slot]
@@ -316,11 +322,10 @@ impl<'a, L: Layout> Bucket<'a, L> {
         L::VALIDATE && self.head.state.load(Ordering::Relaxed) / VERSION >= LAST
     }
 
-    /// Whether a home's entries have not moved, and each of those in this bucket may be taken away.
+    /// The same, by a state of it.
     #[inline(always)]
-    pub(crate) fn is_plain(self, state: u32) -> bool {
-        let moved = if sites::ASK.is_weak() { 0 } else { MOVED };
-        state & moved == 0 && !(L::VALIDATE && state / VERSION >= LAST)
+    pub(crate) fn is_worn_in(self, state: u32) -> bool {
+        L::VALIDATE && state / VERSION >= LAST
     }
 
     /// Takes the entry of a slot away. Not if [`is_worn`](Bucket::is_worn).
@@ -343,11 +348,6 @@ impl<'a, L: Layout> Bucket<'a, L> {
         let stays = self.head.state.load(Ordering::Relaxed) >> slot & 1 != 0;
         // SAFETY: in the operation in which `raw` was read, and occupied.
         stays && L::is_same(unsafe { L::load(self.slot(slot)) }, raw)
-    }
-
-    /// Whether it is said that another bucket follows.
-    pub(crate) fn is_chained(self) -> bool {
-        self.head.state.load(Ordering::Relaxed) & CHAINED != 0
     }
 
     /// Says that another bucket follows, in which there is, or will be before the lock is free, an entry; the link to it is there.

@@ -7,7 +7,8 @@
 //!
 //! - I1. Only the current slab is given a next one, once; and a slab becomes the current one when all homes of the one before have moved.
 //! - I2. What changes an entry holds the lock of its home in the one slab where the home has not moved. It looks at `next` under that
-//!   lock: a home of a slab that has a next one is moved before anything else is done to it.
+//!   lock: a home of a slab that has a next one is moved before anything else is done to it. Who moves a home holds that lock, too, and has seen
+//!   `next`; so who sees none, under the lock, has a home that has not moved.
 //! - I3. Of a home that moves, all entries are in the next slab before `MOVED` is set; then nothing of the old home is changed any more,
 //!   and nothing of it is cleared. So a reader that loaded its state before reads, whatever it finds there, what was so at one moment
 //!   between that load and the setting of `MOVED`, which is within its operation.
@@ -270,7 +271,7 @@ impl<L: Layout> Raw<L> {
         let state = bucket.state();
         let found = 'here: {
             // Acquire: pairs with the release of `begin` (I2).
-            if bucket.is_plain(state) && slab.next.load(Ordering::Acquire).is_null() {
+            if !bucket.is_worn_in(state) && slab.next.load(Ordering::Acquire).is_null() {
                 // SAFETY: the caller. What is not here is not there if no bucket follows; what is here is nowhere else.
                 match unsafe { bucket.look(state, tag(mixed), is_key) } {
                     Look::Found { slot, raw } => break 'here Some(Place { bucket, slot, raw }),
@@ -343,7 +344,7 @@ impl<L: Layout> Raw<L> {
         let first = slab.bucket(home);
         let lock = first.lock();
         // Acquire: pairs with the release of `begin` (I2).
-        let moves = is_moved(first.state()) || !slab.next.load(Ordering::Acquire).is_null();
+        let moves = !slab.next.load(Ordering::Acquire).is_null();
         let is_worn = matches!(change, Change::Remove) && place.bucket.is_worn();
         if moves && !sites::ASK.is_weak() || is_worn {
             return Err(change);
@@ -368,7 +369,7 @@ impl<L: Layout> Raw<L> {
         let first = slab.bucket(slab.home(mixed));
         let Some(lock) = first.try_lock() else { return false };
         // Acquire: pairs with the release of `begin` (I2).
-        let moves = is_moved(first.state()) || !slab.next.load(Ordering::Acquire).is_null();
+        let moves = !slab.next.load(Ordering::Acquire).is_null();
         if moves && !sites::ASK.is_weak() || !bucket.is_still(slot, raw) && !sites::STILL.is_weak() {
             return false;
         }
@@ -469,7 +470,10 @@ impl<L: Layout> Raw<L> {
             }
             (Change::Remove, Some(Place { bucket, slot, raw, .. })) => {
                 bucket.remove(slot);
-                slab.has_lost(slab.home(mixed), first);
+                // Of the first nothing follows from it for the others.
+                if !bucket.is(first) {
+                    slab.has_lost(slab.home(mixed), first);
+                }
                 done.dead = Some((raw, false));
                 done.added = -1;
                 // In this order: few are empty, and who of eight is sampled cannot be foretold.

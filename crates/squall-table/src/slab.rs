@@ -307,19 +307,11 @@ impl<L: Layout> Slab<L> {
         (unsafe { &*link }.bucket(), 0, false)
     }
 
-    /// An entry went from a bucket of this home, whose own is `first`, under its lock.
-    #[inline(always)]
-    pub(crate) fn has_lost(&self, home: usize, first: Bucket<'_, L>) {
-        if first.is_chained() {
-            self.has_lost_along(home, first);
-        }
-    }
-
-    /// What is left of a chain whose entries have all gone is passed over from now on: one insertion too many, once, shall not make every
-    /// later look at the home a longer one.
+    /// An entry went from a bucket that follows this home's own, `first`, under its lock. What is left of a chain whose entries have all gone is
+    /// passed over from now on: one insertion too many, once, shall not make every later look at the home a longer one.
     #[cold]
     #[inline(never)]
-    fn has_lost_along(&self, home: usize, first: Bucket<'_, L>) {
+    pub(crate) fn has_lost(&self, home: usize, first: Bucket<'_, L>) {
         if sites::EMPTY.is_weak() || self.links(home).all(|link| link.bucket().is_empty()) {
             first.set_alone();
         }

@@ -9,7 +9,7 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
 use super::Mapping;
-use super::direct::{for_write, table_for_write};
+use super::direct::{for_write, is_noted};
 use super::store::Store;
 
 /// Says of a type what it does to a map: beside the map's with these types, and within these bounds; and perhaps what of it is soon done.
@@ -75,12 +75,10 @@ where
     S: BuildHasher + Send + Sync + 'static,
     A: Act<dyn Mapping<K, V, S>, R>,
 {
-    if hit.first().is_none() {
-        return Ok(act.act(op, hit));
-    }
-    match table_for_write(&hit) {
+    match hit.first() {
+        Some(_) if is_noted(&hit) => Err(act),
         Some(table) => Ok(in_table(act, table)),
-        None => Err(act),
+        None => Ok(act.act(op, hit)),
     }
 }
 
@@ -191,10 +189,10 @@ pub(super) struct Change<'q, Q: ?Sized, F> {
 act!([Q: Eq + Hash + ?Sized, F] Change<'_, Q, F> => Computed, where [K: Borrow<Q>, F: FnMut(&V) -> Compute<V>]
     |Change { key, f }, op, hit| within(&hit, op, |op, store| store.change(op, key, f)),
 briefly |Change { key, mut f }| {
-    if hit.first().is_some() {
-        return match table_for_write(&hit) {
-            Some(table) => table.change_at_home(op, key, f).map_err(|f| Change { key, f }),
-            None => Err(Change { key, f }),
+    if let Some(table) = hit.first() {
+        return match is_noted(&hit) {
+            true => Err(Change { key, f }),
+            false => table.change_at_home(op, key, f).map_err(|f| Change { key, f }),
         };
     }
     hit.second().and_then(|locked| locked.change_as_owner(key, &mut f)).ok_or(Change { key, f })

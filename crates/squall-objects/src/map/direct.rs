@@ -8,14 +8,15 @@
 //!
 //! - I1. Only where the representative would do no more about a call than is done here: it notes nothing of a read of a table whose readers
 //!   are not counted, nor of one that finds a copy, of a write of a table that nobody adapts, and of a call of the form of one lock by the lock's owner where values are cheap
-//!   to copy; and of a write of a table that a policy looks after, that there was one more. All others ask.
+//!   to copy. Of the writes of a table that a policy looks after some are chosen, as if by chance, and it is told of each of these for many
+//!   (`Mapping::written`). All others ask.
 
 use squall_core::__macro::{Hit, Lends};
 use squall_table::Table;
 use std::hash::{BuildHasher, Hash};
 
 use super::Mapping;
-use super::forms::Sensor;
+use super::forms::{FEW_LOG2, Sensor};
 use super::locked::Locked;
 use super::store::{Form, Store};
 
@@ -56,7 +57,21 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     let table = hit.first()?;
-    hit.beside().is_none_or(Sensor::step_on).then_some(table)
+    if is_noted(hit) {
+        hit.target().written();
+    }
+    Some(table)
+}
+
+/// Whether a write of a table that is lent is to be noted, for many.
+#[inline(always)]
+pub(super) fn is_noted<K, V, S>(hit: &Hit<'_, dyn Mapping<K, V, S>>) -> bool
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    hit.beside().is_some() && hit.is_chosen(FEW_LOG2)
 }
 
 #[cfg(test)]
@@ -122,5 +137,24 @@ mod tests {
         assert_eq!(owner.co().get(&1), Some(5));
         assert!(owner.co().update(&1, |value| value + 1) && !owner.co().set(2, 7));
         assert_eq!((owner.co().remove(&1), owner.co().remove(&2)), (Some(6), Some(7)));
+    }
+
+    #[test]
+    fn of_the_writes_of_an_adaptive_table_one_of_many_is_noted_for_all_of_them() {
+        use crate::map::{Entries, forms::One};
+        use squall_table::Table;
+        let owner = map::adaptive::<u64, u64>();
+        let to = One::<_, _, _, Table<u64, u64, RandomState>, true>::to_come(());
+        owner.co().swap_to(to).expect("it is idle");
+        let calls: u64 = if cfg!(miri) { 2000 } else { 100_000 };
+        for call in 0..calls / 4 {
+            owner.co().set(call, 0);
+            owner.co().update(&call, |value| value + 1);
+            owner.co().remove(&call);
+            owner.co().insert(call, 1);
+        }
+        let sensors = owner.co().sensors();
+        let noted = sensors.here + sensors.elsewhere;
+        assert!((calls / 2..calls * 2).contains(&noted), "{noted} of {calls}");
     }
 }

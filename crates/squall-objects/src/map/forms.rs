@@ -241,18 +241,6 @@ impl Sensor {
         Arc::new(Sensor { last: AtomicU32::new(0), alarm: AtomicU32::new(ALARM), here, elsewhere })
     }
 
-    /// Notes a call of the VP whose own this is, unless the alarm is due; whether it did. The rest is for [`step`](Sensor::step).
-    #[inline(always)]
-    pub(super) fn step_on(&self) -> bool {
-        let left = self.alarm.load(Ordering::Relaxed);
-        if left == 1 {
-            return false;
-        }
-        self.here.store(self.here.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        self.alarm.store(left.saturating_sub(1), Ordering::Relaxed);
-        true
-    }
-
     /// Notes so many calls.
     #[inline]
     fn step(&self, calls: u32, post: impl FnOnce() -> bool) {
@@ -279,7 +267,8 @@ impl Sensor {
 
 /// Of so many calls of a thread of which each would write to what others write, one is noted, for all, by chance: whoever uses two maps
 /// in turn shall be noted in both.
-const FEW: u32 = 64;
+const FEW: u32 = 1 << FEW_LOG2;
+pub(super) const FEW_LOG2: u32 = 6;
 
 /// Whether this one is.
 #[inline]
@@ -432,6 +421,11 @@ where
         Store::new(form)
     }
 
+    #[cold]
+    fn written(&self) {
+        self.note(FEW);
+    }
+
     /// It was too many for the lock just now. If this is not heard, or nothing comes of it, the sensor says it again.
     #[cold]
     fn spilled(&self) {
@@ -472,26 +466,6 @@ mod tests {
         let mut noted = [0_u32; 2];
         (0..FEW as usize * 200).for_each(|call| noted[call % 2] += u32::from(is_noted()));
         assert!(noted.iter().all(|noted| (50..150).contains(noted)), "{noted:?}");
-    }
-
-    #[test]
-    fn what_is_noted_in_passing_is_noted_as_the_rest_and_leaves_the_alarm_to_it() {
-        let sensor = Sensor::new();
-        let mut noted = 0;
-        while sensor.step_on() {
-            noted += 1;
-        }
-        assert_eq!((noted, sensor.alarm.load(Ordering::Relaxed)), (ALARM - 1, 1), "it is due");
-        let posts = Cell::new(0);
-        sensor.step(1, || {
-            posts.set(1);
-            true
-        });
-        let all = sensor.here.load(Ordering::Relaxed) + sensor.elsewhere.load(Ordering::Relaxed);
-        assert_eq!((posts.get(), all), (1, u64::from(noted) + 1));
-        // Nobody waits for an alarm that rang.
-        assert_eq!(sensor.alarm.load(Ordering::Relaxed), 0);
-        assert!(sensor.step_on() && sensor.alarm.load(Ordering::Relaxed) == 0);
     }
 
     #[test]

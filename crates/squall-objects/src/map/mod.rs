@@ -96,6 +96,9 @@ pub trait Mapping<
         self.look(op)
     }
 
+    /// Told of one of many writes to what it lent to all of them without being asked, whose calls it would count else.
+    fn written(&self) {}
+
     /// Told in the same call, if after a change a form of one lock has a table in its place.
     fn spilled(&self) {}
 

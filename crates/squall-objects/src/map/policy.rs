@@ -10,8 +10,8 @@
 //! copies out of every node's table first. So never on a machine with one node, whatever caches it has. Going to that form and back
 //! moves the table and copies nothing.
 //!
-//! The sensors count calls of the small form but those of the lock's owner, of whom it is told when it loses the lock; and writes of a table: on
-//! each processor for itself, or, where there are copies, one for many on each node. Readers of a table write nothing, but on machines with
+//! The sensors count calls of the small form but those of the lock's owner, of whom it is told when it loses the lock; and of the writes of a table
+//! one of many: on each processor for itself, or, where there are copies, on each node. Readers of a table write nothing, but on machines with
 //! several nodes: there one of many is counted, on its own processor, since copies are for readers. A small map that grows becomes a table by
 //! itself, at once and within its form (`locked.rs`), for two reasons: the longer it waited, the more its callers would have to wait while it
 //! is copied; and whoever fills a map is faster than any policy.

@@ -151,6 +151,13 @@ impl Token {
         self.0 & DEPTH == 0
     }
 
+    /// A number that differs with each operation of a thread, as far as they are not nested: in its upper bits, as it is at hand.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn turn(self) -> u64 {
+        self.0
+    }
+
     /// The word as it was before the entry.
     fn before(self) -> u64 {
         if self.is_outermost() { self.0.wrapping_sub(ENDED_ONE) } else { self.0 }
