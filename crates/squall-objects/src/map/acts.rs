@@ -75,10 +75,12 @@ where
     S: BuildHasher + Send + Sync + 'static,
     A: Act<dyn Mapping<K, V, S>, R>,
 {
+    if hit.first().is_none() {
+        return Ok(act.act(op, hit));
+    }
     match hit.first() {
-        Some(_) if is_noted(&hit) => Err(act),
-        Some(table) => Ok(in_table(act, table)),
-        None => Ok(act.act(op, hit)),
+        Some(table) if !is_noted(&hit) => Ok(in_table(act, table)),
+        _ => Err(act),
     }
 }
 
@@ -189,10 +191,10 @@ pub(super) struct Change<'q, Q: ?Sized, F> {
 act!([Q: Eq + Hash + ?Sized, F] Change<'_, Q, F> => Computed, where [K: Borrow<Q>, F: FnMut(&V) -> Compute<V>]
     |Change { key, f }, op, hit| within(&hit, op, |op, store| store.change(op, key, f)),
 briefly |Change { key, mut f }| {
-    if let Some(table) = hit.first() {
-        return match is_noted(&hit) {
-            true => Err(Change { key, f }),
-            false => table.change_at_home(op, key, f).map_err(|f| Change { key, f }),
+    if hit.first().is_some() {
+        return match hit.first() {
+            Some(table) if !is_noted(&hit) => table.change_at_home(op, key, f).map_err(|f| Change { key, f }),
+            _ => Err(Change { key, f }),
         };
     }
     hit.second().and_then(|locked| locked.change_as_owner(key, &mut f)).ok_or(Change { key, f })
