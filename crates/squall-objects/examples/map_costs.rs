@@ -78,7 +78,10 @@ fn main() {
     match std::env::args().nth(1).as_deref() {
         None => forms(),
         Some("copies") => copies(),
-        Some(other) => eprintln!("`{other}`: what is asked for is `copies`, or nothing"),
+        Some(other) => {
+            eprintln!("`{other}`: what is asked for is `copies`, or nothing");
+            std::process::exit(2);
+        }
     }
 }
 

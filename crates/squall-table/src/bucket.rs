@@ -319,7 +319,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// Whether one more removal would use the last version up.
     #[inline]
     pub(crate) fn is_worn(self) -> bool {
-        L::VALIDATE && self.head.state.load(Ordering::Relaxed) / VERSION >= LAST
+        self.is_worn_in(self.head.state.load(Ordering::Relaxed))
     }
 
     /// The same, by a state of it.

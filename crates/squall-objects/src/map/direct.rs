@@ -45,22 +45,11 @@ where
         let is_mine = locked.is_mine_for_nothing() && locked.spilled().is_none();
         return is_mine.then(|| Store::new(Form::Locked(locked)));
     }
-    table_for_write(hit).map(Store::table)
-}
-
-/// The same, if it is a table.
-#[inline(always)]
-pub(super) fn table_for_write<'o, K, V, S>(hit: &Hit<'o, dyn Mapping<K, V, S>>) -> Option<&'o Table<K, V, S>>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
     let table = hit.first()?;
     if is_noted(hit) {
         hit.target().written();
     }
-    Some(table)
+    Some(Store::table(table))
 }
 
 /// Whether a write of a table that is lent is to be noted, for many.
