@@ -66,6 +66,8 @@ pub fn check_within(preemptions: usize, model: fn()) {
     #[cfg(loom)]
     {
         let mut builder = loom::model::Builder::new();
+        // Twice as many as it has: a bucket of eight keys of one tag is looked at several times.
+        builder.max_branches = 2000;
         let asked: Option<usize> =
             std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
         builder.preemption_bound = Some(match asked {

@@ -1,8 +1,9 @@
 //! What a table does, on any layout: each function within an operation, as its caller says.
 
 use crate::entry::{Compute, Computed};
+use crate::home::{Here, Perhaps};
 use crate::layout::{IsKey, Layout};
-use crate::raw::{Change, Found, Here, Raw};
+use crate::raw::{Change, Found, Raw};
 use squall_rcu::op;
 
 #[inline(always)]
@@ -71,12 +72,6 @@ unsafe fn read_elsewhere<L: Layout, R>(
 }
 
 #[inline(always)]
-pub(crate) unsafe fn value<L: Layout, R>(_: &Raw<L>, entry: L::Raw, f: impl FnOnce(&L::Value) -> R) -> R {
-    // SAFETY: the caller.
-    unsafe { L::value(entry, f) }
-}
-
-#[inline(always)]
 pub(crate) unsafe fn both<L: Layout, R>(
     _: &Raw<L>,
     entry: L::Raw,
@@ -95,7 +90,53 @@ pub(crate) unsafe fn put<L: Layout<Key: Eq>, R>(
     rehash: &impl Fn(&L::Key) -> u64,
     f: impl FnOnce(&L::Value) -> R,
 ) -> Option<R> {
-    let fresh = L::fresh(key, value);
+    // SAFETY: the caller.
+    unsafe {
+        match put_entry(raw, hash, L::fresh(key, value)) {
+            Ok(old) => old.map(|entry| L::value(entry, f)),
+            Err(fresh) => put_slowly(raw, hash, fresh, rehash, f),
+        }
+    }
+}
+
+/// The same, where no call is made for it.
+#[inline(always)]
+pub(crate) unsafe fn put_at_home<L: Layout<Key: Eq>, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    key: L::Key,
+    value: L::Value,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Result<Option<R>, (L::Key, L::Value)> {
+    // SAFETY: the caller.
+    unsafe {
+        match put_entry(raw, hash, L::fresh(key, value)) {
+            Ok(old) => Ok(old.map(|entry| L::value(entry, f))),
+            Err(fresh) => Err(L::unmake(fresh)),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn put_entry<L: Layout<Key: Eq>>(
+    raw: &Raw<L>,
+    hash: u64,
+    fresh: L::Fresh,
+) -> Result<Option<L::Raw>, L::Fresh> {
+    let new = L::peek(&fresh);
+    // SAFETY: the caller; `new` is compared before it goes into the table.
+    unsafe { raw.put_here(hash, fresh, move |found: &L::Key| L::key(new, |key| key == found)) }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn put_slowly<L: Layout<Key: Eq>, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    fresh: L::Fresh,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Option<R> {
     let new = L::peek(&fresh);
     // SAFETY: the caller; `new` is compared before it goes into the table, and what `write` retires stays until the operation ends.
     unsafe {
@@ -103,6 +144,55 @@ pub(crate) unsafe fn put<L: Layout<Key: Eq>, R>(
         let old = raw.write(hash, is_key, rehash, |found| (Change::Put(fresh), found));
         old.map(|entry| L::value(entry, f))
     }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn take<L: Layout, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Option<R> {
+    // SAFETY: the caller.
+    unsafe {
+        match raw.remove_here(hash, is_key, rehash) {
+            Ok(entry) => entry.map(|entry| L::value(entry, f)),
+            Err(Perhaps) => take_slowly(raw, hash, is_key, rehash, f),
+        }
+    }
+}
+
+/// The same, where no call is made for it.
+#[inline(always)]
+pub(crate) unsafe fn take_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: F,
+) -> Result<Option<R>, F> {
+    // SAFETY: the caller.
+    unsafe {
+        match raw.remove_here(hash, is_key, rehash) {
+            Ok(entry) => Ok(entry.map(|entry| L::value(entry, f))),
+            Err(Perhaps) => Err(f),
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn take_slowly<L: Layout, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Option<R> {
+    let remove = |found: Option<_>| (if found.is_some() { Change::Remove } else { Change::Nothing }, found);
+    // SAFETY: the caller; what `write` retires stays until the operation ends.
+    unsafe { raw.write(hash, is_key, rehash, remove).map(|entry| L::value(entry, f)) }
 }
 
 pub(crate) unsafe fn try_insert<L: Layout<Key: Eq>, R>(

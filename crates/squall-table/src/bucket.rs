@@ -178,7 +178,8 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// The same, if nobody has it.
     #[inline(always)]
     pub(crate) fn try_lock(self) -> Option<LockGuard<'a, ()>> {
-        self.head.lock.try_lock()
+        // Without a look: of the many homes another's is seldom held, and it would be waited for after the same line.
+        self.head.lock.__try_lock_unseen()
     }
 
     /// Whether it is this one.
@@ -288,10 +289,48 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
     // --- writers, under the home's lock ---
 
+    /// The tags, which only who holds the lock changes.
+    #[inline(always)]
+    pub(crate) fn tags(self) -> u64 {
+        self.head.tags.load(Ordering::Relaxed)
+    }
+
+    /// Looks for a key, from the state and the tags of this bucket, of which nothing goes while the lock is held.
+    ///
+    /// # Safety
+    /// Under the home's lock.
+    #[inline(always)]
+    pub(crate) unsafe fn look_held(
+        self,
+        state: u32,
+        tags: u64,
+        tag: u8,
+        is_key: impl IsKey<L::Key>,
+    ) -> Look<L::Raw> {
+        let mut hits = slots_of(tags, tag) & state & OCCUPIED;
+        while hits != 0 {
+            let slot = hits.trailing_zeros() as usize;
+            // SAFETY: under the lock, so nothing that is here is retired; the slot is occupied.
+            let raw = unsafe { L::load(self.slot(slot)) };
+            // SAFETY: as above.
+            if unsafe { L::key(raw, is_key) } {
+                return Look::Found { slot, raw };
+            }
+            hits &= hits - 1;
+        }
+        Look::Absent { chained: state & CHAINED != 0 }
+    }
+
     /// A slot that is free: for an entry of this mixed hash the best of them.
     #[inline]
     pub(crate) fn free_slot(self, mixed: u64) -> Option<usize> {
-        let free = !self.head.state.load(Ordering::Relaxed) & OCCUPIED;
+        self.free_slot_in(self.head.state.load(Ordering::Relaxed), mixed)
+    }
+
+    /// The same, by the state.
+    #[inline(always)]
+    pub(crate) fn free_slot_in(self, state: u32, mixed: u64) -> Option<usize> {
+        let free = !state & OCCUPIED;
         let begin = begin::<L>(mixed);
         // Those before `begin` only if there is none from there on.
         let near = free >> begin << begin;
@@ -300,6 +339,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
         (slot < SLOTS).then_some(slot)
     }
 
+    #[inline]
     pub(crate) fn is_empty(self) -> bool {
         self.head.state.load(Ordering::Relaxed) & OCCUPIED == 0
     }
@@ -307,13 +347,18 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// Fills a free slot by `fill` and shows it.
     #[inline]
     pub(crate) fn publish(self, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
+        self.publish_in(self.head.state.load(Ordering::Relaxed), self.tags(), slot, tag, fill);
+    }
+
+    /// The same, by the state and the tags.
+    #[inline(always)]
+    pub(crate) fn publish_in(self, state: u32, tags: u64, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
         fill(self.slot(slot));
         let shift = 8 * slot;
-        let tags = self.head.tags.load(Ordering::Relaxed) & !(0xff << shift) | u64::from(tag) << shift;
+        let tags = tags & !(0xff << shift) | u64::from(tag) << shift;
         self.head.tags.store(tags, Ordering::Relaxed);
-        let state = self.head.state.load(Ordering::Relaxed) | 1 << slot;
         // Release: pairs with the acquire of `state` (I2).
-        show!(self.head.state, state, sites::PUBLISH.order(Ordering::Release));
+        show!(self.head.state, state | 1 << slot, sites::PUBLISH.order(Ordering::Release));
     }
 
     /// Whether one more removal would use the last version up.
@@ -331,9 +376,16 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// Takes the entry of a slot away. Not if [`is_worn`](Bucket::is_worn).
     #[inline]
     pub(crate) fn remove(self, slot: usize) {
-        let state = self.head.state.load(Ordering::Relaxed) & !(1 << slot);
+        self.remove_in(self.head.state.load(Ordering::Relaxed), slot);
+    }
+
+    /// The same, by the state; whether it was the bucket's last entry.
+    #[inline(always)]
+    pub(crate) fn remove_in(self, state: u32, slot: usize) -> bool {
+        let left = state & !(1 << slot);
         // Release: so that whoever learns of it by the state sees what the remover did before.
-        show!(self.head.state, state.wrapping_add(VERSION), Ordering::Release);
+        show!(self.head.state, left.wrapping_add(VERSION), Ordering::Release);
+        left & OCCUPIED == 0
     }
 
     #[inline]

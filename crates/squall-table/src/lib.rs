@@ -12,6 +12,7 @@ mod bucket;
 #[cfg(not(loom))]
 mod entry;
 mod ground;
+mod home;
 mod layout;
 // Under loom there is no table to limit.
 #[cfg_attr(loom, allow(dead_code))]

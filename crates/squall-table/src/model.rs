@@ -2,8 +2,9 @@
 //! move while they are read and written. What the models stand on is the ground's: nothing that was retired is freed there.
 
 use crate::bucket::{SLOTS, begin};
+use crate::home::{Here, Perhaps};
 use crate::layout::{Boxed, Flat, Layout, Split, Wide};
-use crate::raw::{Change, Here, Raw};
+use crate::raw::{Change, Raw};
 use crate::slab::{mix, tag};
 use squall_sync::sync::Arc;
 use squall_sync::thread;
@@ -31,12 +32,32 @@ fn get<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> Option<u6
     unsafe { table.find_raw(key, |found| *found == key).map(|entry| L::value(entry, |value| *value)) }
 }
 
+/// As `Table::put_in` does.
 fn set<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
+    // SAFETY: as in `get`.
+    if let Err(fresh) = unsafe { table.put_here(key, L::fresh(key, value), |found| *found == key) } {
+        drop(fresh);
+        set_at_length(table, key, value);
+    }
+}
+
+/// The rest of it.
+fn set_at_length<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
     // SAFETY: as in `get`.
     unsafe { table.write(key, |found| *found == key, &hash, |_| (Change::Put(L::fresh(key, value)), ())) }
 }
 
+/// As `Table::take_in` does.
 fn discard<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool {
+    // SAFETY: as in `get`.
+    match unsafe { table.remove_here(key, |found| *found == key, &hash) } {
+        Ok(entry) => entry.is_some(),
+        Err(Perhaps) => discard_at_length(table, key),
+    }
+}
+
+/// The rest of it.
+fn discard_at_length<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool {
     let remove = |found: Option<L::Raw>| match found {
         Some(_) => (Change::Remove, true),
         None => (Change::Nothing, false),
@@ -114,6 +135,19 @@ fn appears<L: Layout<Key = u64, Value = u64>>() {
 
 /// A slot is used again for another key while the first is read.
 fn slot_again<L: Layout<Key = u64, Value = u64>>() {
+    slot_again_by::<L>(set, discard);
+}
+
+fn slot_again_at_length<L: Layout<Key = u64, Value = u64>>() {
+    slot_again_by::<L>(set_at_length, discard_at_length);
+}
+
+/// A write that sets a value.
+type Set<L> = fn(&Raw<L>, u64, u64);
+/// A write that takes a key out.
+type Discard<L> = fn(&Raw<L>, u64) -> bool;
+
+fn slot_again_by<L: Layout<Key = u64, Value = u64>>(set: Set<L>, discard: Discard<L>) {
     let [a, b] = alike();
     let table = Arc::new(Raw::<L>::new(0));
     set(&table, a, 5);
@@ -141,6 +175,14 @@ fn comes_to_stay<L: Layout<Key = u64, Value = u64>>(key: u64) -> impl FnOnce(&Ra
 
 /// As `slot_again`, of the key that comes.
 fn slot_of_another<L: Layout<Key = u64, Value = u64>>() {
+    slot_of_another_by::<L>(set, discard);
+}
+
+fn slot_of_another_at_length<L: Layout<Key = u64, Value = u64>>() {
+    slot_of_another_by::<L>(set_at_length, discard_at_length);
+}
+
+fn slot_of_another_by<L: Layout<Key = u64, Value = u64>>(set: Set<L>, discard: Discard<L>) {
     let [a, b] = alike();
     let table = Arc::new(Raw::<L>::new(0));
     set(&table, a, 5);
@@ -154,15 +196,15 @@ fn slot_of_another<L: Layout<Key = u64, Value = u64>>() {
 fn full_home<L: Layout<Key = u64, Value = u64>, const N: usize>() -> (Arc<Raw<L>>, [u64; N]) {
     let keys = alike::<16>();
     let table = Arc::new(Raw::<L>::new(0));
-    keys[..SLOTS].iter().for_each(|key| set(&table, *key, 1));
+    keys[..SLOTS].iter().for_each(|key| set_at_length(&table, *key, 1));
     (table, std::array::from_fn(|i| keys[SLOTS + i]))
 }
 
 /// Of two entries that are chained one goes while the other is read.
 fn chain_loses_one<L: Layout<Key = u64, Value = u64>>() {
     let (table, [a, b]) = full_home::<L, 2>();
-    set(&table, a, 5);
-    set(&table, b, 6);
+    set_at_length(&table, a, 5);
+    set_at_length(&table, b, 6);
     beside(&table, move |table| assert_eq!(get(table, a), Some(5)), || assert!(discard(&table, b)));
     assert_eq!((get(&table, a), get(&table, b)), (Some(5), None));
 }
@@ -170,7 +212,7 @@ fn chain_loses_one<L: Layout<Key = u64, Value = u64>>() {
 /// The only entry that is chained goes, and another comes while it is read.
 fn chain_again<L: Layout<Key = u64, Value = u64>>() {
     let (table, [a, b]) = full_home::<L, 2>();
-    set(&table, a, 5);
+    set_at_length(&table, a, 5);
     beside(&table, comes_to_stay(b), || {
         assert!(discard(&table, a));
         set(&table, b, 6);
@@ -293,6 +335,54 @@ fn moves_under_a_writer_at_home<L: Layout<Key = u64, Value = u64>>() {
     moves_while::<L>(add_at_home);
 }
 
+/// One puts a key in while another moves all homes.
+fn moves_under_a_put<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    beside(
+        &table,
+        move |table| set(table, a, 5),
+        || {
+            table.grow();
+            table.settle(&hash);
+        },
+    );
+    assert_eq!(get(&table, a), Some(5));
+}
+
+/// One takes a key out while another moves all homes.
+fn moves_under_a_removal<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    beside(
+        &table,
+        move |table| assert!(discard(table, a)),
+        || {
+            table.grow();
+            table.settle(&hash);
+        },
+    );
+    assert_eq!((get(&table, a), table.len()), (None, 0));
+}
+
+/// Two put in one key, or one takes out what the other puts in: it is there once, or not.
+fn two_put<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    beside(
+        &table,
+        move |table| {
+            set(table, a, 1);
+            assert!(discard(table, a) || get(table, a).is_none());
+        },
+        || set(&table, a, 2),
+    );
+    let left = get(&table, a);
+    assert!(matches!(left, None | Some(2)), "{left:?}");
+    assert_eq!(table.len(), usize::from(left.is_some()));
+}
+
 /// Two move all homes at once; each entry is moved once, and the next slab becomes the current one.
 fn two_move_all<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
@@ -364,6 +454,16 @@ models! {
     moves_under_a_writer_boxed moves_under_a_writer BoxedLayout;
     moves_under_a_writer_split moves_under_a_writer SplitLayout;
     two_move_all_flat two_move_all FlatLayout;
+    slot_again_at_length_flat slot_again_at_length FlatLayout;
+    slot_again_at_length_boxed slot_again_at_length BoxedLayout;
+    slot_of_another_at_length_flat slot_of_another_at_length FlatLayout;
+    moves_under_a_put_flat moves_under_a_put FlatLayout;
+    moves_under_a_put_boxed moves_under_a_put BoxedLayout;
+    moves_under_a_removal_flat moves_under_a_removal FlatLayout;
+    moves_under_a_removal_split moves_under_a_removal SplitLayout;
+    two_put_flat two_put FlatLayout;
+    two_put_wide two_put WideLayout;
+    two_put_boxed two_put BoxedLayout;
     chain_loses_one_flat chain_loses_one FlatLayout;
     chain_loses_one_boxed chain_loses_one BoxedLayout;
     chain_again_flat chain_again FlatLayout;
@@ -439,6 +539,16 @@ mod twins {
     #[test]
     fn a_writer_that_does_not_ask_whether_the_home_has_moved() {
         twin(sites::ASK, &[], "model::moves_under_a_writer_flat");
+    }
+
+    #[test]
+    fn a_put_that_does_not_ask_whether_the_home_has_moved() {
+        twin(sites::ASK, &[], "model::moves_under_a_put_flat");
+    }
+
+    #[test]
+    fn a_removal_that_does_not_ask_whether_the_home_has_moved() {
+        twin(sites::ASK, &[], "model::moves_under_a_removal_flat");
     }
 
     #[test]

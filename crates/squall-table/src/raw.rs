@@ -29,6 +29,7 @@
 
 use crate::bucket::{Bucket, Look, SLOTS, is_moved};
 use crate::ground::{self, Count};
+use crate::home::Here;
 use crate::layout::{IsKey, Layout};
 use crate::sites;
 use crate::slab::{Place, Slab, is_sampled, mix, tag};
@@ -48,7 +49,7 @@ pub(crate) struct Raw<L: Layout> {
     current: AtomicPtr<Slab<L>>,
     /// Not fewer homes than this.
     fewest: AtomicUsize,
-    count: Count,
+    pub(crate) count: Count,
 }
 
 // SAFETY: it owns entries, which are `Send + Sync`.
@@ -68,9 +69,9 @@ pub(crate) enum Change<L: Layout> {
 
 /// An entry that was found, and where.
 pub(crate) struct Found<'a, L: Layout> {
-    place: Place<'a, L>,
-    slab: &'a Slab<L>,
-    mixed: u64,
+    pub(crate) place: Place<'a, L>,
+    pub(crate) slab: &'a Slab<L>,
+    pub(crate) mixed: u64,
 }
 
 impl<L: Layout> Found<'_, L> {
@@ -78,14 +79,6 @@ impl<L: Layout> Found<'_, L> {
     pub(crate) fn raw(&self) -> L::Raw {
         self.place.raw
     }
-}
-
-/// What a look into a key's home alone finds.
-pub(crate) enum Here<'a, L: Layout> {
-    Found(Found<'a, L>),
-    Absent,
-    /// It may be in a bucket that follows, or in another slab.
-    Perhaps,
 }
 
 /// Why a write did not happen yet.
@@ -163,7 +156,7 @@ impl<L: Layout> Raw<L> {
     /// # Safety
     /// In an operation, for as long as that, or in an exclusive borrow of the table.
     #[inline(always)]
-    unsafe fn current(&self) -> &Slab<L> {
+    pub(crate) unsafe fn current(&self) -> &Slab<L> {
         // Acquire: pairs with the release of `finish` and of `new`'s publication.
         // SAFETY: never null; retired only after another has its place (I5).
         unsafe { &*self.current.load(Ordering::Acquire) }
@@ -192,31 +185,6 @@ impl<L: Layout> Raw<L> {
                 Here::Absent => None,
                 Here::Perhaps => self.find(hash, is_key).map(|found| found.raw()),
             }
-        }
-    }
-
-    /// Finds a key, if it is in its home's own bucket, as most are: the rest is for [`find`](Raw::find).
-    ///
-    /// # Safety
-    /// As [`find`](Raw::find).
-    #[inline(always)]
-    pub(crate) unsafe fn find_here(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Here<'_, L> {
-        let mixed = mix(hash);
-        // SAFETY: the caller.
-        let slab = unsafe { self.current() };
-        let bucket = slab.bucket(slab.home(mixed));
-        bucket.fetch(mixed);
-        let state = bucket.state();
-        if is_moved(state) {
-            return Here::Perhaps;
-        }
-        // SAFETY: the caller; this home's state is not moved.
-        match unsafe { bucket.look(state, tag(mixed), is_key) } {
-            Look::Found { slot, raw } => {
-                Here::Found(Found { place: Place { bucket, slot, raw }, slab, mixed })
-            }
-            Look::Absent { chained: false } => Here::Absent,
-            Look::Absent { chained: true } => Here::Perhaps,
         }
     }
 
@@ -339,7 +307,7 @@ impl<L: Layout> Raw<L> {
         change: Change<L>,
         rehash: &impl Fn(&L::Key) -> u64,
     ) -> Result<bool, Change<L>> {
-        let Found { slab, mixed, place, .. } = found;
+        let Found { slab, mixed, place } = found;
         let home = slab.home(mixed);
         let first = slab.bucket(home);
         let lock = first.lock();
@@ -357,29 +325,6 @@ impl<L: Layout> Raw<L> {
         drop(lock);
         // SAFETY: the caller.
         Ok(unsafe { self.done(done, rehash) })
-    }
-
-    /// As [`change`](Raw::change), of the value, if nobody holds the home's lock and nothing moves. Returns whether it was done; if not, nothing was.
-    ///
-    /// # Safety
-    /// In the operation in which it was found.
-    #[inline(always)]
-    pub(crate) unsafe fn change_value(&self, found: Found<'_, L>, value: L::NewValue) -> bool {
-        let Found { slab, mixed, place: Place { bucket, slot, raw } } = found;
-        let first = slab.bucket(slab.home(mixed));
-        let Some(lock) = first.try_lock() else { return false };
-        // Acquire: pairs with the release of `begin` (I2).
-        let moves = !slab.next.load(Ordering::Acquire).is_null();
-        if moves && !sites::ASK.is_weak() || !bucket.is_still(slot, raw) && !sites::STILL.is_weak() {
-            return false;
-        }
-        // SAFETY: found, and still there, under the lock; another value is in its place when the old one is retired.
-        unsafe {
-            bucket.change(slot, |slot| L::replace_value(slot, raw, value));
-            drop(lock);
-            L::retire_value(raw);
-        }
-        true
     }
 
     /// What remains of a write when the lock is free.

@@ -1,12 +1,12 @@
 //! `Table`: the map as its users see it.
 
 use crate::acts::{
-    both, change, change_at_home, compute, find_at_home, keep_if, put, read, read_at_home, step, try_insert,
-    value, visit,
+    both, change, change_at_home, compute, find_at_home, keep_if, put, put_at_home, read, read_at_home, step,
+    take, take_at_home, try_insert, visit,
 };
 use crate::entry::{Compute, Computed, Entry};
 use crate::layout::{Boxed, Flat, Split, Wide};
-use crate::raw::{Change, Raw};
+use crate::raw::Raw;
 use crate::slab::mix;
 use crate::word::{fits, spans, stays};
 use squall_rcu::{Op, op};
@@ -274,6 +274,24 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         either!(self, raw => unsafe { put(raw, hash, key, value, &self.rehash(), f) })
     }
 
+    /// The same, if that is soon done: nobody else writes to keys of its home, which has room for it, and the table is not changing its size. No
+    /// function is called then but `f`, and what hashes and compares keys.
+    ///
+    /// # Errors
+    /// It is otherwise: that is for [`put_in`](Table::put_in). Nothing was done; key and value come back.
+    #[inline(always)]
+    pub fn put_at_home<R>(
+        &self,
+        _: &Op,
+        key: K,
+        value: V,
+        f: impl FnOnce(&V) -> R,
+    ) -> Result<Option<R>, (K, V)> {
+        let hash = self.hasher.hash_one(&key);
+        // SAFETY: within the operation.
+        either!(self, raw => unsafe { put_at_home(raw, hash, key, value, f) })
+    }
+
     /// Inserts the key unless it is there.
     ///
     /// # Errors
@@ -343,10 +361,28 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     {
         let hash = self.hasher.hash_one(key);
         // SAFETY: within the operation.
+        either!(self, raw => unsafe { take(raw, hash, move |found| found.borrow() == key, &self.rehash(), f) })
+    }
+
+    /// The same, if that is soon done: nobody else writes to keys of its home, which is where it is, and the table is not changing its size. No function is
+    /// called then but `f`, and what hashes and compares keys.
+    ///
+    /// # Errors
+    /// It is otherwise: that is for [`take_in`](Table::take_in). Nothing was done; `f` comes back, and was not called.
+    #[inline(always)]
+    pub fn take_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
+        &self,
+        _: &Op,
+        key: &Q,
+        f: F,
+    ) -> Result<Option<R>, F>
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.hasher.hash_one(key);
+        // SAFETY: within the operation.
         either!(self, raw => unsafe {
-            let remove = |found: Option<_>| (if found.is_some() { Change::Remove } else { Change::Nothing }, found);
-            let removed = raw.write(hash, move |found| found.borrow() == key, &self.rehash(), remove);
-            removed.map(|entry| value(raw, entry, f))
+            take_at_home(raw, hash, move |found| found.borrow() == key, &self.rehash(), f)
         })
     }
 

@@ -132,6 +132,14 @@ impl<T: ?Sized, S: Steps> Lock<T, S> {
         if !self.raw.is_held() && self.raw.take() { Some(self.guard()) } else { None }
     }
 
+    /// Not public: the same without the look, for whoever most likely finds it free.
+    #[doc(hidden)]
+    #[inline(always)]
+    #[track_caller]
+    pub fn __try_lock_unseen(&self) -> Option<LockGuard<'_, T, S>> {
+        if self.raw.take() { Some(self.guard()) } else { None }
+    }
+
     /// Takes the lock, or gives up after `limit`.
     #[inline]
     #[track_caller]

@@ -4,7 +4,7 @@
 use squall_core::__macro::{Act, Hit};
 use squall_core::CallError;
 use squall_rcu::Op;
-use squall_table::{Compute, Computed, Table};
+use squall_table::{Compute, Computed};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
@@ -57,33 +57,20 @@ where
     store.within(hit.target(), op, f)
 }
 
-/// Writes to a table that is lent, or else acts at length, unless that is due for a table: so that of a table's write nothing is asked that
-/// concerns other forms.
-///
-/// # Errors
-/// It is to be done at length.
-#[inline(always)]
-fn table_or<'o, K, V, S, A, R>(
-    hit: Hit<'o, dyn Mapping<K, V, S>>,
-    op: &'o Op,
-    act: A,
-    in_table: impl FnOnce(A, &'o Table<K, V, S>) -> R,
-) -> Result<R, A>
-where
-    K: Eq + Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-    A: Act<dyn Mapping<K, V, S>, R>,
-{
-    // First, and not as the last arm below: as it is compiled, the way of one lock is slower else (`squall loop map-mixed --subject squall-locked
-    // --variant 10k-u64-uniform-50-50`).
-    if hit.first().is_none() {
-        return Ok(act.act(op, hit));
-    }
-    match hit.first() {
-        Some(table) if !is_noted(&hit) => Ok(in_table(act, table)),
-        _ => Err(act),
-    }
+/// What a write does briefly to a table that is lent; what is none acts at length, unless that is due for a table: so that of a table's write
+/// nothing is asked that concerns other forms. A macro: a closure would be called where the compiler finds it too long.
+macro_rules! in_table {
+    ($hit:ident, $op:ident, $act:expr, |$table:ident| $do:expr) => {{
+        // First, and not as the last arm below: as it is compiled, the way of one lock is slower else (`squall loop map-mixed --subject
+        // squall-locked --variant 10k-u64-uniform-50-50`).
+        if $hit.first().is_none() {
+            return Ok($act.act($op, $hit));
+        }
+        match $hit.first() {
+            Some($table) if !is_noted(&$hit) => $do,
+            _ => Err($act),
+        }
+    }};
 }
 
 /// What `f` makes of the key's value.
@@ -146,9 +133,9 @@ pub(super) struct Insert<K, V> {
 
 act!([] Insert<K, V> => Option<V>, where [V: Clone]
 |Insert { key, value }, op, hit| within(&hit, op, |op, store| store.insert(op, key, value)),
-briefly |insert| table_or(hit, op, insert,
-    |Insert { key, value }, table| table.put_in(op, key, value, V::clone),
-));
+briefly |Insert { key, value }| in_table!(hit, op, Insert { key, value }, |table| {
+    table.put_at_home(op, key, value, V::clone).map_err(|(key, value)| Insert { key, value })
+}));
 
 /// The same, of which comes whether there was another.
 pub(super) struct Set<K, V> {
@@ -158,9 +145,10 @@ pub(super) struct Set<K, V> {
 
 act!([] Set<K, V> => bool, where []
 |Set { key, value }, op, hit| within(&hit, op, |op, store| store.set(op, key, value)),
-briefly |set| table_or(hit, op, set,
-    |Set { key, value }, table| table.put_in(op, key, value, |_| ()).is_some(),
-));
+briefly |Set { key, value }| in_table!(hit, op, Set { key, value }, |table| {
+    let put = table.put_at_home(op, key, value, |_| ());
+    put.map(|old| old.is_some()).map_err(|(key, value)| Set { key, value })
+}));
 
 /// Takes the key out, of whose value a clone comes.
 pub(super) struct Remove<'q, Q: ?Sized> {
@@ -169,9 +157,9 @@ pub(super) struct Remove<'q, Q: ?Sized> {
 
 act!([Q: Eq + Hash + ?Sized] Remove<'_, Q> => Option<V>, where [K: Borrow<Q>, V: Clone]
 |Remove { key }, op, hit| within(&hit, op, |op, store| store.remove(op, key)),
-briefly |remove| table_or(hit, op, remove,
-    |Remove { key }, table| table.take_in(op, key, V::clone),
-));
+briefly |Remove { key }| in_table!(hit, op, Remove { key }, |table| {
+    table.take_at_home(op, key, V::clone).map_err(|_| Remove { key })
+}));
 
 /// The same, of which comes whether it was there.
 pub(super) struct Discard<'q, Q: ?Sized> {
@@ -180,9 +168,10 @@ pub(super) struct Discard<'q, Q: ?Sized> {
 
 act!([Q: Eq + Hash + ?Sized] Discard<'_, Q> => bool, where [K: Borrow<Q>]
 |Discard { key }, op, hit| within(&hit, op, |op, store| store.discard(op, key)),
-briefly |discard| table_or(hit, op, discard,
-    |Discard { key }, table| table.take_in(op, key, |_| ()).is_some(),
-));
+briefly |Discard { key }| in_table!(hit, op, Discard { key }, |table| {
+    let taken = table.take_at_home(op, key, |_| ());
+    taken.map(|old| old.is_some()).map_err(|_| Discard { key })
+}));
 
 /// Does with a key that is there what `f` says of its value.
 pub(super) struct Change<'q, Q: ?Sized, F> {
