@@ -339,6 +339,198 @@ fn to_05_thin_representatives_look_into_a_full_one_and_grow_where_threads_are() 
     assert_eq!((full(), co.sensors().reps), (2, 16));
 }
 
+/// Looks so many times from this VP for what is there.
+fn look_for(map: MapRef, list: CoRef<dyn CachedList<u64>>, vp: u32, times: u32) {
+    on(vp, || {
+        for time in 0..times {
+            let key = u64::from(time % 10);
+            assert_eq!(map.get(&key), Some(key * 10));
+            assert!(list.find(|item| *item == key, |_| ()).is_some());
+        }
+    });
+}
+
+#[test]
+fn to_05_a_thread_that_moves_on_takes_its_representative_along() {
+    let _alone = alone();
+    for update in [false, true] {
+        let form = Form::where_threads_are(ClusterSize::Core, 20);
+        let form = if update { form.updated() } else { form };
+        let (map, list) = on(0, || (cached::map(form.clone()), cached::list(form)));
+        let (map, list): (MapRef, CoRef<dyn CachedList<u64>>) = (map.co(), list.co());
+        on(0, || {
+            (0..10).for_each(|key| _ = map.insert(key, key * 10));
+            (0..10).for_each(|key| _ = list.insert(key));
+        });
+        look_for(map, list, 2, 60);
+        for (round, vp) in (1..).zip([4, 6, 8, 10, 12, 14, 16]) {
+            // The home has all, so that thin ones need not ask.
+            look_for(map, list, 0, 10);
+            let before = (map.sensors().asked, list.sensors().asked);
+            look_for(map, list, vp, 60);
+            // Home and here; what was kept where it was is kept here, and was not asked for.
+            for now in [map.sensors(), list.sensors()] {
+                assert_eq!((now.full, now.copies, now.thinned), (2, 20, round), "at {vp}");
+            }
+            assert_eq!((map.sensors().asked, list.sensors().asked), before, "at {vp}");
+            // A change finds what went along.
+            on(30, || assert_eq!(map.insert(3, 31), Some(30)));
+            on(vp, || assert_eq!(map.get(&3), Some(31)));
+            on(vp, || assert_eq!(map.insert(3, 30), Some(31)));
+            on(30, || assert!(list.remove(|item| *item == 5).is_some()));
+            on(vp, || assert!(list.find(|item| *item == 5, |_| ()).is_none()));
+            on(vp, || _ = list.insert(5));
+            // Who only passes, makes nothing full, and nothing thin.
+            for passes in [2, vp, 20, 31] {
+                on(passes, || assert_eq!(map.get(&3), Some(30)));
+            }
+        }
+        // Back to where it was once: that takes twice as many lookups.
+        look_for(map, list, 2, 30);
+        assert_eq!((map.sensors().full, map.sensors().thinned), (2, 7));
+        look_for(map, list, 2, 30);
+        assert_eq!((map.sensors().full, map.sensors().thinned), (2, 8));
+        // What thin ones looked up was found in the home's, which stays.
+        look_for(map, list, 0, 10);
+        assert_eq!(map.sensors().full, 2);
+    }
+}
+
+#[test]
+fn to_05_what_threads_use_stays_full_while_another_one_moves() {
+    let _alone = alone();
+    let form = Form::where_threads_are(ClusterSize::Core, 10);
+    let (map, list) = on(0, || (cached::map(form.clone()), cached::list(form)));
+    let (map, list): (MapRef, CoRef<dyn CachedList<u64>>) = (map.co(), list.co());
+    on(0, || (0..10).for_each(|key| _ = (map.insert(key, key * 10), list.insert(key))));
+    let living = [30, 26];
+    let live = || living.iter().for_each(|vp| look_for(map, list, *vp, 1));
+    (0..20).for_each(|_| live());
+    living.iter().for_each(|vp| look_for(map, list, *vp, 10));
+    assert_eq!((map.sensors().full, map.sensors().thinned), (3, 0));
+    for round in 0..40 {
+        let vp = 2 + round * 2 % 20;
+        // They look less often than the one that moves, and often enough.
+        for _ in 0..400 {
+            look_for(map, list, vp, 3);
+            live();
+        }
+        for now in [map.sensors(), list.sensors()] {
+            assert_eq!((now.full, now.thinned), (4, u64::from(round)), "in round {round}");
+        }
+        let before = (map.sensors(), list.sensors());
+        living.iter().for_each(|vp| look_for(map, list, *vp, 20));
+        let none = (0, 0, 0);
+        assert_eq!((more(before.0, map.sensors()), more(before.1, list.sensors())), (none, none));
+    }
+    // Without a lookup in that time it goes as well.
+    look_for(map, list, 24, 60);
+    assert_eq!((map.sensors().full, list.sensors().full), (2, 2));
+}
+
+#[test]
+fn to_05_a_value_that_somebody_knows_of_is_found_while_representatives_come_and_go() {
+    let _alone = alone();
+    let rounds: u64 = if cfg!(debug_assertions) { 3000 } else { 30_000 };
+    for update in [false, true] {
+        let form = Form::where_threads_are(ClusterSize::Cpu, 1);
+        let form = if update { form.updated() } else { form };
+        let (map, list) = (cached::map(form.clone()), cached::list(form.clone()));
+        let (co, items): (MapRef, CoRef<dyn CachedList<u64>>) = (map.co(), list.co());
+        let (known, stop, swaps) = (AtomicU64::new(1), AtomicBool::new(false), AtomicU64::new(0));
+        co.insert(0, 1);
+        items.insert(1);
+        let thinned = AtomicU64::new(0);
+        thread::scope(|scope| {
+            let _stop = Stop(&stop);
+            for reader in 0..3_u32 {
+                let (known, stop) = (&known, &stop);
+                scope.spawn(move || {
+                    for at in (reader * 11..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+                        // Some lookups in each place: it becomes full, and others thin.
+                        for _ in 0..6 {
+                            on(at * 5 % VPS, || {
+                                let before = known.load(Ordering::Acquire);
+                                let found = co.get(&0).expect("it is always there");
+                                assert!(found >= before, "{found} was found when {before} was known");
+                                known.fetch_max(found, Ordering::AcqRel);
+                                let is_there = items.find(|item| *item >= before, |_| ()).is_some();
+                                assert!(is_there, "the item that replaced {before} was not found");
+                                co.get(&(u64::from(at) % 7 + 1));
+                            });
+                        }
+                    }
+                });
+            }
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    thinned.fetch_max(co.sensors().thinned, Ordering::Relaxed);
+                    let swapped = swap(co, cached::new_map(form.clone())).is_ok()
+                        && swap(items, cached::new_list(form.clone())).is_ok();
+                    swaps.fetch_add(u64::from(swapped), Ordering::Relaxed);
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
+            let mut value = 2;
+            while value < rounds || swaps.load(Ordering::Relaxed) < 5 {
+                on(value as u32 * 7 % VPS, || {
+                    items.insert(value);
+                    co.set(0, value);
+                    items.remove(|item| *item < value);
+                    // Others come and go.
+                    let key = value % 7 + 1;
+                    co.insert(key, value);
+                    assert_eq!(co.remove(&key), Some(value));
+                    assert_eq!(co.get(&key), None);
+                });
+                value += 1;
+            }
+            thinned.fetch_max(co.sensors().thinned, Ordering::Relaxed);
+        });
+        assert!(thinned.into_inner() > 0, "none became thin");
+        everywhere(|_| assert_eq!(co.get(&0), items.find(|_| true, |item| *item)));
+        items.remove(|_| true);
+        co.remove(&0);
+        assert_eq!((co.sensors().copies, items.sensors().copies, co.len()), (0, 0, 0));
+    }
+}
+
+#[test]
+fn to_05_what_representatives_leave_is_dropped_once() {
+    let _alone = alone();
+    let live = Arc::new(AtomicI64::new(0));
+    for update in [false, true] {
+        let form = Form::where_threads_are(ClusterSize::Cpu, 3);
+        let form = if update { form.updated() } else { form };
+        let (map, list) = (cached::map(form.clone()), cached::list(form));
+        let (co, items) = (map.co(), list.co());
+        (0..20).for_each(|key| {
+            co.insert(key, Counted::new(&live));
+            items.insert(Counted::new(&live));
+        });
+        for vp in (0..VPS).chain((0..VPS).rev()) {
+            on(vp, || {
+                for key in 0..20 {
+                    co.read(&key, |_| ());
+                    items.find(|_| true, |_| ());
+                }
+            });
+        }
+        assert!(co.sensors().thinned > 20 && items.sensors().thinned > 20);
+        let kept = co.sensors().copies as i64;
+        eventually("what thin ones left is dropped", || {
+            squall_rcu::barrier().unwrap();
+            live.load(Ordering::Relaxed) == 40 + if update { 0 } else { kept }
+        });
+        Owned::destroy(map.into_owned()).wait().unwrap();
+        Owned::destroy(list.into_owned()).wait().unwrap();
+        eventually("all are dropped", || {
+            squall_rcu::barrier().unwrap();
+            live.load(Ordering::Relaxed) == 0
+        });
+    }
+}
+
 #[test]
 fn a_cluster_keeps_no_more_than_it_may_and_what_went_is_asked_for_again() {
     let _alone = alone();
@@ -570,6 +762,7 @@ fn co_43_the_map_passes_what_every_map_passes_and_is_linearizable() {
         Form::distributed(ClusterSize::Cpu).updated(),
         Form::distributed(ClusterSize::Node).updated(),
         Form::where_threads_are(ClusterSize::Cpu, 20),
+        Form::where_threads_are(ClusterSize::Cpu, 1).updated(),
     ] {
         passes(&Maps { form, swaps: false }, &load(4));
     }

@@ -2,11 +2,10 @@
 
 use super::places::{Holders, Presence};
 use super::raw::{Copied, Dead, Master, Node, Word};
-#[cfg(loom)]
 use super::sites;
 use super::watch::Watch;
 use squall_rcu::__model::Quiescence;
-use squall_sync::atomic::{AtomicBool, Ordering};
+use squall_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use squall_sync::cell::UnsafeCell;
 use squall_sync::sync::Arc;
 use squall_sync::thread;
@@ -233,6 +232,110 @@ fn noted() {
     assert_eq!(held.is_some(), holders.all().may_have(0), "attached: {attached}");
 }
 
+/// A place that keeps one word, or the other, or none: as representatives of cached objects become thin and full again, with `Rcu`
+/// and a table in place of a number and a word.
+struct Moving {
+    world: Arc<World>,
+    holders: Holders,
+    kept: AtomicUsize,
+}
+
+/// A place that keeps no word.
+const NONE: usize = 2;
+
+impl Moving {
+    fn new(kept: usize) -> Arc<Moving> {
+        Arc::new(Moving { world: World::new(0), holders: Holders::new(), kept: AtomicUsize::new(kept) })
+    }
+
+    /// What the place keeps.
+    fn lend(&self) -> usize {
+        self.kept.load(Ordering::Acquire)
+    }
+
+    /// A lookup in the word that it was lent: if that is empty, it is given the value.
+    fn look(&self, word: usize) -> u32 {
+        if word == NONE {
+            return read(self.world.master.ask().expect("there is a value"));
+        }
+        if let Some(node) = self.world.words[word].find() {
+            return read(node);
+        }
+        self.put(word);
+        read(self.world.master.ask().expect("there is a value"))
+    }
+
+    fn put(&self, word: usize) {
+        self.world.master.attach(&self.world.words[word], None, || self.holders.note(0));
+    }
+
+    /// The word is taken away.
+    fn become_thin(&self) {
+        self.kept.swap(NONE, Ordering::AcqRel);
+    }
+
+    /// The other word is there, and is handed the value.
+    fn become_full(&self) {
+        if sites::PLACE_FIRST.is_weak() {
+            self.put(1);
+        }
+        self.kept.swap(1, Ordering::AcqRel);
+        self.put(1);
+    }
+
+    /// A change, or a removal, which is one: it empties what the place keeps.
+    fn change(&self) {
+        let mut dead = Dead::new();
+        let new = |version| NonNull::from(Box::leak(made(version, 2)));
+        let mut walk = |reach: &mut dyn FnMut(&Word<Value>)| {
+            if self.holders.take().may_have(0) {
+                self.world.words.get(self.lend()).into_iter().for_each(reach);
+            }
+        };
+        assert!(self.world.master.replace(|_| true, new, &mut walk, false, &mut dead).is_some());
+        forget(dead);
+    }
+
+    /// Two lookups, of which the other does not find what the one knows to be gone.
+    fn look_twice(&self) {
+        let lent = self.lend();
+        let first = self.look(lent);
+        // By whatever way it has heard of.
+        let known = first.max(read(self.world.master.ask().expect("there is a value")));
+        let lent = if sites::LEND_ANEW.is_weak() { lent } else { self.lend() };
+        let second = self.look(lent);
+        assert!(second >= known, "{second} was found when {known} was known");
+    }
+}
+
+/// A place becomes thin while a change walks and a lookup puts.
+fn thinned() {
+    let moving = Moving::new(0);
+    let [thin, change] = [Moving::become_thin, Moving::change].map(|act| {
+        let moving = moving.clone();
+        thread::spawn(move || act(&moving))
+    });
+    moving.look_twice();
+    thin.join().unwrap();
+    change.join().unwrap();
+    assert_eq!(moving.look(moving.lend()), 2);
+}
+
+/// A place becomes full, with what was kept elsewhere, while a change walks.
+fn handed() {
+    let moving = Moving::new(0);
+    moving.put(0);
+    moving.become_thin();
+    let change = {
+        let moving = moving.clone();
+        thread::spawn(move || moving.change())
+    };
+    moving.become_full();
+    change.join().unwrap();
+    assert_eq!(moving.look(moving.lend()), 2);
+    moving.look_twice();
+}
+
 /// Of an entry that is made while the thing ends nothing is left.
 fn swept() {
     let (presence, entry) = (Arc::new(Presence::new()), Arc::new(AtomicBool::new(false)));
@@ -310,6 +413,8 @@ models!(
     keepers,
     watched,
     noted,
+    thinned,
+    handed,
     swept
 );
 
@@ -342,6 +447,8 @@ fn twins() {
         (s::WATCH, &[], "model::watched::holds"),
         (s::WAKE, &[], "model::watched::holds"),
         (s::NOTE_LOCKED, &[], "model::noted::holds"),
+        (s::LEND_ANEW, &[], "model::thinned::holds"),
+        (s::PLACE_FIRST, &[], "model::handed::holds"),
         (s::CONFIRM, &[], "model::swept::holds"),
         (s::END, &[], "model::swept::holds"),
     ] {

@@ -43,3 +43,9 @@ pub(crate) const COPY_LOCKED: Site = Site(96);
 /// Not an ordering: the copies are taken out before the truth changes. In the models, which change it.
 #[cfg(all(test, any(loom, squall_model)))]
 pub(crate) const TAKE_FIRST: Site = Site(97);
+/// Not an ordering: each lookup is lent what its place keeps anew. In the models, which lend it.
+#[cfg(all(test, any(loom, squall_model)))]
+pub(crate) const LEND_ANEW: Site = Site(98);
+/// Not an ordering: what a place keeps can be found by changes before anything is put into it. In the models, which put it there.
+#[cfg(all(test, any(loom, squall_model)))]
+pub(crate) const PLACE_FIRST: Site = Site(99);

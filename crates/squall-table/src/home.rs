@@ -57,7 +57,7 @@ impl<L: Layout> Raw<L> {
         // Found in its home's own bucket, which has the lock.
         let Found { slab, place: Place { bucket, slot, raw }, .. } = found;
         let Some(lock) = bucket.try_lock() else { return false };
-        // Acquire: pairs with the release of `begin` (I2).
+        // Acquire: pairs with the release of `begin` (raw/I2).
         let moves = !slab.next.load(Ordering::Acquire).is_null();
         if moves && !sites::ASK.is_weak() || !bucket.is_still(slot, raw) && !sites::STILL.is_weak() {
             return false;
@@ -92,7 +92,7 @@ impl<L: Layout> Raw<L> {
         // Before the lock, as in `write`.
         bucket.fetch(mixed);
         let Some(lock) = bucket.try_lock() else { return Err(fresh) };
-        // Acquire: pairs with the release of `begin` (I2).
+        // Acquire: pairs with the release of `begin` (raw/I2).
         if !slab.next.load(Ordering::Acquire).is_null() && !sites::ASK.is_weak() {
             return Err(fresh);
         }
@@ -140,7 +140,7 @@ impl<L: Layout> Raw<L> {
         bucket.fetch(mixed);
         let Some(lock) = bucket.try_lock() else { return Err(Perhaps) };
         let state = bucket.state();
-        // Acquire: pairs with the release of `begin` (I2).
+        // Acquire: pairs with the release of `begin` (raw/I2).
         let moves = !slab.next.load(Ordering::Acquire).is_null() && !sites::ASK.is_weak();
         if moves || bucket.is_worn_in(state) {
             return Err(Perhaps);

@@ -6,7 +6,7 @@
 //! - I1. An item is there from when the store's list has it until it is marked as gone, which is for good. It is marked before it is taken
 //!   out of any list, and no lookup gives an item without having seen that it was not marked.
 //! - I2. A cache has items that were in the store's list, and may let go of any at any time, to keep no more than it may. When a removal has returned, no cache has its item, but one who kept it
-//!   meanwhile and is about to take it out (`places/I2`).
+//!   meanwhile and is about to take it out (`places/I2`), and one that was taken away (`spread/I4`).
 //! - I3. A list is replaced as a whole, under its lock, by one in memory of its own: who reads it waits for nobody. No closure of the
 //!   user's runs under a lock.
 //!
@@ -24,6 +24,7 @@ use squall_rcu::{Op, Rcu, op};
 use squall_replica::Presence;
 use std::fmt;
 use std::ops::Deref;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -94,18 +95,20 @@ impl<T: Send + Sync + 'static> Copied<T> {
         self.items.load(op)
     }
 
-    /// Adds an item, in the place of the first ones where there would be more than `most`; not if the list is another one than that which
+    /// Adds items, in the place of the first ones where there would be more than `most`; not if the list is another one than that which
     /// was `seen` in this operation.
-    fn push(&self, op: &Op, item: &Item<T>, seen: Option<&Vec<Item<T>>>, most: usize) -> bool {
+    fn push(&self, op: &Op, items: &[Item<T>], seen: Option<&Vec<Item<T>>>, most: usize) -> bool {
         let _changing = self.changing.lock();
         let old = self.load(op);
         if seen.is_some_and(|seen| !std::ptr::eq(seen, old)) {
             return false;
         }
-        let kept = old.len().min(most - 1);
-        let mut new = Vec::with_capacity(kept + 1);
-        new.extend(old[old.len() - kept..].iter().filter(|there| !there.is(item)).cloned());
-        new.push(item.clone());
+        let items = &items[items.len().saturating_sub(most)..];
+        let kept = old.len().min(most - items.len());
+        let is_new = |there: &&Item<T>| items.iter().any(|item| there.is(item));
+        let mut new = Vec::with_capacity(kept + items.len());
+        new.extend(old[old.len() - kept..].iter().filter(|there| !is_new(there)).cloned());
+        new.extend_from_slice(items);
         self.items.replace(Box::new(new));
         true
     }
@@ -156,13 +159,19 @@ impl<T: Send + Sync + 'static> Cache<T> {
         self.list.load(op).iter().find(|item| pred(item) && !item.is_gone())
     }
 
-    /// Keeps an item of the store's.
-    fn keep(&self, op: &Op, item: &Item<T>) {
-        item.0.presence.announce(self.place);
-        self.list.push(op, item, None, self.most);
-        if !item.0.presence.is_here_still() {
+    /// Keeps items of the store's.
+    fn keep(&self, op: &Op, items: &[Item<T>]) {
+        items.iter().for_each(|item| item.0.presence.announce(self.place));
+        self.list.push(op, items, None, self.most);
+        for item in items.iter().filter(|item| !item.0.presence.is_here_still()) {
             self.list.take_out(item);
         }
+    }
+
+    /// Keeps what another cache of the same store kept last, so much at most.
+    pub(super) fn take_over(&self, op: &Op, from: &Self, most: usize) {
+        let list = from.list.load(op);
+        self.keep(op, &list[list.len().saturating_sub(most)..]);
     }
 
     pub(super) fn read_sensors(&self, sensors: &mut Sensors) {
@@ -237,7 +246,7 @@ pub(super) fn find<'o, T: Send + Sync + 'static>(
     }
     cache.asked.step();
     let item = store.find(op, pred)?;
-    cache.keep(op, item);
+    cache.keep(op, slice::from_ref(item));
     Some(item)
 }
 
@@ -260,7 +269,7 @@ impl<T: Send + Sync + 'static> Changes<'_, T> {
                 if list.iter().any(|there| conflicts(there, &item) && !there.is_gone()) {
                     return false;
                 }
-                if self.store.list.push(op, &item, Some(list), usize::MAX) {
+                if self.store.list.push(op, slice::from_ref(&item), Some(list), usize::MAX) {
                     return true;
                 }
             }
@@ -271,7 +280,7 @@ impl<T: Send + Sync + 'static> Changes<'_, T> {
         }
         self.store.changes.add(1);
         if let Some(cache) = self.here {
-            op(|op| cache.keep(op, &item));
+            op(|op| cache.keep(op, slice::from_ref(&item)));
         }
         Ok(item)
     }

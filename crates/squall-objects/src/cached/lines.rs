@@ -10,10 +10,10 @@
 //! - I1. A key has a value if the store's table has a line for it whose master has one. A line that has one is taken out of the table by
 //!   nobody, and replaced by none; one whose value is gone, which it is for good, is *dead*, and may be both.
 //! - I2. A cache's table has replicas of lines that were in the store's table. A replica that holds a value is in its cache's table as long as
-//!   its line is not dead, but for I5, and is noted in the line's `holders` (`places/I1`). So the walk of a change reaches every replica that
+//!   its line is not dead, but for I5 and `spread/I4`, and is noted in the line's `holders` (`places/I1`). So the walk of a change reaches every replica that
 //!   holds the old value.
 //! - I3. When a removal has returned, no cache has a replica of its line, but one whose maker is about to take it out (`places/I2`: the step
-//!   that makes an entry is the insertion into the cache's table). A removal that a panic of `Eq` or `Hash` ended may leave dead ones; each
+//!   that makes an entry is the insertion into the cache's table), and one that was taken away (`spread/I4`). A removal that a panic of `Eq` or `Hash` ended may leave dead ones; each
 //!   is replaced when its cache keeps the key again.
 //! - I4. Closures of the user's run under no lock. Under a line's lock there run lookups in caches, and so `Eq` and `Hash` of keys, and
 //!   nothing else of the user's; but copies of values are made by who reads first, in no lock.
@@ -198,10 +198,31 @@ where
         }
     }
 
-    /// Keeps a line that was inserted from here, with its value.
+    /// Keeps a line that was inserted from here, or that another cache had, with its value.
     fn keep_new(&self, key: &K, line: &Arc<Line<V>>) {
         self.keep(key, line);
         op(|op| self.held.read_in(op, key, |held| held.load(op, self.place, None).is_some()));
+    }
+
+    /// Keeps what another cache of the same store has values of, so much at most: as a lookup does with what it found in the store.
+    /// Where changes have taken most values away it does not look for the rest in all that is there.
+    pub(super) fn take_over(&self, from: &Self, most: usize) {
+        let (mut left, mut from_here) = (most.min(self.most), Some(0));
+        let mut looks = left.saturating_mul(4);
+        while let Some(at) = from_here
+            && left > 0
+            && looks > 0
+        {
+            let mut some = Vec::new();
+            from_here = from.held.visit_from(at, |key, held| {
+                looks = looks.saturating_sub(1);
+                if some.len() < left && held.replica.is_filled() {
+                    some.push((key.clone(), held.line.clone()));
+                }
+            });
+            left -= some.len();
+            some.iter().for_each(|(key, line)| self.keep_new(key, line));
+        }
     }
 
     fn take_out<Q: Eq + Hash + ?Sized>(&self, key: &Q, line: &Arc<Line<V>>)

@@ -5,7 +5,7 @@ use squall_core::swap::{New, Swap, SwapError, SwapReport};
 use squall_core::{CoRef, Owned, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
-use squall_rcu::Op;
+use squall_rcu::{Op, op};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -234,6 +234,10 @@ impl<T: Send + Sync + 'static> Body for Listed<T> {
     fn add(cache: &Cache<T>, sensors: &mut Sensors) {
         cache.read_sensors(sensors);
     }
+
+    fn hand_on(op: &Op, from: &Cache<T>, to: &Cache<T>, most: usize) {
+        to.take_over(op, from, most);
+    }
 }
 
 impl<T: Send + Sync + 'static> CachedList<T> for Local<Listed<T>> {
@@ -243,7 +247,7 @@ impl<T: Send + Sync + 'static> CachedList<T> for Local<Listed<T>> {
     }
 
     fn with(&self, act: &mut dyn FnMut(ListWriter<'_, T>)) {
-        act(ListWriter(Changes { store: self.store(), here: self.own_cache(), reach: self }));
+        op(|op| act(ListWriter(Changes { store: self.store(), here: self.own_cache(op), reach: self })));
     }
 
     fn form(&self) -> Form {

@@ -5,7 +5,7 @@ use squall_core::swap::{New, Swap, SwapError, SwapReport};
 use squall_core::{CoRef, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
-use squall_rcu::Op;
+use squall_rcu::{Op, op};
 use squall_table::{Compute, Computed};
 use std::borrow::Borrow;
 use std::fmt;
@@ -400,6 +400,10 @@ where
     fn add(cache: &Cache<K, V, S>, sensors: &mut Sensors) {
         cache.read_sensors(sensors);
     }
+
+    fn hand_on(_: &Op, from: &Cache<K, V, S>, to: &Cache<K, V, S>, most: usize) {
+        to.take_over(from, most);
+    }
 }
 
 impl<K, V, S> CachedMapping<K, V, S> for Local<Mapped<K, V, S>>
@@ -414,7 +418,7 @@ where
     }
 
     fn with(&self, act: &mut dyn FnMut(MapWriter<'_, K, V, S>)) {
-        act(MapWriter(Changes { lines: self.store(), here: self.own_cache(), reach: self }));
+        op(|op| act(MapWriter(Changes { lines: self.store(), here: self.own_cache(op), reach: self })));
     }
 
     fn form(&self) -> Form {

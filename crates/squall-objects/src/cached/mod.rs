@@ -77,7 +77,7 @@ pub(crate) enum Full {
     Everywhere,
     /// Those of these VPs.
     On(Box<[Vp]>),
-    /// That in which it was made, and each other one after so many lookups.
+    /// That in which it was made, and each other one after so many lookups, until it is left.
     After(u32),
 }
 
@@ -110,8 +110,11 @@ impl Form {
     /// Each cluster of this size keeps what it looks up once it has looked so many things up; until then it is thin, and looks into what the
     /// cluster keeps in which the object was made. (Tornado's process object: TO-05.)
     ///
-    /// A thread that moves on to another cluster makes that one full by and by. What it leaves behind is kept, and kept right, until
-    /// the object is swapped.
+    /// A thread that moves on to another cluster makes that one full by and by, and takes along what was kept where it was, up to 256 entries: one
+    /// into which nobody looked while another one made the second half of its lookups, becomes thin again when that becomes full. So let `after` be
+    /// twice as many lookups as leave time for one to each thread that is at work: some hundreds, and not a few. One that was made thin needs twice as
+    /// many the next time.
+    /// The cluster in which the object was made stays full.
     pub fn where_threads_are(size: ClusterSize, after: u32) -> Form {
         Form { size, full: Full::After(after), coherence: Coherence::Invalidate, most: usize::MAX }
     }
@@ -191,10 +194,12 @@ pub struct Sensors {
     pub reps: usize,
     /// Those of them that keep what they look up.
     pub full: usize,
+    /// How many times one that did was made thin, as its threads had left for another. Since it was made, or since a hot-swap.
+    pub thinned: u64,
     /// Entries or items that they keep; of a map that takes copies away, some of them may be without a copy.
     pub copies: usize,
     /// Lookups that asked the one place, since it was made, or since a hot-swap that copied it: for what its cluster did not have, or had a copy of that a change had
-    /// taken away. About, where several ask at once.
+    /// taken away. What clusters asked that are thin by now is counted. About, where several ask at once.
     pub asked: u64,
     /// Values that were changed, and what was inserted or removed, across hot-swaps.
     pub changes: u64,
