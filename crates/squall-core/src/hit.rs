@@ -107,11 +107,14 @@ impl<'o, I: ?Sized> Hit<'o, I> {
 }
 
 /// Turns that follow each other, or every third or twentieth of them, fall into every part of the range alike: Fibonacci hashing (Knuth 1973,
-/// section 6.4).
+/// section 6.4), by a number that a multiplication's instruction has room for.
 #[inline(always)]
 fn is_chosen(turn: u64, log2: u32) -> bool {
-    turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - log2) == 0
+    turn.wrapping_mul(TURNED.into()) >> (u64::BITS - log2) == 0
 }
+
+/// Of 2^34, which is one turn's part of the range, one in eight and the golden section. In 31 bits.
+const TURNED: u32 = 0x76d2_1313;
 
 /// What a call does with the representative that it found. A closure's body is compiled into the way of a hit where the compiler likes;
 /// what is of a type with an `act_briefly`, that function, always.

@@ -47,11 +47,12 @@ impl<I: ?Sized + Lends> fmt::Debug for Lent<'_, I> {
     }
 }
 
-/// In a header, what is lent: nothing, or one of the three.
+/// In a header, what is lent: nothing, or one of the three. A bit for each, so that who asks for one is compiled to ask in the order in which
+/// it is written, and first for what is there most.
 pub(crate) const NOTHING: u16 = 0;
 const FIRST: u16 = 1;
-const SECOND: u16 = 2;
-const THIRD: u16 = 3;
+const SECOND: u16 = 1 << 1;
+const THIRD: u16 = 1 << 2;
 
 /// The words behind the headers.
 #[repr(C)]
@@ -138,7 +139,7 @@ impl<T, I: ?Sized + Lends> Lender<T, I> {
 #[inline(always)]
 pub(crate) unsafe fn first<'a, I: ?Sized + Lends>(kind: u16, words: *const Words) -> Option<&'a I::First> {
     // SAFETY: I1: as `of` wrote them.
-    (kind == FIRST).then(|| unsafe { &*(*words).what.cast() })
+    (kind & FIRST != 0).then(|| unsafe { &*(*words).what.cast() })
 }
 
 /// What is lent beside the first.
@@ -148,7 +149,7 @@ pub(crate) unsafe fn first<'a, I: ?Sized + Lends>(kind: u16, words: *const Words
 #[inline(always)]
 pub(crate) unsafe fn beside<'a, I: ?Sized + Lends>(kind: u16, words: *const Words) -> Option<&'a I::Beside> {
     // SAFETY: I1: as `of` wrote them.
-    if kind == FIRST { unsafe { (*words).beside.cast::<I::Beside>().as_ref() } } else { None }
+    if kind & FIRST != 0 { unsafe { (*words).beside.cast::<I::Beside>().as_ref() } } else { None }
 }
 
 /// What is lent second.
@@ -158,7 +159,7 @@ pub(crate) unsafe fn beside<'a, I: ?Sized + Lends>(kind: u16, words: *const Word
 #[inline(always)]
 pub(crate) unsafe fn second<'a, I: ?Sized + Lends>(kind: u16, words: *const Words) -> Option<&'a I::Second> {
     // SAFETY: I1: as `of` wrote them.
-    (kind == SECOND).then(|| unsafe { &*(*words).what.cast() })
+    (kind & SECOND != 0).then(|| unsafe { &*(*words).what.cast() })
 }
 
 /// What is lent third.
@@ -168,7 +169,7 @@ pub(crate) unsafe fn second<'a, I: ?Sized + Lends>(kind: u16, words: *const Word
 #[inline(always)]
 pub(crate) unsafe fn third<'a, I: ?Sized + Lends>(kind: u16, words: *const Words) -> Option<&'a I::Third> {
     // SAFETY: I1: as `of` wrote them.
-    (kind == THIRD).then(|| unsafe { &*(*words).what.cast() })
+    (kind & THIRD != 0).then(|| unsafe { &*(*words).what.cast() })
 }
 
 #[cfg(test)]

@@ -18,8 +18,11 @@
 use crate::ground::show;
 use crate::layout::{IsKey, Layout};
 use crate::sites;
+use crate::slab::tag_above;
 use squall_lock::{Lock, LockGuard};
 use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use squall_sync::weaken::Site;
+use std::num::NonZero;
 
 /// A bit for each slot.
 const OCCUPIED: u32 = 0xff;
@@ -42,11 +45,12 @@ const LAST: u32 = if cfg!(loom) {
 pub(crate) const SLOTS: usize = 8;
 
 /// Bytes that a processor fetches at once.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
-/// The slots whose tag this is, a bit for each; perhaps others, which the comparison of keys finds out; and bits above those of slots.
+/// The slots whose tag is the topmost byte of the four, a bit for each; perhaps others, which the comparison of keys finds out; and bits above
+/// those of slots.
 #[inline(always)]
-fn slots_of(tags: u64, tag: u8) -> u32 {
+fn slots_of(tags: u64, tag_above: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{
@@ -56,17 +60,17 @@ fn slots_of(tags: u64, tag: u8) -> u32 {
         // SAFETY: SSE2, which every x86-64 has.
         let equal = unsafe {
             // The tag in the lower eight bytes: what the upper ones are compared with does not matter.
-            let tag = _mm_cvtsi32_si128(i32::from(tag));
-            let tag = _mm_shufflelo_epi16::<0>(_mm_unpacklo_epi8(tag, tag));
+            let tag = _mm_cvtsi32_si128(tag_above.cast_signed());
+            let tag = _mm_shufflelo_epi16::<0xff>(_mm_unpacklo_epi8(tag, tag));
             _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_cvtsi64_si128(tags.cast_signed()), tag))
         };
         equal.cast_unsigned()
     }
     #[cfg(not(target_arch = "x86_64"))]
-    slots_of_bytes(tags, tag)
+    slots_of_bytes(tags, (tag_above >> 24) as u8)
 }
 
-/// The same in a word.
+/// The same in a word, of a tag.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 #[inline(always)]
 fn slots_of_bytes(tags: u64, tag: u8) -> u32 {
@@ -118,16 +122,16 @@ impl<L: Layout> Link<L> {
     }
 }
 
-/// The first slot of that half of the lines in which an entry of this mixed hash is put while there is room: a bit of it that chooses
-/// neither the home nor the tag says which, so that who looks for it need not fetch all lines.
+/// The slots before a half, if there are several lines of them: a bit for each slot.
 #[inline(always)]
-pub(crate) fn begin<L: Layout>(mixed: u64) -> usize {
-    if size_of::<[L::Slot; SLOTS]>() > LINE { (mixed >> 23 & 1) as usize * (SLOTS / 2) } else { 0 }
+fn before<L: Layout>(half: u32) -> u32 {
+    const HALF: u32 = (1 << (SLOTS / 2)) - 1;
+    if size_of::<[L::Slot; SLOTS]>() > LINE { half * HALF } else { 0 }
 }
 
 /// Fetches a line.
 #[inline(always)]
-fn fetch_line(at: *const u8) {
+pub(crate) fn fetch_line(at: *const u8) {
     let _ = at;
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
     // SAFETY: a hint, of whatever address.
@@ -161,11 +165,24 @@ pub(crate) enum Look<R> {
     Found {
         slot: usize,
         raw: R,
+        /// The state after which the slot was loaded.
+        state: u32,
     },
     /// Not here; whether another bucket follows.
-    Absent {
-        chained: bool,
+    Absent { chained: bool },
+}
+
+/// What a look at one slot of a bucket found.
+pub(crate) enum Glance<R> {
+    Found {
+        slot: usize,
+        raw: R,
+        /// As in [`Look::Found`].
+        state: u32,
     },
+    Absent,
+    /// It may be in another slot, or in a bucket that follows; or it came or went just now.
+    Perhaps,
 }
 
 impl<'a, L: Layout> Bucket<'a, L> {
@@ -195,16 +212,6 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
     // --- readers ---
 
-    /// Fetches the lines of slots in which an entry of this mixed hash most likely is, while the head is on its way.
-    #[inline(always)]
-    pub(crate) fn fetch(self, mixed: u64) {
-        let slots = &raw const self.slots[begin::<L>(mixed)];
-        fetch_line(slots.cast());
-        if size_of::<[L::Slot; SLOTS]>() > 2 * LINE {
-            fetch_line(slots.cast::<u8>().wrapping_add(LINE));
-        }
-    }
-
     /// The state, for [`look`](Bucket::look) and [`is_moved`].
     #[inline(always)]
     pub(crate) fn state(self) -> u32 {
@@ -225,16 +232,16 @@ impl<'a, L: Layout> Bucket<'a, L> {
         (self.state_now() ^ state) / VERSION != 0 && !sites::VERSION.is_weak()
     }
 
-    /// Looks for a key, from a state of this bucket.
+    /// Looks for a key of this mixed hash, from a state of this bucket.
     ///
     /// # Safety
     /// In an operation in which the bucket was reached, or under its home's lock.
     #[inline(always)]
-    pub(crate) unsafe fn look(self, mut state: u32, tag: u8, is_key: impl IsKey<L::Key>) -> Look<L::Raw> {
+    pub(crate) unsafe fn look(self, mut state: u32, mixed: u64, is_key: impl IsKey<L::Key>) -> Look<L::Raw> {
         'again: loop {
             // Relaxed: after the acquire of the state (I2).
             let tags = self.head.tags.load(Ordering::Relaxed);
-            let mut hits = slots_of(tags, tag) & state & OCCUPIED;
+            let mut hits = slots_of(tags, tag_above(mixed)) & state & OCCUPIED;
             while hits != 0 {
                 let slot = hits.trailing_zeros() as usize;
                 // SAFETY: in the operation that the caller says; the slot was occupied.
@@ -250,17 +257,45 @@ impl<'a, L: Layout> Bucket<'a, L> {
                             state = self.state();
                             continue 'again;
                         }
-                        return Look::Found { slot, raw };
+                        return Look::Found { slot, raw, state };
                     }
                     if self.state_now() >> slot & 1 != 0 || sites::OCCUPIED.is_weak() {
-                        return Look::Found { slot, raw };
+                        return Look::Found { slot, raw, state };
                     }
                     // Gone since the state was loaded, or not shown yet.
                 }
-                // Not before: most often the first is the one.
                 hits &= hits - 1;
             }
             return Look::Absent { chained: state & CHAINED != 0 };
+        }
+    }
+
+    /// The same, which looks at the first slot with that tag alone, and only while nothing at all changes: it is nearly always the one.
+    ///
+    /// # Safety
+    /// As [`look`](Bucket::look).
+    #[inline(always)]
+    pub(crate) unsafe fn glance(self, state: u32, mixed: u64, is_key: impl IsKey<L::Key>) -> Glance<L::Raw> {
+        // Relaxed: after the acquire of the state (I2).
+        let hits = slots_of(self.head.tags.load(Ordering::Relaxed), tag_above(mixed)) & state & OCCUPIED;
+        if hits == 0 {
+            return if state & CHAINED == 0 { Glance::Absent } else { Glance::Perhaps };
+        }
+        let slot = hits.trailing_zeros() as usize;
+        // SAFETY: in the operation that the caller says; the slot was occupied. The same state is the same version, and has the same slots
+        // occupied: so what was loaded is of one entry, if the layout asks for that first.
+        unsafe {
+            let raw = L::load(self.slot(slot));
+            let stays = |site: Site| self.state_now() == state || site.is_weak();
+            let site = if L::VALIDATE { sites::VERSION } else { sites::OCCUPIED };
+            if (!L::VALIDATE_FIRST || stays(site))
+                && L::key(raw, is_key)
+                && (L::VALIDATE_FIRST || stays(site))
+            {
+                Glance::Found { slot, raw, state }
+            } else {
+                Glance::Perhaps
+            }
         }
     }
 
@@ -295,48 +330,45 @@ impl<'a, L: Layout> Bucket<'a, L> {
         self.head.tags.load(Ordering::Relaxed)
     }
 
-    /// Looks for a key, from the state and the tags of this bucket, of which nothing goes while the lock is held.
+    /// As [`glance`](Bucket::glance), from the state and the tags of this bucket, of which nothing goes while the lock is held.
     ///
     /// # Safety
     /// Under the home's lock.
     #[inline(always)]
-    pub(crate) unsafe fn look_held(
+    pub(crate) unsafe fn glance_held(
         self,
         state: u32,
         tags: u64,
-        tag: u8,
+        mixed: u64,
         is_key: impl IsKey<L::Key>,
-    ) -> Look<L::Raw> {
-        let mut hits = slots_of(tags, tag) & state & OCCUPIED;
-        while hits != 0 {
-            let slot = hits.trailing_zeros() as usize;
-            // SAFETY: under the lock, so nothing that is here is retired; the slot is occupied.
-            let raw = unsafe { L::load(self.slot(slot)) };
-            // SAFETY: as above.
-            if unsafe { L::key(raw, is_key) } {
-                return Look::Found { slot, raw };
-            }
-            hits &= hits - 1;
+    ) -> Glance<L::Raw> {
+        let hits = slots_of(tags, tag_above(mixed)) & state & OCCUPIED;
+        if hits == 0 {
+            return if state & CHAINED == 0 { Glance::Absent } else { Glance::Perhaps };
         }
-        Look::Absent { chained: state & CHAINED != 0 }
+        let slot = hits.trailing_zeros() as usize;
+        // SAFETY: under the lock, so nothing that is here is retired; the slot is occupied.
+        unsafe {
+            let raw = L::load(self.slot(slot));
+            if L::key(raw, is_key) { Glance::Found { slot, raw, state } } else { Glance::Perhaps }
+        }
     }
 
-    /// A slot that is free: for an entry of this mixed hash the best of them.
+    /// A slot that is free: for an entry of this half the best of them.
     #[inline]
-    pub(crate) fn free_slot(self, mixed: u64) -> Option<usize> {
-        self.free_slot_in(self.head.state.load(Ordering::Relaxed), mixed)
+    pub(crate) fn free_slot(self, half: u32) -> Option<usize> {
+        self.free_slot_in(self.head.state.load(Ordering::Relaxed), half)
     }
 
     /// The same, by the state.
     #[inline(always)]
-    pub(crate) fn free_slot_in(self, state: u32, mixed: u64) -> Option<usize> {
+    pub(crate) fn free_slot_in(self, state: u32, half: u32) -> Option<usize> {
         let free = !state & OCCUPIED;
-        let begin = begin::<L>(mixed);
-        // Those before `begin` only if there is none from there on.
-        let near = free >> begin << begin;
+        // Those before the half only if there is none from there on.
+        let near = free & !before::<L>(half);
         // Which it will be cannot be foretold: chosen, and not jumped to.
-        let slot = std::hint::select_unpredictable(near != 0, near, free).trailing_zeros() as usize;
-        (slot < SLOTS).then_some(slot)
+        let slots = NonZero::new(std::hint::select_unpredictable(near != 0, near, free))?;
+        Some(slots.trailing_zeros() as usize)
     }
 
     #[inline]
@@ -402,6 +434,18 @@ impl<'a, L: Layout> Bucket<'a, L> {
         stays && L::is_same(unsafe { L::load(self.slot(slot)) }, raw)
     }
 
+    /// The same, by the state after which it was found, too: where that is the bucket's still, no entry has gone, and the key need not be
+    /// compared. Where versions come again, which is where keys are not in the slot, what it holds is compared.
+    #[inline(always)]
+    pub(crate) fn is_still_since(self, state: u32, slot: usize, raw: L::Raw) -> bool {
+        // Relaxed: under the lock, as all that is written to a state.
+        if L::VALIDATE && self.state_now() == state {
+            L::has_value(self.slot(slot), raw)
+        } else {
+            self.is_still(slot, raw)
+        }
+    }
+
     /// Says that another bucket follows, in which there is, or will be before the lock is free, an entry; the link to it is there.
     pub(crate) fn set_chained(self) {
         let state = self.head.state.load(Ordering::Relaxed) | CHAINED;
@@ -445,7 +489,11 @@ mod tests {
                 let right = (0..SLOTS).filter(|slot| tags >> (8 * slot) & 0xff == u64::from(tag));
                 let right = right.fold(0u32, |bits, slot| bits | 1 << slot);
                 if cfg!(target_arch = "x86_64") {
-                    assert_eq!(slots_of(tags, tag) & OCCUPIED, right, "{tags:x}, {tag}");
+                    assert_eq!(
+                        slots_of(tags, u32::from(tag) << 24 | 0x5a_a5a5) & OCCUPIED,
+                        right,
+                        "{tags:x}, {tag}"
+                    );
                 }
                 let found = slots_of_bytes(tags, tag);
                 assert_eq!(found & right, right, "{tags:x}, {tag}");

@@ -1,10 +1,10 @@
 //! What is soon done with a key: in its home's own bucket, where most keys are.
 //!
-//! Nine of ten operations find their key there, or that it is nowhere, and nobody else at it. They are written apart from the rest, so that what is
-//! compiled into a caller calls no function but in the rest, and has all that it needs in registers. Whatever is otherwise is left to
-//! [`raw`](crate::raw), which begins anew: nothing was done then. What must hold is said there.
+//! Nine of ten operations find their key there, in the first slot that has its tag, or that it is nowhere, and nobody else at it. They are written
+//! apart from the rest, so that what is compiled into a caller calls no function but in the rest, has all that it needs in registers, and no loop.
+//! Whatever is otherwise is left to [`raw`](crate::raw), which begins anew: nothing was done then. What must hold is said there.
 
-use crate::bucket::{Look, is_moved};
+use crate::bucket::{Glance, is_moved};
 use crate::layout::{IsKey, Layout};
 use crate::raw::{Found, Raw};
 use crate::sites;
@@ -32,19 +32,18 @@ impl<L: Layout> Raw<L> {
         let mixed = mix(hash);
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
-        let bucket = slab.bucket(slab.home(mixed));
-        bucket.fetch(mixed);
+        let (bucket, _) = slab.fetch(mixed);
         let state = bucket.state();
         if is_moved(state) {
             return Here::Perhaps;
         }
         // SAFETY: the caller; this home's state is not moved.
-        match unsafe { bucket.look(state, tag(mixed), is_key) } {
-            Look::Found { slot, raw } => {
-                Here::Found(Found { place: Place { bucket, slot, raw }, slab, mixed })
+        match unsafe { bucket.glance(state, mixed, is_key) } {
+            Glance::Found { slot, raw, state } => {
+                Here::Found(Found { place: Place { bucket, slot, raw, state }, slab, mixed })
             }
-            Look::Absent { chained: false } => Here::Absent,
-            Look::Absent { chained: true } => Here::Perhaps,
+            Glance::Absent => Here::Absent,
+            Glance::Perhaps => Here::Perhaps,
         }
     }
 
@@ -55,11 +54,13 @@ impl<L: Layout> Raw<L> {
     #[inline(always)]
     pub(crate) unsafe fn change_value(&self, found: Found<'_, L>, value: L::NewValue) -> bool {
         // Found in its home's own bucket, which has the lock.
-        let Found { slab, place: Place { bucket, slot, raw }, .. } = found;
+        let Found { slab, place: Place { bucket, slot, raw, state }, .. } = found;
         let Some(lock) = bucket.try_lock() else { return false };
         // Acquire: pairs with the release of `begin` (raw/I2).
         let moves = !slab.next.load(Ordering::Acquire).is_null();
-        if moves && !sites::ASK.is_weak() || !bucket.is_still(slot, raw) && !sites::STILL.is_weak() {
+        if moves && !sites::ASK.is_weak()
+            || !bucket.is_still_since(state, slot, raw) && !sites::STILL.is_weak()
+        {
             return false;
         }
         // SAFETY: found, and still there, under the lock; another value is in its place when the old one is retired.
@@ -88,9 +89,8 @@ impl<L: Layout> Raw<L> {
         let mixed = mix(hash);
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
-        let bucket = slab.bucket(slab.home(mixed));
         // Before the lock, as in `write`.
-        bucket.fetch(mixed);
+        let (bucket, half) = slab.fetch(mixed);
         let Some(lock) = bucket.try_lock() else { return Err(fresh) };
         // Acquire: pairs with the release of `begin` (raw/I2).
         if !slab.next.load(Ordering::Acquire).is_null() && !sites::ASK.is_weak() {
@@ -98,8 +98,8 @@ impl<L: Layout> Raw<L> {
         }
         let (state, tags) = (bucket.state(), bucket.tags());
         // SAFETY: under the lock.
-        match unsafe { bucket.look_held(state, tags, tag(mixed), is_key) } {
-            Look::Found { slot, raw } => {
+        match unsafe { bucket.glance_held(state, tags, mixed, is_key) } {
+            Glance::Found { slot, raw, .. } => {
                 let spare = bucket.change(slot, |slot| L::replace(slot, raw, fresh));
                 drop(lock);
                 // SAFETY: the slot has another, which is before this; who changed it has it alone.
@@ -107,9 +107,9 @@ impl<L: Layout> Raw<L> {
                 drop(spare);
                 Ok(Some(raw))
             }
-            Look::Absent { chained: true } => Err(fresh),
-            Look::Absent { chained: false } => {
-                let Some(slot) = bucket.free_slot_in(state, mixed) else { return Err(fresh) };
+            Glance::Perhaps => Err(fresh),
+            Glance::Absent => {
+                let Some(slot) = bucket.free_slot_in(state, half) else { return Err(fresh) };
                 bucket.publish_in(state, tags, slot, tag(mixed), |slot| _ = L::store(slot, fresh));
                 drop(lock);
                 self.count.add(1);
@@ -135,9 +135,8 @@ impl<L: Layout> Raw<L> {
         let mixed = mix(hash);
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
-        let bucket = slab.bucket(slab.home(mixed));
         // Before the lock, as in `write`.
-        bucket.fetch(mixed);
+        let (bucket, _) = slab.fetch(mixed);
         let Some(lock) = bucket.try_lock() else { return Err(Perhaps) };
         let state = bucket.state();
         // Acquire: pairs with the release of `begin` (raw/I2).
@@ -146,21 +145,34 @@ impl<L: Layout> Raw<L> {
             return Err(Perhaps);
         }
         // SAFETY: under the lock.
-        match unsafe { bucket.look_held(state, bucket.tags(), tag(mixed), is_key) } {
-            Look::Found { slot, raw } => {
+        match unsafe { bucket.glance_held(state, bucket.tags(), mixed, is_key) } {
+            Glance::Found { slot, raw, .. } => {
                 let was_last = bucket.remove_in(state, slot);
                 drop(lock);
                 self.count.add(u64::MAX);
                 // SAFETY: the slot has none, which is before this; who took it out has it alone.
                 unsafe { L::retire(raw) };
-                if was_last && is_sampled(mixed) {
+                if was_last {
                     // SAFETY: the caller.
-                    unsafe { self.resize(rehash) };
+                    unsafe { self.resize_perhaps(mixed, rehash) };
                 }
                 Ok(Some(raw))
             }
-            Look::Absent { chained: false } => Ok(None),
-            Look::Absent { chained: true } => Err(Perhaps),
+            Glance::Absent => Ok(None),
+            Glance::Perhaps => Err(Perhaps),
+        }
+    }
+
+    /// What a removal does that emptied a bucket.
+    ///
+    /// # Safety
+    /// In an operation.
+    #[cold]
+    #[inline(never)]
+    unsafe fn resize_perhaps(&self, mixed: u64, rehash: &impl Fn(&L::Key) -> u64) {
+        if is_sampled(mixed) {
+            // SAFETY: the caller.
+            unsafe { self.resize(rehash) };
         }
     }
 }

@@ -74,6 +74,11 @@ pub(crate) trait Layout: Sized + 'static {
     fn copy(slot: &Self::Slot, raw: Self::Raw);
     /// Whether both are the same entry: if it was changed and changed back, or taken out and put in again meanwhile, that may be.
     fn is_same(a: Self::Raw, b: Self::Raw) -> bool;
+    /// Whether a slot has this value, where the key is in the slot too ([`VALIDATE`](Layout::VALIDATE)), and is the entry's.
+    fn has_value(slot: &Self::Slot, raw: Self::Raw) -> bool {
+        let _ = (slot, raw);
+        false
+    }
 
     /// Runs `f` on the key.
     ///
@@ -190,6 +195,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Flat<K, V> {
     fn is_same(a: FlatRaw, b: FlatRaw) -> bool {
         // The key, too: a slot is used again.
         a.key == b.key && a.value == b.value
+    }
+
+    #[inline(always)]
+    fn has_value(slot: &Self::Slot, raw: Self::Raw) -> bool {
+        // Relaxed: under the lock, as all that is written there.
+        slot.value.load(Ordering::Relaxed) == raw.value
     }
 
     #[inline(always)]
@@ -335,6 +346,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Wide<K, V> {
     fn is_same(a: WideRaw, b: WideRaw) -> bool {
         // The key, too: a slot is used again.
         a.key == b.key && a.value == b.value
+    }
+
+    #[inline(always)]
+    fn has_value(slot: &Self::Slot, raw: Self::Raw) -> bool {
+        // Relaxed: under the lock, as all that is written there.
+        slot.value.load(Ordering::Relaxed) == raw.value
     }
 
     #[inline(always)]

@@ -207,7 +207,7 @@ impl<L: Layout> Raw<L> {
             let state = bucket.state();
             if !is_moved(state) {
                 // SAFETY: as in `find`.
-                let place = unsafe { slab.look(home, state, tag(mixed), is_key) };
+                let place = unsafe { slab.look(home, state, mixed, is_key) };
                 return place.map(|place| Found { place, slab, mixed });
             }
             slab = Self::next(slab);
@@ -232,17 +232,16 @@ impl<L: Layout> Raw<L> {
         let mixed = mix(hash);
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
-        let bucket = slab.bucket(slab.home(mixed));
         // Before the lock, which nothing passes: the slots come while it does.
-        bucket.fetch(mixed);
+        let (bucket, _) = slab.fetch(mixed);
         let lock = bucket.lock();
         let state = bucket.state();
         let found = 'here: {
             // Acquire: pairs with the release of `begin` (I2).
             if !bucket.is_worn_in(state) && slab.next.load(Ordering::Acquire).is_null() {
                 // SAFETY: the caller. What is not here is not there if no bucket follows; what is here is nowhere else.
-                match unsafe { bucket.look(state, tag(mixed), is_key) } {
-                    Look::Found { slot, raw } => break 'here Some(Place { bucket, slot, raw }),
+                match unsafe { bucket.look(state, mixed, is_key) } {
+                    Look::Found { slot, raw, state } => break 'here Some(Place { bucket, slot, raw, state }),
                     Look::Absent { chained: false } => break 'here None,
                     Look::Absent { chained: true } => {}
                 }
@@ -372,7 +371,7 @@ impl<L: Layout> Raw<L> {
             return Err(Again::Moved(decide));
         }
         // SAFETY: the caller.
-        let found = unsafe { slab.look(home, state, tag(mixed), is_key) };
+        let found = unsafe { slab.look(home, state, mixed, is_key) };
         if found.as_ref().is_some_and(|place| place.bucket.is_worn()) {
             return Err(Again::Worn(decide));
         }

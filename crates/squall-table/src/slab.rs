@@ -5,7 +5,7 @@
 //!   entries is passed over (bucket/I6), and used again.
 //! - I3. `next` is set once, only in a slab that was the map's current one then (raw/I1).
 
-use crate::bucket::{Bucket, Head, Link, Look, SLOTS};
+use crate::bucket::{Bucket, Head, LINE, Link, Look, SLOTS, fetch_line};
 use crate::layout::{IsKey, Layout};
 use crate::sites;
 use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -19,8 +19,8 @@ pub(crate) struct Slab<L: Layout> {
     /// What these are in.
     #[cfg(not(loom))]
     _memory: Zeroed,
-    /// 64 less the number of bits of a home.
-    shift: u32,
+    /// 63 less the number of bits of a home: by so many a mixed hash is shifted to choose a half of a home.
+    half_shift: u32,
     /// Where everything goes; null while it stays here.
     pub(crate) next: AtomicPtr<Slab<L>>,
     /// The first home that nobody has gone for yet.
@@ -46,7 +46,13 @@ pub(crate) fn mix(hash: u64) -> u64 {
 /// the hasher made; where that is the same of all, all keys of a bucket are compared, and nothing else becomes worse.
 #[inline(always)]
 pub(crate) fn tag(mixed: u64) -> u8 {
-    (mixed as u32 >> 24) as u8
+    (tag_above(mixed) >> 24) as u8
+}
+
+/// The same where it lies, above three other bytes.
+#[inline(always)]
+pub(crate) fn tag_above(mixed: u64) -> u32 {
+    mixed as u32
 }
 
 /// One of eight, at random: a fraction of what is done with keys, whatever their hashes have in common.
@@ -133,6 +139,8 @@ pub(crate) struct Place<'a, L: Layout> {
     pub(crate) bucket: Bucket<'a, L>,
     pub(crate) slot: usize,
     pub(crate) raw: L::Raw,
+    /// The bucket's state, after which the slot was loaded.
+    pub(crate) state: u32,
 }
 
 impl<L: Layout> Slab<L> {
@@ -166,7 +174,7 @@ impl<L: Layout> Slab<L> {
             chains,
             #[cfg(not(loom))]
             _memory: memory,
-            shift: 64 - homes.trailing_zeros(),
+            half_shift: 63 - homes.trailing_zeros(),
             next: AtomicPtr::new(std::ptr::null_mut()),
             cursor: AtomicUsize::new(0),
             moved: AtomicUsize::new(0),
@@ -182,7 +190,7 @@ impl<L: Layout> Slab<L> {
     }
 
     pub(crate) fn homes(&self) -> usize {
-        1 << (64 - self.shift)
+        1 << (63 - self.half_shift)
     }
 
     /// Entries for which there is room without chains.
@@ -192,13 +200,41 @@ impl<L: Layout> Slab<L> {
 
     #[inline(always)]
     pub(crate) fn home(&self, mixed: u64) -> usize {
-        (mixed >> self.shift) as usize
+        (mixed >> self.half_shift >> 1) as usize
+    }
+
+    /// In which half of its home's slots an entry of this mixed hash is put while there is room, 0 or 1: so that who looks for it need not fetch
+    /// all lines. The bit below those that choose the home.
+    #[inline(always)]
+    pub(crate) fn half(&self, mixed: u64) -> u32 {
+        (mixed >> self.half_shift) as u32 & 1
+    }
+
+    /// The bucket of a mixed hash's home, and its half. The lines of slots in which such an entry most likely is are on their way.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, mixed: u64) -> (Bucket<'_, L>, u32) {
+        let half = mixed >> self.half_shift;
+        #[cfg(not(loom))]
+        {
+            // Halves lie as homes do, twice as many.
+            let (slots, size) = (self.slots.start.as_ptr().cast::<u8>(), size_of::<[L::Slot; SLOTS]>());
+            let (from, lines) = if size > LINE {
+                (half as usize * (size / 2), size / 2)
+            } else {
+                (half as usize / 2 * size, size)
+            };
+            fetch_line(slots.wrapping_add(from));
+            if lines > LINE {
+                fetch_line(slots.wrapping_add(from + LINE));
+            }
+        }
+        (self.bucket((half >> 1) as usize), half as u32 & 1)
     }
 
     /// The first and the last mixed hash of a home.
     pub(crate) fn range(&self, home: usize) -> (u64, u64) {
-        let first = (home as u64) << self.shift;
-        (first, first | ((1 << self.shift) - 1))
+        let first = (home as u64) << self.half_shift << 1;
+        (first, first | ((2 << self.half_shift) - 1))
     }
 
     #[inline(always)]
@@ -237,28 +273,28 @@ impl<L: Layout> Slab<L> {
         &self,
         home: usize,
         state: u32,
-        tag: u8,
+        mixed: u64,
         is_key: impl IsKey<L::Key>,
     ) -> Option<Place<'_, L>> {
         let bucket = self.bucket(home);
         // SAFETY: the caller.
-        match unsafe { bucket.look(state, tag, is_key) } {
-            Look::Found { slot, raw } => Some(Place { bucket, slot, raw }),
+        match unsafe { bucket.look(state, mixed, is_key) } {
+            Look::Found { slot, raw, state } => Some(Place { bucket, slot, raw, state }),
             Look::Absent { chained: false } => None,
             // SAFETY: the caller.
-            Look::Absent { chained: true } => unsafe { self.look_along(home, tag, is_key) },
+            Look::Absent { chained: true } => unsafe { self.look_along(home, mixed, is_key) },
         }
     }
 
     // Not inlined: chains are rare.
     #[inline(never)]
-    unsafe fn look_along(&self, home: usize, tag: u8, is_key: impl IsKey<L::Key>) -> Option<Place<'_, L>> {
+    unsafe fn look_along(&self, home: usize, mixed: u64, is_key: impl IsKey<L::Key>) -> Option<Place<'_, L>> {
         for link in self.links(home) {
             let bucket = link.bucket();
             // SAFETY: the caller, as in `look`.
-            let look = unsafe { bucket.look(bucket.state(), tag, is_key) };
-            if let Look::Found { slot, raw } = look {
-                return Some(Place { bucket, slot, raw });
+            let look = unsafe { bucket.look(bucket.state(), mixed, is_key) };
+            if let Look::Found { slot, raw, state } = look {
+                return Some(Place { bucket, slot, raw, state });
             }
         }
         None
@@ -280,7 +316,7 @@ impl<L: Layout> Slab<L> {
     /// Finds room for an entry of this mixed hash in its home, whose bucket is `first`, under its lock, and says whether it is there.
     #[inline(always)]
     pub(crate) fn room<'a>(&'a self, first: Bucket<'a, L>, mixed: u64) -> (Bucket<'a, L>, usize, bool) {
-        match first.free_slot(mixed) {
+        match first.free_slot(self.half(mixed)) {
             Some(slot) => (first, slot, true),
             None => self.room_along(first, mixed),
         }
@@ -293,7 +329,7 @@ impl<L: Layout> Slab<L> {
         // Acquire: pairs with the release below.
         // SAFETY: as in `links`.
         while let Some(link) = unsafe { at.load(Ordering::Acquire).as_ref() } {
-            if let Some(slot) = link.bucket().free_slot(mixed) {
+            if let Some(slot) = link.bucket().free_slot(self.half(mixed)) {
                 first.set_chained();
                 return (link.bucket(), slot, false);
             }
