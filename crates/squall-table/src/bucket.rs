@@ -130,16 +130,17 @@ fn before<L: Layout>(half: u32) -> u32 {
 }
 
 /// Fetches a line.
+#[cfg(not(loom))]
 #[inline(always)]
 pub(crate) fn fetch_line(at: *const u8) {
     let _ = at;
-    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a hint, of whatever address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(at.cast());
     }
-    #[cfg(all(target_arch = "aarch64", not(miri), not(loom)))]
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
     // SAFETY: as above.
     unsafe {
         std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
@@ -391,6 +392,18 @@ impl<'a, L: Layout> Bucket<'a, L> {
         self.head.tags.store(tags, Ordering::Relaxed);
         // Release: pairs with the acquire of `state` (I2).
         show!(self.head.state, state | 1 << slot, sites::PUBLISH.order(Ordering::Release));
+    }
+
+    /// Fills a free slot with an entry that is in another slab, and was shown there: what shows that it is here now is that its home has moved,
+    /// so that no processor need see it before ([`show`] says what that costs).
+    #[inline]
+    pub(crate) fn publish_again(self, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
+        fill(self.slot(slot));
+        let (state, shift) = (self.head.state.load(Ordering::Relaxed), 8 * slot);
+        let tags = self.tags() & !(0xff << shift) | u64::from(tag) << shift;
+        self.head.tags.store(tags, Ordering::Relaxed);
+        // Release: pairs with the acquire of `state` (I2).
+        self.head.state.store(state | 1 << slot, sites::PUBLISH.order(Ordering::Release));
     }
 
     /// Whether one more removal would use the last version up.

@@ -101,15 +101,28 @@ struct Done<L: Layout, R> {
     ask: bool,
 }
 
-/// What a mover writes down of a home, to be used again for the next.
-struct Moving<L: Layout> {
+/// What a mover of a slab's homes writes down of one, to be used again for the next; and how many it has moved. It says so to the slab in the
+/// end, once for all: that word is one for all who move.
+struct Moving<'s, L: Layout> {
+    slab: &'s Slab<L>,
     found: Vec<L::Raw>,
     entries: Vec<(u64, L::Raw)>,
+    homes: usize,
 }
 
-impl<L: Layout> Moving<L> {
-    fn new() -> Moving<L> {
-        Moving { found: Vec::new(), entries: Vec::new() }
+impl<L: Layout> Moving<'_, L> {
+    fn new(slab: &Slab<L>) -> Moving<'_, L> {
+        let (found, entries) = (Vec::with_capacity(2 * SLOTS), Vec::with_capacity(2 * SLOTS));
+        Moving { slab, found, entries, homes: 0 }
+    }
+}
+
+impl<L: Layout> Drop for Moving<'_, L> {
+    fn drop(&mut self) {
+        if self.homes != 0 {
+            // Release: pairs with the acquire of `finish`.
+            self.slab.moved.fetch_add(self.homes, Ordering::AcqRel);
+        }
     }
 }
 
@@ -366,7 +379,7 @@ impl<L: Layout> Raw<L> {
         if is_moved(state) && !sites::ASK.is_weak() || !slab.next.load(Ordering::Acquire).is_null() {
             if !is_moved(state) {
                 // SAFETY: the caller; under the home's lock.
-                unsafe { Self::move_home(slab, home, rehash, &mut Moving::new()) };
+                unsafe { Self::move_home(home, rehash, &mut Moving::new(slab)) };
             }
             return Err(Again::Moved(decide));
         }
@@ -430,16 +443,12 @@ impl<L: Layout> Raw<L> {
 
     // --- moving ---
 
-    /// Moves a home to the next slab. [`finish`](Raw::finish) is to be asked after.
+    /// Moves a home to the next slab, and counts it. [`finish`](Raw::finish) is to be asked after.
     ///
     /// # Safety
     /// In an operation, under the home's lock; there is a next slab, and the home has not moved.
-    unsafe fn move_home(
-        slab: &Slab<L>,
-        home: usize,
-        rehash: &impl Fn(&L::Key) -> u64,
-        moving: &mut Moving<L>,
-    ) {
+    unsafe fn move_home(home: usize, rehash: &impl Fn(&L::Key) -> u64, moving: &mut Moving<'_, L>) {
+        let slab = moving.slab;
         let next = Self::next(slab);
         moving.found.clear();
         moving.entries.clear();
@@ -459,11 +468,10 @@ impl<L: Layout> Raw<L> {
             // The order of locks is that of slabs. The next slab's homes do not move yet (I1).
             let _lock = shared.then(|| next.bucket(to).lock());
             let (bucket, slot, _) = next.room(next.bucket(to), mixed);
-            bucket.publish(slot, tag(mixed), |slot| L::copy(slot, raw));
+            bucket.publish_again(slot, tag(mixed), |slot| L::copy(slot, raw));
         }
         slab.bucket(home).set_moved();
-        // Release: pairs with the acquire of `finish`.
-        slab.moved.fetch_add(1, Ordering::AcqRel);
+        moving.homes += 1;
     }
 
     /// Moves some homes of a slab that has a next one, and finishes if those were the last.
@@ -475,36 +483,32 @@ impl<L: Layout> Raw<L> {
     unsafe fn help(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) {
         // Relaxed: a ticket. Around and around, for whoever had a home before may have been stopped in its midst.
         let first = slab.cursor.fetch_add(HELP, Ordering::Relaxed);
-        let mut moving = Moving::new();
+        let mut moving = Moving::new(slab);
         for home in (0..HELP).map(|step| first.wrapping_add(step) & (slab.homes() - 1)) {
             // The look first: all have moved but a few, at the end.
             if !is_moved(slab.bucket(home).state()) {
                 // SAFETY: the caller.
-                unsafe { Self::move_if_here(slab, home, rehash, &mut moving) };
+                unsafe { Self::move_if_here(home, rehash, &mut moving) };
             }
         }
+        drop(moving);
         self.finish(slab);
     }
 
     /// # Safety
     /// In an operation; there is a next slab.
-    unsafe fn move_if_here(
-        slab: &Slab<L>,
-        home: usize,
-        rehash: &impl Fn(&L::Key) -> u64,
-        moving: &mut Moving<L>,
-    ) {
-        let bucket = slab.bucket(home);
+    unsafe fn move_if_here(home: usize, rehash: &impl Fn(&L::Key) -> u64, moving: &mut Moving<'_, L>) {
+        let bucket = moving.slab.bucket(home);
         let _lock = bucket.lock();
         if !is_moved(bucket.state()) {
             // SAFETY: the caller; under the lock.
-            unsafe { Self::move_home(slab, home, rehash, moving) };
+            unsafe { Self::move_home(home, rehash, moving) };
         }
     }
 
     /// Makes the next slab the current one, if all homes of this one have moved and nobody did it before.
     fn finish(&self, slab: &Slab<L>) {
-        // Acquire: pairs with the release of each `move_home`: all its entries are in the next slab.
+        // Acquire: pairs with the release of each `Moving`: all its entries are in the next slab.
         if slab.moved.load(Ordering::Acquire) < slab.homes() {
             return;
         }
@@ -527,13 +531,14 @@ impl<L: Layout> Raw<L> {
         if slab.next.load(Ordering::Acquire).is_null() {
             return false;
         }
-        let mut moving = Moving::new();
+        let mut moving = Moving::new(slab);
         for home in 0..slab.homes() {
             if !is_moved(slab.bucket(home).state()) {
                 // SAFETY: the caller.
-                unsafe { Self::move_if_here(slab, home, rehash, &mut moving) };
+                unsafe { Self::move_if_here(home, rehash, &mut moving) };
             }
         }
+        drop(moving);
         // Acquire: as in `finish`.
         if slab.moved.load(Ordering::Acquire) < slab.homes() {
             // Somebody has just moved one, and is about to say so: our callers would ask again and again.

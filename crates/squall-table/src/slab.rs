@@ -5,7 +5,9 @@
 //!   entries is passed over (bucket/I6), and used again.
 //! - I3. `next` is set once, only in a slab that was the map's current one then (raw/I1).
 
-use crate::bucket::{Bucket, Head, LINE, Link, Look, SLOTS, fetch_line};
+use crate::bucket::{Bucket, Head, Link, Look, SLOTS};
+#[cfg(not(loom))]
+use crate::bucket::{LINE, fetch_line};
 use crate::layout::{IsKey, Layout};
 use crate::sites;
 use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
