@@ -21,7 +21,6 @@ use crate::sites;
 use crate::slab::tag_above;
 use squall_lock::{Lock, LockGuard};
 use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use squall_sync::weaken::Site;
 use std::num::NonZero;
 
 /// A bit for each slot.
@@ -120,6 +119,13 @@ impl<L: Layout> Link<L> {
     pub(crate) fn bucket(&self) -> Bucket<'_, L> {
         Bucket { head: &self.head, slots: &self.slots }
     }
+}
+
+/// The tags with that of a slot.
+#[inline(always)]
+fn tagged(tags: u64, slot: usize, tag: u8) -> u64 {
+    let shift = 8 * slot;
+    tags & !(0xff << shift) | u64::from(tag) << shift
 }
 
 /// The slots before a half, if there are several lines of them: a bit for each slot.
@@ -287,12 +293,9 @@ impl<'a, L: Layout> Bucket<'a, L> {
         // occupied: so what was loaded is of one entry, if the layout asks for that first.
         unsafe {
             let raw = L::load(self.slot(slot));
-            let stays = |site: Site| self.state_now() == state || site.is_weak();
             let site = if L::VALIDATE { sites::VERSION } else { sites::OCCUPIED };
-            if (!L::VALIDATE_FIRST || stays(site))
-                && L::key(raw, is_key)
-                && (L::VALIDATE_FIRST || stays(site))
-            {
+            let stays = || self.state_now() == state || site.is_weak();
+            if (!L::VALIDATE_FIRST || stays()) && L::key(raw, is_key) && (L::VALIDATE_FIRST || stays()) {
                 Glance::Found { slot, raw, state }
             } else {
                 Glance::Perhaps
@@ -387,9 +390,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     #[inline(always)]
     pub(crate) fn publish_in(self, state: u32, tags: u64, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
         fill(self.slot(slot));
-        let shift = 8 * slot;
-        let tags = tags & !(0xff << shift) | u64::from(tag) << shift;
-        self.head.tags.store(tags, Ordering::Relaxed);
+        self.head.tags.store(tagged(tags, slot, tag), Ordering::Relaxed);
         // Release: pairs with the acquire of `state` (I2).
         show!(self.head.state, state | 1 << slot, sites::PUBLISH.order(Ordering::Release));
     }
@@ -399,9 +400,8 @@ impl<'a, L: Layout> Bucket<'a, L> {
     #[inline]
     pub(crate) fn publish_again(self, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
         fill(self.slot(slot));
-        let (state, shift) = (self.head.state.load(Ordering::Relaxed), 8 * slot);
-        let tags = self.tags() & !(0xff << shift) | u64::from(tag) << shift;
-        self.head.tags.store(tags, Ordering::Relaxed);
+        let state = self.head.state.load(Ordering::Relaxed);
+        self.head.tags.store(tagged(self.tags(), slot, tag), Ordering::Relaxed);
         // Release: pairs with the acquire of `state` (I2).
         self.head.state.store(state | 1 << slot, sites::PUBLISH.order(Ordering::Release));
     }
