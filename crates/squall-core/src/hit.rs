@@ -19,6 +19,8 @@ pub struct Hit<'o, I: ?Sized> {
     header: NonNull<Header>,
     /// Of the operation.
     turn: u64,
+    /// What it lends.
+    lent: u8,
     representative: PhantomData<&'o I>,
 }
 
@@ -33,7 +35,33 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     /// I1. The header may be used for its whole block.
     #[inline(always)]
     pub(crate) unsafe fn new(_: &'o Op, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
-        Hit { header, turn, representative: PhantomData }
+        // SAFETY: I1.
+        let lent = unsafe { header.as_ref() }.lent();
+        Hit { header, turn, lent, representative: PhantomData }
+    }
+
+    /// The same, if it lends the first thing: not asked again.
+    ///
+    /// # Safety
+    /// It does. As of [`new`](Hit::new).
+    #[inline(always)]
+    pub(crate) unsafe fn of_first(op: &'o Op, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
+        // SAFETY: the caller.
+        Hit { lent: lent::FIRST, ..unsafe { Hit::new(op, header, turn) } }
+    }
+
+    /// The same, if it does not lend the first thing: not asked again.
+    ///
+    /// # Safety
+    /// It does not. As of [`new`](Hit::new).
+    #[inline(always)]
+    pub(crate) unsafe fn of_other(op: &'o Op, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
+        // SAFETY: the caller.
+        unsafe {
+            let hit = Hit::new(op, header, turn);
+            std::hint::assert_unchecked(hit.lent & lent::FIRST == 0);
+            hit
+        }
     }
 
     #[inline(always)]
@@ -56,7 +84,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         I: Lends,
     {
         // SAFETY: the header was written for `I` (I1), by a root whose interface that is, if something is lent (`lent/I2`).
-        unsafe { lent::first::<I>(self.header().lent(), self.words()) }
+        unsafe { lent::first::<I>(self.lent, self.words()) }
     }
 
     /// What it lends beside the first thing.
@@ -66,7 +94,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         I: Lends,
     {
         // SAFETY: as in `first`.
-        unsafe { lent::beside::<I>(self.header().lent(), self.words()) }
+        unsafe { lent::beside::<I>(self.lent, self.words()) }
     }
 
     /// What it lends, if that is the second thing.
@@ -76,7 +104,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         I: Lends,
     {
         // SAFETY: as in `first`.
-        unsafe { lent::second::<I>(self.header().lent(), self.words()) }
+        unsafe { lent::second::<I>(self.lent, self.words()) }
     }
 
     /// What it lends, if that is the third thing.
@@ -86,7 +114,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         I: Lends,
     {
         // SAFETY: as in `first`.
-        unsafe { lent::third::<I>(self.header().lent(), self.words()) }
+        unsafe { lent::third::<I>(self.lent, self.words()) }
     }
 
     /// Whether this call is one that is chosen of `1 << log2`, as if by chance: for counting calls without a count. In one call the answer stays the
@@ -102,6 +130,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     where
         I: Lends,
     {
+        const { assert!(I::LENDS, "an interface that `Lends` is marked so: `#[interface(lends)]`") };
         self.header.as_ptr().wrapping_byte_add(words_at::<I>()).cast()
     }
 }

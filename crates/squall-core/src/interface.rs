@@ -33,6 +33,9 @@ pub trait Interface: Send + Sync + 'static {
     const METHODS: &'static [&'static str] = &[];
     /// Which of them are marked `#[blocking]`, in the same order.
     const BLOCKING: &'static [bool] = &[];
+    /// Not public: whether representatives may lend something, as their interface (`Lends`). Marked `#[interface(lends)]`.
+    #[doc(hidden)]
+    const LENDS: bool = false;
 }
 
 /// An interface that a representative of type `T` has.
@@ -191,7 +194,9 @@ impl Headers {
         assert!(self.count < self.limit);
         let id = self.id.map_or(NEW, |id| id.offset(self.count).bits());
         // SAFETY: within the room (just checked), which is ours to write.
-        unsafe { self.place.add(self.count as usize).write(Header::new(id, to_fat(view), self.count)) };
+        unsafe {
+            self.place.add(self.count as usize).write(Header::new(id, to_fat(view), self.count, S::LENDS))
+        };
         self.count += 1;
         for entry in S::SUPERS {
             // SAFETY: the entry's own cast.

@@ -8,6 +8,8 @@
 //!   dropped; so what its interface lends is there until then.
 //! - I2. Room for the words is behind the headers of the representatives whose root has a `Lender`; a header that says that something is
 //!   lent is one of those (`layout`).
+//! - I3. Whether the first thing is lent, which is lent most, a call learns by the comparison of ids that it makes anyway: beside its id a
+//!   header has a sign, which says the same as its kind (`header/I1`).
 
 use std::fmt;
 use std::mem::transmute;
@@ -49,10 +51,18 @@ impl<I: ?Sized + Lends> fmt::Debug for Lent<'_, I> {
 
 /// In a header, what is lent: nothing, or one of the three. A bit for each, so that who asks for one is compiled to ask in the order in which
 /// it is written, and first for what is there most.
-pub(crate) const NOTHING: u16 = 0;
-const FIRST: u16 = 1;
-const SECOND: u16 = 1 << 1;
-const THIRD: u16 = 1 << 2;
+pub(crate) const NOTHING: u8 = 0;
+pub(crate) const FIRST: u8 = 1;
+const SECOND: u8 = 1 << 1;
+const THIRD: u8 = 1 << 2;
+
+/// The bits of signs.
+pub(crate) const SIGNS: u8 = FIRST | SECOND | THIRD;
+
+/// What a header has beside its id to say the same: zero for the first thing; and where the interface's representatives never lend anything.
+pub(crate) const fn sign(may_lend: bool, kind: u8) -> u8 {
+    if may_lend { kind ^ FIRST } else { 0 }
+}
 
 /// The words behind the headers.
 #[repr(C)]
@@ -76,7 +86,7 @@ struct Asked<T> {
 
 /// # Safety
 /// It is called with the function that it is beside.
-type Call<T> = unsafe fn(fn(), &T) -> (u16, Words);
+type Call<T> = unsafe fn(fn(), &T) -> (u8, Words);
 
 impl<T, I: ?Sized> fmt::Debug for Lender<T, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -95,7 +105,7 @@ impl<T, I: ?Sized> Lender<T, I> {
 
     /// What a representative lends, as its header and the words behind it say it.
     #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn ask(&self, rep: &T) -> (u16, Words) {
+    pub(crate) fn ask(&self, rep: &T) -> (u8, Words) {
         match &self.asked {
             // SAFETY: the two are each other's.
             Some(asked) => unsafe { (asked.call)(asked.what, rep) },
@@ -110,7 +120,8 @@ type What<T, I> = for<'a> fn(&'a T) -> Option<Lent<'a, I>>;
 impl<T, I: ?Sized + Lends> Lender<T, I> {
     /// This.
     pub const fn of(what: What<T, I>) -> Lender<T, I> {
-        unsafe fn call<T, I: ?Sized + Lends>(what: fn(), rep: &T) -> (u16, Words) {
+        const { assert!(I::LENDS, "an interface that `Lends` is marked so: `#[interface(lends)]`") };
+        unsafe fn call<T, I: ?Sized + Lends>(what: fn(), rep: &T) -> (u8, Words) {
             // SAFETY: the inverse of what `of` did with the same types.
             let what = unsafe { transmute::<fn(), What<T, I>>(what) };
             let (kind, what, beside) = match what(rep) {
@@ -137,7 +148,7 @@ impl<T, I: ?Sized + Lends> Lender<T, I> {
 /// A `Lender` for `I` found them in a representative that is not dropped while the result is used (I1); if `kind` is nothing, there need be no
 /// words.
 #[inline(always)]
-pub(crate) unsafe fn first<'a, I: ?Sized + Lends>(kind: u16, words: *const Words) -> Option<&'a I::First> {
+pub(crate) unsafe fn first<'a, I: ?Sized + Lends>(kind: u8, words: *const Words) -> Option<&'a I::First> {
     // SAFETY: I1: as `of` wrote them.
     (kind & FIRST != 0).then(|| unsafe { &*(*words).what.cast() })
 }
@@ -147,7 +158,7 @@ pub(crate) unsafe fn first<'a, I: ?Sized + Lends>(kind: u16, words: *const Words
 /// # Safety
 /// As of [`first`].
 #[inline(always)]
-pub(crate) unsafe fn beside<'a, I: ?Sized + Lends>(kind: u16, words: *const Words) -> Option<&'a I::Beside> {
+pub(crate) unsafe fn beside<'a, I: ?Sized + Lends>(kind: u8, words: *const Words) -> Option<&'a I::Beside> {
     // SAFETY: I1: as `of` wrote them.
     if kind & FIRST != 0 { unsafe { (*words).beside.cast::<I::Beside>().as_ref() } } else { None }
 }
@@ -157,7 +168,7 @@ pub(crate) unsafe fn beside<'a, I: ?Sized + Lends>(kind: u16, words: *const Word
 /// # Safety
 /// As of [`first`].
 #[inline(always)]
-pub(crate) unsafe fn second<'a, I: ?Sized + Lends>(kind: u16, words: *const Words) -> Option<&'a I::Second> {
+pub(crate) unsafe fn second<'a, I: ?Sized + Lends>(kind: u8, words: *const Words) -> Option<&'a I::Second> {
     // SAFETY: I1: as `of` wrote them.
     (kind & SECOND != 0).then(|| unsafe { &*(*words).what.cast() })
 }
@@ -167,7 +178,7 @@ pub(crate) unsafe fn second<'a, I: ?Sized + Lends>(kind: u16, words: *const Word
 /// # Safety
 /// As of [`first`].
 #[inline(always)]
-pub(crate) unsafe fn third<'a, I: ?Sized + Lends>(kind: u16, words: *const Words) -> Option<&'a I::Third> {
+pub(crate) unsafe fn third<'a, I: ?Sized + Lends>(kind: u8, words: *const Words) -> Option<&'a I::Third> {
     // SAFETY: I1: as `of` wrote them.
     (kind & THIRD != 0).then(|| unsafe { &*(*words).what.cast() })
 }
@@ -181,6 +192,7 @@ mod tests {
 
     trait Any: Send + Sync {}
     impl Interface for dyn Any {
+        const LENDS: bool = true;
         const NAME: &'static str = "Any";
         const SOURCE: Source = Source { file: "", line: 0 };
         const SUPERS: &'static [Super<Self>] = &[];

@@ -26,7 +26,7 @@ use crate::id::Id;
 use crate::interface::{Extends, Interface, from_fat, offset_of};
 use crate::raw::header::Header;
 use crate::raw::mediator::Mediator;
-use crate::raw::object::{Ground, InFlight, Object, header, hit, object_of, release, shared_owner};
+use crate::raw::object::{Ground, InFlight, Object, cached, header, hit, object_of, release, shared_owner};
 use crate::raw::slot::Absent;
 use crate::swap::arbiter::Arbitration;
 use crate::swap::calls::{self as swap, Again, Frame, Met, Park};
@@ -158,19 +158,30 @@ impl<I: ?Sized + Interface> CoRef<I> {
             Ok(entered) => entered,
             Err(error) => return gone.answer(refused(self, method, error)),
         };
+        macro_rules! done {
+            ($found:path, $header:ident) => {
+                // SAFETY: a header of this id (I1), found in the operation; if the interface's representatives lend things, one with this
+                // sign (header/I1).
+                match act.act_briefly(entered.op(), unsafe { $found(entered.op(), $header, entered.turn()) }) {
+                    Ok(result) => {
+                        drop(entered);
+                        result
+                    }
+                    Err(act) => act_at_length(entered, self, method, act, gone),
+                }
+            };
+        }
         // SAFETY: there is an object or was one (I1), so there are tables; the operation is open, and the header is used
         // in it (I2).
-        if let Some(header) = unsafe { hit(entry_here(self.id.slot()), self.id) } {
-            // SAFETY: a header of this id (I1), found in the operation.
-            return match act
-                .act_briefly(entered.op(), unsafe { Hit::new(entered.op(), header, entered.turn()) })
-            {
-                Ok(result) => {
-                    drop(entered);
-                    result
-                }
-                Err(act) => act_at_length(entered, self, method, act, gone),
-            };
+        if let Some(header) = unsafe { cached(entry_here(self.id.slot())) } {
+            // SAFETY: as above.
+            let it = unsafe { header.as_ref() };
+            if it.is(self.id.bits()) {
+                return if I::LENDS { done!(Hit::of_first, header) } else { done!(Hit::new, header) };
+            }
+            if I::LENDS && it.is_of(self.id.bits()) {
+                return done!(Hit::of_other, header);
+            }
         }
         // Apart from the hit up to the end, so that a hit does not ask again how it went.
         miss(entered, self, method, act, gone)

@@ -152,6 +152,11 @@ impl<'a> Expansion<'a> {
             let (base, hidden) = (object(base), self.hidden(base));
             quote!(#hidden::Super::new::<#base>(|__sub| __sub))
         });
+        let lends = self.interface.lends.then(|| {
+            quote!(
+                const LENDS: ::core::primitive::bool = true;
+            )
+        });
         let generics = static_types(&item.generics);
         let (parameters, _, condition) = generics.split_for_impl();
         quote_spanned! {here(&item.ident)=>
@@ -165,6 +170,7 @@ impl<'a> Expansion<'a> {
                 const SUPERS: &'static [#hidden::Super<Self>] = &[#(#supers),*];
                 const METHODS: &'static [&'static ::core::primitive::str] = &[#(#methods),*];
                 const BLOCKING: &'static [::core::primitive::bool] = &[#(#blocking),*];
+                #lends
             }
         }
     }

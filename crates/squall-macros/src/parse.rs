@@ -23,6 +23,8 @@ const MARKS: [&str; 5] = ["Send", "Sync", "Unpin", "UnwindSafe", "RefUnwindSafe"
 pub(crate) struct Interface {
     /// The crate `squall`, as a path from here.
     pub(crate) facade: TokenStream,
+    /// Whether its representatives may lend something.
+    pub(crate) lends: bool,
     /// The trait, without `#[blocking]`.
     pub(crate) item: ItemTrait,
     /// The interfaces that it extends.
@@ -62,31 +64,34 @@ pub(crate) struct Refused {
 impl Interface {
     /// Reads the arguments of the attribute, and the item that it stands on.
     pub(crate) fn parse(arguments: TokenStream, item: TokenStream) -> Result<Interface, Refused> {
-        let facade = Facade::parse.parse2(arguments);
+        let arguments = Arguments::parse.parse2(arguments);
         let parsed = trait_keyword(&item).and_then(|()| syn::parse2::<ItemTrait>(item.clone()));
         let mut item = match parsed {
             Ok(parsed) => parsed,
-            Err(error) => return Err(Refused { item, error: all([facade.err(), Some(error)]).unwrap_err() }),
+            Err(error) => {
+                return Err(Refused { item, error: all([arguments.err(), Some(error)]).unwrap_err() });
+            }
         };
         let checked = check::check(&item);
         let marks = take_marks(&mut item);
-        match (facade, checked) {
-            (Ok(Facade(facade)), Ok(())) => Ok(Interface::accepted(facade, item, &marks)),
-            (facade, checked) => {
-                let error = all([facade.err(), checked.err()]).unwrap_err();
+        match (arguments, checked) {
+            (Ok(arguments), Ok(())) => Ok(Interface::accepted(arguments, item, &marks)),
+            (arguments, checked) => {
+                let error = all([arguments.err(), checked.err()]).unwrap_err();
                 Err(Refused { item: item.into_token_stream(), error })
             }
         }
     }
 
-    fn accepted(facade: TokenStream, item: ItemTrait, marks: &[bool]) -> Interface {
+    fn accepted(arguments: Arguments, item: ItemTrait, marks: &[bool]) -> Interface {
         let supers = extended(&item).map(|bound| bound.path.clone()).collect();
         let functions = item.items.iter().filter_map(|item| match item {
             TraitItem::Fn(function) => Some(function.clone()),
             _ => None,
         });
         let methods = functions.zip(marks).map(|(item, blocking)| Method::new(item, *blocking)).collect();
-        Interface { facade, item, supers, methods }
+        let Arguments { facade, lends } = arguments;
+        Interface { facade, lends, item, supers, methods }
     }
 }
 
@@ -141,13 +146,16 @@ fn mark(bound: &TraitBound) -> Option<&Ident> {
     MARKS.iter().any(|mark| name == mark).then_some(name)
 }
 
-/// `crate = path`, or nothing: the path to the crate `squall`.
-struct Facade(TokenStream);
+/// `crate = path`, or nothing: the path to the crate `squall`. After the path, where `squall` has the interface itself, perhaps `lends`.
+struct Arguments {
+    facade: TokenStream,
+    lends: bool,
+}
 
-impl Parse for Facade {
-    fn parse(input: ParseStream<'_>) -> syn::Result<Facade> {
+impl Parse for Arguments {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Arguments> {
         if input.is_empty() {
-            return Ok(Facade(quote!(::squall)));
+            return Ok(Arguments { facade: quote!(::squall), lends: false });
         }
         let expected =
             "`#[interface]` takes nothing, or `crate = path`, the path by which `squall` is known here";
@@ -156,10 +164,18 @@ impl Parse for Facade {
             input.call(Path::parse_mod_style)
         });
         let facade = facade.map_err(|error| Error::new(error.span(), expected))?;
+        let lends = input.peek(Token![,]) && {
+            input.parse::<Token![,]>()?;
+            let word = input.parse::<Ident>().map_err(|error| Error::new(error.span(), expected))?;
+            if word != "lends" {
+                return Err(Error::new(word.span(), expected));
+            }
+            true
+        };
         if !input.is_empty() {
             return Err(input.error(expected));
         }
-        Ok(Facade(facade.into_token_stream()))
+        Ok(Arguments { facade: facade.into_token_stream(), lends })
     }
 }
 

@@ -53,6 +53,10 @@ fn arguments_of_the_attribute() {
         ("crate", ""),
         ("crate = ", ""),
         ("crate = a<u8>", "<"),
+        ("lends", "lends"),
+        ("crate = a,", ""),
+        ("crate = a, gives", "gives"),
+        ("crate = a, lends, lends", ","),
     ] {
         assert_eq!(
             refusals_with(arguments, "trait Hits: Send + Sync {}"),
@@ -60,7 +64,7 @@ fn arguments_of_the_attribute() {
             "{arguments}"
         );
     }
-    for arguments in ["", "crate = crate", "crate = ::a::b", "crate = self::a"] {
+    for arguments in ["", "crate = a, lends", "crate = crate", "crate = ::a::b", "crate = self::a"] {
         assert_eq!(refusals_with(arguments, "trait Hits: Send + Sync {}"), [], "{arguments}");
     }
 }
@@ -457,6 +461,9 @@ fn kt_08_each_method_and_its_checked_form_go_through_the_wrapper_once() {
         assert_eq!(count(&mixed, &way), 2, "{mixed}");
     }
     assert_eq!(count(&mixed, "Through::__squall_around("), 4, "{mixed}");
+    assert!(!mixed.contains("LENDS"), "{mixed}");
+    let lending = expansion("crate = crate::a, lends", "trait Hits: Base { fn add(&self); }");
+    contains(&lending, "const LENDS: ::core::primitive::bool = true;");
     contains(&mixed, "const BLOCKING: &'static [::core::primitive::bool] = &[false, true];");
 }
 

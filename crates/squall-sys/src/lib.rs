@@ -11,6 +11,7 @@
 pub mod affinity;
 pub mod apart;
 pub mod area;
+pub mod fetch;
 pub mod fork;
 pub mod futex;
 pub mod huge;

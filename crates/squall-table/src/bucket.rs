@@ -21,6 +21,7 @@ use crate::sites;
 use crate::slab::tag_above;
 use squall_lock::{Lock, LockGuard};
 use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use squall_sys::fetch::LINE;
 use std::num::NonZero;
 
 /// A bit for each slot.
@@ -42,9 +43,6 @@ const LAST: u32 = if cfg!(loom) {
 
 /// Slots of a bucket: as many as there are tags in a word.
 pub(crate) const SLOTS: usize = 8;
-
-/// Bytes that a processor fetches at once.
-pub(crate) const LINE: usize = 64;
 
 /// The slots whose tag is the topmost byte of the four, a bit for each; perhaps others, which the comparison of keys finds out; and bits above
 /// those of slots.
@@ -133,24 +131,6 @@ fn tagged(tags: u64, slot: usize, tag: u8) -> u64 {
 fn before<L: Layout>(half: u32) -> u32 {
     const HALF: u32 = (1 << (SLOTS / 2)) - 1;
     if size_of::<[L::Slot; SLOTS]>() > LINE { half * HALF } else { 0 }
-}
-
-/// Fetches a line.
-#[cfg(not(loom))]
-#[inline(always)]
-pub(crate) fn fetch_line(at: *const u8) {
-    let _ = at;
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint, of whatever address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
-    }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
-    }
 }
 
 /// A bucket.

@@ -462,12 +462,11 @@ impl<L: Layout> Raw<L> {
         let shared = next.homes() < slab.homes();
         // A hasher that now says otherwise than when the entry came shall not lead into a home of others.
         let (first, last) = slab.range(home);
+        // All go into one home then: its range is larger. The order of locks is that of slabs. The next slab's homes do not move yet (I1).
+        let _lock = shared.then(|| next.bucket(next.home(first)).lock());
         for &(mixed, raw) in &moving.entries {
             let mixed = mixed.clamp(first, last);
-            let to = next.home(mixed);
-            // The order of locks is that of slabs. The next slab's homes do not move yet (I1).
-            let _lock = shared.then(|| next.bucket(to).lock());
-            let (bucket, slot, _) = next.room(next.bucket(to), mixed);
+            let (bucket, slot, _) = next.room(next.bucket(next.home(mixed)), mixed);
             bucket.publish_again(slot, tag(mixed), |slot| L::copy(slot, raw));
         }
         slab.bucket(home).set_moved();

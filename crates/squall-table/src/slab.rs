@@ -6,11 +6,11 @@
 //! - I3. `next` is set once, only in a slab that was the map's current one then (raw/I1).
 
 use crate::bucket::{Bucket, Head, Link, Look, SLOTS};
-#[cfg(not(loom))]
-use crate::bucket::{LINE, fetch_line};
 use crate::layout::{IsKey, Layout};
 use crate::sites;
 use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+#[cfg(not(loom))]
+use squall_sys::fetch::{self, LINE};
 #[cfg(not(loom))]
 use std::ptr::NonNull;
 
@@ -21,7 +21,7 @@ pub(crate) struct Slab<L: Layout> {
     /// What these are in.
     #[cfg(not(loom))]
     _memory: Zeroed,
-    /// 63 less the number of bits of a home: by so many a mixed hash is shifted to choose a half of a home.
+    /// 60 less the number of bits of a home: by so many a mixed hash is shifted to choose a half of a home, in steps of [`HALF`].
     half_shift: u32,
     /// Where everything goes; null while it stays here.
     pub(crate) next: AtomicPtr<Slab<L>>,
@@ -128,6 +128,17 @@ impl<T> Part<T> {
         // SAFETY: homes are of as many bits as there are elements; the memory is valid zeros or what was made of them.
         unsafe { self.start.add(index).as_ref() }
     }
+
+    /// The element that begins at this byte.
+    ///
+    /// # Safety
+    /// One does.
+    #[inline(always)]
+    unsafe fn at_byte(&self, byte: usize) -> &T {
+        debug_assert!(byte.is_multiple_of(size_of::<T>()) && byte / size_of::<T>() < self.count);
+        // SAFETY: the caller; as in `at`.
+        unsafe { self.start.byte_add(byte).as_ref() }
+    }
 }
 
 /// So many of something, zeros at first.
@@ -135,6 +146,12 @@ impl<T> Part<T> {
 type Many<T> = Part<T>;
 #[cfg(loom)]
 type Many<T> = Box<[T]>;
+
+/// The half of [`Slab::halves`].
+#[inline(always)]
+fn half_of(halves: usize) -> u32 {
+    (halves / HALF & 1) as u32
+}
 
 /// Where an entry is, or was.
 pub(crate) struct Place<'a, L: Layout> {
@@ -145,7 +162,22 @@ pub(crate) struct Place<'a, L: Layout> {
     pub(crate) state: u32,
 }
 
+/// From one half of a home to the next, as they are counted to find a bucket: half a head. So the bits of a mixed hash, shifted once and cut
+/// off, are where the head is, and a multiple that is in an address anyway is where the slots are.
+const HALF: usize = 8;
+const HALF_BITS: u32 = HALF.trailing_zeros();
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Head>() == 2 * HALF);
+
 impl<L: Layout> Slab<L> {
+    /// What lies in the slots of a home for each byte of its head.
+    #[cfg(not(loom))]
+    const SLOTS_OF_HEAD: usize = {
+        let size = size_of::<[L::Slot; SLOTS]>();
+        assert!(size.is_multiple_of(size_of::<Head>()));
+        size / size_of::<Head>()
+    };
+
     /// A slab of `homes` homes, a power of two; nothing if there is no memory.
     pub(crate) fn new(homes: usize) -> Option<Box<Slab<L>>> {
         debug_assert!(homes.is_power_of_two() && homes > 1);
@@ -176,7 +208,7 @@ impl<L: Layout> Slab<L> {
             chains,
             #[cfg(not(loom))]
             _memory: memory,
-            half_shift: 63 - homes.trailing_zeros(),
+            half_shift: u64::BITS - 1 - HALF_BITS - homes.trailing_zeros(),
             next: AtomicPtr::new(std::ptr::null_mut()),
             cursor: AtomicUsize::new(0),
             moved: AtomicUsize::new(0),
@@ -192,7 +224,7 @@ impl<L: Layout> Slab<L> {
     }
 
     pub(crate) fn homes(&self) -> usize {
-        1 << (63 - self.half_shift)
+        1 << (u64::BITS - 1 - HALF_BITS - self.half_shift)
     }
 
     /// Entries for which there is room without chains.
@@ -200,43 +232,59 @@ impl<L: Layout> Slab<L> {
         self.homes() * SLOTS
     }
 
+    /// The home of a mixed hash and its half, in steps of [`HALF`]; what is left of the hash is in the bits below.
+    #[inline(always)]
+    fn halves(&self, mixed: u64) -> usize {
+        (mixed >> self.half_shift) as usize
+    }
+
     #[inline(always)]
     pub(crate) fn home(&self, mixed: u64) -> usize {
-        (mixed >> self.half_shift >> 1) as usize
+        self.halves(mixed) / (2 * HALF)
     }
 
     /// In which half of its home's slots an entry of this mixed hash is put while there is room, 0 or 1: so that who looks for it need not fetch
     /// all lines. The bit below those that choose the home.
     #[inline(always)]
     pub(crate) fn half(&self, mixed: u64) -> u32 {
-        (mixed >> self.half_shift) as u32 & 1
+        half_of(self.halves(mixed))
     }
 
     /// The bucket of a mixed hash's home, and its half. The lines of slots in which such an entry most likely is are on their way.
     #[inline(always)]
     pub(crate) fn fetch(&self, mixed: u64) -> (Bucket<'_, L>, u32) {
-        let half = mixed >> self.half_shift;
+        let halves = self.halves(mixed);
+        #[cfg(loom)]
+        return (self.bucket(halves / (2 * HALF)), half_of(halves));
         #[cfg(not(loom))]
         {
-            // Halves lie as homes do, twice as many.
-            let (slots, size) = (self.slots.start.as_ptr().cast::<u8>(), size_of::<[L::Slot; SLOTS]>());
-            let (from, lines) = if size > LINE {
-                (half as usize * (size / 2), size / 2)
-            } else {
-                (half as usize / 2 * size, size)
-            };
-            fetch_line(slots.wrapping_add(from));
-            if lines > LINE {
-                fetch_line(slots.wrapping_add(from + LINE));
+            let (home, half) = (halves & !(2 * HALF - 1), halves & !(HALF - 1));
+            let slots = self.slots.start.as_ptr().cast::<u8>();
+            match size_of::<[L::Slot; SLOTS]>() {
+                // What is below a half leads to another place in the same line: it need not be cut off.
+                size if size <= 2 * LINE => fetch::line(slots.wrapping_add(halves * Self::SLOTS_OF_HEAD)),
+                _ => {
+                    let from = slots.wrapping_add(half * Self::SLOTS_OF_HEAD);
+                    fetch::line(from);
+                    fetch::line(from.wrapping_add(LINE));
+                }
             }
+            // SAFETY: the first byte of the home's head, and so many times as far the first of its slots.
+            let bucket = unsafe {
+                Bucket {
+                    head: self.heads.at_byte(home),
+                    slots: self.slots.at_byte(home * Self::SLOTS_OF_HEAD),
+                }
+            };
+            (bucket, half_of(halves))
         }
-        (self.bucket((half >> 1) as usize), half as u32 & 1)
     }
 
     /// The first and the last mixed hash of a home.
     pub(crate) fn range(&self, home: usize) -> (u64, u64) {
-        let first = (home as u64) << self.half_shift << 1;
-        (first, first | ((2 << self.half_shift) - 1))
+        let shift = self.half_shift + HALF_BITS;
+        let first = (home as u64) << shift << 1;
+        (first, first | ((2 << shift) - 1))
     }
 
     #[inline(always)]

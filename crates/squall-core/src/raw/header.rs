@@ -4,8 +4,10 @@
 //! reference, so one store of zero makes every cached entry of every VP miss at once.
 //!
 //! - I1. `id` goes from `NEW` to the object's id, and from any to `SUSPENDED` while a mediator stands before the object; from
-//!   `NEW` and `SUSPENDED` to the object's id when none does any more; and from any to `POISON`, and never back.
-//! - I2. `target`, `index` and `lent` are written before the header is published, and never after.
+//!   `NEW` and `SUSPENDED` to the object's id when none does any more; and from any to `POISON`, and never back. With the object's id
+//!   are the bits of `sign`, which are none of an id's: so one comparison says that a call may use the representative, and that it lends
+//!   the first thing of its interface, whose sign is zero (`lent::sign`).
+//! - I2. `target`, `index`, `lent` and `sign` are written before the header is published, and never after.
 //! - I3. `holds` counts calls that use the representative outside any operation. It grows only inside an operation that
 //!   found the header's id alive, or within a miss; so after the grace period that follows the death it only falls.
 //! - I4. Once `WAITED` is set (after that grace period), exactly one release returns [`Released::Last`] if any hold was
@@ -17,6 +19,8 @@
 use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::sites;
+use crate::id::SLOTS_MAX;
+use crate::lent;
 
 /// The id of a header whose object is gone, or on its way.
 const POISON: u64 = 0;
@@ -42,8 +46,16 @@ pub(crate) struct Header {
     target: Fat,
     holds: AtomicU32,
     index: u16,
-    lent: u16,
+    lent: u8,
+    /// Of `lent`, in the lowest bits.
+    sign: u8,
 }
+
+/// Where the sign lies in `id`: above the slots of all ids.
+const SIGN_SHIFT: u32 = 24;
+/// The bits of it.
+const SIGNS: u64 = (lent::SIGNS as u64) << SIGN_SHIFT;
+const _: () = assert!(SLOTS_MAX <= 1 << SIGN_SHIFT && SIGNS < 1 << u32::BITS);
 
 /// What became of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,18 +71,50 @@ pub(crate) enum Released {
 
 impl Header {
     /// The header of interface `index` of a representative, under this id or `NEW`.
-    pub(crate) fn new(id: u64, target: Fat, index: u32) -> Header {
+    ///
+    /// Of an interface whose representatives may lend something, this one lends nothing until [`lends`](Header::lends) says so.
+    pub(crate) fn new(id: u64, target: Fat, index: u32, may_lend: bool) -> Header {
+        let sign = lent::sign(may_lend, lent::NOTHING);
         // An interface has sixteen at most.
-        Header { id: AtomicU64::new(id), target, holds: AtomicU32::new(0), index: index as u16, lent: 0 }
+        let header = Header {
+            id: AtomicU64::new(id),
+            target,
+            holds: AtomicU32::new(0),
+            index: index as u16,
+            lent: lent::NOTHING,
+            sign,
+        };
+        if id != NEW {
+            header.id.store(header.signed(id), Ordering::Relaxed);
+        }
+        header
     }
 
     /// Says which thing the representative lends (`lent/I1`), before the header is published.
     #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn set_lent(&mut self, kind: u16) {
-        self.lent = kind;
+    pub(crate) fn lends(&mut self, kind: u8) {
+        let id = self.id.load(Ordering::Relaxed);
+        (self.lent, self.sign) = (kind, lent::sign(true, kind));
+        if id != NEW {
+            self.id.store(self.signed(id & !SIGNS), Ordering::Relaxed);
+        }
     }
 
-    /// Whether a call with this id may use the representative.
+    /// An id with the sign (I1).
+    #[inline(always)]
+    fn signed(&self, id: u64) -> u64 {
+        id | u64::from(self.sign) << SIGN_SHIFT
+    }
+
+    /// Whether a call with this id may use the representative, whatever it lends.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, id: u64) -> bool {
+        // Relaxed: as in `is`.
+        (self.id.load(Ordering::Relaxed) ^ id) & !SIGNS == 0
+    }
+
+    /// Whether a call with this id may use the representative, and its sign is zero: that of an interface whose representatives lend nothing,
+    /// or of one that lends the first thing.
     #[inline(always)]
     pub(crate) fn is(&self, id: u64) -> bool {
         // Relaxed: the entry that led here was loaded with acquire, and whoever knows that `destroy` has returned sees
@@ -99,14 +143,15 @@ impl Header {
     /// Makes a published header active, unless it is poisoned.
     pub(crate) fn activate(&self, id: u64) {
         // Relaxed: a failure is all there is to know (I1), and the order against `poison` is that of one word.
-        let _ = self.id.compare_exchange(NEW, id, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.id.compare_exchange(NEW, self.signed(id), Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Makes it active again, or for the first time, unless it is poisoned: no mediator stands before its object any more.
     pub(crate) fn resume(&self, id: u64) {
         for before in [SUSPENDED, NEW] {
             // Relaxed: as `activate`.
-            if self.id.compare_exchange(before, id, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            if self.id.compare_exchange(before, self.signed(id), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            {
                 return;
             }
         }
@@ -147,7 +192,7 @@ impl Header {
     /// Which thing the representative lends; zero: none.
     #[inline(always)]
     #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn lent(&self) -> u16 {
+    pub(crate) fn lent(&self) -> u8 {
         self.lent
     }
 

@@ -317,17 +317,25 @@ pub(crate) unsafe fn unkeep(ground: &impl Ground, object: NonNull<Object>) {
     drop(InFlight { ground, object, index: 0 });
 }
 
-/// The header in `entry` if it is that of `id`: the hot path.
+/// The header in `entry`, whosever it is: the beginning of the hot path.
 ///
 /// # Safety
 /// Within an operation; the header is used in it.
 #[inline(always)]
+pub(crate) unsafe fn cached(entry: &AtomicPtr<Header>) -> Option<NonNull<Header>> {
+    // Acquire: pairs with the release in `install`. Entries are cleared before the grace period after which their header is freed (I3), and
+    // this operation began before that ended, or after the entry was cleared.
+    NonNull::new(entry.load(sites::ENTRY_LOAD.order(Ordering::Acquire)))
+}
+
+/// The same if it is that of `id`, whatever it lends.
+///
+/// # Safety
+/// As of [`cached`].
+#[inline(always)]
 pub(crate) unsafe fn hit(entry: &AtomicPtr<Header>, id: Id) -> Option<NonNull<Header>> {
-    // Acquire: pairs with the release in `install`.
-    let header = NonNull::new(entry.load(sites::ENTRY_LOAD.order(Ordering::Acquire)))?;
-    // SAFETY: entries are cleared before the grace period after which their header is freed (I3), and this operation
-    // began before that ended, or after the entry was cleared.
-    unsafe { header.as_ref() }.is(id.bits()).then_some(header)
+    // SAFETY: the caller.
+    unsafe { cached(entry).filter(|header| header.as_ref().is_of(id.bits())) }
 }
 
 /// Makes a published representative answer calls, unless the object died meanwhile. Within its gate.

@@ -65,7 +65,7 @@ pub use subscription::{Changed, Subscription};
 /// and runs `T::clone`, which is as wait-free as those are.
 /// # Source
 /// TO-04, TO-05, HU-04, HU-16, HU-17.
-#[interface(crate = squall_core)]
+#[interface(crate = squall_core, lends)]
 pub trait Published<T: Send + Sync + 'static>: Send + Sync {
     /// Finds the value, for the rest of the operation. [`Reading`] has this in handier forms.
     fn find<'o>(&self, op: &'o Op) -> &'o Versioned<T>;

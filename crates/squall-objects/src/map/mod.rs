@@ -79,7 +79,7 @@ pub use store::Store;
 ///
 /// # Source
 /// CO-54 to CO-64, HU-15.
-#[interface(crate = squall_core)]
+#[interface(crate = squall_core, lends)]
 pub trait Mapping<
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,

@@ -215,7 +215,7 @@ impl Body {
     pub(super) fn make(thing: ThingRef, vp: usize, cluster: u32) -> NonNull<Rep> {
         let body = Body {
             rep: Rep::new(thing.object(), vp as u32, cluster),
-            header: Header::new(NEW, [ptr::null(); 2], 0),
+            header: Header::new(NEW, [ptr::null(); 2], 0, false),
             // SAFETY: the caller is within the gate; never written after it is published.
             serial: unsafe { thing.0.as_ref() }.serial,
             value: UnsafeCell::new(ALIVE),
@@ -224,7 +224,7 @@ impl Body {
         // SAFETY: our own. The header leads to its own block, as it does in earnest.
         unsafe {
             let target = [body.as_ptr().cast_const().cast(), ptr::null()];
-            (&raw mut (*body.as_ptr()).header).write(Header::new(NEW, target, 0));
+            (&raw mut (*body.as_ptr()).header).write(Header::new(NEW, target, 0, false));
         }
         body.cast()
     }
