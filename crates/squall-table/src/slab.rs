@@ -150,7 +150,7 @@ type Many<T> = Box<[T]>;
 /// The half of [`Slab::halves`].
 #[inline(always)]
 fn half_of(halves: usize) -> u32 {
-    (halves / HALF & 1) as u32
+    ((halves / HALF) & 1) as u32
 }
 
 /// Where an entry is, or was.
