@@ -14,13 +14,7 @@ pub(crate) unsafe fn read<L: Layout, R>(
     f: impl FnOnce(&L::Value) -> R,
 ) -> Option<R> {
     // SAFETY: the caller.
-    unsafe {
-        match raw.find_here(hash, is_key) {
-            Here::Found(found) => Some(L::value(found.raw(), f)),
-            Here::Absent => None,
-            Here::Perhaps => read_elsewhere(raw, hash, is_key, f),
-        }
-    }
+    unsafe { read_at_home(raw, hash, is_key, f).unwrap_or_else(|f| read_elsewhere(raw, hash, is_key, f)) }
 }
 
 /// The same, where no call is made for it.
@@ -156,10 +150,8 @@ pub(crate) unsafe fn take<L: Layout, R>(
 ) -> Option<R> {
     // SAFETY: the caller.
     unsafe {
-        match raw.remove_here(hash, is_key, rehash) {
-            Ok(entry) => entry.map(|entry| L::value(entry, f)),
-            Err(Perhaps) => take_slowly(raw, hash, is_key, rehash, f),
-        }
+        take_at_home(raw, hash, is_key, rehash, f)
+            .unwrap_or_else(|f| take_slowly(raw, hash, is_key, rehash, f))
     }
 }
 

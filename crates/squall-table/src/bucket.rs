@@ -164,12 +164,20 @@ pub(crate) enum Glance<R> {
     Found {
         slot: usize,
         raw: R,
-        /// As in [`Look::Found`].
-        state: u32,
     },
     Absent,
     /// It may be in another slot, or in a bucket that follows; or it came or went just now.
     Perhaps,
+}
+
+/// The first slot that is occupied and has the tag; if there is none, what that says of the key.
+#[inline(always)]
+fn first_slot<R>(state: u32, tags: u64, mixed: u64) -> Result<usize, Glance<R>> {
+    let hits = slots_of(tags, tag_above(mixed)) & state & OCCUPIED;
+    if hits == 0 {
+        return Err(if state & CHAINED == 0 { Glance::Absent } else { Glance::Perhaps });
+    }
+    Ok(hits.trailing_zeros() as usize)
 }
 
 impl<'a, L: Layout> Bucket<'a, L> {
@@ -264,11 +272,10 @@ impl<'a, L: Layout> Bucket<'a, L> {
     #[inline(always)]
     pub(crate) unsafe fn glance(self, state: u32, mixed: u64, is_key: impl IsKey<L::Key>) -> Glance<L::Raw> {
         // Relaxed: after the acquire of the state (I2).
-        let hits = slots_of(self.head.tags.load(Ordering::Relaxed), tag_above(mixed)) & state & OCCUPIED;
-        if hits == 0 {
-            return if state & CHAINED == 0 { Glance::Absent } else { Glance::Perhaps };
-        }
-        let slot = hits.trailing_zeros() as usize;
+        let slot = match first_slot(state, self.head.tags.load(Ordering::Relaxed), mixed) {
+            Ok(slot) => slot,
+            Err(none) => return none,
+        };
         // SAFETY: in the operation that the caller says; the slot was occupied. The same state is the same version, and has the same slots
         // occupied: so what was loaded is of one entry, if the layout asks for that first.
         unsafe {
@@ -276,7 +283,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
             let site = if L::VALIDATE { sites::VERSION } else { sites::OCCUPIED };
             let stays = || self.state_now() == state || site.is_weak();
             if (!L::VALIDATE_FIRST || stays()) && L::key(raw, is_key) && (L::VALIDATE_FIRST || stays()) {
-                Glance::Found { slot, raw, state }
+                Glance::Found { slot, raw }
             } else {
                 Glance::Perhaps
             }
@@ -326,15 +333,14 @@ impl<'a, L: Layout> Bucket<'a, L> {
         mixed: u64,
         is_key: impl IsKey<L::Key>,
     ) -> Glance<L::Raw> {
-        let hits = slots_of(tags, tag_above(mixed)) & state & OCCUPIED;
-        if hits == 0 {
-            return if state & CHAINED == 0 { Glance::Absent } else { Glance::Perhaps };
-        }
-        let slot = hits.trailing_zeros() as usize;
+        let slot = match first_slot(state, tags, mixed) {
+            Ok(slot) => slot,
+            Err(none) => return none,
+        };
         // SAFETY: under the lock, so nothing that is here is retired; the slot is occupied.
         unsafe {
             let raw = L::load(self.slot(slot));
-            if L::key(raw, is_key) { Glance::Found { slot, raw, state } } else { Glance::Perhaps }
+            if L::key(raw, is_key) { Glance::Found { slot, raw } } else { Glance::Perhaps }
         }
     }
 

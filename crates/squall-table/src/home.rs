@@ -39,7 +39,7 @@ impl<L: Layout> Raw<L> {
         }
         // SAFETY: the caller; this home's state is not moved.
         match unsafe { bucket.glance(state, mixed, is_key) } {
-            Glance::Found { slot, raw, state } => {
+            Glance::Found { slot, raw } => {
                 Here::Found(Found { place: Place { bucket, slot, raw, state }, slab, mixed })
             }
             Glance::Absent => Here::Absent,
@@ -99,7 +99,7 @@ impl<L: Layout> Raw<L> {
         let (state, tags) = (bucket.state(), bucket.tags());
         // SAFETY: under the lock.
         match unsafe { bucket.glance_held(state, tags, mixed, is_key) } {
-            Glance::Found { slot, raw, .. } => {
+            Glance::Found { slot, raw } => {
                 let spare = bucket.change(slot, |slot| L::replace(slot, raw, fresh));
                 drop(lock);
                 // SAFETY: the slot has another, which is before this; who changed it has it alone.
@@ -146,7 +146,7 @@ impl<L: Layout> Raw<L> {
         }
         // SAFETY: under the lock.
         match unsafe { bucket.glance_held(state, bucket.tags(), mixed, is_key) } {
-            Glance::Found { slot, raw, .. } => {
+            Glance::Found { slot, raw } => {
                 let was_last = bucket.remove_in(state, slot);
                 drop(lock);
                 self.count.add(u64::MAX);
