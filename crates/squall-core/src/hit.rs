@@ -130,7 +130,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     where
         I: Lends,
     {
-        const { assert!(I::LENDS, "an interface that `Lends` is marked so: `#[interface(lends)]`") };
+        const { assert!(I::LENDS, "an interface that `Lends` is marked so: `#[interface(crate = …, lends)]`") };
         self.header.as_ptr().wrapping_byte_add(words_at::<I>()).cast()
     }
 }

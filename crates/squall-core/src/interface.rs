@@ -33,7 +33,7 @@ pub trait Interface: Send + Sync + 'static {
     const METHODS: &'static [&'static str] = &[];
     /// Which of them are marked `#[blocking]`, in the same order.
     const BLOCKING: &'static [bool] = &[];
-    /// Not public: whether representatives may lend something, as their interface (`Lends`). Marked `#[interface(lends)]`.
+    /// Not public: whether representatives may lend something, as their interface (`Lends`). Marked `#[interface(crate = …, lends)]`.
     #[doc(hidden)]
     const LENDS: bool = false;
 }

@@ -120,7 +120,7 @@ type What<T, I> = for<'a> fn(&'a T) -> Option<Lent<'a, I>>;
 impl<T, I: ?Sized + Lends> Lender<T, I> {
     /// This.
     pub const fn of(what: What<T, I>) -> Lender<T, I> {
-        const { assert!(I::LENDS, "an interface that `Lends` is marked so: `#[interface(lends)]`") };
+        const { assert!(I::LENDS, "an interface that `Lends` is marked so: `#[interface(crate = …, lends)]`") };
         unsafe fn call<T, I: ?Sized + Lends>(what: fn(), rep: &T) -> (u8, Words) {
             // SAFETY: the inverse of what `of` did with the same types.
             let what = unsafe { transmute::<fn(), What<T, I>>(what) };
