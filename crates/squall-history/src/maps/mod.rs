@@ -118,13 +118,13 @@ pub const SEED: &str = "SQUALL_HISTORY_SEED";
 pub const EMULATOR: &str = "SQUALL_TEST_RUNNER";
 
 impl Default for Load {
-    /// A second or two for all checks of a map; less under Miri, and where an emulator runs the tests ([`EMULATOR`]). The seed is
+    /// A second or two for all checks of a map; less under Miri and the sanitizers, and where an emulator runs the tests ([`EMULATOR`]). The seed is
     /// that of the environment, or 1.
     fn default() -> Load {
         let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
         let (many, rounds) = if cfg!(miri) {
             (12, 2)
-        } else if std::env::var_os(EMULATOR).is_some() {
+        } else if cfg!(any(squall_asan, squall_tsan)) || std::env::var_os(EMULATOR).is_some() {
             (400, 30)
         } else {
             (1_500, 120)
