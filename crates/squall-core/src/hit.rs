@@ -12,7 +12,7 @@ use squall_rcu::Op;
 use crate::interface::from_fat;
 use crate::layout::words_at;
 use crate::lent::{self, Lends, Words};
-use crate::raw::header::Header;
+use crate::raw::header::{FIRST, Header};
 
 /// A representative that a call found, for the rest of its operation.
 pub struct Hit<'o, I: ?Sized> {
@@ -47,7 +47,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     #[inline(always)]
     pub(crate) unsafe fn of_first(op: &'o Op, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
         // SAFETY: the caller.
-        Hit { lent: lent::FIRST, ..unsafe { Hit::new(op, header, turn) } }
+        Hit { lent: FIRST, ..unsafe { Hit::new(op, header, turn) } }
     }
 
     /// The same, if it does not lend the first thing: not asked again.
@@ -59,7 +59,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
         // SAFETY: the caller.
         unsafe {
             let hit = Hit::new(op, header, turn);
-            std::hint::assert_unchecked(hit.lent & lent::FIRST == 0);
+            std::hint::assert_unchecked(hit.lent & FIRST == 0);
             hit
         }
     }

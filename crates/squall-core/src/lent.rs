@@ -16,6 +16,7 @@ use std::mem::transmute;
 use std::ptr;
 
 use crate::interface::Interface;
+use crate::raw::header::{FIRST, NOTHING, SECOND, THIRD};
 
 /// An interface whose representatives may lend something: one thing, perhaps with another beside it, or a second thing, or a third.
 pub trait Lends: Interface {
@@ -47,21 +48,6 @@ impl<I: ?Sized + Lends> fmt::Debug for Lent<'_, I> {
             Lent::Third(_) => "Third",
         })
     }
-}
-
-/// In a header, what is lent: nothing, or one of the three. A bit for each, so that who asks for one is compiled to ask in the order in which
-/// it is written, and first for what is there most.
-pub(crate) const NOTHING: u8 = 0;
-pub(crate) const FIRST: u8 = 1;
-const SECOND: u8 = 1 << 1;
-const THIRD: u8 = 1 << 2;
-
-/// The bits of signs.
-pub(crate) const SIGNS: u8 = FIRST | SECOND | THIRD;
-
-/// What a header has beside its id to say the same: zero for the first thing; and where the interface's representatives never lend anything.
-pub(crate) const fn sign(may_lend: bool, kind: u8) -> u8 {
-    if may_lend { kind ^ FIRST } else { 0 }
 }
 
 /// The words behind the headers.

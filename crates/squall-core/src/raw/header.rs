@@ -6,7 +6,7 @@
 //! - I1. `id` goes from `NEW` to the object's id, and from any to `SUSPENDED` while a mediator stands before the object; from
 //!   `NEW` and `SUSPENDED` to the object's id when none does any more; and from any to `POISON`, and never back. With the object's id
 //!   are the bits of `sign`, which are none of an id's: so one comparison says that a call may use the representative, and that it lends
-//!   the first thing of its interface, whose sign is zero (`lent::sign`).
+//!   the first thing of its interface, whose sign is zero (`sign`).
 //! - I2. `target`, `index`, `lent` and `sign` are written before the header is published, and never after.
 //! - I3. `holds` counts calls that use the representative outside any operation. It grows only inside an operation that
 //!   found the header's id alive, or within a miss; so after the grace period that follows the death it only falls.
@@ -20,7 +20,6 @@ use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::sites;
 use crate::id::SLOTS_MAX;
-use crate::lent;
 
 /// The id of a header whose object is gone, or on its way.
 const POISON: u64 = 0;
@@ -51,10 +50,25 @@ pub(crate) struct Header {
     sign: u8,
 }
 
+/// In a header, what is lent: nothing, or one of the three. A bit for each, so that who asks for one is compiled to ask in the order in which
+/// it is written, and first for what is there most.
+pub(crate) const NOTHING: u8 = 0;
+pub(crate) const FIRST: u8 = 1;
+pub(crate) const SECOND: u8 = 1 << 1;
+pub(crate) const THIRD: u8 = 1 << 2;
+
+/// The bits of signs.
+const SIGNS_OF: u8 = FIRST | SECOND | THIRD;
+
+/// What a header has beside its id to say the same: zero for the first thing; and where the interface's representatives never lend anything.
+const fn sign(may_lend: bool, kind: u8) -> u8 {
+    if may_lend { kind ^ FIRST } else { 0 }
+}
+
 /// Where the sign lies in `id`: above the slots of all ids.
 const SIGN_SHIFT: u32 = 24;
 /// The bits of it.
-const SIGNS: u64 = (lent::SIGNS as u64) << SIGN_SHIFT;
+const SIGNS: u64 = (SIGNS_OF as u64) << SIGN_SHIFT;
 const _: () = assert!(SLOTS_MAX <= 1 << SIGN_SHIFT && SIGNS < 1 << u32::BITS);
 
 /// What became of a hold.
@@ -74,14 +88,14 @@ impl Header {
     ///
     /// Of an interface whose representatives may lend something, this one lends nothing until [`lends`](Header::lends) says so.
     pub(crate) fn new(id: u64, target: Fat, index: u32, may_lend: bool) -> Header {
-        let sign = lent::sign(may_lend, lent::NOTHING);
+        let sign = sign(may_lend, NOTHING);
         // An interface has sixteen at most.
         let header = Header {
             id: AtomicU64::new(id),
             target,
             holds: AtomicU32::new(0),
             index: index as u16,
-            lent: lent::NOTHING,
+            lent: NOTHING,
             sign,
         };
         if id != NEW {
@@ -94,7 +108,7 @@ impl Header {
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn lends(&mut self, kind: u8) {
         let id = self.id.load(Ordering::Relaxed);
-        (self.lent, self.sign) = (kind, lent::sign(true, kind));
+        (self.lent, self.sign) = (kind, sign(true, kind));
         if id != NEW {
             self.id.store(self.signed(id & !SIGNS), Ordering::Relaxed);
         }
