@@ -65,6 +65,13 @@ const fn sign(may_lend: bool, kind: u8) -> u8 {
     if may_lend { kind ^ FIRST } else { 0 }
 }
 
+/// An id with a sign.
+#[inline(always)]
+fn signed(id: u64, sign: u8) -> u64 {
+    // Most have none.
+    if sign == 0 { id } else { id | u64::from(sign) << SIGN_SHIFT }
+}
+
 /// Where the sign lies in `id`: above the slots of all ids.
 const SIGN_SHIFT: u32 = 24;
 /// The bits of it.
@@ -89,19 +96,10 @@ impl Header {
     /// Of an interface whose representatives may lend something, this one lends nothing until [`lends`](Header::lends) says so.
     pub(crate) fn new(id: u64, target: Fat, index: u32, may_lend: bool) -> Header {
         let sign = sign(may_lend, NOTHING);
+        let id = if id == NEW { NEW } else { signed(id, sign) };
         // An interface has sixteen at most.
-        let header = Header {
-            id: AtomicU64::new(id),
-            target,
-            holds: AtomicU32::new(0),
-            index: index as u16,
-            lent: NOTHING,
-            sign,
-        };
-        if id != NEW {
-            header.id.store(header.signed(id), Ordering::Relaxed);
-        }
-        header
+        let index = index as u16;
+        Header { id: AtomicU64::new(id), target, holds: AtomicU32::new(0), index, lent: NOTHING, sign }
     }
 
     /// Says which thing the representative lends (`lent/I1`), before the header is published.
@@ -117,7 +115,7 @@ impl Header {
     /// An id with the sign (I1).
     #[inline(always)]
     fn signed(&self, id: u64) -> u64 {
-        id | u64::from(self.sign) << SIGN_SHIFT
+        signed(id, self.sign)
     }
 
     /// Whether a call with this id may use the representative, whatever it lends.
