@@ -5,7 +5,7 @@
 //! A row holds the keys themselves and not where to find them, one behind the other, in the order in which they will be looked
 //! for: what reads a row finds the next key in a line that was fetched ahead, so that drawing keys costs no map anything. The processor is
 //! told to fetch it: left to itself it may not, as it guesses by the low bits of the addresses of loads, and where a map's own loads have the
-//! same, the row's lines come late. Which map that happens to is chance, and was up to a quarter of what a look cost.
+//! same, the row's lines come late. Which map that happens to is chance.
 
 use std::borrow::Borrow;
 use std::fmt::Write;
