@@ -33,7 +33,6 @@ use crate::classes::{COUNT, COUNTS, SIZES, SLAB_SHIFT, SPARE_UNITS, block_at, un
 use crate::list::{Link, Links, List};
 use crate::lock::Lock;
 #[cfg(not(loom))]
-use crate::sequence::will_write;
 use crate::sites;
 use squall_sync::cell::UnsafeCell;
 
@@ -63,7 +62,9 @@ impl Slab {
     #[cfg(not(loom))]
     #[inline]
     fn expect(this: *mut Slab) {
-        (0..3).for_each(|line| will_write(this.cast::<u8>().wrapping_add(line * LINE_BYTES)));
+        (0..3).for_each(|line| {
+            squall_sys::fetch::line_to_write(this.cast::<u8>().wrapping_add(line * LINE_BYTES))
+        });
     }
 
     /// The unit that the slab begins with which this unit belongs to.
@@ -228,8 +229,9 @@ impl Heap {
     #[cfg(not(loom))]
     #[inline]
     fn expect_class(&self, class: usize) {
-        self.classes
-            .with(|classes| will_write(classes.cast::<Class>().wrapping_add(class).cast_mut().cast()));
+        self.classes.with(|classes| {
+            squall_sys::fetch::line_to_write(classes.cast::<Class>().wrapping_add(class).cast_mut().cast())
+        });
     }
 
     /// Takes up to `most` blocks of `class` and gives them to `f`: so many from an offset on, one after the other. Returns how many: fewer only if

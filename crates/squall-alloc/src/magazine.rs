@@ -142,7 +142,7 @@ impl Pile {
         let room = &mut self.blocks[self.first - count..self.first];
         for (index, at) in room.iter_mut().rev().enumerate() {
             let block = block.wrapping_add(index * size);
-            crate::sequence::will_write(block);
+            squall_sys::fetch::line_to_write(block);
             at.write(block);
         }
         self.first -= count;

@@ -136,7 +136,7 @@ pub(crate) unsafe fn put_of_program(block: *mut u8, layout: Layout) {
             }
         }
         // Who takes it next writes it: if another thread did so before, its line comes from there meanwhile.
-        sequence::will_write(block);
+        squall_sys::fetch::line_to_write(block);
         // SAFETY: a block that nobody uses, of the class that its layout tells (I4).
         if !unsafe { sequence::push_here(place, block) } {
             // SAFETY: passed on.

@@ -53,23 +53,6 @@ pub(crate) mod mine {
     squall_sys::thread_pointer!("__squall_alloc_area_v0_1", Nobody, NOBODY);
 }
 
-/// Says that the line at this address is going to be written: whoever has it may send it already. Any address may be given, as nothing is accessed.
-#[inline(always)]
-pub(crate) fn will_write(at: *mut u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint, which does not fault; a processor without it does nothing.
-    unsafe {
-        std::arch::asm!("prefetchw byte ptr [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: a hint, which does not fault.
-    unsafe {
-        std::arch::asm!("prfm pstl1keep, [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-    let _ = at;
-}
-
 /// Whether this build has sequences.
 pub(crate) const SEQUENCES: bool = cfg!(all(
     target_os = "linux",

@@ -1,4 +1,4 @@
-//! A bucket: a lock for writers, which slots are occupied, and eight bits of each entry's hash.
+//! A bucket: a lock for writers, which slots are occupied, and eight bits of each entry's hash (`tags`).
 //!
 //! Readers take nothing and write nothing. They load `state`, then `tags`, then the slots whose tag is right.
 //!
@@ -18,83 +18,54 @@
 use crate::ground::show;
 use crate::layout::{IsKey, Layout};
 use crate::sites;
-use crate::slab::tag_above;
+use crate::slab::{ROW, tag_above};
+use crate::tags::Tags;
 use squall_lock::{Lock, LockGuard};
-use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use squall_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use squall_sys::fetch::LINE;
 use std::num::NonZero;
+use std::ptr;
+
+/// Slots of a bucket: as many as tags are compared at once. The more, the fewer insertions find all of them taken: by Poisson's law 8 of a thousand
+/// in a table that is half full, and 51 where buckets have eight slots; who comes to a chain waits for two more lines.
+pub(crate) const SLOTS: usize = if cfg!(loom) { 8 } else { 16 };
+
+/// What is known of a bucket, in one word: a bit for each slot, two flags, and the version above them.
+pub(crate) type State = u64;
 
 /// A bit for each slot.
-const OCCUPIED: u32 = 0xff;
+const OCCUPIED: State = (1 << SLOTS) - 1;
 /// The home's entries are in the next slab.
-const MOVED: u32 = 1 << 8;
+const MOVED: State = 1 << SLOTS;
 /// Another bucket follows that has entries, or may have (I6).
-const CHAINED: u32 = 1 << 9;
+const CHAINED: State = 2 << SLOTS;
 /// One step of the version, in the bits from here on.
-const VERSION: u32 = 1 << 10;
+const VERSION: State = 4 << SLOTS;
 /// The version after which the slab must be replaced (I5). Small where that is tested.
-const LAST: u32 = if cfg!(loom) {
+const LAST: State = if cfg!(loom) {
     1
 } else if cfg!(test) {
     200
 } else {
-    u32::MAX / VERSION
+    State::MAX / VERSION
 };
 
-/// Slots of a bucket: as many as there are tags in a word.
-pub(crate) const SLOTS: usize = 8;
-
-/// The slots whose tag is the topmost byte of the four, a bit for each; perhaps others, which the comparison of keys finds out; and bits above
-/// those of slots.
-#[inline(always)]
-fn slots_of(tags: u64, tag_above: u32) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{
-            _mm_cmpeq_epi8, _mm_cvtsi32_si128, _mm_cvtsi64_si128, _mm_movemask_epi8, _mm_shufflelo_epi16,
-            _mm_unpacklo_epi8,
-        };
-        // SAFETY: SSE2, which every x86-64 has.
-        let equal = unsafe {
-            // The tag in the lower eight bytes: what the upper ones are compared with does not matter.
-            let tag = _mm_cvtsi32_si128(tag_above.cast_signed());
-            let tag = _mm_shufflelo_epi16::<0xff>(_mm_unpacklo_epi8(tag, tag));
-            _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_cvtsi64_si128(tags.cast_signed()), tag))
-        };
-        equal.cast_unsigned()
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    slots_of_bytes(tags, (tag_above >> 24) as u8)
-}
-
-/// The same in a word, of a tag.
-#[cfg(any(test, not(target_arch = "x86_64")))]
-#[inline(always)]
-fn slots_of_bytes(tags: u64, tag: u8) -> u32 {
-    /// Every byte the same.
-    const BYTES: u64 = 0x0101_0101_0101_0101;
-    let differ = tags ^ (BYTES * u64::from(tag));
-    // The top bit of each byte that is zero; perhaps of one above such a byte.
-    let tops = differ.wrapping_sub(BYTES) & !differ & (BYTES << 7);
-    // All of them to the topmost byte.
-    ((tops >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
-}
-
-/// What is known of a bucket's slots. They lie elsewhere: a look at four heads is one line, and what is not there is seen without
+/// What is known of a bucket's slots. They lie elsewhere: a look at two heads is one line, and what is not there is seen without
 /// a look at the slots.
 #[repr(C)]
+#[cfg_attr(not(loom), repr(align(32)))]
 pub(crate) struct Head {
     lock: Lock<()>,
-    state: AtomicU32,
-    tags: AtomicU64,
+    state: AtomicU64,
+    tags: Tags,
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Head>() == 16);
+const _: () = assert!(size_of::<Head>() == 32);
 
 impl Head {
     pub(crate) fn new() -> Head {
-        Head { lock: Lock::new(()), state: AtomicU32::new(0), tags: AtomicU64::new(0) }
+        Head { lock: Lock::new(()), state: AtomicU64::new(0), tags: Tags::new() }
     }
 }
 
@@ -110,7 +81,7 @@ impl<L: Layout> Link<L> {
         Box::new(Link {
             head: Head::new(),
             slots: std::array::from_fn(|_| L::empty()),
-            next: AtomicPtr::new(std::ptr::null_mut()),
+            next: AtomicPtr::new(ptr::null_mut()),
         })
     }
 
@@ -119,18 +90,10 @@ impl<L: Layout> Link<L> {
     }
 }
 
-/// The tags with that of a slot.
+/// The slots before a row, if there are several lines of them: a bit for each slot.
 #[inline(always)]
-fn tagged(tags: u64, slot: usize, tag: u8) -> u64 {
-    let shift = 8 * slot;
-    tags & !(0xff << shift) | u64::from(tag) << shift
-}
-
-/// The slots before a half, if there are several lines of them: a bit for each slot.
-#[inline(always)]
-fn before<L: Layout>(half: u32) -> u32 {
-    const HALF: u32 = (1 << (SLOTS / 2)) - 1;
-    if size_of::<[L::Slot; SLOTS]>() > LINE { half * HALF } else { 0 }
+fn before<L: Layout>(row: u32) -> State {
+    if size_of::<[L::Slot; SLOTS]>() > LINE { (1 << (row * ROW as u32)) - 1 } else { 0 }
 }
 
 /// A bucket.
@@ -153,7 +116,7 @@ pub(crate) enum Look<R> {
         slot: usize,
         raw: R,
         /// The state after which the slot was loaded.
-        state: u32,
+        state: State,
     },
     /// Not here; whether another bucket follows.
     Absent { chained: bool },
@@ -172,8 +135,8 @@ pub(crate) enum Glance<R> {
 
 /// The first slot that is occupied and has the tag; if there is none, what that says of the key.
 #[inline(always)]
-fn first_slot<R>(state: u32, tags: u64, mixed: u64) -> Result<usize, Glance<R>> {
-    let hits = slots_of(tags, tag_above(mixed)) & state & OCCUPIED;
+fn first_slot<R>(state: State, tagged: u32) -> Result<usize, Glance<R>> {
+    let hits = tagged & state as u32 & OCCUPIED as u32;
     if hits == 0 {
         return Err(if state & CHAINED == 0 { Glance::Absent } else { Glance::Perhaps });
     }
@@ -197,33 +160,48 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// Whether it is this one.
     #[inline(always)]
     pub(crate) fn is(self, other: Bucket<'_, L>) -> bool {
-        std::ptr::eq(self.head, other.head)
+        ptr::eq(self.head, other.head)
     }
 
     #[inline(always)]
     fn slot(self, slot: usize) -> &'a L::Slot {
-        &self.slots[slot]
+        debug_assert!(slot < SLOTS);
+        // SAFETY: the number of a bit among those of slots, of which there is one.
+        unsafe { self.slots.get_unchecked(slot) }
+    }
+
+    /// The slots that have the tag of this mixed hash, a bit for each; perhaps others, which the comparison of keys finds out. Relaxed: after the
+    /// acquire of the state (I2), or under the lock.
+    #[inline(always)]
+    fn tagged(self, mixed: u64) -> u32 {
+        // SAFETY: a head's.
+        unsafe {
+            Tags::find::<{ std::mem::offset_of!(Head, tags) }>(
+                ptr::from_ref(self.head).cast(),
+                tag_above(mixed),
+            )
+        }
     }
 
     // --- readers ---
 
     /// The state, for [`look`](Bucket::look) and [`is_moved`].
     #[inline(always)]
-    pub(crate) fn state(self) -> u32 {
+    pub(crate) fn state(self) -> State {
         // Acquire: pairs with the release of `publish` and of `set_moved` (I2, I4).
         self.head.state.load(sites::LOOK.order(Ordering::Acquire))
     }
 
     /// The state after a load of a slot.
     #[inline(always)]
-    fn state_now(self) -> u32 {
+    fn state_now(self) -> State {
         // Relaxed: after the slot's acquire (I3).
         self.head.state.load(Ordering::Relaxed)
     }
 
     /// Whether an entry was removed since that state.
     #[inline(always)]
-    fn has_lost(self, state: u32) -> bool {
+    fn has_lost(self, state: State) -> bool {
         (self.state_now() ^ state) / VERSION != 0 && !sites::VERSION.is_weak()
     }
 
@@ -232,11 +210,14 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// # Safety
     /// In an operation in which the bucket was reached, or under its home's lock.
     #[inline(always)]
-    pub(crate) unsafe fn look(self, mut state: u32, mixed: u64, is_key: impl IsKey<L::Key>) -> Look<L::Raw> {
+    pub(crate) unsafe fn look(
+        self,
+        mut state: State,
+        mixed: u64,
+        is_key: impl IsKey<L::Key>,
+    ) -> Look<L::Raw> {
         'again: loop {
-            // Relaxed: after the acquire of the state (I2).
-            let tags = self.head.tags.load(Ordering::Relaxed);
-            let mut hits = slots_of(tags, tag_above(mixed)) & state & OCCUPIED;
+            let mut hits = self.tagged(mixed) & state as u32 & OCCUPIED as u32;
             while hits != 0 {
                 let slot = hits.trailing_zeros() as usize;
                 // SAFETY: in the operation that the caller says; the slot was occupied.
@@ -270,9 +251,13 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// # Safety
     /// As [`look`](Bucket::look).
     #[inline(always)]
-    pub(crate) unsafe fn glance(self, state: u32, mixed: u64, is_key: impl IsKey<L::Key>) -> Glance<L::Raw> {
-        // Relaxed: after the acquire of the state (I2).
-        let slot = match first_slot(state, self.head.tags.load(Ordering::Relaxed), mixed) {
+    pub(crate) unsafe fn glance(
+        self,
+        state: State,
+        mixed: u64,
+        is_key: impl IsKey<L::Key>,
+    ) -> Glance<L::Raw> {
+        let slot = match first_slot(state, self.tagged(mixed)) {
             Ok(slot) => slot,
             Err(none) => return none,
         };
@@ -298,7 +283,10 @@ impl<'a, L: Layout> Bucket<'a, L> {
         let before = entries.len();
         loop {
             let state = self.state();
-            for slot in (0..SLOTS).filter(|slot| state >> slot & 1 != 0) {
+            let mut left = state & OCCUPIED;
+            while left != 0 {
+                let slot = left.trailing_zeros() as usize;
+                left &= left - 1;
                 // SAFETY: in the operation that the caller says; the slot was occupied.
                 let raw = unsafe { L::load(self.slot(slot)) };
                 if L::VALIDATE || self.state_now() >> slot & 1 != 0 {
@@ -315,25 +303,18 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
     // --- writers, under the home's lock ---
 
-    /// The tags, which only who holds the lock changes.
-    #[inline(always)]
-    pub(crate) fn tags(self) -> u64 {
-        self.head.tags.load(Ordering::Relaxed)
-    }
-
-    /// As [`glance`](Bucket::glance), from the state and the tags of this bucket, of which nothing goes while the lock is held.
+    /// As [`glance`](Bucket::glance), from the state of this bucket, of which nothing goes while the lock is held.
     ///
     /// # Safety
     /// Under the home's lock.
     #[inline(always)]
     pub(crate) unsafe fn glance_held(
         self,
-        state: u32,
-        tags: u64,
+        state: State,
         mixed: u64,
         is_key: impl IsKey<L::Key>,
     ) -> Glance<L::Raw> {
-        let slot = match first_slot(state, tags, mixed) {
+        let slot = match first_slot(state, self.tagged(mixed)) {
             Ok(slot) => slot,
             Err(none) => return none,
         };
@@ -344,18 +325,18 @@ impl<'a, L: Layout> Bucket<'a, L> {
         }
     }
 
-    /// A slot that is free: for an entry of this half the best of them.
+    /// A slot that is free: for an entry of this row the best of them.
     #[inline]
-    pub(crate) fn free_slot(self, half: u32) -> Option<usize> {
-        self.free_slot_in(self.head.state.load(Ordering::Relaxed), half)
+    pub(crate) fn free_slot(self, row: u32) -> Option<usize> {
+        self.free_slot_in(self.head.state.load(Ordering::Relaxed), row)
     }
 
     /// The same, by the state.
     #[inline(always)]
-    pub(crate) fn free_slot_in(self, state: u32, half: u32) -> Option<usize> {
+    pub(crate) fn free_slot_in(self, state: State, row: u32) -> Option<usize> {
         let free = !state & OCCUPIED;
-        // Those before the half only if there is none from there on.
-        let near = free & !before::<L>(half);
+        // Those before the row only if there is none from there on.
+        let near = free & !before::<L>(row);
         // Which it will be cannot be foretold: chosen, and not jumped to.
         let slots = NonZero::new(std::hint::select_unpredictable(near != 0, near, free))?;
         Some(slots.trailing_zeros() as usize)
@@ -369,14 +350,14 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// Fills a free slot by `fill` and shows it.
     #[inline]
     pub(crate) fn publish(self, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
-        self.publish_in(self.head.state.load(Ordering::Relaxed), self.tags(), slot, tag, fill);
+        self.publish_in(self.head.state.load(Ordering::Relaxed), slot, tag, fill);
     }
 
-    /// The same, by the state and the tags.
+    /// The same, by the state.
     #[inline(always)]
-    pub(crate) fn publish_in(self, state: u32, tags: u64, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
+    pub(crate) fn publish_in(self, state: State, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
         fill(self.slot(slot));
-        self.head.tags.store(tagged(tags, slot, tag), Ordering::Relaxed);
+        self.head.tags.set(slot, tag);
         // Release: pairs with the acquire of `state` (I2).
         show!(self.head.state, state | 1 << slot, sites::PUBLISH.order(Ordering::Release));
     }
@@ -387,7 +368,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     pub(crate) fn publish_again(self, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
         fill(self.slot(slot));
         let state = self.head.state.load(Ordering::Relaxed);
-        self.head.tags.store(tagged(self.tags(), slot, tag), Ordering::Relaxed);
+        self.head.tags.set(slot, tag);
         // Release: pairs with the acquire of `state` (I2).
         self.head.state.store(state | 1 << slot, sites::PUBLISH.order(Ordering::Release));
     }
@@ -400,7 +381,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
     /// The same, by a state of it.
     #[inline(always)]
-    pub(crate) fn is_worn_in(self, state: u32) -> bool {
+    pub(crate) fn is_worn_in(self, state: State) -> bool {
         L::VALIDATE && state / VERSION >= LAST
     }
 
@@ -412,7 +393,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
     /// The same, by the state; whether it was the bucket's last entry.
     #[inline(always)]
-    pub(crate) fn remove_in(self, state: u32, slot: usize) -> bool {
+    pub(crate) fn remove_in(self, state: State, slot: usize) -> bool {
         let left = state & !(1 << slot);
         // Release: so that whoever learns of it by the state sees what the remover did before.
         show!(self.head.state, left.wrapping_add(VERSION), Ordering::Release);
@@ -436,7 +417,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// The same, by the state after which it was found, too: where that is the bucket's still, no entry has gone, and the key need not be
     /// compared. Where versions come again, which is where keys are not in the slot, what it holds is compared.
     #[inline(always)]
-    pub(crate) fn is_still_since(self, state: u32, slot: usize, raw: L::Raw) -> bool {
+    pub(crate) fn is_still_since(self, state: State, slot: usize, raw: L::Raw) -> bool {
         // Relaxed: under the lock, as all that is written to a state.
         if L::VALIDATE && self.state_now() == state {
             L::has_value(self.slot(slot), raw)
@@ -468,37 +449,6 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
 /// Whether a state of a home says that its entries are in the next slab.
 #[inline(always)]
-pub(crate) fn is_moved(state: u32) -> bool {
+pub(crate) fn is_moved(state: State) -> bool {
     state & MOVED != 0
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    /// All slots with the tag, and no other; in a word perhaps others, but none below the first of them.
-    #[test]
-    fn the_slots_of_a_tag_are_found_in_either_way() {
-        let mut random = 1u64;
-        for _ in 0..10_000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Few values, so that tags meet.
-            let tags = random & 0x0303_0303_0303_0303;
-            for tag in 0..4u8 {
-                let right = (0..SLOTS).filter(|slot| tags >> (8 * slot) & 0xff == u64::from(tag));
-                let right = right.fold(0u32, |bits, slot| bits | 1 << slot);
-                if cfg!(target_arch = "x86_64") {
-                    assert_eq!(
-                        slots_of(tags, u32::from(tag) << 24 | 0x5a_a5a5) & OCCUPIED,
-                        right,
-                        "{tags:x}, {tag}"
-                    );
-                }
-                let found = slots_of_bytes(tags, tag);
-                assert_eq!(found & right, right, "{tags:x}, {tag}");
-                assert_eq!(found & right.wrapping_sub(1) & !right, 0, "{tags:x}, {tag}");
-                assert!(found <= OCCUPIED);
-            }
-        }
-    }
 }

@@ -90,15 +90,15 @@ impl<L: Layout> Raw<L> {
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
         // Before the lock, as in `write`.
-        let (bucket, half) = slab.fetch(mixed);
+        let (bucket, row) = slab.fetch(mixed);
         let Some(lock) = bucket.try_lock() else { return Err(fresh) };
         // Acquire: pairs with the release of `begin` (raw/I2).
         if !slab.next.load(Ordering::Acquire).is_null() && !sites::ASK.is_weak() {
             return Err(fresh);
         }
-        let (state, tags) = (bucket.state(), bucket.tags());
+        let state = bucket.state();
         // SAFETY: under the lock.
-        match unsafe { bucket.glance_held(state, tags, mixed, is_key) } {
+        match unsafe { bucket.glance_held(state, mixed, is_key) } {
             Glance::Found { slot, raw } => {
                 let spare = bucket.change(slot, |slot| L::replace(slot, raw, fresh));
                 drop(lock);
@@ -109,8 +109,8 @@ impl<L: Layout> Raw<L> {
             }
             Glance::Perhaps => Err(fresh),
             Glance::Absent => {
-                let Some(slot) = bucket.free_slot_in(state, half) else { return Err(fresh) };
-                bucket.publish_in(state, tags, slot, tag(mixed), |slot| _ = L::store(slot, fresh));
+                let Some(slot) = bucket.free_slot_in(state, row) else { return Err(fresh) };
+                bucket.publish_in(state, slot, tag(mixed), |slot| _ = L::store(slot, fresh));
                 drop(lock);
                 self.count.add(1);
                 Ok(None)
@@ -145,7 +145,7 @@ impl<L: Layout> Raw<L> {
             return Err(Perhaps);
         }
         // SAFETY: under the lock.
-        match unsafe { bucket.glance_held(state, bucket.tags(), mixed, is_key) } {
+        match unsafe { bucket.glance_held(state, mixed, is_key) } {
             Glance::Found { slot, raw } => {
                 let was_last = bucket.remove_in(state, slot);
                 drop(lock);

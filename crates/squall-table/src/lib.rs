@@ -26,6 +26,7 @@ mod sites;
 mod slab;
 #[cfg(not(loom))]
 mod table;
+mod tags;
 mod word;
 
 #[cfg(not(loom))]

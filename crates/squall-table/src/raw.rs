@@ -25,7 +25,8 @@
 //! Linearization: a read that finds, at its load of the slot; one that does not, at its load of the state of the bucket in which the
 //! key would be; a write at its store of the slot or the state, which all processors see before the write returns (`show`).
 //! Source: Appavoo 2005, §4.1.4 (DHash: fine-grained, each table resizes by itself), §7 (RCU in place of counts, CO-66); buckets of a
-//! line with tags after the hash tables of memory-optimised caches (Fan et al., MemC3, 2013); our own: the proof above.
+//! line with tags after the hash tables of memory-optimised caches (Fan et al., MemC3, 2013); sixteen tags compared at once after Abseil's
+//! (Kulukundis 2017); our own: the proof above.
 
 use crate::bucket::{Bucket, Look, SLOTS, is_moved};
 use crate::ground::{self, Count};
@@ -37,9 +38,9 @@ use squall_lock::LockGuard;
 use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Homes of the smallest slab.
-const FEWEST: usize = 2;
+const FEWEST: usize = if cfg!(loom) { 2 } else { 1 };
 /// Homes that a writer moves for others.
-const HELP: usize = if cfg!(loom) { 0 } else { 16 };
+const HELP: usize = if cfg!(loom) { 0 } else { 8 };
 /// Entries of a hundred slots from which on the table grows: the more, the longer the chains.
 const FULL: usize = 80;
 /// The same, below which it shrinks.

@@ -5,7 +5,7 @@
 //!   entries is passed over (bucket/I6), and used again.
 //! - I3. `next` is set once, only in a slab that was the map's current one then (raw/I1).
 
-use crate::bucket::{Bucket, Head, Link, Look, SLOTS};
+use crate::bucket::{Bucket, Head, Link, Look, SLOTS, State};
 use crate::layout::{IsKey, Layout};
 use crate::sites;
 use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -21,8 +21,8 @@ pub(crate) struct Slab<L: Layout> {
     /// What these are in.
     #[cfg(not(loom))]
     _memory: Zeroed,
-    /// 60 less the number of bits of a home: by so many a mixed hash is shifted to choose a half of a home, in steps of [`HALF`].
-    half_shift: u32,
+    /// [`SHIFT`] less the number of bits of a home: by so many a mixed hash is shifted to choose a row of a home, in steps of [`STEP`].
+    row_shift: u32,
     /// Where everything goes; null while it stays here.
     pub(crate) next: AtomicPtr<Slab<L>>,
     /// The first home that nobody has gone for yet.
@@ -147,10 +147,14 @@ type Many<T> = Part<T>;
 #[cfg(loom)]
 type Many<T> = Box<[T]>;
 
-/// The half of [`Slab::halves`].
+/// Slots of a row: those of a line or two, where a bucket has several.
+pub(crate) const ROW: usize = 4;
+const ROWS: usize = SLOTS / ROW;
+
+/// The row of [`Slab::rows`].
 #[inline(always)]
-fn half_of(halves: usize) -> u32 {
-    ((halves / HALF) & 1) as u32
+fn row_of(rows: usize) -> u32 {
+    (rows / STEP % ROWS) as u32
 }
 
 /// Where an entry is, or was.
@@ -159,15 +163,18 @@ pub(crate) struct Place<'a, L: Layout> {
     pub(crate) slot: usize,
     pub(crate) raw: L::Raw,
     /// The bucket's state, after which the slot was loaded.
-    pub(crate) state: u32,
+    pub(crate) state: State,
 }
 
-/// From one half of a home to the next, as they are counted to find a bucket: half a head. So the bits of a mixed hash, shifted once and cut
-/// off, are where the head is, and a multiple that is in an address anyway is where the slots are.
-const HALF: usize = 8;
-const HALF_BITS: u32 = HALF.trailing_zeros();
+/// From one row of a home to the next, as they are counted to find a bucket: a row's part of a head. So the bits of a mixed hash, shifted once and
+/// cut off, are where the head is, and a multiple that is in an address anyway is where the slots are.
+const STEP: usize = 8;
+/// From one home to the next.
+const HOME: usize = ROWS * STEP;
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Head>() == 2 * HALF);
+const _: () = assert!(size_of::<Head>() == HOME);
+/// A mixed hash is shifted by so many bits less those that choose one of the homes.
+const SHIFT: u32 = u64::BITS - HOME.trailing_zeros();
 
 impl<L: Layout> Slab<L> {
     /// What lies in the slots of a home for each byte of its head.
@@ -180,7 +187,7 @@ impl<L: Layout> Slab<L> {
 
     /// A slab of `homes` homes, a power of two; nothing if there is no memory.
     pub(crate) fn new(homes: usize) -> Option<Box<Slab<L>>> {
-        debug_assert!(homes.is_power_of_two() && homes > 1);
+        debug_assert!(homes.is_power_of_two());
         #[cfg(not(loom))]
         let (heads, slots, chains, memory) = {
             let chains = Many::<AtomicPtr<Link<L>>>::bytes(homes)?;
@@ -208,7 +215,7 @@ impl<L: Layout> Slab<L> {
             chains,
             #[cfg(not(loom))]
             _memory: memory,
-            half_shift: u64::BITS - 1 - HALF_BITS - homes.trailing_zeros(),
+            row_shift: SHIFT - homes.trailing_zeros(),
             next: AtomicPtr::new(std::ptr::null_mut()),
             cursor: AtomicUsize::new(0),
             moved: AtomicUsize::new(0),
@@ -224,7 +231,7 @@ impl<L: Layout> Slab<L> {
     }
 
     pub(crate) fn homes(&self) -> usize {
-        1 << (u64::BITS - 1 - HALF_BITS - self.half_shift)
+        1 << (SHIFT - self.row_shift)
     }
 
     /// Entries for which there is room without chains.
@@ -232,39 +239,39 @@ impl<L: Layout> Slab<L> {
         self.homes() * SLOTS
     }
 
-    /// The home of a mixed hash and its half, in steps of [`HALF`]; what is left of the hash is in the bits below.
+    /// The home of a mixed hash and its row, in steps of [`STEP`]; what is left of the hash is in the bits below.
     #[inline(always)]
-    fn halves(&self, mixed: u64) -> usize {
-        (mixed >> self.half_shift) as usize
+    fn rows(&self, mixed: u64) -> usize {
+        (mixed >> self.row_shift) as usize
     }
 
     #[inline(always)]
     pub(crate) fn home(&self, mixed: u64) -> usize {
-        self.halves(mixed) / (2 * HALF)
+        self.rows(mixed) / HOME
     }
 
-    /// In which half of its home's slots an entry of this mixed hash is put while there is room, 0 or 1: so that who looks for it need not fetch
-    /// all lines. The bit below those that choose the home.
+    /// In which row of its home's slots an entry of this mixed hash is put while there is room: so that who looks for it need not fetch
+    /// all lines. The bits below those that choose the home.
     #[inline(always)]
-    pub(crate) fn half(&self, mixed: u64) -> u32 {
-        half_of(self.halves(mixed))
+    pub(crate) fn row(&self, mixed: u64) -> u32 {
+        row_of(self.rows(mixed))
     }
 
-    /// The bucket of a mixed hash's home, and its half. The lines of slots in which such an entry most likely is are on their way.
+    /// The bucket of a mixed hash's home, and its row. The lines of slots in which such an entry most likely is are on their way.
     #[inline(always)]
     pub(crate) fn fetch(&self, mixed: u64) -> (Bucket<'_, L>, u32) {
-        let halves = self.halves(mixed);
+        let rows = self.rows(mixed);
         #[cfg(loom)]
-        return (self.bucket(halves / (2 * HALF)), half_of(halves));
+        return (self.bucket(rows / HOME), row_of(rows));
         #[cfg(not(loom))]
         {
-            let (home, half) = (halves & !(2 * HALF - 1), halves & !(HALF - 1));
+            let home = rows & !(HOME - 1);
             let slots = self.slots.start.as_ptr().cast::<u8>();
-            match size_of::<[L::Slot; SLOTS]>() {
-                // What is below a half leads to another place in the same line: it need not be cut off.
-                size if size <= 2 * LINE => fetch::line(slots.wrapping_add(halves * Self::SLOTS_OF_HEAD)),
+            match size_of::<[L::Slot; ROW]>() {
+                // What is below a row leads to another place in the same line: it need not be cut off.
+                size if size <= LINE => fetch::line(slots.wrapping_add(rows * Self::SLOTS_OF_HEAD)),
                 _ => {
-                    let from = slots.wrapping_add(half * Self::SLOTS_OF_HEAD);
+                    let from = slots.wrapping_add((rows & !(STEP - 1)) * Self::SLOTS_OF_HEAD);
                     fetch::line(from);
                     fetch::line(from.wrapping_add(LINE));
                 }
@@ -276,15 +283,15 @@ impl<L: Layout> Slab<L> {
                     slots: self.slots.at_byte(home * Self::SLOTS_OF_HEAD),
                 }
             };
-            (bucket, half_of(halves))
+            (bucket, row_of(rows))
         }
     }
 
     /// The first and the last mixed hash of a home.
     pub(crate) fn range(&self, home: usize) -> (u64, u64) {
-        let shift = self.half_shift + HALF_BITS;
-        let first = (home as u64) << shift << 1;
-        (first, first | ((2 << shift) - 1))
+        let bits = SHIFT - self.row_shift;
+        let first = (home as u64) << 1 << (u64::BITS - 1 - bits);
+        (first, first | u64::MAX.checked_shr(bits).unwrap_or(0))
     }
 
     #[inline(always)]
@@ -322,7 +329,7 @@ impl<L: Layout> Slab<L> {
     pub(crate) unsafe fn look(
         &self,
         home: usize,
-        state: u32,
+        state: State,
         mixed: u64,
         is_key: impl IsKey<L::Key>,
     ) -> Option<Place<'_, L>> {
@@ -366,7 +373,7 @@ impl<L: Layout> Slab<L> {
     /// Finds room for an entry of this mixed hash in its home, whose bucket is `first`, under its lock, and says whether it is there.
     #[inline(always)]
     pub(crate) fn room<'a>(&'a self, first: Bucket<'a, L>, mixed: u64) -> (Bucket<'a, L>, usize, bool) {
-        match first.free_slot(self.half(mixed)) {
+        match first.free_slot(self.row(mixed)) {
             Some(slot) => (first, slot, true),
             None => self.room_along(first, mixed),
         }
@@ -379,7 +386,7 @@ impl<L: Layout> Slab<L> {
         // Acquire: pairs with the release below.
         // SAFETY: as in `links`.
         while let Some(link) = unsafe { at.load(Ordering::Acquire).as_ref() } {
-            if let Some(slot) = link.bucket().free_slot(self.half(mixed)) {
+            if let Some(slot) = link.bucket().free_slot(self.row(mixed)) {
                 first.set_chained();
                 return (link.bucket(), slot, false);
             }
@@ -435,7 +442,7 @@ mod tests {
     use crate::layout::{Boxed, Flat, Wide};
 
     fn lie_apart<L: Layout>() {
-        for homes in [2, 4, 64, 1024] {
+        for homes in [1, 2, 4, 64, 1024] {
             let slab = Slab::<L>::new(homes).expect("there is memory");
             let begins = slab._memory.allocated.addr().get();
             let ends = begins + slab._memory.layout.size();

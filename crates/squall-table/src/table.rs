@@ -35,15 +35,15 @@ use std::hash::{BuildHasher, Hash, RandomState};
 /// it is shared, and the bits of most of `std`'s cannot.
 ///
 /// # Progress
-/// Reading: lock-free; a look begins anew when an entry was removed from its bucket meanwhile. Writing excludes writers of the same bucket, of
-/// about one in a hundred thousand in a table of that many; a thread that stalls in a write holds up those, no reader. The table
+/// Reading: lock-free; a look begins anew when an entry was removed from its bucket meanwhile. Writing excludes writers of the same bucket,
+/// which is that of ten other keys or so; a thread that stalls in a write holds up those, no reader. The table
 /// grows and shrinks by and by: each writer moves a few buckets; if all stop to write in the midst of it, readers look into two
-/// tables until one writes again. Four million removals from one bucket cost a table of the same size. Reads take effect when they find the entry or see that it is not
+/// tables until one writes again. Reads take effect when they find the entry or see that it is not
 /// there, writes at one store.
 ///
 /// # Cost
-/// Reading: an RCU operation, two lines of the table, and the node where there is one. Writing: besides, two read-modify-writes. 152 bytes
-/// for eight slots of plain types, 280 with a key of several words, or 88 for eight and a node each; the table is between 15 % and 80 % full.
+/// Reading: an RCU operation, two lines of the table, and the node where there is one. Writing: besides, two read-modify-writes. 296 bytes
+/// for sixteen slots of plain types, 552 with a key of several words, or 168 for sixteen and a node each; the table is between 15 % and 80 % full.
 ///
 /// # Source
 /// The header of `raw.rs`.
