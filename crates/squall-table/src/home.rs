@@ -4,7 +4,7 @@
 //! apart from the rest, so that what is compiled into a caller calls no function but in the rest, has all that it needs in registers, and no loop.
 //! Whatever is otherwise is left to [`raw`](crate::raw), which begins anew: nothing was done then. What must hold is said there.
 
-use crate::bucket::{Glance, is_moved};
+use crate::bucket::Glance;
 use crate::layout::{IsKey, Layout};
 use crate::raw::{Found, Raw};
 use crate::sites;
@@ -34,10 +34,7 @@ impl<L: Layout> Raw<L> {
         let slab = unsafe { self.current() };
         let (bucket, _) = slab.fetch(mixed);
         let state = bucket.state();
-        if is_moved(state) {
-            return Here::Perhaps;
-        }
-        // SAFETY: the caller; this home's state is not moved.
+        // SAFETY: the caller; in a home that has moved it finds nothing, and says so (bucket/I4).
         match unsafe { bucket.glance(state, mixed, is_key) } {
             Glance::Found { slot, raw } => {
                 Here::Found(Found { place: Place { bucket, slot, raw, state }, slab, mixed })

@@ -270,6 +270,41 @@ fn moves_under_a_reader<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!((get(&table, a), get(&table, b)), (Some(5), Some(6)));
 }
 
+/// The same, by a look at length.
+fn moves_under_a_look<L: Layout<Key = u64, Value = u64>>() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    table.grow();
+    let read = move |table: &Raw<L>| {
+        // SAFETY: as in `get`.
+        let found = unsafe { table.find(a, |found| *found == a) };
+        let found = found.expect("it is there all the time");
+        // SAFETY: as in `get`.
+        assert_eq!(unsafe { L::value(found.raw(), |value| *value) }, 5);
+    };
+    beside(&table, read, || set(&table, b, 6));
+}
+
+/// A home moves while all entries are walked through: who is there all the time is met.
+fn moves_under_a_walk<L: Layout<Key = u64, Value = u64>>() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    table.grow();
+    let read = move |table: &Raw<L>| {
+        let (mut entries, mut from) = (Vec::new(), Some(0));
+        while let Some(at) = from {
+            // SAFETY: as in `get`.
+            from = unsafe { table.visit(at, &hash, &mut entries) };
+        }
+        // SAFETY: as in `get`.
+        let is_a = |entry: &L::Raw| unsafe { L::key(*entry, |key| *key == a) };
+        assert_eq!(entries.iter().filter(|entry| is_a(entry)).count(), 1, "it is there all the time");
+    };
+    beside(&table, read, || set(&table, b, 6));
+}
+
 /// A home moves, and an entry is changed after, while it is read: what was read later is not older.
 fn moves_and_changes<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
@@ -442,6 +477,10 @@ models! {
     slot_of_another_split slot_of_another SplitLayout;
     moves_under_a_reader_flat moves_under_a_reader FlatLayout;
     moves_under_a_reader_boxed moves_under_a_reader BoxedLayout;
+    moves_under_a_look_flat moves_under_a_look FlatLayout;
+    moves_under_a_look_boxed moves_under_a_look BoxedLayout;
+    moves_under_a_walk_flat moves_under_a_walk FlatLayout;
+    moves_under_a_walk_boxed moves_under_a_walk BoxedLayout;
     moves_and_changes_flat moves_and_changes FlatLayout;
     moves_and_changes_boxed moves_and_changes BoxedLayout;
     grows_under_writers_flat grows_under_writers FlatLayout;
@@ -534,6 +573,16 @@ mod twins {
     #[test]
     fn a_home_that_is_marked_without_a_release() {
         twin(sites::MOVE, &[], "model::moves_under_a_reader_boxed");
+    }
+
+    #[test]
+    fn a_look_that_takes_what_has_moved_for_gone() {
+        twin(sites::MOVED, &[], "model::moves_under_a_look_boxed");
+    }
+
+    #[test]
+    fn a_walk_that_does_not_ask_whether_the_home_has_moved_meanwhile() {
+        twin(sites::MOVED, &[], "model::moves_under_a_walk_flat");
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //!   `next`; so who sees none, under the lock, has a home that has not moved.
 //! - I3. Of a home that moves, all entries are in the next slab before `MOVED` is set; then nothing of the old home is changed any more,
 //!   and nothing of it is cleared. So a reader that loaded its state before reads, whatever it finds there, what was so at one moment
-//!   between that load and the setting of `MOVED`, which is within its operation.
+//!   between that load and the setting of `MOVED`, which is within its operation. (But for the bits of its slots: `bucket/I4`.)
 //! - I4. An entry stays in its slot until it is removed or its home has moved; so who finds nothing, in a home that had not moved when
 //!   it began, missed nothing that was there all the time.
 //! - I5. Slabs and nodes are retired when nothing that a later operation can come to names them: slabs after another is the
@@ -684,6 +684,9 @@ impl<L: Layout> Raw<L> {
                 found.clear();
                 // SAFETY: the caller of `visit`.
                 unsafe { slab.collect(home, found) };
+            }
+            // Again: what was collected while it moved is not all.
+            if !is_moved(bucket.state()) || sites::MOVED.is_weak() {
                 let all = part == (from, to);
                 // SAFETY: as above.
                 let within =

@@ -10,6 +10,8 @@ pub(crate) const PUBLISH: Site = Site(1);
 pub(crate) const LOAD: Site = Site(2);
 /// Not an ordering: whether the version is looked at again (bucket/I3).
 pub(crate) const VERSION: Site = Site(3);
+/// Not an ordering: whether who finds a slot's bit cleared, or has walked a home, asks whether the home has moved (bucket/I4).
+pub(crate) const MOVED: Site = Site(4);
 /// The release of the mark that a home has moved (bucket/I4).
 pub(crate) const MOVE: Site = Site(5);
 /// Not an ordering: whether a writer asks, under the lock, whether the home has moved (raw/I2).
