@@ -6,7 +6,7 @@
 
 use crate::bucket::Glance;
 use crate::layout::{IsKey, Layout};
-use crate::raw::{Found, Raw};
+use crate::raw::{EMPTIED, Found, Raw};
 use crate::sites;
 use crate::slab::{Place, is_sampled, mix, tag};
 use squall_sync::atomic::Ordering;
@@ -167,7 +167,7 @@ impl<L: Layout> Raw<L> {
     #[cold]
     #[inline(never)]
     unsafe fn resize_perhaps(&self, mixed: u64, rehash: &impl Fn(&L::Key) -> u64) {
-        if is_sampled(mixed) {
+        if is_sampled(mixed, EMPTIED) {
             // SAFETY: the caller.
             unsafe { self.resize(rehash) };
         }

@@ -41,6 +41,10 @@ use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 const FEWEST: usize = if cfg!(loom) { 2 } else { 1 };
 /// Homes that a writer moves for others.
 const HELP: usize = if cfg!(loom) { 0 } else { 8 };
+/// Of those that find no room where they should, and of those that empty a bucket, so many ask whether it is time for another size: one of
+/// `1 << n`.
+const CROWDED: u32 = 3;
+pub(crate) const EMPTIED: u32 = 2;
 /// Entries of a hundred slots from which on the table grows: the more, the longer the chains.
 const FULL: usize = 80;
 /// The same, below which it shrinks.
@@ -415,7 +419,7 @@ impl<L: Layout> Raw<L> {
                 bucket.publish(slot, tag(mixed), |slot| _ = L::store(slot, fresh));
                 done.added = 1;
                 // Asked by some of those who find no room where they should: the fuller, the more.
-                done.ask = !own && (is_sampled(mixed) || slab.chain_length(slab.home(mixed)) > 1);
+                done.ask = !own && (is_sampled(mixed, CROWDED) || slab.chain_length(slab.home(mixed)) > 1);
             }
             (Change::Put(fresh), Some(Place { bucket, slot, raw, .. })) => {
                 done.spare = bucket.change(slot, |slot| L::replace(slot, raw, fresh));
@@ -434,8 +438,8 @@ impl<L: Layout> Raw<L> {
                 }
                 done.dead = Some((raw, false));
                 done.added = -1;
-                // In this order: few are empty, and who of eight is sampled cannot be foretold.
-                done.ask = first.is_empty() && is_sampled(mixed);
+                // In this order: few are empty, and who of four is sampled cannot be foretold.
+                done.ask = first.is_empty() && is_sampled(mixed, EMPTIED);
             }
             (Change::Value(_) | Change::Remove, None) => unreachable!("nothing was found"),
         }

@@ -57,10 +57,10 @@ pub(crate) fn tag_above(mixed: u64) -> u32 {
     mixed as u32
 }
 
-/// One of eight, at random: a fraction of what is done with keys, whatever their hashes have in common.
+/// One of `1 << log2`, at random: a fraction of what is done with keys, whatever their hashes have in common.
 #[inline(always)]
-pub(crate) fn is_sampled(mixed: u64) -> bool {
-    mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 61 == 0
+pub(crate) fn is_sampled(mixed: u64, log2: u32) -> bool {
+    mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> (u64::BITS - log2) == 0
 }
 
 /// One allocation of zeros, so that a large table costs its pages when they are used; of huge pages, as far as it can be.

@@ -8,7 +8,7 @@
 //! | made by | reading | writing | memory |
 //! |---|---|---|---|
 //! | [`locked`] | takes the one lock, copies the value | takes the one lock, which costs a thread that alone uses it no atomic operation | a hash table as std's, and eight bytes for each entry |
-//! | [`central`] | writes nothing that is shared, waits for nobody | locks one bucket of sixteen slots | 19 to 38 bytes for an entry of two words |
+//! | [`central`] | writes nothing that is shared, waits for nobody | locks one bucket of sixteen slots | 27 to 46 bytes for an entry of two words; while it grows, both tables |
 //! | [`partitioned`] | as central, and finds the part first | the same; who keeps to a part meets nobody | as central, for each part; 256 bytes for each VP that calls |
 //! | [`replicated`] | of what was read here before writes nothing and reads memory of its cluster; else as central, and makes a copy | as central, and first takes the copies out of every cluster's table | as central, once more for each cluster that reads an entry |
 //! | [`adaptive`] | begins as locked, is central where several use it, and beyond some ten thousand entries, replicated where several nodes read what their caches do not keep; goes back | as the form that it has | as the form that it has |

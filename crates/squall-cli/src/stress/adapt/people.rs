@@ -76,6 +76,7 @@ const SHORT: Duration = Duration::from_micros(200);
 /// How long something is frozen, at most, the seesaw, and all.
 const FROZEN_MS: u64 = 40;
 const SEESAW_FROZEN_MS: u64 = 900;
+const SEESAW_DEAF_MS: u64 = 3_000;
 const ALL_FROZEN_MS: u64 = 60;
 /// How long calls are arbitrated, or the engine's thread is switched off, at most.
 const ARBITRATED_US: u64 = 8_000;
@@ -169,8 +170,13 @@ impl Person {
         }
         count(What::Freezes);
         let last = self.swaps_after(id, None).last().copied();
-        let long = if place == SEESAW { SEESAW_FROZEN_MS } else { FROZEN_MS };
-        self.pass(Duration::from_millis(rng.below(long)));
+        let long = match place {
+            // For two swaps of its policy, which have to be seen.
+            SEESAW if deaf => SEESAW_DEAF_MS,
+            SEESAW => rng.below(SEESAW_FROZEN_MS),
+            _ => rng.below(FROZEN_MS),
+        };
+        self.pass(Duration::from_millis(long));
         let later = self.swaps_after(id, last).len();
         if later > 1 {
             self.accuse(book, &format!("its policy has swapped it {later} times since it is frozen"));

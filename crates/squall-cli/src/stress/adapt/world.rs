@@ -212,8 +212,11 @@ impl World {
         };
         count(What::Made);
         let co = owned.co();
+        let wrong = self.is_broken(Break::ShortCooldown);
         let cooldown = match place {
             WAVE => WAVE_COOLDOWN,
+            // Its policy swaps it sooner than the wave's, so that it is seen soon.
+            SEESAW if wrong => WAVE_COOLDOWN,
             SEESAW => SEESAW_COOLDOWN,
             _ => settings::ALL.get(&settings::COOLDOWN),
         };
@@ -221,7 +224,6 @@ impl World {
         let book = Arc::new(Book::open(self, serial, co, cooldown.as_micros() as u64));
         lock(&self.books).insert(CoRef::id(co), Arc::clone(&book));
         if place >= PLACES {
-            let wrong = self.is_broken(Break::ShortCooldown);
             let text = if wrong { "1ms".to_owned() } else { format!("{}us", cooldown.as_micros()) };
             let set = control::set_attribute(book.id(), "cooldown", &text);
             let set = set.and_then(|()| control::set_attribute(book.id(), "quiet", "100s"));
