@@ -347,7 +347,7 @@ impl Maker for SteeredMaps {
 #[test]
 fn an_adaptive_map_passes_every_check_in_its_three_forms() {
     let _alone = alone();
-    let load = Load { many: 300, rounds: 20, ..Load::default() };
+    let load = Load { many: 300, rounds: 12, ..Load::default() };
     for check in checks::<SteeredMaps>() {
         // There are copies at rest: those of the copied form.
         if check.name != "drops::counted" {
