@@ -10,8 +10,8 @@
 //!   with Release and loaded with Acquire; so who loads anything of a slot's new content sees the removal, when it loads the state
 //!   again. Where entries are words: same version, same entry. Where they are pointers: the bit is set, so the entry that the
 //!   pointer names was shown; it is not set, so it is gone, or not shown yet.
-//! - I4. `MOVED` of a home is set once all its entries are in the next slab, and by the same store the bits of its slots are cleared, so that who
-//!   finds a slot's bit set need not ask whether the home has moved. The slots and tags stay as they were, and nothing of the home changes after.
+//! - I4. `MOVED` of a home is set once all its entries are in the next slab; nothing of the home changes after, and nothing is cleared: a look
+//!   that begins anew when its home has moved finds there what it would have found before.
 //! - I5. Versions of a bucket do not come again: before they would, the slab is replaced (`write`).
 //! - I6. `CHAINED` of a home is set while a bucket that is chained to it has an entry, and before that can be seen there. So who loads a
 //!   state without it, and finds nothing here, missed nothing that was there at that moment.
@@ -139,7 +139,7 @@ pub(crate) enum Glance<R> {
 fn first_slot<R>(state: State, tagged: u32) -> Result<usize, Glance<R>> {
     let hits = tagged & state as u32 & OCCUPIED as u32;
     if hits == 0 {
-        return Err(if state & (CHAINED | MOVED) == 0 { Glance::Absent } else { Glance::Perhaps });
+        return Err(if state & CHAINED == 0 { Glance::Absent } else { Glance::Perhaps });
     }
     Ok(hits.trailing_zeros() as usize)
 }
@@ -236,13 +236,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
                         }
                         return Look::Found { slot, raw, state };
                     }
-                    let now = self.state_now();
-                    // Of a home that has moved meanwhile, what was loaded was here at some moment before, since that load of the state: the one
-                    // that had the bit then, or one that was filled in after, and shown before the home moved.
-                    if now >> slot & 1 != 0
-                        || is_moved(now) && !sites::MOVED.is_weak()
-                        || sites::OCCUPIED.is_weak()
-                    {
+                    if self.state_now() >> slot & 1 != 0 || sites::OCCUPIED.is_weak() {
                         return Look::Found { slot, raw, state };
                     }
                     // Gone since the state was loaded, or not shown yet.
@@ -282,7 +276,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
         }
     }
 
-    /// Copies what is here to `entries`; says whether another bucket follows. If the home has moved when this returns, it is not all.
+    /// Copies what is here to `entries`; says whether another bucket follows.
     ///
     /// # Safety
     /// As [`look`](Bucket::look).
@@ -448,7 +442,8 @@ impl<'a, L: Layout> Bucket<'a, L> {
     }
 
     pub(crate) fn set_moved(self) {
-        let state = self.head.state.load(Ordering::Relaxed) & !OCCUPIED | MOVED;
+        let kept = if sites::KEPT.is_weak() { !OCCUPIED } else { State::MAX };
+        let state = self.head.state.load(Ordering::Relaxed) & kept | MOVED;
         // Release: pairs with the acquire of `state` (I4).
         self.head.state.store(state, sites::MOVE.order(Ordering::Release));
     }

@@ -4,11 +4,11 @@
 //! apart from the rest, so that what is compiled into a caller calls no function but in the rest, has all that it needs in registers, and no loop.
 //! Whatever is otherwise is left to [`raw`](crate::raw), which begins anew: nothing was done then. What must hold is said there.
 
-use crate::bucket::Glance;
+use crate::bucket::{Glance, is_moved};
 use crate::layout::{IsKey, Layout};
 use crate::raw::{EMPTIED, Found, Raw};
 use crate::sites;
-use crate::slab::{Place, is_sampled, mix, tag};
+use crate::slab::{Place, mix, tag};
 use squall_sync::atomic::Ordering;
 
 /// What a look into a key's home alone finds.
@@ -34,7 +34,10 @@ impl<L: Layout> Raw<L> {
         let slab = unsafe { self.current() };
         let (bucket, _) = slab.fetch(mixed);
         let state = bucket.state();
-        // SAFETY: the caller; in a home that has moved it finds nothing, and says so (bucket/I4).
+        if is_moved(state) {
+            return Here::Perhaps;
+        }
+        // SAFETY: the caller; this home's state is not moved.
         match unsafe { bucket.glance(state, mixed, is_key) } {
             Glance::Found { slot, raw } => {
                 Here::Found(Found { place: Place { bucket, slot, raw, state }, slab, mixed })
@@ -167,7 +170,8 @@ impl<L: Layout> Raw<L> {
     #[cold]
     #[inline(never)]
     unsafe fn resize_perhaps(&self, mixed: u64, rehash: &impl Fn(&L::Key) -> u64) {
-        if is_sampled(mixed, EMPTIED) {
+        // SAFETY: the caller.
+        if unsafe { self.current() }.is_sampled(mixed, EMPTIED) {
             // SAFETY: the caller.
             unsafe { self.resize(rehash) };
         }

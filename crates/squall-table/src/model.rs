@@ -286,6 +286,24 @@ fn moves_under_a_look<L: Layout<Key = u64, Value = u64>>() {
     beside(&table, read, || set(&table, b, 6));
 }
 
+/// The same, where another entry goes before the home moves, so that the look begins anew, perhaps when it has moved.
+fn moves_under_a_look_that_begins_anew<L: Layout<Key = u64, Value = u64>>() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, b, 6);
+    set(&table, a, 5);
+    let read = move |table: &Raw<L>| {
+        // SAFETY: as in `get`.
+        let found = unsafe { table.find(a, |found| *found == a) };
+        assert!(found.is_some(), "it is there all the time");
+    };
+    beside(&table, read, || {
+        assert!(discard(&table, b));
+        table.grow();
+        table.settle(&hash);
+    });
+}
+
 /// A home moves while all entries are walked through: who is there all the time is met.
 fn moves_under_a_walk<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
@@ -440,6 +458,15 @@ fn two_move_all<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!((entries.len(), get(&table, a), get(&table, b)), (2, Some(5), Some(6)));
 }
 
+/// Two find that it is time for another size; one makes the next slab, and neither loses what the other has moved.
+fn two_begin<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    beside(&table, |table| table.grow_perhaps(&hash), || table.grow_perhaps(&hash));
+    assert_eq!(get(&table, a), Some(5));
+}
+
 /// Every bucket's last version is used: the table is replaced under whoever reads.
 fn wears_out() {
     let [a] = alike();
@@ -479,6 +506,8 @@ models! {
     moves_under_a_reader_boxed moves_under_a_reader BoxedLayout;
     moves_under_a_look_flat moves_under_a_look FlatLayout;
     moves_under_a_look_boxed moves_under_a_look BoxedLayout;
+    moves_under_a_look_that_begins_anew_flat moves_under_a_look_that_begins_anew FlatLayout;
+    moves_under_a_look_that_begins_anew_wide moves_under_a_look_that_begins_anew WideLayout;
     moves_under_a_walk_flat moves_under_a_walk FlatLayout;
     moves_under_a_walk_boxed moves_under_a_walk BoxedLayout;
     moves_and_changes_flat moves_and_changes FlatLayout;
@@ -493,6 +522,7 @@ models! {
     moves_under_a_writer_boxed moves_under_a_writer BoxedLayout;
     moves_under_a_writer_split moves_under_a_writer SplitLayout;
     two_move_all_flat two_move_all FlatLayout;
+    two_begin_flat two_begin FlatLayout;
     slot_again_at_length_flat slot_again_at_length FlatLayout;
     slot_again_at_length_boxed slot_again_at_length BoxedLayout;
     slot_of_another_at_length_flat slot_of_another_at_length FlatLayout;
@@ -576,13 +606,23 @@ mod twins {
     }
 
     #[test]
-    fn a_look_that_takes_what_has_moved_for_gone() {
-        twin(sites::MOVED, &[], "model::moves_under_a_look_boxed");
+    fn two_that_each_make_a_next_slab() {
+        twin(sites::TAKEN, &[], "model::two_begin_flat");
     }
 
     #[test]
-    fn a_walk_that_does_not_ask_whether_the_home_has_moved_meanwhile() {
-        twin(sites::MOVED, &[], "model::moves_under_a_walk_flat");
+    fn a_home_that_is_cleared_when_it_has_moved() {
+        twin(sites::KEPT, &[], "model::moves_under_a_look_that_begins_anew_flat");
+    }
+
+    #[test]
+    fn a_home_of_pointers_that_is_cleared_when_it_has_moved() {
+        twin(sites::KEPT, &[], "model::moves_under_a_look_boxed");
+    }
+
+    #[test]
+    fn a_home_that_is_cleared_while_it_is_walked() {
+        twin(sites::KEPT, &[], "model::moves_under_a_walk_flat");
     }
 
     #[test]

@@ -5,13 +5,13 @@
 //! home's lock, and a reader that finds nothing in a home asks whether it has moved. Writers move a few homes more each, and the
 //! one that moves the last makes the next slab the current one.
 //!
-//! - I1. Only the current slab is given a next one, once; and a slab becomes the current one when all homes of the one before have moved.
+//! - I1. Only the current slab is given a next one, once, by who has taken that on; and a slab becomes the current one when all homes of the one before have moved.
 //! - I2. What changes an entry holds the lock of its home in the one slab where the home has not moved. It looks at `next` under that
 //!   lock: a home of a slab that has a next one is moved before anything else is done to it. Who moves a home holds that lock, too, and has seen
 //!   `next`; so who sees none, under the lock, has a home that has not moved.
 //! - I3. Of a home that moves, all entries are in the next slab before `MOVED` is set; then nothing of the old home is changed any more,
 //!   and nothing of it is cleared. So a reader that loaded its state before reads, whatever it finds there, what was so at one moment
-//!   between that load and the setting of `MOVED`, which is within its operation. (But for the bits of its slots: `bucket/I4`.)
+//!   between that load and the setting of `MOVED`, which is within its operation.
 //! - I4. An entry stays in its slot until it is removed or its home has moved; so who finds nothing, in a home that had not moved when
 //!   it began, missed nothing that was there all the time.
 //! - I5. Slabs and nodes are retired when nothing that a later operation can come to names them: slabs after another is the
@@ -33,7 +33,7 @@ use crate::ground::{self, Count};
 use crate::home::Here;
 use crate::layout::{IsKey, Layout};
 use crate::sites;
-use crate::slab::{Place, Slab, is_sampled, mix, tag};
+use crate::slab::{Place, Slab, mix, tag};
 use squall_lock::LockGuard;
 use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -41,8 +41,8 @@ use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 const FEWEST: usize = if cfg!(loom) { 2 } else { 1 };
 /// Homes that a writer moves for others.
 const HELP: usize = if cfg!(loom) { 0 } else { 8 };
-/// Of those that find no room where they should, and of those that empty a bucket, so many ask whether it is time for another size: one of
-/// `1 << n`.
+/// Of those that find no room where they should, and of those that empty a bucket, so many ask whether it is time for another size
+/// ([`Slab::is_sampled`]).
 const CROWDED: u32 = 3;
 pub(crate) const EMPTIED: u32 = 2;
 /// Entries of a hundred slots from which on the table grows: the more, the longer the chains.
@@ -92,6 +92,15 @@ enum Again<F> {
     Moved(F),
     /// The bucket has no version left for a removal.
     Worn(F),
+}
+
+/// Whether a slab has a next one.
+#[derive(PartialEq, Eq)]
+enum Begun {
+    Here,
+    /// Another thread is about to give it one; or it is not the current one any more.
+    Elsewhere,
+    NoMemory,
 }
 
 /// What a write leaves to be done when the lock is free.
@@ -155,7 +164,17 @@ impl<L: Layout> Raw<L> {
     pub(crate) fn grow(&self) {
         // SAFETY: nothing is freed in a model.
         let slab = unsafe { self.current() };
-        assert!(self.begin(slab, 2 * slab.homes()));
+        assert!(self.begin(slab, 2 * slab.homes()) == Begun::Here);
+    }
+
+    /// The same, if nobody else does; and moves all.
+    #[cfg(all(test, loom))]
+    pub(crate) fn grow_perhaps(&self, rehash: &impl Fn(&L::Key) -> u64) {
+        // SAFETY: nothing is freed in a model.
+        let slab = unsafe { self.current() };
+        if self.begin(slab, 2 * slab.homes()) == Begun::Here {
+            self.settle(rehash);
+        }
     }
 
     /// Moves all that has not moved.
@@ -419,7 +438,8 @@ impl<L: Layout> Raw<L> {
                 bucket.publish(slot, tag(mixed), |slot| _ = L::store(slot, fresh));
                 done.added = 1;
                 // Asked by some of those who find no room where they should: the fuller, the more.
-                done.ask = !own && (is_sampled(mixed, CROWDED) || slab.chain_length(slab.home(mixed)) > 1);
+                done.ask =
+                    !own && (slab.is_sampled(mixed, CROWDED) || slab.chain_length(slab.home(mixed)) > 1);
             }
             (Change::Put(fresh), Some(Place { bucket, slot, raw, .. })) => {
                 done.spare = bucket.change(slot, |slot| L::replace(slot, raw, fresh));
@@ -438,8 +458,8 @@ impl<L: Layout> Raw<L> {
                 }
                 done.dead = Some((raw, false));
                 done.added = -1;
-                // In this order: few are empty, and who of four is sampled cannot be foretold.
-                done.ask = first.is_empty() && is_sampled(mixed, EMPTIED);
+                // In this order: few are empty, and who is sampled cannot be foretold.
+                done.ask = first.is_empty() && slab.is_sampled(mixed, EMPTIED);
             }
             (Change::Value(_) | Change::Remove, None) => unreachable!("nothing was found"),
         }
@@ -571,31 +591,35 @@ impl<L: Layout> Raw<L> {
         if full || sparse {
             // Room for half as many again, or for twice as many: not at the edge of the next change.
             // Without memory the chains grow.
-            if self.begin(slab, homes_for(len + len / 2).max(fewest)) {
+            if self.begin(slab, homes_for(len + len / 2).max(fewest)) == Begun::Here {
                 // SAFETY: the caller.
                 unsafe { self.help(slab, rehash) };
             }
         }
     }
 
-    /// Gives a slab a next one, if it is the current one and has none. Returns whether there was memory for it.
-    fn begin(&self, slab: &Slab<L>, homes: usize) -> bool {
-        let next = &slab.next;
-        // Acquire: pairs with the release further down; of the current slab, with that of `finish`.
-        if !next.load(Ordering::Acquire).is_null()
-            || !std::ptr::eq(self.current.load(Ordering::Acquire), slab)
+    /// Gives a slab a next one, if it is the current one and nobody else does.
+    fn begin(&self, slab: &Slab<L>, homes: usize) -> Begun {
+        // Acquire: pairs with the release further down.
+        if !slab.next.load(Ordering::Acquire).is_null() {
+            return Begun::Here;
+        }
+        // One makes it: a large one takes a while, and of all who find meanwhile that it is time each would make one of its own. They go on with
+        // this one.
+        // Relaxed: a ticket. Who has it does not find that the slab is not the current one: it would have a next one.
+        // Acquire: pairs with the release of `finish`.
+        if !std::ptr::eq(self.current.load(Ordering::Acquire), slab)
+            || slab.is_taken.swap(true, Ordering::Relaxed) && !sites::TAKEN.is_weak()
         {
-            return true;
+            return Begun::Elsewhere;
         }
-        let Some(new) = Slab::new(homes) else { return false };
-        let new = Box::into_raw(new);
+        let Some(new) = Slab::new(homes) else {
+            slab.is_taken.store(false, Ordering::Relaxed);
+            return Begun::NoMemory;
+        };
         // Release: pairs with the acquire of `next` and of `write_here`.
-        let null = std::ptr::null_mut();
-        if next.compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: it was not published.
-            drop(unsafe { Box::from_raw(new) });
-        }
-        true
+        slab.next.store(Box::into_raw(new), Ordering::Release);
+        Begun::Here
     }
 
     /// Replaces a slab of which a bucket is worn out by one as large.
@@ -609,9 +633,12 @@ impl<L: Layout> Raw<L> {
                 self.move_all(current, rehash);
             }
         }
-        if !self.begin(slab, slab.homes()) {
+        match self.begin(slab, slab.homes()) {
+            Begun::Here => {}
+            // Our caller asks again.
+            Begun::Elsewhere => squall_sync::thread::yield_now(),
             // A version that came again might be taken for the one before.
-            std::alloc::handle_alloc_error(std::alloc::Layout::new::<Slab<L>>());
+            Begun::NoMemory => std::alloc::handle_alloc_error(std::alloc::Layout::new::<Slab<L>>()),
         }
     }
 
@@ -633,8 +660,10 @@ impl<L: Layout> Raw<L> {
                 self.fewest.store(FEWEST, Ordering::Relaxed);
             }
             if homes != slab.homes() && (less || homes > slab.homes()) {
-                if !self.begin(slab, homes) {
-                    return false;
+                match self.begin(slab, homes) {
+                    Begun::Here => {}
+                    Begun::Elsewhere => squall_sync::thread::yield_now(),
+                    Begun::NoMemory => return false,
                 }
                 continue;
             }
@@ -688,9 +717,6 @@ impl<L: Layout> Raw<L> {
                 found.clear();
                 // SAFETY: the caller of `visit`.
                 unsafe { slab.collect(home, found) };
-            }
-            // Again: what was collected while it moved is not all.
-            if !is_moved(bucket.state()) || sites::MOVED.is_weak() {
                 let all = part == (from, to);
                 // SAFETY: as above.
                 let within =

@@ -10,8 +10,8 @@ pub(crate) const PUBLISH: Site = Site(1);
 pub(crate) const LOAD: Site = Site(2);
 /// Not an ordering: whether the version is looked at again (bucket/I3).
 pub(crate) const VERSION: Site = Site(3);
-/// Not an ordering: whether who finds a slot's bit cleared, or has walked a home, asks whether the home has moved (bucket/I4).
-pub(crate) const MOVED: Site = Site(4);
+/// Not an ordering: whether a home that has moved keeps the bits of its slots (bucket/I4).
+pub(crate) const KEPT: Site = Site(4);
 /// The release of the mark that a home has moved (bucket/I4).
 pub(crate) const MOVE: Site = Site(5);
 /// Not an ordering: whether a writer asks, under the lock, whether the home has moved (raw/I2).
@@ -22,5 +22,7 @@ pub(crate) const STILL: Site = Site(7);
 pub(crate) const LOAD_KEY: Site = Site(8);
 /// Not an ordering: whether a reader of a pointer looks whether its slot is occupied still (bucket/I3).
 pub(crate) const OCCUPIED: Site = Site(9);
+/// Not an ordering: whether who would give a slab a next one asks whether somebody else is about to (raw/I1).
+pub(crate) const TAKEN: Site = Site(11);
 /// Not an ordering: whether a chain is passed over only when none of its buckets has an entry (bucket/I6).
 pub(crate) const EMPTY: Site = Site(10);

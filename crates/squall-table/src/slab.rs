@@ -8,7 +8,7 @@
 use crate::bucket::{Bucket, Head, Link, Look, SLOTS, State};
 use crate::layout::{IsKey, Layout};
 use crate::sites;
-use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use squall_sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use squall_sys::fetch::{self, LINE};
 #[cfg(not(loom))]
@@ -25,6 +25,8 @@ pub(crate) struct Slab<L: Layout> {
     row_shift: u32,
     /// Where everything goes; null while it stays here.
     pub(crate) next: AtomicPtr<Slab<L>>,
+    /// Whether somebody is about to say where that is, or has said it (raw/I1).
+    pub(crate) is_taken: AtomicBool,
     /// The first home that nobody has gone for yet.
     pub(crate) cursor: AtomicUsize,
     /// Homes that moved.
@@ -59,7 +61,7 @@ pub(crate) fn tag_above(mixed: u64) -> u32 {
 
 /// One of `1 << log2`, at random: a fraction of what is done with keys, whatever their hashes have in common.
 #[inline(always)]
-pub(crate) fn is_sampled(mixed: u64, log2: u32) -> bool {
+fn is_sampled(mixed: u64, log2: u32) -> bool {
     mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> (u64::BITS - log2) == 0
 }
 
@@ -217,6 +219,7 @@ impl<L: Layout> Slab<L> {
             _memory: memory,
             row_shift: SHIFT - homes.trailing_zeros(),
             next: AtomicPtr::new(std::ptr::null_mut()),
+            is_taken: AtomicBool::new(false),
             cursor: AtomicUsize::new(0),
             moved: AtomicUsize::new(0),
         };
@@ -228,6 +231,12 @@ impl<L: Layout> Slab<L> {
             }
         }
         Some(Box::new(slab))
+    }
+
+    /// Of the operations at which a change of size may show, this one asks for it, with this key: one of `1 << log2`, and fewer in larger tables, in which one
+    /// of them says less. Who asks loads a word of each VP.
+    pub(crate) fn is_sampled(&self, mixed: u64, log2: u32) -> bool {
+        is_sampled(mixed, log2 + self.homes().ilog2() / 4)
     }
 
     pub(crate) fn homes(&self) -> usize {
