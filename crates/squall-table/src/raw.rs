@@ -21,7 +21,8 @@
 //!   it is for either has not begun, or is done and what panicked was the move of other homes.
 //!
 //! Progress: readers are lock-free (a look begins anew only when an entry was removed from the bucket meanwhile); writers of one home exclude each
-//! other. A thread that stalls in a write holds up the writers of its home, and nobody else.
+//! other. A thread that stalls in a write holds up the writers of its home, and nobody else; one that stalls while it makes the next slab, those
+//! who ask for a size (`fit`), and all others go on with longer chains.
 //! Linearization: a read that finds, at its load of the slot; one that does not, at its load of the state of the bucket in which the
 //! key would be; a write at its store of the slot or the state, which all processors see before the write returns (`show`).
 //! Source: Appavoo 2005, §4.1.4 (DHash: fine-grained, each table resizes by itself), §7 (RCU in place of counts, CO-66); buckets of a
