@@ -32,7 +32,6 @@ use crate::classes::LINE_BYTES;
 use crate::classes::{COUNT, COUNTS, SIZES, SLAB_SHIFT, SPARE_UNITS, block_at, units};
 use crate::list::{Link, Links, List};
 use crate::lock::Lock;
-#[cfg(not(loom))]
 use crate::sites;
 use squall_sync::cell::UnsafeCell;
 

@@ -37,7 +37,8 @@ mod at_once {
         /// Under the lock.
         #[inline(always)]
         pub(crate) fn set(&self, slot: usize, tag: u8) {
-            self.0[slot].store(tag, Ordering::Relaxed);
+            // The remainder: a slot is less, which the compiler does not know.
+            self.0[slot % SLOTS].store(tag, Ordering::Relaxed);
         }
 
         /// The slots whose tag is the topmost byte of the four, a bit for each. `AT`: the tags are so far behind `base`: where that is at hand,
