@@ -125,7 +125,7 @@ impl Default for Load {
         let (many, rounds) = if cfg!(miri) {
             (12, 2)
         } else if cfg!(any(squall_asan, squall_tsan)) || std::env::var_os(EMULATOR).is_some() {
-            (400, 30)
+            (250, 20)
         } else {
             (1_500, 120)
         };
