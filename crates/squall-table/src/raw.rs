@@ -136,7 +136,7 @@ impl<L: Layout> Drop for Moving<'_, L> {
     fn drop(&mut self) {
         if self.homes != 0 {
             // Release: pairs with the acquire of `finish`.
-            self.slab.moved.fetch_add(self.homes, Ordering::AcqRel);
+            self.slab.movers.moved.fetch_add(self.homes, Ordering::AcqRel);
         }
     }
 }
@@ -507,7 +507,7 @@ impl<L: Layout> Raw<L> {
     #[inline(never)]
     unsafe fn help(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) {
         // Relaxed: a ticket. Around and around, for whoever had a home before may have been stopped in its midst.
-        let first = slab.cursor.fetch_add(HELP, Ordering::Relaxed);
+        let first = slab.movers.cursor.fetch_add(HELP, Ordering::Relaxed);
         let mut moving = Moving::new(slab);
         for home in (0..HELP).map(|step| first.wrapping_add(step) & (slab.homes() - 1)) {
             // The look first: all have moved but a few, at the end.
@@ -534,7 +534,7 @@ impl<L: Layout> Raw<L> {
     /// Makes the next slab the current one, if all homes of this one have moved and nobody did it before.
     fn finish(&self, slab: &Slab<L>) {
         // Acquire: pairs with the release of each `Moving`: all its entries are in the next slab.
-        if slab.moved.load(Ordering::Acquire) < slab.homes() {
+        if slab.movers.moved.load(Ordering::Acquire) < slab.homes() {
             return;
         }
         let old = std::ptr::from_ref(slab).cast_mut();
@@ -565,7 +565,7 @@ impl<L: Layout> Raw<L> {
         }
         drop(moving);
         // Acquire: as in `finish`.
-        if slab.moved.load(Ordering::Acquire) < slab.homes() {
+        if slab.movers.moved.load(Ordering::Acquire) < slab.homes() {
             // Somebody has just moved one, and is about to say so: our callers would ask again and again.
             squall_sync::thread::yield_now();
         }
@@ -610,12 +610,12 @@ impl<L: Layout> Raw<L> {
         // Relaxed: a ticket. Who has it does not find that the slab is not the current one: it would have a next one.
         // Acquire: pairs with the release of `finish`.
         if !std::ptr::eq(self.current.load(Ordering::Acquire), slab)
-            || slab.is_taken.swap(true, Ordering::Relaxed) && !sites::TAKEN.is_weak()
+            || slab.movers.is_taken.swap(true, Ordering::Relaxed) && !sites::TAKEN.is_weak()
         {
             return Begun::Elsewhere;
         }
         let Some(new) = Slab::new(homes) else {
-            slab.is_taken.store(false, Ordering::Relaxed);
+            slab.movers.is_taken.store(false, Ordering::Relaxed);
             return Begun::NoMemory;
         };
         // Release: pairs with the acquire of `next` and of `write_here`.

@@ -25,6 +25,12 @@ pub(crate) struct Slab<L: Layout> {
     row_shift: u32,
     /// Where everything goes; null while it stays here.
     pub(crate) next: AtomicPtr<Slab<L>>,
+    pub(crate) movers: Movers,
+}
+
+/// What those write who move a slab's homes: on lines of its own, since all who use the table read those of the rest.
+#[cfg_attr(not(loom), repr(align(128)))]
+pub(crate) struct Movers {
     /// Whether somebody is about to say where that is, or has said it (raw/I1).
     pub(crate) is_taken: AtomicBool,
     /// The first home that nobody has gone for yet.
@@ -219,9 +225,11 @@ impl<L: Layout> Slab<L> {
             _memory: memory,
             row_shift: SHIFT - homes.trailing_zeros(),
             next: AtomicPtr::new(std::ptr::null_mut()),
-            is_taken: AtomicBool::new(false),
-            cursor: AtomicUsize::new(0),
-            moved: AtomicUsize::new(0),
+            movers: Movers {
+                is_taken: AtomicBool::new(false),
+                cursor: AtomicUsize::new(0),
+                moved: AtomicUsize::new(0),
+            },
         };
         #[cfg(not(loom))]
         if !squall_lock::zeros_are_free() {
