@@ -134,10 +134,9 @@ pub(crate) enum Glance<R> {
     Perhaps,
 }
 
-/// The first slot that is occupied and has the tag; if there is none, what that says of the key.
+/// The first of the slots of [`Bucket::hits`]; if there is none, what that says of the key.
 #[inline(always)]
-fn first_slot<R>(state: State, tagged: u32) -> Result<usize, Glance<R>> {
-    let hits = tagged & state as u32 & OCCUPIED as u32;
+fn first_slot<R>(state: State, hits: u32) -> Result<usize, Glance<R>> {
     if hits == 0 {
         return Err(if state & CHAINED == 0 { Glance::Absent } else { Glance::Perhaps });
     }
@@ -171,17 +170,18 @@ impl<'a, L: Layout> Bucket<'a, L> {
         unsafe { self.slots.get_unchecked(slot) }
     }
 
-    /// The slots that have the tag of this mixed hash, a bit for each; perhaps others, which the comparison of keys finds out. Relaxed: after the
-    /// acquire of the state (I2), or under the lock.
+    /// The slots that are occupied by this state and have the tag of this mixed hash, a bit for each; perhaps others of them, which the comparison of
+    /// keys finds out. Relaxed: after the acquire of the state (I2), or under the lock.
     #[inline(always)]
-    fn tagged(self, mixed: u64) -> u32 {
+    fn hits(self, state: State, mixed: u64) -> u32 {
         // SAFETY: a head's.
-        unsafe {
+        let tagged = unsafe {
             Tags::find::<{ std::mem::offset_of!(Head, tags) }>(
                 ptr::from_ref(self.head).cast(),
                 tag_above(mixed),
             )
-        }
+        };
+        tagged & state as u32 & OCCUPIED as u32
     }
 
     // --- readers ---
@@ -218,7 +218,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
         is_key: impl IsKey<L::Key>,
     ) -> Look<L::Raw> {
         'again: loop {
-            let mut hits = self.tagged(mixed) & state as u32 & OCCUPIED as u32;
+            let mut hits = self.hits(state, mixed);
             while hits != 0 {
                 let slot = hits.trailing_zeros() as usize;
                 // SAFETY: in the operation that the caller says; the slot was occupied.
@@ -258,7 +258,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
         mixed: u64,
         is_key: impl IsKey<L::Key>,
     ) -> Glance<L::Raw> {
-        let slot = match first_slot(state, self.tagged(mixed)) {
+        let slot = match first_slot(state, self.hits(state, mixed)) {
             Ok(slot) => slot,
             Err(none) => return none,
         };
@@ -315,7 +315,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
         mixed: u64,
         is_key: impl IsKey<L::Key>,
     ) -> Glance<L::Raw> {
-        let slot = match first_slot(state, self.tagged(mixed)) {
+        let slot = match first_slot(state, self.hits(state, mixed)) {
             Ok(slot) => slot,
             Err(none) => return none,
         };

@@ -22,7 +22,7 @@ pub(crate) const STILL: Site = Site(7);
 pub(crate) const LOAD_KEY: Site = Site(8);
 /// Not an ordering: whether a reader of a pointer looks whether its slot is occupied still (bucket/I3).
 pub(crate) const OCCUPIED: Site = Site(9);
-/// Not an ordering: whether who would give a slab a next one asks whether somebody else is about to (raw/I1).
-pub(crate) const TAKEN: Site = Site(11);
 /// Not an ordering: whether a chain is passed over only when none of its buckets has an entry (bucket/I6).
 pub(crate) const EMPTY: Site = Site(10);
+/// Not an ordering: whether who would give a slab a next one asks whether somebody else is about to (raw/I1).
+pub(crate) const TAKEN: Site = Site(11);

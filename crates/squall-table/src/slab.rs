@@ -31,7 +31,7 @@ pub(crate) struct Slab<L: Layout> {
 /// What those write who move a slab's homes: on lines of its own, since all who use the table read those of the rest.
 #[cfg_attr(not(loom), repr(align(128)))]
 pub(crate) struct Movers {
-    /// Whether somebody is about to say where that is, or has said it (raw/I1).
+    /// Whether somebody is about to give the slab a `next` one, or has done it (raw/I1).
     pub(crate) is_taken: AtomicBool,
     /// The first home that nobody has gone for yet.
     pub(crate) cursor: AtomicUsize,
@@ -63,12 +63,6 @@ pub(crate) fn tag(mixed: u64) -> u8 {
 #[inline(always)]
 pub(crate) fn tag_above(mixed: u64) -> u32 {
     mixed as u32
-}
-
-/// One of `1 << log2`, at random: a fraction of what is done with keys, whatever their hashes have in common.
-#[inline(always)]
-fn is_sampled(mixed: u64, log2: u32) -> bool {
-    mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> (u64::BITS - log2) == 0
 }
 
 /// One allocation of zeros, so that a large table costs its pages when they are used; of huge pages, as far as it can be.
@@ -241,10 +235,10 @@ impl<L: Layout> Slab<L> {
         Some(Box::new(slab))
     }
 
-    /// Of the operations at which a change of size may show, this one asks for it, with this key: one of `1 << log2`, and fewer in larger tables, in which one
-    /// of them says less. Who asks loads a word of each VP.
+    /// Whether this key's operation, of those at which it may show that it is time for another size, asks whether it is: at random one of
+    /// `1 << log2`, whatever the hashes have in common, and fewer in larger tables, in which each says less. Who asks loads a word of each VP.
     pub(crate) fn is_sampled(&self, mixed: u64, log2: u32) -> bool {
-        is_sampled(mixed, log2 + self.homes().ilog2() / 4)
+        mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> (u64::BITS - log2 - self.homes().ilog2() / 4) == 0
     }
 
     pub(crate) fn homes(&self) -> usize {
