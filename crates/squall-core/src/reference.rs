@@ -179,7 +179,7 @@ impl<I: ?Sized + Interface> CoRef<I> {
             if it.is(self.id.bits()) {
                 return if I::LENDS { done!(Hit::of_first, header) } else { done!(Hit::new, header) };
             }
-            if I::LENDS && it.is_of(self.id.bits()) {
+            if I::LENDS && it.is_other(self.id.bits()) {
                 return done!(Hit::of_other, header);
             }
         }

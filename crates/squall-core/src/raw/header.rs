@@ -118,6 +118,20 @@ impl Header {
         signed(id, self.sign)
     }
 
+    /// The same, and its sign is not zero: it does not lend the first thing. Of an interface whose representatives may lend something.
+    ///
+    /// One look, which says both: what another said before, that the first thing was not to be had here, may have been of a header that was
+    /// not active then and has become so since (I1).
+    #[inline(always)]
+    pub(crate) fn is_other(&self, id: u64) -> bool {
+        if sites::OTHER_AT_ONCE.is_weak() {
+            return self.is_of(id);
+        }
+        // Relaxed: as in `is`. What differs is a sign alone, and not none: those bits, and no lower ones, which lie above them in this.
+        let differs = (self.id.load(Ordering::Relaxed) ^ id).rotate_right(SIGN_SHIFT);
+        differs.wrapping_sub(1) < SIGNS_OF.into()
+    }
+
     /// Whether a call with this id may use the representative, whatever it lends.
     #[inline(always)]
     pub(crate) fn is_of(&self, id: u64) -> bool {
@@ -271,5 +285,38 @@ impl Header {
     /// Calls that hold it now.
     pub(crate) fn holds(&self) -> u32 {
         self.holds.load(Ordering::Relaxed) & !(WAITED | NOTIFY)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const ID: u64 = 7 << 32 | 5;
+
+    fn all(kind: u8) -> Header {
+        let mut header = Header::new(ID, [std::ptr::null(); 2], 0, true);
+        header.lends(kind);
+        header
+    }
+
+    #[test]
+    fn who_meets_a_header_learns_what_it_lends_and_nothing_of_one_that_is_not_active() {
+        for kind in [NOTHING, FIRST, SECOND, THIRD] {
+            let header = all(kind);
+            let says = |id| (header.is(id), header.is_other(id), header.is_of(id));
+            assert_eq!(says(ID), (kind == FIRST, kind != FIRST, true));
+            // Of other generations and slots.
+            for bit in (0..64).filter(|bit| SIGNS >> bit & 1 == 0) {
+                assert_eq!(says(ID ^ 1 << bit), (false, false, false), "bit {bit}");
+            }
+            header.suspend();
+            assert_eq!(says(ID), (false, false, false));
+            header.resume(ID);
+            assert_eq!(says(ID), (kind == FIRST, kind != FIRST, true));
+            header.poison();
+            header.resume(ID);
+            assert_eq!(says(ID), (false, false, false));
+        }
     }
 }

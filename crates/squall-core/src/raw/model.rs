@@ -21,6 +21,7 @@ use squall_sync::thread;
 use std::ptr;
 
 use super::graves::Grave;
+use super::header::{FIRST, Header, NEW, NOTHING, SECOND};
 use super::kill::kill;
 use super::object::{Ground, InFlight, header, release};
 #[cfg(loom)]
@@ -614,6 +615,36 @@ fn two_kills() {
     });
 }
 
+/// A call meets a header that is resumed meanwhile, as `__call_act` of `reference.rs` does: it learns what that lends, or that it cannot use it.
+fn meets_while_resumed() {
+    for kind in [NOTHING, FIRST, SECOND] {
+        let id = Id::new(5, 7).bits();
+        let mut resumed = Header::new(NEW, [ptr::null(); 2], 0, true);
+        resumed.lends(kind);
+        let (_, lent) = lend(resumed);
+        let [called, swapped] = [Sent(lent), Sent(lent)];
+        let call = move || {
+            // SAFETY: valid until all threads are joined.
+            let resumed = unsafe { called.get().as_ref() };
+            if resumed.is(id) {
+                assert_eq!(resumed.lent(), FIRST, "it lends something else");
+            } else if resumed.is_other(id) {
+                assert_ne!(resumed.lent(), FIRST, "it lends the first thing");
+            }
+        };
+        let swap = move || {
+            // SAFETY: as above.
+            let resumed = unsafe { swapped.get().as_ref() };
+            resumed.activate(id);
+            resumed.suspend();
+            resumed.resume(id);
+        };
+        beside(true, call, swap);
+        // SAFETY: all threads are joined; from `lend`.
+        unsafe { take_back(lent) };
+    }
+}
+
 macro_rules! models {
     ($($model:ident),* $(,)?) => { $( mod $model {
         #[test]
@@ -655,6 +686,7 @@ models!(
     frozen_guards,
     thaw_wakes,
     two_kills,
+    meets_while_resumed,
 );
 
 /// The models of the module are named from `raw::model` on.
@@ -710,5 +742,6 @@ twins! {
     twin_operations_of_two: ENTER_FENCE, breaks two_callers_in_operations,
     twin_operations_and_reuse: ENTER_FENCE, breaks stale_against_reuse_in_operations,
     twin_operations_and_holds: ENTER_FENCE, breaks hold_in_operations,
+    twin_other_at_once: sites::OTHER_AT_ONCE, breaks meets_while_resumed,
     twin_operations_and_peers: ENTER_FENCE, breaks hold_makes_peer_in_operations,
 }

@@ -101,3 +101,5 @@ pub(crate) const SLOT_TAKE: Site = Site(78);
 pub(crate) const ASK_BEFORE_RESUME: Site = Site(79);
 /// Not an ordering: whoever parked in a transfer that could not be is woken.
 pub(crate) const BACK_TO_BLOCK: Site = Site(80);
+/// Not an ordering: that a header is active and does not lend the first thing is one look.
+pub(crate) const OTHER_AT_ONCE: Site = Site(89);
