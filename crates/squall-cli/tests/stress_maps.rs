@@ -17,6 +17,7 @@ const MAPS: Torture = Torture {
         "walks judged",
         "panics in closures",
         "maps made",
+        "cached ones of them",
         "maps destroyed",
         "swaps",
         "threads started",

@@ -103,8 +103,8 @@ mod at_once {
     }
 }
 
-#[cfg(any(test, not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)))))]
-#[cfg_attr(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(loom)), allow(dead_code))]
+// Where it is not used, a test compares the other one with it.
+#[allow(dead_code)]
 mod in_words {
     use super::{Ordering, SLOTS};
     use squall_sync::atomic::AtomicU64;

@@ -10,13 +10,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use squall::objects::map::{Compute, Computed, Entries};
-use squall::{CoRef, Id};
+use squall::Id;
+use squall::objects::map::{Compute, Computed};
 
 use super::breaks::Break;
+use super::kinds::Co;
 use super::tally::{What, count};
 use super::token::Token;
-use super::world::{Co, World};
+use super::world::World;
 use crate::stress::Rng;
 use crate::stress::fate::{Door, Fate};
 use crate::stress::planned::{Planned, panic_as_planned, quietly, text_of};
@@ -118,7 +119,7 @@ impl Book {
     }
 
     pub(super) fn id(&self) -> Id {
-        CoRef::id(self.co)
+        self.co.id()
     }
 
     fn accuse(&self, what: String) {

@@ -4,13 +4,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use squall::adapt::control;
-use squall::objects::map::{CENTRAL, Entries, REPLICATED, SMALL};
-use squall::swap::Swap;
+use squall::objects::map::{CENTRAL, REPLICATED, SMALL};
 use squall::{ClusterSize, Vp, machine, tables};
 
 use super::breaks::Break;
 use super::tally::{What, count};
-use super::world::{PLACES, World, of_any_form_to_come};
+use super::world::{PLACES, World};
 use crate::stress::Rng;
 use crate::stress::delay::delay;
 use crate::stress::life::live;
@@ -102,7 +101,7 @@ fn swap(world: &'static World, rng: &mut Rng) {
             let size = sizes[rng.below(4) as usize];
             // Forms that have one representative refuse, and a map that is gone has the call panic.
             let resized = quietly(|| book.co.set_cluster_size(size));
-            count(if let Ok(Ok(_)) = resized { What::Resized } else { What::NotResized });
+            count(if let Ok(true) = resized { What::Resized } else { What::NotResized });
         }
         _ if book.is_adaptive => {
             let swapped = control::swap(book.id(), FORMS[rng.below(3) as usize]).is_ok();
@@ -110,7 +109,7 @@ fn swap(world: &'static World, rng: &mut Rng) {
         }
         _ => {
             // Another swap may be under way, or the map gone.
-            let swapped = Swap::of(book.co).drain_within(PATIENCE).to(of_any_form_to_come(rng)).is_ok();
+            let swapped = book.co.swap(PATIENCE, rng).is_ok();
             count(if swapped { What::Swaps } else { What::SwapsFailed });
         }
     }

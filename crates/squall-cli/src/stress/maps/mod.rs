@@ -1,7 +1,7 @@
-//! Maps, tortured: in every form, and from form to form, while threads migrate, panic in closures and die, tables of
+//! Maps, tortured: cached ones too, in every form, and from form to form, while threads migrate, panic in closures and die, tables of
 //! references are thrown away, clusters change their size, and maps are destroyed and made anew.
 //!
-//! Promised (`squall::objects::map`): each key is a register: whoever looks at it sees what its last writer put there, or
+//! Promised (`squall::objects::map`, `squall::objects::cached`): each key is a register: whoever looks at it sees what its last writer put there, or
 //! what is being put there just then; who alone writes a key finds it exactly as it left it, whatever others do to other
 //! keys, and to the map; no addition to a value is lost or made twice; a walk sees once what is there all the time; a closure
 //! that panics has changed nothing; a call errs only where the map was destroyed; and each value is dropped.
@@ -17,6 +17,7 @@
 
 mod book;
 mod breaks;
+mod kinds;
 mod lives;
 mod tally;
 mod token;

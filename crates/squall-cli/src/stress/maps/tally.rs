@@ -10,6 +10,7 @@ super::super::tally::tally! {
     Exact = "exact comparisons",
     Stale = "stale calls that erred",
     Made = "maps made",
+    Cached = "cached ones of them",
     Destroyed = "maps destroyed",
     Swaps = "swaps",
     SwapsFailed = "swaps that failed",

@@ -2,39 +2,25 @@
 //!
 //! - I1. What a place shows may be stale; who takes the owner out of it destroys the map, and nobody else does.
 
-use std::hash::RandomState;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use squall::objects::map::{self, Map, Mapping};
-use squall::swap::New;
-use squall::{ClusterSize, CoRef, Owned};
-
 use super::book::Book;
 use super::breaks::Break;
+use super::kinds::{self, Kept};
 use super::tally::{Tally, What, count};
 use super::token::Token;
 use crate::stress::post::Post;
 use crate::stress::trial::Trial;
 use crate::stress::{Rng, leak, lock};
 
-pub(super) type Co = CoRef<dyn Mapping<u64, Token, RandomState>>;
-
 /// Places with a map.
-pub(super) const PLACES: usize = 6;
-/// Of so many maps one is adaptive; no policy swaps the others.
-const ADAPTIVE_ONE_IN: u64 = 3;
-/// Parts of a partitioned map.
-const PARTS: usize = 3;
-/// Of which clusters a map has representatives.
-const SIZES: [ClusterSize; 3] = [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Machine];
-
-type Kept = (Map<u64, Token>, Arc<Book>);
+pub(super) const PLACES: usize = 8;
 
 #[derive(Default)]
 struct Place {
     shown: Mutex<Option<Arc<Book>>>,
-    vault: Mutex<Option<Kept>>,
+    vault: Mutex<Option<(Kept, Arc<Book>)>>,
 }
 
 pub(super) struct World {
@@ -48,35 +34,6 @@ pub(super) struct World {
     alive: AtomicI64,
     serials: AtomicU64,
     pub(super) tally: Tally,
-}
-
-/// Where a key's home is among the parts.
-fn home(hash: u64) -> usize {
-    (hash >> 1) as usize % PARTS
-}
-
-fn any_size(rng: &mut Rng) -> ClusterSize {
-    SIZES[rng.below(SIZES.len() as u64) as usize]
-}
-
-/// A map of any form that a policy has no hand in.
-fn of_any_form(rng: &mut Rng) -> Map<u64, Token> {
-    match rng.below(4) {
-        0 => map::central(),
-        1 => map::locked(),
-        2 => map::partitioned(PARTS, home),
-        _ => map::replicated(any_size(rng)),
-    }
-}
-
-/// What such a map is swapped for.
-pub(super) fn of_any_form_to_come(rng: &mut Rng) -> New<dyn Mapping<u64, Token, RandomState>> {
-    match rng.below(4) {
-        0 => map::new_central(),
-        1 => map::new_locked(),
-        2 => map::new_partitioned(PARTS, home, any_size(rng)),
-        _ => map::new_replicated(any_size(rng)),
-    }
 }
 
 impl World {
@@ -117,11 +74,13 @@ impl World {
             if lock(&place.vault).is_some() {
                 continue;
             }
-            let is_adaptive = rng.one_in(ADAPTIVE_ONE_IN);
-            let map = if is_adaptive { map::adaptive() } else { of_any_form(rng) };
+            let (map, is_adaptive) = kinds::any(rng);
             let serial = self.serials.fetch_add(1, Ordering::Relaxed);
             let book = Arc::new(Book::open(self, serial, map.co(), is_adaptive));
             count(What::Made);
+            if let Kept::Cached(_) = map {
+                count(What::Cached);
+            }
             let before = lock(&place.shown).replace(Arc::clone(&book));
             // There was none: maps are put here by one thread.
             let vault = lock(&place.vault).replace((map, book));
@@ -141,7 +100,7 @@ impl World {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         book.fate.begin_end();
-        Owned::destroy(map.into_owned());
+        map.destroy();
         book.fate.mark_gone();
         count(What::Destroyed);
     }
