@@ -89,6 +89,12 @@ struct Held<V> {
     value: V,
 }
 
+/// Whether keys and values are dropped for nothing, and values copied so: then no code of the user's runs where one is dropped, and nobody need
+/// know of what the owner of a map does (`direct/I1`).
+const fn drops_nothing<K, V: 'static>() -> bool {
+    is_cheap::<V>() && !mem::needs_drop::<K>()
+}
+
 /// Where a value was found: its hash, its place in the hash table, and its number.
 #[derive(Clone, Copy)]
 struct Found {
@@ -405,6 +411,41 @@ where
         }
     }
 
+    /// Sets the key's value, and gives the old one, if the calling thread has the map to itself, there is room, and nothing is dropped by that
+    /// of which anybody knows (I1); nothing was done if it must go another way.
+    ///
+    /// # Errors
+    /// It must.
+    #[inline(always)]
+    pub(super) fn put_as_owner(&self, key: K, value: V) -> Result<Option<V>, (K, V)> {
+        if !drops_nothing::<K, V>() {
+            return Err((key, value));
+        }
+        let hash = self.hash(&key);
+        let Some(mut guard) = self.inner.lock_if_mine() else { return Err((key, value)) };
+        let inner = &mut *guard;
+        if let Some((_, held)) = inner.map.find_mut(hash, |(there, _)| *there == key) {
+            // What is found here is not in a table (I3).
+            inner.numbers += 1;
+            return Ok(Some(mem::replace(held, Held { number: inner.numbers, value }).value));
+        }
+        self.add_as_owner(guard, hash, key, value).map(|()| None)
+    }
+
+    /// Puts a key in that is not there. Apart: what is mostly done to a map that one thread has to itself is to change what is there.
+    #[inline(never)]
+    fn add_as_owner(&self, mut guard: Guard<'_, K, V>, hash: u64, key: K, value: V) -> Result<(), (K, V)> {
+        let inner = &mut *guard;
+        let entries = inner.map.len();
+        if entries >= inner.most || entries >= inner.map.capacity() || self.spilled().is_some() {
+            return Err((key, value));
+        }
+        let number = inner.number();
+        inner.map.insert_unique(hash, (key, Held { number, value }), |(there, _)| self.hash(there));
+        self.count(inner);
+        Ok(())
+    }
+
     #[inline]
     pub(super) fn insert(&self, key: K, value: V) -> Option<V>
     where
@@ -484,6 +525,26 @@ where
         let taken = taken.ok().map(|there| there.remove().0);
         self.count(&inner);
         Ok(taken.map(|(key, held)| (key, held.value)))
+    }
+
+    /// Takes the key out, and gives its value, under the same conditions as [`put_as_owner`](Locked::put_as_owner); nothing if it must go
+    /// another way.
+    #[inline(always)]
+    pub(super) fn take_as_owner<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<Option<V>>
+    where
+        K: Borrow<Q>,
+    {
+        if !drops_nothing::<K, V>() {
+            return None;
+        }
+        let hash = self.hash(key);
+        let mut inner = self.inner.lock_if_mine()?;
+        let Ok(there) = inner.map.find_entry(hash, |(there, _)| there.borrow() == key) else {
+            return self.spilled().is_none().then_some(None);
+        };
+        let ((_, held), _) = there.remove();
+        self.count(&inner);
+        Some(Some(held.value))
     }
 
     #[inline]
@@ -738,6 +799,58 @@ mod tests {
         let seen = thread::scope(|scope| scope.spawn(|| (map.len(), map.capacity())).join().unwrap());
         assert!(map.is_mine(), "who only asked took it away");
         assert_eq!(seen, (4, map.inner.lock().map.capacity()));
+    }
+
+    #[test]
+    fn an_owner_puts_in_and_takes_out_what_others_do_at_length() {
+        assert_eq!(filled(0).put_as_owner(1, 1), Err((1, 1)), "nobody owns it");
+        assert_eq!(filled(0).take_as_owner(&1), None, "nobody owns it");
+        let strings = Locked::<String, u64, _>::new(0, RandomState::new(), MOST, Copies::new());
+        let map = filled(4);
+        (0..100).for_each(|_| _ = (map.set(1, 1), strings.set("a".into(), 1)));
+        if !map.is_mine() || !strings.is_mine() {
+            eprintln!("SKIP: a lock has no owner here");
+            return;
+        }
+        assert!(strings.put_as_owner("a".into(), 2).is_err(), "a key is dropped");
+        assert_eq!(strings.take_as_owner("a"), None, "a key is dropped");
+        assert_eq!((map.put_as_owner(1, 5), map.take_as_owner(&9)), (Ok(Some(1)), Some(None)));
+        assert_eq!((map.take_as_owner(&1), map.take_as_owner(&1), map.len()), (Some(Some(5)), Some(None), 3));
+        assert_eq!((map.put_as_owner(1, 6), map.len(), get(&map, 1)), (Ok(None), 4, Some(6)));
+        // Until there is no room; who asks for some gets it at length.
+        let full = (10..).find(|key| map.put_as_owner(*key, 0).is_err()).unwrap();
+        let (room, len) = (map.inner.lock().map.capacity(), map.len());
+        assert!(len == room || len == MOST, "{len} of {room}");
+        assert_eq!(get(&map, full), None, "it was given back, and put in");
+        (10..30).for_each(|key| _ = map.set(key, 0));
+        assert!(map.spilled().is_some() && map.is_mine());
+        assert_eq!((map.put_as_owner(1, 7), map.take_as_owner(&1)), (Err((1, 7)), None), "the table has it");
+        assert!(map.inner.lock().map.is_empty());
+        // While it is held.
+        let held = map.inner.lock();
+        let other = thread::scope(|scope| scope.spawn(|| map.take_as_owner(&1)).join().unwrap());
+        assert_eq!(other, None, "another thread is not the owner");
+        drop(held);
+    }
+
+    #[test]
+    fn a_value_that_an_owner_put_in_is_another_than_a_closure_was_told_of() {
+        let map = filled(4);
+        (0..100).for_each(|_| _ = map.set(1, 1));
+        let mut told = Vec::new();
+        // By the owner itself, while its closure thinks.
+        let computed = map.change(&1, |value| {
+            told.push(*value);
+            if told.len() < 3 {
+                let put = map.put_as_owner(1, value + 10).or_else(|(key, value)| Ok(map.insert(key, value)));
+                assert_eq!(put, Ok::<_, ()>(Some(*value)));
+            } else if told.len() == 3 {
+                _ = map.take_as_owner(&1).or_else(|| Some(map.remove(&1)));
+                _ = map.put_as_owner(1, 50).or_else(|(key, value)| Ok::<_, ()>(map.insert(key, value)));
+            }
+            Compute::Put(value + 1)
+        });
+        assert_eq!((computed, told, get(&map, 1)), (Computed::Updated, vec![1, 11, 21, 50], Some(51)));
     }
 
     #[test]
