@@ -22,7 +22,7 @@ use crate::classes::{LINES_BYTES, SIZES, SLAB_BYTES, SLAB_MAX, STEP_BYTES};
 use crate::ground::{Ground, SETTING, ground};
 use crate::raw::{is_of_slab, put_block};
 use crate::{faults, large, mappings};
-use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use squall_sys::pages;
 use std::alloc::Layout;
 use std::fmt::Write;

@@ -24,7 +24,7 @@ use crate::faults;
 use crate::ground::{Ground, Part, known};
 use crate::lock::Lock;
 use crate::mappings;
-use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use squall_sys::apart::Apart;
 use squall_sys::pages;
 use std::time::Duration;

@@ -27,7 +27,7 @@ use crate::lock::Lock;
 use crate::magazine::Batch;
 use crate::magazine::Magazine;
 use crate::sites;
-use squall_sync::atomic::Ordering;
+use squall_sys::sync::atomic::Ordering;
 
 /// How often the kernel is asked once more that has just said yes.
 const TRIES_MAX: usize = 8;

@@ -3,7 +3,7 @@
 //!
 //! Cost: one load before each question to the system, and for each turn.
 
-use squall_sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use squall_sys::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 /// Questions that are still answered; negative: all are.
 static LEFT: AtomicI64 = AtomicI64::new(-1);

@@ -44,8 +44,8 @@ use crate::mappings;
 use crate::sequence::{PART_SHIFT, SEQUENCES};
 use crate::units::{Field, Pool, SEGMENT_UNITS, Segment};
 use crate::{debug, faults};
-use squall_sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, Ordering};
-use squall_sync::cell::UnsafeCell;
+use squall_sys::sync::atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::apart::Apart;
 use squall_sys::area::{self, Asker};
 use squall_sys::{nodes, pages};
@@ -732,7 +732,7 @@ impl Land for Ground {
             if found.is_some() || !self.pools.iter().any(|pool| pool.is_moving()) {
                 break;
             }
-            squall_sync::thread::yield_now();
+            squall_sys::sync::thread::yield_now();
             found = others(true).find_map(reuse);
         }
         found

@@ -9,7 +9,7 @@
 
 use crate::lock::Lock;
 use crate::sites;
-use squall_sync::atomic::{AtomicUsize, Ordering};
+use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 
 /// See the module.
 pub(crate) struct Growth {

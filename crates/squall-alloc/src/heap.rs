@@ -33,7 +33,7 @@ use crate::classes::{COUNT, COUNTS, SIZES, SLAB_SHIFT, SPARE_UNITS, block_at, un
 use crate::list::{Link, Links, List};
 use crate::lock::Lock;
 use crate::sites;
-use squall_sync::cell::UnsafeCell;
+use squall_sys::sync::cell::UnsafeCell;
 
 /// The most blocks that a slab has, in words of bits.
 const WORDS: usize = (1 << SLAB_SHIFT) / 16 / 64;

@@ -8,7 +8,7 @@
 use crate::ground::known;
 use crate::raw::is_of_slab;
 use crate::{debug, faults, mappings};
-use squall_sync::atomic::{AtomicUsize, Ordering};
+use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use squall_sys::pages;
 use std::alloc::Layout;
 

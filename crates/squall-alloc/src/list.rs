@@ -92,7 +92,7 @@ impl List {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use squall_sync::cell::UnsafeCell;
+    use squall_sys::sync::cell::UnsafeCell;
 
     struct Ten(UnsafeCell<[Link; 10]>);
 

@@ -10,7 +10,7 @@
 //! Source: Drepper, "Futexes Are Tricky" (2011), the second mutex.
 
 use crate::sites;
-use squall_sync::atomic::{AtomicU32, Ordering};
+use squall_sys::sync::atomic::{AtomicU32, Ordering};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -51,7 +51,7 @@ impl Lock {
     #[cold]
     fn wait(&self) {
         for _ in 0..SPINS {
-            squall_sync::hint::spin_loop();
+            squall_sys::sync::hint::spin_loop();
             // Acquire: as in `lock`.
             if self.0.load(Ordering::Relaxed) == FREE
                 && self.0.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -96,7 +96,7 @@ fn wake(word: &AtomicU32) {
 
 #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
 fn sleep(_word: &AtomicU32) {
-    squall_sync::thread::yield_now();
+    squall_sys::sync::thread::yield_now();
 }
 
 #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]

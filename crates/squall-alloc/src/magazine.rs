@@ -22,7 +22,7 @@
 //! Source: tcmalloc's per-CPU mode; Bonwick and Adams (2001); `squall-machine`'s `pervp` for the frame of a sequence.
 
 use crate::classes::BATCH_MAX;
-use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::mem::MaybeUninit;
 
 /// The head of a magazine; its slots lie behind it.

@@ -9,7 +9,7 @@
 //! another thread was trying again during a fork stays mapped in the child.
 //! Cost: one load where there are none.
 
-use squall_sync::atomic::{AtomicUsize, Ordering};
+use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use squall_sys::pages;
 use std::ptr::NonNull;
 

@@ -9,10 +9,10 @@ use crate::classes::{COUNT, SIZES, SLAB_SHIFT, units};
 use crate::growth::Growth;
 use crate::heap::{Heap, Land, Slab};
 use crate::units::{Field, Pool, SEGMENT_UNITS, Segment};
-use squall_sync::atomic::{AtomicU32, Ordering};
-use squall_sync::cell::UnsafeCell;
-use squall_sync::sync::{Arc, Mutex};
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicU32, Ordering};
+use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::sync::{Arc, Mutex};
+use squall_sys::sync::thread;
 
 /// The class of four blocks to a slab.
 const CLASS: usize = 55;
@@ -239,7 +239,7 @@ fn a_segment_is_refused() {
 }
 
 mod checks {
-    use squall_sync::weaken::{check, check_within};
+    use squall_sys::sync::weaken::{check, check_within};
 
     #[test]
     fn freed_elsewhere() {
@@ -294,7 +294,7 @@ mod checks {
 
 mod twins {
     use crate::sites;
-    use squall_sync::weaken::twin;
+    use squall_sys::sync::weaken::twin;
 
     #[test]
     fn who_gets_a_lock_has_to_see_what_its_holders_did() {

@@ -25,7 +25,7 @@ use crate::heap::Wrong;
 use crate::home::{Homes, send_home};
 use crate::magazine::{Batch, Magazine, Pile};
 use crate::{debug, decay, large, last, sequence};
-use squall_sync::atomic::{AtomicPtr, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::alloc::Layout;
 
 /// Whether a block of this layout comes from a slab (I1): any other is a mapping of its own.

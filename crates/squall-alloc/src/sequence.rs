@@ -32,7 +32,7 @@ pub(crate) struct Area {
 }
 
 /// The area of all threads that have not come to the slow path yet: its number is negative, and what they arm there is nobody's.
-pub(crate) static NOBODY: Nobody = Nobody(squall_sync::cell::UnsafeCell::new(Area {
+pub(crate) static NOBODY: Nobody = Nobody(squall_sys::sync::cell::UnsafeCell::new(Area {
     _cpu_id_start: -1,
     _cpu_id: -1,
     _rseq_cs: 0,
@@ -41,7 +41,7 @@ pub(crate) static NOBODY: Nobody = Nobody(squall_sync::cell::UnsafeCell::new(Are
 
 /// See [`NOBODY`]. It has its lines for itself, as it is stored to.
 #[repr(C, align(128))]
-pub(crate) struct Nobody(#[allow(dead_code)] squall_sync::cell::UnsafeCell<Area>);
+pub(crate) struct Nobody(#[allow(dead_code)] squall_sys::sync::cell::UnsafeCell<Area>);
 const _: () = assert!(size_of::<Nobody>() == crate::classes::LINES_BYTES);
 
 // SAFETY: only assembly accesses it, by single aligned loads of what never changes and stores of what nobody reads.
@@ -81,7 +81,7 @@ pub(crate) use sequences::{pop, pop_many, push, push_here, push_home, push_home_
 )))]
 mod none {
     use crate::magazine::{Batch, Magazine};
-    use squall_sync::atomic::AtomicPtr;
+    use squall_sys::sync::atomic::AtomicPtr;
 
     /// As with sequences.
     ///
@@ -163,7 +163,7 @@ mod sequences {
     use super::{PART_SHIFT, mine};
     use crate::ground::{AREA_OFFSET, MAP};
     use crate::magazine::{Batch, Magazine};
-    use squall_sync::atomic::AtomicPtr;
+    use squall_sys::sync::atomic::AtomicPtr;
     use std::arch::asm;
 
     /// Frames a sequence: from label 32 to label 33, which the last instruction before it commits. `arm` stores the address of the

@@ -1,6 +1,6 @@
 //! The sites of the arguments, which model tests weaken one by one.
 
-use squall_sync::weaken::Site;
+use squall_sys::sync::weaken::Site;
 
 /// The acquire of whoever takes a lock (lock/I1).
 pub(crate) const ACQUIRE: Site = Site(0);

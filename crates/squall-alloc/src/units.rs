@@ -20,7 +20,7 @@ use crate::classes::SLAB_BYTES;
 use crate::list::{Link, Links, List};
 use crate::lock::Lock;
 use crate::sites;
-use squall_sync::cell::UnsafeCell;
+use squall_sys::sync::cell::UnsafeCell;
 
 /// Units of a segment.
 pub(crate) const SEGMENT_UNITS: usize = 64;
@@ -206,7 +206,7 @@ impl Pool {
             if found.is_some() || !more {
                 return found;
             }
-            squall_sync::thread::yield_now();
+            squall_sys::sync::thread::yield_now();
         }
     }
 

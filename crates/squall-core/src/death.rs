@@ -12,8 +12,8 @@
 
 use squall_machine::{ClusterSize, Vp, VpSet, machine};
 use squall_rcu::Where;
-use squall_sync::atomic::{AtomicU64, Ordering};
-use squall_sync::sync::{Mutex, MutexGuard, OnceLock};
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
+use squall_sys::sync::{Mutex, MutexGuard, OnceLock};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 

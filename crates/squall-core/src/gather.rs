@@ -16,7 +16,7 @@
 //! Source: Hurricane's superclusters, §3.1; sum, gather and broadcast as part of the model.
 
 use squall_machine::{Cluster, ClusterSize, ClusterTree, Clusters, TreeNode, machine};
-use squall_sync::sync::OnceLock;
+use squall_sys::sync::OnceLock;
 use std::mem::MaybeUninit;
 
 /// The longest way from a root to a leaf, both counted.

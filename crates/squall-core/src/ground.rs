@@ -19,8 +19,8 @@
 use squall_machine::park::EventCount;
 use squall_machine::pervp::PerVp;
 use squall_machine::{Vp, machine};
-use squall_sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use squall_sync::sync::{Mutex, MutexGuard, OnceLock};
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use squall_sys::sync::{Mutex, MutexGuard, OnceLock};
 use squall_sys::apart::Apart;
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use crate::Source;
     use crate::interface::Super;
-    use squall_sync::sync::Arc;
+    use squall_sys::sync::Arc;
 
     trait Any: Send + Sync {}
     impl Interface for dyn Any {

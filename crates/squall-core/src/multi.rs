@@ -284,7 +284,7 @@ impl<R: Root> Multi<R> {
         let _thaw = Thaw(&self.membership);
         while !self.membership.settled() {
             // A few instructions of another thread, which may have been preempted.
-            squall_sync::thread::yield_now();
+            squall_sys::sync::thread::yield_now();
         }
         // In an operation, so that nothing in it can wait for a grace period: a miss that waits for us holds that up.
         squall_rcu::op(|_| f())

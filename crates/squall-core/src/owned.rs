@@ -158,7 +158,7 @@ impl Destruction {
     pub fn is_complete(self) -> bool {
         // Acquire: pairs with the release in `Slot::advance`: who sees it complete sees what the drops did.
         existing().is_none_or(|tables| {
-            tables.slot(self.id.slot()).generation.load(squall_sync::atomic::Ordering::Acquire)
+            tables.slot(self.id.slot()).generation.load(squall_sys::sync::atomic::Ordering::Acquire)
                 != self.id.generation()
         })
     }
@@ -175,7 +175,7 @@ impl Destruction {
         while !self.is_complete() {
             squall_rcu::barrier()?;
             if !self.is_complete() {
-                squall_sync::thread::sleep(pause);
+                squall_sys::sync::thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }

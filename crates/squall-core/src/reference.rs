@@ -7,7 +7,7 @@
 //!
 //! Cost: see [`CoRef`]. Source: CO-04, CO-07; TO-06; the compare is ours, where K42 rewrites tables.
 
-use squall_sync::sync::Arc;
+use squall_sys::sync::Arc;
 use std::cmp;
 use std::fmt;
 use std::hash::{Hash, Hasher};

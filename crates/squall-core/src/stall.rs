@@ -7,7 +7,7 @@
 //!
 //! Cost: none before there is something to report.
 
-use squall_sync::atomic::Ordering;
+use squall_sys::sync::atomic::Ordering;
 
 use crate::class::Class;
 use crate::ground::existing;

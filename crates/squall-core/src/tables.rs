@@ -1,7 +1,7 @@
 //! The translation tables, as far as users may touch them: they are caches, and any part may be thrown away at any time.
 
 use squall_machine::{Vp, VpSet, machine};
-use squall_sync::atomic::{AtomicPtr, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::cell::RefCell;
 
 use crate::death;

@@ -6,8 +6,8 @@
 //! Source: CO-17.
 
 use squall_machine::ClusterSize;
-use squall_sync::atomic::Ordering;
-use squall_sync::sync::{Mutex, MutexGuard};
+use squall_sys::sync::atomic::Ordering;
+use squall_sys::sync::{Mutex, MutexGuard};
 use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

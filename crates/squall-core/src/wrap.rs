@@ -19,8 +19,8 @@
 //! Cost: an object without a wrapper has none of this. A hand-off allocates 24 bytes, and wakes a thread twice.
 //! Source: KTK §2.2 and §4 (interception, invocation blocks: KT-08); jobs on the caller's stack: rayon's `StackJob`.
 
-use squall_sync::sync::{Arc, Condvar, Mutex, MutexGuard};
-use squall_sync::thread;
+use squall_sys::sync::{Arc, Condvar, Mutex, MutexGuard};
+use squall_sys::sync::thread;
 use std::any::{Any, TypeId, type_name};
 use std::cell::Cell;
 use std::fmt;

@@ -53,9 +53,9 @@ mod nothing {
 
 #[cfg(all(debug_assertions, not(loom), not(miri)))]
 mod graph {
-    use squall_sync::atomic::{AtomicU64, Ordering};
-    use squall_sync::sync::{Mutex, MutexGuard};
-    use squall_sync::thread::{self, ThreadId};
+    use squall_sys::sync::atomic::{AtomicU64, Ordering};
+    use squall_sys::sync::{Mutex, MutexGuard};
+    use squall_sys::sync::thread::{self, ThreadId};
     use std::cell::Cell;
     use std::collections::BTreeMap;
     use std::fmt::{self, Write};

@@ -1,5 +1,7 @@
-//! Locks. Invariant of the crate: nobody who waits for a lock is forgotten, whatever is changed, cancelled or timed out
-//! meanwhile; and a free lock costs no more than a compare-and-swap.
+//! Locks that are cheap while they are free and degrade gracefully under contention.
+//!
+//! - I1. Every waiter is woken or ends its own wait, even if attributes change or other waiters leave meanwhile.
+//! - I2. Taking a free lock costs at most one compare-and-swap.
 //!
 #![doc = include_str!("../README.md")]
 
@@ -11,7 +13,6 @@ mod configurable;
 mod deadlock;
 mod lock;
 mod parking;
-pub mod requests;
 mod rw;
 mod steps;
 mod two_bit;

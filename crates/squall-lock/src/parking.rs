@@ -1,20 +1,23 @@
-//! The one door to the table in which threads sleep: `parking_lot_core`'s, or a model of what it promises.
+//! The crate's only access to the table in which threads sleep: `parking_lot_core`'s, or a model of it.
 //!
-//! - I1. `validate` is called under the lock of the key's queue. If it says no, the thread does not sleep; else nothing comes
-//!   between it and the thread's place at the end of the queue.
-//! - I2. A wake-up takes the first of the queue, or those its filter names, under the same lock; so do `timed_out` and
-//!   `callback`, which tell whether others remain.
-//! - I3. Keys are addresses. Memory that has another use by now may be woken at: whoever sleeps must look again.
+//! - I1. `validate` runs under the lock of the key's queue. If it returns false, the thread does not sleep.
+//!   If it returns true, the thread joins the end of the queue before any other thread can take that lock.
+//! - I2. A wake-up takes the first thread of the queue, or the threads its filter selects, under the same
+//!   lock. `timed_out` and `callback` run under that lock too, and learn whether threads remain in the queue.
+//! - I3. Keys are addresses. A late wake-up may reach the key of memory that has been reused: a woken thread
+//!   must check its condition again.
 //!
-//! The functions are those of `parking_lot_core`, with what is not needed here left out. None of the closures may park, wake
-//! or panic.
-//! Source: `parking_lot_core`; Gamsa, Krieger, Appavoo and Stumm, "Tornado", 1999, §5.1 (waiters in a shared table).
+//! The functions are those of `parking_lot_core`, reduced to the needed parameters. The closures must not
+//! park, wake or panic.
+//! Source: `parking_lot_core`; Gamsa, Krieger, Appavoo and Stumm, "Tornado", 1999, §5.1 (waiters in a shared
+//! table).
 
 pub(crate) use parking_lot_core::{FilterOp, ParkResult, ParkToken, UnparkResult, UnparkToken};
 use std::time::Instant;
 
-/// Sleeps in the queue of `key` if `validate` says so, until it is woken or the time is over. `before_sleep` runs when the
-/// thread is in the queue and its lock is free; `timed_out` runs under that lock, with whether the queue is empty now.
+/// Sleeps in the queue of `key` if `validate` returns true, until a wake-up or the deadline. `before_sleep`
+/// runs when the thread is in the queue and has released the queue's lock. `timed_out` runs under that lock;
+/// its argument tells whether the queue is empty now.
 #[cfg(not(loom))]
 pub(crate) fn park(
     key: usize,
@@ -24,43 +27,48 @@ pub(crate) fn park(
     token: ParkToken,
     deadline: Option<Instant>,
 ) -> ParkResult {
-    // SAFETY: the key is an address of ours, the closures neither panic nor come back to the table (module).
+    // SAFETY: the key is an address of ours. The closures neither panic nor call back into the table
+    // (module).
     unsafe { parking_lot_core::park(key, validate, before_sleep, |_, last| timed_out(last), token, deadline) }
 }
 
-/// Wakes the first of the queue of `key`; `callback` runs under its lock, and what it returns is told to the thread.
+/// Wakes the first thread in the queue of `key`. `callback` runs under the queue's lock, and the thread
+/// receives its result.
 #[cfg(not(loom))]
 pub(crate) fn unpark_one(key: usize, callback: impl FnOnce(UnparkResult) -> UnparkToken) -> UnparkResult {
-    // SAFETY: as in `park`.
+    // SAFETY: the key is an address of ours. The closure neither panics nor calls back into the table
+    // (module).
     unsafe { parking_lot_core::unpark_one(key, callback) }
 }
 
-/// Wakes all of the queue of `key`. Returns how many.
+/// Wakes all threads in the queue of `key`. Returns their number.
 #[cfg(not(loom))]
 pub(crate) fn unpark_all(key: usize, token: UnparkToken) -> usize {
-    // SAFETY: as in `park`.
+    // SAFETY: the key is an address of ours.
     unsafe { parking_lot_core::unpark_all(key, token) }
 }
 
-/// Wakes those of the queue of `key` that `filter` names by their tokens, in order; `callback` as in [`unpark_one`].
+/// Wakes the threads in the queue of `key` that `filter` selects by their tokens, in order. `callback` runs
+/// under the queue's lock, and the threads receive its result.
 #[cfg(not(loom))]
 pub(crate) fn unpark_filter(
     key: usize,
     filter: impl FnMut(ParkToken) -> FilterOp,
     callback: impl FnOnce(UnparkResult) -> UnparkToken,
 ) -> UnparkResult {
-    // SAFETY: as in `park`.
+    // SAFETY: the key is an address of ours. The closures neither panic nor call back into the table
+    // (module).
     unsafe { parking_lot_core::unpark_filter(key, filter, callback) }
 }
 
 #[cfg(loom)]
 pub(crate) use modelled::{park, unpark_all, unpark_filter, unpark_one};
 
-/// What the table promises, and no more, for a model checker.
+/// A model of the table for a model checker: it promises I1 and I2, and no more.
 #[cfg(loom)]
 mod modelled {
     use super::{FilterOp, ParkResult, ParkToken, UnparkResult, UnparkToken};
-    use squall_sync::sync::{Arc, Condvar, Mutex, MutexGuard};
+    use squall_sys::sync::{Arc, Condvar, Mutex, MutexGuard};
     use std::time::Instant;
 
     struct Sleeper {
@@ -73,7 +81,7 @@ mod modelled {
     #[derive(Default)]
     struct Table {
         sleepers: Vec<Sleeper>,
-        /// Those who were woken and have not noticed yet, and what the waker said.
+        /// The woken threads that have not noticed yet, and the token for each.
         woken: Vec<(u64, UnparkToken)>,
         tickets: u64,
     }
@@ -84,7 +92,7 @@ mod modelled {
         }
     }
 
-    squall_sync::lazy_static! {
+    squall_sys::sync::lazy_static! {
         static ref TABLE: Mutex<Table> = Mutex::new(Table::default());
     }
 
@@ -109,9 +117,9 @@ mod modelled {
         table.sleepers.push(Sleeper { ticket, key, token, bell: bell.clone() });
         drop(table);
         before_sleep();
-        // A model has no clock: the time is over as soon as others had a turn.
+        // A model has no clock: the deadline passes as soon as other threads had a turn.
         if deadline.is_some() {
-            squall_sync::thread::yield_now();
+            squall_sys::sync::thread::yield_now();
         }
         let mut table = self::table();
         loop {

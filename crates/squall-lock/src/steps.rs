@@ -1,19 +1,21 @@
-//! Where a torture may hold a thread up.
+//! Places where a stress test can delay a thread.
 //!
-//! Problem: a lost wake-up needs a thread that stops at one particular place for long enough, which a scheduler hardly ever
-//! does. Idea: each protocol calls [`Steps::step`] wherever its next action depends on what it saw before; in what ships
-//! that is nothing, and a torture puts sleeps there. What is tortured is the same code, with another parameter.
+//! Problem: a lost wake-up needs a thread that stops for long at one particular place. A scheduler hardly
+//! ever does that.
+//! Idea: each protocol calls [`Steps::step`] wherever its next action depends on an earlier observation. The
+//! shipped locks use [`Undisturbed`], and a stress test supplies a parameter that sleeps. Both run the same
+//! protocol code.
 //!
-//! - I1. With [`Undisturbed`] a step costs nothing.
+//! - I1. With [`Undisturbed`] a step compiles to no code.
 
-/// What happens between two steps of a protocol.
+/// Runs between two steps of a protocol.
 #[doc(hidden)]
 pub trait Steps: 'static {
-    /// Called between what was seen and what is done about it.
+    /// Runs after a protocol read shared state and before it acts on the result.
     fn step();
 }
 
-/// Nothing happens.
+/// The steps of the shipped locks: each step is empty.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Undisturbed;

@@ -1,28 +1,31 @@
-//! Asymmetric fences: a full barrier whose cost lies with the side that is rarely there.
+//! Asymmetric fences: a full barrier that the rare side pays for, so that the frequent side executes no
+//! instruction.
 //!
-//! Problem: a store-load handshake (reader: store "I am in", load the data; collector: store the data, load "who is
-//! in?") needs a full fence on both sides, and a full fence costs more than all else that a reader does.
+//! Problem: a store-load handshake needs a full fence on both sides. (Reader: store "I am in", load the data.
+//! Collector: store the data, load the readers' flags.) A full fence costs more than everything else a reader
+//! does.
 //!
-//! Idea: the frequent side stops only the compiler ([`light`]); the rare side makes every processor that runs a thread
-//! of this process pass a full barrier ([`heavy`], by `membarrier`).
+//! Idea: the frequent side restrains only the compiler ([`light`]). The rare side makes every processor that
+//! runs a thread of this process pass a full barrier ([`heavy`], by `membarrier`).
 //!
-//! - I1. For a light fence L of one thread and a heavy fence H of another, either all that precedes L in its thread is
-//!   visible to all that follows H, or all that precedes H is visible to all that follows L.
-//! - I2. I1 holds only while [`mode`] is [`Mode::Membarrier`]. In [`Mode::Fence`] the frequent side must execute
-//!   `fence(SeqCst)` where it would have called `light`. The mode is chosen once and never changes.
+//! - I1. Take a light fence L of one thread and a heavy fence H of another. Either all that precedes L in its
+//!   thread is visible to all that follows H, or all that precedes H is visible to all that follows L.
+//! - I2. I1 holds only while [`mode`] is [`Mode::Membarrier`]. In [`Mode::Fence`] the frequent side must
+//!   execute `fence(SeqCst)` in place of `light`. The mode is chosen once and never changes.
 //!
-//! Not promised: anything between two light fences. Under a model checker, Miri and ThreadSanitizer, which know no
-//! membarrier, both are `fence(SeqCst)`; that is stronger than reality between two light fences, so a proof must never
-//! rely on such a pair.
+//! Not promised: any order between two light fences. Loom, Miri and ThreadSanitizer do not know membarrier,
+//! so under them both fences are `fence(SeqCst)`. Two light fences are then stronger than in reality, so a
+//! proof must never rely on such a pair.
 //!
-//! Cost: light none, heavy a system call and an interrupt on each processor that runs a thread of ours.
+//! Cost: a light fence is free. A heavy fence is a system call and an interrupt on each processor that runs a
+//! thread of the process.
 //! Source: membarrier(2); D. Vyukov and P. Lawrence, P1202 "Asymmetric fences"; Desnoyers et al., "User-level
 //! implementations of read-copy update", 2012.
 
-use squall_sync::atomic::Ordering;
+use squall_sys::sync::atomic::Ordering;
 pub use squall_sys::membarrier::Unavailable;
 
-/// How the heavy fence is made.
+/// Mechanism of the heavy fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The frequent side needs no instruction; the rare side calls `membarrier`.
@@ -31,16 +34,16 @@ pub enum Mode {
     Fence(Why),
 }
 
-/// Why [`Mode::Fence`] was chosen.
+/// Reason for [`Mode::Fence`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// `SQUALL_MEMBARRIER=off`.
+    /// The environment variable `SQUALL_MEMBARRIER` is `off`.
     SwitchedOff,
-    /// The system call cannot be used.
+    /// The kernel has no `membarrier`, or refuses it.
     Unavailable(Unavailable),
-    /// The system call takes longer than [`SLOW_NS`], in nanoseconds (median of the trials at start).
+    /// The system call takes longer than [`SLOW_NS`]. The field is its median time at start, in nanoseconds.
     Slow(u64),
-    /// A checker is running, which does not know the system call.
+    /// The program runs under a checker that does not know the system call.
     Checker,
 }
 
@@ -56,62 +59,63 @@ impl std::fmt::Display for Mode {
     }
 }
 
-/// A `membarrier` slower than this, in nanoseconds, is not used: the kernel falls back to waiting for a scheduler tick
-/// of each processor in some configurations, which takes milliseconds.
+/// Longest acceptable `membarrier` call, in nanoseconds. In some configurations the kernel waits for a
+/// scheduler tick of each processor, which takes milliseconds; full fences are then cheaper.
 pub const SLOW_NS: u64 = 500_000;
 
-/// Whether this build replaces both fences by `fence(SeqCst)`.
+/// True if this build replaces both fences by `fence(SeqCst)`.
 pub const CHECKED: bool = cfg!(any(loom, miri, squall_tsan));
 
-/// The frequent side of the handshake. Pairs with [`heavy`] (I1); costs no instruction outside checkers.
+/// Frequent side of the handshake. Pairs with [`heavy`] (I1). Costs no instruction outside checkers.
 #[inline(always)]
 pub fn light() {
     #[cfg(any(loom, miri, squall_tsan))]
-    squall_sync::atomic::fence(Ordering::SeqCst);
+    squall_sys::sync::atomic::fence(Ordering::SeqCst);
     #[cfg(not(any(loom, miri, squall_tsan)))]
-    squall_sync::atomic::compiler_fence(Ordering::SeqCst);
+    squall_sys::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// The frequent side of the handshake in either mode: [`light`], or the full fence that I2 asks for if `fenced`. For paths
-/// that can afford to ask.
+/// Frequent side of the handshake in either mode: the full fence of I2 if `fenced`, else [`light`]. Meant for
+/// paths that can afford the branch.
 #[inline(always)]
 pub fn light_or_full(fenced: bool) {
     if fenced {
         // Partner: `fence(SeqCst)` in `heavy` (I2).
-        squall_sync::atomic::fence(Ordering::SeqCst);
+        squall_sys::sync::atomic::fence(Ordering::SeqCst);
     } else {
         light();
     }
 }
 
-/// The rare side of the handshake. Pairs with [`light`], or with `fence(SeqCst)` in [`Mode::Fence`] (I1, I2).
+/// Rare side of the handshake. Pairs with [`light`], or with `fence(SeqCst)` in [`Mode::Fence`] (I1, I2).
 ///
 /// # Errors
-/// [`Unavailable`] if `membarrier` worked when the mode was chosen and is refused now (a sandbox was entered since). No
-/// fence can then be assumed, so whoever asked must not go on to free anything.
+/// [`Unavailable`] if `membarrier` worked when the mode was chosen and is refused now, because the process
+/// has entered a sandbox since. The fence has then not happened, so the caller must not free memory that
+/// readers may use.
 pub fn heavy() -> Result<(), Unavailable> {
-    // In either mode: orders what this thread did before against what it does after, and pairs with `fence(SeqCst)` of
-    // the frequent side in `Mode::Fence`.
-    squall_sync::atomic::fence(Ordering::SeqCst);
+    // Needed in either mode. Orders this thread's earlier accesses before its later ones, and pairs with the
+    // `fence(SeqCst)` of the frequent side in `Mode::Fence`.
+    squall_sys::sync::atomic::fence(Ordering::SeqCst);
     match mode() {
         Mode::Membarrier => squall_sys::membarrier::barrier(),
         Mode::Fence(_) => Ok(()),
     }
 }
 
-/// The mode in use; the first call chooses it.
+/// Returns the mode in use. A checker build always uses fences.
 #[cfg(any(loom, miri, squall_tsan))]
 pub fn mode() -> Mode {
     Mode::Fence(Why::Checker)
 }
 
-/// The mode in use; the first call chooses it (`SQUALL_MEMBARRIER=off` forces the fence).
+/// Returns the mode in use. The first call chooses it; `SQUALL_MEMBARRIER=off` forces [`Mode::Fence`].
 ///
 /// # Cost
 /// One load after the first call, which makes a few system calls.
 #[cfg(not(any(loom, miri, squall_tsan)))]
 pub fn mode() -> Mode {
-    static MODE: squall_sync::sync::OnceLock<Mode> = squall_sync::sync::OnceLock::new();
+    static MODE: squall_sys::sync::OnceLock<Mode> = squall_sys::sync::OnceLock::new();
     *MODE.get_or_init(choose)
 }
 

@@ -1,19 +1,26 @@
-//! Clusters: sets of neighbouring VPs that share one representative, at a size that each object chooses for itself.
+//! Clusters: sets of neighbouring VPs that share one representative. Each object chooses its own cluster
+//! size.
 //!
-//! One size does not fit a machine: small clusters cost memory and consistency traffic, large ones contention, and
-//! where the minimum lies depends on the resource. Hurricane set one size at boot, K42 one per object; here a size is
-//! a value, any number of them are in use at once, and [`crate::Machine::set_default_cluster_size`] sets what an object
-//! gets that names none.
+//! Problem: one cluster size does not suit a whole machine. Small clusters cost memory and consistency
+//! traffic, large ones cause contention, and the best size depends on the object. Hurricane set one size at
+//! boot, K42 one per object.
 //!
-//! - I1. The clusters of one size are a partition: every VP is in exactly one, none is empty.
-//! - I2. They are numbered densely by their lowest VP, and never change; a machine that learns more about itself makes
-//!   new ones (topology/I4) and leaves those it handed out as they are.
+//! Idea: a size is a value, and any number of sizes are in use at once.
+//! [`crate::Machine::set_default_cluster_size`] sets the size of objects that choose no size.
 //!
-//! Not promised: that a cluster number means the same in another [`Clusters`], not even in a later one of that size.
-//! Cost: `cluster_of` is one array read and two compares that never fail in a right program; a `Clusters` owns 8 bytes
-//! for each VP and 4 for each cluster, once per machine and size, never per object.
-//! Source: Unrau et al., "Hierarchical Clustering", J. Supercomputing 1995, §3.3 and §5; Appavoo, "Clustered Objects",
-//! 2005, §5.1. Deviation: sizes follow the machine's levels; equal groups of consecutive numbers are one choice.
+//! - I1. The clusters of one size are a partition of the VPs: every VP is in exactly one cluster, and every
+//!   cluster has a VP.
+//! - I2. Clusters are numbered densely in the order of their lowest VP, and a [`Clusters`] never changes. A
+//!   machine that learns more about itself makes new ones (topology/I4) and leaves the earlier ones as they
+//!   are.
+//!
+//! Not promised: a cluster number has a meaning only within its [`Clusters`]. A later [`Clusters`] of the
+//! same size may number differently.
+//! Cost: `cluster_of` is one array read and two compares that never fail in a correct program. A `Clusters`
+//! owns 8 bytes per VP and 4 per cluster, once per machine and size, never per object.
+//! Source: Unrau et al., "Hierarchical Clustering", J. Supercomputing 1995, §3.3 and §5; Appavoo, "Clustered
+//! Objects", 2005, §5.1. Deviation: sizes follow the machine's levels; equal groups of consecutive numbers
+//! are one choice.
 
 mod tree;
 
@@ -26,33 +33,33 @@ use std::str::FromStr;
 use crate::Vp;
 use crate::topology::VpSet;
 
-/// How large clusters are: a level of the machine, or a number of VPs.
+/// Size of a cluster: a level of the machine, or a number of VPs.
 ///
-/// Text form: `cpu`, `core`, `cache`, `node`, `machine`, `fixed:4`.
+/// Text form, for parsing and display: `cpu`, `core`, `cache`, `node`, `machine`, `fixed:4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ClusterSize {
-    /// Each VP by itself: a fully distributed object.
+    /// One VP per cluster: a fully distributed object.
     Cpu,
-    /// The hardware threads of a core.
+    /// All hardware threads of one core.
     Core,
-    /// The VPs under one cache of the highest level they have, within a node.
+    /// The VPs of one node that share a cache of the highest level.
     Cache,
-    /// The VPs of a NUMA node.
+    /// All VPs of one NUMA node.
     Node,
-    /// All VPs: a shared object.
+    /// All VPs of the machine: a shared object.
     Machine,
-    /// Groups of consecutive numbers, as in Hurricane and K42: VP p is in group p / n. On machines that number their
-    /// hardware threads or nodes in turns, consecutive VPs are no neighbours.
+    /// Groups of `n` consecutive VP numbers, as in Hurricane and K42: VP `p` is in group `p / n`. On machines
+    /// that number hardware threads or nodes in turns, consecutive VPs are not neighbours.
     Fixed(NonZeroU32),
 }
 
 impl ClusterSize {
-    /// The levels of the machine, finest first. Each nests in the next.
+    /// The levels of the machine, finest first. Each level nests in the next.
     pub const LEVELS: [ClusterSize; 5] =
         [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Cache, ClusterSize::Node, ClusterSize::Machine];
 
-    /// Groups of `vps` consecutive VPs.
+    /// Returns the size of clusters of `vps` consecutive VPs.
     ///
     /// # Panics
     /// If `vps` is zero.
@@ -77,7 +84,7 @@ impl fmt::Display for ClusterSize {
     }
 }
 
-/// A text that names no cluster size.
+/// Error: a text is not a cluster size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterSizeError {
     text: String,
@@ -104,23 +111,24 @@ impl FromStr for ClusterSize {
     }
 }
 
-/// A cluster: its number among those of its size, dense from 0. It means something only to the [`Clusters`] it is from.
+/// A cluster: its number among the clusters of its size, dense from 0. The number has a meaning only within
+/// the [`Clusters`] that returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cluster(u32);
 
 impl Cluster {
-    /// The cluster of this number.
+    /// Creates the cluster with number `index`.
     pub const fn new(index: u32) -> Cluster {
         Cluster(index)
     }
 
-    /// Its number, for indexing an array with a place for each cluster.
+    /// Returns the cluster's number, for indexing an array with one element per cluster.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The clusters of one size on one machine.
+/// All clusters of one size on one machine.
 ///
 /// # Example
 /// ```
@@ -136,19 +144,19 @@ impl Cluster {
 #[derive(Debug)]
 pub struct Clusters {
     size: ClusterSize,
-    /// Cluster number by VP index; `GAP` where there is no such VP.
+    /// Cluster number by VP index. `GAP` marks an index without a VP.
     of: Box<[u32]>,
-    /// The VPs, by cluster and then by index.
+    /// The VPs, sorted by cluster and then by index.
     members: Box<[Vp]>,
-    /// Where each cluster's members begin, and one end more.
+    /// Start of each cluster's members in `members`, and one end element.
     bounds: Box<[u32]>,
 }
 
-/// No cluster has this number: there are fewer VPs.
+/// Marker in `of`. No cluster has this number, because there are fewer VPs.
 const GAP: u32 = u32::MAX;
 
 impl Clusters {
-    /// The partition of `possible` in which VPs of equal key are together.
+    /// Partitions `possible` into clusters of VPs with equal `key`.
     pub(crate) fn group(size: ClusterSize, possible: &VpSet, key: impl Fn(usize) -> u32) -> Clusters {
         let limit = possible.last().map_or(0, |vp| vp.index() + 1);
         let mut of = vec![GAP; limit].into_boxed_slice();
@@ -172,24 +180,24 @@ impl Clusters {
         Clusters { size, of, members, bounds }
     }
 
-    /// Their size.
+    /// Returns the size of these clusters.
     pub fn size(&self) -> ClusterSize {
         self.size
     }
 
-    /// How many there are.
+    /// Returns the number of clusters, at least 1.
     #[expect(clippy::len_without_is_empty, reason = "a machine has a VP, so there is a cluster")]
     pub fn len(&self) -> usize {
         self.bounds.len() - 1
     }
 
-    /// The cluster that `vp` is in.
+    /// Returns the cluster that contains `vp`.
     ///
     /// # Panics
-    /// If the machine has no such VP.
+    /// If the machine has no VP `vp`.
     ///
     /// # Cost
-    /// One read of an array that is never written, wait-free.
+    /// One read of an array that is never written; wait-free.
     #[inline]
     pub fn cluster_of(&self, vp: Vp) -> Cluster {
         match self.of.get(vp.index()) {
@@ -198,21 +206,21 @@ impl Clusters {
         }
     }
 
-    /// The cluster that `vp` is in; `None` if the machine has no such VP.
+    /// Returns the cluster that contains `vp`, or `None` if the machine has no such VP.
     pub fn get(&self, vp: Vp) -> Option<Cluster> {
         self.of.get(vp.index()).filter(|number| **number != GAP).copied().map(Cluster)
     }
 
-    /// The VPs of a cluster, lowest first; at least one.
+    /// Returns the VPs of a cluster, lowest first; at least one.
     ///
     /// # Panics
-    /// If there is no such cluster.
+    /// If `cluster` is not below [`len`](Clusters::len).
     pub fn members(&self, cluster: Cluster) -> &[Vp] {
         let (from, to) = (self.bounds[cluster.index()], self.bounds[cluster.index() + 1]);
         &self.members[from as usize..to as usize]
     }
 
-    /// The clusters, by number.
+    /// Iterates over the clusters in the order of their numbers.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Cluster> + DoubleEndedIterator + use<> {
         (0..self.len() as u32).map(Cluster)
     }

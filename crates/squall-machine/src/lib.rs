@@ -1,10 +1,17 @@
-//! The machine as Squall sees it: virtual processors, the clusters they form, data that each of them keeps for
-//! itself, and short restartable operations on that data.
+//! The machine as Squall models it: virtual processors (VPs), clusters of VPs, per-VP data, and short
+//! restartable operations on that data.
 //!
-//! Invariant of the crate: a [`Vp`] is a hint about *where* a thread runs, never exclusion. Whatever is right only
-//! while the thread stays on its processor is done by a restartable operation, or else by an atomic one.
+//! - A [`Vp`] is the index of a processor. [`Vp::current`] returns the caller's VP in two loads.
+//! - [`machine()`] describes the machine of the process: its VPs, its levels (cpu, core, cache, node) and the
+//!   share that the process may use.
+//! - [`Clusters`] and [`ClusterTree`] group VPs for objects that keep one representative per cluster.
+//! - [`pervp`] holds words, lists, stacks and values with one copy per VP.
+//! - [`asym`] and [`park`] hold asymmetric fences and an event count for the layers above.
 //!
-//! Does not know: operations, grace periods, objects.
+//! Invariant of the crate: a [`Vp`] is a locality hint, never exclusion. Code that is correct only while its
+//! thread stays on one processor uses a restartable operation or an atomic one.
+//!
+//! Layering: the crate knows no operations, grace periods or objects.
 
 #[cfg(squall_global_alloc)]
 use squall_alloc as _;

@@ -1,17 +1,21 @@
-//! The machine the process runs on, chosen once: the real one, or a virtual one that was asked for.
+//! The machine that the process runs on, chosen once: the real one, or a virtual one on request.
 //!
-//! Sizes of arrays, home VPs and clusters are all derived from the machine, so it must not change under them; what may
-//! change is how much of it we are allowed to use, and that is a snapshot which is read when somebody asks.
+//! Problem: array lengths, home VPs and clusters are all derived from the machine, so it must not change
+//! under them. The share of the machine that the process may use does change.
+//!
+//! Idea: the machine is set once. Its allowance is a snapshot, which a caller refreshes on request.
 //!
 //! - I1. The process-wide machine is set at its first use and never again. Its VPs never change.
-//! - I2. `Machine::clusters` of one machine and size gives one and the same [`Clusters`], until the machine learns where
-//!   a VP belongs that was offline before (topology/I4). Objects keep the one they began with.
-//! - I3. The allowance is read by whoever calls `refresh`, never by a thread of ours. Its generation grows exactly when
-//!   a refresh finds a difference; snapshots are stored in the order in which they were read.
+//! - I2. `Machine::clusters` returns the same [`Clusters`] for the same machine and size, until the machine
+//!   places a VP that was offline before (topology/I4). Objects keep the clusters that they began with.
+//! - I3. The thread that calls `refresh` reads the allowance; Squall starts no thread for it. The generation
+//!   grows exactly when a refresh finds a difference. Snapshots are stored in the order in which they were
+//!   read.
 //!
-//! Not promised: that an allowance is still true when it is looked at.
-//! Cost: first use opens files for each VP, core and cache (see `topology`); `machine()` afterwards is one acquire load. `clusters`
-//! is lock-free and writes nothing after the first call for a size. `allowance` takes a lock for one reference count.
+//! Not promised: an allowance may be out of date when it is used.
+//! Cost: the first use opens files for each VP, core and cache (see `topology`). Later `machine()` is one
+//! acquire load. `clusters` is lock-free and writes shared memory only in the first call for a size.
+//! `allowance` takes a lock for one reference count.
 //! Source: Unrau et al., "Hierarchical Clustering", §3.3 (the size that is set for the whole system).
 
 mod describe;
@@ -22,24 +26,33 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::num::NonZeroU32;
 
-use squall_sync::atomic::{AtomicU64, Ordering};
-use squall_sync::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
+use squall_sys::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::cluster::{ClusterSize, ClusterTree, Clusters, TreeError};
 use crate::topology::chain::Chain;
 use crate::topology::{Allowance, Reader, SpecError, Topology, VirtualSpec, VpSet};
 
-/// The environment variable that asks for a virtual topology.
+/// Environment variable that asks for a virtual topology.
 const VARIABLE: &str = "SQUALL_TOPOLOGY";
 
 static MACHINE: OnceLock<Machine> = OnceLock::new();
 
-/// The machine of this process: virtual if [`Machine::set_virtual`] or the environment variable `SQUALL_TOPOLOGY`
-/// asked for that (the format is that of [`VirtualSpec`]; an empty variable asks for nothing), else the real one.
+/// Returns the machine of this process.
+///
+/// It is virtual if [`Machine::set_virtual`] or the environment variable `SQUALL_TOPOLOGY` asked for that,
+/// else real. The variable has the format of [`VirtualSpec`]; an empty one is ignored.
 ///
 /// # Panics
-/// At first use, if `SQUALL_TOPOLOGY` is wrong; the message names the variable and the reason.
-/// [`try_machine`] gives that as an error.
+/// At first use, if `SQUALL_TOPOLOGY` is malformed. The message names the variable and the reason.
+/// [`try_machine`] returns that as an error instead.
+///
+/// # Example
+/// ```
+/// let machine = squall_machine::machine();
+/// println!("{} VPs below index {}", machine.vps().len(), machine.vp_limit());
+/// assert!(machine.vps().contains(squall_machine::Vp::current()));
+/// ```
 #[inline]
 pub fn machine() -> &'static Machine {
     match MACHINE.get() {
@@ -56,40 +69,40 @@ fn first_use() -> &'static Machine {
     }
 }
 
-/// The machine of this process, like [`machine`].
+/// Returns the machine of this process, like [`machine`], but reports a malformed variable as an error.
 ///
 /// # Errors
-/// [`MachineError::Variable`] if `SQUALL_TOPOLOGY` is wrong. The machine is then not in use yet, and
-/// [`Machine::set_virtual`] still sets it.
+/// [`MachineError::Variable`] if `SQUALL_TOPOLOGY` is malformed. The machine is then still unset, and
+/// [`Machine::set_virtual`] can set it.
 pub fn try_machine() -> Result<&'static Machine, MachineError> {
     if let Some(machine) = MACHINE.get() {
         return Ok(machine);
     }
     let asked = std::env::var_os(VARIABLE);
     let machine = Machine::configured(asked.as_deref(), Reader::system())?;
-    // Another thread may have been first. Then its machine counts, and ours, which nobody has seen, is dropped.
+    // If another thread set the machine first, its machine wins. Ours was never shared and is dropped.
     Ok(MACHINE.get_or_init(|| machine))
 }
 
-/// A machine: its VPs, their clusters, and what of it may be used.
+/// A machine: its VPs, their clusters, and the share of it that the process may use.
 #[derive(Debug)]
 pub struct Machine {
     reader: Reader,
-    /// One element at set-up, and one more each time that VPs were placed: at most one for each VP.
+    /// One element at set-up, and one more for each refresh that placed VPs; at most one per VP.
     versions: Chain<Version>,
-    /// Equal groups do not depend on the version. At most one element for each VP.
+    /// Clusters of fixed sizes, which do not depend on the version. At most one element per VP.
     fixed: Chain<Clusters>,
-    /// A `ClusterSize`, see `encode`.
+    /// A `ClusterSize`, coded by `encode`.
     default_size: AtomicU64,
-    /// Held by the thread that is refreshing, while it reads files.
+    /// Held by the refreshing thread while it reads files.
     refreshing: Mutex<()>,
-    /// Held for moments; written only under `refreshing`.
+    /// Held briefly; written only under `refreshing`.
     latest: Mutex<Option<Arc<Allowance>>>,
-    /// The generation in `latest`; 0 while there is none.
+    /// The generation in `latest`; 0 before the first snapshot.
     generation: AtomicU64,
 }
 
-/// What is known of the levels, and the clusters made of that so far.
+/// One state of knowledge about the levels, and the clusters built from it so far.
 #[derive(Debug)]
 struct Version {
     topology: Topology,
@@ -103,21 +116,23 @@ impl Version {
 }
 
 impl Machine {
-    /// The machine that `reader` reads. If a file makes no sense, a flat one with the reason among its warnings.
+    /// Reads a machine with `reader`. If a file is malformed, the result is a flat machine, and the reason is
+    /// among its warnings.
     pub fn read(reader: Reader) -> Machine {
         let topology = reader.topology_or_flat();
         Machine::with(reader, topology)
     }
 
-    /// A virtual machine, for this process's limits of processor time.
+    /// Creates a virtual machine. Limits of processor time are those of this process.
     pub fn virtual_of(spec: VirtualSpec) -> Machine {
         Machine::with(Reader::system(), Topology::virtual_of(spec))
     }
 
-    /// Makes the process-wide machine a virtual one, whatever the environment says.
+    /// Makes the process-wide machine a virtual one and ignores the environment variable.
     ///
     /// # Errors
-    /// [`MachineError::InUse`] if [`machine`] has been used already, or this function.
+    /// [`MachineError::InUse`] if the machine is already set, by [`machine`] or by an earlier call of this
+    /// function.
     pub fn set_virtual(spec: VirtualSpec) -> Result<&'static Machine, MachineError> {
         match MACHINE.set(Machine::virtual_of(spec)) {
             Ok(()) => Ok(machine()),
@@ -152,28 +167,38 @@ impl Machine {
         self.versions.last().expect("`with` puts in the first version")
     }
 
-    /// What is known of the levels now.
+    /// Returns the topology as known now.
     pub fn topology(&self) -> &Topology {
         &self.version().topology
     }
 
-    /// All VPs, whether online or not.
+    /// Returns all VPs, online or not.
     pub fn vps(&self) -> &VpSet {
         self.topology().possible()
     }
 
-    /// The highest VP index plus one: the length of an array with a place for each VP. Indices may have gaps.
+    /// Returns the highest VP index plus one: the length of an array with one element per VP. Indices may
+    /// have gaps.
     pub fn vp_limit(&self) -> usize {
         self.topology().vp_limit()
     }
 
-    /// Whether VPs are given to threads, not found by where they run.
+    /// True if the machine is virtual: threads are then assigned VPs, wherever they run.
     pub fn is_virtual(&self) -> bool {
         self.topology().is_virtual()
     }
 
-    /// The clusters of one size, made at first need and shared (machine/I2). A fixed size beyond the number of VPs is
-    /// cut to it.
+    /// Returns the clusters of one size. They are built at first need and shared (machine/I2). A fixed size
+    /// above the number of VPs is reduced to it.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{ClusterSize, Vp, machine};
+    ///
+    /// let nodes = machine().clusters(ClusterSize::Node);
+    /// let mine = nodes.cluster_of(Vp::current());
+    /// println!("node {} of {} has {} VPs", mine.index(), nodes.len(), nodes.members(mine).len());
+    /// ```
     pub fn clusters(&self, size: ClusterSize) -> &Clusters {
         self.clusters_in(self.version(), size)
     }
@@ -195,30 +220,40 @@ impl Machine {
         version.levels[level].get_or_init(|| version.topology.clusters(size))
     }
 
-    /// The clusters of several sizes as a tree, finest size first.
+    /// Builds a tree from the clusters of several sizes, finest size first.
     ///
     /// # Errors
-    /// [`TreeError`] if there are no sizes, or a cluster lies across two of the next size. Any choice of
-    /// [`ClusterSize::LEVELS`] in their order is right.
+    /// [`TreeError`] if `sizes` is empty, or if a cluster lies across two clusters of the next size. Any
+    /// selection of [`ClusterSize::LEVELS`] in their order works.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{ClusterSize, machine};
+    ///
+    /// let tree = machine().tree(&[ClusterSize::Core, ClusterSize::Node, ClusterSize::Machine]).unwrap();
+    /// assert_eq!(tree.roots().len(), 1);
+    /// ```
     pub fn tree(&self, sizes: &[ClusterSize]) -> Result<ClusterTree<'_>, TreeError> {
-        // One version for all sizes, lest VPs be placed in between.
+        // All sizes come from one version, because a refresh may place VPs between two calls.
         let version = self.version();
         ClusterTree::new(sizes.iter().map(|size| self.clusters_in(version, *size)))
     }
 
-    /// The cluster size of whoever names none. At first it is [`ClusterSize::Core`]: hardware threads of a core share
-    /// its first cache, so a second representative there would cost memory and save nothing.
+    /// Returns the cluster size of objects that choose no size themselves. The initial value is
+    /// [`ClusterSize::Core`]. Hardware threads of a core share its first cache, so a second representative
+    /// there would cost memory and save no traffic.
     pub fn default_cluster_size(&self) -> ClusterSize {
-        // Relaxed, here and below: the word is all there is to see.
+        // Relaxed, here and below: the word guards no other data.
         decode(self.default_size.load(Ordering::Relaxed))
     }
 
-    /// Sets the cluster size of whoever names none; what exists keeps the size it has.
+    /// Sets the cluster size of objects that choose no size themselves. Existing objects keep their size.
     pub fn set_default_cluster_size(&self, size: ClusterSize) {
         self.default_size.store(encode(size), Ordering::Relaxed);
     }
 
-    /// VPs whose processor is online, read now. All of them if the kernel does not tell, or the machine is virtual.
+    /// Reads which VPs are online now. Returns all VPs if the kernel does not tell, or if the machine is
+    /// virtual.
     pub fn online(&self) -> VpSet {
         let possible = self.vps();
         if self.is_virtual() {
@@ -227,8 +262,8 @@ impl Machine {
         self.reader.online(possible).unwrap_or_else(|_| possible.clone())
     }
 
-    /// VPs in the affinity mask of the calling thread, read now. All of them if the kernel does not tell, or the machine
-    /// is virtual. May name VPs that are offline. Never empty.
+    /// Reads the affinity mask of the calling thread. Returns all VPs if the kernel does not tell, or if the
+    /// machine is virtual. The set may contain offline VPs; it is never empty.
     pub fn thread_allowed(&self) -> VpSet {
         let possible = self.vps();
         if self.is_virtual() {
@@ -237,24 +272,34 @@ impl Machine {
         self.reader.mask("proc/thread-self/status", possible).unwrap_or_else(|_| possible.clone())
     }
 
-    /// The last snapshot taken of what may be used; takes the first one if there is none.
+    /// Returns the last snapshot of the share that the process may use. Takes the first snapshot if there is
+    /// none yet.
+    ///
+    /// # Example
+    /// ```
+    /// let allowance = squall_machine::machine().allowance();
+    /// assert!(allowance.parallelism() >= 1);
+    /// ```
     pub fn allowance(&self) -> Arc<Allowance> {
         let latest = lock(&self.latest).clone();
         latest.unwrap_or_else(|| self.refresh())
     }
 
-    /// The generation of the last snapshot, 0 before the first: a cheap way to notice that somebody refreshed.
+    /// Returns the generation of the last snapshot, 0 before the first. A cheap way to notice a refresh by
+    /// another thread.
     pub fn generation(&self) -> u64 {
-        // Acquire: pairs with the Release in `refresh`. Who reads generation n gets from `allowance` n or a later one
-        // by the lock alone; the pair only lets other data be published with the number.
+        // Acquire: pairs with the Release in `refresh`. After reading generation n, `allowance` returns n or
+        // a later one by its lock alone. The pair lets a refreshing thread publish other data with the
+        // number.
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Reads anew what may be used, and places VPs that were offline when the machine was read and no longer are.
-    /// The snapshot keeps its generation if nothing has changed.
+    /// Reads the allowance again. Also places VPs that were offline when the machine was read and are online
+    /// now. The snapshot keeps its generation if no reading has changed.
     ///
     /// # Cost
-    /// Opens about five files and two for each control group on the way to the root, and allocates. Blocks while another thread refreshes, then reads for itself.
+    /// Opens about five files, and two per control group on the way to the root, and allocates. Blocks while
+    /// another thread refreshes, then reads for itself.
     pub fn refresh(&self) -> Arc<Allowance> {
         let _one_at_a_time = lock(&self.refreshing);
         let topology = self.topology();
@@ -281,7 +326,8 @@ impl Machine {
     }
 }
 
-/// Nothing under our locks is ever half changed, so a panic of another holder is no reason to fail.
+/// Locks `mutex` and ignores poison: data under these locks is never left half changed, so a panic of another
+/// holder does no harm.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.lock() {
         Ok(guard) => guard,
@@ -289,7 +335,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// A level as its place in `LEVELS`, a fixed size as its number of VPs in the upper half.
+/// Codes a level as its index in `LEVELS`, and a fixed size as its number of VPs in the upper half.
 fn encode(size: ClusterSize) -> u64 {
     match size {
         ClusterSize::Fixed(vps) => u64::from(vps.get()) << 32,
@@ -304,20 +350,20 @@ fn decode(word: u64) -> ClusterSize {
     }
 }
 
-/// Why there is no machine of the sort asked for.
+/// Error: the requested machine is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MachineError {
-    /// The environment variable `SQUALL_TOPOLOGY` is wrong.
+    /// The environment variable `SQUALL_TOPOLOGY` is malformed.
     Variable {
-        /// What it holds.
+        /// Value of the variable.
         value: String,
-        /// What is wrong with that.
+        /// Fault in the value.
         reason: SpecError,
     },
-    /// A virtual machine was asked for after the first use of the machine.
+    /// A virtual machine was requested after the first use of the machine.
     InUse {
-        /// What was asked for.
+        /// The requested topology.
         asked: VirtualSpec,
     },
 }

@@ -1,37 +1,40 @@
-//! An event count: sleep until something has happened since you last looked.
+//! Event count: a waiter sleeps until an event happens after the waiter's last check of its condition.
 //!
-//! Problem: a waiter checks a condition, finds it false, and goes to sleep; the event that makes it true must not slip
-//! between the two, and signalling must cost nothing much while nobody sleeps.
+//! Problem: a waiter checks a condition, finds it false, and goes to sleep. The event that makes the
+//! condition true must not slip between the check and the sleep. Signalling must be cheap while no thread
+//! sleeps.
 //!
 //! - I1. A waiter reads the count with [`EventCount::prepare`], then checks its condition, then sleeps with
 //!   [`EventCount::wait`]. If [`EventCount::signal`] runs after the `prepare`, that `wait` returns.
-//! - I2. A signaller makes the condition true before it signals; a waiter whose `prepare` reads the new count sees it.
+//! - I2. A signaller makes the condition true before it signals. A waiter whose `prepare` reads the new count
+//!   sees the condition true.
 //!
-//! Argument for I1. `signal` adds to the count, then fences, then reads how many sleep; `wait` adds to the sleepers,
-//! then fences, then compares the count. The two fences are in one order: if the signaller's is first, the waiter reads
-//! the new count and does not sleep; if the waiter's is first, the signaller reads a sleeper and wakes it. The kernel
-//! (or the lock, in the portable form) makes compare-and-sleep one step against the wake.
+//! Argument for I1. `signal` adds to the count, then fences, then reads the number of sleepers. `wait` adds
+//! to the sleepers, then fences, then compares the count. The two SeqCst fences have one order. If the
+//! signaller's fence is first, the waiter reads the new count and does not sleep. If the waiter's fence is
+//! first, the signaller reads a sleeper and wakes it. The kernel makes compare-and-sleep one atomic step
+//! against the wake; in the portable form a lock does.
 //!
-//! Progress: `signal` is wait-free but for the system call; `wait` blocks. Cost of `signal` with no sleeper: one locked
-//! addition, one fence, one load.
+//! Progress: `signal` is wait-free apart from the system call; `wait` blocks.
+//! Cost: `signal` with no sleeper is one locked addition, one fence and one load.
 //! Source: event counts, Reed and Kanodia 1979; futex(2).
 
-use squall_sync::atomic::{AtomicU32, Ordering, fence};
-use squall_sync::weaken::Site;
+use squall_sys::sync::atomic::{AtomicU32, Ordering, fence};
+use squall_sys::sync::weaken::Site;
 use std::time::Duration;
 
-/// The sites of the argument for I1 and I2, which model tests weaken one by one.
+/// Weakening sites in the argument for I1 and I2. Each model twin weakens one of them and must fail.
 pub mod sites {
     use super::Site;
-    /// The fence of `signal` between the count and the sleepers. Partner: [`WAIT_FENCE`].
+    /// The fence in `signal` between the count and the sleepers. Partner: [`WAIT_FENCE`].
     pub const SIGNAL_FENCE: Site = Site(32);
-    /// The fence of `wait` between the sleepers and the count. Partner: [`SIGNAL_FENCE`].
+    /// The fence in `wait` between the sleepers and the count. Partner: [`SIGNAL_FENCE`].
     pub const WAIT_FENCE: Site = Site(33);
-    /// The release of the count in `signal`. Partner: the acquire of `prepare` (I2).
+    /// The Release of the count in `signal`. Partner: the Acquire in `prepare` (I2).
     pub const SIGNAL_RELEASE: Site = Site(34);
 }
 
-/// An event count. See the module.
+/// An event count: lets threads sleep until an event happens. The module describes the protocol.
 #[derive(Debug)]
 pub struct EventCount {
     count: AtomicU32,
@@ -46,12 +49,12 @@ impl Default for EventCount {
     }
 }
 
-/// What [`EventCount::prepare`] saw.
+/// A value of the count, returned by [`EventCount::prepare`] and passed to [`EventCount::wait`].
 #[derive(Clone, Copy, Debug)]
 pub struct Seen(u32);
 
 impl EventCount {
-    /// An event count at which nothing has happened.
+    /// Creates an event count with count zero and no sleepers.
     #[cfg(not(loom))]
     pub const fn new() -> EventCount {
         EventCount {
@@ -62,19 +65,21 @@ impl EventCount {
         }
     }
 
-    /// An event count at which nothing has happened.
+    /// Creates an event count with count zero and no sleepers.
     #[cfg(loom)]
     pub fn new() -> EventCount {
         EventCount { count: AtomicU32::new(0), sleepers: AtomicU32::new(0), portable: portable::Sleep::new() }
     }
 
-    /// Remembers how many events there were, before the caller checks its condition.
+    /// Reads the count. Call it before checking the condition, and pass the result to
+    /// [`wait`](EventCount::wait).
     pub fn prepare(&self) -> Seen {
-        // Acquire: pairs with the release in `signal` (I2).
+        // Acquire: pairs with the Release in `signal` (I2).
         Seen(self.count.load(Ordering::Acquire))
     }
 
-    /// Sleeps until [`signal`](EventCount::signal) has been called since `seen`, or the time is over. May return early.
+    /// Sleeps until [`signal`](EventCount::signal) is called after `seen` was read, or until `timeout`
+    /// passes. May return early, so the caller must check its condition again.
     pub fn wait(&self, seen: Seen, timeout: Option<Duration>) {
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         if !sites::WAIT_FENCE.is_weak() {
@@ -87,9 +92,9 @@ impl EventCount {
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Notes an event and wakes up to `count` of those who wait.
+    /// Records an event and wakes up to `count` sleeping threads.
     pub fn signal(&self, count: u32) {
-        // Release: pairs with the acquire in `prepare` (I2).
+        // Release: pairs with the Acquire in `prepare` (I2).
         self.count.fetch_add(1, sites::SIGNAL_RELEASE.order(Ordering::Release));
         if !sites::SIGNAL_FENCE.is_weak() {
             // Partner: the fence in `wait` (argument for I1).
@@ -100,7 +105,7 @@ impl EventCount {
         }
     }
 
-    /// How many threads sleep here or are about to.
+    /// Number of threads that sleep here or are about to.
     pub fn sleepers(&self) -> u32 {
         self.sleepers.load(Ordering::Relaxed)
     }
@@ -126,10 +131,10 @@ impl EventCount {
     }
 }
 
-/// Compare-and-sleep where there is no futex: the comparison is made under the lock that the waker takes.
+/// Compare-and-sleep without a futex: the waiter compares while it holds the lock that the waker takes.
 #[cfg(not(all(target_os = "linux", not(loom), not(miri))))]
 mod portable {
-    use squall_sync::sync::{Condvar, Mutex};
+    use squall_sys::sync::{Condvar, Mutex};
     use std::time::Duration;
 
     #[derive(Debug)]
@@ -155,7 +160,7 @@ mod portable {
                 return;
             }
             match timeout {
-                // A model has no clock: whoever sleeps in it waits for the signal.
+                // A model has no clock, so a sleeper waits for the signal even if it has a timeout.
                 #[cfg(not(loom))]
                 Some(limit) => drop(self.woken.wait_timeout(guard, limit)),
                 _ => drop(self.woken.wait(guard)),
@@ -172,12 +177,12 @@ mod portable {
 #[cfg(all(test, any(loom, squall_model)))]
 mod model {
     use super::EventCount;
-    use squall_sync::atomic::{AtomicUsize, Ordering};
-    use squall_sync::sync::Arc;
-    use squall_sync::thread;
+    use squall_sys::sync::atomic::{AtomicUsize, Ordering};
+    use squall_sys::sync::Arc;
+    use squall_sys::sync::thread;
 
-    /// A waiter sleeps until a condition holds; the signaller makes it true and signals once. The condition is relaxed
-    /// on purpose: what makes it visible is the count.
+    /// One waiter sleeps until a condition holds; the signaller makes it true and signals once. The condition
+    /// is relaxed on purpose: only the count makes it visible.
     fn sleep_until() {
         let shared = Arc::new((EventCount::new(), AtomicUsize::new(0)));
         let waiter = {
@@ -200,7 +205,7 @@ mod model {
     mod sleep_until {
         #[test]
         fn holds() {
-            squall_sync::weaken::check(super::sleep_until);
+            squall_sys::sync::weaken::check(super::sleep_until);
         }
     }
 
@@ -209,7 +214,7 @@ mod model {
     fn twins() {
         use super::sites;
         for site in [sites::SIGNAL_FENCE, sites::WAIT_FENCE, sites::SIGNAL_RELEASE] {
-            squall_sync::weaken::twin(site, &[], "park::model::sleep_until::holds");
+            squall_sys::sync::weaken::twin(site, &[], "park::model::sleep_until::holds");
         }
     }
 }

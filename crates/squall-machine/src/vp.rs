@@ -18,7 +18,7 @@
 
 use crate::machine::machine;
 use crate::pervp::mode;
-use squall_sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
+use squall_sys::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use squall_sys::apart::Apart;
 use squall_sys::area::{self, Asker};
 use std::fmt;

@@ -6,8 +6,8 @@ mod pervp_support;
 use pervp_support::{EXPECT, MODES, Random, again, hop, is_child, roam, slowness};
 use squall_machine::pervp::{self, BiasedWord, RestartMode};
 use squall_machine::{Vp, machine};
-use squall_sync::atomic::{AtomicBool, Ordering};
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicBool, Ordering};
+use squall_sys::sync::thread;
 
 const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
 const PER_HOP: u64 = 300;
@@ -135,7 +135,7 @@ fn it_wraps() {
 fn under_load(cause: impl Fn(&BiasedWord) + Send + Sync) {
     let each = words();
     let word = &each[Vp::current().index()];
-    let (stop, added) = (AtomicBool::new(false), squall_sync::atomic::AtomicU64::new(0));
+    let (stop, added) = (AtomicBool::new(false), squall_sys::sync::atomic::AtomicU64::new(0));
     thread::scope(|scope| {
         for id in 0..THREADS {
             let (each, stop, added) = (&each, &stop, &added);

@@ -8,8 +8,8 @@ use pervp_support::hop;
 use pervp_support::{EXPECT, MODES, Random, again, is_child, roam, slowness};
 use squall_machine::pervp::{self, GatedWord, RestartMode};
 use squall_machine::{Vp, machine};
-use squall_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use squall_sys::sync::thread;
 
 const THREADS: u64 = if cfg!(miri) { 3 } else { 6 };
 const PER_HOP: u64 = 300;
@@ -194,7 +194,7 @@ fn closing_is_exact() {
             each.iter().for_each(GatedWord::open);
             // Long enough for the others to have the lines, and to be in the middle.
             for _ in 0..round % 1024 {
-                squall_sync::hint::spin_loop();
+                squall_sys::sync::hint::spin_loop();
             }
             each.iter().for_each(GatedWord::close);
             if GatedWord::finish_closing().is_err() {

@@ -8,9 +8,9 @@ use squall_machine::pervp::{
     self, CasError, ListNode, PerVp, PerVpList, PerVpMagazine, PerVpStack, PerVpWord, PerVpWords,
 };
 use squall_machine::{Vp, machine};
-use squall_sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use squall_sync::sync::Arc;
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use squall_sys::sync::Arc;
+use squall_sys::sync::thread;
 use std::ptr::NonNull;
 use std::sync::Barrier;
 

@@ -7,8 +7,8 @@ mod pervp_support;
 use pervp_support::{Random, add_slowly, again, hop, is_child, roam};
 use squall_machine::Vp;
 use squall_machine::pervp::{self, PerVpStack, PerVpWord, RestartMode, WhyAtomic};
-use squall_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use squall_sys::sync::thread;
 use squall_sys::area::Asker;
 use std::time::Duration;
 

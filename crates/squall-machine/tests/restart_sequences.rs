@@ -185,7 +185,7 @@ fn a_sequence_of_ones_own_under_load() {
 
 /// As `add_slowly` without the frame: load, delay, store.
 fn add_slowly_unprotected(word: &PerVpWord) {
-    use squall_sync::atomic::{AtomicU64, Ordering};
+    use squall_sys::sync::atomic::{AtomicU64, Ordering};
     // SAFETY: the word of a VP below the limit, of an object that outlives the borrow, accessed atomically.
     let word =
         unsafe { AtomicU64::from_ptr(word.home().as_ptr().byte_add(Vp::current().index() << pervp::SHIFT)) };
@@ -216,7 +216,7 @@ fn a_preempted_sequence_is_restarted() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_signal_handler_may_run_sequences() {
-    use squall_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+    use squall_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
     use std::ffi::{c_int, c_long};
     unsafe extern "C" {
         fn signal(number: c_int, handler: extern "C" fn(c_int)) -> usize;

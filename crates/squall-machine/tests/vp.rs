@@ -4,7 +4,7 @@ mod pervp_support;
 
 use pervp_support::{MODES, again, is_child};
 use squall_machine::{AssignError, Vp, machine};
-use squall_sync::thread;
+use squall_sys::sync::thread;
 
 #[test]
 #[cfg_attr(miri, ignore = "starts processes")]

@@ -1,17 +1,22 @@
-//! A shared value that outlives the operations that see it.
+//! A shared, reference-counted value that outlives the operations that read it.
 
-use squall_sync::sync::Arc;
+use squall_sys::sync::Arc;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
 use crate::op::Op;
 
-/// An `Arc` whose value may be used for the rest of an operation, also when the `RcuArc` that it was found by goes meanwhile: the
-/// drop of each takes effect when the operations that are open have ended, and maybe on another thread.
+/// An `Arc` that lends its value for the rest of an operation, even if the `RcuArc` itself is dropped
+/// meanwhile.
+///
+/// Dropping an `RcuArc` releases its share of the value once every operation open at that time has ended,
+/// possibly on
+/// another thread.
 ///
 /// # Trade
-/// Finding the value costs what it costs with an `Arc`; a drop costs a deferred call.
+/// Reading costs as much as with an `Arc`. Dropping costs a deferred call.
+///
 /// # Example
 /// ```
 /// use squall_rcu::{RcuArc, op};
@@ -23,7 +28,7 @@ use crate::op::Op;
 /// });
 /// assert_eq!(sum, 15);
 /// ```
-/// What was lent cannot leave the operation:
+/// A lent reference cannot leave the operation:
 /// ```compile_fail
 /// let value = squall_rcu::RcuArc::new(1);
 /// let leaked: &u32 = squall_rcu::op(|o| value.lend(o));
@@ -31,25 +36,27 @@ use crate::op::Op;
 pub struct RcuArc<T: Send + Sync + 'static>(ManuallyDrop<Arc<T>>);
 
 impl<T: Send + Sync + 'static> RcuArc<T> {
-    /// The only one of this value.
+    /// Creates the first `RcuArc` of `value`.
     pub fn new(value: T) -> RcuArc<T> {
         RcuArc::from(Arc::new(value))
     }
 
-    /// The value, for the rest of the operation.
+    /// Returns the value, valid until the operation ends.
     ///
     /// # Cost
-    /// None. Wait-free.
+    /// Free: the pointer is computed without a load from memory. Wait-free.
     #[inline(always)]
     pub fn lend<'o>(&self, _op: &'o Op) -> &'o T {
         let value: *const T = Arc::as_ptr(&self.0);
-        // SAFETY: 1. of an `Arc`. 2. live for `'o`: this one's share is given up by a deferred call alone, which comes after every
-        // operation that was open when it was deferred; that `_op` proves was open while this one was there. 3. nobody has a
-        // `&mut T` while there is a share.
+        // SAFETY: 1. aligned and initialised: the pointer comes from an `Arc`. 2. live for `'o`: only a
+        // deferred call releases
+        // this share. That call runs after every operation that was open when it was deferred, and `_op`
+        // proves that this
+        // operation was open while `self` existed. 3. no `&mut T` exists while a share exists.
         unsafe { &*value }
     }
 
-    /// One more of the same value, which holds on to it beyond every operation.
+    /// Returns an `Arc` of the value, which keeps it alive outside operations too.
     pub fn to_arc(&self) -> Arc<T> {
         Arc::clone(&self.0)
     }
@@ -79,13 +86,15 @@ impl<T: Send + Sync + 'static> Deref for RcuArc<T> {
 impl<T: Send + Sync + 'static> Drop for RcuArc<T> {
     fn drop(&mut self) {
         unsafe fn give_up<T>(data: *mut ()) {
-            // SAFETY: the one call of a `Deferred`, whose data is the share that the drop took out.
+            // SAFETY: the only call of a `Deferred`, whose data is the share that the drop took out.
             drop(unsafe { Arc::from_raw(data.cast_const().cast::<T>()) });
         }
-        // SAFETY: taken once; it is not used after this.
+        // SAFETY: taken once; the field is not used afterwards.
         let share = unsafe { ManuallyDrop::take(&mut self.0) };
         let data = Arc::into_raw(share).cast_mut().cast();
-        // SAFETY: once. What it may free, nobody finds by this one any more; others have shares of their own.
+        // SAFETY: deferred once. Operations that begin later cannot reach the value through this `RcuArc`;
+        // other owners hold
+        // shares of their own.
         unsafe { crate::defer_raw(give_up::<T>, data, size_of::<T>()) };
     }
 }

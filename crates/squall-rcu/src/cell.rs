@@ -1,17 +1,22 @@
-//! A pointer that is read inside operations and replaced at any time.
+//! A pointer that operations read and any thread may replace at any time.
 
-use squall_sync::atomic::{AtomicPtr, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::fmt;
 use std::marker::PhantomData;
 
 use crate::op::Op;
 
-/// A shared, replaceable `Box<T>`: readers follow it inside an operation, writers replace it, and what was replaced is
-/// dropped when no reader can still see it.
+/// A shared, replaceable `Box<T>`.
+///
+/// Readers follow the pointer inside an operation. Writers replace it. A replaced value is dropped once no
+/// operation can
+/// still see it.
 ///
 /// # Trade
-/// Reading costs an ordinary load. Replacing costs an allocation and a deferred drop, which happens later and maybe on
-/// another thread: hence `T: Send + Sync + 'static`.
+/// A read costs one ordinary load. A replacement costs an allocation and a deferred drop. The drop happens
+/// later, possibly
+/// on another thread, so `T` must be `Send + Sync + 'static`.
+///
 /// # Example
 /// ```
 /// use squall_rcu::{Rcu, op};
@@ -19,74 +24,88 @@ use crate::op::Op;
 /// limit.replace(Box::new(20));
 /// assert_eq!(op(|o| *limit.load(o)), 20);
 /// ```
-/// What was loaded cannot leave the operation:
+/// A loaded reference cannot leave the operation:
 /// ```compile_fail
 /// let cell = squall_rcu::Rcu::new(Box::new(1));
 /// let leaked: &u32 = squall_rcu::op(|o| cell.load(o));
 /// ```
 pub struct Rcu<T: Send + Sync + 'static> {
-    // From `Box::into_raw`, never null. Whoever swaps a pointer out owns it and retires it.
+    // Comes from `Box::into_raw` and is never null. The thread that swaps a pointer out owns it and retires
+    // it.
     pointer: AtomicPtr<T>,
     _owns: PhantomData<Box<T>>,
 }
 
-// SAFETY: it hands out `&T` to every thread and moves `T` to whichever thread drops it: `T: Send + Sync` is required.
+// SAFETY: the cell hands out `&T` to any thread and moves `T` to the thread that drops it; `T: Send + Sync`
+// permits both.
 unsafe impl<T: Send + Sync> Send for Rcu<T> {}
-// SAFETY: as above.
+// SAFETY: the argument for `Send` covers `Sync`: `T: Send + Sync`.
 unsafe impl<T: Send + Sync> Sync for Rcu<T> {}
 
 impl<T: Send + Sync + 'static> Rcu<T> {
-    /// A cell that holds `value`.
+    /// Creates a cell that holds `value`.
     pub fn new(value: Box<T>) -> Rcu<T> {
         Rcu { pointer: AtomicPtr::new(Box::into_raw(value)), _owns: PhantomData }
     }
 
-    /// The value now, for the rest of the operation.
+    /// Returns the current value, valid until the operation ends.
     ///
     /// # Cost
     /// One load. Wait-free; linearizes at the load.
     #[inline(always)]
     pub fn load<'o>(&self, _op: &'o Op) -> &'o T {
-        // Acquire: pairs with the release of `new`'s publication, `replace` and `update`: the value is fully built.
+        // Acquire: pairs with the release that published the pointer (the caller's publication of the cell,
+        // `replace` or
+        // `update`), so the value is fully built.
         let pointer = self.pointer.load(Ordering::Acquire);
-        // SAFETY: 1. aligned and initialised: only boxes are stored here. 2. live for `'o`: whoever removes it retires
-        // it, and the operation that `_op` proves was open before that grace period could begin. 3. never written
-        // while it is here: nobody has a `&mut T` to it.
+        // SAFETY: 1. aligned and initialised: only boxes are stored here. 2. live for `'o`: the thread that
+        // removes the value
+        // retires it, and the operation that `_op` proves was open before that grace period could begin. 3.
+        // never written while
+        // it is here: no `&mut T` to it exists.
         unsafe { &*pointer }
     }
 
-    /// Puts `value` in; the old value is dropped once no operation can still see it.
+    /// Stores `value`. The old value is dropped once no operation can still see it.
     ///
     /// # Cost
     /// One atomic exchange and a [`retire`](crate::retire). Lock-free; linearizes at the exchange.
     pub fn replace(&self, value: Box<T>) {
-        // AcqRel: release pairs with the acquire of `load`; acquire with the release that published the old value,
+        // AcqRel: the release pairs with the acquire of `load`; the acquire pairs with the release that
+        // published the old value,
         // which this thread will drop.
         let old = self.pointer.swap(Box::into_raw(value), Ordering::AcqRel);
-        // SAFETY: 1. it came from `Box::into_raw`, and the exchange gave it to this thread alone. 2. the exchange cut the
-        // only path to it.
+        // SAFETY: 1. `old` came from `Box::into_raw`, and the exchange gave it to this thread alone. 2. the
+        // exchange cut the only
+        // path to it.
         unsafe { crate::retire_raw(old) };
     }
 
-    /// Replaces the value by what `f` makes of it; calls `f` again when another writer was faster.
+    /// Replaces the value with `f(value)`.
+    ///
+    /// Calls `f` again if another writer replaced the value first, so `f` may run several times.
     ///
     /// # Cost
-    /// As [`Rcu::replace`], plus `f` and an allocation for each try. Lock-free; linearizes at the exchange.
+    /// The cost of [`Rcu::replace`], plus a call of `f` and an allocation per attempt. Lock-free; linearizes
+    /// at the exchange.
     pub fn update(&self, mut f: impl FnMut(&T) -> T) {
         let old = crate::op(|o| {
             loop {
                 let seen = self.load(o);
                 let new = Box::into_raw(Box::new(f(seen)));
                 let seen = std::ptr::from_ref(seen).cast_mut();
-                // AcqRel and Acquire: as in `replace`. No ABA: `seen` cannot be freed while this operation is open.
+                // AcqRel and Acquire: as in `replace`. ABA is impossible: `seen` cannot be freed while this
+                // operation is open.
                 match self.pointer.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire) {
                     Ok(old) => return old,
-                    // SAFETY: `new` was not published, so it is still this thread's.
+                    // SAFETY: `new` came from `Box::into_raw` and was not published, so this thread still
+                    // owns it.
                     Err(_) => drop(unsafe { Box::from_raw(new) }),
                 }
             }
         });
-        // SAFETY: as in `replace`.
+        // SAFETY: as in `replace`: the compare-exchange gave `old` to this thread alone and cut the only path
+        // to it.
         unsafe { crate::retire_raw(old) };
     }
 }
@@ -94,7 +113,7 @@ impl<T: Send + Sync + 'static> Rcu<T> {
 impl<T: Send + Sync + 'static> Drop for Rcu<T> {
     fn drop(&mut self) {
         // A reader may still hold the value: it borrows from its operation, not from the cell.
-        // SAFETY: as in `replace`; the cell is gone, and with it the only path to the value.
+        // SAFETY: as in `replace`: the cell is going away, and with it the only path to the value.
         unsafe { crate::retire_raw(*self.pointer.get_mut()) };
     }
 }

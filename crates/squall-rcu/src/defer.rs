@@ -25,7 +25,7 @@
 //! Cost: with `Box<T>`, an addition to a list; per batch ([`Kind::batch_calls`]) a grace period at most, which threads
 //! share. Source: Linux's `call_rcu` and `rcu_barrier`; the barrier's two-sided wait is CO-21's.
 
-use squall_sync::sync::Mutex;
+use squall_sys::sync::Mutex;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -216,7 +216,7 @@ fn add_slowly(kind: Kind, call: Deferred) {
     // A thread past its exit hook is registered only within an operation: it has no list of its own then.
     let Some(record) = own_record() else { return adopt_one(call) };
     let Ok(added) = DOMAIN.defer(record, kind, call) else {
-        COUNTS.leaked.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
+        COUNTS.leaked.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
         return;
     };
     if added.first {
@@ -247,7 +247,7 @@ fn closed(record: &'static Record) {
     if over_bound(record)
         && let Some(oldest) = oldest_of(record, &[Kind::Code, Kind::Object])
     {
-        COUNTS.throttled.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
+        COUNTS.throttled.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
         // An error leaves it pending: `keep_bound` sees that.
         let _ = wait_unchecked(oldest, Haste::Normal, after(LIMIT_WAIT));
     }
@@ -332,7 +332,7 @@ fn keep_bound(record: &'static Record) {
     if !over_bound(record) || squall_sys::fork::forked() {
         return;
     }
-    COUNTS.throttled.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
+    COUNTS.throttled.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
     let deadline = after(LIMIT_WAIT);
     let oldest = oldest_of(record, &Kind::ALL);
     // An error means that nothing can be freed now: what is pending stays pending and is counted.
@@ -347,7 +347,7 @@ fn keep_bound(record: &'static Record) {
     record.deferrals.want();
     crate::reclaimer::urge();
     while over_bound(record) && deadline.is_some_and(|deadline| Instant::now() < deadline) {
-        squall_sync::thread::sleep(BOUND_POLL);
+        squall_sys::sync::thread::sleep(BOUND_POLL);
     }
 }
 
@@ -366,7 +366,7 @@ fn run(mut batch: Batch) -> Vec<Deferred> {
         // The panic was the deferred call's; whoever happens to run it is not to blame. The hook has told it. The payload is
         // leaked: its drop is the caller's code too, and could panic here.
         std::mem::forget(payload);
-        COUNTS.panicked.fetch_add(1, squall_sync::atomic::Ordering::Relaxed);
+        COUNTS.panicked.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
     }
     drop(calls);
     RUNNING.set(nested);
@@ -410,7 +410,7 @@ fn adopt_one(call: Deferred) {
     adopt(vec![Batch { moment: DOMAIN.grace.mark(), calls: vec![call], bytes }]);
 }
 
-fn orphans() -> squall_sync::sync::MutexGuard<'static, Vec<Batch>> {
+fn orphans() -> squall_sys::sync::MutexGuard<'static, Vec<Batch>> {
     ORPHANS.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 

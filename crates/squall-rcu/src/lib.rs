@@ -1,6 +1,8 @@
-//! Read-copy-update for the whole process. Invariant of the crate: if a thread cut every path to an object, set a
-//! marker, and finds it elapsed, no operation can still reach the object.
+//! Read-copy-update (RCU) for the whole process.
 //!
+//! Guarantee of the crate: if a thread cuts every path to an object, sets a marker, and finds the marker
+//! elapsed, then no
+//! operation can still reach the object.
 #![doc = include_str!("../README.md")]
 
 #[cfg(squall_global_alloc)]
@@ -57,7 +59,7 @@ pub use wait::{__may_wait, __moves_state};
 #[cfg(not(loom))]
 pub use wait::{Marker, MarkerState, WaitError, wait, wait_expedited, wait_until};
 
-/// Not public: what the models of the upper floors run over.
+/// Not public: the protocol, for the models of the crates above.
 #[cfg(any(loom, squall_model))]
 #[doc(hidden)]
 pub mod __model {

@@ -1,15 +1,21 @@
-//! Operations: the span in which what a thread reads cannot be reclaimed, and the thread's registration that it needs.
+//! Operations: spans in which the memory that a thread reads cannot be reclaimed. Also each thread's
+//! registration.
 //!
-//! - I1. A thread's pointer is the address of `UNREGISTERED` or of the record that the domain gave to that thread.
-//! - I2. An [`Op`] exists only within the closure of [`op`], on the thread that called it, while the depth of that
+//! - I1. A thread's pointer is the address of `UNREGISTERED` or of the record that the domain gave to that
+//!   thread.
+//! - I2. A [`Guard`] exists only within the closure of [`pin`], on the thread that called it, while the depth
+//!   of that
 //!   thread's record is not zero.
-//! - I3. The exit hook of a thread takes its record back. After the hook has run (in a later thread-local destructor) a
+//! - I3. The exit hook of a thread takes its record back. After the hook has run (in a later thread-local
+//!   destructor) a
 //!   record is taken for one outermost operation at a time.
 //!
-//! Not promised: anything to a signal handler that is the first thing of Squall on its thread, or that interrupts a
-//! cold path: it is refused. A handler on a registered thread may open operations at any instruction.
+//! Not promised: service to a signal handler that runs before its thread has registered, or that interrupts a
+//! cold path of
+//! this crate. Such a handler is refused. A handler on a registered thread may open operations at any other
+//! instruction.
 //!
-//! Cost: entering and leaving are two stores and three loads to one line of the thread's own.
+//! Cost: entry and exit are two stores and three loads, all to one cache line of the thread's own.
 
 use std::cell::Cell;
 use std::fmt;
@@ -22,7 +28,7 @@ use crate::raw::record::{Record, Token, attention};
 /// The process-wide domain.
 pub(crate) static DOMAIN: Domain = Domain::new();
 
-/// What a thread's pointer points to until it is registered: nobody's record, whose word says "slow" for ever.
+/// The record of every unregistered thread. Its word always says "slow".
 static UNREGISTERED: Record = Record::new();
 
 mod pointer {
@@ -31,25 +37,28 @@ mod pointer {
 }
 
 thread_local! {
-    // No destructor, so it can be read at any time, by a signal handler too.
+    // Has no destructor, so it can be read at any time, also by a signal handler.
     static COLD: Cell<bool> = const { Cell::new(false) };
     static EXIT: ExitHook = const { ExitHook };
-    // As `COLD`. Quiet scopes that were begun without a record.
+    // Counts callback-free scopes that began without a record. Has no destructor, like `COLD`.
     static QUIET: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Proof that the calling thread is inside an operation: what was reachable when it began is not reclaimed before it
-/// ends. Handed to the closure of [`op`]; neither `Send` nor `Sync`, and cannot leave the closure.
+/// Proof that the calling thread is inside an operation: objects reachable when it began are not reclaimed
+/// before it ends.
 ///
-/// Not to another thread:
+/// [`pin`] passes the guard to its closure. The guard is neither `Send` nor `Sync`, and cannot leave the
+/// closure.
+///
+/// It cannot move to another thread:
 /// ```compile_fail
 /// squall_rcu::op(|o| std::thread::scope(|s| { s.spawn(|| { let _kept = o; }); }));
 /// ```
-/// Not out of the closure:
+/// It cannot be returned from the closure:
 /// ```compile_fail
 /// let kept = squall_rcu::op(|o| o);
 /// ```
-/// Not across an `.await`, not even in a future that stays on its thread:
+/// It cannot be held across an `.await`, even in a future that stays on its thread:
 /// ```compile_fail
 /// let cell = squall_rcu::Rcu::new(Box::new(1));
 /// let future = squall_rcu::op(|o| async { std::future::ready(()).await; *cell.load(o) });
@@ -59,12 +68,12 @@ pub struct Op {
     _this_thread: PhantomData<*mut ()>,
 }
 
-/// Why an operation could not be opened.
+/// The reason why an operation could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpError {
-    /// This process is the child of a fork and this thread has no registration. Such a child may only exec.
+    /// This process is the child of a fork, and this thread is not registered. Such a child may only exec.
     Forked,
-    /// Called from a signal handler that interrupted a cold path of this crate on the same thread.
+    /// The caller is a signal handler that interrupted a cold path of this crate on the same thread.
     Reentrant,
 }
 
@@ -85,17 +94,22 @@ impl std::error::Error for OpError {}
 
 /// Runs `f` as an operation.
 ///
-/// What `f` reads through [`Rcu::load`](crate::Rcu::load), or by any other path that is cut before the memory is
-/// retired, stays valid until `f` returns. Operations nest; only the outermost one counts. Keep them short: no memory
-/// retired meanwhile can be reclaimed by anybody before this one ends.
+/// References that `f` obtains through [`Rcu::load`](crate::Rcu::load) stay valid until `f` returns. So does
+/// any other
+/// object if its paths are cut before its memory is retired. Operations nest; only the outermost one counts.
+/// Keep them
+/// short: memory retired by any thread while this operation is open stays allocated until it ends.
 ///
 /// # Panics
-/// Only the first operation of a thread can fail, with [`OpError`]; it panics then (use [`try_op`] to get the error).
-/// A panic of `f` ends the operation and goes on.
+/// Panics if the thread's first operation is refused with a [`PinError`]; later ones cannot fail. Use
+/// [`try_pin`] to get
+/// the error. A panic in `f` ends the operation and propagates.
 /// # Cost
-/// About a nanosecond; nothing is written that another processor writes, except while a grace period waits for this
-/// very thread. The first operation of a thread registers it, which takes a lock for a few instructions.
-/// Progress: wait-free after the first. A thread that stalls inside holds up every reclamation.
+/// About a nanosecond. Only the thread's own cache line is written, except while a grace period waits for
+/// this very thread.
+/// The first operation of a thread registers it, which takes a lock for a few instructions. Wait-free after
+/// the first. A
+/// thread that stalls inside delays all reclamation.
 /// # Source
 /// Appavoo 2005, §5.4.3 (requests); Desnoyers et al. 2012 (read sections without fences).
 /// # Example
@@ -113,26 +127,27 @@ pub fn op<R>(f: impl FnOnce(&Op) -> R) -> R {
     }
 }
 
-/// As [`op`], with an error in place of the panic.
+/// Runs `f` as an operation like [`pin`], but returns an error instead of panicking.
 ///
 /// # Errors
-/// [`OpError`]; `f` was not called.
+/// [`PinError`] if the operation was refused; `f` was not called.
 #[inline]
 #[cfg_attr(debug_assertions, track_caller)]
 pub fn try_op<R>(f: impl FnOnce(&Op) -> R) -> Result<R, OpError> {
     Entered::new(0).map(|entered| f(&entered.op))
 }
 
-/// Registers the calling thread, so that its first operation costs no more than the others and may be opened by a
-/// signal handler. Does nothing if it is registered.
+/// Registers the calling thread. Does nothing if it is registered already.
+///
+/// The thread's first operation then costs no more than later ones, and a signal handler may open it.
 ///
 /// # Errors
-/// [`OpError`], as for the first operation.
+/// [`PinError`], as for a thread's first operation.
 pub fn register() -> Result<(), OpError> {
     try_op(|_| ())
 }
 
-/// Whether the calling thread is inside an operation.
+/// Returns whether the calling thread is inside an operation.
 ///
 /// # Cost
 /// Two loads.
@@ -141,18 +156,30 @@ pub fn in_operation() -> bool {
     current().depth() > 0
 }
 
-/// Runs `f`, and meanwhile no deferred call on this thread, nor is this thread made to wait for one: what falls due is caught up
-/// with when `f` has returned, or panicked, and this thread is outside every operation.
+/// Runs `f`, and keeps deferred calls from running on this thread meanwhile.
 ///
-/// For who holds a lock that drops of deferred values may take, and calls what retires, or opens operations, under it: without
-/// the reclaimer (see [`set_reclaimer`](crate::set_reclaimer)) deferred calls of users' code run at the end of an operation,
-/// and with it in [`retire`](crate::retire). Take the lock within `f`. Scopes nest; the outermost catches up. What is only memory
-/// is given back all the same. Keep it short: what `f` retires is pending, beyond every bound.
+/// Calls that fall due inside `f` run later: once `f` has returned or panicked, and the thread is outside
+/// every operation.
+/// The thread is not made to wait for its bound inside `f` either. Scopes nest; the end of the outermost one
+/// runs the
+/// postponed calls.
 ///
-/// [`reclaim`](crate::reclaim()) and [`barrier`](crate::barrier) err within `f`; waiting for a grace period does not.
+/// Use it if this thread holds a lock that the drop of a retired value may take, and retires values or opens
+/// operations
+/// under that lock. With the reclaimer, users' deferred calls can run in [`retire`](crate::retire). Without
+/// it (see
+/// [`set_reclaimer`](crate::set_reclaimer)) they also run at the end of an operation. Take the lock inside
+/// `f`.
+///
+/// Plain memory is freed inside `f` too. Keep `f` short: the values it retires stay pending beyond every
+/// bound.
+///
+/// [`reclaim`](crate::reclaim()) and [`barrier`](crate::barrier) return an error inside `f`. Waiting for a
+/// grace period is
+/// allowed.
 ///
 /// # Cost
-/// Two additions to the thread's own line, and what was put off.
+/// Two additions in the thread's own cache line, and the postponed calls.
 /// # Example
 /// ```
 /// use std::sync::Mutex;
@@ -176,7 +203,9 @@ pub fn quietly<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// A quiet scope. Ended by its drop, on its thread; one that is not dropped puts off what its thread has deferred until that ends.
+/// A callback-free scope. It ends when it is dropped, on its thread. If it is leaked, the thread's deferred
+/// calls wait until
+/// the thread ends.
 #[doc(hidden)]
 #[derive(Debug)]
 #[must_use]
@@ -184,7 +213,8 @@ pub struct Quiet {
     _this_thread: PhantomData<*mut ()>,
 }
 
-/// Not public: [`quietly`], for who ends the scope between the drops of other variables.
+/// Not public: opens the scope of [`without_callbacks`] for a caller that must end it between the drops of
+/// other variables.
 #[doc(hidden)]
 #[inline(always)]
 pub fn __quiet() -> Quiet {
@@ -198,7 +228,7 @@ pub fn __quiet() -> Quiet {
 #[cold]
 #[inline(never)]
 fn begin_quiet_cold() {
-    // Where it is refused, so are operations.
+    // If registration is refused, operations are refused too.
     let _ = register();
     match own_record() {
         Some(record) => record.begin_quiet(),
@@ -212,13 +242,13 @@ impl Drop for Quiet {
         match own_record() {
             Some(record) if record.end_quiet() => catch_up(record),
             Some(_) => {}
-            // A thread past its exit hook keeps nothing that it could catch up with.
+            // A thread past its exit hook keeps no deferred calls, so none were postponed.
             None => QUIET.set(QUIET.get().saturating_sub(1)),
         }
     }
 }
 
-/// What was put off within a quiet scope that is over.
+/// Runs the calls that were postponed inside a scope that has ended.
 #[cold]
 #[inline(never)]
 fn catch_up(record: &'static Record) {
@@ -229,12 +259,14 @@ fn catch_up(record: &'static Record) {
     }
 }
 
-/// Whether the calling thread, whose record this is, is in a quiet scope: then what has fallen due is put off to its end.
+/// Returns whether the calling thread, the owner of `record`, is in a callback-free scope. If so, notes in
+/// the record that
+/// calls fell due.
 pub(crate) fn put_off(record: &Record) -> bool {
     record.put_off() || QUIET.get() > 0
 }
 
-/// Whether the calling thread is in a quiet scope.
+/// Returns whether the calling thread is in a callback-free scope.
 pub(crate) fn is_quiet() -> bool {
     own_record().is_some_and(Record::is_quiet) || QUIET.get() > 0
 }
@@ -245,27 +277,30 @@ fn refuse(error: OpError) -> ! {
     panic!("{error}")
 }
 
-/// The record that the calling thread's pointer points to.
+/// Returns the record that the calling thread's pointer leads to.
 #[inline(always)]
 fn current() -> &'static Record {
-    // SAFETY: I1, and both live for ever (`registry/I1`; `DOMAIN` and `UNREGISTERED` are statics).
+    // SAFETY: by I1 the pointer leads to a record of `DOMAIN` or to `UNREGISTERED`. Both live forever
+    // (`registry/I1`; both are
+    // statics).
     unsafe { &*pointer::current() }
 }
 
-/// The calling thread's record, if it is registered.
+/// Returns the calling thread's record, if it is registered.
 pub(crate) fn own_record() -> Option<&'static Record> {
     let record = current();
     (!ptr::eq(record, &UNREGISTERED)).then_some(record)
 }
 
-/// Calls `f` with the calling thread's record, registering the thread if it is not; past the exit hook the record is
+/// Calls `f` with the calling thread's record, and registers the thread first if needed. Past the exit hook
+/// the record is
 /// taken for this call only.
 pub(crate) fn with_record<R>(f: impl FnOnce(&'static Record) -> R) -> Result<R, OpError> {
     if let Some(record) = own_record() {
         return Ok(f(record));
     }
     let record = register_current()?;
-    // Operations within `f` must not give it back.
+    // Operations within `f` must not give the record back.
     let temporary = record.clear(attention::TEMPORARY) != 0;
     let result = f(record);
     if temporary {
@@ -274,7 +309,8 @@ pub(crate) fn with_record<R>(f: impl FnOnce(&'static Record) -> R) -> Result<R, 
     Ok(result)
 }
 
-/// An operation open on this thread. [`Op`] borrows from it; given out to the upper floors of Squall only.
+/// An open operation on this thread, from which a [`Guard`] is borrowed. Used only by the upper crates of
+/// Squall.
 #[doc(hidden)]
 #[derive(Debug)]
 #[must_use]
@@ -300,14 +336,14 @@ impl Entered {
         Ok(Entered { record, token, op: Op { _this_thread: PhantomData } })
     }
 
-    /// Not public: the operation.
+    /// Not public: returns the operation's guard.
     #[doc(hidden)]
     #[inline(always)]
     pub fn op(&self) -> &Op {
         &self.op
     }
 
-    /// Not public: a number that is another one in each operation of a thread that is in no other.
+    /// Not public: returns a number that differs between any two outermost operations of a thread.
     #[doc(hidden)]
     #[inline(always)]
     pub fn turn(&self) -> u64 {
@@ -315,14 +351,17 @@ impl Entered {
     }
 }
 
-/// Not public: [`try_op`] for a caller that wants to choose what is done behind which way out.
+/// Not public: opens an operation like [`try_pin`], for callers that run different code on different exits.
 ///
-/// `tag` says what the operation is inside of, as the function given to [`__name_tags`](crate::__name_tags) reads it; 0 if
-/// nothing. Builds with debug assertions keep it for the report of a stall, others ignore it.
+/// `tag` names the object that the operation belongs to, in the form that the function given to
+/// [`__name_tags`](crate::__name_tags) translates; 0 means no object. Builds with debug assertions keep the
+/// tag for stall
+/// reports. Other builds ignore it.
 ///
 /// # Safety
-/// The result is dropped on this thread, in the order opposite to other entries, whatever happens; so it is kept in no
-/// future, and given to nobody.
+/// The caller drops the result on this thread, in the reverse order of entries, in every case. So the result
+/// must not be
+/// stored in a future or passed to other code.
 #[doc(hidden)]
 #[inline(always)]
 #[cfg_attr(debug_assertions, track_caller)]
@@ -360,13 +399,14 @@ fn leave_cold(record: &'static Record, token: Token) {
     }
 }
 
-/// Registers the calling thread, which is not.
+/// Registers the calling thread, which is not registered yet.
 fn register_current() -> Result<&'static Record, OpError> {
     if squall_sys::fork::forked() {
         return Err(OpError::Forked);
     }
-    // A handler that comes between here and the end of this function is refused: the lock below may be held by the
-    // code that it interrupted.
+    // A handler that arrives between here and the end of this function is refused: the lock below may be held
+    // by the code
+    // that it interrupted.
     if COLD.replace(true) {
         return Err(OpError::Reentrant);
     }
@@ -384,8 +424,9 @@ fn register_current() -> Result<&'static Record, OpError> {
 /// Takes the calling thread's record back (I3).
 fn give_back(record: &'static Record) {
     crate::defer::adopt_from(record);
-    // From here a handler registers anew instead of using a record that is not its thread's any more; and is refused,
-    // since it would interrupt this.
+    // From here on a handler must not use the record, which is about to belong to another thread. It cannot
+    // register anew
+    // either: it would interrupt this function, so it is refused.
     COLD.set(true);
     pointer::set_current(&raw const UNREGISTERED);
     DOMAIN.unregister(record);

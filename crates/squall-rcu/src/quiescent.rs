@@ -1,8 +1,9 @@
-//! Quiescent-do: run a function on these VPs after the next quiescent state (CO-69).
+//! Quiescent-do: run a function on chosen VPs after the next grace period. Source: Appavoo 2005, §8.5
+//! (CO-69).
 
 use squall_machine::{Vp, VpSet, machine};
-use squall_sync::atomic::{AtomicUsize, Ordering};
-use squall_sync::sync::{Arc, Condvar, Mutex, MutexGuard};
+use squall_sys::sync::atomic::{AtomicUsize, Ordering};
+use squall_sys::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,22 +11,22 @@ use crate::op::DOMAIN;
 use crate::raw::grace::{Haste, Moment};
 use crate::wait::{WaitError, may_wait, wait_unchecked};
 
-/// On which of the VPs the function runs.
+/// Selects the VPs of the set on which the function runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     /// Once on each VP of the set.
     Each,
-    /// Once, on one VP of the set.
+    /// Once, on any one VP of the set.
     Any,
 }
 
-/// What became of one quiescent-do.
+/// The outcome of one quiescent-do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quiescent {
-    /// Runs on the VP that was asked for.
+    /// Runs on the requested VP.
     pub placed: usize,
-    /// Runs elsewhere, because that VP is offline or not permitted to this process.
+    /// Runs elsewhere, because the requested VP is offline or not permitted to this process.
     pub displaced: usize,
     /// Runs that panicked.
     pub panicked: usize,
@@ -49,7 +50,7 @@ struct Done {
 static JOBS: Mutex<VecDeque<Job>> = Mutex::new(VecDeque::new());
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// A quiescent-do under way. Dropping it lets the work go on unobserved.
+/// A quiescent-do in progress. Dropping it detaches it: the work goes on.
 #[must_use = "dropping it lets the work go on unobserved"]
 pub struct Pending(Arc<Done>);
 
@@ -60,15 +61,15 @@ impl std::fmt::Debug for Pending {
 }
 
 impl Pending {
-    /// What became of it, if it is over.
+    /// Returns the outcome, or `None` while the work is in progress.
     pub fn poll(&self) -> Option<Result<Quiescent, WaitError>> {
         *self.0.outcome()
     }
 
-    /// Waits until it is over; where no reclaimer may do the work, does it here.
+    /// Waits for the outcome. If the reclaimer is forbidden, the calling thread does the work.
     ///
     /// # Errors
-    /// As [`wait`](crate::wait()), but for the deadline.
+    /// The errors of [`wait`](crate::wait()).
     pub fn wait(self) -> Result<Quiescent, WaitError> {
         may_wait()?;
         let mut outcome = self.0.outcome();
@@ -76,7 +77,8 @@ impl Pending {
             if let Some(outcome) = *outcome {
                 return outcome;
             }
-            // Looked at under the lock that `wake_waiters` takes, so that no change of it is missed.
+            // Read under the lock that `wake_waiters` takes, so that a change of the reclaimer's state is not
+            // missed.
             if !crate::reclaimer::allowed() && has_jobs() {
                 drop(outcome);
                 run_jobs();
@@ -94,7 +96,8 @@ impl Done {
     }
 }
 
-/// Wakes those who wait for a job that nobody has taken: the reclaimer was forbidden, so it is theirs to do.
+/// Wakes the waiters of all jobs still in the queue: the reclaimer has been forbidden, so the waiters must do
+/// the work.
 pub(crate) fn wake_waiters() {
     let waiting: Vec<Arc<Done>> = jobs().iter().map(|job| job.done.clone()).collect();
     for done in waiting {
@@ -103,13 +106,22 @@ pub(crate) fn wake_waiters() {
     }
 }
 
-/// Runs `function` on each VP of the set, or on any one of them, once every operation that is open now has ended.
+/// Runs `function` on each VP of the set, or on any one of them, once every operation that is open now has
+/// ended.
 ///
-/// The reclaimer thread does it, moving from VP to VP by its affinity; where it may not, whoever waits for the result
-/// or calls [`barrier`](crate::barrier) does. Nobody waits here. A run on a VP that is offline or not permitted happens elsewhere and is
-/// counted as displaced: the VP is a place, not exclusion. `function` runs outside every operation, and may
-/// not wait for grace periods, deferred calls or other quiescent-dos: that is an error there, as in a deferred call, for it
-/// might wait for itself. A panic of one run is counted and does not stop the others.
+/// The call returns at once. The reclaimer thread does the work, moving from VP to VP by changing its
+/// affinity. If the
+/// reclaimer is forbidden, a thread that waits for the result or calls [`barrier`](crate::barrier) does it.
+///
+/// If a VP is offline or not permitted, its run happens elsewhere and counts as displaced. A VP is a place to
+/// run, not
+/// mutual exclusion.
+///
+/// `function` runs outside every operation. It may not wait for grace periods, deferred calls or other
+/// quiescent-dos, since
+/// it might wait for itself: such waits return an error, as in a deferred call. A panic in one run is
+/// counted; the other
+/// runs go on.
 ///
 /// # Errors
 /// [`WaitError::Forked`].
@@ -142,13 +154,13 @@ fn jobs() -> MutexGuard<'static, VecDeque<Job>> {
     JOBS.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Whether a quiescent-do waits to be done.
+/// Returns whether a quiescent-do waits to be run.
 pub(crate) fn has_jobs() -> bool {
-    // Acquire: pairs with the release in `quiescent_do`: whoever sees the number finds the job.
+    // Acquire: pairs with the release in `quiescent_do`: a thread that sees the number finds the job.
     WAITING.load(Ordering::Acquire) > 0
 }
 
-/// Does what waits to be done. The caller is outside every operation.
+/// Runs all queued jobs. The caller is outside every operation.
 pub(crate) fn run_jobs() {
     loop {
         let Some(job) = jobs().pop_front() else { return };
@@ -181,22 +193,22 @@ fn run_job(job: &Job) -> Quiescent {
         }
     }
     if let Ok(home) = home {
-        // A processor of the old mask may have gone offline since; the kernel then keeps what it gave us.
+        // A processor of the old mask may have gone offline since; the kernel then keeps the present mask.
         let _ = squall_sys::affinity::restrict_to(&home);
     }
     result
 }
 
-/// How a run went: where, and whether it panicked.
+/// The place of one run, and whether it panicked.
 enum Ran {
     Placed(bool),
     Displaced(bool),
     Not,
 }
 
-/// Runs `function` on `vp`; elsewhere if that cannot be and the run is not optional.
+/// Runs `function` on `vp`. If that is impossible, runs it elsewhere, unless the run is optional.
 fn run_on(vp: Vp, function: &Function, optional: bool) -> Ran {
-    // A payload is leaked: its drop is the caller's code too, and could panic here.
+    // The payload is leaked: its drop is also the caller's code, and could panic here.
     let run = || {
         let caught = catch_unwind(AssertUnwindSafe(|| crate::defer::as_deferred(|| function(vp))));
         caught.map_err(std::mem::forget).is_err()

@@ -1,20 +1,27 @@
-//! The reclaimer: one named thread that runs what its owners will not come back for.
+//! The reclaimer: one named thread that runs the deferred calls that their owners have left behind.
 //!
-//! - I1. It exists only after something was deferred, or asked of [`quiescent_do`](crate::quiescent_do), while it is
-//!   allowed. It is named [`NAME`], sleeps without a time-out when there is nothing to do, and never ends.
-//! - I2. No work is overlooked: whoever defers a thread's first call announces it after its list shows that call, and
-//!   the reclaimer sleeps only after it has cleared the flag and looked at the lists again (`work/I1`).
-//! - I3. It takes from a thread that asked for it; from one that has neither deferred nor run anything since the last round
-//!   although it ran, or that sleeps; and from one that has run none of its own for a second. So threads at work reclaim for
-//!   themselves, even where they seldom get a processor; what a thread leaves that turns to something else is run two or
-//!   three rounds later.
+//! - I1. The thread exists only after the first deferred call or [`quiescent_do`](crate::quiescent_do), and
+//!   only if it is
+//!   allowed. It is named [`NAME`], sleeps without a time-out when it has no work, and never ends.
+//! - I2. Work is never overlooked: a thread that defers its first call announces it after its list shows that
+//!   call. The
+//!   reclaimer sleeps only after it has cleared the flag and looked at the lists again (`work/I1`).
+//! - I3. The reclaimer takes calls from three groups of threads. (a) A thread that asked for it. (b) A thread
+//!   that has
+//!   neither deferred nor run a call since the last round, although it ran, or is asleep. (c) A thread that
+//!   has run none of
+//!   its pending calls for a second. So working threads reclaim for themselves, even if they seldom get a
+//!   processor. If a
+//!   thread turns to other work, its calls run two or three rounds later.
 //!
-//! Cost while there is something to reclaim: one look at all records per round, and a look at the state of each thread that
-//! seems idle. Rounds grow from [`ROUND`] to [`ROUND_MAX`] while there is nothing to take. When nothing is pending: none.
-//! Source: K42's worker events (CO-26); named, on demand and switchable, as the design asks.
+//! Cost: while calls are pending, each round reads all records, and the state of each thread that seems idle.
+//! Rounds grow
+//! from [`ROUND`] to [`ROUND_MAX`] while the reclaimer takes no call. Free while no call is pending.
+//! Source: K42's worker events (CO-26). Deviation: the thread is named, started on demand, and can be
+//! switched off.
 
 use squall_machine::park::EventCount;
-use squall_sync::atomic::{AtomicU8, Ordering};
+use squall_sys::sync::atomic::{AtomicU8, Ordering};
 use squall_sys::affinity;
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -28,12 +35,12 @@ use crate::raw::work::Work;
 
 /// The thread's name.
 pub(crate) const NAME: &str = "squall-reclaim";
-/// How long a round lasts while there is something to take.
+/// Duration of a round while the reclaimer finds calls to take.
 const ROUND: Duration = Duration::from_millis(10);
-/// How long it lasts at most while every thread reclaims for itself.
+/// Longest duration of a round, reached while every thread reclaims for itself.
 const ROUND_MAX: Duration = Duration::from_millis(40);
 
-/// Something may be deferred somewhere (I2).
+/// Set if calls may be pending in some list (I2).
 static WORK: Work = Work::new();
 static EVENT: EventCount = EventCount::new();
 static STATE: AtomicU8 = AtomicU8::new(UNASKED);
@@ -45,21 +52,21 @@ const RUNNING: u8 = 3;
 const FAILED: u8 = 4;
 const PAUSED: u8 = 5;
 
-/// What the reclaimer thread is doing.
+/// The state of the reclaimer thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReclaimerState {
-    /// Nothing was deferred yet, so it was not started.
+    /// The thread has not been started, because no call was deferred yet.
     NotStarted,
-    /// It runs, under the name `squall-reclaim`.
+    /// The thread runs, under the name `squall-reclaim`.
     Running,
-    /// It was switched off, by [`set_reclaimer`] or `SQUALL_RECLAIMER=off`: callers do the work.
+    /// The thread was switched off by [`set_reclaimer`] or `SQUALL_RECLAIMER=off`: callers do the work.
     Off,
-    /// The system refused a thread: callers do the work.
+    /// The system refused to start the thread: callers do the work.
     Failed,
 }
 
-/// What the reclaimer thread is doing.
+/// Returns the state of the reclaimer thread.
 pub fn reclaimer_state() -> ReclaimerState {
     match STATE.load(Ordering::Relaxed) {
         RUNNING => ReclaimerState::Running,
@@ -69,12 +76,16 @@ pub fn reclaimer_state() -> ReclaimerState {
     }
 }
 
-/// Allows or forbids the reclaimer thread; overrides `SQUALL_RECLAIMER`. One that runs stops working when forbidden, and
-/// sleeps until allowed again.
+/// Allows or forbids the reclaimer thread. Overrides `SQUALL_RECLAIMER`.
 ///
-/// Without it, callers do the work: deferred calls of users' code then also run when a thread leaves an operation, and
-/// what a thread that stopped retiring has pending stays until it ends or somebody calls [`reclaim`](crate::reclaim()) or
-/// [`barrier`](crate::barrier).
+/// A running reclaimer stops working when it is forbidden, and sleeps until it is allowed again.
+///
+/// While it is forbidden, callers do the work: users' deferred calls then also run when a thread leaves an
+/// operation. The
+/// pending calls of a thread that stopped retiring stay until the thread ends, or until it or another thread
+/// calls
+/// [`barrier`](crate::barrier). [`reclaim`](crate::reclaim()) runs the calls of its own thread and of ended
+/// threads.
 pub fn set_reclaimer(allowed: bool) {
     let change = |state| match (state, allowed) {
         (RUNNING | PAUSED, true) => RUNNING,
@@ -82,7 +93,8 @@ pub fn set_reclaimer(allowed: bool) {
         (_, true) => ALLOWED,
         (_, false) => OFF,
     };
-    // AcqRel: pairs with itself and with the exchange in `start`: one decision follows the other.
+    // AcqRel: pairs with itself and with the exchange in `start`, so that the state changes are ordered one
+    // after the other.
     let old = STATE.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| Some(change(state)));
     if allowed && old == Ok(PAUSED) {
         let _ = WORK.claim();
@@ -94,13 +106,13 @@ pub fn set_reclaimer(allowed: bool) {
     }
 }
 
-/// Whether the reclaimer may run users' code.
+/// Returns whether the reclaimer may run users' code.
 pub(crate) fn allowed() -> bool {
     match STATE.load(Ordering::Relaxed) {
         UNASKED => {
             let off = std::env::var_os("SQUALL_RECLAIMER").is_some_and(|value| value == "off");
             let state = if off { OFF } else { ALLOWED };
-            // If somebody was faster, what they decided counts. AcqRel: as in `set_reclaimer`.
+            // If another thread set the state first, its decision stands. AcqRel: as in `set_reclaimer`.
             let _ = STATE.compare_exchange(UNASKED, state, Ordering::AcqRel, Ordering::Acquire);
             !off
         }
@@ -109,7 +121,7 @@ pub(crate) fn allowed() -> bool {
     }
 }
 
-/// Something was deferred where nothing was before.
+/// Announces a deferred call in a list that was empty.
 pub(crate) fn announce() {
     if WORK.announce(Domain::fenced()) {
         announce_cold();
@@ -124,7 +136,7 @@ fn announce_cold() {
     }
 }
 
-/// Wakes the reclaimer now, for work that should not wait for its round.
+/// Wakes the reclaimer now, for work that should not wait for the next round.
 pub(crate) fn urge() {
     if allowed() && !squall_sys::fork::forked() {
         let _ = WORK.claim();
@@ -134,12 +146,12 @@ pub(crate) fn urge() {
 }
 
 fn start() {
-    // AcqRel: as in `set_reclaimer`; whoever wins starts the thread.
+    // AcqRel: as in `set_reclaimer`; the thread that makes this exchange starts the reclaimer.
     let mine = STATE.compare_exchange(ALLOWED, RUNNING, Ordering::AcqRel, Ordering::Acquire);
     if mine.is_err() {
         return;
     }
-    let spawned = squall_sync::thread::Builder::new().name(NAME.to_owned()).spawn(work);
+    let spawned = squall_sys::sync::thread::Builder::new().name(NAME.to_owned()).spawn(work);
     if spawned.is_err() {
         // Release: pairs with the exchange in `set_reclaimer`.
         STATE.store(FAILED, Ordering::Release);
@@ -155,7 +167,8 @@ fn work() {
     let mut pause = ROUND;
     loop {
         let seen = EVENT.prepare();
-        // Acquire: pairs with `set_reclaimer`, and below with whoever sets `WORK`.
+        // Acquire: pairs with the exchange in `set_reclaimer`. `is_set` below has its own acquire, which
+        // pairs with `claim`.
         let paused = STATE.load(Ordering::Acquire) != RUNNING;
         if paused || !WORK.is_set() {
             EVENT.wait(seen, None);
@@ -174,11 +187,11 @@ fn work() {
     }
 }
 
-/// A thread that has something pending.
+/// A thread with pending calls.
 enum Thread {
-    /// The reclaimer: what deferred calls defer in turn. It comes back for that now.
+    /// The reclaimer itself, with calls that deferred calls deferred in turn. It runs them now.
     Ourselves,
-    /// One with this id.
+    /// Another thread, with this id.
     Other(u32),
 }
 
@@ -198,22 +211,23 @@ impl Owner for Thread {
     }
 }
 
-/// What a round came to.
+/// The outcome of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// It took something, or tried to.
+    /// Calls were taken, or the attempt was made.
     Took,
-    /// It left everything to its owners.
+    /// All calls were left to their owners.
     LeftAlone,
 }
 
-/// Runs the jobs, and what was let lie (I3).
+/// Runs the queued jobs and the deferred calls that their owners left behind (I3).
 fn round(record: &'static Record, now_ms: u64) -> Round {
     crate::quiescent::run_jobs();
     let mut outcome = if orphaned().0 > 0 { Round::Took } else { Round::LeftAlone };
     let ran = run_everything(record, |other| {
         let (calls, bytes) = other.deferrals.pending();
-        // Such a thread gives back the room of its lists, too.
+        // A thread with no calls but with room in its lists is still asked: the reclaimer frees that room
+        // too.
         if calls == 0 && other.deferrals.room() == 0 {
             other.deferrals.note_empty();
             return false;
@@ -226,19 +240,19 @@ fn round(record: &'static Record, now_ms: u64) -> Round {
         take
     });
     if ran.is_err() {
-        // No grace period can be concluded: look again when something new happens, not before.
+        // Grace periods can no longer end: look again only when a new call is announced.
         WORK.give_up();
     }
     outcome
 }
 
-/// Goes to rest if nothing is left to do (I2).
+/// Clears the flag if no work is left (I2).
 fn rest() {
     let pending = || {
         let mut left = orphaned().0;
         DOMAIN.registry.for_each(|record| left += record.deferrals.pending().0 + record.deferrals.room());
         left > 0 || crate::quiescent::has_jobs()
     };
-    // An error: nothing can be reclaimed any more, so there is nothing to look for either.
+    // On an error, memory can no longer be reclaimed, so there is no work to look for either.
     let _ = WORK.rest(pending);
 }

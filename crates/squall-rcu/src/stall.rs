@@ -1,16 +1,16 @@
-//! Reporting a grace period that does not end.
+//! Stall reports: a grace period that does not end is reported with the operation that delays it.
 
-use squall_sync::atomic::{AtomicU64, Ordering};
-use squall_sync::sync::{Arc, Mutex, OnceLock};
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
+use squall_sys::sync::{Arc, Mutex, OnceLock};
 use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
 use crate::raw::grace::Holdup;
 
-/// Patience until [`set_patience`] or `SQUALL_STALL_MS` says otherwise, in ms.
+/// Default stall timeout, in ms, unless [`set_stall_timeout`] or `SQUALL_STALL_MS` sets another.
 const PATIENCE_MS: u64 = 10_000;
-/// "Not looked at the environment yet".
+/// Marks a timeout that has not been read from the environment yet.
 const UNSET: u64 = u64::MAX;
 
 static PATIENCE: AtomicU64 = AtomicU64::new(UNSET);
@@ -19,20 +19,21 @@ static NAMES: OnceLock<fn(u64) -> String> = OnceLock::new();
 
 type Handler = Arc<dyn Fn(&Stall) + Send + Sync>;
 
-/// One operation that holds up a grace period.
+/// One operation that delays a grace period.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stall {
-    /// The name of the thread that is inside the operation, as the kernel knows it.
+    /// The kernel's name of the thread that is inside the operation.
     pub thread_name: String,
     /// The kernel's id of that thread.
     pub thread_id: u32,
-    /// For how long, at least: since a grace period began to sleep for it.
+    /// How long the grace period has been delayed: the time since its driver first slept.
     pub since: Duration,
-    /// Where the outermost operation began; only in builds with debug assertions.
+    /// The place where the outermost operation began. Recorded only in builds with debug assertions.
     pub began: Option<&'static Location<'static>>,
-    /// The object whose call the outermost operation is, as in `Hits#17.3 of class demo::PerCore`; only in builds with
-    /// debug assertions. None for other operations, whatever they call.
+    /// The object called by the outermost operation, such as `Hits#17.3 of class demo::PerCore`. Recorded
+    /// only in builds with
+    /// debug assertions. `None` if the outermost operation is not a call of an object.
     pub object: Option<String>,
 }
 
@@ -57,19 +58,22 @@ impl fmt::Display for Stall {
     }
 }
 
-/// Calls `handler` whenever one operation has held up a grace period for longer than the patience, once per grace
-/// period, on the thread that waits for it. Without a handler the report goes to stderr. The last handler set counts.
+/// Calls `handler` when one operation has delayed a grace period for longer than the stall timeout.
 ///
-/// It is called outside every operation, and not in a lock of Squall's. What it does delays whoever waits, not the
-/// others.
+/// The thread that waits for the grace period calls `handler`, once per grace period, outside every operation
+/// and without
+/// holding a lock of Squall's. A slow handler delays only that thread. Each call of `on_stall` replaces the
+/// previous
+/// handler. Without a handler the report goes to stderr.
 pub fn on_stall(handler: impl Fn(&Stall) + Send + Sync + 'static) {
     *HANDLER.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(Arc::new(handler));
 }
 
-/// Sets after how long one operation that holds up a grace period is reported. Overrides `SQUALL_STALL_MS`.
+/// Sets the stall timeout: how long one operation may delay a grace period before it is reported. Overrides
+/// `SQUALL_STALL_MS`. The default is ten seconds.
 ///
 /// # Units
-/// Rounded down to milliseconds; at least one.
+/// Rounded down to milliseconds; at least one millisecond.
 pub fn set_patience(patience: Duration) {
     let ms = u64::try_from(patience.as_millis()).unwrap_or(UNSET - 1).clamp(1, UNSET - 1);
     PATIENCE.store(ms, Ordering::Relaxed);
@@ -86,18 +90,21 @@ pub(crate) fn patience() -> Duration {
     patience
 }
 
-/// Not public: says what a tag that was given to [`__enter`](crate::__enter) means, in the report of a stall. The one floor
-/// that gives tags sets it once, before the first.
+/// Not public: installs the function that translates a tag given to [`__enter`](crate::__enter) for stall
+/// reports. The crate
+/// that assigns the tags calls this once, before the first tag.
 ///
-/// `name` is called outside every operation, by a thread that waits for a grace period; the operation with that tag may be
-/// over by then. It may open a short operation of its own, for which the grace period does not wait; it must not wait for
-/// one.
+/// A thread that waits for a grace period calls `name` outside every operation. The tagged operation may have
+/// ended by then.
+/// `name` may open a short operation of its own, which the grace period does not wait for. `name` must not
+/// wait for a grace
+/// period.
 #[doc(hidden)]
 pub fn __name_tags(name: fn(u64) -> String) {
     NAMES.get_or_init(|| name);
 }
 
-/// Tells of a stall. Called with no lock and no role held, outside every operation.
+/// Reports a stall. The caller holds no lock and no role, and is outside every operation.
 pub(crate) fn report(holdup: &Holdup<'_>) {
     let Holdup { record, seen, since } = *holdup;
     let note = record.note_of(seen);

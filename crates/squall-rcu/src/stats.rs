@@ -1,13 +1,13 @@
-//! What there is to know about the process's operations and deferred calls.
+//! Statistics of the process's operations and deferred calls.
 
-use squall_sync::atomic::{AtomicU64, Ordering};
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
 
 use squall_machine::asym;
 
 use crate::op::DOMAIN;
 use crate::raw::record::Record;
 
-/// Events that happen seldom; each counter is written by whoever meets the event.
+/// Counters of rare events. The thread that meets the event increments its counter.
 pub(crate) struct Counts {
     pub(crate) leaked: AtomicU64,
     pub(crate) panicked: AtomicU64,
@@ -17,41 +17,44 @@ pub(crate) struct Counts {
 pub(crate) static COUNTS: Counts =
     Counts { leaked: AtomicU64::new(0), panicked: AtomicU64::new(0), throttled: AtomicU64::new(0) };
 
-/// A snapshot of the process's read-copy-update.
+/// A snapshot of the process's RCU state. [`stats`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Threads registered now.
     pub threads: usize,
-    /// Records made: the largest number of threads that were registered at once, rounded up to a chunk.
+    /// Records allocated: the largest number of threads registered at once, rounded up to a chunk.
     pub records: usize,
-    /// Memory per registered thread, in bytes, besides what it has pending and [`Stats::list_bytes`].
+    /// Memory per registered thread, in bytes, without its pending values and [`RcuStats::list_bytes`].
     pub bytes_per_thread: usize,
-    /// Memory of the lists of deferred calls of all threads, in bytes: at most about 3 KiB per batch of 128 pending or
-    /// kept for reuse, and 12 KiB per batch of 512 objects; given back when a thread lies idle.
+    /// Memory of all threads' lists of deferred calls, in bytes: at most about 3 KiB per batch of 128 calls
+    /// and 12 KiB per batch
+    /// of 512 objects. Counts batches that are pending or kept for reuse. An idle thread's lists are freed.
     pub list_bytes: u64,
-    /// Deferred calls that have not been taken to run.
+    /// Deferred calls that no thread has taken to run yet.
     pub pending_calls: u64,
-    /// What they hold on to, in bytes, as far as known.
+    /// Memory held by the pending calls, in bytes, as far as known.
     pub pending_bytes: u64,
-    /// Grace periods that ended.
+    /// Grace periods that have ended.
     pub grace_periods: u64,
     /// Threads asleep until a grace period ends.
     pub sleepers: u32,
-    /// Values leaked because they were retired by a signal handler that interrupted a retirement.
+    /// Values leaked because a signal handler retired them while it interrupted a retirement.
     pub leaked: u64,
     /// Deferred calls that panicked.
     pub panicked: u64,
-    /// How often a thread was over its bound and had to wait.
+    /// Times that a thread exceeded its bound on pending calls and had to wait.
     pub throttled: u64,
-    /// How the asymmetric fence is made.
+    /// How the asymmetric fence is implemented, and why.
     pub fence: asym::Mode,
 }
 
-/// A snapshot of the process's read-copy-update.
+/// Returns a snapshot of the process's RCU state.
+///
+/// The snapshot is not consistent: each number was right at some moment during the call.
 ///
 /// # Cost
-/// One look at every record. Not a consistent snapshot: each number is right for some moment during the call.
+/// Reads every record.
 pub fn stats() -> Stats {
     let (records, threads) = DOMAIN.registry.counts();
     let (mut pending_calls, mut pending_bytes) = crate::defer::orphaned();

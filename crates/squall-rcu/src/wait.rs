@@ -1,4 +1,4 @@
-//! Markers and waiting: the grace periods of the process for whoever needs one.
+//! Markers and waits: the public interface of grace periods.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,25 +9,29 @@ use squall_machine::asym::Unavailable;
 use crate::op::{DOMAIN, in_operation};
 use crate::raw::grace::{Haste, Limits, Moment, Unfinished};
 
-/// Why a grace period could not be waited for.
+/// The reason why a wait for a grace period failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The calling thread is inside an operation and would wait for itself.
+    /// The calling thread is inside an operation, so it would wait for itself.
     InOperation,
-    /// The calling thread is running a deferred call, whose own batch it would wait for.
+    /// The calling thread is running a deferred call, so it would wait for the batch it is running.
     InDeferredCall,
-    /// The calling thread moves the state of an object for a hot-swap, and calls wait for it meanwhile, some of them inside
-    /// operations.
+    /// The calling thread is transferring the state of an object for a hot-swap. Calls wait for the transfer,
+    /// some of them
+    /// inside operations.
     InTransfer,
-    /// The calling thread is in [`quietly`](crate::quietly), where it runs no deferred call.
+    /// The calling thread is inside [`without_callbacks`](crate::without_callbacks), where it runs no
+    /// deferred call.
     Quiet,
-    /// The deadline passed first. What was waited for is still under way.
+    /// The deadline passed first. The grace period or the calls waited for are still under way.
     Timeout,
-    /// This process is the child of a fork: the threads it would wait for do not exist here. It may only exec.
+    /// This process is the child of a fork: the threads to wait for do not exist here. The child may only
+    /// exec.
     Forked,
-    /// `membarrier` worked when the process started and is refused now, so no grace period can be concluded any more.
-    /// Nothing is reclaimed from here on.
+    /// The kernel refuses `membarrier` now, although it worked when the process started. Grace periods can no
+    /// longer end, and
+    /// memory is no longer reclaimed.
     NoFence(Unavailable),
 }
 
@@ -53,17 +57,17 @@ impl fmt::Display for WaitError {
 
 impl std::error::Error for WaitError {}
 
-/// What a [`Marker`] says.
+/// The state of a [`Marker`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum MarkerState {
-    /// Operations that were open when the marker was set may still be.
+    /// Operations that were open when the marker was set may still be open.
     Active,
     /// Every operation that was open when the marker was set has ended.
     Elapsed,
 }
 
-/// A point in time, to be asked later whether every operation that was open then has ended: K42's thread marker.
+/// A point in time. Ask it later whether every operation that was open at that time has ended.
 ///
 /// # Example
 /// ```
@@ -74,12 +78,12 @@ pub enum MarkerState {
 /// }
 /// ```
 /// # Source
-/// Appavoo 2005, §5.4.3: `Set` and `updateAndCheck`.
+/// Appavoo 2005, §5.4.3 (thread markers): `Set` and `updateAndCheck`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Marker(pub(crate) Moment);
 
 impl Marker {
-    /// Marks this moment. What the caller cut off from readers before is covered.
+    /// Marks this moment. The marker covers everything that the caller unlinked before.
     ///
     /// # Cost
     /// A full fence and a load. Wait-free.
@@ -87,7 +91,7 @@ impl Marker {
         Marker(DOMAIN.grace.mark())
     }
 
-    /// Whether the marker has elapsed, as far as anybody has found out. Starts nothing.
+    /// Returns whether the marker has elapsed, as far as already known. Starts no work.
     ///
     /// # Cost
     /// One load. Wait-free.
@@ -95,14 +99,17 @@ impl Marker {
         if DOMAIN.grace.elapsed(self.0) { MarkerState::Elapsed } else { MarkerState::Active }
     }
 
-    /// Whether the marker has elapsed; does, without waiting, what can be done now to find out. May be called inside an
-    /// operation, which then holds up the answer.
+    /// Returns whether the marker has elapsed, after doing all work towards it that is possible without
+    /// waiting.
+    ///
+    /// May be called inside an operation, but the marker cannot elapse before that operation ends.
     ///
     /// # Errors
     /// [`WaitError::Forked`], [`WaitError::NoFence`].
     /// # Cost
-    /// One load if it has. Else, at most once per grace period, a heavy fence and a look at every registered thread's
-    /// record; and a look at those that were inside an operation then. Lock-free.
+    /// One load if the marker has elapsed. Otherwise a heavy fence and a read of every registered thread's
+    /// record, at most once
+    /// per grace period, and one read per operation that was open then. Lock-free.
     pub fn update_and_check(&self) -> Result<MarkerState, WaitError> {
         if DOMAIN.grace.elapsed(self.0) {
             return Ok(MarkerState::Elapsed);
@@ -117,15 +124,15 @@ impl Marker {
     /// Waits until the marker has elapsed.
     ///
     /// # Errors
-    /// As [`wait`].
+    /// The errors of [`wait`].
     pub fn wait(&self) -> Result<(), WaitError> {
         wait_for(self.0, Haste::Normal, None)
     }
 
-    /// Waits until the marker has elapsed, at most until `deadline`.
+    /// Waits until the marker has elapsed, but no longer than `deadline`.
     ///
     /// # Errors
-    /// As [`wait`], and [`WaitError::Timeout`].
+    /// The errors of [`wait`], and [`WaitError::Timeout`].
     pub fn wait_until(&self, deadline: Instant) -> Result<(), WaitError> {
         wait_for(self.0, Haste::Normal, Some(deadline))
     }
@@ -133,37 +140,42 @@ impl Marker {
 
 /// Waits until every operation that is open now has ended.
 ///
-/// All who wait at the same time share the work. With a busy reader on another processor this takes a `membarrier` and
-/// a little; it sleeps after a short spin when a reader stays.
+/// Threads that wait at the same time share the work. A wait beside a busy reader on another processor takes
+/// little more
+/// than one `membarrier`. If a reader stays inside, the caller spins briefly and then sleeps.
 ///
 /// # Errors
-/// [`WaitError::InOperation`], [`WaitError::InDeferredCall`], [`WaitError::Forked`], [`WaitError::NoFence`].
+/// [`WaitError::InOperation`], [`WaitError::InDeferredCall`], [`WaitError::InTransfer`],
+/// [`WaitError::Forked`],
+/// [`WaitError::NoFence`].
 /// # Cost
-/// Nothing if no thread was ever registered but a fence; otherwise as [`Marker::update_and_check`], and sleep. Blocks
-/// on readers; whichever thread does the work can be stalled without harm to correctness, not to others' latency.
+/// The cost of [`Marker::update_and_check`], and sleep. Blocks on readers. The thread that does the work may
+/// be preempted:
+/// this delays the other waiters but cannot make a wait end too early.
 /// # Source
-/// Appavoo 2005, §5.4.3. Deviation: demand-driven, and one pass instead of two generation swaps (see `src/raw/README.md`).
+/// Appavoo 2005, §5.4.3. Deviation: demand-driven, and one pass instead of two generation swaps (see
+/// `src/raw/README.md`).
 pub fn wait() -> Result<(), WaitError> {
     wait_for(DOMAIN.grace.mark(), Haste::Normal, None)
 }
 
-/// As [`wait`], and spins much longer before it sleeps: for a caller who has a processor to spare.
+/// Waits like [`wait`], but spins much longer before it sleeps. For callers with a processor to spare.
 ///
 /// # Errors
-/// As [`wait`].
+/// The errors of [`wait`].
 pub fn wait_expedited() -> Result<(), WaitError> {
     wait_for(DOMAIN.grace.mark(), Haste::Expedited, None)
 }
 
-/// As [`wait`], at most until `deadline`.
+/// Waits until every operation that is open now has ended, but no longer than `deadline`.
 ///
 /// # Errors
-/// As [`wait`], and [`WaitError::Timeout`].
+/// The errors of [`wait`], and [`WaitError::Timeout`].
 pub fn wait_until(deadline: Instant) -> Result<(), WaitError> {
     wait_for(DOMAIN.grace.mark(), Haste::Normal, Some(deadline))
 }
 
-/// Whether the calling thread may wait for a grace period.
+/// Checks whether the calling thread may wait for a grace period.
 pub(crate) fn may_wait() -> Result<(), WaitError> {
     if in_operation() {
         return Err(WaitError::InOperation);
@@ -181,21 +193,22 @@ pub(crate) fn may_wait() -> Result<(), WaitError> {
 }
 
 thread_local! {
-    // No destructor, so it can be read at any time.
+    // Has no destructor, so it can be read at any time.
     static MOVES_STATE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Not public: says whether this thread moves the state of an object from now on, so that it may not wait. Returns whether
-/// it did before.
+/// Not public: declares whether this thread is transferring the state of an object from now on, and so may
+/// not wait. Returns
+/// the previous value.
 #[doc(hidden)]
 pub fn __moves_state(whether: bool) -> bool {
     MOVES_STATE.replace(whether)
 }
 
-/// Not public: whether the calling thread may wait for a grace period, for whoever is to wait later.
+/// Not public: checks whether the calling thread may wait for a grace period, for code that will wait later.
 ///
 /// # Errors
-/// As [`wait`] would refuse it.
+/// The errors of [`wait`], except `NoFence`.
 #[doc(hidden)]
 pub fn __may_wait() -> Result<(), WaitError> {
     may_wait()
@@ -206,7 +219,9 @@ fn wait_for(moment: Moment, haste: Haste, deadline: Option<Instant>) -> Result<(
     wait_unchecked(moment, haste, deadline)
 }
 
-/// As the public waits, for a caller that has made sure that it is outside operations and not in a fork's child.
+/// Waits without the checks of the public functions. The caller has checked that it is outside operations and
+/// not in a
+/// fork's child.
 pub(crate) fn wait_unchecked(
     moment: Moment,
     haste: Haste,
@@ -216,7 +231,8 @@ pub(crate) fn wait_unchecked(
     loop {
         match DOMAIN.grace.wait(&DOMAIN.registry, moment, limits) {
             Ok(()) => return Ok(()),
-            // The driver's role is given up here, so the handler runs under nothing of ours.
+            // The driver has given up its role here, so the handler runs without any lock or role of this
+            // crate.
             Err(Unfinished::Stalled(holdup)) => crate::stall::report(&holdup),
             Err(Unfinished::Timeout) => return Err(WaitError::Timeout),
             Err(Unfinished::NoFence(why)) => return Err(WaitError::NoFence(why)),
@@ -224,7 +240,7 @@ pub(crate) fn wait_unchecked(
     }
 }
 
-/// A deadline this far from now.
+/// Returns the instant `limit` from now, or `None` if it cannot be represented.
 pub(crate) fn after(limit: Duration) -> Option<Instant> {
     Instant::now().checked_add(limit)
 }

@@ -3,7 +3,7 @@
 //! Invariant of the crate: a function here does what its name says or returns an error; nothing here chooses a policy,
 //! keeps a thread, or knows what a virtual processor, an operation or an object is.
 //!
-//! Does not know: atomics of its own (`squall-sync` is the door to them), virtual processors, operations, objects.
+//! Does not know: virtual processors, operations, objects.
 //!
 //! Which kernel features are used, and since when: `membarrier` private expedited (4.14) and its restartable-sequence
 //! form (5.10), restartable sequences (4.18, registered by glibc 2.35 and later), wipe-on-fork pages (4.14), futex.
@@ -22,4 +22,5 @@ pub mod pages;
 pub mod peer;
 pub mod rseq;
 pub mod rseq_memory;
+pub mod sync;
 pub mod tls;

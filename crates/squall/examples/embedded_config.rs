@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use squall::prelude::*;
-use squall::replica::{Conflict, Master, Replica};
+use squall::parts::replica::{Conflict, Master, Replica};
 
 /// How large a request may be.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl Limiter for LocalLimits {
 
     fn config(&self) -> (Config, u64) {
         self.config.read(&self.at.root().config, |config| {
-            (Config::clone(config), squall::replica::Versioned::version(config))
+            (Config::clone(config), squall::parts::replica::Versioned::version(config))
         })
     }
 

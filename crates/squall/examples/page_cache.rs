@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use squall::dhash::{Emptying, Local, Locking, Master, Verdict};
+use squall::parts::dhash::{Emptying, Local, Locking, Master, Verdict};
 use squall::lock::DistributedRwLock as RwLock;
 use squall::prelude::*;
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use squall::prelude::*;
-use squall::table::{Compute, Table};
+use squall::parts::table::{Compute, Table};
 
 type Token = u64;
 

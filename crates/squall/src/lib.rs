@@ -13,7 +13,6 @@ pub use squall_core::{
     Reply, Root, Source, WellKnown, class_of, info_of, shared, shared_with, snapshot, stateful,
     stateful_with, swap, tables, try_shared,
 };
-pub use squall_dhash as dhash;
 pub use squall_lock as lock;
 pub use squall_machine::{
     Cluster, ClusterSize, ClusterTree, Clusters, Machine, TreeNode, Vp, VpSet, machine, pervp, restartable,
@@ -21,9 +20,8 @@ pub use squall_machine::{
 };
 pub use squall_macros::interface;
 pub use squall_objects as objects;
+pub use squall_parts as parts;
 pub use squall_rcu as rcu;
-pub use squall_replica as replica;
-pub use squall_table as table;
 
 #[doc(hidden)]
 pub use squall_core::__macro;

@@ -22,7 +22,7 @@ pub(crate) struct Crate {
     pub(crate) floor: u32,
     /// Where it may hold `unsafe`.
     pub(crate) may_unsafe: Unsafe,
-    /// Whether it takes atomics, cells and threads from `squall-sync` alone, so that a model checker sees them.
+    /// Whether it takes atomics, cells and threads from `squall_sys::sync` alone, so that a model checker sees them.
     pub(crate) one_door: bool,
 }
 
@@ -40,17 +40,14 @@ const BESIDE: u32 = 0;
 /// Every crate of the workspace.
 pub(crate) const CRATES: &[Crate] = &[
     Crate { name: "squall-sys", floor: 0, may_unsafe: Unsafe::Anywhere, one_door: false },
-    Crate { name: "squall-sync", floor: 0, may_unsafe: Unsafe::Anywhere, one_door: false },
     Crate { name: "squall-machine", floor: 1, may_unsafe: Unsafe::Anywhere, one_door: true },
     Crate { name: "squall-rcu", floor: 2, may_unsafe: Unsafe::Anywhere, one_door: true },
     Crate { name: "squall-alloc", floor: 2, may_unsafe: Unsafe::Anywhere, one_door: true },
     Crate { name: "squall-lock", floor: 2, may_unsafe: Unsafe::Anywhere, one_door: true },
-    Crate { name: "squall-table", floor: 3, may_unsafe: Unsafe::Anywhere, one_door: true },
+    Crate { name: "squall-parts", floor: 3, may_unsafe: Unsafe::Anywhere, one_door: true },
     Crate { name: "squall-core", floor: 3, may_unsafe: Unsafe::Anywhere, one_door: true },
-    Crate { name: "squall-replica", floor: 3, may_unsafe: Unsafe::Anywhere, one_door: true },
     Crate { name: "squall-macros", floor: 0, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-adapt", floor: 4, may_unsafe: Unsafe::Nowhere, one_door: false },
-    Crate { name: "squall-dhash", floor: 4, may_unsafe: Unsafe::Nowhere, one_door: true },
     Crate { name: "squall-objects", floor: 5, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-browse", floor: 5, may_unsafe: Unsafe::Nowhere, one_door: false },
     Crate { name: "squall-locality", floor: 5, may_unsafe: Unsafe::Nowhere, one_door: false },

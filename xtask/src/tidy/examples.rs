@@ -147,7 +147,7 @@ const EXAMPLES: &[Example] = &[
             ("crates/squall-machine/Cargo.toml", MACHINE),
             (
                 "crates/squall-machine/src/lib.rs",
-                "use squall_sync::atomic::AtomicU64;\nuse std::cell::Cell;\nfn f() -> bool { std::thread::panicking() }\n#[cfg(all(loom, test))]\nmod model;\n#[cfg(test)]\nmod tests {\n    use std::thread;\n}\n",
+                "use squall_sys::sync::atomic::AtomicU64;\nuse std::cell::Cell;\nfn f() -> bool { std::thread::panicking() }\n#[cfg(all(loom, test))]\nmod model;\n#[cfg(test)]\nmod tests {\n    use std::thread;\n}\n",
             ),
             ("crates/squall-machine/src/model.rs", "use loom::model;\n"),
             ("crates/squall-sys/Cargo.toml", SYS),

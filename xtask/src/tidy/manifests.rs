@@ -69,7 +69,7 @@ fn collect_dependencies(table: &Table, names: &mut Vec<String>) {
 
 /// Workspaces of their own, which nothing here builds: the targets of a fuzzer, which need a compiler that instruments, and programs from
 /// the registry, which need some two hundred packages.
-const APART: [&str; 2] = ["fuzz/", "bench/programs/"];
+const APART: [&str; 2] = ["instruments/fuzz/", "instruments/bench/programs/"];
 
 /// The packages of the tree; a manifest that cannot be read is a problem.
 pub(crate) fn packages(tree: &Tree, problems: &mut Problems) -> Vec<Package> {

@@ -56,7 +56,7 @@ fn is_list(code: &str) -> bool {
         && code.chars().all(|c| c.is_alphanumeric() || c == '_' || c == ',' || c.is_whitespace())
 }
 
-/// `one-sync-door`: a crate that a model checker sees takes atomics, cells and threads from `squall_sync` alone.
+/// `one-sync-door`: a crate that a model checker sees takes atomics, cells and threads from `squall_sys::sync` alone.
 pub(crate) fn one_sync_door(tree: &Tree, problems: &mut Problems) {
     for package in packages(tree, problems) {
         if !crates::named(&package.name).is_some_and(|known| known.one_door) {
@@ -65,14 +65,14 @@ pub(crate) fn one_sync_door(tree: &Tree, problems: &mut Problems) {
         for (path, source) in tree.rust(&format!("{}/src", package.folder)) {
             for (line, code) in source.shipped() {
                 if let Some(way) = other_way(code) {
-                    problems.line(path, line, format!("{way} goes past squall_sync"));
+                    problems.line(path, line, format!("{way} goes past squall_sys::sync"));
                 }
             }
         }
     }
 }
 
-/// The way in this line to an atomic, a cell or a thread that does not lead through `squall_sync`.
+/// The way in this line to an atomic, a cell or a thread that does not lead through `squall_sys::sync`.
 fn other_way(code: &str) -> Option<&'static str> {
     const WAYS: &[&str] = &[
         "std::sync",

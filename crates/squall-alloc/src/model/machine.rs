@@ -11,10 +11,10 @@ use crate::heap::Heap;
 use crate::home::{Homes, send_home};
 use crate::magazine::{Batch, Magazine};
 use crate::{drain, sites};
-use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use squall_sync::cell::UnsafeCell;
-use squall_sync::sync::{Arc, Mutex};
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::sync::{Arc, Mutex};
+use squall_sys::sync::thread;
 use std::cell::Cell;
 use std::ptr;
 

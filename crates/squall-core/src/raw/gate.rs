@@ -24,7 +24,7 @@
 //! Progress: entering is lock-free, the rest wait-free. Cost: a miss makes two changes to the word. Source: K42's miss
 //! gate (CO-08); it is a request counter here, as in §5.4.1, and the exclusive side of §6.2 never waits.
 
-use squall_sync::atomic::{AtomicU64, Ordering};
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
 
 use super::sites;
 

@@ -5,7 +5,7 @@
 //!
 //! Progress: wait-free but for the compare-exchange of `push`. Source: CO-30.
 
-use squall_sync::atomic::{AtomicPtr, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::ptr::{self, NonNull};
 
 use super::reps::Rep;

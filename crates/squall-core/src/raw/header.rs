@@ -16,7 +16,7 @@
 //!
 //! Cost: 32 bytes for each interface of a representative.
 
-use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::sites;
 use crate::id::SLOTS_MAX;

@@ -2,7 +2,7 @@
 //!
 //! Who does it is decided in the first slot (`slot/I1`), and when its entries are cleared by its gate (`gate/I2`).
 
-use squall_sync::atomic::Ordering;
+use squall_sys::sync::atomic::Ordering;
 use std::ptr::{self, NonNull};
 
 use super::gate::Shut;

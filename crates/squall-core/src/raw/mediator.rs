@@ -26,7 +26,7 @@
 //! PITFALLS of that: a thread that is tracked elsewhere enters between two looks; so one word, and an exchange of it.
 
 use squall_machine::park::Seen;
-use squall_sync::atomic::{AtomicU64, Ordering};
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use std::ptr::NonNull;
 
 use super::kill::move_away;

@@ -13,7 +13,7 @@
 //!
 //! Source: K42's `lockReps` (CO-15), with misses and gathers in the roles of readers that exclude each other.
 
-use squall_sync::atomic::{AtomicU32, Ordering};
+use squall_sys::sync::atomic::{AtomicU32, Ordering};
 
 use super::sites;
 

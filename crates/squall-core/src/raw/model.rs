@@ -15,9 +15,9 @@ mod swaps;
 mod world;
 
 use squall_machine::park::EventCount;
-use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use squall_sync::cell::UnsafeCell;
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::sync::thread;
 use std::ptr;
 
 use super::graves::Grave;
@@ -649,7 +649,7 @@ macro_rules! models {
     ($($model:ident),* $(,)?) => { $( mod $model {
         #[test]
         fn holds() {
-            squall_sync::weaken::check(super::$model);
+            squall_sys::sync::weaken::check(super::$model);
         }
     } )* };
 }
@@ -696,7 +696,7 @@ macro_rules! twins {
         #[test]
         fn $name() {
             let test = concat!("raw::model", $("::", stringify!($model),)+ "::holds");
-            squall_sync::weaken::twin($site, &[], test);
+            squall_sys::sync::weaken::twin($site, &[], test);
         }
     )* };
 }

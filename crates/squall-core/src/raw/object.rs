@@ -14,7 +14,7 @@
 use squall_machine::park::EventCount;
 #[cfg(not(loom))]
 use squall_machine::{Vp, VpSet};
-use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::cell::Cell;
 #[cfg(not(loom))]
 use std::cell::RefCell;

@@ -15,7 +15,7 @@
 
 #[cfg(not(loom))]
 use squall_machine::VpSet;
-use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 

@@ -1,9 +1,9 @@
 //! The orderings that the proof in `README.md` beside this file names, and the steps whose order or presence it needs. A
-//! model build can weaken each, and the model tests must then fail (see `squall_sync::weaken`).
+//! model build can weaken each, and the model tests must then fail (see `squall_sys::sync::weaken`).
 //!
 //! The numbers begin where those of the floors below end, since the models run over the grace periods of `squall-rcu`.
 
-use squall_sync::weaken::Site;
+use squall_sys::sync::weaken::Site;
 
 /// A miss asks whether its object lives, after it has published a representative. Partner: [`KILL`].
 pub(crate) const CONFIRM: Site = Site(36);

@@ -6,7 +6,7 @@
 //!   first slot, the others are its own, and nobody but a mediator's owner, and a destroyer, changes any of them. A tag stays
 //!   until the object is over.
 
-use squall_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::ptr::{self, NonNull};
 
 use super::mediator::Mediator;

@@ -7,7 +7,7 @@
 //!
 //! Cost: one atomic change for the first miss of a VP, one load for the later ones. Source: CO-10, CO-12.
 
-use squall_sync::atomic::{AtomicU64, Ordering};
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
 
 use super::sites;
 

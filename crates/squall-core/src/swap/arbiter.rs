@@ -6,9 +6,9 @@
 //!
 //! Cost: see [`arbitrate`]. Source: CO-17, K42 §8.3: arbiters, families of objects that are interposed.
 
-use squall_sync::atomic::{AtomicBool, Ordering, fence};
-use squall_sync::sync::Arc;
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicBool, Ordering, fence};
+use squall_sys::sync::Arc;
+use squall_sys::sync::thread;
 use std::fmt;
 use std::ptr::NonNull;
 

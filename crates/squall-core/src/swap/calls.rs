@@ -13,8 +13,8 @@
 
 use squall_machine::Vp;
 use squall_machine::park::{EventCount, Seen};
-use squall_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use squall_sync::sync::Arc;
+use squall_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use squall_sys::sync::Arc;
 use squall_sys::apart::Apart;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};

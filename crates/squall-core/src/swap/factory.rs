@@ -6,7 +6,7 @@
 //! Source: CO-72.
 
 use squall_rcu::Rcu;
-use squall_sync::sync::{Mutex, MutexGuard, OnceLock};
+use squall_sys::sync::{Mutex, MutexGuard, OnceLock};
 use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::fmt;

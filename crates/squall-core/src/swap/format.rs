@@ -10,7 +10,7 @@
 //! Source: K42's transfer negotiation protocol (CO-39).
 
 use squall_machine::{Cluster, Vp};
-use squall_sync::sync::Arc;
+use squall_sys::sync::Arc;
 use std::any::{Any, TypeId, type_name};
 use std::error::Error;
 use std::fmt;

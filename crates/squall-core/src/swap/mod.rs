@@ -14,8 +14,8 @@ mod new;
 mod report;
 mod run;
 
-use squall_sync::atomic::{AtomicBool, Ordering};
-use squall_sync::sync::Arc;
+use squall_sys::sync::atomic::{AtomicBool, Ordering};
+use squall_sys::sync::Arc;
 use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! What is recorded of a swap, and why one did not happen.
 
 use squall_rcu::{OpError, WaitError};
-use squall_sync::sync::{Mutex, MutexGuard};
+use squall_sys::sync::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;

@@ -7,10 +7,10 @@
 
 use squall_machine::Vp;
 use squall_rcu::{Marker, WaitError};
-use squall_sync::atomic::{AtomicUsize, Ordering, fence};
-use squall_sync::sync::Arc;
-use squall_sync::sync::Mutex;
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicUsize, Ordering, fence};
+use squall_sys::sync::Arc;
+use squall_sys::sync::Mutex;
+use squall_sys::sync::thread;
 use std::any::Any;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -28,9 +28,9 @@ mod model;
 use crate::deadlock;
 use crate::lock::{Lock, LockGuard};
 use squall_machine::asym;
-use squall_sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use squall_sync::cell::UnsafeCell;
-use squall_sync::{hint, thread};
+use squall_sys::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::sync::{hint, thread};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
@@ -39,7 +39,7 @@ use std::panic::Location;
 
 /// The sites of the argument, which model tests weaken one by one.
 mod sites {
-    use squall_sync::weaken::Site;
+    use squall_sys::sync::weaken::Site;
     /// The light fence of the owner between its mark and its look (I2).
     pub(super) const LIGHT: Site = Site(100);
     /// The heavy fence of who takes the ownership away (I3).

@@ -3,8 +3,8 @@
 use super::BiasedLock;
 #[cfg(loom)]
 use super::sites;
-use squall_sync::sync::Arc;
-use squall_sync::thread;
+use squall_sys::sync::Arc;
+use squall_sys::sync::thread;
 
 /// The numbers of the threads.
 const ONE: usize = 0x100;
@@ -72,7 +72,7 @@ macro_rules! models {
         mod $model {
             #[test]
             fn holds() {
-                squall_sync::weaken::check(super::$model);
+                squall_sys::sync::weaken::check(super::$model);
             }
         }
     )* };
@@ -93,6 +93,6 @@ fn twins() {
         (TIME, "late"),
         (LEAVING, "tried"),
     ] {
-        squall_sync::weaken::twin(site, &[], &format!("biased::model::{model}::holds"));
+        squall_sys::sync::weaken::twin(site, &[], &format!("biased::model::{model}::holds"));
     }
 }

@@ -4,8 +4,8 @@
 //!   looks at the flag for the last time, under the lock of the queue in which it is going to sleep; the flag is set before the
 //!   places are read and their queues searched. So either it is found in its queue, or it sees the flag.
 
-use squall_sync::atomic::{AtomicBool, Ordering};
-use squall_sync::sync::{Mutex, MutexGuard};
+use squall_sys::sync::atomic::{AtomicBool, Ordering};
+use squall_sys::sync::{Mutex, MutexGuard};
 
 use crate::parking::{self, FilterOp, ParkToken, UnparkToken};
 

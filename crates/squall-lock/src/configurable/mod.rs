@@ -21,7 +21,7 @@ use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-use squall_sync::cell::UnsafeCell;
+use squall_sys::sync::cell::UnsafeCell;
 
 use crate::deadlock;
 use crate::steps::{Steps, Undisturbed};
@@ -236,12 +236,12 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
 
     /// Acquisitions that had to wait, as [`monitor`](ConfigurableLock::monitor) says, at the cost of a load.
     pub fn contended(&self) -> u64 {
-        self.raw.monitor.contended.load(squall_sync::atomic::Ordering::Relaxed)
+        self.raw.monitor.contended.load(squall_sys::sync::atomic::Ordering::Relaxed)
     }
 
     /// The most threads that were found waiting at once, by those who had waited themselves, since this was asked last.
     pub fn take_peak(&self) -> u32 {
-        self.raw.monitor.peak.swap(0, squall_sync::atomic::Ordering::Relaxed)
+        self.raw.monitor.peak.swap(0, squall_sys::sync::atomic::Ordering::Relaxed)
     }
 
     /// What the monitor says.

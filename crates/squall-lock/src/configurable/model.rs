@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use squall_sync::cell::UnsafeCell;
-use squall_sync::sync::Arc;
-use squall_sync::thread::{self, JoinHandle};
+use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::sync::Arc;
+use squall_sys::sync::thread::{self, JoinHandle};
 
 use super::LockError;
 use super::cancel::Cancel;
@@ -251,7 +251,7 @@ macro_rules! models {
         mod $name {
             #[test]
             fn holds() {
-                squall_sync::weaken::check_within($preemptions, super::$name);
+                squall_sys::sync::weaken::check_within($preemptions, super::$name);
             }
         }
     )*};
@@ -268,7 +268,7 @@ it_waits_by_what_was_set_in_the_table it_waits_by_what_was_set_in_the_list }
 #[cfg(loom)]
 mod twins {
     use crate::configurable::sites;
-    use squall_sync::weaken::{Site, twin};
+    use squall_sys::sync::weaken::{Site, twin};
 
     fn fails(site: Site, model: &str) {
         twin(site, &[], &format!("configurable::model::{model}::holds"));

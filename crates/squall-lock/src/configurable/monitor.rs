@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The facts.
 #[derive(Debug)]

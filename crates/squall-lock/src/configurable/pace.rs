@@ -2,8 +2,8 @@
 //!
 //! - I1. Whether the wait is over is asked at the end of each method, and after so many pauses.
 
-use squall_sync::hint::spin_loop;
-use squall_sync::thread;
+use squall_sys::sync::hint::spin_loop;
+use squall_sys::sync::thread;
 
 use super::LockError;
 use super::raw::Ask;

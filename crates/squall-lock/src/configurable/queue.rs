@@ -9,8 +9,8 @@
 
 use std::ptr::NonNull;
 
-use squall_sync::atomic::{AtomicU32, Ordering};
-use squall_sync::sync::{Mutex, MutexGuard};
+use squall_sys::sync::atomic::{AtomicU32, Ordering};
+use squall_sys::sync::{Mutex, MutexGuard};
 
 use super::monitor::Monitor;
 use super::pace::{Paced, pace};

@@ -50,8 +50,8 @@ use super::waiting::{Method, Waiting, WaitingCell};
 use super::{LockError, sites};
 use crate::parking::{self, ParkResult, ParkToken, UnparkToken};
 use crate::steps::Steps;
-use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use squall_sync::hint::spin_loop;
+use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use squall_sys::sync::hint::spin_loop;
 
 const HELD: u32 = 1;
 const PARKED: u32 = 2;
@@ -140,7 +140,7 @@ fn is_past(_deadline: Instant) -> bool {
 /// Nanoseconds since some moment, never zero.
 #[cfg(not(loom))]
 fn now_ns() -> u64 {
-    static BEGAN: squall_sync::sync::OnceLock<Instant> = squall_sync::sync::OnceLock::new();
+    static BEGAN: squall_sys::sync::OnceLock<Instant> = squall_sys::sync::OnceLock::new();
     BEGAN.get_or_init(Instant::now).elapsed().as_nanos() as u64 + 1
 }
 

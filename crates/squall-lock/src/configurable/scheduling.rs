@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use squall_sync::atomic::{AtomicU64, Ordering};
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
 
 /// Which of the registered threads gets the lock next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

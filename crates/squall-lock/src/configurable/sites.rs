@@ -1,6 +1,6 @@
 //! The orderings and steps of the argument in `raw.rs`, which model tests weaken one by one.
 
-use squall_sync::weaken::Site;
+use squall_sys::sync::weaken::Site;
 
 /// The acquire of whoever takes the free lock. Partner: [`RELEASE`].
 pub(crate) const ACQUIRE: Site = Site(80);

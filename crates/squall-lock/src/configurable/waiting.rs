@@ -7,7 +7,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use squall_sync::atomic::{AtomicU64, Ordering};
+use squall_sys::sync::atomic::{AtomicU64, Ordering};
 
 /// One way to be delayed. Amounts are at most [`Method::AMOUNT_MAX`]; more is that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

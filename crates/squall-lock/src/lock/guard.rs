@@ -1,4 +1,4 @@
-//! The proof that a thread holds a `Lock`.
+//! `LockGuard`: proof that a thread holds a `Lock`.
 
 use super::Lock;
 use crate::deadlock;
@@ -7,13 +7,27 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// The proof that this thread holds a [`Lock`], and the way to its value. Its drop releases the lock, in a panic too.
+/// Holds a [`Lock`] and gives access to its value. Dropping the guard releases the lock, also during a panic.
 ///
-/// It stays on its thread, so that a report of a deadlock can say who holds what:
+/// The guard must stay on the thread that took the lock, so that a deadlock report can name the holder:
 /// ```compile_fail
 /// static LOCK: squall_lock::Lock<u32> = squall_lock::Lock::new(0);
 /// let guard = LOCK.lock();
 /// std::thread::spawn(move || drop(guard));
+/// ```
+///
+/// # Example
+/// ```
+/// use squall_lock::{Lock, LockGuard};
+///
+/// fn bump(mut total: LockGuard<'_, u64>) -> u64 {
+///     *total += 1;
+///     *total // the guard is dropped here, which releases the lock
+/// }
+///
+/// let total = Lock::new(4);
+/// assert_eq!(bump(total.lock()), 5);
+/// assert!(!total.is_locked());
 /// ```
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard<'a, T: ?Sized, S: Steps = Undisturbed> {
@@ -21,11 +35,11 @@ pub struct LockGuard<'a, T: ?Sized, S: Steps = Undisturbed> {
     stays: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives shared references to the value and nothing else.
+// SAFETY: a shared guard only gives shared references to the value, and `T` is `Sync`.
 unsafe impl<T: ?Sized + Sync, S: Steps> Sync for LockGuard<'_, T, S> {}
 
 impl<'a, T: ?Sized, S: Steps> LockGuard<'a, T, S> {
-    /// The guard of a lock that this thread has taken and has no guard of.
+    /// Makes the guard of a lock that this thread has taken. The lock must not have another guard.
     #[inline(always)]
     pub(crate) fn new(lock: &'a Lock<T, S>) -> LockGuard<'a, T, S> {
         LockGuard { lock, stays: PhantomData }
@@ -37,8 +51,8 @@ impl<T: ?Sized, S: Steps> Deref for LockGuard<'_, T, S> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the pointer is that of a live value. The lock is held by whoever has the guard, so all other references
-        // come from this guard, and those that may write borrow it mutably.
+        // SAFETY: the pointer is that of a live value. The guard proves that this thread holds the lock, so
+        // all other references come from this guard. References that may write borrow the guard mutably.
         unsafe { &*self.lock.value.with(|value| value) }
     }
 }
@@ -46,7 +60,8 @@ impl<T: ?Sized, S: Steps> Deref for LockGuard<'_, T, S> {
 impl<T: ?Sized, S: Steps> DerefMut for LockGuard<'_, T, S> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as in `deref`; this guard is borrowed mutably, so there is no other reference.
+        // SAFETY: the pointer and the lock are as in `deref`. This guard is borrowed mutably, so there is no
+        // other reference.
         unsafe { &mut *self.lock.value.with_mut(|value| value) }
     }
 }

@@ -1,4 +1,5 @@
-//! `Lock<T>`: two bytes, and a release that is a plain store while nobody waits. How: `raw`.
+//! `Lock<T>`: two bytes beside the value; an unlock without waiters is a plain store. The protocol is in
+//! `raw`.
 
 mod guard;
 #[cfg(all(test, any(loom, squall_model)))]
@@ -12,38 +13,45 @@ pub use guard::LockGuard;
 use raw::RawLock;
 #[cfg(not(loom))]
 pub use raw::zeros_are_free;
-use squall_sync::cell::UnsafeCell;
+use squall_sys::sync::cell::UnsafeCell;
 use std::fmt;
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-/// A lock around a value: two bytes beside it, one atomic operation to take it and a plain store to release it while nobody
-/// waits.
+/// A mutual-exclusion lock that needs two bytes beside its value.
 ///
-/// Drawbacks first:
-/// - The first thread that sleeps for a lock which nobody slept for lately makes a system call that interrupts every
-///   processor on which a thread of this process runs (some microseconds). Releases cost one more atomic operation after that
-///   until 64 in a row found nobody asleep; so do the first 9 of a new lock, and all of them where `membarrier` cannot be
-///   used. A lock that is fought over all the time costs what a common one does.
-/// - No order among those who wait, and no protection against a thread that takes the lock again and again; one that was
-///   woken in vain is handed the lock when that can be. For order, take a `ConfigurableLock`.
-/// - No poisoning: a thread that panics while it holds the lock releases it, and the next sees the value as it was left. So a
-///   reference to it is not `UnwindSafe`, unlike one to `std`'s.
-/// - Not for a global allocator, unless nobody ever waits there (`try_lock`): a thread that waits may allocate, in every build.
-/// - After the release another thread may have the lock while this one still looks at its two bytes. The borrow of the guard
-///   covers that; code that frees a lock's memory by raw pointers must wait until the guard's drop has returned.
+/// Taking a free lock is one atomic operation. Releasing it without waiters is a plain store.
 ///
-/// The thread that relocks a lock it holds waits for ever. In debug builds that, and every longer cycle of threads that wait for
-/// each other's locks without a limit, panics and names the cycle.
+/// Drawbacks:
+/// - Sleeping is expensive at first. The first thread that sleeps for a lock makes a system call. It
+///   interrupts every processor on which a thread of this process runs, for some microseconds. The next
+///   sleeper pays this again only if the lock had become quick in between.
+/// - Releases cost one more atomic operation after a thread slept. That ends when 64 releases in a row found
+///   no sleeper. The first 9 releases of a new lock pay it too. Without `membarrier` every release pays it. A
+///   contended lock therefore costs as much as a common mutex.
+/// - Waiters have no order, and a thread that retakes the lock again and again can starve them. A waiter that
+///   was woken in vain 16 times is handed the lock if possible. Use a
+///   [`ConfigurableLock`](crate::ConfigurableLock) for an order.
+/// - Poisoning does not exist. A panic releases the lock, and the next holder sees the value as the panic
+///   left it. A reference to a `Lock` is therefore not `UnwindSafe`, unlike a reference to a `std` mutex.
+/// - A global allocator may use only `try_lock`. A waiting thread may allocate, in every build.
+/// - The releasing thread still reads the lock's two bytes when another thread may already hold the lock. The
+///   borrow of the guard covers that read. Code that frees a lock through raw pointers must wait until the
+///   guard's drop has returned.
 ///
-/// Progress: taking blocks; the release is wait-free but for a wake-up. A thread that stalls while it holds the lock holds up
-/// all who want it. Both take effect at the access to the first byte.
+/// A thread that locks a lock it already holds waits forever. In debug builds it panics instead and names the
+/// cycle. Longer cycles of threads that wait for each other's locks without a limit panic too.
+///
+/// Progress: taking blocks. A release is wait-free except for a wake-up. A thread that stalls while it holds
+/// the lock delays every thread that wants it. Both operations take effect at their access to the first byte.
 ///
 /// # Cost
-/// Free: a compare-exchange, a store, a load. Where it is contended: a few dozen pauses and a few yields, then sleep.
+/// Free: one compare-exchange, one store and one load. Contended: a few dozen pauses and a few yields, then
+/// sleep.
 ///
 /// # Source
-/// See the header of `lock/raw.rs`; the sleep is `parking_lot_core`'s.
+/// D. Dice, H. Huang, M. Yang, "Asymmetric Dekker synchronization", 2001. Waiters sleep in
+/// `parking_lot_core`'s table.
 ///
 /// # Example
 /// ```
@@ -57,7 +65,7 @@ use std::time::{Duration, Instant};
 /// });
 /// assert_eq!(*TOTAL.lock(), 4);
 /// ```
-/// What a panic left half done must be asked for by name (`AssertUnwindSafe`):
+/// Code that catches a panic under the lock must say so with `AssertUnwindSafe`:
 /// ```compile_fail,E0277
 /// let total = squall_lock::Lock::new(0);
 /// let _ = std::panic::catch_unwind(|| *total.lock() += 1);
@@ -67,20 +75,22 @@ pub struct Lock<T: ?Sized, S: Steps = Undisturbed> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock owns its value; to send it is to send the value, and the bytes beside it belong to no thread.
+// SAFETY: the lock owns its value, so sending the lock sends the value. The two bytes beside it belong to no
+// thread.
 unsafe impl<T: ?Sized + Send, S: Steps> Send for Lock<T, S> {}
-// SAFETY: threads that share the lock reach the value one at a time, by a guard that they got from `take` (raw/I1). That
-// moves the value between threads, which `Send` allows; no two ever read it at once, so `Sync` is not needed.
+// SAFETY: threads that share the lock reach the value one at a time, through a guard obtained by `take`
+// (raw/I1). That moves the value between threads, for which it is `Send`. Two threads never read it at once,
+// so `Sync` is not needed.
 unsafe impl<T: ?Sized + Send, S: Steps> Sync for Lock<T, S> {}
 
 impl<T> Lock<T> {
-    /// A lock around `value`, which nobody holds.
+    /// Makes a free lock around `value`.
     #[cfg(not(loom))]
     pub const fn new(value: T) -> Lock<T> {
         Lock::disturbed(value)
     }
 
-    /// A lock around `value`, which nobody holds.
+    /// Makes a free lock around `value`.
     #[cfg(loom)]
     pub fn new(value: T) -> Lock<T> {
         Lock::disturbed(value)
@@ -88,32 +98,46 @@ impl<T> Lock<T> {
 }
 
 impl<T, S: Steps> Lock<T, S> {
-    /// As [`Lock::new`], with something that happens at each step.
+    /// Like [`Lock::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
     #[cfg(not(loom))]
     pub const fn disturbed(value: T) -> Lock<T, S> {
         Lock { raw: RawLock::new(), value: UnsafeCell::new(value) }
     }
 
-    /// As [`Lock::new`], with something that happens at each step.
+    /// Like [`Lock::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
     #[cfg(loom)]
     pub fn disturbed(value: T) -> Lock<T, S> {
         Lock { raw: RawLock::new(), value: UnsafeCell::new(value) }
     }
 
-    /// Ends the lock and returns the value.
+    /// Consumes the lock and returns the value.
+    ///
+    /// # Example
+    /// ```
+    /// let lock = squall_lock::Lock::new(3);
+    /// *lock.lock() += 1;
+    /// assert_eq!(lock.into_inner(), 4);
+    /// ```
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
 }
 
 impl<T: ?Sized, S: Steps> Lock<T, S> {
-    /// Takes the lock, and waits as long as that takes.
+    /// Takes the lock, and waits until it is free.
     ///
     /// # Panics
-    /// In debug builds, if this wait can never end: the thread holds the lock itself, or threads that wait for locks without a
-    /// limit form a cycle. The message names the cycle.
+    /// In debug builds, if this wait can never end. Then the thread holds the lock itself, or threads that
+    /// wait for locks without a limit form a cycle. The message names the cycle.
+    ///
+    /// # Example
+    /// ```
+    /// let lock = squall_lock::Lock::new(Vec::new());
+    /// lock.lock().push(1);
+    /// assert_eq!(*lock.lock(), [1]);
+    /// ```
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockGuard<'_, T, S> {
@@ -123,16 +147,27 @@ impl<T: ?Sized, S: Steps> Lock<T, S> {
         self.guard()
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock if it is free. Returns `None` if a thread holds it.
+    ///
+    /// # Example
+    /// ```
+    /// let lock = squall_lock::Lock::new(1);
+    /// let held = lock.try_lock().expect("the lock is free");
+    /// assert!(lock.try_lock().is_none());
+    /// drop(held);
+    /// assert!(lock.try_lock().is_some());
+    /// ```
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> Option<LockGuard<'_, T, S>> {
-        // The look first: an attempt in vain would take the line from the holder.
-        // Not `then`: within a closure the caller is no longer known, and a report of a deadlock would name this line.
+        // Read `held` first: a failing compare-exchange would take the cache line from the holder.
+        // `Option::then` would not do: inside a closure `Location::caller` is this line, and a deadlock
+        // report would name it.
         if !self.raw.is_held() && self.raw.take() { Some(self.guard()) } else { None }
     }
 
-    /// Not public: the same without the look, for whoever most likely finds it free.
+    /// Internal: like [`Lock::try_lock`], but without the read before the compare-exchange. For callers that
+    /// expect a free lock.
     #[doc(hidden)]
     #[inline(always)]
     #[track_caller]
@@ -140,41 +175,53 @@ impl<T: ?Sized, S: Steps> Lock<T, S> {
         if self.raw.take() { Some(self.guard()) } else { None }
     }
 
-    /// Takes the lock, or gives up after `limit`.
+    /// Takes the lock, or gives up after `limit` and returns `None`.
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let lock = squall_lock::Lock::new(1);
+    /// let held = lock.lock();
+    /// assert!(lock.try_lock_for(Duration::from_millis(1)).is_none());
+    /// drop(held);
+    /// assert!(lock.try_lock_for(Duration::from_millis(1)).is_some());
+    /// ```
     #[inline]
     #[track_caller]
     pub fn try_lock_for(&self, limit: Duration) -> Option<LockGuard<'_, T, S>> {
-        // A limit beyond the clock's end is none.
+        // A limit beyond the end of the clock means no deadline.
         let deadline = || Instant::now().checked_add(limit);
         if self.raw.take() || self.take_until(deadline()) { Some(self.guard()) } else { None }
     }
 
-    /// Takes the lock, or gives up when `deadline` has passed. A deadline in the past still takes a lock that is free.
+    /// Takes the lock, or gives up when `deadline` has passed and returns `None`. A past deadline still takes
+    /// a free lock.
     #[inline]
     #[track_caller]
     pub fn try_lock_until(&self, deadline: Instant) -> Option<LockGuard<'_, T, S>> {
         if self.raw.take() || self.take_until(Some(deadline)) { Some(self.guard()) } else { None }
     }
 
-    /// Whether somebody holds the lock now. By the time of the answer it may be otherwise.
+    /// Returns whether a thread holds the lock now. The answer may be out of date when it returns.
     pub fn is_locked(&self) -> bool {
         self.raw.is_held()
     }
 
-    /// The value, without taking the lock: nobody else can have a reference to it.
+    /// Returns the value without locking: the exclusive borrow proves that no other reference exists.
     pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: the pointer is that of a live value, and `&mut self` is the only reference to the lock, so no guard lives
-        // but forgotten ones, through which nobody reaches the value.
+        // SAFETY: the pointer is that of a live value, and `&mut self` is the only reference to the lock. A
+        // guard can exist only if it was forgotten, and a forgotten guard cannot reach the value.
         unsafe { &mut *self.value.with_mut(|value| value) }
     }
 
-    /// Gives the lock the name under which a report of a deadlock shows it. For locks that live long: the name stays with the
-    /// address. Does nothing in release builds.
+    /// Names the lock for deadlock reports. Meant for locks that live long: the name stays with the address.
+    /// Does nothing in release builds.
     pub fn set_name(&self, name: &'static str) {
         deadlock::name(self.raw.address(), name);
     }
 
-    /// The guard of the lock that this thread has just taken.
+    /// Makes the guard of the lock that this thread has just taken.
     #[inline(always)]
     #[track_caller]
     fn guard(&self) -> LockGuard<'_, T, S> {

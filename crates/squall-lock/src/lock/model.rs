@@ -1,10 +1,10 @@
-//! Model checks of the lock in the form that ships, and the tests of those tests.
+//! Model tests of the shipped lock, and their twins with one weakened site.
 
 use super::RawLock;
 use super::slow::{self, Sleepable};
-use squall_sync::cell::UnsafeCell;
-use squall_sync::sync::Arc;
-use squall_sync::thread;
+use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::sync::Arc;
+use squall_sys::sync::thread;
 use std::time::Instant;
 
 struct Shared {
@@ -12,9 +12,9 @@ struct Shared {
     value: UnsafeCell<usize>,
 }
 
-// SAFETY: the protocol under test is what keeps the threads apart; the checker watches.
+// SAFETY: the protocol under test keeps the threads apart, and the model checker verifies that.
 unsafe impl Sync for Shared {}
-// SAFETY: as above.
+// SAFETY: the protocol under test keeps the threads apart, and the model checker verifies that.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -23,7 +23,8 @@ impl Shared {
     }
 
     fn count(&self) {
-        // SAFETY: the pointer is valid in the closure; that nobody else writes is what is checked.
+        // SAFETY: the pointer is valid in the closure. The model checks that no other thread writes at the
+        // same time.
         self.value.with_mut(|value| unsafe { *value += 1 });
     }
 
@@ -35,7 +36,8 @@ impl Shared {
         self.lock.release();
     }
 
-    /// As [`Shared::add`], with a limit that is over as soon as others had a turn. Whether it had the lock.
+    /// Like [`Shared::add`], but gives up as soon as other threads had a turn. Returns whether it took the
+    /// lock.
     fn add_or_leave(&self, deadline: Instant) -> bool {
         let taken = self.lock.take() || self.lock.sleep(Some(deadline));
         if taken {
@@ -46,7 +48,7 @@ impl Shared {
     }
 
     fn total(&self) -> usize {
-        // SAFETY: the pointer is valid in the closure; all other threads have ended.
+        // SAFETY: the pointer is valid in the closure, and all other threads have ended.
         self.value.with(|value| unsafe { *value })
     }
 }
@@ -55,7 +57,7 @@ fn far() -> Instant {
     Instant::now() + std::time::Duration::from_secs(3600)
 }
 
-/// Two threads on a quick lock: the first that sleeps makes it careful, while the other releases.
+/// Two threads on a quick lock: the first sleeper makes the lock careful while the other thread releases it.
 fn quick() {
     let shared = Shared::new(RawLock::new_quick());
     let other = {
@@ -67,7 +69,7 @@ fn quick() {
     assert_eq!(shared.total(), 2);
 }
 
-/// The same on a careful lock, which may become quick and careful again.
+/// Two threads on a careful lock, which may become quick and careful again.
 fn careful() {
     let shared = Shared::new(RawLock::new());
     let other = {
@@ -80,7 +82,8 @@ fn careful() {
     assert_eq!(shared.total(), 3);
 }
 
-/// Two that may sleep, on a quick lock: the second relies on the care that the first has not yet made sure of.
+/// Two possible sleepers on a quick lock. The second relies on the CAREFUL bit before the first has made its
+/// heavy fence.
 fn relying() {
     let shared = Shared::new(RawLock::new_quick());
     let others: Vec<_> = (0..2)
@@ -94,7 +97,7 @@ fn relying() {
     assert_eq!(shared.total(), 3);
 }
 
-/// One that may sleep relies on one that gives up.
+/// One possible sleeper relies on the CAREFUL bit set by a thread that gives up.
 fn giving_up() {
     let shared = Shared::new(RawLock::new_quick());
     let leaver = {
@@ -111,7 +114,8 @@ fn giving_up() {
     assert_eq!(shared.total(), 2 + left);
 }
 
-/// A thread that was woken in vain is handed the lock, or gets it otherwise, and nobody has it with it.
+/// A thread that was woken in vain gets the lock, by a hand-over or otherwise. Only one thread holds the lock
+/// at a time.
 fn handed() {
     let shared = Shared::new(RawLock::new());
     let other = {
@@ -129,13 +133,13 @@ fn handed() {
     assert_eq!(shared.total(), 2);
 }
 
-/// Each model as a test: it holds.
+/// Makes a test of each model, which must hold.
 macro_rules! models {
     ($($model:ident)*) => { $(
         mod $model {
             #[test]
             fn holds() {
-                squall_sync::weaken::check(super::$model);
+                squall_sys::sync::weaken::check(super::$model);
             }
         }
     )* };
@@ -147,8 +151,8 @@ models! { quick careful relying giving_up handed }
 #[test]
 fn twins() {
     use super::raw::sites::*;
-    // The light fence, which loom sees as a full one, hides the careful lock's own ordering; and a lock that stays careful
-    // does not need it.
+    // Loom treats the light fence as a full fence, which hides the careful lock's own ordering. A lock that
+    // stays careful does not need the light fence.
     let stays_careful: &[_] = &[LIGHT, QUICKEN];
     for (site, masks, model) in [
         (TAKE, &[][..], "quick"),
@@ -159,10 +163,11 @@ fn twins() {
         (ANNOUNCE, stays_careful, "careful"),
         (CARE, stays_careful, "careful"),
         (MODIFY, stays_careful, "careful"),
-        // Where the heavy fence is refused, the models hold too, as the sleeper does not rely on it.
+        // The models also hold where the heavy fence is refused, because the sleeper then does not rely on
+        // it.
         (TAKE, &[REFUSE], "quick"),
         (TAKE, &[REFUSE], "relying"),
     ] {
-        squall_sync::weaken::twin(site, masks, &format!("lock::model::{model}::holds"));
+        squall_sys::sync::weaken::twin(site, masks, &format!("lock::model::{model}::holds"));
     }
 }

@@ -40,14 +40,14 @@ use super::slow::{self, Announced, Sleepable};
 use crate::steps::{Steps, Undisturbed};
 use squall_machine::asym;
 #[cfg(not(loom))]
-use squall_sync::atomic::AtomicBool;
-use squall_sync::atomic::{AtomicU8, Ordering};
+use squall_sys::sync::atomic::AtomicBool;
+use squall_sys::sync::atomic::{AtomicU8, Ordering};
 use std::marker::PhantomData;
 use std::time::Instant;
 
 /// The sites of the argument, which model tests weaken one by one.
 pub(crate) mod sites {
-    use squall_sync::weaken::Site;
+    use squall_sys::sync::weaken::Site;
     /// The acquire of taking the lock (I1).
     pub(crate) const TAKE: Site = Site(0);
     /// The release of `held` (I1).

@@ -1,78 +1,84 @@
-//! Waiting for a lock and waking who waits: what the two-bit lock and `Lock` have in common.
+//! The slow path shared by the two-bit lock and `Lock`: sleep for a lock, and wake a sleeper.
 //!
-//! Problem: whoever releases a lock must learn of those who are about to sleep, and whoever is about to sleep of the release.
-//! Idea: a sleeper announces itself in the lock's own bits, then looks again under the lock of the queue in which it will
-//! sleep ([`parking`], I1); who releases looks for the announcement after the release. How
-//! these two are ordered is the lock's own affair ([`Sleepable::announce`]).
+//! Problem: a releasing thread must learn of a thread that is about to sleep, and that thread must learn of
+//! the release.
+//! Idea: a sleeper announces itself in the lock's own bits. Then it reads the lock again under the lock of
+//! the queue in which it will sleep ([`parking`], I1). The releasing thread looks for the announcement after
+//! its release. Each lock orders these two accesses by its own means ([`Sleepable::announce`]).
 //!
-//! - I1. After `announce` said [`Announced::Surely`], a thread that finds the lock held and announced, and sleeps, is woken:
-//!   every later release sees the announcement, and only the queue's lock covers its removal, when nobody sleeps.
-//! - I2. A thread that was woken, or that gives up, tries the lock once after that. So a wake-up is not lost with it: if the
-//!   lock is free it has it, else its holder's release wakes the next.
-//! - I3. Who is handed the lock never sees it free.
-//! - I4. A thread that announced itself does not leave without having seen the lock held after that, or having it.
+//! - I1. A thread that got [`Announced::Surely`] from `announce`, finds the lock held and announced, and
+//!   sleeps, is woken. Every later release sees the announcement. The announcement is removed only under the
+//!   queue's lock, when the last sleeper leaves.
+//! - I2. A thread that was woken, or that gives up, tries the lock once afterwards. So its wake-up is never
+//!   lost: it takes a free lock, or else the release of the current holder wakes the next sleeper.
+//! - I3. A thread that is handed the lock never sees it free.
+//! - I4. A thread that announced itself leaves only after it saw the lock held later than that, or after it
+//!   took the lock.
 //!
-//! Not promised: order. A thread that comes while the lock is free takes it before those that were woken (barging). One that
-//! was woken [`VAIN`] times and found the lock taken again is impatient: who releases takes the lock again for it, if it is
-//! still free, and hands it over. Each hand-over costs all others the time in which the new holder wakes up, so it is rare.
+//! Not promised: order. A thread that arrives while the lock is free takes it before woken threads (barging).
+//! A thread that was woken [`VAIN`] times and found the lock taken again is impatient. The releasing thread
+//! then retakes the lock for it, if the lock is still free, and hands it over. During a hand-over all others
+//! wait until the new holder runs, so it is rare.
 //!
-//! Progress: blocking. Cost: a few dozen pauses and a few yields before a sleep, none of it if others sleep already.
-//! Source: `parking_lot` 0.13 (the same order of release and wake); Karlin et al., "Empirical studies of competitive
-//! spinning", 1991.
+//! Progress: blocking. Cost: a few dozen pauses and a few yields before a sleep; they are skipped if others
+//! sleep already.
+//! Source: `parking_lot` 0.13 (the same order of release and wake); Karlin et al., "Empirical studies of
+//! competitive spinning", 1991.
 
 use crate::parking::{self, FilterOp, ParkResult, ParkToken, UnparkToken};
 use crate::steps::Steps;
-use squall_sync::{hint, thread};
+use squall_sys::sync::{hint, thread};
 use std::cell::Cell;
 #[cfg(not(loom))]
 use std::time::Duration;
 use std::time::Instant;
 
-/// What a lock must offer to be waited for.
+/// The operations that the slow path needs from a lock.
 pub(crate) trait Sleepable {
-    /// The address under which threads wait, and the number of this lock among those that share it (even).
+    /// Returns the address under which threads sleep, and the even number of this lock among locks that share
+    /// the address.
     fn key(&self) -> (usize, usize);
-    /// Takes the lock if it is free, with Acquire. Looks before it writes.
+    /// Takes the lock if it is free, with Acquire. Reads before it writes.
     fn try_take(&self) -> bool;
-    /// Whether somebody announced that it sleeps or will.
+    /// Returns whether a thread announced that it sleeps or will sleep.
     fn is_announced(&self) -> bool;
     /// Announces a sleeper.
     fn announce(&self) -> Announced;
-    /// Whether the lock is held and a sleeper announced. Under the lock of the queue.
+    /// Returns whether the lock is held and a sleeper announced. Called under the lock of the queue.
     fn must_sleep(&self) -> bool;
-    /// Takes back the announcement. Under the lock of the queue, which is empty.
+    /// Removes the announcement. Called under the lock of the queue, which is empty.
     fn nobody_sleeps(&self);
 }
 
-/// Whether a release that comes later sees the announcement.
+/// Tells whether later releases see an announcement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Announced {
-    /// Every one.
+    /// Every later release sees it.
     Surely,
-    /// The fence that was to make sure was refused.
+    /// A later release may miss it, because the heavy fence was refused.
     Perhaps,
 }
 
-/// The lock is yours.
+/// Tells the woken thread that it holds the lock.
 const HANDED: UnparkToken = UnparkToken(1);
 const WOKEN: UnparkToken = UnparkToken(0);
 
 /// Added to the lock's number in the token of a thread that was woken in vain too often.
 const IMPATIENT: usize = 1;
 
-/// How often a thread is woken in vain before it is impatient.
+/// The number of vain wake-ups after which a thread is impatient.
 const VAIN: u32 = if cfg!(any(loom, miri)) { 1 } else { 16 };
 
-/// How long a thread that must not trust to be woken sleeps between two looks.
+/// The time between two attempts of a thread that cannot rely on a wake-up.
 #[cfg(not(loom))]
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Rounds of spinning before a sleep: the first `PAUSING` pause 2, 4, 8.. times, the others yield.
+/// Rounds of spinning before a sleep. The first `PAUSING` rounds pause 2, 4, 8, ... times; the others yield.
 const ROUNDS: u32 = if cfg!(any(loom, miri)) { 0 } else { 10 };
 const PAUSING: u32 = 3;
 
-/// Takes the lock, without a sleep, if it becomes free soon.
+/// Takes the lock without sleeping, if it becomes free soon.
 pub(crate) fn spin<L: Sleepable>(lock: &L) -> bool {
     for round in 1..=ROUNDS {
         if lock.try_take() {
@@ -90,7 +96,7 @@ pub(crate) fn spin<L: Sleepable>(lock: &L) -> bool {
     lock.try_take()
 }
 
-/// Takes the lock, asleep if need be. False if the time was over before.
+/// Takes the lock, sleeping if necessary. Returns false if the deadline passed first.
 pub(crate) fn sleep<L: Sleepable, S: Steps>(lock: &L, deadline: Option<Instant>) -> bool {
     let (key, number) = lock.key();
     let mut vain = 0;
@@ -112,7 +118,7 @@ pub(crate) fn sleep<L: Sleepable, S: Steps>(lock: &L, deadline: Option<Instant>)
         match parking::park(key, || lock.must_sleep(), S::step, timed_out, token, deadline) {
             ParkResult::Unparked(HANDED) => return true,
             ParkResult::Unparked(_) => vain = VAIN.min(vain + 1),
-            // I4: it was seen held under the queue's lock.
+            // I4: this thread saw the lock held, under the queue's lock.
             ParkResult::TimedOut => {
                 S::step();
                 return lock.try_take();
@@ -127,9 +133,10 @@ pub(crate) fn sleep<L: Sleepable, S: Steps>(lock: &L, deadline: Option<Instant>)
     }
 }
 
-/// Takes the lock without trusting that anybody would wake us: `membarrier` worked once and is refused now. Others may have
-/// gone to sleep because they trust us (`lock/raw.rs`, I4), so who gives up wakes one, which then looks for itself: by then
-/// no release can be so old as not to see the announcement.
+/// Takes the lock without relying on a wake-up: `membarrier` worked once and is refused now. Other threads
+/// may sleep because they rely on this thread (`lock/raw.rs`, I4). So a thread that gives up wakes one
+/// sleeper, which then looks for itself. By then every release old enough to miss the announcement has
+/// completed.
 #[cold]
 fn poll<L: Sleepable, S: Steps>(lock: &L, deadline: Option<Instant>) -> bool {
     loop {
@@ -149,13 +156,13 @@ fn pause() {
     thread::sleep(PAUSE);
 }
 
-/// A model has no clock.
+/// Yields: a model has no clock.
 #[cfg(loom)]
 fn pause() {
     thread::yield_now();
 }
 
-/// Wakes the first who sleeps for this lock, after a release that saw an announcement.
+/// Wakes the first sleeper of this lock, after a release that saw an announcement.
 #[cold]
 #[inline(never)]
 pub(crate) fn wake<L: Sleepable, S: Steps>(lock: &L) {
@@ -174,7 +181,7 @@ pub(crate) fn wake<L: Sleepable, S: Steps>(lock: &L) {
         FilterOp::Unpark
     };
     let callback = |_| {
-        // I3: taken by us, and never released before the other has it.
+        // I3: this thread takes the lock, and the woken thread receives it without a release in between.
         let handed = impatient.get() && lock.try_take();
         if !more.get() {
             lock.nobody_sleeps();
@@ -184,7 +191,7 @@ pub(crate) fn wake<L: Sleepable, S: Steps>(lock: &L) {
     parking::unpark_filter(key, filter, callback);
 }
 
-/// Whether the time is over.
+/// Returns whether the deadline has passed.
 fn is_past(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }

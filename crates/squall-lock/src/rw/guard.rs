@@ -4,7 +4,7 @@ use super::lock::DistributedRwLock;
 use crate::deadlock;
 use crate::lock::LockGuard;
 use crate::steps::{Steps, Undisturbed};
-use squall_sync::atomic::AtomicUsize;
+use squall_sys::sync::atomic::AtomicUsize;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};

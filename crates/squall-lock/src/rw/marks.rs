@@ -18,7 +18,7 @@
 //! Source: Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019 (readers publish the lock's
 //! address; there in one table that all threads hash into); hazard pointers (Michael, 2004) for the records.
 
-use squall_sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::ptr;
 
 /// Slots of a record: locks that a thread reads at once before it needs a second record.

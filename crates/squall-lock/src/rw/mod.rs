@@ -16,7 +16,6 @@ mod thread;
 pub use guard::{DistributedReadGuard, DistributedWriteGuard};
 #[cfg(not(loom))]
 pub use lock::{DistributedRwLock, readers_known};
-pub(crate) use raw::{is_past, left, visit_processors};
 
 #[cfg(not(loom))]
 mod lock;

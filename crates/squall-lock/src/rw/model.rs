@@ -5,10 +5,10 @@ use super::raw::{Entry, Raw};
 #[cfg(loom)]
 use super::sites;
 use crate::steps::Undisturbed;
-use squall_sync::atomic::{AtomicBool, Ordering};
-use squall_sync::cell::UnsafeCell;
-use squall_sync::sync::Arc;
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicBool, Ordering};
+use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::sync::Arc;
+use squall_sys::sync::thread;
 use std::time::Instant;
 
 struct Shared {
@@ -188,7 +188,7 @@ macro_rules! models {
         mod $name {
             #[test]
             fn holds() {
-                squall_sync::weaken::check(super::$name);
+                squall_sys::sync::weaken::check(super::$name);
             }
         }
     )*};
@@ -215,6 +215,6 @@ fn twins() {
         (s::MARK_RELEASE, &[s::LEAVE_LIGHT, s::LEAVE_FULL], "rw::model::reads_another::holds"),
         (s::READERS_FIRST, &[], "rw::model::readers_first::holds"),
     ] {
-        squall_sync::weaken::twin(site, masks, test);
+        squall_sys::sync::weaken::twin(site, masks, test);
     }
 }

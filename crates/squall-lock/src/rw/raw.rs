@@ -39,8 +39,8 @@ use super::sites;
 use crate::steps::Steps;
 use squall_machine::asym;
 use squall_machine::park::EventCount;
-use squall_sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
-use squall_sync::hint;
+use squall_sys::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use squall_sys::sync::hint;
 use std::marker::PhantomData;
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
 //! The fences and orderings that the argument in `raw.rs` names, each of which a model test weakens.
 
-use squall_sync::weaken::Site;
+use squall_sys::sync::weaken::Site;
 
 /// The light fence of a reader between its mark and the word. Partner: [`HEAVY`].
 pub(crate) const ENTER_LIGHT: Site = Site(40);

@@ -25,7 +25,7 @@ mod word;
 use crate::lock::slow::{self, Announced, Sleepable};
 use crate::steps::{Steps, Undisturbed};
 pub use pointer::{LockedPtr, LockedPtrGuard};
-use squall_sync::atomic::Ordering;
+use squall_sys::sync::atomic::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ pub use word::Word;
 
 /// The sites of the argument, which model tests weaken one by one.
 pub(crate) mod sites {
-    use squall_sync::weaken::Site;
+    use squall_sys::sync::weaken::Site;
     /// The acquire of taking the lock (I2).
     pub(crate) const TAKE: Site = Site(10);
     /// The release (I2).

@@ -1,10 +1,10 @@
 //! Model checks of the lock in the form that ships, and the tests of those tests.
 
 use super::TwoBits;
-use squall_sync::atomic::{AtomicPtr, AtomicU8, Ordering};
-use squall_sync::cell::UnsafeCell;
-use squall_sync::sync::Arc;
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
+use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::sync::Arc;
+use squall_sys::sync::thread;
 use std::time::{Duration, Instant};
 
 struct Shared {
@@ -116,7 +116,7 @@ macro_rules! models {
         mod $model {
             #[test]
             fn holds() {
-                squall_sync::weaken::check(super::$model);
+                squall_sys::sync::weaken::check(super::$model);
             }
         }
     )* };
@@ -135,6 +135,6 @@ fn twins() {
         (LOOK, "contended"),
         (PLACE, "neighbours"),
     ] {
-        squall_sync::weaken::twin(site, &[], &format!("two_bit::model::{model}::holds"));
+        squall_sys::sync::weaken::twin(site, &[], &format!("two_bit::model::{model}::holds"));
     }
 }

@@ -1,7 +1,7 @@
 //! A pointer with its lock: a word of which nothing but the lock's two bits and the pointer is to be had.
 
 use super::{TwoBitGuard, TwoBits, Word};
-use squall_sync::atomic::{AtomicPtr, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::fmt;
 
 /// A pointer with a lock in its two lowest bits, for pointers to what is aligned to four bytes or more.

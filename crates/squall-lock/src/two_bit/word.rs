@@ -1,6 +1,6 @@
 //! The words in which a lock of two bits may lie.
 
-use squall_sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 mod sealed {
     pub trait Sealed {}

@@ -1,14 +1,15 @@
-//! Superclusters: clusters of several sizes as one tree, for going down it (broadcast) and up it (gather).
+//! Superclusters: clusters of several sizes as one tree, to be walked down (broadcast) or up (gather).
 //!
-//! - I1. Every cluster but the coarsest lies within exactly one of the next size; a list of sizes for which that fails
-//!   makes no tree.
-//! - I2. Nodes are numbered from the coarsest level down, and within a level in the order of their parents. So a parent
-//!   comes before its children, children of one parent are consecutive, and walking down or up is counting.
+//! - I1. Every cluster, except those of the coarsest size, lies within exactly one cluster of the next size.
+//!   A list of sizes that breaks this rule is rejected.
+//! - I2. Nodes are numbered from the coarsest level down, and within a level in the order of their parents.
+//!   So a parent comes before its children, the children of one parent are consecutive, and a walk is a loop
+//!   over numbers.
 //!
-//! Not promised: a single root, or balance: levels that coincide give nodes with one child.
-//! Cost: made once for each use, O(VPs × sizes); every step of a walk is an array read.
-//! Source: Unrau et al., "Hierarchical Clustering", §3.1 and §5.2 (superclusters, and a notification tree over them),
-//! proposed there and not built.
+//! Not promised: a single root, or balance. Two levels that coincide give nodes with one child.
+//! Cost: building takes O(VPs × sizes); each step of a walk is one array read.
+//! Source: Unrau et al., "Hierarchical Clustering", §3.1 and §5.2 (superclusters, and a notification tree
+//! over them), proposed there and not built.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use std::ops::Range;
 use super::{Cluster, ClusterSize, Clusters};
 use crate::Vp;
 
-/// Clusters of several sizes, each within one of the next; made by [`crate::Machine::tree`].
+/// Clusters of several sizes, each within one of the next size. [`crate::Machine::tree`] builds it.
 ///
 /// # Example
 /// ```
@@ -42,17 +43,17 @@ use crate::Vp;
 pub struct ClusterTree<'a> {
     /// Coarsest first.
     levels: Box<[&'a Clusters]>,
-    /// Number of the first node of each level, and one end more.
+    /// Number of the first node of each level, and one end element.
     starts: Box<[u32]>,
     nodes: Box<[Node]>,
-    /// For the finest level: node number by cluster number.
+    /// Node number by cluster number, for the finest level.
     leaves: Box<[u32]>,
 }
 
 #[derive(Clone, Debug)]
 struct Node {
     cluster: Cluster,
-    /// Meaningless in the coarsest level.
+    /// Unused in the coarsest level.
     parent: u32,
     children: Range<u32>,
 }
@@ -62,18 +63,18 @@ struct Node {
 pub struct TreeNode(u32);
 
 impl TreeNode {
-    /// Its number in the tree, dense from 0, for indexing an array with a place for each node.
+    /// Returns the node's number in the tree, dense from 0, for indexing an array with one element per node.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl<'a> ClusterTree<'a> {
-    /// The tree of these clusters of one machine, finest size first.
+    /// Builds the tree of the given clusters, finest size first. All must belong to one machine.
     ///
     /// # Errors
-    /// [`TreeError`] if there are none, if they are of machines with different VPs, or if a cluster lies across two of
-    /// the next size.
+    /// [`TreeError`] if `levels` is empty, if the machines have different VPs, or if a cluster lies across
+    /// two of the next size.
     pub fn new(levels: impl IntoIterator<Item = &'a Clusters>) -> Result<ClusterTree<'a>, TreeError> {
         let mut levels: Box<[&Clusters]> = levels.into_iter().collect();
         levels.reverse();
@@ -100,51 +101,51 @@ impl<'a> ClusterTree<'a> {
         Ok(ClusterTree { levels, starts: starts.into(), nodes: nodes.into(), leaves: node_of })
     }
 
-    /// How many nodes it has.
+    /// Returns the number of nodes, at least 1.
     #[expect(clippy::len_without_is_empty, reason = "a machine has a VP, so there is a node")]
     #[inline]
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The sizes, coarsest first: `levels()[depth]` has the clusters of the nodes of that depth.
+    /// Returns the levels, coarsest first. `levels()[depth]` has the clusters of the nodes at that depth.
     #[inline]
     pub fn levels(&self) -> &[&'a Clusters] {
         &self.levels
     }
 
-    /// The node of this number: the reverse of [`TreeNode::index`].
+    /// Returns the node with number `index`: the inverse of [`TreeNode::index`].
     ///
     /// # Panics
-    /// If there is none.
+    /// If `index` is not below [`len`](ClusterTree::len).
     #[inline]
     pub fn node(&self, index: usize) -> TreeNode {
         assert!(index < self.nodes.len(), "this tree has no node {index}");
         TreeNode(index as u32)
     }
 
-    /// The nodes of the coarsest size.
+    /// Iterates over the nodes of the coarsest size.
     pub fn roots(&self) -> impl ExactSizeIterator<Item = TreeNode> + DoubleEndedIterator + use<> {
         (0..self.starts[1]).map(TreeNode)
     }
 
-    /// All nodes, each before its children: the order of a broadcast.
+    /// Iterates over all nodes, each before its children: the order of a broadcast.
     pub fn down(&self) -> impl ExactSizeIterator<Item = TreeNode> + DoubleEndedIterator + use<> {
         (0..self.nodes.len() as u32).map(TreeNode)
     }
 
-    /// All nodes, each after its children: the order of a gather.
+    /// Iterates over all nodes, each after its children: the order of a gather.
     pub fn up(&self) -> impl ExactSizeIterator<Item = TreeNode> + DoubleEndedIterator + use<> {
         self.down().rev()
     }
 
-    /// The node that `node` lies in; `None` for a root.
+    /// Returns the node that contains `node`, or `None` for a root.
     #[inline]
     pub fn parent(&self, node: TreeNode) -> Option<TreeNode> {
         (node.0 >= self.starts[1]).then(|| TreeNode(self.nodes[node.index()].parent))
     }
 
-    /// The nodes within `node`, of the next finer size; none in a leaf.
+    /// Iterates over the nodes of the next finer size within `node`. Empty for a leaf.
     pub fn children(
         &self,
         node: TreeNode,
@@ -152,54 +153,64 @@ impl<'a> ClusterTree<'a> {
         self.nodes[node.index()].children.clone().map(TreeNode)
     }
 
-    /// Whether `node` is of the finest size.
+    /// True if `node` is of the finest size.
     pub fn is_leaf(&self, node: TreeNode) -> bool {
         self.depth(node) + 1 == self.levels.len()
     }
 
-    /// How many levels lie above `node`.
+    /// Returns the number of levels above `node`.
     pub fn depth(&self, node: TreeNode) -> usize {
         self.starts[1..].partition_point(|start| *start <= node.0)
     }
 
-    /// The cluster that `node` stands for, among those of `levels()[depth(node)]`.
+    /// Returns the cluster of `node`, among those of `levels()[depth(node)]`.
     pub fn cluster(&self, node: TreeNode) -> Cluster {
         self.nodes[node.index()].cluster
     }
 
-    /// The VPs below `node`, lowest first.
+    /// Returns the VPs below `node`, lowest first.
     pub fn members(&self, node: TreeNode) -> &'a [Vp] {
         self.levels[self.depth(node)].members(self.cluster(node))
     }
 
-    /// The leaf that stands for a cluster of the finest size. Leaves are the last nodes: that many from the end on.
+    /// Returns the leaf of a cluster of the finest size. Leaves are the last nodes in the numbering.
     ///
     /// # Panics
-    /// If there is no such cluster.
+    /// If the finest size has no cluster `cluster`.
     #[inline]
     pub fn leaf(&self, cluster: Cluster) -> TreeNode {
         TreeNode(self.leaves[cluster.index()])
     }
 
-    /// The leaf that `vp` is in.
+    /// Returns the leaf that contains `vp`.
     ///
     /// # Panics
-    /// If the machine has no such VP.
+    /// If the machine has no VP `vp`.
     pub fn leaf_of(&self, vp: Vp) -> TreeNode {
         let finest = self.levels[self.levels.len() - 1];
         self.leaf(finest.cluster_of(vp))
     }
 
-    /// The nodes that `vp` is in, from its leaf to its root.
+    /// Iterates over the nodes that contain `vp`, from its leaf to its root.
     ///
     /// # Panics
-    /// If the machine has no such VP.
+    /// If the machine has no VP `vp`.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{ClusterSize, Vp, machine};
+    ///
+    /// let tree = machine().tree(&[ClusterSize::Cpu, ClusterSize::Machine]).unwrap();
+    /// let path: Vec<_> = tree.path(Vp::current()).collect();
+    /// assert_eq!(path.len(), 2);
+    /// assert_eq!(tree.parent(path[0]), Some(path[1]));
+    /// ```
     pub fn path(&self, vp: Vp) -> impl Iterator<Item = TreeNode> + use<'_, 'a> {
         std::iter::successors(Some(self.leaf_of(vp)), |node| self.parent(*node))
     }
 }
 
-/// For each cluster of `inner`, the one of `outer` it lies in.
+/// Finds the cluster of `outer` that contains each cluster of `inner`.
 fn parents(inner: &Clusters, outer: &Clusters) -> Result<Vec<(Cluster, Cluster)>, TreeError> {
     let place = |cluster| {
         let members = inner.members(cluster);
@@ -221,28 +232,28 @@ fn parents(inner: &Clusters, outer: &Clusters) -> Result<Vec<(Cluster, Cluster)>
     inner.iter().map(place).collect()
 }
 
-/// Why a list of sizes makes no tree.
+/// Error: a list of sizes does not form a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TreeError {
     /// The list is empty.
     NoSizes,
-    /// The sizes were taken from machines of which one lacks this VP.
+    /// The sizes were taken from different machines; one of them lacks this VP.
     NotOneMachine {
-        /// The VP.
+        /// The missing VP.
         vp: Vp,
     },
     /// A cluster lies across two of the next size.
     Straddles {
         /// The finer size.
         inner: ClusterSize,
-        /// The cluster, of that size.
+        /// The cluster, of the finer size.
         cluster: Cluster,
-        /// Its VPs.
+        /// VPs of the cluster.
         vps: crate::VpSet,
-        /// The next size.
+        /// The coarser size.
         outer: ClusterSize,
-        /// Two clusters of that size that it has VPs in.
+        /// Two clusters of the coarser size that share VPs with the cluster.
         parents: [Cluster; 2],
     },
 }

@@ -1,49 +1,49 @@
-//! The machine in strings and numbers, for whoever shows it to people.
+//! Description of the machine in strings and numbers, for display.
 
 use super::Machine;
 use crate::cluster::ClusterSize;
 
-/// A machine as `squall info` shows it. Sets of VPs are texts in the kernel's list format.
+/// A machine in strings and numbers, as `squall info` prints it. Sets of VPs are in the kernel's list format.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Description {
-    /// Whether VPs are given to threads, not found by where they run.
+    /// True if threads are assigned VPs, wherever they run.
     pub is_virtual: bool,
-    /// Where the topology comes from.
+    /// Origin of the topology.
     pub source: String,
-    /// The highest VP index plus one.
+    /// Highest VP index plus one.
     pub vp_limit: usize,
-    /// All VPs.
+    /// All VPs, online or not.
     pub possible: String,
-    /// How many VPs there are.
+    /// Number of VPs.
     pub possible_count: usize,
     /// VPs that are online.
     pub online: String,
-    /// How many VPs are online.
+    /// Number of online VPs.
     pub online_count: usize,
     /// VPs in the affinity mask of the process's first thread.
     pub allowed: String,
-    /// How many VPs are allowed.
+    /// Number of allowed VPs.
     pub allowed_count: usize,
     /// VPs that the control group may use.
     pub cpuset: Option<String>,
-    /// The limit of processor time, in processors.
+    /// Limit of processor time, in processors.
     pub quota_cpus: Option<f64>,
-    /// How many threads can run at once.
+    /// Number of threads that can run at once.
     pub parallelism: usize,
-    /// The levels, finest first.
+    /// Levels of the machine, finest first.
     pub levels: Vec<LevelDescription>,
-    /// The cluster size of whoever names none.
+    /// Cluster size of objects that choose no size themselves.
     pub default_cluster_size: String,
     /// Numbers of the nodes that have memory but no processor.
     pub memory_nodes: Vec<u32>,
-    /// VPs by kind of processor, fastest first; one kind as a rule.
+    /// VPs by kind of processor, fastest kind first. Most machines have one kind.
     pub kinds: Vec<String>,
-    /// VPs of which nothing is known, since they have been offline.
+    /// VPs with unknown position, because they have been offline since the start.
     pub unplaced: String,
     /// Generation of the allowance.
     pub generation: u64,
-    /// What was assumed, in sentences.
+    /// Assumptions made while reading, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -51,18 +51,18 @@ pub struct Description {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelDescription {
-    /// Its name, as a cluster size.
+    /// Name of the level, as a cluster size.
     pub name: String,
-    /// How many clusters it has.
+    /// Number of clusters.
     pub clusters_count: usize,
-    /// VPs in its smallest cluster.
+    /// Number of VPs in the smallest cluster.
     pub vps_min: usize,
-    /// VPs in its largest cluster.
+    /// Number of VPs in the largest cluster.
     pub vps_max: usize,
 }
 
 impl Machine {
-    /// The machine in strings and numbers; refreshes the allowance first.
+    /// Refreshes the allowance, then describes the machine in strings and numbers.
     pub fn describe(&self) -> Description {
         let allowance = self.refresh();
         let topology = self.topology();

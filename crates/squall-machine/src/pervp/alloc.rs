@@ -14,7 +14,7 @@
 //! Source: the Linux kernel's per-CPU allocator (`mm/percpu.c`), without its page-by-page population.
 
 use super::mode;
-use squall_sync::sync::{Mutex, MutexGuard};
+use squall_sys::sync::{Mutex, MutexGuard};
 use std::fmt;
 use std::ptr::NonNull;
 

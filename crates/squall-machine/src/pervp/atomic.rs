@@ -22,8 +22,8 @@
 
 use super::{CasError, ListNode, SHIFT, mode, restart::Pair};
 use crate::vp::Vp;
-use squall_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use squall_sync::{hint, thread};
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use squall_sys::sync::{hint, thread};
 use std::ptr::NonNull;
 
 /// The word of `home` in the part of `vp`.

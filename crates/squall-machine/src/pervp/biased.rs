@@ -24,7 +24,7 @@
 use super::mode;
 use crate::restartable;
 use crate::vp::Vp;
-use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::fmt;
 
 /// A `u64`, zero at first, that the threads of one VP add to by plain instructions, and others atomically.

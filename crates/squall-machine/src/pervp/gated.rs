@@ -27,7 +27,7 @@
 use super::mode;
 use crate::restartable;
 use crate::vp::Vp;
-use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use squall_sys::membarrier::{self, Unavailable};
 use std::fmt;
 use std::mem::offset_of;

@@ -4,7 +4,7 @@ use super::alloc::{self, OutOfMemory};
 use super::word::clear;
 use super::{atomic, restart};
 use crate::vp::Vp;
-use squall_sync::atomic::{AtomicPtr, Ordering};
+use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::ptr::{self, NonNull};
 
 /// The link that a node of a [`PerVpList`] begins with or contains.

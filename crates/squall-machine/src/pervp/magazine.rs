@@ -17,7 +17,7 @@ use super::alloc::{self, OutOfMemory};
 use super::word::clear;
 use super::{atomic, restart};
 use crate::vp::Vp;
-use squall_sync::atomic::Ordering;
+use squall_sys::sync::atomic::Ordering;
 use std::ptr::NonNull;
 
 /// The count.

@@ -6,7 +6,7 @@
 use super::alloc::OutOfMemory;
 use super::list::{ListNode, PerVpList};
 use crate::vp::Vp;
-use squall_sync::cell::UnsafeCell;
+use squall_sys::sync::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;

@@ -14,7 +14,7 @@
 
 use super::alloc::{self, ALIGN_MAX, OutOfMemory, SHIFT};
 use crate::vp::Vp;
-use squall_sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use squall_sys::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;

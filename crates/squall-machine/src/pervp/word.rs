@@ -3,7 +3,7 @@
 use super::alloc::{self, OutOfMemory};
 use super::{atomic, restart};
 use crate::vp::Vp;
-use squall_sync::atomic::Ordering;
+use squall_sys::sync::atomic::Ordering;
 use std::fmt;
 use std::ptr::NonNull;
 

@@ -1,17 +1,25 @@
-//! What we may use of the machine just now: it changes while a program runs, the topology does not.
+//! Allowance: the share of the machine that the process may use. It changes while a program runs; the
+//! topology does not.
 
 use super::{Quota, ReadError, Reader, Topology, VpSet};
 
-/// A snapshot of what the process may use: which VPs, which of them run at all, and how much processor time.
+/// A snapshot of the share that the process may use: allowed VPs, online VPs, and processor time.
 ///
-/// [`crate::Machine::refresh`] takes one, [`crate::Machine::allowance`] gives the last one taken.
+/// [`crate::Machine::refresh`] takes a snapshot; [`crate::Machine::allowance`] returns the last one.
+///
+/// # Example
+/// ```
+/// let allowance = squall_machine::machine().refresh();
+/// println!("usable VPs: {}; threads at once: {}", allowance.usable(), allowance.parallelism());
+/// assert!(!allowance.usable().is_empty());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
     generation: u64,
     readings: Readings,
 }
 
-/// The snapshot without its number.
+/// The snapshot without its generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Readings {
     online: VpSet,
@@ -22,55 +30,58 @@ pub(crate) struct Readings {
 }
 
 impl Allowance {
-    /// `readings`, numbered.
+    /// Gives `readings` a generation.
     pub(crate) fn numbered(generation: u64, readings: Readings) -> Allowance {
         Allowance { generation, readings }
     }
 
-    /// What was read.
+    /// Returns the snapshot without its generation.
     pub(crate) fn readings(&self) -> &Readings {
         &self.readings
     }
 
-    /// Grows by one whenever a refresh finds something changed; the first snapshot is 1.
+    /// Returns the generation. The first snapshot has 1; each refresh that finds a change adds one.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// VPs whose processor is online.
+    /// Returns the VPs that are online.
     pub fn online(&self) -> &VpSet {
         &self.readings.online
     }
 
-    /// VPs in the affinity mask of the process's first thread, which its other threads inherit unless they are told
-    /// otherwise; it already lies within the cpuset. May name VPs that are offline. Never empty.
-    /// [`crate::Machine::thread_allowed`] has the mask of one thread.
+    /// Returns the affinity mask of the process's first thread. Other threads inherit it unless told
+    /// otherwise. The mask lies within the cpuset, may contain offline VPs, and is never empty.
+    /// [`crate::Machine::thread_allowed`] reads the mask of one thread.
     pub fn allowed(&self) -> &VpSet {
         &self.readings.allowed
     }
 
-    /// VPs that the process's control group may use: as far as a mask can be widened. `None` if there is no such group.
+    /// Returns the VPs that the process's control group may use, the widest possible affinity mask. `None` if
+    /// no group restricts them.
     pub fn cpuset(&self) -> Option<&VpSet> {
         self.readings.cpuset.as_ref()
     }
 
-    /// The tightest limit of processor time on the process's control groups.
+    /// Returns the tightest limit of processor time among the process's control groups.
     pub fn quota(&self) -> Option<Quota> {
         self.readings.quota
     }
 
-    /// What could not be read and was assumed, in sentences for people.
+    /// Returns the values that could not be read and were assumed, one sentence each.
     pub fn warnings(&self) -> &[String] {
         &self.readings.warnings
     }
 
-    /// VPs that are allowed and online; if none is (they are being moved), those allowed. Never empty.
+    /// Returns the VPs that are allowed and online. If that set is empty because the VPs are being moved, returns
+    /// the allowed VPs. Never empty.
     pub fn usable(&self) -> VpSet {
         let usable = self.readings.allowed.intersection(&self.readings.online);
         if usable.is_empty() { self.readings.allowed.clone() } else { usable }
     }
 
-    /// How many threads can run at once: the usable VPs, or the quota rounded up if that is less. At least 1.
+    /// Returns the number of threads that can run at once: the number of usable VPs, or the quota rounded up
+    /// if that is less. At least 1.
     pub fn parallelism(&self) -> usize {
         let quota = self.readings.quota.map_or(usize::MAX, |quota| quota.cpus_ceil());
         self.usable().len().min(quota)
@@ -82,14 +93,14 @@ impl Readings {
         &self.online
     }
 
-    /// Adds a sentence for people.
+    /// Adds a warning for display.
     pub(crate) fn warn(&mut self, warning: String) {
         self.warnings.push(warning);
     }
 }
 
 impl Reader {
-    /// What may be used now of the machine that `topology` tells of. What cannot be read is taken as unrestricted,
+    /// Reads the current allowance for the machine in `topology`. An unreadable value counts as unrestricted,
     /// with a warning.
     pub(crate) fn readings(&self, topology: &Topology) -> Readings {
         let mut warnings = Vec::new();
@@ -112,7 +123,8 @@ impl Reader {
         }
     }
 
-    /// The CPUs that are online: by sysfs, else by `/proc/stat`; all that are possible if neither tells.
+    /// Reads the online CPUs from sysfs, else from `/proc/stat`. Returns all possible CPUs if neither lists
+    /// them.
     pub(crate) fn online(&self, possible: &VpSet) -> Result<VpSet, ReadError> {
         if let Some(online) = self.value::<VpSet>("sys/devices/system/cpu/online")? {
             return Ok(within(possible, Some(online)));
@@ -123,7 +135,7 @@ impl Reader {
         Ok(within(possible, listed.reduce(|all, one| all.union(&one))))
     }
 
-    /// The affinity mask in a `status` file of `/proc`, within what is possible.
+    /// Reads the affinity mask from a `status` file of `/proc`, restricted to possible CPUs.
     pub(crate) fn mask(&self, file: &str, possible: &VpSet) -> Result<VpSet, ReadError> {
         Ok(within(possible, self.mask_of(file)?))
     }
@@ -137,7 +149,7 @@ impl Reader {
     }
 }
 
-/// The part of `set` that is possible; all that is possible if there is none.
+/// Returns the possible part of `set`, or all of `possible` if that part is empty.
 fn within(possible: &VpSet, set: Option<VpSet>) -> VpSet {
     let inside = set.map_or_else(VpSet::new, |set| set.intersection(possible));
     if inside.is_empty() { possible.clone() } else { inside }

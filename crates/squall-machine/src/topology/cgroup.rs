@@ -1,16 +1,16 @@
-//! What the control groups let this process use: a set of processors, and a share of processor time.
+//! Limits from control groups: a set of processors, and a share of processor time.
 //!
-//! Both versions of control groups may be mounted at once, each controller in one of them; a container may see its own
-//! group as the root of the mount, or the whole hierarchy. So the group is looked for where the mount table says the
-//! controller is, and limits are sought on the whole path from our group up to the mount's root, since each group is
-//! held to the limits of those above it.
+//! Both versions of control groups may be mounted at once, each controller in one of them. A container may
+//! see its own group as the root of the mount, or the whole hierarchy. So the mount table decides where to
+//! look for the group of a controller. Every group is also held to the limits of the groups above it, so the
+//! whole path up to the mount's root is read.
 
 use std::cmp::Ordering;
 use std::path::{Component, Path, PathBuf};
 
 use super::{ReadError, Reader, VpSet};
 
-/// A limit of processor time: so many microseconds of it in each period.
+/// A limit of processor time: `quota_us` microseconds in each period of `period_us`.
 ///
 /// # Example
 /// ```
@@ -26,27 +26,28 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// `quota_us` of processor time in every `period_us`; `None` if one of them is zero, which the kernel refuses.
+    /// Creates a quota of `quota_us` microseconds in every `period_us`. Returns `None` if either is zero,
+    /// because the kernel refuses that.
     pub const fn new(quota_us: u64, period_us: u64) -> Option<Quota> {
         if quota_us == 0 || period_us == 0 { None } else { Some(Quota { quota_us, period_us }) }
     }
 
-    /// Processor time in each period, in microseconds.
+    /// Returns the processor time per period, in microseconds.
     pub const fn quota_us(&self) -> u64 {
         self.quota_us
     }
 
-    /// The period, in microseconds.
+    /// Returns the period, in microseconds.
     pub const fn period_us(&self) -> u64 {
         self.period_us
     }
 
-    /// How many processors it amounts to; a fraction as a rule.
+    /// Returns the quota in processors, usually a fraction.
     pub fn cpus(&self) -> f64 {
         self.quota_us as f64 / self.period_us as f64
     }
 
-    /// How many threads can run all the time under it, rounded up.
+    /// Returns the number of threads that can run all the time under the quota, rounded up.
     pub fn cpus_ceil(&self) -> usize {
         usize::try_from(self.quota_us.div_ceil(self.period_us)).unwrap_or(usize::MAX)
     }
@@ -57,7 +58,7 @@ impl Quota {
     }
 }
 
-/// The directories that limit us, for each controller our own group's first; paths as on `/`.
+/// Directories that limit the process, per controller, own group first. Paths are as on `/`.
 pub(super) struct ControlGroups {
     v2: Vec<PathBuf>,
     v1_cpu: Vec<PathBuf>,
@@ -72,7 +73,7 @@ struct Mount {
 }
 
 impl Reader {
-    /// Where our control groups are.
+    /// Finds the directories of the process's control groups.
     pub(super) fn control_groups(&self) -> Result<ControlGroups, ReadError> {
         let own = self.text(OWN_GROUPS)?.unwrap_or_default();
         let mounts = self.text("proc/self/mountinfo")?.unwrap_or_default();
@@ -83,7 +84,7 @@ impl Reader {
         Ok(ControlGroups { v2: groups("")?, v1_cpu: groups("cpu")?, v1_cpuset: groups("cpuset")? })
     }
 
-    /// The tightest limit of processor time on our control groups' paths.
+    /// Returns the tightest limit of processor time on the paths of the process's control groups.
     pub(super) fn quota(&self, groups: &ControlGroups) -> Result<Option<Quota>, ReadError> {
         let mut tightest: Option<Quota> = None;
         for group in &groups.v2 {
@@ -97,9 +98,9 @@ impl Reader {
         Ok(tightest)
     }
 
-    /// The processors that our control group may use; `None` if no group restricts them.
+    /// Returns the processors that the process's control group may use, or `None` if no group restricts them.
     pub(super) fn cpuset(&self, groups: &ControlGroups) -> Result<Option<VpSet>, ReadError> {
-        // A group without the controller has no file and inherits from the one above.
+        // A group without the controller has no file and inherits from the group above.
         let v2 = groups.v2.iter().map(|group| group.join("cpuset.cpus.effective"));
         let v1_names = |group: &PathBuf| [group.join("cpuset.effective_cpus"), group.join("cpuset.cpus")];
         for file in v2.chain(groups.v1_cpuset.iter().flat_map(v1_names)) {
@@ -137,7 +138,8 @@ impl Reader {
         Quota::new(quota, period).map(Some).ok_or_else(fail)
     }
 
-    /// The path of our group, from lines of the form `hierarchy:controllers:path`. Version 2 has no controllers there.
+    /// Finds the path of the process's group, in lines of the form `hierarchy:controllers:path`. Version 2
+    /// has an empty list of controllers there.
     fn own_group(&self, lines: &str, controller: &str) -> Result<Option<PathBuf>, ReadError> {
         for line in lines.lines() {
             let mut fields = line.splitn(3, ':');
@@ -157,17 +159,17 @@ impl Reader {
 
 const OWN_GROUPS: &str = "proc/self/cgroup";
 
-/// The directories from our group's up to the root of the mount.
+/// Lists the directories from the process's group up to the root of the mount.
 fn path_up(path: &Path, mount: Mount) -> Vec<PathBuf> {
     let Mount { root, point } = mount;
-    // Outside the mount, or above our namespace's root, nothing can be seen but the mount's own root.
+    // Outside the mount, or above the namespace's root, only the mount's own root is visible.
     let below = path.strip_prefix(&root).unwrap_or(Path::new(""));
     let plain = |path: &Path| path.components().all(|c| matches!(c, Component::Normal(_)));
     let below = if plain(below) { below } else { Path::new("") };
     below.ancestors().map(|group| point.join(group)).collect()
 }
 
-/// Where a controller's hierarchy is mounted: by the mount table, else where it usually is.
+/// Finds where a controller's hierarchy is mounted: by the mount table, else at the usual place.
 fn mount(table: &str, controller: &str) -> Mount {
     let found = table.lines().filter_map(parse_mount).find(|(sort, options, _)| match controller {
         "" => *sort == "cgroup2",
@@ -184,8 +186,8 @@ fn tighter(a: Option<Quota>, b: Option<Quota>) -> Option<Quota> {
     }
 }
 
-/// File system type, its options, and the mount, of a line of a mount table:
-/// `id parent device root point options [tags] - type source options`. A line of another form is no mount of ours.
+/// Parses a line `id parent device root point options [tags] - type source options` of a mount table. Returns
+/// the file system type, its options, and the mount. Lines of another form are ignored.
 fn parse_mount(line: &str) -> Option<(&str, &str, Mount)> {
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ').skip(3);

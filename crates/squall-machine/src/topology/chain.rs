@@ -1,14 +1,15 @@
-//! An append-only list whose elements never move: it hands out plain references without a lock and without `unsafe`.
+//! An append-only list of elements that never move: it returns plain references without a lock and without
+//! `unsafe`.
 //!
-//! - I1. A link is written once, by the one call that wins its `OnceLock`, and stays until the chain is dropped.
+//! - I1. A link is written once, by the call that wins its `OnceLock`, and stays until the chain is dropped.
 //!
-//! Not promised: speed for long chains; a search reads every link before the one it wants.
-//! Cost: one acquire load per link, no shared write once the element is there.
-//! Source: none; the usual singly linked list over once-cells.
+//! Not promised: speed for long chains, because a search reads every link before the wanted one.
+//! Cost: one acquire load per link; no shared write once the element exists.
+//! Source: the usual singly linked list over once-cells.
 
-use squall_sync::sync::OnceLock;
+use squall_sys::sync::OnceLock;
 
-/// The list. Users keep it short: its length is bounded by what they put in (see there).
+/// The list. Users keep it short; each states its bound.
 #[derive(Debug)]
 pub(crate) struct Chain<T> {
     head: OnceLock<Box<Link<T>>>,
@@ -25,9 +26,11 @@ impl<T> Chain<T> {
         Chain { head: OnceLock::new() }
     }
 
-    /// The first element for which `wanted` holds, else what `make` makes, put at the end.
+    /// Returns the first element for which `wanted` holds. If there is none, appends the result of `make` and
+    /// returns it.
     ///
-    /// `make` runs at most once for each element that other threads append meanwhile; its product must be `wanted`.
+    /// `make` runs at most once for each element that other threads append meanwhile. `wanted` must hold for
+    /// its result.
     pub(crate) fn find_or_push(&self, wanted: impl Fn(&T) -> bool, make: impl Fn() -> T) -> &T {
         let mut place = &self.head;
         loop {
@@ -39,7 +42,7 @@ impl<T> Chain<T> {
         }
     }
 
-    /// The newest element.
+    /// Returns the newest element.
     pub(crate) fn last(&self) -> Option<&T> {
         let mut link = self.head.get()?;
         while let Some(next) = link.next.get() {
@@ -48,7 +51,7 @@ impl<T> Chain<T> {
         Some(&link.value)
     }
 
-    /// Puts `value` at the end.
+    /// Appends `value`.
     pub(crate) fn push(&self, value: T) {
         let mut fresh = Box::new(Link { value, next: OnceLock::new() });
         let mut place = &self.head;
@@ -66,7 +69,7 @@ impl<T> Chain<T> {
 }
 
 impl<T> Drop for Chain<T> {
-    /// Link by link, since the compiler's own drop would recurse once per link.
+    /// Drops link by link, because the compiler's own drop would recurse once per link.
     fn drop(&mut self) {
         let mut next = self.head.take();
         while let Some(mut link) = next {
@@ -98,14 +101,14 @@ mod tests {
         for n in 0..links {
             chain.push([n; 64]);
         }
-        let dropper = squall_sync::thread::Builder::new().stack_size(32 * 1024).spawn(move || drop(chain));
+        let dropper = squall_sys::sync::thread::Builder::new().stack_size(32 * 1024).spawn(move || drop(chain));
         dropper.unwrap().join().unwrap();
     }
 
     #[test]
     fn racing_threads_agree_on_one_element() {
         let chain = Chain::new();
-        let seen: Vec<usize> = squall_sync::thread::scope(|scope| {
+        let seen: Vec<usize> = squall_sys::sync::thread::scope(|scope| {
             let racers: Vec<_> = (0..8)
                 .map(|i| {
                     let chain = &chain;

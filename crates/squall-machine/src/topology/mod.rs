@@ -1,29 +1,37 @@
-//! What machine this is: its virtual processors, and which of them are neighbours.
+//! Topology: the machine's virtual processors, and which of them are neighbours.
 //!
-//! Linux tells much about a machine, but in lists that may be missing (containers, small VMs), partial (processors
-//! that are offline), or at odds with one another (a cache said to span two nodes). Everything above wants one clean
-//! answer: five levels, cpu ⊂ core ⊂ cache ⊂ node ⊂ machine, each a partition of the VPs. A [`Reader`] reads,
-//! a [`Topology`] is the answer, a [`VirtualSpec`] makes one up.
+//! Problem: Linux tells much about a machine, but its lists may be missing (containers, small VMs), partial
+//! (offline processors), or contradictory (a cache said to span two nodes). The layers above want one clean
+//! answer.
 //!
-//! - I1. VPs are the processors the kernel calls *possible*; a VP's index is the CPU's number. No thread ever runs on
-//!   another one, so whoever sizes an array by [`Topology::vp_limit`] can index it by the current CPU. Where that set
-//!   is unknown it is replaced by one that is surely no smaller ([`Source::MaskWidth`]), or else the topology is
-//!   virtual ([`Source::Count`]) and nobody looks at the CPU's number at all.
-//! - I2. At each level every VP is in exactly one cluster, and each level nests in the next. Where the kernel's lists
-//!   do not nest, the finer one is cut at the coarser one's borders, with a warning: a cache that two nodes share
-//!   counts as one cache in each. The node decides because memory is placed by node.
-//! - I3. A level is the coarsest of its kind: *cache* is the highest level of data or unified cache that a processor
-//!   has, so processors of one machine may differ in it.
-//! - I4. A processor without topology files (it has been offline, or is not plugged in) is *unplaced*: a core and a
-//!   cache of its own, in the node that the kernel names for it, else in the first. When it is seen online,
-//!   [`Topology::learn`] places it. Learning never parts VPs that an earlier topology had in one core.
-//! - I5. A file that is there but makes no sense is an error that names it; what is absent is assumed, with a warning.
+//! Idea: five levels, cpu ⊂ core ⊂ cache ⊂ node ⊂ machine, each a partition of the VPs. A [`Reader`] reads
+//! the kernel's files. A [`Topology`] is the normalized result. A [`VirtualSpec`] describes a made-up
+//! machine.
 //!
-//! Not promised: distances between nodes, the finer caches, or anything about speed but [`Topology::kinds`].
-//! Cost: reading opens one file for each VP, one more for each core, and about ten for each cache; every later question
-//! is a lookup.
-//! Source: the levels are this library's; Linux documents the files in `Documentation/admin-guide/cputopology.rst` and
-//! `Documentation/ABI/testing/sysfs-devices-system-cpu`.
+//! - I1. VPs are the processors that the kernel calls *possible*; a VP's index is the CPU's number. The
+//!   kernel runs threads on no other processor, so an array of [`Topology::vp_limit`] elements can be indexed
+//!   by the current CPU. If that set is unknown, the reader takes a set that is certainly no smaller
+//!   ([`Source::MaskWidth`]). If even that fails, the topology is virtual ([`Source::Count`]), and the CPU's
+//!   number is never used.
+//! - I2. At each level every VP is in exactly one cluster, and each level nests in the next. Where the
+//!   kernel's lists do not nest, the finer one is cut at the borders of the coarser one, with a warning. A
+//!   cache shared by two nodes thus counts as one cache in each. The node decides because memory is placed by
+//!   node.
+//! - I3. A level is the coarsest of its kind. *Cache* is the highest level of data or unified cache that a
+//!   processor has, so processors of one machine may differ in it.
+//! - I4. A processor without topology files is *unplaced*: it has been offline, or is not plugged in. It
+//!   counts as a core and a cache of its own, in the node that the kernel names for it, else in the first
+//!   node. When it is seen online, [`Topology::learn`] places it. Learning never separates VPs that an
+//!   earlier topology had in one core.
+//! - I5. A present but malformed file is an error that names the file. The value of an absent file is
+//!   assumed, with a warning.
+//!
+//! Not promised: distances between nodes, the finer caches, or any fact about speed except
+//! [`Topology::kinds`].
+//! Cost: reading opens one file per VP, one more per core, and about ten per cache. Every later query is a
+//! lookup.
+//! Source: the levels are this library's own; Linux documents the files in
+//! `Documentation/admin-guide/cputopology.rst` and `Documentation/ABI/testing/sysfs-devices-system-cpu`.
 
 mod allowance;
 mod cgroup;
@@ -48,17 +56,19 @@ use crate::cluster::{ClusterSize, Clusters};
 use groups::{Groups, cut};
 use vpset::shorten;
 
-/// Where a topology comes from.
+/// Origin of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
     /// The kernel's files in `/sys`.
     Sysfs,
-    /// `/sys` has no list of processors: the VPs are as many as an affinity mask is wide, at most three too many.
+    /// `/sys` lists no processors. The number of VPs is the width of an affinity mask, at most three too
+    /// many.
     MaskWidth,
-    /// Neither `/sys` nor `/proc` can be used: a virtual topology of as many VPs as std counts processors.
+    /// Neither `/sys` nor `/proc` is usable. The topology is virtual, with as many VPs as std counts
+    /// processors.
     Count,
-    /// Asked for: a virtual topology.
+    /// A virtual topology, made on request.
     Spec(VirtualSpec),
 }
 
@@ -79,9 +89,9 @@ pub struct Topology {
     source: Source,
     possible: VpSet,
     unplaced: VpSet,
-    /// What was read, before anything was cut: learning goes on from here.
+    /// The levels as read, before any cut. Learning starts from here.
     read: Levels,
-    /// The label of each VP at the levels core, cache, node; by index, gaps hold anything.
+    /// Labels of each VP at the levels core, cache and node, by index. Elements at gaps are unused.
     labels: [Vec<u32>; 3],
     has_node_numbers: bool,
     memory_nodes: Vec<u32>,
@@ -89,7 +99,7 @@ pub struct Topology {
     warnings: Vec<String>,
 }
 
-/// The levels as they were read. Node: the kernel's number by VP index.
+/// The levels as they were read. `node` is the kernel's node number by VP index.
 #[derive(Clone, Debug)]
 struct Levels {
     core: Groups,
@@ -98,7 +108,17 @@ struct Levels {
 }
 
 impl Topology {
-    /// The topology of a virtual machine.
+    /// Builds the topology of a virtual machine.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::topology::{Topology, VirtualSpec};
+    ///
+    /// let spec: VirtualSpec = "nodes:2,cores:4".parse().unwrap();
+    /// let topology = Topology::virtual_of(spec);
+    /// assert!(topology.is_virtual());
+    /// assert_eq!(topology.possible().to_string(), "0-7");
+    /// ```
     pub fn virtual_of(spec: VirtualSpec) -> Topology {
         let vps = spec.vps() as usize;
         let group_of = |stride: u32| {
@@ -116,7 +136,7 @@ impl Topology {
         Topology::build(source, VpSet::first_n(vps), read)
     }
 
-    /// A topology of which nothing is known but its VPs: each a core of its own, one cache, one node.
+    /// Builds a topology from VPs alone: each VP is a core; there is one cache and one node.
     fn flat(source: Source, possible: VpSet, warning: String) -> Topology {
         let limit = limit_of(&possible);
         let mut cache = Groups::apart(limit);
@@ -127,7 +147,7 @@ impl Topology {
         flat
     }
 
-    /// Normalises what was read (I2). The caller fills in what else it knows.
+    /// Normalises the levels that were read (I2). The caller fills in the rest.
     fn build(source: Source, possible: VpSet, read: Levels) -> Topology {
         assert!(!possible.is_empty(), "a machine has a processor");
         let (cache, cache_cut) = cut(&possible, &read.cache.labels(), &read.node);
@@ -147,8 +167,8 @@ impl Topology {
         Topology { source, possible, unplaced, read, labels, has_node_numbers, memory_nodes, kinds, warnings }
     }
 
-    /// This topology with the VPs placed that it lacks and `newer`, a later reading of the same machine, has (I4);
-    /// `None` if `newer` places none of them.
+    /// Places unplaced VPs with the help of `newer`, a later reading of the same machine (I4). Returns the
+    /// new topology, or `None` if `newer` places no further VP.
     pub fn learn(&self, newer: &Topology) -> Option<Topology> {
         let fresh = self.unplaced.difference(&newer.unplaced);
         if fresh.is_empty() || self.possible != newer.possible || self.is_virtual() {
@@ -176,32 +196,34 @@ impl Topology {
         Some(learnt)
     }
 
-    /// Where it comes from.
+    /// Returns the origin of the topology.
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// Whether VPs are given to threads, not found by where they run.
+    /// True if threads are assigned VPs, wherever they run.
     pub fn is_virtual(&self) -> bool {
         matches!(self.source, Source::Spec(_) | Source::Count)
     }
 
-    /// All VPs, whether online or not.
+    /// Returns all VPs, online or not.
     pub fn possible(&self) -> &VpSet {
         &self.possible
     }
 
-    /// The highest VP index plus one: the length of an array with a place for each VP. Indices may have gaps.
+    /// Returns the highest VP index plus one: the length of an array with one element per VP. Indices may
+    /// have gaps.
     pub fn vp_limit(&self) -> usize {
         limit_of(&self.possible)
     }
 
-    /// VPs of which nothing was known yet (I4).
+    /// Returns the VPs with unknown position (I4).
     pub fn unplaced(&self) -> &VpSet {
         &self.unplaced
     }
 
-    /// The kernel's number of the node that `vp` is in; `None` where the machine has no node numbers.
+    /// Returns the kernel's number of the node that contains `vp`, or `None` if the machine has no node
+    /// numbers.
     ///
     /// # Panics
     /// If `vp` is not below [`Topology::vp_limit`].
@@ -210,23 +232,23 @@ impl Topology {
         self.has_node_numbers.then_some(number)
     }
 
-    /// The kernel's numbers of the nodes that have memory but no processor. They form no cluster.
+    /// Returns the kernel's numbers of the nodes that have memory but no processor. They form no cluster.
     pub fn memory_nodes(&self) -> &[u32] {
         &self.memory_nodes
     }
 
-    /// The VPs by kind of processor, fastest first: one set, unless the machine mixes processors (big and little ones).
-    /// VPs that have been offline may be in no set.
+    /// Returns the VPs by kind of processor, fastest first. There is one set, unless the machine mixes big
+    /// and little processors. VPs that have been offline since the start may be in no set.
     pub fn kinds(&self) -> &[VpSet] {
         &self.kinds
     }
 
-    /// What was assumed or cut, in sentences for people.
+    /// Returns the assumptions and cuts made while reading, one sentence each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The clusters of one size, made anew: see [`crate::Machine::clusters`] for the shared ones.
+    /// Builds the clusters of one size. [`crate::Machine::clusters`] returns shared ones instead.
     pub fn clusters(&self, size: ClusterSize) -> Clusters {
         let [core, cache, node] = &self.labels;
         Clusters::group(size, &self.possible, |id| match size {

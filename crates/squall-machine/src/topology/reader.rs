@@ -1,9 +1,10 @@
-//! Reading the kernel's files below a root, so that the whole of `topology` runs on recorded trees as on `/`.
+//! Reads the kernel's files below a root directory, so that all of `topology` also runs on recorded trees.
 //!
-//! - I1. An absent file is `None`, a present one that cannot be understood is an error that names it. Which file may
-//!   be absent, and what is assumed then, is decided by the caller.
+//! - I1. An absent file is `None`; a present file that cannot be understood is an error that names it. The
+//!   caller decides which file may be absent, and which value is then assumed.
 //!
-//! Not promised: that two reads see one moment. Processors come and go between them; `sysfs` copes.
+//! Not promised: two reads may see different moments, because processors come and go. `sysfs` copes with
+//! that.
 
 use std::fmt;
 use std::fs::File;
@@ -11,10 +12,10 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Longest file that is read. The longest that Linux makes of those we want is a mount table.
+/// Length limit of a file, in bytes. The longest file that is read is a mount table.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// `ENODEV`: what a sysfs file gives whose processor went offline after it was opened.
+/// `ENODEV`: the result of reading a sysfs file after its processor went offline.
 const ENODEV: i32 = 19;
 
 /// Reads machine descriptions below a root directory.
@@ -32,23 +33,23 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The reader of the machine we run on: its root is `/`.
+    /// Returns a reader of the real machine, with root `/`.
     pub fn system() -> Reader {
         Reader::at("/")
     }
 
-    /// A reader of the tree below `root`, which holds `sys` and `proc` as `/` does.
+    /// Returns a reader of the tree below `root`, which holds `sys` and `proc` as `/` does.
     pub fn at(root: impl Into<PathBuf>) -> Reader {
         Reader { root: root.into() }
     }
 
-    /// The path under our root of a path given without its leading slash, or with it.
+    /// Resolves `file` below the root. A leading slash in `file` is ignored.
     pub(super) fn path(&self, file: impl AsRef<Path>) -> PathBuf {
         let file = file.as_ref();
         self.root.join(file.strip_prefix("/").unwrap_or(file))
     }
 
-    /// The content of a file; `None` if it is not there or not ours to read.
+    /// Reads a file as text. Returns `None` if the file is absent or access is denied.
     pub(super) fn text(&self, file: impl AsRef<Path>) -> Result<Option<String>, ReadError> {
         let path = self.path(file);
         let mut bytes = Vec::new();
@@ -63,7 +64,7 @@ impl Reader {
         }
     }
 
-    /// The content of a file that holds one value; `None` if the file is not there.
+    /// Reads a file that holds one value. Returns `None` if the file is absent.
     pub(super) fn value<T: FromStr<Err: fmt::Display>>(
         &self,
         file: impl AsRef<Path>,
@@ -76,7 +77,8 @@ impl Reader {
         }
     }
 
-    /// The numbers n for which `directory` has an entry `<prefix>n`, ascending; `None` if there is no directory.
+    /// Lists the numbers n for which `directory` has an entry `<prefix>n`, ascending. Returns `None` if the
+    /// directory is absent.
     pub(super) fn numbered(
         &self,
         directory: impl AsRef<Path>,
@@ -98,7 +100,7 @@ impl Reader {
         Ok(Some(numbers))
     }
 
-    /// The error that `file` holds something we do not understand.
+    /// Builds the error for a malformed `file`.
     pub(super) fn malformed(&self, file: impl AsRef<Path>, reason: impl Into<String>) -> ReadError {
         ReadError::new(self.path(file), reason)
     }
@@ -109,7 +111,7 @@ fn is_absence(error: &std::io::Error) -> bool {
         || error.raw_os_error() == Some(ENODEV)
 }
 
-/// A file that is there but cannot be read or understood.
+/// Error: a file is present but cannot be read or understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
     path: PathBuf,
@@ -121,7 +123,7 @@ impl ReadError {
         ReadError { path, reason: reason.into() }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

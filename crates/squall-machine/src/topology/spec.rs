@@ -1,14 +1,15 @@
-//! Virtual machines: how many of each level inside each one above, and the topology that follows.
+//! Virtual machines: the number of parts at each level, and the topology that follows.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::shorten;
 
-/// A virtual topology: `nodes:2,caches:2,cores:4,threads:2` is 2 nodes of 2 caches of 4 cores of 2 threads, 32 VPs.
+/// A virtual topology: `nodes:2,caches:2,cores:4,threads:2` is 2 nodes of 2 caches of 4 cores of 2 threads,
+/// 32 VPs.
 ///
-/// The counts multiply. In the text form keys come in any order, each at most once, and a missing one is 1. VPs are
-/// numbered densely, threads of a core adjacent, then cores of a cache, then caches of a node.
+/// The counts multiply. In the text form keys come in any order, each at most once, and a missing key is 1.
+/// VPs are numbered densely: threads of a core adjacent, then cores of a cache, then caches of a node.
 ///
 /// # Example
 /// ```
@@ -27,13 +28,14 @@ pub struct VirtualSpec {
 }
 
 impl VirtualSpec {
-    /// Most VPs that a virtual machine can have.
+    /// Largest number of VPs of a virtual machine.
     pub const VPS_MAX: u32 = 4096;
 
-    /// A machine of so many nodes, caches in each node, cores on each cache, and threads in each core.
+    /// Creates a machine with `nodes` nodes, `caches` caches per node, `cores` cores per cache and `threads`
+    /// threads per core.
     ///
     /// # Errors
-    /// [`SpecError`] if a count is zero or there would be more than [`VirtualSpec::VPS_MAX`] VPs.
+    /// [`SpecError`] if a count is zero, or if there would be more than [`VirtualSpec::VPS_MAX`] VPs.
     pub fn new(nodes: u32, caches: u32, cores: u32, threads: u32) -> Result<VirtualSpec, SpecError> {
         for (key, count) in KEYS.iter().zip([nodes, caches, cores, threads]) {
             if count == 0 {
@@ -48,12 +50,12 @@ impl VirtualSpec {
         }
     }
 
-    /// How many VPs the machine has.
+    /// Returns the number of VPs.
     pub fn vps(&self) -> u32 {
         self.nodes * self.caches * self.cores * self.threads
     }
 
-    /// VPs in one core, on one cache, in one node.
+    /// Returns the number of VPs per core, per cache and per node.
     pub(super) fn strides(&self) -> [u32; 3] {
         let core = self.threads;
         let cache = core * self.cores;
@@ -93,7 +95,7 @@ impl FromStr for VirtualSpec {
     }
 }
 
-/// Why a virtual topology was refused; its text says what would be right.
+/// Error: a virtual topology was rejected. The message shows a correct one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
     item: String,

@@ -1,8 +1,8 @@
-//! The levels, out of `/sys/devices/system`.
+//! Reads the levels from `/sys/devices/system`.
 //!
-//! A list that one CPU's file gives speaks for all its members, so most files are never opened: a machine of 256 CPUs
-//! with 16 caches has its caches read from 16 places. Lists are joined, not compared: a CPU that goes offline between
-//! two reads leaves a shorter list, never a contradiction.
+//! A list in one CPU's file describes all its members, so most files are never opened. A machine of 256 CPUs
+//! with 16 caches has its caches read from 16 directories. Lists are merged, not compared: a CPU that goes
+//! offline between two reads leaves a shorter list, never a contradiction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,14 @@ use crate::Vp;
 const CPUS: &str = "sys/devices/system/cpu";
 const NODES: &str = "sys/devices/system/node";
 
-/// Intel's names for the sorts of processor in one machine, fastest first.
+/// Intel's names for the kinds of processor in one machine, fastest first.
 const INTEL_KINDS: [&str; 3] = ["cpu_core", "cpu_atom", "cpu_lowpower"];
 
 impl Reader {
     /// Reads the machine.
     ///
     /// # Errors
-    /// [`ReadError`] names the first file that is there but makes no sense.
-    /// [`Reader::topology_or_flat`] goes on without it.
+    /// [`ReadError`] names the first malformed file. [`Reader::topology_or_flat`] goes on without that file.
     pub fn topology(&self) -> Result<Topology, ReadError> {
         let (possible, source) = match self.possible()? {
             Some(found) => found,
@@ -58,8 +57,8 @@ impl Reader {
         Ok(topology)
     }
 
-    /// Reads the machine; if a file makes no sense, gives a flat topology (one cache, one node) of the VPs that can
-    /// still be told, with the reason among its warnings.
+    /// Reads the machine. If a file is malformed, returns a flat topology (one cache, one node) of the known
+    /// VPs, with the reason among its warnings.
     pub fn topology_or_flat(&self) -> Topology {
         let error = match self.topology() {
             Ok(topology) => return topology,
@@ -72,7 +71,8 @@ impl Reader {
         }
     }
 
-    /// The CPUs the kernel may ever run a thread on (topology/I1), and who says so; `None` if nobody does.
+    /// Reads which CPUs the kernel may ever run a thread on (topology/I1), and from which source. Returns
+    /// `None` if neither source exists.
     fn possible(&self) -> Result<Option<(VpSet, Source)>, ReadError> {
         let file = format!("{CPUS}/possible");
         match self.value::<VpSet>(&file)? {
@@ -82,19 +82,20 @@ impl Reader {
         }
     }
 
-    /// The kernel prints a mask in as many digits as its highest possible CPU needs, whatever the mask allows.
+    /// Counts CPUs by the width of a mask: the kernel prints as many digits as its highest possible CPU
+    /// needs.
     fn possible_by_mask(&self) -> Result<Option<(VpSet, Source)>, ReadError> {
         let Some(mask) = self.status_field("proc/self/status", "Cpus_allowed:")? else { return Ok(None) };
         let (_, width) = parse_mask(&mask).map_err(|e| self.malformed("proc/self/status", e.to_string()))?;
         Ok((width > 0).then(|| (VpSet::first_n(width), Source::MaskWidth)))
     }
 
-    /// CPUs by core, and those that some core's list names.
+    /// Groups CPUs by core. The set contains the CPUs listed by some core.
     fn cores(&self, possible: &VpSet, limit: usize) -> Result<(Groups, VpSet), ReadError> {
         self.listed(possible, limit, ["core_cpus_list", "thread_siblings_list"])
     }
 
-    /// CPUs by package; one package if the kernel tells none.
+    /// Groups CPUs by package. There is one package if the kernel lists none.
     fn packages(&self, placed: &VpSet, limit: usize) -> Result<Groups, ReadError> {
         let (mut groups, known) = self.listed(placed, limit, ["package_cpus_list", "core_siblings_list"])?;
         if known.is_empty() {
@@ -103,7 +104,8 @@ impl Reader {
         Ok(groups)
     }
 
-    /// Groups from the lists in the CPUs' `topology` directories; of two names the first that is there is read.
+    /// Groups CPUs by a list in their `topology` directories. `names` are alternatives; the first that exists
+    /// is read.
     fn listed(&self, possible: &VpSet, limit: usize, names: [&str; 2]) -> Result<(Groups, VpSet), ReadError> {
         let mut found = Found::new(limit);
         for vp in possible {
@@ -121,7 +123,8 @@ impl Reader {
         Ok((found.groups, found.known))
     }
 
-    /// CPUs by highest data or unified cache (topology/I3), and those that some such cache's list names.
+    /// Groups CPUs by their highest data or unified cache (topology/I3). The set contains the CPUs listed by
+    /// some such cache.
     fn caches(&self, possible: &VpSet, limit: usize) -> Result<(Groups, VpSet), ReadError> {
         let mut found = Found::new(limit);
         for vp in possible {
@@ -161,7 +164,8 @@ impl Reader {
         }
     }
 
-    /// The node number of each CPU, `None` on a kernel without nodes; and the nodes without CPUs.
+    /// Reads the node number of each CPU and the nodes without CPUs. The first is `None` on a kernel without
+    /// nodes.
     fn nodes(
         &self,
         possible: &VpSet,
@@ -182,7 +186,7 @@ impl Reader {
                 }
             }
         }
-        // A node's list omits CPUs that are offline; the CPU's own directory still names its node.
+        // A node's list omits offline CPUs; the CPU's own directory still names its node.
         let unlisted: Vec<Vp> = possible.iter().filter(|vp| !node_of.contains_key(vp)).collect();
         for vp in unlisted {
             let named = self.numbered(format!("{CPUS}/cpu{}", vp.index()), "node")?.unwrap_or_default();
@@ -199,7 +203,7 @@ impl Reader {
         Ok((Some(node), memory_nodes))
     }
 
-    /// The CPUs by kind, fastest first.
+    /// Groups CPUs by kind, fastest first.
     fn kinds(&self, possible: &VpSet) -> Result<Vec<VpSet>, ReadError> {
         let mut kinds = Vec::new();
         for name in INTEL_KINDS {
@@ -223,14 +227,14 @@ impl Reader {
         Ok(by_capacity.into_values().rev().collect())
     }
 
-    /// The value of a `name: value` line of a file in `/proc`.
+    /// Reads the value of a `name: value` line of a file in `/proc`.
     pub(super) fn status_field(&self, file: &str, name: &str) -> Result<Option<String>, ReadError> {
         let text = self.text(file)?.unwrap_or_default();
         Ok(text.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned()))
     }
 }
 
-/// Groups that are being read, and whom the lists named.
+/// Groups read so far, and the CPUs that their lists named.
 struct Found {
     groups: Groups,
     known: VpSet,
@@ -241,7 +245,8 @@ impl Found {
         Found { groups: Groups::apart(limit), known: VpSet::new() }
     }
 
-    /// The file of `vp` lists `members`. Nobody is listed while the CPU is going offline: it is then not known.
+    /// Records that the file of `vp` lists `members`. An empty list means that the CPU is going offline; `vp`
+    /// then stays unknown.
     fn add(&mut self, vp: Vp, members: &VpSet) {
         if let Some(first) = members.first() {
             self.known.insert(vp);
@@ -252,14 +257,14 @@ impl Found {
     }
 }
 
-/// A virtual topology for a machine that tells nothing of its processors (topology/I1).
+/// Builds a virtual topology for a machine that does not describe its processors (topology/I1).
 fn counted(reason: String) -> Topology {
-    let count = squall_sync::thread::available_parallelism().map_or(1, usize::from);
+    let count = squall_sys::sync::thread::available_parallelism().map_or(1, usize::from);
     let warning = format!("{reason}; the VPs are virtual, as many as processors were counted");
     Topology::flat(Source::Count, VpSet::first_n(count.min(VpSet::LIMIT)), warning)
 }
 
-/// The sentence about VPs that could not be placed.
+/// Builds the warning about unplaced VPs.
 pub(super) fn unplaced_warning(unplaced: &VpSet) -> Option<String> {
     (!unplaced.is_empty()).then(|| {
         format!("VPs {unplaced} have been offline: each counts as a core and a cache until it is seen online")

@@ -1,4 +1,4 @@
-//! Sets of virtual processors, written as the kernel writes lists of CPUs.
+//! Sets of virtual processors, in the kernel's format for lists of CPUs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,10 +9,11 @@ const WORD_BITS: usize = u64::BITS as usize;
 
 /// A set of virtual processors: a bitset that is as long as its highest member needs.
 ///
-/// Text form, both ways, is the kernel's list format: `0-3,8,10-11`; the empty set is the empty string.
+/// Display and parsing use the kernel's list format: `0-3,8,10-11`. The empty set is the empty string.
 ///
 /// # Cost
-/// A membership test is one load. The set owns one allocation of `highest member / 8` bytes, none when empty.
+/// A membership test is one load. The set owns one allocation of `highest member / 8` bytes; an empty set
+/// owns none.
 ///
 /// # Example
 /// ```
@@ -31,15 +32,15 @@ pub struct VpSet {
 }
 
 impl VpSet {
-    /// VPs of this index and above are in no set. Linux is built for at most 8192 processors; the rest is room.
+    /// Upper limit of VP indices in a set. Linux is built for at most 8192 processors; the rest is reserve.
     pub const LIMIT: usize = 1 << 16;
 
-    /// The empty set.
+    /// Creates an empty set.
     pub const fn new() -> VpSet {
         VpSet { words: Vec::new() }
     }
 
-    /// The VPs `0..count`.
+    /// Creates the set of the VPs `0..count`.
     ///
     /// # Panics
     /// If `count` is above [`VpSet::LIMIT`].
@@ -47,7 +48,7 @@ impl VpSet {
         (0..count).map(vp).collect()
     }
 
-    /// Puts `vp` in; says whether it was absent.
+    /// Inserts `vp`. Returns true if it was absent.
     ///
     /// # Panics
     /// If the VP's index is not below [`VpSet::LIMIT`].
@@ -62,7 +63,7 @@ impl VpSet {
         absent
     }
 
-    /// Takes `vp` out; says whether it was present.
+    /// Removes `vp`. Returns true if it was present.
     pub fn remove(&mut self, vp: Vp) -> bool {
         let present = self.contains(vp);
         if present {
@@ -73,39 +74,48 @@ impl VpSet {
         present
     }
 
-    /// Whether `vp` is a member. Any VP may be asked for.
+    /// True if `vp` is a member. Accepts any VP, also one at or above [`VpSet::LIMIT`].
     pub fn contains(&self, vp: Vp) -> bool {
         let (word, bit) = place(vp);
         self.words.get(word).is_some_and(|w| w & bit != 0)
     }
 
-    /// How many members there are.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// Whether there are none.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// The member of the lowest index.
+    /// Returns the member with the lowest index.
     pub fn first(&self) -> Option<Vp> {
         self.iter().next()
     }
 
-    /// The member of the highest index.
+    /// Returns the member with the highest index.
     pub fn last(&self) -> Option<Vp> {
         let top = self.words.last()?;
         Some(vp(self.words.len() * WORD_BITS - 1 - top.leading_zeros() as usize))
     }
 
-    /// The members, lowest index first.
+    /// Iterates over the members, lowest index first.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::VpSet;
+    ///
+    /// let set: VpSet = "1,4-5".parse().unwrap();
+    /// let indices: Vec<usize> = set.iter().map(|vp| vp.index()).collect();
+    /// assert_eq!(indices, [1, 4, 5]);
+    /// ```
     pub fn iter(&self) -> Iter<'_> {
         Iter { words: &self.words, next_word: 0, bits: 0 }
     }
 
-    /// Members of either set.
+    /// Returns the members of either set.
     pub fn union(&self, other: &VpSet) -> VpSet {
         let (long, short) = if self.words.len() >= other.words.len() { (self, other) } else { (other, self) };
         let mut words = long.words.clone();
@@ -113,23 +123,33 @@ impl VpSet {
         VpSet { words }
     }
 
-    /// Members of both sets.
+    /// Returns the members of both sets.
     pub fn intersection(&self, other: &VpSet) -> VpSet {
         Self::trimmed(self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect())
     }
 
-    /// Members of this set that are not in `other`.
+    /// Returns the members of this set that are not in `other`.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::VpSet;
+    ///
+    /// let (all, mine): (VpSet, VpSet) = ("0-7".parse().unwrap(), "2-3,9".parse().unwrap());
+    /// assert_eq!(all.difference(&mine).to_string(), "0-1,4-7");
+    /// assert_eq!(all.intersection(&mine).to_string(), "2-3");
+    /// assert_eq!(all.union(&mine).to_string(), "0-7,9");
+    /// ```
     pub fn difference(&self, other: &VpSet) -> VpSet {
         let theirs = other.words.iter().copied().chain(std::iter::repeat(0));
         Self::trimmed(self.words.iter().zip(theirs).map(|(a, b)| a & !b).collect())
     }
 
-    /// Whether the two sets share a member.
+    /// True if the two sets share a member.
     pub fn intersects(&self, other: &VpSet) -> bool {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
-    /// Whether every member is also in `other`.
+    /// True if every member is also in `other`.
     pub fn is_subset(&self, other: &VpSet) -> bool {
         self.words.len() <= other.words.len() && self.words.iter().zip(&other.words).all(|(a, b)| a & !b == 0)
     }
@@ -151,19 +171,19 @@ fn place(vp: Vp) -> (usize, u64) {
     (vp.index() / WORD_BITS, 1 << (vp.index() % WORD_BITS))
 }
 
-/// The VP of an index that came out of a set, or is about to go into one.
+/// Converts an index of a set's member to a VP.
 fn vp(index: usize) -> Vp {
     assert!(index < VpSet::LIMIT, "VP {index} is beyond VpSet::LIMIT ({})", VpSet::LIMIT);
     Vp::new(index as u32)
 }
 
-/// The members of a [`VpSet`], lowest index first; made by [`VpSet::iter`].
+/// Iterator over the members of a [`VpSet`], lowest index first; created by [`VpSet::iter`].
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     words: &'a [u64],
-    /// Index of the word after the one that `bits` came from.
+    /// Index of the word after the one in `bits`.
     next_word: usize,
-    /// What is left of the current word.
+    /// Members of the current word that are still to come.
     bits: u64,
 }
 
@@ -232,7 +252,7 @@ impl fmt::Debug for VpSet {
     }
 }
 
-/// Why a text is no list of processors.
+/// Error: a text is not a list of processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VpSetError {
     item: String,
@@ -250,8 +270,8 @@ impl std::error::Error for VpSetError {}
 impl FromStr for VpSet {
     type Err = VpSetError;
 
-    /// Reads the kernel's list format. White space around the list is ignored, inside it is an error; items may come
-    /// in any order and overlap.
+    /// Parses the kernel's list format. White space around the list is ignored; inside it is an error. Items
+    /// may come in any order and overlap.
     fn from_str(list: &str) -> Result<VpSet, VpSetError> {
         let mut set = VpSet::new();
         let list = list.trim();
@@ -271,7 +291,7 @@ impl FromStr for VpSet {
     }
 }
 
-/// A number of digits alone (`str::parse` would let a sign pass), below the limit.
+/// Parses a number of digits alone, below the limit (`str::parse` would accept a sign).
 fn number(digits: &str) -> Result<usize, &'static str> {
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err("is neither a number nor a range");
@@ -282,7 +302,7 @@ fn number(digits: &str) -> Result<usize, &'static str> {
     }
 }
 
-/// Enough of a bad text to recognise it.
+/// Returns enough of a malformed text to recognise it.
 pub(super) fn shorten(text: &str) -> String {
     const SHOWN_CHARS_MAX: usize = 40;
     let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
@@ -292,7 +312,8 @@ pub(super) fn shorten(text: &str) -> String {
     shown
 }
 
-/// Reads the kernel's mask format (`ff`, `00000001,ffffffff`): the set, and how many bits the mask is wide.
+/// Parses the kernel's mask format (`ff`, `00000001,ffffffff`). Returns the set and the width of the mask in
+/// bits.
 pub(super) fn parse_mask(mask: &str) -> Result<(VpSet, usize), VpSetError> {
     let mut set = VpSet::new();
     let mut bit = 0;

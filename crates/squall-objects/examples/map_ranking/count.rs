@@ -7,7 +7,7 @@
 //! model of distance, with real events; nothing waits in it.
 
 use squall_core::{CoRef, info_of};
-use squall_dhash::{Local, Locking, Master, Verdict};
+use squall_parts::dhash::{Local, Locking, Master, Verdict};
 use squall_machine::{ClusterSize, Machine, Vp, machine};
 use squall_objects::counter::{self, Counter};
 use squall_objects::map::{self, Entries, Map};

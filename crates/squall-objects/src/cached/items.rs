@@ -21,7 +21,7 @@
 use squall_lock::Lock;
 use squall_machine::pervp::PerVpWord;
 use squall_rcu::{Op, Rcu, op};
-use squall_replica::Presence;
+use squall_parts::replica::Presence;
 use std::fmt;
 use std::ops::Deref;
 use std::slice;

@@ -37,8 +37,8 @@
 
 use squall_machine::pervp::PerVpWord;
 use squall_rcu::{Op, op};
-use squall_replica::{Conflict, Holders, Master, Presence, Replica, Versioned};
-use squall_table::{Compute, Computed, Table};
+use squall_parts::replica::{Conflict, Holders, Master, Presence, Replica, Versioned};
+use squall_parts::table::{Compute, Computed, Table};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use squall_core::{CoRef, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
 use squall_rcu::{Op, op};
-use squall_table::{Compute, Computed};
+use squall_parts::table::{Compute, Computed};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};

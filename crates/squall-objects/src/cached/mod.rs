@@ -58,7 +58,7 @@ pub use items::Item;
 pub use list::{CachedList, Items, List, ListView, ListWriter, list, new_list};
 pub use mapping::{CachedMapping, Entries, MapView, MapWriter, map, map_with, new_map};
 pub use owner::Map;
-pub use squall_table::{Compute, Computed};
+pub use squall_parts::table::{Compute, Computed};
 
 /// What a list or a map keeps where: made for an object, or for one that is to take its place.
 #[derive(Clone, Debug, PartialEq, Eq)]

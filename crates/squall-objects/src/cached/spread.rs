@@ -37,7 +37,7 @@ use squall_core::{At, InterfaceOf, Miss, Reply, Root};
 use squall_lock::Lock;
 use squall_machine::{Cluster, Vp};
 use squall_rcu::{Op, Rcu, RcuArc, op};
-use squall_replica::Places;
+use squall_parts::replica::Places;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 

@@ -10,7 +10,7 @@ use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
 use squall_core::swap::New;
 use squall_core::{CallError, CoRef, info_of};
 use squall_machine::{ClusterSize, machine};
-use squall_replica::Master;
+use squall_parts::replica::Master;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 

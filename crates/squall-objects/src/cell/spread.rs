@@ -10,7 +10,7 @@ use squall_core::swap::{Format, New, RootFormats};
 use squall_core::{At, Miss, Reply, Root};
 use squall_machine::{Cluster, ClusterSize, machine};
 use squall_rcu::{Op, op};
-use squall_replica::{Conflict, Kept, Master, Replica, Versioned, Watch};
+use squall_parts::replica::{Conflict, Kept, Master, Replica, Versioned, Watch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -4,7 +4,7 @@
 //! with the object, and the version is looked at again; a thread's waker unparks it.
 
 use squall_core::{CallError, CoRef};
-use squall_replica::Watch;
+use squall_parts::replica::Watch;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

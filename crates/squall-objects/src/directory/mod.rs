@@ -47,7 +47,7 @@ mod spread;
 
 use squall_core::swap::{New, Swap, SwapError, SwapReport};
 use squall_core::{CoRef, Root};
-use squall_dhash::{Local, Locking, Master};
+use squall_parts::dhash::{Local, Locking, Master};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
 use squall_rcu::{Op, op};

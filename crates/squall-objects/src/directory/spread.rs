@@ -8,7 +8,7 @@
 
 use squall_core::swap::{Format, RootFormats};
 use squall_core::{At, Miss, Reply, Root};
-use squall_dhash::{Local, Master};
+use squall_parts::dhash::{Local, Master};
 use squall_machine::ClusterSize;
 use squall_rcu::{Op, RcuArc};
 use std::hash::{BuildHasher, Hash};

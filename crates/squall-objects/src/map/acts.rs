@@ -4,7 +4,7 @@
 use squall_core::__macro::{Act, Hit};
 use squall_core::CallError;
 use squall_rcu::Op;
-use squall_table::{Compute, Computed};
+use squall_parts::table::{Compute, Computed};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 

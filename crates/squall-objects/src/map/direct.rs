@@ -12,7 +12,7 @@
 //!   (`Mapping::written`). All others ask.
 
 use squall_core::__macro::{Hit, Lends};
-use squall_table::Table;
+use squall_parts::table::Table;
 use std::hash::{BuildHasher, Hash};
 
 use super::Mapping;
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_map_under_one_lock_that_becomes_a_table_lends_that() {
         use crate::map::{Entries, forms::One};
-        use squall_table::Table;
+        use squall_parts::table::Table;
         let owner = map::adaptive::<u64, u64>();
         owner.co().set(1, 5);
         owner
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn of_the_writes_of_an_adaptive_table_one_of_many_is_noted_for_all_of_them() {
         use crate::map::{Entries, forms::One};
-        use squall_table::Table;
+        use squall_parts::table::Table;
         let owner = map::adaptive::<u64, u64>();
         let to = One::<_, _, _, Table<u64, u64, RandomState>, true>::to_come(());
         owner.co().swap_to(to).expect("it is idle");

@@ -9,7 +9,7 @@ use squall_core::swap::{Format, New, RootFormats};
 use squall_core::{At, Miss, Reply, Root};
 use squall_machine::{Cluster, ClusterSize, Vp, machine};
 use squall_rcu::{Op, RcuArc};
-use squall_table::Table;
+use squall_parts::table::Table;
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;

@@ -5,7 +5,7 @@
 //! need, and what goes, it gives back. So forms know nothing of limits, and the map within may be swapped and may adapt.
 //!
 //! - I1. What the entries weigh is at most what is taken of the budget: who changes an entry takes what the new one weighs more before that takes
-//!   place, and gives what it weighs less after (`squall_table::Budget`).
+//!   place, and gives what it weighs less after (`squall_parts::table::Budget`).
 //! - I2. What is given back for an entry is what was taken for it: where a closure is asked again, what counts is the last it was told
 //!   (`Asked`).
 //! - I3. What is handed to the map within has a type that does not name the caller's: that map may have a limit, too, and so on.
@@ -14,7 +14,7 @@
 use squall_core::{At, CoRef, Id, Miss, Owned, Reply, Root};
 use squall_machine::ClusterSize;
 use squall_rcu::{Op, RcuArc};
-use squall_table::{Budget, Compute, Computed, Exhausted, Part};
+use squall_parts::table::{Budget, Compute, Computed, Exhausted, Part};
 use std::any::Any;
 use std::borrow::Borrow;
 use std::fmt;

@@ -15,7 +15,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use squall_lock::{BiasedGuard, BiasedLock};
 use squall_rcu::Op;
-use squall_table::{Compute, Computed, Table, position};
+use squall_parts::table::{Compute, Computed, Table, position};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::mem;
@@ -51,7 +51,7 @@ impl<K, V: 'static, S> Copies<K, V, S> {
     /// A copy of a value, without a call where its bits are one.
     #[inline(always)]
     fn of(&self, value: &V) -> V {
-        squall_table::__copied(value).unwrap_or_else(|| (self.value)(value))
+        squall_parts::table::__copied(value).unwrap_or_else(|| (self.value)(value))
     }
 
     /// A copy of an entry. If that of the value panics, that of the key is left in `half`.

@@ -60,8 +60,8 @@ use squall_core::{CoRef, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
 use squall_rcu::Op;
-use squall_table::Table;
-pub use squall_table::{Budget, Compute, Computed, Exhausted};
+use squall_parts::table::Table;
+pub use squall_parts::table::{Budget, Compute, Computed, Exhausted};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 //! - I2. The tables' hashers are clones of one, so that a position means the same in all of them, and a walk can go through all at once.
 
 use squall_rcu::Op;
-use squall_table::{Compute, Computed, Table, position};
+use squall_parts::table::{Compute, Computed, Table, position};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};

@@ -21,7 +21,7 @@ use squall_adapt::family::{Calm, Cost, Family, Form, Load, Reading, Shape};
 use squall_core::swap::New;
 use squall_core::{CallError, CoRef, info_of};
 use squall_machine::{ClusterSize, machine};
-use squall_table::Table;
+use squall_parts::table::Table;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;

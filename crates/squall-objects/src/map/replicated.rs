@@ -4,7 +4,7 @@
 //! see a value after somebody saw a later one. Idea: as of a value with replicas (`squall_replica`): a copy is taken out before the value
 //! changes, and made again by who reads it next, unless somebody is about to change it.
 //!
-//! - I1. The table of who looks is a place, the table that says what is there the truth, of `squall_replica::Keyed`, whose proof this stands on, and
+//! - I1. The table of who looks is a place, the table that says what is there the truth, of `squall_parts::replica::Keyed`, whose proof this stands on, and
 //!   whose models: copies are made and taken out by it alone, and the truth is changed only while the key is announced there.
 //! - I2. A key that is not there has no copies, so that who only puts in what is not there announces nothing.
 //! - I3. No closure of the user's, and nothing that says what a value is, runs under a stripe's lock; `Eq` and `Hash` of the key do. Where one
@@ -21,8 +21,8 @@ use squall_core::swap::{New, RootFormats};
 use squall_core::{At, Miss, Reply, Root};
 use squall_machine::ClusterSize;
 use squall_rcu::{Op, RcuArc};
-use squall_replica::{Announced, Keyed};
-use squall_table::{Compute, Computed, Table};
+use squall_parts::replica::{Announced, Keyed};
+use squall_parts::table::{Compute, Computed, Table};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, OnceLock};

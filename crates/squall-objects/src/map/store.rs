@@ -13,7 +13,7 @@
 //! - I3. No closure of the user's runs under a lock.
 
 use squall_rcu::Op;
-use squall_table::{Compute, Computed, Table};
+use squall_parts::table::{Compute, Computed, Table};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 

@@ -2,7 +2,7 @@
 
 use squall_core::wrap::shall_leave;
 use squall_core::{At, CoRef, Root};
-use squall_lock::requests::RequestCounter;
+use squall_parts::gate::RequestCounter;
 use std::time::Duration;
 
 use super::{ControlError, Refused, Requests, State, until};

@@ -6,7 +6,7 @@
 //! | [`distributed`] | plain instructions on lines of the caller's VP | two system calls, and two looks at a line for each VP that ever called | a block, and for each such VP a representative and 128 bytes |
 //!
 //! Both are the same to those who call them: a `CoRef<dyn Requests>`, on which [`Enter`] has what requests do. The rules are
-//! those of [`squall_lock::requests`], whose parts these objects are made of.
+//! those of [`squall_parts::gate`], whose parts these objects are made of.
 //!
 //! ```
 //! use squall_objects::requests::{self, Enter, Requests};
@@ -36,12 +36,12 @@ mod central;
 mod spread;
 
 use squall_core::{CoRef, Owned, Root};
-use squall_lock::requests::{Limits, RequestCounter};
+use squall_parts::gate::{Limits, RequestCounter};
 use squall_machine::{ClusterSize, Vp};
 use squall_macros::interface;
 use std::time::Duration;
 
-pub use squall_lock::requests::{ControlError, Refused, ShutDown, State};
+pub use squall_parts::gate::{ControlError, Refused, ShutDown, State};
 
 use central::Central;
 use spread::Spread;

@@ -10,7 +10,7 @@
 use squall_core::wrap::shall_leave;
 use squall_core::{At, CoRef, InterfaceOf, Root};
 use squall_lock::Undisturbed;
-use squall_lock::requests::{Gate, LocalRequests, SpreadRequests};
+use squall_parts::gate::{Gate, LocalRequests, SpreadRequests};
 use squall_machine::Vp;
 use squall_machine::pervp::GatedWord;
 use std::sync::OnceLock;

@@ -13,7 +13,7 @@ use squall_history::maps::{Act, ConcurrentMap, Held, Maker, Step, Wide, acts};
 use squall_machine::ClusterSize;
 use squall_objects::cell::{self, Published, Reading};
 use squall_objects::map::{self, Compute, Computed, Entries, Limit, Mapping};
-use squall_table::Table;
+use squall_parts::table::Table;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
 

@@ -21,10 +21,10 @@
 //! Cost: deferring adds 24 bytes to a list. Source: biased locking; Vyukov, "Asymmetric reader-writer mutex".
 
 use squall_machine::asym;
-use squall_sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use squall_sync::cell::UnsafeCell;
-use squall_sync::hint::spin_loop;
-use squall_sync::thread::yield_now;
+use squall_sys::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::sync::hint::spin_loop;
+use squall_sys::sync::thread::yield_now;
 use std::collections::VecDeque;
 
 use super::grace::Moment;

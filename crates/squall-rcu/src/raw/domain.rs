@@ -5,7 +5,7 @@
 //!   a deferred call.
 
 use squall_machine::asym::{self, Mode, Unavailable, Why};
-use squall_sync::sync::Mutex;
+use squall_sys::sync::Mutex;
 
 use super::defer::{Batch, Deferred, Kind, Queue, Reentrant};
 use super::grace::{GracePeriods, Moment};

@@ -27,9 +27,9 @@
 
 use squall_machine::asym::{self, Unavailable};
 use squall_machine::park::EventCount;
-use squall_sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use squall_sync::cell::UnsafeCell;
-use squall_sync::hint::spin_loop;
+use squall_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::sync::hint::spin_loop;
 use squall_sys::apart::Apart;
 use std::time::{Duration, Instant};
 

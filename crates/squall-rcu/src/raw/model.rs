@@ -5,10 +5,10 @@
 //! ordering that the proof names is then weakened, and its model must fail (`weakened` below; under Miri, whose findings
 //! end the process, `SQUALL_WEAKEN` names the sites and the caller expects the failure).
 
-use squall_sync::atomic::{AtomicUsize, Ordering};
-use squall_sync::cell::UnsafeCell;
-use squall_sync::sync::Arc;
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicUsize, Ordering};
+use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::sync::Arc;
+use squall_sys::sync::thread;
 use std::time::Duration;
 
 use super::defer::{Deferred, Kind, Queue};
@@ -383,7 +383,7 @@ macro_rules! models {
     ($($model:ident),* $(,)?) => { $( mod $model {
         #[test]
         fn holds() {
-            squall_sync::weaken::check(super::$model);
+            squall_sys::sync::weaken::check(super::$model);
         }
     } )* };
 }
@@ -411,7 +411,7 @@ macro_rules! twins {
         #[test]
         fn $name() {
             let test = concat!("raw::model::", stringify!($model), "::holds");
-            squall_sync::weaken::twin(sites::$site, &[$($mask)?], test);
+            squall_sys::sync::weaken::twin(sites::$site, &[$($mask)?], test);
         }
     )* };
 }

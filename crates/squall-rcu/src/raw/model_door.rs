@@ -1,7 +1,7 @@
 //! The protocol, opened to the models of the floors above: they run over the grace periods that ship, in a domain of
 //! their own. Only in model builds; no part of the public interface.
 
-use squall_sync::weaken::Site;
+use squall_sys::sync::weaken::Site;
 use std::ptr::NonNull;
 
 use super::domain::Domain;

@@ -38,7 +38,7 @@
 //! requests per generation (CO-21), here per thread.
 
 use squall_machine::asym;
-use squall_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::panic::Location;
 #[cfg(all(debug_assertions, not(loom)))]
 use std::ptr;
@@ -102,7 +102,7 @@ pub(crate) struct Record {
 #[cfg(all(debug_assertions, not(loom)))]
 #[derive(Debug)]
 struct Notes {
-    began: squall_sync::atomic::AtomicPtr<Location<'static>>,
+    began: squall_sys::sync::atomic::AtomicPtr<Location<'static>>,
     tag: AtomicU64,
     /// `ENDED` of the operation that the two are of, and `NOTED`. Written last.
     of: AtomicU64,
@@ -118,7 +118,7 @@ const _: () = assert!(NOTED & ENDED == 0);
 impl Notes {
     const fn new() -> Notes {
         Notes {
-            began: squall_sync::atomic::AtomicPtr::new(ptr::null_mut()),
+            began: squall_sys::sync::atomic::AtomicPtr::new(ptr::null_mut()),
             tag: AtomicU64::new(0),
             of: AtomicU64::new(0),
         }
@@ -403,12 +403,12 @@ impl Record {
         while !runs.is_multiple_of(2) && self.runs.load(Ordering::Acquire) == runs {
             tries += 1;
             if tries < 100 {
-                squall_sync::thread::yield_now();
+                squall_sys::sync::thread::yield_now();
             } else {
                 #[cfg(not(loom))]
-                squall_sync::thread::sleep(std::time::Duration::from_micros(100));
+                squall_sys::sync::thread::sleep(std::time::Duration::from_micros(100));
                 #[cfg(loom)]
-                squall_sync::thread::yield_now();
+                squall_sys::sync::thread::yield_now();
             }
         }
     }

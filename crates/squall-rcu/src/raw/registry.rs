@@ -14,8 +14,8 @@
 //! the registry never shrinks: it is as large as the largest number of threads that were registered at once.
 //! `for_each` reads one line per record.
 
-use squall_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use squall_sync::sync::Mutex;
+use squall_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use squall_sys::sync::Mutex;
 use std::ptr;
 
 use super::record::Record;

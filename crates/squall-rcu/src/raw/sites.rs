@@ -1,7 +1,7 @@
 //! The fences and orderings that the proof in `README.md` beside this file names. A model build can weaken each, and the model tests
-//! must then fail (see `squall_sync::weaken`).
+//! must then fail (see `squall_sys::sync::weaken`).
 
-use squall_sync::weaken::Site;
+use squall_sys::sync::weaken::Site;
 
 /// Reader: between "I am inside" and the reads of the operation. Partner: [`START_FENCE`].
 pub(crate) const ENTER_FENCE: Site = Site(0);

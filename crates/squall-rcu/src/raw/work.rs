@@ -9,7 +9,7 @@
 //! Cost: announcing is a compiler fence and a load. Source: as of the driver's sleep, `README.md` beside this file.
 
 use squall_machine::asym::{self, Unavailable};
-use squall_sync::atomic::{AtomicBool, Ordering};
+use squall_sys::sync::atomic::{AtomicBool, Ordering};
 
 use super::sites;
 

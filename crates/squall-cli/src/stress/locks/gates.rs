@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use squall::lock::Steps;
-use squall::lock::requests::{
+use squall::parts::gate::{
     ControlError, Limits, LocalRequests, Refused, RequestCounter, ShutDown, SpreadRequests,
 };
 use squall::objects::requests::{self, Enter, Requests};

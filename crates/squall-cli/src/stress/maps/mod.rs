@@ -13,7 +13,7 @@
 //! - I4. `SQUALL_STRESS_BREAK` makes the torture itself break a rule, and it must then fail (`breaks`).
 //!
 //! Not seen: whether walks see each key at one moment, which they do not promise; order between different keys. For these
-//! there are the recorded histories of `squall-table` and `squall-objects`.
+//! there are the recorded histories of `squall-parts` and `squall-objects`.
 
 mod book;
 mod breaks;

@@ -1,7 +1,7 @@
 //! Models of arbitrations against calls, destruction and swaps; the steps are those of `swap/arbiter.rs`.
 
-use squall_sync::atomic::{AtomicBool, Ordering};
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicBool, Ordering};
+use squall_sys::sync::thread;
 use std::ptr::NonNull;
 
 use super::swaps::{Met, Swap, call, mediator};

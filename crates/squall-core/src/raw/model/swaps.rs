@@ -6,8 +6,8 @@
 
 use squall_machine::park::Seen;
 use squall_rcu::__model::Reader;
-use squall_sync::atomic::Ordering;
-use squall_sync::thread;
+use squall_sys::sync::atomic::Ordering;
+use squall_sys::sync::thread;
 use std::ptr::NonNull;
 
 use super::world::{Body, Name, Sent, ThingRef, World, beside, ignore_met, lend, take_back};
@@ -18,7 +18,7 @@ use crate::raw::mediator::{Admission, Mediator, Phase, Put, Settled, ask, attach
 use crate::raw::object::{Ground, InFlight, Stage, entry_of, header, hit, release, unkeep};
 use crate::raw::sites;
 use crate::raw::slot::Absent;
-use squall_sync::weaken::Site;
+use squall_sys::sync::weaken::Site;
 
 /// Not an ordering: the grace period between the mediator's coming and its blocking. `swap/run.rs` waits for it.
 const FORWARD: Site = Site(70);
@@ -271,7 +271,7 @@ fn counted(swap_on_main: bool) {
     Swap::run(false, |swap| {
         let Swap { world, name, .. } = swap;
         assert!(swap.attach(None));
-        let (moved, lent) = lend(squall_sync::atomic::AtomicBool::new(false));
+        let (moved, lent) = lend(squall_sys::sync::atomic::AtomicBool::new(false));
         let calls = move || {
             let mut last = 1;
             for _ in 0..2 {
@@ -332,7 +332,7 @@ fn attach_against_calls(in_order: bool, cached: bool) {
         if cached {
             world.op(caller, || ignore_met(call(world, name)));
         }
-        let (moved, lent) = lend(squall_sync::atomic::AtomicBool::new(false));
+        let (moved, lent) = lend(squall_sys::sync::atomic::AtomicBool::new(false));
         let calls = move || {
             for _ in 0..2 {
                 let met = world.op(caller, || call(world, name));
@@ -593,7 +593,7 @@ fn destroy_against_swap(destroy_on_main: bool, attached: bool) {
         if attached {
             assert!(swap.attach(None));
         }
-        let (moved, lent) = lend(squall_sync::atomic::AtomicBool::new(false));
+        let (moved, lent) = lend(squall_sys::sync::atomic::AtomicBool::new(false));
         let go = move || {
             if !attached && !swap.attach(None) {
                 return swap.discard();

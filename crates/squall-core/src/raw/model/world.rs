@@ -11,9 +11,9 @@
 
 use squall_machine::park::EventCount;
 use squall_rcu::__model::{Quiescence, Reader};
-use squall_sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use squall_sync::cell::UnsafeCell;
-use squall_sync::thread;
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use squall_sys::sync::cell::UnsafeCell;
+use squall_sys::sync::thread;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use squall::lock::requests::{ControlError, ShutDown};
+use squall::parts::gate::{ControlError, ShutDown};
 
 use super::super::disturbed::calmly;
 use super::super::gates::{Counter, Make};

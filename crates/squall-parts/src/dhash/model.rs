@@ -1,0 +1,246 @@
+//! Model checks of the protocol in the form that ships, and the tests of those tests: who is told to fill a key, emptying against who
+//! looks and who locks, keys that are filled again. The tables are small stand-ins (`ground`), the locks are those that ship.
+
+use crate::dhash::Verdict;
+use crate::dhash::element::Locked;
+use crate::dhash::raw::{After, Local, Shared};
+use squall_sys::sync::Arc;
+use squall_sys::sync::thread;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+type Hashing = BuildHasherDefault<DefaultHasher>;
+
+const KEY: u8 = 7;
+
+/// A master and two locals.
+struct World {
+    shared: Shared<u8, u32, u32, Hashing>,
+    locals: [Arc<Local<u8, u32, u32, Hashing>>; 2],
+}
+
+impl World {
+    /// Nothing is in it.
+    fn new() -> Arc<World> {
+        let shared = Shared::new(Hashing::default(), Box::new(|global| global * 10));
+        let locals = [shared.join(Hashing::default()), shared.join(Hashing::default())];
+        Arc::new(World { shared, locals })
+    }
+
+    /// The key is 1, with a replica here.
+    fn filled_at(local: usize) -> Arc<World> {
+        let world = World::new();
+        assert_eq!(world.ask(local, 1), (Verdict::Empty, 1));
+        world
+    }
+
+    /// Asks for the key, and fills it with this.
+    fn ask(&self, local: usize, fill: u32) -> (Verdict, u32) {
+        let then = |verdict, global: &u32, part: &mut u32| {
+            assert_eq!(*part, global * 10);
+            (verdict, *global)
+        };
+        self.shared.find_or_fill_at(&self.locals[local], &KEY, || Ok::<_, ()>(fill), then).unwrap()
+    }
+
+    /// Asks for the key, and looks while it is locked whether what is locked is there.
+    fn ask_and_look(&self, local: usize) {
+        let then = |_: Verdict, global: &u32, part: &mut u32| {
+            assert_eq!(*part, global * 10);
+            assert_eq!(self.read(local), Some(*global), "what is locked went away");
+        };
+        self.shared.find_or_fill_at(&self.locals[local], &KEY, || Ok::<_, ()>(2), then).unwrap();
+    }
+
+    fn read(&self, local: usize) -> Option<u32> {
+        self.shared.read_at(&self.locals[local], &KEY, |global| *global)
+    }
+
+    fn empty(&self) -> bool {
+        let mut after = After::new();
+        self.shared
+            .find(&KEY, |element| Locked::new(&self.shared, element, &mut after).empty_data())
+            .is_some()
+    }
+}
+
+/// Runs one thread beside this one. What only looks is the thread that is spawned, as loom wants it.
+fn beside<T: 'static>(
+    world: &Arc<World>,
+    other: impl FnOnce(&World) -> T + 'static,
+    this: impl FnOnce(),
+) -> T {
+    let world = world.clone();
+    let other = thread::spawn(move || other(&world));
+    this();
+    other.join().unwrap()
+}
+
+/// Two ask for a key that is not there, by way of these: one is told to fill it, and both see what that one put there.
+fn two_ask(first: usize, second: usize) {
+    let world = World::new();
+    let mut this = None;
+    let other = beside(&world, move |world| world.ask(second, 3), || this = Some(world.ask(first, 2)));
+    let this = this.unwrap();
+    assert_ne!(this.0, other.0, "one of two fills it");
+    assert_eq!(this.1, other.1);
+    assert_eq!((world.read(0), world.read(1)), (Some(this.1), Some(this.1)));
+}
+
+fn two_ask_in_two_places() {
+    two_ask(0, 1);
+}
+
+fn two_ask_in_one_place() {
+    two_ask(0, 0);
+}
+
+/// One by way of the master, the other by way of a local.
+fn one_asks_the_master() {
+    let world = World::new();
+    let mut this = None;
+    let ask = || {
+        let then = |verdict, element: &Arc<_>| (verdict, *crate::dhash::raw::Element::global(element));
+        this = Some(world.shared.find_or_fill(&KEY, || Ok::<_, ()>(2), then).unwrap());
+    };
+    let other = beside(&world, move |world| world.ask(1, 3), ask);
+    let this = this.unwrap();
+    assert_ne!(this.0, other.0);
+    assert_eq!(this.1, other.1);
+}
+
+/// Who is told to fill a key does not: the next one is told so.
+fn one_does_not_fill() {
+    let world = World::new();
+    let fails = |world: &World| {
+        let then = |verdict, global: &u32, _: &mut u32| (verdict, *global);
+        world.shared.find_or_fill_at(&world.locals[1], &KEY, || Err(()), then)
+    };
+    let mut this = None;
+    let other = beside(&world, fails, || this = Some(world.ask(0, 2)));
+    assert_eq!(this, Some((Verdict::Empty, 2)));
+    assert!(matches!(other, Err(()) | Ok((Verdict::Found, 2))), "{other:?}");
+    assert_eq!(world.read(1), Some(2));
+}
+
+/// A key is read while it is filled: all of it or nothing.
+fn fills_under_a_reader() {
+    let world = World::new();
+    let read = |world: &World| {
+        let (first, second) = (world.read(0), world.read(1));
+        assert!(first.is_none() || second.is_some(), "it was there, and went");
+    };
+    beside(&world, read, || _ = world.ask(0, 2));
+}
+
+/// A key is emptied while another has it locked, or is about to.
+fn empties_under_a_lock() {
+    let world = World::filled_at(0);
+    beside(&world, |world| world.ask_and_look(0), || assert!(world.empty()));
+}
+
+/// A key is emptied while another makes a replica of it.
+fn empties_under_a_new_replica() {
+    let world = World::filled_at(1);
+    beside(&world, |world| world.ask_and_look(0), || assert!(world.empty()));
+}
+
+/// A key is emptied while it is read in two places: whoever found nothing in one finds nothing in the other.
+fn empties_under_a_reader() {
+    let world = World::filled_at(1);
+    let read = |world: &World| {
+        let (first, second) = (world.read(0), world.read(1));
+        assert!(first.is_some() || second.is_none(), "it was empty here and full there");
+    };
+    beside(&world, read, || assert!(world.empty()));
+    assert_eq!((world.read(0), world.read(1)), (None, None));
+}
+
+/// A key is emptied and filled again while it is read: nobody goes back to an earlier life.
+fn filled_again_under_a_reader() {
+    let world = World::filled_at(0);
+    let read = |world: &World| {
+        let looks = [world.read(0), world.read(1)];
+        assert!(matches!(looks, [Some(1), _] | [None, None | Some(2)] | [Some(2), Some(2)]), "{looks:?}");
+    };
+    beside(&world, read, || {
+        assert!(world.empty());
+        assert_eq!(world.ask(1, 2), (Verdict::Empty, 2));
+    });
+}
+
+/// The same while another asks for it: of each life one is told.
+fn filled_again_by_either() {
+    let world = World::filled_at(0);
+    let mut this = None;
+    let other = beside(
+        &world,
+        |world| world.ask(0, 3),
+        || {
+            assert!(world.empty());
+            this = Some(world.ask(1, 2));
+        },
+    );
+    let now = world.read(0).unwrap();
+    match (this.unwrap(), other) {
+        ((Verdict::Empty, 2), (Verdict::Found, 1 | 2)) => assert_eq!(now, 2),
+        ((Verdict::Found, 3), (Verdict::Empty, 3)) => assert_eq!(now, 3),
+        told => panic!("{told:?}"),
+    }
+}
+
+macro_rules! models {
+    ($($test:ident $model:ident;)*) => { $(
+        #[test]
+        fn $test() {
+            squall_sys::sync::weaken::check($model);
+        }
+    )* };
+}
+
+models! {
+    co_55_two_ask_in_two_places two_ask_in_two_places;
+    co_55_two_ask_in_one_place two_ask_in_one_place;
+    co_57_one_asks_the_master one_asks_the_master;
+    co_56_one_does_not_fill one_does_not_fill;
+    co_56_fills_under_a_reader fills_under_a_reader;
+    co_61_empties_under_a_lock empties_under_a_lock;
+    co_61_empties_under_a_new_replica empties_under_a_new_replica;
+    co_61_empties_under_a_reader empties_under_a_reader;
+    co_66_filled_again_under_a_reader filled_again_under_a_reader;
+    co_66_filled_again_by_either filled_again_by_either;
+}
+
+mod twins {
+    use crate::dhash::sites;
+    use squall_sys::sync::weaken::twin;
+
+    #[test]
+    fn a_lock_after_which_nobody_looks_again() {
+        twin(sites::AGAIN, &[], "dhash::model::co_61_empties_under_a_lock");
+    }
+
+    #[test]
+    fn an_element_that_is_not_waited_for() {
+        twin(sites::WAIT, &[], "dhash::model::co_55_two_ask_in_two_places");
+    }
+
+    #[test]
+    fn a_replica_that_is_made_without_its_elements_lock() {
+        twin(sites::UNDER, &[], "dhash::model::co_61_empties_under_a_new_replica");
+    }
+
+    #[test]
+    fn an_element_that_is_taken_out_before_it_is_gone() {
+        twin(sites::FIRST, &[], "dhash::model::co_61_empties_under_a_reader");
+    }
+
+    #[test]
+    fn an_element_that_is_emptied_before_its_replicas_are_locked() {
+        twin(sites::ALL, &[], "dhash::model::co_61_empties_under_a_lock");
+    }
+
+    #[test]
+    fn a_verdict_of_the_local_table() {
+        twin(sites::VERDICT, &[], "dhash::model::co_55_two_ask_in_two_places");
+    }
+}

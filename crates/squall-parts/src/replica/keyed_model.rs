@@ -1,0 +1,186 @@
+//! Model checks of copies under keys, in the form that ships, and the tests of those tests. One key, and tables of it that promise no more
+//! than `keyed.rs` asks for.
+
+use super::keyed::Keyed;
+use super::sites;
+use squall_sys::sync::atomic::{AtomicU32, Ordering};
+use squall_sys::sync::Arc;
+use squall_sys::sync::thread;
+
+/// What a place has of the key: zero, nothing.
+#[derive(Clone)]
+struct Place(Arc<AtomicU32>);
+
+impl Place {
+    fn with(value: u32) -> Place {
+        Place(Arc::new(AtomicU32::new(value)))
+    }
+
+    fn find(&self) -> Option<u32> {
+        // Acquire: pairs with the release in `put`.
+        Some(self.0.load(Ordering::Acquire)).filter(|value| *value != 0)
+    }
+
+    fn put(&self, value: u32) -> Result<(), u32> {
+        // Release: pairs with the acquire in `find`.
+        let put = self.0.compare_exchange(0, value, Ordering::Release, Ordering::Relaxed);
+        put.map(|_| ()).map_err(|_| value)
+    }
+
+    fn take_out(&self) {
+        if self.find().is_some() {
+            self.0.swap(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The truth, two places, and what is between them. The value is 1 at first.
+struct World {
+    truth: AtomicU32,
+    places: [Place; 2],
+    keyed: Keyed<Place>,
+}
+
+impl World {
+    /// So many places have joined, and have a copy or none.
+    fn new(joined: usize, copies: bool) -> Arc<World> {
+        let places = [0, 1].map(|at| Place::with(u32::from(copies && at < joined)));
+        let world = World { truth: AtomicU32::new(1), places, keyed: Keyed::new(1) };
+        world.places[..joined].iter().for_each(|place| world.keyed.join(place.clone()));
+        Arc::new(world)
+    }
+
+    fn truth(&self) -> u32 {
+        // Acquire: pairs with the release in `change`.
+        self.truth.load(Ordering::Acquire)
+    }
+
+    /// As who looks for the key, and makes no copy.
+    fn look(&self, place: usize) -> u32 {
+        self.places[place].find().unwrap_or_else(|| self.truth())
+    }
+
+    /// As who found no copy makes one.
+    fn copy(&self, place: usize) {
+        self.keyed.copy(0, || Some(self.truth()), |value| self.places[place].put(value));
+    }
+
+    fn change(&self, value: u32) {
+        let late = sites::TAKE_FIRST.is_weak();
+        let announced = self.keyed.announce(0, |place| {
+            if !late {
+                place.take_out()
+            }
+        });
+        // Release: pairs with the acquire in `truth`.
+        self.truth.store(value, Ordering::Release);
+        if late {
+            self.places.iter().for_each(Place::take_out);
+        }
+        drop(announced);
+    }
+
+    /// No copy of what was is left.
+    fn has_no_copy_of(&self, value: u32) {
+        for (at, place) in self.places.iter().enumerate() {
+            assert_ne!(place.find(), Some(value), "a copy survived its value at {at}");
+        }
+    }
+}
+
+/// Runs something beside this thread's.
+fn beside(world: &Arc<World>, other: impl FnOnce(&World) + Send + 'static, here: impl FnOnce(&World)) {
+    let there = {
+        let world = world.clone();
+        thread::spawn(move || other(&world))
+    };
+    here(world);
+    there.join().unwrap();
+}
+
+/// Who has seen the new value at one place sees it at every other.
+fn never_back() {
+    let world = World::new(2, true);
+    let looks = |world: &World| {
+        let (first, second) = (world.look(0), world.look(1));
+        assert!(second >= first, "{second} was seen after {first}");
+    };
+    beside(&world, looks, |world| world.change(2));
+    world.has_no_copy_of(1);
+}
+
+/// A copy that is made while the value changes is of the new one, or is gone; and what its maker sees next is no older than the truth was.
+fn no_copy_survives() {
+    let world = World::new(1, false);
+    let copies = |world: &World| {
+        let before = world.truth();
+        world.copy(0);
+        let after = world.look(0);
+        assert!(after >= before, "{after} was seen after {before}");
+    };
+    beside(&world, copies, |world| world.change(2));
+    world.has_no_copy_of(1);
+}
+
+/// A place that joins while a change is announced, and copies at once, keeps nothing of what was.
+fn joins() {
+    let world = World::new(1, true);
+    let joins = |world: &World| {
+        world.keyed.join(world.places[1].clone());
+        world.copy(1);
+        let (first, second) = (world.look(1), world.look(0));
+        assert!(second >= first, "{second} was seen after {first}");
+    };
+    beside(&world, joins, |world| world.change(2));
+    world.has_no_copy_of(1);
+}
+
+/// A place that leaves takes no other with it.
+fn leaves() {
+    let world = World::new(2, true);
+    let leaves = |world: &World| world.keyed.leave(|place| Arc::ptr_eq(&place.0, &world.places[1].0));
+    beside(&world, leaves, |world| world.change(2));
+    assert_eq!(world.places[0].find(), None, "a copy survived its value");
+}
+
+/// Of two changes of a stripe each keeps copies away to its own end.
+fn two_change() {
+    let world = World::new(1, false);
+    let other = |world: &World| drop(world.keyed.announce(0, Place::take_out));
+    beside(&world, other, |world| {
+        let announced = world.keyed.announce(0, Place::take_out);
+        world.copy(0);
+        assert_eq!(world.look(0), 1);
+        assert_eq!(world.places[0].find(), None, "a copy was made of what is changed");
+        drop(announced);
+    });
+}
+
+macro_rules! models {
+    ($($name:ident),* $(,)?) => {$(
+        mod $name {
+            #[test]
+            fn keyed() {
+                squall_sys::sync::weaken::check(super::$name);
+            }
+        }
+    )*};
+}
+
+models!(never_back, no_copy_survives, joins, leaves, two_change);
+
+#[cfg(loom)]
+#[test]
+fn keyed_twins() {
+    use sites as s;
+    for (site, test) in [
+        (s::TAKE_FIRST, "replica::keyed_model::never_back::keyed"),
+        (s::ANNOUNCE_FIRST, "replica::keyed_model::no_copy_survives::keyed"),
+        (s::NOBODY_NOW, "replica::keyed_model::no_copy_survives::keyed"),
+        (s::NOBODY_SINCE, "replica::keyed_model::no_copy_survives::keyed"),
+        (s::COPY_LOCKED, "replica::keyed_model::no_copy_survives::keyed"),
+        (s::PLACES_AFTER, "replica::keyed_model::joins::keyed"),
+    ] {
+        squall_sys::sync::weaken::twin(site, &[], test);
+    }
+}

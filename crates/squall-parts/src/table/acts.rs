@@ -1,0 +1,422 @@
+//! What a table does, on any layout: each function within an operation, as its caller says.
+
+use crate::table::entry::{Compute, Computed};
+use crate::table::home::{Here, Perhaps};
+use crate::table::layout::{IsKey, Layout};
+use crate::table::raw::{Change, Found, Raw};
+use squall_rcu::op;
+
+#[inline(always)]
+pub(crate) unsafe fn read<L: Layout, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Option<R> {
+    // Not by way of `read_at_home`: its result would be taken apart once more, two instructions of a look.
+    // SAFETY: the caller.
+    unsafe {
+        match raw.find_here(hash, is_key) {
+            Here::Found(found) => Some(L::value(found.raw(), f)),
+            Here::Absent => None,
+            Here::Perhaps => read_elsewhere(raw, hash, is_key, f),
+        }
+    }
+}
+
+/// The same, where no call is made for it.
+#[inline(always)]
+pub(crate) unsafe fn read_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    f: F,
+) -> Result<Option<R>, F> {
+    // SAFETY: the caller.
+    unsafe {
+        match raw.find_here(hash, is_key) {
+            Here::Found(found) => Ok(Some(L::value(found.raw(), f))),
+            Here::Absent => Ok(None),
+            Here::Perhaps => Err(f),
+        }
+    }
+}
+
+/// The same, of a key that is there.
+#[inline(always)]
+pub(crate) unsafe fn find_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    f: F,
+) -> Result<R, F> {
+    // SAFETY: the caller.
+    unsafe {
+        match raw.find_here(hash, is_key) {
+            Here::Found(found) => Ok(L::value(found.raw(), f)),
+            Here::Absent | Here::Perhaps => Err(f),
+        }
+    }
+}
+
+/// The rest of it, with what is to be done: an entry that came from a call would come by way of memory, also where none is made.
+#[cold]
+#[inline(never)]
+unsafe fn read_elsewhere<L: Layout, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Option<R> {
+    // SAFETY: the caller.
+    unsafe { raw.find(hash, is_key).map(|found| L::value(found.raw(), f)) }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn both<L: Layout, R>(
+    _: &Raw<L>,
+    entry: L::Raw,
+    f: impl FnOnce(&L::Key, &L::Value) -> R,
+) -> R {
+    // SAFETY: the caller.
+    unsafe { L::key(entry, |key| L::value(entry, |value| f(key, value))) }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn put<L: Layout<Key: Eq>, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    key: L::Key,
+    value: L::Value,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Option<R> {
+    // SAFETY: the caller.
+    unsafe {
+        match put_entry(raw, hash, L::fresh(key, value)) {
+            Ok(old) => old.map(|entry| L::value(entry, f)),
+            Err(fresh) => put_slowly(raw, hash, fresh, rehash, f),
+        }
+    }
+}
+
+/// The same, where no call is made for it.
+#[inline(always)]
+pub(crate) unsafe fn put_at_home<L: Layout<Key: Eq>, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    key: L::Key,
+    value: L::Value,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Result<Option<R>, (L::Key, L::Value)> {
+    // SAFETY: the caller.
+    unsafe {
+        match put_entry(raw, hash, L::fresh(key, value)) {
+            Ok(old) => Ok(old.map(|entry| L::value(entry, f))),
+            Err(fresh) => Err(L::unmake(fresh)),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn put_entry<L: Layout<Key: Eq>>(
+    raw: &Raw<L>,
+    hash: u64,
+    fresh: L::Fresh,
+) -> Result<Option<L::Raw>, L::Fresh> {
+    let new = L::peek(&fresh);
+    // SAFETY: the caller; `new` is compared before it goes into the table.
+    unsafe { raw.put_here(hash, fresh, move |found: &L::Key| L::key(new, |key| key == found)) }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn put_slowly<L: Layout<Key: Eq>, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    fresh: L::Fresh,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Option<R> {
+    let new = L::peek(&fresh);
+    // SAFETY: the caller; `new` is compared before it goes into the table, and what `write` retires stays until the operation ends.
+    unsafe {
+        let is_key = move |found: &L::Key| L::key(new, |key| key == found);
+        let old = raw.write(hash, is_key, rehash, |found| (Change::Put(fresh), found));
+        old.map(|entry| L::value(entry, f))
+    }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn take<L: Layout, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Option<R> {
+    // SAFETY: the caller.
+    unsafe {
+        take_at_home(raw, hash, is_key, rehash, f)
+            .unwrap_or_else(|f| take_slowly(raw, hash, is_key, rehash, f))
+    }
+}
+
+/// The same, where no call is made for it.
+#[inline(always)]
+pub(crate) unsafe fn take_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: F,
+) -> Result<Option<R>, F> {
+    // SAFETY: the caller.
+    unsafe {
+        match raw.remove_here(hash, is_key, rehash) {
+            Ok(entry) => Ok(entry.map(|entry| L::value(entry, f))),
+            Err(Perhaps) => Err(f),
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn take_slowly<L: Layout, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Option<R> {
+    let remove = |found: Option<_>| (if found.is_some() { Change::Remove } else { Change::Nothing }, found);
+    // SAFETY: the caller; what `write` retires stays until the operation ends.
+    unsafe { raw.write(hash, is_key, rehash, remove).map(|entry| L::value(entry, f)) }
+}
+
+pub(crate) unsafe fn try_insert<L: Layout<Key: Eq>, R>(
+    raw: &Raw<L>,
+    hash: u64,
+    key: L::Key,
+    value: L::Value,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: impl FnOnce(&L::Value) -> R,
+) -> Result<(), (L::Key, L::Value, R)> {
+    // SAFETY: the caller, as in `put`.
+    unsafe {
+        // An entry that is made in vain may be an allocation.
+        if let Some(entry) = raw.find_raw(hash, |found| *found == key) {
+            return Err((key, value, L::value(entry, f)));
+        }
+        let fresh = L::fresh(key, value);
+        let new = L::peek(&fresh);
+        let is_key = move |found: &L::Key| L::key(new, |key| key == found);
+        let insert = |found| match found {
+            None => (Change::Put(fresh), None),
+            Some(entry) => (Change::Nothing, Some((fresh, entry))),
+        };
+        match raw.write(hash, is_key, rehash, insert) {
+            None => Ok(()),
+            Some((fresh, entry)) => {
+                let there = L::value(entry, f);
+                let (key, value) = L::unmake(fresh);
+                Err((key, value, there))
+            }
+        }
+    }
+}
+
+/// Does what `wanted` says to the entry that was found, if it is still that one.
+#[inline(always)]
+unsafe fn change_entry<L: Layout>(
+    raw: &Raw<L>,
+    hash: u64,
+    found: Found<'_, L>,
+    is_key: impl IsKey<L::Key>,
+    rehash: &impl Fn(&L::Key) -> u64,
+    wanted: Compute<L::Value>,
+) -> Option<Computed> {
+    let (change, computed) = match wanted {
+        Compute::Keep => return Some(Computed::Kept),
+        Compute::Put(value) => (Change::Value(L::new_value(value)), Computed::Updated),
+        Compute::Remove => (Change::Remove, Computed::Removed),
+    };
+    let seen = found.raw();
+    // SAFETY: the caller; it changes what it found.
+    unsafe {
+        match raw.change(found, change, rehash) {
+            Ok(done) => done.then_some(computed),
+            Err(change) => change_slowly(raw, hash, seen, is_key, rehash, change).then_some(computed),
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn change_slowly<L: Layout>(
+    raw: &Raw<L>,
+    hash: u64,
+    seen: L::Raw,
+    is_key: impl IsKey<L::Key>,
+    rehash: &impl Fn(&L::Key) -> u64,
+    change: Change<L>,
+) -> bool {
+    // What is not put in comes back: its drop is the user's code, and this is under a lock.
+    let decide = |found: Option<L::Raw>| match found {
+        Some(now) if L::is_same(now, seen) => (change, None),
+        _ => (Change::Nothing, Some(change)),
+    };
+    // SAFETY: the caller.
+    unsafe { raw.write(hash, is_key, rehash, decide).is_none() }
+}
+
+#[inline(always)]
+pub(crate) unsafe fn change<L: Layout>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    rehash: &impl Fn(&L::Key) -> u64,
+    mut f: impl FnMut(&L::Value) -> Compute<L::Value>,
+) -> Computed {
+    // SAFETY: the caller.
+    unsafe {
+        match raw.find_here(hash, is_key) {
+            Here::Found(found) => {
+                let wanted = L::value(found.raw(), &mut f);
+                if let Some(computed) = change_entry(raw, hash, found, is_key, rehash, wanted) {
+                    return computed;
+                }
+            }
+            Here::Absent => return Computed::Kept,
+            Here::Perhaps => {}
+        }
+        change_elsewhere(raw, hash, is_key, rehash, f)
+    }
+}
+
+/// The same, where no call is made for another value.
+#[inline(always)]
+pub(crate) unsafe fn change_at_home<L: Layout, F: FnMut(&L::Value) -> Compute<L::Value>>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    rehash: &impl Fn(&L::Key) -> u64,
+    mut f: F,
+) -> Result<Computed, F> {
+    // SAFETY: the caller; it changes what it found.
+    unsafe {
+        let found = match raw.find_here(hash, is_key) {
+            Here::Found(found) => found,
+            Here::Absent => return Ok(Computed::Kept),
+            Here::Perhaps => return Err(f),
+        };
+        let computed = match L::value(found.raw(), &mut f) {
+            Compute::Keep => Some(Computed::Kept),
+            Compute::Put(value) => raw.change_value(found, L::new_value(value)).then_some(Computed::Updated),
+            Compute::Remove => {
+                let removed = change_slowly(raw, hash, found.raw(), is_key, rehash, Change::Remove);
+                removed.then_some(Computed::Removed)
+            }
+        };
+        computed.ok_or(f)
+    }
+}
+
+/// The same, wherever the key is.
+#[inline(never)]
+unsafe fn change_elsewhere<L: Layout>(
+    raw: &Raw<L>,
+    hash: u64,
+    is_key: impl IsKey<L::Key>,
+    rehash: &impl Fn(&L::Key) -> u64,
+    mut f: impl FnMut(&L::Value) -> Compute<L::Value>,
+) -> Computed {
+    loop {
+        // SAFETY: the caller.
+        unsafe {
+            let Some(found) = raw.find(hash, is_key) else { return Computed::Kept };
+            let wanted = L::value(found.raw(), &mut f);
+            if let Some(computed) = change_entry(raw, hash, found, is_key, rehash, wanted) {
+                return computed;
+            }
+        }
+    }
+}
+
+pub(crate) unsafe fn compute<L: Layout<Key: Eq>>(
+    raw: &Raw<L>,
+    hash: u64,
+    mut key: L::Key,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: &mut impl FnMut(Option<&L::Value>) -> Compute<L::Value>,
+) -> Computed {
+    loop {
+        // SAFETY: the caller.
+        unsafe {
+            let is_key = |found: &L::Key| *found == key;
+            if let Some(found) = raw.find(hash, is_key) {
+                let wanted = L::value(found.raw(), |value| f(Some(value)));
+                if let Some(computed) = change_entry(raw, hash, found, is_key, rehash, wanted) {
+                    return computed;
+                }
+                continue;
+            }
+            let Compute::Put(value) = f(None) else { return Computed::Kept };
+            match try_insert(raw, hash, key, value, rehash, |_| ()) {
+                Ok(()) => return Computed::Inserted,
+                Err((back, ..)) => key = back,
+            }
+        }
+    }
+}
+
+/// Takes the entry out unless `f` wants to keep it; if it was changed meanwhile, `f` is asked again.
+pub(crate) unsafe fn keep_if<L: Layout<Key: Eq>>(
+    raw: &Raw<L>,
+    entry: L::Raw,
+    rehash: &impl Fn(&L::Key) -> u64,
+    f: &mut impl FnMut(&L::Key, &L::Value) -> bool,
+) {
+    // SAFETY: the caller: the entry's key stays until the operation ends.
+    unsafe {
+        let hash = L::key(entry, rehash);
+        let is_key = move |found: &L::Key| L::key(entry, |key| key == found);
+        if both(raw, entry, &mut *f) || change_slowly(raw, hash, entry, is_key, rehash, Change::Remove) {
+            return;
+        }
+        // It was changed meanwhile.
+        while let Some(found) = raw.find(hash, is_key) {
+            if both(raw, found.raw(), &mut *f)
+                || change_entry(raw, hash, found, is_key, rehash, Compute::Remove).is_some()
+            {
+                return;
+            }
+        }
+    }
+}
+
+/// Calls `f` for each entry, within an operation of its bucket's.
+pub(crate) fn visit<L: Layout>(raw: &Raw<L>, rehash: &impl Fn(&L::Key) -> u64, mut f: impl FnMut(L::Raw)) {
+    let mut from = Some(0);
+    let mut entries = Vec::new();
+    while let Some(at) = from {
+        from = step(raw, at, rehash, &mut entries, &mut f);
+    }
+}
+
+/// The same for the entries of one bucket, in one operation. Returns where the next begins.
+pub(crate) fn step<L: Layout>(
+    raw: &Raw<L>,
+    from: u64,
+    rehash: &impl Fn(&L::Key) -> u64,
+    entries: &mut Vec<L::Raw>,
+    f: impl FnMut(L::Raw),
+) -> Option<u64> {
+    op(|_| {
+        entries.clear();
+        // SAFETY: within the operation.
+        let next = unsafe { raw.visit(from, rehash, entries) };
+        entries.drain(..).for_each(f);
+        next
+    })
+}

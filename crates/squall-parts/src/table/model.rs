@@ -1,0 +1,662 @@
+//! Model checks of the table in the form that ships, and the tests of those tests: entries, slots that are used again, homes that
+//! move while they are read and written. What the models stand on is the ground's: nothing that was retired is freed there.
+
+use crate::table::bucket::SLOTS;
+use crate::table::home::{Here, Perhaps};
+use crate::table::layout::{Boxed, Flat, Layout, Split, Wide};
+use crate::table::raw::{Change, Raw};
+use crate::table::slab::{mix, tag};
+use squall_sys::sync::Arc;
+use squall_sys::sync::thread;
+
+type FlatTable = Raw<Flat<u64, u64>>;
+type BoxedTable = Raw<Boxed<u64, u64>>;
+
+/// Keys are their own hashes.
+fn hash(key: &u64) -> u64 {
+    *key
+}
+
+/// Keys of one home of the smallest table, and of one tag, so that the comparison of keys is all that tells them apart; and put in the
+/// same half, and so in the same slot if it is free, so that the second uses the first one's again.
+fn alike<const N: usize>() -> [u64; N] {
+    let same = |mixed: u64| mixed >> 62 == 0 && tag(mixed) == 7;
+    let mut keys = (0..).filter(|key| same(mix(*key)));
+    std::array::from_fn(|_| keys.next().expect("there are many"))
+}
+
+// What the users' interface does within an operation; in a model all of it is one.
+
+fn get<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> Option<u64> {
+    // SAFETY: nothing is freed before the model ends.
+    unsafe { table.find_raw(key, |found| *found == key).map(|entry| L::value(entry, |value| *value)) }
+}
+
+/// As `Table::put_in` does.
+fn set<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
+    // SAFETY: as in `get`.
+    if let Err(fresh) = unsafe { table.put_here(key, L::fresh(key, value), |found| *found == key) } {
+        drop(fresh);
+        set_at_length(table, key, value);
+    }
+}
+
+/// The rest of it.
+fn set_at_length<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
+    // SAFETY: as in `get`.
+    unsafe { table.write(key, |found| *found == key, &hash, |_| (Change::Put(L::fresh(key, value)), ())) }
+}
+
+/// As `Table::take_in` does.
+fn discard<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool {
+    // SAFETY: as in `get`.
+    match unsafe { table.remove_here(key, |found| *found == key, &hash) } {
+        Ok(entry) => entry.is_some(),
+        Err(Perhaps) => discard_at_length(table, key),
+    }
+}
+
+/// The rest of it.
+fn discard_at_length<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool {
+    let remove = |found: Option<L::Raw>| match found {
+        Some(_) => (Change::Remove, true),
+        None => (Change::Nothing, false),
+    };
+    // SAFETY: as in `get`.
+    unsafe { table.write(key, |found| *found == key, &hash, remove) }
+}
+
+/// Adds one to a value by a look and a change, as `Table::update` does.
+fn add<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
+    loop {
+        // SAFETY: as in `get`.
+        unsafe {
+            let found = match table.find_here(key, |found| *found == key) {
+                Here::Found(found) => found,
+                Here::Perhaps => table.find(key, |found| *found == key).expect("it is there"),
+                Here::Absent => panic!("it is there"),
+            };
+            let (seen, new) = (found.raw(), L::value(found.raw(), |value| *value + 1));
+            let done = match table.change(found, Change::Value(L::new_value(new)), &hash) {
+                Ok(done) => done,
+                Err(change) => table.write(
+                    key,
+                    |found| *found == key,
+                    &hash,
+                    |now| match now {
+                        Some(now) if L::is_same(now, seen) => (change, true),
+                        _ => (Change::Nothing, false),
+                    },
+                ),
+            };
+            if done {
+                return;
+            }
+        }
+    }
+}
+
+/// The same, as `Table::change_at_home` does.
+fn add_at_home<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
+    // SAFETY: as in `get`.
+    let done = unsafe {
+        match table.find_here(key, |found| *found == key) {
+            Here::Found(found) => {
+                let new = L::value(found.raw(), |value| *value + 1);
+                table.change_value(found, L::new_value(new))
+            }
+            Here::Perhaps => false,
+            Here::Absent => panic!("it is there"),
+        }
+    };
+    if !done {
+        add(table, key);
+    }
+}
+
+// Readers are the threads that are spawned: loom goes back from a load to the store before it, but not from a store to another
+// thread's load if the storing thread has loaded too.
+
+/// Runs a reader beside a writer, which is this thread.
+fn beside<L: Layout>(table: &Arc<Raw<L>>, read: impl FnOnce(&Raw<L>) + Send + 'static, write: impl FnOnce()) {
+    let table = table.clone();
+    let reader = thread::spawn(move || read(&table));
+    write();
+    reader.join().unwrap();
+}
+
+/// A reader of an entry that is made meanwhile sees all of it or nothing.
+fn appears<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    beside(&table, move |table| assert!(matches!(get(table, a), None | Some(5))), || set(&table, a, 5));
+    assert_eq!(get(&table, a), Some(5));
+}
+
+/// A slot is used again for another key while the first is read.
+fn slot_again<L: Layout<Key = u64, Value = u64>>() {
+    slot_again_by::<L>(set, discard);
+}
+
+fn slot_again_at_length<L: Layout<Key = u64, Value = u64>>() {
+    slot_again_by::<L>(set_at_length, discard_at_length);
+}
+
+/// A write that sets a value.
+type Set<L> = fn(&Raw<L>, u64, u64);
+/// A write that takes a key out.
+type Discard<L> = fn(&Raw<L>, u64) -> bool;
+
+fn slot_again_by<L: Layout<Key = u64, Value = u64>>(set: Set<L>, discard: Discard<L>) {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    beside(
+        &table,
+        move |table| assert!(matches!(get(table, a), None | Some(5))),
+        || {
+            assert!(discard(&table, a));
+            set(&table, b, 6);
+        },
+    );
+    assert_eq!((get(&table, a), get(&table, b)), (None, Some(6)));
+}
+
+/// A reader of an entry that is put in meanwhile, which finds it from some moment on.
+fn comes_to_stay<L: Layout<Key = u64, Value = u64>>(key: u64) -> impl FnOnce(&Raw<L>) + Send + 'static {
+    move |table| {
+        let (first, second) = (get(table, key), get(table, key));
+        assert!(
+            matches!((first, second), (None, None | Some(6)) | (Some(6), Some(6))),
+            "{first:?}, {second:?}"
+        );
+    }
+}
+
+/// As `slot_again`, of the key that comes.
+fn slot_of_another<L: Layout<Key = u64, Value = u64>>() {
+    slot_of_another_by::<L>(set, discard);
+}
+
+fn slot_of_another_at_length<L: Layout<Key = u64, Value = u64>>() {
+    slot_of_another_by::<L>(set_at_length, discard_at_length);
+}
+
+fn slot_of_another_by<L: Layout<Key = u64, Value = u64>>(set: Set<L>, discard: Discard<L>) {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    beside(&table, comes_to_stay(b), || {
+        assert!(discard(&table, a));
+        set(&table, b, 6);
+    });
+}
+
+/// A home whose bucket is full, and keys of it that are not in the table.
+fn full_home<L: Layout<Key = u64, Value = u64>, const N: usize>() -> (Arc<Raw<L>>, [u64; N]) {
+    let keys = alike::<16>();
+    let table = Arc::new(Raw::<L>::new(0));
+    keys[..SLOTS].iter().for_each(|key| set_at_length(&table, *key, 1));
+    (table, std::array::from_fn(|i| keys[SLOTS + i]))
+}
+
+/// Of two entries that are chained one goes while the other is read.
+fn chain_loses_one<L: Layout<Key = u64, Value = u64>>() {
+    let (table, [a, b]) = full_home::<L, 2>();
+    set_at_length(&table, a, 5);
+    set_at_length(&table, b, 6);
+    beside(&table, move |table| assert_eq!(get(table, a), Some(5)), || assert!(discard(&table, b)));
+    assert_eq!((get(&table, a), get(&table, b)), (Some(5), None));
+}
+
+/// The only entry that is chained goes, and another comes while it is read.
+fn chain_again<L: Layout<Key = u64, Value = u64>>() {
+    let (table, [a, b]) = full_home::<L, 2>();
+    set_at_length(&table, a, 5);
+    beside(&table, comes_to_stay(b), || {
+        assert!(discard(&table, a));
+        set(&table, b, 6);
+    });
+    assert_eq!(get(&table, b), Some(6));
+}
+
+/// A key of two words that are alike.
+type TwiceLayout = Wide<[u64; 2], u64>;
+
+fn hash_twice([first, _]: &[u64; 2]) -> u64 {
+    *first
+}
+
+/// A slot is used again for another key while the first is read: of neither a half is seen with the other's.
+fn never_of_two_keys() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<TwiceLayout>::new(0));
+    let set = |table: &Raw<TwiceLayout>, key: u64, value: u64| {
+        let fresh = TwiceLayout::fresh([key, key], value);
+        // SAFETY: as in `get`.
+        unsafe { table.write(key, |found| *found == [key, key], &hash_twice, |_| (Change::Put(fresh), ())) }
+    };
+    set(&table, a, 5);
+    let read = move |table: &Raw<TwiceLayout>| {
+        let is_key = |found: &[u64; 2]| {
+            assert_eq!(found[0], found[1], "halves of two keys");
+            found[0] == b
+        };
+        // SAFETY: as in `get`.
+        let found =
+            unsafe { table.find_raw(b, is_key).map(|entry| TwiceLayout::value(entry, |value| *value)) };
+        assert!(matches!(found, None | Some(6)), "{found:?}");
+    };
+    beside(&table, read, || {
+        let remove = |found: Option<_>| (Change::Remove, assert!(found.is_some()));
+        // SAFETY: as in `get`.
+        unsafe { table.write(a, |found| *found == [a, a], &hash_twice, remove) };
+        set(&table, b, 6);
+    });
+}
+
+/// A home moves while one of its entries is read, which is there all the time.
+fn moves_under_a_reader<L: Layout<Key = u64, Value = u64>>() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    table.grow();
+    let read = move |table: &Raw<L>| {
+        assert_eq!(get(table, a), Some(5));
+        assert!(matches!(get(table, b), None | Some(6)));
+    };
+    // Moves the home first.
+    beside(&table, read, || set(&table, b, 6));
+    assert_eq!((get(&table, a), get(&table, b)), (Some(5), Some(6)));
+}
+
+/// The same, by a look at length.
+fn moves_under_a_look<L: Layout<Key = u64, Value = u64>>() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    table.grow();
+    let read = move |table: &Raw<L>| {
+        // SAFETY: as in `get`.
+        let found = unsafe { table.find(a, |found| *found == a) };
+        let found = found.expect("it is there all the time");
+        // SAFETY: as in `get`.
+        assert_eq!(unsafe { L::value(found.raw(), |value| *value) }, 5);
+    };
+    beside(&table, read, || set(&table, b, 6));
+}
+
+/// The same, where another entry goes before the home moves, so that the look begins anew, perhaps when it has moved.
+fn moves_under_a_look_that_begins_anew<L: Layout<Key = u64, Value = u64>>() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, b, 6);
+    set(&table, a, 5);
+    let read = move |table: &Raw<L>| {
+        // SAFETY: as in `get`.
+        let found = unsafe { table.find(a, |found| *found == a) };
+        assert!(found.is_some(), "it is there all the time");
+    };
+    beside(&table, read, || {
+        assert!(discard(&table, b));
+        table.grow();
+        table.settle(&hash);
+    });
+}
+
+/// A home moves while all entries are walked through: who is there all the time is met.
+fn moves_under_a_walk<L: Layout<Key = u64, Value = u64>>() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    table.grow();
+    let read = move |table: &Raw<L>| {
+        let (mut entries, mut from) = (Vec::new(), Some(0));
+        while let Some(at) = from {
+            // SAFETY: as in `get`.
+            from = unsafe { table.visit(at, &hash, &mut entries) };
+        }
+        // SAFETY: as in `get`.
+        let is_a = |entry: &L::Raw| unsafe { L::key(*entry, |key| *key == a) };
+        assert_eq!(entries.iter().filter(|entry| is_a(entry)).count(), 1, "it is there all the time");
+    };
+    beside(&table, read, || set(&table, b, 6));
+}
+
+/// A home moves, and an entry is changed after, while it is read: what was read later is not older.
+fn moves_and_changes<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    table.grow();
+    let read = move |table: &Raw<L>| {
+        let first = get(table, a);
+        let second = get(table, a);
+        assert!(first <= second && first >= Some(5), "{first:?}, then {second:?}");
+    };
+    beside(&table, read, || set(&table, a, 6));
+    assert_eq!(get(&table, a), Some(6));
+}
+
+/// A write that adds one to a value.
+type Add<L> = fn(&Raw<L>, u64);
+
+/// Two add to one value while the table begins to grow.
+fn grows_while<L: Layout<Key = u64, Value = u64>>(add: Add<L>) {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 0);
+    let other = {
+        let table = table.clone();
+        thread::spawn(move || add(&table, a))
+    };
+    table.grow();
+    add(&table, a);
+    other.join().unwrap();
+    assert_eq!(get(&table, a), Some(2));
+}
+
+fn grows_under_writers<L: Layout<Key = u64, Value = u64>>() {
+    grows_while::<L>(add);
+}
+
+fn grows_under_writers_at_home<L: Layout<Key = u64, Value = u64>>() {
+    grows_while::<L>(add_at_home);
+}
+
+/// One adds to a value while another moves all homes.
+fn moves_while<L: Layout<Key = u64, Value = u64>>(add: Add<L>) {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 0);
+    beside(
+        &table,
+        move |table| add(table, a),
+        || {
+            table.grow();
+            table.settle(&hash);
+        },
+    );
+    assert_eq!(get(&table, a), Some(1));
+}
+
+fn moves_under_a_writer<L: Layout<Key = u64, Value = u64>>() {
+    moves_while::<L>(add);
+}
+
+fn moves_under_a_writer_at_home<L: Layout<Key = u64, Value = u64>>() {
+    moves_while::<L>(add_at_home);
+}
+
+/// One puts a key in while another moves all homes.
+fn moves_under_a_put<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    beside(
+        &table,
+        move |table| set(table, a, 5),
+        || {
+            table.grow();
+            table.settle(&hash);
+        },
+    );
+    assert_eq!(get(&table, a), Some(5));
+}
+
+/// One takes a key out while another moves all homes.
+fn moves_under_a_removal<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    beside(
+        &table,
+        move |table| assert!(discard(table, a)),
+        || {
+            table.grow();
+            table.settle(&hash);
+        },
+    );
+    assert_eq!((get(&table, a), table.len()), (None, 0));
+}
+
+/// Two put in one key, or one takes out what the other puts in: it is there once, or not.
+fn two_put<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    beside(
+        &table,
+        move |table| {
+            set(table, a, 1);
+            assert!(discard(table, a) || get(table, a).is_none());
+        },
+        || set(&table, a, 2),
+    );
+    let left = get(&table, a);
+    assert!(matches!(left, None | Some(2)), "{left:?}");
+    assert_eq!(table.len(), usize::from(left.is_some()));
+}
+
+/// Two move all homes at once; each entry is moved once, and the next slab becomes the current one.
+fn two_move_all<L: Layout<Key = u64, Value = u64>>() {
+    let [a, b] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    set(&table, b, 6);
+    table.grow();
+    let other = {
+        let table = table.clone();
+        thread::spawn(move || table.settle(&hash))
+    };
+    table.settle(&hash);
+    other.join().unwrap();
+    let mut entries = Vec::new();
+    let mut from = Some(0);
+    while let Some(at) = from {
+        // SAFETY: as in `get`.
+        from = unsafe { table.visit(at, &hash, &mut entries) };
+    }
+    assert_eq!((entries.len(), get(&table, a), get(&table, b)), (2, Some(5), Some(6)));
+}
+
+/// Two find that it is time for another size; one makes the next slab, and neither loses what the other has moved.
+fn two_begin<L: Layout<Key = u64, Value = u64>>() {
+    let [a] = alike();
+    let table = Arc::new(Raw::<L>::new(0));
+    set(&table, a, 5);
+    beside(&table, |table| table.grow_perhaps(&hash), || table.grow_perhaps(&hash));
+    assert_eq!(get(&table, a), Some(5));
+}
+
+/// Every bucket's last version is used: the table is replaced under whoever reads.
+fn wears_out() {
+    let [a] = alike();
+    let table = Arc::new(FlatTable::new(0));
+    set(&table, a, 1);
+    assert!(discard(&table, a));
+    set(&table, a, 2);
+    let read = move |table: &FlatTable| assert!(matches!(get(table, a), None | Some(2)));
+    beside(&table, read, || assert!(discard(&table, a)));
+    assert_eq!((get(&table, a), table.len()), (None, 0));
+}
+
+macro_rules! models {
+    ($($test:ident $model:ident $layout:ty;)*) => { $(
+        #[test]
+        fn $test() {
+            squall_sys::sync::weaken::check($model::<$layout>);
+        }
+    )* };
+}
+
+models! {
+    appears_flat appears FlatLayout;
+    appears_boxed appears BoxedLayout;
+    appears_wide appears WideLayout;
+    slot_again_wide slot_again WideLayout;
+    slot_of_another_wide slot_of_another WideLayout;
+    moves_under_a_reader_wide moves_under_a_reader WideLayout;
+    grows_under_writers_wide grows_under_writers WideLayout;
+    slot_again_flat slot_again FlatLayout;
+    slot_again_boxed slot_again BoxedLayout;
+    slot_again_split slot_again SplitLayout;
+    slot_of_another_flat slot_of_another FlatLayout;
+    slot_of_another_boxed slot_of_another BoxedLayout;
+    slot_of_another_split slot_of_another SplitLayout;
+    moves_under_a_reader_flat moves_under_a_reader FlatLayout;
+    moves_under_a_reader_boxed moves_under_a_reader BoxedLayout;
+    moves_under_a_look_flat moves_under_a_look FlatLayout;
+    moves_under_a_look_boxed moves_under_a_look BoxedLayout;
+    moves_under_a_look_that_begins_anew_flat moves_under_a_look_that_begins_anew FlatLayout;
+    moves_under_a_look_that_begins_anew_wide moves_under_a_look_that_begins_anew WideLayout;
+    moves_under_a_walk_flat moves_under_a_walk FlatLayout;
+    moves_under_a_walk_boxed moves_under_a_walk BoxedLayout;
+    moves_and_changes_flat moves_and_changes FlatLayout;
+    moves_and_changes_boxed moves_and_changes BoxedLayout;
+    grows_under_writers_flat grows_under_writers FlatLayout;
+    grows_under_writers_boxed grows_under_writers BoxedLayout;
+    grows_under_writers_at_home_flat grows_under_writers_at_home FlatLayout;
+    grows_under_writers_at_home_boxed grows_under_writers_at_home BoxedLayout;
+    moves_under_a_writer_at_home_flat moves_under_a_writer_at_home FlatLayout;
+    moves_under_a_writer_at_home_split moves_under_a_writer_at_home SplitLayout;
+    moves_under_a_writer_flat moves_under_a_writer FlatLayout;
+    moves_under_a_writer_boxed moves_under_a_writer BoxedLayout;
+    moves_under_a_writer_split moves_under_a_writer SplitLayout;
+    two_move_all_flat two_move_all FlatLayout;
+    two_begin_flat two_begin FlatLayout;
+    slot_again_at_length_flat slot_again_at_length FlatLayout;
+    slot_again_at_length_boxed slot_again_at_length BoxedLayout;
+    slot_of_another_at_length_flat slot_of_another_at_length FlatLayout;
+    moves_under_a_put_flat moves_under_a_put FlatLayout;
+    moves_under_a_put_boxed moves_under_a_put BoxedLayout;
+    moves_under_a_removal_flat moves_under_a_removal FlatLayout;
+    moves_under_a_removal_split moves_under_a_removal SplitLayout;
+    two_put_flat two_put FlatLayout;
+    two_put_wide two_put WideLayout;
+    two_put_boxed two_put BoxedLayout;
+    chain_loses_one_flat chain_loses_one FlatLayout;
+    chain_loses_one_boxed chain_loses_one BoxedLayout;
+    chain_again_flat chain_again FlatLayout;
+    chain_again_boxed chain_again BoxedLayout;
+}
+
+type FlatLayout = Flat<u64, u64>;
+type BoxedLayout = Boxed<u64, u64>;
+type WideLayout = Wide<u64, u64>;
+
+#[test]
+fn slot_again_is_never_of_two_keys() {
+    squall_sys::sync::weaken::check(never_of_two_keys);
+}
+
+#[test]
+fn wears_out_flat() {
+    squall_sys::sync::weaken::check(wears_out);
+}
+
+type SplitLayout = Split<u64, u64>;
+
+#[cfg(loom)]
+mod twins {
+    use crate::table::sites;
+    use squall_sys::sync::weaken::twin;
+
+    #[test]
+    fn an_entry_that_is_shown_without_a_release() {
+        twin(sites::PUBLISH, &[], "table::model::appears_flat");
+    }
+
+    #[test]
+    fn a_look_without_an_acquire() {
+        twin(sites::LOOK, &[], "table::model::appears_flat");
+    }
+
+    #[test]
+    fn a_reader_that_does_not_look_at_the_version_again() {
+        twin(sites::VERSION, &[], "table::model::slot_again_flat");
+    }
+
+    #[test]
+    fn a_reader_that_looks_at_words_which_may_be_of_two_keys() {
+        twin(sites::VERSION, &[], "table::model::slot_again_is_never_of_two_keys");
+    }
+
+    #[test]
+    fn words_that_are_loaded_without_an_acquire() {
+        twin(sites::LOAD_KEY, &[], "table::model::slot_again_is_never_of_two_keys");
+    }
+
+    #[test]
+    fn a_slot_that_is_loaded_without_an_acquire() {
+        twin(sites::LOAD, &[], "table::model::slot_again_flat");
+    }
+
+    #[test]
+    fn a_key_that_is_loaded_without_an_acquire() {
+        twin(sites::LOAD_KEY, &[], "table::model::slot_of_another_flat");
+    }
+
+    #[test]
+    fn a_pointer_whose_slot_is_not_asked_about_again() {
+        twin(sites::OCCUPIED, &[], "table::model::slot_of_another_boxed");
+    }
+
+    #[test]
+    fn a_home_that_is_marked_without_a_release() {
+        twin(sites::MOVE, &[], "table::model::moves_under_a_reader_boxed");
+    }
+
+    #[test]
+    fn two_that_each_make_a_next_slab() {
+        twin(sites::TAKEN, &[], "table::model::two_begin_flat");
+    }
+
+    #[test]
+    fn a_home_that_is_cleared_when_it_has_moved() {
+        twin(sites::KEPT, &[], "table::model::moves_under_a_look_that_begins_anew_flat");
+    }
+
+    #[test]
+    fn a_home_of_pointers_that_is_cleared_when_it_has_moved() {
+        twin(sites::KEPT, &[], "table::model::moves_under_a_look_boxed");
+    }
+
+    #[test]
+    fn a_home_that_is_cleared_while_it_is_walked() {
+        twin(sites::KEPT, &[], "table::model::moves_under_a_walk_flat");
+    }
+
+    #[test]
+    fn a_writer_that_does_not_ask_whether_the_home_has_moved() {
+        twin(sites::ASK, &[], "table::model::moves_under_a_writer_flat");
+    }
+
+    #[test]
+    fn a_put_that_does_not_ask_whether_the_home_has_moved() {
+        twin(sites::ASK, &[], "table::model::moves_under_a_put_flat");
+    }
+
+    #[test]
+    fn a_removal_that_does_not_ask_whether_the_home_has_moved() {
+        twin(sites::ASK, &[], "table::model::moves_under_a_removal_flat");
+    }
+
+    #[test]
+    fn a_change_at_home_that_does_not_ask_whether_the_home_has_moved() {
+        twin(sites::ASK, &[], "table::model::moves_under_a_writer_at_home_flat");
+    }
+
+    #[test]
+    fn a_change_at_home_of_what_may_be_another_value_by_now() {
+        twin(sites::STILL, &[], "table::model::grows_under_writers_at_home_flat");
+    }
+
+    #[test]
+    fn a_chain_that_is_passed_over_though_it_has_an_entry() {
+        twin(sites::EMPTY, &[], "table::model::chain_loses_one_flat");
+    }
+
+    #[test]
+    fn a_change_of_what_may_be_another_value_by_now() {
+        twin(sites::STILL, &[], "table::model::grows_under_writers_flat");
+    }
+}

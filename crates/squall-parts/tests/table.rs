@@ -1,0 +1,512 @@
+//! What the table does, one thread after the other and several at once.
+#![cfg(not(loom))]
+
+use squall_parts::table::{Compute, Computed, Table};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// How much of everything.
+const MANY: u64 = if cfg!(miri) { 60 } else { 20_000 };
+
+#[test]
+fn what_is_set_is_there_in_each_layout() {
+    let flat: Table<u64, u64> = Table::new();
+    let wide: Table<String, u64> = Table::new();
+    let boxed: Table<String, Vec<u64>> = Table::new();
+    for i in 0..MANY {
+        assert!(!flat.set(i, i + 1));
+        assert!(!wide.set(i.to_string(), i + 1));
+        assert!(!boxed.set(i.to_string(), vec![i]));
+    }
+    assert_eq!((flat.len() as u64, boxed.len() as u64), (MANY, MANY));
+    for i in 0..MANY {
+        assert_eq!(flat.get(&i), Some(i + 1));
+        assert_eq!(wide.get(i.to_string().as_str()), Some(i + 1));
+        assert_eq!(boxed.read(i.to_string().as_str(), |v| v[0]), Some(i));
+        assert!(!flat.contains_key(&(i + MANY)));
+    }
+    for i in 0..MANY {
+        assert_eq!(flat.insert(i, 7), Some(i + 1));
+        // The key that is there stays, and this one is freed.
+        assert_eq!(wide.insert(i.to_string(), 7), Some(i + 1));
+        assert!(i % 2 == 0 || wide.discard(i.to_string().as_str()));
+        assert_eq!(boxed.remove(&i.to_string()), Some(vec![i]));
+    }
+    assert!(boxed.is_empty() && flat.len() as u64 == MANY);
+}
+
+#[test]
+fn one_entry_in_every_way() {
+    fn ways<K: Clone + Eq + std::hash::Hash + std::fmt::Debug + Send + Sync + 'static>(key: K) {
+        let table: Table<K, u64> = Table::new();
+        assert_eq!(table.try_insert(key.clone(), 1), Ok(()));
+        assert_eq!(table.try_insert(key.clone(), 2), Err((key.clone(), 2)));
+        assert!(table.update(&key, |n| n + 1));
+        assert_eq!(table.compute(key.clone(), |n| Compute::Put(n.unwrap() * 10)), Computed::Updated);
+        assert_eq!(table.compute(key.clone(), |_| Compute::Keep), Computed::Kept);
+        assert!(!table.remove_if(&key, |&n| n == 3));
+        assert_eq!(table.get(&key), Some(20));
+        assert!(table.remove_if(&key, |&n| n == 20));
+        assert!(!table.update(&key, |n| n + 1));
+        assert_eq!(
+            table.compute(key.clone(), |n| if n.is_none() { Compute::Put(5) } else { Compute::Keep }),
+            Computed::Inserted
+        );
+        assert_eq!(table.compute(key.clone(), |_| Compute::Remove), Computed::Removed);
+        assert_eq!(table.get_or_insert_with(key.clone(), || 8), 8);
+        assert_eq!(table.entry(key.clone()).and_modify(|n| n + 1).or_insert(0), 9);
+        assert_eq!(table.read_entry(&key, |k, &v| (k.clone(), v)), Some((key.clone(), 9)));
+        assert!(table.discard(&key) && !table.discard(&key));
+        assert_eq!(table.entry(key).or_default(), 0);
+        assert_eq!(table.len(), 1);
+    }
+    // In the slot; in the slot in several words, that own something or nothing; in a node; in a node that stays.
+    ways(3u64);
+    ways("three".to_owned());
+    ways(String::new());
+    ways("three");
+    ways::<Box<str>>("three".into());
+    ways::<Arc<str>>("three".into());
+    ways::<Arc<[u8]>>([3, 3, 3].into());
+    ways(vec![3u8; 100]);
+    ways(std::path::PathBuf::from("three"));
+    ways(std::ffi::OsString::from("three"));
+    ways((3u64, 4u64));
+    ways([1u64, 2, 3]);
+    ways(std::net::Ipv6Addr::LOCALHOST);
+    ways(3u128);
+    ways(("three".to_owned(), "four".to_owned()));
+    ways(vec![vec![3u8]]);
+}
+
+#[test]
+fn who_reads_strings_while_they_come_and_go_finds_whole_ones() {
+    let table: Table<String, u64> = Table::new();
+    let name = |i: u64| format!("{i}:{}", "x".repeat(i as usize % 40));
+    // Few enough for slots to be used again at once, and more than a bucket has.
+    let (keys, stop) = (24, AtomicBool::new(false));
+    thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                let (mut found, mut round) = (0u64, 0);
+                while !stop.load(Relaxed) || round < 10 {
+                    for i in 0..keys {
+                        let seen = table.read_entry(name(i).as_str(), |key, &value| (key.clone(), value));
+                        if let Some((key, value)) = seen {
+                            assert_eq!((key, value / 100), (name(i), i));
+                            found += 1;
+                        }
+                    }
+                    table.for_each(|key, value| assert_eq!(*key, name(value / 100)));
+                    round += 1;
+                }
+                assert!(cfg!(miri) || found > 0);
+            });
+        }
+        for round in 0..MANY / 10 {
+            for i in 0..keys {
+                match (i + round) % 3 {
+                    0 => _ = table.set(name(i), i * 100 + round % 100),
+                    1 => _ = table.update(name(i).as_str(), |value| value / 100 * 100 + round % 100),
+                    _ => _ = table.discard(name(i).as_str()),
+                }
+            }
+        }
+        stop.store(true, Relaxed);
+    });
+}
+
+/// A hasher for which all keys are the same.
+#[derive(Default)]
+struct Alike;
+
+impl Hasher for Alike {
+    fn finish(&self) -> u64 {
+        0
+    }
+    fn write(&mut self, _: &[u8]) {}
+}
+
+#[test]
+fn a_hasher_that_finds_all_keys_alike_costs_time_and_nothing_else() {
+    let table: Table<u64, u64, BuildHasherDefault<Alike>> = Table::default();
+    let keys = 0..if cfg!(miri) { 20 } else { 300 };
+    keys.clone().for_each(|i| _ = table.set(i, i));
+    assert!(keys.clone().all(|i| table.get(&i) == Some(i)));
+    assert!(keys.clone().all(|i| table.discard(&i)));
+    assert!(table.is_empty());
+}
+
+#[test]
+fn what_was_chained_is_found_and_what_went_is_not_however_often_a_bucket_was_too_small() {
+    let table: Table<u64, u64, BuildHasherDefault<Alike>> = Table::default();
+    // All in one home, so that most are chained; and now and then none is.
+    for round in 0..if cfg!(miri) { 2 } else { 20 } {
+        for keys in [5, 9, 25] {
+            (0..keys).for_each(|key| assert!(!table.set(key, key + round)));
+            assert!((0..30).all(|key| table.get(&key) == (key < keys).then_some(key + round)));
+            // From either end, so that a chain loses its last entry before its bucket does, or after.
+            let order = |i| if round % 2 == 0 { i } else { keys - 1 - i };
+            for key in (0..keys).map(order) {
+                assert!(table.discard(&key) && !table.contains_key(&key));
+                assert_eq!(table.iter().count(), table.len());
+            }
+            assert!(table.is_empty());
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too few entries there to tell")]
+fn it_grows_and_shrinks_and_keeps_its_room() {
+    let table: Table<u64, u64> = Table::new();
+    let least = table.capacity();
+    (0..MANY).for_each(|i| _ = table.set(i, i));
+    assert!(table.capacity() as u64 >= MANY, "{} of {MANY}", table.capacity());
+    (0..MANY).for_each(|i| _ = table.discard(&i));
+    // Writers move it on.
+    (0..MANY).for_each(|i| _ = (table.set(i, i), table.discard(&i)));
+    assert!((table.capacity() as u64) < MANY / 2);
+    table.reserve(1000);
+    assert!(table.capacity() >= 1000);
+    table.shrink_to_fit();
+    assert_eq!(table.capacity(), least);
+}
+
+#[test]
+fn iteration_sees_what_stays_once_while_the_rest_comes_and_goes_and_the_table_changes_its_size() {
+    let table: Table<u64, u64> = Table::new();
+    (0..MANY / 10).for_each(|i| _ = table.set(i, i));
+    let stop = AtomicBool::new(false);
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            while !stop.load(Relaxed) {
+                (MANY..2 * MANY).for_each(|i| _ = table.set(i, i));
+                (MANY..2 * MANY).for_each(|i| _ = table.discard(&i));
+            }
+        });
+        for _ in 0..if cfg!(miri) { 2 } else { 50 } {
+            let mut seen = HashMap::new();
+            table.for_each(|&k, _| *seen.entry(k).or_insert(0) += 1);
+            let cloned = table.keys().filter(|&k| k < MANY).count() as u64;
+            assert_eq!(cloned, MANY / 10);
+            for i in 0..MANY / 10 {
+                assert_eq!(seen.get(&i), Some(&1), "key {i}");
+            }
+        }
+        stop.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn retain_and_clear_leave_what_they_should() {
+    let table: Table<String, u64> = (0..MANY).map(|i| (i.to_string(), i)).collect();
+    table.retain(|_, n| n % 3 == 0);
+    assert_eq!(table.len() as u64, MANY.div_ceil(3));
+    assert!(table.values().all(|n| n % 3 == 0));
+    table.clear();
+    assert!(table.is_empty() && table.iter().next().is_none());
+    assert_eq!(format!("{:?}", Table::<u8, u8>::from_iter([(1, 2)])), "{1: 2}");
+}
+
+/// Counts what lives.
+struct Counted(Arc<AtomicUsize>, u64);
+
+impl Counted {
+    fn new(alive: &Arc<AtomicUsize>, n: u64) -> Counted {
+        alive.fetch_add(1, Relaxed);
+        Counted(alive.clone(), n)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        assert!(self.0.fetch_sub(1, Relaxed) > 0);
+    }
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Counted) -> bool {
+        self.1 == other.1
+    }
+}
+impl Eq for Counted {}
+impl std::hash::Hash for Counted {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.1.hash(state);
+    }
+}
+
+#[test]
+fn keys_and_values_are_dropped_once_each_whatever_is_done() {
+    let (keys, values) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let table: Table<Counted, Counted> = Table::new();
+    let (k, v) = (|n| Counted::new(&keys, n), |n| Counted::new(&values, n));
+    thread::scope(|threads| {
+        for thread in 0..4u64 {
+            let (table, k, v) = (&table, &k, &v);
+            threads.spawn(move || {
+                for i in 0..MANY / 4 {
+                    let n = (i * 7 + thread) % 61;
+                    match i % 7 {
+                        0 | 1 => _ = table.set(k(n), v(n)),
+                        2 => _ = table.try_insert(k(n), v(n)),
+                        3 => _ = table.update(&k(n), |old| v(old.1)),
+                        4 => _ = table.discard(&k(n)),
+                        5 => _ = table.compute(k(n), |_| Compute::Put(v(n))),
+                        _ => _ = table.remove_if(&k(n), |old| old.1 % 2 == 0),
+                    }
+                    table.read(&k(n), |value| assert_eq!(value.1, n));
+                }
+            });
+        }
+    });
+    squall_rcu::barrier().unwrap();
+    assert_eq!(keys.load(Relaxed), table.len());
+    assert_eq!(values.load(Relaxed), table.len());
+    drop(table);
+    squall_rcu::barrier().unwrap();
+    assert_eq!((keys.load(Relaxed), values.load(Relaxed)), (0, 0));
+}
+
+#[test]
+fn no_addition_is_lost_while_the_table_grows_and_shrinks_around_it() {
+    const THREADS: u64 = 4;
+    let flat: Table<u64, u64> = Table::new();
+    let boxed: Table<String, u64> = Table::new();
+    let (a, b) = (u64::MAX, "the one".to_owned());
+    flat.set(a, 0);
+    boxed.set(b.clone(), 0);
+    let done = AtomicU64::new(0);
+    thread::scope(|threads| {
+        for thread in 0..THREADS {
+            let (flat, boxed, b, done) = (&flat, &boxed, &b, &done);
+            threads.spawn(move || {
+                for i in 0..MANY / 4 {
+                    assert!(flat.update(&a, |n| n + 1) && boxed.update(b, |n| n + 1));
+                    let key = thread << 32 | i;
+                    flat.set(key, key);
+                    boxed.set(key.to_string(), key);
+                    if i >= 100 {
+                        assert_eq!(flat.remove(&(key - 100)), Some(key - 100));
+                        assert!(boxed.discard(&(key - 100).to_string()));
+                    }
+                    done.fetch_add(1, Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!((flat.get(&a), boxed.get(&b)), (Some(done.load(Relaxed)), Some(done.load(Relaxed))));
+}
+
+#[test]
+fn a_panic_in_a_users_function_changes_nothing_and_blocks_nobody() {
+    let table: Table<u64, String> = Table::new();
+    table.set(1, "one".to_owned());
+    let panics = |f: &dyn Fn()| {
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err());
+        assert_eq!(table.get(&1).as_deref(), Some("one"));
+        assert!(table.set(2, "two".to_owned()) || table.len() == 2);
+    };
+    panics(&|| _ = table.update(&1, |_| panic!("update")));
+    panics(&|| _ = table.compute(1, |_| panic!("compute")));
+    panics(&|| _ = table.remove_if(&1, |_| panic!("remove_if")));
+    panics(&|| table.read(&1, |_| panic!("read")).unwrap());
+    panics(&|| table.retain(|_, _| panic!("retain")));
+    panics(&|| table.for_each(|_, _| panic!("for_each")));
+    panics(&|| _ = table.get_or_insert_with(3, || panic!("get_or_insert_with")));
+    assert_eq!(table.len(), 2);
+}
+
+#[test]
+fn a_users_function_may_use_the_table_itself() {
+    let table: Table<u64, u64> = (0..10).map(|i| (i, i)).collect();
+    table.update(&1, |n| n + table.get(&2).unwrap());
+    assert_eq!(table.get(&1), Some(3));
+    table.for_each(|k, v| _ = table.set(k + 100, *v));
+    table.retain(|k, _| *k < 100 || !table.discard(k));
+    assert_eq!(table.len(), 10);
+}
+
+/// A key that changes in place, in what neither `Eq` nor `Hash` looks at.
+struct Noted(u64, Mutex<String>);
+
+impl PartialEq for Noted {
+    fn eq(&self, other: &Noted) -> bool {
+        self.0 == other.0
+    }
+}
+impl Eq for Noted {}
+impl std::hash::Hash for Noted {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+impl std::borrow::Borrow<u64> for Noted {
+    fn borrow(&self) -> &u64 {
+        &self.0
+    }
+}
+
+#[test]
+fn a_change_of_a_key_that_went_does_not_come_to_who_has_its_slot() {
+    fn check<K: Copy + Eq + std::hash::Hash + Send + Sync + 'static>(gone: K, comes: K) {
+        let table: Table<K, u64, BuildHasherDefault<Alike>> = Table::default();
+        table.set(gone, 5);
+        // The new key has the slot, and the same value.
+        let take_over = || assert!(table.discard(&gone) && !table.set(comes, 5));
+        let mut asked = 0;
+        let updated = table.update(&gone, |value| {
+            asked += 1;
+            take_over();
+            value + 1
+        });
+        assert!(!updated && asked == 1);
+        assert_eq!((table.get(&gone), table.get(&comes)), (None, Some(5)));
+        // A neighbour that goes is no reason to ask again.
+        table.set(gone, 1);
+        let updated = table.update(&gone, |value| {
+            table.discard(&comes);
+            value + 1
+        });
+        assert!(updated && table.get(&gone) == Some(2));
+    }
+    check(1_u64, 2_u64);
+    check("a", "b");
+}
+
+#[test]
+fn a_key_that_changes_in_place_is_one_key_whatever_becomes_of_its_value() {
+    let table: Table<Noted, u64> = Table::new();
+    table.set(Noted(1, Mutex::new("as it came".to_owned())), 0);
+    let noted =
+        |table: &Table<Noted, u64>| table.read_entry(&1, |key, _| key.1.lock().unwrap().clone()).unwrap();
+    table.read_entry(&1, |key, _| {
+        assert!(table.update(&1, |n| n + 1));
+        *key.1.lock().unwrap() = "new".repeat(99);
+    });
+    assert_eq!(noted(&table), "new".repeat(99));
+    // The key that is there stays.
+    assert_eq!(table.insert(Noted(1, Mutex::new(String::new())), 7), Some(1));
+    assert_eq!(noted(&table), "new".repeat(99));
+    assert_eq!(table.try_insert(Noted(1, Mutex::new(String::new())), 8).map_err(|(_, value)| value), Err(8));
+    (2..MANY / 10).for_each(|i| _ = table.set(Noted(i, Mutex::new(i.to_string())), i));
+    assert_eq!((noted(&table), table.get(&1)), ("new".repeat(99), Some(7)));
+    assert!(table.discard(&1));
+    drop(table);
+    squall_rcu::barrier().unwrap();
+}
+
+/// A key whose hash is never the same.
+#[derive(Clone, PartialEq, Eq)]
+struct Fickle(u64);
+
+impl std::hash::Hash for Fickle {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        NEXT.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed).hash(state);
+    }
+}
+
+#[test]
+fn a_hash_that_contradicts_itself_loses_entries_and_breaks_no_memory() {
+    let alive = Arc::new(AtomicUsize::new(0));
+    let table: Table<Fickle, Counted> = Table::new();
+    thread::scope(|threads| {
+        for _ in 0..3 {
+            threads.spawn(|| {
+                for i in 0..MANY / 10 {
+                    table.set(Fickle(i % 50), Counted::new(&alive, i));
+                    table.discard(&Fickle(i % 50));
+                    table.read(&Fickle(i % 50), |value| assert!(value.1 <= MANY));
+                }
+            });
+        }
+    });
+    table.clear();
+    drop(table);
+    squall_rcu::barrier().unwrap();
+    assert_eq!(alive.load(Relaxed), 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too few entries there to tell")]
+fn a_room_that_cannot_be_had_is_refused_and_the_table_goes_on_as_before() {
+    let table: Table<u64, u64> = Table::new();
+    // Those abort the process where there is no memory.
+    #[cfg(not(any(miri, squall_asan, squall_tsan)))]
+    assert!(!table.try_reserve(usize::MAX));
+    (0..MANY).for_each(|i| _ = table.set(i, i));
+    assert!(table.capacity() as u64 >= MANY);
+    // A shrinking that has begun does not take away what is reserved.
+    (0..MANY).for_each(|i| _ = table.discard(&i));
+    assert!(table.try_reserve(MANY as usize) && table.capacity() as u64 >= MANY);
+    (0..MANY).for_each(|i| _ = (table.set(i, i), table.discard(&i)));
+    assert!(table.capacity() as u64 >= MANY);
+}
+
+/// A value whose end is noted in the table itself.
+struct Last(Arc<Table<u64, Last>>, u64);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        if self.1 < 1000 {
+            self.0.set(self.1 + 1000, Last(self.0.clone(), self.1 + 1000));
+        }
+    }
+}
+
+#[test]
+fn a_values_end_may_use_the_table() {
+    let table = Arc::new(Table::new());
+    thread::scope(|threads| {
+        for thread in 0..2u64 {
+            let table = &table;
+            threads.spawn(move || {
+                for i in 0..if cfg!(miri) { 12 } else { 200 } {
+                    table.set(i, Last(table.clone(), i));
+                    table.update(&(i / 2), |old| Last(table.clone(), old.1));
+                    if i % 3 == thread {
+                        table.discard(&i);
+                    }
+                }
+            });
+        }
+    });
+    squall_rcu::barrier().unwrap();
+    // Else they hold each other.
+    table.clear();
+    squall_rcu::barrier().unwrap();
+    table.clear();
+    squall_rcu::barrier().unwrap();
+    assert!(table.is_empty());
+}
+
+#[test]
+fn a_hash_that_panics_while_the_table_grows_loses_nothing() {
+    #[derive(PartialEq, Eq)]
+    struct Touchy(u64);
+    thread_local!(static PANICS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
+    impl std::hash::Hash for Touchy {
+        fn hash<H: Hasher>(&self, state: &mut H) {
+            assert!(!PANICS.get() || !self.0.is_multiple_of(7) || self.0 > 1000, "a touchy key");
+            self.0.hash(state);
+        }
+    }
+    let table: Table<Touchy, u64> = Table::new();
+    let (first, last) = if cfg!(miri) { (12, 1012) } else { (200, 1400) };
+    (0..first).for_each(|i| _ = table.set(Touchy(i), i));
+    PANICS.set(true);
+    for i in 1001..last {
+        // Done, or not begun.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| table.set(Touchy(i), i)));
+    }
+    PANICS.set(false);
+    (1001..last).for_each(|i| _ = table.set(Touchy(i), i));
+    let mut seen: Vec<u64> = table.values().collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..first).chain(1001..last).collect::<Vec<_>>());
+}

@@ -1,0 +1,102 @@
+//! A table with a limit: it is kept at every moment, and whatever is refused, changed or panics, the count is what is there.
+
+use squall_parts::table::{Compute, Computed, Limited, Table};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+#[test]
+fn new_keys_beyond_the_limit_are_refused_and_all_else_goes_on() {
+    let table: Limited<u64, String> = Limited::new(3);
+    for key in 0..3 {
+        assert_eq!(table.set(key, key.to_string()), Ok(false));
+    }
+    let full = table.set(3, "3".into()).unwrap_err();
+    assert_eq!((full.back, full.exhausted.most, full.exhausted.taken), ((3, "3".into()), 3, 3));
+    assert_eq!(table.try_insert(3, "3".into()).unwrap_err().back, (3, "3".into()));
+    assert!(table.compute(3, |there| Compute::Put(format!("{there:?}"))).is_err());
+    assert_eq!(table.compute(3, |_| Compute::Keep), Ok(Computed::Kept), "nothing new was wanted");
+    // What is there is changed as before.
+    assert_eq!((table.set(1, "one".into()), table.try_insert(1, "1".into())), (Ok(true), Ok(false)));
+    assert_eq!(table.compute(2, |_| Compute::Put("two".into())), Ok(Computed::Updated));
+    assert!(table.update(&0, |_| "zero".into()));
+    assert_eq!(table.compute(2, |_| Compute::Remove), Ok(Computed::Removed));
+    assert_eq!((table.budget().taken(), table.len()), (2, 2));
+    assert_eq!((table.try_insert(5, "5".into()), table.remove(&5)), (Ok(true), Some("5".into())));
+    assert!(table.remove(&5).is_none() && !table.discard(&5));
+    table.retain(|key, _| *key == 1);
+    assert_eq!((table.budget().taken(), table.get(&1).as_deref()), (1, Some("one")));
+    table.budget().set_most(0);
+    assert!(table.set(7, String::new()).is_err() && table.set(1, String::new()) == Ok(true));
+    // One that had more before.
+    let table = Limited::of(table.into_table(), 0);
+    assert!(table.budget().taken() == 1 && table.discard(&1) && table.is_empty());
+}
+
+#[test]
+fn a_closure_a_clone_or_a_key_that_panics_leaves_the_count_right() {
+    struct Fragile;
+    impl Clone for Fragile {
+        fn clone(&self) -> Fragile {
+            panic!("as asked")
+        }
+    }
+    let table: Limited<u64, Fragile> = Limited::new(2);
+    table.try_insert(1, Fragile).ok().unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| table.compute(2, |_| panic!("as asked")))).is_err());
+    assert_eq!((table.budget().taken(), table.len()), (1, 1));
+    assert!(catch_unwind(AssertUnwindSafe(|| table.remove(&1))).is_err(), "it is out, and cannot be cloned");
+    assert_eq!((table.budget().taken(), table.len()), (0, 0));
+}
+
+/// How exact it is: never more entries than the limit, as a count by those who put in and take out has it, which lags behind the removal
+/// and runs ahead of nothing; and when all is over the count is what is there.
+#[test]
+fn the_limit_is_kept_at_every_moment_and_the_count_is_right_in_the_end() {
+    const MOST: u64 = 20;
+    const KEYS: u64 = 64;
+    let table: Limited<u64, u64> = Limited::of(Table::new(), MOST);
+    let (over, refused) = (AtomicBool::new(false), AtomicU64::new(0));
+    let rounds: u64 = if cfg!(miri) { 30 } else { 20_000 };
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                // The budget is never over its limit, and nothing is in that was not taken.
+                assert!(table.budget().taken() <= MOST);
+                thread::yield_now();
+            }
+        });
+        let workers: Vec<_> = (0..3_u64)
+            .map(|worker| {
+                let (table, refused) = (&table, &refused);
+                scope.spawn(move || {
+                    let mut draw = worker + 1;
+                    for _ in 0..rounds {
+                        draw = draw
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
+                        let key = (draw >> 33) % KEYS;
+                        let done = match (draw >> 40) % 5 {
+                            0 => table.set(key, worker).map(drop).map_err(drop),
+                            1 => table.try_insert(key, worker).map(drop).map_err(drop),
+                            2 => table.compute(key, |_| Compute::Put(worker)).map(drop).map_err(drop),
+                            3 => table.compute(key, |_| Compute::Remove).map(drop).map_err(drop),
+                            _ => {
+                                table.discard(&key);
+                                Ok(())
+                            }
+                        };
+                        refused.fetch_add(u64::from(done.is_err()), Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        over.store(true, Ordering::Relaxed);
+        watcher.join().unwrap();
+    });
+    let mut entries = 0;
+    table.for_each(|_, _| entries += 1);
+    assert_eq!((table.budget().taken(), table.len() as u64), (entries, entries));
+    assert!(entries <= MOST && (cfg!(miri) || refused.load(Ordering::Relaxed) > 0));
+}

@@ -1,7 +1,0 @@
-//! Blocks of every size and placement, taken, changed, and freed here and elsewhere, against a model of what is held.
-#![no_main]
-
-#[path = "../../crates/squall-alloc/tests/sequences_common/mod.rs"]
-mod sequences;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sequences::alloc(bytes));

@@ -1,7 +1,0 @@
-//! Operations on a hash table in many places, against a map in one.
-#![no_main]
-
-#[path = "../../crates/squall-dhash/tests/sequences_common/mod.rs"]
-mod sequences;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sequences::dhash(bytes));

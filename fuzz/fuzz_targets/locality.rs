@@ -1,7 +1,0 @@
-//! Files that the locality profiler's plugin may have left, analysed.
-#![no_main]
-
-#[path = "../../crates/squall-locality/tests/stream_common/mod.rs"]
-mod stream_common;
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| stream_common::analyse(bytes));

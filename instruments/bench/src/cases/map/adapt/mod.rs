@@ -1,0 +1,401 @@
+//! `map-adapt`: a map that changes its form, beside the forms that it may have and those of others, in phases of a load that changes.
+//!
+//! - A turn makes a map, does something else with it for a while, then what the variant says: first for as long as a policy may be at it, then
+//!   timed. For those that never change both are shorter. Growing and shrinking follow each other, and one of them is timed.
+//! - `squall-adaptive/best-fixed` is the median over the rounds of the adaptive map over that form of ours which was fastest in the same
+//!   round.
+//! - `adapt_ms`: from the phase's beginning to the end of the last swap; zero where the form could stay.
+//!
+//! - I1. What is in the map in the end is what the operations come to (`hand.rs`).
+//! - I2. Nothing here tells the policy anything. What it did is read from its history afterwards.
+
+mod hand;
+mod play;
+
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use crossbeam_utils::CachePadded;
+use squall::adapt::control::{self, Verdict};
+use squall::objects::map::{CENTRAL, REPLICATED};
+
+use crate::case::{Case, Make, Missing, PLAIN, Role, Scale, Setting, Spec, Subject, Variant, Worker};
+use crate::cases::swap::crew::fit;
+use crate::env;
+use crate::harness::Step as Progress;
+use crate::harness::{CLEAN_ROUNDS_MIN, Plan, RoundWatch, RunError, SubjectResult, Table, median};
+use crate::ours_map::{Adaptive, Central, OneLock, Partitioned, Replicated};
+use crate::rivals::maps::{Dash, Family, Job, Locked, Mapping, Papaya, SccHashIndex, SccHashMap, with_words};
+use hand::{Deck, Hand, Load};
+use play::{Step, Stepped, play};
+
+use super::keys::Key;
+
+const fn variant(name: &'static str, about: &'static str) -> Variant {
+    Variant { name, about, ..PLAIN }
+}
+
+pub(in crate::cases) static CASE: Case = Case {
+    name: "map-adapt",
+    about: "one operation on a map whose load has changed, adaptive and in each form that it may have",
+    variants: &[
+        variant("read-mostly", "all read, one operation in a hundred writes; before, all wrote"),
+        variant("write-heavy", "all write nine times of ten; before, all read"),
+        variant("one-thread", "the first reads and writes by halves; before, all did"),
+        variant("all-threads", "all read and write by halves; before, the first alone did"),
+        variant("growing", "from one thousand entries to sixty-six, again and again"),
+        variant("shrinking", "the way back"),
+    ],
+    subjects: SUBJECTS,
+    scale: Scale::Own(run),
+    slice_ms: (0, 0),
+    thread_range: false,
+    metrics: None,
+    default_threads: &[1, 2, 8],
+};
+
+const SUBJECTS: &[Spec] = &[
+    Spec::ours(ADAPTIVE, looping::<Adaptive>()),
+    Spec::ours("squall-central", looping::<Central>()),
+    Spec::ours("squall-locked", looping::<OneLock>()),
+    Spec::ours("squall-partsted", looping::<Replicated>()),
+    Spec::ours("squall-partitioned", looping::<Partitioned>()),
+    Spec::rival("dashmap", looping::<Dash>()),
+    Spec::rival("papaya", looping::<Papaya>()),
+    Spec::rival("scc-hashmap", looping::<SccHashMap>()),
+    Spec::rival("scc-hashindex", looping::<SccHashIndex>()),
+    #[cfg(feature = "rivals")]
+    Spec::rival("flurry", looping::<crate::rivals::maps::Flurry>()),
+    #[cfg(not(feature = "rivals"))]
+    Spec::rival("flurry", super::flurry_is_missing),
+    Spec::rival("std-rwlock", looping::<Locked>()),
+];
+const ADAPTIVE: &str = "squall-adaptive";
+
+/// Plays a turn with a new map of a subject.
+type Turns = fn(&Turning<'_>) -> Result<Turn, String>;
+
+/// Those that can run here, by the places of their names among the subjects.
+const TURNS: &[(&str, Turns)] = &[
+    (ADAPTIVE, turn::<Adaptive>),
+    ("squall-central", turn::<Central>),
+    ("squall-locked", turn::<OneLock>),
+    ("squall-partsted", turn::<Replicated>),
+    ("squall-partitioned", turn::<Partitioned>),
+    ("dashmap", turn::<Dash>),
+    ("papaya", turn::<Papaya>),
+    ("scc-hashmap", turn::<SccHashMap>),
+    ("scc-hashindex", turn::<SccHashIndex>),
+    #[cfg(feature = "rivals")]
+    ("flurry", turn::<crate::rivals::maps::Flurry>),
+    ("std-rwlock", turn::<Locked>),
+];
+
+// --- a turn ---
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// For so long something else is done first: longer than a cool-down, so that the change is one to follow at once.
+const BEFORE: Duration = ms(300);
+/// For so long the policy may be at it: where each thread has a processor, and where not.
+const MAY_TAKE: (Duration, Duration) = (ms(150), ms(300));
+/// Both, for those that never change.
+const FIXED: Duration = ms(20);
+/// What is timed, in a full and in a quick run; and times that a map grows.
+const TIMED: (Duration, Duration) = (ms(200), ms(80));
+const CYCLES: (usize, usize) = (8, 3);
+/// Times that it grows before, where the policy may be at it.
+const CYCLES_BEFORE: usize = 8;
+
+#[derive(Clone, Copy)]
+struct Turning<'a> {
+    setting: &'a Setting,
+    quick: bool,
+    adapts: bool,
+}
+
+impl Turning<'_> {
+    fn steps(&self) -> Vec<Step> {
+        let (before, load) = loads(self.setting.variant.name);
+        let may_take = if fit(self.setting.threads) { MAY_TAKE.0 } else { MAY_TAKE.1 };
+        let (before_for, may_take) = if self.adapts { (BEFORE, may_take) } else { (FIXED, FIXED) };
+        let step = |load, of_phase, timed, length| Step { load, of_phase, timed, length };
+        let mut steps = vec![step(before, false, false, before_for)];
+        if !load.ends() {
+            let timed = if self.quick { TIMED.1 } else { TIMED.0 };
+            steps.push(step(load, true, false, may_take));
+            steps.push(step(load, true, true, timed));
+            return steps;
+        }
+        let untimed = if self.adapts { CYCLES_BEFORE } else { 1 };
+        let timed = if self.quick { CYCLES.1 } else { CYCLES.0 };
+        for cycle in 0..untimed + timed {
+            for half in [Load::Grow, Load::Shrink] {
+                steps.push(step(half, true, cycle >= untimed && half == load, Duration::ZERO));
+            }
+        }
+        steps
+    }
+}
+
+/// What is done first, and then.
+fn loads(variant: &str) -> (Load, Load) {
+    match variant {
+        "read-mostly" => (Load::WriteHeavy, Load::ReadMostly),
+        "write-heavy" => (Load::ReadMostly, Load::WriteHeavy),
+        "one-thread" => (Load::AllThreads, Load::OneThread),
+        "all-threads" => (Load::OneThread, Load::AllThreads),
+        "growing" => (Load::OneThread, Load::Grow),
+        _ => (Load::OneThread, Load::Shrink),
+    }
+}
+
+/// What came of a turn.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    ns: f64,
+    adapt_ms: f64,
+    swaps: usize,
+    /// At the end: 0 small, 1 central, 2 replicated.
+    form: usize,
+    policy_ms_per_s: f64,
+}
+
+fn turn<F: Family>(turning: &Turning<'_>) -> Result<Turn, String> {
+    with_words::<F, _>(*turning)
+}
+
+impl Job for Turning<'_> {
+    type Result = Result<Turn, String>;
+
+    fn run<K: Key, M: Mapping<K>>(self) -> Self::Result {
+        let steps = self.steps();
+        let deck = Deck::<K>::new(loads(self.setting.variant.name).1.ends());
+        let map = M::new();
+        let mut hands = deck.deal(&map, self.setting.threads);
+        let played = play(&map, &deck, &mut hands, &steps);
+        deck.check(&map, hands.iter())?;
+        let both = || steps.iter().zip(&played);
+        let (calls, ns) = sum(both().filter(|(step, _)| step.timed).map(|(_, stepped)| stepped));
+        let mut turn = Turn { ns: ns / calls.max(1) as f64, ..Turn::default() };
+        if let Some(id) = map.object().filter(|_| self.adapts) {
+            let began = both().find(|(step, _)| step.of_phase).map(|(_, stepped)| stepped.began);
+            let policy_ns: u64 = played.iter().map(|stepped| stepped.policy_ns).sum();
+            let length: Duration = played.iter().map(|stepped| stepped.length).sum();
+            turn.policy_ms_per_s = policy_ns as f64 / 1e6 / length.as_secs_f64();
+            tell(&mut turn, id, began.ok_or("no phase")?);
+            if std::env::var_os("SQUALL_BENCH_WHY").is_some() {
+                both().for_each(|(step, s)| {
+                    eprintln!("{:?}: {:.1} ns", step.load, s.ns / s.calls.max(1) as f64)
+                });
+                control::history(id).iter().for_each(|decision| eprintln!("  {decision}"));
+            }
+        }
+        Ok(turn)
+    }
+}
+
+fn sum<'a>(stepped: impl Iterator<Item = &'a Stepped>) -> (u64, f64) {
+    stepped.fold((0, 0.0), |(calls, ns), stepped| (calls + stepped.calls, ns + stepped.ns))
+}
+
+/// What the policy did since the phase began.
+fn tell(turn: &mut Turn, id: squall::Id, began: SystemTime) {
+    let decisions = control::history(id);
+    let swaps = || decisions.iter().filter(|decision| decision.verdict == Verdict::Swapped);
+    let last = swaps().filter_map(|swap| swap.at.duration_since(began).ok()).max();
+    turn.adapt_ms = last.map_or(0.0, |last| last.as_secs_f64() * 1e3);
+    turn.swaps = swaps().count();
+    turn.form = match control::status(id).map(|status| status.form) {
+        Some(CENTRAL) => 1,
+        Some(REPLICATED) => 2,
+        _ => 0,
+    };
+}
+
+// --- rounds ---
+
+/// Rounds, in a full and in a quick run.
+const ROUNDS: (usize, usize) = (9, 3);
+/// The same where a map grows and shrinks: these are short, and their entries are more than a processor's own caches have, so that what
+/// others do to the caches that it shares decides what a single turn costs.
+const ROUNDS_WHERE_IT_GROWS: (usize, usize) = (15, 9);
+
+fn run(setting: &Setting, plan: &Plan, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Table, RunError> {
+    let Setting { threads, variant, .. } = *setting;
+    let rounds = if loads(variant.name).1.ends() { ROUNDS_WHERE_IT_GROWS } else { ROUNDS };
+    let rounds = if plan.quick { rounds.1 } else { rounds.0 };
+    let is_pinned = fit(threads) && !crate::ours_machine::is_virtual();
+    let mut processors = env::processors();
+    if is_pinned {
+        processors.truncate(threads);
+    }
+    let mut turns: Vec<Vec<Turn>> = vec![Vec::new(); TURNS.len()];
+    let mut disturbed = Vec::new();
+    for round in 0..rounds {
+        let watch = RoundWatch::begin(&processors);
+        for place in 0..TURNS.len() {
+            let which = (place + round) % TURNS.len();
+            let (name, turn) = TURNS[which];
+            let turning = Turning { setting, quick: plan.quick, adapts: name == ADAPTIVE };
+            let failed = |why| RunError(format!("case {} {}, {name}: {why}", CASE.name, variant.name));
+            turns[which].push(turn(&turning).map_err(failed)?);
+        }
+        disturbed.push(watch.disturbed());
+        progress(Progress { case: CASE.name, variant: variant.name, threads, round: round + 1, rounds });
+    }
+    let spoiled = disturbed.iter().filter(|&&foreign| foreign).count();
+    let kept_disturbed = rounds - spoiled < CLEAN_ROUNDS_MIN;
+    let kept: Vec<usize> = (0..rounds).filter(|&round| kept_disturbed || !disturbed[round]).collect();
+    let of = |which: usize| kept.iter().map(|&round| turns[which][round]).collect::<Vec<Turn>>();
+    let subjects: Vec<SubjectResult> =
+        (0..TURNS.len()).map(|which| subject(TURNS[which].0, &of(which))).collect();
+    Ok(Table {
+        case: &CASE,
+        variant,
+        threads,
+        pinned: is_pinned,
+        ratios: vec![(format!("{ADAPTIVE}/best-fixed"), over_best_fixed(&subjects), "")],
+        subjects,
+        metrics: metrics(&of(0)),
+        rounds,
+        disturbed: spoiled,
+        kept_disturbed,
+    })
+}
+
+fn subject(name: &'static str, turns: &[Turn]) -> SubjectResult {
+    let spec = SUBJECTS.iter().find(|spec| spec.name == name);
+    let role = spec.map_or(Role::Rival, |spec| spec.role);
+    SubjectResult { name, role, ns: turns.iter().map(|turn| turn.ns).collect(), metrics: Vec::new() }
+}
+
+/// The median over the rounds of the adaptive one over the best of our fixed ones in that round.
+fn over_best_fixed(subjects: &[SubjectResult]) -> f64 {
+    let fixed = || subjects.iter().filter(|subject| subject.role == Role::Ours && subject.name != ADAPTIVE);
+    let adaptive = subjects.iter().find(|subject| subject.name == ADAPTIVE);
+    let ratio = |(round, own): (usize, &f64)| {
+        own / fixed().map(|subject| subject.ns[round]).fold(f64::INFINITY, f64::min)
+    };
+    let ratios: Vec<f64> =
+        adaptive.into_iter().flat_map(|own| own.ns.iter().enumerate().map(ratio)).collect();
+    median(&ratios)
+}
+
+fn metrics(turns: &[Turn]) -> Vec<(String, f64)> {
+    let all = |of: fn(&Turn) -> f64| turns.iter().map(of).collect::<Vec<f64>>();
+    let most = |of: fn(&Turn) -> f64| all(of).into_iter().fold(0.0, f64::max);
+    let metric = |name: &str, value| (name.to_owned(), value);
+    vec![
+        metric("adapt_ms", median(&all(|turn| turn.adapt_ms))),
+        metric("adapt_ms_max", most(|turn| turn.adapt_ms)),
+        metric("swaps", most(|turn| turn.swaps as f64)),
+        metric("form", median(&all(|turn| turn.form as f64))),
+        metric("policy_ms_per_s", median(&all(|turn| turn.policy_ms_per_s))),
+    ]
+}
+
+// --- `loop` ---
+
+/// Makes the subject whose operations are counted from outside.
+const fn looping<F: Family>() -> Make {
+    |setting| with_words::<F, _>(Looped { setting })
+}
+
+struct Looped<'a> {
+    setting: &'a Setting,
+}
+
+impl Job for Looped<'_> {
+    type Result = Result<Box<dyn Subject>, Missing>;
+
+    fn run<K: Key, M: Mapping<K>>(self) -> Self::Result {
+        let load = loads(self.setting.variant.name).1;
+        let (map, deck) = (M::new(), Deck::<K>::new(load.ends()));
+        let hands = deck.deal(&map, self.setting.threads);
+        let hands = hands.into_iter().map(|hand| CachePadded::new(Mutex::new(hand))).collect();
+        Ok(Box::new(Looping { map, deck, hands, load }))
+    }
+}
+
+struct Looping<K: Key, M> {
+    map: M,
+    deck: Deck<K>,
+    hands: Vec<CachePadded<Mutex<Hand>>>,
+    load: Load,
+}
+
+impl<K: Key, M> Looping<K, M> {
+    fn hand(&self, thread: usize) -> MutexGuard<'_, Hand> {
+        self.hands[thread].lock().expect("nobody panics holding it")
+    }
+}
+
+impl<K: Key, M: Mapping<K>> Subject for Looping<K, M> {
+    fn worker(&self, thread: usize) -> Worker<'_> {
+        let mut way = if self.load.ends() { Load::Grow } else { self.load };
+        Box::new(move |ops| {
+            let mut hand = self.hand(thread);
+            let mut left = if self.load.is_for(thread) { ops } else { 0 };
+            while left > 0 {
+                left -= match hand.some(way, &self.map, &self.deck, left) {
+                    0 => {
+                        way = if way == Load::Grow { Load::Shrink } else { Load::Grow };
+                        0
+                    }
+                    calls => calls,
+                };
+            }
+        })
+    }
+
+    fn check(&self, _: u64) -> Result<(), String> {
+        let hands: Vec<_> = (0..self.hands.len()).map(|thread| self.hand(thread)).collect();
+        self.deck.check(&self.map, hands.iter().map(|hand| &**hand))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject_of(name: &'static str, role: Role, ns: &[f64]) -> SubjectResult {
+        SubjectResult { name, role, ns: ns.into(), metrics: Vec::new() }
+    }
+
+    #[test]
+    fn the_best_fixed_one_is_that_of_each_round_and_none_of_the_rivals() {
+        let subjects = [
+            subject_of(ADAPTIVE, Role::Ours, &[2.0, 2.0, 6.0]),
+            subject_of("squall-central", Role::Ours, &[1.0, 4.0, 2.0]),
+            subject_of("squall-locked", Role::Ours, &[2.0, 2.0, 4.0]),
+            subject_of("dashmap", Role::Rival, &[0.1, 0.1, 0.1]),
+        ];
+        assert_eq!(over_best_fixed(&subjects), 2.0);
+    }
+
+    #[test]
+    fn every_subject_but_those_that_are_missing_has_turns() {
+        for spec in SUBJECTS {
+            let missing = spec.name == "flurry" && cfg!(not(feature = "rivals"));
+            assert_eq!(TURNS.iter().any(|(name, _)| *name == spec.name), !missing, "{}", spec.name);
+        }
+        assert_eq!(TURNS[0].0, ADAPTIVE, "of which the metrics are");
+    }
+
+    #[test]
+    fn a_turn_of_each_variant_loses_nothing() {
+        for variant in CASE.variants {
+            for threads in [1, 3] {
+                let setting = Setting { threads, variant, counted: false };
+                for (name, turn) in &TURNS[..5] {
+                    let turned = turn(&Turning { setting: &setting, quick: true, adapts: false });
+                    let turned = turned.unwrap_or_else(|why| panic!("{name}, {}: {why}", variant.name));
+                    assert!(turned.ns > 0.0, "{name}, {}", variant.name);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `map-get`, `map-mixed`, `map-churn`, `map-memory`, `map-adapt`: a map that all threads use.
+//!
+//! - `map-get`: one key that is there is looked for, and its value read.
+//! - `map-mixed`: the same, and writes: of these half add one to the value of a key that is there, a quarter put in a key that is
+//!   not, a quarter take out one that is. The size stays.
+//! - `map-churn`: each thread puts in a key and takes out the one that has been there longest, in turns; in the end every key of
+//!   the map is another one, again and again.
+//! - `map-memory`, `map-adapt`: see their files.
+//!
+//! What is done is drawn beforehand, the same for all (`plan.rs`), and what must come of it is checked (`work.rs`). What a
+//! variant's name says stands in `shape.rs`.
+
+mod adapt;
+mod keys;
+mod memory;
+mod plan;
+mod shape;
+mod work;
+
+use crate::case::{Case, Scale, Spec};
+#[cfg(not(feature = "rivals"))]
+use crate::case::{Missing, Setting, Subject};
+use crate::ours_map::{Adaptive, Central, Constituent, OneLock, Replicated};
+use crate::rivals::maps::{Dash, Locked, Papaya, SccHashIndex, SccHashMap};
+
+pub(super) use adapt::CASE as ADAPT;
+pub(crate) use keys::Key;
+pub(super) use memory::CASE as MEMORY;
+pub(super) use plan::zipf;
+pub(crate) use shape::{Hasher, Keys, Shape};
+
+#[cfg(test)]
+pub(crate) fn sizes() -> &'static [crate::case::Variant] {
+    shape::SIZES
+}
+
+#[cfg(not(feature = "rivals"))]
+fn flurry_is_missing(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
+    Err(Missing("squall was built without its feature `rivals`".to_owned()))
+}
+
+/// So long that a large map's hot part is in the caches for most of a slice: the other subjects' slices put theirs there.
+const SLICE_MS: (u64, u64) = (60, 20);
+
+/// All maps, each as `$make` makes its subject.
+macro_rules! subjects {
+    ($make:path) => {{
+        use $make as make;
+        &[
+            Spec::ours("squall-parts", make::<Constituent>()),
+            Spec::ours("squall-central", make::<Central>()),
+            Spec::ours("squall-locked", make::<OneLock>()),
+            Spec::ours("squall-partsted", make::<Replicated>()),
+            Spec::ours("squall-adaptive", make::<Adaptive>()),
+            Spec::rival("dashmap", make::<Dash>()),
+            Spec::rival("papaya", make::<Papaya>()),
+            Spec::rival("scc-hashmap", make::<SccHashMap>()),
+            Spec::rival("scc-hashindex", make::<SccHashIndex>()),
+            #[cfg(feature = "rivals")]
+            Spec::rival("flurry", make::<crate::rivals::maps::Flurry>()),
+            #[cfg(not(feature = "rivals"))]
+            Spec::rival("flurry", flurry_is_missing),
+            Spec::rival("std-rwlock", make::<Locked>()),
+        ]
+    }};
+}
+
+pub(super) static GET: Case = Case {
+    name: "map-get",
+    about: "one look for a key that is there, in a map that all threads read",
+    variants: shape::READING,
+    subjects: subjects!(work::getting),
+    scale: Scale::Work,
+    slice_ms: SLICE_MS,
+    thread_range: false,
+    metrics: None,
+    default_threads: &[1, 2, 8],
+};
+
+pub(super) static MIXED: Case = Case {
+    name: "map-mixed",
+    about: "one read or one write of a map that all threads read and write; its size stays",
+    variants: shape::MIXED,
+    subjects: subjects!(work::mixing),
+    scale: Scale::Work,
+    slice_ms: SLICE_MS,
+    thread_range: false,
+    metrics: None,
+    default_threads: &[1, 2, 8],
+};
+
+pub(super) static CHURN: Case = Case {
+    name: "map-churn",
+    about: "a new key put in or the oldest taken out, in turns, in a map that all threads write",
+    variants: shape::SIZES,
+    subjects: subjects!(work::churning),
+    scale: Scale::Work,
+    slice_ms: SLICE_MS,
+    thread_range: false,
+    metrics: None,
+    default_threads: &[1, 2, 8],
+};
