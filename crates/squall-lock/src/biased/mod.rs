@@ -1,26 +1,33 @@
-//! `BiasedLock<T>`: a lock that a thread which uses it alone takes without an atomic operation.
+//! `BiasedLock<T>`: its owner, a thread that takes it many times in a row, needs no atomic operation.
 //!
-//! Problem: the atomic operation by which a free lock is taken is most of what a short section costs, and it is made for nobody while
-//! one thread alone takes the lock. Idea: the lock names an owner. The owner marks that it is inside by a plain store, and looks whether
-//! it still is the owner, with a light fence between. Who else wants the lock takes a common one, takes the ownership away, makes the
-//! heavy fence, and waits until the owner is outside; from then on all take the common lock. A thread that took that one many times
-//! in a row becomes the owner: after eight times at first, then after ever more, and not more than `TIMES` times in the life of a lock.
+//! Problem: taking a free lock costs an atomic operation. In a short critical section that is most of the
+//! cost, and it is wasted while only one thread takes the lock.
+//! Idea: the lock names an owner. The owner marks itself inside with a plain store, makes a light fence, and
+//! reads whether it still is the owner. Another thread that wants the lock takes the common lock, clears the
+//! owner, makes the heavy fence, and waits until the former owner is outside. From then on all threads take
+//! the common lock. A thread that took the common lock many times in a row becomes the owner. The first time
+//! that takes eight takings, later far more. A lock gets an owner at most `TIMES` times.
 //!
-//! - I1. `owner` is changed by who holds `common` only. It names the thread and the time: each time has a mark of its own in `inside`,
-//!   which its owner alone writes; so a thread that was stopped between its look at `owner` and its mark, and goes on when others
-//!   have become owners, marks what nobody looks at any more.
+//! - I1. Only the holder of `common` changes `owner`. The word names the thread and the term (how many owners
+//!   came before). Each term has its own mark in `inside`, which only its owner writes. So a thread may stop
+//!   between its read of `owner` and its mark, and go on in a later term. Its mark is then no longer read by
+//!   any thread.
 //! - I2. A thread is inside as the owner only if it saw itself as the owner after its mark and a light fence.
-//! - I3. Who holds `common` is inside only if there is no owner, and the mark of the last one was seen cleared after a heavy fence that
-//!   followed the end of its ownership, by whomever: until then it is `leaving`, also for those who come after one that gave up. By
-//!   `asym`'s I1 the owner sees that it is none, or its mark is seen.
-//! - I4. Nobody becomes the owner while it has a guard: a thread does when it releases `common`. So a thread that takes the lock twice finds
-//!   its own mark, or waits for its own `common`.
+//! - I3. The holder of `common` is inside only if the lock has no owner, and the mark of the last owner was
+//!   seen cleared. That read follows a heavy fence, which follows the end of the ownership; any threads may
+//!   have made these steps. Until then the last owner is `leaving`, also for threads that come after one that
+//!   gave up. By I1 of `asym`, the owner sees that it lost the ownership, or its mark is seen.
+//! - I4. A thread becomes the owner when it releases `common`, so never while it has a guard. A thread that
+//!   takes the lock twice therefore finds its own mark, or waits for its own `common`.
 //!
-//! From I2 and I3 follows that one thread is inside at a time, and from the marks' release and acquire that it sees what the one before it did.
+//! I2 and I3 imply that one thread is inside at a time. The Release and Acquire of the marks make it see the
+//! writes of the thread before it.
 //!
-//! Progress: the owner's way is wait-free. Taking it away waits for the owner to leave, and for the system call.
-//! Source: K. Kawachiya, A. Koseki, T. Onodera, "Lock reservation", OOPSLA 2002; D. Dice, H. Huang, M. Yang, "Asymmetric Dekker
-//! synchronization", 2001; our own: marks by time, so that there may be another owner without stopping the first.
+//! Progress: the owner's path is wait-free. Taking the ownership away waits for the owner to leave, and for
+//! the system call.
+//! Source: K. Kawachiya, A. Koseki, T. Onodera, "Lock reservation", OOPSLA 2002; D. Dice, H. Huang, M. Yang,
+//! "Asymmetric Dekker synchronization", 2001. Our own: a mark per term, so that a new owner can follow
+//! without stopping the previous one.
 
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
@@ -37,28 +44,28 @@ use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 
-/// The sites of the argument, which model tests weaken one by one.
+/// The sites of the argument. Each model twin weakens one.
 mod sites {
     use squall_sys::sync::weaken::Site;
-    /// The light fence of the owner between its mark and its look (I2).
+    /// Light fence of the owner between its mark and its second read of `owner` (I2). Partner: [`HEAVY`].
     pub(super) const LIGHT: Site = Site(100);
-    /// The heavy fence of who takes the ownership away (I3).
+    /// Heavy fence of the thread that takes the ownership away (I3). Partner: [`LIGHT`].
     pub(super) const HEAVY: Site = Site(101);
-    /// The release of a mark that is cleared. Partner: [`SEEN`].
+    /// Release of clearing a mark. Partner: [`SEEN`].
     pub(super) const LEAVE: Site = Site(102);
-    /// The acquire of who sees a mark cleared. Partner: [`LEAVE`].
+    /// Acquire of a thread that sees a mark cleared. Partner: [`LEAVE`].
     pub(super) const SEEN: Site = Site(103);
-    /// Not an ordering: whether each time has a mark of its own (I1).
+    /// Not an ordering: each term has its own mark (I1).
     pub(super) const TIME: Site = Site(104);
-    /// Not an ordering: whether the owner looks again after its mark (I2).
+    /// Not an ordering: the owner reads `owner` again after its mark (I2).
     pub(super) const LOOK: Site = Site(105);
-    /// Not an ordering: whether an owner that was seen inside is remembered when who saw it gives up (I3).
+    /// Not an ordering: a thread that gives up leaves the former owner in `leaving` (I3).
     pub(super) const LEAVING: Site = Site(106);
 }
 
-/// How often a lock may get an owner.
+/// The number of times a lock may get an owner.
 const TIMES: usize = 4;
-/// After so many times in a row that a thread takes the common lock it becomes the owner, for each time.
+/// For each term, the number of takings of the common lock in a row that make a thread the owner.
 const IN_A_ROW: [u32; TIMES] = if cfg!(any(loom, squall_model)) {
     [1; TIMES]
 } else if cfg!(miri) {
@@ -66,68 +73,81 @@ const IN_A_ROW: [u32; TIMES] = if cfg!(any(loom, squall_model)) {
 } else {
     [8, 512, 1 << 15, 1 << 21]
 };
-/// So many times are soon over.
+/// A number of takings that counts as soon reached.
 const SOON: u32 = 512;
-/// The bits of `owner` that say which time it is: below those of a thread's number, which is aligned as a word.
+/// The bits of `owner` that hold the term. They lie below the bits of a thread's number, which is aligned to
+/// a word.
 const TIME: usize = TIMES - 1;
 
-/// A lock around a value that costs its owner no atomic operation: who takes it many times in a row, while nobody else does.
+/// A lock that costs its owner no atomic operation. The owner is a thread that takes the lock many times in a
+/// row.
 ///
-/// For a value that one thread uses nearly always, and any may: what is shared perhaps, and mostly is not.
+/// Use it for a value that may be shared, but that one thread uses nearly always.
 ///
-/// Drawbacks first:
-/// - Whoever takes the lock from its owner makes a system call that interrupts every processor on which a thread of this process runs
-///   (some microseconds), and waits for the owner to leave, which may have been descheduled. That happens four times in the life of a
-///   lock at most; after that it is a [`Lock`], with a few instructions more.
-/// - Where `membarrier` cannot be used there is no owner, ever. If it could when a lock got its owner, and is refused when another comes, that
-///   one waits a tenth of a second in its place: longer than any processor keeps a store to itself, and not a proof.
-/// - 48 bytes beside the value.
-/// - No order among those who wait, no poisoning: as [`Lock`].
+/// Drawbacks:
+/// - Taking the lock from its owner is expensive. The new thread makes a system call. The call interrupts
+///   every processor on which a thread of this process runs, for some microseconds. Then it waits for the
+///   owner to leave, and the owner may be descheduled. A lock does this at most four times; then it behaves
+///   like a [`Lock`] with a few more instructions.
+/// - Without `membarrier` the lock never has an owner. If `membarrier` is refused after the lock got its
+///   owner, the new thread sleeps 100 ms instead of the call. A processor drains its store buffer long before
+///   that, but this is no proof.
+/// - The lock needs 48 bytes beside the value.
+/// - Waiters have no order, and poisoning does not exist, as with [`Lock`].
 ///
 /// # Panics
-/// A thread that is the owner and takes the lock it holds, or of which a guard was forgotten, panics. One that is not waits for ever, or panics in debug builds: as
-/// with [`Lock`].
+/// An owner that takes the lock it holds panics. So does an owner that forgot a guard. Any other thread that
+/// relocks the lock waits forever, or panics in debug builds.
 ///
 /// # Cost
-/// The owner: four loads and two stores. Others: as [`Lock`], and about ten instructions.
+/// Owner: four loads and two stores. Other threads: like [`Lock`], and about ten instructions more.
 ///
 /// # Example
 /// ```
 /// use squall_lock::BiasedLock;
 /// let total = BiasedLock::new(0_u64);
-/// (0..100).for_each(|_| *total.lock() += 1); // after eight times without an atomic operation
+/// (0..100).for_each(|_| *total.lock() += 1); // after eight takings, no atomic operation
 /// std::thread::scope(|threads| {
-///     threads.spawn(|| *total.lock() += 1); // takes it away
+///     threads.spawn(|| *total.lock() += 1); // takes the ownership away
 /// });
 /// assert_eq!(total.into_inner(), 101);
 /// ```
 pub struct BiasedLock<T: ?Sized> {
-    /// The owner's number and the time, or zero.
+    /// The owner's number and its term, or zero.
     owner: AtomicUsize,
-    /// Of each time, whether the owner is inside.
+    /// For each term, 1 while the owner is inside.
     inside: [AtomicU8; TIMES],
-    /// How many owners there were. Changed by who holds `common` only.
+    /// The number of owners so far. Only the holder of `common` changes it.
     times: AtomicU8,
     common: Lock<Turns>,
     value: UnsafeCell<T>,
 }
 
-/// Who takes the common lock.
+/// The recent takings of the common lock.
 struct Turns {
-    /// Who took it last, and how many times in a row.
+    /// The last thread to take the common lock, and its takings in a row.
     last: usize,
     in_a_row: u32,
-    /// The owner that was dismissed and has not been seen outside since, and its time; or zero.
+    /// The dismissed owner and its term, until it was seen outside; otherwise zero.
     leaving: usize,
 }
 
-// SAFETY: the lock owns its value; to send it is to send the value.
+// SAFETY: the lock owns its value, so sending the lock sends the value.
 unsafe impl<T: ?Sized + Send> Send for BiasedLock<T> {}
 // SAFETY: threads that share the lock reach the value one at a time (I2, I3).
 unsafe impl<T: ?Sized + Send> Sync for BiasedLock<T> {}
 
 impl<T> BiasedLock<T> {
-    /// A lock around `value`, which nobody holds or owns.
+    /// Makes a free lock around `value`, without an owner.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_lock::BiasedLock;
+    ///
+    /// static COUNT: BiasedLock<u32> = BiasedLock::new(0);
+    /// *COUNT.lock() += 1;
+    /// assert!(!COUNT.is_mine()); // one taking is not enough
+    /// ```
     #[cfg(not(loom))]
     pub const fn new(value: T) -> BiasedLock<T> {
         BiasedLock {
@@ -139,7 +159,7 @@ impl<T> BiasedLock<T> {
         }
     }
 
-    /// A lock around `value`, which nobody holds or owns.
+    /// Makes a free lock around `value`, without an owner.
     #[cfg(loom)]
     pub fn new(value: T) -> BiasedLock<T> {
         BiasedLock {
@@ -151,17 +171,25 @@ impl<T> BiasedLock<T> {
         }
     }
 
-    /// Ends the lock and returns the value.
+    /// Consumes the lock and returns the value.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
 }
 
 impl<T: ?Sized> BiasedLock<T> {
-    /// Takes the lock, and waits as long as that takes.
+    /// Takes the lock, and waits until it is free.
     ///
     /// # Panics
-    /// If this thread is the owner and holds it. In debug builds as [`Lock::lock`].
+    /// If this thread is the owner and holds the lock. In debug builds also if the wait can never end; see
+    /// [`Lock::lock`].
+    ///
+    /// # Example
+    /// ```
+    /// let names = squall_lock::BiasedLock::new(Vec::new());
+    /// names.lock().push("a");
+    /// assert_eq!(names.lock().len(), 1);
+    /// ```
     #[cfg(not(loom))]
     #[inline(always)]
     #[track_caller]
@@ -169,8 +197,17 @@ impl<T: ?Sized> BiasedLock<T> {
         self.lock_as(squall_sys::tls::this_thread())
     }
 
-    /// Takes the lock if nobody holds it. If another thread is the owner, it loses it, by the system call, though it be inside and this be in
-    /// vain.
+    /// Takes the lock if it is free. Returns `None` if a thread holds it.
+    ///
+    /// If another thread is the owner, the call takes its ownership away by the system call. That happens
+    /// even if the owner is inside and the attempt fails.
+    ///
+    /// # Example
+    /// ```
+    /// let lock = squall_lock::BiasedLock::new(1);
+    /// *lock.try_lock().expect("the lock is free") += 1;
+    /// assert_eq!(lock.into_inner(), 2);
+    /// ```
     #[cfg(not(loom))]
     #[inline]
     #[track_caller]
@@ -178,10 +215,20 @@ impl<T: ?Sized> BiasedLock<T> {
         self.try_lock_as(squall_sys::tls::this_thread())
     }
 
-    /// Takes the lock if the calling thread is the owner, and does not hold it; never waits, and leaves the owner in its place.
+    /// Takes the lock if the calling thread is its owner and does not hold it. Never waits, and never takes
+    /// the ownership from another thread.
     ///
     /// # Cost
-    /// As [`lock`](BiasedLock::lock) for the owner, and a load for others.
+    /// For the owner, the cost of [`lock`](BiasedLock::lock). For other threads, one load.
+    ///
+    /// # Example
+    /// ```
+    /// let lock = squall_lock::BiasedLock::new(0);
+    /// assert!(lock.lock_if_mine().is_none()); // no thread owns a new lock
+    /// (0..8).for_each(|_| *lock.lock() += 1);
+    /// // Where `membarrier` works, this thread is the owner now.
+    /// assert_eq!(lock.lock_if_mine().is_some(), lock.is_mine());
+    /// ```
     #[cfg(not(loom))]
     #[inline(always)]
     #[track_caller]
@@ -192,30 +239,39 @@ impl<T: ?Sized> BiasedLock<T> {
         }
     }
 
-    /// Whether the calling thread is the owner: whether it would take the lock without an atomic operation, so far as it knows. Whoever
-    /// counts what several threads do with a value need not count what its owner does.
+    /// Returns whether the calling thread is the owner, and so takes the lock without an atomic operation. A
+    /// caller that counts accesses by several threads need not count those of the owner.
     ///
     /// # Cost
-    /// A load, of what [`lock`](BiasedLock::lock) reads first.
+    /// One load of the word that [`lock`](BiasedLock::lock) reads first.
     #[cfg(not(loom))]
     #[inline(always)]
     pub fn is_mine(&self) -> bool {
-        // Relaxed: nothing follows from it.
+        // Relaxed: the caller concludes nothing from it.
         self.owner.load(Ordering::Relaxed) & !TIME == squall_sys::tls::this_thread()
     }
 
-    /// Whether a thread is the owner, or will soon be if it alone takes the lock: within some hundred times. A lock that was taken from owners
-    /// before gets another one so late that it had better be thought of as one without.
+    /// Returns whether a thread is the owner, or would become it soon by using the lock alone, within some
+    /// 500 takings. A lock that has lost owners before gets another one so late that it counts as unowned.
+    ///
+    /// # Example
+    /// ```
+    /// let lock = squall_lock::BiasedLock::new(0);
+    /// let possible = lock.can_be_owned(); // false where `membarrier` is not available
+    /// (0..8).for_each(|_| *lock.lock() += 1);
+    /// assert_eq!(lock.is_mine(), possible);
+    /// ```
     pub fn can_be_owned(&self) -> bool {
-        // Acquire: pairs with the release in `release`: who sees that there was one owner more sees who it is, if it still is.
+        // Acquire: pairs with the Release in `release`. A thread that sees the new count also sees the new
+        // owner, unless it has gone.
         let times = usize::from(self.times.load(Ordering::Acquire));
         let is_soon = IN_A_ROW.get(times).is_some_and(|in_a_row| *in_a_row <= SOON) && may_be_owned();
         self.owner.load(Ordering::Relaxed) != 0 || is_soon
     }
 
-    /// The value, of a lock that nobody else can have.
+    /// Returns the value without locking: the exclusive borrow proves that no other reference exists.
     pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: borrowed exclusively.
+        // SAFETY: the lock is borrowed exclusively, so no guard can reach the value.
         unsafe { &mut *self.value.with_mut(|value| value) }
     }
 
@@ -246,25 +302,27 @@ impl<T: ?Sized> BiasedLock<T> {
         }
     }
 
-    /// The owner's way in.
+    /// Tries the owner's fast path.
     #[inline(always)]
     fn enter(&self, me: usize) -> Way {
-        // Acquire: pairs with the release in the guard's drop: a thread may have the number of one that is gone.
+        // Acquire: pairs with the Release in the guard's drop. A thread may have the number of one that has
+        // ended.
         let owner = self.owner.load(Ordering::Acquire);
         if owner & !TIME != me {
             return Way::Common;
         }
         let inside = self.mark_of(owner);
-        // Acquire: pairs with the release of `leave`, as above.
+        // Acquire: pairs with the Release of `leave`, for the same reason.
         if inside.load(Ordering::Acquire) != 0 {
             return Way::Held;
         }
         inside.store(1, Ordering::Relaxed);
         if !sites::LIGHT.is_weak() {
-            // Partner: the heavy fence in `dismiss` (I3).
+            // Pairs with the heavy fence in `dismiss` (I3).
             asym::light();
         }
-        // Relaxed: what the others did before is what the first look acquired, or this thread's own.
+        // Relaxed: the first read of `owner` acquired the writes of other threads; later writes are this
+        // thread's own.
         if self.owner.load(Ordering::Relaxed) == owner || sites::LOOK.is_weak() {
             return Way::Own(owner & TIME);
         }
@@ -279,18 +337,19 @@ impl<T: ?Sized> BiasedLock<T> {
 
     #[inline(always)]
     fn leave(&self, time: usize) {
-        // Release: pairs with the acquire of `is_outside` and of `enter`.
+        // Release: pairs with the Acquire of `is_outside` and of `enter`.
         self.mark_of(time).store(0, sites::LEAVE.order(Ordering::Release));
     }
 
-    /// Sees to it that there is no owner.
+    /// Clears the owner, if there is one.
     fn dismiss(&self, turns: &mut Turns) {
         let owner = self.owner.load(Ordering::Relaxed);
         if owner == 0 {
             return;
         }
         self.owner.store(0, Ordering::Relaxed);
-        // Before the fence, which may not return by itself: nobody goes in before this owner was seen outside (I3).
+        // Set `leaving` before the fence, which may fail to order anything. No thread goes in before this
+        // owner was seen outside (I3).
         turns.leaving = owner;
         if !sites::HEAVY.is_weak() && asym::heavy().is_err() {
             #[cfg(not(loom))]
@@ -298,9 +357,9 @@ impl<T: ?Sized> BiasedLock<T> {
         }
     }
 
-    /// Whether who was dismissed, by whomever, is outside.
+    /// Returns whether the last dismissed owner is outside.
     fn is_outside(&self, turns: &mut Turns) -> bool {
-        // Acquire: pairs with the release of `leave`.
+        // Acquire: pairs with the Release of `leave`.
         if turns.leaving != 0 && self.mark_of(turns.leaving).load(sites::SEEN.order(Ordering::Acquire)) == 0 {
             turns.leaving = 0;
         }
@@ -326,7 +385,7 @@ impl<T: ?Sized> BiasedLock<T> {
         self.common_guard(common, me)
     }
 
-    /// The address that stands for what the owner holds.
+    /// Returns the address that identifies the lock as held by its owner.
     fn address(&self) -> usize {
         std::ptr::from_ref(&self.owner).addr()
     }
@@ -339,26 +398,26 @@ impl<T: ?Sized> BiasedLock<T> {
     }
 
     fn common_guard<'a>(&'a self, common: LockGuard<'a, Turns>, me: usize) -> BiasedGuard<'a, T> {
-        // Its drop is that of the guard that is made here.
+        // The drop of the returned guard releases `common`.
         mem::forget(common);
         BiasedGuard { lock: self, way: me, stays: PhantomData }
     }
 }
 
-/// How a thread may go.
+/// The path by which a thread may take the lock.
 enum Way {
     Own(usize),
     Common,
-    /// It is the owner, and inside.
+    /// The thread is the owner, and already inside.
     Held,
 }
 
-/// Whether there may be owners: light fences order something, or are full ones.
+/// Returns whether locks may have owners: light fences order something, or are full fences.
 fn may_be_owned() -> bool {
     asym::CHECKED || asym::mode() == asym::Mode::Membarrier
 }
 
-/// Between two looks whether the owner has left.
+/// Pauses, yields or sleeps between two checks of whether the owner has left.
 fn wait(round: u32) {
     const PAUSES: u32 = if cfg!(loom) { 0 } else { 64 };
     const YIELDS: u32 = if cfg!(loom) { u32::MAX } else { 128 };
@@ -372,16 +431,19 @@ fn wait(round: u32) {
     }
 }
 
-/// `membarrier` worked when the lock got its owner, and is refused now. An owner that had looked at `owner` before it was told has been
-/// through many more instructions than a processor holds stores back for, or was descheduled, when this returns.
+/// Sleeps 100 ms: `membarrier` worked when the lock got its owner, and is refused now. Take an owner that
+/// read `owner` before the store became visible. When this returns it has run far more instructions than a
+/// store buffer can span, or it was descheduled.
 #[cfg(not(loom))]
 #[cold]
 fn refused() {
     thread::sleep(std::time::Duration::from_millis(100));
 }
 
-/// The proof that this thread holds a [`BiasedLock`], and the way to its value. Its drop releases the lock, in a panic too. It stays on
-/// its thread:
+/// Holds a [`BiasedLock`] and gives access to its value. Dropping the guard releases the lock, also during a
+/// panic.
+///
+/// The guard must stay on the thread that took the lock:
 /// ```compile_fail
 /// static LOCK: squall_lock::BiasedLock<u32> = squall_lock::BiasedLock::new(0);
 /// let guard = LOCK.lock();
@@ -390,13 +452,14 @@ fn refused() {
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct BiasedGuard<'a, T: ?Sized> {
     lock: &'a BiasedLock<T>,
-    /// The time, of who is inside as the owner; of others their number, which is larger. Two words in all, so that a guard is never in
-    /// memory: that it was written by halves and read as a whole would cost as much as an atomic operation.
+    /// The term, if this thread is inside as the owner; otherwise the thread's number, which is larger. The
+    /// guard is two words, so that it stays in registers. A guard in memory would be written by halves and
+    /// read as a whole, and that would cost as much as an atomic operation.
     way: usize,
     stays: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives shared references to the value and nothing else.
+// SAFETY: a shared guard only gives shared references to the value, and `T` is `Sync`.
 unsafe impl<T: ?Sized + Sync> Sync for BiasedGuard<'_, T> {}
 
 impl<T: ?Sized> Deref for BiasedGuard<'_, T> {
@@ -404,7 +467,8 @@ impl<T: ?Sized> Deref for BiasedGuard<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the lock is held by whoever has the guard; see `LockGuard`.
+        // SAFETY: the pointer is that of a live value. The guard proves that this thread holds the lock, so
+        // all other references come from this guard. References that may write borrow the guard mutably.
         unsafe { &*self.lock.value.with(|value| value) }
     }
 }
@@ -412,7 +476,8 @@ impl<T: ?Sized> Deref for BiasedGuard<'_, T> {
 impl<T: ?Sized> DerefMut for BiasedGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as in `deref`; this guard is borrowed mutably, so there is no other reference.
+        // SAFETY: the pointer and the lock are as in `deref`. This guard is borrowed mutably, so there is no
+        // other reference.
         unsafe { &mut *self.lock.value.with_mut(|value| value) }
     }
 }
@@ -429,8 +494,8 @@ impl<T: ?Sized> Drop for BiasedGuard<'_, T> {
     }
 }
 
-/// Releases the common lock, which this thread has taken and has no guard of, and counts the turn; perhaps the thread is the owner from
-/// then on (I4).
+/// Releases the common lock, which this thread has taken and has no guard of, and counts the taking. The
+/// thread may become the owner (I4).
 #[inline(never)]
 fn release(owner: &AtomicUsize, times: &AtomicU8, common: &Lock<Turns>, me: usize) {
     let mut turns = LockGuard::new(common);
@@ -439,9 +504,9 @@ fn release(owner: &AtomicUsize, times: &AtomicU8, common: &Lock<Turns>, me: usiz
     let time = usize::from(times.load(Ordering::Relaxed));
     if IN_A_ROW.get(time).is_some_and(|in_a_row| turns.in_a_row >= *in_a_row) && may_be_owned() {
         turns.in_a_row = 0;
-        // Release: pairs with the acquire of `enter`.
+        // Release: pairs with the Acquire of `enter`.
         owner.store(me | time, Ordering::Release);
-        // Release: pairs with the acquire of `can_be_owned`.
+        // Release: pairs with the Acquire of `can_be_owned`.
         times.store(time as u8 + 1, Ordering::Release);
     }
 }
@@ -511,7 +576,7 @@ mod tests {
                 threads.spawn(|| *lock.lock() += 1);
             });
         }
-        // Miri's take as long each.
+        // Under Miri every term needs the same small number of takings.
         assert_eq!(lock.can_be_owned(), cfg!(miri) && may_be_owned());
     }
 
@@ -531,7 +596,7 @@ mod tests {
         std::thread::scope(|threads| {
             threads.spawn(|| assert!(lock.try_lock().is_none()));
         });
-        // Which took the ownership away.
+        // The failed attempt took the ownership away.
         assert!(!is_owned(&lock));
         drop(guard);
         std::thread::scope(|threads| {

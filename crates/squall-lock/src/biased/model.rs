@@ -1,4 +1,4 @@
-//! Model checks of the biased lock in the form that ships, and the tests of those tests.
+//! Model tests of the shipped biased lock, and their twins with one weakened site.
 
 use super::BiasedLock;
 #[cfg(loom)]
@@ -16,14 +16,14 @@ fn add(lock: &BiasedLock<usize>, me: usize) {
 }
 
 fn total(lock: &BiasedLock<usize>) -> usize {
-    // SAFETY: the pointer is valid in the closure; all other threads have ended.
+    // SAFETY: the pointer is valid in the closure, and all other threads have ended.
     lock.value.with(|value| unsafe { *value })
 }
 
-/// The owner goes in while another takes the lock from it.
+/// The owner goes in while another thread takes the lock from it.
 fn dismissed() {
     let lock = Arc::new(BiasedLock::new(0));
-    // Once in a row is enough in models.
+    // One taking makes an owner in models.
     add(&lock, ONE);
     let other = {
         let lock = lock.clone();
@@ -34,7 +34,7 @@ fn dismissed() {
     assert_eq!(total(&lock), 3);
 }
 
-/// The owner goes in late, when another has become it, from which a third takes the lock.
+/// The owner goes in late, in the term of a second owner, and a third thread takes the lock from that one.
 fn late() {
     let lock = Arc::new(BiasedLock::new(0));
     add(&lock, ONE);
@@ -51,7 +51,7 @@ fn late() {
     assert_eq!(total(&lock), 5);
 }
 
-/// Another tries while the owner is inside, and tries again.
+/// Another thread tries the lock while the owner is inside, and tries again.
 fn tried() {
     let lock = Arc::new(BiasedLock::new(0));
     add(&lock, ONE);
@@ -66,7 +66,7 @@ fn tried() {
     assert_eq!(total(&lock), 2 + added);
 }
 
-/// Each model as a test: it holds.
+/// Makes a test of each model, which must hold.
 macro_rules! models {
     ($($model:ident)*) => { $(
         mod $model {

@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 /// Taking a free lock is one atomic operation. Releasing it without waiters is a plain store.
 ///
 /// Drawbacks:
-/// - Sleeping is expensive at first. The first thread that sleeps for a lock makes a system call. It
-///   interrupts every processor on which a thread of this process runs, for some microseconds. The next
-///   sleeper pays this again only if the lock had become quick in between.
-/// - Releases cost one more atomic operation after a thread slept. That ends when 64 releases in a row found
-///   no sleeper. The first 9 releases of a new lock pay it too. Without `membarrier` every release pays it. A
-///   contended lock therefore costs as much as a common mutex.
+/// - The first sleeper after a quiet time is expensive. A thread that sleeps for a lock without recent
+///   sleepers makes a system call. The call interrupts every processor on which a thread of this process
+///   runs, for some microseconds.
+/// - After a sleep, each release costs one more atomic operation, until 64 releases in a row found no
+///   sleeper. The first 9 releases of a new lock cost it too. Without `membarrier` every release does. A
+///   lock that is always contended therefore costs as much as a common mutex.
 /// - Waiters have no order, and a thread that retakes the lock again and again can starve them. A waiter that
 ///   was woken in vain 16 times is handed the lock if possible. Use a
 ///   [`ConfigurableLock`](crate::ConfigurableLock) for an order.

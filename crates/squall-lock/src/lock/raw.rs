@@ -1,40 +1,45 @@
-//! The lock of two bytes whose release, when nobody waits, is a plain store.
+//! The raw lock: two bytes; a release without waiters is a plain store.
 //!
-//! Problem: a lock that sleeps needs two atomic operations, one to take it and one to release it, since the release must see
-//! a sleeper that announces itself at the same moment; they are nearly all of what a free lock costs.
+//! Problem: a lock with sleeping waiters usually needs two atomic operations, one to take it and one to
+//! release it. The release must see a sleeper that announces itself at the same moment. These two operations
+//! are nearly the whole cost of a free lock.
 //!
-//! Idea: `held` and `waiting` are bytes of their own. The release stores `held` and loads `waiting` with a light fence
-//! between; the sleeper announces itself in `waiting`, makes the heavy fence ([`asym`]), and looks at `held` once more. To pay
-//! that for each sleep would be dear, so the first sleeper also makes the lock *careful*: while it is, whoever releases
-//! makes a read-modify-write of `waiting` instead, and sleepers pay nothing. When enough releases in a row found no
-//! sleeper, the one that counts them to the end makes the lock *quick* again.
+//! Idea: `held` and `waiting` are separate bytes. A release stores `held`, makes a light fence, and loads
+//! `waiting`. A sleeper announces itself in `waiting`, makes the heavy fence ([`asym`]), and reads `held`
+//! once more. A heavy fence per sleep would be expensive. So the first sleeper also makes the lock *careful*.
+//! A release of a careful lock makes a read-modify-write of `waiting`, and sleepers need no heavy fence.
+//! After enough releases in a row without a sleeper, the releasing thread makes the lock *quick* again.
 //!
-//! `waiting` is zero while the lock is quick, else of the bits [`SLEEPERS`], [`CAREFUL`] and [`COUNT`]. A new lock is careful, so
-//! that `new` asks for nothing.
+//! `waiting` is zero while the lock is quick. Otherwise it consists of the bits [`SLEEPERS`], [`CAREFUL`] and
+//! [`COUNT`]. A new lock is careful, so that `new` need not ask whether `membarrier` works.
 //!
-//! - I1. Two releases or takings of the lock are ordered by `held`: taking is an Acquire compare-exchange that reads the zero which a
-//!   Release store wrote.
-//! - I2. A release that read `waiting` as quick, and did not see that somebody made the lock careful, is seen by whoever
-//!   made it careful, after its heavy fence.
-//! - I3. A release that read `waiting` as careful sees each announcement before its read-modify-write, or is seen by the
-//!   announcer: both modify one word, with acquire and release, and the store of `held` precedes the one, the look at `held`
-//!   follows the other.
-//! - I4. Whoever made the lock careful looks at `held` after its heavy fence, and takes the lock if it is free (`slow`,
-//!   I4). A sleeper that came meanwhile and relied on the lock being careful was perhaps not seen by a release that read
-//!   quick; that release is seen by the one who made it careful (I2), which takes the lock or sees it held by
-//!   somebody whose release reads careful. That release wakes the sleeper.
+//! - I1. `held` orders any two takings and releases. Taking is an Acquire compare-exchange that reads the
+//!   zero written by a Release store.
+//! - I2. Take a release that read `waiting` as quick and did not see a thread make the lock careful. That
+//!   thread sees the release after its heavy fence.
+//! - I3. A release that read `waiting` as careful sees each announcement before its read-modify-write, or the
+//!   announcing thread sees the release. Both modify the same word, with Acquire and Release. The store of
+//!   `held` precedes the release's modification, and the read of `held` follows the announcement.
+//! - I4. The thread that made the lock careful reads `held` after its heavy fence, and takes the lock if it
+//!   is free (`slow`, I4). A later sleeper that relied on the CAREFUL bit may be missed by a release that
+//!   read quick. But the thread that made the lock careful sees that release (I2). It takes the lock, or sees
+//!   it held by a thread that will read careful when it releases the lock. That release wakes the sleeper.
 //!
-//! From I2 to I4 follows `slow`'s I1. If the heavy fence is refused, the announcement is [`Announced::Perhaps`], and no lock of
-//! the process that is careful becomes quick any more.
+//! I2 to I4 imply I1 of `slow`. If the heavy fence is refused, the announcement is [`Announced::Perhaps`].
+//! After that no careful lock of the process becomes quick.
 //!
-//! Not promised: that the memory is not looked at after the release is seen. The guard borrows the lock until its drop
-//! returns, which is after that; whoever frees a lock by other means must wait for that too (unlike `std`'s).
+//! Not promised: that the releasing thread has stopped reading the memory when its release becomes visible.
+//! The guard borrows the lock until its drop returns, which is later. Code that frees a lock by other means
+//! must wait for that too (unlike with `std`'s mutex).
 //!
-//! Progress: `release` is wait-free while the lock is quick, else lock-free but for the wake-up; taking blocks.
-//! Cost: quick: one compare-exchange; one store and one load. Careful: one read-modify-write more, and a call. Becoming careful: a system
-//! call that interrupts each processor on which a thread of the process runs.
-//! Source: D. Dice, H. Huang, M. Yang, "Asymmetric Dekker synchronization", 2001; our own: that care is a mode of each lock, so that
-//! the heavy fence is paid once in a while and not once per sleep, and that care is a read-modify-write and not a fence.
+//! Progress: `release` is wait-free while the lock is quick, otherwise lock-free except for the wake-up.
+//! Taking blocks.
+//! Cost: quick: one compare-exchange, one store and one load. Careful: one more read-modify-write, and a
+//! call. Becoming careful: a system call that interrupts each processor on which a thread of the process
+//! runs.
+//! Source: D. Dice, H. Huang, M. Yang, "Asymmetric Dekker synchronization", 2001. Our own: care is a mode of
+//! each lock, so the heavy fence is paid now and then instead of once per sleep; and care is a
+//! read-modify-write instead of a fence.
 
 use super::slow::{self, Announced, Sleepable};
 use crate::steps::{Steps, Undisturbed};
@@ -45,43 +50,43 @@ use squall_sys::sync::atomic::{AtomicU8, Ordering};
 use std::marker::PhantomData;
 use std::time::Instant;
 
-/// The sites of the argument, which model tests weaken one by one.
+/// The sites of the argument. Each model twin weakens one.
 pub(crate) mod sites {
     use squall_sys::sync::weaken::Site;
-    /// The acquire of taking the lock (I1).
+    /// Acquire of taking the lock (I1). Partner: [`RELEASE`].
     pub(crate) const TAKE: Site = Site(0);
-    /// The release of `held` (I1).
+    /// Release of `held` (I1). Partner: [`TAKE`].
     pub(crate) const RELEASE: Site = Site(1);
-    /// The light fence of a release (I2).
+    /// Light fence of a release (I2). Partner: [`HEAVY`].
     pub(crate) const LIGHT: Site = Site(2);
-    /// The heavy fence of whoever makes the lock careful (I2).
+    /// Heavy fence of the thread that makes the lock careful (I2). Partner: [`LIGHT`].
     pub(crate) const HEAVY: Site = Site(3);
-    /// The announcement's acquire (I3).
+    /// Acquire of the announcement (I3). Partner: [`CARE`].
     pub(crate) const ANNOUNCE: Site = Site(4);
-    /// The release of a careful release's read-modify-write (I3).
+    /// Release of a careful release's read-modify-write (I3). Partner: [`ANNOUNCE`].
     pub(crate) const CARE: Site = Site(5);
-    /// Not an ordering: whether who releases a careful lock modifies `waiting` or only reads it (I3).
+    /// Not an ordering: a careful release modifies `waiting`. Weakened, it only reads it (I3).
     pub(crate) const MODIFY: Site = Site(6);
-    /// Not an ordering: whether who is about to sleep looks at `held` once more (I4, and `slow`'s I1).
+    /// Not an ordering: a thread reads `held` once more before it sleeps (I4, and I1 of `slow`).
     pub(crate) const LOOK: Site = Site(7);
-    /// Not an ordering: whether the lock may become quick. Weakened, it is the lock where there is no `membarrier`.
+    /// Not an ordering: the lock may become quick. Weakened, it behaves like a lock without `membarrier`.
     #[cfg(loom)]
     pub(crate) const QUICKEN: Site = Site(8);
-    /// Not an ordering: whether the heavy fence is made at all. Weakened, it is refused, and the sleeper is told so.
+    /// Not an ordering: the heavy fence is made. Weakened, it is refused, and the sleeper learns that.
     pub(crate) const REFUSE: Site = Site(9);
 }
 
 // The bits of `waiting`.
-/// Somebody sleeps, or is about to.
+/// A thread sleeps, or is about to.
 const SLEEPERS: u8 = 0x80;
-/// Releases modify `waiting`.
+/// Releases must modify `waiting`.
 const CAREFUL: u8 = 0x40;
-/// How many releases in a row found no sleeper; only while careful.
+/// The number of releases in a row without a sleeper. Used only while CAREFUL is set.
 const COUNT: u8 = 0x3f;
 
-/// The releases without sleepers after which a careful lock becomes quick.
+/// The number of releases without a sleeper after which a careful lock becomes quick.
 const QUIET: u8 = if cfg!(any(loom, miri)) { 1 } else { COUNT };
-/// The same for a new lock, for which nobody has paid a heavy fence yet.
+/// A new lock becomes quick sooner, because no thread has paid a heavy fence for it yet.
 const QUIET_NEW: u8 = if cfg!(any(loom, miri)) { 1 } else { 8 };
 
 const _: () = assert!(
@@ -92,14 +97,16 @@ const _: () = assert!(
 #[cfg(not(loom))]
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether a light fence orders anything in this process, now and for ever unless `membarrier` is refused.
+/// Returns whether a light fence orders anything in this process. The answer stays true unless `membarrier`
+/// is refused later.
 #[cfg(not(loom))]
 fn may_be_quick() -> bool {
-    // Relaxed: a lock that becomes quick in spite of it makes the next sleeper find out anew.
+    // Relaxed: if a lock becomes quick in spite of REFUSED, its next sleeper tries the heavy fence again.
     (asym::CHECKED || asym::mode() == asym::Mode::Membarrier) && !REFUSED.load(Ordering::Relaxed)
 }
 
-/// Whether memory of zeros is a lock that nobody holds: a quick one, which it may be while light fences order something.
+/// Returns whether zeroed memory is a valid free lock. Zero means quick, which is valid while light fences
+/// order something.
 #[cfg(not(loom))]
 pub fn zeros_are_free() -> bool {
     may_be_quick()
@@ -110,16 +117,16 @@ fn may_be_quick() -> bool {
     !sites::QUICKEN.is_weak()
 }
 
-/// The lock, without what it protects.
+/// A lock without the value it protects.
 pub(crate) struct RawLock<S = Undisturbed> {
-    /// Whether somebody holds it: 0 or 1.
+    /// 1 while a thread holds the lock, otherwise 0.
     held: AtomicU8,
     waiting: AtomicU8,
     steps: PhantomData<fn() -> S>,
 }
 
 impl<S> RawLock<S> {
-    /// A lock that nobody holds.
+    /// Makes a free lock.
     #[cfg(not(loom))]
     pub(crate) const fn new() -> RawLock<S> {
         RawLock {
@@ -129,7 +136,7 @@ impl<S> RawLock<S> {
         }
     }
 
-    /// A lock that nobody holds.
+    /// Makes a free lock.
     #[cfg(loom)]
     pub(crate) fn new() -> RawLock<S> {
         RawLock {
@@ -139,19 +146,19 @@ impl<S> RawLock<S> {
         }
     }
 
-    /// A lock that is quick at once.
+    /// Makes a free lock that is already quick.
     #[cfg(all(test, any(loom, squall_model)))]
     pub(super) fn new_quick() -> RawLock<S> {
         RawLock { held: AtomicU8::new(0), waiting: AtomicU8::new(0), steps: PhantomData }
     }
 
-    /// Whether releases are plain stores now.
+    /// Returns whether releases are plain stores now.
     #[cfg(all(test, not(loom)))]
     pub(super) fn is_quick(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes the lock if it is free, without a look before.
+    /// Takes the lock if it is free, without reading `held` first.
     #[inline(always)]
     pub(crate) fn take(&self) -> bool {
         // Acquire: pairs with the store of `release` (I1).
@@ -159,13 +166,13 @@ impl<S> RawLock<S> {
         self.held.compare_exchange(0, 1, order, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether somebody holds the lock.
+    /// Returns whether a thread holds the lock.
     #[inline(always)]
     pub(crate) fn is_held(&self) -> bool {
         self.held.load(Ordering::Relaxed) != 0
     }
 
-    /// The address that stands for the lock.
+    /// Returns the address that identifies the lock.
     #[inline(always)]
     pub(crate) fn address(&self) -> usize {
         std::ptr::from_ref(&self.held).addr()
@@ -179,7 +186,7 @@ impl<S: Steps> RawLock<S> {
         // Release: pairs with the compare-exchange of `take` (I1).
         self.held.store(0, sites::RELEASE.order(Ordering::Release));
         if !sites::LIGHT.is_weak() {
-            // Partner: the heavy fence in `announce` (I2).
+            // Pairs with the heavy fence in `announce` (I2).
             asym::light();
         }
         S::step();
@@ -189,7 +196,7 @@ impl<S: Steps> RawLock<S> {
         }
     }
 
-    /// The rest of a release that found the lock careful.
+    /// Completes a release that found the lock careful.
     #[cold]
     #[inline(never)]
     fn release_with_care(&self, mut seen: u8) {
@@ -206,7 +213,7 @@ impl<S: Steps> RawLock<S> {
                 return;
             }
             S::step();
-            // Release: pairs with the acquire of `announce` (I3), even where the value stays as it was.
+            // Release: pairs with the Acquire of `announce` (I3), even where the value stays the same.
             let order = sites::CARE.order(Ordering::Release);
             match self.waiting.compare_exchange_weak(seen, next, order, Ordering::Relaxed) {
                 Ok(_) => return,
@@ -215,12 +222,12 @@ impl<S: Steps> RawLock<S> {
         }
     }
 
-    /// Takes the lock without a sleep, if it becomes free soon.
+    /// Takes the lock without sleeping, if it becomes free soon.
     pub(crate) fn spin(&self) -> bool {
         slow::spin(self)
     }
 
-    /// Takes the lock, asleep if need be. False if the time was over before.
+    /// Takes the lock, sleeping if necessary. Returns false if the deadline passed first.
     pub(crate) fn sleep(&self, deadline: Option<Instant>) -> bool {
         slow::sleep::<Self, S>(self, deadline)
     }
@@ -240,7 +247,7 @@ impl<S: Steps> Sleepable for RawLock<S> {
     }
 
     fn announce(&self) -> Announced {
-        // Acquire: pairs with the release in `release_with_care` (I3).
+        // Acquire: pairs with the Release in `release_with_care` (I3).
         let before = self.waiting.fetch_or(SLEEPERS | CAREFUL, sites::ANNOUNCE.order(Ordering::Acquire));
         S::step();
         if before & CAREFUL != 0 || sites::HEAVY.is_weak() {
@@ -249,7 +256,7 @@ impl<S: Steps> Sleepable for RawLock<S> {
         if sites::REFUSE.is_weak() {
             return refused();
         }
-        // Pairs with the light fence in `release` (I2).
+        // Heavy fence: pairs with the light fence in `release` (I2).
         match asym::heavy() {
             Ok(()) => Announced::Surely,
             Err(_) => refused(),
@@ -284,8 +291,8 @@ mod tests {
         }
     }
 
-    /// A lock becomes quick after so many quiet releases, careful by one sleeper, and quick again; where a light fence orders
-    /// nothing it never does.
+    /// A new lock becomes quick after some quiet releases, careful by one sleeper, and quick again. Where a
+    /// light fence orders nothing the lock stays careful.
     #[test]
     fn it_is_quick_until_somebody_sleeps() {
         let lock = RawLock::new();
@@ -293,7 +300,7 @@ mod tests {
         assert!(!lock.is_quick());
         quiet_releases(&lock, 1);
         assert_eq!(lock.is_quick(), may_be_quick());
-        // A sleeper that came when the lock was free: the next release finds nobody.
+        // A sleeper that came when the lock was free: the next release finds an empty queue.
         let _ = lock.announce();
         assert!(lock.is_announced() && !lock.is_quick());
         quiet_releases(&lock, 1);
