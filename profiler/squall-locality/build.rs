@@ -1,11 +1,12 @@
-//! Has the compiler make the two libraries that the binary carries: the plugin for the emulator, and what is preloaded into
+//! Compiles the two libraries that the binary carries: the emulator's plugin, and the library preloaded into
 //! the emulated program.
 //!
-//! Cargo knows no package that carries another's shared library, on a stable toolchain. So their source comes as text
-//! from `squall-locality-plugin`, and the compiler is called here, once for each, with no flags of the build's: a plugin of a
-//! sanitizer's, or of another libc, would not load into the emulator.
+//! Stable Cargo cannot embed a shared library of another package. The sources therefore come as text from
+//! `squall-locality-plugin`, and this script calls the compiler once for each library. It passes none of the
+//! build's flags: a plugin built for a sanitizer or for another libc would not load into the emulator.
 //!
-//! Where they cannot be made, the crate builds all the same, and says at run time what it lacks, why, and what to do.
+//! If a library cannot be compiled, the crate still builds. At run time it reports the missing library, the
+//! reason and the remedy.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,11 +35,11 @@ fn main() {
             fs::write(&library, []).expect("the build's folder can be written to");
         }
     }
-    // One line: that is what a variable can be.
+    // A `cargo::rustc-env` value must be a single line.
     println!("cargo::rustc-env=SQUALL_PLUGIN_WHY={}", plugin_why.replace(['\n', '\r'], " "));
 }
 
-/// The target of the libraries: glibc's, since that is what emulators are linked to. None where none fits.
+/// Target of the libraries: glibc's, because emulators are linked to glibc. `None` on unsupported systems.
 fn plugin_target() -> Option<String> {
     let var = |name: &str| env::var(name).unwrap_or_default();
     let (os, arch) = (var("CARGO_CFG_TARGET_OS"), var("CARGO_CFG_TARGET_ARCH"));
@@ -48,8 +49,9 @@ fn plugin_target() -> Option<String> {
     }
 }
 
-/// The linker that is set for this target: the one that Cargo says, where this is what it builds for. Another target's (musl's)
-/// makes no library that an emulator could load.
+/// Linker for `target`. If Cargo builds for `target`, this is Cargo's linker. Otherwise it is the configured
+/// linker of `target`; the linker of another target (musl) would produce a library that an emulator cannot
+/// load.
 fn linker(target: &str) -> Option<std::ffi::OsString> {
     if env::var("TARGET").as_deref() == Ok(target) {
         return env::var_os("RUSTC_LINKER");
@@ -71,7 +73,7 @@ fn compile(
     for (file, text) in sources {
         fs::write(folder.join(file), text).map_err(|e| e.to_string())?;
     }
-    // The plugin carries the other's text, beside its own.
+    // The plugin's `lib.rs` includes the text of `preload.rs`.
     let beside = out.join("preload");
     fs::create_dir_all(&beside)
         .and_then(|()| fs::write(beside.join("preload.rs"), PRELOAD))
@@ -90,7 +92,7 @@ fn compile(
         option.push(linker);
         command.arg("-C").arg(option);
     }
-    // Flags that a wrapper of the compiler would take from here are the build's, not these libraries'.
+    // Compiler wrappers would read these flags. They belong to the build, not to these libraries.
     for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
         command.env_remove(name);
     }
@@ -99,7 +101,7 @@ fn compile(
         Ok(())
     } else {
         let said = String::from_utf8_lossy(&output.stderr);
-        // The compiler's first error, past its warnings.
+        // Skips warnings before the first error.
         let first = said.lines().find(|line| line.starts_with("error")).or(said.lines().next());
         Err(format!("{}: {}", output.status, first.unwrap_or("")))
     }

@@ -35,6 +35,11 @@ struct Arguments {
 enum Task {
     /// Checks the rules of STYLE.md that are marked T
     Tidy,
+    /// Prints the circles of imports between the files of each crate, and the edges that make them
+    Imports {
+        /// The crate; all crates if absent
+        name: Option<String>,
+    },
     /// Counts accesses per operation to cache lines that several threads write, under emulation
     Sharing(sharing::Options),
     /// Holds the profiler's model of what sharing costs against measured times, by rank
@@ -48,6 +53,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Tidy => tidy::command(),
+        Task::Imports { name } => tidy::imports_command(name.as_deref()),
         Task::Sharing(options) => sharing::command(&options),
         Task::LocalityModel(options) => model::command(&options),
         Task::Instructions(options) => instructions::command(&options),

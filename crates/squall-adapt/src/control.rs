@@ -13,7 +13,8 @@ use squall_core::swap::{New, Swap, SwapError, SwapReport};
 use squall_core::{ClassInfo, CoRef, Id, Interface, class_of};
 use squall_sys::fork::forked;
 
-use crate::attribute::{self, Attribute, AttributeError, AttributeInfo, InstanceValues, Value, live};
+use squall_policy::attribute::{self, Attribute, AttributeError, AttributeInfo, InstanceValues, Value};
+use crate::live;
 use crate::calls::{Calls, count_calls};
 pub use crate::decision::{Decision, Held, Verdict, history, recent};
 use crate::engine::{self, by_hand};

@@ -3,14 +3,11 @@
 //!
 #![doc = include_str!("../README.md")]
 
-pub mod attribute;
 pub mod calls;
 pub mod control;
 pub mod decision;
 pub mod engine;
 pub mod family;
-pub mod invoke;
-pub mod monitor;
-pub mod policy;
+mod live;
 pub mod settings;
 pub mod temper;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use squall_core::Id;
 
-use crate::attribute::{self, Attribute, ClassValues, Schema};
+use squall_policy::attribute::{self, Attribute, ClassValues, Schema};
 use crate::engine::{DRY_RUN, FROZEN};
 
 /// Leaves the object as it is.

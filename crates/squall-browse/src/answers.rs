@@ -5,7 +5,7 @@
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use squall_adapt::attribute::AttributeInfo;
+use squall_policy::attribute::AttributeInfo;
 use squall_adapt::control::{self, ControlError, Status};
 use squall_adapt::decision::Decision;
 use squall_core::swap::{SwapOutcome, SwapReport};

@@ -1,29 +1,33 @@
-//! Deadlocks, named: in debug builds a wait that can never end panics instead, and says who waits for whom.
+//! Deadlock detection: in debug builds, a wait that can never end panics and names the threads and locks of
+//! the cycle.
 //!
-//! Problem: a deadlock shows itself as silence. Idea: remember who holds each lock and since which line; a thread that is
-//! about to sleep for a lock without a limit follows lock, holder, the lock that the holder waits for, and so on. If that leads
-//! back to itself, none of these waits can end.
+//! Problem: a deadlock is silent. Idea: record the holder of each lock and the source line that took it. A
+//! thread that is about to sleep for a lock without a limit follows the chain: lock, holder, the lock that
+//! the holder waits for, and so on. If the chain leads back to the thread, these waits can never end.
 //!
-//! - I1. An owner is noted after the lock was taken and forgotten before it is released: who is noted holds it.
-//! - I2. A thread is in the list of waiting threads only while it is in [`waits`]; it then releases nothing.
-//! - I3. No false cycle. Each thread of it is in the list, which is locked while we look; so each holds what is noted of it (I1,
-//!   I2) until we have done, and waits without a limit for a lock that the next one holds. A thread that has been given
-//!   its lock and is still in the list is in no cycle: nobody else is noted as the holder.
-//! - I4. A cycle of noted owners is found by the thread that enters the list last: the others are in it, and what they hold
-//!   was noted before.
-//! - I5. To note an owner and to forget it neither allocates nor waits for anything but a short section that does not allocate,
-//!   so that the locks of an allocator may be noted too.
-//! - I6. What a thread takes while it is in here (to note a wait and to report allocate, and the allocator may have locks) is not
-//!   diagnosed: neither noted nor listed. So nothing in here comes back to what it holds.
+//! - I1. An owner is recorded after the lock was taken and removed before the lock is released. So a recorded
+//!   owner holds the lock.
+//! - I2. A thread is in the list of waiters only while it is in [`waits`]. It releases no lock there.
+//! - I3. No false cycle. The list is locked during the search, and each thread of the cycle is in it. So each
+//!   thread holds its recorded locks until the search ends (I1, I2), and waits without a limit for a lock
+//!   held by the next thread. A thread that has received its lock but is still in the list is in no cycle:
+//!   the record names it, or no thread, as the holder.
+//! - I4. The last thread to enter the list finds a cycle of recorded owners. The others are in the list
+//!   already, and their locks were recorded before.
+//! - I5. Recording and removing an owner never allocates. Either waits only for a short section that does not
+//!   allocate. So the locks of an allocator may be recorded too.
+//! - I6. Locks that a thread takes inside this module are neither recorded nor listed. (Recording a wait and
+//!   writing a report allocate, and the allocator may have locks.) So this module never re-enters a lock it
+//!   holds.
 //!
-//! Not seen: waits with a limit or a cancel, which end by themselves; holders that note nothing (two-bit locks, requests,
-//! any lock of another crate); who shares a lock, beyond the last that noted itself; locks for which the table of owners has
-//! no room (`HELD_MAX` in each of its parts); cycles through a lock that was taken within the diagnosis (I6). A guard
-//! that was forgotten is a lock held for ever; if the lock's memory is then used for another lock, its holder is wrong until
-//! that lock is first taken.
+//! Not detected: waits with a limit or a cancellation, which end by themselves; holders that are not recorded
+//! (two-bit locks, gates, locks of other crates); all but the last recorded of several threads that share a
+//! lock; locks beyond the capacity of the owner table (`HELD_MAX` in each part); cycles through a lock taken
+//! inside this module (I6). A forgotten guard is a lock held forever. If the lock's memory is then reused for
+//! another lock, that lock has a wrong recorded holder until it is first taken.
 //!
-//! Cost: debug builds only: a lock of `std` at each taking and release of ours, and 100 KB of zeroed memory. In release builds,
-//! under Miri and in models all of this is empty.
+//! Cost: debug builds only: a `std` lock per taking and release, and 100 KB of zeroed memory. In release
+//! builds, under Miri and in models, this module is empty.
 //! Source: wait-for graphs; Holt, "Some deadlock properties of computer systems", 1972.
 
 #[cfg(all(debug_assertions, not(loom), not(miri)))]
@@ -31,7 +35,7 @@ pub(crate) use graph::{acquired, name, released, waits};
 #[cfg(not(all(debug_assertions, not(loom), not(miri))))]
 pub(crate) use nothing::{acquired, name, released, waits};
 
-/// What is left of it elsewhere.
+/// Empty functions for builds without detection.
 #[cfg(not(all(debug_assertions, not(loom), not(miri))))]
 mod nothing {
     use std::panic::Location;
@@ -62,17 +66,17 @@ mod graph {
     use std::panic::Location;
 
     thread_local! {
-        /// Whether this thread is in here (I6).
+        /// True while this thread is inside this module (I6).
         static INSIDE: Cell<bool> = const { Cell::new(false) };
-        /// This thread's number; 0 until it asks.
+        /// This thread's number; 0 until the thread asks for it.
         static NUMBER: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// The proof that this thread is in here.
+    /// Proof that this thread is inside this module.
     struct Inside;
 
     impl Inside {
-        /// `None` if it already is.
+        /// Enters, or returns `None` if this thread is already inside.
         fn enter() -> Option<Inside> {
             if INSIDE.replace(true) { None } else { Some(Inside) }
         }
@@ -84,7 +88,8 @@ mod graph {
         }
     }
 
-    /// A number that no other thread has. Not the `ThreadId`: to ask for that may allocate, and fails in an allocator (I5).
+    /// Returns a number unique to this thread. `ThreadId` would not do: reading it may allocate, and fails in
+    /// an allocator (I5).
     fn number() -> u64 {
         static LAST: AtomicU64 = AtomicU64::new(0);
         NUMBER.with(|number| {
@@ -118,7 +123,7 @@ mod graph {
         }
     }
 
-    /// Who holds a lock, and since where.
+    /// The holder of a lock, and the place that took it.
     #[derive(Clone, Copy)]
     struct Owner {
         lock: usize,
@@ -126,13 +131,13 @@ mod graph {
         at: &'static Location<'static>,
     }
 
-    /// How many owners a part of the table has room for.
+    /// The number of owners in one part of the table.
     const HELD_MAX: usize = 64;
 
-    /// Owners, at most one of a lock. It has its memory from the start (I5).
+    /// A table of owners, at most one per lock. It is allocated statically (I5).
     struct Owners {
         count: usize,
-        /// The first `count` are there.
+        /// The first `count` entries are set.
         list: [Option<Owner>; HELD_MAX],
     }
 
@@ -149,7 +154,7 @@ mod graph {
             self.list[self.place(lock)?]
         }
 
-        /// In the place of who was noted before, if anybody was. Does nothing where there is no room.
+        /// Inserts the owner, and replaces the previous owner of the lock. A full table ignores it.
         fn insert(&mut self, owner: Owner) {
             let place = self.place(owner.lock).unwrap_or(self.count);
             if place < HELD_MAX {
@@ -158,7 +163,7 @@ mod graph {
             }
         }
 
-        /// Does nothing if another is noted, who shares the lock, or nobody.
+        /// Removes the owner of `lock`, unless another thread is recorded, which shares the lock.
         fn remove(&mut self, lock: usize, who: u64) {
             let Some(place) = self.place(lock) else { return };
             if self.list[place].is_some_and(|owner| owner.who == who) {
@@ -176,11 +181,12 @@ mod graph {
         at: &'static Location<'static>,
     }
 
-    /// Owners by lock, in parts, so that threads that share no lock seldom meet here. Nobody allocates while he has one.
+    /// The owners by lock. The table has parts, so that threads with different locks seldom meet. No thread
+    /// allocates while it holds a part.
     static OWNERS: [Mutex<Owners>; PARTS] = [const { Mutex::new(Owners::new()) }; PARTS];
     const PARTS: usize = 64;
 
-    /// Those who wait. Taken before any part of the owners.
+    /// The waiting threads. Locked before any part of the owners.
     static WAITERS: Mutex<Vec<Waiter>> = Mutex::new(Vec::new());
 
     static NAMES: Mutex<BTreeMap<usize, &'static str>> = Mutex::new(BTreeMap::new());
@@ -190,7 +196,7 @@ mod graph {
     }
 
     fn owners(lock: usize) -> MutexGuard<'static, Owners> {
-        // Locks lie at least two bytes apart, and mostly more.
+        // Locks lie at least two bytes apart, and usually more.
         locked(&OWNERS[(lock >> 4 ^ lock >> 12) % PARTS])
     }
 
@@ -198,31 +204,31 @@ mod graph {
         owners(lock).get(lock)
     }
 
-    /// Notes that this thread holds `lock` (its address) since `at`.
+    /// Records that this thread holds `lock` (its address) since `at`.
     pub(crate) fn acquired(lock: usize, at: &'static Location<'static>) {
         if let Some(_inside) = Inside::enter() {
             owners(lock).insert(Owner { lock, who: number(), at });
         }
     }
 
-    /// Forgets that this thread holds `lock`, before it releases it.
+    /// Removes the record that this thread holds `lock`, before the thread releases it.
     pub(crate) fn released(lock: usize) {
         if let Some(_inside) = Inside::enter() {
             owners(lock).remove(lock, number());
         }
     }
 
-    /// Gives `lock` a name for reports.
+    /// Names `lock` in reports.
     pub(crate) fn name(lock: usize, name: &'static str) {
         if let Some(_inside) = Inside::enter() {
             locked(&NAMES).insert(lock, name);
         }
     }
 
-    /// Runs `wait`, which ends only when `lock` is free, by neither limit nor cancel.
+    /// Runs `wait`, which ends only when `lock` is free, without a limit or a cancellation.
     ///
     /// # Panics
-    /// If it can never end. `wait` has not run then.
+    /// If the wait can never end. Then `wait` has not run.
     #[track_caller]
     pub(crate) fn waits<R>(lock: usize, wait: impl FnOnce() -> R) -> R {
         let _listed = match Inside::enter() {
@@ -239,7 +245,7 @@ mod graph {
         wait()
     }
 
-    /// Puts this thread on the list. A report, if that closes a cycle.
+    /// Puts this thread on the list. Returns a report if that closes a cycle.
     fn list(lock: usize, at: &'static Location<'static>) -> (Listed, Option<String>) {
         let who = Who::this();
         let number = who.number;
@@ -249,31 +255,32 @@ mod graph {
         (Listed(number), report)
     }
 
-    /// Takes the thread off the list, when it has the lock or panics.
+    /// Removes the thread from the list, once it has the lock or panics.
     struct Listed(u64);
 
     impl Drop for Listed {
         fn drop(&mut self) {
-            // What is freed belongs to the diagnosis too. A thread that is inside makes no `Listed`.
+            // Freeing memory also belongs inside this module (I6). A thread that was inside before made no
+            // `Listed`.
             let _inside = Inside::enter();
             let mut waiters = locked(&WAITERS);
-            // The last: a wait may lie within another.
+            // Remove the last entry: a wait may be nested in another.
             if let Some(at) = waiters.iter().rposition(|waiter| waiter.who.number == self.0) {
                 waiters.remove(at);
             }
         }
     }
 
-    /// A link of a cycle: a place in the list, and who holds what it waits for.
+    /// A link of a cycle: the index of a waiter, and the owner of the lock it waits for.
     struct Link(usize, Owner);
 
-    /// The cycle that `start` closes, from its own wait on.
+    /// Returns the cycle that `start` closes, beginning with the wait of `start`.
     fn cycle(waiters: &[Waiter], start: u64) -> Option<Vec<Link>> {
         let mut links: Vec<Link> = Vec::new();
         let mut who = start;
         loop {
             let at = waiters.iter().position(|waiter| waiter.who.number == who)?;
-            // A cycle that does not lead through `start`: whoever closed it has reported it.
+            // This cycle does not lead through `start`: the thread that closed it has reported it.
             if links.iter().any(|link| link.0 == at) {
                 return None;
             }
@@ -300,7 +307,7 @@ mod graph {
             let Waiter { who, lock, at } = &waiters[*at];
             let holder =
                 waiters.iter().find(|waiter| waiter.who.number == owner.who).map(|waiter| &waiter.who);
-            let holder = holder.expect("all of a cycle are in the list");
+            let holder = holder.expect("every thread of a cycle is in the list of waiters");
             let _ = write!(
                 text,
                 "\n  {who} waits at {at} for {}, which {holder} holds since {}",
@@ -323,7 +330,8 @@ mod graph {
                 owners.insert(Owner { lock, who: 7, at });
             }
             assert!(owners.get(HELD_MAX - 1).is_some() && owners.get(HELD_MAX).is_none());
-            // Another who shares the lock takes the place; then the first has nothing to forget.
+            // Another thread that shares the lock takes the entry, so the first thread has no entry to
+            // remove.
             owners.insert(Owner { lock: 0, who: 8, at });
             (0..HELD_MAX + 3).for_each(|lock| owners.remove(lock, 7));
             assert_eq!((owners.count, owners.get(0).map(|owner| owner.who)), (1, Some(8)));
@@ -333,7 +341,7 @@ mod graph {
             assert!(owners.get(HELD_MAX).is_some());
         }
 
-        /// As an allocator's locks that the diagnosis itself makes this thread take (I6).
+        /// The locks of an allocator, for example, which this module itself makes a thread take (I6).
         #[test]
         fn what_is_taken_inside_is_not_diagnosed() {
             let (lock, outer) = (std::ptr::from_ref(&0u64).addr(), std::ptr::from_ref(&1u64).addr());
@@ -342,13 +350,14 @@ mod graph {
                 let _inside = Inside::enter().expect("not inside yet");
                 acquired(lock, Location::caller());
                 assert!(owner(lock).is_none());
-                // It holds `outer` itself: outside this would be a deadlock, and panic.
+                // This thread holds `outer` itself: outside this module the wait would be a deadlock and
+                // panic.
                 assert_eq!(waits(outer, || 3), 3);
                 released(outer);
             }
             assert_eq!(owner(outer).map(|owner| owner.who), Some(number()));
             assert!(std::panic::catch_unwind(|| waits(outer, || ())).is_err());
-            // The report has left the inside, and what it had listed.
+            // The panic has left the module, and removed its list entry.
             assert_eq!(waits(lock, || 4), 4);
             released(outer);
             assert!(owner(outer).is_none());

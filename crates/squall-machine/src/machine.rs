@@ -272,8 +272,8 @@ impl Machine {
         self.reader.mask("proc/thread-self/status", possible).unwrap_or_else(|_| possible.clone())
     }
 
-    /// Returns the last snapshot of the share that the process may use. Takes the first snapshot if there is
-    /// none yet.
+    /// Returns the last snapshot of the share that the process may use. The first call takes
+    /// the first snapshot.
     ///
     /// # Example
     /// ```

@@ -1,19 +1,25 @@
-//! Virtual processors: which one a thread is on, asked in one load.
+//! Virtual processors: the processor that a thread is on, found in two loads.
 //!
-//! Problem: every local operation begins with this question, and nothing on its path may be a call. Idea: the answer
-//! lies in the first word of a block per thread, either the kernel's (restartable sequences; the kernel keeps it up to
-//! date) or our own of the same layout; one process-wide word says which, and a negative answer leads to the cold path.
+//! Problem: every local operation first asks for its processor, so the answer must not cost a call.
 //!
-//! - I1. `AREA_OFFSET` is 0 (nobody has asked yet), the offset of the C library's areas (restartable mode), or that of
-//!   our own blocks. It leaves 0 once, and after that goes only from the first to the second (`pervp/I4`).
-//! - I2. Every answer is below [`Machine::vp_limit`](crate::Machine::vp_limit): in restartable mode it is the number of
-//!   a possible processor; in every other case it was compared before it was given or stored.
-//! - I3. Our own block's first word is negative unless the topology is virtual, where it is the thread's VP.
+//! Idea: the number is in the first word of a per-thread block. The block is either the kernel's rseq area,
+//! which the kernel keeps up to date, or our own block of the same layout. One process-wide word,
+//! `AREA_OFFSET`, selects the block. A negative number leads to the cold path.
 //!
-//! Not promised: that the thread is still there when the answer is used. It is a hint of locality, never exclusion. In
-//! restartable mode a thread that has no registration itself is told VP 0, until an operation of its gives the mode up.
-//! Cost: two loads and two branches that are never taken; without restartable sequences on the real machine, a call,
-//! and a question to the kernel (which the vDSO answers) once in `USES_PER_QUESTION` times.
+//! - I1. `AREA_OFFSET` is 0 (before the first call), the offset of the C library's rseq areas (restartable
+//!   mode), or the offset of our own blocks. It leaves 0 once. Later it changes at most once, from the second
+//!   value to the third (`pervp/I4`).
+//! - I2. Every VP returned is below [`Machine::vp_limit`](crate::Machine::vp_limit). In restartable mode it
+//!   is the number of a possible processor. In every other mode the number was compared with the limit before
+//!   it was returned or stored.
+//! - I3. The first word of our own block is negative, except in a virtual topology, where it is the thread's
+//!   VP.
+//!
+//! Not promised: the thread may have left the VP by the time the number is used, so it is a locality hint,
+//! never exclusion. In restartable mode a thread without a registration gets VP 0, until one of its
+//! operations gives the mode up.
+//! Cost: two loads and two branches that are never taken. Without restartable sequences on the real machine:
+//! a call, and one query of the kernel (answered by the vDSO) per `USES_PER_QUESTION` calls.
 //! Source: Tornado's `vp` of a thread; rseq(2) for `cpu_id_start`.
 
 use crate::machine::machine;
@@ -23,31 +29,31 @@ use squall_sys::apart::Apart;
 use squall_sys::area::{self, Asker};
 use std::fmt;
 
-/// Which block of a thread is read (vp/I1). Public for the `restartable!` macro alone.
+/// Selects the per-thread block that is read (vp/I1). Public only for the `restartable!` macro.
 #[doc(hidden)]
 pub static AREA_OFFSET: Apart<AtomicIsize> = Apart::new(AtomicIsize::new(0));
 
-/// How often a thread that has no restartable sequences uses one answer of the kernel.
+/// Number of uses of one answer of the kernel, for threads without restartable sequences.
 const USES_PER_QUESTION: u32 = 64;
 
-/// A virtual processor: the index of a processor as Squall sees it.
+/// A virtual processor (VP): the index of a processor as Squall numbers it.
 ///
-/// On the real machine this is the kernel's number of the CPU; in a virtual topology each thread is given one. Numbers
-/// may have gaps; all are below [`Machine::vp_limit`](crate::Machine::vp_limit).
+/// On the real machine it is the kernel's number of the CPU. In a virtual topology each thread is assigned a
+/// VP. Indices may have gaps; all are below [`Machine::vp_limit`](crate::Machine::vp_limit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Vp(u32);
 
-/// Why a thread could not be given a VP.
+/// Error: a thread could not be assigned a VP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AssignError {
-    /// The topology is the real machine's: there the kernel says where a thread is.
+    /// The topology is the real machine's, where the kernel decides on which VP a thread is.
     RealTopology,
-    /// No such VP.
+    /// The topology has no such VP.
     OutOfRange {
-        /// What was asked for.
+        /// The requested VP.
         vp: Vp,
-        /// The VPs of this topology lie below it.
+        /// Upper limit of VP indices in this topology.
         limit: usize,
     },
 }
@@ -72,54 +78,66 @@ impl fmt::Display for Vp {
 }
 
 impl Vp {
-    /// The VP of this index. Whether the machine has it is asked where it is used.
+    /// Creates the VP with this index. Functions that use the VP check that the machine has it.
     #[inline(always)]
     pub const fn new(index: u32) -> Vp {
         Vp(index)
     }
 
-    /// Its index.
+    /// Returns the index of the VP.
     #[inline(always)]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The VP that the calling thread is on: now on the real machine, always in a virtual topology.
+    /// Returns the VP that the calling thread is on.
     ///
-    /// In a virtual topology a thread that has none yet is given one, round robin over all of them. On the real machine
-    /// without restartable sequences the answer may be as old as 64 questions.
+    /// On the real machine the kernel tells it. Without restartable sequences the answer may be up to 64
+    /// calls old. In a virtual topology a thread without a VP is assigned one, round robin over all VPs.
     ///
-    /// A hint of where data is near, never exclusion: the thread may be elsewhere at the next instruction. The first
-    /// call in a process reads the machine's topology, so make it before signal handlers do.
+    /// The answer is a locality hint, never exclusion: the thread may be elsewhere at the next instruction.
+    /// The first call in a process reads the machine's topology, so make that call before any signal handler
+    /// does.
     ///
     /// # Cost
-    /// Two loads (see the module's header).
+    /// Two loads.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{Vp, machine};
+    ///
+    /// // Choose a shard near the thread. Shards must still be thread-safe.
+    /// let shards: Vec<_> = (0..machine().vp_limit()).map(|_| std::sync::Mutex::new(0)).collect();
+    /// *shards[Vp::current().index()].lock().unwrap() += 1;
+    /// ```
     #[inline(always)]
     pub fn current() -> Vp {
         let offset = area_offset();
         if offset == 0 {
             return current_cold();
         }
-        // SAFETY: `AREA_OFFSET` is not 0, so it is one of the two offsets that this asks for (vp/I1).
+        // SAFETY: `AREA_OFFSET` is not 0, so it is one of the two offsets that `cpu_id_start` requires
+        // (vp/I1).
         let id = unsafe { area::cpu_id_start(offset) };
         if id < 0 {
             return current_cold();
         }
-        // It was a number of 32 bits.
+        // Non-negative `i32`, so the cast keeps the value.
         Vp(id as u32)
     }
 
-    /// Not public: the index of [`current`](Vp::current) where the thread's block has it, -1 where `current` would look
-    /// further.
+    /// Not public API. Returns the index that [`current`](Vp::current) finds in the thread's block, or -1 if
+    /// `current` would take the cold path.
     ///
     /// # Safety
-    /// A call of [`current`](Vp::current) has returned in this process, on any thread, before this one.
+    /// Some thread of this process has returned from [`current`](Vp::current) before.
     /// # Cost
     /// Two loads, no branch.
     #[doc(hidden)]
     #[inline(always)]
     pub unsafe fn index_at_hand() -> isize {
-        // SAFETY: somebody has asked, so `AREA_OFFSET` is not 0, and is one of the two offsets that this asks for (vp/I1).
+        // SAFETY: by contract `current` has returned once, so `AREA_OFFSET` is one of the two offsets that
+        // `cpu_id_start` requires (vp/I1).
         let id = unsafe { area::cpu_id_start(area_offset()) };
         debug_assert!(
             id >= -1,
@@ -128,20 +146,30 @@ impl Vp {
         id as isize
     }
 
-    /// Gives the calling thread this VP, until it is given another.
+    /// Assigns `vp` to the calling thread, until the next assignment.
     ///
     /// # Errors
-    /// [`AssignError`]: the topology is not virtual, or has no such VP.
+    /// [`AssignError`] if the topology is not virtual, or has no such VP.
     pub fn assign_current(vp: Vp) -> Result<(), AssignError> {
         check_assignable(vp)?;
         area::set_own_vp(vp.0.cast_signed());
         Ok(())
     }
 
-    /// Runs `f` while the calling thread has this VP, then gives back what it had, also if `f` panics.
+    /// Runs `f` while the calling thread is assigned `vp`. Restores the former assignment afterwards, also if
+    /// `f` panics.
     ///
     /// # Errors
-    /// As [`assign_current`](Vp::assign_current); `f` is then not run.
+    /// [`AssignError`] if the topology is not virtual, or has no such VP. `f` then does not run.
+    ///
+    /// # Example
+    /// ```standalone_crate
+    /// use squall_machine::{Machine, Vp};
+    ///
+    /// Machine::set_virtual("cores:4".parse().unwrap()).unwrap();
+    /// let index = Vp::with_vp(Vp::new(3), || Vp::current().index()).unwrap();
+    /// assert_eq!(index, 3);
+    /// ```
     pub fn with_vp<R>(vp: Vp, f: impl FnOnce() -> R) -> Result<R, AssignError> {
         struct GiveBack(i32);
         impl Drop for GiveBack {
@@ -150,14 +178,14 @@ impl Vp {
             }
         }
         check_assignable(vp)?;
-        // SAFETY: `own_offset` is one of the two offsets that this asks for.
+        // SAFETY: `own_offset` is one of the two offsets that `cpu_id_start` requires.
         let _give_back = GiveBack(unsafe { area::cpu_id_start(area::own_offset()) } as i32);
         area::set_own_vp(vp.0.cast_signed());
         Ok(f())
     }
 }
 
-/// `AREA_OFFSET`, relaxed: whichever of its values is seen, a block of this thread lies there (vp/I1).
+/// Loads `AREA_OFFSET`, relaxed: this thread has a block at each of its values (vp/I1).
 #[inline(always)]
 fn area_offset() -> isize {
     squall_sys::near_static!(AREA_OFFSET, isize)
@@ -172,18 +200,20 @@ fn check_assignable(vp: Vp) -> Result<(), AssignError> {
     if vp.index() >= limit { Err(AssignError::OutOfRange { vp, limit }) } else { Ok(()) }
 }
 
-/// The answer where the block has none: nobody asked yet, a virtual topology, or no restartable sequences.
+/// Finds the VP if the block has no number: before the first call, in a virtual topology, or without
+/// restartable sequences.
 #[cold]
 #[inline(never)]
 fn current_cold() -> Vp {
     mode::initialise();
     let offset = AREA_OFFSET.load(Ordering::Relaxed);
-    // SAFETY: `initialise` has set `AREA_OFFSET`, to one of the two offsets that this asks for (vp/I1).
+    // SAFETY: `initialise` has set `AREA_OFFSET` to one of the two offsets that `cpu_id_start` requires
+    // (vp/I1).
     let id = unsafe { area::cpu_id_start(offset) };
     if id >= 0 {
         return Vp(id as u32);
     }
-    // Only on the real machine is there ever something in it.
+    // Only the real machine fills this cache.
     let (cached, uses_left) = area::own_cache(Asker::Machine);
     if uses_left > 0 {
         area::set_own_cache(Asker::Machine, cached, uses_left - 1);
@@ -193,16 +223,16 @@ fn current_cold() -> Vp {
     if machine().is_virtual() {
         return assign_next(limit);
     }
-    // Both fit: a processor's number is far below 2^32, and the limit is at least 1.
+    // Neither cast truncates: a processor's number is far below 2^32, and the limit is at least 1.
     let cpu = squall_sys::affinity::current_cpu().min(limit - 1) as u32;
     area::set_own_cache(Asker::Machine, cpu, USES_PER_QUESTION - 1);
     Vp(cpu)
 }
 
-/// Gives the calling thread the next VP of a virtual topology.
+/// Assigns the next VP of a virtual topology to the calling thread.
 fn assign_next(limit: usize) -> Vp {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    // Relaxed: only the number counts.
+    // Relaxed: the counter guards no other data.
     let vp = (NEXT.fetch_add(1, Ordering::Relaxed) % limit) as u32;
     area::set_own_vp(vp.cast_signed());
     Vp(vp)

@@ -1,6 +1,6 @@
 //! The size of an object's clusters as an attribute: read and set by name, by whoever has an object's id, as those of policies are.
 
-use squall_adapt::attribute::Attribute;
+use squall_policy::attribute::Attribute;
 use squall_adapt::control::{Replacement, register_attribute};
 use squall_core::{CoRef, Interface};
 use squall_machine::ClusterSize;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{alone, eventually, form, made, on};
-use squall_adapt::attribute::AttributeError;
+use squall_policy::attribute::AttributeError;
 use squall_adapt::control::{self, ControlError, Decision, Held, Verdict};
 use squall_adapt::{engine, settings};
 use squall_core::{CoRef, Id, info_of, snapshot};

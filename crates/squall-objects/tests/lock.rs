@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use squall_adapt::attribute;
+use squall_policy::attribute;
 use squall_adapt::control;
 use squall_adapt::decision::Verdict;
 use squall_core::CoRef;

@@ -1,6 +1,6 @@
 //! The size of clusters as an attribute: by name, of every object that has clusters whose size is to be chosen, while it is used.
 
-use squall_adapt::attribute::Scope;
+use squall_policy::attribute::Scope;
 use squall_adapt::control;
 use squall_adapt::decision::Verdict;
 use squall_core::{CoRef, Id};

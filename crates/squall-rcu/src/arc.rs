@@ -11,8 +11,7 @@ use crate::op::Op;
 /// meanwhile.
 ///
 /// Dropping an `RcuArc` releases its share of the value once every operation open at that time has ended,
-/// possibly on
-/// another thread.
+/// possibly on another thread.
 ///
 /// # Trade
 /// Reading costs as much as with an `Arc`. Dropping costs a deferred call.
@@ -49,10 +48,9 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
     pub fn lend<'o>(&self, _op: &'o Op) -> &'o T {
         let value: *const T = Arc::as_ptr(&self.0);
         // SAFETY: 1. aligned and initialised: the pointer comes from an `Arc`. 2. live for `'o`: only a
-        // deferred call releases
-        // this share. That call runs after every operation that was open when it was deferred, and `_op`
-        // proves that this
-        // operation was open while `self` existed. 3. no `&mut T` exists while a share exists.
+        // deferred call releases this share. That call runs after every operation that was open when it was
+        // deferred, and `_op` proves that this operation was open while `self` existed. 3. no `&mut T` exists
+        // while a share exists.
         unsafe { &*value }
     }
 
@@ -93,8 +91,7 @@ impl<T: Send + Sync + 'static> Drop for RcuArc<T> {
         let share = unsafe { ManuallyDrop::take(&mut self.0) };
         let data = Arc::into_raw(share).cast_mut().cast();
         // SAFETY: deferred once. Operations that begin later cannot reach the value through this `RcuArc`;
-        // other owners hold
-        // shares of their own.
+        // other owners hold shares of their own.
         unsafe { crate::defer_raw(give_up::<T>, data, size_of::<T>()) };
     }
 }

@@ -9,13 +9,11 @@ use crate::op::Op;
 /// A shared, replaceable `Box<T>`.
 ///
 /// Readers follow the pointer inside an operation. Writers replace it. A replaced value is dropped once no
-/// operation can
-/// still see it.
+/// operation can still see it.
 ///
 /// # Trade
 /// A read costs one ordinary load. A replacement costs an allocation and a deferred drop. The drop happens
-/// later, possibly
-/// on another thread, so `T` must be `Send + Sync + 'static`.
+/// later, possibly on another thread, so `T` must be `Send + Sync + 'static`.
 ///
 /// # Example
 /// ```
@@ -55,14 +53,11 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     #[inline(always)]
     pub fn load<'o>(&self, _op: &'o Op) -> &'o T {
         // Acquire: pairs with the release that published the pointer (the caller's publication of the cell,
-        // `replace` or
-        // `update`), so the value is fully built.
+        // `replace` or `update`), so the value is fully built.
         let pointer = self.pointer.load(Ordering::Acquire);
         // SAFETY: 1. aligned and initialised: only boxes are stored here. 2. live for `'o`: the thread that
-        // removes the value
-        // retires it, and the operation that `_op` proves was open before that grace period could begin. 3.
-        // never written while
-        // it is here: no `&mut T` to it exists.
+        // removes the value retires it, and the operation that `_op` proves was open before that grace period
+        // could begin. 3. never written while it is here: no `&mut T` to it exists.
         unsafe { &*pointer }
     }
 
@@ -72,12 +67,10 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     /// One atomic exchange and a [`retire`](crate::retire). Lock-free; linearizes at the exchange.
     pub fn replace(&self, value: Box<T>) {
         // AcqRel: the release pairs with the acquire of `load`; the acquire pairs with the release that
-        // published the old value,
-        // which this thread will drop.
+        // published the old value, which this thread will drop.
         let old = self.pointer.swap(Box::into_raw(value), Ordering::AcqRel);
         // SAFETY: 1. `old` came from `Box::into_raw`, and the exchange gave it to this thread alone. 2. the
-        // exchange cut the only
-        // path to it.
+        // exchange cut the only path to it.
         unsafe { crate::retire_raw(old) };
     }
 

@@ -1,29 +1,39 @@
-//! Deferred calls: what a thread retires is reclaimed when no operation can still see it.
+//! Deferred calls: a retired value is reclaimed once no operation can still see it.
 //!
-//! Problem: retiring must cost little, memory waiting for reclamation must be bounded, users' code (`Drop`) must not run
-//! in surprising places, and none of it may need a thread that nobody asked for.
+//! Problem: a retirement must be cheap, and memory that waits for reclamation must be bounded. Users' code
+//! (`Drop`) must not run in surprising places. The crate must work without a helper thread that the user did
+//! not ask for.
 //!
-//! - I1. A deferred call runs once, at depth zero if it is [`Kind::Code`], after a grace period that began after it was
-//!   deferred; never under a lock or role of this crate.
-//! - I2. `runs` of a record is odd exactly while its thread is running calls that it took from a list; it becomes odd
-//!   before the calls are out of the list for others to see (at the list, or while takers are excluded).
-//! - I3. Calls run by a thread are not nested: what a deferred call defers in turn waits for a later batch.
-//! - I4. A thread in a quiet scope ([`quietly`](crate::quietly)) runs no call but of [`Kind::Memory`], and does not wait for its
-//!   bound: it does so when the outermost scope has ended, and it is outside every operation.
+//! - I1. A deferred call runs once, after a grace period that began after it was deferred, and never under a
+//!   lock or role of this crate. A call of [`Kind::Code`] or [`Kind::Object`] runs at depth zero.
+//! - I2. `runs` of a record is odd exactly while its thread is running calls that it took from a list. It
+//!   becomes odd before other threads can see that the calls have left the list (inside the list's lock, or
+//!   while takers are excluded).
+//! - I3. Calls run by a thread are not nested: the calls that a deferred call defers in turn wait for a later
+//!   batch.
+//! - I4. A thread in a callback-free scope ([`without_callbacks`](crate::without_callbacks)) runs only calls
+//!   of [`Kind::Memory`], and does not wait for its bound. It does both once the outermost scope has ended
+//!   and it is outside every operation.
 //!
-//! Who runs them, in this order: (1) the thread that deferred them, when its batch is full and it is outside every
-//! operation: it looks at whether its oldest batch is ripe, and runs it; (2) inside an operation, `Memory` calls only;
-//! (3) the reclaimer thread (see `reclaimer`), for threads that stopped retiring, ended, retire too little to fill a batch
-//! within a second, or retire code inside operations; (4) whoever calls [`reclaim`] or [`barrier`].
+//! Threads that run the calls, in this order:
 //!
-//! Bound: a thread that has more than [`LIMIT_CALLS`] calls ([`LIMIT_OBJECTS`] of [`Kind::Object`], which are counted
-//! apart) or [`LIMIT_BYTES`] bytes pending when it closes a batch
-//! waits for a grace period, at most [`LIMIT_WAIT`] per batch (a reader may be waiting for this very thread), and inside
-//! an operation only when it leaves it. So what is pending is at most `threads × (LIMIT + one batch)`, plus what is
-//! retired inside single operations, plus one batch per `LIMIT_WAIT` and thread while a reader does not end.
+//! 1. The thread that deferred them, if its batch is full and it is outside every operation. It checks
+//!    whether its oldest batch is ripe, and runs it.
+//! 2. The thread that deferred them, inside an operation: calls of [`Kind::Memory`] only.
+//! 3. The reclaimer thread (see `reclaimer`). It serves threads that stopped retiring, ended, retire too
+//!    little to fill a batch within a second, or retire values with code inside operations.
+//! 4. A thread that calls [`reclaim`] or [`barrier`].
 //!
-//! Cost: with `Box<T>`, an addition to a list; per batch ([`Kind::batch_calls`]) a grace period at most, which threads
-//! share. Source: Linux's `call_rcu` and `rcu_barrier`; the barrier's two-sided wait is CO-21's.
+//! Bound: a thread that closes a batch waits for a grace period if it has more than [`LIMIT_CALLS`] calls or
+//! [`LIMIT_BYTES`] bytes pending. Calls of [`Kind::Object`] count apart, up to [`LIMIT_OBJECTS`]. The wait
+//! lasts at most [`LIMIT_WAIT`] per batch, because a reader may be waiting for this very thread. A batch
+//! closed inside an operation leads to a wait when the thread leaves the operation. So at most `threads ×
+//! (LIMIT + one batch)` calls are pending, plus the calls retired inside single operations. While a reader
+//! does not end, one batch per `LIMIT_WAIT` and thread comes on top.
+//!
+//! Cost: with `Box<T>`, an addition to a list; per batch ([`Kind::batch_calls`]) at most one grace period,
+//! which threads share. Source: Linux's `call_rcu` and `rcu_barrier`; the barrier's two-sided wait is
+//! CO-21's.
 
 use squall_sys::sync::Mutex;
 use std::cell::Cell;
@@ -37,23 +47,24 @@ use crate::raw::record::{Record, attention};
 use crate::stats::COUNTS;
 use crate::wait::{WaitError, after, may_wait, wait_unchecked};
 
-/// Calls that one thread may have pending before it waits.
+/// Calls that one thread may have pending before it waits, without those of [`Kind::Object`].
 const LIMIT_CALLS: u64 = 2048;
-/// The same, of [`Kind::Object`], apart from the others.
+/// Calls of [`Kind::Object`] that one thread may have pending before it waits.
 const LIMIT_OBJECTS: u64 = 4096;
 /// Bytes that one thread may have pending before it waits.
 pub(crate) const LIMIT_BYTES: u64 = 16 << 20;
-/// The longest such wait, per batch.
+/// Longest wait of a thread over its bound, per batch.
 pub(crate) const LIMIT_WAIT: Duration = Duration::from_millis(50);
 
-/// What a batch may spend on a grace period's fence, in ns, before it waits for other batches to share it.
+/// Cost of a grace period's fence that one batch may cause alone, in ns. A dearer fence is shared by several
+/// batches.
 const FENCE_NS_PER_BATCH: u64 = 4000;
-/// The most batches of a thread that wait for each other: half its bound.
+/// The most batches of one thread that wait for each other: half its bound.
 const BATCHES_PER_FENCE: u64 = LIMIT_CALLS / 2 / BATCH_CALLS as u64;
-/// How often a thread over its bound looks whether the reclaimer has done its part.
+/// Interval at which a thread over its bound checks whether the reclaimer has run its calls.
 const BOUND_POLL: Duration = Duration::from_micros(200);
 
-/// Batches of threads that ended.
+/// Batches of threads that have ended.
 static ORPHANS: Mutex<Vec<Batch>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -62,20 +73,23 @@ thread_local! {
 
 /// Drops `value` once every operation that is open now has ended.
 ///
-/// The drop happens later: on this thread in a later call of this function outside every operation, in [`reclaim`] or
-/// [`barrier`], or on the reclaimer thread, which comes for what a thread lets lie: after some tens of milliseconds if it
-/// sleeps or does something else, after a second at most if it goes on retiring little by little. If `T` needs no drop,
-/// only memory is given back, and that may happen anywhere. At the end of the process what is pending is not dropped:
-/// call [`barrier`] if it must be.
+/// The drop runs on this thread or on the reclaimer thread. This thread drops pending values in a later call
+/// of `retire` outside every operation, in [`reclaim`], or in [`barrier`]. The reclaimer drops the values of
+/// a thread that sleeps or turns to other work after some tens of milliseconds. If a thread goes on retiring
+/// at a low rate, the reclaimer drops its values after a second at most.
 ///
-/// A caller who retires faster than readers let go is made to wait (see the module's bound). In a forked child, and in
-/// a signal handler that interrupts this function on the same thread, `value` is leaked (the latter is counted).
+/// If `T` needs no drop, only memory is freed, and any thread may free it at any point. Values still pending
+/// when the process ends are not dropped; call [`barrier`] first if they must be.
 ///
-/// A box that readers may still be reading must not exist as a `Box`, which says that nobody else has the value: hand
-/// its pointer to [`retire_raw`] instead.
+/// A caller that retires faster than readers leave is made to wait: at most 50 ms per batch, once it has more
+/// than 2,048 values or 16 MiB pending. In a forked child `value` is leaked. In a signal handler that
+/// interrupts this function on the same thread `value` is leaked and counted.
+///
+/// A box that readers may still be reading must not exist as a `Box`, since a `Box` claims unique ownership.
+/// Pass its pointer to [`retire_raw`] instead.
 ///
 /// # Cost
-/// An addition to a list of the thread's own. Lock-free but for the bound's wait.
+/// An addition to the thread's own list. Lock-free, except for the bound's wait.
 /// # Example
 /// ```
 /// squall_rcu::retire(Box::new([0_u8; 64]));
@@ -83,15 +97,17 @@ thread_local! {
 /// ```
 #[inline]
 pub fn retire<T: Send + 'static>(value: Box<T>) {
-    // SAFETY: the box just taken apart, which this function owned.
+    // SAFETY: the pointer comes from a box that this function owned.
     unsafe { retire_raw(Box::into_raw(value)) }
 }
 
-/// As [`retire`], for a value that operations which are open now may still be reading.
+/// Drops `*value` once every operation that is open now has ended. Operations may still be reading it.
+///
+/// Everything else is as in [`retire`].
 ///
 /// # Safety
-/// 1. `value` came from [`Box::into_raw`], and nobody else will free it.
-/// 2. No operation that begins after this call can reach it: every path to it was cut before.
+/// 1. `value` came from [`Box::into_raw`], and no other code will free it.
+/// 2. Every path to `value` was cut before, so that no operation that begins after this call can reach it.
 /// # Example
 /// ```
 /// use std::sync::atomic::{AtomicPtr, Ordering};
@@ -108,11 +124,11 @@ pub unsafe fn retire_raw<T: Send + 'static>(value: *mut T) {
     add(kind, free::<T>, value.cast(), bytes_of::<T>());
 }
 
-/// Not public: as [`retire_raw`], for a value whose drop does nothing but give memory back, though it has one. That is then done
-/// where it is done for values without a drop: anywhere, on the thread that retired it.
+/// Not public: retires a value like [`retire_raw`], for a type with a `Drop` that only frees memory. Its drop
+/// may then run anywhere on the thread that retired it, as for values without a drop.
 ///
 /// # Safety
-/// As of [`retire_raw`].
+/// The conditions of [`retire_raw`]. The drop of `T` must only free memory.
 #[doc(hidden)]
 #[inline]
 pub unsafe fn __retire_memory<T: Send + 'static>(value: *mut T) {
@@ -120,10 +136,10 @@ pub unsafe fn __retire_memory<T: Send + 'static>(value: *mut T) {
 }
 
 /// # Safety
-/// Called once, with a box that nobody else has.
+/// Called once, with a box that has no other owner.
 unsafe fn free<T>(data: *mut ()) {
-    // SAFETY: the one call of a `Deferred`, whose data is the box that `retire_raw` was given, after the grace
-    // period that its contract's second point asks for: nobody has a reference to it now.
+    // SAFETY: the only call of a `Deferred`, whose data is the box given to `retire_raw`. The grace period
+    // that point 2 of that contract relies on has ended, so no reference to the box exists now.
     drop(unsafe { Box::from_raw(data.cast::<T>()) });
 }
 
@@ -131,26 +147,31 @@ fn bytes_of<T>() -> u32 {
     u32::try_from(size_of::<T>()).unwrap_or(u32::MAX)
 }
 
-/// Calls `f` once every operation that is open now has ended. As [`retire`] otherwise.
+/// Calls `f` once every operation that is open now has ended.
+///
+/// `f` runs outside every operation, on this thread or on the reclaimer thread, at the times at which
+/// [`retire`] would drop a value. The bound of [`retire`] applies.
 ///
 /// # Cost
-/// As [`retire`], and an allocation.
+/// The cost of [`retire`], and an allocation.
 pub fn defer<F: FnOnce() + Send + 'static>(f: F) {
     unsafe fn call<F: FnOnce()>(data: *mut ()) {
-        // SAFETY: the one call of a `Deferred`, whose data is the box that `defer` took apart.
+        // SAFETY: the only call of a `Deferred`, whose data is the box that `defer` took apart.
         let f = unsafe { Box::from_raw(data.cast::<F>()) };
         f();
     }
     add(Kind::Code, call::<F>, Box::into_raw(Box::new(f)).cast(), bytes_of::<F>());
 }
 
-/// Calls `call(data)` once every operation that is open now has ended. As [`defer`], without its allocation.
+/// Calls `call(data)` once every operation that is open now has ended. Like [`defer`], but without an
+/// allocation.
 ///
 /// # Units
-/// `bytes`: what `data` holds on to, for the bound on what may be pending.
+/// `bytes`: the memory that `data` holds, counted towards the bound on pending calls.
 /// # Safety
 /// 1. `call(data)` may be called once, on any thread, outside every operation.
-/// 2. If `call` frees what operations may be reading: no operation that begins after this call can reach it.
+/// 2. If `call` frees memory that operations may be reading, no operation that begins after this call can
+///    reach it.
 /// # Source
 /// liburcu's `call_rcu`.
 #[inline]
@@ -158,20 +179,22 @@ pub unsafe fn defer_raw(call: unsafe fn(*mut ()), data: *mut (), bytes: usize) {
     add(Kind::Code, call, data, u32::try_from(bytes).unwrap_or(u32::MAX));
 }
 
-/// Not public: as [`defer_raw`], for what comes and goes by the million.
+/// Not public: defers a call like [`defer_raw`], for objects created and destroyed by the million: in larger
+/// batches and with a bound of their own ([`Kind::Object`]).
 ///
 /// # Safety
-/// As of [`defer_raw`].
+/// The conditions of [`defer_raw`].
 #[doc(hidden)]
 #[inline(never)]
 pub unsafe fn __defer_object(call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
     add_plain(Kind::Object, call, data, bytes);
 }
 
-/// Not public: calls `call(data, bytes)` once every operation that is open now has ended, anywhere, as memory is given back.
+/// Not public: calls `call(data, bytes)` once every operation that is open now has ended. The call may run
+/// anywhere, like the freeing of memory.
 ///
 /// # Safety
-/// As of [`defer_raw`]; and the call gives memory back, and runs nobody's code.
+/// The conditions of [`defer_raw`]. The call must only free memory, and run no users' code.
 #[doc(hidden)]
 #[inline(never)]
 pub unsafe fn __defer_memory(call: unsafe fn(*mut (), u32), data: *mut (), bytes: u32) {
@@ -202,8 +225,10 @@ fn add_plain(kind: Kind, call: unsafe fn(*mut ()), data: *mut (), bytes: u32) {
     }
 }
 
-/// Adds a call where that is nothing but to write it down: most are. Returns whether. What else there may be to do is
-/// [`add_slowly`]'s, called last and through a function with the caller's own parameters, so that nothing is saved for it.
+/// Adds a call if that takes only a write to the list, as it mostly does. Returns whether it was added.
+///
+/// [`add_slowly`] handles the other cases. It is called last, through a function with the caller's own
+/// parameters, so that the fast path saves no registers for it.
 #[inline(always)]
 fn add_at_once(kind: Kind, call: Deferred) -> bool {
     own_record().is_some_and(|record| DOMAIN.defer_at_once(record, kind, call))
@@ -213,7 +238,7 @@ fn add_slowly(kind: Kind, call: Deferred) {
     if own_record().is_none() && crate::op::register().is_err() {
         return;
     }
-    // A thread past its exit hook is registered only within an operation: it has no list of its own then.
+    // A thread past its exit hook is registered only within an operation, so it has no list of its own here.
     let Some(record) = own_record() else { return adopt_one(call) };
     let Ok(added) = DOMAIN.defer(record, kind, call) else {
         COUNTS.leaked.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
@@ -238,7 +263,7 @@ fn closed(record: &'static Record) {
     }
     if inside || put_off(record) {
         if oldest_of(record, &[Kind::Code, Kind::Object]).is_some() {
-            // Users' code is not run at the end of an operation, nor of a quiet scope.
+            // Users' code does not run at the end of an operation or of a callback-free scope.
             record.deferrals.want();
         }
         help(record, Kind::Memory);
@@ -248,20 +273,20 @@ fn closed(record: &'static Record) {
         && let Some(oldest) = oldest_of(record, &[Kind::Code, Kind::Object])
     {
         COUNTS.throttled.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
-        // An error leaves it pending: `keep_bound` sees that.
+        // On an error the calls stay pending, and `keep_bound` handles them.
         let _ = wait_unchecked(oldest, Haste::Normal, after(LIMIT_WAIT));
     }
     help_all(record);
     keep_bound(record);
 }
 
-/// The oldest moment that a closed batch of these kinds waits for.
+/// Returns the oldest moment that a closed batch of these kinds waits for.
 fn oldest_of(record: &Record, kinds: &[Kind]) -> Option<Moment> {
     kinds.iter().filter_map(|&kind| DOMAIN.oldest(record, kind)).map(|(moment, _)| moment).min()
 }
 
-/// What a thread owes when it leaves an operation in which it closed a batch: memory, the bound, and users' code only
-/// where no reclaimer may do that.
+/// Does the work that a thread owes when it leaves an operation in which it closed a batch. It frees memory
+/// and keeps the bound, and runs users' code only if the reclaimer may not.
 pub(crate) fn after_operation(record: &'static Record) {
     if RUNNING.get() {
         return;
@@ -279,7 +304,8 @@ fn help_all(record: &'static Record) {
     Kind::ALL.into_iter().for_each(|kind| help(record, kind));
 }
 
-/// The same, but users' code only where no reclaimer may run that.
+/// Runs the ripe batches of the calling thread, without waiting; users' code only if the reclaimer may not
+/// run it.
 fn help_if_allowed(record: &'static Record) {
     if crate::reclaimer::allowed() { help(record, Kind::Memory) } else { help_all(record) }
 }
@@ -303,15 +329,15 @@ fn help(record: &'static Record, kind: Kind) {
     }
 }
 
-/// How many closed batches make a thread ask for a grace period.
+/// Returns the number of closed batches at which a thread asks for a grace period.
 fn enough(kind: Kind) -> usize {
     match kind {
-        // Where the fence is dear, more calls share it.
+        // If the fence is dear, more calls share it.
         Kind::Memory | Kind::Code => {
             (DOMAIN.grace.fence_ns() / FENCE_NS_PER_BATCH).clamp(1, BATCHES_PER_FENCE) as usize
         }
-        // As many share it as ever do of the others; and in the time of one batch somebody else may have asked, so that one
-        // grace period serves many threads.
+        // Two batches of objects hold as many calls as `BATCHES_PER_FENCE` batches of the other kinds. While
+        // one batch fills, another thread may ask too, so that one grace period serves many threads.
         Kind::Object => 2,
     }
 }
@@ -322,11 +348,12 @@ fn over_bound(record: &Record) -> bool {
         return false;
     }
     let objects = DOMAIN.pending_of(record, Kind::Object);
-    // Another thread may take some in between.
+    // Another thread may take some calls between the two loads.
     calls.saturating_sub(objects) > LIMIT_CALLS || objects > LIMIT_OBJECTS || bytes > LIMIT_BYTES
 }
 
-/// Waits, outside every operation, until this thread is within its bound again or [`LIMIT_WAIT`] is over.
+/// Waits until this thread is within its bound again, at most [`LIMIT_WAIT`]. The caller is outside every
+/// operation.
 #[cold]
 fn keep_bound(record: &'static Record) {
     if !over_bound(record) || squall_sys::fork::forked() {
@@ -335,7 +362,7 @@ fn keep_bound(record: &'static Record) {
     COUNTS.throttled.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
     let deadline = after(LIMIT_WAIT);
     let oldest = oldest_of(record, &Kind::ALL);
-    // An error means that nothing can be freed now: what is pending stays pending and is counted.
+    // On an error no memory can be freed now: the calls stay pending and are counted.
     if oldest.is_some_and(|oldest| wait_unchecked(oldest, Haste::Normal, deadline).is_err()) {
         return;
     }
@@ -343,7 +370,7 @@ fn keep_bound(record: &'static Record) {
     if !crate::reclaimer::allowed() {
         return;
     }
-    // What remains is users' code, for the reclaimer.
+    // The calls still pending are users' code, for the reclaimer.
     record.deferrals.want();
     crate::reclaimer::urge();
     while over_bound(record) && deadline.is_some_and(|deadline| Instant::now() < deadline) {
@@ -351,20 +378,22 @@ fn keep_bound(record: &'static Record) {
     }
 }
 
-/// Runs the calls of a batch, whose moment has passed. Returns the empty list.
+/// Runs the calls of a batch, whose moment has passed. Returns the empty list for reuse.
 fn run(mut batch: Batch) -> Vec<Deferred> {
     let nested = RUNNING.replace(true);
     let mut calls = batch.calls.drain(..);
-    // Begun again after each call that panics, so that the others cost nothing more.
+    // Called again after each call that panics, so that calls that do not panic cost no `catch_unwind` of
+    // their own.
     let run_rest = |calls: &mut std::vec::Drain<'_, Deferred>| {
         for call in calls {
-            // SAFETY: the call is made once (it left the list), and its moment has passed: nobody can still see its data.
+            // SAFETY: the call left the list, so it is made once. Its moment has passed, so no operation can
+            // still see its data.
             unsafe { call.run() };
         }
     };
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| run_rest(&mut calls))) {
-        // The panic was the deferred call's; whoever happens to run it is not to blame. The hook has told it. The payload is
-        // leaked: its drop is the caller's code too, and could panic here.
+        // The panic belongs to the deferred call, not to the thread that happens to run it. The panic hook
+        // has reported it. The payload is leaked: its drop is the caller's code too, and could panic here.
         std::mem::forget(payload);
         COUNTS.panicked.fetch_add(1, squall_sys::sync::atomic::Ordering::Relaxed);
     }
@@ -373,7 +402,7 @@ fn run(mut batch: Batch) -> Vec<Deferred> {
     batch.calls
 }
 
-/// Runs `f` as a deferred call is run: what may not be done in one may not be done in `f`, above all waiting for others.
+/// Runs `f` under the restrictions of a deferred call: above all, `f` may not wait for grace periods.
 pub(crate) fn as_deferred<R>(f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
@@ -385,12 +414,12 @@ pub(crate) fn as_deferred<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Whether the calling thread is inside a deferred call.
+/// Returns whether the calling thread is inside a deferred call.
 pub(crate) fn in_deferred_call() -> bool {
     RUNNING.get()
 }
 
-/// Takes over what a thread has deferred that is about to lose its record.
+/// Takes over the deferred calls of a thread that is about to lose its record.
 pub(crate) fn adopt_from(record: &Record) {
     let rest = DOMAIN.take_own(record, || record.begin_run());
     adopt(rest);
@@ -414,7 +443,7 @@ fn orphans() -> squall_sys::sync::MutexGuard<'static, Vec<Batch>> {
     ORPHANS.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Calls and bytes of threads that have ended.
+/// Returns the number of calls and bytes left by threads that have ended.
 pub(crate) fn orphaned() -> (u64, u64) {
     let orphans = orphans();
     let calls = orphans.iter().map(|batch| batch.calls.len()).sum::<usize>();
@@ -422,17 +451,17 @@ pub(crate) fn orphaned() -> (u64, u64) {
     (calls as u64, bytes as u64)
 }
 
-/// Whether the calling thread may run deferred calls, and wait for them.
+/// Checks whether the calling thread may run deferred calls, and wait for them.
 fn may_run() -> Result<(), WaitError> {
     may_wait()?;
     if is_quiet() { Err(WaitError::Quiet) } else { Ok(()) }
 }
 
-/// Runs what can be run now of what this thread and ended threads have deferred, without waiting. Returns how many
-/// calls ran.
+/// Runs the ripe deferred calls of this thread and of ended threads, without waiting. Returns the number of
+/// calls run.
 ///
 /// # Errors
-/// As [`wait`](crate::wait()), but for the deadline; and [`WaitError::Quiet`].
+/// The errors of [`wait`](crate::wait()), and [`WaitError::Quiet`].
 pub fn reclaim() -> Result<u64, WaitError> {
     may_run()?;
     crate::op::with_record(reclaim_with).map_err(|_| WaitError::Forked)?
@@ -447,7 +476,7 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
     let passed = DOMAIN.grace.passed();
     batches.extend(orphans().extract_if(.., |batch| batch.moment <= passed));
     let (ripe, rest): (Vec<_>, Vec<_>) = batches.into_iter().partition(|batch| batch.moment <= passed);
-    // Before the run ends, so that a barrier finds them in one place or the other (I2).
+    // Before the run ends, so that a barrier finds each call either in a list or in a run (I2).
     adopt(rest);
     let calls = run_all(ripe);
     record.end_run();
@@ -455,12 +484,14 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
     Ok(calls)
 }
 
-/// Waits until every call that any thread had deferred when this was called has run. Returns how many of them ran here.
+/// Waits until every call that any thread deferred before this call has run. Returns the number of calls run
+/// on this thread.
 ///
 /// # Errors
-/// As [`wait`](crate::wait()), but for the deadline; and [`WaitError::Quiet`].
+/// The errors of [`wait`](crate::wait()), and [`WaitError::Quiet`].
 /// # Cost
-/// A heavy fence, a grace period, and the calls themselves. Blocks on readers and on deferred calls under way elsewhere.
+/// A heavy fence, a grace period, and the calls themselves. Blocks on readers, and on deferred calls that
+/// other threads are running.
 /// # Source
 /// Linux's `rcu_barrier`.
 pub fn barrier() -> Result<u64, WaitError> {
@@ -473,8 +504,8 @@ pub fn barrier() -> Result<u64, WaitError> {
 
 fn barrier_with(record: &'static Record) -> Result<u64, WaitError> {
     let mut calls = 0;
-    // Twice: what was in no list the first time (I2) was being run, and has been when the wait is over, or was on its
-    // way to the orphans, from where nothing goes back to a list.
+    // Two passes. A call that was in no list in the first pass (I2) was either being run, and has run when
+    // the wait is over; or it was on its way to the orphans, from where calls never return to a list.
     for _ in 0..2 {
         calls += run_everything(record, |_| true)?;
         DOMAIN.registry.for_each(|other| other.wait_run_end());
@@ -482,8 +513,11 @@ fn barrier_with(record: &'static Record) -> Result<u64, WaitError> {
     Ok(calls)
 }
 
-/// Waits until what the chosen threads and the ended ones have deferred is ripe, and runs what is left of it then.
-/// Nothing leaves its list before: what waits is counted, and its owner may run it first.
+/// Waits until the calls of the chosen threads and of ended threads are ripe, and runs those that are still
+/// pending then.
+///
+/// Calls stay in their list until they are ripe. They stay counted meanwhile, and their owner may run them
+/// first.
 pub(crate) fn run_everything(
     record: &'static Record,
     choose: impl FnMut(&Record) -> bool,
@@ -502,7 +536,8 @@ pub(crate) fn run_everything(
         record.begin_run();
         orphaned.extend(orphans().extract_if(.., |batch| Some(batch.moment) <= latest));
     });
-    // If the fence was refused just now, the lists were not touched; what was orphaned is ripe all the same.
+    // If the fence was refused just now, the lists were not touched. The orphaned calls are ripe all the
+    // same.
     let calls = run_all(orphaned);
     let taken = taken.map(run_all);
     record.end_run();

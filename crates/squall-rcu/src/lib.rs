@@ -1,8 +1,7 @@
 //! Read-copy-update (RCU) for the whole process.
 //!
 //! Guarantee of the crate: if a thread cuts every path to an object, sets a marker, and finds the marker
-//! elapsed, then no
-//! operation can still reach the object.
+//! elapsed, then no operation can still reach the object.
 #![doc = include_str!("../README.md")]
 
 #[cfg(squall_global_alloc)]

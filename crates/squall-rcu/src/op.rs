@@ -4,16 +4,13 @@
 //! - I1. A thread's pointer is the address of `UNREGISTERED` or of the record that the domain gave to that
 //!   thread.
 //! - I2. A [`Guard`] exists only within the closure of [`pin`], on the thread that called it, while the depth
-//!   of that
-//!   thread's record is not zero.
+//!   of that thread's record is not zero.
 //! - I3. The exit hook of a thread takes its record back. After the hook has run (in a later thread-local
-//!   destructor) a
-//!   record is taken for one outermost operation at a time.
+//!   destructor) a record is taken for one outermost operation at a time.
 //!
 //! Not promised: service to a signal handler that runs before its thread has registered, or that interrupts a
-//! cold path of
-//! this crate. Such a handler is refused. A handler on a registered thread may open operations at any other
-//! instruction.
+//! cold path of this crate. Such a handler is refused. A handler on a registered thread may open operations
+//! at any other instruction.
 //!
 //! Cost: entry and exit are two stores and three loads, all to one cache line of the thread's own.
 
@@ -95,21 +92,17 @@ impl std::error::Error for OpError {}
 /// Runs `f` as an operation.
 ///
 /// References that `f` obtains through [`Rcu::load`](crate::Rcu::load) stay valid until `f` returns. So does
-/// any other
-/// object if its paths are cut before its memory is retired. Operations nest; only the outermost one counts.
-/// Keep them
-/// short: memory retired by any thread while this operation is open stays allocated until it ends.
+/// any other object if its paths are cut before its memory is retired. Operations nest; only the outermost
+/// one counts. Keep them short: memory retired by any thread while this operation is open stays allocated
+/// until it ends.
 ///
 /// # Panics
 /// Panics if the thread's first operation is refused with a [`PinError`]; later ones cannot fail. Use
-/// [`try_pin`] to get
-/// the error. A panic in `f` ends the operation and propagates.
+/// [`try_pin`] to get the error. A panic in `f` ends the operation and propagates.
 /// # Cost
 /// About a nanosecond. Only the thread's own cache line is written, except while a grace period waits for
-/// this very thread.
-/// The first operation of a thread registers it, which takes a lock for a few instructions. Wait-free after
-/// the first. A
-/// thread that stalls inside delays all reclamation.
+/// this very thread. The first operation of a thread registers it, which takes a lock for a few instructions.
+/// Wait-free after the first. A thread that stalls inside delays all reclamation.
 /// # Source
 /// Appavoo 2005, §5.4.3 (requests); Desnoyers et al. 2012 (read sections without fences).
 /// # Example
@@ -137,7 +130,7 @@ pub fn try_op<R>(f: impl FnOnce(&Op) -> R) -> Result<R, OpError> {
     Entered::new(0).map(|entered| f(&entered.op))
 }
 
-/// Registers the calling thread. Does nothing if it is registered already.
+/// Registers the calling thread, unless it is registered already.
 ///
 /// The thread's first operation then costs no more than later ones, and a signal handler may open it.
 ///
@@ -159,24 +152,19 @@ pub fn in_operation() -> bool {
 /// Runs `f`, and keeps deferred calls from running on this thread meanwhile.
 ///
 /// Calls that fall due inside `f` run later: once `f` has returned or panicked, and the thread is outside
-/// every operation.
-/// The thread is not made to wait for its bound inside `f` either. Scopes nest; the end of the outermost one
-/// runs the
-/// postponed calls.
+/// every operation. The thread is not made to wait for its bound inside `f` either. Scopes nest; the end of
+/// the outermost one runs the postponed calls.
 ///
-/// Use it if this thread holds a lock that the drop of a retired value may take, and retires values or opens
-/// operations
-/// under that lock. With the reclaimer, users' deferred calls can run in [`retire`](crate::retire). Without
-/// it (see
-/// [`set_reclaimer`](crate::set_reclaimer)) they also run at the end of an operation. Take the lock inside
-/// `f`.
+/// Use it around code that retires values or opens operations while it holds a lock, if the drop of a retired
+/// value may take that lock too. With the reclaimer, users' deferred calls can run in
+/// [`retire`](crate::retire). Without it (see [`set_reclaimer`](crate::set_reclaimer)) they also run at the
+/// end of an operation. Take the lock inside `f`.
 ///
 /// Plain memory is freed inside `f` too. Keep `f` short: the values it retires stay pending beyond every
 /// bound.
 ///
 /// [`reclaim`](crate::reclaim()) and [`barrier`](crate::barrier) return an error inside `f`. Waiting for a
-/// grace period is
-/// allowed.
+/// grace period is allowed.
 ///
 /// # Cost
 /// Two additions in the thread's own cache line, and the postponed calls.
@@ -204,8 +192,7 @@ pub fn quietly<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// A callback-free scope. It ends when it is dropped, on its thread. If it is leaked, the thread's deferred
-/// calls wait until
-/// the thread ends.
+/// calls wait until the thread ends.
 #[doc(hidden)]
 #[derive(Debug)]
 #[must_use]
@@ -242,7 +229,7 @@ impl Drop for Quiet {
         match own_record() {
             Some(record) if record.end_quiet() => catch_up(record),
             Some(_) => {}
-            // A thread past its exit hook keeps no deferred calls, so none were postponed.
+            // A thread past its exit hook keeps no deferred calls, so it has no postponed calls to run.
             None => QUIET.set(QUIET.get().saturating_sub(1)),
         }
     }
@@ -260,8 +247,7 @@ fn catch_up(record: &'static Record) {
 }
 
 /// Returns whether the calling thread, the owner of `record`, is in a callback-free scope. If so, notes in
-/// the record that
-/// calls fell due.
+/// the record that calls fell due.
 pub(crate) fn put_off(record: &Record) -> bool {
     record.put_off() || QUIET.get() > 0
 }
@@ -281,8 +267,7 @@ fn refuse(error: OpError) -> ! {
 #[inline(always)]
 fn current() -> &'static Record {
     // SAFETY: by I1 the pointer leads to a record of `DOMAIN` or to `UNREGISTERED`. Both live forever
-    // (`registry/I1`; both are
-    // statics).
+    // (`registry/I1`; both are statics).
     unsafe { &*pointer::current() }
 }
 
@@ -293,8 +278,7 @@ pub(crate) fn own_record() -> Option<&'static Record> {
 }
 
 /// Calls `f` with the calling thread's record, and registers the thread first if needed. Past the exit hook
-/// the record is
-/// taken for this call only.
+/// the record is taken for this call only.
 pub(crate) fn with_record<R>(f: impl FnOnce(&'static Record) -> R) -> Result<R, OpError> {
     if let Some(record) = own_record() {
         return Ok(f(record));
@@ -355,13 +339,11 @@ impl Entered {
 ///
 /// `tag` names the object that the operation belongs to, in the form that the function given to
 /// [`__name_tags`](crate::__name_tags) translates; 0 means no object. Builds with debug assertions keep the
-/// tag for stall
-/// reports. Other builds ignore it.
+/// tag for stall reports. Other builds ignore it.
 ///
 /// # Safety
 /// The caller drops the result on this thread, in the reverse order of entries, in every case. So the result
-/// must not be
-/// stored in a future or passed to other code.
+/// must not be stored in a future or passed to other code.
 #[doc(hidden)]
 #[inline(always)]
 #[cfg_attr(debug_assertions, track_caller)]
@@ -405,8 +387,7 @@ fn register_current() -> Result<&'static Record, OpError> {
         return Err(OpError::Forked);
     }
     // A handler that arrives between here and the end of this function is refused: the lock below may be held
-    // by the code
-    // that it interrupted.
+    // by the code that it interrupted.
     if COLD.replace(true) {
         return Err(OpError::Reentrant);
     }
@@ -425,8 +406,7 @@ fn register_current() -> Result<&'static Record, OpError> {
 fn give_back(record: &'static Record) {
     crate::defer::adopt_from(record);
     // From here on a handler must not use the record, which is about to belong to another thread. It cannot
-    // register anew
-    // either: it would interrupt this function, so it is refused.
+    // register anew either: it would interrupt this function, so it is refused.
     COLD.set(true);
     pointer::set_current(&raw const UNREGISTERED);
     DOMAIN.unregister(record);

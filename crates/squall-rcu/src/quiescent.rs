@@ -110,18 +110,15 @@ pub(crate) fn wake_waiters() {
 /// ended.
 ///
 /// The call returns at once. The reclaimer thread does the work, moving from VP to VP by changing its
-/// affinity. If the
-/// reclaimer is forbidden, a thread that waits for the result or calls [`barrier`](crate::barrier) does it.
+/// affinity. If the reclaimer is forbidden, a thread that waits for the result or calls
+/// [`barrier`](crate::barrier) does it.
 ///
 /// If a VP is offline or not permitted, its run happens elsewhere and counts as displaced. A VP is a place to
-/// run, not
-/// mutual exclusion.
+/// run, not mutual exclusion.
 ///
 /// `function` runs outside every operation. It may not wait for grace periods, deferred calls or other
-/// quiescent-dos, since
-/// it might wait for itself: such waits return an error, as in a deferred call. A panic in one run is
-/// counted; the other
-/// runs go on.
+/// quiescent-dos, since it might wait for itself: such waits return an error, as in a deferred call. A panic
+/// in one run is counted; the other runs go on.
 ///
 /// # Errors
 /// [`WaitError::Forked`].

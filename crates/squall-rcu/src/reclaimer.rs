@@ -1,22 +1,19 @@
 //! The reclaimer: one named thread that runs the deferred calls that their owners have left behind.
 //!
 //! - I1. The thread exists only after the first deferred call or [`quiescent_do`](crate::quiescent_do), and
-//!   only if it is
-//!   allowed. It is named [`NAME`], sleeps without a time-out when it has no work, and never ends.
+//!   only if it is allowed. It is named [`NAME`], sleeps without a time-out when it has no work, and never
+//!   ends.
 //! - I2. Work is never overlooked: a thread that defers its first call announces it after its list shows that
-//!   call. The
-//!   reclaimer sleeps only after it has cleared the flag and looked at the lists again (`work/I1`).
+//!   call. The reclaimer sleeps only after it has cleared the flag and looked at the lists again (`work/I1`).
 //! - I3. The reclaimer takes calls from three groups of threads. (a) A thread that asked for it. (b) A thread
-//!   that has
-//!   neither deferred nor run a call since the last round, although it ran, or is asleep. (c) A thread that
-//!   has run none of
-//!   its pending calls for a second. So working threads reclaim for themselves, even if they seldom get a
-//!   processor. If a
-//!   thread turns to other work, its calls run two or three rounds later.
+//!   that has neither deferred nor run a call since the last round, although it ran, or is asleep. (c) A
+//!   thread that has run none of its pending calls for a second. So working threads reclaim for themselves,
+//!   even if they seldom get a processor. If a thread turns to other work, its calls run two or three rounds
+//!   later.
 //!
 //! Cost: while calls are pending, each round reads all records, and the state of each thread that seems idle.
-//! Rounds grow
-//! from [`ROUND`] to [`ROUND_MAX`] while the reclaimer takes no call. Free while no call is pending.
+//! Rounds grow from [`ROUND`] to [`ROUND_MAX`] while the reclaimer takes no call. Free while no call is
+//! pending.
 //! Source: K42's worker events (CO-26). Deviation: the thread is named, started on demand, and can be
 //! switched off.
 
@@ -81,11 +78,9 @@ pub fn reclaimer_state() -> ReclaimerState {
 /// A running reclaimer stops working when it is forbidden, and sleeps until it is allowed again.
 ///
 /// While it is forbidden, callers do the work: users' deferred calls then also run when a thread leaves an
-/// operation. The
-/// pending calls of a thread that stopped retiring stay until the thread ends, or until it or another thread
-/// calls
-/// [`barrier`](crate::barrier). [`reclaim`](crate::reclaim()) runs the calls of its own thread and of ended
-/// threads.
+/// operation. The pending calls of a thread that stopped retiring stay until the thread ends, or until it or
+/// another thread calls [`barrier`](crate::barrier). [`reclaim`](crate::reclaim()) runs the calls of its own
+/// thread and of ended threads.
 pub fn set_reclaimer(allowed: bool) {
     let change = |state| match (state, allowed) {
         (RUNNING | PAUSED, true) => RUNNING,

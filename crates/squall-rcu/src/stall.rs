@@ -32,8 +32,7 @@ pub struct Stall {
     /// The place where the outermost operation began. Recorded only in builds with debug assertions.
     pub began: Option<&'static Location<'static>>,
     /// The object called by the outermost operation, such as `Hits#17.3 of class demo::PerCore`. Recorded
-    /// only in builds with
-    /// debug assertions. `None` if the outermost operation is not a call of an object.
+    /// only in builds with debug assertions. `None` if the outermost operation is not a call of an object.
     pub object: Option<String>,
 }
 
@@ -61,10 +60,8 @@ impl fmt::Display for Stall {
 /// Calls `handler` when one operation has delayed a grace period for longer than the stall timeout.
 ///
 /// The thread that waits for the grace period calls `handler`, once per grace period, outside every operation
-/// and without
-/// holding a lock of Squall's. A slow handler delays only that thread. Each call of `on_stall` replaces the
-/// previous
-/// handler. Without a handler the report goes to stderr.
+/// and without holding a lock of Squall's. A slow handler delays only that thread. Each call of `on_stall`
+/// replaces the previous handler. Without a handler the report goes to stderr.
 pub fn on_stall(handler: impl Fn(&Stall) + Send + Sync + 'static) {
     *HANDLER.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(Arc::new(handler));
 }
@@ -91,14 +88,11 @@ pub(crate) fn patience() -> Duration {
 }
 
 /// Not public: installs the function that translates a tag given to [`__enter`](crate::__enter) for stall
-/// reports. The crate
-/// that assigns the tags calls this once, before the first tag.
+/// reports. The crate that assigns the tags calls this once, before the first tag.
 ///
 /// A thread that waits for a grace period calls `name` outside every operation. The tagged operation may have
-/// ended by then.
-/// `name` may open a short operation of its own, which the grace period does not wait for. `name` must not
-/// wait for a grace
-/// period.
+/// ended by then. `name` may open a short operation of its own, which the grace period does not wait for.
+/// `name` must not wait for a grace period.
 #[doc(hidden)]
 pub fn __name_tags(name: fn(u64) -> String) {
     NAMES.get_or_init(|| name);

@@ -28,8 +28,8 @@ pub struct Stats {
     /// Memory per registered thread, in bytes, without its pending values and [`RcuStats::list_bytes`].
     pub bytes_per_thread: usize,
     /// Memory of all threads' lists of deferred calls, in bytes: at most about 3 KiB per batch of 128 calls
-    /// and 12 KiB per batch
-    /// of 512 objects. Counts batches that are pending or kept for reuse. An idle thread's lists are freed.
+    /// and 12 KiB per batch of 512 objects. Counts batches that are pending or kept for reuse. An idle
+    /// thread's lists are freed.
     pub list_bytes: u64,
     /// Deferred calls that no thread has taken to run yet.
     pub pending_calls: u64,

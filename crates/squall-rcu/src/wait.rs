@@ -18,8 +18,7 @@ pub enum WaitError {
     /// The calling thread is running a deferred call, so it would wait for the batch it is running.
     InDeferredCall,
     /// The calling thread is transferring the state of an object for a hot-swap. Calls wait for the transfer,
-    /// some of them
-    /// inside operations.
+    /// some of them inside operations.
     InTransfer,
     /// The calling thread is inside [`without_callbacks`](crate::without_callbacks), where it runs no
     /// deferred call.
@@ -30,8 +29,7 @@ pub enum WaitError {
     /// exec.
     Forked,
     /// The kernel refuses `membarrier` now, although it worked when the process started. Grace periods can no
-    /// longer end, and
-    /// memory is no longer reclaimed.
+    /// longer end, and memory is no longer reclaimed.
     NoFence(Unavailable),
 }
 
@@ -108,8 +106,7 @@ impl Marker {
     /// [`WaitError::Forked`], [`WaitError::NoFence`].
     /// # Cost
     /// One load if the marker has elapsed. Otherwise a heavy fence and a read of every registered thread's
-    /// record, at most once
-    /// per grace period, and one read per operation that was open then. Lock-free.
+    /// record, at most once per grace period, and one read per operation that was open then. Lock-free.
     pub fn update_and_check(&self) -> Result<MarkerState, WaitError> {
         if DOMAIN.grace.elapsed(self.0) {
             return Ok(MarkerState::Elapsed);
@@ -141,17 +138,14 @@ impl Marker {
 /// Waits until every operation that is open now has ended.
 ///
 /// Threads that wait at the same time share the work. A wait beside a busy reader on another processor takes
-/// little more
-/// than one `membarrier`. If a reader stays inside, the caller spins briefly and then sleeps.
+/// little more than one `membarrier`. If a reader stays inside, the caller spins briefly and then sleeps.
 ///
 /// # Errors
 /// [`WaitError::InOperation`], [`WaitError::InDeferredCall`], [`WaitError::InTransfer`],
-/// [`WaitError::Forked`],
-/// [`WaitError::NoFence`].
+/// [`WaitError::Forked`], [`WaitError::NoFence`].
 /// # Cost
 /// The cost of [`Marker::update_and_check`], and sleep. Blocks on readers. The thread that does the work may
-/// be preempted:
-/// this delays the other waiters but cannot make a wait end too early.
+/// be preempted: this delays the other waiters but cannot make a wait end too early.
 /// # Source
 /// Appavoo 2005, §5.4.3. Deviation: demand-driven, and one pass instead of two generation swaps (see
 /// `src/raw/README.md`).
@@ -198,8 +192,7 @@ thread_local! {
 }
 
 /// Not public: declares whether this thread is transferring the state of an object from now on, and so may
-/// not wait. Returns
-/// the previous value.
+/// not wait. Returns the previous value.
 #[doc(hidden)]
 pub fn __moves_state(whether: bool) -> bool {
     MOVES_STATE.replace(whether)
@@ -220,8 +213,7 @@ fn wait_for(moment: Moment, haste: Haste, deadline: Option<Instant>) -> Result<(
 }
 
 /// Waits without the checks of the public functions. The caller has checked that it is outside operations and
-/// not in a
-/// fork's child.
+/// not in a fork's child.
 pub(crate) fn wait_unchecked(
     moment: Moment,
     haste: Haste,

@@ -21,6 +21,7 @@ pub use squall_machine::{
 pub use squall_macros::interface;
 pub use squall_objects as objects;
 pub use squall_parts as parts;
+pub use squall_policy as policy;
 pub use squall_rcu as rcu;
 
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! The emulator: finding it, and finding out whether it can load plugins.
+//! Finds the emulator and checks that it can load plugins.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,32 +7,32 @@ use squall_locality_plugin::plugin::NAME_7;
 
 use crate::Error;
 
-/// What to install, by the kind of distribution that most have.
+/// Installation hint for common distributions.
 pub const INSTALL: &str = "install QEMU's user-mode emulation, 7.2 or later, with plugins: on Debian 12 and Ubuntu `apt install qemu-user`; \
     where the package's emulator is linked statically (Debian 13), build QEMU with `./configure --target-list=x86_64-linux-user,aarch64-linux-user \
     --enable-plugins` and name it by --emulator or SQUALL_EMULATOR";
 
-/// The oldest version that is known to do.
+/// Oldest supported version of QEMU.
 const OLDEST: (u32, u32, u32) = (7, 2, 0);
 
-/// The first whose interface for plugins is of version 7, which loads no plugin that declares a version before. What comes with 11.1 is
-/// called 11.0.50 while it is worked on.
+/// First version with plugin interface 7, which rejects plugins that declare an earlier one. Development
+/// versions of 11.1 are numbered 11.0.50 and up.
 const INTERFACE_7: (u32, u32, u32) = (11, 0, 50);
 
-/// The plugin's name for the versions before.
+/// File name of the plugin for plugin interfaces before 7.
 const NAME: &str = "plugin.so";
 
-/// An emulator that can be used.
+/// An emulator that can load plugins.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Emulator {
-    /// Its program.
+    /// Path of its program.
     pub path: PathBuf,
-    /// What it says its version is.
+    /// First line that it prints for `--version`.
     pub version: String,
 }
 
-/// The name of the emulator of this machine's architecture.
+/// Name of the emulator for this machine's architecture.
 fn name() -> &'static str {
     if cfg!(target_arch = "aarch64") { "qemu-aarch64" } else { "qemu-x86_64" }
 }
@@ -43,10 +43,11 @@ fn on_path(name: &str) -> Option<PathBuf> {
 }
 
 impl Emulator {
-    /// The emulator at `given`, or in the variable `SQUALL_EMULATOR`, or on the path.
+    /// Finds the emulator: at `given`, else at `SQUALL_EMULATOR`, else in `PATH`.
     ///
     /// # Errors
-    /// When there is none, it cannot be run, is too old, or was built without plugins; the error says what to install.
+    /// If there is no emulator, it cannot be run, is too old, or was built without plugins. The error says
+    /// how to install one.
     pub fn find(given: Option<&Path>) -> Result<Emulator, Error> {
         let named =
             given.map(Path::to_path_buf).or_else(|| std::env::var_os("SQUALL_EMULATOR").map(PathBuf::from));
@@ -78,14 +79,15 @@ impl Emulator {
         Ok(Emulator { path, version })
     }
 
-    /// What the plugin's library may be called for this emulator, by which it knows which version of the interface to declare: first what goes
-    /// with what the emulator says of itself, then what it takes if that is not so.
+    /// File names for the plugin's library, in the order to try. The plugin declares the interface version
+    /// that its file name stands for. The first name fits the emulator's version; the second is for emulators
+    /// whose interface differs from their version.
     pub(crate) fn plugin_names(&self) -> [&'static str; 2] {
         if number(&self.version) >= Some(INTERFACE_7) { [NAME_7, NAME] } else { [NAME, NAME_7] }
     }
 }
 
-/// The three parts of the version in a text like `qemu-x86_64 version 7.2.22 (Debian …)`; the last is 0 where there is none.
+/// Parses the version in a text like `qemu-x86_64 version 7.2.22 (Debian …)`. A missing third part is 0.
 fn number(text: &str) -> Option<(u32, u32, u32)> {
     let rest = &text[text.find("version ")? + "version ".len()..];
     let mut parts = rest.split(|c: char| !c.is_ascii_digit()).map(str::parse);
@@ -126,7 +128,8 @@ mod tests {
             );
             let text = path.with_extension("sh");
             std::fs::write(&text, script).expect("written");
-            // By another process: a child of another test's might have the file open for writing just now, and then nobody may run it.
+            // Another process writes the script. In this process a child forked by another test could inherit
+            // the file open for writing, and running it would fail with `ETXTBSY`.
             let install = Command::new("install").args(["-m", "700"]).arg(&text).arg(&path).status();
             assert!(install.is_ok_and(|status| status.success()), "a script of ours is installed");
             Emulator::find(Some(&path)).map(|_| ()).map_err(|error| error.0)

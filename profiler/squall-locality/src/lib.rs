@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-/// Why a program could not be looked at.
+/// Error of the profiler: a text that names the object, the reason, and where it helps the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(pub String);
 
@@ -33,70 +33,72 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Which accesses count.
+/// Selects the accesses that count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Window {
-    /// All, until a thread marks; from then on, what is between marks.
+    /// Count all accesses until a thread marks; from then on, only accesses between marks.
     #[default]
     Auto,
-    /// All, whatever is marked.
+    /// Count all accesses and ignore marks.
     Whole,
-    /// What is between marks.
+    /// Count accesses between marks.
     Marks,
-    /// What is done in calls of this function.
+    /// Count accesses inside calls of this function.
     Function(String),
 }
 
-/// Bytes that an entry takes, its share of the index included.
+/// Bytes per entry, including its share of the index.
 const ENTRY_BYTES_ALL: u64 = 96;
 
-/// Memory for the counts, in MiB, if nobody says otherwise.
+/// Default memory for the counts, in MiB.
 pub const MEMORY_MIB: u64 = 768;
 
-/// Entries that so many MiB have room for.
+/// Returns the number of entries that fit into this many MiB.
 #[must_use]
 pub const fn entries_of(memory_mib: u64) -> u64 {
     memory_mib.saturating_mul(1 << 20) / ENTRY_BYTES_ALL
 }
 
-/// What to run, and how: [`Options::new`], and then what is to be otherwise.
+/// Options of a run. Start with [`Options::new`] and change fields.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The program.
+    /// Program to run.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<OsString>,
-    /// Which accesses count.
+    /// Accesses that count.
     pub window: Window,
-    /// Entries of all tables at most; above that, lines are sampled.
+    /// Upper limit for the entries of all tables together. Above it, lines are sampled.
     pub entries_max: u64,
-    /// Kill it, and all that it made, after so long.
+    /// Time after which the program and all its processes are killed.
     pub timeout: Option<Duration>,
-    /// End it, and all that it made, once this is the number of a signal, which it is sent before: for whoever is to end itself, and still
-    /// wants the report.
+    /// Number of a signal, stored by the caller to stop the run; 0 while the run may continue. [`run::run`]
+    /// then sends the signal to the program, ends all its processes, and returns the counts made so far.
     pub stop: Option<Arc<AtomicUsize>>,
-    /// Whether this process has no other children, and has none until the run is over. What the program's processes leave behind becomes its
-    /// children then (`PR_SET_CHILD_SUBREAPER`), and is found when the run is to end, whatever it did to its environment; what outlives a run
-    /// that ends by itself stays this process's child, as long as this process is there.
+    /// Whether this process has no other children until the run is over.
+    ///
+    /// If so, orphaned processes of the program become its children (`PR_SET_CHILD_SUBREAPER`). They are then
+    /// found when the run is stopped, even if they changed their environment. A process that outlives a run
+    /// that ends by itself stays a child of this process.
     pub alone: bool,
-    /// Whether to preload the library that tells of blocks.
+    /// Whether to preload the library that reports heap blocks.
     pub preload: bool,
-    /// The emulator; the one on the path if none.
+    /// Path or name of the emulator. If empty, `SQUALL_EMULATOR` or a lookup in `PATH` decides.
     pub emulator: Option<PathBuf>,
     /// More arguments for the emulator.
     pub emulator_arguments: Vec<OsString>,
     /// More plugins for the emulator, with their arguments.
     pub plugins: Vec<OsString>,
-    /// Whether what the program prints is thrown away.
+    /// Whether the program's stdout is discarded.
     pub quiet: bool,
-    /// Whether what the program prints goes to stderr.
+    /// Whether the program's stdout goes to stderr.
     pub stdout_to_stderr: bool,
 }
 
 impl Options {
-    /// To run this program without arguments, as `squall locality` does where it is told nothing else; but what the program prints
-    /// goes where this process's goes, and this process may have other children.
+    /// Options for this program without arguments, with the defaults of `squall locality` and two
+    /// differences: the program inherits stdout, and this process may have other children.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>) -> Options {
         Options {

@@ -1,18 +1,21 @@
-//! From tables to lines: who touches each, who writes it, and what kind of sharing that is.
+//! Folds the tables of threads into lines: the threads that touch each line, the writers, and the kind of
+//! sharing.
 //!
-//! All figures are sums of counts, and depend on no interleaving:
+//! All figures are sums of counts and are independent of the interleaving:
 //!
-//! - *Steadily write-shared accesses*, where it is said how many operations a thread does: those of threads that touch a line in one
-//!   per cent of their operations or more, to lines of which there are two such threads and one of them writes it as often.
-//! - *Write-shared accesses*, where nobody says that: all accesses to lines that two threads touch and one writes, starting included.
-//!   Nothing is called steady then.
-//! - *Transfers at most*: a thread can miss on a line at most as often as it touches it, and at most as often as others
-//!   write it; summed over threads and lines, without any threshold.
+//! - *Steadily write-shared accesses*, if the operations per thread are known: accesses by threads that touch
+//!   the line in more than one per cent of their operations. The line needs two such threads, and one that
+//!   writes it that often.
+//! - *Write-shared accesses*, if the operations are unknown: all accesses to lines that two threads touch and
+//!   one writes, start-up included. No line is called steady then.
+//! - *Transfers at most*: a thread misses on a line at most once per own access and at most once per write by
+//!   others. The figure sums these bounds over threads and lines, without a threshold.
 //!
-//! When a line is shared ([`Phase`]) goes by a coarse clock where the operations are not said, and is for reading alone: often is then
-//! sixteen times, and one in ten thousand of the thread's accesses, and one in a hundred of those of whoever touches the line most.
+//! [`Phase`] tells when a line is shared. If the operations are unknown, it uses a coarse clock and enters no
+//! figure. A thread then touches a line often if it makes at least 16 accesses to it. These must also be at
+//! least 1/10,000 of its accesses and 1/100 of the accesses of the line's busiest thread.
 //!
-//! What comes from files is any number: sums stop at the greatest there is.
+//! Files may contain any number, so sums saturate.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,56 +23,57 @@ use squall_locality_plugin::format::{insn, window};
 
 use crate::read::{self, Entry, Head, Source};
 
-/// A set of bytes in a line of up to 128.
+/// Set of bytes in a line of up to 128 bytes.
 pub type Bytes = u128;
 
-/// A thread that was seen.
+/// A thread of the profiled program.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Thread {
-    /// What the plugin said of it.
+    /// Head of the thread's table, as written by the plugin.
     pub head: Head,
-    /// Its accesses that count.
+    /// Counted accesses.
     pub accesses: u64,
-    /// Those of them that are the rest of an access that began in the line before, and was counted there, too.
+    /// Second halves among them: accesses that began in the previous line and were counted there as well.
     pub crossing: u64,
-    /// Those of them that atomic instructions make.
+    /// Accesses by atomic instructions among them.
     pub atomics: u64,
-    /// Whether its operations are counted: it marked, or nobody did and it is not the first thread, or all are.
+    /// Whether its operations count. If threads marked, those that marked work. With known operations,
+    /// threads with at least that many accesses work, usually without the first thread. Otherwise all work.
     pub works: bool,
 }
 
-/// One more, as far as numbers go.
+/// Saturating `sum += count`.
 fn add(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
 }
 
-/// What one thread does to one line.
+/// Accesses of one thread to one line.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Touch {
-    /// Its place among the threads.
+    /// Index of the thread in [`Lines::threads`].
     pub thread: usize,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Those of the instruction that touches it most, and of the one that writes it most: how often the thread comes to the line, and how
-    /// often to write, at least.
+    /// Accesses of the instruction that accesses the line most, and writes of the instruction that writes it
+    /// most: lower bounds for the thread's visits and writing visits.
     pub most: (u64, u64),
     /// Accesses by atomic instructions.
     pub atomics: u64,
-    /// The bytes that it reads and writes, rare accesses aside.
+    /// Bytes read or written, rare accesses ignored.
     pub read_bytes: Bytes,
-    /// The bytes that it writes, rare writes aside.
+    /// Bytes written, rare writes ignored.
     pub written_bytes: Bytes,
-    /// The epochs of its first and last access.
+    /// Epochs of the first and last access.
     pub span: (u32, u32),
-    /// The same of its writes.
+    /// Epochs of the first and last write.
     pub write_span: Option<(u32, u32)>,
-    /// Whether it does so often.
+    /// Whether the thread touches the line often.
     pub often: bool,
-    /// Whether it writes often.
+    /// Whether the thread writes the line often.
     pub writes_often: bool,
 }
 
@@ -81,90 +85,90 @@ impl Touch {
     }
 }
 
-/// What one instruction does to one line, in all threads.
+/// Accesses of one instruction to one line, summed over threads.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Place {
-    /// Its address.
+    /// Address of the instruction.
     pub pc: u64,
-    /// What kind it is.
+    /// Kind of the instruction, a constant of [`insn`].
     pub kind: u8,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Bytes that it touches.
+    /// Bytes touched.
     pub bytes: Bytes,
-    /// The threads that run it.
+    /// Threads that run the instruction, as indexes into [`Lines::threads`].
     pub threads: Vec<usize>,
 }
 
-/// When a line is shared.
+/// Time during which a line is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// All the time, by the counts alone: only where it is said how many operations a thread does.
+    /// The whole run, by the counts. Requires that the operations per thread are known.
     Steady,
-    /// By several threads that are busy with it at a time, as far as the clock can tell: where that is not said.
+    /// Several threads at the same time, by the clock. Used if the operations are unknown.
     AtOnce,
-    /// Now and then.
+    /// Occasionally.
     Occasional,
-    /// In the first tenth of the run, and not often.
+    /// Rarely, and written only in the first tenth of the run.
     StartUp,
-    /// By one thread after the other: no two are busy with it at a time, as far as the clock can tell.
+    /// One thread after the other: by the clock, no thread writes the line while another uses it.
     HandedOver,
 }
 
 impl Phase {
-    /// Whether it is shared for as long as the threads work, and so has a price with each operation.
+    /// Whether the line is shared as long as the threads work, so that each operation pays for it.
     #[must_use]
     pub fn lasts(self) -> bool {
         matches!(self, Phase::Steady | Phase::AtOnce)
     }
 }
 
-/// What is shared of a line.
+/// Kind of sharing of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
-    /// The same bytes.
+    /// Threads share the same bytes.
     True,
-    /// Different bytes, which happen to be neighbours.
+    /// Threads use different bytes of the line.
     False,
-    /// Both.
+    /// True and false sharing are both present.
     Mixed,
 }
 
-/// A line that several threads touch, and that one of them writes.
+/// A write-shared line: several threads touch it, and at least one writes it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Line {
-    /// Its address.
+    /// Address of the line.
     pub address: u64,
-    /// Who touches it.
+    /// Accesses of each thread.
     pub touches: Vec<Touch>,
-    /// From where.
+    /// Instructions that access the line, most frequent first.
     pub places: Vec<Place>,
-    /// When.
+    /// Time of the sharing.
     pub phase: Phase,
-    /// What.
+    /// Kind of sharing.
     pub sharing: Sharing,
     /// Bytes that one thread writes and another touches.
     pub shared_bytes: Bytes,
     /// Bytes that atomic instructions touch.
     pub atomic_bytes: Bytes,
-    /// Bytes that are exchanged, or compared and exchanged.
+    /// Bytes touched by exchanges or compare-and-exchanges.
     pub exchanged_bytes: Bytes,
-    /// Bytes that are exchanged, and given back by a plain store of the same threads: what a lock's word looks like.
+    /// Bytes that threads exchange and release by a plain store, as a lock word.
     pub lock_bytes: Bytes,
-    /// Whether two threads touch it often, and one of them writes it often.
+    /// Whether two threads touch the line often, and one of them writes it often.
     pub engaged: bool,
-    /// Accesses that the run's figure has of it: where the operations are known, those of the threads that touch it often,
-    /// if it is shared steadily; else all.
+    /// The line's part of the run's figure. With known operations: accesses of the threads that touch the
+    /// line often, if it is steadily shared, else 0. With unknown operations: all accesses.
     pub write_shared_accesses: u64,
-    /// Of these, those to bytes that nobody shares.
+    /// The falsely shared part of them: accesses to bytes that a single thread uses.
     pub false_accesses: u64,
-    /// Transfers that any interleaving can cause.
+    /// Transfers of the line at most, over all interleavings.
     pub transfers_at_most: u64,
 }
 
@@ -175,13 +179,13 @@ impl Line {
         self.touches.iter().fold(0, |sum, touch| sum.saturating_add(touch.accesses()))
     }
 
-    /// Whether the run's figures have it.
+    /// Whether the line enters the run's figures.
     fn counts(&self, rules: Rules) -> bool {
         rules.ops.is_none() || self.engaged
     }
 }
 
-/// What is counted, and how.
+/// Rules of counting.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Rules {
@@ -189,46 +193,46 @@ pub struct Rules {
     pub ops: Option<u64>,
     /// Bytes of a line, 64 or 128.
     pub line_bytes: u32,
-    /// Whether the first thread takes part although nobody marked.
+    /// Whether the first thread works even if no thread marked.
     pub with_main: bool,
 }
 
 impl Rules {
-    /// For lines of so many bytes, 64 or 128; the first thread aside where operations are known and nobody marked.
+    /// Rules for lines of 64 or 128 bytes. With known operations and no marks, the first thread is left out.
     #[must_use]
     pub const fn new(ops: Option<u64>, line_bytes: u32) -> Rules {
         Rules { ops, line_bytes, with_main: false }
     }
 }
 
-/// All that was counted of one process.
+/// Counts of one process.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Lines {
-    /// The threads.
+    /// Threads of the process.
     pub threads: Vec<Thread>,
-    /// The lines that several threads touch and one writes.
+    /// Write-shared lines.
     pub shared: Vec<Line>,
-    /// How many lines were touched at all, and how many by several threads that only read.
+    /// Number of touched lines.
     pub touched: u64,
-    /// Lines that several threads read and nobody writes.
+    /// Number of lines that several threads read and none writes.
     pub read_only: u64,
-    /// One line in 2^shift was kept.
+    /// Sampling: one line in 2^`sample` was kept.
     pub sample: u32,
     /// Accesses that found no room.
     pub lost: u64,
-    /// Whether windows were opened.
+    /// Whether a thread opened a window.
     pub windows: bool,
 }
 
 impl Lines {
-    /// Folds the tables of one process.
+    /// Folds the tables of the process `pid`.
     #[must_use]
     pub fn fold(sources: &[Source], pid: u32, rules: Rules) -> Lines {
         let shift = u64::from(rules.line_bytes.ilog2().saturating_sub(6).min(1));
         let mut lines = Lines::of_heads(sources, pid);
         let windows = lines.windows;
-        // Who touches a line first, and whether anybody else does.
+        // Per line: its only thread or `SEVERAL`, and whether it is written.
         const SEVERAL: u32 = u32::MAX;
         let mut owners: HashMap<u64, (u32, bool)> = HashMap::new();
         let mut threads: HashMap<u32, usize> = HashMap::new();
@@ -290,7 +294,7 @@ impl Lines {
         lines
     }
 
-    /// What the heads of the tables say, before any entry is read.
+    /// Reads only the heads of the tables.
     fn of_heads(sources: &[Source], pid: u32) -> Lines {
         let (mut lines, mut heads) = (Lines::default(), Vec::new());
         let note = |head: &Head| {
@@ -308,31 +312,31 @@ impl Lines {
         lines
     }
 
-    /// Accesses to lines that are write-shared, of those that were kept.
+    /// Accesses to write-shared lines, counted on kept lines.
     #[must_use]
     pub fn write_shared_accesses(&self) -> u64 {
         self.shared.iter().fold(0, |sum, line| sum.saturating_add(line.write_shared_accesses))
     }
 
-    /// Accesses that count, of all threads.
+    /// Counted accesses of all threads.
     #[must_use]
     pub fn accesses(&self) -> u64 {
         self.threads.iter().fold(0, |sum, thread| sum.saturating_add(thread.accesses))
     }
 
-    /// Threads whose operations count.
+    /// Number of working threads.
     #[must_use]
     pub fn working(&self) -> usize {
         self.threads.iter().filter(|thread| thread.works).count()
     }
 
-    /// How many lines each line that was kept stands for.
+    /// Number of lines that each kept line stands for.
     #[must_use]
     pub fn one_in(&self) -> u64 {
         1u64 << self.sample.min(40)
     }
 
-    /// Which threads are those whose operations are counted.
+    /// Decides which threads work, see [`Thread::works`].
     fn say_who_works(&mut self, rules: Rules) {
         let windows = self.windows;
         for thread in &mut self.threads {
@@ -346,13 +350,13 @@ impl Lines {
     }
 }
 
-/// The kind of its instruction.
+/// Kind of the entry's instruction.
 fn kind(entry: &Entry) -> u8 {
     entry.kind & !insn::CROSSES
 }
 
-/// Whether this is the rest of accesses that began in the same line, where they were counted: a line of 128 bytes has two of the
-/// plugin's.
+/// Whether the entry is the second half of accesses that began in the same line and were counted there. A
+/// line of 128 bytes consists of two of the plugin's lines.
 fn is_rest(entry: &Entry, rules: Rules) -> bool {
     rules.line_bytes == 128 && entry.line & 1 == 1 && entry.kind & insn::CROSSES != 0
 }
@@ -361,7 +365,7 @@ fn is_kept(entry: &Entry, sample: u32) -> bool {
     sample == 0 || squall_locality_plugin::format::is_sampled(entry.line, sample)
 }
 
-/// What is often for this thread, on a line that somebody touches `most` times.
+/// Number of accesses that is often for this thread, on a line whose busiest thread makes `most` accesses.
 fn often(thread: &Thread, most: u64, rules: Rules) -> u64 {
     match rules.ops {
         Some(ops) => ops / 100 + 1,
@@ -373,7 +377,7 @@ fn is_counted(thread: &Thread, windows: bool, rules: Rules) -> bool {
     windows || rules.ops.is_none() || rules.with_main || thread.head.tid != thread.head.pid
 }
 
-/// One line, of which `entries` are all that is known.
+/// Classifies the line at `address` from all its entries. Returns `None` if the line is not write-shared.
 fn judge(
     address: u64,
     entries: &[(usize, Entry)],
@@ -405,7 +409,7 @@ fn judge(
             touch.write_span = Some(join(touch.write_span.unwrap_or((u32::MAX, 0)), span));
         }
     }
-    // Of one that is left with the rest of accesses alone, nothing was counted.
+    // A touch that consists of second halves alone has no counted accesses.
     touches.retain(|touch| touch.accesses() > 0);
     touches.sort_by_key(|touch| touch.thread);
     let writes = touches.iter().fold(0u64, |sum, touch| sum.saturating_add(touch.writes));
@@ -457,7 +461,7 @@ impl Line {
         let tenth = run.1.saturating_sub(run.0) / 10;
         let meets = self.meets();
         self.phase = match (self.engaged, rules.ops) {
-            // With the operations known, counts alone decide, whatever the scheduler did.
+            // If the operations are known, the counts alone decide, independent of the schedule.
             (true, Some(_)) => Phase::Steady,
             (true, None) if meets => Phase::AtOnce,
             _ if !meets => Phase::HandedOver,
@@ -471,7 +475,7 @@ impl Line {
         }
     }
 
-    /// Whether somebody writes it while another is busy with it.
+    /// Whether a thread writes the line during the span of another thread.
     fn meets(&self) -> bool {
         let mut starts: Vec<u32> = self.touches.iter().map(|touch| touch.span.0).collect();
         let mut ends: Vec<u32> = self.touches.iter().map(|touch| touch.span.1).collect();
@@ -485,8 +489,8 @@ impl Line {
         })
     }
 
-    /// What is shared, and from where. What a thread does rarely to a line that it touches often is how the line was made,
-    /// not how it is used, and says nothing of what is shared.
+    /// Computes the shared bytes, the kind of sharing and the instructions. Rare accesses of a thread that
+    /// uses the line often are taken as initialisation and ignored.
     fn say_what(&mut self, entries: &[(usize, Entry)], rules: Rules) {
         let engaged = self.engaged;
         let at: HashMap<usize, usize> =
@@ -519,7 +523,7 @@ impl Line {
             let touched = place_bytes(entry, entry.read_bytes | entry.written_bytes, rules);
             let count = entry.reads + entry.writes;
             add(&mut all, count);
-            // Bytes that nobody writes go with what else the thread wants of the line.
+            // Bytes that no thread writes count as shared if the thread also uses shared bytes of the line.
             let own = touched & written != 0 || touch.read_bytes & self.shared_bytes == 0;
             if touched & self.shared_bytes == 0 && own {
                 add(&mut apart, count);
@@ -538,8 +542,8 @@ impl Line {
         self.lock_bytes = lock_bytes(&entries, rules);
     }
 
-    /// For each touch, the count up to which an instruction is rare: all that are no more often come to less than one per cent of
-    /// what the thread does to the line, however many they are.
+    /// Returns for each touch the count up to which an instruction is rare: all instructions with at most
+    /// that count make less than one per cent of the thread's accesses to the line together.
     fn rare(&self, entries: &[(usize, Entry)], at: &HashMap<usize, usize>) -> Vec<u64> {
         let mut counts: Vec<Vec<u64>> = vec![Vec::new(); self.touches.len()];
         for (thread, entry) in entries {
@@ -563,7 +567,7 @@ impl Line {
         counts.iter_mut().map(limit).collect()
     }
 
-    /// The instructions, and what the atomic ones touch.
+    /// Collects the instructions and the bytes touched by atomic ones.
     fn say_where(&mut self, entries: &[&(usize, Entry)], rules: Rules) {
         let mut places: HashMap<u64, Place> = HashMap::new();
         for (thread, entry) in entries {
@@ -599,12 +603,14 @@ impl Line {
     }
 }
 
-/// The bytes that are taken and given back: exchanged (or compared and exchanged) by several threads, each of which stores to them
-/// plainly, too, and together no oftener than they exchange them, making it aside. A counter that is kept by compare-and-exchange, the head of a list or a
-/// pointer that is swapped are never stored to plainly by those who exchange them; but a lock that is given back by an exchange
-/// looks the same as those, and is not among what this finds.
+/// Finds the bytes of lock words: exchanged or compare-exchanged by several threads, and stored plainly by
+/// each of them. The plain stores are no more frequent than the exchanges, apart from one initialising store
+/// per thread.
+///
+/// Counters, list heads and swapped pointers are never stored plainly by the threads that exchange them. A
+/// lock that is released by an exchange looks like these and is missed.
 fn lock_bytes(entries: &[&(usize, Entry)], rules: Rules) -> Bytes {
-    // Of each set of bytes, the threads that exchange it, and how often.
+    // Per set of bytes: the threads that exchange it, and the number of exchanges.
     let mut taken: HashMap<Bytes, (HashSet<usize>, u64)> = HashMap::new();
     for (thread, entry) in entries.iter().filter(|(_, entry)| kind(entry) == insn::EXCHANGE) {
         let bytes = place_bytes(entry, entry.read_bytes | entry.written_bytes, rules);
@@ -622,7 +628,7 @@ fn lock_bytes(entries: &[&(usize, Entry)], rules: Rules) -> Bytes {
                 add(&mut given, entry.writes);
             }
         }
-        // Whoever made it may have stored once more.
+        // Allows one initialising store per thread.
         if givers == takers && given <= taken.saturating_add(takers.len() as u64) {
             found |= bytes;
         }
@@ -630,7 +636,7 @@ fn lock_bytes(entries: &[&(usize, Entry)], rules: Rules) -> Bytes {
     found
 }
 
-/// The bytes of a half line, where they are in the line.
+/// Maps the byte mask of an entry to bytes of the line; the upper half line shifts by 64.
 fn place_bytes(entry: &Entry, mask: u64, rules: Rules) -> Bytes {
     let upper = rules.line_bytes == 128 && entry.line & 1 == 1;
     Bytes::from(mask) << if upper { 64 } else { 0 }

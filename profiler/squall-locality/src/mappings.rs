@@ -1,42 +1,45 @@
-//! What was mapped where, and when.
+//! History of the memory mappings of a process.
 //!
-//! An address may be of one mapping after another. Each is known by when it came and when it went, by the plugin's coarse clock, so that
-//! a line is told by what was there while it was touched.
+//! An address can belong to several mappings, one after the other. Each mapping has the epochs of its start
+//! and end on the plugin's coarse clock. A line is attributed to the mapping that existed while it was
+//! touched.
 //!
-//! - I1. Mappings that are there at one time do not overlap: what is mapped over another, or unmapped, takes its part away.
+//! - I1. Current mappings do not overlap: mapping over or unmapping a range removes that range from older
+//!   mappings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Epochs between which something was.
+/// First and last epoch of a time span.
 pub(crate) type Span = (u32, u32);
 
-/// One mapping, or what is left of it.
+/// A mapping, or the part of it that is left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
-    /// The address after its last byte.
+    /// Address after the last byte.
     pub(crate) end: u64,
-    /// The offset of its first byte in the file.
+    /// Offset of the first byte in the file.
     pub(crate) offset: u64,
-    /// The file; empty for none.
+    /// Path of the file; empty for anonymous memory.
     pub(crate) path: PathBuf,
-    /// Whether it was asked for as a stack.
+    /// Whether it was mapped as a stack (`MAP_STACK`).
     pub(crate) stack: bool,
-    /// When it came.
+    /// Epoch of its start.
     pub(crate) from: u32,
 }
 
 /// All mappings of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Mappings {
-    /// Those that are there, by their first address.
+    /// Current mappings, by first address.
     now: BTreeMap<u64, Mapping>,
-    /// Those that went, or parts of them: first address, mapping, epoch of the end; in the order of their going.
+    /// Former mappings or parts of mappings: first address, mapping, epoch of the end. Sorted by the time of
+    /// removal.
     gone: Vec<(u64, Mapping, u32)>,
 }
 
 impl Mappings {
-    /// From `epoch` on nothing is mapped there.
+    /// Removes all mappings in this range at `epoch`.
     pub(crate) fn unmap(&mut self, start: u64, end: u64, epoch: u32) {
         while let Some((first, mapping)) = self.last_before(end)
             && mapping.end > start
@@ -57,11 +60,12 @@ impl Mappings {
             }
             let (from, to) = (first.max(start), end.min(mapping.end));
             self.gone.push((from, part(from, to), epoch));
-            // What is left begins at `end`, or ends at `start`: this goes on below the mapping, and ends.
+            // The remaining parts begin at `end` or end at `start`. The next pass looks below this mapping,
+            // so the loop ends.
         }
     }
 
-    /// A mapping comes, in the place of what was there.
+    /// Adds a mapping and removes older mappings in its range.
     pub(crate) fn map(&mut self, start: u64, mapping: Mapping) {
         if mapping.end > start {
             self.unmap(start, mapping.end, mapping.from);
@@ -69,7 +73,7 @@ impl Mappings {
         }
     }
 
-    /// A mapping as the kernel lists it: news only where it says something else than what is known.
+    /// Compares a mapping from the kernel's list with the known ones, and adds it if it differs.
     pub(crate) fn confirm(&mut self, start: u64, mapping: Mapping) {
         let known = self.last_before(start.saturating_add(1)).is_some_and(|(first, known)| {
             let same = known.path == mapping.path
@@ -85,7 +89,7 @@ impl Mappings {
         }
     }
 
-    /// A mapping goes from one place to another, or gets another length.
+    /// Moves or resizes a mapping.
     pub(crate) fn move_to(&mut self, old: u64, old_end: u64, start: u64, end: u64, epoch: u32) {
         let found = self.at(old).map(|(first, mapping)| Mapping {
             end,
@@ -107,12 +111,13 @@ impl Mappings {
         self.now.range(..end).next_back().map(|(start, mapping)| (*start, mapping))
     }
 
-    /// What is mapped at this address in the end.
+    /// Returns the mapping of this address at the end of the run.
     pub(crate) fn at(&self, address: u64) -> Option<(u64, &Mapping)> {
         self.last_before(address.checked_add(1)?).filter(|(_, mapping)| address < mapping.end)
     }
 
-    /// What was mapped at this address meanwhile: the last of several, or where nothing was, what was there at any time.
+    /// Returns the mapping of this address during `span`, the latest of several. If the address was unmapped
+    /// then, returns its mapping from the end of the run.
     pub(crate) fn during(&self, address: u64, span: Span) -> Option<(u64, &Mapping)> {
         let here = |start: u64, mapping: &Mapping| (start..mapping.end).contains(&address);
         let now = self.at(address);
@@ -149,7 +154,7 @@ mod tests {
         let during = |span| name(mappings.during(150, span));
         assert_eq!(during((1, 4)), Some((100, "/a".into())));
         assert_eq!(during((7, 9)), Some((120, "/b".into())));
-        // Both: the later one.
+        // Both mappings fall into the span; the later one is returned.
         assert_eq!(during((2, 9)), Some((120, "/b".into())));
         assert_eq!(name(mappings.during(170, (7, 9))), None);
     }

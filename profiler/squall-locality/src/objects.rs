@@ -1,4 +1,4 @@
-//! Whose a line is: a heap block, a static variable, a thread's stack or locals, a mapped file.
+//! Attributes lines to objects: heap blocks, static variables, stacks, thread-locals, mapped files.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -9,76 +9,76 @@ use crate::mappings::{Mapping, Mappings};
 use crate::read::{Event, Log};
 use crate::symbols::{Frame, Symbols};
 
-/// A thread's stack, in the flags of a mapping.
+/// Linux flag of a mapping for a stack.
 const MAP_STACK: u32 = 0x2_0000;
-/// Bytes of a page: what is mapped is whole ones.
+/// Page size in bytes; mappings consist of whole pages.
 const PAGE: u64 = 4096;
-/// Blocks that a line's description names at most.
+/// Maximum number of blocks in a line's description.
 const BLOCKS_MAX: usize = 4;
 
-/// What lies where a line is.
+/// Object that contains a line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Object {
     /// Blocks of the program's allocator.
     Heap {
-        /// The blocks, by address.
+        /// Blocks by address.
         blocks: Vec<BlockReport>,
     },
     /// Static variables.
     Static {
-        /// The file.
+        /// Path of the binary or library.
         file: PathBuf,
-        /// Their names.
+        /// Names of the variables.
         names: Vec<String>,
     },
-    /// A thread's stack.
+    /// Stack of a thread.
     Stack {
-        /// The thread's number in the kernel.
+        /// Kernel id of the thread.
         tid: u32,
     },
-    /// A thread's local variables, and what the C library keeps of it.
+    /// Thread-locals, and the C library's data about the thread.
     ThreadLocal {
-        /// The thread's number in the kernel.
+        /// Kernel id of the thread.
         tid: u32,
     },
-    /// A file that is mapped.
+    /// A mapped file.
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The line's offset in it.
+        /// Offset of the line in the file.
         offset: u64,
     },
-    /// Memory without a name.
+    /// Anonymous memory.
     Anonymous {
-        /// Where the mapping begins.
+        /// First address of the mapping.
         start: u64,
-        /// Its length.
+        /// Length of the mapping.
         bytes: u64,
     },
-    /// Nothing is known.
+    /// Unknown memory.
     Unknown,
 }
 
-/// A block as a line's description has it.
+/// A heap block in a line's description.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BlockReport {
-    /// Its address.
+    /// Address of the block.
     pub address: u64,
-    /// Its bytes.
+    /// Length of the block.
     pub bytes: u64,
-    /// The process of the thread that asked for it, where that is one that this process was forked from.
+    /// Process of the allocating thread, if it is an ancestor from which this process was forked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,
-    /// The number of the thread that asked for it, in its process.
+    /// Number of the allocating thread in its process.
     pub thread: u32,
-    /// Who asked, innermost first.
+    /// Stack of the allocation, innermost frame first.
     pub frames: Vec<Frame>,
 }
 
 impl BlockReport {
-    /// The first frame that is not of a library.
+    /// First frame outside the standard library and the allocator.
     #[must_use]
     pub fn asked_by(&self) -> Option<&Frame> {
         self.frames.iter().find(|frame| !frame.is_library()).or(self.frames.first())
@@ -89,18 +89,18 @@ impl BlockReport {
 struct Block {
     size: u64,
     site: u32,
-    /// As in its report.
+    /// See [`BlockReport::process`].
     process: Option<u32>,
     thread: u32,
     from: u32,
     to: u32,
 }
 
-/// Where everything is in a process.
+/// Memory layout of a process over its lifetime.
 #[derive(Debug, Default)]
 pub struct Objects {
     mappings: Mappings,
-    /// Address of the first byte of each file that is mapped from its first byte on.
+    /// First address of each file that is mapped from offset 0.
     bases: BTreeMap<PathBuf, u64>,
     stacks: Vec<(u32, u64)>,
     blocks: BTreeMap<u64, Vec<Block>>,
@@ -110,7 +110,7 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// From what a process's log says, and the logs of those that it was forked from, the oldest first.
+    /// Builds the layout from the log of a process and from the logs of its ancestors, oldest first.
     #[must_use]
     pub fn new(log: &Log, inherited: &[Log]) -> Objects {
         let mut objects = Objects::default();
@@ -121,7 +121,7 @@ impl Objects {
         objects
     }
 
-    /// What happened in the process, or in the one before it that is named.
+    /// Adds the events of this process, or of its ancestor `process`.
     fn note_all(&mut self, events: &[Event], process: Option<u32>) {
         let objects = self;
         let mut guest_base = 0;
@@ -201,7 +201,7 @@ impl Objects {
         }
     }
 
-    /// The frames of an instruction, innermost first.
+    /// Frames of an instruction, innermost first.
     pub fn frames(&self, pc: u64, symbols: &mut Symbols) -> Vec<Frame> {
         let Some((start, mapping)) = self.mappings.during(pc, (0, u32::MAX)) else { return Vec::new() };
         if !mapping.path.is_absolute() {
@@ -216,7 +216,7 @@ impl Objects {
         (start..start.saturating_add(bytes)).any(|address| self.futexes.contains(&address))
     }
 
-    /// What the line of `bytes` at `address` is of, between these epochs.
+    /// Returns the object that contains the line of `bytes` at `address` during `span`.
     pub fn at(&self, address: u64, bytes: u64, span: (u32, u32), symbols: &mut Symbols) -> Object {
         let blocks = self.blocks_at(address, bytes, span, symbols);
         if !blocks.is_empty() {
@@ -227,14 +227,14 @@ impl Objects {
             (start..mapping.end).contains(&address).then_some((*tid, *pointer, mapping.stack))
         });
         if let Some((tid, pointer, own)) = stack {
-            // Above the pointer that a thread begins with lies what the C library keeps of it.
+            // Above a thread's initial stack pointer lie its thread-locals and the C library's data about it.
             return if own && address >= pointer {
                 Object::ThreadLocal { tid }
             } else {
                 Object::Stack { tid }
             };
         }
-        // Its file may have gone, and what is there now is something else.
+        // Another mapping may have replaced the file.
         let is_there = |path: &PathBuf, base: u64| {
             self.mappings.during(base, span).is_some_and(|(_, mapping)| mapping.path == *path)
         };
@@ -265,14 +265,14 @@ impl Objects {
         let first = address.saturating_sub(self.longest_block);
         let mut found = Vec::new();
         for (start, blocks) in self.blocks.range(first..end) {
-            // The last that was alive meanwhile.
+            // The latest block that existed during the span.
             let alive = |block: &&Block| block.from <= span.1 && block.to >= span.0;
             let Some(block) = blocks.iter().rev().find(alive) else { continue };
             if start.saturating_add(block.size) <= address || found.len() == BLOCKS_MAX {
                 continue;
             }
             let frames = self.sites.get(&block.site).map(Vec::as_slice).unwrap_or_default();
-            // A return address is after its call.
+            // A return address points behind its call.
             let frames =
                 frames.iter().flat_map(|frame| self.frames(frame.saturating_sub(1), symbols)).collect();
             let Block { size: bytes, process, thread, .. } = *block;
@@ -281,7 +281,7 @@ impl Objects {
         found
     }
 
-    /// A path as it is shown: without where a registry, or the toolchain, keeps its sources.
+    /// Path for display, without the directories of the registry, the toolchain or the current directory.
     #[must_use]
     pub fn shown(path: &str) -> String {
         for mark in ["/registry/src/", "/rustlib/src/rust/"] {

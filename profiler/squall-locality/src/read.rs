@@ -1,7 +1,7 @@
-//! Reading what the plugin left: logs and tables, whatever state they are in.
+//! Reads the plugin's files: logs and tables.
 //!
-//! Every number here comes from a file that a killed process may have left half written, so that nothing is believed:
-//! lengths are checked, unknown records skipped, and bytes that make no sense end the reading of their file.
+//! A killed process may leave files half written, so the reader trusts no number. It checks lengths, skips
+//! unknown records, and stops reading a file at malformed bytes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -13,12 +13,12 @@ use squall_locality_plugin::format::{
     ENTRY_BYTES, HEAD_BYTES, MAGIC, SITE_BITS, entry, file, head, record, run, window,
 };
 
-/// A file of the plugin's, on disk or in memory.
+/// A file of the plugin, on disk or in memory.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A file on disk, read when it is asked for.
+    /// A file on disk, read on demand.
     Path(PathBuf),
-    /// Its bytes.
+    /// The bytes of a file.
     Bytes(Vec<u8>),
 }
 
@@ -30,12 +30,12 @@ impl Source {
         }
     }
 
-    /// As many bytes as a head has, or fewer.
+    /// First bytes of the file, at most the length of a head.
     fn start(&self) -> Cow<'_, [u8]> {
         match self {
             Source::Path(path) => {
                 let mut bytes = Vec::new();
-                // A file that cannot be read is one without bytes.
+                // An unreadable file counts as empty.
                 let _ = std::fs::File::open(path)
                     .and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut bytes));
                 Cow::Owned(bytes)
@@ -45,115 +45,115 @@ impl Source {
     }
 }
 
-/// The files in a folder.
+/// Lists the files in a folder, sorted by path.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub fn sources(folder: &Path) -> io::Result<Vec<Source>> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)?.flatten().map(|found| found.path()).collect();
     paths.sort();
     Ok(paths.into_iter().map(Source::Path).collect())
 }
 
-/// What one instruction of one thread did to one line.
+/// Accesses of one instruction, in one thread, to one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The address of the line over its 64 bytes.
+    /// Address of the line divided by 64.
     pub line: u64,
-    /// The address of the instruction.
+    /// Address of the instruction.
     pub pc: u64,
-    /// What kind of instruction, a constant of the format's `insn`.
+    /// Kind of the instruction, a constant of the format's `insn`.
     pub kind: u8,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// A bit for each byte that was read.
+    /// Bit mask of bytes read.
     pub read_bytes: u64,
-    /// A bit for each byte that was written.
+    /// Bit mask of bytes written.
     pub written_bytes: u64,
-    /// The epochs of the first and last access.
+    /// Epochs of the first and last access.
     pub span: (u32, u32),
-    /// The same of writes; none, if there is none.
+    /// Epochs of the first and last write, if there is one.
     pub write_span: Option<(u32, u32)>,
 }
 
-/// The head of a thread's table.
+/// Head of a thread's table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Head {
-    /// The process.
+    /// Id of the process.
     pub pid: u32,
-    /// The thread's number in the kernel.
+    /// Kernel id of the thread.
     pub tid: u32,
-    /// Its number here.
+    /// Number of the thread in its process, from 0.
     pub number: u32,
-    /// A constant of the format's `window`.
+    /// State of the window, a constant of the format's `window`.
     pub window: u32,
-    /// One line in 2^shift is there.
+    /// Sampling: one line in 2^`sample` was kept.
     pub sample: u32,
     /// Accesses that found no room.
     pub lost: u64,
-    /// Accesses.
+    /// Number of accesses.
     pub accesses: u64,
-    /// The epoch of its start.
+    /// Epoch of the thread's start.
     pub started: u32,
-    /// The epoch of its end, if it ended.
+    /// Epoch of the thread's end, if it ended.
     pub ended: Option<u32>,
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
 }
 
-/// What happened in a process. The fields are those of the format's records.
+/// An event of a process. The fields are those of the format's records.
 #[allow(missing_docs, reason = "said where the format is")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Where the emulator keeps the program's memory, the parent, and the architecture.
+    /// Address of the program's memory in the emulator, parent process, and architecture.
     Info { guest_base: u64, parent: u32, arch: String },
-    /// All mappings, as the kernel lists them.
+    /// All mappings, as listed by the kernel.
     Maps { epoch: u32, text: String },
-    /// A mapping was made.
+    /// A mapping was created.
     Mmap { epoch: u32, flags: u32, thread: u32, address: u64, length: u64, offset: u64, path: String },
-    /// Mappings went.
+    /// A range was unmapped.
     Munmap { epoch: u32, address: u64, length: u64 },
-    /// A mapping moved, or has another length.
+    /// A mapping was moved or resized.
     Mremap { epoch: u32, old: u64, old_length: u64, address: u64, length: u64 },
-    /// A block was given out.
+    /// A heap block was allocated.
     Alloc { epoch: u32, thread: u32, site: u32, address: u64, size: u64 },
-    /// A block was given back.
+    /// A heap block was freed.
     Free { epoch: u32, address: u64 },
-    /// The block that was given back last here was not.
+    /// The last free of the block at this address failed; the block still exists.
     Kept { address: u64 },
-    /// Return addresses of a place that allocates.
+    /// Return addresses of an allocation site.
     Site { number: u32, frames: Vec<u64> },
-    /// Threads slept on this word.
+    /// A thread slept on this word.
     Futex { address: u64 },
-    /// The process became another program.
+    /// The process executed another program.
     Exec { path: String },
-    /// The process ended by itself.
+    /// The process exited.
     Exit { status: u32 },
-    /// A thread's stack pointer at its start; the thread's number is the kernel's.
+    /// Initial stack pointer of a thread, with the thread's kernel id.
     Stack { tid: u32, address: u64 },
-    /// One line in 2^shift was kept from here on.
+    /// From here on, one line in 2^`shift` was kept.
     Sample { shift: u32 },
-    /// The process is a copy of another of the run, from when so many bytes of records were in its log.
+    /// The process was forked from another one of the run, whose log had `bytes` bytes of records then.
     Forked { process: u32, bytes: u64 },
-    /// The preloaded library is there.
+    /// The preloaded library was loaded.
     Preloaded,
-    /// No more blocks were written down.
+    /// Later heap blocks were not recorded.
     BlocksCut,
 }
 
-/// A log.
+/// Log of a process.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Log {
-    /// The process.
+    /// Id of the process.
     pub pid: u32,
-    /// Its number in the run, never used again.
+    /// Number of the process in the run; unique.
     pub process: u32,
-    /// What happened, in order.
+    /// Events in order.
     pub events: Vec<Event>,
 }
 
@@ -189,7 +189,7 @@ fn head_of(bytes: &[u8]) -> Option<Head> {
     })
 }
 
-/// No thread makes more accesses; and sums of a few hundred of them shall not overflow.
+/// Upper limit for a count. No thread makes more accesses, and sums of a few hundred counts cannot overflow.
 const COUNT_MAX: u64 = 1 << 48;
 
 fn entry_of(bytes: &[u8]) -> Option<Entry> {
@@ -211,7 +211,8 @@ fn entry_of(bytes: &[u8]) -> Option<Entry> {
     (site != 0 && found.reads + found.writes > 0).then_some(found)
 }
 
-/// Calls `f` with the head of each table in `sources`, and `each` with each of its entries, when `f` says so.
+/// Calls `f` with the head of each table in `sources`. If `f` returns true, calls `each` with each entry of
+/// the table.
 pub fn tables(sources: &[Source], mut f: impl FnMut(&Head) -> bool, mut each: impl FnMut(&Head, Entry)) {
     for source in sources {
         let bytes = source.bytes();
@@ -237,14 +238,14 @@ pub fn tables(sources: &[Source], mut f: impl FnMut(&Head) -> bool, mut each: im
     }
 }
 
-/// By what an entry is known: its line, its instruction, and what kind of instruction that is.
+/// Identity of an entry: line, instruction address, instruction kind.
 type Key = (u64, u64, u8);
 
 fn key(entry: &Entry) -> Key {
     (entry.line, entry.pc, entry.kind)
 }
 
-/// Rows, of each line and instruction one; by their order, so that what is made of them has one, too.
+/// Merges the rows of the plugin's waiting area by key. The ordered map makes the result deterministic.
 fn waiting(rows: impl Iterator<Item = Entry>) -> BTreeMap<Key, Entry> {
     let mut waiting: BTreeMap<Key, Entry> = BTreeMap::new();
     for row in rows {
@@ -254,7 +255,7 @@ fn waiting(rows: impl Iterator<Item = Entry>) -> BTreeMap<Key, Entry> {
 }
 
 impl Entry {
-    /// Adds what another one of the same line and instruction counted.
+    /// Adds the counts of another entry with the same key.
     fn join(&mut self, other: &Entry) {
         let both = |a: (u32, u32), b: (u32, u32)| (a.0.min(b.0), a.1.max(b.1));
         self.reads = self.reads.saturating_add(other.reads).min(COUNT_MAX);
@@ -269,7 +270,7 @@ impl Entry {
     }
 }
 
-/// The logs in `sources`.
+/// Reads all logs in `sources`, ordered by process number.
 #[must_use]
 pub fn logs(sources: &[Source]) -> Vec<Log> {
     let mut logs: Vec<Log> = sources.iter().filter_map(|source| log(source, u64::MAX, |_| true)).collect();
@@ -277,7 +278,7 @@ pub fn logs(sources: &[Source]) -> Vec<Log> {
     logs
 }
 
-/// What the first so many bytes of its records say that is wanted, if it is a log.
+/// Reads the wanted events in the first `bytes_max` bytes of records, if `source` is a log.
 fn log(source: &Source, bytes_max: u64, is_wanted: fn(&Event) -> bool) -> Option<Log> {
     let bytes = source.bytes();
     if kind_of(&bytes) != Some(file::LOG) {
@@ -293,15 +294,16 @@ fn log(source: &Source, bytes_max: u64, is_wanted: fn(&Event) -> bool) -> Option
     })
 }
 
-/// The logs of those that the process was forked from, up to when it was, the oldest first: of each what it knew of its memory (blocks, who
-/// asked for them, and words that were slept upon) and whom it was forked from itself. None where the process is no copy.
+/// Returns the logs of the ancestors of a forked process, oldest first, each up to the fork. Empty if the
+/// process was not forked in this run.
 ///
-/// A parent whose log is not there ends the chain: nothing is known of those before it.
+/// The events are limited to facts about memory that a fork inherits: blocks, allocation sites, futex words.
+/// A missing log ends the chain, because it named the next ancestor.
 #[must_use]
 pub fn inherited(log: &Log, by_process: &HashMap<u32, Vec<Source>>) -> Vec<Log> {
     let mut found: Vec<Log> = Vec::new();
     let mut copy = log;
-    // A copy has a later number: this ends.
+    // A child has a higher number than its parent, so the loop ends.
     while let Some((parent, bytes)) = copy.events.iter().find_map(|event| match event {
         Event::Forked { process, bytes } if *process < copy.process => Some((*process, *bytes)),
         _ => None,
@@ -317,7 +319,7 @@ pub fn inherited(log: &Log, by_process: &HashMap<u32, Vec<Source>>) -> Vec<Log> 
     found
 }
 
-/// Whether a copy of the process has it, too.
+/// Whether a forked child inherits the fact.
 fn is_inherited(event: &Event) -> bool {
     matches!(
         event,
@@ -332,10 +334,10 @@ fn is_inherited(event: &Event) -> bool {
     )
 }
 
-/// The records that are understood and wanted, in order; of an `exec` that failed, none.
+/// Parses the known and wanted records in order. An `exec` that failed is left out.
 fn events(mut rest: &[u8], is_wanted: fn(&Event) -> bool) -> Vec<Event> {
     let mut events = Vec::new();
-    // Where in them each thread's last `exec` is.
+    // Index of each thread's last `exec` in `events`.
     let mut becoming: HashMap<u32, usize> = HashMap::new();
     while let (Some(kind), Some(length)) = (u32_at(rest, 0), u32_at(rest, 4)) {
         let length = length as usize;
@@ -356,7 +358,7 @@ fn events(mut rest: &[u8], is_wanted: fn(&Event) -> bool) -> Vec<Event> {
     events.into_iter().flatten().collect()
 }
 
-/// The sources of each process, by its number in the run: what is one for another is not read for it.
+/// Groups the sources by process number, so that each process reads only its own files.
 #[must_use]
 pub fn by_process(sources: &[Source]) -> HashMap<u32, Vec<Source>> {
     let mut found: HashMap<u32, Vec<Source>> = HashMap::new();
@@ -369,29 +371,29 @@ pub fn by_process(sources: &[Source]) -> HashMap<u32, Vec<Source>> {
     found
 }
 
-/// What happened and is not recorded, in the whole run.
+/// Accesses and events of the whole run that were not recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Losses {
-    /// Accesses of threads that have no table: there were too many of them, or no room.
+    /// Accesses of threads without a table, because there were too many threads or no room.
     pub accesses: u64,
-    /// Such threads.
+    /// Number of threads without a table.
     pub threads: u64,
-    /// Processes that could not record anything.
+    /// Number of processes that recorded nothing.
     pub processes: u64,
-    /// Records of mappings, blocks and the like for which there was no room.
+    /// Records of mappings, blocks and other events for which there was no room.
     pub records: u64,
 }
 
 impl Losses {
-    /// Whether all that happened is recorded, but for lines that are not in the sample.
+    /// Whether everything was recorded. Lines left out by sampling are no loss.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Losses::default()
     }
 }
 
-/// What is not recorded.
+/// Sums the losses in `sources`.
 #[must_use]
 pub fn losses(sources: &[Source]) -> Losses {
     let mut losses = Losses::default();
@@ -458,7 +460,7 @@ fn event(kind: u32, payload: &[u8]) -> Option<Event> {
     })
 }
 
-/// Whether this table counts, in a process where windows were opened or not.
+/// Whether a table counts in a process, given whether windows were opened there.
 #[must_use]
 pub fn counts(head: &Head, windows: bool) -> bool {
     !windows || head.window != window::WHOLE

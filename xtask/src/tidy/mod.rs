@@ -12,12 +12,14 @@
 mod crates;
 #[cfg(test)]
 mod examples;
+mod imports;
 mod invariants;
 mod manifests;
 mod map;
 mod mechanisms;
 mod order;
 mod prose;
+mod ratchet;
 mod shape;
 mod source;
 
@@ -29,6 +31,7 @@ use anyhow::{Result, bail};
 use walkdir::{DirEntry, WalkDir};
 
 use crate::shell;
+pub(crate) use imports::command as imports_command;
 use source::Source;
 
 /// A rule.
@@ -51,6 +54,7 @@ const RULES: &[Rule] = &[
     Rule { id: "one-sync-door", check: order::one_sync_door },
     Rule { id: "unsafe-floor", check: manifests::unsafe_floor },
     Rule { id: "owned-fd", check: order::owned_fd },
+    Rule { id: "no-import-circle", check: imports::no_import_circle },
     Rule { id: "lints-inherited", check: manifests::lints_inherited },
     Rule { id: "published-complete", check: manifests::published_complete },
     Rule { id: "licences-here", check: manifests::licences_here },

@@ -292,7 +292,7 @@ mod tests {
     }
 
     /// A new lock becomes quick after some quiet releases, careful by one sleeper, and quick again. Where a
-    /// light fence orders nothing the lock stays careful.
+    /// light fence does not order the accesses, the lock stays careful.
     #[test]
     fn it_is_quick_until_somebody_sleeps() {
         let lock = RawLock::new();

@@ -1,20 +1,23 @@
-//! A lock in two bits of a word that its user has anyway.
+//! A lock in two spare bits of an existing word.
 //!
-//! Problem: many small objects each want a lock, and none has room for one; but most have a word with bits to spare.
-//! Idea: one bit says that the lock is held, one that somebody waits for it; who waits sleeps in a table beside, under the
-//! word's address (`lock/slow.rs`).
+//! Problem: many small objects each want a lock and have no room for one, but most contain a word with spare
+//! bits.
+//! Idea: one bit says that the lock is held, the other that a thread waits for it. Waiters sleep in a
+//! separate table, under the word's address (`lock/slow.rs`).
 //!
-//! - I1. Both bits change by read-modify-writes alone, so that whoever changes the word's other bits by read-modify-writes
-//!   that leave these two as they are disturbs nothing.
-//! - I2. Taking is an Acquire that found `HELD` clear and set it; the release clears it with Release.
-//! - I3. The release and a sleeper's announcement modify one word: a release after it sees `WAITING`; one before it is seen by
-//!   the sleeper's look at `HELD`. This is `slow`'s I1.
-//! - I4. Locks in one word are told apart by their place, which each sleeper's token names.
+//! - I1. Both bits change only by read-modify-writes. So user code may change the word's other bits by
+//!   read-modify-writes that leave these two bits alone.
+//! - I2. Taking is an Acquire read-modify-write that found `HELD` clear and set it. A release clears it with
+//!   Release.
+//! - I3. The release and a sleeper's announcement modify the same word. A release after the announcement sees
+//!   `WAITING`. A release before it is seen when the sleeper reads `HELD`. This gives I1 of `slow`.
+//! - I4. Locks in one word are distinguished by their bit position. Each sleeper's token contains it.
 //!
-//! Not promised: that the memory lives on after the release is seen; the release looks at nothing of it after, but a wake-up
-//! changes the word once more, so that whoever frees a word by other means than its borrow must wait for the guard's drop.
+//! Not promised: that the memory lives on after the release is visible. The release does not read it
+//! afterwards, but a wake-up changes the word once more. Code that frees a word by other means than its
+//! borrow must wait for the guard's drop.
 //!
-//! Progress and cost: as `Lock`, with one read-modify-write to take it and one to release it.
+//! Progress and cost: like `Lock`, with one read-modify-write to take it and one to release it.
 //! Source: Gamsa, Krieger, Appavoo and Stumm, "Tornado", 1999, §5.1: spin-then-block locks of two bits.
 
 #[cfg(all(test, any(loom, squall_model)))]
@@ -31,18 +34,18 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 pub use word::Word;
 
-/// The sites of the argument, which model tests weaken one by one.
+/// The sites of the argument. Each model twin weakens one.
 pub(crate) mod sites {
     use squall_sys::sync::weaken::Site;
-    /// The acquire of taking the lock (I2).
+    /// Acquire of taking the lock (I2). Partner: [`RELEASE`].
     pub(crate) const TAKE: Site = Site(10);
-    /// The release (I2).
+    /// Release of freeing the lock (I2). Partner: [`TAKE`].
     pub(crate) const RELEASE: Site = Site(11);
-    /// Not an ordering: whether a release looks for sleepers (I3).
+    /// Not an ordering: a release looks for sleepers (I3).
     pub(crate) const WAKE: Site = Site(12);
-    /// Not an ordering: whether who is about to sleep looks at `HELD` once more (I3).
+    /// Not an ordering: a thread reads `HELD` once more before it sleeps (I3).
     pub(crate) const LOOK: Site = Site(13);
-    /// Not an ordering: whether a wake-up distinguishes locks of one word (I4).
+    /// Not an ordering: a wake-up distinguishes the locks of one word (I4).
     pub(crate) const PLACE: Site = Site(14);
 }
 
@@ -50,17 +53,18 @@ pub(crate) mod sites {
 const HELD: u8 = 1;
 const WAITING: u8 = 2;
 
-/// A lock in two bits of words of type `A`: where the bits are. It is the same for all words of one use, so make it a
-/// constant. The word is its user's, who may read and change its other bits at any time, by read-modify-writes that leave the
-/// two as they are. A word whose two bits are zero is free.
+/// A lock in two bits of a word of type `A`. The `TwoBits` value only says where the bits are, so make it a
+/// constant.
 ///
-/// Who overwrites the two bits breaks the lock, not memory: for what was protected there may then be two holders. A release
-/// that finds its bit gone leaves the word's other bits as they are (for a moment they are not) and wakes who sleeps; in debug
-/// builds it then panics.
+/// The word belongs to the user. Any thread may read it and change its other bits at any time, by
+/// read-modify-writes that leave the two bits alone. A word with both bits zero is a free lock.
 ///
-/// It knows no value: what it protects is its user's affair, like its poisoning, of which there is none. It shows in no
-/// diagnosis of deadlocks. Otherwise as [`Lock`](crate::Lock), and at the price of a common lock: where two bytes are to be
-/// had, `Lock` costs less.
+/// Overwriting the two bits breaks mutual exclusion: the protected data may then have two holders. A release
+/// that finds its bit cleared restores the word's other bits, which are wrong for a moment, and wakes the
+/// sleepers. In debug builds it then panics.
+///
+/// The lock contains no value and therefore has no poisoning. Deadlock reports do not cover it. It costs as
+/// much as a common mutex; use [`Lock`](crate::Lock) where two bytes are available.
 ///
 /// # Cost
 /// Free: one read-modify-write to take it, one to release it.
@@ -99,32 +103,57 @@ impl<A, S: Steps> fmt::Debug for TwoBits<A, S> {
 }
 
 impl<A: Word> TwoBits<A> {
-    /// The lowest two bits.
+    /// Makes a lock in the lowest two bits.
     ///
     /// # Panics
-    /// As [`TwoBits::at`].
+    /// If the word has fewer than two bits.
     pub const fn low() -> TwoBits<A> {
         TwoBits::at(0)
     }
 
-    /// The bits `shift` and `shift + 1`.
+    /// Makes a lock in the bits `shift` and `shift + 1`.
     ///
     /// # Panics
-    /// If the word has no such bits.
+    /// If the word has no such bits. In a constant this is a compile error.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_lock::TwoBits;
+    /// use std::sync::atomic::AtomicU32;
+    ///
+    /// const TOP: TwoBits<AtomicU32> = TwoBits::at(30);
+    /// let word = AtomicU32::new(7);
+    /// let guard = TOP.lock(&word);
+    /// assert_eq!(guard.get(), 7);
+    /// ```
     pub const fn at(shift: u32) -> TwoBits<A> {
         TwoBits::disturbed(shift)
     }
 }
 
 impl<A: Word, S: Steps> TwoBits<A, S> {
-    /// As [`TwoBits::at`], with something that happens at each step.
+    /// Like [`TwoBits::at`], with the steps `S` of a stress test.
     #[doc(hidden)]
     pub const fn disturbed(shift: u32) -> TwoBits<A, S> {
         assert!(shift < A::BITS && shift + 2 <= A::BITS, "the word has no such bits");
         TwoBits { shift, of: PhantomData }
     }
 
-    /// Takes the lock in `word`, and waits as long as that takes: for ever, if this thread holds it.
+    /// Takes the lock in `word`, and waits until it is free. A thread that already holds the lock waits
+    /// forever.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_lock::TwoBits;
+    /// use std::sync::atomic::{AtomicU8, Ordering};
+    ///
+    /// const LOCK: TwoBits<AtomicU8> = TwoBits::low();
+    /// let flags = AtomicU8::new(0x80);
+    /// let guard = LOCK.lock(&flags);
+    /// flags.fetch_or(0x40, Ordering::Relaxed); // the other bits stay usable
+    /// drop(guard);
+    /// assert_eq!(flags.into_inner(), 0xc0);
+    /// ```
     #[inline(always)]
     pub fn lock(self, word: &A) -> TwoBitGuard<'_, A, S> {
         let at = Place { word, bits: self };
@@ -134,22 +163,33 @@ impl<A: Word, S: Steps> TwoBits<A, S> {
         TwoBitGuard { at, stays: PhantomData }
     }
 
-    /// Takes the lock in `word` if it is free.
+    /// Takes the lock in `word` if it is free. Returns `None` if a thread holds it.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_lock::TwoBits;
+    /// use std::sync::atomic::AtomicU8;
+    ///
+    /// const LOCK: TwoBits<AtomicU8> = TwoBits::low();
+    /// let word = AtomicU8::new(0);
+    /// let guard = LOCK.try_lock(&word).expect("the lock is free");
+    /// assert!(LOCK.try_lock(&word).is_none());
+    /// ```
     #[inline]
     pub fn try_lock(self, word: &A) -> Option<TwoBitGuard<'_, A, S>> {
         let at = Place { word, bits: self };
-        // Not `then_some`: a guard made in vain would release the lock of another.
+        // `then_some` would be wrong: a guard made in vain would release the lock of another thread.
         at.try_take().then(|| TwoBitGuard { at, stays: PhantomData })
     }
 
-    /// Takes the lock in `word`, or gives up after `limit`.
+    /// Takes the lock in `word`, or gives up after `limit` and returns `None`.
     pub fn try_lock_for(self, word: &A, limit: Duration) -> Option<TwoBitGuard<'_, A, S>> {
-        // A limit beyond the clock's end is none.
+        // A limit beyond the end of the clock means no deadline.
         self.lock_until(word, Instant::now().checked_add(limit))
     }
 
-    /// Takes the lock in `word`, or gives up when `deadline` has passed. A deadline in the past still takes a lock that is
-    /// free.
+    /// Takes the lock in `word`, or gives up when `deadline` has passed and returns `None`. A past deadline
+    /// still takes a free lock.
     pub fn try_lock_until(self, word: &A, deadline: Instant) -> Option<TwoBitGuard<'_, A, S>> {
         self.lock_until(word, Some(deadline))
     }
@@ -159,13 +199,13 @@ impl<A: Word, S: Steps> TwoBits<A, S> {
         (at.take() || at.wait(deadline)).then(|| TwoBitGuard { at, stays: PhantomData })
     }
 
-    /// Whether somebody holds the lock in `word` now.
+    /// Returns whether a thread holds the lock in `word` now. The answer may be out of date when it returns.
     pub fn is_locked(self, word: &A) -> bool {
         Place { word, bits: self }.bits() & HELD != 0
     }
 }
 
-/// The lock of a word.
+/// A word and the position of a lock in it.
 struct Place<'a, A, S: Steps> {
     word: &'a A,
     bits: TwoBits<A, S>,
@@ -187,30 +227,32 @@ impl<A: Word, S: Steps> Place<'_, A, S> {
 
     #[inline(always)]
     fn take(&self) -> bool {
-        // Acquire: pairs with the release in `release` (I2).
+        // Acquire: pairs with the Release in `release` (I2).
         let before = self.word.set(self.bits.shift, HELD, sites::TAKE.order(Ordering::Acquire));
         A::bits(before, self.bits.shift) & HELD == 0
     }
 
-    // By value, so that the fast path keeps the place in registers.
+    // `self` is passed by value, so that the fast path keeps it in registers.
     #[cold]
     #[inline(never)]
     fn wait(self, deadline: Option<Instant>) -> bool {
         slow::spin(&self) || slow::sleep::<Self, S>(&self, deadline)
     }
 
-    /// The rest of a release that found the lock's bits to be `bits`, more than `HELD` or other than it.
+    /// Completes a release that found the lock's bits to be `bits`, which differ from `HELD` alone.
     #[cold]
     #[inline(never)]
     fn release_slowly(self, bits: u8) {
         if bits & HELD == 0 {
-            // I1 was broken. The bit is set now, so that nobody but us changes more of the word than `WAITING`.
+            // User code broke I1. The bit is set now, so other threads change no more of the word than
+            // `WAITING`.
             if bits & WAITING == 0 {
                 self.word.give_back(self.bits.shift);
             }
-            // A sleeper's announcement may have gone with the holder's bit: who sleeps is woken, one by the other.
+            // A sleeper's announcement may have been overwritten with the `HELD` bit. Announce one, so that
+            // sleepers wake each other.
             self.word.set(self.bits.shift, WAITING, Ordering::Relaxed);
-            // Release: as in `release`.
+            // Release: pairs with the Acquire in `take` (I2).
             self.word.clear(self.bits.shift, HELD, Ordering::Release);
         } else if sites::WAKE.is_weak() {
             return;
@@ -221,7 +263,7 @@ impl<A: Word, S: Steps> Place<'_, A, S> {
 
     #[inline(always)]
     fn release(&self) {
-        // Release: pairs with the acquire in `take` (I2).
+        // Release: pairs with the Acquire in `take` (I2).
         let before = self.word.clear(self.bits.shift, HELD, sites::RELEASE.order(Ordering::Release));
         let bits = A::bits(before, self.bits.shift);
         if bits != HELD {
@@ -245,7 +287,7 @@ impl<A: Word, S: Steps> Sleepable for Place<'_, A, S> {
     }
 
     fn announce(&self) -> Announced {
-        // Relaxed: the word's own order is enough (I3).
+        // Relaxed: the modification order of the word is enough (I3).
         self.word.set(self.bits.shift, WAITING, Ordering::Relaxed);
         Announced::Surely
     }
@@ -267,40 +309,57 @@ impl<A: Word, S: Steps> Sleepable for Place<'_, A, S> {
     }
 }
 
-/// The proof that this thread holds the lock in a word. Its drop releases the lock, in a panic too.
+/// Holds the lock in a word. Dropping the guard releases the lock, also during a panic.
+///
+/// # Example
+/// ```
+/// use squall_lock::{TwoBitGuard, TwoBits};
+/// use std::sync::atomic::AtomicUsize;
+///
+/// fn add(guard: &TwoBitGuard<'_, AtomicUsize>, count: usize) {
+///     guard.set(guard.get() + count);
+/// }
+///
+/// const LOCK: TwoBits<AtomicUsize> = TwoBits::low();
+/// let word = AtomicUsize::new(8);
+/// add(&LOCK.lock(&word), 4);
+/// assert_eq!(word.into_inner(), 12);
+/// ```
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct TwoBitGuard<'a, A: Word, S: Steps = Undisturbed> {
     at: Place<'a, A, S>,
     stays: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives what a shared reference to the word gives.
+// SAFETY: a shared guard gives access only to a shared reference to the word, and `A` is `Sync`.
 unsafe impl<A: Word + Sync, S: Steps> Sync for TwoBitGuard<'_, A, S> {}
 
 impl<'a, A: Word, S: Steps> TwoBitGuard<'a, A, S> {
-    /// The word. Beware of its `store`, `swap` and the like: who overwrites the lock's two bits gives the lock away while this
-    /// guard holds it, and forgets who waits. To change the word's other bits as a whole there is [`TwoBitGuard::set`].
+    /// Returns the word. Its `store`, `swap` and the like are dangerous: overwriting the lock's two bits
+    /// releases the lock under this guard and loses its waiters. Use [`TwoBitGuard::set`] to replace the
+    /// word's other bits.
     pub fn word(&self) -> &'a A {
         self.at.word
     }
 
-    /// What the word holds beside the lock, which is shown as zero.
+    /// Returns the word with the lock's two bits cleared.
     ///
-    /// Acquire, so that what is reached by a pointer that others changed without the lock is seen too.
+    /// The load is Acquire. If the word is a pointer that other threads change without the lock, its target
+    /// is visible too.
     #[inline]
     pub fn get(&self) -> A::Value {
-        // Acquire: pairs with the release in `set`, or with its user's own.
+        // Acquire: pairs with the Release in `set`, or with the user's own.
         A::without(self.at.word.get(Ordering::Acquire), self.at.bits.shift)
     }
 
-    /// Changes what the word holds beside the lock; the lock's bits of `value` are ignored. What others do to the word
-    /// meanwhile is lost.
+    /// Replaces the word, except for the lock's two bits; those bits of `value` are ignored. Concurrent
+    /// changes of the other bits by other threads are lost.
     #[inline]
     pub fn set(&self, value: A::Value) {
         let mut now = self.at.word.get(Ordering::Relaxed);
         loop {
             let new = A::with(value, self.at.bits.shift, A::bits(now, self.at.bits.shift));
-            // Release: pairs with the acquire in `get`, or with its user's own.
+            // Release: pairs with the Acquire in `get`, or with the user's own.
             match self.at.word.replace(now, new, Ordering::Release) {
                 Ok(()) => return,
                 Err(other) => now = other,

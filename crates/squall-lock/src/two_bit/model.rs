@@ -1,4 +1,4 @@
-//! Model checks of the lock in the form that ships, and the tests of those tests.
+//! Model tests of the shipped two-bit lock, and their twins with one weakened site.
 
 use super::TwoBits;
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
@@ -12,9 +12,9 @@ struct Shared {
     values: [UnsafeCell<usize>; 2],
 }
 
-// SAFETY: the protocol under test is what keeps the threads apart; the checker watches.
+// SAFETY: the protocol under test keeps the threads apart, and the model checker verifies that.
 unsafe impl Sync for Shared {}
-// SAFETY: as above.
+// SAFETY: the protocol under test keeps the threads apart, and the model checker verifies that.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -22,24 +22,25 @@ impl Shared {
         Arc::new(Shared { word: AtomicU8::new(0), values: [UnsafeCell::new(0), UnsafeCell::new(0)] })
     }
 
-    /// Adds to the value of the lock at two bits of the word.
+    /// Adds to the value under the lock at two bits of the word.
     fn add(&self, which: usize) {
         let _guard = TwoBits::<AtomicU8>::at(2 * which as u32).lock(&self.word);
         self.count(which);
     }
 
     fn count(&self, which: usize) {
-        // SAFETY: the pointer is valid in the closure; that nobody else writes is what is checked.
+        // SAFETY: the pointer is valid in the closure. The model checks that no other thread writes at the
+        // same time.
         self.values[which].with_mut(|value| unsafe { *value += 1 });
     }
 
     fn total(&self, which: usize) -> usize {
-        // SAFETY: the pointer is valid in the closure; all other threads have ended.
+        // SAFETY: the pointer is valid in the closure, and all other threads have ended.
         self.values[which].with(|value| unsafe { *value })
     }
 }
 
-/// Two threads at one lock; one of them also changes another bit, without the lock.
+/// Two threads contend for one lock. One of them also changes another bit without the lock.
 fn contended() {
     let shared = Shared::new();
     let other = {
@@ -54,7 +55,7 @@ fn contended() {
     assert_eq!((shared.total(0), shared.word.load(Ordering::Relaxed)), (2, 0x80));
 }
 
-/// Three threads at two locks of one word.
+/// Three threads contend for two locks in one word.
 fn neighbours() {
     let shared = Shared::new();
     let others: Vec<_> = [0, 1]
@@ -72,7 +73,7 @@ fn neighbours() {
     assert_eq!((shared.total(0), shared.total(1), shared.word.load(Ordering::Relaxed)), (2, 1, 0));
 }
 
-/// One that sleeps, and one that gives up as soon as others had a turn.
+/// One thread sleeps, and another gives up as soon as other threads had a turn.
 fn giving_up() {
     let shared = Shared::new();
     let leaver = {
@@ -93,7 +94,7 @@ fn giving_up() {
     assert_eq!((shared.total(0), shared.word.load(Ordering::Relaxed)), (2 + left, 0));
 }
 
-/// The lock in a pointer, whose target is replaced under it.
+/// The lock lies in a pointer that is replaced under the lock.
 fn pointer() {
     const LOCK: TwoBits<AtomicPtr<u64>> = TwoBits::low();
     let word = Arc::new(AtomicPtr::new(std::ptr::without_provenance_mut::<u64>(64)));
@@ -110,7 +111,7 @@ fn pointer() {
     assert_eq!(word.load(Ordering::Relaxed).addr(), 192);
 }
 
-/// Each model as a test: it holds.
+/// Makes a test of each model, which must hold.
 macro_rules! models {
     ($($model:ident)*) => { $(
         mod $model {

@@ -1,10 +1,10 @@
-//! A pointer with its lock: a word of which nothing but the lock's two bits and the pointer is to be had.
+//! A pointer with its lock. The word is private: callers reach only the pointer and the lock.
 
 use super::{TwoBitGuard, TwoBits, Word};
 use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::fmt;
 
-/// A pointer with a lock in its two lowest bits, for pointers to what is aligned to four bytes or more.
+/// A pointer with a lock in its two lowest bits. The target type must be aligned to four bytes or more.
 ///
 /// # Example
 /// ```
@@ -26,7 +26,7 @@ impl<T> LockedPtr<T> {
         TwoBits::low()
     };
 
-    /// A pointer whose lock is free.
+    /// Makes a pointer with a free lock.
     ///
     /// # Panics
     /// If the pointer is not aligned to four bytes.
@@ -35,26 +35,34 @@ impl<T> LockedPtr<T> {
         LockedPtr(AtomicPtr::new(pointer))
     }
 
-    /// Takes the pointer's lock, and waits as long as that takes.
+    /// Takes the pointer's lock, and waits until it is free.
+    ///
+    /// # Example
+    /// ```
+    /// let pointer = squall_lock::LockedPtr::new(std::ptr::null_mut::<u64>());
+    /// let mut value = 7u64;
+    /// pointer.lock().set(&raw mut value);
+    /// assert_eq!(pointer.load(), &raw mut value);
+    /// ```
     #[inline]
     pub fn lock(&self) -> LockedPtrGuard<'_, T> {
         LockedPtrGuard(Self::LOCK.lock(&self.0))
     }
 
-    /// Takes the pointer's lock if it is free.
+    /// Takes the pointer's lock if it is free. Returns `None` if a thread holds it.
     #[inline]
     pub fn try_lock(&self) -> Option<LockedPtrGuard<'_, T>> {
         Self::LOCK.try_lock(&self.0).map(LockedPtrGuard)
     }
 
-    /// The pointer, without the lock.
+    /// Returns the pointer without taking the lock.
     #[inline]
     pub fn load(&self) -> *mut T {
-        // Acquire: pairs with the release in `TwoBitGuard::set`, by which the guard sets. What the pointer leads to was made before.
+        // Acquire: pairs with the Release in `TwoBitGuard::set`, so the pointer's target is initialized here.
         AtomicPtr::without(self.0.load(Ordering::Acquire), 0)
     }
 
-    /// Whether somebody holds the lock now.
+    /// Returns whether a thread holds the lock now. The answer may be out of date when it returns.
     pub fn is_locked(&self) -> bool {
         Self::LOCK.is_locked(&self.0)
     }
@@ -67,9 +75,9 @@ impl<T> fmt::Debug for LockedPtr<T> {
     }
 }
 
-/// The proof that this thread holds the lock of a [`LockedPtr`]. Its drop releases the lock, in a panic too.
+/// Holds the lock of a [`LockedPtr`]. Dropping the guard releases the lock, also during a panic.
 ///
-/// The word itself is out of reach, so that nothing can overwrite the lock:
+/// The guard does not give out the word, so user code cannot overwrite the lock:
 /// ```compile_fail,E0599
 /// let mut number = 5u32;
 /// let pointer = squall_lock::LockedPtr::new(&raw mut number);
@@ -79,13 +87,13 @@ impl<T> fmt::Debug for LockedPtr<T> {
 pub struct LockedPtrGuard<'a, T>(TwoBitGuard<'a, AtomicPtr<T>>);
 
 impl<T> LockedPtrGuard<'_, T> {
-    /// The pointer.
+    /// Returns the pointer.
     #[inline]
     pub fn get(&self) -> *mut T {
         self.0.get()
     }
 
-    /// Changes the pointer.
+    /// Replaces the pointer.
     ///
     /// # Panics
     /// If the pointer is not aligned to four bytes.

@@ -1,4 +1,4 @@
-//! The words in which a lock of two bits may lie.
+//! The word types that can contain a two-bit lock.
 
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -6,19 +6,31 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// An atomic word that may have a [`TwoBits`](super::TwoBits) lock in two of its bits: an unsigned atomic, or an `AtomicPtr`.
+/// An atomic word that can contain a [`TwoBits`](super::TwoBits) lock: an unsigned atomic integer or an
+/// `AtomicPtr`.
+///
+/// # Example
+/// ```
+/// use squall_lock::{TwoBits, Word};
+/// use std::sync::atomic::AtomicU16;
+///
+/// fn is_busy<A: Word>(word: &A) -> bool {
+///     TwoBits::<A>::low().is_locked(word)
+/// }
+/// assert!(!is_busy(&AtomicU16::new(4)));
+/// ```
 pub trait Word: sealed::Sealed {
-    /// What the word holds.
+    /// The type of the word's value.
     type Value: Copy;
 
     #[doc(hidden)]
     const BITS: u32;
 
-    /// The value with two bits of it cleared, at `shift`.
+    /// Returns the value with the two bits at `shift` cleared.
     #[doc(hidden)]
     fn without(value: Self::Value, shift: u32) -> Self::Value;
 
-    /// These two bits.
+    /// Returns the two bits at `shift`.
     #[doc(hidden)]
     fn bits(value: Self::Value, shift: u32) -> u8;
 
@@ -28,16 +40,17 @@ pub trait Word: sealed::Sealed {
     #[doc(hidden)]
     fn get(&self, order: Ordering) -> Self::Value;
 
-    /// Sets the bits of `bits` (0 to 3), at `shift`, and returns the value before.
+    /// Sets the bits `bits` (0 to 3) at `shift`, and returns the previous value.
     #[doc(hidden)]
     fn set(&self, shift: u32, bits: u8, order: Ordering) -> Self::Value;
 
-    /// Clears these bits, all of which are set and stay so until then, and returns the value before. A bit of the value that was
-    /// not set is set then, and was borrowed from the bits above: [`give_back`](Word::give_back) undoes that.
+    /// Clears these bits, and returns the previous value. The bits must be set, and must stay set until then.
+    /// A bit that was clear becomes set instead, by a borrow from the bits above:
+    /// [`give_back`](Word::give_back) undoes that.
     #[doc(hidden)]
     fn clear(&self, shift: u32, bits: u8, order: Ordering) -> Self::Value;
 
-    /// Gives back to the bits above the two at `shift` what [`clear`](Word::clear) borrowed from them.
+    /// Returns to the bits above `shift + 1` the amount that [`clear`](Word::clear) borrowed from them.
     #[doc(hidden)]
     fn give_back(&self, shift: u32);
 
@@ -63,7 +76,7 @@ macro_rules! words {
 
             #[inline(always)]
             fn bits(value: $value, shift: u32) -> u8 {
-                // Two bits are left.
+                // The mask leaves two bits.
                 (value >> shift & 3) as u8
             }
 
@@ -84,13 +97,13 @@ macro_rules! words {
 
             #[inline(always)]
             fn clear(&self, shift: u32, bits: u8, order: Ordering) -> $value {
-                // Not an `and`: this one is an instruction that returns the value before. Nothing is borrowed from other
-                // bits, as these are set.
+                // `fetch_and` would be a loop, because it must return the previous value; this is one
+                // instruction. The bits are set, so the subtraction does not borrow from other bits.
                 self.fetch_sub(<$value>::from(bits) << shift, order)
             }
 
             fn give_back(&self, shift: u32) {
-                // Zero where there are no bits above.
+                // The operand is zero where there are no bits above.
                 self.fetch_add(4 << shift, Ordering::Relaxed);
             }
 
@@ -150,7 +163,8 @@ impl<T> Word for AtomicPtr<T> {
     #[cfg(not(loom))]
     #[inline(always)]
     fn clear(&self, shift: u32, bits: u8, order: Ordering) -> *mut T {
-        // As for the integers.
+        // A subtraction, for the same reason as with the integers: one instruction returns the previous
+        // value.
         self.fetch_byte_sub(usize::from(bits) << shift, order)
     }
 
@@ -162,16 +176,16 @@ impl<T> Word for AtomicPtr<T> {
     #[cfg(loom)]
     fn set(&self, shift: u32, bits: u8, order: Ordering) -> *mut T {
         let set = |value: *mut T| Some(Self::with(value, shift, Self::bits(value, shift) | bits));
-        self.fetch_update(order, Ordering::Relaxed, set).expect("it says some")
+        self.fetch_update(order, Ordering::Relaxed, set).expect("the closure always returns Some")
     }
 
     #[cfg(loom)]
     fn clear(&self, shift: u32, bits: u8, order: Ordering) -> *mut T {
         let clear = |value: *mut T| Some(Self::with(value, shift, Self::bits(value, shift) & !bits));
-        self.fetch_update(order, Ordering::Relaxed, clear).expect("it says some")
+        self.fetch_update(order, Ordering::Relaxed, clear).expect("the closure always returns Some")
     }
 
-    // The `clear` above borrows nothing.
+    // The `clear` above never borrows.
     #[cfg(loom)]
     fn give_back(&self, _shift: u32) {}
 

@@ -1,28 +1,35 @@
-//! One word with a gate: the threads of one VP add to it by plain instructions, until somebody closes the gate.
+//! Gated word: the threads of one VP add to it by plain instructions until another thread closes its gate.
 //!
-//! Problem: who adds and then looks whether it was allowed to (a request that enters a service, say) pays for the look, and for
-//! its place in an order with whoever forbids. Idea: the restartable sequence compares the VP where it runs with a number in memory
-//! anyway. That number is the gate: while it is open it is the word's VP, and else none at all. Whoever closes it stores that,
-//! and has the kernel restart all sequences in flight. No instruction more is run by who adds.
+//! Problem: a thread adds to a counter and must learn whether it was allowed to, for example a request that
+//! enters a service. The check costs time, and so does ordering the check with the thread that forbids.
 //!
-//! - I1. `home` is the index of `vp`, or NOWHERE. So a sequence commits only while it runs on `vp`, undisturbed by others
-//!   (`pervp/I2`); `local` is written by sequences alone.
-//! - I2. `elsewhere` is written by atomic instructions alone.
-//! - I3. *Closing is exact.* A sequence reads `home` inside. If `home` was NOWHERE when [`GatedWord::finish_closing`] began, then
-//!   when that returns each sequence that read the VP before has committed, and its store is visible to the caller, or was
-//!   restarted; and a sequence that begins later, or again, reads NOWHERE, as each processor has passed a full barrier since.
-//! - I4. A gate is opened only where the kernel can be asked to restart sequences (`mode::can_restart`). Elsewhere, and where
-//!   there are no sequences, all additions are atomic ones.
-//! - I5. An open gate acquires what was done before it was opened: the Release store of `open` is read by the sequence, on x86-64
-//!   by a load, as all are, on aarch64 by one that acquires. That the sequences are assembly changes nothing (see `pervp`).
+//! Idea: the restartable sequence compares the VP where it runs with a number in memory anyway. That number
+//! is the gate. While the gate is open, the number is the word's VP; while it is closed, it is no VP. The
+//! closing thread stores that number, then makes the kernel restart all sequences in flight. The adding
+//! thread executes no extra instruction.
 //!
-//! Like those of the [biased word](super::BiasedWord) its sequences need no restartable mode to be given up, whoever adds from
-//! elsewhere.
+//! - I1. `home` is the index of `vp`, or NOWHERE. So a sequence commits only while it runs on `vp`,
+//!   undisturbed by others (`pervp/I2`). Only sequences write `local`.
+//! - I2. Only atomic instructions write `elsewhere`.
+//! - I3. *Closing is exact.* A sequence reads `home` inside. Suppose `home` was NOWHERE when
+//!   [`GatedWord::finish_closing`] began. When that call returns, each sequence that read the VP before has
+//!   either committed, with its store visible to the caller, or was restarted. A sequence that begins or
+//!   restarts later reads NOWHERE, because each processor has passed a full barrier since.
+//! - I4. A gate is opened only if the kernel can restart sequences on request (`mode::can_restart`).
+//!   Otherwise, and without sequences, all additions are atomic.
+//! - I5. An open gate acquires the writes made before it was opened. The sequence reads the Release store of
+//!   `open`: on x86-64 by a plain load, on aarch64 by an acquiring load. That the sequences are assembly
+//!   makes no difference (see `pervp`).
 //!
-//! Not promised: a snapshot, while a gate is open.
-//! Cost: an addition at the gate is eight instructions on x86-64, one branch among them, no lock prefix. Closing: a store for each
-//! word, then for all of them a system call and an interrupt on each processor that runs a thread of the process.
-//! Source: Tornado §4; membarrier(2), whose restarting form makes the check and the store one step for whoever closes.
+//! Like the sequences of the [biased word](super::BiasedWord), these never require giving up restartable
+//! mode, whichever thread adds from elsewhere.
+//!
+//! Not promised: a snapshot while a gate is open.
+//! Cost: an addition at the gate is eight instructions on x86-64, with one branch and no lock prefix. Closing
+//! is a store per word, then one system call for all words, and an interrupt on each processor that runs a
+//! thread of the process.
+//! Source: Tornado §4; membarrier(2), whose restarting form makes check and store one step for the closing
+//! thread.
 
 use super::mode;
 use crate::restartable;
@@ -32,16 +39,19 @@ use squall_sys::membarrier::{self, Unavailable};
 use std::fmt;
 use std::mem::offset_of;
 
-/// The home of a word whose gate is closed: no VP, and no negative `cpu_id` of a thread without sequences.
+/// Value of `home` while the gate is closed. It equals no VP, and no negative `cpu_id` of a thread without
+/// sequences.
 const NOWHERE: u32 = i32::MAX.cast_unsigned();
 
-/// A count, zero at first, to which the threads of one VP add by plain instructions while its gate is open, and others, and these
-/// at other times, atomically.
+/// A `u64` count, initially zero, with a gate.
+///
+/// While the gate is open, the threads of one VP add by plain instructions. Other threads, and all threads
+/// while the gate is closed, add atomically.
 ///
 /// # Cost
-/// 24 bytes, wherever its owner lies: keep that on lines that other VPs do not write. `count_at_gate`: eight plain instructions.
-/// Progress: wait-free, but for restarts, of which the kernel causes one per preemption. A stalled or killed thread holds up
-/// nobody. Linearized at the one store.
+/// 24 bytes, inside the owner; keep the owner on cache lines that other VPs do not write. `count_at_gate`:
+/// eight plain instructions. Progress: wait-free except for restarts, of which the kernel causes one per
+/// preemption. A stalled or killed thread delays no other thread. Linearized at the one store.
 /// # Example
 /// ```
 /// use squall_machine::{Vp, pervp::GatedWord};
@@ -49,13 +59,13 @@ const NOWHERE: u32 = i32::MAX.cast_unsigned();
 /// passed.open();
 /// for _ in 0..10 {
 ///     if !passed.count_at_gate() {
-///         passed.count(); // the gate is closed, or elsewhere
+///         passed.count(); // the gate is closed, or the thread has moved
 ///     }
 /// }
 /// passed.close();
 /// if GatedWord::finish_closing().is_ok() {
 ///     assert!(!passed.count_at_gate());
-///     assert_eq!(passed.load(), 10); // and this can be relied upon
+///     assert_eq!(passed.load(), 10); // exact, since the gate is closed
 /// }
 /// ```
 #[repr(C)]

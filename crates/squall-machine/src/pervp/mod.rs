@@ -1,40 +1,50 @@
-//! Data that each VP keeps for itself, and short operations on it that need no lock prefix.
+//! Per-VP data: words, lists, stacks and values with one copy per VP, and short operations on them without a
+//! lock prefix.
 //!
-//! Problem: a counter, a free list, a cache of objects per processor is touched by the threads of one processor only,
-//! yet a thread can be preempted or moved at any instruction, so each touch needs an atomic instruction (4 to 6 ns)
-//! although nobody else is there. Idea: Linux restarts a marked sequence that it disturbs. A sequence that reads the
-//! VP's words and ends in one store is then as good as atomic, at the price of plain instructions.
+//! Problem: a counter, a free list or an object cache of one processor is touched by the threads of that
+//! processor only. Yet a thread can be preempted or moved at any instruction. So each touch needs an atomic
+//! instruction (4 to 6 ns), although no other thread contends.
 //!
-//! Words live in chunks with one part per VP; an object has the same offset in each part, so one handle and a shift find
-//! the word of any VP (`alloc`). Every operation has an atomic form (`atomic`) for threads without such sequences.
+//! Idea: Linux restarts a marked instruction sequence that it disturbs. A sequence that reads the VP's words
+//! and ends in one store is then as good as atomic, at the price of plain instructions.
 //!
-//! - I1. A word of VP v is written by restartable sequences only while they run on v, or by atomic instructions, never
-//!   by both in one process at one time (I3).
-//! - I2. A sequence commits by its last store, undisturbed since it read its VP's number. All that it read of its VP's
-//!   words still holds at that store, because every other writer of them would have had to run there in between.
-//! - I3. In restartable mode all threads run sequences. A thread that may not (it came without a registration, say under
-//!   a sandbox set up later) must not mix atomic instructions in, which the plain ones of others would overwrite.
-//! - I4. It gives the mode up for the whole process first: it points `AREA_OFFSET` at our own blocks, whose `cpu_id` is
-//!   negative, and has the kernel restart all sequences in flight. Each sequence reads `AREA_OFFSET` *inside*, so a
-//!   restarted one, or one that begins later, sees the negative number and takes the atomic path as well. The mode never
-//!   comes back. An atomic operation waits for this before its first access (`mode`).
+//! Words live in chunks with one part per VP. An object has the same offset in each part, so one address and
+//! a shift give the word of any VP (`alloc`). Every operation also has an atomic form (`atomic`), for threads
+//! without restartable sequences.
+//!
+//! - I1. A word of VP v is written either by restartable sequences that run on v, or by atomic instructions.
+//!   One process never does both at the same time (I3).
+//! - I2. A sequence commits by its last store, undisturbed since it read its VP's number. Everything that it
+//!   read of its VP's words still holds at that store, because any other writer would have had to run on the
+//!   VP in between.
+//! - I3. In restartable mode all threads run sequences. A thread may lack a registration, for example if a
+//!   sandbox was set up later. It must not use atomic instructions beside the sequences, because their plain
+//!   stores would overwrite its updates.
+//! - I4. Such a thread first gives the mode up for the whole process. It points `AREA_OFFSET` at our own
+//!   blocks, whose `cpu_id` is negative, and makes the kernel restart all sequences in flight. Each sequence
+//!   reads `AREA_OFFSET` *inside*. So a sequence that restarts, or begins later, sees the negative number and
+//!   takes the atomic path too. The mode never comes back. An atomic operation waits for this before its
+//!   first access (`mode`).
 //!
 //! **Plain stores and atomic readers.** `sum` and `load` read words of other VPs with atomic loads while
-//! sequences write them. The sequences are assembly, which the language's memory model does not look into; what it does
-//! to memory counts as whatever Rust code could have done there. An aligned eight-byte load or store is single-copy
-//! atomic on both processors, so each acts as a relaxed atomic access, and no word is ever accessed by a plain Rust
-//! access. The assembly is not marked `nomem`, so the compiler keeps its own accesses on the right side of it.
-//! Between processors no order is promised, with one exception: a compare-and-store releases and `load` acquires, which
-//! is free on x86-64 and one instruction on aarch64. Among threads that meet on one VP there is order, as the kernel's
-//! switch from one to the next is a full barrier; that is what lets a list pass nodes on.
+//! sequences write them. The sequences are assembly, opaque to the memory model; their effect on memory
+//! counts as any that Rust code could have had. An aligned eight-byte load or store is single-copy atomic on
+//! both architectures, so each acts as a relaxed atomic access. Rust code never uses a plain access to a
+//! word. The assembly is not marked `nomem`, so the compiler does not move its own accesses across it.
 //!
-//! Not promised: that a thread is still on the VP an operation reports; a consistent snapshot over VPs; use from a Rust
-//! `dylib` (the sequences address `AREA_OFFSET` directly), or from a library that is unloaded while threads that ran its
-//! sequences live (the kernel looks at the last one's descriptor once more).
-//! Cost: `add` is eight instructions on x86-64, one never-taken branch among them. Memory: eight bytes per word and VP,
-//! in pages that exist where they were touched. Giving the mode up: a system call, once.
-//! Source: Tornado §4 (per-processor operations without disabling interrupts); Desnoyers' restartable sequences;
-//! tcmalloc's per-CPU caches; the layout is the Linux kernel's `mm/percpu.c`.
+//! Between processors there is no order, with one exception: a compare-and-store releases and `load`
+//! acquires. That is free on x86-64 and one instruction on aarch64. Threads that run on one VP after each
+//! other are ordered, because the kernel's switch between them is a full barrier. Lists depend on that order
+//! to pass nodes on.
+//!
+//! Not promised: a thread may have left the VP that an operation reports; reads over VPs are not a consistent
+//! snapshot. A Rust `dylib` cannot use the sequences, because they address `AREA_OFFSET` directly. A library
+//! must not be unloaded while threads that ran its sequences live, because the kernel reads the last
+//! descriptor once more.
+//! Cost: `add` is eight instructions on x86-64, with one never-taken branch. Memory: eight bytes per word and
+//! VP, in pages that exist only where they were touched. Giving the mode up: one system call, once.
+//! Source: Tornado §4 (per-processor operations without disabling interrupts); Desnoyers' restartable
+//! sequences; tcmalloc's per-CPU caches; the layout is the Linux kernel's `mm/percpu.c`.
 
 mod alloc;
 mod atomic;
@@ -69,11 +79,12 @@ pub use restart::no_sequence;
 #[doc(hidden)]
 pub use squall_sys::rseq::SIGNATURE;
 
-/// To be called first by the fallback of a [`restartable!`](crate::restartable) sequence: when it returns, no sequence
-/// of any thread is in flight or will commit, so that atomic instructions on the words are safe.
+/// Ends restartable mode for the process, if it is on. The fallback of a [`restartable!`](crate::restartable)
+/// sequence calls it first. After it returns, no sequence of any thread is in flight or will commit, so
+/// atomic instructions on the words are safe.
 ///
 /// # Cost
-/// One load. Once in the life of a process that has to give restartable sequences up, a system call or, without
+/// One load. Once per process that has to give restartable sequences up: a system call or, without
 /// membarrier, a visit to each processor.
 #[inline]
 pub fn settle() {

@@ -1,14 +1,15 @@
-//! In which mode the process runs its per-VP operations, and the one change of mode that can happen later.
+//! The mode in which the process runs its per-VP operations, and the only later change of that mode.
 //!
-//! See `pervp/I3` and `pervp/I4` in the module above for what this must uphold. The states, which only ever advance:
+//! The invariants `pervp/I3` and `pervp/I4` in the parent module depend on this file. The states, which only
+//! ever advance:
 //!
 //! ```text
 //! UNSET --initialise--> ATOMIC
 //!       --initialise--> RESTARTABLE --settle--> (AREA_OFFSET = own; restart all in flight) --> ATOMIC, downgraded
 //! ```
 //!
-//! `settle` takes no lock: each thread that finds the state RESTARTABLE from the atomic path does all of it for itself,
-//! so that it may run in a signal handler that interrupted another `settle`.
+//! `settle` takes no lock. Each thread that comes from the atomic path and finds the state RESTARTABLE does
+//! all the steps itself. So `settle` may run in a signal handler that interrupted another `settle`.
 
 use crate::machine::machine;
 use crate::vp::AREA_OFFSET;
@@ -19,32 +20,32 @@ use squall_sys::rseq::NoArea;
 use squall_sys::{area, membarrier, rseq};
 use std::fmt;
 
-/// How the process runs its per-VP operations.
+/// Mode in which the process runs its per-VP operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartMode {
-    /// By restartable sequences: no lock prefix, no compare-exchange.
+    /// Restartable sequences: no lock prefix, no compare-exchange.
     Restartable,
-    /// By atomic instructions on the VP's words.
+    /// Atomic instructions on the VP's words.
     Atomic {
-        /// The reason.
+        /// Reason for this mode.
         why: WhyAtomic,
     },
 }
 
-/// Why a process runs its per-VP operations by atomic instructions.
+/// Reason why a process runs its per-VP operations by atomic instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyAtomic {
-    /// `SQUALL_RSEQ=off`.
+    /// The environment variable `SQUALL_RSEQ` is `off`.
     SwitchedOff,
-    /// In a virtual topology the kernel does not know which VP a thread is on.
+    /// The topology is virtual, so the kernel does not know which VP a thread is on.
     VirtualTopology,
-    /// No form of the sequences for this platform or build.
+    /// The sequences do not exist for this platform or build.
     Platform,
-    /// The C library registered none.
+    /// The C library registered no restartable sequences.
     Library,
-    /// The kernel refused them to the thread that asked first.
+    /// The kernel refused restartable sequences to the thread that asked first.
     Refused,
-    /// Some threads have them and one that came later has not, so that all had to give them up.
+    /// A later thread had no restartable sequences, so all threads had to give them up.
     Downgraded,
 }
 
@@ -81,32 +82,32 @@ const DOWNGRADED: u8 = 7;
 
 static STATE: Apart<AtomicU8> = Apart::new(AtomicU8::new(UNSET));
 
-/// The machine's limit, which does not change, where it is read in one load. Stored before `STATE` leaves UNSET.
+/// The machine's VP limit, which never changes, readable in one load. Stored before `STATE` leaves UNSET.
 static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the kernel restarts the sequences in flight when it is asked to. Stored before `STATE` leaves UNSET.
+/// True if the kernel restarts the sequences in flight on request. Stored before `STATE` leaves UNSET.
 static CAN_RESTART: AtomicBool = AtomicBool::new(false);
 
-/// Whether the process runs sequences, or did, and the kernel restarts them when it is asked to, as long as no sandbox is entered
-/// where it refuses. Whoever holds a per-VP object may ask; others call [`initialise`] first.
+/// True if the process runs or ran sequences, and the kernel restarts them on request. A sandbox entered
+/// later may still refuse the request. Callers without a per-VP object must call [`initialise`] first.
 #[inline]
 pub(crate) fn can_restart() -> bool {
-    // Relaxed: as in `vp_limit`.
+    // Relaxed: ordered by `initialise`, as in `vp_limit`.
     CAN_RESTART.load(Ordering::Relaxed)
 }
 
-/// VPs lie below it. Whoever holds a per-VP object may ask; others call [`initialise`] first.
+/// Upper limit of VP indices. Callers without a per-VP object must call [`initialise`] first.
 #[inline]
 pub(crate) fn vp_limit() -> usize {
-    // Relaxed: `initialise` came before, in this thread or in the one that handed the object over.
+    // Relaxed: `initialise` came before, in this thread or in the thread that handed over the object.
     LIMIT.load(Ordering::Relaxed)
 }
 
-/// Chooses the mode, once per process. When it returns, `AREA_OFFSET` is not 0 and the limit is known.
+/// Chooses the mode, once per process. After it returns, `AREA_OFFSET` is not 0 and the limit is known.
 #[inline]
 pub(crate) fn initialise() {
-    // Acquire: pairs with the Release store in `choose`. If we see a state, we see the `AREA_OFFSET` and the
-    // limit stored before.
+    // Acquire: pairs with the Release store of `STATE` in `initialise_once`. A thread that sees a state also
+    // sees the `AREA_OFFSET` and the limit stored before it.
     if STATE.load(Ordering::Acquire) == UNSET {
         initialise_once();
     }
@@ -115,7 +116,7 @@ pub(crate) fn initialise() {
 #[cold]
 fn initialise_once() {
     static CHOOSE: Once = Once::new();
-    // The topology first and outside `Once`: it is read once of its own accord.
+    // The topology comes first and outside `Once`, because it has a once-cell of its own.
     machine();
     CHOOSE.call_once(|| {
         let (state, offset) = choose();
@@ -135,13 +136,13 @@ fn choose() -> (u8, isize) {
         return (SWITCHED_OFF, own);
     }
     if cfg!(squall_tsan) {
-        // The sanitizer does not see what assembly does.
+        // ThreadSanitizer does not see the accesses of assembly.
         return (PLATFORM, own);
     }
     match rseq::registered_area() {
         Ok(offset) => {
-            // Needed to give the mode up (`settle`), which has another way if this is refused or switched off, and to close
-            // gates, which are then never opened: without the registration the kernel refuses the call.
+            // The registration lets `settle` give the mode up, and lets gates close. Without it the kernel
+            // refuses the restart call: `settle` then uses another way, and gates are never opened.
             if std::env::var_os("SQUALL_MEMBARRIER").is_none_or(|value| value != "off") {
                 CAN_RESTART.store(membarrier::register_restart().is_ok(), Ordering::Relaxed);
             }
@@ -153,7 +154,13 @@ fn choose() -> (u8, isize) {
     }
 }
 
-/// The mode in which this process runs its per-VP operations. It can change once, from restartable to atomic.
+/// Returns the mode in which this process runs its per-VP operations. It can change once, from restartable to
+/// atomic.
+///
+/// # Example
+/// ```
+/// println!("per-VP operations: {}", squall_machine::pervp::restart_mode());
+/// ```
 pub fn restart_mode() -> RestartMode {
     initialise();
     // Acquire: pairs with the Release stores in `initialise_once` and `give_up`.
@@ -169,14 +176,15 @@ pub fn restart_mode() -> RestartMode {
     RestartMode::Atomic { why }
 }
 
-/// Whether [`settle`] has nothing to do: the mode was chosen, and has no sequences.
+/// True if the mode was chosen and has no sequences, so that [`settle`] has no work left.
 #[inline]
 pub(crate) fn is_settled() -> bool {
-    // Acquire: pairs with the Release store in `give_up`. Everything that sequences committed is then visible.
+    // Acquire: pairs with the Release store in `give_up`. All stores committed by sequences are then visible.
     !matches!(STATE.load(Ordering::Acquire), UNSET | RESTARTABLE)
 }
 
-/// Called first by every atomic operation: when it returns, no restartable sequence is in flight or will ever commit.
+/// Gives restartable mode up if it is on. Every atomic operation calls it first. After it returns, no
+/// restartable sequence is in flight or will ever commit.
 #[inline]
 pub(crate) fn settle() {
     if !is_settled() {
@@ -191,26 +199,29 @@ fn give_up() {
     if STATE.load(Ordering::Acquire) != RESTARTABLE {
         return;
     }
-    // 1. Sequences that begin after this see our own block's negative `cpu_id` and take the atomic path. SeqCst: the
-    //    partner is the barrier of 2, which orders this store before every later read of `AREA_OFFSET` elsewhere.
+    // 1. Sequences that begin after this store see the negative `cpu_id` of our own block and take the atomic
+    //    path. SeqCst: the partner is the barrier of step 2, which orders this store before every later read
+    //    of `AREA_OFFSET` by other threads.
     AREA_OFFSET.store(area::own_offset(), Ordering::SeqCst);
-    // 2. Those in flight restart, and read `AREA_OFFSET` again inside (pervp/I4). The barrier that each processor
-    //    passes also makes what earlier sequences stored there visible to us.
+    // 2. Sequences in flight restart, and read `AREA_OFFSET` again inside (pervp/I4). Each processor also
+    //    passes a barrier, which makes the stores of its earlier sequences visible to this thread.
     rseq::restart_everywhere(vp_limit());
-    // 3. Release: pairs with the Acquire load in `is_settled`, for threads that skip 1 and 2 because of this store.
+    // 3. Release: pairs with the Acquire load in `is_settled`, for threads that skip 1 and 2 because of this
+    //    store.
     STATE.store(DOWNGRADED, Ordering::Release);
 }
 
-/// For tests: gives restartable sequences up now, as the first thread without registration would.
+/// For tests: gives restartable sequences up now, as the first thread without a registration would.
 #[doc(hidden)]
 pub fn force_downgrade() {
     settle();
 }
 
-/// For tests: runs the restartable instructions on our own block, as processor `cpu`, where the kernel has none.
+/// For tests: runs the restartable instructions on our own block, as processor `cpu`, where the kernel has no
+/// sequences.
 ///
 /// # Safety
-/// No other thread of the process uses per-VP operations, and neither do the signal handlers of this one.
+/// No other thread of the process, and no signal handler of this thread, uses per-VP operations.
 #[doc(hidden)]
 pub unsafe fn pretend_restartable(cpu: u32) {
     initialise();
@@ -218,7 +229,7 @@ pub unsafe fn pretend_restartable(cpu: u32) {
     // SAFETY: passed on from this function's contract.
     unsafe { area::pretend_registered(cpu.cast_signed()) };
     CAN_RESTART.store(true, Ordering::Relaxed);
-    // SeqCst without a partner: the contract says that this thread is alone.
+    // SeqCst without a partner: by contract no other thread runs.
     AREA_OFFSET.store(area::own_offset(), Ordering::SeqCst);
     STATE.store(RESTARTABLE, Ordering::SeqCst);
 }

@@ -26,8 +26,8 @@ impl<T> Chain<T> {
         Chain { head: OnceLock::new() }
     }
 
-    /// Returns the first element for which `wanted` holds. If there is none, appends the result of `make` and
-    /// returns it.
+    /// Returns the first element for which `wanted` holds. If `wanted` holds for no element, appends
+    /// the result of `make` and returns it.
     ///
     /// `make` runs at most once for each element that other threads append meanwhile. `wanted` must hold for
     /// its result.

@@ -1,6 +1,6 @@
 //! Topology: the machine's virtual processors, and which of them are neighbours.
 //!
-//! Problem: Linux tells much about a machine, but its lists may be missing (containers, small VMs), partial
+//! Problem: the kernel's lists describe a machine, but they may be missing (containers, small VMs), partial
 //! (offline processors), or contradictory (a cache said to span two nodes). The layers above want one clean
 //! answer.
 //!

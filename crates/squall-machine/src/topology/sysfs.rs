@@ -95,7 +95,7 @@ impl Reader {
         self.listed(possible, limit, ["core_cpus_list", "thread_siblings_list"])
     }
 
-    /// Groups CPUs by package. There is one package if the kernel lists none.
+    /// Groups CPUs by package. There is one package if the kernel lists no packages.
     fn packages(&self, placed: &VpSet, limit: usize) -> Result<Groups, ReadError> {
         let (mut groups, known) = self.listed(placed, limit, ["package_cpus_list", "core_siblings_list"])?;
         if known.is_empty() {

@@ -12,8 +12,7 @@ const WORD_BITS: usize = u64::BITS as usize;
 /// Display and parsing use the kernel's list format: `0-3,8,10-11`. The empty set is the empty string.
 ///
 /// # Cost
-/// A membership test is one load. The set owns one allocation of `highest member / 8` bytes; an empty set
-/// owns none.
+/// A membership test is one load. A non-empty set owns one allocation of `highest member / 8` bytes.
 ///
 /// # Example
 /// ```

@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use squall_adapt::attribute::{Attribute, ClassValues, InstanceValues, Schema, attach, choices};
+use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Schema, attach, choices};
 use squall_adapt::control;
 use squall_adapt::decision::{self, Decision, Held, Verdict};
 use squall_adapt::settings::{DRY, FREEZE};

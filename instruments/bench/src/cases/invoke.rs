@@ -21,9 +21,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
-use squall::adapt::attribute::{Attribute, with};
-use squall::adapt::invoke::{Event, asynchronous, event_dependent, synchronous, synchronous_by};
-use squall::adapt::policy::{Adt, Block, Monitor, Policy, Task, ThreadedAdt, governed};
+use squall::policy::attribute::{Attribute, with};
+use squall::policy::invoke::{Event, asynchronous, event_dependent, synchronous, synchronous_by};
+use squall::policy::{Adt, Block, Monitor, Policy, Task, ThreadedAdt, governed};
 use squall::{CoRef, Owned};
 
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant, Worker};

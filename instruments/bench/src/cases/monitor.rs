@@ -17,8 +17,8 @@ use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use squall::adapt::monitor::sensor::{Count, Noted, Threshold};
-use squall::adapt::monitor::{
+use squall::policy::monitor::sensor::{Count, Noted, Threshold};
+use squall::policy::monitor::{
     self, BUFFER_RECORDS, CollectorState, Kind, Object, Record, Subscription, Window, collect, now_ns,
 };
 

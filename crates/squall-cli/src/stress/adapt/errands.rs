@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use squall::adapt::control;
-use squall::adapt::invoke::{self, Event, Handle, InvokeError};
+use squall::policy::invoke::{self, Event, Handle, InvokeError};
 use squall::objects::counter::{self, Counter};
 use squall::{CoRef, Owned};
 

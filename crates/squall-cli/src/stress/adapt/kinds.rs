@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use squall::adapt::policy::{Adt, Binding, Monitor, Policy, Task, ThreadedAdt};
+use squall::policy::{Adt, Binding, Monitor, Policy, Task, ThreadedAdt};
 use squall::swap::{Format, Formats, State, Swap, SwapFailure};
 use squall::{CoRef, Owned};
 

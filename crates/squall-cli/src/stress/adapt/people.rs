@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use squall::adapt::attribute::{AttributeInfo, Scope};
+use squall::policy::attribute::{AttributeInfo, Scope};
 use squall::adapt::control::{self, ControlError, Verdict};
 use squall::adapt::{calls, engine};
 use squall::swap::arbitrate_object;

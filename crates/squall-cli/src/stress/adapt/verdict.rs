@@ -4,7 +4,8 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use squall::adapt::{attribute, control, engine, settings};
+use squall::adapt::{control, engine, settings};
+use squall::policy::attribute;
 use squall::objects::counter;
 use squall::rcu::{WaitError, barrier, stats};
 use squall::{CoRef, info_of, snapshot, tables};

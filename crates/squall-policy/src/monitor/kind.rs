@@ -1,0 +1,149 @@
+//! Kinds of records: a name, and the names of the two values.
+//!
+//! A record carries a number, which its kind is given when it is first written.
+//!
+//! - I1. A number leads to the same kind for ever, and whoever holds a record finds the kind of its number.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Kinds that have a number of their own; all further ones are shown as `other`.
+pub const KINDS_MAX: usize = 255;
+
+/// What a record is about: to be a `static` of whoever writes it.
+pub struct Kind {
+    name: &'static str,
+    values: [&'static str; 2],
+    /// Place in [`TABLE`]; [`NONE`] until the first record.
+    number: AtomicU16,
+}
+
+const NONE: u16 = 0;
+/// The number of all kinds that came too late.
+const OTHER: u16 = KINDS_MAX as u16 + 1;
+
+/// Place n: the kind with number n. Places are filled in order.
+static TABLE: [OnceLock<&'static Kind>; KINDS_MAX + 1] = [const { OnceLock::new() }; KINDS_MAX + 1];
+static OTHER_KIND: Kind = Kind::new("other", ["a", "b"]);
+/// The number given last.
+static LAST: Mutex<u16> = Mutex::new(NONE);
+
+impl Kind {
+    /// A kind of this name, whose records have values of these names; an empty one is not shown.
+    ///
+    /// Names should be unique in the program; by convention they begin with the name of the part that writes them.
+    ///
+    /// # Panics
+    /// If a name has other than ASCII letters, digits, `.`, `_` and `-`, or the kind has none: in a `static`, when that is
+    /// compiled.
+    ///
+    /// ```compile_fail
+    /// static KIND: squall_policy::monitor::Kind = squall_policy::monitor::Kind::new("two words", ["", ""]);
+    /// ```
+    pub const fn new(name: &'static str, values: [&'static str; 2]) -> Kind {
+        assert!(!name.is_empty(), "a kind has a name");
+        assert!(
+            is_plain(name) && is_plain(values[0]) && is_plain(values[1]),
+            "names are of a-z A-Z 0-9 . _ -"
+        );
+        Kind { name, values, number: AtomicU16::new(NONE) }
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The names of the values.
+    pub const fn value_names(&self) -> [&'static str; 2] {
+        self.values
+    }
+
+    #[inline]
+    pub(super) fn number(&'static self) -> u16 {
+        // Acquire: pairs with the Release in `register`, so that the record that carries the number is published after
+        // the table's place was filled (I1).
+        match self.number.load(Ordering::Acquire) {
+            NONE => self.register(),
+            number => number,
+        }
+    }
+
+    #[cold]
+    fn register(&'static self) -> u16 {
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: written under this lock alone.
+        let number = self.number.load(Ordering::Relaxed);
+        if number != NONE {
+            return number;
+        }
+        let number = if *last < KINDS_MAX as u16 { *last + 1 } else { OTHER };
+        if number != OTHER {
+            // Nobody filled it: the number is new.
+            let _ = TABLE[usize::from(number)].set(self);
+            *last = number;
+        }
+        // Release: pairs with the Acquire in `number`.
+        self.number.store(number, Ordering::Release);
+        number
+    }
+
+    /// The kind of a record's number.
+    pub(super) fn of(number: u16) -> &'static Kind {
+        TABLE.get(usize::from(number)).and_then(|place| place.get().copied()).unwrap_or(&OTHER_KIND)
+    }
+}
+
+/// Whether this can stand in a line of text or in JSON as it is.
+const fn is_plain(name: &str) -> bool {
+    let (bytes, mut n) = (name.as_bytes(), 0);
+    while n < bytes.len() {
+        if !(bytes[n].is_ascii_alphanumeric() || matches!(bytes[n], b'.' | b'_' | b'-')) {
+            return false;
+        }
+        n += 1;
+    }
+    true
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kind").field("name", &self.name).field("values", &self.values).finish()
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_keeps_its_number_whoever_asks_first() {
+        static KIND: Kind = Kind::new("kind.test", ["", ""]);
+        let numbers: Vec<u16> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..4).map(|_| scope.spawn(|| KIND.number())).collect();
+            all.into_iter().map(|one| one.join().expect("it does not panic")).collect()
+        });
+        assert!(numbers.iter().all(|&number| number == numbers[0] && number != NONE));
+        assert!(std::ptr::eq(Kind::of(numbers[0]), &KIND));
+    }
+
+    #[test]
+    #[should_panic(expected = "names are of")]
+    fn a_name_that_would_break_a_line_is_refused() {
+        let _ = Kind::new("kind.test", ["n", "a\n"]);
+    }
+
+    #[test]
+    fn numbers_that_nobody_has_are_of_the_other_kind() {
+        assert_eq!(Kind::of(NONE).name(), "other");
+        assert_eq!(Kind::of(OTHER).name(), "other");
+        assert_eq!(Kind::of(u16::MAX).name(), "other");
+    }
+}

@@ -1,0 +1,162 @@
+//! Looks at a reading: what it came to since the last look, and when to look.
+//!
+//! - I1. `at` is [`LOOKING`] while a thread is between claiming a look and ending it; only that thread touches `reading`.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::clock::now_ns;
+
+/// Turns a reading that only grows into its growth between two looks.
+///
+/// Many threads may look at once: one of them gets the answer, and the others get none. All looks at a window must be at
+/// the same sensor. A reading that has fallen (that of a [`Tally`](super::sensor::Tally) can) counts as not grown.
+///
+/// # Cost
+/// 24 bytes. A look: one look at the clock, one compare-exchange, three stores; within the shortest span only the clock.
+/// Wait-free; a thread that stalls within a look keeps the others from looking, not from anything else.
+///
+/// ```
+/// use squall_policy::monitor::Window;
+/// use std::time::Duration;
+///
+/// static WINDOW: Window = Window::new(Duration::from_millis(1));
+/// assert!(WINDOW.look_at(100, 5_000_000).is_none(), "the first look has nothing to compare with");
+/// assert!(WINDOW.look_at(150, 5_500_000).is_none(), "too early");
+/// let rate = WINDOW.look_at(300, 7_000_000).unwrap();
+/// assert_eq!((rate.growth, rate.span_ns), (200, 2_000_000));
+/// assert_eq!(rate.per_second(), 100_000.0);
+/// ```
+#[derive(Debug)]
+pub struct Window {
+    span_min_ns: u64,
+    /// When the last look was; [`NEVER`], or [`LOOKING`].
+    at_ns: AtomicU64,
+    /// What it saw (I1).
+    reading: AtomicU64,
+}
+
+const NEVER: u64 = 0;
+const LOOKING: u64 = u64::MAX;
+
+/// What a look saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// How much the reading has grown.
+    pub growth: u64,
+    /// Since how long ago, in nanoseconds; at least one.
+    pub span_ns: u64,
+}
+
+impl Rate {
+    /// Growth per second.
+    pub fn per_second(self) -> f64 {
+        self.growth as f64 * 1e9 / self.span_ns as f64
+    }
+}
+
+impl Window {
+    /// A window nobody looked through; looks that come earlier than `span_min` after the last one give nothing.
+    pub const fn new(span_min: Duration) -> Window {
+        let (ns, most) = (span_min.as_nanos(), u64::MAX as u128);
+        let span_min_ns = if ns > most { u64::MAX } else { ns as u64 };
+        Window { span_min_ns, at_ns: AtomicU64::new(NEVER), reading: AtomicU64::new(0) }
+    }
+
+    /// How much `reading` has grown since the last look; nothing if this is the first, if it is too early, or if another
+    /// thread is looking.
+    pub fn look(&self, reading: u64) -> Option<Rate> {
+        self.look_at(reading, now_ns())
+    }
+
+    /// As [`look`](Window::look), at a time on the clock of [`now_ns`](super::now_ns) that the caller has already.
+    pub fn look_at(&self, reading: u64, now_ns: u64) -> Option<Rate> {
+        // At zero nobody has looked, and at the end of time somebody looks.
+        let now_ns = now_ns.clamp(NEVER + 1, LOOKING - 1);
+        let last_ns = self.at_ns.load(Ordering::Relaxed);
+        let span_ns = now_ns.saturating_sub(last_ns);
+        if last_ns == LOOKING || (last_ns != NEVER && (span_ns == 0 || span_ns < self.span_min_ns)) {
+            return None;
+        }
+        // Acquire: pairs with the Release below, of the look before this one (I1).
+        self.at_ns.compare_exchange(last_ns, LOOKING, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        let before = self.reading.load(Ordering::Relaxed);
+        self.reading.store(reading, Ordering::Relaxed);
+        // Release: pairs with the Acquire above, of the look after this one (I1).
+        self.at_ns.store(now_ns, Ordering::Release);
+        (last_ns != NEVER).then_some(Rate { growth: reading.saturating_sub(before), span_ns })
+    }
+}
+
+/// Tells about one caller in so many to do something: to look at the sensors, say.
+///
+/// # Cost
+/// 8 bytes. A load and a store; wait-free. Callers that ask at the same moment may count as one, or be told together.
+#[derive(Debug)]
+pub struct Every {
+    period: u32,
+    left: AtomicU32,
+}
+
+impl Every {
+    /// Tells the callers number `period`, twice `period`, and so on; every caller if it is 0 or 1.
+    pub const fn new(period: u32) -> Every {
+        Every { period, left: AtomicU32::new(period) }
+    }
+
+    /// Whether it is this caller's turn.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        let left = self.left.load(Ordering::Relaxed);
+        let due = left <= 1;
+        self.left.store(if due { self.period } else { left - 1 }, Ordering::Relaxed);
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_so_many_one_is_due() {
+        let due = |period| {
+            let every = Every::new(period);
+            (0..12).filter(|_| every.is_due()).count()
+        };
+        assert_eq!([due(0), due(1), due(3), due(5), due(13)], [12, 12, 4, 2, 0]);
+    }
+
+    #[test]
+    fn a_window_takes_falls_for_standstill_and_time_at_its_ends() {
+        let window = Window::new(Duration::ZERO);
+        assert_eq!(window.look_at(9, 0), None);
+        assert_eq!(window.look_at(5, 11), Some(Rate { growth: 0, span_ns: 10 }));
+        assert_eq!(window.look_at(6, 11), None, "no time has passed");
+        assert_eq!(window.look_at(6, 10), None, "time does not go back");
+        let growth = window.look_at(7, u64::MAX).map(|rate| rate.growth);
+        assert_eq!(growth, Some(2));
+        assert_eq!(Window::new(Duration::MAX).look_at(1, 1), None);
+    }
+
+    #[test]
+    fn of_many_who_look_the_growth_is_told_once() {
+        const READING: u64 = 1_000;
+        const THREADS: u64 = 4;
+        let window = Window::new(Duration::ZERO);
+        assert!(window.look_at(0, 1).is_none());
+        // All read the same, so that what was told adds up to it whoever came first.
+        let told: u64 = std::thread::scope(|scope| {
+            let look = |thread| {
+                let window = &window;
+                scope.spawn(move || {
+                    let looks = (1..200).filter_map(|n| window.look_at(READING, 1 + n * THREADS + thread));
+                    looks.map(|rate| rate.growth).sum::<u64>()
+                })
+            };
+            let all: Vec<_> = (0..THREADS).map(look).collect();
+            all.into_iter().map(|one| one.join().expect("it does not panic")).sum()
+        });
+        assert_eq!(told, READING);
+    }
+}

@@ -1,0 +1,409 @@
+//! A policy and the object that it governs.
+//!
+//! - I1. A binding is of one object at most, from its making on, whatever implementation serves that; no other is ever put in
+//!   its place (KT-03).
+//! - I2. `governors` counts what it governs: the implementations that serve or served, and those that wait to be swapped in.
+//!   When the last is dropped, the policy learns that it has ended.
+
+use squall_core::swap::{New, State};
+use squall_core::wrap::{self, Around, Invoked, Refusal, Wrap, all_blocking};
+use squall_core::{CoRef, Id, Interface, InterfaceOf, Owned, Root, class_of, interfaces_count};
+use squall_machine::ClusterSize;
+use std::cell::Cell;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::Policy;
+use super::block::{self, Block, Parameters};
+use super::creation::{Creation, GovernError, Shape};
+use crate::attribute::{self, Callee, InstanceValues, Received, receive};
+use crate::invoke::deadline;
+
+/// A policy that is bound to an object, or will be: a handle for the object's author, who can call the policy through it, and
+/// for who makes implementations to be swapped in. It derefs to the policy. Cloning is cheap.
+pub struct Binding<P: Policy>(Arc<Bound<P>>);
+
+struct Bound<P> {
+    policy: P,
+    values: Option<Arc<InstanceValues>>,
+    /// The object (I1).
+    object: OnceLock<Object>,
+    governors: AtomicUsize,
+}
+
+/// What is known of the object.
+#[derive(Clone, Copy)]
+struct Object {
+    id: Id,
+    callee: Callee,
+    /// It has this many ids, from that one on.
+    interfaces: u32,
+}
+
+/// What stands around each method of an object with a policy.
+pub struct Governor<P: Policy>(Arc<Bound<P>>);
+
+/// Makes an object with one representative for everybody, `make`'s value, governed by `policy`.
+///
+/// To swap the object later, keep a clone of the binding that `make` gets.
+///
+/// # Panics
+/// As [`Binding::govern`] errs.
+/// # Example
+/// See the [module](super).
+#[track_caller]
+pub fn governed<I, P, T>(policy: P, make: impl FnOnce(&Binding<P>) -> T) -> Owned<I>
+where
+    I: ?Sized + InterfaceOf<Around<Governor<P>, T>>,
+    P: Policy,
+    T: Send + Sync + 'static,
+{
+    match Binding::new(policy).govern(make) {
+        Ok(owned) => owned,
+        Err(error) => panic!("cannot make an object of interface {}: {error}", I::NAME),
+    }
+}
+
+/// Refuses, where it is compiled, a policy that waits around methods that must not.
+fn check_kind<I: ?Sized + Interface, P: Policy>() {
+    const {
+        assert!(
+            !P::WAITS || all_blocking::<I>(),
+            "this policy makes callers wait: mark every method of the interface, and of those that it extends, `#[blocking]`"
+        );
+    }
+}
+
+impl<P: Policy> Binding<P> {
+    /// A policy that governs nothing yet.
+    pub fn new(policy: P) -> Binding<P> {
+        let values = policy.class().map(|class| Arc::new(InstanceValues::of_class(class)));
+        Binding(Arc::new(Bound { policy, values, object: OnceLock::new(), governors: AtomicUsize::new(0) }))
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &P {
+        &self.0.policy
+    }
+
+    /// The object, from its making on.
+    pub fn id(&self) -> Option<Id> {
+        self.0.id()
+    }
+
+    /// The values of the object's attributes, if the policy has a [class](Policy::class).
+    pub fn values(&self) -> Option<&Arc<InstanceValues>> {
+        self.0.values.as_ref()
+    }
+
+    /// Makes an object with one representative for everybody, as [`shared_with`](squall_core::shared_with()) does.
+    ///
+    /// The policy is asked in this order: `set_state_attributes`, `set_objects_attributes`, `set_operation_attributes`, and
+    /// `create`, in which `make` is called.
+    ///
+    /// # Errors
+    /// [`GovernError`]: there is no object. If its policy refused when it had made one, the binding cannot be used again.
+    /// # Panics
+    /// If `make` does.
+    #[track_caller]
+    pub fn govern<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> Result<Owned<I>, GovernError>
+    where
+        I: ?Sized + InterfaceOf<Around<Governor<P>, T>>,
+        T: Send + Sync + 'static,
+    {
+        check_kind::<I, P>();
+        self.make(|| wrap::wrapped(|co: CoRef<I>| self.bound_around(co, make)))
+    }
+
+    /// The same, of a value whose state can move, as [`stateful_with`](squall_core::stateful_with) does.
+    ///
+    /// # Errors
+    /// As [`govern`](Binding::govern).
+    /// # Panics
+    /// If `make` does.
+    #[track_caller]
+    pub fn govern_stateful<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> Result<Owned<I>, GovernError>
+    where
+        I: ?Sized + InterfaceOf<Around<Governor<P>, T>>,
+        T: State,
+    {
+        check_kind::<I, P>();
+        self.make(|| wrap::wrapped_stateful(|co: CoRef<I>| self.bound_around(co, make)))
+    }
+
+    /// Makes a distributed object: `make`'s root puts each representative in the policy's hands, by [`around`](Binding::around)
+    /// in its `make_rep`. A root whose policy waits also forwards [`Root::wake`] to [`Policy::wake`].
+    ///
+    /// # Errors
+    /// As [`govern`](Binding::govern).
+    /// # Panics
+    /// If `make` does; with [`Root::EAGER`], if `make_rep` does.
+    /// # Example
+    /// ```
+    /// use squall_policy::{Adt, Binding, Governor};
+    /// use squall_core::wrap::Around;
+    /// use squall_core::{At, Owned, Root};
+    /// use squall_machine::ClusterSize;
+    /// # #[squall_macros::interface(crate = squall_core)]
+    /// trait Where: Send + Sync {
+    ///     fn cluster(&self) -> usize;
+    /// }
+    /// struct Map(Binding<Adt>);
+    /// struct Here(At<Map>);
+    /// impl Root for Map {
+    ///     type Interface = dyn Where;
+    ///     type Rep = Around<Governor<Adt>, Here>;
+    ///     fn make_rep(&self, at: At<Map>) -> Self::Rep {
+    ///         self.0.around(Here(at))
+    ///     }
+    /// }
+    /// impl Where for Here {
+    ///     fn cluster(&self) -> usize {
+    ///         self.0.cluster().index()
+    ///     }
+    /// }
+    /// let binding = Binding::new(Adt::new());
+    /// let map: Owned<dyn Where> = binding.govern_root(|binding| Map(binding.clone()), ClusterSize::Machine)?;
+    /// assert_eq!(map.cluster(), 0);
+    /// # Ok::<(), squall_policy::GovernError>(())
+    /// ```
+    #[track_caller]
+    pub fn govern_root<R: Root>(
+        &self,
+        make: impl FnOnce(&Binding<P>) -> R,
+        size: ClusterSize,
+    ) -> Result<Owned<R::Interface>, GovernError> {
+        check_kind::<R::Interface, P>();
+        self.make(|| {
+            let owned = make(self).try_create(size)?;
+            self.bind(owned.co());
+            Ok(owned)
+        })
+    }
+
+    /// Another implementation for the object, to be swapped in: the same policy governs it.
+    ///
+    /// ```
+    /// # use squall_policy::{Adt, Binding};
+    /// # use squall_core::{Owned, swap::Swap};
+    /// # #[squall_macros::interface(crate = squall_core)]
+    /// # trait Version: Send + Sync { fn version(&self) -> u32; }
+    /// # struct Is(u32);
+    /// # impl Version for Is { fn version(&self) -> u32 { self.0 } }
+    /// let binding = Binding::new(Adt::new());
+    /// let object: Owned<dyn Version> = binding.govern(|_| Is(1))?;
+    /// Swap::of(object.co()).without_state().to(binding.next(|_| Is(2)))?;
+    /// assert_eq!(object.version(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn next<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> New<I>
+    where
+        I: ?Sized + InterfaceOf<Around<Governor<P>, T>>,
+        T: Send + Sync + 'static,
+    {
+        check_kind::<I, P>();
+        New::wrapped(self.around(make(self)))
+    }
+
+    /// The same, with the formats of its state.
+    #[track_caller]
+    pub fn next_stateful<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> New<I>
+    where
+        I: ?Sized + InterfaceOf<Around<Governor<P>, T>>,
+        T: State,
+    {
+        check_kind::<I, P>();
+        New::wrapped_stateful(self.around(make(self)))
+    }
+
+    /// A representative in the policy's hands, for a root to answer with.
+    pub fn around<T>(&self, rep: T) -> Around<Governor<P>, T> {
+        Around::new(Governor::new(self), rep)
+    }
+
+    fn bound_around<I, T>(&self, co: CoRef<I>, make: impl FnOnce(&Binding<P>) -> T) -> Around<Governor<P>, T>
+    where
+        I: ?Sized + Interface,
+    {
+        let value = make(self);
+        self.bind(co);
+        self.around(value)
+    }
+
+    fn bind<I: ?Sized + Interface>(&self, co: CoRef<I>) {
+        // It is not bound (`make`), unless two threads do this at once: then one of them is told by `make`.
+        let interfaces = interfaces_count::<I>();
+        let _ = self.0.object.set(Object { id: CoRef::id(co), callee: Callee::from(co), interfaces });
+    }
+
+    /// Asks the policy to make an object.
+    fn make<I: ?Sized + Interface>(
+        &self,
+        make: impl FnOnce() -> Result<Owned<I>, squall_core::CreateError>,
+    ) -> Result<Owned<I>, GovernError> {
+        if let Some(id) = self.id() {
+            return Err(GovernError::Bound(id));
+        }
+        let (policy, values) = (&self.0.policy, self.values());
+        let (mut make, mut owned, made) = (Some(make), None, Cell::new(false));
+        let mut object_create = || {
+            owned = make.take().map(|make| make()).transpose()?;
+            Ok(())
+        };
+        let creation = Creation::new(Shape::of::<I>(), values, &mut object_create, &made);
+        policy.set_state_attributes(&creation)?;
+        policy.set_objects_attributes(&creation)?;
+        policy.set_operation_attributes(&creation)?;
+        policy.create(creation)?;
+        let Some(owned) = owned else { return Err(GovernError::Refused("its policy made nothing")) };
+        let id = CoRef::id(owned.co());
+        match self.id() {
+            Some(bound) if bound != id => return Err(GovernError::Bound(bound)),
+            _ => {}
+        }
+        if let Some(values) = values {
+            attribute::attach(id, Arc::clone(values));
+        }
+        Ok(owned)
+    }
+}
+
+impl<P: Policy> Clone for Binding<P> {
+    fn clone(&self) -> Binding<P> {
+        Binding(Arc::clone(&self.0))
+    }
+}
+
+impl<P: Policy> Deref for Binding<P> {
+    type Target = P;
+
+    fn deref(&self) -> &P {
+        &self.0.policy
+    }
+}
+
+impl<P: Policy> fmt::Debug for Binding<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Binding").field("id", &self.id()).finish_non_exhaustive()
+    }
+}
+
+impl<P: Policy> Governor<P> {
+    fn new(binding: &Binding<P>) -> Governor<P> {
+        binding.0.governors.fetch_add(1, Ordering::Relaxed);
+        Governor(Arc::clone(&binding.0))
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &P {
+        &self.0.policy
+    }
+
+    /// The policy caught its method's panic.
+    #[cold]
+    fn no_result(&self) -> Refusal {
+        self.refusal("its method panicked before, and its policy went on")
+    }
+
+    #[cold]
+    fn refusal(&self, why: &'static str) -> Refusal {
+        Refusal::new(self.0.id().unwrap_or(Id::NOBODY), why)
+    }
+
+    /// Sends a call by way of the policy.
+    #[inline]
+    fn invoke(&self, call: &'static Invoked, parameters: Parameters<'_>) -> Result<(), Refusal> {
+        let bound = &*self.0;
+        let Some(object) = bound.object.get() else {
+            // A representative that answers is one of an object, unless its root was made without the binding.
+            return Err(self.refusal("its policy was not asked to make the object"));
+        };
+        receive(object.callee, |attributes| {
+            if !attributes.is_empty() && bound.are_unknown(attributes) {
+                return Err(self.refusal("an attribute was given to it that is none of its policy's"));
+            }
+            let by = deadline::of(object.id, object.interfaces);
+            // As short-lived as what was received.
+            #[expect(clippy::needless_match, reason = "each arm shortens the life of what it holds")]
+            let parameters = match parameters {
+                Parameters::Kept(run) => Parameters::Kept(run),
+                Parameters::Sent(run) => Parameters::Sent(run),
+            };
+            let mut block = Block::new(object.id, call, attributes, bound.values.as_ref(), by, parameters);
+            bound.policy.invoke(&mut block);
+            match block.end() {
+                block::State::Refused(why) => Err(self.refusal(why)),
+                _ => Ok(()),
+            }
+        })
+    }
+}
+
+impl<P: Policy> Bound<P> {
+    fn id(&self) -> Option<Id> {
+        self.object.get().map(|object| object.id)
+    }
+
+    #[inline]
+    fn are_unknown(&self, attributes: Received<'_>) -> bool {
+        self.values.as_ref().is_some_and(|values| attributes.check(values.schema()).is_err())
+    }
+}
+
+impl<P: Policy> Wrap for Governor<P> {
+    #[inline]
+    fn around<R>(&self, call: &'static Invoked, f: impl FnOnce() -> R) -> Result<R, Refusal> {
+        let (mut f, mut result) = (Some(f), None);
+        let mut run = || {
+            if let Some(f) = f.take() {
+                result = Some(f());
+            }
+        };
+        self.invoke(call, Parameters::Kept(&mut run))?;
+        result.ok_or_else(|| self.no_result())
+    }
+
+    #[inline]
+    fn around_sent<R: Send>(
+        &self,
+        call: &'static Invoked,
+        f: impl FnOnce() -> R + Send,
+    ) -> Result<R, Refusal> {
+        let (mut f, mut result) = (Some(f), None);
+        let mut run = || {
+            if let Some(f) = f.take() {
+                result = Some(f());
+            }
+        };
+        self.invoke(call, Parameters::Sent(&mut run))?;
+        result.ok_or_else(|| self.no_result())
+    }
+
+    fn wake(&self) {
+        self.0.policy.wake();
+    }
+}
+
+impl<P: Policy> Drop for Governor<P> {
+    fn drop(&mut self) {
+        // AcqRel: pairs with the other drops: who is the last has all that calls through the others did behind it.
+        if self.0.governors.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if let Some(id) = self.0.id()
+                && self.0.values.is_some()
+                && class_of(id).is_none()
+            {
+                attribute::detach(id);
+            }
+            self.0.policy.ended();
+        }
+    }
+}
+
+impl<P: Policy> fmt::Debug for Governor<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Governor").finish_non_exhaustive()
+    }
+}

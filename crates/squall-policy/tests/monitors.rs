@@ -1,0 +1,431 @@
+//! Monitors in one process. The general monitor is one for all, so its tests take turns, and each looks at records of its
+//! own kinds alone.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use squall_policy::monitor::sensor::{Blocked, BlockedReading, Noted, Threshold};
+use squall_policy::monitor::{
+    self, BUFFER_RECORDS, COLLECTOR_NAME, CollectorState, Kind, Object, Record, Subscription, Window,
+    collect, emit, stats, subscribe, subscribe_without_collector,
+};
+
+/// One test of the general monitor at a time; begins with nobody subscribed, no buffer and no collector.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    until(|| {
+        let stats = stats();
+        (stats.subscriptions, stats.buffers, stats.collector) == (0, 0, CollectorState::None)
+    });
+    turn
+}
+
+/// Comes back when it is so; a test in which it never is hangs.
+fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs `f` in a thread of its own, whose buffer goes with it. Not in a scope: that may end before its threads' locals.
+fn apart(f: impl FnOnce() + Send + 'static) {
+    thread::spawn(f).join().expect("it does not panic");
+}
+
+/// Values of which the second follows from the first, so that a torn record is seen.
+fn sealed(n: u64) -> [u64; 2] {
+    [n, n.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ 0x5bd1_e995]
+}
+
+/// What is left in a subscription's queue, of one kind; and how many were dropped.
+fn rest(subscription: &Subscription, kind: &'static Kind) -> (Vec<Record>, u64) {
+    let (mut records, mut dropped) = (Vec::new(), 0);
+    while let Some(batch) = subscription.try_recv() {
+        records.extend(batch.records().iter().filter(|record| std::ptr::eq(record.kind(), kind)));
+        dropped += batch.dropped();
+    }
+    (records, dropped)
+}
+
+fn firsts(records: &[Record]) -> Vec<u64> {
+    records.iter().map(|record| record.values()[0]).collect()
+}
+
+#[test]
+fn off_allocates_nothing_and_starts_nothing() {
+    static KIND: Kind = Kind::new("test.off", ["n", "seal"]);
+    let _turn = turn();
+    for _ in 0..8 {
+        apart(|| {
+            (0..100).for_each(|n| emit(&KIND, Object::NONE, sealed(n)));
+            monitor::insert(Record::now(&KIND, Object::NONE, sealed(0)));
+            let stats = stats();
+            assert_eq!((stats.buffers, stats.bytes, stats.collector), (0, 0, CollectorState::None));
+        });
+    }
+    assert!(!monitor::is_on());
+    assert_eq!(collect(), 0);
+}
+
+#[test]
+fn nothing_is_lost_below_the_capacity_and_what_is_above_is_counted() {
+    static KIND: Kind = Kind::new("test.capacity", ["n", "seal"]);
+    let _turn = turn();
+    apart(|| {
+        let subscription = subscribe_without_collector(8).expect("it needs no thread");
+        let full = BUFFER_RECORDS as u64;
+        (0..full).for_each(|n| emit(&KIND, Object::NONE, sealed(n)));
+        assert_eq!(collect(), BUFFER_RECORDS);
+        (full..2 * full + 7).for_each(|n| emit(&KIND, Object::NONE, sealed(n)));
+        assert_eq!(collect(), BUFFER_RECORDS);
+        let (records, dropped) = rest(&subscription, &KIND);
+        assert_eq!((firsts(&records), dropped), ((0..2 * full).collect(), 7));
+        assert!(records.iter().all(|record| record.values() == sealed(record.values()[0])));
+    });
+}
+
+#[test]
+fn a_record_says_who_where_and_when() {
+    static KIND: Kind = Kind::new("test.record", ["n", "seal"]);
+    let _turn = turn();
+    apart(|| {
+        let subscription = subscribe_without_collector(8).expect("it needs no thread");
+        let before = monitor::now_ns();
+        emit(&KIND, Object::number(5), sealed(1));
+        collect();
+        let record = rest(&subscription, &KIND).0[0];
+        assert!((before..=monitor::now_ns()).contains(&record.at_ns()));
+        assert_eq!(record.object(), Object::number(5));
+        let this = format!("/proc/self/task/{}", record.thread());
+        assert!(std::fs::exists(this).is_ok_and(|there| there), "{record} is of no thread of ours");
+    });
+}
+
+#[test]
+fn kt_18_no_record_is_torn_doubled_or_out_of_order_under_load() {
+    static KIND: Kind = Kind::new("test.load", ["n", "seal"]);
+    const WRITERS: u32 = 4;
+    const RECORDS: u64 = if cfg!(miri) { 300 } else { 60_000 };
+    let _turn = turn();
+    let subscription = subscribe(1 << 20).expect("a thread can be started");
+    let write = |writer| {
+        for n in 0..RECORDS {
+            emit(&KIND, Object::number(writer), sealed(n));
+            // In every other stretch so many without a break that the buffer overflows.
+            if n % 64 == 0 && n / 4096 % 2 == 0 {
+                thread::yield_now();
+            }
+        }
+    };
+    let writers: Vec<_> = (1..=WRITERS).map(|writer| thread::spawn(move || write(writer))).collect();
+    // Two gather: this thread now and then, and the collector.
+    while !writers.iter().all(|writer| writer.is_finished()) {
+        collect();
+        thread::yield_now();
+    }
+    writers.into_iter().for_each(|writer| writer.join().expect("it does not panic"));
+    subscription.close();
+    assert_eq!(subscription.missed(), 0, "the queue was meant to be long enough");
+    let (records, dropped) = rest(&subscription, &KIND);
+    let mut next = [0; WRITERS as usize];
+    for record in &records {
+        let [n, _] = record.values();
+        assert_eq!(record.values(), sealed(n), "torn");
+        let writer = (1..=WRITERS).find(|&writer| Object::number(writer) == record.object());
+        let next = &mut next[writer.expect("one of ours") as usize - 1];
+        assert!(n >= *next, "{n} where {next} is the least that can come");
+        *next = n + 1;
+    }
+    assert_eq!(records.len() as u64 + dropped, u64::from(WRITERS) * RECORDS);
+}
+
+#[test]
+fn a_thread_that_ends_leaves_its_records_and_not_its_buffer() {
+    static KIND: Kind = Kind::new("test.exit", ["n", "seal"]);
+    const THREADS: u64 = 32;
+    let _turn = turn();
+    let subscription = subscribe_without_collector(THREADS as usize).expect("it needs no thread");
+    (0..THREADS).for_each(|n| apart(move || emit(&KIND, Object::NONE, sealed(n))));
+    assert_eq!(stats().buffers, 0);
+    assert_eq!(firsts(&rest(&subscription, &KIND).0), (0..THREADS).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_record_of_a_thread_at_its_very_end_is_kept_or_counted() {
+    static KIND: Kind = Kind::new("test.late", ["n", "seal"]);
+    struct Late;
+    impl Drop for Late {
+        fn drop(&mut self) {
+            emit(&KIND, Object::NONE, sealed(2));
+        }
+    }
+    thread_local!(static LATE: Late = const { Late });
+    let _turn = turn();
+    for late_first in [false, true] {
+        let subscription = subscribe_without_collector(8).expect("it needs no thread");
+        apart(move || {
+            if late_first {
+                LATE.with(|_| ());
+            }
+            emit(&KIND, Object::NONE, sealed(1));
+            LATE.with(|_| ());
+        });
+        collect();
+        let (records, dropped) = rest(&subscription, &KIND);
+        assert_eq!((records.len() as u64 + dropped, stats().buffers), (2, 0));
+    }
+}
+
+/// Whether there is a thread of the collector's name.
+fn collector_is_there() -> bool {
+    let mut tasks = std::fs::read_dir("/proc/self/task").expect("Linux has it").flatten();
+    tasks.any(|task| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.trim() == COLLECTOR_NAME)
+    })
+}
+
+#[test]
+fn the_collector_is_woken_rests_and_ends_with_its_last_subscription() {
+    static KIND: Kind = Kind::new("test.collector", ["n", "seal"]);
+    let _turn = turn();
+    let (one, two) = (subscribe(8).expect("a thread"), subscribe(64).expect("the same thread"));
+    until(collector_is_there);
+    // Each record finds the collector at rest, and must wake it: the writer neither ends nor writes another meanwhile.
+    let (to_writer, orders) = mpsc::channel();
+    let writer = thread::spawn(move || orders.iter().for_each(|n| emit(&KIND, Object::NONE, sealed(n))));
+    for n in 0..20 {
+        until(|| stats().collector == CollectorState::Resting);
+        to_writer.send(n).expect("it waits for orders");
+        let batch = one.recv().expect("it is open");
+        assert_eq!(batch.records()[0].values(), sealed(n));
+    }
+    until(|| stats().collector == CollectorState::Resting);
+    let rounds = stats().rounds;
+    thread::sleep(Duration::from_millis(50));
+    // One more, should the kernel wake it for nothing.
+    assert!(stats().rounds <= rounds + 1, "it is awake while nobody emits");
+    one.close();
+    assert!(monitor::is_on() && collector_is_there());
+    assert!(one.recv().is_none() && one.try_recv().is_none(), "closed and empty");
+    assert_eq!(firsts(&rest(&two, &KIND).0), (0..20).collect::<Vec<_>>());
+    drop(two);
+    assert!(!monitor::is_on());
+    until(|| stats().collector == CollectorState::None && !collector_is_there());
+    drop(to_writer);
+    writer.join().expect("it does not panic");
+}
+
+#[test]
+fn a_reader_that_does_not_read_misses_and_others_do_not() {
+    static KIND: Kind = Kind::new("test.missed", ["n", "seal"]);
+    let _turn = turn();
+    apart(|| {
+        let lazy = subscribe_without_collector(2).expect("it needs no thread");
+        let keen = subscribe_without_collector(16).expect("it needs no thread");
+        for n in 0..10 {
+            emit(&KIND, Object::NONE, sealed(n));
+            collect();
+        }
+        assert_eq!((lazy.missed(), keen.missed()), (8, 0));
+        assert_eq!(firsts(&rest(&lazy, &KIND).0), [0, 1]);
+        assert_eq!(firsts(&rest(&keen, &KIND).0), (0..10).collect::<Vec<_>>());
+        emit(&KIND, Object::NONE, sealed(10));
+        lazy.close();
+        assert_eq!(firsts(&rest(&lazy, &KIND).0), [10], "closing gathers what was emitted before");
+        assert_eq!(firsts(&rest(&keen, &KIND).0), [10]);
+    });
+}
+
+#[test]
+fn a_reader_gets_nothing_from_before_its_time() {
+    static KIND: Kind = Kind::new("test.before", ["n", "seal"]);
+    let _turn = turn();
+    apart(|| {
+        let first = subscribe_without_collector(8).expect("it needs no thread");
+        emit(&KIND, Object::NONE, sealed(1));
+        // Not gathered yet: the second's beginning does it, for the first.
+        let second = subscribe_without_collector(8).expect("it needs no thread");
+        emit(&KIND, Object::NONE, sealed(2));
+        first.close();
+        assert_eq!(firsts(&rest(&first, &KIND).0), [1, 2]);
+        assert_eq!(firsts(&rest(&second, &KIND).0), [2]);
+        drop(second);
+        emit(&KIND, Object::NONE, sealed(3));
+        let third = subscribe_without_collector(8).expect("it needs no thread");
+        emit(&KIND, Object::NONE, sealed(4));
+        collect();
+        assert_eq!(firsts(&rest(&third, &KIND).0), [4]);
+    });
+}
+
+/// Subscribes and closes; one's own record of in between is received, or told as lost.
+fn come_and_go(reader: u32, round: u32, kind: &'static Kind) {
+    let subscription = match (round + reader) % 3 {
+        0 => subscribe_without_collector(4).expect("it needs no thread"),
+        _ => subscribe(4).expect("a thread can be started"),
+    };
+    let own = Object::number(1000 + reader);
+    emit(kind, own, sealed(round.into()));
+    let first = subscription.recv_timeout(Duration::from_micros(300));
+    subscription.close();
+    let (mut lost, mut found) = (subscription.missed(), false);
+    for batch in first.into_iter().chain(std::iter::from_fn(|| subscription.try_recv())) {
+        lost += batch.dropped();
+        for record in batch.records() {
+            assert_eq!(record.values(), sealed(record.values()[0]), "torn");
+            found |= record.object() == own && record.values()[0] == u64::from(round);
+        }
+    }
+    assert!(found || lost > 0, "reader {reader} has lost its record of round {round}");
+}
+
+#[test]
+fn subscriptions_may_come_and_go_while_all_write() {
+    static KIND: Kind = Kind::new("test.races", ["n", "seal"]);
+    static STOP: AtomicBool = AtomicBool::new(false);
+    const READERS: u32 = 3;
+    const ROUNDS: u32 = if cfg!(miri) { 3 } else { 100 };
+    let _turn = turn();
+    let write = |writer| {
+        let mut n = 0;
+        while !STOP.load(Ordering::Relaxed) {
+            emit(&KIND, Object::number(writer), sealed(n));
+            n += 1;
+        }
+    };
+    let writers: Vec<_> = (0..2).map(|writer| thread::spawn(move || write(writer))).collect();
+    let readers: Vec<_> = (0..READERS)
+        .map(|reader| thread::spawn(move || (0..ROUNDS).for_each(|round| come_and_go(reader, round, &KIND))))
+        .collect();
+    let results: Vec<_> = readers.into_iter().map(thread::JoinHandle::join).collect();
+    STOP.store(true, Ordering::Relaxed);
+    writers.into_iter().for_each(|writer| writer.join().expect("it does not panic"));
+    assert!(results.iter().all(Result::is_ok));
+    assert!(!monitor::is_on() && stats().subscriptions == 0 && stats().buffers == 0);
+    until(|| stats().collector == CollectorState::None);
+}
+
+#[test]
+fn who_waits_for_a_batch_is_let_go_when_the_subscription_closes() {
+    let _turn = turn();
+    let subscription = subscribe(1).expect("a thread can be started");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| subscription.recv().is_none());
+        thread::yield_now();
+        subscription.close();
+        assert!(waiting.join().expect("it does not panic"));
+    });
+}
+
+#[test]
+fn a_threshold_posts_exactly_once_per_arming_under_contention() {
+    const THREADS: usize = 4;
+    const ARMINGS: u32 = if cfg!(miri) { 20 } else { 2_000 };
+    const NOTES: u32 = 16;
+    let (sensor, posts) = (Threshold::new(0), AtomicU64::new(0));
+    let barrier = Barrier::new(THREADS);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for arming in 0..ARMINGS {
+                    if barrier.wait().is_leader() {
+                        // Reached by all together in every arming: at the first fact, the last, or in between.
+                        sensor.rearm(1 + arming % (NOTES * THREADS as u32));
+                        posts.store(0, Ordering::Relaxed);
+                    }
+                    barrier.wait();
+                    let mine = (0..NOTES).filter(|_| sensor.note() == Noted::Post).count();
+                    posts.fetch_add(mine as u64, Ordering::Relaxed);
+                    barrier.wait();
+                    assert_eq!(posts.load(Ordering::Relaxed), 1, "arming {arming}");
+                    barrier.wait();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_threshold_that_its_poster_arms_again_posts_once_for_each_arming() {
+    const THREADS: u64 = 4;
+    const NOTES: u64 = if cfg!(miri) { 100 } else { 20_000 };
+    const THRESHOLD: u64 = 8;
+    let (sensor, posts) = (Threshold::new(THRESHOLD as u32), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..NOTES {
+                    if sensor.note() == Noted::Post {
+                        posts.fetch_add(1, Ordering::Relaxed);
+                        sensor.rearm(THRESHOLD as u32);
+                    }
+                }
+            });
+        }
+    });
+    // Between a post and its arming facts are not counted, so there may be fewer; never more.
+    let posts = posts.into_inner();
+    assert!((1..=THREADS * NOTES / THRESHOLD).contains(&posts), "{posts}");
+    let left = sensor.missing();
+    let more: Vec<Noted> = (0..THRESHOLD).map(|_| sensor.note()).collect();
+    assert_eq!(more.iter().position(|&noted| noted == Noted::Post), Some(left as usize - 1));
+}
+
+/// What is entered by one thread at a time, and decides by itself how those wait who come later.
+struct Gate {
+    lock: Mutex<()>,
+    is_fair: AtomicBool,
+    blocked: Blocked,
+    many: Threshold,
+    window: Window,
+}
+
+impl Gate {
+    fn enter<R>(&self, inside: impl FnOnce() -> R) -> R {
+        let _held = match self.lock.try_lock() {
+            Ok(held) => held,
+            Err(_) => {
+                let held = self.blocked.during(|| self.lock.lock().expect("nobody panics holding it"));
+                self.decide();
+                held
+            }
+        };
+        inside()
+    }
+
+    fn decide(&self) {
+        if self.many.note() == Noted::Post {
+            let share = self
+                .window
+                .look(self.blocked.reading().ns)
+                .map(|rate| rate.growth as f64 / rate.span_ns as f64);
+            self.is_fair.store(share.is_some_and(|share| share > 0.0), Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn kt_17_the_caller_itself_decides_by_sensors_beside_the_setting() {
+    let gate = Gate {
+        lock: Mutex::new(()),
+        is_fair: AtomicBool::new(false),
+        blocked: Blocked::new(),
+        many: Threshold::new(1),
+        window: Window::new(Duration::ZERO),
+    };
+    assert_eq!(gate.window.look(0), None);
+    gate.enter(|| ());
+    assert_eq!(gate.blocked.reading(), BlockedReading::default(), "not blocked, nothing noted");
+    assert!(!gate.is_fair.load(Ordering::Relaxed));
+    thread::scope(|scope| {
+        let inside = gate.lock.lock().expect("nobody panics holding it");
+        let waiter = scope.spawn(|| gate.enter(|| gate.is_fair.load(Ordering::Relaxed)));
+        until(|| gate.blocked.reading().waiting == 1);
+        drop(inside);
+        assert!(waiter.join().expect("it does not panic"), "it was decided before the call went on");
+    });
+    assert_eq!(gate.blocked.reading().waits, 1);
+}

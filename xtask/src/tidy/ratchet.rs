@@ -1,0 +1,145 @@
+//! The ratchet: counts of what breaks a rule today, by file or crate, that may only fall.
+//!
+//! Problem: a new rule that the whole tree breaks cannot be switched on at once.
+//! Idea: `xtask/ratchet.txt` lists the count of each file that breaks it. A count above its row is refused, and so is a
+//! row above its count. `cargo run -p xtask -- tidy --write` writes falling counts down.
+//!
+//! - I1. A file is over its limit exactly if it has a row, and the row is its count.
+//! - I2. `--write` never raises the sum of a measure's rows. A file that moves takes its count along.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::{Problems, Tree};
+
+/// The list.
+const RATCHET: &str = "xtask/ratchet.txt";
+const HEAD: &str = "# What breaks a rule today: measure, file or crate, count. Counts may only fall; `tidy --write` lowers them.\n";
+
+/// Something that a rule counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measure {
+    /// The rule that counts it.
+    pub(crate) rule: &'static str,
+    /// Its name in the list.
+    pub(crate) name: &'static str,
+    /// The words that follow the count in a message.
+    pub(crate) unit: &'static str,
+}
+
+/// What one file or crate has of a measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Count {
+    count: usize,
+    limit: usize,
+    places: String,
+}
+
+impl Count {
+    /// A count; up to `limit` needs no row in the list.
+    pub(crate) fn new(count: usize, limit: usize) -> Count {
+        Count { count, limit, places: String::new() }
+    }
+
+    /// Adds the places, for messages.
+    pub(crate) fn with_places(self, places: String) -> Count {
+        Count { places, ..self }
+    }
+
+    fn is_over(&self) -> bool {
+        self.count > self.limit
+    }
+}
+
+/// The counts of one measure, by file or crate.
+pub(crate) type Counts = BTreeMap<String, Count>;
+
+/// A row of the list: its line from 0, and its count.
+type Row = (usize, usize);
+
+/// The rows of the list by measure and subject, and the lines that are not rows.
+fn rows(tree: &Tree) -> (BTreeMap<(&str, &str), Row>, Vec<usize>) {
+    let (mut rows, mut broken) = (BTreeMap::new(), Vec::new());
+    for (line, text) in tree.text(RATCHET).unwrap_or_default().lines().enumerate() {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        match words[..] {
+            [] => {}
+            [first, ..] if first.starts_with('#') => {}
+            [measure, subject, count] if count.parse::<usize>().is_ok() => {
+                rows.insert((measure, subject), (line, count.parse().unwrap_or_default()));
+            }
+            _ => broken.push(line),
+        }
+    }
+    (rows, broken)
+}
+
+/// Holds the counts of a measure against its rows in the list.
+pub(crate) fn check(tree: &Tree, problems: &mut Problems, measure: Measure, counts: &Counts) {
+    let Measure { name, unit, .. } = measure;
+    let (rows, broken) = rows(tree);
+    for line in broken {
+        problems.line(RATCHET, line, "is not a row: measure, file or crate, count");
+    }
+    for (subject, count) in counts.iter().filter(|(_, count)| count.is_over()) {
+        let Count { count, limit, places } = count;
+        let row = rows.get(&(name, subject.as_str()));
+        match row {
+            Some((line, listed)) if listed > count => {
+                let text = format!("{subject} has {count} {unit} now: write that down (tidy --write)");
+                problems.line(RATCHET, *line, text);
+            }
+            Some((_, listed)) if listed == count => {}
+            _ => {
+                let allowed = row.map_or(*limit, |(_, listed)| *listed);
+                let places = if places.is_empty() { String::new() } else { format!(": {places}") };
+                problems.file(subject, format!("{count} {unit}, {allowed} are allowed{places}"));
+            }
+        }
+    }
+    for ((listed, subject), (line, _)) in rows {
+        if listed == name && !counts.get(subject).is_some_and(Count::is_over) {
+            problems.line(RATCHET, line, format!("{subject} keeps the rule now: strike it out (tidy --write)"));
+        }
+    }
+}
+
+/// Writes the list anew from these counts.
+///
+/// # Errors
+/// When the sum of a measure has risen: then nothing is written. When the file cannot be written.
+pub(crate) fn write(tree: &Tree, root: &Path, all: &[(Measure, Counts)]) -> Result<()> {
+    let text = rewritten(tree, all)?;
+    std::fs::write(root.join(RATCHET), text).with_context(|| format!("cannot write {RATCHET}"))
+}
+
+/// The text of the list for these counts. Where there is no list yet, every count is accepted.
+fn rewritten(tree: &Tree, all: &[(Measure, Counts)]) -> Result<String> {
+    let (old, _) = rows(tree);
+    let is_new = tree.text(RATCHET).is_none();
+    let mut text = HEAD.to_owned();
+    let mut risen = Vec::new();
+    for (measure, counts) in all {
+        let over = || counts.iter().filter(|(_, count)| count.is_over());
+        let before: usize = old.iter().filter(|((name, _), _)| *name == measure.name).map(|(_, row)| row.1).sum();
+        let now: usize = over().map(|(_, count)| count.count).sum();
+        if now > before && !is_new {
+            let listed = |subject: &str| old.get(&(measure.name, subject)).map_or(0, |row| row.1);
+            let worse: Vec<String> = over()
+                .filter(|(subject, count)| count.count > listed(subject))
+                .map(|(subject, count)| format!("{subject} from {} to {}", listed(subject), count.count))
+                .collect();
+            risen.push(format!("{} rose from {before} to {now} ({})", measure.name, worse.join(", ")));
+        }
+        for (subject, count) in over() {
+            let _ = writeln!(text, "{} {subject} {}", measure.name, count.count);
+        }
+    }
+    if !risen.is_empty() {
+        bail!("{RATCHET} may only fall, but {}", risen.join("; "));
+    }
+    Ok(text)
+}
