@@ -1,65 +1,68 @@
-//! What the sharing would cost on a machine: a model, and no measurement.
+//! Cost model of sharing. Results are estimates, not measurements.
 //!
-//! The model knows lines and who touches them how often, and nothing of the order. It assumes that
+//! The model knows how often each thread touches each line, but not the order. It assumes:
 //!
-//! 1. a line is in one of MESI's states in each processor's cache, caches are large, and every thread has a processor;
-//! 2. what a thread does to a line comes in *visits*, each of which wants the line once: as many as the instruction there runs that
-//!    runs most, but no fewer than its operations, if they are known and it touches the line as often. Of these as many write as the
-//!    instruction that writes most, by the same rule;
-//! 3. plain stores wait in the processor's store buffer and go out together, and loads of what waits there do not need the line: of a
-//!    thread that writes a line without atomic instructions, and touches none of the bytes that others write, so many visits are one;
-//! 4. the visits of different threads are shuffled, every order as likely as any other. Of a thread with v visits, w of them writes, while
-//!    others visit it A times and write it W times,
-//!    - v W / (v + W) are *transfers*: since the thread's last visit another wrote the line, so that it has to come;
-//!    - w A / (w + A) writes do not find the line the thread's alone; those that are no transfers are *upgrades*: the line is there, and
-//!      copies that others read have to go;
-//! 5. a transfer costs the near latency if the line comes from a processor of the same cluster, else the far one; threads fill
-//!    the clusters one after the other, and a line comes from any of its other users with the same probability. An upgrade waits for
-//!    those that have a copy, and costs the same;
-//! 6. any other access costs the hit latency, an atomic one the atomic latency besides;
-//! 7. a line makes one transfer or upgrade at a time: a thread's operations take the sum of its hits and misses, and all threads
-//!    together make no more operations than their busiest line lets through.
+//! 1. Each thread has its own processor with a large cache. Each line is in a MESI state in each cache.
+//! 2. A thread comes to a line in *visits*; each visit needs the line once. The number of visits is the count
+//!    of the thread's most frequent instruction on the line. It is at least the number of operations, if that
+//!    number is known and the thread accesses the line as often. The same rule applied to writes gives the
+//!    writing visits.
+//! 3. Plain stores wait in the store buffer and leave together; loads from the buffer do not need the line.
+//!    For a thread that writes a line without atomic instructions and touches no byte that others write,
+//!    `stores_together` visits count as one.
+//! 4. Visits of different threads are shuffled; every order is equally likely. Consider a thread with v
+//!    visits, w of them writing, while others visit the line A times and write it W times:
+//!    - v W / (v + W) visits are *transfers*: another thread wrote the line since the last visit, so it must
+//!      be fetched.
+//!    - w A / (w + A) writes find the line not exclusive. Those that are no transfers are *upgrades*: the
+//!      line is present, and copies in other caches must be invalidated.
+//! 5. A transfer costs the near latency inside a cluster and the far latency otherwise. Threads fill clusters
+//!    one after the other, and each other user is equally likely to supply the line. An upgrade costs the
+//!    same as a transfer.
+//! 6. Any other access costs the hit latency. An atomic access costs the atomic latency in addition.
+//! 7. A line makes one transfer or upgrade at a time. A thread's operations take the sum of their hits and
+//!    misses, and all threads together cannot exceed the throughput of their busiest line.
 //!
-//! Transfers by the model are never more than the bound that no interleaving exceeds, v W / (v + W) being no more than v and no more than
-//! W, which are no more than the accesses; upgrades are not in that bound, and are a figure of their own. A test plays random streams by a
-//! MESI simulator against all three.
+//! Modelled transfers never exceed the bound over all interleavings: v W / (v + W) is at most v and at most
+//! W, and both are at most the accesses. The bound does not cover upgrades, which are a separate figure. A
+//! test checks both against a MESI simulator with random streams.
 //!
-//! A curve is drawn for a number of processors other than that of the run by the assumption that threads are alike: a line
-//! that at least three quarters of the working threads touch is touched by all of them, whatever their number; any other is
-//! one of a group's, as large as it was in the run, and there are more groups where there are more threads.
+//! For other numbers of processors, the curve assumes that threads are alike. A line touched by at least
+//! three quarters of the working threads is touched by all threads. Any other line belongs to a group, whose
+//! size stays that of the run; more threads form more groups.
 //!
-//! Not in the model: instructions that touch no memory, bandwidth, prefetching, back-off, what waits for a lock that is
-//! held, and the order in which threads really come. It ranks; it does not predict times.
+//! Not modelled: instructions without memory access, bandwidth, prefetching, backoff, waiting for a held
+//! lock, and the real order of accesses. The model ranks lines; it does not predict times.
 
 use serde::Serialize;
 
 use crate::Error;
 use crate::lines::{Line, Lines, Phase, Touch};
 
-/// The machine that is modelled.
+/// The modelled machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Model {
-    /// A preset's name, and what was given in place of its numbers.
+    /// Name of the preset, followed by overridden values.
     pub name: String,
     /// Bytes of a line.
     pub line_bytes: u32,
-    /// Nanoseconds of an access that hits.
+    /// Cost of an access that hits, in nanoseconds.
     pub hit_ns: f64,
-    /// Nanoseconds that an atomic instruction takes besides, whether it hits or not.
+    /// Additional cost of an atomic instruction in nanoseconds, for hits and misses.
     pub atomic_ns: f64,
-    /// Nanoseconds of a transfer from a processor of the same cluster.
+    /// Latency of a transfer inside a cluster, in nanoseconds.
     pub near_ns: f64,
-    /// Nanoseconds of a transfer from any other.
+    /// Latency of any other transfer, in nanoseconds.
     pub far_ns: f64,
     /// Processors that share a last-level cache.
     pub cluster: u32,
-    /// Visits of plain stores that go out together.
+    /// Number of storing visits that count as one (assumption 3).
     pub stores_together: f64,
 }
 
-/// Presets: name, line, hit, atomic, near, far, cluster, stores together. Round numbers of the kind that measurements of such machines
-/// give; for rankings, not for predictions.
+/// Presets: name, line bytes, [hit, atomic, near, far] in nanoseconds, cluster, stores together. Round
+/// numbers near published measurements of such machines; good for rankings, not for predictions.
 const PRESETS: &[(&str, u32, [f64; 4], u32, f64)] = &[
     ("server", 64, [0.2, 5.0, 40.0, 120.0], 16, 8.0),
     ("epyc", 64, [0.2, 4.0, 25.0, 110.0], 16, 8.0),
@@ -70,10 +73,10 @@ const PRESETS: &[(&str, u32, [f64; 4], u32, f64)] = &[
 ];
 
 impl Model {
-    /// The preset of this name.
+    /// Returns the preset with this name.
     ///
     /// # Errors
-    /// When there is none; the error names those there are.
+    /// If there is no such preset. The error lists the names.
     pub fn preset(name: &str) -> Result<Model, Error> {
         let found = PRESETS.iter().find(|preset| preset.0 == name);
         let Some((name, line_bytes, latencies, cluster, stores_together)) = found else {
@@ -86,15 +89,15 @@ impl Model {
         Ok(Model { name, line_bytes, hit_ns, atomic_ns, near_ns, far_ns, cluster, stores_together })
     }
 
-    /// The names of all presets.
+    /// Names of all presets.
     pub fn names() -> impl Iterator<Item = &'static str> {
         PRESETS.iter().map(|preset| preset.0)
     }
 
-    /// Takes latencies in place of the preset's, where they are given, and says so in the name.
+    /// Overrides the given latencies and notes them in the name.
     ///
     /// # Errors
-    /// When one is below 0, or no number.
+    /// If a latency is negative, infinite or NaN.
     pub fn with_latencies(mut self, near_ns: Option<f64>, far_ns: Option<f64>) -> Result<Model, Error> {
         for (what, given, taken) in [("near", near_ns, &mut self.near_ns), ("far", far_ns, &mut self.far_ns)]
         {
@@ -110,10 +113,10 @@ impl Model {
         Ok(self)
     }
 
-    /// Takes the size of a cluster from a topology: the processors of one of its caches.
+    /// Sets the cluster size from a topology: the processors below one cache.
     ///
     /// # Errors
-    /// When the text is not of the form `nodes:2,caches:2,cores:4,threads:2`.
+    /// If the text does not have the form `nodes:2,caches:2,cores:4,threads:2`.
     pub fn with_topology(mut self, text: &str) -> Result<Model, Error> {
         let mut below_cache = 1u32;
         for level in text.split(',') {
@@ -131,7 +134,7 @@ impl Model {
         Ok(self)
     }
 
-    /// Mean latency of a transfer of a line among so many processors.
+    /// Mean latency of a transfer of a line that this many processors use.
     fn latency(&self, processors: f64) -> f64 {
         if processors <= 1.0 {
             return self.near_ns;
@@ -141,25 +144,26 @@ impl Model {
         near * self.near_ns + (1.0 - near) * self.far_ns
     }
 
-    /// Transfers of this line that are to be expected in the run, of so many operations of each thread: no more than [`Line::transfers_at_most`].
+    /// Expected transfers of the line in the run; at most [`Line::transfers_at_most`]. `ops` is the number of
+    /// operations per thread, if known.
     #[must_use]
     pub fn transfers(&self, line: &Line, ops: Option<u64>) -> f64 {
         self.misses(line, ops, 1.0).transfers
     }
 
-    /// Writes that find the line there, but not alone, as they are to be expected in the run.
+    /// Expected upgrades of the line in the run: writes that find the line present but shared.
     #[must_use]
     pub fn upgrades(&self, line: &Line, ops: Option<u64>) -> f64 {
         self.misses(line, ops, 1.0).upgrades
     }
 
-    /// Nanoseconds that the transfers and upgrades of this line take in the run.
+    /// Time of the line's transfers and upgrades in the run, in nanoseconds.
     #[must_use]
     pub fn cost_ns(&self, line: &Line, ops: Option<u64>) -> f64 {
         self.misses(line, ops, 1.0).all() * self.latency(line.touches.len() as f64)
     }
 
-    /// How the work of one thread's operations would go with other numbers of processors.
+    /// Time per operation and speed-up for other numbers of processors.
     #[must_use]
     pub fn curve(&self, lines: &Lines, ops: Option<u64>, processors: &[u32]) -> Vec<Point> {
         let working: Vec<_> = lines.threads.iter().filter(|thread| thread.works).collect();
@@ -181,10 +185,11 @@ impl Model {
         processors.iter().map(point).collect()
     }
 
-    /// Misses of all users of a line, each as often as in the run, with `scale` times as many users of each kind.
+    /// Expected misses of all users of a line, with the users' frequencies from the run and `scale` times as
+    /// many users.
     fn misses(&self, line: &Line, ops: Option<u64>, scale: f64) -> Misses {
         if line.phase == Phase::HandedOver {
-            // One way, once for each that takes over: where others wrote it, which is at least once for all but one.
+            // Each user but the first fetches the line once.
             return Misses { transfers: line.touches.len().saturating_sub(1) as f64, upgrades: 0.0 };
         }
         let part = |of: f64, others: f64| if of > 0.0 { of * others / (of + others) } else { 0.0 };
@@ -196,14 +201,14 @@ impl Model {
         for (v, w) in visits {
             let (others, others_write) = ((all * scale - v).max(0.0), (all_writes * scale - w).max(0.0));
             misses.transfers += part(v, others_write);
-            // Of the writes that do not find it alone, the part that is a transfer.
+            // Writes that find the line not exclusive, and are transfers.
             let come = if w > 0.0 { w * others_write / (v + others_write) } else { 0.0 };
             misses.upgrades += (part(w, others) - come).max(0.0);
         }
         misses
     }
 
-    /// How often a thread comes to a line, and how often of these to write.
+    /// Visits and writing visits of a thread (assumptions 2 and 3).
     fn visits(&self, line: &Line, touch: &Touch, ops: Option<u64>) -> (f64, f64) {
         let (most, most_writes) = touch.most;
         let ops = ops.unwrap_or(0);
@@ -219,7 +224,7 @@ impl Model {
         }
     }
 
-    /// Nanoseconds of one operation of one of so many threads.
+    /// Time of one operation with this many threads, in nanoseconds.
     fn nanoseconds(&self, lines: &Lines, processors: u32, run: &RunFacts) -> f64 {
         let wanted = f64::from(processors);
         let mut thread_ns = run.hits_ns;
@@ -231,11 +236,13 @@ impl Model {
             if users_then < 2.0 {
                 continue;
             }
-            // Misses on it in one operation of the mean thread; of a group's lines there are as many more as threads.
+            // Misses on the line per operation of the average thread. A group's line stands for one line per
+            // group.
             let misses = self.misses(line, run.ops, users_then / users).all() / run.all_ops;
             let ns = misses * self.latency(users_then);
             thread_ns += ns * run.kept;
-            // Its users' operations go through it, one miss at a time; those of a group are fewer and miss more often.
+            // All operations of the line's users pass through it one miss at a time. Users of a group's line
+            // are fewer, and miss more often.
             let in_line = if everybodys { wanted } else { users_then * run.threads / users };
             line_ns = line_ns.max(ns * in_line);
         }
@@ -243,7 +250,7 @@ impl Model {
     }
 }
 
-/// What a line's users do not find in their caches.
+/// Expected misses of a line's users.
 #[derive(Clone, Copy, Debug, Default)]
 struct Misses {
     transfers: f64,
@@ -256,14 +263,14 @@ impl Misses {
     }
 }
 
-/// What the curve has to know of the run.
+/// Facts about the run that the curve needs.
 struct RunFacts {
     ops: Option<u64>,
     threads: f64,
     all_ops: f64,
-    /// Nanoseconds of the hits of one operation.
+    /// Time of the hits of one operation.
     hits_ns: f64,
-    /// How many lines one that was kept stands for.
+    /// Number of lines that each kept line stands for.
     kept: f64,
 }
 
@@ -271,10 +278,10 @@ struct RunFacts {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Point {
-    /// Processors, and threads.
+    /// Number of processors and of threads.
     pub processors: u32,
-    /// Nanoseconds of one operation of each thread.
+    /// Time of one operation of a thread, in nanoseconds.
     pub ns_per_op: f64,
-    /// Operations of all in the time in which one thread alone does one.
+    /// Throughput of all threads divided by the throughput of one thread alone.
     pub speed_up: f64,
 }

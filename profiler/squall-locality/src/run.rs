@@ -1,4 +1,4 @@
-//! Running a program under the emulator, and what is left of it afterwards.
+//! Runs a program under the emulator and ends its processes when the run is stopped.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -20,7 +20,7 @@ use crate::shown::shown;
 use crate::symbols::{Function, functions};
 use crate::{Error, Options, Window};
 
-/// The two libraries, made by the build script; empty where they could not be.
+/// Libraries compiled by the build script; empty if it could not compile them.
 const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
 const PRELOAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
 
@@ -28,27 +28,27 @@ const PRELOAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preload.so"));
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// By itself, with this status.
+    /// It exited with this status.
     Exited(i32),
-    /// By this signal.
+    /// This signal killed it.
     Signal(i32),
-    /// It did not end in time, and was killed.
+    /// The timeout expired and it was killed.
     TimedOut,
-    /// Whoever ran it was told to end, by this signal, and ended it.
+    /// The caller stopped the run with this signal.
     Interrupted(i32),
 }
 
-/// A run that is over. Its files go with it.
+/// A finished run. Dropping it removes its files.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Run {
-    /// Where the plugin's files are.
+    /// Folder of the plugin's files.
     pub folder: PathBuf,
-    /// The process.
+    /// Id of the program's process.
     pub pid: u32,
-    /// How it ended.
+    /// How the program ended.
     pub outcome: Outcome,
-    /// Seconds that it took.
+    /// Duration in seconds.
     pub seconds: f64,
     /// The emulator.
     pub emulator: Emulator,
@@ -56,24 +56,24 @@ pub struct Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // What cannot be removed is left to whoever cleans up temporary files.
+        // Files that cannot be removed are left to the cleanup of temporary files.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// A folder in which the run's could be made.
+/// A candidate folder for the run's files.
 #[derive(Debug)]
 struct Place {
     path: PathBuf,
-    /// Bytes that are free.
+    /// Free bytes.
     room: u64,
-    /// Whether libraries can be loaded from there.
+    /// Whether libraries can be loaded from it.
     runs: bool,
 }
 
 impl Place {
     fn at(path: PathBuf) -> Place {
-        // Where nothing can be said of it, making the folder will say more.
+        // If the file system cannot be queried, creating the folder will report the error.
         let (room, runs) = rustix::fs::statvfs(&path).map_or((0, true), |fs| {
             (fs.f_bavail.saturating_mul(fs.f_frsize), !fs.f_flag.contains(StatVfsMountFlags::NOEXEC))
         });
@@ -81,8 +81,9 @@ impl Place {
     }
 }
 
-/// The place for the tables and the two libraries, of so many bytes: memory, if there is more than the room that they may take, else the
-/// folder for temporary files; but none from which no library can be loaded (`noexec`).
+/// Chooses the folder for the tables and the two libraries, which take `bytes` bytes. Memory is preferred if
+/// it has one and a half times that room, else the folder for temporary files. Folders mounted with `noexec`
+/// are excluded.
 fn choose<'a>(memory: &'a Place, temporary: &'a Place, bytes: u64) -> Result<&'a Place, Error> {
     let fits = memory.room > bytes.saturating_add(bytes / 2);
     match (memory.runs, temporary.runs) {
@@ -97,7 +98,7 @@ fn choose<'a>(memory: &'a Place, temporary: &'a Place, bytes: u64) -> Result<&'a
     }
 }
 
-/// A new folder for the run's files, which is nobody else's business.
+/// Creates a private folder for the run's files.
 fn new_folder(bytes: u64) -> Result<PathBuf, Error> {
     let (memory, temporary) = (Place::at("/dev/shm".into()), Place::at(std::env::temp_dir()));
     let parent = &choose(&memory, &temporary, bytes)?.path;
@@ -112,7 +113,7 @@ fn new_folder(bytes: u64) -> Result<PathBuf, Error> {
     Err(Error(format!("no new folder can be made in {}", parent.display())))
 }
 
-/// What to do about a build without a plugin.
+/// Error of a build without a plugin, with the remedy.
 fn missing_plugin(why: &str) -> Error {
     Error(format!(
         "this build has no plugin for the emulator, since its build script could not make one: {why}; build it again with a C compiler as linker \
@@ -122,21 +123,24 @@ fn missing_plugin(why: &str) -> Error {
     ))
 }
 
-/// The variable by which the processes of a run are known: the run's folder is its value.
+/// Environment variable that marks the processes of a run. Its value is the run's folder.
 const MARK: &str = "SQUALL_LOCALITY_RUN";
 
-/// Runs the program of `options` to its end, to its timeout, or until it is told to stop. In the last two cases all processes that it made
-/// are ended with it, wherever they went; else those that outlive it go on, and what they do from then on is not counted.
+/// Runs the program of `options` until it ends, times out, or the caller stops it.
+///
+/// After a timeout or a stop, all its processes are killed, in any session. After a normal end, processes
+/// that outlive the program continue without being counted.
 ///
 /// # Errors
-/// When there is no emulator, the program or the window's function cannot be found, or nothing can be started.
+/// If there is no emulator, the program or the window's function is not found, or the program cannot be
+/// started.
 pub fn run(options: &Options) -> Result<Run, Error> {
     if PLUGIN.is_empty() {
         return Err(missing_plugin(env!("SQUALL_PLUGIN_WHY")));
     }
     let emulator = Emulator::find(options.emulator.as_deref())?;
     let program = find_program(&options.program)?;
-    // Twice what the entries take by their own, their index included: as the plugin has it.
+    // Twice the size of the entries with their index, which is the limit that the plugin keeps.
     let bytes = options.entries_max.saturating_mul(3 * ENTRY_BYTES as u64).max(8 << 20);
     let folder = new_folder(bytes)?;
     let mut run = Run { folder, pid: 0, outcome: Outcome::TimedOut, seconds: 0.0, emulator };
@@ -173,7 +177,7 @@ pub fn run(options: &Options) -> Result<Run, Error> {
         match wait(&mut child, options, &kin, begin) {
             Ok(outcome) => run.outcome = outcome,
             Err(error) => {
-                // Nobody looks at it any more: it shall not go on without end.
+                // The run returns an error, so no process may continue.
                 let _ = end_all(&mut child, &kin);
                 return Err(Error(format!("waiting for the program: {error}")));
             }
@@ -186,13 +190,14 @@ pub fn run(options: &Options) -> Result<Run, Error> {
     Ok(run)
 }
 
-/// Whether the emulator did not take the plugin, as it does not where its interface is another than its version says, or could not start at
-/// all. Then it ended before the program began, and has said why; where it could not start it says so twice.
+/// Whether the emulator refused the plugin or failed to start. Both end it before the program begins. An
+/// emulator refuses a plugin if its interface differs from its version; it then prints the reason. An
+/// emulator that fails to start prints its reason twice, once per attempt.
 fn was_refused(run: &Run) -> bool {
     matches!(run.outcome, Outcome::Exited(status) if status != 0) && !run.folder.join(MET).exists()
 }
 
-/// The emulator, as it is to be called with the plugin and its arguments.
+/// Command line of the emulator with the plugin.
 fn command(run: &Run, options: &Options, program: &Path, plugin: &OsStr, preload: &Path) -> Command {
     let mut command = Command::new(&run.emulator.path);
     command.arg("-plugin").arg(plugin);
@@ -203,7 +208,7 @@ fn command(run: &Run, options: &Options, program: &Path, plugin: &OsStr, preload
         let inherited = std::env::var("LD_PRELOAD").unwrap_or_default();
         command.arg("-E").arg(format!("LD_PRELOAD={} {inherited}", preload.display()).trim_end());
     }
-    // The program sees the name that was typed, which some go by, and not where it was found.
+    // The program sees the typed name as `argv[0]`. Some programs depend on it.
     command.arg("-0").arg(&options.program);
     command.args(&options.emulator_arguments).arg(program).args(&options.arguments);
     if options.quiet {
@@ -215,7 +220,7 @@ fn command(run: &Run, options: &Options, program: &Path, plugin: &OsStr, preload
     command
 }
 
-/// A path with a slash as it is, another one on the path, as a shell finds it.
+/// Resolves the program as a shell does: a name with a slash is a path, any other is looked up in `PATH`.
 fn find_program(program: &Path) -> Result<PathBuf, Error> {
     let has_slash = program.as_os_str().as_encoded_bytes().contains(&b'/');
     let found = if has_slash {
@@ -238,7 +243,8 @@ fn find_program(program: &Path) -> Result<PathBuf, Error> {
     fs::canonicalize(found).map_err(failed)
 }
 
-/// Why a file that begins so cannot be emulated: the emulator's own word on that is hard to understand.
+/// Returns why a file with this beginning cannot be emulated. The emulator's own message is hard to
+/// understand.
 fn not_a_program(first: &[u8]) -> Option<String> {
     if first.starts_with(b"\x7fELF") {
         return None;
@@ -264,18 +270,19 @@ fn symbols_file(functions: &[Function], program: &Path) -> Result<String, Error>
     Ok(lines.collect())
 }
 
-/// How long a program that is told to end may take for it.
+/// Time for the program to end after a signal.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Waits for the end, no longer than the timeout, and no longer than nobody says to stop; then the processes are killed, and what they
-/// counted is still there.
+/// Waits until the program ends, the timeout expires, or the caller stops the run. In the last two cases it
+/// kills the processes; their counts remain.
 fn wait(child: &mut Child, options: &Options, kin: &Kin<'_>, begin: Instant) -> std::io::Result<Outcome> {
-    // What is beyond the clock's end never comes.
+    // A deadline beyond the clock's range never comes.
     let deadline = options.timeout.and_then(|timeout| begin.checked_add(timeout));
     let mut nap = Duration::from_millis(1);
     loop {
         let status = child.try_wait()?;
-        // Asked after it: a terminal's signal ends the program, too, and has reached us when it has.
+        // Read after `try_wait`. A terminal sends its signal to the program as well, so `stop` may be set by
+        // the time the program has ended.
         let told = options.stop.as_ref().map_or(0, |stop| stop.load(Ordering::Relaxed));
         if told != 0 {
             let told = i32::try_from(told).unwrap_or(0);
@@ -297,12 +304,12 @@ fn wait(child: &mut Child, options: &Options, kin: &Kin<'_>, begin: Instant) -> 
     }
 }
 
-/// Sends this signal to the program, and waits until it has ended, or a while.
+/// Sends the signal to the program and waits up to [`GRACE`] for its end.
 fn interrupt(child: &mut Child, signal: i32) -> std::io::Result<()> {
     if let Some(signal) = Signal::from_named_raw(signal)
         && let Some(pid) = Pid::from_raw(child.id().cast_signed())
     {
-        // It may have ended meanwhile.
+        // An error means that the program has ended in the meantime.
         let _ = kill_process(pid, signal);
     }
     let deadline = Instant::now() + GRACE;
@@ -312,13 +319,13 @@ fn interrupt(child: &mut Child, signal: i32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// While this is there, and if it was asked for, what the program's processes leave behind becomes this process's children.
+/// Makes this process the subreaper for orphaned processes of the program, until dropped.
 struct Adopts(bool);
 
 impl Adopts {
     fn begin(wanted: bool) -> Adopts {
         let is_already = rustix::process::child_subreaper().is_ok_and(|on| on.is_some());
-        // Where it cannot be, they are looked for by what their environment says.
+        // If it fails, the processes are still found by their environment.
         Adopts(
             wanted
                 && !is_already
@@ -330,34 +337,35 @@ impl Adopts {
 impl Drop for Adopts {
     fn drop(&mut self) {
         if self.0 {
-            // It could be set, and so can be taken back.
+            // Setting succeeded, so resetting will, too.
             let _ = rustix::process::set_child_subreaper(None);
         }
     }
 }
 
-/// Looks for what is left at most.
+/// Maximum number of rounds that look for remaining processes.
 const ROUNDS_MAX: usize = 200;
 
-/// Kills the program and all that it made, until none is left: whoever is made in the meantime is found the next time.
+/// Kills the program and its processes in rounds, until none is left. Processes created during a round are
+/// found in the next one.
 fn end_all(child: &mut Child, kin: &Kin<'_>) -> std::io::Result<()> {
-    // A number that is not waited for yet is nobody else's; one that is may be.
+    // The pid of a child that was not yet waited for is reserved; after the wait, another process may get it.
     let program = matches!(child.try_wait(), Ok(None)).then(|| child.id().cast_signed());
     let mut known = HashSet::new();
-    // Before the first is killed: afterwards its children are not its children any more.
+    // Collects the processes before the first kill, because killing a parent re-parents its children.
     kin.find(program, &mut known);
     if program.is_some() {
         child.kill()?;
     }
     for _ in 0..ROUNDS_MAX {
         for pid in known.iter().filter_map(|process| Pid::from_raw(process.pid)) {
-            // It may have ended meanwhile.
+            // An error means that the process has ended in the meantime.
             let _ = kill_process(pid, Signal::KILL);
         }
         if program.is_some() {
             child.wait()?;
         }
-        // Of those that became ours; there are no others, and the program itself was waited for.
+        // Reaps adopted processes. This process has no other children, and the program itself was waited for.
         while kin.alone && wait_for_any(WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
         if !kin.find(None, &mut known) {
             break;
@@ -367,23 +375,23 @@ fn end_all(child: &mut Child, kin: &Kin<'_>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A process, told apart from a later one of the same number by when it began.
+/// Identity of a process: pid and start time, because pids are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Process {
     pid: i32,
     began: u64,
 }
 
-/// By what the processes of a run are known: those whose environment has its mark, which a fork inherits and a session does not change;
-/// those that this process adopted, if it has no other children; and the descendants of both.
+/// Finds the processes of a run: those with the run's mark in their environment, which forks inherit and
+/// sessions keep; those that this process adopted, if it has no other children; and all descendants of both.
 struct Kin<'a> {
     folder: &'a Path,
     alone: bool,
 }
 
 impl Kin<'_> {
-    /// Adds to `known` those that are alive, the program itself, its number being `program`, not among them, and takes away those that are
-    /// not. Whether any is left.
+    /// Adds living processes of the run to `known`, except the program itself (pid `program`), and removes
+    /// dead ones. Returns whether any is left.
     fn find(&self, program: Option<i32>, known: &mut HashSet<Process>) -> bool {
         let mut mark = format!("{MARK}=").into_bytes();
         mark.extend_from_slice(self.folder.as_os_str().as_encoded_bytes());
@@ -398,7 +406,7 @@ impl Kin<'_> {
             }
         }
         known.retain(|process| process.pid != here && Some(process.pid) != program);
-        // Their parents live, so that the numbers are their own.
+        // A parent in this set is alive, so its pid is not reused.
         let mut parents: HashSet<i32> = known.iter().map(|process| process.pid).collect();
         loop {
             let before = parents.len();
@@ -415,13 +423,14 @@ impl Kin<'_> {
     }
 }
 
-/// All processes that are alive, each with its parent's number.
+/// Lists the living processes, each with the pid of its parent.
 fn processes() -> impl Iterator<Item = (Process, i32)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        // The name, in parentheses, may have any characters; the state and the parent come after it, and the start is the 22nd of all.
+        // The name in parentheses may contain any character. State and parent follow it; the start time is
+        // field 22.
         let words: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
         let (state, parent, began) = (words.first()?, words.get(1)?, words.get(19)?);
         let is_alive = !matches!(*state, "Z" | "X");
@@ -472,7 +481,7 @@ mod tests {
         assert_eq!(chosen(1_501, true, true).as_deref(), Ok("/memory"));
         assert_eq!(chosen(1_500, true, true).as_deref(), Ok("/files"));
         assert_eq!(chosen(1_501, false, true).as_deref(), Ok("/files"));
-        // Better little room than none.
+        // Little room is better than no folder.
         assert_eq!(chosen(10, true, false).as_deref(), Ok("/memory"));
         let Error(said) = chosen(1_501, false, false).expect_err("there is none");
         for part in ["/memory", "/files", "noexec", "TMPDIR"] {

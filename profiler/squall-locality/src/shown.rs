@@ -1,16 +1,17 @@
-//! Text of a program's, as a terminal may be shown it: names of functions, paths and threads are whatever the program says, and none of them
-//! shall move the cursor, change colours or forge a line.
+//! Escapes text of the profiled program for a terminal. Names of functions, paths and threads come from the
+//! program; they must not move the cursor, change colours or forge a line.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a terminal may do something else than show it: control characters, and those that change the direction of what follows.
+/// Whether the character can act on a terminal: control characters, and characters that change the text
+/// direction.
 fn is_active(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text with such characters as Rust writes them: `\u{1b}`.
+/// Replaces such characters by Rust escapes, for example `\u{1b}`.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains(is_active) {
         return Cow::Borrowed(text);
@@ -18,7 +19,7 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     let mut safe = String::with_capacity(text.len() + 8);
     for letter in text.chars() {
         if is_active(letter) {
-            // A String takes all that is written to it.
+            // Writing to a `String` cannot fail.
             let _ = write!(safe, "{}", letter.escape_unicode());
         } else {
             safe.push(letter);

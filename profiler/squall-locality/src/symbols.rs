@@ -1,4 +1,4 @@
-//! From addresses to names: functions, files and lines, with what was inlined, and static data.
+//! Resolves addresses to functions, files and lines with inlined frames, and to static variables.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,22 +10,22 @@ use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::Error;
 
-/// One frame of a place in the code: a function, or one that was inlined there.
+/// One frame of a code location: a function, possibly inlined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
 #[non_exhaustive]
 pub struct Frame {
-    /// The function's name, without its hash.
+    /// Name of the function, without its hash.
     pub function: String,
-    /// The source file, where it is known.
+    /// Source file, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The line in it.
+    /// Line in the source file, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
 
 impl Frame {
-    /// Whether it is of the standard library, or an allocator's: not where a reader wants to look first.
+    /// Whether the frame belongs to the standard library or to an allocator. Reports prefer other frames.
     #[must_use]
     pub fn is_library(&self) -> bool {
         const CRATES: &[&str] = &[
@@ -50,8 +50,8 @@ impl Frame {
     }
 }
 
-/// Types and functions that are locks, by their whole names: those of the standard library, of the crates that most programs have
-/// their locks from, and of the C library. A name that merely contains one (`block`, `clock`) is none.
+/// Full names of lock types and lock functions: the standard library's, the C library's, and those of common
+/// crates. Only whole names match, so `block` or `clock` do not.
 const LOCKS: &[&str] = &[
     "Mutex",
     "RawMutex",
@@ -108,8 +108,8 @@ const LOCKS: &[&str] = &[
     "sem_post",
 ];
 
-/// Files of the standard library that have its atomics, and its locks. With line tables alone (`debug = "line-tables-only"`) functions
-/// that were inlined have a bare name (`swap`, `read`), and only the file tells whose they are.
+/// Files of the standard library with its atomics and its locks. With `debug = "line-tables-only"` inlined
+/// functions have bare names (`swap`, `read`), and only the file identifies them.
 const ATOMICS_FILES: &[&str] = &["library/core/src/sync/atomic", "library/core/src/intrinsics/"];
 const LOCKS_FILES: &[&str] = &[
     "library/std/src/sys/sync/mutex/",
@@ -117,7 +117,7 @@ const LOCKS_FILES: &[&str] = &[
     "library/std/src/sys/sync/once/",
 ];
 
-/// Whether this function is an atomic's, and so no more than the instruction.
+/// Whether the function belongs to an atomic type and only wraps the instruction.
 fn is_of_an_atomic(frame: &Frame) -> bool {
     const NAMES: &[&str] =
         &["core::sync::atomic::", "<core::sync::atomic::", "core::intrinsics::", "std::__atomic_base"];
@@ -128,22 +128,22 @@ fn is_in(frame: &Frame, files: &[&str]) -> bool {
     frame.file.as_ref().is_some_and(|path| files.iter().any(|file| path.contains(file)))
 }
 
-/// Whether the function that does the atomic operation, of these frames (innermost first), is a lock's. Those around it are its
-/// callers, and say nothing: what is called under a lock is not the lock.
+/// Whether the function that performs the atomic operation belongs to a lock. `frames` has the innermost
+/// frame first. Outer frames are callers and do not count: code that runs under a lock is not the lock.
 #[must_use]
 pub fn is_of_a_lock(frames: &[Frame]) -> bool {
     let own = frames.iter().find(|frame| !is_of_an_atomic(frame));
     own.is_some_and(|frame| {
         let path = without_types(&frame.function);
         let words = path.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
-        // The C library has several names for one function, with underscores before it.
+        // The C library exports the same function under several names with leading underscores.
         words.map(|word| word.trim_start_matches('_')).any(|word| LOCKS.contains(&word))
             || is_in(frame, LOCKS_FILES)
     })
 }
 
-/// A function's path without the types that it is generic over, which are not what it is, and without arguments: of
-/// `<a::Lock<T> as b::Raw>::take` there is left `a::Lock as b::Raw::take`.
+/// Removes generic arguments and parameters from a function's path: `<a::Lock<T> as b::Raw>::take` becomes
+/// `a::Lock as b::Raw::take`.
 fn without_types(name: &str) -> String {
     let kept = i32::from(name.starts_with('<'));
     let mut depth = 0;
@@ -164,16 +164,16 @@ fn without_types(name: &str) -> String {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Function {
-    /// Its name.
+    /// Name of the function.
     pub name: String,
-    /// Its first instruction, as an offset into the file.
+    /// File offset of its first instruction.
     pub offset: u64,
 }
 
-/// The functions of `program` that are called `name`: by their full name, mangled or not, or the end of a path.
+/// Finds the functions of `program` called `name`: a full name, mangled or demangled, or the end of a path.
 ///
 /// # Errors
-/// When the program cannot be read or has no such function; the error names some that are alike.
+/// If the program cannot be read or has no such function. The error lists similar names.
 pub fn functions(program: &Path, name: &str) -> Result<Vec<Function>, Error> {
     let bytes = std::fs::read(program).map_err(|e| Error(format!("{}: {e}", program.display())))?;
     let file = object::File::parse(&*bytes).map_err(|e| Error(format!("{}: {e}", program.display())))?;
@@ -216,12 +216,12 @@ pub fn functions(program: &Path, name: &str) -> Result<Vec<Function>, Error> {
     Ok(found)
 }
 
-/// A function's name without the generic arguments at its end.
+/// Removes the generic arguments at the end of a name.
 fn without_arguments(name: &str) -> &str {
     let mut depth = 0;
     for (at, letter) in name.char_indices().rev() {
         match letter {
-            // Of `->` in the type of a function.
+            // Part of `->` in a function type.
             '>' if name[..at].ends_with('-') => {}
             '>' => depth += 1,
             '<' => depth -= 1,
@@ -234,8 +234,8 @@ fn without_arguments(name: &str) -> &str {
     name
 }
 
-/// The name as it is written in the source, without a hash. A name that no compiler of Rust or C++ mangles is C's, and stays as it is:
-/// demanglers take more than they should, `f` for a `float`.
+/// Demangles a Rust or C++ name and drops the hash. C names stay unchanged: demanglers would take `f` for
+/// `float`.
 #[must_use]
 pub fn demangle(raw: &str) -> String {
     let mangled = |marks: &[&str]| marks.iter().any(|mark| raw.starts_with(mark));
@@ -260,19 +260,19 @@ struct Datum {
     name: String,
 }
 
-/// What is known of one file that is mapped into the program.
+/// Symbols of one mapped file.
 struct Module {
     loader: Option<Loader>,
-    /// Addresses as the file counts them: start, offset in the file, length in the file, length in memory.
+    /// Segments with their link-time address: address, file offset, length in the file, length in memory.
     segments: Vec<(u64, u64, u64, u64)>,
-    /// Sorted by address.
+    /// Static variables, sorted by address.
     data: Vec<Datum>,
 }
 
-/// Bytes of a file that is read for its symbols, at most.
+/// Maximum size in bytes of a file that is read for symbols.
 const MODULE_BYTES_MAX: u64 = 8 << 30;
 
-/// Whether this file can be read for its symbols: a program maps devices, too, some of which never end, and data of any size.
+/// Whether the file is a regular ELF file of acceptable size. Programs also map devices and large data files.
 fn has_symbols(path: &Path) -> bool {
     let of_size = std::fs::metadata(path)
         .is_ok_and(|meta| meta.is_file() && (1..=MODULE_BYTES_MAX).contains(&meta.len()));
@@ -305,7 +305,7 @@ impl Module {
         module
     }
 
-    /// The address as the file counts it, of what lies at this offset of the file.
+    /// Converts a file offset to a link-time address.
     fn own_address(&self, offset: u64) -> Option<u64> {
         self.segments.iter().find_map(|(address, start, length, _)| {
             let into = offset.checked_sub(*start)?;
@@ -314,7 +314,7 @@ impl Module {
     }
 }
 
-/// The files that the program has mapped, read when they are first asked about.
+/// Symbols of mapped files, read on first use.
 #[derive(Default)]
 pub struct Symbols {
     modules: HashMap<PathBuf, Module>,
@@ -326,7 +326,7 @@ impl Symbols {
         self.modules.entry(path.to_path_buf()).or_insert_with(|| Module::open(path))
     }
 
-    /// The frames of the instruction at this offset of the file, innermost first.
+    /// Frames of the instruction at this file offset, innermost first.
     pub fn frames(&mut self, path: &Path, offset: u64) -> Vec<Frame> {
         if let Some(known) = self.frames.get(&(path.to_path_buf(), offset)) {
             return known.clone();
@@ -336,14 +336,15 @@ impl Symbols {
         frames
     }
 
-    /// The static variable at an address of a file that was loaded with its first byte at `base`: name and offset in it.
+    /// Static variable at `address`, with the offset inside it. The file was loaded with its first byte at
+    /// `base`.
     pub fn datum(&mut self, path: &Path, base: u64, address: u64) -> Option<(String, u64)> {
         let module = self.module(path);
         let first =
             module.segments.iter().map(|(address, offset, ..)| address.wrapping_sub(*offset)).min()?;
         let own = address.wrapping_sub(base).wrapping_add(first);
         let at = module.data.partition_point(|datum| datum.address <= own);
-        // Names may be several, and nested: the last that reaches so far.
+        // Symbols may be nested or alias each other. The last one that contains the address wins.
         let found = module.data[..at]
             .iter()
             .rev()
@@ -375,7 +376,8 @@ impl Symbols {
         names
     }
 
-    /// Whether an address that lies beyond what is mapped of the file is still in one of its segments (zeroed data).
+    /// Whether the address lies in a segment of the file, including zeroed data beyond the mapped file
+    /// contents.
     pub fn reaches(&mut self, path: &Path, base: u64, address: u64) -> bool {
         let module = self.module(path);
         let Some(first) =
@@ -431,7 +433,7 @@ mod tests {
 
     #[test]
     fn names_of_c_stay_as_they_are() {
-        // Each is something to a demangler: a type of C++, or a path of Rust without its underscore.
+        // A demangler accepts each of these: C++ types, or Rust paths without their underscore.
         for name in ["f", "i", "j", "main", "St", "RSA_new", "RNvC3foo3bar", "ZN3foo3barE", "", "_", "_exit"]
         {
             assert_eq!(demangle(name), name);
@@ -460,7 +462,7 @@ mod tests {
         {
             assert!(!of_a_lock(&[exchange, name]), "{name}");
         }
-        // Neither what is called under a lock, nor what a stack is of.
+        // Neither callers under a lock nor generic arguments make a function a lock.
         assert!(!of_a_lock(&[exchange, "app::push", "std::sys::sync::mutex::futex::Mutex::lock"]));
         assert!(!of_a_lock(&["<app::Stack<std::sync::Mutex<u8>>>::push"]));
         assert!(!of_a_lock(&["app::push::<std::sync::Mutex<u8>>"]) && !of_a_lock(&[]));

@@ -1,4 +1,5 @@
-//! A line as it is reported: whose it is, what its words are, and who touches it from where.
+//! Describes a line for the report: its object, the roles of its words, and the accesses by thread and
+//! instruction.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use crate::lines::{Bytes, Line, Lines, Place, Touch};
 use crate::objects::{Object, Objects};
 use crate::symbols::{Frame, Symbols, is_of_a_lock};
 
-/// Places of the code that are listed of a line at most.
+/// Maximum number of instructions listed per line.
 const PLACES_MAX: usize = 12;
 
 pub(super) fn describe(
@@ -55,7 +56,7 @@ pub(super) fn describe(
         object: {
             let (first, bytes) = touched(line);
             match objects.at(line.address.saturating_add(first), bytes, span, symbols) {
-                // The line's, which need not be touched from its first byte on.
+                // `offset` is that of the first touched byte; the report gives the offset of the line.
                 Object::File { path, offset } => Object::File { path, offset: offset.saturating_sub(first) },
                 object => object,
             }
@@ -83,7 +84,7 @@ pub(super) fn describe(
     }
 }
 
-/// Where the bytes that are touched begin, and how many it is to the last of them.
+/// Returns the first touched byte and the length up to the last one.
 fn touched(line: &Line) -> (u64, u64) {
     let all = line.touches.iter().fold(0, |all, touch| all | touch.read_bytes | touch.written_bytes);
     if all == 0 {
@@ -93,9 +94,12 @@ fn touched(line: &Line) -> (u64, u64) {
     (first, 128 - u64::from(all.leading_zeros()) - first)
 }
 
-/// The bytes of a line that are a lock's: what was done to them says so (see `Line::lock_bytes`), or a function that is known to be a lock's
-/// exchanges them, or adds to what is exchanged somewhere (a reader's coming or going; the exchange may be in a function of its own, without
-/// inlining), or threads slept on them.
+/// Returns the lock bytes of a line. A byte belongs to a lock in three cases:
+///
+/// - Threads exchange it and release it by a plain store (see `Line::lock_bytes`).
+/// - A known lock function exchanges it, or adds to bytes that are exchanged elsewhere (a reader count). The
+///   exchange may lie in another function if it is not inlined.
+/// - Threads slept on it.
 fn locks(line: &Line, objects: &Objects, symbols: &mut Symbols) -> Bytes {
     let mut locks = line.lock_bytes;
     let exchanges = |place: &&Place| {
@@ -117,7 +121,7 @@ fn locks(line: &Line, objects: &Objects, symbols: &mut Symbols) -> Bytes {
     locks
 }
 
-/// The words of a line that are touched, and what each is.
+/// Lists the touched words of a line with their roles.
 fn words(line: &Line, lines: &Lines, locks: Bytes, line_bytes: u32) -> Vec<WordReport> {
     const WORD: u32 = 8;
     let mut words = Vec::new();
@@ -143,7 +147,7 @@ fn words(line: &Line, lines: &Lines, locks: Bytes, line_bytes: u32) -> Vec<WordR
     words
 }
 
-/// The path that a terminal is shown.
+/// Source location of a frame, for display.
 pub(super) fn place(frame: &Frame) -> String {
     match (&frame.file, frame.line) {
         (Some(file), Some(line)) => format!("{}:{line}", Objects::shown(file)),
@@ -152,7 +156,7 @@ pub(super) fn place(frame: &Frame) -> String {
     }
 }
 
-/// One phrase for an object.
+/// Describes an object in one phrase. `address` is that of the line.
 pub(super) fn object_text(object: &Object, address: &str) -> String {
     let line = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap_or(0);
     let file =

@@ -1,4 +1,4 @@
-//! The report: what a run showed, as one object, from which the table and the page are made.
+//! The report: one object with the results of a run, printed as JSON, as a table or as an HTML page.
 
 mod line;
 mod page;
@@ -17,87 +17,90 @@ use crate::symbols::{Frame, Symbols};
 pub use page::page;
 pub use terminal::table;
 
-/// The form of the object that a report is in JSON: another number where a key goes or means something else; keys may come without one.
+/// Version of the JSON object. It increases when a key is removed or changes its meaning; new keys do not
+/// change it.
 pub const FORMAT: u32 = 1;
 
-/// What a run showed.
+/// Results of a run.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Report {
-    /// [`FORMAT`].
+    /// Version of the object, [`FORMAT`].
     pub format: u32,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// What the emulator says of itself.
+    /// The emulator's version line.
     pub emulator: String,
     /// How the program ended.
     pub outcome: Outcome,
-    /// Seconds that the run took, emulated.
+    /// Duration of the emulated run, in seconds.
     pub seconds: f64,
-    /// Which accesses count: `all`, `marks`, or `function NAME`.
+    /// Accesses that count: `all`, `marks`, or `function NAME`.
     pub window: String,
-    /// The process that is reported: the one that was started, unless it did nothing.
+    /// Id of the reported process: the started one, or the busiest one if the started process counted
+    /// nothing.
     pub pid: u32,
-    /// All processes that left something.
+    /// All processes that left files.
     pub processes: Vec<ProcessReport>,
-    /// Threads whose operations count.
+    /// Number of working threads.
     pub threads: usize,
-    /// All threads that were seen.
+    /// All threads of the process.
     pub thread_list: Vec<ThreadReport>,
-    /// Operations of each thread, if they were given.
+    /// Operations per thread, if given.
     pub ops_per_thread: Option<u64>,
-    /// Accesses of the threads whose operations count.
+    /// Accesses of the working threads.
     pub accesses: u64,
-    /// The same for one operation.
+    /// `accesses` per operation.
     pub accesses_per_op: Option<f64>,
-    /// Accesses that are counted twice, as one of each of the two lines that they touch: without these, `accesses` is how often something was
-    /// loaded or stored. With a sample (`one_line_in`), of the lines that were kept.
+    /// Second halves in `accesses`: an access across a line boundary counts once for each line. `accesses`
+    /// minus this is the number of loads and stores. If lines were sampled (`one_line_in`), it covers only
+    /// kept lines.
     pub accesses_crossing: u64,
-    /// Lines that were touched.
+    /// Number of touched lines.
     pub lines_touched: u64,
-    /// Lines that several threads read and nobody wrote.
+    /// Number of lines that several threads read and none writes.
     pub lines_read_only: u64,
-    /// Whether write-shared means steadily so, which it does where the operations are given; else each line counts that two threads touch
-    /// and one writes, with all accesses to it.
+    /// Whether write-shared means steadily write-shared, which requires known operations. Otherwise every
+    /// line that two threads touch and one writes is write-shared, with all its accesses.
     pub steady: bool,
-    /// Lines that are write-shared.
+    /// Number of write-shared lines.
     pub write_shared_lines: u64,
-    /// Accesses to them.
+    /// Accesses to write-shared lines.
     pub write_shared_accesses: u64,
-    /// The same for one operation: steadily write-shared accesses.
+    /// Steadily write-shared accesses per operation.
     pub write_shared_accesses_per_op: Option<f64>,
-    /// The part of them that is false sharing.
+    /// Falsely shared part of `write_shared_accesses`.
     pub falsely_shared_accesses: u64,
-    /// Transfers of lines that any interleaving of this run can cause.
+    /// Upper bound for line transfers over all interleavings of this run.
     pub transfers_at_most: u64,
-    /// The same for one operation.
+    /// `transfers_at_most` per operation.
     pub transfers_per_op_at_most: Option<f64>,
-    /// Lines by when they are shared.
+    /// Number of lines in each phase.
     pub phases: Phases,
-    /// One line in so many was kept; 1 is all, and then all counts are exact. Else sums over lines are those of the lines that were kept,
-    /// so many times, while what is said of one line is what was counted of it.
+    /// Sampling: one line in this many was kept. If 1, all counts are exact. Otherwise sums over lines are
+    /// scaled up, while the figures of a listed line are exact.
     pub one_line_in: u64,
     /// Accesses that found no room.
     pub accesses_lost: u64,
-    /// The lines, dearest first.
+    /// Lines, most expensive first.
     pub lines: Vec<LineReport>,
-    /// Lines that are not listed.
+    /// Number of shared lines that are not listed.
     pub lines_not_listed: usize,
-    /// The machine of the estimates, which are a model's.
+    /// The modelled machine of the estimates.
     pub model: Model,
-    /// How it would go with other numbers of processors, by the model.
+    /// Modelled speed-up over numbers of processors.
     pub curve: Vec<Point>,
-    /// Why the figures are not those of a whole run, exactly; nothing, if they are.
+    /// Reasons why the counts do not cover the whole run; empty if they do.
     pub incomplete: Vec<String>,
-    /// What happened in the run and is not recorded.
+    /// Accesses and events that were not recorded.
     pub losses: Losses,
-    /// What a reader has to know.
+    /// Remarks for the reader.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// What a limit is held against: write-shared accesses of all processes together, for one operation where the operations are given.
-    /// None where no thread worked.
+    /// Returns the figure that a limit is compared with: write-shared accesses of all processes, per
+    /// operation if the operations are known. `None` if no thread worked.
     #[must_use]
     pub fn write_shared_of_all_processes(&self) -> Option<f64> {
         let sum = |f: fn(&ProcessReport) -> u64| {
@@ -113,7 +116,7 @@ impl Report {
     }
 }
 
-/// How many lines are shared when.
+/// Number of lines in each phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "as `Phase`")]
@@ -126,166 +129,167 @@ pub struct Phases {
     pub handed_over: u64,
 }
 
-/// One process.
+/// A process of the run.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ProcessReport {
-    /// Its number.
+    /// Id of the process.
     pub pid: u32,
-    /// Who made it.
+    /// Id of the parent process.
     pub parent: u32,
-    /// Threads that were seen.
+    /// Number of threads.
     pub threads: usize,
-    /// Those of them whose operations count.
+    /// Number of working threads.
     pub threads_working: usize,
-    /// Accesses that count.
+    /// Counted accesses.
     pub accesses: u64,
-    /// Accesses to lines that are write-shared.
+    /// Accesses to write-shared lines.
     pub write_shared_accesses: u64,
-    /// The program that it became, if it did.
+    /// Program that the process executed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub became: Option<String>,
 }
 
-/// One thread.
+/// A thread of the reported process.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ThreadReport {
-    /// Its number here.
+    /// Number of the thread in its process.
     pub number: u32,
-    /// Its number in the kernel.
+    /// Kernel id of the thread.
     pub tid: u32,
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
     /// Whether its operations count.
     pub works: bool,
     /// Whether it ended before the process did.
     pub ended: bool,
-    /// Accesses that count.
+    /// Counted accesses.
     pub accesses: u64,
 }
 
-/// One line.
+/// A write-shared line.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct LineReport {
-    /// Its address, in hexadecimal.
+    /// Address in hexadecimal.
     pub address: String,
-    /// When it is shared.
+    /// Time of the sharing.
     pub phase: Phase,
-    /// What of it.
+    /// Kind of sharing.
     pub sharing: Sharing,
-    /// `lock`, `atomic` or `data`, or several; `unknown` where no access says which bytes it touched.
+    /// Roles of its words: `lock`, `atomic`, `data` or several of them; `unknown` if the touched bytes are
+    /// unknown.
     pub content: String,
-    /// Whose it is.
+    /// Object that contains the line.
     pub object: Object,
-    /// Its words.
+    /// Touched words.
     pub words: Vec<WordReport>,
     /// Reads of all threads.
     pub reads: u64,
     /// Writes of all threads.
     pub writes: u64,
-    /// What the run's figure has of it.
+    /// Part of the run's `write_shared_accesses`.
     pub write_shared: u64,
-    /// Of these, accesses to bytes that nobody shares.
+    /// Falsely shared part of `write_shared`.
     pub falsely_shared: u64,
-    /// Transfers that any interleaving can cause.
+    /// Upper bound for transfers of the line over all interleavings.
     pub transfers_at_most: u64,
     /// Transfers that the model expects.
     pub transfers_by_model: f64,
-    /// Writes that find the line there, but not alone, as the model expects them.
+    /// Upgrades that the model expects: writes that find the line present but shared.
     pub upgrades_by_model: f64,
-    /// Milliseconds that both would take, by the model.
+    /// Modelled time of transfers and upgrades, in milliseconds.
     pub cost_ms_by_model: f64,
-    /// Who touches it.
+    /// Accesses of each thread.
     pub threads: Vec<TouchReport>,
-    /// From where, most first.
+    /// Instructions that access the line, most frequent first.
     pub code: Vec<CodeReport>,
-    /// Instructions that are not listed.
+    /// Number of instructions that are not listed.
     pub code_not_listed: usize,
 }
 
-/// One word of a line.
+/// A word of 8 bytes in a line.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct WordReport {
-    /// Its place in the line.
+    /// Offset in the line.
     pub offset: u32,
-    /// `lock`, `atomic` or `data`.
+    /// Role: `lock`, `atomic` or `data`.
     pub role: &'static str,
-    /// Numbers of the threads that touch it.
+    /// Numbers of the threads that touch the word.
     pub touched_by: Vec<u32>,
-    /// Numbers of those that write it.
+    /// Numbers of the threads that write the word.
     pub written_by: Vec<u32>,
 }
 
-/// What one thread does to one line.
+/// Accesses of one thread to one line.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TouchReport {
-    /// The thread's number here.
+    /// Number of the thread in its process.
     pub thread: u32,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
 }
 
-/// What one place of the code does to one line.
+/// Accesses of one instruction to one line.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CodeReport {
-    /// The instruction's address, in hexadecimal.
+    /// Address of the instruction in hexadecimal.
     pub address: String,
-    /// `atomic`, `exchange` or `plain`.
+    /// Kind: `atomic`, `exchange` or `plain`.
     pub instruction: &'static str,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Numbers of the threads that run it.
+    /// Numbers of the threads that run the instruction.
     pub threads: Vec<u32>,
-    /// The functions there, what was inlined first.
+    /// Frames of the instruction, innermost first.
     pub frames: Vec<Frame>,
 }
 
 impl CodeReport {
-    /// The first frame that is not of a library.
+    /// First frame outside the standard library and the allocator.
     #[must_use]
     pub fn shown(&self) -> Option<&Frame> {
         self.frames.iter().find(|frame| !frame.is_library()).or(self.frames.first())
     }
 }
 
-/// What to report, of what.
+/// Input of a report besides the plugin's files.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// What the emulator says of itself.
+    /// The emulator's version line.
     pub emulator: String,
     /// How the program ended.
     pub outcome: Outcome,
-    /// Seconds that it took.
+    /// Duration of the run, in seconds.
     pub seconds: f64,
-    /// The process that was started.
+    /// Id of the started process.
     pub pid: u32,
-    /// The name of the function that was the window, if one was.
+    /// Name of the window function, if there was one.
     pub function: Option<String>,
-    /// How lines are judged.
+    /// Rules of counting.
     pub rules: Rules,
-    /// The machine of the estimates.
+    /// The modelled machine.
     pub model: Model,
-    /// The processors of the curve.
+    /// Numbers of processors for the curve.
     pub processors: Vec<u32>,
-    /// Lines that are listed at most.
+    /// Maximum number of listed lines.
     pub lines_max: usize,
 }
 
 impl Request {
-    /// To judge a process by these rules and this model; the rest is to be set: nothing is known of the run but that it ended with 0, ten lines
-    /// are listed, and there is no curve.
+    /// Request with these rules and this model. Defaults: outcome exit 0, ten listed lines, no curve, other
+    /// fields empty.
     #[must_use]
     pub fn new(rules: Rules, model: Model) -> Request {
         Request {
@@ -303,11 +307,11 @@ impl Request {
     }
 }
 
-/// Reads what the plugin left, and judges it.
+/// Reads the plugin's files and builds the report.
 #[must_use]
 pub fn report(sources: &[Source], request: &Request) -> Report {
     let logs = read::logs(sources);
-    // Each process's files are read for it alone: there may be thousands.
+    // Groups files by process: a run may have thousands of processes, and each reads only its own files.
     let own = read::by_process(sources);
     let fold =
         |log: &Log| Lines::fold(own.get(&log.process).map_or(&[], Vec::as_slice), log.pid, request.rules);
@@ -315,7 +319,7 @@ pub fn report(sources: &[Source], request: &Request) -> Report {
     let losses = read::losses(sources);
     let processes: Vec<ProcessReport> = folded.iter().map(|(lines, log)| process(lines, log)).collect();
     let incomplete = summary::incomplete(&folded, losses, request);
-    // The process that was started; where it counted nothing (a shell that forks), the one that did most.
+    // Reports the started process. If it counted nothing (a shell that forks), reports the busiest one.
     let chosen = folded
         .iter()
         .position(|(lines, log)| log.pid == request.pid && lines.accesses() > 0)
@@ -351,7 +355,7 @@ fn process(lines: &Lines, log: &Log) -> ProcessReport {
     }
 }
 
-/// The report of one process, which has the logs of those that it was forked from.
+/// Builds the report of one process. `inherited` has the logs of its ancestors.
 fn build(lines: &Lines, log: &Log, inherited: &[Log], request: &Request) -> Report {
     let working = lines.threads.iter().filter(|thread| thread.works);
     let threads = working.clone().count();
@@ -429,7 +433,7 @@ fn phases(lines: &Lines) -> Phases {
     }
 }
 
-/// The shared lines, those that are shared for as long as the threads work first, and of each kind the dearest first.
+/// Sorts the shared lines: those shared as long as the threads work come first, each group by modelled cost.
 fn dearest<'a>(lines: &'a Lines, request: &Request) -> Vec<&'a Line> {
     let mut dearest: Vec<&Line> = lines.shared.iter().collect();
     let rank = |line: &Line| (line.phase.lasts(), request.model.cost_ns(line, request.rules.ops));

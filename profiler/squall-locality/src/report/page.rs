@@ -1,4 +1,4 @@
-//! The report as a page: one file, with two drawings, that needs nothing from outside.
+//! Writes the report as one self-contained HTML page with a heat map and a curve.
 
 use std::fmt::Write;
 
@@ -7,17 +7,17 @@ use super::summary::{self, Row};
 use super::{LineReport, Report, terminal};
 use crate::lines::Sharing;
 
-/// Lines in the heat map at most.
+/// Maximum number of lines in the heat map.
 const ROWS_MAX: usize = 64;
-/// Threads in it at most; above that, neighbours share a column.
+/// Maximum number of columns in the heat map. With more threads, neighbours share a column.
 const COLUMNS_MAX: usize = 128;
 
-/// Pixels that the heat map's columns have together, about; of a column at least and at most; of a row.
+/// Approximate width of all columns, limits for the width of one, and height of a row, in pixels.
 const COLUMNS_WIDTH: usize = 900;
 const COLUMN_WIDTHS: (usize, usize) = (6, 14);
 const ROW_HEIGHT: usize = 14;
 
-/// Light and dark, as the reader's browser is; the heat map lies on light ground in both, since there more is darker.
+/// Style for light and dark browsers. The heat map has a light background in both, because darker means more.
 const STYLE: &str = ":root{color-scheme:light dark;--ink:#222;--paper:#fff;--rule:#ddd;--faint:#666;--bad:#a00;--curve:#c22}\
 @media(prefers-color-scheme:dark){:root{--ink:#ddd;--paper:#16181b;--rule:#3a3e44;--faint:#9aa0a6;--bad:#ff8a80;--curve:#ff6b5e}}\
 body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1em;color:var(--ink);background:var(--paper)}\
@@ -27,11 +27,11 @@ p{overflow-wrap:anywhere}.false{color:var(--bad);font-weight:600}svg{max-width:1
 .ground{fill:#f4f4f4}.perfect,.curve{fill:none}.perfect{stroke:var(--faint)}.curve{stroke:var(--curve);stroke-width:2}\
 small{color:var(--faint)}details{margin:.4em 0}pre{overflow:auto;font-size:.85em}";
 
-/// The whole report, as HTML.
+/// Formats the report as HTML.
 #[must_use]
 pub fn page(report: &Report) -> String {
     let mut text = String::new();
-    // A String takes all that is written to it.
+    // Writing to a `String` cannot fail.
     let _ = write(&mut text, report);
     text
 }
@@ -127,24 +127,24 @@ fn write_line(text: &mut String, rank: usize, line: &LineReport) -> std::fmt::Re
     writeln!(text, "</table>")
 }
 
-/// Numbers of threads that there are, from 0.
+/// One more than the highest thread number.
 fn numbers(report: &Report) -> usize {
     report.thread_list.iter().map(|thread| thread.number as usize + 1).max().unwrap_or(1)
 }
 
-/// Threads that share a column of the heat map.
+/// Number of threads per column of the heat map.
 fn threads_together(report: &Report) -> usize {
     numbers(report).div_ceil(COLUMNS_MAX).max(1)
 }
 
-/// Threads by lines, a cell for each pair.
+/// Draws the heat map of threads by lines.
 fn heat_map(text: &mut String, report: &Report) -> std::fmt::Result {
     let (count, together) = (numbers(report), threads_together(report));
     let columns = count.div_ceil(together);
     let rows = report.lines.len().min(ROWS_MAX);
     let cell = (COLUMNS_WIDTH / columns).clamp(COLUMN_WIDTHS.0, COLUMN_WIDTHS.1);
     let (left, top) = (120, 20);
-    // A digit takes six pixels; two are between labels.
+    // A digit is 6 pixels wide; 12 pixels separate labels.
     let label = 6 * count.to_string().len() + 12;
     let (width, height) = (left + columns * cell + label, top + rows * ROW_HEIGHT + 10);
     writeln!(
@@ -187,7 +187,7 @@ fn heat_map(text: &mut String, report: &Report) -> std::fmt::Result {
     Ok(())
 }
 
-/// Reads and writes of a line in each column that has any.
+/// Reads and writes of a line in each touched column.
 fn sums(
     line: &LineReport,
     columns: usize,
@@ -202,13 +202,13 @@ fn sums(
     sums.into_iter().enumerate().filter(|(_, sums)| *sums != (0, 0))
 }
 
-/// The speed-up by the model, both axes by powers of two.
+/// Draws the modelled speed-up with logarithmic axes.
 fn curve(text: &mut String, report: &Report) -> std::fmt::Result {
     let (width, height, margin) = (520.0, 360.0, 46.0);
     let of = |f: fn(&crate::model::Point) -> f64| report.curve.iter().map(f);
     let most = of(|point| f64::from(point.processors)).fold(2.0, f64::max).log2();
     let speed_ups = || of(|point| point.speed_up).filter(|speed_up| *speed_up > 0.0).map(f64::log2);
-    // Down to a quarter at least, and no further than there is room for labels.
+    // The axis starts at a quarter or lower, limited by the room for labels.
     let low = speed_ups().fold(-2.0, f64::min).floor().max(-16.0);
     let high = speed_ups().fold(most, f64::max);
     let x = |processors: f64| margin + processors.log2() / most * (width - 2.0 * margin);
@@ -229,7 +229,7 @@ fn curve(text: &mut String, report: &Report) -> std::fmt::Result {
     )?;
     let mut free = 0.0;
     for processors in of(|point| f64::from(point.processors)).filter(|at| x(*at).is_finite()) {
-        // Where the last label leaves room; points that go back have none.
+        // Skips labels that would overlap the previous one.
         if x(processors) >= free {
             let (at, y) = (x(processors), height - margin + 16.0);
             writeln!(text, "<text x=\"{at:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{processors}</text>")?;

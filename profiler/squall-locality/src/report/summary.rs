@@ -1,4 +1,4 @@
-//! What the table and the page both begin and end with: one text for both.
+//! Texts that the table and the page share.
 
 use squall_locality_plugin::format::window;
 
@@ -8,19 +8,19 @@ use crate::read::{Event, Log, Losses};
 use crate::run::Outcome;
 use crate::shown::shown;
 
-/// A figure.
+/// A figure of the run.
 pub(super) struct Row {
-    /// Its name.
+    /// Name of the figure.
     pub(super) name: &'static str,
-    /// Whether it is a part of the one above.
+    /// Whether it is a part of the previous figure.
     pub(super) part: bool,
-    /// Its value.
+    /// Total.
     pub(super) total: u64,
-    /// The same for one operation.
+    /// Value per operation.
     pub(super) per_op: Option<f64>,
 }
 
-/// What was counted: threads, operations, window, emulator.
+/// Heading: threads, operations, window, emulator.
 pub(super) fn heading(report: &Report) -> String {
     let ops = match report.ops_per_thread {
         Some(ops) => format!(", {ops} operations each"),
@@ -35,7 +35,7 @@ pub(super) fn heading(report: &Report) -> String {
     format!("{threads} of {seen} threads{ops}; {window}; {}", report.emulator)
 }
 
-/// That sums are estimates, where they are.
+/// Warns that lines were sampled and sums are estimates.
 pub(super) fn estimate(report: &Report) -> Option<String> {
     (report.one_line_in > 1).then(|| {
         format!(
@@ -45,13 +45,13 @@ pub(super) fn estimate(report: &Report) -> Option<String> {
     })
 }
 
-/// That figures are not those of a whole run, where they are not, and why.
+/// Warns that the counts are incomplete, with the reasons.
 pub(super) fn incomplete_text(report: &Report) -> Option<String> {
     let why = &report.incomplete;
     (!why.is_empty()).then(|| format!("INCOMPLETE, since not everything was counted: {}", why.join("; ")))
 }
 
-/// The figures of the run.
+/// Figures of the run.
 pub(super) fn rows(report: &Report) -> Vec<Row> {
     let row = |name, part, total, per_op| Row { name, part, total, per_op };
     let shared = if report.steady {
@@ -84,7 +84,7 @@ pub(super) fn rows(report: &Report) -> Vec<Row> {
     rows
 }
 
-/// Above the curve.
+/// Caption of the curve.
 pub(super) fn curve(report: &Report) -> String {
     format!(
         "By the model of {} (a model, not a measurement), operations of all threads over those of one alone:",
@@ -92,7 +92,7 @@ pub(super) fn curve(report: &Report) -> String {
     )
 }
 
-/// What stands between the figures and a whole run: of all processes.
+/// Reasons why the counts of all processes are incomplete.
 pub(super) fn incomplete(processes: &[(Lines, &Log)], lost: Losses, request: &Request) -> Vec<String> {
     let mut why = losses(lost);
     match &request.outcome {
@@ -127,7 +127,8 @@ pub(super) fn incomplete(processes: &[(Lines, &Log)], lost: Losses, request: &Re
     why
 }
 
-/// What is missing of the figures, as phrases. Records say what a line is, and are no part of them, but how a child ended is.
+/// Phrases for the losses. Lost records of mappings and blocks affect only the description of lines. A lost
+/// record of an exit, however, makes it unknown how a child ended.
 pub(super) fn losses(losses: Losses) -> Vec<String> {
     let of = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
     let all = [
@@ -142,7 +143,7 @@ pub(super) fn losses(losses: Losses) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-/// What a reader has to know.
+/// Remarks for the reader.
 pub(super) fn notes(lines: &Lines, log: &Log, inherited: &[Log], request: &Request) -> Vec<String> {
     let mut notes = vec![
         "Under emulation no program has restartable sequences (rseq): what was counted is the fallback of programs that use them."

@@ -1,4 +1,4 @@
-//! The report as text.
+//! Formats the report as text.
 
 use std::fmt::Display;
 
@@ -8,12 +8,12 @@ use super::{CodeReport, LineReport, Report};
 use crate::lines::{Phase, Sharing};
 use crate::shown::shown;
 
-/// Places of the code that are shown of a line at most.
+/// Maximum number of code locations shown per line.
 const PLACES_MAX: usize = 6;
-/// Threads that are named of a line at most.
+/// Maximum number of threads named in a list.
 const NAMES_MAX: usize = 12;
 
-/// The whole report, for a terminal.
+/// Formats the whole report for a terminal.
 #[must_use]
 pub fn table(report: &Report) -> String {
     let mut text = Text(String::new());
@@ -21,7 +21,7 @@ pub fn table(report: &Report) -> String {
     text.0
 }
 
-/// Lines of text, in which nothing that comes of the program does anything to a terminal, or makes a line of its own.
+/// Lines of text. Names from the program are escaped, so they cannot act on the terminal or add a line.
 struct Text(String);
 
 impl Text {
@@ -60,7 +60,7 @@ fn write(text: &mut Text, report: &Report) {
     }
 }
 
-/// The model's curve, and the processes.
+/// Writes the model's curve and the list of processes.
 fn write_rest(text: &mut Text, report: &Report) {
     if let (Some(first), Some(last)) = (report.curve.first(), report.curve.last()) {
         text.line("");
@@ -151,7 +151,7 @@ fn write_line(text: &mut Text, rank: usize, line: &LineReport) {
     }
 }
 
-/// Places of the code, those of one source line together.
+/// Merges instructions of the same source line.
 fn merged(code: &[CodeReport]) -> Vec<CodeReport> {
     let mut merged: Vec<CodeReport> = Vec::new();
     for place in code {
@@ -171,7 +171,7 @@ fn merged(code: &[CodeReport]) -> Vec<CodeReport> {
     merged
 }
 
-/// A list of numbers, runs of them as ranges, cut where it gets long.
+/// Formats thread numbers: consecutive numbers become a range, and a long list is cut.
 fn names(threads: &[u32]) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut at = 0;
@@ -193,7 +193,7 @@ fn names(threads: &[u32]) -> String {
     parts.join(" ")
 }
 
-/// A function's name without its long generic arguments.
+/// Cuts a long function name.
 fn short(name: &str) -> String {
     const MAX: usize = 90;
     if name.chars().count() <= MAX {
