@@ -1,4 +1,4 @@
-//! What reads and writes the value of a `DistributedRwLock`.
+//! The guards of a `DistributedRwLock`.
 
 use super::lock::DistributedRwLock;
 use crate::deadlock;
@@ -9,7 +9,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Reads the value of a [`DistributedRwLock`]; its drop unlocks. It stays on its thread, whose mark it is:
+/// Holds a [`DistributedRwLock`] for reading. Dropping the guard releases the lock, also during a panic.
+///
+/// The guard must stay on its thread, because the mark is in the thread's record:
 /// ```compile_fail
 /// static LOCK: squall_lock::DistributedRwLock<u32> = squall_lock::DistributedRwLock::new(0);
 /// let guard = LOCK.read();
@@ -18,16 +20,17 @@ use std::ops::{Deref, DerefMut};
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct DistributedReadGuard<'a, T: ?Sized, S: Steps = Undisturbed> {
     lock: &'a DistributedRwLock<T, S>,
-    /// The mark.
+    /// The slot with this guard's mark.
     slot: &'static AtomicUsize,
     stays: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives shared references to the value and nothing else.
+// SAFETY: a shared guard only gives shared references to the value, and `T` is `Sync`.
 unsafe impl<T: ?Sized + Sync, S: Steps> Sync for DistributedReadGuard<'_, T, S> {}
 
 impl<'a, T: ?Sized, S: Steps> DistributedReadGuard<'a, T, S> {
-    /// The guard of a lock that this thread reads by this mark, and by no other guard of it.
+    /// Makes the guard of a lock that this thread reads with the mark in `slot`. The mark must not have
+    /// another guard.
     #[inline(always)]
     pub(super) fn new(
         lock: &'a DistributedRwLock<T, S>,
@@ -42,7 +45,8 @@ impl<T: ?Sized, S: Steps> Deref for DistributedReadGuard<'_, T, S> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the pointer is that of a live value, and no writer is inside while the mark stands (raw/I1).
+        // SAFETY: the pointer is that of a live value, and no writer is inside while the mark is set
+        // (raw/I1).
         unsafe { &*self.lock.value.with(|value| value) }
     }
 }
@@ -66,16 +70,17 @@ impl<T: ?Sized + fmt::Display, S: Steps> fmt::Display for DistributedReadGuard<'
     }
 }
 
-/// Reads and writes the value of a [`DistributedRwLock`]; its drop unlocks. It stays on its thread.
+/// Holds a [`DistributedRwLock`] for writing. Dropping the guard releases the lock, also during a panic. The
+/// guard must stay on its thread.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct DistributedWriteGuard<'a, T: ?Sized, S: Steps = Undisturbed> {
     lock: &'a DistributedRwLock<T, S>,
-    /// Dropped after the drop below: the next writer comes when this one is out.
+    /// Dropped after the `drop` below runs, so that the next writer starts after this one has left.
     _turn: LockGuard<'a, (), S>,
 }
 
 impl<'a, T: ?Sized, S: Steps> DistributedWriteGuard<'a, T, S> {
-    /// The guard of a lock that this thread has locked to write.
+    /// Makes the guard of a lock that this thread has locked for writing.
     pub(super) fn new(
         lock: &'a DistributedRwLock<T, S>,
         turn: LockGuard<'a, (), S>,
@@ -89,8 +94,8 @@ impl<T: ?Sized, S: Steps> Deref for DistributedWriteGuard<'_, T, S> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the pointer is that of a live value. Nobody else is inside (raw/I1), so all other references come from
-        // this guard, and those that may write borrow it mutably.
+        // SAFETY: the pointer is that of a live value. No other thread is inside (raw/I1), so all other
+        // references come from this guard. References that may write borrow the guard mutably.
         unsafe { &*self.lock.value.with(|value| value) }
     }
 }
@@ -98,7 +103,8 @@ impl<T: ?Sized, S: Steps> Deref for DistributedWriteGuard<'_, T, S> {
 impl<T: ?Sized, S: Steps> DerefMut for DistributedWriteGuard<'_, T, S> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as in `deref`; this guard is borrowed mutably, so there is no other reference.
+        // SAFETY: the pointer and the lock are as in `deref`. This guard is borrowed mutably, so there is no
+        // other reference.
         unsafe { &mut *self.lock.value.with_mut(|value| value) }
     }
 }

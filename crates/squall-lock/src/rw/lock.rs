@@ -1,4 +1,4 @@
-//! `DistributedRwLock<T>`: the raw lock, its value, and the lock that makes writers come one at a time.
+//! `DistributedRwLock<T>`: the raw lock, its value, and the lock that admits one writer at a time.
 
 use super::guard::{DistributedReadGuard, DistributedWriteGuard};
 use super::raw::{Entry, Raw};
@@ -12,38 +12,40 @@ use std::fmt;
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-/// A reader-writer lock whose readers write nothing that another thread writes: a read lock for each thread, and a write lock
-/// that is all of them.
+/// A reader-writer lock for data that is read all the time. Each reader writes only a cache line of its own
+/// thread.
 ///
-/// Drawbacks first:
-/// - **Writing is dear**: a system call that interrupts every processor on which a thread of this process runs, and a look at
-///   one line for each thread of the process that ever read such a lock (`squall bench rwlock` prints what that takes for
-///   1 to 512 of them). For data that is written more often than once in some thousand reads take another lock.
-/// - A guard stays on its thread, and a read guard that is forgotten (`std::mem::forget`) keeps its lock, or what lies at its
-///   address later, read-locked for ever.
-/// - Reading again on a thread that reads already may wait for a writer that waits for the first: then neither goes on.
-///   Debug builds panic there, and where a thread waits for itself as a writer, or in a cycle of writers and locks; that a
-///   cycle goes through a reader of another thread is not seen.
-/// - Not for signal handlers: locking may allocate and sleep. In the child of a fork, what other threads of the parent read or
-///   wrote stays locked for ever.
-/// - No poisoning: a thread that panics while it holds the lock releases it.
-/// - Where `membarrier` cannot be used, each reader makes two full fences.
+/// Drawbacks:
+/// - **Writing is expensive.** A writer makes a system call that interrupts every processor on which a thread
+///   of this process runs. Then it reads one line for each thread of the process that ever read such a lock.
+///   (`squall bench rwlock` prints the cost for 1 to 512 threads.) Use another lock if more than one access
+///   in some thousand is a write.
+/// - A guard stays on its thread. A forgotten read guard (`std::mem::forget`) keeps its lock read-locked
+///   forever, and also a later lock at the same address.
+/// - Nested reads on one thread can deadlock. The second read waits for a writer, and that writer waits for
+///   the first read. Debug builds panic there. They also panic if a thread waits for itself as a writer, or
+///   in a cycle of writers and locks. A cycle through a reader of another thread is not detected.
+/// - Signal handlers must not use it: locking may allocate and sleep. In the child of a fork, locks held by
+///   other threads of the parent stay held.
+/// - Poisoning does not exist: a panic releases the lock.
+/// - Without `membarrier` each reader makes two full fences.
 ///
-/// Neither side starves: readers that come while a writer waits or works go after it, and the next writer goes after those that
-/// waited so. Writers among themselves have the order of [`Lock`].
+/// Neither side starves. Readers that arrive during a write go after it, and the next writer goes after those
+/// readers. Writers are ordered among themselves like the waiters of a [`Lock`].
 ///
-/// The lock is as small as others, 28 bytes beside its value, however many processors there are: what is distributed belongs to
-/// the threads, 128 bytes for each, for all such locks together.
+/// The lock needs 28 bytes beside its value, for any number of processors. The distributed part belongs to
+/// the threads: 128 bytes per thread, shared by all such locks.
 ///
-/// Progress: reading is wait-free while there is no writer. A thread that stalls while it reads holds up writers, and then
-/// everybody. Reading takes effect at the look at the lock's word, writing when the last mark is seen gone.
+/// Progress: reading is wait-free while there is no writer. A thread that stalls while it reads delays
+/// writers, and through them all readers. A read takes effect when it loads the lock's word. A write takes
+/// effect when the writer has seen the last mark gone.
 ///
 /// # Cost
-/// Reading: two stores to the thread's own line, two loads of the lock's word. Eight locks at once on one thread; beyond
-/// that the thread takes further records, and looks through those it has where free places are scattered among them.
+/// Reading: two stores to the thread's own line and two loads of the lock's word. One thread can read eight
+/// locks at once. For more it takes further records, and searches them if the free slots are scattered.
 ///
 /// # Source
-/// PR-10: Appavoo 2005, §3.1. See the headers of `rw/raw.rs` and `rw/marks.rs`.
+/// PR-10: Appavoo 2005, §3.1; Dice and Kogan, "BRAVO", USENIX ATC 2019.
 ///
 /// # Example
 /// ```
@@ -64,40 +66,53 @@ pub struct DistributedRwLock<T: ?Sized, S: Steps = Undisturbed> {
     pub(super) value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock owns its value, and what is beside it belongs to no thread.
+// SAFETY: the lock owns its value, and its other fields belong to no thread.
 unsafe impl<T: ?Sized + Send, S: Steps> Send for DistributedRwLock<T, S> {}
-// SAFETY: threads that share it read the value at the same time, for which it is `Sync`, and write it, for which it is
-// `Send`, only while no other is inside (raw/I1).
+// SAFETY: threads that share the lock read the value at the same time, for which it is `Sync`. They write it,
+// for which it is `Send`, only while no other thread is inside (raw/I1).
 unsafe impl<T: ?Sized + Send + Sync, S: Steps> Sync for DistributedRwLock<T, S> {}
 
 impl<T: ?Sized, S: Steps> std::panic::UnwindSafe for DistributedRwLock<T, S> {}
 impl<T: ?Sized, S: Steps> std::panic::RefUnwindSafe for DistributedRwLock<T, S> {}
 
 impl<T> DistributedRwLock<T> {
-    /// A lock around `value`, which nobody holds.
+    /// Makes a free lock around `value`.
     pub const fn new(value: T) -> DistributedRwLock<T> {
         DistributedRwLock::disturbed(value)
     }
 }
 
 impl<T, S: Steps> DistributedRwLock<T, S> {
-    /// As [`DistributedRwLock::new`], with something that happens at each step.
+    /// Like [`DistributedRwLock::new`], with the steps `S` of a stress test.
     #[doc(hidden)]
     pub const fn disturbed(value: T) -> DistributedRwLock<T, S> {
         DistributedRwLock { raw: Raw::new(), writers: Lock::disturbed(()), value: UnsafeCell::new(value) }
     }
 
-    /// Ends the lock and returns the value.
+    /// Consumes the lock and returns the value.
+    ///
+    /// # Example
+    /// ```
+    /// let names = squall_lock::DistributedRwLock::new(vec!["a"]);
+    /// names.write().push("b");
+    /// assert_eq!(names.into_inner(), ["a", "b"]);
+    /// ```
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
 }
 
 impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
-    /// Locks to read: waits while a writer waits or works.
+    /// Locks for reading. Waits while a writer waits or is inside.
     ///
     /// # Panics
     /// In debug builds, if this wait can never end (see the type).
+    ///
+    /// # Example
+    /// ```
+    /// let limit = squall_lock::DistributedRwLock::new(10);
+    /// assert_eq!(*limit.read(), 10);
+    /// ```
     #[inline(always)]
     #[track_caller]
     pub fn read(&self) -> DistributedReadGuard<'_, T, S> {
@@ -108,21 +123,29 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
         DistributedReadGuard::new(self, slot)
     }
 
-    /// Locks to read if no writer waits or works.
+    /// Locks for reading if no writer waits or is inside. Otherwise returns `None`.
+    ///
+    /// # Example
+    /// ```
+    /// let limit = squall_lock::DistributedRwLock::new(10);
+    /// assert!(limit.try_read().is_some());
+    /// let writer = limit.write();
+    /// assert!(limit.try_read().is_none());
+    /// ```
     #[inline]
     pub fn try_read(&self) -> Option<DistributedReadGuard<'_, T, S>> {
-        // Any moment that is past by the time it is looked at.
+        // Any moment that has passed by the time it is compared.
         self.try_read_until(Instant::now)
     }
 
-    /// Locks to read, or gives up after `limit`.
+    /// Locks for reading, or gives up after `limit` and returns `None`.
     #[inline]
     pub fn try_read_for(&self, limit: Duration) -> Option<DistributedReadGuard<'_, T, S>> {
-        // A limit beyond the clock's end is as good as a year.
+        // A limit beyond the end of the clock becomes a year.
         self.try_read_until(|| later(limit))
     }
 
-    /// Locks to read, or gives up when the time that `deadline` says has passed; it is asked only if there is a writer.
+    /// Locks for reading, or gives up at `deadline`. The closure runs only if there is a writer.
     #[inline(always)]
     fn try_read_until(&self, deadline: impl FnOnce() -> Instant) -> Option<DistributedReadGuard<'_, T, S>> {
         let slot = match self.mark_first() {
@@ -132,11 +155,12 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
         Some(DistributedReadGuard::new(self, slot))
     }
 
-    /// Marks the thread's first slot, if it is free. `Ok`: inside. Else whether it is marked.
+    /// Marks the thread's first slot, if it is free. Returns `Ok` if the reader is inside, otherwise whether
+    /// the slot is marked.
     #[inline(always)]
     fn mark_first(&self) -> Result<&'static AtomicUsize, bool> {
         let slot = thread::current().first();
-        // Relaxed: the thread's own.
+        // Relaxed: only this thread writes the slot.
         if slot.load(Ordering::Relaxed) != 0 {
             return Err(false);
         }
@@ -165,7 +189,7 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
         deadlock::waits(self.raw.key(), || enter(false))
     }
 
-    /// Goes on where `mark_first` could not.
+    /// Continues after `mark_first` failed.
     fn enter(&self, marked: bool, deadline: Option<Instant>) -> Option<&'static AtomicUsize> {
         let record = thread::registered();
         let slot = if marked {
@@ -180,12 +204,20 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
         (self.raw.enter(slot, deadline) == Entry::Inside).then_some(slot)
     }
 
-    /// Locks to write: waits for other writers, and then until all readers are gone.
+    /// Locks for writing. Waits for other writers, then until all readers have left.
     ///
     /// # Panics
     /// In debug builds, if this wait can never end (see the type).
+    ///
     /// # Cost
-    /// See the type: some microseconds, and a line for each thread that ever read.
+    /// Some microseconds, and a read of one line for each thread that ever read such a lock.
+    ///
+    /// # Example
+    /// ```
+    /// let limit = squall_lock::DistributedRwLock::new(10);
+    /// *limit.write() += 1;
+    /// assert_eq!(*limit.read(), 11);
+    /// ```
     #[track_caller]
     pub fn write(&self) -> DistributedWriteGuard<'_, T, S> {
         if cfg!(debug_assertions) && thread::marks(self.raw.key()) {
@@ -198,17 +230,27 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
         }
     }
 
-    /// Locks to write if nobody is inside, and no readers are about to go in after the last writer.
+    /// Locks for writing if the lock is free and no readers delayed by the last writer are about to go in.
+    /// Otherwise returns `None`.
+    ///
+    /// # Example
+    /// ```
+    /// let limit = squall_lock::DistributedRwLock::new(10);
+    /// let reader = limit.read();
+    /// assert!(limit.try_write().is_none());
+    /// drop(reader);
+    /// *limit.try_write().expect("the lock is free") += 1;
+    /// ```
     #[track_caller]
     pub fn try_write(&self) -> Option<DistributedWriteGuard<'_, T, S>> {
         let turn = self.writers.try_lock()?;
-        // First without a word that would keep readers waiting.
+        // Look for marks first, without setting the word: WRITER would delay readers.
         (!self.raw.has_marks(&REGISTRY)).then_some(())?;
         let entry = self.raw.lock(&REGISTRY, Some(Instant::now()));
         (entry == Entry::Inside).then(|| self.written(turn))
     }
 
-    /// Locks to write, or gives up after `limit`. Readers that come meanwhile wait.
+    /// Locks for writing, or gives up after `limit` and returns `None`. Readers that arrive meanwhile wait.
     #[track_caller]
     pub fn try_write_for(&self, limit: Duration) -> Option<DistributedWriteGuard<'_, T, S>> {
         let deadline = later(limit);
@@ -223,32 +265,33 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
         DistributedWriteGuard::new(self, turn)
     }
 
-    /// Whether a writer is inside, or waits for readers. By the time of the answer it may be otherwise.
+    /// Returns whether a writer is inside or waits for readers. The answer may be out of date when it
+    /// returns.
     pub fn has_writer(&self) -> bool {
         self.raw.has_writer()
     }
 
-    /// The value, without locking: nobody else can have a reference to it.
+    /// Returns the value without locking: the exclusive borrow proves that no other reference exists.
     pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: the pointer is that of a live value, and `&mut self` is the only reference to the lock, so no guard lives
-        // but forgotten ones, through which nobody reaches the value.
+        // SAFETY: the pointer is that of a live value, and `&mut self` is the only reference to the lock. A
+        // guard can exist only if it was forgotten, and a forgotten guard cannot reach the value.
         unsafe { &mut *self.value.with_mut(|value| value) }
     }
 
-    /// Gives the lock the name under which a report of a deadlock shows it. For locks that live long: the name stays with the
-    /// address. Does nothing in release builds.
+    /// Names the lock for deadlock reports. Meant for locks that live long: the name stays with the address.
+    /// Does nothing in release builds.
     pub fn set_name(&self, name: &'static str) {
         deadlock::name(self.raw.key(), name);
     }
 }
 
-/// How many threads of this process have a place for marks now or had one: what a writer looks through, in lines.
+/// Returns the number of thread records in this process. A writer reads one line for each.
 #[doc(hidden)]
 pub fn readers_known() -> usize {
     REGISTRY.len()
 }
 
-/// When `limit` is over; in a year, if the clock does not reach that far.
+/// Returns the time after `limit`. If the clock does not reach that far, returns the time after a year.
 fn later(limit: Duration) -> Instant {
     const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
     let now = Instant::now();

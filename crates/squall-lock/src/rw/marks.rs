@@ -1,38 +1,42 @@
-//! Where readers leave their marks: a line for each thread, for all locks.
+//! The marks of readers: a line for each thread, shared by all locks.
 //!
-//! Problem: a reader must say "I am inside" where a writer finds it, and nobody else may write there. Counts on each VP
-//! would do, but take two restartable additions (1.7 ns together where an operation's enter and leave take 0.7) and memory per
-//! lock and VP. Idea: a guard never leaves its thread, so the thread itself is the cluster. It has a record of a few *slots*;
-//! one that holds the address of a lock is a mark: this thread is inside, or about to look whether it may be. A writer looks
-//! through the records of all threads.
+//! Problem: a reader must say "I am inside" where a writer finds it, on a line that no other thread writes.
+//! Counts on each VP would need two restartable additions (1.7 ns together, where an operation's enter and
+//! leave take 0.7) and memory per lock and VP.
+//! Idea: a guard never leaves its thread, so the thread itself is the cluster. The thread has a record of a
+//! few *slots*. A slot that contains the address of a lock is a mark: this thread is inside, or about to
+//! check whether it may go in. A writer reads the records of all threads.
 //!
-//! - I1. A slot is 0 (free), [`RESERVED`], or the key of a lock. It leaves 0 by its owner's hand alone; in the record of
-//!   strays, which has no owner, by a compare-exchange.
-//! - I2. Records are never freed while their registry lives, and a record that was pushed stays in the list.
-//! - I3. A record is given to a thread only when all its slots are 0 and no guard is left that could clear one of them later.
+//! - I1. A slot is 0 (free), [`RESERVED`], or the key of a lock. Only the slot's owner changes it from 0. In
+//!   the record of strays, which has no owner, threads do that by a compare-exchange.
+//! - I2. Records are never freed while their registry lives, and a pushed record stays in the list.
+//! - I3. A record is given to a thread only when all its slots are 0 and no guard is left that could clear
+//!   one of them later.
 //!
-//! Not promised: that a guard that was forgotten (`mem::forget`) is ever taken for gone. Its slot stays a mark.
-//! Cost: 128 bytes for each thread that ever read at the same time as others; a search of the list when a thread reads first.
-//! A thread that reads many locks at once has a chain of records, which grows by a quarter, one at least, when all of it was
-//! searched in vain; so that the searches are a constant number of looks for each lock.
-//! Source: Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019 (readers publish the lock's
-//! address; there in one table that all threads hash into); hazard pointers (Michael, 2004) for the records.
+//! Not promised: that a forgotten guard (`mem::forget`) is ever considered gone. Its slot stays a mark.
+//! Cost: 128 bytes per thread that ever read, counting threads that lived at the same time; a search of the
+//! list at a thread's first read. A thread that reads many locks at once has a chain of records. The chain
+//! grows by a quarter, and at least one, after a search of the whole chain failed. So the searches cost a
+//! constant number of steps per lock.
+//! Source: Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019 (readers publish
+//! the lock's address; there in one table that all threads hash into); hazard pointers (Michael, 2004) for
+//! the records.
 
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::ptr;
 
-/// Slots of a record: locks that a thread reads at once before it needs a second record.
+/// Slots per record: the number of locks a thread can read at once before it needs a second record.
 pub(crate) const SLOTS: usize = if cfg!(loom) { 2 } else { 8 };
 
-/// A chain of records grows by one, and by one for each so many that it has.
+/// A chain of records grows by one record, plus one per `GROWTH` records that it has.
 const GROWTH: usize = 4;
 
-/// A slot that belongs to somebody, and is no mark.
+/// A slot that has an owner but is not a mark.
 pub(crate) const RESERVED: usize = 1;
 
 const FREE: u8 = 0;
 const TAKEN: u8 = 1;
-/// Its thread has ended, but left a guard: free as soon as that is gone.
+/// The thread has ended, but left a guard. The record becomes free once the guard is gone.
 const ABANDONED: u8 = 2;
 
 /// A thread's slots.
@@ -40,16 +44,17 @@ const ABANDONED: u8 = 2;
 pub(crate) struct Record {
     slots: [AtomicUsize; SLOTS],
     state: AtomicU8,
-    /// The next in the registry; fixed once pushed.
+    /// The next record in the registry; fixed once pushed.
     next: AtomicPtr<Record>,
-    /// More slots of the same owner.
+    /// The next record of the same owner.
     more: AtomicPtr<Record>,
-    /// Of an owner's first record: the one of the chain where a slot was free last; null for this one.
+    /// In an owner's first record: the record of the chain where a slot was last found free. Null means this
+    /// one.
     room: AtomicPtr<Record>,
 }
 
 impl Record {
-    /// A taken record of which every slot holds `slot`.
+    /// Makes a taken record with `slot` in every slot.
     #[cfg(not(loom))]
     pub(crate) const fn new(slot: usize) -> Record {
         let mut slots = [const { AtomicUsize::new(0) }; SLOTS];
@@ -67,7 +72,7 @@ impl Record {
         }
     }
 
-    /// A taken record of which every slot holds `slot`.
+    /// Makes a taken record with `slot` in every slot.
     #[cfg(loom)]
     pub(crate) fn new(slot: usize) -> Record {
         Record {
@@ -79,40 +84,41 @@ impl Record {
         }
     }
 
-    /// The slot that is tried first.
+    /// Returns the slot that is tried first.
     #[inline(always)]
     pub(crate) fn first(&self) -> &AtomicUsize {
         &self.slots[0]
     }
 
     fn is_unmarked(&self) -> bool {
-        // Acquire: pairs with the Release of who cleared a slot last (`raw.rs`): perhaps a guard that its thread left behind. The
-        // next owner's marks carry on what that released.
+        // Acquire: pairs with the Release of the thread that last cleared a slot (`raw.rs`), perhaps by a
+        // guard left behind. The next owner's marks pass on the writes released there.
         self.slots.iter().all(|slot| slot.load(Ordering::Acquire) == 0)
     }
 
     fn more(&self) -> Option<&Record> {
-        // SAFETY: null or a record of the registry, which outlives this borrow (I2). Acquire: pairs with the Release in
-        // `extend`, behind which the record was filled.
+        // SAFETY: the pointer is null or a record of the registry, which outlives this borrow (I2).
+        // Acquire: pairs with the Release in `extend`, so the record is initialized.
         unsafe { self.more.load(Ordering::Acquire).as_ref() }
     }
 
-    /// This record and what its owner has behind it.
+    /// Iterates over this record and the later ones of its owner.
     fn chain(&self) -> impl Iterator<Item = &Record> {
         std::iter::successors(Some(self), |record| record.more())
     }
 
-    /// A slot of this record that was free, now [`RESERVED`].
+    /// Claims a free slot of this record, which becomes [`RESERVED`].
     fn claim_here(&self) -> Option<&AtomicUsize> {
-        // Acquire: pairs with the Release of who cleared the slot last (`raw.rs`): of a stray's, another thread. The mark that
-        // follows carries on what that released. Relaxed: only a look, to spare the exchange.
+        // Acquire: pairs with the Release of the thread that last cleared the slot (`raw.rs`); for a stray's
+        // slot, another thread. The next mark passes on the writes released there. Relaxed: the load only
+        // avoids a useless exchange.
         self.slots.iter().find(|slot| {
             slot.load(Ordering::Relaxed) == 0
                 && slot.compare_exchange(0, RESERVED, Ordering::Acquire, Ordering::Relaxed).is_ok()
         })
     }
 
-    /// A slot of this owner that was free, now [`RESERVED`]. `self` is the owner's first record.
+    /// Claims a free slot of this owner, which becomes [`RESERVED`]. `self` must be the owner's first record.
     #[cold]
     pub(crate) fn claim<'a>(&'a self, registry: &'a Registry) -> &'a AtomicUsize {
         let claimed = |from: &'a Record| {
@@ -121,8 +127,9 @@ impl Record {
             self.room.store(ptr::from_ref(record).cast_mut(), Ordering::Release);
             Some(slot)
         };
-        // Acquire: pairs with the Release above, behind which the record was filled.
-        // SAFETY: null or a record of this chain: `give_back` forgets it. So of the registry, which outlives this borrow (I2).
+        // Acquire: pairs with the Release above, so the record is initialized.
+        // SAFETY: the pointer is null or a record of this chain, because `give_back` clears it. So it is a
+        // record of the registry, which outlives this borrow (I2).
         let room = unsafe { self.room.load(Ordering::Acquire).as_ref() };
         if let Some(slot) = room.and_then(&claimed) {
             return slot;
@@ -136,7 +143,7 @@ impl Record {
         }
     }
 
-    /// Whether this owner has a mark of `key`.
+    /// Returns whether this owner has a mark of `key`.
     pub(crate) fn marks(&self, key: usize) -> bool {
         self.chain().any(|record| record.slots.iter().any(|slot| slot.load(Ordering::Relaxed) == key))
     }
@@ -144,7 +151,7 @@ impl Record {
 
 /// All records.
 pub(crate) struct Registry {
-    /// For threads that are past the end of their own record: a destructor of a thread-local value that reads.
+    /// The record for threads that have given back their own: a thread-local destructor that reads.
     strays: Record,
     head: AtomicPtr<Record>,
 }
@@ -164,34 +171,36 @@ impl Registry {
         &self.strays
     }
 
-    /// The records that were pushed by now.
+    /// Iterates over the records pushed so far.
     fn pushed(&self) -> impl Iterator<Item = &Record> {
-        // SAFETY: null, or a record of this registry (I2). Acquire: pairs with the Release in `push`.
+        // SAFETY: the pointer is null or a record of this registry (I2).
+        // Acquire: pairs with the Release in `push`.
         let first = unsafe { self.head.load(Ordering::Acquire).as_ref() };
-        // SAFETY: as above; `next` was stored before the record was pushed.
+        // SAFETY: the pointer is null or a record of this registry (I2). `next` was stored before the record
+        // was pushed.
         std::iter::successors(first, |record| unsafe { record.next.load(Ordering::Relaxed).as_ref() })
     }
 
-    /// All slots of all records there are by now.
+    /// Iterates over all slots of all records pushed so far.
     pub(crate) fn slots(&self) -> impl Iterator<Item = &AtomicUsize> {
         std::iter::once(&self.strays).chain(self.pushed()).flat_map(|record| &record.slots)
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     pub(crate) fn len(&self) -> usize {
         self.pushed().count()
     }
 
-    /// A record for the calling thread.
+    /// Returns a record for the calling thread.
     pub(crate) fn take(&self) -> &Record {
         self.free().next().unwrap_or_else(|| self.push())
     }
 
-    /// Records that nobody has, each taken when it is come to.
+    /// Iterates over records without an owner, and takes each when it reaches it.
     fn free(&self) -> impl Iterator<Item = &Record> {
         self.pushed().filter(|record| {
             let state = record.state.load(Ordering::Relaxed);
-            // Of one that is abandoned: nobody marks its slots any more, so that once clear they stay clear (I3).
+            // No thread marks the slots of an abandoned record any more, so cleared slots stay clear (I3).
             // Acquire: pairs with the Release in `give_back`.
             state != TAKEN
                 && record.is_unmarked()
@@ -199,16 +208,16 @@ impl Registry {
         })
     }
 
-    /// A new record, taken.
+    /// Makes and pushes a new record, already taken.
     fn push(&self) -> &Record {
         let new = Box::into_raw(Box::new(Record::new(0)));
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
-            // SAFETY: ours until it is pushed, and then kept (I2).
+            // SAFETY: the record is ours until it is pushed, and then kept (I2).
             unsafe { (*new).next.store(head, Ordering::Relaxed) };
             // Release: pairs with the Acquire in `pushed`.
             match self.head.compare_exchange(head, new, Ordering::Release, Ordering::Relaxed) {
-                // SAFETY: kept as long as the registry (I2).
+                // SAFETY: the record lives as long as the registry (I2).
                 Ok(_) => return unsafe { &*new },
                 Err(now) => head = now,
             }
@@ -220,7 +229,7 @@ impl Registry {
         let mut next = Some(record);
         while let Some(record) = next {
             // Acquire: pairs with the Release in `extend`.
-            // SAFETY: null or a record of the registry (I2), of the same owner.
+            // SAFETY: the pointer is null or a record of the registry (I2), of the same owner.
             next = unsafe { record.more.swap(ptr::null_mut(), Ordering::Acquire).as_ref() };
             record.room.store(ptr::null_mut(), Ordering::Relaxed);
             let state = if record.is_unmarked() { FREE } else { ABANDONED };
@@ -229,7 +238,7 @@ impl Registry {
         }
     }
 
-    /// Gives the owner of `last` more slots: so many records.
+    /// Appends `records` records to the chain that ends with `last`.
     fn extend(&self, last: &Record, records: usize) {
         let pointer = |record| ptr::from_ref::<Record>(record).cast_mut();
         let mut free = self.free();
@@ -246,7 +255,7 @@ impl Registry {
         let linked =
             last.more.compare_exchange(ptr::null_mut(), pointer(first), Ordering::Release, Ordering::Relaxed);
         if linked.is_err() {
-            // Another stray was faster.
+            // Another stray extended the chain first.
             self.give_back(first);
         }
     }
@@ -256,7 +265,8 @@ impl Drop for Registry {
     fn drop(&mut self) {
         let mut next = self.head.load(Ordering::Relaxed);
         while !next.is_null() {
-            // SAFETY: from `Box::into_raw` in `push`, in the list once, and nobody borrows from the registry any more.
+            // SAFETY: the pointer comes from `Box::into_raw` in `push` and is in the list once. The registry
+            // is no longer borrowed.
             let record = unsafe { Box::from_raw(next) };
             next = record.next.load(Ordering::Relaxed);
         }
@@ -310,7 +320,8 @@ mod tests {
         assert_eq!(registry.len(), 3, "all three records were given back");
     }
 
-    /// So many that a search of all for each, or a call for each that is given back, would be noticed.
+    /// The number of locks is so large that a search of the whole chain per lock, or a recursion per record,
+    /// would show.
     #[test]
     fn a_chain_grows_by_a_quarter_and_its_free_slots_are_found() {
         let (registry, locks) = (Registry::new(), if cfg!(miri) { 20 } else { 50_000 } * SLOTS);
@@ -318,12 +329,12 @@ mod tests {
         let slots: Vec<_> = (0..locks).map(|_| record.claim(&registry)).collect();
         let records = registry.len();
         assert!(records * SLOTS <= locks + locks / GROWTH + SLOTS, "{records} records for {locks} locks");
-        // What is still free.
+        // Claim the slots that are still free.
         for _ in locks..records * SLOTS {
             record.claim(&registry);
         }
         assert_eq!(registry.len(), records);
-        // One in the middle, one before the last record with room, and one in the first record.
+        // One slot in the middle, one before the last record with room, and one in the first record.
         for at in [locks / 2, locks / 3, 1] {
             slots[at].store(0, Ordering::Relaxed);
             assert!(ptr::eq(record.claim(&registry), slots[at]), "a free slot was passed over");

@@ -1,4 +1,5 @@
-//! The distributed reader-writer lock. How: `raw` (the protocol) and `marks` (where readers say that they are inside).
+//! The distributed reader-writer lock. `raw` contains the protocol, and `marks` the places where readers mark
+//! themselves inside.
 
 #![cfg_attr(loom, allow(dead_code, reason = "models are built without the public face"))]
 

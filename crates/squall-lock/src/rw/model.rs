@@ -1,4 +1,4 @@
-//! Model checks of the reader-writer lock in the form that ships, and the tests of those tests.
+//! Model tests of the shipped reader-writer lock, and their twins with one weakened site.
 
 use super::marks::Registry;
 use super::raw::{Entry, Raw};
@@ -18,9 +18,9 @@ struct Shared {
     done: AtomicBool,
 }
 
-// SAFETY: the protocol under test is what keeps writer and readers apart; the checker watches.
+// SAFETY: the protocol under test keeps writer and readers apart, and the model checker verifies that.
 unsafe impl Sync for Shared {}
-// SAFETY: as above.
+// SAFETY: the protocol under test keeps writer and readers apart, and the model checker verifies that.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -36,7 +36,7 @@ impl Shared {
         Arc::new(Shared { raw, registry, value, done })
     }
 
-    /// Reads once, as a thread that reads for the first time. Whether it got in.
+    /// Reads once, like a thread that reads for the first time. Returns whether it got in.
     fn read(&self, deadline: Option<Instant>) -> bool {
         let record = self.registry.take();
         let slot = record.claim(&self.registry);
@@ -56,7 +56,7 @@ impl Shared {
         assert_eq!(self.raw.lock(&self.registry, None), Entry::Inside);
     }
 
-    /// Writes what no reader may see in the middle.
+    /// Writes in two steps; a reader must not see the value between them.
     fn overwrite(&self) {
         // SAFETY: see `Shared`.
         self.value.with_mut(|value| unsafe { *value = 1 });
@@ -71,7 +71,7 @@ fn reader(shared: &Arc<Shared>, deadline: Option<Instant>) -> thread::JoinHandle
     thread::spawn(move || shared.read(deadline))
 }
 
-/// A reader that comes for the first time, and a writer.
+/// A reader on its first read, and a writer.
 fn reader_and_writer(fenced: bool) {
     let shared = Shared::new(fenced);
     let reader = reader(&shared, None);
@@ -89,7 +89,7 @@ fn full() {
     reader_and_writer(true);
 }
 
-/// One slot is marked, left, and marked again, as a thread does that reads twice.
+/// One slot is marked, cleared and marked again, as by a thread that reads twice.
 fn reads_twice() {
     let shared = Shared::new(false);
     let twice = {
@@ -112,7 +112,8 @@ fn reads_twice() {
     twice.join().unwrap();
 }
 
-/// Another lock's mark stands where the writer looks for ours: what ours released is not lost with it.
+/// Another lock's mark stands in the slot where the writer looks for ours. The writes released with our mark
+/// are not lost.
 fn reads_another() {
     let shared = Shared::new(false);
     let other: Arc<Raw<Undisturbed>> = Arc::new(
@@ -136,7 +137,8 @@ fn reads_another() {
             }
         })
     };
-    // It does not sleep, so that the model holds without the fences that wake it, which would hide the release.
+    // The writer does not sleep. So the model holds without the fences that wake it, which would hide the
+    // release.
     if shared.raw.lock(&shared.registry, Some(Instant::now())) == Entry::Inside {
         shared.overwrite();
         shared.raw.unlock();
@@ -144,7 +146,7 @@ fn reads_another() {
     both.join().unwrap();
 }
 
-/// A writer that gives up has not been there, and nobody waits for it afterwards.
+/// A writer that gives up leaves the lock as it was, and later no reader waits for it.
 fn writer_gives_up() {
     let shared = Shared::new(false);
     let reader = reader(&shared, None);
@@ -156,7 +158,7 @@ fn writer_gives_up() {
     assert!(reader.join().unwrap());
 }
 
-/// A reader that gives up leaves no mark: the writers behind it go on.
+/// A reader that gives up leaves no mark: later writers proceed.
 fn reader_gives_up() {
     let shared = Shared::new(false);
     let reader = reader(&shared, Some(Instant::now()));
@@ -168,7 +170,7 @@ fn reader_gives_up() {
     reader.join().unwrap();
 }
 
-/// A reader that a writer kept waiting is in before the next writer.
+/// A reader delayed by a writer goes in before the next writer.
 fn readers_first() {
     let shared = Shared::new(false);
     shared.lock();

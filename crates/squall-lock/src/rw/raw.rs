@@ -1,38 +1,48 @@
 //! The protocol of the distributed reader-writer lock.
 //!
-//! Problem: readers that share a lock word share its line, and pay for each other though they do not exclude each other. Idea: a
-//! reader leaves a mark on a line of its own thread (`marks`) and looks at a word that only writers write; a writer writes
-//! the word and looks at all marks. That is a store-load handshake, of which the writer pays the dear half (`asym`).
+//! Problem: readers that share a lock word share its cache line. They slow each other down although they do
+//! not exclude each other.
+//! Idea: a reader leaves a mark on a line of its own thread (`marks`) and reads a word that normally only
+//! writers write. A writer sets the word and reads all marks. The two sides form a store-load handshake, and
+//! the writer pays its expensive half (`asym`).
 //!
 //! ```text
-//! reader in:   mark; light fence; word == 0: in. Else (FENCED: full fence, look again) WRITER: take the mark away, wait
-//! reader out:  take the mark away; light fence; word == 0: done. Else (full fence, look again) WRITER: wake the writer
-//! writer in:   (one at a time) wait until nobody is queued; set WRITER; heavy fence; for each mark: wait until it is gone
-//! writer out:  clear WRITER; wake the readers
+//! reader enters: set the mark; light fence; word == 0: inside.
+//!                Else (if FENCED: full fence, read again) if WRITER: clear the mark, wait.
+//! reader leaves: clear the mark; light fence; word == 0: done.
+//!                Else (full fence, read again) if WRITER: wake the writer.
+//! writer enters: (one at a time) wait until no reader is queued; set WRITER; heavy fence;
+//!                for each mark: wait until it is gone.
+//! writer leaves: clear WRITER; wake the readers.
 //! ```
 //!
-//! - I1. No reader is inside together with a writer. *Argument.* Of the reader's fence and the writer's heavy one, the first
-//!   in their order decides (`asym/I1`; where `membarrier` is not used, FENCED is set and both are full fences). If the
-//!   reader's: its mark, and the record it lies in, is visible to the writer's scan, which waits until it has seen it gone,
-//!   with acquire: all that the reader did inside is then before the writer. If the writer's: the reader sees WRITER and does
-//!   not go in. It saw the last writer's end with acquire, if it goes in.
-//! - I2. So a writer needs to see each slot without its mark *once* after its fence: whatever is marked later is taken away
-//!   again without having been inside.
-//! - I3. A writer that waits is woken. The handshake once more: either its scan sees that the mark is gone, or the reader that
-//!   took it away sees WRITER, and signals. A reader that waits is woken by the end of the writer it saw.
-//! - I4. A reader waits for two writers at most: it is queued before it sleeps, and who comes after the writer that it then
-//!   waits for begins only when nobody is queued. A writer waits for the readers that are inside when it sets WRITER, and
-//!   for those that were queued before.
-//! - I5. FENCED is cleared at most once, when `membarrier` is found to work, and set for ever if it is refused later. Readers
-//!   that did not see it set then are caught by a visit to each processor.
+//! - I1. A reader is never inside together with a writer. *Argument.* The reader's fence and the writer's
+//!   heavy fence are ordered (`asym/I1`; without `membarrier`, FENCED is set and both are full fences). If
+//!   the reader's fence is first, the writer's scan sees its mark and the record that contains it. The scan
+//!   waits until the mark is gone, with Acquire, so everything the reader did inside happens before the
+//!   writer. If the writer's fence is first, the reader sees WRITER and does not go in. A reader that goes in
+//!   saw the end of the last writer with Acquire.
+//! - I2. So a writer needs to see each slot without its mark only *once* after its fence. A reader that sets
+//!   a mark later clears it again without having been inside.
+//! - I3. A waiting writer is woken. By the same handshake, its scan sees that the mark is gone, or the reader
+//!   that cleared the mark sees WRITER and signals. A waiting reader is woken by the end of the writer it
+//!   saw.
+//! - I4. A reader waits for at most two writers. It is queued before it sleeps. A writer that comes after the
+//!   one it waits for begins only when no reader is queued. A writer waits for the readers that are inside
+//!   when it sets WRITER, and for those queued before.
+//! - I5. FENCED is cleared at most once, when `membarrier` is found to work. It is set forever if
+//!   `membarrier` is refused later. A visit to each processor catches the readers that did not see it set
+//!   then.
 //!
-//! Not promised: recursion. A thread that reads twice with a writer coming between waits for itself.
-//! Progress: readers are wait-free while there is no writer. A thread that stalls inside as a reader holds up writers, and
-//! behind a writer everybody.
-//! Cost: a reader writes one word of its own line twice, and reads the word twice: no locked instruction, no fence. A writer
-//! makes a heavy fence (a system call) and reads a line for each thread that ever read any such lock at once with others.
-//! Source: PR-10 (Appavoo 2005, §3.1: replicate read locks, the write lock is all of them); Hsieh and Weihl, "Scalable
-//! reader-writer locks for parallel systems", 1992; BRAVO (see `marks`); Linux' `percpu-rwsem` (the writer pays).
+//! Not promised: recursion. A thread that reads twice waits for itself if a writer comes between.
+//! Progress: readers are wait-free while there is no writer. A thread that stalls inside as a reader delays
+//! writers, and through a writer all readers.
+//! Cost: a reader writes one word of its own line twice, and reads the word twice, without a locked
+//! instruction or a hardware fence. A writer makes a heavy fence (a system call). It reads a line per thread
+//! that ever read such a lock, counting threads that lived at the same time.
+//! Source: PR-10 (Appavoo 2005, §3.1: replicate read locks, the write lock is all of them); Hsieh and Weihl,
+//! "Scalable reader-writer locks for parallel systems", 1992; BRAVO (see `marks`); Linux' `percpu-rwsem` (the
+//! writer pays).
 
 use super::marks::{RESERVED, Registry};
 use super::sites;
@@ -48,17 +58,18 @@ use std::time::Instant;
 const WRITER: u32 = 1;
 /// Readers make full fences.
 const FENCED: u32 = 2;
-/// Nobody has asked yet whether `membarrier` works; FENCED is set meanwhile.
+/// No thread has asked yet whether `membarrier` works. FENCED is set meanwhile.
 const UNASKED: u32 = 4;
 
-/// Looks at a mark before the writer sleeps.
+/// The number of times a writer reads a mark before it sleeps.
 const SPINS: u32 = if cfg!(any(loom, miri)) { 0 } else { 100 };
 
-/// The lock without its value, and without what makes writers come one at a time.
+/// The lock without its value and without the lock that admits one writer at a time.
 pub(crate) struct Raw<S> {
-    /// WRITER, FENCED, UNASKED. Written by writers alone.
+    /// WRITER, FENCED, UNASKED. Written by writers, and once by the first thread that asks about
+    /// `membarrier`.
     word: AtomicU32,
-    /// Readers that wait for a writer.
+    /// The number of readers that wait for a writer.
     queued: AtomicU32,
     /// Readers wait here for the end of a writer.
     turn: EventCount,
@@ -67,13 +78,13 @@ pub(crate) struct Raw<S> {
     steps: PhantomData<fn() -> S>,
 }
 
-/// How a wait ended.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Entry {
-    /// Inside.
+    /// The thread is inside.
     Inside,
-    /// The time was over before.
+    /// The deadline passed first.
     TimedOut,
 }
 
@@ -89,7 +100,7 @@ impl<S: Steps> Raw<S> {
         }
     }
 
-    /// A lock whose readers make full fences, or light ones.
+    /// Makes a lock with readers that make full fences (`fenced`) or light ones.
     #[cfg(loom)]
     pub(crate) fn new(fenced: bool) -> Raw<S> {
         Raw {
@@ -101,7 +112,8 @@ impl<S: Steps> Raw<S> {
         }
     }
 
-    /// What a mark of this lock is. At least 4, so no other value of a slot (`marks/I1`).
+    /// Returns the value of a mark of this lock. It is at least 4, so it differs from the other values of a
+    /// slot (`marks/I1`).
     #[inline(always)]
     pub(crate) fn key(&self) -> usize {
         std::ptr::from_ref(self).addr()
@@ -109,23 +121,24 @@ impl<S: Steps> Raw<S> {
 
     // --- readers ---
 
-    /// Marks a free slot of the caller. True: inside. False: [`enter`](Raw::enter) goes on.
+    /// Marks a free slot of the caller. Returns true if the reader is inside; otherwise the caller must call
+    /// [`enter`](Raw::enter).
     #[inline(always)]
     pub(crate) fn mark(&self, slot: &AtomicUsize) -> bool {
-        // Release: pairs with the Acquire in `wait_for_marks`. A writer that looks for a mark may see this one in its place,
-        // and what was released with that must not be lost.
+        // Release: pairs with the Acquire of the scan in `lock`. A writer that waits for an earlier mark of
+        // this slot may see this one in its place. Writes released with the earlier mark must not be lost.
         slot.store(self.key(), sites::MARK_RELEASE.order(Ordering::Release));
         S::step();
         if !sites::ENTER_LIGHT.is_weak() {
-            // Partner: the heavy fence in `lock` (I1).
+            // Light fence: pairs with the heavy fence in `lock` (I1).
             asym::light();
         }
         // Acquire: pairs with the Release in `unlock` (I1).
         self.word.load(sites::ENTER_ACQUIRE.order(Ordering::Acquire)) == 0
     }
 
-    /// Goes on where [`mark`](Raw::mark) said no: waits for the writer, if there is one. If the time is over the slot is
-    /// free again.
+    /// Continues after [`mark`](Raw::mark) returned false: waits for the writer, if there is one. If the
+    /// deadline passes, the slot is free again.
     #[cold]
     #[inline(never)]
     pub(crate) fn enter(&self, slot: &AtomicUsize, deadline: Option<Instant>) -> Entry {
@@ -143,7 +156,8 @@ impl<S: Steps> Raw<S> {
                 continue;
             }
             if is_past(deadline) {
-                // Release: as in `mark`, for who looks at this slot next.
+                // Release: pairs with the Acquire of the scan in `lock`, and with that of the next owner of
+                // this slot.
                 slot.store(0, Ordering::Release);
                 break Entry::TimedOut;
             }
@@ -157,13 +171,14 @@ impl<S: Steps> Raw<S> {
         entry
     }
 
-    /// Looks again, with a full fence, whether a slot that was marked may stay so; else takes the mark away.
+    /// Reads the word again, after a full fence. Returns true if the marked slot may stay marked; otherwise
+    /// clears the mark.
     fn stays_marked(&self, slot: &AtomicUsize) -> bool {
         #[cfg(not(loom))]
         self.ask();
         S::step();
         if !sites::ENTER_FULL.is_weak() {
-            // Partner: the heavy fence in `lock` (I1).
+            // Full fence: pairs with the heavy fence in `lock` (I1).
             fence(Ordering::SeqCst);
         }
         // Acquire: pairs with the Release in `unlock` (I1).
@@ -174,7 +189,7 @@ impl<S: Steps> Raw<S> {
         false
     }
 
-    /// The reader goes: its slot is free.
+    /// Frees the slot of a reader that leaves.
     #[inline(always)]
     pub(crate) fn leave(&self, slot: &AtomicUsize) {
         self.clear(slot, 0);
@@ -182,11 +197,11 @@ impl<S: Steps> Raw<S> {
 
     #[inline(always)]
     fn clear(&self, slot: &AtomicUsize, to: usize) {
-        // Release: pairs with the Acquire in `wait_for_marks` (I1).
+        // Release: pairs with the Acquire of the scan in `lock` (I1).
         slot.store(to, sites::LEAVE_RELEASE.order(Ordering::Release));
         S::step();
         if !sites::LEAVE_LIGHT.is_weak() {
-            // Partner: the heavy fence in `lock` (I3).
+            // Light fence: pairs with the heavy fence in `lock` (I3).
             asym::light();
         }
         if self.word.load(Ordering::Relaxed) != 0 {
@@ -198,7 +213,7 @@ impl<S: Steps> Raw<S> {
     #[inline(never)]
     fn gone_with_a_word(&self) {
         if !sites::LEAVE_FULL.is_weak() {
-            // Partner: the heavy fence in `lock` (I3).
+            // Full fence: pairs with the heavy fence in `lock` (I3).
             fence(Ordering::SeqCst);
         }
         S::step();
@@ -207,14 +222,14 @@ impl<S: Steps> Raw<S> {
         }
     }
 
-    /// Whether a writer is inside, or waits for readers.
+    /// Returns whether a writer is inside or waits for readers.
     pub(crate) fn has_writer(&self) -> bool {
         self.word.load(Ordering::Relaxed) & WRITER != 0
     }
 
     // --- writers, one at a time ---
 
-    /// Takes the lock to write. If the time is over, nothing has happened.
+    /// Takes the lock for a writer. If the deadline passes, the lock is unchanged.
     pub(crate) fn lock(&self, registry: &Registry, deadline: Option<Instant>) -> Entry {
         let queue_is_empty = || self.queued.load(Ordering::Relaxed) == 0;
         if !sites::READERS_FIRST.is_weak() && self.wait(queue_is_empty, deadline) == Entry::TimedOut {
@@ -235,18 +250,19 @@ impl<S: Steps> Raw<S> {
         Entry::Inside
     }
 
-    /// Whether a reader is inside, or looks whether it may be, as far as the caller can see.
+    /// Returns whether a reader has a mark visible to the caller: it is inside, or checks whether it may go
+    /// in.
     pub(crate) fn has_marks(&self, registry: &Registry) -> bool {
         registry.slots().any(|slot| slot.load(Ordering::Relaxed) == self.key())
     }
 
-    /// Whether a reader waits.
+    /// Returns whether a reader waits.
     #[cfg(all(test, any(loom, squall_model)))]
     pub(crate) fn is_queued(&self) -> bool {
         self.queued.load(Ordering::Relaxed) != 0
     }
 
-    /// Gives the lock back.
+    /// Releases the writer's lock.
     pub(crate) fn unlock(&self) {
         // Release: pairs with the Acquire of readers that go in (I1).
         self.word.fetch_and(!WRITER, sites::UNLOCK_RELEASE.order(Ordering::Release));
@@ -254,7 +270,7 @@ impl<S: Steps> Raw<S> {
         self.turn.signal(u32::MAX);
     }
 
-    /// Waits at `gone`.
+    /// Waits at `gone` until `is_so` holds.
     fn wait(&self, is_so: impl Fn() -> bool, deadline: Option<Instant>) -> Entry {
         for _ in 0..SPINS {
             if is_so() {
@@ -275,56 +291,58 @@ impl<S: Steps> Raw<S> {
         }
     }
 
-    /// The fence between the word and the marks.
+    /// Makes the fence between the word and the marks.
     fn heavy(&self) {
-        // Partners: the fences of readers (I1, I3).
+        // Heavy fence: pairs with the fences of readers (I1, I3).
         if !sites::HEAVY.is_weak() && asym::heavy().is_err() {
             self.without_membarrier();
         }
     }
 
-    /// `membarrier` worked once and is refused now: a sandbox was entered. From here readers make full fences; those in the
-    /// middle, who did not see that, are made to by a visit to their processors (I5).
+    /// Handles a refusal of `membarrier`, which worked before: the process entered a sandbox. From here on
+    /// readers make full fences. A visit to each processor makes readers that did not see FENCED yet pass a
+    /// barrier (I5).
     #[cold]
     fn without_membarrier(&self) {
-        // Nor may anybody who has not asked yet clear it afterwards.
+        // UNASKED is cleared too, so that a later `ask` cannot clear FENCED.
         let fenced = |word: u32| Some((word | FENCED) & !UNASKED);
-        // SeqCst: before the visit, for those who begin meanwhile.
+        // SeqCst: comes before the visit, for readers that begin meanwhile.
         let before = self.word.fetch_update(Ordering::SeqCst, Ordering::Relaxed, fenced);
         if before.is_ok_and(|word| word & FENCED == 0) {
             visit_processors();
         }
-        // Partner: the full fences of readers.
+        // Full fence: pairs with the full fences of readers.
         fence(Ordering::SeqCst);
     }
 
-    /// Finds out whether readers need full fences, once.
+    /// Finds out once whether readers need full fences.
     #[cfg(not(loom))]
     fn ask(&self) {
         if self.word.load(Ordering::Relaxed) & UNASKED == 0 {
             return;
         }
         let clear = if asym::mode() == asym::Mode::Membarrier { FENCED | UNASKED } else { UNASKED };
-        // Once: who comes second finds UNASKED gone, and must not clear a FENCED that was set since (I5).
+        // Only once: a second thread finds UNASKED clear, and must not clear a FENCED that was set since
+        // (I5).
         let once = |word: u32| (word & UNASKED != 0).then_some(word & !clear);
         let _ = self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, once);
     }
 }
 
-/// Has each processor pass a full barrier, as far as that can be done without `membarrier`: see `restart_everywhere` for what
-/// remains. In a model a fence does not fail.
+/// Makes each processor pass a full barrier, as far as that is possible without `membarrier`. The limits are
+/// those of `restart_everywhere`. In a model a fence never fails.
 #[cold]
 pub(crate) fn visit_processors() {
     #[cfg(not(loom))]
     squall_sys::rseq::restart_everywhere(squall_machine::machine().vp_limit());
 }
 
-/// Whether the time is over.
+/// Returns whether the deadline has passed.
 pub(crate) fn is_past(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
 }
 
-/// What is left of it.
+/// Returns the time left until the deadline.
 pub(crate) fn left(deadline: Option<Instant>) -> Option<std::time::Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }

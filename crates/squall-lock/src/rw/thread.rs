@@ -1,9 +1,9 @@
 //! The calling thread's record.
 //!
-//! - I1. A thread's pointer is the address of [`NOBODY`], or of the record that the registry gave to that thread and to no
-//!   other.
-//! - I2. The exit hook gives the record back. What reads on that thread later (in the destructor of another thread-local
-//!   value) takes slots from the strays.
+//! - I1. A thread's pointer is the address of [`NOBODY`], or of the record that the registry gave to this
+//!   thread alone.
+//! - I2. The exit hook gives the record back. A later read on that thread (in the destructor of another
+//!   thread-local value) takes slots from the strays.
 
 use super::marks::{RESERVED, Record, Registry};
 use std::ptr;
@@ -11,7 +11,7 @@ use std::ptr;
 /// The records of the process.
 pub(super) static REGISTRY: Registry = Registry::new();
 
-/// What a thread's pointer points to until it reads first: no slot of it is ever free.
+/// The target of a thread's pointer until its first read. Its slots are never free.
 static NOBODY: Record = Record::new(RESERVED);
 
 mod pointer {
@@ -35,20 +35,21 @@ impl Drop for ExitHook {
     }
 }
 
-/// The calling thread's record, or one without a free slot.
+/// Returns the calling thread's record, or one without a free slot.
 #[inline(always)]
 pub(super) fn current() -> &'static Record {
-    // SAFETY: I1; both live for ever: `NOBODY` is a static, and so is the registry (marks/I2).
+    // SAFETY: I1. Both targets live forever: `NOBODY` is a static, and so is the registry (marks/I2).
     unsafe { &*pointer::current() }
 }
 
-/// Whether the calling thread has a mark of `key`, as far as one can know: of the strays' marks nobody knows whose they are.
+/// Returns whether the calling thread has a mark of `key`. Marks in the record of strays do not name their
+/// threads, so they are ignored.
 pub(super) fn marks(key: usize) -> bool {
     let record = registered();
     !ptr::eq(record, REGISTRY.strays()) && record.marks(key)
 }
 
-/// The calling thread's record, made now if it has none.
+/// Returns the calling thread's record, and makes one first if necessary.
 pub(super) fn registered() -> &'static Record {
     let record = current();
     if !ptr::eq(record, &NOBODY) {
