@@ -504,8 +504,9 @@ pub fn barrier() -> Result<u64, WaitError> {
 
 fn barrier_with(record: &'static Record) -> Result<u64, WaitError> {
     let mut calls = 0;
-    // Two passes. A call that was in no list in the first pass (I2) was either being run, and has run when
-    // the wait is over; or it was on its way to the orphans, from where calls never return to a list.
+    // Two passes. The first pass may miss a call that was in no list (I2). If the call was being run, it has
+    // run when the wait is over. If it was on its way to the orphans, the second pass finds it: calls never
+    // return from there to a list.
     for _ in 0..2 {
         calls += run_everything(record, |_| true)?;
         DOMAIN.registry.for_each(|other| other.wait_run_end());

@@ -18,8 +18,8 @@
 //! switched off.
 
 use squall_machine::park::EventCount;
-use squall_sys::sync::atomic::{AtomicU8, Ordering};
 use squall_sys::affinity;
+use squall_sys::sync::atomic::{AtomicU8, Ordering};
 use std::ptr;
 use std::time::{Duration, Instant};
 

@@ -1,24 +1,29 @@
-//! A thread's list of deferred calls: its owner adds without a locked instruction, and others may still take it.
+//! A thread's list of deferred calls. Its owner adds calls without a locked instruction; other threads can
+//! still take them.
 //!
-//! Problem: a call is deferred every few nanoseconds by threads that also run them; but a thread that goes to sleep
-//! with ten of them pending must not keep them for ever.
+//! Problem: threads defer a call every few nanoseconds, and also run the calls. But a thread that goes to
+//! sleep with ten of them pending must not keep them forever.
 //!
-//! Idea: a lock biased to its owner. The owner says "I am at it" by a plain store and looks whether someone takes the
-//! list; a taker says "I take it", makes the heavy fence, and waits for the owner's few instructions to end.
+//! Idea: a lock biased to its owner. The owner sets `busy` with a plain store and checks whether a taker has
+//! the list. A taker sets `taken`, makes the heavy fence, and waits for the owner's few instructions to end.
 //!
-//! - I1. `queue` is touched by the owner while `busy` is 1 and `taken` was seen 0 after that, or by the taker while
-//!   `taken` is 1 and `busy` was seen 0 after the heavy fence. Takers exclude each other by a lock above this module.
-//! - I2. No user code runs and nothing waits while `busy` or `taken` is set.
+//! - I1. The owner touches `queue` only while `busy` is 1 and it saw `taken` 0 after setting it. The taker
+//!   touches `queue` only while `taken` is 1 and it saw `busy` 0 after the heavy fence. A lock above this
+//!   module lets one taker in at a time.
+//! - I2. No user code runs and no thread waits while `busy` or `taken` is set.
 //! - I3. A batch's moment was marked after its last call was deferred.
 //!
-//! Argument for I1: owner: store `busy`, fence, load `taken`; taker: store `taken`, heavy fence, load `busy`. By
-//! `asym/I1` at least one of them sees the other's store, and each then backs off or waits. The release of the one that
-//! leaves pairs with the acquire of the one that comes.
+//! Argument for I1: the owner stores `busy`, makes a fence, and loads `taken`. The taker stores `taken`,
+//! makes a heavy fence, and loads `busy`. By `asym/I1` at least one of them sees the other's store, and then
+//! backs off or waits. The release of the thread that leaves pairs with the acquire of the thread that
+//! enters.
 //!
-//! A signal handler that defers while its thread is at the list finds `busy` already 1 and is refused.
+//! A signal handler that defers while its thread uses the list finds `busy` already 1 and is refused.
 //!
-//! Progress: the owner is wait-free but for a taker at work; a taker waits while the owner is preempted at its list.
-//! Cost: deferring adds 24 bytes to a list. Source: biased locking; Vyukov, "Asymmetric reader-writer mutex".
+//! Progress: the owner is wait-free, except while a taker is at work; a taker waits while the owner is
+//! preempted at its list.
+//! Cost: deferring adds 24 bytes to a list.
+//! Source: biased locking; Vyukov, "Asymmetric reader-writer mutex".
 
 use squall_machine::asym;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -30,15 +35,15 @@ use std::collections::VecDeque;
 use super::grace::Moment;
 use super::sites;
 
-/// Calls in a batch, which share one moment, of [`Kind::Memory`] and [`Kind::Code`].
+/// Calls in a batch of [`Kind::Memory`] or [`Kind::Code`]. The calls of a batch share one moment.
 pub(crate) const BATCH_CALLS: usize = if cfg!(any(loom, miri)) { 3 } else { 128 };
-/// The same, of [`Kind::Object`].
+/// Calls in a batch of [`Kind::Object`].
 pub(crate) const BATCH_OBJECTS: usize = if cfg!(any(loom, miri)) { 3 } else { 512 };
 /// Bytes that close a batch early.
 pub(crate) const BATCH_BYTES: usize = 256 * 1024;
-/// For how long, in ms, a thread may have calls pending and run none of them.
+/// Longest time, in ms, that a thread may have calls pending without running any of them.
 const LIE_MS: u64 = 1000;
-/// How long a thread runs, in ns, that does not defer anything meanwhile because it does something else.
+/// Running time, in ns, after which a thread that defers no call is taken to do other work.
 const ELSEWHERE_NS: u64 = 1_000_000;
 /// Empty lists kept for reuse.
 const SPARE_LISTS: usize = 2;
@@ -48,13 +53,13 @@ const SPARE_LISTS: usize = 2;
 pub(crate) struct Deferred {
     call: Call,
     data: *mut (),
-    /// What it holds on to, as far as known.
+    /// The memory that `data` holds, as far as known.
     pub(crate) bytes: u32,
-    /// Whether the call is told that.
+    /// Whether the function takes `bytes` as an argument.
     sized: bool,
 }
 
-/// What is called: which of both a [`Deferred`] knows, in less room than an enum would take.
+/// The function to call. [`Deferred`] knows which field is valid; an enum would take more room.
 #[derive(Clone, Copy)]
 union Call {
     plain: unsafe fn(*mut ()),
@@ -69,17 +74,17 @@ impl std::fmt::Debug for Call {
 
 const _: () = assert!(size_of::<Deferred>() <= 3 * size_of::<usize>());
 
-// SAFETY: whoever makes one promises that the call may be made, once, from any thread.
+// SAFETY: the code that makes a `Deferred` promises that the call may be made once, from any thread.
 unsafe impl Send for Deferred {}
 
 impl Deferred {
-    /// `call(data)`.
+    /// A call `call(data)`.
     #[inline(always)]
     pub(crate) fn new(call: unsafe fn(*mut ()), data: *mut (), bytes: u32) -> Deferred {
         Deferred { call: Call { plain: call }, data, bytes, sized: false }
     }
 
-    /// `call(data, bytes)`.
+    /// A call `call(data, bytes)`.
     #[inline(always)]
     pub(crate) fn sized(call: unsafe fn(*mut (), u32), data: *mut (), bytes: u32) -> Deferred {
         Deferred { call: Call { sized: call }, data, bytes, sized: true }
@@ -88,33 +93,35 @@ impl Deferred {
     /// Makes the call.
     ///
     /// # Safety
-    /// What whoever made it was promised: it is made once, when nobody can see its data any more.
+    /// The promise made when the call was deferred: it is made once, after every operation that could see its
+    /// data has ended.
     #[inline(always)]
     pub(crate) unsafe fn run(self) {
-        // SAFETY: 1. the field that was written, as `sized` says. 2. the caller.
+        // SAFETY: 1. `sized` says which field was written. 2. the caller keeps the promise under which the
+        // call was deferred.
         unsafe {
             if self.sized { (self.call.sized)(self.data, self.bytes) } else { (self.call.plain)(self.data) }
         }
     }
 }
 
-/// What running a deferred call may do.
+/// The things that a deferred call may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Gives memory back and runs nobody's code, so it can be done anywhere.
+    /// Frees memory and runs no users' code, so it may run anywhere.
     Memory = 0,
-    /// Runs code of the user's, so it is done only outside every operation.
+    /// Runs users' code, so it runs only outside every operation.
     Code = 1,
-    /// The same, for what comes and goes by the million: in larger batches, so that fewer looks at lines that all threads
-    /// write fall on each.
+    /// Runs users' code, like `Code`, for objects that come and go by the million. Larger batches spread the
+    /// cost of the cache lines that all threads write over more calls.
     Object = 2,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub(crate) const ALL: [Kind; 3] = [Kind::Memory, Kind::Code, Kind::Object];
 
-    /// Calls in a batch.
+    /// Returns the number of calls in a batch.
     pub(crate) const fn batch_calls(self) -> usize {
         match self {
             Kind::Memory | Kind::Code => BATCH_CALLS,
@@ -131,7 +138,7 @@ pub(crate) struct Batch {
     pub(crate) bytes: usize,
 }
 
-/// One kind of calls, open list and closed batches in order.
+/// The calls of one kind: the open list, and the closed batches in order.
 #[derive(Debug)]
 pub(crate) struct Line {
     open: Vec<Deferred>,
@@ -141,50 +148,50 @@ pub(crate) struct Line {
     spare: Vec<Vec<Deferred>>,
 }
 
-/// All that a thread has deferred.
+/// All deferred calls of a thread.
 #[derive(Debug)]
 pub(crate) struct Queue {
     lines: [Line; Kind::ALL.len()],
 }
 
-/// The biased lock and what it guards.
+/// The biased lock and the queue that it guards.
 #[derive(Debug)]
 pub(crate) struct Deferrals {
     // Written by the owner.
     busy: AtomicU32,
     // Written by takers.
     taken: AtomicU32,
-    // Written by whoever is at the queue (I1), read by anyone.
+    // Written by the thread that holds the queue (I1), read by any thread.
     calls: AtomicU64,
     bytes: AtomicU64,
-    // As above: bytes of room in the lists themselves.
+    // Memory of the lists themselves, in bytes. Written and read like `calls`.
     room: AtomicU64,
-    // Written by the owner: batches it took to run.
+    // Written by the owner: batches that it took to run.
     taken_by_owner: AtomicU64,
-    // Written by the owner, cleared by the reclaimer: the owner cannot run all of this itself.
+    // Written by the owner, cleared by the reclaimer: the owner cannot run all of these calls itself.
     wanted: AtomicBool,
-    // Written by the reclaimer: batches taken and calls pending when it last looked, and since when it has seen the owner
-    // run none of what was pending, in its own ms.
+    // Written by the reclaimer at its last look: batches taken, calls pending, and the time since which the
+    // owner has run no pending call, in the reclaimer's ms.
     taken_seen: AtomicU64,
     calls_seen: AtomicU64,
     since_ms: AtomicU64,
-    // The same: how long the owner had run then, in ns.
+    // Written by the reclaimer at its last look: the owner's running time, in ns.
     run_seen: AtomicU64,
     queue: UnsafeCell<Queue>,
 }
 
-// SAFETY: `queue` is touched by one thread at a time (I1), and what it holds is `Send`.
+// SAFETY: one thread at a time touches `queue` (I1), and its contents are `Send`.
 unsafe impl Sync for Deferrals {}
 
-/// The caller interrupted itself at its own list.
+/// The caller is a signal handler that interrupted its own thread at the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reentrant;
 
-/// What is known of the thread that owns a list.
+/// The scheduling state of the thread that owns a list.
 pub(crate) trait Owner {
-    /// For how long it has run so far, in ns.
+    /// Returns how long it has run so far, in ns.
     fn time_run(&self) -> Option<u64>;
-    /// Whether it would not run even if there were a processor for it.
+    /// Returns whether it would not run even on a free processor.
     fn is_asleep(&self) -> bool;
 }
 
@@ -201,10 +208,10 @@ impl Line {
         }
     }
 
-    /// Room for a batch.
+    /// Makes room for a batch.
     #[cold]
     fn reserve(&mut self, kind: Kind) {
-        // All that will be needed, unless there is more room already.
+        // Exactly the room that the batch needs, unless there is more already.
         self.open.reserve_exact(kind.batch_calls() - self.open.len());
     }
 }
@@ -214,7 +221,8 @@ impl Queue {
         Queue { lines: [const { Line::new() }; Kind::ALL.len()] }
     }
 
-    /// Adds a call; closes the batch when it is full, with the moment that `mark` gives then (I3). Returns whether.
+    /// Adds a call. If the batch is full, closes all open lists with the moment that `mark` returns then
+    /// (I3). Returns whether it did.
     #[inline(always)]
     pub(crate) fn push(&mut self, kind: Kind, call: Deferred, mark: impl FnOnce() -> Moment) -> bool {
         let line = &mut self.lines[kind as usize];
@@ -230,7 +238,7 @@ impl Queue {
         full
     }
 
-    /// Adds a call if there is room for it and the batch does not become full by it. Returns whether.
+    /// Adds a call if there is room for it and it does not fill the batch. Returns whether it was added.
     #[inline(always)]
     pub(crate) fn push_within(&mut self, kind: Kind, call: Deferred) -> bool {
         let line = &mut self.lines[kind as usize];
@@ -244,8 +252,8 @@ impl Queue {
         within
     }
 
-    /// Closes what is open of every kind, with one moment: what a thread defers seldom is not to wait for its own kind to
-    /// fill a batch while the thread reclaims another.
+    /// Closes the open lists of all kinds, with one moment. So a kind that a thread seldom defers does not
+    /// wait for its own batch to fill while the thread reclaims another kind.
     #[cold]
     #[inline(never)]
     fn close_all(&mut self, mark: impl FnOnce() -> Moment) {
@@ -253,7 +261,7 @@ impl Queue {
         self.lines.iter_mut().for_each(|line| line.close(moment));
     }
 
-    /// The moment of the oldest closed batch of this kind, and how many closed ones there are.
+    /// Returns the moment of the oldest closed batch of this kind, and the number of closed batches.
     pub(crate) fn oldest(&self, kind: Kind) -> Option<(Moment, usize)> {
         let closed = &self.lines[kind as usize].closed;
         closed.front().map(|batch| (batch.moment, closed.len()))
@@ -265,7 +273,8 @@ impl Queue {
         closed.pop_front_if(|batch| batch.moment <= passed)
     }
 
-    /// Closes what is open, with the moment that `mark` gives. Returns the latest moment that anything waits for.
+    /// Closes the open lists, each with the moment that `mark` returns. Returns the latest moment that a
+    /// batch waits for.
     pub(crate) fn close(&mut self, mark: impl Fn() -> Moment) -> Option<Moment> {
         for line in &mut self.lines {
             if !line.open.is_empty() {
@@ -275,7 +284,7 @@ impl Queue {
         self.lines.iter().filter_map(|line| line.closed.back()).map(|batch| batch.moment).max()
     }
 
-    /// Closes what is open and takes everything.
+    /// Closes the open lists and takes every batch.
     pub(crate) fn take_all(&mut self, mark: impl Fn() -> Moment) -> Vec<Batch> {
         let mut all = Vec::new();
         self.close(mark);
@@ -286,7 +295,7 @@ impl Queue {
         all
     }
 
-    /// Gives back the room of empty lists, for a thread that has let them lie.
+    /// Frees the room of empty lists, for a thread that has stopped using them.
     pub(crate) fn trim(&mut self) {
         for line in &mut self.lines {
             line.spare = Vec::new();
@@ -299,7 +308,7 @@ impl Queue {
         }
     }
 
-    /// Bytes of room in the lists themselves.
+    /// Returns the memory of the lists themselves, in bytes.
     fn room(&self) -> u64 {
         let (mut calls, mut batches) = (0, 0);
         for line in &self.lines {
@@ -320,7 +329,7 @@ impl Queue {
         }
     }
 
-    /// Calls of this kind.
+    /// Returns the number of calls of this kind.
     pub(crate) fn calls_of(&self, kind: Kind) -> u64 {
         let line = &self.lines[kind as usize];
         (line.open.len() + line.closed.iter().map(|batch| batch.calls.len()).sum::<usize>()) as u64
@@ -371,28 +380,32 @@ impl Deferrals {
         }
     }
 
-    /// Calls `f` at the list, for the owner of the record. `fenced` as of `asym/I2`.
+    /// Calls `f` with the locked list, for the owner of the record. `fenced` says whether a full fence is
+    /// needed (`asym/I2`).
     #[inline(always)]
     pub(crate) fn as_owner<R>(&self, fenced: bool, f: impl FnOnce(&mut Queue) -> R) -> Result<R, Reentrant> {
         if self.busy.load(Ordering::Relaxed) != 0 {
             return Err(Reentrant);
         }
         self.owner_enter(fenced);
-        // SAFETY: I1, and `f` cannot come back here: `busy` is 1, so it would be refused.
+        // SAFETY: by I1 the owner holds the queue. `f` cannot call this function again: `busy` is 1, so it
+        // would be refused.
         let result = self.queue.with_mut(|queue| f(unsafe { &mut *queue }));
         // Release: pairs with the acquire in `take`.
         self.busy.store(0, sites::OWNER_RELEASE.order(Ordering::Release));
         Ok(result)
     }
 
-    /// The same where that takes no waiting; else `None`, and `f` was not called. So short that what a caller does otherwise
-    /// can be a function of its own, for which nothing has to be kept.
+    /// Calls `f` with the locked list if that takes no waiting; otherwise returns `None` without calling `f`.
+    /// Short enough to inline, so that a caller can move its slow path to another function without saving
+    /// registers for it.
     #[inline(always)]
     pub(crate) fn as_owner_at_once<R>(&self, fenced: bool, f: impl FnOnce(&mut Queue) -> R) -> Option<R> {
         if self.busy.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        // SAFETY: I1 as above; nobody took it.
+        // SAFETY: by I1 the owner holds the queue: `owner_tries` saw `taken` 0. `f` cannot enter again, since
+        // `busy` is 1.
         let result = self.owner_tries(fenced).then(|| self.queue.with_mut(|queue| f(unsafe { &mut *queue })));
         // Release: pairs with the acquire in `take`.
         self.busy.store(0, sites::OWNER_RELEASE.order(Ordering::Release));
@@ -410,7 +423,7 @@ impl Deferrals {
     fn owner_tries(&self, fenced: bool) -> bool {
         self.busy.store(1, Ordering::Relaxed);
         if !sites::OWNER_FENCE.is_weak() {
-            // Partner: the heavy fence between `begin_take` and `take` (argument for I1).
+            // Pairs with the heavy fence between `begin_take` and `take` (argument for I1).
             asym::light_or_full(fenced);
         }
         // Acquire: pairs with the release in `end_take`.
@@ -432,14 +445,15 @@ impl Deferrals {
         }
     }
 
-    /// First half of taking: says so. The caller, the only taker there is, then makes the heavy fence, calls
-    /// [`Deferrals::take`] if that worked, and [`Deferrals::end_take`] in any case.
+    /// First half of taking: announces the taker. The caller is the only taker. It then makes the heavy
+    /// fence, calls [`Deferrals::take`] if the fence succeeded, and calls [`Deferrals::end_take`] in any
+    /// case.
     pub(crate) fn begin_take(&self) {
-        // Relaxed: the heavy fence that follows orders it; partner: the fence in `owner_enter`.
+        // Relaxed: the heavy fence that follows orders it; that fence pairs with the one in `owner_tries`.
         self.taken.store(1, Ordering::Relaxed);
     }
 
-    /// Calls `f` at the list, for a taker between its heavy fence and [`Deferrals::end_take`].
+    /// Calls `f` with the locked list, for a taker between its heavy fence and [`Deferrals::end_take`].
     pub(crate) fn take<R>(&self, f: impl FnOnce(&mut Queue) -> R) -> R {
         let mut spins = 0_u32;
         // Acquire: pairs with the release in `as_owner`.
@@ -448,17 +462,17 @@ impl Deferrals {
             // The owner is within a few instructions, or was preempted there.
             if spins.is_multiple_of(64) || cfg!(loom) { yield_now() } else { spin_loop() }
         }
-        // SAFETY: I1.
+        // SAFETY: by I1 the taker holds the queue: `taken` is 1, and `busy` was 0 after the heavy fence.
         self.queue.with_mut(|queue| f(unsafe { &mut *queue }))
     }
 
-    /// Lets the owner go on.
+    /// Hands the list back to the owner.
     pub(crate) fn end_take(&self) {
-        // Release: pairs with the acquire in `owner_enter`.
+        // Release: pairs with the acquire in `owner_tries`.
         self.taken.store(0, sites::TAKE_RELEASE.order(Ordering::Release));
     }
 
-    /// Notes what the queue holds now; for whoever is at it.
+    /// Updates the counters from the queue. For the thread that holds the queue.
     pub(crate) fn note(&self, queue: &Queue) {
         let (calls, bytes) = queue.totals();
         self.calls.store(calls, Ordering::Relaxed);
@@ -466,7 +480,7 @@ impl Deferrals {
         self.room.store(queue.room(), Ordering::Relaxed);
     }
 
-    /// Notes one more call, for the owner at its list. Returns how many there are now.
+    /// Counts one more call, for the owner that holds its list. Returns the new number of calls.
     #[inline(always)]
     pub(crate) fn note_push(&self, bytes: u32) -> u64 {
         let calls = self.calls.load(Ordering::Relaxed) + 1;
@@ -475,35 +489,38 @@ impl Deferrals {
         calls
     }
 
-    /// Whether any are pending, for the owner.
+    /// Returns whether calls are pending, for the owner.
     #[inline(always)]
     pub(crate) fn has_some(&self) -> bool {
         self.calls.load(Ordering::Relaxed) != 0
     }
 
-    /// Bytes of room in the lists, as of the last time a batch was taken, or all of it was seen.
+    /// Returns the memory of the lists, in bytes, as of the last time that a batch was taken or the lists
+    /// were visited.
     pub(crate) fn room(&self) -> u64 {
         self.room.load(Ordering::Relaxed)
     }
 
-    /// Calls and bytes pending here.
+    /// Returns the calls and bytes pending here.
     pub(crate) fn pending(&self) -> (u64, u64) {
         (self.calls.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
 
-    /// Notes that the owner took a batch to run.
+    /// Counts a batch that the owner took to run.
     pub(crate) fn note_taken(&self) {
         self.taken_by_owner.store(self.taken_by_owner.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// The owner asks for the reclaimer: it cannot run all of this itself.
+    /// Asks for the reclaimer: the owner cannot run all of the pending calls itself.
     pub(crate) fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the owner lets what is pending lie, for the one who asks: the reclaimer, at `now_ms`. It does if it said so,
-    /// if it has run nothing of it for [`LIE_MS`], or if it has neither added nor run anything since the last time though it
-    /// had the time ([`had_time`](Deferrals::had_time)), or sleeps.
+    /// Returns whether the owner has left its pending calls behind, as judged by the reclaimer at `now_ms`.
+    ///
+    /// It has in one of three cases. (a) It asked for the reclaimer. (b) It has run no call for [`LIE_MS`].
+    /// (c) It has neither added nor run a call since the last check, although it had the time
+    /// ([`had_time`](Deferrals::had_time)) or is asleep.
     pub(crate) fn lies(&self, now_ms: u64, owner: &impl Owner) -> bool {
         let (taken, calls) =
             (self.taken_by_owner.load(Ordering::Relaxed), self.calls.load(Ordering::Relaxed));
@@ -527,20 +544,20 @@ impl Deferrals {
             || lain >= LIE_MS
             || (!ran && before == calls && (self.had_time(owner) || owner.is_asleep()));
         if lies {
-            // It is relieved of it, and has as long again.
+            // The reclaimer takes the calls now, so the time starts again.
             self.since_ms.store(now_ms, Ordering::Relaxed);
         }
         lies
     }
 
-    /// Notes that there is nothing, for the one who asks.
+    /// Notes that the list is empty, for the reclaimer.
     pub(crate) fn note_empty(&self) {
         if self.calls_seen.load(Ordering::Relaxed) != 0 {
             self.calls_seen.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Whether the owner has run for [`ELSEWHERE_NS`] since this was last asked.
+    /// Returns whether the owner has run for [`ELSEWHERE_NS`] since the last call of this function.
     fn had_time(&self, owner: &impl Owner) -> bool {
         let Some(run) = owner.time_run() else { return false };
         let before = self.run_seen.load(Ordering::Relaxed);

@@ -1,8 +1,9 @@
-//! A domain: the threads that are told apart, and the grace periods among them.
+//! A domain: a set of registered threads, and the grace periods among them.
 //!
-//! - I1. Between `register` and `unregister` of a record, only its thread calls `enter`, `leave` and `defer` with it.
-//! - I2. `takers` is held by whoever takes from other threads' lists, and never while waiting for a reader or running
-//!   a deferred call.
+//! - I1. Between `register` and `unregister` of a record, only its thread calls `enter`, `leave` and `defer`
+//!   with it.
+//! - I2. A thread that takes calls from other threads' lists holds `takers`. It never waits for a reader or
+//!   runs a deferred call while it holds `takers`.
 
 use squall_machine::asym::{self, Mode, Unavailable, Why};
 use squall_sys::sync::Mutex;
@@ -13,20 +14,20 @@ use super::record::{Record, Token, attention};
 use super::registry::Registry;
 use super::sites;
 
-/// See the module.
+/// The registry, the grace periods and the takers' lock of one set of threads.
 pub(crate) struct Domain {
     pub(crate) registry: Registry,
     pub(crate) grace: GracePeriods,
     takers: Mutex<()>,
 }
 
-/// What adding a deferred call led to.
+/// The effects of adding a deferred call.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub(crate) struct Added {
-    /// It closed a batch.
+    /// The call closed a batch.
     pub(crate) closed: bool,
-    /// It is the only one its thread has pending.
+    /// The call is the only one that its thread has pending.
     pub(crate) first: bool,
 }
 
@@ -41,19 +42,19 @@ impl Domain {
         Domain { registry: Registry::new(), grace: GracePeriods::new(), takers: Mutex::new(()) }
     }
 
-    /// Whether readers must execute a full fence (`asym/I2`).
+    /// Returns whether readers must execute a full fence (`asym/I2`).
     pub(crate) fn fenced() -> bool {
         // Under a checker the light fence is a full one already.
         !matches!(asym::mode(), Mode::Membarrier | Mode::Fence(Why::Checker))
     }
 
-    /// Gives the calling thread a record.
+    /// Assigns a record to the calling thread.
     pub(crate) fn register(&self, thread: u32, fenced: bool) -> &Record {
         self.registry.take(thread, fenced)
     }
 
-    /// Takes the record of the calling thread back, ending whatever operation is open in it. What the thread had
-    /// deferred was taken before ([`Domain::take_own`]).
+    /// Takes the record of the calling thread back and ends any operation open in it. The thread's deferred
+    /// calls were taken before ([`Domain::take_own`]).
     pub(crate) fn unregister(&self, record: &Record) {
         record.abandon();
         if record.clear(attention::WAITED_FOR) != 0 {
@@ -68,7 +69,7 @@ impl Domain {
         record.enter_fast().unwrap_or_else(|| record.enter_slow())
     }
 
-    /// What follows a leave that saw `attention`. Returns the requests that are not this layer's.
+    /// Finishes a leave that found `attention` set. Returns the requests that the upper layer must handle.
     pub(crate) fn leave_slow(&self, record: &Record, token: Token) -> u32 {
         let bits = record.leave_slow(token);
         if bits & attention::WAITED_FOR != 0 {
@@ -78,14 +79,16 @@ impl Domain {
         bits & !attention::WAITED_FOR
     }
 
-    /// Closes an operation. Returns the requests that are not this layer's.
+    /// Closes an operation. Returns the requests that the upper layer must handle.
     #[cfg(all(test, any(loom, squall_model)))]
     pub(crate) fn leave(&self, record: &Record, token: Token) -> u32 {
         if record.leave(token) { self.leave_slow(record, token) } else { 0 }
     }
 
-    /// Adds a deferred call to the list of the calling thread, if that takes nothing but to write it there: some are pending,
-    /// there is room, the batch does not become full, and nobody is at the list. Returns whether.
+    /// Adds a deferred call to the calling thread's list on the fast path. Returns whether it was added.
+    ///
+    /// The fast path is taken if some calls are pending already, there is room, the batch does not become
+    /// full, and no taker has the list.
     #[inline(always)]
     pub(crate) fn defer_at_once(&self, record: &Record, kind: Kind, call: Deferred) -> bool {
         let bytes = call.bytes;
@@ -110,18 +113,19 @@ impl Domain {
         })
     }
 
-    /// The moment of the oldest batch of the calling thread, and how many batches it has.
+    /// Returns the moment of the calling thread's oldest closed batch of this kind, and the number of its
+    /// closed batches.
     pub(crate) fn oldest(&self, record: &Record, kind: Kind) -> Option<(Moment, usize)> {
         record.deferrals.as_owner(record.is_fenced(), |queue| queue.oldest(kind)).ok().flatten()
     }
 
-    /// Calls of this kind that the calling thread has pending.
+    /// Returns the number of calls of this kind that the calling thread has pending.
     pub(crate) fn pending_of(&self, record: &Record, kind: Kind) -> u64 {
         record.deferrals.as_owner(record.is_fenced(), |queue| queue.calls_of(kind)).unwrap_or(0)
     }
 
-    /// Takes the oldest batch of the calling thread if its moment is at most `passed`, which has; then `then` is called
-    /// while still at the list.
+    /// Takes the oldest batch of the calling thread if its moment is at most `passed`, a moment that has
+    /// passed. Calls `then` while the list is still locked.
     pub(crate) fn pop(
         &self,
         record: &Record,
@@ -141,14 +145,14 @@ impl Domain {
 
     /// Keeps an emptied list for the calling thread's next batch.
     pub(crate) fn recycle(&self, record: &Record, kind: Kind, list: Vec<Deferred>) {
-        // Refused only within a handler; then the list is simply freed.
+        // Refused only inside a signal handler; the list is then freed.
         let _ = record.deferrals.as_owner(record.is_fenced(), |queue| {
             queue.recycle(kind, list);
             record.deferrals.note(queue);
         });
     }
 
-    /// Takes all that the calling thread has deferred; `then` is called while still at the list.
+    /// Takes all deferred calls of the calling thread. Calls `then` while the list is still locked.
     pub(crate) fn take_own(&self, record: &Record, then: impl FnOnce()) -> Vec<Batch> {
         let taken = record.deferrals.as_owner(record.is_fenced(), |queue| {
             let all = queue.take_all(|| self.grace.mark());
@@ -159,7 +163,7 @@ impl Domain {
         taken.unwrap_or_default()
     }
 
-    /// The records that `choose` picks.
+    /// Returns the records that `choose` selects.
     pub(crate) fn choose(&self, mut choose: impl FnMut(&Record) -> bool) -> Vec<&Record> {
         let mut chosen = Vec::new();
         self.registry.for_each(|record| {
@@ -170,7 +174,8 @@ impl Domain {
         chosen
     }
 
-    /// Calls `visit` at the list of each of these records, whoever owns it; then `then`, while nobody else can visit.
+    /// Calls `visit` with the locked list of each of these records, of any owner. Then calls `then`, while
+    /// other takers are still excluded.
     ///
     /// # Errors
     /// The heavy fence cannot be made; no list was visited.
@@ -186,7 +191,7 @@ impl Domain {
             return Ok(());
         }
         records.iter().for_each(|record| record.deferrals.begin_take());
-        // Partner: the fence in `Deferrals::owner_enter` (`defer/I1`).
+        // Pairs with the fence in `Deferrals::owner_tries` (`defer/I1`).
         let fence = if sites::TAKE_FENCE.is_weak() { Ok(()) } else { asym::heavy() };
         for record in records {
             if fence.is_ok() {
@@ -201,20 +206,21 @@ impl Domain {
         fence
     }
 
-    /// Closes the open lists of these records. Returns the latest moment that anything there waits for.
+    /// Closes the open lists of these records. Returns the latest moment that a batch there waits for.
     ///
     /// # Errors
-    /// As [`Domain::visit`].
+    /// The errors of [`Domain::visit`].
     pub(crate) fn close(&self, records: &[&Record]) -> Result<Option<Moment>, Unavailable> {
         let mut latest = None;
         self.visit(records, |queue| latest = latest.max(queue.close(|| self.grace.mark())), || ())?;
         Ok(latest)
     }
 
-    /// Takes the batches of these records whose moment has passed; then `then` is called while nobody else can take.
+    /// Takes the batches of these records whose moment has passed. Then calls `then`, while other takers are
+    /// still excluded.
     ///
     /// # Errors
-    /// As [`Domain::visit`].
+    /// The errors of [`Domain::visit`].
     pub(crate) fn take_ripe(
         &self,
         records: &[&Record],

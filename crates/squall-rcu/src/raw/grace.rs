@@ -1,88 +1,94 @@
-//! Grace periods: finding out that every operation that was open at some moment has ended.
+//! Grace periods: the detection that every operation open at some moment has ended.
 //!
-//! Problem: whoever unlinked something wants to know when nobody can still be reading it, at a cost that all who want
-//! to know at once share, and that readers do not feel.
+//! Problem: a thread that unlinked an object needs to know when no operation can still read it. All threads
+//! that need to know at the same time should share the cost, and readers should not notice.
 //!
-//! Idea: one number counts grace periods (even: none under way; odd: one is). Whoever needs one takes the *driver's
-//! role*, which one thread has at a time: it makes the heavy fence, looks once through all records, remembers the
-//! operations it found open, and looks at those alone until each is over. Everybody else waits for the number. Because
-//! an operation is told from the next one in the same thread by its own count (`record/I3`), one pass is enough: new
-//! operations never delay the verdict, so the two swaps of two generations that K42 needs (its counters are shared by
-//! all threads of a processor) become one here.
+//! Idea: one number counts grace periods. It is odd while one is under way, and even otherwise. A thread that
+//! needs a grace period takes the *driver's role*, which one thread has at a time. The driver makes the heavy
+//! fence, reads all records once, and remembers the operations it found open. Then it looks at those alone
+//! until each is over. All other threads wait for the number. An operation is told from the next one in the
+//! same thread by its own count (`record/I3`), so one pass is enough: new operations never delay the verdict.
+//! K42 needs two swaps of two generations, because all threads of a processor share its counters.
 //!
 //! - I1. `sequence` and `scan` are written only by the driver. `sequence` only grows, by one.
-//! - I2. When `sequence` becomes even, every operation that was open when it became odd has ended, and what those
-//!   operations did happens before the store (release).
-//! - I3. A [`Marker`] taken at `sequence == s` elapses when `sequence >= s + 2` (s even) or `s + 3` (s odd): one whole
-//!   grace period that began after the marker.
-//! - I4. The driver's role is given up by whoever leaves a grace period unfinished, and every waiter is then woken, so a
-//!   grace period that somebody waits for always has a driver or is about to get one.
-//! - I5. A driver that sleeps has asked exactly one open operation's thread for attention (`WAITED_FOR`), and that
-//!   thread's next outermost leave, or its exit, wakes it.
+//! - I2. When `sequence` becomes even, every operation that was open when it became odd has ended. The
+//!   effects of those operations happen before the store (release).
+//! - I3. A [`Moment`] marked at `sequence == s` has passed when `sequence >= s + 2` (s even) or `s + 3` (s
+//!   odd): one whole grace period that began after the mark.
+//! - I4. A driver that leaves a grace period unfinished gives up its role, and every waiter is then woken. So
+//!   a grace period with a waiter always has a driver or is about to get one.
+//! - I5. A driver that sleeps has asked exactly one open operation's thread for attention (`WAITED_FOR`).
+//!   That thread's next outermost leave, or its exit, wakes the driver.
 //!
-//! Progress: `mark` and `elapsed` are wait-free; `poll` is lock-free; waiting blocks on readers, by definition.
-//! Cost of a grace period: two stores, one heavy fence, one line read per record, and again one per operation found
-//! open; a second heavy fence before sleeping. Source: Appavoo 2005, §5.4.3 (markers, generations); the sequence number
-//! is that of Linux's polled grace periods. Deviation: no ring and no token; see the README beside this file for why.
+//! Progress: `mark` and `elapsed` are wait-free; `poll` is lock-free; waiting blocks on readers, by
+//! definition.
+//! Cost of a grace period: two stores, one heavy fence, one cache line read per record, and again one per
+//! operation found open; a second heavy fence before sleeping.
+//! Source: Appavoo 2005, §5.4.3 (markers, generations); the sequence number is that of Linux's polled grace
+//! periods.
+//! Deviation: no ring and no token; the `README.md` beside this file gives the reasons.
 
 use squall_machine::asym::{self, Unavailable};
 use squall_machine::park::EventCount;
+use squall_sys::apart::Apart;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::hint::spin_loop;
-use squall_sys::apart::Apart;
 use std::time::{Duration, Instant};
 
 use super::record::{Record, Seen, attention};
 use super::registry::Registry;
 use super::sites;
 
-/// Looks at the open operations before the driver goes to sleep for one.
+/// Number of times that the driver looks at the open operations before it sleeps.
 ///
-/// None in models: loom lets nothing stale be read after a spin, which would hide a lost wake-up.
+/// Zero in models: loom lets no stale value be read after a spin, which would hide a lost wake-up.
 const LOOKS: u32 = if cfg!(any(loom, miri)) { 0 } else { 7 };
-/// The same for an expedited wait.
+/// Number of looks before an expedited wait sleeps.
 const LOOKS_EXPEDITED: u32 = if cfg!(any(loom, miri)) { 2 } else { 512 };
-/// The longest pause between two looks, in turns of a spin, and for an expedited wait. Pauses double up to it: each look
-/// may take the line from the reader who is to be done with it.
+/// Longest pause between two looks, in spin iterations; the second constant is for an expedited wait. Pauses
+/// double up to this length: each look may take the cache line away from the reader that is about to leave.
 const PAUSE_MAX: u32 = 32;
 const PAUSE_MAX_EXPEDITED: u32 = 8;
 
-/// A point in time, in grace periods (I3).
+/// A point in time, counted in grace periods (I3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(pub(crate) u64);
 
 /// How long a wait spins before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Haste {
-    /// Sleeps soon.
+    /// Sleeps after a short spin.
     Normal,
     /// Spins long, for the shortest wait.
     Expedited,
 }
 
-/// Why a wait ended without its grace period.
+/// The reason why a wait ended before its grace period did.
 #[derive(Debug)]
 pub(crate) enum Unfinished<'a> {
-    /// The time was over.
+    /// The deadline passed.
     Timeout,
     /// The heavy fence cannot be made any more.
     NoFence(Unavailable),
-    /// One operation has held up the grace period for longer than the caller's patience. Said once per grace period.
+    /// One operation has delayed the grace period for longer than the caller's stall timeout. Returned once
+    /// per grace period.
     Stalled(Holdup<'a>),
 }
 
-/// What the driver remembers between two looks.
+/// The driver's state between two looks.
 struct Scan {
     open: Vec<(*const Record, Seen)>,
     since: Option<Instant>,
     told: bool,
 }
 
-// SAFETY: the pointers are shared references to `Sync` records, which live as long as the registry (`registry/I1`).
+// SAFETY: the pointers are shared references to `Sync` records, which live as long as the registry
+// (`registry/I1`).
 unsafe impl Send for Scan {}
 
-/// What holds up a grace period: the thread's record, its operation, and how long ago the driver first went to sleep.
+/// An operation that delays a grace period: its thread's record, the operation, and the time since the driver
+/// first slept.
 #[derive(Debug)]
 pub(crate) struct Holdup<'a> {
     pub(crate) record: &'a Record,
@@ -92,17 +98,18 @@ pub(crate) struct Holdup<'a> {
 
 /// The grace periods of a domain.
 pub(crate) struct GracePeriods {
-    // Written by the driver, twice for each grace period; read by everyone. Apart from what is written more often.
+    // Written by the driver, twice per grace period; read by all threads. On a cache line of its own, apart
+    // from data written more often.
     course: Apart<Course>,
-    // Written by whoever takes the role, and tries to.
+    // Written by threads that take the driver's role or try to.
     role: Apart<Role>,
-    // Written by the driver, and by whoever sleeps.
+    // Written by the driver, and by threads that sleep.
     events: Apart<Events>,
 }
 
 struct Course {
     sequence: AtomicU64,
-    /// What a heavy fence costs, in ns, smoothed: it depends on how many processors run threads of ours just now.
+    /// Smoothed cost of a heavy fence, in ns. It depends on how many processors run threads of this process.
     fence_ns: AtomicU64,
 }
 
@@ -112,13 +119,13 @@ struct Role {
 }
 
 struct Events {
-    /// A thread whose attention was asked for has left its operation.
+    /// Signalled when a thread asked for attention has left its operation.
     left: EventCount,
-    /// A grace period ended, or the driver gave up its role.
+    /// Signalled when a grace period ends, and when the driver gives up its role.
     changed: EventCount,
 }
 
-// SAFETY: `scan` is touched only by the driver (I1), who is one thread at a time (`Driver`).
+// SAFETY: only the driver touches `scan` (I1), and the driver is one thread at a time (`Driver`).
 unsafe impl Sync for GracePeriods {}
 
 /// The driver's role, given up on drop.
@@ -151,31 +158,34 @@ impl GracePeriods {
         }
     }
 
-    /// The moment after which everything that the caller unlinked so far is out of every reader's reach.
+    /// Returns the moment after which no operation can reach the objects that the caller has unlinked so far.
     pub(crate) fn mark(&self) -> Moment {
         if !sites::MARK_FENCE.is_weak() {
-            // Partner: the heavy fence in `start`. If a later grace period is the one this moment asks for, its driver
-            // wrote the sequence after this thread read it, so this fence precedes the driver's, and with it
-            // everything unlinked before precedes what later operations read.
+            // Pairs with the heavy fence in `start`. Consider the later grace period that this moment waits
+            // for. Its driver wrote the sequence after this thread read it, so this fence precedes the
+            // driver's. So everything unlinked before this fence precedes the reads of later operations.
             fence(Ordering::SeqCst);
         }
         let sequence = self.course.sequence.load(Ordering::Relaxed);
         Moment((sequence + 3) & !1)
     }
 
-    /// The next moment, for a model's driver that unlinked nothing and so needs no fence of its own.
+    /// Returns the next moment, for a model's driver that unlinked no object and so needs no fence of its
+    /// own.
     #[cfg(all(test, any(loom, squall_model)))]
     pub(crate) fn mark_unfenced(&self) -> Moment {
         Moment((self.course.sequence.load(Ordering::Relaxed) + 3) & !1)
     }
 
-    /// Whether the moment has passed (I3).
+    /// Returns whether the moment has passed (I3).
     pub(crate) fn elapsed(&self, moment: Moment) -> bool {
-        // Acquire: pairs with the release in `finish`: the operations that ended happen before what the caller frees.
+        // Acquire: pairs with the release in `finish`: the ended operations happen before the caller frees
+        // memory.
         self.course.sequence.load(sites::ELAPSED_ACQUIRE.order(Ordering::Acquire)) >= moment.0
     }
 
-    /// As [`GracePeriods::elapsed`], and moves the work on as far as that is possible without waiting.
+    /// Returns whether the moment has passed, after doing all work towards it that is possible without
+    /// waiting.
     pub(crate) fn poll(&self, registry: &Registry, moment: Moment) -> Result<bool, Unavailable> {
         loop {
             if self.elapsed(moment) {
@@ -199,7 +209,7 @@ impl GracePeriods {
         limits: Limits,
     ) -> Result<(), Unfinished<'a>> {
         loop {
-            // Before the checks, so that no change after them is missed (`park/I1`).
+            // Before the checks, so that no later change is missed (`park/I1`).
             let seen = self.events.changed.prepare();
             if self.elapsed(moment) {
                 return Ok(());
@@ -215,7 +225,7 @@ impl GracePeriods {
         }
     }
 
-    /// Spins a little for another driver. Returns whether there is something to look at.
+    /// Spins briefly while another thread drives. Returns whether the moment has passed or the role is free.
     fn spin_for_change(&self, moment: Moment, haste: Haste) -> bool {
         pauses(haste).any(|turns| {
             pause(turns);
@@ -227,19 +237,21 @@ impl GracePeriods {
         if self.role.driven.load(Ordering::Relaxed) {
             return None;
         }
-        // Acquire: pairs with the release in `Driver::drop`: the scan is as the last driver left it.
+        // Acquire: pairs with the release in `Driver::drop`: this driver sees the scan as the last driver
+        // left it.
         let order = sites::DRIVE_ACQUIRE.order(Ordering::Acquire);
         let taken = self.role.driven.compare_exchange(false, true, order, Ordering::Relaxed);
-        // Not `then_some`: a driver that is built gives the role up when dropped.
+        // Not `then_some`: its argument would be built in any case, and a `Driver` gives the role up when
+        // dropped.
         taken.is_ok().then(|| Driver { grace: self })
     }
 
-    /// Called by a thread that was asked for attention, once its operation is over (I5).
+    /// Wakes the driver. Called by a thread that was asked for attention, once its operation is over (I5).
     pub(crate) fn note_left(&self) {
         self.events.left.signal(1);
     }
 
-    /// A heavy fence, whose cost is remembered. For the driver.
+    /// Makes a heavy fence and records its cost. For the driver.
     fn timed_fence(&self) -> Result<(), Unavailable> {
         if cfg!(any(loom, miri)) {
             return asym::heavy();
@@ -252,38 +264,38 @@ impl GracePeriods {
         Ok(())
     }
 
-    /// What a heavy fence has cost lately, in ns.
+    /// Returns the recent cost of a heavy fence, in ns.
     pub(crate) fn fence_ns(&self) -> u64 {
         self.course.fence_ns.load(Ordering::Relaxed)
     }
 
-    /// The latest moment that has passed.
+    /// Returns the latest moment that has passed.
     pub(crate) fn passed(&self) -> Moment {
-        // Acquire: as in `elapsed`.
+        // Acquire: as in `elapsed`: pairs with the release in `finish`.
         Moment(self.course.sequence.load(sites::ELAPSED_ACQUIRE.order(Ordering::Acquire)) & !1)
     }
 
-    /// How many grace periods have ended.
+    /// Returns the number of grace periods that have ended.
     pub(crate) fn completed(&self) -> u64 {
         self.course.sequence.load(Ordering::Relaxed) / 2
     }
 
-    /// Threads that sleep until a grace period ends.
+    /// Returns the number of threads that sleep until a grace period ends.
     pub(crate) fn sleepers(&self) -> u32 {
         self.events.changed.sleepers() + self.events.left.sleepers()
     }
 }
 
-/// How to wait, and for how long.
+/// How long, and how eagerly, a wait goes on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) haste: Haste,
     pub(crate) deadline: Option<Instant>,
-    /// After how long one operation is reported as a stall.
+    /// How long one operation may delay the grace period before it is reported as a stall.
     pub(crate) patience: Duration,
 }
 
-/// The pauses before each look, in turns of a spin.
+/// Returns the pauses before each look, in spin iterations.
 fn pauses(haste: Haste) -> impl Iterator<Item = u32> {
     let (looks, longest) = match haste {
         Haste::Normal => (LOOKS, PAUSE_MAX),
@@ -304,11 +316,12 @@ fn remaining<'a>(deadline: Option<Instant>) -> Result<Option<Duration>, Unfinish
 
 impl Driver<'_> {
     fn with_scan<R>(&self, f: impl FnOnce(&mut Scan) -> R) -> R {
-        // SAFETY: the driver is one thread at a time, and no driver calls this within `f`.
+        // SAFETY: the driver is one thread at a time, and `f` never calls this function again.
         self.grace.role.scan.with_mut(|scan| f(unsafe { &mut *scan }))
     }
 
-    /// Starts the grace period that is needed, or looks again at the one under way. Returns whether one ended.
+    /// Starts the grace period that is needed, or looks again at the one under way. Returns whether one
+    /// ended.
     fn step(&self, registry: &Registry, moment: Moment) -> Result<bool, Unavailable> {
         if self.grace.course.sequence.load(Ordering::Relaxed) & 1 == 0 {
             if self.grace.elapsed(moment) {
@@ -327,14 +340,14 @@ impl Driver<'_> {
 
     fn start(&self, registry: &Registry) -> Result<(), Unavailable> {
         let sequence = self.grace.course.sequence.load(Ordering::Relaxed);
-        // Relaxed: ordered before the scan by the heavy fence below.
+        // Relaxed: the heavy fence below orders this store before the scan.
         self.grace.course.sequence.store(sequence + 1, Ordering::Relaxed);
         if !sites::START_FENCE.is_weak() {
-            // Partner: the light fence of `Record::enter_fast` (or the full one of `enter_slow`), and the fence of
-            // `mark`. An operation that the scan below does not see open reads everything unlinked before any moment
-            // that this grace period serves.
+            // Pairs with the light fence of `Record::enter_fast` (or the full one of `enter_slow`), and with
+            // the fence of `mark`. An operation that the scan below does not see open reads everything
+            // unlinked before any moment that this grace period serves.
             if let Err(why) = self.grace.timed_fence() {
-                // Nothing was concluded yet: as if it had not begun.
+                // The grace period has concluded no operation yet: withdraw it.
                 self.grace.course.sequence.store(sequence, Ordering::Relaxed);
                 return Err(why);
             }
@@ -352,7 +365,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Looks again at the operations still open.
+    /// Drops the operations that have ended from the scan.
     fn look(&self) {
         self.with_scan(|scan| {
             // SAFETY: records live as long as the registry that the scan was made from (`registry/I1`).
@@ -372,7 +385,8 @@ impl Driver<'_> {
         let mut has_slept = false;
         while !self.grace.elapsed(moment) {
             let mut over = self.step(registry, moment).map_err(Unfinished::NoFence)?;
-            // Who is still in its operation after one sleep was preempted there, most likely.
+            // A reader that is still in its operation after one sleep was most likely preempted there:
+            // spinning is of no use.
             let spins = !has_slept || limits.haste == Haste::Expedited;
             for turns in pauses(limits.haste).take_while(|_| spins) {
                 if over {
@@ -389,7 +403,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Sleeps until the first of the open operations is over, or the time, or the patience.
+    /// Sleeps until the first open operation is over, the deadline passes, or the stall timeout passes.
     fn sleep_for_first<'a>(
         &self,
         remaining: Option<Duration>,
@@ -401,8 +415,8 @@ impl Driver<'_> {
         let record = unsafe { &*record };
         record.request(attention::WAITED_FOR);
         if !sites::SLEEP_FENCE.is_weak() {
-            // Partner: the light fence of `Record::leave` (or the full one of `leave_slow`): either this thread sees
-            // the operation over, or its leave sees the request (I5).
+            // Pairs with the light fence of `Record::leave` (or the full one of `leave_slow`): either this
+            // thread sees the operation over, or the operation's leave sees the request (I5).
             asym::heavy().map_err(Unfinished::NoFence)?;
         }
         if record.is_over(seen) {
@@ -417,7 +431,8 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// How long to sleep at most before a stall must be told: zero, once per grace period, when it is due now.
+    /// Returns how long to sleep at most before a stall must be reported. Returns zero once per grace period,
+    /// when the report is due.
     fn patience_left(&self, patience: Duration) -> Option<Duration> {
         if cfg!(loom) {
             return None;
@@ -437,13 +452,13 @@ impl Drop for Driver<'_> {
     fn drop(&mut self) {
         #[cfg(loom)]
         if std::thread::panicking() {
-            // A model that has failed is over: its atomics are gone.
+            // A failed model is over: its atomics are gone.
             return;
         }
         // Release: pairs with the acquire in `try_drive`.
         self.grace.role.driven.store(false, sites::DRIVE_RELEASE.order(Ordering::Release));
-        // I4: those who waited for this driver look for work themselves. Even when all is done: a waiter may want the
-        // next grace period.
+        // Wakes the threads that waited for this driver, so that they look for work themselves (I4). Needed
+        // even if the grace period is complete: a waiter may want the next one.
         self.grace.events.changed.signal(u32::MAX >> 1);
     }
 }

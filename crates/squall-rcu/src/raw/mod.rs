@@ -1,5 +1,6 @@
-//! The protocol: records, registry, grace periods, deferred calls. What is proved in the crate's README is here, and
-//! nothing here knows of thread-local storage, of a process-wide instance, or of the public types.
+//! The protocol: records, registry, grace periods, deferred calls. `README.md` beside this file proves it.
+//!
+//! This module is independent of thread-local storage, of the process-wide instance, and of the public types.
 
 pub(crate) mod defer;
 pub(crate) mod domain;

@@ -1,13 +1,14 @@
-//! Model checks of the protocol in the form that ships, and the tests of those tests.
+//! Model checks of the shipped protocol, and twins that prove the checks sharp.
 //!
-//! Each model is a small program over [`Domain`] with two or three threads. Under loom every interleaving (up to the
-//! preemption bound) and every value a load may return is tried; under Miri the seeds do that at random. Each fence and
-//! ordering that the proof names is then weakened, and its model must fail (`weakened` below; under Miri, whose findings
-//! end the process, `SQUALL_WEAKEN` names the sites and the caller expects the failure).
+//! Each model is a small program over [`Domain`] with two or three threads. Loom tries every interleaving (up
+//! to the preemption bound) and every value that a load may return. Miri samples them by random seeds. Each
+//! fence and ordering that the proof names is then weakened, and its model must fail (`twins!` below). A
+//! finding of Miri ends the process; there `SQUALL_WEAKEN` names the sites, and the caller expects the
+//! failure.
 
+use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
-use squall_sys::sync::Arc;
 use squall_sys::sync::thread;
 use std::time::Duration;
 
@@ -22,16 +23,17 @@ use squall_machine::park::sites as park;
 
 const LIMITS: Limits = Limits { haste: Haste::Normal, deadline: None, patience: Duration::from_secs(3600) };
 
-/// A value that a reader reads within an operation, and a writer replaces and then overwrites, as if freed.
+/// A value that a reader reads within an operation. A writer replaces it and then overwrites the old slot, as
+/// if freed.
 struct Shared {
     domain: Domain,
     current: AtomicUsize,
     slots: [UnsafeCell<usize>; 2],
 }
 
-// SAFETY: the protocol under test is what keeps writer and readers of a slot apart; the checker watches.
+// SAFETY: the protocol under test keeps writer and readers of a slot apart; the checker reports a violation.
 unsafe impl Sync for Shared {}
-// SAFETY: as above.
+// SAFETY: as for `Sync`: the protocol under test keeps the threads apart.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -61,7 +63,7 @@ impl Shared {
     }
 
     fn look_at(&self, slot: usize) {
-        // SAFETY: see `Shared`.
+        // SAFETY: the protocol under test keeps writer and readers of a slot apart (see `Sync` above).
         let value = self.slots[slot].with(|value| unsafe { *value });
         assert_ne!(value, 0, "a reader saw what was freed");
     }
@@ -71,7 +73,7 @@ impl Shared {
     }
 
     fn free(&self) {
-        // SAFETY: see `Shared`.
+        // SAFETY: the protocol under test keeps writer and readers of a slot apart (see `Sync` above).
         self.slots[0].with_mut(|value| unsafe { *value = 0 });
     }
 
@@ -81,10 +83,10 @@ impl Shared {
     }
 }
 
-/// A thread that unlinks, waits and frees, beside `reader`, which runs on the model's main thread.
+/// Runs a thread that unlinks, waits and frees, beside `reader`, which runs on the model's main thread.
 ///
-/// The reader must come first in the execution from which loom branches: loom remembers only the last access to an
-/// atomic, so a thread that loads and then stores a word hides from it an earlier load by another thread.
+/// The reader must come first in the execution from which loom branches. Loom remembers only the last access
+/// to an atomic. So a thread that loads and then stores a word hides an earlier load by another thread.
 fn wait_beside(shared: &Arc<Shared>, reader: impl FnOnce(&Shared)) {
     let writer = {
         let shared = shared.clone();
@@ -98,7 +100,8 @@ fn wait_beside(shared: &Arc<Shared>, reader: impl FnOnce(&Shared)) {
     writer.join().unwrap();
 }
 
-/// One reader enters and leaves while a writer unlinks, waits and frees: enter, leave, register, exit, mark, wait.
+/// One reader enters and leaves while a writer unlinks, waits and frees. Covers enter, leave, register, exit,
+/// mark and wait.
 fn read_against_wait(fenced: bool) {
     wait_beside(&Shared::new(), |shared| shared.read(fenced));
 }
@@ -111,7 +114,7 @@ fn wait_fenced() {
     read_against_wait(true);
 }
 
-/// The one who unlinks and frees is not the one who drives: a third thread does.
+/// One thread unlinks and frees, and a second one drives, while a third reads.
 fn mark_here_drive_there() {
     let shared = Shared::new();
     let reader = {
@@ -134,8 +137,9 @@ fn mark_here_drive_there() {
     reader.join().unwrap();
 }
 
-/// A driver finds a reader's operation over and says so; another thread believes it and frees. The driver reads itself,
-/// between its fence and its verdict, so that nothing but the verdict's ordering covers the reading.
+/// A driver finds a reader's operation over and publishes the verdict; another thread believes it and frees.
+/// The driver reads between its own fence and its verdict, so that only the verdict's ordering covers the
+/// read.
 fn verdict_travels() {
     let shared = Shared::new();
     let driver = {
@@ -159,7 +163,8 @@ fn verdict_travels() {
     driver.join().unwrap();
 }
 
-/// A reader's last reads happen before what a poller does once it finds the operation over. Nobody sleeps.
+/// A reader's last reads happen before the steps of a poller that finds the operation over. The threads do
+/// not sleep.
 fn leave_is_seen() {
     let shared = Shared::new();
     let reader = {
@@ -184,7 +189,7 @@ fn leave_is_seen() {
     reader.join().unwrap();
 }
 
-/// A reader leaves while a waiter goes to sleep for it; nothing else will wake the waiter.
+/// A reader leaves while a waiter goes to sleep for it. Only the reader can wake the waiter.
 fn leave_wakes() {
     let shared = Shared::new();
     let owner = shared.clone();
@@ -195,7 +200,7 @@ fn leave_wakes() {
     });
 }
 
-/// Two threads find out together whether a marker has elapsed; whoever gets the role goes on where the other stopped.
+/// Two threads poll a marker together. The thread that gets the role goes on where the other stopped.
 fn two_poll() {
     let shared = Shared::new();
     let record = shared.domain.register(1, false);
@@ -235,7 +240,7 @@ fn two_wait() {
     shared.domain.unregister(record);
 }
 
-/// A thread that is waited for ends inside its operation.
+/// A thread ends inside an operation that another thread waits for.
 fn exit_inside() {
     wait_beside(&Shared::new(), |shared| {
         let record = shared.domain.register(1, false);
@@ -246,7 +251,7 @@ fn exit_inside() {
     });
 }
 
-/// A record goes from one thread to the next while a writer waits for its first owner.
+/// A record passes from one thread to the next while a writer waits for its first owner.
 fn record_reused() {
     wait_beside(&Shared::new(), |shared| {
         shared.read(false);
@@ -274,7 +279,7 @@ fn run(batches: Vec<super::defer::Batch>) {
     }
 }
 
-/// Another thread takes all lists, and runs what is in them.
+/// Spawns a thread that takes all lists and runs their calls.
 fn take_elsewhere(domain: &Arc<Domain>) -> thread::JoinHandle<()> {
     let domain = domain.clone();
     thread::spawn(move || {
@@ -286,7 +291,7 @@ fn take_elsewhere(domain: &Arc<Domain>) -> thread::JoinHandle<()> {
     })
 }
 
-/// An owner defers while another thread takes its list: each call is run once, by one of them.
+/// An owner defers while another thread takes its list. Each call runs once, on one of the two threads.
 fn defer_against_take() {
     let domain = Arc::new(Domain::new());
     let counter = Arc::new(AtomicUsize::new(0));
@@ -301,7 +306,8 @@ fn defer_against_take() {
     domain.unregister(record);
 }
 
-/// The same where the owner only writes its call down, as it does for all but the first and the last of a batch.
+/// An owner defers on the fast path while another thread takes its list. All calls of a batch but the first
+/// and the last take this path.
 fn defer_at_once_against_take() {
     let domain = Arc::new(Domain::new());
     let counter = Arc::new(AtomicUsize::new(0));
@@ -310,7 +316,8 @@ fn defer_at_once_against_take() {
     let _ = domain.defer(record, Kind::Memory, count(&counter)).expect("not a handler");
     let taker = take_elsewhere(&domain);
     let another = Arc::into_raw(counter.clone()).cast_mut().cast();
-    // Refused if the taker is there, or was: then there is no room. It does nothing with what it refuses.
+    // Refused if the taker holds the list, or has emptied it and so left no room. A refused call is left
+    // untouched.
     if !domain.defer_at_once(record, Kind::Memory, counting(another)) {
         let _ = domain.defer(record, Kind::Memory, counting(another)).expect("not a handler");
     }
@@ -320,7 +327,7 @@ fn defer_at_once_against_take() {
     domain.unregister(record);
 }
 
-/// What is deferred after unlinking runs only when a reader that could see it is gone.
+/// A call deferred after unlinking runs only after every reader that could see the object has left.
 fn defer_runs_late() {
     struct Free(Arc<Shared>);
     unsafe fn run_free(data: *mut ()) {
@@ -346,8 +353,9 @@ fn defer_runs_late() {
     shared.domain.unregister(record);
 }
 
-/// An owner announces work while the reclaimer goes to rest: the flag is set in the end. `owner_first` says who runs on
-/// the main thread, since loom branches from its execution (see `wait_beside`).
+/// An owner announces work while the reclaimer goes to rest: the flag is set in the end. `owner_first`
+/// selects the thread that runs on the main thread, since loom branches from its execution (see
+/// `wait_beside`).
 fn announce_against_rest(owner_first: bool) {
     let shared = Arc::new((Work::new(), AtomicUsize::new(0)));
     let _ = shared.0.claim();

@@ -1,5 +1,5 @@
-//! The protocol, opened to the models of the floors above: they run over the grace periods that ship, in a domain of
-//! their own. Only in model builds; no part of the public interface.
+//! Access to the protocol for the models of the crates above. They run over the shipped grace periods, in a
+//! domain of their own. Exists only in model builds; not part of the public interface.
 
 use squall_sys::sync::weaken::Site;
 use std::ptr::NonNull;
@@ -9,17 +9,18 @@ use super::grace::Moment;
 use super::record::Record;
 use super::sites;
 
-/// Weakened, an operation protects nothing: a model of objects that are freed must then fail.
+/// The fence at the entry of an operation. Weakened, an operation protects no memory, so a model that frees
+/// objects must fail.
 pub const ENTER_FENCE: Site = sites::ENTER_FENCE;
 
 /// A domain of a model's own.
 pub struct Quiescence(Domain);
 
-/// The record of one of its threads.
+/// The record of one thread of the domain.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader(NonNull<Record>);
 
-// SAFETY: `Record` is `Sync`, and who may use it is said where it is used (`Quiescence::op`).
+// SAFETY: `Record` is `Sync`, and the contract of `Quiescence::op` says which thread may use it.
 unsafe impl Send for Reader {}
 
 impl std::fmt::Debug for Quiescence {
@@ -35,12 +36,12 @@ impl Default for Quiescence {
 }
 
 impl Quiescence {
-    /// A domain without threads.
+    /// Creates a domain without threads.
     pub fn new() -> Quiescence {
         Quiescence(Domain::new())
     }
 
-    /// Makes a record for a thread.
+    /// Creates a record for a thread.
     pub fn register(&self) -> Reader {
         Reader(NonNull::from(self.0.register(1, false)))
     }
@@ -48,7 +49,7 @@ impl Quiescence {
     /// Runs `f` as an operation.
     ///
     /// # Safety
-    /// The reader is of this domain, and one thread uses it at a time.
+    /// The reader belongs to this domain, and one thread uses it at a time.
     pub unsafe fn op<R>(&self, reader: Reader, f: impl FnOnce() -> R) -> R {
         // SAFETY: a record of this domain, which outlives this borrow (`registry/I1`).
         let record = unsafe { reader.0.as_ref() };
@@ -60,12 +61,13 @@ impl Quiescence {
         result
     }
 
-    /// The moment after which what the caller unlinked so far is out of every operation's reach.
+    /// Returns the moment after which no operation can reach the objects that the caller has unlinked so far.
     pub fn mark(&self) -> u64 {
         self.0.grace.mark().0
     }
 
-    /// Whether that moment has passed; moves the work on as far as that is possible without waiting.
+    /// Returns whether that moment has passed, after doing all work towards it that is possible without
+    /// waiting.
     pub fn poll(&self, moment: u64) -> bool {
         self.0.grace.poll(&self.0.registry, Moment(moment)) == Ok(true)
     }

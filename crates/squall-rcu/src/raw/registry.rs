@@ -1,27 +1,28 @@
-//! The registry: all records there are, and who may take one.
+//! The registry: all records, and their assignment to threads.
 //!
-//! Problem: threads come and go by the thousand, while a collector looks through all records without being stopped by
-//! them, and without stopping them.
+//! Problem: threads come and go by the thousand. The driver reads all records meanwhile, without being
+//! stopped by the threads and without stopping them.
 //!
-//! - I1. A record, once made, is never freed or moved; a free one is nobody's and shows no operation open.
-//! - I2. A record is given to one thread at a time: free records are kept under a lock, which nobody holds while
-//!   waiting for anything, and never across user code.
-//! - I3. `for_each` visits every record whose chunk was published before it read the head of the list. A thread whose
-//!   record is in a later chunk had not entered before that read, so its entry follows the heavy fence that the
-//!   collector made first (README.md beside this file, step S2).
+//! - I1. A record, once made, is never freed or moved. A free record has no owner and shows no open
+//!   operation.
+//! - I2. A record is given to one thread at a time: a lock guards the free records. A thread never waits or
+//!   runs user code while it holds that lock.
+//! - I3. `for_each` visits every record whose chunk was published before it read the head of the list. The
+//!   owner of a record in a later chunk had not entered an operation before that read. Its entry follows the
+//!   heavy fence that the driver made first (`README.md` beside this file, step S2).
 //!
-//! Cost: registering and leaving take the lock for a few instructions; a thread's share of memory is one record, and
-//! the registry never shrinks: it is as large as the largest number of threads that were registered at once.
-//! `for_each` reads one line per record.
+//! Cost: registering and unregistering take the lock for a few instructions. Each thread costs one record.
+//! The registry never shrinks: its size is the largest number of threads registered at once. `for_each` reads
+//! one cache line per record.
 
-use squall_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use squall_sys::sync::Mutex;
+use squall_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::ptr;
 
 use super::record::Record;
 use super::sites;
 
-/// Records made at a time.
+/// Records allocated at a time.
 const CHUNK_RECORDS: usize = if cfg!(loom) {
     1
 } else if cfg!(miri) {
@@ -47,11 +48,11 @@ pub(crate) struct Registry {
 #[derive(Clone, Copy)]
 struct RecordRef(*const Record);
 
-// SAFETY: it is a shared reference in disguise (I1), and `Record` is `Sync`.
+// SAFETY: the pointer is a shared reference in disguise (I1), and `Record` is `Sync`.
 unsafe impl Send for RecordRef {}
 
 impl Registry {
-    /// A registry without records.
+    /// Creates a registry without records.
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Registry {
         Registry {
@@ -62,7 +63,7 @@ impl Registry {
         }
     }
 
-    /// A registry without records.
+    /// Creates a registry without records.
     #[cfg(loom)]
     pub(crate) fn new() -> Registry {
         Registry {
@@ -82,7 +83,7 @@ impl Registry {
         let record = free.pop().expect("a chunk was just added");
         self.taken.fetch_add(1, Ordering::Relaxed);
         drop(free);
-        // SAFETY: I1, and the registry outlives the borrow.
+        // SAFETY: records are never freed or moved (I1), and the registry outlives the borrow.
         let record = unsafe { &*record.0 };
         record.adopt(thread, fenced);
         record
@@ -108,7 +109,8 @@ impl Registry {
         free.reserve(records.len());
         free.extend(records.iter().rev().map(|record| RecordRef(record)));
         self.made.fetch_add(CHUNK_RECORDS, Ordering::Relaxed);
-        // Release: pairs with the acquire in `for_each`: who sees the chunk sees its records as made.
+        // Release: pairs with the acquire in `for_each`: a thread that sees the chunk sees its records fully
+        // initialised.
         self.newest.store(chunk, sites::CHUNK_RELEASE.order(Ordering::Release));
     }
 
@@ -116,14 +118,14 @@ impl Registry {
     pub(crate) fn for_each<'a>(&'a self, mut f: impl FnMut(&'a Record)) {
         // Acquire: pairs with the release in `grow`.
         let mut chunk: *const Chunk = self.newest.load(Ordering::Acquire);
-        // SAFETY: chunks are published whole and live as long as the registry (I1).
+        // SAFETY: chunks are fully initialised when published, and live as long as the registry (I1).
         while let Some(this) = unsafe { chunk.as_ref() } {
             this.records.iter().for_each(&mut f);
             chunk = this.next;
         }
     }
 
-    /// Records made so far, and records that belong to a thread now.
+    /// Returns the number of records made so far, and the number that belong to a thread now.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.made.load(Ordering::Relaxed), self.taken.load(Ordering::Relaxed))
     }
@@ -133,7 +135,8 @@ impl Drop for Registry {
     fn drop(&mut self) {
         let mut chunk = self.newest.load(Ordering::Relaxed).cast_const();
         while !chunk.is_null() {
-            // SAFETY: made by `Box::into_raw` in `grow`, visited once, and `&mut self` says that nobody borrows it.
+            // SAFETY: made by `Box::into_raw` in `grow`, and visited once. `&mut self` proves that the chunk
+            // is not borrowed.
             let this = unsafe { Box::from_raw(chunk.cast_mut()) };
             chunk = this.next;
         }

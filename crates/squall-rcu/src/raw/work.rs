@@ -1,19 +1,23 @@
-//! The flag by which whoever defers tells the reclaimer that there is work, at no cost while it is known already.
+//! The flag by which a thread that defers a call tells the reclaimer about work. Free while the flag is
+//! already set.
 //!
-//! - I1. If something is pending once an owner has announced it and the reclaimer has gone to rest, the flag is set: it
-//!   was set already, or the owner was told to set it, or the reclaimer has set it again.
+//! - I1. If a call is pending after its owner has announced it and the reclaimer has gone to rest, the flag
+//!   is set. Either it was set already, or `announce` told the owner to set it, or the reclaimer has set it
+//!   again.
 //!
-//! Argument: owner: make it pending, fence, look at the flag; reclaimer: clear the flag, heavy fence, look at what is
-//! pending. By `asym/I1` at least one sees the other's store. (In fence mode the owner's fence is a full one.)
+//! Argument: the owner makes the call pending, makes a fence, and looks at the flag. The reclaimer clears the
+//! flag, makes a heavy fence, and looks for pending calls. By `asym/I1` at least one sees the other's store.
+//! (In fence mode the owner's fence is a full one.)
 //!
-//! Cost: announcing is a compiler fence and a load. Source: as of the driver's sleep, `README.md` beside this file.
+//! Cost: an announcement is a compiler fence and a load.
+//! Source: the scheme of the driver's sleep, `README.md` beside this file.
 
 use squall_machine::asym::{self, Unavailable};
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 
 use super::sites;
 
-/// See the module.
+/// The reclaimer's work flag.
 pub(crate) struct Work {
     set: AtomicBool,
 }
@@ -29,44 +33,46 @@ impl Work {
         Work { set: AtomicBool::new(false) }
     }
 
-    /// Something is pending now. Returns whether the caller must [`Work::claim`] and wake the reclaimer.
+    /// Announces a pending call. Returns whether the caller must [`Work::claim`] and wake the reclaimer.
     #[must_use]
     pub(crate) fn announce(&self, fenced: bool) -> bool {
         if !sites::ANNOUNCE_FENCE.is_weak() {
-            // Partner: the heavy fence in `rest` (I1).
+            // Pairs with the heavy fence in `rest` (I1).
             asym::light_or_full(fenced);
         }
         !self.set.load(Ordering::Relaxed)
     }
 
-    /// Sets the flag. Returns whether it was not set: of several threads that come here, one wakes the reclaimer.
+    /// Sets the flag. Returns whether it was clear: of several threads that call this, exactly one wakes the
+    /// reclaimer.
     pub(crate) fn claim(&self) -> bool {
         // AcqRel: pairs with itself, and with the acquire in `is_set`.
         !self.set.swap(true, Ordering::AcqRel)
     }
 
-    /// Whether there may be work.
+    /// Returns whether there may be work.
     pub(crate) fn is_set(&self) -> bool {
         // Acquire: pairs with the release in `claim`.
         self.set.load(Ordering::Acquire)
     }
 
-    /// Clears the flag though something may be pending: nothing can be done about it now.
+    /// Clears the flag even though calls may be pending: they cannot be run now.
     pub(crate) fn give_up(&self) {
         self.set.store(false, Ordering::Relaxed);
     }
 
-    /// Clears the flag unless something is pending.
+    /// Clears the flag unless a call is pending.
     ///
     /// # Errors
-    /// The heavy fence cannot be made; the flag is cleared, since nothing can be reclaimed any more either.
+    /// The heavy fence cannot be made. The flag is then clear, since memory can no longer be reclaimed
+    /// either.
     pub(crate) fn rest(&self, pending: impl Fn() -> bool) -> Result<(), Unavailable> {
         if pending() {
             return Ok(());
         }
         self.set.store(false, Ordering::Relaxed);
         if !sites::REST_FENCE.is_weak() {
-            // Partner: the fence in `announce` (I1).
+            // Pairs with the fence in `announce` (I1).
             asym::heavy()?;
         }
         if pending() {
