@@ -34,7 +34,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     /// Checks the rules of STYLE.md that are marked T
-    Tidy,
+    Tidy(tidy::Options),
     /// Prints the circles of imports between the files of each crate, and the edges that make them
     Imports {
         /// The crate; all crates if absent
@@ -52,7 +52,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
-        Task::Tidy => tidy::command(),
+        Task::Tidy(options) => tidy::command(&options),
         Task::Imports { name } => tidy::imports_command(name.as_deref()),
         Task::Sharing(options) => sharing::command(&options),
         Task::LocalityModel(options) => model::command(&options),

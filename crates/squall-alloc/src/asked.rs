@@ -1,15 +1,15 @@
-//! What the environment, the machine and the limits of the process ask the ground to be like.
+//! Settings: the configuration that the environment, the machine and the limits of the process ask for.
 //!
-//! - I1. Nothing here allocates: it is asked before there is a ground.
+//! - I1. Nothing here allocates: the settings are read before the address space exists.
 //!
-//! Not promised: that what is wrong with a variable is told. Such a one is as good as none.
+//! Not promised: a report of an invalid variable. An invalid variable is ignored.
 //! Cost: a few system calls, once.
 
 use crate::ground::{Mode, SEGMENT_BYTES};
 use crate::sequence::SEQUENCES;
 use squall_sys::{area, membarrier, pages, rseq};
 
-/// The settings that the environment asks for.
+/// The settings of the allocator.
 pub(crate) struct Asked {
     pub(crate) mode: Mode,
     pub(crate) can_restart: bool,
@@ -20,10 +20,10 @@ pub(crate) struct Asked {
     pub(crate) arena_bytes: usize,
 }
 
-/// VPs that a virtual topology may have: as many as `squall-machine` takes.
+/// The most VPs of a virtual topology: the limit of `squall-machine`.
 const VIRTUAL_MAX: usize = 1 << 12;
 
-/// The counts in `SQUALL_TOPOLOGY`: of nodes, and of all VPs. What is wrong with it `squall-machine` says.
+/// The counts in `SQUALL_TOPOLOGY`: nodes, and all VPs. `squall-machine` reports errors in the variable.
 fn virtual_vps(text: &[u8]) -> (usize, usize) {
     let (mut nodes, mut all) = (1, 1);
     for part in text.split(|byte| *byte == b',') {
@@ -38,16 +38,17 @@ fn virtual_vps(text: &[u8]) -> (usize, usize) {
     (nodes, all)
 }
 
-/// Where the machine does not say how many processors it may have, and each call takes a lock.
+/// The number of VPs if the machine does not tell its number of processors. Each call then takes a lock.
 const PARTS_GUESS: usize = 64;
 
-/// What is asked for. `pretended`: restartable sequences are ([`pretend_restartable`](crate::pretend_restartable)). `is_of_program`: the
-/// arena is for all blocks of the program.
+/// Reads the settings. `pretended`: restartable sequences are pretended
+/// ([`pretend_restartable`](crate::pretend_restartable)). `is_of_program`: the address space is for all
+/// blocks of the program.
 pub(crate) fn asked(pretended: bool, is_of_program: bool) -> Asked {
     let is = |name, value: &[u8]| pages::variable(name).is_some_and(|v| v == value);
     let topology = pages::variable(c"SQUALL_TOPOLOGY").filter(|text| !text.is_empty());
     let debug = pages::variable(c"SQUALL_ALLOC_DEBUG").is_some_and(|v| v != b"0" && !v.is_empty());
-    // By a guess at them a processor might find itself behind the last part.
+    // Sequences need the exact limit: with a guess, a processor number might lie beyond the last part.
     let limit = pages::processors_limit();
     let real = SEQUENCES && limit.is_some() && topology.is_none() && !debug && !is(c"SQUALL_RSEQ", b"off");
     let found = match (pretended, real) {
@@ -76,31 +77,31 @@ pub(crate) fn asked(pretended: bool, is_of_program: bool) -> Asked {
     }
 }
 
-/// Of the addresses that are left to a process, one in so many is for the arena where that is not for all its blocks.
+/// Divisor of the remaining addresses of a limited process, for an allocator that is not the program's own.
 const LEFT_SHARE: usize = 16;
-/// And so many bytes at most.
+/// The most bytes of such a reservation.
 const LEFT_MAX: usize = 1 << 30;
 
-/// Bytes of the arena, a power of two; `is_slow`: there are no restartable sequences.
+/// Bytes of the block range, a power of two. `is_slow`: there are no restartable sequences.
 fn arena_bytes(is_slow: bool, is_of_program: bool) -> usize {
     let megabytes = pages::variable(c"SQUALL_ALLOC_ARENA_MIB")
         .and_then(|text| std::str::from_utf8(text).ok())
         .and_then(|text| text.parse::<usize>().ok());
     let bytes = match megabytes {
         Some(megabytes) => return (megabytes.clamp(4, 1 << 26) << 20).next_power_of_two(),
-        // Below Miri all of it is memory.
+        // Miri backs the whole reservation with memory.
         None if cfg!(miri) => 2 * SEGMENT_BYTES,
-        // Emulators keep tables of address space, too.
+        // Emulators keep tables of the address space.
         None if is_slow => (pages::memory_bytes() * 2).min(16 << 30),
         None => pages::memory_bytes() * 2,
     };
     let bytes = bytes.next_power_of_two();
-    // Reserved addresses count where those are limited: the others are for stacks, large blocks, and all else.
+    // Reserved addresses count towards the limit. The rest is for stacks, large blocks and the program.
     let Some(limit) = pages::address_limit() else { return bytes };
     let most = if is_of_program {
         limit / 2
     } else {
-        // The program has an allocator, which needs addresses, too.
+        // The program has another allocator, which needs addresses, too.
         let left = limit.saturating_sub(pages::mapped_bytes().unwrap_or(limit / 2));
         (left / LEFT_SHARE).min(LEFT_MAX)
     };

@@ -1,41 +1,43 @@
-//! Size classes: which block serves a size, and how much of each kind a VP may cache.
+//! Size classes: the class that serves a size, and the number of blocks of each class that a VP may cache.
 //!
-//! Three placements share them. *General* blocks (16 bytes to 512 KiB) are packed, as a global allocator's are. *Strictly local*
-//! blocks have slabs of their own for the sizes that are not whole lines, so that no block that others touch is a neighbour. *Shared*
-//! blocks are general ones of whole pairs of lines.
+//! Three placements share the classes. *General* blocks (16 bytes to 512 KiB) are packed, as in a global
+//! allocator. *Strictly local* blocks have slabs of their own for the sizes that are not whole lines, so that
+//! no block of other users is a neighbour. *Shared* blocks are general blocks of whole pairs of lines.
 //!
-//! - I1. The size of a class is a multiple of 16, and the block that serves an alignment up to a page has a size that is a multiple
-//!   of it; slabs begin at multiples of [`SLAB_BYTES`], so that every block lies at a multiple of that alignment.
-//! - I2. A class of a size that is a multiple of [`LINES_BYTES`] has blocks that share no such run of lines with any other block.
-//! - I3. What a VP caches is at most [`BOUND_BYTES`] (bytes of blocks in its magazines, and in its outbox).
-//! - I4. Of strictly local blocks of a size that is a multiple of [`LINE_BYTES`], the class's size is one, too: such a block lies on lines
-//!   that no other has a part of.
+//! - I1. The size of a class is a multiple of 16. A block that serves an alignment up to a page has a size
+//!   that is a multiple of that alignment. Slabs begin at multiples of [`SLAB_BYTES`], so every block lies at
+//!   a multiple of its alignment.
+//! - I2. If the size of a class is a multiple of [`LINES_BYTES`], its blocks share no pair of lines with any
+//!   other block.
+//! - I3. A VP caches at most [`BOUND_BYTES`] (bytes of blocks in its magazines and in its outbox).
+//! - I4. If a strictly local block is asked for with a size that is a multiple of [`LINE_BYTES`], the size of
+//!   its class is such a multiple, too. The block shares no line with any other block.
 //!
-//! Source: jemalloc for four classes to a doubling; Tornado §4 for the second pool of strictly local blocks.
+//! Source: jemalloc for four classes per doubling; Tornado §4 for the second pool of strictly local blocks.
 
 use std::alloc::Layout;
 
-/// Bytes of a slab's unit, and what it is aligned to.
+/// Bytes of a unit of slabs, and the alignment of a unit.
 pub(crate) const SLAB_BYTES: usize = 1 << SLAB_SHIFT;
-/// As a power of two.
+/// The binary logarithm of [`SLAB_BYTES`].
 pub(crate) const SLAB_SHIFT: u32 = 16;
-/// A cache line.
+/// Bytes of a cache line.
 pub(crate) const LINE_BYTES: usize = 64;
-/// Two cache lines, which some processors fetch together.
+/// Bytes of two cache lines, which some processors fetch together.
 pub(crate) const LINES_BYTES: usize = 128;
-/// Steps of the tables below.
+/// Bytes of a step of the tables below.
 pub(crate) const STEP_BYTES: usize = 16;
-/// Sizes up to here are looked up in a table.
+/// The largest size that a table maps to its class.
 pub(crate) const SMALL_MAX: usize = 8 << 10;
-/// Sizes up to here come from slabs, larger ones from the system.
+/// The largest size that comes from slabs. Larger blocks come from the system.
 pub(crate) const SLAB_MAX: usize = 512 << 10;
-/// Strictly local blocks are at most so large; larger ones are of whole lines, wherever they come from.
+/// The largest strictly local block. Larger ones are blocks of whole lines, from general classes.
 pub(crate) const LOCAL_MAX: usize = 1 << 10;
-/// Blocks from slabs are aligned to at most so much.
+/// The largest alignment of blocks from slabs.
 pub(crate) const ALIGN_MAX: usize = 4096;
 /// The most blocks that are moved at once.
 pub(crate) const BATCH_MAX: usize = if cfg!(loom) { 4 } else { 128 };
-/// Blocks of other VPs that a VP collects before it sends them home.
+/// The blocks of other VPs that a VP collects before it sends them home.
 pub(crate) const OUTBOX_CAPACITY: usize = if cfg!(miri) { 8 } else { 128 };
 
 /// Bytes of the longest blocks that wait in an outbox.
@@ -43,7 +45,7 @@ pub(crate) const OUTBOX_BLOCK_MAX: usize = 4 << 10;
 
 const GENERAL_SMALL: usize = 32;
 const GENERAL: usize = GENERAL_SMALL + 24;
-/// How many classes there are.
+/// The number of classes.
 pub(crate) const COUNT: usize = GENERAL + LOCAL_SIZES.len();
 const LOCAL_SIZES: [usize; 12] = [16, 32, 48, 64, 80, 96, 112, 160, 192, 224, 320, 448];
 
@@ -67,7 +69,7 @@ const fn sizes() -> [usize; COUNT] {
     sizes
 }
 
-/// The bytes of a block of each class.
+/// Bytes of a block, by class.
 pub(crate) const SIZES: [usize; COUNT] = sizes();
 
 const fn capacity(size: usize) -> usize {
@@ -98,7 +100,7 @@ const fn capacities() -> [usize; COUNT] {
     capacities
 }
 
-/// How many blocks of each class a VP caches at most.
+/// The most blocks that a VP caches, by class.
 pub(crate) const CAPACITIES: [usize; COUNT] = capacities();
 
 const fn bound() -> usize {
@@ -110,18 +112,33 @@ const fn bound() -> usize {
     bytes
 }
 
-/// The most bytes of blocks that one VP caches: its own, and others' that wait there to be sent home.
+/// The most bytes of free blocks that one VP caches. Blocks of other VPs that wait to be sent home are
+/// included.
+///
+/// # Example
+/// ```
+/// let stats = squall_alloc::stats().expect("there is memory");
+/// for vp in &stats.vps {
+///     assert!(vp.cached_bytes() + vp.outbox_bytes_max() <= squall_alloc::BOUND_BYTES as u64);
+/// }
+/// ```
 pub const BOUND_BYTES: usize = bound();
 const _: () = assert!(BOUND_BYTES <= 9 << 19);
 
-/// Slabs of so many units a VP keeps when nobody has a block of them.
+/// Units of a slab that a VP keeps as a spare when all its blocks are free.
 pub(crate) const SPARE_UNITS: usize = if cfg!(loom) { 32 } else { 1 };
-/// The slabs that a VP keeps at most of which nobody has a block.
+/// The most spare slabs of a VP.
 pub(crate) const SPARES_MAX: u32 = if cfg!(miri) { 1 } else { 48 };
-/// The most bytes of empty slabs that one VP keeps, besides what it caches.
+/// The most bytes of empty slabs that one VP keeps, in addition to its cached blocks.
+///
+/// # Example
+/// ```
+/// let stats = squall_alloc::stats().expect("there is memory");
+/// assert!(stats.vps.iter().all(|vp| vp.spare_bytes <= squall_alloc::SPARE_BYTES as u64));
+/// ```
 pub const SPARE_BYTES: usize = SPARES_MAX as usize * SPARE_UNITS * SLAB_BYTES;
 
-/// How many units of [`SLAB_BYTES`] a slab of this class has: a power of two.
+/// The number of units of [`SLAB_BYTES`] in a slab of this class, a power of two.
 pub(crate) const fn units(class: usize) -> usize {
     match SIZES[class] {
         0..=SMALL_MAX => 1,
@@ -141,7 +158,7 @@ const fn counts() -> [u32; COUNT] {
     counts
 }
 
-/// How many blocks a slab of each class has.
+/// The number of blocks in a slab, by class.
 pub(crate) const COUNTS: [u32; COUNT] = counts();
 
 const fn reciprocals() -> [u64; COUNT] {
@@ -156,16 +173,17 @@ const fn reciprocals() -> [u64; COUNT] {
 
 const RECIPROCALS: [u64; COUNT] = reciprocals();
 
-/// Which block of a slab begins at `offset`, if one does; without a division.
+/// Returns the index of the block of a slab that begins at `offset`, or `None` if no block begins there.
+/// Avoids a division.
 #[inline]
 pub(crate) const fn block_at(class: usize, offset: usize) -> Option<usize> {
     let index = ((offset as u64 * RECIPROCALS[class]) >> 32) as usize;
     if index * SIZES[class] == offset && index < COUNTS[class] as usize { Some(index) } else { None }
 }
 
-/// The slots of the tables by size: `size.div_ceil(STEP_BYTES)`.
+/// The number of slots of the table of general classes. The slot of a size is `size.div_ceil(STEP_BYTES)`.
 pub(crate) const GENERAL_SLOTS: usize = SMALL_MAX / STEP_BYTES + 1;
-/// The same of the strictly local ones.
+/// The number of slots of the table of strictly local classes.
 pub(crate) const LOCAL_SLOTS: usize = LOCAL_MAX / STEP_BYTES + 1;
 
 const fn general_classes() -> [u8; GENERAL_SLOTS] {
@@ -181,14 +199,14 @@ const fn general_classes() -> [u8; GENERAL_SLOTS] {
     classes
 }
 
-/// The class of a slot.
+/// The general class of each slot.
 pub(crate) static GENERAL_CLASSES: [u8; GENERAL_SLOTS] = general_classes();
 
 const fn local_classes() -> [u8; LOCAL_SLOTS] {
     let mut classes = [0; LOCAL_SLOTS];
     let mut slot = 0;
     while slot < LOCAL_SLOTS {
-        // The smallest that is enough, of those of its own and the whole lines.
+        // The smallest class that fits: a strictly local class or one of whole pairs of lines.
         let mut best = COUNT;
         let mut class = 0;
         while class < COUNT {
@@ -205,16 +223,16 @@ const fn local_classes() -> [u8; LOCAL_SLOTS] {
     classes
 }
 
-/// The same of the strictly local ones.
+/// The strictly local class of each slot.
 pub(crate) static LOCAL_CLASSES: [u8; LOCAL_SLOTS] = local_classes();
 
-/// Whether a VP may keep blocks of it that are of another VP of its pool of pages (`magazine/I2`): each is whole lines of [`LINE_BYTES`], so that
-/// none of them is two users'.
+/// Returns whether another VP of the same page pool may keep blocks of this class (`magazine/I2`). Each such
+/// block is whole lines of [`LINE_BYTES`], so two users never share one.
 pub(crate) const fn may_be_kept(class: usize) -> bool {
     class < GENERAL && SIZES[class].is_multiple_of(LINE_BYTES)
 }
 
-/// Whether its blocks are strictly local ones.
+/// Returns whether the blocks of this class are strictly local.
 pub(crate) const fn is_local(class: usize) -> bool {
     class >= GENERAL
 }
@@ -222,11 +240,12 @@ pub(crate) const fn is_local(class: usize) -> bool {
 /// The slot of a size.
 #[inline(always)]
 pub(crate) const fn slot(size: usize) -> usize {
-    // Not `div_ceil`, which would be two instructions more; layouts end below the highest address.
+    // `div_ceil` would cost two more instructions. A layout ends below the highest address, so the sum fits.
     (size + (STEP_BYTES - 1)) >> STEP_BYTES.trailing_zeros()
 }
 
-/// Whether the slot of its size alone tells the class of a layout: all blocks of that class lie at multiples of its alignment.
+/// Returns whether the slot of the size alone gives the class of a layout: all blocks of that class lie at
+/// multiples of the alignment.
 #[inline(always)]
 pub(crate) const fn is_by_size(layout: &Layout) -> bool {
     let (size, align) = (layout.size(), layout.align());
@@ -234,19 +253,22 @@ pub(crate) const fn is_by_size(layout: &Layout) -> bool {
         && (align <= STEP_BYTES || align <= LINES_BYTES && size.is_multiple_of(align) && size > 0)
 }
 
-/// Whether a layout alone says, by [`is_by_size`], that who frees a block of it may keep it: of the sizes for which that can be foretold, where sizes are at random.
+/// Returns whether the layout alone shows, by [`is_by_size`], that the freeing VP may keep the block. Sizes
+/// that are rounded up to a multiple of a line are left out: the branch then stays predictable for random
+/// sizes.
 #[inline(always)]
 pub(crate) const fn is_of_lines(layout: &Layout) -> bool {
     layout.size().is_multiple_of(LINE_BYTES) && is_by_size(layout) && layout.size() > 0
 }
 
-/// The class of general blocks for `size` bytes, which are at most [`SLAB_MAX`], at a multiple of `align`, at most [`ALIGN_MAX`].
+/// The general class for `size` bytes at a multiple of `align`. `size` is at most [`SLAB_MAX`] and `align` at
+/// most [`ALIGN_MAX`].
 pub(crate) fn general(size: usize, align: usize) -> usize {
     let size = size.next_multiple_of(align.max(1));
     let mut class = if size <= SMALL_MAX {
         GENERAL_CLASSES[slot(size)] as usize
     } else {
-        // The doubling that the size lies in, and its quarter.
+        // The doubling that contains the size, and its quarter.
         let doubling = (size - 1).ilog2() - 7;
         let base = 128usize << doubling;
         8 + 4 * doubling as usize + (size - base - 1) / (base / 4)
@@ -303,7 +325,7 @@ mod tests {
                 }
                 let class = GENERAL_CLASSES[slot(size)] as usize;
                 assert!(SIZES[class].is_multiple_of(align.max(STEP_BYTES)), "{size} {align}");
-                // Who changes a size in place, and who takes one slowly, go by this (`raw/I4`).
+                // A resize in place and the slow path rely on this equality (`raw/I4`).
                 assert_eq!(class, general(size, align), "{size} {align}");
                 assert_eq!(is_of_lines(&layout), size.is_multiple_of(LINE_BYTES));
                 assert!(!is_of_lines(&layout) || may_be_kept(class), "{size} {align}");

@@ -3,7 +3,7 @@
 //! Its command line is a contract that scripts rely on: extend it, do not change it. Progress is shown on a terminal
 //! only, errors go to stderr, and the exit status is 0 only if everything asked for ran.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod bench;
 mod demo;

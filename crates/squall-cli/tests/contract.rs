@@ -109,7 +109,7 @@ fn retiring_names_its_metrics_by_subject() {
 #[test]
 fn maps_have_a_row_for_each_rival_and_metrics_for_their_memory() {
     const OURS: [&str; 5] =
-        ["squall-parts", "squall-central", "squall-locked", "squall-partsted", "squall-adaptive"];
+        ["squall-table", "squall-central", "squall-locked", "squall-replicated", "squall-adaptive"];
     const RIVALS: [&str; 5] = ["dashmap", "papaya", "scc-hashmap", "scc-hashindex", "std-rwlock"];
     let run = |case: &str, variant: &str| {
         let args = ["bench", case, "--variant", variant, "--quick", "--json", "--threads", "2"];
@@ -129,7 +129,7 @@ fn maps_have_a_row_for_each_rival_and_metrics_for_their_memory() {
         assert!(rows.iter().any(|row| row.get("ratio").is_some_and(|r| r == "squall-central/best")));
     }
     let rows = run("map-memory", "10k-u64");
-    for subject in RIVALS.iter().chain(&["squall-parts"]) {
+    for subject in RIVALS.iter().chain(&["squall-table"]) {
         let name = format!("{subject}_bytes_per_entry");
         let row = rows.iter().find(|row| row["metric"] == name).unwrap_or_else(|| panic!("no metric {name}"));
         // A key and a value at least.

@@ -1,6 +1,6 @@
-//! Parts to build shared objects from: the literature calls them constituents.
+//! Building blocks for shared objects. The literature calls them constituents.
 //!
-//! Invariant of the crate: a part synchronises itself. The object that embeds it decides where its pieces lie.
+//! - I1. A part synchronises itself. The object that embeds it decides where its pieces lie.
 //!
 #![doc = include_str!("../README.md")]
 

@@ -31,7 +31,7 @@ impl Kept for Embedded {
     }
 }
 
-/// `squall-partss`: the same with a replica for each thread, as for each processor or cluster in somebody's own
+/// `squall-replicas`: the same with a replica for each thread, as for each processor or cluster in somebody's own
 /// representatives.
 pub(crate) struct Replicated {
     master: CachePadded<Master<Value>>,

@@ -10,7 +10,7 @@ use squall_parts::table::Table;
 use crate::cases::map::Key;
 use crate::rivals::maps::{Family, Hashing, Mapping};
 
-/// `squall-parts`: the constituent alone, in somebody's own structure.
+/// `squall-table`: the constituent alone, in somebody's own structure.
 pub(crate) struct Constituent;
 
 impl Family for Constituent {
@@ -84,7 +84,7 @@ impl Form for OneLock {
     }
 }
 
-/// `squall-partsted`: copies for each processor, so that there are some to take away on a small machine too.
+/// `squall-replicated`: copies for each processor, so that there are some to take away on a small machine too.
 pub(crate) struct Replicated;
 
 impl Form for Replicated {

@@ -102,7 +102,11 @@ pub(crate) fn check(tree: &Tree, problems: &mut Problems, measure: Measure, coun
     }
     for ((listed, subject), (line, _)) in rows {
         if listed == name && !counts.get(subject).is_some_and(Count::is_over) {
-            problems.line(RATCHET, line, format!("{subject} keeps the rule now: strike it out (tidy --write)"));
+            problems.line(
+                RATCHET,
+                line,
+                format!("{subject} keeps the rule now: strike it out (tidy --write)"),
+            );
         }
     }
 }
@@ -124,7 +128,8 @@ fn rewritten(tree: &Tree, all: &[(Measure, Counts)]) -> Result<String> {
     let mut risen = Vec::new();
     for (measure, counts) in all {
         let over = || counts.iter().filter(|(_, count)| count.is_over());
-        let before: usize = old.iter().filter(|((name, _), _)| *name == measure.name).map(|(_, row)| row.1).sum();
+        let before: usize =
+            old.iter().filter(|((name, _), _)| *name == measure.name).map(|(_, row)| row.1).sum();
         let now: usize = over().map(|(_, count)| count.count).sum();
         if now > before && !is_new {
             let listed = |subject: &str| old.get(&(measure.name, subject)).map_or(0, |row| row.1);

@@ -1,15 +1,17 @@
-//! Space for per-VP words: the same offset in a part of each VP.
+//! Allocator of per-VP extents: the same offset in one part per VP.
 //!
-//! A chunk is one mapping, cut into a part of [`PART_BYTES`] for each VP. An *extent* is a run of granules at one offset
-//! of a chunk; its home is its address in the part of VP 0, and in the part of VP v it lies `v << SHIFT` bytes further
-//! on. Offsets are found first-fit in a bitmap of the part's granules, under a lock: making and dropping a per-VP object
-//! is a cold path, and the bitmap of a chunk (1 KiB) is all there is to search.
+//! A chunk is one mapping, cut into a part of [`PART_BYTES`] per VP. An *extent* is a run of granules at one
+//! offset of a chunk. Its home is its address in the part of VP 0; in the part of VP v it is at `home + (v <<
+//! SHIFT)`. Offsets are found first-fit in a bitmap of the part's granules, under a lock. Creating and
+//! dropping a per-VP object is a cold path, and the bitmap of a chunk has only 1 KiB to search.
 //!
-//! - I1. A granule that is free holds zeros in every part; one that is in use belongs to exactly one extent.
-//! - I2. Chunks are never unmapped and never move: an address in a part is good for the life of the process.
-//! - I3. Nothing but the owner of an extent touches its bytes: a page of a part is first touched by who uses it there.
+//! - I1. A free granule holds zeros in every part. A granule in use belongs to exactly one extent.
+//! - I2. Chunks are never unmapped and never move, so an address in a part is valid for the life of the
+//!   process.
+//! - I3. Only the owner of an extent touches its bytes. So a thread of the VP touches a page of the part
+//!   first, and the kernel places it near.
 //!
-//! Not promised: that chunks that have become empty are given back; which extent comes next.
+//! Not promised: empty chunks are not returned to the system; the choice of the next extent is unspecified.
 //! Cost: address space of [`PART_BYTES`] per VP and chunk; memory only for pages that are touched.
 //! Source: the Linux kernel's per-CPU allocator (`mm/percpu.c`), without its page-by-page population.
 
@@ -18,10 +20,10 @@ use squall_sys::sync::{Mutex, MutexGuard};
 use std::fmt;
 use std::ptr::NonNull;
 
-/// Distance of the parts of neighbouring VPs, as a power of two.
+/// Distance between the parts of neighbouring VPs, as a power of two.
 #[doc(hidden)]
 pub const SHIFT: u32 = if cfg!(miri) { 14 } else { 16 };
-/// Bytes of a chunk that each VP has.
+/// Size of a part in bytes: the share of a chunk that each VP has.
 pub(crate) const PART_BYTES: usize = 1 << SHIFT;
 const GRANULE_BYTES: usize = 8;
 const GRANULES: usize = PART_BYTES / GRANULE_BYTES;
@@ -29,12 +31,12 @@ const MAP_WORDS: usize = GRANULES / 64;
 /// Largest alignment of an extent, in bytes: two cache lines, which some processors fetch together.
 pub(crate) const ALIGN_MAX: usize = 128;
 
-/// There is no address space for another chunk of per-VP memory.
+/// Error: the system has no address space for another chunk of per-VP memory.
 #[derive(Debug)]
 pub struct OutOfMemory {
-    /// What was asked of the system, in bytes.
+    /// Size of the request to the system, in bytes.
     pub reserve_bytes: usize,
-    /// Its answer.
+    /// The system's error.
     pub cause: std::io::Error,
 }
 
@@ -54,32 +56,33 @@ impl std::error::Error for OutOfMemory {
     }
 }
 
-/// What the per-VP memory of this process amounts to.
+/// Per-VP memory in use by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// Mappings made. They are kept for the life of the process.
+    /// Number of mappings made. They are kept for the life of the process.
     pub chunks_count: usize,
-    /// Address space reserved, in bytes. Memory is used only for pages that were touched.
+    /// Reserved address space, in bytes. Memory is used only for pages that were touched.
     pub reserved_bytes: usize,
-    /// Bytes of each VP's parts that belong to live objects.
+    /// Bytes in each VP's parts that belong to live objects.
     pub bytes_per_vp: usize,
 }
 
 struct Chunk {
-    /// VP 0's part. Its provenance covers the whole chunk.
+    /// Start of VP 0's part. Its provenance covers the whole chunk.
     base: NonNull<u8>,
-    /// A set bit is a granule in use.
+    /// Bitmap of granules; a set bit is a granule in use.
     used: [u64; MAP_WORDS],
     used_count: usize,
 }
 
-// SAFETY: the pointer is the address of a mapping that every thread may use; the chunk holds no thread's state.
+// SAFETY: the pointer is the address of a mapping that every thread may use; the chunk holds no
+// thread-specific state.
 unsafe impl Send for Chunk {}
 
 static CHUNKS: Mutex<Vec<Chunk>> = Mutex::new(Vec::new());
 
 fn chunks() -> MutexGuard<'static, Vec<Chunk>> {
-    // A panic under the lock is a failed assertion before anything was changed.
+    // Poison is harmless: a panic under the lock is a failed assertion before any change.
     CHUNKS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -96,7 +99,7 @@ impl Chunk {
         self.used_count = if used { self.used_count + count } else { self.used_count - count };
     }
 
-    /// The first granule of a free run of `count`, at a multiple of `align`.
+    /// Finds a free run of `count` granules at a multiple of `align`. Returns its first granule.
     fn find(&self, count: usize, align: usize) -> Option<usize> {
         if GRANULES - self.used_count < count {
             return None;
@@ -109,7 +112,7 @@ impl Chunk {
             }
             match (first..first + count).rev().find(|&granule| self.is_used(granule)) {
                 None => return Some(first),
-                // Nothing that begins at or before a used granule fits.
+                // A run that begins at or before a used granule would contain it.
                 Some(used) => first = (used + 1).next_multiple_of(align),
             }
         }
@@ -117,7 +120,7 @@ impl Chunk {
     }
 }
 
-/// A free extent of `bytes` at a multiple of `align`, zero in every part: its address in the part of VP 0.
+/// Allocates an extent of `bytes` bytes at a multiple of `align`, zero in every part. Returns its home.
 ///
 /// # Panics
 /// If `bytes` is 0 or more than a part, or `align` is not a power of two up to [`ALIGN_MAX`].
@@ -147,14 +150,15 @@ pub(crate) fn allocate(bytes: usize, align: usize) -> Result<NonNull<u8>, OutOfM
 }
 
 fn extent(base: NonNull<u8>, first: usize) -> NonNull<u8> {
-    // SAFETY: `first` is a granule of the chunk's first part, so the address lies within the mapping.
+    // SAFETY: `first` is a granule of the chunk's first part, so the address is within the mapping.
     unsafe { base.add(first * GRANULE_BYTES) }
 }
 
-/// Gives an extent back.
+/// Frees an extent.
 ///
 /// # Safety
-/// `home` and `bytes` are those of an extent from [`allocate`]; it holds zeros in every part; nobody uses it any more.
+/// `home` and `bytes` are those of an extent from [`allocate`]. The extent holds zeros in every part, and no
+/// thread uses it any more.
 pub(crate) unsafe fn release(home: NonNull<u8>, bytes: usize) {
     let address = home.addr().get();
     let mut chunks = chunks();
@@ -166,13 +170,19 @@ pub(crate) unsafe fn release(home: NonNull<u8>, bytes: usize) {
     chunk.mark(first, bytes.div_ceil(GRANULE_BYTES), false);
 }
 
-/// The number of parts of each chunk.
+/// Returns the number of parts of each chunk.
 #[inline]
 pub(crate) fn parts() -> usize {
     mode::vp_limit()
 }
 
-/// What the per-VP memory of this process amounts to.
+/// Returns the amount of per-VP memory that this process uses.
+///
+/// # Example
+/// ```
+/// let _counter = squall_machine::pervp::PerVpWord::new();
+/// assert!(squall_machine::pervp::stats().bytes_per_vp >= 8);
+/// ```
 pub fn stats() -> Stats {
     mode::initialise();
     let chunks = chunks();
@@ -195,7 +205,7 @@ mod tests {
     fn extents_are_aligned_and_disjoint() {
         let mut chunk = chunk();
         let mut taken = Vec::new();
-        // Mixed sizes and alignments until nothing fits, then again after freeing every other one.
+        // Mixed sizes and alignments until the chunk is full, then again after freeing every other extent.
         let sizes = [(1, 1), (3, 1), (2, 2), (16, 16), (5, 8), (40, 16)];
         for round in 0..2 {
             for &(count, align) in sizes.iter().cycle() {

@@ -1,24 +1,28 @@
-//! One word that is biased to one VP: plain additions there, atomic ones from everywhere else.
+//! Biased word: a word with plain additions on one VP, and atomic additions from all others.
 //!
-//! Problem: what serves one processor, a representative's count say, is added to by that processor's threads all day and
-//! by a stray one now and then: a thread that was moved between finding it and adding. The stray one forces an atomic
-//! instruction on all. Idea: two words. One belongs to the VP and its restartable sequences, the other to whoever is
-//! not there, or has no sequences; the value is the sum.
+//! Problem: a count that serves one processor, for example a representative's, is added to by that
+//! processor's threads almost always. Now and then a thread is moved between finding the count and adding.
+//! That rare case forces an atomic instruction on all additions.
 //!
-//! - I1. `local` is written by restartable sequences alone, which commit only while they run on `vp`. So each of them is
-//!   undisturbed by the others (`pervp/I2`), whatever mode the process is in.
-//! - I2. `elsewhere` is written by atomic instructions alone.
-//! - I3. An addition goes to one of the two, once: the sequence either commits or leaves by the fallback.
-//! - I4. `alarm` is a count that may lose steps: it decides when to ring, never what the value is.
+//! Idea: use two words. One belongs to the VP and its restartable sequences. The other takes additions from
+//! threads that are elsewhere or have no sequences. The value is the sum.
 //!
-//! It follows that nothing here ever needs the restartable mode to be given up (`pervp/I4`): a thread without sequences
-//! adds to `elsewhere` while others go on with theirs, and a sequence that were to commit after the mode was given up
-//! would still be right.
+//! - I1. Only restartable sequences write `local`, and they commit only while they run on `vp`. So no
+//!   sequence disturbs another (`pervp/I2`), in every mode of the process.
+//! - I2. Only atomic instructions write `elsewhere`.
+//! - I3. An addition goes to one of the two words, once: the sequence either commits or leaves by the
+//!   fallback.
+//! - I4. `alarm` is a count that may lose steps. It decides when to ring, never the value.
 //!
-//! Not promised: a snapshot. In a virtual topology, where there are no sequences, every addition goes to `elsewhere`; it
-//! is then as dear as an atomic, and as local as the object that holds the word.
-//! Cost: eight instructions on x86-64 (the same count as [`PerVpWord`](super::PerVpWord), which needs no object per VP but
-//! touches a table of its own), one branch among them, no lock prefix. Elsewhere: that, and one atomic addition.
+//! It follows that this word never requires giving up restartable mode (`pervp/I4`). A thread without
+//! sequences adds to `elsewhere` while others go on with theirs. A sequence that commits after the mode was
+//! given up is still correct.
+//!
+//! Not promised: a snapshot. A virtual topology has no sequences, so every addition goes to `elsewhere`. It
+//! then costs an atomic addition, and is as local as the object that holds the word.
+//! Cost: eight instructions on x86-64, with one branch and no lock prefix. [`PerVpWord`](super::PerVpWord)
+//! takes the same number; it needs no object per VP, but touches a table of its own. From elsewhere: one
+//! atomic addition more.
 //! Source: Tornado §4; biased locks (Kawachiya et al., OOPSLA 2002) for the asymmetry.
 
 use super::mode;
@@ -27,15 +31,16 @@ use crate::vp::Vp;
 use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::fmt;
 
-/// A `u64`, zero at first, that the threads of one VP add to by plain instructions, and others atomically.
+/// A `u64`, initially zero, with plain additions on one VP and atomic additions from all others.
 ///
-/// For the representative of a VP or of its cluster; a word of *every* VP in one object is [`PerVpWord`](super::PerVpWord).
+/// It suits the representative of a VP or of its cluster. For one object with a word on *every* VP, use
+/// [`PerVpWord`](super::PerVpWord).
 ///
 /// # Cost
-/// 24 bytes, wherever its owner lies: keep that on lines that other VPs do not write. `add` on the word's VP: eight plain
-/// instructions; from elsewhere one atomic addition more. Progress: wait-free, but for restarts, of which the kernel
-/// causes one per preemption (an atomic addition is lock-free where the processor has none). A stalled or killed thread
-/// holds up nobody. Linearized at the one store.
+/// 24 bytes, inside the owner; keep the owner on cache lines that other VPs do not write. `add` on the word's
+/// VP: eight plain instructions; from elsewhere one atomic addition more. Progress: wait-free except for
+/// restarts, of which the kernel causes one per preemption. (An atomic addition is lock-free on processors
+/// without that instruction.) A stalled or killed thread delays no other thread. Linearized at the one store.
 /// # Example
 /// ```
 /// use squall_machine::{Vp, pervp::BiasedWord};
@@ -49,19 +54,19 @@ use std::fmt;
 /// ```
 #[repr(C)]
 pub struct BiasedWord {
-    /// Written by sequences on `vp` (biased/I1).
+    /// Written only by sequences on `vp` (biased/I1).
     local: AtomicU64,
-    /// Written atomically (biased/I2).
+    /// Written only by atomic instructions (biased/I2).
     elsewhere: AtomicU64,
     vp: Vp,
-    /// Additions from elsewhere until the alarm rings; zero: it does not ring (biased/I4).
+    /// Number of additions from elsewhere until the alarm rings; zero if it does not ring (biased/I4).
     alarm: AtomicU32,
 }
 
 const _: () = assert!(size_of::<BiasedWord>() == 24);
 
 impl BiasedWord {
-    /// A word of zero, biased to `vp`.
+    /// Creates a word of zero, biased to `vp`.
     ///
     /// # Panics
     /// If `vp` is not below [`Machine::vp_limit`](crate::Machine::vp_limit).
@@ -71,7 +76,7 @@ impl BiasedWord {
         BiasedWord { local: AtomicU64::new(0), elsewhere: AtomicU64::new(0), vp, alarm: AtomicU32::new(0) }
     }
 
-    /// The VP that adds by plain instructions.
+    /// Returns the VP that adds by plain instructions.
     #[inline]
     pub fn vp(&self) -> Vp {
         self.vp
@@ -80,9 +85,9 @@ impl BiasedWord {
     /// Adds `n`, wrapping. To subtract, add `n.wrapping_neg()`.
     #[inline(always)]
     pub fn add(&self, n: u64) {
-        // SAFETY: of `restartable!`: 1. one store, which is the last instruction. 2. Only `{tmp}` changes. 3. Nothing is
-        // formed with `{part}`. 4. `local` is written here only (biased/I1), it is aligned and outlives the sequence as
-        // `self` does, and `new` has chosen the mode.
+        // SAFETY: of `restartable!`: 1. one store, which is the last instruction. 2. Only `{tmp}` changes. 3.
+        // No address is formed with `{part}`. 4. Only this word's sequences write `local` (biased/I1). It is
+        // aligned, and `self` keeps it alive during the sequence. `new` has chosen the mode.
         unsafe {
             restartable! {
                 on: self.vp,
@@ -94,8 +99,8 @@ impl BiasedWord {
         }
     }
 
-    /// As [`add`](BiasedWord::add); when it has added from elsewhere, and the [alarm](BiasedWord::set_alarm) is due, calls
-    /// `ring`. On the word's VP it is the same as `add`.
+    /// Adds `n`, wrapping, like [`add`](BiasedWord::add). If the addition came from elsewhere and the
+    /// [alarm](BiasedWord::set_alarm) is due, also calls `ring`.
     #[inline(always)]
     pub fn add_or_ring(&self, n: u64, ring: impl FnOnce()) {
         // SAFETY: as in `add`.
@@ -116,7 +121,8 @@ impl BiasedWord {
         self.add_from_elsewhere(n);
         let left = self.alarm.load(Ordering::Relaxed);
         if left != 0 {
-            // A load and a store: counts may be lost to others, but somebody stores the zero that he rings for.
+            // A load and a store, so steps of concurrent threads may be lost. Each thread that stores zero
+            // rings.
             self.alarm.store(left - 1, Ordering::Relaxed);
             if left == 1 {
                 ring();
@@ -124,13 +130,14 @@ impl BiasedWord {
         }
     }
 
-    /// Has [`add_or_ring`](BiasedWord::add_or_ring) ring after about so many additions from elsewhere, once or a few times
-    /// where several count down together; zero: never, which is how a word begins.
+    /// Makes [`add_or_ring`](BiasedWord::add_or_ring) ring after about `after` additions from elsewhere.
+    /// Threads that count down together may ring a few times. Zero, the initial value, turns the alarm off.
     pub fn set_alarm(&self, after: u32) {
         self.alarm.store(after, Ordering::Relaxed);
     }
 
-    /// Additions from elsewhere until the alarm rings, about; zero if it rang, or was never set.
+    /// Returns the approximate number of additions from elsewhere until the alarm rings. Zero if it rang, or
+    /// was never set.
     pub fn alarm(&self) -> u32 {
         self.alarm.load(Ordering::Relaxed)
     }
@@ -142,8 +149,9 @@ impl BiasedWord {
         self.elsewhere.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// The sum of all additions, wrapping. It has every addition that happened before, the calling thread's own among
-    /// them; of those that run meanwhile it may have any, a later one without an earlier one too.
+    /// Returns the sum of all additions, wrapping. It contains every addition that happened before, including
+    /// the caller's own. Of concurrent additions it may contain any subset, even a later one without an
+    /// earlier one.
     ///
     /// # Cost
     /// Two loads of one line. Wait-free.
@@ -153,14 +161,15 @@ impl BiasedWord {
         self.added_here().wrapping_add(self.added_elsewhere())
     }
 
-    /// What of it the word's VP added.
+    /// Returns the part of the sum that threads on the word's VP added.
     #[inline]
     pub fn added_here(&self) -> u64 {
         self.local.load(Ordering::Relaxed)
     }
 
-    /// What of it came from threads that were not on the word's VP, or had no restartable sequences: a sensor of sharing
-    /// that costs nothing where there is none.
+    /// Returns the part of the sum that came from elsewhere: from threads that were not on the word's VP, or
+    /// had no restartable sequences. It is a sensor of sharing that is free while only one VP
+    /// adds.
     #[inline]
     pub fn added_elsewhere(&self) -> u64 {
         self.elsewhere.load(Ordering::Relaxed)

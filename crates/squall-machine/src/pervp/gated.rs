@@ -28,7 +28,7 @@
 //! Cost: an addition at the gate is eight instructions on x86-64, with one branch and no lock prefix. Closing
 //! is a store per word, then one system call for all words, and an interrupt on each processor that runs a
 //! thread of the process.
-//! Source: Tornado §4; membarrier(2), whose restarting form makes check and store one step for the closing
+//! Source: Tornado §4; membarrier(2): its restarting form makes check and store one step for the closing
 //! thread.
 
 use super::mode;
@@ -70,21 +70,21 @@ const NOWHERE: u32 = i32::MAX.cast_unsigned();
 /// ```
 #[repr(C)]
 pub struct GatedWord {
-    /// Written by sequences on `vp` (gated/I1).
+    /// Written only by sequences on `vp` (gated/I1).
     local: AtomicU64,
-    /// Written atomically (gated/I2).
+    /// Written only by atomic instructions (gated/I2).
     elsewhere: AtomicU64,
-    /// Written by who opens and closes (gated/I1).
+    /// Written by the threads that open and close the gate (gated/I1).
     home: AtomicU32,
     vp: Vp,
 }
 
 const _: () = assert!(size_of::<GatedWord>() == 24);
-/// From `local`, which the sequences are given, to the gate.
+/// Distance in bytes from `local`, the address that the sequences get, to the gate.
 const HOME_AT: usize = offset_of!(GatedWord, home) - offset_of!(GatedWord, local);
 
 impl GatedWord {
-    /// A word of zero, whose gate is for the threads on `vp`, and closed.
+    /// Creates a word of zero with a closed gate for the threads on `vp`.
     ///
     /// # Panics
     /// If `vp` is not below [`Machine::vp_limit`](crate::Machine::vp_limit).
@@ -99,58 +99,63 @@ impl GatedWord {
         }
     }
 
-    /// The VP that adds by plain instructions.
+    /// Returns the VP that adds by plain instructions.
     #[inline]
     pub fn vp(&self) -> Vp {
         self.vp
     }
 
-    /// Opens the gate, where [`finish_closing`](GatedWord::finish_closing) could close it again; else it stays closed.
+    /// Opens the gate if [`finish_closing`](GatedWord::finish_closing) can close it again; else the gate
+    /// stays closed.
     ///
-    /// Who adds at the gate sees what the caller did before.
+    /// A thread that adds at the gate sees the caller's earlier writes.
     pub fn open(&self) {
         if mode::can_restart() {
-            // Release: pairs with the load in the sequence, which acquires (I5). It fits: it is below the limit.
+            // Release: pairs with the acquiring load in the sequence (I5). The cast keeps the value: the
+            // index is below the limit.
             self.home.store(self.vp.index() as u32, Ordering::Release);
         }
     }
 
-    /// Closes the gate: additions that are under way may still come through, until
+    /// Closes the gate. Additions in flight may still commit until
     /// [`finish_closing`](GatedWord::finish_closing) has returned.
     pub fn close(&self) {
         // Relaxed: `finish_closing` orders it.
         self.home.store(NOWHERE, Ordering::Relaxed);
     }
 
-    /// When this returns, nobody adds at a gate of this process that was closed before it was called, and what was added there is
-    /// in all later sums of the caller.
+    /// Waits until the gates that were closed before this call are unused. After it returns, no thread adds
+    /// at any such gate of this process, and the caller's later sums contain every addition made there.
     ///
     /// # Errors
-    /// [`Unavailable`] if the kernel refuses now what it did before: a sandbox was entered. Sequences that were under way when the
-    /// gate was closed, and were not disturbed since, may still add.
+    /// [`Unavailable`] if the kernel now refuses a request that it granted before, because the process has
+    /// entered a sandbox. Sequences that were in flight when the gate was closed, and undisturbed since, may
+    /// then still add.
     /// # Cost
-    /// A system call, and an interrupt on each other processor that runs a thread of this process; nothing where gates are never
-    /// open.
+    /// A system call, and an interrupt on each other processor that runs a thread of this process. Free in a
+    /// process in which gates are never open.
     pub fn finish_closing() -> Result<(), Unavailable> {
         mode::initialise();
         if !mode::can_restart() {
             return Ok(());
         }
-        // The gates were closed before. Partner: the barrier that each processor passes in the call.
+        // The caller closed the gates before. Partner: the barrier that each processor passes in the call.
         fence(Ordering::SeqCst);
         membarrier::restart_all()
     }
 
-    /// Adds one, wrapping, if the gate is open and the calling thread is on the word's VP; else does nothing, and says so.
+    /// Adds one, wrapping, and returns true, if the gate is open and the calling thread is on the word's VP.
+    /// Else returns false without adding.
     #[inline(always)]
     #[must_use = "nothing was added where the gate is closed, or elsewhere"]
     #[allow(unused_assignments, reason = "where there are no sequences the fallback is all there is")]
     pub fn count_at_gate(&self) -> bool {
         let mut here = true;
-        // SAFETY: of `restartable!`: 1. one store, which is the last instruction. 2. Only `{tmp}` changes. 3. Nothing is formed
-        // with `{part}`. 4. As 5: `local` is written here only, on one VP (gated/I1); `new` has chosen the mode. 5. `home` lies
-        // so far behind `local`, in one object, which the pointer may be used for, and which outlives the sequence as `self` does;
-        // it is `vp` or NOWHERE, which is positive, and no VP as no machine has so many.
+        // SAFETY: of `restartable!`: 1. one store, which is the last instruction. 2. Only `{tmp}` changes. 3.
+        // No address is formed with `{part}`. 4. As for 5: only this sequence writes `local`, on one VP
+        // (gated/I1); `new` has chosen the mode. 5. `home` lies HOME_AT bytes behind `local` in the same
+        // object. The pointer's provenance covers that object, and `self` keeps it alive during the sequence.
+        // `home` is `vp` or NOWHERE; NOWHERE is positive, and no VP because no machine has so many.
         unsafe {
             restartable! {
                 gate: [std::ptr::from_ref(self).cast::<u64>().cast_mut(), HOME_AT],
@@ -163,7 +168,7 @@ impl GatedWord {
         here
     }
 
-    /// Adds one, wrapping, from wherever the calling thread is, whether the gate is open or not.
+    /// Adds one, wrapping, from any VP, whether the gate is open or closed.
     ///
     /// # Cost
     /// An atomic addition.
@@ -173,8 +178,8 @@ impl GatedWord {
         self.elsewhere.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The sum, wrapping. It has every addition that happened before, the calling thread's own among
-    /// them; of those that run meanwhile it may have any, a later one without an earlier one too.
+    /// Returns the sum, wrapping. It contains every addition that happened before, including the caller's
+    /// own. Of concurrent additions it may contain any subset, even a later one without an earlier one.
     ///
     /// # Cost
     /// Two loads of one line. Wait-free.
@@ -183,14 +188,14 @@ impl GatedWord {
         self.added_at_gate().wrapping_add(self.added_elsewhere())
     }
 
-    /// What of it was added at the gate.
+    /// Returns the part of the sum that was added at the gate.
     #[inline]
     pub fn added_at_gate(&self) -> u64 {
         // Relaxed: no order is promised. The sequences' stores act as relaxed ones (see `pervp`).
         self.local.load(Ordering::Relaxed)
     }
 
-    /// What of it was added elsewhere, or while the gate was closed.
+    /// Returns the part of the sum that was added elsewhere, or while the gate was closed.
     #[inline]
     pub fn added_elsewhere(&self) -> u64 {
         self.elsewhere.load(Ordering::Relaxed)

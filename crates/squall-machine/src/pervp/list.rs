@@ -1,4 +1,4 @@
-//! Intrusive lists of each VP, last in first out.
+//! Intrusive lists, one per VP, last in, first out.
 
 use super::alloc::{self, OutOfMemory};
 use super::word::clear;
@@ -7,7 +7,7 @@ use crate::vp::Vp;
 use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::ptr::{self, NonNull};
 
-/// The link that a node of a [`PerVpList`] begins with or contains.
+/// Link of a node of a [`PerVpList`]. The node begins with it or contains it.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct ListNode {
@@ -15,43 +15,44 @@ pub struct ListNode {
 }
 
 impl ListNode {
-    /// A link in no list.
+    /// Creates a link that is in no list.
     pub const fn new() -> ListNode {
         ListNode { next: AtomicPtr::new(ptr::null_mut()) }
     }
 }
 
-/// Two words of each VP: the first node, and the guard of the atomic form of `pop`.
+/// Size of a head: two words per VP, the first node and the guard of the atomic form of `pop`.
 const HEAD_BYTES: usize = 16;
 
-/// A list of nodes of each VP, last in first out, linked through the nodes.
+/// One intrusive list of nodes per VP, last in, first out.
 ///
-/// The safe form is [`PerVpStack`](super::PerVpStack).
+/// [`PerVpStack`](super::PerVpStack) is the safe form.
 ///
 /// # Cost
-/// Sixteen bytes per VP. `push` and `pop`: a handful of plain instructions, no access to a line that another VP writes
-/// unless a node came from there. Progress: wait-free but for restarts; the atomic form is lock-free where the processor
-/// exchanges 16 bytes. Linearized at the store to the head.
+/// Sixteen bytes per VP. `push` and `pop`: a handful of plain instructions, without access to a line that
+/// another VP writes, unless a node came from there. Progress: wait-free except for restarts. The atomic form
+/// is lock-free on processors with a 16-byte exchange. Linearized at the store to the head.
 pub struct PerVpList {
     home: NonNull<u64>,
 }
 
-// SAFETY: heads and links are accessed atomically or by sequences, from whatever thread (`pervp/I1`); what may be done
-// with the nodes is a matter between the callers of the unsafe methods.
+// SAFETY: heads and links are accessed atomically or by sequences, from any thread (`pervp/I1`). Access to
+// the nodes is governed by the contracts of the unsafe methods.
 unsafe impl Send for PerVpList {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for PerVpList {}
 
 impl PerVpList {
-    /// An empty list on every VP.
+    /// Creates an empty list on every VP.
     ///
     /// # Panics
-    /// If there is no address space left; see [`try_new`](PerVpList::try_new).
+    /// If there is no address space left. [`try_new`](PerVpList::try_new) returns an error instead.
     pub fn new() -> PerVpList {
         Self::try_new().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// An empty list on every VP.
+    /// Creates an empty list on every VP, like [`new`](PerVpList::new), but reports lack of address space as
+    /// an error.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no address space left.
@@ -59,19 +60,21 @@ impl PerVpList {
         Ok(PerVpList { home: alloc::allocate(HEAD_BYTES, HEAD_BYTES)?.cast() })
     }
 
-    /// Puts `node` first on the VP where the thread is. What the thread wrote to the node before, who pops it sees.
+    /// Pushes `node` on the VP where the thread is. A thread that pops the node sees the caller's earlier
+    /// writes to it.
     ///
     /// # Safety
-    /// 1. `node` is valid, in no list, and only this call writes its link until it is popped.
-    /// 2. It stays readable while this list lives, even after it is popped: its link may still be read (not used) by a
-    ///    thread that lost a race for it. Until then nothing else may write to the link but another `push`.
+    /// 1. `node` is valid and in no list. Only this call writes its link until the node is popped.
+    /// 2. The node stays readable while this list lives, even after it is popped, because a thread that lost
+    ///    a race for it may still read the link (and ignore it). During that time only another `push` may
+    ///    write the link.
     #[inline]
     pub unsafe fn push(&self, node: NonNull<ListNode>) {
         // SAFETY: our extent is a head; the rest is passed on.
         unsafe { restart::push(self.home, node) };
     }
 
-    /// Takes the first node on the VP where the thread is, if there is one there.
+    /// Pops the first node on the VP where the thread is, or returns `None` if that list is empty.
     ///
     /// # Safety
     /// The contract of [`push`](PerVpList::push) is kept for every node of this list.
@@ -81,18 +84,18 @@ impl PerVpList {
         NonNull::new(unsafe { restart::pop(self.home) })
     }
 
-    /// Takes every node of every VP, first to last within a VP, and gives each to `f`. Nodes may be freed by it.
+    /// Removes every node of every VP, first to last within a VP, and passes each to `f`, which may free it.
     ///
-    /// If `f` panics, the nodes not yet given stay in the list.
+    /// If `f` panics, the remaining nodes stay in the list.
     ///
     /// # Safety
     /// The nodes in the list are valid.
     pub unsafe fn drain(&mut self, mut f: impl FnMut(Vp, NonNull<ListNode>)) {
         for vp in (0..alloc::parts() as u32).map(Vp::new) {
-            // SAFETY: our extent is a head, `vp` is below the limit; the word holds a pointer.
+            // SAFETY: our extent is a head; `vp` is below the limit; the word holds a pointer.
             let head: &AtomicPtr<ListNode> =
                 unsafe { AtomicPtr::from_ptr(atomic::word(self.home, vp).as_ptr().cast()) };
-            // Relaxed, here and below: we have the list to ourselves.
+            // Relaxed, here and below: we own the list.
             while let Some(node) = NonNull::new(head.load(Ordering::Relaxed)) {
                 // SAFETY: a node in the list is valid.
                 head.store(unsafe { node.as_ref() }.next.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -117,7 +120,7 @@ impl std::fmt::Debug for PerVpList {
 impl Drop for PerVpList {
     /// Forgets the nodes that are still in the list.
     fn drop(&mut self) {
-        // SAFETY: nobody else has the extent any more, and all of it is words.
+        // SAFETY: no other thread has the extent any more, and all of it is words.
         unsafe {
             clear(self.home, HEAD_BYTES / size_of::<u64>());
             alloc::release(self.home.cast(), HEAD_BYTES);

@@ -1,15 +1,15 @@
-//! Bounded stacks of pointers of each VP.
+//! Magazines: one bounded stack of pointers per VP.
 //!
-//! Problem: a cache of free blocks per processor wants what a list gives, but a list's nodes must stay readable after they
-//! were popped, so blocks could never be freed, and a list does not know how long it is. Idea: the pointers lie in an
-//! array beside their count. Nothing is read through them, and the bound is the array's end.
+//! Problem: a per-processor cache of free blocks could use a list. But popped nodes of a list must stay
+//! readable, so blocks could never be freed, and a list does not know its length. Idea: the pointers are in
+//! an array beside their count. They are never dereferenced, and the array's end is the bound.
 //!
-//! - I1. Of the words behind the head, as many as the count says hold pointers that were put in and not taken out.
-//! - I2. A pointer that is put in is taken out once, by one thread, or is in when the magazine is dropped.
+//! - I1. The first `count` words behind the head hold pointers that were pushed and not yet popped.
+//! - I2. A pushed pointer is popped once, by one thread, or is still there when the magazine is dropped.
 //!
-//! A sequence stores its pointer first and the count last; cut short between, it has written a word above the count, which
-//! nobody reads. The atomic form locks the count, by a bit of it, for a few instructions and never waits for it: to find it
-//! locked is to find the magazine empty, or full.
+//! A sequence stores its pointer first and the count last. If it is cut short in between, it has written a
+//! word above the count, which no thread reads. The atomic form locks the count, by one bit of it, for a few
+//! instructions. It never waits for that lock: a locked magazine counts as empty, or as full.
 //!
 //! Source: Bonwick and Adams, "Magazines and Vmem" (USENIX 2001); tcmalloc's per-CPU caches for the layout.
 
@@ -20,35 +20,37 @@ use crate::vp::Vp;
 use squall_sys::sync::atomic::Ordering;
 use std::ptr::NonNull;
 
-/// The count.
+/// Words in front of the pointers: the count.
 const HEAD_WORDS: usize = 1;
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// A stack of at most so many pointers on each VP: a cache of blocks that may be freed at any time, elsewhere too.
+/// One bounded stack of pointers per VP: a cache of blocks that may be freed at any time, also on other VPs.
 ///
-/// A magazine may say that it is empty, or full, when it is not: a cache's users have another way then.
+/// A magazine may report that it is empty or full although it is not. Users need another source of blocks in
+/// that case anyway.
 ///
 /// # Cost
-/// A word per pointer and VP, in pages that exist where they were touched. `push_on` and `pop`: a dozen plain instructions,
-/// no access to a line that another VP writes. Progress: wait-free but for restarts; so is the atomic form, in which a
-/// preempted thread makes its VP's magazine useless to others for that long. Linearized at the store to the count.
+/// A word per pointer and VP, in pages that exist only where they were touched. `push_on` and `pop`: a dozen
+/// plain instructions, without access to a line that another VP writes. Progress: wait-free except for
+/// restarts. The atomic form is wait-free too, but a thread preempted in it makes its VP's magazine unusable
+/// meanwhile. Linearized at the store to the count.
 #[derive(Debug)]
 pub struct PerVpMagazine {
     home: NonNull<u64>,
     capacity: usize,
 }
 
-// SAFETY: the words are accessed atomically or by sequences, from whatever thread (`pervp/I1`); what may be done with the
-// pointers is their users' matter, who must be unsafe to use them.
+// SAFETY: the words are accessed atomically or by sequences, from any thread (`pervp/I1`). Pointers are
+// handed out as raw pointers, so their use is unsafe code of the users.
 unsafe impl Send for PerVpMagazine {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for PerVpMagazine {}
 
 impl PerVpMagazine {
-    /// The most pointers that a magazine can have room for.
+    /// Largest capacity of a magazine, in pointers.
     pub const CAPACITY_MAX: usize = alloc::PART_BYTES / WORD_BYTES - HEAD_WORDS;
 
-    /// An empty magazine on every VP, with room for `capacity` pointers each.
+    /// Creates an empty magazine on every VP, with room for `capacity` pointers each.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no address space left.
@@ -63,22 +65,23 @@ impl PerVpMagazine {
         (HEAD_WORDS + capacity) * WORD_BYTES
     }
 
-    /// Puts `pointer` in on `vp`. Returns whether it is in: not where it is full, nor when the thread is not on that VP.
-    /// What the thread wrote before, who pops it sees.
+    /// Pushes `pointer` on `vp`. Returns false, without pushing, if the magazine is full or the thread is not
+    /// on that VP. A thread that pops the pointer sees the caller's earlier writes.
     #[inline]
     pub fn push_on(&self, vp: Vp, pointer: NonNull<()>) -> bool {
-        // SAFETY: our extent is a head and so many words.
+        // SAFETY: our extent is a head and `capacity` words.
         unsafe { restart::put(self.home, vp, self.capacity, pointer) }
     }
 
-    /// Takes the pointer that was put in last on the VP where the thread is.
+    /// Pops the pointer that was pushed last on the VP where the thread is. Returns `None` if the magazine is
+    /// empty or locked.
     #[inline]
     pub fn pop(&self) -> Option<NonNull<()>> {
         // SAFETY: our extent is a head and words.
         NonNull::new(unsafe { restart::take(self.home) })
     }
 
-    /// How many are in on `vp`, about.
+    /// Returns the approximate number of pointers on `vp`.
     ///
     /// # Panics
     /// If `vp` is not below [`Machine::vp_limit`](crate::Machine::vp_limit).
@@ -89,19 +92,19 @@ impl PerVpMagazine {
         (count & !atomic::LOCKED) as usize
     }
 
-    /// Takes every pointer of every VP, those of a VP last to first, and gives each to `f`.
+    /// Removes every pointer of every VP, last pushed first within a VP, and passes each to `f`.
     ///
-    /// If `f` panics, the pointers not yet given stay in.
+    /// If `f` panics, the remaining pointers stay in the magazine.
     pub fn drain(&mut self, mut f: impl FnMut(Vp, NonNull<()>)) {
         for vp in (0..alloc::parts() as u32).map(Vp::new) {
             // SAFETY: our extent begins with the count; `vp` is below the limit.
             let count = unsafe { atomic::word(self.home, vp) };
-            // Relaxed, here and below: we have the magazine to ourselves. In the child of a fork it may have been locked by a
-            // thread that is not there any more.
+            // Relaxed, here and below: we own the magazine. In the child of a fork, a thread that no longer
+            // exists may have left it locked.
             count.fetch_and(!atomic::LOCKED, Ordering::Relaxed);
             while let Some(index) = count.load(Ordering::Relaxed).checked_sub(1) {
                 count.store(index, Ordering::Relaxed);
-                // SAFETY: it was below the count.
+                // SAFETY: the index was below the count.
                 let pointer = unsafe { atomic::pointer(self.home, vp, index as usize) };
                 NonNull::new(pointer.load(Ordering::Relaxed)).into_iter().for_each(|pointer| f(vp, pointer));
             }
@@ -110,9 +113,9 @@ impl PerVpMagazine {
 }
 
 impl Drop for PerVpMagazine {
-    /// Forgets the pointers that are still in.
+    /// Forgets the pointers that are still in the magazine.
     fn drop(&mut self) {
-        // SAFETY: nobody else has the extent any more, and all of it is words.
+        // SAFETY: no other thread has the extent any more, and all of it is words.
         unsafe {
             clear(self.home, HEAD_WORDS + self.capacity);
             alloc::release(self.home.cast(), Self::bytes(self.capacity));

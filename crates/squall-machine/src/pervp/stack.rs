@@ -1,7 +1,7 @@
-//! The safe list of values of each VP.
+//! The safe per-VP list of values.
 //!
-//! - I1. A node is on `full` with a value, on `spare` without, or held by one call of `push` or `pop`. Nodes are freed
-//!   only when the whole stack is dropped, which is what the lists ask of them.
+//! - I1. A node is on `full` with a value, on `spare` without a value, or held by one call of `push` or
+//!   `pop`. Nodes are freed only when the stack is drained or dropped, as the lists require.
 
 use super::alloc::OutOfMemory;
 use super::list::{ListNode, PerVpList};
@@ -11,33 +11,33 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// The link comes first: a pointer to it is a pointer to the node.
+/// A node. The link is its first field, so a pointer to the link is a pointer to the node.
 #[repr(C)]
 struct Node<T> {
     link: ListNode,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-/// A stack of values of each VP: a cache of objects, a free list, work kept near.
+/// One stack of values per VP: a cache of objects, a free list, or local work.
 ///
-/// A value is popped on the VP where it was pushed, or by [`drain`](PerVpStack::drain); a thread that moves finds what
-/// is there.
+/// [`pop`](PerVpStack::pop) takes from the VP where the thread is now, so a thread that moved finds that VP's
+/// values. [`drain`](PerVpStack::drain) takes from all VPs.
 ///
 /// # Cost
-/// `push` and `pop` are two list operations each ([`PerVpList`]) and copy the value; a push that finds no spare node on
-/// its VP allocates one. Nodes are kept until the stack is dropped: as many as there ever were values at once on each
-/// VP, and at most one more for each time that a thread moved in the midst of a call.
+/// `push` and `pop` are two list operations each ([`PerVpList`]) and copy the value. A push that finds no
+/// spare node on its VP allocates one. Nodes are kept until the stack is drained or dropped. Each VP keeps as
+/// many as it ever held values at once, plus at most one for each time that a thread moved during a call.
 /// # Example
 /// ```
 /// let cache = squall_machine::pervp::PerVpStack::new();
 /// cache.push(String::from("kept near"));
-/// // Another VP's stack may be asked if the thread moves in between.
+/// // The thread may have moved to another VP, where the stack is empty.
 /// if let Some(text) = cache.pop() {
 ///     assert_eq!(text, "kept near");
 /// }
 /// ```
 ///
-/// Values go from thread to thread:
+/// Values move between threads, so `T` must be `Send`:
 /// ```compile_fail,E0277
 /// let stack = squall_machine::pervp::PerVpStack::<std::rc::Rc<u8>>::new();
 /// ```
@@ -47,19 +47,21 @@ pub struct PerVpStack<T: Send> {
     values: PhantomData<T>,
 }
 
-// SAFETY: values are moved in and out, by one thread at a time (stack/I1), and shared by none: `T: Send` is enough.
+// SAFETY: values are moved in and out by one thread at a time (stack/I1), and never shared: `T: Send` is
+// enough.
 unsafe impl<T: Send> Sync for PerVpStack<T> {}
 
 impl<T: Send> PerVpStack<T> {
-    /// An empty stack on every VP.
+    /// Creates an empty stack on every VP.
     ///
     /// # Panics
-    /// If there is no address space left; see [`try_new`](PerVpStack::try_new).
+    /// If there is no address space left. [`try_new`](PerVpStack::try_new) returns an error instead.
     pub fn new() -> PerVpStack<T> {
         Self::try_new().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// An empty stack on every VP.
+    /// Creates an empty stack on every VP, like [`new`](PerVpStack::new), but reports lack of address space
+    /// as an error.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no address space left.
@@ -67,9 +69,22 @@ impl<T: Send> PerVpStack<T> {
         Ok(PerVpStack { full: PerVpList::try_new()?, spare: PerVpList::try_new()?, values: PhantomData })
     }
 
-    /// Puts `value` first on the VP where the thread is.
+    /// Pushes `value` on the VP where the thread is.
+    ///
+    /// # Example
+    /// ```
+    /// let stack = squall_machine::pervp::PerVpStack::new();
+    /// std::thread::scope(|scope| {
+    ///     for id in 0..4 {
+    ///         let stack = &stack;
+    ///         scope.spawn(move || stack.push(id));
+    ///     }
+    /// });
+    /// let mut stack = stack;
+    /// assert_eq!(stack.drain().len(), 4);
+    /// ```
     pub fn push(&self, value: T) {
-        // SAFETY: nodes of `spare` are kept as the list asks (stack/I1).
+        // SAFETY: nodes of `spare` are kept as the list requires (stack/I1).
         let node = match unsafe { self.spare.pop() } {
             Some(link) => link.cast::<Node<T>>(),
             None => NonNull::from(Box::leak(Box::new(Node {
@@ -77,32 +92,35 @@ impl<T: Send> PerVpStack<T> {
                 value: UnsafeCell::new(MaybeUninit::uninit()),
             }))),
         };
-        // SAFETY: the node is ours alone until it is pushed (stack/I1): nobody else reads or writes its value. The
-        // reference is to the value's cell, as another thread may still read the link.
+        // SAFETY: this thread owns the node until it pushes it (stack/I1), so no other thread accesses the
+        // value. The reference covers only the value's cell, because another thread may still read the link.
         unsafe { &(*node.as_ptr()).value }.with_mut(|slot| {
-            // SAFETY: as above; a `MaybeUninit` may be overwritten.
+            // SAFETY: exclusive, as stated before `with_mut`; a `MaybeUninit` may be overwritten.
             unsafe { (*slot).write(value) };
         });
         // SAFETY: 1. the node is valid and in no list. 2. It is freed with the stack (stack/I1).
         unsafe { self.full.push(node.cast()) };
     }
 
-    /// Takes what was pushed last on the VP where the thread is now; `None` if nothing is left there.
+    /// Pops the value pushed last on the VP where the thread is now. Returns `None` if that VP's stack is
+    /// empty.
     pub fn pop(&self) -> Option<T> {
-        // SAFETY: nodes of `full` are kept as the list asks (stack/I1).
+        // SAFETY: nodes of `full` are kept as the list requires (stack/I1).
         let node = unsafe { self.full.pop() }?.cast::<Node<T>>();
-        // SAFETY: a node of `full` holds a value, and it is ours alone since we popped it (stack/I1).
+        // SAFETY: a node of `full` holds a value, and this thread owns the node since it popped it
+        // (stack/I1).
         let value = unsafe { take(node) };
         // SAFETY: 1. the node is valid and in no list. 2. It is freed with the stack (stack/I1).
         unsafe { self.spare.push(node.cast()) };
         Some(value)
     }
 
-    /// Takes the values of all VPs: those of the lowest VP first, and of one VP, the last pushed first.
+    /// Removes and returns the values of all VPs, lowest VP first, and last pushed first within a VP.
     pub fn drain(&mut self) -> Vec<(Vp, T)> {
         let mut values = Vec::new();
-        // SAFETY: the nodes in `full` are valid and hold values (stack/I1); each leaves the list before `take`. They are
-        // freed here: nobody else is in a call, so nobody can still read a link.
+        // SAFETY: the nodes in `full` are valid and hold values (stack/I1); each leaves the list before
+        // `take`. They are freed here: `&mut self` excludes concurrent calls, so no thread can still read a
+        // link.
         unsafe {
             self.full.drain(|vp, link| {
                 let node = link.cast::<Node<T>>();
@@ -118,12 +136,12 @@ impl<T: Send> PerVpStack<T> {
 /// Moves the value out of a node.
 ///
 /// # Safety
-/// The node holds one, and no other thread uses the node's value.
+/// The node holds a value, and no other thread accesses it.
 unsafe fn take<T>(node: NonNull<Node<T>>) -> T {
-    // SAFETY: by this function's contract. The reference is to the value's cell, as another thread may still read the
-    // link.
+    // SAFETY: by this function's contract. The reference covers only the value's cell, because another thread
+    // may still read the link.
     unsafe { &(*node.as_ptr()).value }.with(|slot| {
-        // SAFETY: by this function's contract; the caller sees to it that the value is not used again.
+        // SAFETY: by this function's contract; the caller does not use the value in the node again.
         unsafe { (*slot).assume_init_read() }
     })
 }
@@ -142,9 +160,11 @@ impl<T: Send> std::fmt::Debug for PerVpStack<T> {
 
 impl<T: Send> Drop for PerVpStack<T> {
     fn drop(&mut self) {
-        // SAFETY: the nodes of `spare` are valid, hold no value, came from a `Box`, and nobody else is in a call.
+        // SAFETY: the nodes of `spare` are valid, hold no value, came from a `Box`, and no other thread is in
+        // a call.
         unsafe { self.spare.drain(|_, link| drop(Box::from_raw(link.cast::<Node<T>>().as_ptr()))) };
-        // The nodes are all freed before the first of the values is dropped: a panic there loses values, not nodes.
+        // All nodes are freed before the first value is dropped, so a panic in a value's `drop` leaks values,
+        // not nodes.
         drop(self.drain());
     }
 }

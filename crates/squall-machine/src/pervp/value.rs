@@ -1,16 +1,17 @@
-//! A value of any type for each VP, made where and when it is first needed.
+//! One value of any type per VP, made on the VP at first use.
 //!
-//! Each part has a slot: a pointer to the VP's value, a claim on the room behind it, and that room. A maker first makes
-//! the value, then claims the room by an exchange; a maker that comes too late for the room uses the heap. Then the
-//! pointer is set by compare-exchange, and the one whose exchange fails drops its own value.
+//! Each part has a slot: a pointer to the VP's value, a claim on the room behind it, and that room. A maker
+//! first makes the value, then claims the room by an exchange. A maker that finds the room claimed uses the
+//! heap. Then the maker sets the pointer by compare-exchange. A maker that loses this race drops its own
+//! value.
 //!
 //! - I1. A slot's pointer goes from null to a fully built value, once, and back only in `drop`.
-//! - I2. The room is written by the one thread that won the claim, before it publishes; its value, if published, is at
-//!   the room's address, every other published value in a `Box`.
-//! - I3. Nobody ever waits: a maker that stalls holds up nothing but its own value.
+//! - I2. The room is written by the one thread that won the claim, before it publishes. A published value of
+//!   that thread is at the room's address; every other published value is in a `Box`.
+//! - I3. No thread ever waits: a stalled maker delays only its own value.
 //!
-//! Not promised: that a value is only used on its VP. Values are shared: `T: Sync`.
-//! Source: lazily made representatives (Tornado §3.3; PR-02), with the winner chosen by compare-exchange.
+//! Not promised: a value may be used on other VPs than its own. Values are shared, so `T: Sync`.
+//! Source: lazily made representatives (Tornado §3.3), with the winner chosen by compare-exchange.
 
 use super::alloc::{self, ALIGN_MAX, OutOfMemory, SHIFT};
 use crate::vp::Vp;
@@ -20,32 +21,33 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
-/// Values above this many bytes go to the heap, with no room in the parts.
+/// Size limit for values in the parts, in bytes. Larger values go to the heap.
 const ROOM_BYTES_MAX: usize = 4096;
 
-/// A part's slot, of which the allocator's zeros are the empty state.
+/// A part's slot. The allocator's zeros are its empty state.
 #[repr(C)]
 struct Slot<T> {
     value: AtomicPtr<T>,
     claimed: AtomicBool,
-    /// Used by whoever claimed it; absent (see `PerVp::SLOT_BYTES`) where values go to the heap.
+    /// Used by the thread that claimed it. Absent (see `PerVp::SLOT_BYTES`) if values go to the heap.
     room: MaybeUninit<T>,
 }
 
-/// A `T` for each VP that asked for one.
+/// One `T` per VP, made at first use on that VP.
 ///
 /// # Cost
-/// The room of a slot in each VP's part if `T` has at most 4 KiB, with memory only where it was touched, near its VP;
-/// otherwise a pointer, and the heap. [`here`](PerVp::here) is three loads. Progress: wait-free; making is lock-free.
+/// If `T` has at most 4 KiB, a slot in each VP's part, in memory that exists only where it was touched, near
+/// its VP. Otherwise a pointer per VP, and the heap. [`here`](PerVp::here) is three loads. Progress:
+/// wait-free; making a value is lock-free.
 /// # Example
 /// ```
 /// use squall_machine::{Vp, pervp::PerVp};
-/// let names = PerVp::new(|vp: Vp| format!("the one of {vp}"));
-/// assert!(names.here().starts_with("the one of VP"));
+/// let names = PerVp::new(|vp: Vp| format!("value of {vp}"));
+/// assert!(names.here().starts_with("value of VP"));
 /// assert_eq!(names.iter().count(), 1);
 /// ```
 ///
-/// Values are shared among threads:
+/// Values are shared among threads, so `T` must be `Sync`:
 /// ```compile_fail,E0277
 /// let cells = squall_machine::pervp::PerVp::new(|_| std::cell::Cell::new(0));
 /// ```
@@ -55,10 +57,10 @@ pub struct PerVp<T: Send + Sync> {
     values: PhantomData<T>,
 }
 
-// SAFETY: 1. values are shared among threads and dropped by whichever drops us: `T: Send + Sync`. 2. `init` is both.
-// 3. The slots are accessed atomically, the rooms as value/I2 says.
+// SAFETY: 1. values are shared among threads and dropped by the thread that drops us: `T: Send + Sync`. 2.
+// `init` is both. 3. The slots are accessed atomically, the rooms as value/I2 says.
 unsafe impl<T: Send + Sync> Send for PerVp<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: Send + Sync> Sync for PerVp<T> {}
 
 impl<T: Send + Sync> PerVp<T> {
@@ -67,17 +69,18 @@ impl<T: Send + Sync> PerVp<T> {
         if Self::HAS_ROOM { size_of::<Slot<T>>() } else { 2 * size_of::<AtomicPtr<T>>() };
     const SLOT_ALIGN: usize = if Self::HAS_ROOM { align_of::<Slot<T>>() } else { align_of::<AtomicPtr<T>>() };
 
-    /// No values yet; `init` makes that of a VP when it is first asked for there.
+    /// Creates an object without values. `init` makes a VP's value at the first use on that VP.
     ///
-    /// `init` may run twice for a VP, by two threads at once; one of the two values is then dropped.
+    /// `init` may run twice for a VP, on two threads at once; one of the two values is then dropped.
     ///
     /// # Panics
-    /// If there is no address space left; see [`try_new`](PerVp::try_new).
+    /// If there is no address space left. [`try_new`](PerVp::try_new) returns an error instead.
     pub fn new(init: impl Fn(Vp) -> T + Send + Sync + 'static) -> PerVp<T> {
         Self::try_new(init).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// As [`new`](PerVp::new).
+    /// Creates an object without values, like [`new`](PerVp::new), but reports lack of address space as an
+    /// error.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no address space left.
@@ -88,33 +91,45 @@ impl<T: Send + Sync> PerVp<T> {
 
     #[inline(always)]
     fn slot(&self, vp: Vp) -> NonNull<Slot<T>> {
-        // SAFETY: `vp` is below the limit (callers see to it), so there is a part for it in the chunk.
+        // SAFETY: the caller passes a `vp` below the limit, so the chunk has a part for it.
         unsafe { self.home.byte_add(vp.index() << SHIFT) }.cast()
     }
 
-    /// The pointer of a slot. Not a reference to the whole slot: its room may be absent, or being written.
+    /// Returns the pointer of a slot, and no reference to the whole slot: its room may be absent, or being
+    /// written.
     #[inline(always)]
     fn pointer(&self, vp: Vp) -> &AtomicPtr<T> {
-        // SAFETY: the slot's first field; zeros are a null pointer; accessed atomically only, and live as long as we.
+        // SAFETY: the slot's first field; zeros are a null pointer. It is accessed atomically only, and lives
+        // as long as we do.
         unsafe { &(*self.slot(vp).as_ptr()).value }
     }
 
-    /// The value of the VP where the thread is, made now if there is none.
+    /// Returns the value of the VP where the thread is, and makes it first if it is absent.
     ///
     /// # Panics
-    /// If `init` does; nothing is then stored.
+    /// If `init` panics. The slot then stays empty.
+    ///
+    /// # Example
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// let hits = squall_machine::pervp::PerVp::new(|_vp| AtomicU64::new(0));
+    /// hits.here().fetch_add(1, Ordering::Relaxed);
+    /// assert_eq!(hits.iter().map(|(_, count)| count.load(Ordering::Relaxed)).sum::<u64>(), 1);
+    /// ```
     #[inline]
     pub fn here(&self) -> &T {
         let vp = Vp::current();
-        // Acquire: pairs with the Release exchange in `make`. If we see the pointer, the value is fully built.
+        // Acquire: pairs with the Release exchange in `make`. A reader of the pointer sees the value fully
+        // built.
         match NonNull::new(self.pointer(vp).load(Ordering::Acquire)) {
-            // SAFETY: a published value, good and only shared until we are dropped (value/I1).
+            // SAFETY: a published value, valid and only shared until we are dropped (value/I1).
             Some(value) => unsafe { value.as_ref() },
             None => self.make(vp),
         }
     }
 
-    /// The value of `vp`, if it has been made.
+    /// Returns the value of `vp`, or `None` if it has not been made or the machine has no such VP.
     #[inline]
     pub fn get(&self, vp: Vp) -> Option<&T> {
         if vp.index() >= alloc::parts() {
@@ -122,11 +137,11 @@ impl<T: Send + Sync> PerVp<T> {
         }
         // Acquire: as in `here`.
         let value = NonNull::new(self.pointer(vp).load(Ordering::Acquire))?;
-        // SAFETY: a published value, good and only shared until we are dropped (value/I1).
+        // SAFETY: a published value, valid and only shared until we are dropped (value/I1).
         Some(unsafe { value.as_ref() })
     }
 
-    /// The values that have been made, by VP.
+    /// Iterates over the values made so far, in the order of their VPs.
     pub fn iter(&self) -> impl Iterator<Item = (Vp, &T)> + '_ {
         (0..alloc::parts() as u32).map(Vp::new).filter_map(|vp| Some((vp, self.get(vp)?)))
     }
@@ -143,18 +158,20 @@ impl<T: Send + Sync> PerVp<T> {
             },
             None => (NonNull::from(Box::leak(Box::new(value))), false),
         };
-        // Release: pairs with the Acquire loads of readers. Acquire: the other's value, if it was first.
+        // Release: pairs with the Acquire loads of readers. Acquire on failure: makes the winner's value
+        // visible.
         match self.pointer(vp).compare_exchange(
             ptr::null_mut(),
             value.as_ptr(),
             Ordering::Release,
             Ordering::Acquire,
         ) {
-            // SAFETY: the value we have just published (value/I1).
+            // SAFETY: the value just published by us (value/I1).
             Ok(_) => unsafe { value.as_ref() },
             Err(winner) => {
-                // SAFETY: 1. our own value was not published, so it is ours to drop, and lies where we put it. 2. The
-                // winner's is published; a failed exchange with null saw something else.
+                // SAFETY: 1. our own value was not published, so it is ours to drop, and is still where we
+                // put it. 2. The winner's value is published: the failed exchange with null read another
+                // pointer.
                 unsafe {
                     if in_room {
                         value.drop_in_place();
@@ -174,7 +191,7 @@ impl<T: Send + Sync> PerVp<T> {
         let slot = self.slot(vp).as_ptr();
         // SAFETY: the slot has all its fields; zero is `false`; the claim is accessed atomically only.
         let claimed = unsafe { &(*slot).claimed };
-        // Relaxed: the claim only chooses one owner; the value is published by the pointer.
+        // Relaxed: the claim only chooses one owner; the pointer publishes the value.
         if claimed.swap(true, Ordering::Relaxed) {
             return None;
         }
@@ -189,19 +206,19 @@ impl<T: Send + Sync> fmt::Debug for PerVp<T> {
     }
 }
 
-/// Gives the extent back when it goes, also if dropping a value panicked (the values after it are then leaked, and the
-/// extent with them).
+/// Drops all values, then returns the extent. If dropping a value panics, the later values and the extent are
+/// leaked.
 impl<T: Send + Sync> Drop for PerVp<T> {
     fn drop(&mut self) {
         for vp in (0..alloc::parts() as u32).map(Vp::new) {
             let slot = self.slot(vp).as_ptr();
             // Relaxed, both: we are alone.
             let value = self.pointer(vp).load(Ordering::Relaxed);
-            // SAFETY: the slot has this field if there is room; accessed atomically only.
+            // SAFETY: the slot has this field if there is room; it is accessed atomically only.
             let claimed = Self::HAS_ROOM && unsafe { &(*slot).claimed }.load(Ordering::Relaxed);
-            // SAFETY: 1. we are alone. 2. A published value lies in the room exactly if it has the room's address,
-            // else in a `Box` (value/I2). 3. An unpublished one was dropped by its maker. 4. The slot is then cleared
-            // by writes alone: parts of a room may never have been initialised.
+            // SAFETY: 1. we are alone. 2. A published value is in the room exactly if it has the room's
+            // address, else in a `Box` (value/I2). 3. An unpublished value was dropped by its maker. 4. The
+            // slot is then cleared by writes alone, because parts of a room may never have been initialised.
             unsafe {
                 if let Some(value) = NonNull::new(value) {
                     if claimed && ptr::eq(value.as_ptr(), (&raw const (*slot).room).cast()) {
@@ -215,7 +232,7 @@ impl<T: Send + Sync> Drop for PerVp<T> {
                 }
             }
         }
-        // SAFETY: all slots are cleared, and nobody else has the extent.
+        // SAFETY: all slots are cleared, and no other thread has the extent.
         unsafe { alloc::release(self.home, Self::SLOT_BYTES) };
     }
 }

@@ -1,4 +1,4 @@
-//! Words of each VP: the types over the sequences.
+//! Per-VP words: the public types over the restartable sequences.
 
 use super::alloc::{self, OutOfMemory};
 use super::{atomic, restart};
@@ -7,12 +7,12 @@ use squall_sys::sync::atomic::Ordering;
 use std::fmt;
 use std::ptr::NonNull;
 
-/// Why a compare-and-store did not store.
+/// Error: a compare-and-store did not store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CasError {
-    /// The thread is on this VP, not on the one it named.
+    /// The thread is on this VP, not on the VP that it named.
     Elsewhere(Vp),
-    /// The word held this.
+    /// The word held this value instead of the expected one.
     Changed(u64),
 }
 
@@ -27,12 +27,13 @@ impl fmt::Display for CasError {
 
 impl std::error::Error for CasError {}
 
-/// A `u64` of each VP, zero at first.
+/// One `u64` per VP, initially zero.
 ///
 /// # Cost
-/// Eight bytes per VP, shared lines with other data *of that VP* only. Operations: a handful of plain instructions, and
-/// no access to a line that another VP writes. Progress: wait-free but for restarts, of which the kernel causes one per
-/// preemption; the atomic form is lock-free. Linearized at the one store, per VP; nothing is ordered between VPs.
+/// Eight bytes per VP, on cache lines that it shares only with other data *of that VP*. Operations take a
+/// handful of plain instructions, without access to a line that another VP writes. Progress: wait-free except
+/// for restarts, of which the kernel causes one per preemption; the atomic form is lock-free. Linearized at
+/// the one store, per VP; operations on different VPs are unordered.
 /// # Example
 /// ```
 /// let hits = squall_machine::pervp::PerVpWord::new();
@@ -46,15 +47,16 @@ impl std::error::Error for CasError {}
 pub struct PerVpWord(PerVpWords<1>);
 
 impl PerVpWord {
-    /// A word of zero on every VP.
+    /// Creates a word of zero on every VP.
     ///
     /// # Panics
-    /// If there is no address space left; see [`try_new`](PerVpWord::try_new).
+    /// If there is no address space left. [`try_new`](PerVpWord::try_new) returns an error instead.
     pub fn new() -> PerVpWord {
         PerVpWord(PerVpWords::new())
     }
 
-    /// A word of zero on every VP.
+    /// Creates a word of zero on every VP, like [`new`](PerVpWord::new), but reports lack of address space as
+    /// an error.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no address space left.
@@ -63,13 +65,29 @@ impl PerVpWord {
     }
 
     /// Adds `n`, wrapping, on the VP where the thread is. To subtract, add `n.wrapping_neg()`.
+    ///
+    /// # Example
+    /// ```
+    /// let bytes = squall_machine::pervp::PerVpWord::new();
+    /// bytes.add(4096);
+    /// bytes.add(1024_u64.wrapping_neg());
+    /// assert_eq!(bytes.sum(), 3072);
+    /// ```
     #[inline(always)]
     pub fn add(&self, n: u64) {
         // SAFETY: the extent that `PerVpWords` holds for one word.
         unsafe { restart::add(self.0.home, n) };
     }
 
-    /// Stores `new` on the VP where the thread is; that VP, and what was there.
+    /// Stores `new` on the VP where the thread is. Returns that VP and the old value.
+    ///
+    /// # Example
+    /// ```
+    /// let word = squall_machine::pervp::PerVpWord::new();
+    /// let (vp, old) = word.swap(7);
+    /// assert_eq!(old, 0);
+    /// assert_eq!(word.load(vp), 7);
+    /// ```
     #[inline]
     pub fn swap(&self, new: u64) -> (Vp, u64) {
         self.0.swap(0, new)
@@ -78,44 +96,78 @@ impl PerVpWord {
     /// Stores `new` if the thread is on `vp` and the word there is `expected`.
     ///
     /// # Errors
-    /// [`CasError`] says which did not hold; nothing is then stored.
+    /// [`CasError`] names the condition that failed; the word is then unchanged.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{Vp, pervp::{CasError, PerVpWord}};
+    ///
+    /// let word = PerVpWord::new();
+    /// loop {
+    ///     let vp = Vp::current();
+    ///     match word.compare_and_store(vp, 0, 1) {
+    ///         Ok(()) => break,
+    ///         Err(CasError::Elsewhere(_)) => {} // the thread has moved: try again there
+    ///         Err(CasError::Changed(value)) => panic!("no other thread writes, but found {value}"),
+    ///     }
+    /// }
+    /// assert_eq!(word.sum(), 1);
+    /// ```
     #[inline]
     pub fn compare_and_store(&self, vp: Vp, expected: u64, new: u64) -> Result<(), CasError> {
         self.0.compare_and_store(vp, 0, expected, new)
     }
 
-    /// Replaces the word on the VP where the thread is by what `f` makes of it; the VP and the old value.
+    /// Replaces the word on the VP where the thread is by the result of `f`. Returns the VP and the old
+    /// value.
     ///
-    /// `f` runs outside the sequence, so it may do anything, and runs again if the word changed or the thread moved.
-    /// `None` from `f` stores nothing and is the answer.
+    /// `f` runs outside the restartable sequence, so it may do anything. It runs again if the word changed or
+    /// the thread moved. If `f` returns `None`, the word stays unchanged and `update` returns `None`.
+    ///
+    /// # Example
+    /// ```
+    /// let tokens = squall_machine::pervp::PerVpWord::new();
+    /// let take = |count: u64| count.checked_sub(1);
+    /// assert!(tokens.update(take).is_none(), "no token on any VP yet");
+    /// ```
     #[inline]
     pub fn update(&self, f: impl FnMut(u64) -> Option<u64>) -> Option<(Vp, u64)> {
         self.0.update(0, f)
     }
 
-    /// The word of `vp`.
+    /// Returns the word of `vp`.
     ///
     /// # Panics
-    /// If `vp` is not below the limit.
+    /// If `vp` is not below [`Machine::vp_limit`](crate::Machine::vp_limit).
     #[inline]
     pub fn load(&self, vp: Vp) -> u64 {
         self.0.load(vp, 0)
     }
 
-    /// The wrapping sum over all VPs. Not a snapshot: what is added meanwhile may or may not be in it.
+    /// Returns the wrapping sum over all VPs. It is not a snapshot: additions made meanwhile may or may not
+    /// be in it.
     ///
     /// # Cost
-    /// A cache miss for each VP that wrote its word since the last one.
+    /// A cache miss for each VP that wrote its word since the last sum.
     pub fn sum(&self) -> u64 {
         self.0.sum(0)
     }
 
-    /// The words of all VPs, in order.
+    /// Iterates over the words of all VPs, lowest VP first.
+    ///
+    /// # Example
+    /// ```
+    /// let hits = squall_machine::pervp::PerVpWord::new();
+    /// hits.add(3);
+    /// for (vp, count) in hits.iter().filter(|&(_, count)| count > 0) {
+    ///     println!("{vp}: {count}");
+    /// }
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = (Vp, u64)> + '_ {
         self.0.iter(0)
     }
 
-    /// The word's home address, for sequences of one's own ([`restartable!`](crate::restartable)).
+    /// Returns the word's home address, for sequences of your own ([`restartable!`](crate::restartable)).
     #[inline(always)]
     pub fn home(&self) -> NonNull<u64> {
         self.0.home
@@ -134,37 +186,47 @@ impl fmt::Debug for PerVpWord {
     }
 }
 
-/// `N` neighbouring words of each VP, zero at first; see [`PerVpWord`]. At most 512.
+/// `N` neighbouring `u64` per VP, initially zero; see [`PerVpWord`]. `N` is at most 512.
 ///
 /// # Panics
-/// Every method that takes an index panics if it is not below `N`.
+/// Every method that takes an index panics if the index is not below `N`.
+///
+/// # Example
+/// ```
+/// let [hits, misses] = [0, 1];
+/// let counts = squall_machine::pervp::PerVpWords::<2>::new();
+/// counts.add(hits, 1);
+/// counts.add(misses, 2);
+/// assert_eq!((counts.sum(hits), counts.sum(misses)), (1, 2));
+/// ```
 pub struct PerVpWords<const N: usize> {
-    /// Home of `N` words and the lock of `compare_store_and_store`'s atomic form.
+    /// Home of `N` words and of the lock of `compare_store_and_store`'s atomic form.
     home: NonNull<u64>,
 }
 
-// SAFETY: the words are accessed atomically or by sequences, from whatever thread (`pervp/I1`).
+// SAFETY: the words are accessed atomically or by sequences, from any thread (`pervp/I1`).
 unsafe impl<const N: usize> Send for PerVpWords<N> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<const N: usize> Sync for PerVpWords<N> {}
 
 impl<const N: usize> PerVpWords<N> {
-    /// A single word has no pair, hence no lock.
+    /// Number of locks. A single word has no pair, hence no lock.
     const LOCKS: usize = if N > 1 { 1 } else { 0 };
     const BYTES: usize = {
         assert!(N > 0 && N <= 512, "PerVpWords has 1 to 512 words");
         (N + Self::LOCKS) * size_of::<u64>()
     };
 
-    /// Words of zero on every VP.
+    /// Creates words of zero on every VP.
     ///
     /// # Panics
-    /// If there is no address space left; see [`try_new`](PerVpWords::try_new).
+    /// If there is no address space left. [`try_new`](PerVpWords::try_new) returns an error instead.
     pub fn new() -> PerVpWords<N> {
         Self::try_new().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Words of zero on every VP.
+    /// Creates words of zero on every VP, like [`new`](PerVpWords::new), but reports lack of address space as
+    /// an error.
     ///
     /// # Errors
     /// [`OutOfMemory`] if there is no address space left.
@@ -179,42 +241,47 @@ impl<const N: usize> PerVpWords<N> {
         unsafe { self.home.add(index) }
     }
 
-    /// As [`PerVpWord::add`], of word `index`.
+    /// Adds `n`, wrapping, to word `index` on the VP where the thread is.
     #[inline(always)]
     pub fn add(&self, index: usize, n: u64) {
         // SAFETY: a word of our extent.
         unsafe { restart::add(self.at(index), n) };
     }
 
-    /// As [`PerVpWord::swap`], of word `index`.
+    /// Stores `new` into word `index` on the VP where the thread is. Returns that VP and the old value.
     #[inline]
     pub fn swap(&self, index: usize, new: u64) -> (Vp, u64) {
         // SAFETY: a word of our extent.
         unsafe { restart::swap(self.at(index), new) }
     }
 
-    /// As [`PerVpWord::compare_and_store`], of word `index`.
+    /// Stores `new` into word `index` if the thread is on `vp` and the word there is `expected`.
     ///
     /// # Errors
-    /// [`CasError`] says what did not hold; nothing is then stored.
+    /// [`CasError`] names the condition that failed; the word is then unchanged.
     #[inline]
     pub fn compare_and_store(&self, vp: Vp, index: usize, expected: u64, new: u64) -> Result<(), CasError> {
         // SAFETY: a word of our extent.
         unsafe { restart::compare_and_store(self.at(index), vp, expected, new) }
     }
 
-    /// If the thread is on `vp` and word `key` is `expected`, stores `value` into word `side`, then `new` into `key`.
+    /// If the thread is on `vp` and word `key` is `expected`, stores `value` into word `side`, then `new`
+    /// into `key`.
     ///
-    /// This is what an array with a fill count needs: store the element, then raise the count. When it succeeds, both
-    /// words hold the new values together at that instant, and who [loads](PerVpWords::load) the new key sees the side
-    /// word's value. When it fails, `side` may have been written all the same, but not after another call of this
-    /// method succeeded. So write side words by this method only, and give the key a version that never comes back.
+    /// An array with a fill count needs this: store the element, then raise the count. When the call
+    /// succeeds, both words hold the new values at that instant. A thread that [loads](PerVpWords::load) the
+    /// new key sees the value of the side word.
     ///
-    /// The atomic form holds a lock per VP: there, a preempted thread holds up others that call this on the same VP and
-    /// object, and a signal handler must not call it on an object that the interrupted thread uses so.
+    /// When the call fails, `side` may have been written nevertheless, but not after another call of this
+    /// method succeeded. So write side words by this method only, and give the key a version that never comes
+    /// back.
+    ///
+    /// The atomic form holds a lock per VP. There, a preempted thread delays others that call this method on
+    /// the same VP and object. A signal handler must not call it on an object on which the interrupted thread
+    /// may be in this method.
     ///
     /// # Errors
-    /// [`CasError`] says what did not hold.
+    /// [`CasError`] names the condition that failed.
     /// # Panics
     /// If `key` and `side` are the same word.
     #[inline]
@@ -226,11 +293,13 @@ impl<const N: usize> PerVpWords<N> {
     ) -> Result<(), CasError> {
         assert!(key != side, "the two words of a pair differ");
         let pair = restart::Pair { key: self.at(key), expected, new, side: self.at(side), value };
-        // SAFETY: 1. two words of our extent; 2. with two words there is a lock behind the last, used here only.
+        // SAFETY: 1. two words of our extent. 2. `N` is at least 2, so there is a lock behind the last word,
+        // used only here.
         unsafe { restart::compare_store_and_store(pair, self.home.add(N), vp) }
     }
 
-    /// As [`PerVpWord::update`], of word `index`.
+    /// Replaces word `index` on the VP where the thread is by the result of `f`, as [`PerVpWord::update`]
+    /// does.
     #[inline]
     pub fn update(&self, index: usize, mut f: impl FnMut(u64) -> Option<u64>) -> Option<(Vp, u64)> {
         let word = self.at(index);
@@ -246,26 +315,26 @@ impl<const N: usize> PerVpWords<N> {
         }
     }
 
-    /// Word `index` of `vp`.
+    /// Returns word `index` of `vp`.
     ///
     /// # Panics
-    /// Also if `vp` is not below the limit.
+    /// If `vp` is not below [`Machine::vp_limit`](crate::Machine::vp_limit), or `index` not below `N`.
     #[inline]
     pub fn load(&self, vp: Vp, index: usize) -> u64 {
         assert!(vp.index() < alloc::parts(), "{vp} does not exist");
         // SAFETY: a word of our extent; `vp` is below the limit. Acquire: pairs with the releasing store of a
-        // compare-and-store. If we see the new key of a pair, we see the value of its side word.
+        // compare-and-store. A thread that sees the new key of a pair sees the value of its side word.
         unsafe { atomic::word(self.at(index), vp) }.load(Ordering::Acquire)
     }
 
-    /// As [`PerVpWord::sum`], of word `index`.
+    /// Returns the wrapping sum of word `index` over all VPs. It is not a snapshot.
     pub fn sum(&self, index: usize) -> u64 {
         self.iter(index).fold(0, |sum, (_, value)| sum.wrapping_add(value))
     }
 
-    /// Word `index` of all VPs, in order.
+    /// Iterates over word `index` of all VPs, lowest VP first.
     pub fn iter(&self, index: usize) -> impl Iterator<Item = (Vp, u64)> + '_ {
-        // The number of VPs is far below 2^32.
+        // The cast keeps the value: the number of VPs is far below 2^32.
         (0..alloc::parts() as u32).map(Vp::new).map(move |vp| (vp, self.load(vp, index)))
     }
 }
@@ -284,7 +353,7 @@ impl<const N: usize> fmt::Debug for PerVpWords<N> {
 
 impl<const N: usize> Drop for PerVpWords<N> {
     fn drop(&mut self) {
-        // SAFETY: nobody else has the extent any more, and all of it is words.
+        // SAFETY: no other thread has the extent any more, and all of it is words.
         unsafe {
             clear(self.home, Self::BYTES / size_of::<u64>());
             alloc::release(self.home.cast(), Self::BYTES);
@@ -292,15 +361,15 @@ impl<const N: usize> Drop for PerVpWords<N> {
     }
 }
 
-/// Makes `count` words zero in every part, without writing to pages that hold zeros already.
+/// Sets `count` words to zero in every part, without writing to pages that already hold zeros.
 ///
 /// # Safety
-/// `home` is that of an extent of as many words, which nobody else uses.
+/// `home` is that of an extent of at least `count` words, and no other thread uses it.
 pub(super) unsafe fn clear(home: NonNull<u64>, count: usize) {
     for vp in (0..alloc::parts() as u32).map(Vp::new) {
         for index in 0..count {
-            // SAFETY: a word of the extent, of a VP below the limit. Relaxed: nobody else is there, and whoever gets
-            // the extent next gets it through the allocator's lock.
+            // SAFETY: a word of the extent, of a VP below the limit. Relaxed: no other thread uses the
+            // extent, and its next owner gets it through the allocator's lock.
             let word = unsafe { atomic::word(home.add(index), vp) };
             if word.load(Ordering::Relaxed) != 0 {
                 word.store(0, Ordering::Relaxed);

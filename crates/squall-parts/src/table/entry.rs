@@ -1,35 +1,37 @@
-//! What is done to one entry.
+//! Operations on one entry: `Compute`, `Computed` and `Entry`.
 
 use crate::table::table::Table;
 use std::hash::{BuildHasher, Hash};
 
-/// What [`Table::compute`]'s function wants to be done.
+/// The decision of [`Table::compute`]'s function about the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compute<V> {
-    /// Nothing.
+    /// Leave the entry unchanged.
     Keep,
-    /// This is the key's value.
+    /// Insert the key with this value, or replace its value.
     Put(V),
-    /// The key goes, if it is there.
+    /// Remove the key if it is present.
     Remove,
 }
 
-/// What [`Table::compute`] has done.
+/// The effect of [`Table::compute`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Computed {
-    /// Nothing: the function wanted none, or there was nothing to remove.
+    /// No effect: the function returned `Keep`, or there was no entry to remove.
     Kept,
-    /// The key was not there, and is now.
+    /// The key was absent and has been inserted.
     Inserted,
-    /// The key has another value.
+    /// The key's value was replaced.
     Updated,
-    /// The key is gone.
+    /// The key was removed.
     Removed,
 }
 
-/// One key of a table, there or not: made by [`Table::entry`]. It holds nothing: each of its methods is one operation on the
-/// table, and between two of them others may change the entry.
+/// A view of one key of a table, present or absent, made by [`Table::entry`].
+///
+/// It holds no lock: each of its methods is one operation on the table. Other threads may change the entry
+/// between two of them.
 #[derive(Debug)]
 pub struct Entry<'a, K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> {
     pub(crate) table: &'a Table<K, V, S>,
@@ -42,18 +44,25 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// Changes the value by what `f` makes of it, if the key is there. As [`Table::update`].
+    /// Replaces the value by `f`'s result if the key is present, like [`Table::update`].
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let hits: Table<&str, u64> = Table::new();
+    /// let count = |page| hits.entry(page).and_modify(|n| n + 1).or_insert(1);
+    /// assert_eq!((count("home"), count("home")), (1, 2));
+    /// ```
     pub fn and_modify(self, f: impl FnMut(&V) -> V) -> Self {
         self.table.update(&self.key, f);
         self
     }
 
-    /// The value; `value` if the key was not there.
+    /// Inserts `value` if the key is absent. Returns a clone of the key's value.
     pub fn or_insert(self, value: V) -> V
     where
         V: Clone,
@@ -61,7 +70,8 @@ where
         self.or_insert_with(|| value)
     }
 
-    /// The value; if the key is not there, what `value` makes. As [`Table::get_or_insert_with`].
+    /// Inserts the result of `value` if the key is absent, like [`Table::get_or_insert_with`]. Returns a
+    /// clone of the key's value.
     pub fn or_insert_with(self, value: impl FnOnce() -> V) -> V
     where
         V: Clone,
@@ -69,7 +79,13 @@ where
         self.table.get_or_insert_with(self.key, value)
     }
 
-    /// The value; if the key was not there, the type's default.
+    /// Inserts the type's default value if the key is absent. Returns a clone of the key's value.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let hits: Table<&str, u64> = Table::new();
+    /// assert_eq!(hits.entry("home").or_default(), 0);
+    /// ```
     pub fn or_default(self) -> V
     where
         V: Clone + Default,

@@ -1,12 +1,12 @@
-//! What the table stands on: grace periods and per-VP counts; under a model checker, what stands for them.
+//! The table's environment: grace periods and per-VP counts. Loom builds use stand-ins.
 
 #[cfg(loom)]
 pub(crate) use in_models::*;
-/// Stores what a write of the table's users becomes visible by, and does not go on before every processor sees it: so that of two
-/// threads that each write one entry and then look at the other's, one at least sees it. The store is a Release, or what `$order` says,
-/// where there are models.
+/// Stores the value that makes a user's write visible, and goes on only when every processor sees it. So if
+/// two threads each write one entry and then read the other's, at least one sees the other's write. The store
+/// is a Release, or has ordering `$order` in models.
 ///
-/// Where an exchange is a full barrier it is that, and elsewhere a fence follows.
+/// On x86-64 an exchange is a full barrier; on other architectures a fence follows the store.
 macro_rules! show {
     ($word:expr, $value:expr, $order:expr) => {{
         #[cfg(loom)]
@@ -14,13 +14,13 @@ macro_rules! show {
         #[cfg(all(not(loom), target_arch = "x86_64"))]
         {
             let _ = $order;
-            // SeqCst: partner of itself, in whichever thread stores to another word and loads this one after.
+            // SeqCst: pairs with itself in any thread that stores to another word and then loads this one.
             $word.swap($value, Ordering::SeqCst);
         }
         #[cfg(all(not(loom), not(target_arch = "x86_64")))]
         {
             $word.store($value, $order);
-            // SeqCst: partner of itself, in whichever thread stores to another word and loads this one after.
+            // SeqCst: pairs with itself in any thread that stores to another word and then loads this one.
             squall_sys::sync::atomic::fence(Ordering::SeqCst);
         }
     }};
@@ -35,7 +35,7 @@ mod on_linux {
     use crate::table::word::{Owned, Words, owned};
     use squall_sys::sync::Arc;
 
-    /// How many entries there are: a word of each VP.
+    /// The number of entries: one word per VP.
     pub(crate) struct Count(squall_machine::pervp::PerVpWord);
 
     impl Count {
@@ -49,29 +49,30 @@ mod on_linux {
         }
 
         pub(crate) fn sum(&self) -> usize {
-            // Read VP by VP: a removal may be counted and the insertion before it not.
+            // The words are read one by one, so a removal may be counted before its insertion.
             let sum = self.0.sum();
             if sum.cast_signed() < 0 { 0 } else { usize::try_from(sum).unwrap_or(usize::MAX) }
         }
     }
 
-    /// Frees a box once no operation that is open now is. `memory`: whether its drop does nothing but give memory back.
+    /// Frees a box after a grace period. `memory`: dropping it only frees memory.
     ///
     /// # Safety
-    /// As [`squall_rcu::retire_raw`].
+    /// As for [`squall_rcu::retire_raw`].
     #[inline]
     pub(crate) unsafe fn retire<T: Send + 'static>(value: *mut T, memory: bool) {
         // SAFETY: the caller.
         unsafe { if memory { squall_rcu::__retire_memory(value) } else { squall_rcu::retire_raw(value) } };
     }
 
-    /// Gives back what a key owns whose bits are these, once no operation that is open now is.
+    /// Frees the memory owned by a key with these bits, after a grace period.
     ///
     /// # Safety
-    /// [`to_words`](crate::table::word::to_words) made them of a `K`, which nobody else gives back; and as [`squall_rcu::retire_raw`].
+    /// [`to_words`](crate::table::word::to_words) made them from a `K`, and only this call frees that memory.
+    /// Besides, as for [`squall_rcu::retire_raw`].
     #[inline]
     pub(crate) unsafe fn retire_words<K: Send + 'static>(words: &Words) {
-        // SAFETY: the caller. Given back once, by what knows how.
+        // SAFETY: the caller. Freed once, by the function for this kind of memory.
         unsafe {
             match owned::<K>(words) {
                 Owned::Nothing => {}
@@ -85,26 +86,27 @@ mod on_linux {
         }
     }
 
-    /// The bytes of a `Vec` of this capacity.
+    /// Frees the buffer of a `Vec<u8>` of this capacity.
     unsafe fn free_bytes(data: *mut (), bytes: u32) {
-        // SAFETY: of `owned`, given back once.
+        // SAFETY: from `owned`, freed once.
         drop(unsafe { Vec::<u8>::from_raw_parts(data.cast(), 0, bytes as usize) });
     }
 
-    /// A share in an `Arc` of so many bytes.
+    /// Drops one count of an `Arc<[u8]>` of this length.
     unsafe fn free_arc(data: *mut (), bytes: u32) {
         let bytes = std::ptr::slice_from_raw_parts(data.cast::<u8>(), bytes as usize);
-        // SAFETY: of `owned`, given back once.
+        // SAFETY: from `owned`, freed once.
         drop(unsafe { Arc::from_raw(bytes) });
     }
 
-    /// As [`retire`], of a box that holds on to so many bytes.
+    /// Frees a box after a grace period. The reclaimer accounts for `bytes` bytes, of which the box keeps
+    /// most behind pointers.
     ///
     /// # Safety
-    /// As [`squall_rcu::retire_raw`].
+    /// As for [`squall_rcu::retire_raw`].
     pub(crate) unsafe fn retire_much<T: Send + 'static>(value: *mut T, bytes: usize) {
         unsafe fn free<T>(value: *mut ()) {
-            // SAFETY: called once, after the grace period, with the box that `retire_much` was given.
+            // SAFETY: called once, after the grace period, with the box passed to `retire_sized`.
             drop(unsafe { Box::from_raw(value.cast::<T>()) });
         }
         // SAFETY: the caller.
@@ -132,7 +134,7 @@ mod in_models {
         }
     }
 
-    /// A model's operations last as long as the model: what is retired is never freed there.
+    /// An operation in a model lasts as long as the model, so retired memory is never freed.
     pub(crate) unsafe fn retire<T: Send + 'static>(_value: *mut T, _memory: bool) {}
 
     pub(crate) unsafe fn retire_words<K: Send + 'static>(_words: &crate::table::word::Words) {}

@@ -1,6 +1,7 @@
-//! A concurrent hash table. Invariant of the crate: a reader writes nothing that another processor reads, waits for nobody, and gets
-//! an entry that was in the table at one moment of its look.
+//! A concurrent hash table.
 //!
+//! - I1. A reader writes no memory that another processor reads, and waits for no other thread.
+//! - I2. A reader gets an entry that was in the table at one moment during its lookup.
 #![doc = include_str!("README.md")]
 
 #[cfg(not(loom))]
@@ -11,7 +12,7 @@ mod entry;
 mod ground;
 mod home;
 mod layout;
-// Under loom there is no table to limit.
+// Loom builds have no `Table` to limit.
 #[cfg_attr(loom, allow(dead_code))]
 mod limit;
 #[cfg(not(loom))]
@@ -34,7 +35,7 @@ pub use limited::{Full, Limited};
 #[cfg(not(loom))]
 pub use table::{Iter, Table, position};
 
-/// Not public: a copy of a value, if its type is one of `std`'s plain ones, of which a copy of the bits is a clone.
+/// Internal: copies a value whose type is one of `std`'s plain types; other types give `None`.
 #[cfg(not(loom))]
 #[doc(hidden)]
 #[inline(always)]

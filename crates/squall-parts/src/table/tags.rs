@@ -1,13 +1,16 @@
-//! Eight bits of the hash of each entry of a bucket, all compared at once.
+//! Tags: eight hash bits of each entry of a bucket, all compared at once.
 //!
-//! Whoever has the bucket's lock stores one of them; who looks loads all, perhaps while one is stored. A byte of them is old or new, and
-//! never anything else: what a look needs is said in `bucket`. So they are bytes, of which a look loads sixteen by one instruction of the
-//! processor's: Rust has no atomic load of so many, nor one of bytes that are stored one by one. Where we know no such instruction, and for
-//! checkers, they are in words, which are loaded one after the other.
+//! Problem: a reader must find the slots that may hold its key without loading them all, while a writer
+//! stores a tag.
+//! Idea: the holder of the bucket's lock stores single bytes; readers load sixteen bytes with one
+//! instruction. Each byte that a reader sees is an old or a new tag, which `bucket` tolerates. Rust has
+//! neither an atomic load of sixteen bytes nor one of bytes that are stored one by one. So the load is inline
+//! assembly. On other architectures and under checkers, tags are packed into words that are loaded one after
+//! the other.
 //!
-//! - I1. A load by an instruction of ours is an access that the compiler does not know: it may be any load that is relaxed, and stays where it
-//!   is, behind the load of the bucket's state that acquires. On the processors that we know each byte is loaded once, whole, and not before
-//!   what the acquiring load is ordered before.
+//! - I1. The load by inline assembly is an access unknown to the compiler, which may treat it as any relaxed
+//!   load. It stays behind the acquire load of the bucket's state. On the supported processors each byte is
+//!   loaded once, whole, and not before the memory that the acquire load orders before it.
 
 use crate::table::bucket::SLOTS;
 use squall_sys::sync::atomic::Ordering;
@@ -23,7 +26,7 @@ mod at_once {
     use squall_sys::sync::atomic::AtomicU8;
     use std::arch::asm;
 
-    /// Aligned so that an instruction may have them as its operand.
+    /// Aligned so that an SSE instruction can use the tags as a memory operand.
     #[repr(C, align(16))]
     pub(crate) struct Tags([AtomicU8; SLOTS]);
 
@@ -34,18 +37,19 @@ mod at_once {
             Tags(std::array::from_fn(|_| AtomicU8::new(0)))
         }
 
-        /// Under the lock.
+        /// Stores a tag. The caller holds the lock of the home.
         #[inline(always)]
         pub(crate) fn set(&self, slot: usize, tag: u8) {
-            // The remainder: a slot is less, which the compiler does not know.
+            // The remainder removes a bounds check: `slot` is always below `SLOTS`, which the compiler does
+            // not know.
             self.0[slot % SLOTS].store(tag, Ordering::Relaxed);
         }
 
-        /// The slots whose tag is the topmost byte of the four, a bit for each. `AT`: the tags are so far behind `base`: where that is at hand,
-        /// the place of the tags need not be computed.
+        /// Returns a bit for each slot with the tag in the topmost byte of `above`. The tags lie `AT` bytes
+        /// behind `base`, so that their address need not be computed.
         ///
         /// # Safety
-        /// Tags are there.
+        /// `Tags` lie at `base + AT`.
         #[cfg(target_arch = "x86_64")]
         #[inline(always)]
         pub(crate) unsafe fn find<const AT: usize>(base: *const u8, above: u32) -> u32 {
@@ -53,7 +57,7 @@ mod at_once {
                 _mm_cvtsi32_si128, _mm_movemask_epi8, _mm_shufflelo_epi16, _mm_unpacklo_epi8,
                 _mm_unpacklo_epi64,
             };
-            // SAFETY: SSE2, which every x86-64 has; the caller, and I1.
+            // SAFETY: every x86-64 has SSE2; the caller, and I1.
             unsafe {
                 let tag = _mm_cvtsi32_si128(above.cast_signed());
                 let tag = _mm_shufflelo_epi16::<0xff>(_mm_unpacklo_epi8(tag, tag));
@@ -69,10 +73,11 @@ mod at_once {
             }
         }
 
-        /// The same.
+        /// Returns a bit for each slot with the tag in the topmost byte of `above`. The tags lie `AT` bytes
+        /// behind `base`.
         ///
         /// # Safety
-        /// The same.
+        /// `Tags` lie at `base + AT`.
         #[cfg(target_arch = "aarch64")]
         #[inline(always)]
         pub(crate) unsafe fn find<const AT: usize>(base: *const u8, above: u32) -> u32 {
@@ -81,7 +86,7 @@ mod at_once {
                 vreinterpretq_u16_u8,
             };
             const BITS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
-            // SAFETY: NEON, which every aarch64 of std's has; the caller, and I1.
+            // SAFETY: every aarch64 target of `std` has NEON; the caller, and I1.
             unsafe {
                 let tags: uint8x16_t;
                 asm!(
@@ -92,7 +97,8 @@ mod at_once {
                     options(nostack, preserves_flags, readonly),
                 );
                 let equal = vceqq_u8(tags, vdupq_n_u8((above >> 24) as u8));
-                // A bit of each byte, and eight of them together, thrice by twos.
+                // Keep one bit per byte, and add pairs three times, so that eight bytes become one byte of
+                // bits.
                 let bits = vandq_u8(equal, vld1q_u8(BITS.as_ptr()));
                 let bits = vpaddq_u8(bits, bits);
                 let bits = vpaddq_u8(bits, bits);
@@ -103,13 +109,13 @@ mod at_once {
     }
 }
 
-// Where it is not used, a test compares the other one with it.
+// Builds that use `at_once` still compile this module: a test compares the two.
 #[allow(dead_code)]
 mod in_words {
     use super::{Ordering, SLOTS};
     use squall_sys::sync::atomic::AtomicU64;
 
-    /// Eight in each.
+    /// Eight tags per word.
     #[repr(C)]
     pub(crate) struct Tags([AtomicU64; SLOTS / 8]);
 
@@ -118,18 +124,18 @@ mod in_words {
             Tags(std::array::from_fn(|_| AtomicU64::new(0)))
         }
 
-        /// Under the lock.
+        /// Stores a tag. The caller holds the lock of the home.
         pub(crate) fn set(&self, slot: usize, tag: u8) {
             let (word, shift) = (&self.0[slot / 8], 8 * (slot % 8));
             let others = word.load(Ordering::Relaxed) & !(0xff << shift);
             word.store(others | u64::from(tag) << shift, Ordering::Relaxed);
         }
 
-        /// The slots whose tag is the topmost byte of the four, a bit for each; perhaps others, which the comparison of keys finds out. `AT`: the
-        /// tags are so far behind `base`.
+        /// Returns a bit for each slot with the tag in the topmost byte of `above`, and perhaps some false
+        /// positives, which the key comparison filters. The tags lie `AT` bytes behind `base`.
         ///
         /// # Safety
-        /// Tags are there.
+        /// `Tags` lie at `base + AT`.
         #[inline(always)]
         pub(crate) unsafe fn find<const AT: usize>(base: *const u8, above: u32) -> u32 {
             // SAFETY: the caller.
@@ -141,14 +147,14 @@ mod in_words {
         }
     }
 
-    /// The same of one word.
+    /// Returns the slots of one word that have this tag, perhaps with false positives.
     fn slots_of(tag: u8, tags: u64) -> u32 {
-        /// Every byte the same.
+        /// Multiplying by this copies a byte into all eight bytes.
         const BYTES: u64 = 0x0101_0101_0101_0101;
         let differ = tags ^ (BYTES * u64::from(tag));
-        // The top bit of each byte that is zero; perhaps of one above such a byte.
+        // Sets the top bit of each zero byte, and perhaps of the byte above one.
         let tops = differ.wrapping_sub(BYTES) & !differ & (BYTES << 7);
-        // All of them to the topmost byte.
+        // Gather the eight bits in the topmost byte.
         ((tops >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
     }
 }
@@ -157,7 +163,8 @@ mod in_words {
 mod tests {
     use super::{SLOTS, Tags, in_words};
 
-    /// All slots with the tag, and no other; in words perhaps others, but none below the first of them in a word.
+    /// `at_once` finds exactly the slots with the tag. `in_words` may find more, but no false one below the
+    /// first true one in a word.
     #[test]
     fn the_slots_of_a_tag_are_found_in_either_way() {
         let (tags, words) = (Tags::new(), in_words::Tags::new());
@@ -165,7 +172,7 @@ mod tests {
         let mut now = [0u8; SLOTS];
         for _ in 0..if cfg!(miri) { 40 } else { 10_000 } {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Few values, so that tags meet.
+            // Few values, so that equal tags are common.
             let (slot, new) = ((random >> 32) as usize % SLOTS, (random >> 60) as u8 & 3);
             now[slot] = new;
             tags.set(slot, new);
@@ -174,12 +181,12 @@ mod tests {
                 let right =
                     (0..SLOTS).filter(|slot| now[*slot] == tag).fold(0u32, |bits, slot| bits | 1 << slot);
                 let above = u32::from(tag) << 24 | 0x5a_a5a5;
-                // SAFETY: they are there.
+                // SAFETY: the tags are at the base.
                 let found = unsafe { Tags::find::<0>((&raw const tags).cast(), above) };
                 if !cfg!(miri) {
                     assert_eq!(found, right, "{now:?}, {tag}");
                 }
-                // SAFETY: they are there.
+                // SAFETY: the tags are at the base.
                 let found = unsafe { in_words::Tags::find::<0>((&raw const words).cast(), above) };
                 assert_eq!(found & right, right, "{now:?}, {tag}");
                 for part in [0xff, 0xff00] {

@@ -1,8 +1,9 @@
-//! Which values fit a word of the table, and how they get there and back.
+//! Plain values stored as machine words in slots, and their conversion back.
 //!
-//! - I1. A word that [`to_word`] made of a `T` gives a `T` back, and only such a word is ever given to [`from_word`]: slots
-//!   hold what an entry of the table's own types was made of, whichever entry that was.
-//! - I2. The types that [`fits`] admits are as good copied as moved: they have no drop, no interior mutability, and no padding.
+//! - I1. A word made by [`to_word`] from a `T` gives a `T` back. Only such words reach [`from_word`]: a slot
+//!   holds words made from entries of the table's own types.
+//! - I2. The types admitted by [`fits_word`] may be copied bit by bit: they have no drop, no interior
+//!   mutability, and no padding.
 
 use squall_sys::sync::Arc;
 use std::any::TypeId;
@@ -12,10 +13,10 @@ use std::mem::ManuallyDrop;
 #[cfg(not(loom))]
 use std::path::PathBuf;
 
-/// Whether a `T` is one of the types of which a copy of the bits is a `T`, and which fit a word (I2).
+/// Whether `T` is a plain type that fits one word, so that a copy of its bits is a `T` (I2).
 ///
 /// # Cost
-/// None where it is optimised: a constant then.
+/// A constant in optimised builds.
 #[inline(always)]
 pub(crate) fn fits<T: 'static>() -> bool {
     macro_rules! among {
@@ -62,8 +63,8 @@ pub(crate) fn fits<T: 'static>() -> bool {
     known && size_of::<T>() <= size_of::<u64>()
 }
 
-/// Whether nothing of a `T` itself changes while it is shared, so that its bits are the same wherever they are copied (layout/I2): types
-/// without interior mutability but behind a pointer. Others may be so, too; only known ones can be told.
+/// Whether a shared `T` never changes in place, so that all copies of its bits stay equal (layout/I2). Such
+/// types have interior mutability behind a pointer at most. Only a list of known types is recognised.
 #[inline(always)]
 pub(crate) fn stays<T: 'static>() -> bool {
     macro_rules! among {
@@ -117,14 +118,15 @@ pub(crate) fn stays<T: 'static>() -> bool {
         )
 }
 
-/// Words of a slot for a key that does not fit one; fewer where each is one more for a model to try.
+/// Words in a slot for a key that needs several. Models use two, to have fewer states.
 pub(crate) const WORDS: usize = if cfg!(loom) { 2 } else { 3 };
 
-/// The bits of such a key, with zeros after them: as pointers, since some are, and shall be pointers when they come back.
+/// The bits of a key of several words, padded with zeros. They are pointers, so that a pointer in the key
+/// keeps its provenance.
 pub(crate) type Words = [*mut (); WORDS];
 
-/// Whether a `T` is one of the types that [`stay`](stays), all of whose bytes are initialised, which fit these words, and which own at
-/// most one allocation.
+/// Whether `T` fits [`Words`]: its bits are [stable](has_stable_bits), all its bytes are initialised, and it
+/// owns at most one allocation.
 #[inline(always)]
 pub(crate) fn spans<T: 'static>() -> bool {
     macro_rules! among {
@@ -155,12 +157,13 @@ pub(crate) fn spans<T: 'static>() -> bool {
     known && size_of::<T>() <= size_of::<Words>() && align_of::<T>() <= align_of::<Words>()
 }
 
-/// The bits of a value that [`spans`], which goes into them.
+/// Converts a value that [fits words](fits_words) to its bits. The words own it from then on.
 #[inline(always)]
 pub(crate) fn to_words<T: 'static>(value: T) -> Words {
     let value = ManuallyDrop::new(value);
     let mut words: Words = [std::ptr::null_mut(); WORDS];
-    // SAFETY: the value is no longer than the words, which are no part of it; it is dropped by nobody but whoever has the words.
+    // SAFETY: the value is no longer than the words and does not overlap them. It is in `ManuallyDrop`, so
+    // only the owner of the words drops it.
     unsafe {
         std::ptr::copy_nonoverlapping(
             (&raw const *value).cast::<u8>(),
@@ -171,46 +174,46 @@ pub(crate) fn to_words<T: 'static>(value: T) -> Words {
     words
 }
 
-/// The value whose bits the words are, where they lie: never moved, so that of a type which says that nobody else has what it owns there
-/// may be many copies that are only looked at.
+/// Views the words as the value they were made from, without moving it. A moved `Box` would claim to be the
+/// only owner of its memory; several copies of the words may be read this way.
 ///
 /// # Safety
-/// [`to_words`] made them of a `T`, and what that owns has not been given back.
+/// [`to_words`] made them from a `T`, and the memory owned by that value has not been freed.
 #[inline(always)]
 pub(crate) unsafe fn of_words<T: 'static>(words: &Words) -> &T {
-    // SAFETY: 1. the words begin with the bits of a `T` (the caller). 2. aligned as they are, or more than it asks for (`spans`). 3. nothing
-    // of it changes while it is shared: it `stays`.
+    // SAFETY: 1. the words begin with the bits of a `T` (the caller). 2. their alignment suffices
+    // (`fits_words`). 3. a shared `T` does not change (`has_stable_bits`).
     unsafe { &*words.as_ptr().cast::<T>() }
 }
 
-/// What a value that [`spans`] owns.
+/// The memory owned by a value that [fits words](fits_words).
 #[cfg(not(loom))]
 pub(crate) enum Owned {
     Nothing,
-    /// What a `Vec<u8>` of this capacity has at this address.
+    /// The buffer of a `Vec<u8>` of this capacity, at this address.
     Bytes(*mut (), u32),
-    /// A share in what an `Arc<[u8]>` of this length has.
+    /// One count of an `Arc<[u8]>` of this length, at this address.
     Arc(*mut (), u32),
-    /// More than could be told so: the value itself says.
+    /// Some other resource: only the value itself can free it.
     Other,
 }
 
-/// What the value owns whose bits these are.
+/// Takes apart the value with these bits, and returns the memory that it owns.
 ///
 /// # Safety
-/// [`to_words`] made them of a `T`. What it owns is the caller's to give back, once.
+/// [`to_words`] made them from a `T`. The caller takes over that memory and frees it once.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) unsafe fn owned<T: 'static>(words: &Words) -> Owned {
     if !std::mem::needs_drop::<T>() {
         return Owned::Nothing;
     }
-    /// The value, if its type is that one.
+    /// Reads the value as a `U` if `T` is `U`.
     unsafe fn known<T: 'static, U: 'static>(words: &Words) -> Option<U> {
         // SAFETY: the words begin with the bits of a `T` (the caller), which is a `U`.
         (TypeId::of::<T>() == TypeId::of::<U>()).then(|| unsafe { words.as_ptr().cast::<U>().read() })
     }
-    // SAFETY: the caller. One of these is made, and what it owns passed on.
+    // SAFETY: the caller. At most one value is read, and its memory is passed on.
     let (shared, bytes) = unsafe {
         let shared = known::<T, Arc<str>>(words).map(Arc::<[u8]>::from);
         let bytes = known::<T, String>(words)
@@ -238,28 +241,28 @@ pub(crate) unsafe fn owned<T: 'static>(words: &Words) -> Owned {
     }
 }
 
-/// Whether a drop of a `T` runs no code of the users' and gives nothing but memory back: so do those of all types that are known to
-/// [`stays`]. Others may be so, too.
+/// Whether dropping a `T` runs no user code and only frees memory. Holds for all types with stable bits and
+/// for types without a drop; other types count as not known.
 #[inline(always)]
 pub(crate) fn is_memory<T: 'static>() -> bool {
     !std::mem::needs_drop::<T>() || stays::<T>()
 }
 
-/// A copy of a value, if its type is one of those of which a copy of the bits is one (I2).
+/// Copies a value whose type [fits a word](fits_word) (I2); other types give `None`.
 #[inline(always)]
 #[cfg(not(loom))]
 pub(crate) fn copied<T: 'static>(value: &T) -> Option<T> {
-    // SAFETY: a copy of a `T` is a `T` (I2), as good as the value itself.
+    // SAFETY: a copy of the bits of such a `T` is a `T` (I2).
     fits::<T>().then(|| unsafe { std::ptr::read(value) })
 }
 
-/// The bits of a value that [`fits`].
+/// Converts a value that [fits a word](fits_word) to its bits.
 #[inline(always)]
 pub(crate) fn to_word<T: 'static>(value: &T) -> u64 {
     debug_assert!(fits::<T>());
     let mut word = 0u64;
-    // SAFETY: 1. the value is as long as said, and of no more bytes than the word. 2. all of its bytes are initialised: it
-    // has no padding (I2).
+    // SAFETY: 1. the copy has the size of the value, which is at most that of the word. 2. all bytes of the
+    // value are initialised: it has no padding (I2).
     unsafe {
         std::ptr::copy_nonoverlapping(
             std::ptr::from_ref(value).cast::<u8>(),
@@ -270,15 +273,15 @@ pub(crate) fn to_word<T: 'static>(value: &T) -> u64 {
     word
 }
 
-/// The value of which [`to_word`] made the word.
+/// Converts a word back to the value from which [`to_word`] made it.
 ///
 /// # Safety
-/// It did, for this type.
+/// [`to_word`] made the word from a value of this type.
 #[inline(always)]
 pub(crate) unsafe fn from_word<T: 'static>(word: u64) -> T {
     debug_assert!(fits::<T>());
-    // SAFETY: 1. the word's first bytes are those of a `T` (the caller). 2. a copy of a `T` is a `T` (I2). 3. it is aligned
-    // enough: no type that fits is aligned to more than its size.
+    // SAFETY: 1. the word's first bytes are those of a `T` (the caller). 2. a copy of a `T` is a `T` (I2). 3.
+    // the word is aligned enough: no such type is aligned to more than its size.
     unsafe { std::ptr::read((&raw const word).cast::<T>()) }
 }
 
@@ -288,7 +291,7 @@ mod tests {
 
     fn there_and_back<T: 'static + PartialEq + std::fmt::Debug + Copy>(value: T) {
         assert!(fits::<T>());
-        // SAFETY: the word is made of a `T`.
+        // SAFETY: the word is made from a `T`.
         assert_eq!(unsafe { from_word::<T>(to_word(&value)) }, value);
     }
 
@@ -304,12 +307,12 @@ mod tests {
         there_and_back(std::num::NonZeroU32::new(7).unwrap());
     }
 
-    /// Gives back by its parts what it owns, and by itself a copy of the same.
+    /// Frees the memory owned by a value from its parts, and drops a clone of the value as usual.
     #[cfg(not(loom))]
     fn given_back<T: 'static + Clone + PartialEq + std::fmt::Debug>(value: T) {
         assert!(spans::<T>());
         let words = to_words(value.clone());
-        // SAFETY: made of a `T`; given back once.
+        // SAFETY: made from a `T`; freed once.
         unsafe {
             assert_eq!(*of_words::<T>(&words), value);
             match owned::<T>(&words) {

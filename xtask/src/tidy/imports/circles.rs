@@ -60,7 +60,8 @@ impl<'g, 'a> Search<'g, 'a> {
             self.low.insert(node, low);
         }
         if self.low[node] == number {
-            let at = self.stack.iter().position(|other| *other == node).expect("a node stays until its component");
+            let at =
+                self.stack.iter().position(|other| *other == node).expect("a node stays until its component");
             let mut component = self.stack.split_off(at);
             component.sort_unstable();
             self.found.push(component);

@@ -177,9 +177,7 @@ fn continues(trees: &[TokenTree], at: usize) -> bool {
 
 /// Whether a macro is called with the arguments that begin after `at`.
 fn is_call(trees: &[TokenTree], at: usize) -> bool {
-    let arguments = |tree: Option<&TokenTree>| {
-        matches!(tree, Some(TokenTree::Group(group)) if group.delimiter() != Delimiter::None)
-    };
+    let arguments = |tree: Option<&TokenTree>| matches!(tree, Some(TokenTree::Group(group)) if group.delimiter() != Delimiter::None);
     is_punct(trees.get(at), '!') && arguments(trees.get(at + 1))
 }
 

@@ -69,7 +69,10 @@ impl Graph {
     fn circles_of_wings(&self, wings: &[&str]) -> Vec<Vec<String>> {
         let circles = circles(&self.between_folders()).into_iter();
         let wings_of = |circle: Vec<String>| circle.into_iter().filter(|node| wings.contains(&node.as_str()));
-        circles.map(|circle| wings_of(circle).collect()).filter(|circle: &Vec<String>| circle.len() > 1).collect()
+        circles
+            .map(|circle| wings_of(circle).collect())
+            .filter(|circle: &Vec<String>| circle.len() > 1)
+            .collect()
     }
 
     /// The edges with each file replaced by its top folder.
@@ -216,12 +219,20 @@ fn print_circle(name: &str, kind: &str, graph: &Graph, edges: &Edges, circle: &[
     println!("  edges (rest: size of the largest circle without that edge; uses: places that name it):");
     let inner = inner_edges(edges, circle);
     let pairs: Vec<(&str, &str)> = inner.iter().map(|((from, to), _)| (from.as_str(), to.as_str())).collect();
-    let mut rows: Vec<_> =
-        inner.iter().map(|((from, to), edge)| (largest_without(&pairs, (from, to)), edge, from, to)).collect();
+    let mut rows: Vec<_> = inner
+        .iter()
+        .map(|((from, to), edge)| (largest_without(&pairs, (from, to)), edge, from, to))
+        .collect();
     rows.sort_by_key(|(rest, edge, from, to)| (*rest, edge.uses, *from, *to));
     for (rest, edge, from, to) in rows {
         let (from, to) = (graph.short(from), graph.short(to));
-        println!("    rest {rest:3}, uses {:3}: {from} -> {to}: {}:{}: {}", edge.uses, graph.short(&edge.file), edge.line, edge.path);
+        println!(
+            "    rest {rest:3}, uses {:3}: {from} -> {to}: {}:{}: {}",
+            edge.uses,
+            graph.short(&edge.file),
+            edge.line,
+            edge.path
+        );
     }
 }
 

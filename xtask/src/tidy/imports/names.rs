@@ -35,7 +35,6 @@ pub(super) enum Target {
 }
 
 /// A file with its syntax tree, and the module that it is.
-#[derive(Debug)]
 pub(super) struct ParsedFile {
     pub(super) path: String,
     pub(super) module: usize,
@@ -43,11 +42,11 @@ pub(super) struct ParsedFile {
 }
 
 /// All names of a crate's modules.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Names {
     pub(super) modules: Vec<Module>,
     pub(super) files: Vec<ParsedFile>,
-    /// The module of each inline `mod x { .. }`, by the module around it and its name.
+    /// The name by which the crate may call itself.
     own_name: String,
     /// The modules that define a macro of this name by `macro_rules!`.
     macros: BTreeMap<String, Vec<usize>>,
@@ -158,7 +157,9 @@ impl Names {
             return if same { None } else { self.resolve_within(module, path, depth + 1) };
         }
         here.globs.iter().find_map(|glob| match self.resolve_within(module, glob, depth + 1)? {
-            Target::Module(other) if other != module && depth < 8 => self.lookup(other, name, last, depth + 1),
+            Target::Module(other) if other != module && depth < 8 => {
+                self.lookup(other, name, last, depth + 1)
+            }
             _ => None,
         })
     }

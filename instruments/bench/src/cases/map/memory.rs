@@ -31,7 +31,7 @@ pub(in crate::cases) static CASE: Case = Case {
 
 type Weigh = fn(&Shape) -> Result<Weight, String>;
 
-const OURS: &[(&str, Weigh)] = &[("squall-parts", weigh::<Constituent>)];
+const OURS: &[(&str, Weigh)] = &[("squall-table", weigh::<Constituent>)];
 
 const RIVALS: &[(&str, Weigh)] = &[
     ("dashmap", weigh::<Dash>),

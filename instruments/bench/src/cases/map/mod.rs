@@ -47,10 +47,10 @@ macro_rules! subjects {
     ($make:path) => {{
         use $make as make;
         &[
-            Spec::ours("squall-parts", make::<Constituent>()),
+            Spec::ours("squall-table", make::<Constituent>()),
             Spec::ours("squall-central", make::<Central>()),
             Spec::ours("squall-locked", make::<OneLock>()),
-            Spec::ours("squall-partsted", make::<Replicated>()),
+            Spec::ours("squall-replicated", make::<Replicated>()),
             Spec::ours("squall-adaptive", make::<Adaptive>()),
             Spec::rival("dashmap", make::<Dash>()),
             Spec::rival("papaya", make::<Papaya>()),

@@ -1,0 +1,168 @@
+//! Calls in the other modes of invocation: made later, by others, by a deadline or when an event lets them, on one adaptive
+//! counter that is swapped all the time, while their handles are waited for, looked at, polled once or dropped at any moment.
+//!
+//! - I1. A payload goes with each call, and comes back as its result: when all is over, none is alive, whatever became of the
+//!   handle.
+//! - I2. The counter has the additions of those calls that ran, each once.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use squall::adapt::control;
+use squall::policy::invoke::{self, Event, Handle, InvokeError};
+use squall::objects::counter::{self, Counter};
+use squall::{CoRef, Owned};
+
+use super::breaks::Break;
+use super::tally::{What, count};
+use super::world::World;
+use crate::{Rng, lock};
+
+/// Of so many payloads one is kept for ever where the torture is broken on purpose.
+const BREAK_ONE_IN: u64 = 16;
+/// How long a handle is waited for that is not waited for to the end, and the deadlines, at most.
+const WAIT_US: u64 = 300;
+/// Looks at the payloads that are alive at the end, and between two of them.
+const ROUNDS: u32 = 3_000;
+const PAUSE: Duration = Duration::from_millis(5);
+/// Where it was broken on purpose, patience need not be long.
+const SHORT: u32 = 100;
+
+#[derive(Default)]
+pub(super) struct Errands {
+    owned: Mutex<Option<Owned<dyn Counter>>>,
+    co: OnceLock<CoRef<dyn Counter>>,
+    event: Event,
+    /// What the calls that ran have added.
+    done: AtomicU64,
+    /// Payloads that are alive.
+    alive: AtomicU64,
+}
+
+/// What a call takes with it.
+struct Payload(&'static Errands);
+
+impl Payload {
+    fn new(errands: &'static Errands) -> Payload {
+        errands.alive.fetch_add(1, Ordering::Relaxed);
+        Payload(errands)
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in `end`: its call is over.
+        self.0.alive.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Errands {
+    pub(super) fn begin(&self) {
+        let owned = counter::adaptive();
+        let _ = self.co.set(owned.co());
+        *lock(&self.owned) = Some(owned);
+    }
+
+    /// Has one call made, in some mode; and now and then swaps the counter.
+    pub(super) fn run(&'static self, world: &'static World, rng: &mut Rng) {
+        let Some(&co) = self.co.get() else { return };
+        let n = 1 + rng.below(5);
+        let payload = Payload::new(self);
+        let keeps = world.is_broken(Break::LeakPayload) && rng.one_in(BREAK_ONE_IN);
+        let call = move |co: CoRef<dyn Counter>| {
+            co.add(n);
+            payload.0.done.fetch_add(n, Ordering::Relaxed);
+            if keeps {
+                std::mem::forget(Payload::new(payload.0));
+            }
+            payload
+        };
+        let soon = Instant::now() + Duration::from_micros(rng.below(WAIT_US));
+        count(What::Errands);
+        match rng.below(8) {
+            0 => judge(world, invoke::synchronous(co, call).map(drop)),
+            1 => judge(world, invoke::synchronous_by(co, soon, call).map(|done| drop(done.value))),
+            2 => finish(world, invoke::asynchronous_by(co, soon, call), rng),
+            3 | 4 => finish(world, invoke::event_dependent(&self.event, co, call), rng),
+            _ => finish(world, invoke::asynchronous(co, call), rng),
+        }
+        match rng.below(32) {
+            0 => drop(self.event.cancel()),
+            1 => drop(self.event.open()),
+            2..6 => self.event.close(),
+            6..20 => drop(self.event.signal_many(rng.below(8) as usize)),
+            20 => {
+                // Its policy may swap it just then.
+                let _ = control::swap(CoRef::id(co), if rng.one_in(2) { "central" } else { "spread" });
+            }
+            _ => {}
+        }
+    }
+
+    /// Nothing is alive, and the counter has what was added.
+    ///
+    /// # Errors
+    /// What is not so.
+    pub(super) fn end(&self, world: &World) -> Result<(), String> {
+        let rounds = if world.is_broken(Break::LeakPayload) { SHORT } else { ROUNDS };
+        self.event.cancel();
+        // Acquire: pairs with the release of each payload's drop.
+        let alive = || self.alive.load(Ordering::Acquire);
+        for _ in 0..rounds {
+            if alive() == 0 {
+                break;
+            }
+            thread::sleep(PAUSE);
+        }
+        let (left, done) = (alive(), self.done.load(Ordering::Relaxed));
+        if left > 0 {
+            return Err(format!(
+                "{left} payloads of asynchronous calls are alive, and nobody has their handles"
+            ));
+        }
+        let owned = lock(&self.owned).take();
+        let total = owned.as_ref().map_or(done, |owned| owned.co().total());
+        if total != done {
+            return Err(format!("calls in all modes have added {done}, and the counter has {total}"));
+        }
+        Ok(())
+    }
+}
+
+/// Something that may become of a handle.
+fn finish<R: Send + 'static>(world: &World, mut handle: Handle<R>, rng: &mut Rng) {
+    match rng.below(5) {
+        // One that waits for an event that nobody lets happen is not waited for to the end.
+        0 | 1 => match handle.wait_timeout(Duration::from_micros(rng.below(WAIT_US))) {
+            Some(result) => judge(world, result.map(drop)),
+            None => count(What::Abandoned),
+        },
+        2 if handle.is_finished() => match handle.try_take() {
+            Some(result) => judge(world, result.map(drop)),
+            None => world.trial.accuse("a handle says that it is finished, and has no result".to_owned()),
+        },
+        3 => {
+            let mut context = Context::from_waker(Waker::noop());
+            if Pin::new(&mut handle).poll(&mut context).is_pending() {
+                count(What::Abandoned);
+            }
+        }
+        _ => {
+            count(What::Abandoned);
+            drop(handle);
+        }
+    }
+}
+
+/// The counter lives: only what was asked for may keep a call from being made.
+fn judge(world: &World, result: Result<(), InvokeError>) {
+    match result {
+        Ok(()) | Err(InvokeError::TooLate | InvokeError::Cancelled | InvokeError::Full) => {}
+        Err(error) => world.trial.accuse(format!("a call of a live counter was not made: {error}")),
+    }
+}

@@ -1,0 +1,188 @@
+//! Somebody who steers the program's objects from outside, over its socket; and somebody else who sends garbage.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use squall::Id;
+use squall::browse::protocol::{ListQuery, RefusalKind, Sort};
+use squall::browse::{Client, ClientError, Target};
+
+use super::book::Book;
+use super::people::Person;
+use super::tally::{What, count};
+use super::world::{PLACES, World};
+use crate::Rng;
+
+/// A request that is too long.
+const HUGE: usize = 100 * 1024;
+const GARBAGE_MAX: u64 = 300;
+const SLEEP_US: u64 = 6_000;
+/// How long garbage waits for an answer.
+const WAIT: Duration = Duration::from_millis(2);
+
+/// A client that keeps its connection for as long as it is good.
+#[derive(Default)]
+pub(super) struct Caller(Option<Client>);
+
+impl Caller {
+    /// A random step.
+    pub(super) fn steer(&mut self, world: &'static World, rng: &mut Rng) {
+        match rng.below(64) {
+            0..6 => send_garbage(world, rng),
+            6..8 => self.0 = None,
+            8 => self.all(world, rng),
+            _ => self.one(world, rng),
+        }
+        std::thread::sleep(Duration::from_micros(rng.below(SLEEP_US)));
+    }
+
+    /// Asks something. None if there is no connection to ask it over, or it is refused, for a reason that `judge` sees.
+    fn ask<T>(
+        &mut self,
+        world: &World,
+        f: impl FnOnce(&mut Client) -> Result<T, ClientError>,
+    ) -> Result<T, String> {
+        let client = match &mut self.0 {
+            Some(client) => client,
+            none => match Client::connect(&Target::Path(world.socket.clone())) {
+                Ok(client) => none.insert(client),
+                Err(error) => {
+                    lost(world, &error);
+                    return Err(error.to_string());
+                }
+            },
+        };
+        match f(client) {
+            Ok(answer) => {
+                count(What::Asked);
+                Ok(answer)
+            }
+            Err(error) => {
+                count(What::AskedRefused);
+                if !error.is_refusal() {
+                    self.0 = None;
+                    lost(world, &error);
+                }
+                Err(error.to_string())
+            }
+        }
+    }
+
+    /// Something that is of no object, or of all.
+    fn all(&mut self, world: &'static World, rng: &mut Rng) {
+        let Some(alone) = world.alone() else { return };
+        let must = |doing: &str, answer: Result<(), String>| {
+            if let Err(error) = answer {
+                world.trial.accuse(format!("{doing} over the socket was refused: {error}"));
+            }
+        };
+        must("a freeze of all", self.ask(world, |client| client.freeze_all(true)));
+        let hello = self.ask(world, Client::hello);
+        must("a greeting", hello.clone().map(|_| ()));
+        if hello.is_ok_and(|hello| hello.pid != std::process::id() || !hello.all_frozen) {
+            world.trial.accuse("over the socket, this is another process, or all is not frozen".to_owned());
+        }
+        must("a thaw of all", self.ask(world, |client| client.freeze_all(false)));
+        drop(alone);
+        must("the decisions", self.ask(world, Client::decisions).map(|_| ()));
+        must("the swaps", self.ask(world, Client::swaps).map(|_| ()));
+        let sort = [Sort::Id, Sort::Bytes, Sort::Contended, Sort::Swaps][rng.below(4) as usize];
+        let query = ListQuery { sort, interface: Some("Counter".to_owned()), ..ListQuery::default() };
+        match self.ask(world, |client| client.list(&query)) {
+            // The two that live to the end are there.
+            Ok(list) if list.total < 2 => {
+                world.trial.accuse(format!("over the socket, there are {} counters", list.total));
+            }
+            Ok(_) => {}
+            Err(error) => world.trial.accuse(format!("a list over the socket was refused: {error}")),
+        }
+    }
+
+    /// Something that is of one object.
+    fn one(&mut self, world: &'static World, rng: &mut Rng) {
+        let place = world.any_place(rng);
+        let Some(steering) = world.steer(place) else { return };
+        let Some(book) = world.shown(place).filter(|book| !book.fate.is_ending()) else { return };
+        let (book, person) = (&*book, Person { world });
+        let id = book.id().to_string();
+        let mut set = |id: Id, name: &str, text: &str| {
+            self.ask(world, |client| client.set(&id.to_string(), name, text))
+        };
+        match rng.below(16) {
+            0..2 if place < PLACES => person.set_right(book, &mut set, rng),
+            0..4 => person.set_wrong(book, &mut set, rng),
+            4 => {
+                let mut freeze =
+                    |id: Id, frozen| self.ask(world, |client| client.freeze(&id.to_string(), frozen));
+                person.freeze(book, place, &mut freeze, rng);
+            }
+            5..8 => self.swap(world, book, rng),
+            8 => {
+                // Somebody may count its calls, or swap it, already.
+                let _ = self.ask(world, |client| client.sample(&id, 1));
+            }
+            9..12 => {
+                let history = self.ask(world, |client| client.history(&id)).map(|_| ());
+                expect(person, book, "its history", history);
+            }
+            _ => match self.ask(world, |client| client.object(&id)) {
+                Ok(detail) if detail.row.id != id => {
+                    world.trial.accuse(format!("object {id} is said to be {}", detail.row.id));
+                }
+                answer => expect(person, book, "a look at it", answer.map(|_| ())),
+            },
+        }
+        drop(steering);
+    }
+
+    fn swap(&mut self, world: &'static World, book: &Book, rng: &mut Rng) {
+        let form = ["central", "spread", "round"][rng.below(3) as usize];
+        let id = book.id().to_string();
+        match self.ask(world, |client| client.swap(&id, form)) {
+            Ok(swap) if form == "round" || swap.id != id => {
+                world.trial.accuse(format!("over the socket, {id} was to become {form}: {swap:?}"));
+            }
+            Ok(_) => count(What::ByHand),
+            Err(_) => count(What::ByHandFailed),
+        }
+    }
+}
+
+fn expect(person: Person, book: &Book, doing: &str, answer: Result<(), String>) {
+    if let Err(error) = answer {
+        person.refused(book, doing, &error);
+    }
+}
+
+/// A connection has failed: only for want of room may it.
+fn lost(world: &World, error: &ClientError) {
+    match error {
+        ClientError::Refused(refusal) if refusal.kind == RefusalKind::TooManyClients => {}
+        error => world.trial.accuse(format!("the socket does not serve: {error}")),
+    }
+}
+
+/// Somebody connects, sends what is no request, or half of one, or a huge one, and perhaps does not wait for the answer.
+fn send_garbage(world: &World, rng: &mut Rng) {
+    let Ok(mut stream) = UnixStream::connect(&world.socket) else {
+        return world.trial.accuse("nobody can connect to the socket".to_owned());
+    };
+    let _ = stream.set_write_timeout(Some(WAIT));
+    let _ = stream.set_read_timeout(Some(WAIT));
+    let mut bytes: Vec<u8> = match rng.below(4) {
+        0 => (0..rng.below(GARBAGE_MAX)).map(|_| rng.next() as u8).collect(),
+        1 => br#"{"op":"freeze","id":"#.to_vec(),
+        2 => vec![b'x'; HUGE],
+        _ => br#"{"op":"set","id":"0.0","name":"freeze","value":"true"}"#.to_vec(),
+    };
+    if rng.one_in(2) {
+        bytes.push(b'\n');
+    }
+    // It may be turned away, or cut off in the midst.
+    let _ = stream.write_all(&bytes);
+    if rng.one_in(2) {
+        let _ = stream.read(&mut [0; 512]);
+    }
+    count(What::Garbage);
+}

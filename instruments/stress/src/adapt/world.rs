@@ -1,0 +1,270 @@
+//! What all threads of the torture share: places where counters live one after the other, the loads on them, and the log.
+//!
+//! - I1. What a place shows may be stale; who takes the owner out of it destroys the object, and nobody else does.
+//! - I2. Who steers an object holds the lock of its place, and `everything` for reading; who steers all of them holds that
+//!   for writing. So nobody thaws what another has just frozen.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use squall::adapt::{control, settings};
+use squall::objects::counter::{self, Counter};
+use squall::{CoRef, Id, Owned};
+
+use super::book::Book;
+use super::breaks::Break;
+use super::errands::Errands;
+use super::kinds::Kinds;
+use super::log::Log;
+use super::tally::{Tally, What, count};
+use crate::post::Post;
+use crate::trial::Trial;
+use crate::{Rng, leak, lock};
+
+/// Places with an ordinary counter.
+pub(super) const PLACES: usize = 96;
+/// The place of the counter whose load alternates faster than its cool-down.
+pub(super) const WAVE: usize = PLACES;
+/// The place of the one whose load alternates more slowly, so that its policy would follow each change.
+pub(super) const SEESAW: usize = PLACES + 1;
+/// So many of the ordinary places are called much more than the others.
+const FRONT: u64 = 6;
+/// How often it is tried to be alone.
+const ALONE_TRIES: u32 = 30;
+/// The cool-downs of these two, and half their periods.
+pub(super) const WAVE_COOLDOWN: Duration = Duration::from_secs(5);
+const SEESAW_COOLDOWN: Duration = Duration::from_millis(10);
+pub(super) const WAVE_HALF: Duration = Duration::from_millis(30);
+pub(super) const SEESAW_HALF: Duration = Duration::from_millis(250);
+/// The budgets of swaps in each second, one of which a run has.
+const BUDGETS: [f64; 3] = [5.0, 20.0, 80.0];
+
+/// What is done to a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Load {
+    Idle,
+    OneAdds,
+    AllAdd,
+    MostlyTotal,
+    Bursts,
+}
+
+impl Load {
+    pub(super) const ALL: [Load; 5] =
+        [Load::Idle, Load::OneAdds, Load::AllAdd, Load::MostlyTotal, Load::Bursts];
+}
+
+/// An object and its book.
+type Kept = (Owned<dyn Counter>, Arc<Book>);
+
+#[derive(Default)]
+pub(super) struct Place {
+    shown: Mutex<Option<Arc<Book>>>,
+    vault: Mutex<Option<Kept>>,
+    load: AtomicUsize,
+    /// Held by who steers its object (I2).
+    steering: Mutex<()>,
+}
+
+pub(super) struct World {
+    pub(super) broken: Option<Break>,
+    pub(super) trial: Trial,
+    /// Where the threads live. A thread's lane in the books is the number of its post.
+    pub(super) posts: Vec<Post>,
+    /// Those of them that call.
+    pub(super) callers: usize,
+    pub(super) places: Vec<Place>,
+    /// The first of the places that are called most.
+    front: AtomicU64,
+    everything: RwLock<()>,
+    pub(super) log: Mutex<Log>,
+    /// The program's budget, as it is judged.
+    pub(super) swaps_per_s: f64,
+    pub(super) socket: PathBuf,
+    pub(super) errands: Errands,
+    pub(super) kinds: Kinds,
+    pub(super) tally: Tally,
+    /// All books of the run.
+    books: Mutex<HashMap<Id, Arc<Book>>>,
+    serials: AtomicU64,
+}
+
+impl World {
+    pub(super) fn make(
+        broken: Option<Break>,
+        callers: usize,
+        others: usize,
+        socket: PathBuf,
+        rng: &mut Rng,
+    ) -> &'static World {
+        let budget = BUDGETS[rng.below(BUDGETS.len() as u64) as usize];
+        leak(World {
+            broken,
+            trial: Trial::default(),
+            posts: (0..callers + others).map(|_| Post::default()).collect(),
+            callers,
+            places: (0..PLACES + 2).map(|_| Place::default()).collect(),
+            front: AtomicU64::new(0),
+            everything: RwLock::default(),
+            log: Mutex::new(Log::begin()),
+            // Less than one in a run.
+            swaps_per_s: if broken == Some(Break::OverBudget) { 1e-3 } else { budget },
+            socket,
+            errands: Errands::default(),
+            kinds: Kinds::default(),
+            tally: Tally::default(),
+            books: Mutex::default(),
+            serials: AtomicU64::new(1),
+        })
+    }
+
+    pub(super) fn is_broken(&self, how: Break) -> bool {
+        self.broken == Some(how)
+    }
+
+    /// Gives the policy its budget, and every place its first object.
+    pub(super) fn begin(&'static self, rng: &mut Rng) {
+        let budget = if self.is_broken(Break::OverBudget) { 1e6 } else { self.swaps_per_s };
+        if let Err(error) = settings::ALL.set(&settings::SWAPS, budget) {
+            self.trial.accuse(format!("a budget of {budget} swaps in each second was refused: {error}"));
+        }
+        // What an object may be swapped for that is of no family.
+        control::register::<dyn Counter>(PLAIN, counter::new_shared);
+        (0..self.places.len()).for_each(|place| self.fill(place, rng));
+        self.errands.begin();
+    }
+
+    pub(super) fn book(&self, id: Id) -> Option<Arc<Book>> {
+        lock(&self.books).get(&id).cloned()
+    }
+
+    pub(super) fn shown(&self, place: usize) -> Option<Arc<Book>> {
+        lock(&self.places[place].shown).clone()
+    }
+
+    /// The objects there are.
+    pub(super) fn all(&self) -> Vec<Arc<Book>> {
+        (0..self.places.len())
+            .filter_map(|place| self.shown(place))
+            .filter(|book| !book.fate.is_ending())
+            .collect()
+    }
+
+    pub(super) fn load(&self, place: usize) -> Load {
+        Load::ALL[self.places[place].load.load(Ordering::Relaxed)]
+    }
+
+    pub(super) fn set_load(&self, place: usize, load: Load) {
+        self.places[place].load.store(load as usize, Ordering::Relaxed);
+    }
+
+    /// Another load somewhere, or other places in front.
+    pub(super) fn change(&self, rng: &mut Rng) {
+        if rng.one_in(24) {
+            self.front.store(rng.below(PLACES as u64), Ordering::Relaxed);
+        }
+        let load = Load::ALL[rng.below(Load::ALL.len() as u64) as usize];
+        self.set_load(self.any_in_front(rng), load);
+    }
+
+    /// Has all people but the caller stand aside for a moment (I2); none if they are at it for long.
+    pub(super) fn alone(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        (0..ALONE_TRIES).find_map(|_| {
+            let alone = self.everything.try_write().ok();
+            if alone.is_none() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            alone
+        })
+    }
+
+    /// Has nobody else steer the object of a place, or all of them, meanwhile (I2); none if somebody does.
+    pub(super) fn steer(&self, place: usize) -> Option<(RwLockReadGuard<'_, ()>, MutexGuard<'_, ()>)> {
+        Some((self.everything.try_read().ok()?, self.places[place].steering.try_lock().ok()?))
+    }
+
+    pub(super) fn any_in_front(&self, rng: &mut Rng) -> usize {
+        let front = self.front.load(Ordering::Relaxed);
+        ((front + rng.below(FRONT)) % PLACES as u64) as usize
+    }
+
+    /// A place to call, or to steer.
+    pub(super) fn any_place(&self, rng: &mut Rng) -> usize {
+        match rng.below(16) {
+            0 => rng.below(PLACES as u64) as usize,
+            1..3 => WAVE,
+            3..6 => SEESAW,
+            _ => self.any_in_front(rng),
+        }
+    }
+
+    /// Puts an object into a place that has none.
+    pub(super) fn fill(&'static self, place: usize, rng: &mut Rng) {
+        if lock(&self.places[place].vault).is_some() {
+            return;
+        }
+        let owned = match counter::try_adaptive() {
+            Ok(owned) => owned,
+            Err(error) => return self.trial.accuse(format!("a counter could not be made: {error}")),
+        };
+        count(What::Made);
+        let co = owned.co();
+        let wrong = self.is_broken(Break::ShortCooldown);
+        let cooldown = match place {
+            WAVE => WAVE_COOLDOWN,
+            // Its policy swaps it sooner than the wave's, so that it is seen soon.
+            SEESAW if wrong => WAVE_COOLDOWN,
+            SEESAW => SEESAW_COOLDOWN,
+            _ => settings::ALL.get(&settings::COOLDOWN),
+        };
+        let serial = self.serials.fetch_add(1, Ordering::Relaxed);
+        let book = Arc::new(Book::open(self, serial, co, cooldown.as_micros() as u64));
+        lock(&self.books).insert(CoRef::id(co), Arc::clone(&book));
+        if place >= PLACES {
+            let text = if wrong { "1ms".to_owned() } else { format!("{}us", cooldown.as_micros()) };
+            let set = control::set_attribute(book.id(), "cooldown", &text);
+            let set = set.and_then(|()| control::set_attribute(book.id(), "quiet", "100s"));
+            if let Err(error) = set {
+                self.trial.accuse(format!("an attribute of a new counter was refused: {error}"));
+            }
+        } else if rng.one_in(4) {
+            self.set_load(place, Load::ALL[rng.below(Load::ALL.len() as u64) as usize]);
+        }
+        let before = lock(&self.places[place].shown).replace(Arc::clone(&book));
+        // There was none: objects are put here by one thread.
+        let vault = lock(&self.places[place].vault).replace((owned, book));
+        drop((before, vault));
+    }
+
+    /// Destroys the object of a place, if it has one; if `exactly`, when nobody adds, so that its sum must be right.
+    pub(super) fn destroy(&self, place: usize, exactly: bool) {
+        let Some((owned, book)) = lock(&self.places[place].vault).take() else { return };
+        if exactly {
+            book.close();
+        }
+        if self.is_broken(Break::EarlyMark) {
+            book.fate.mark_gone();
+            // Long enough for a call.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        book.fate.begin_end();
+        Owned::destroy(owned);
+        book.fate.mark_gone();
+        count(What::Destroyed);
+    }
+
+    /// Ends all that is left.
+    pub(super) fn end(&self) {
+        for place in 0..self.places.len() {
+            self.destroy(place, false);
+            let shown = lock(&self.places[place].shown).take();
+            drop(shown);
+        }
+    }
+}
+
+/// The name of the implementation that is of no family.
+pub(super) const PLAIN: &str = "plain";

@@ -1,0 +1,97 @@
+//! What happens between two steps of a lock's protocol here: nothing mostly, else a spin, a yield or a sleep.
+
+use std::cell::Cell;
+use std::thread;
+use std::time::Duration;
+
+use squall::lock::Steps;
+
+use crate::Rng;
+use crate::delay::spin;
+
+/// One step in so many is disturbed.
+const ONE_IN: u64 = 4;
+const SPIN_MAX: u64 = 1_000;
+const SLEEP_US: u64 = 150;
+const SLEEP_LONG_US: u64 = 4_000;
+/// In a duel.
+const DUEL_ONE_IN: u64 = 3;
+
+/// How the calling thread is disturbed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    /// By little, as one of a crowd that holds up itself.
+    Crowd,
+    /// Often, and about as long as the others wait.
+    Duel,
+    /// Not at all.
+    Calm,
+}
+
+thread_local! {
+    /// Seeds the next disturbance of the thread.
+    static NEXT: Cell<u64> = const { Cell::new(0) };
+    static MOOD: Cell<Mood> = const { Cell::new(Mood::Crowd) };
+}
+
+/// The calling thread is disturbed by numbers that follow from these.
+pub(super) fn seed(rng: &mut Rng) {
+    NEXT.set(rng.next());
+}
+
+/// Likewise, as one of a duel.
+pub(super) fn seed_duel(rng: &mut Rng) {
+    seed(rng);
+    MOOD.set(Mood::Duel);
+}
+
+/// Does something undisturbed.
+pub(super) fn calmly(something: impl FnOnce()) {
+    let mood = MOOD.replace(Mood::Calm);
+    something();
+    MOOD.set(mood);
+}
+
+/// Microseconds below two to the power of `log`; each order of magnitude as likely as the others.
+pub(super) fn short_us(rng: &mut Rng, log: u64) -> u64 {
+    let bits = rng.below(log + 1);
+    rng.below(1 << bits)
+}
+
+/// The longest sleep in a duel is shorter than two to this power, in microseconds.
+pub(super) const DUEL_SLEEP_LOG: u64 = 8;
+
+/// Disturbs the threads that go through a protocol.
+pub(super) struct Disturbed;
+
+impl Steps for Disturbed {
+    fn step() {
+        let mood = MOOD.get();
+        if mood == Mood::Calm {
+            return;
+        }
+        let mut rng = Rng::new(NEXT.get(), 0);
+        NEXT.set(rng.next());
+        if mood == Mood::Duel {
+            return disturb_in_duel(&mut rng);
+        }
+        if !rng.one_in(ONE_IN) {
+            return;
+        }
+        match rng.below(64) {
+            0..16 => spin(rng.below(SPIN_MAX)),
+            16..32 => thread::yield_now(),
+            32..63 => thread::sleep(Duration::from_micros(rng.below(SLEEP_US))),
+            _ => thread::sleep(Duration::from_micros(rng.below(SLEEP_LONG_US))),
+        }
+    }
+}
+
+fn disturb_in_duel(rng: &mut Rng) {
+    if rng.one_in(DUEL_ONE_IN) {
+        match short_us(rng, DUEL_SLEEP_LOG) {
+            0 => thread::yield_now(),
+            us => thread::sleep(Duration::from_micros(us)),
+        }
+    }
+}

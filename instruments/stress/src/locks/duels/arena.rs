@@ -1,0 +1,150 @@
+//! The lock of a duel, which nobody else touches.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use squall::parts::gate::{ControlError, ShutDown};
+
+use super::super::disturbed::calmly;
+use super::super::gates::{Counter, Make};
+use super::super::kinds::{Came, Excludes, How, Shares};
+use super::round::{Kind, Round, Wish};
+use crate::{Rng, lock};
+
+/// More than the releases after which a lock that nobody waited for becomes quick.
+const QUIET: usize = 100;
+const MEDDLES_MAX: u64 = 3;
+
+/// A counter is replaced when it was shut down.
+pub(super) struct Gate {
+    pub(super) name: &'static str,
+    pub(super) make: Make,
+    pub(super) now: Mutex<Arc<dyn Counter>>,
+}
+
+pub(super) enum Arena {
+    One(Box<dyn Excludes>),
+    Several(Box<dyn Shares>),
+    Gate(Gate),
+}
+
+impl Arena {
+    pub(super) fn gate(name: &'static str, make: Make) -> Arena {
+        Arena::Gate(Gate { name, make, now: Mutex::new(Arc::from(make())) })
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Arena::One(lock) if lock.can_cancel() => Kind::Configurable,
+            Arena::One(_) => Kind::One,
+            Arena::Several(_) => Kind::Several,
+            Arena::Gate(_) => Kind::Gate,
+        }
+    }
+
+    /// Before the first asks, with nobody else at it.
+    pub(super) fn prepare(&self, round: &Round, rng: &mut Rng) {
+        if round.meddles {
+            (0..rng.below(MEDDLES_MAX)).for_each(|_| self.meddle(rng));
+        }
+        if let (Arena::One(lock), true) = (self, round.quiet) {
+            calmly(|| {
+                for _ in 0..QUIET {
+                    let _ = lock.enter(&How::Wait, &mut |_| ());
+                }
+            });
+        }
+        if let Arena::Gate(gate) = self {
+            let mut now = lock(&gate.now);
+            calmly(|| match now.enter_now() {
+                Ok(()) => now.leave(),
+                // The last round has shut it down.
+                Err(_) => *now = Arc::from((gate.make)()),
+            });
+        }
+    }
+
+    /// Changes what can be changed.
+    pub(super) fn meddle(&self, rng: &mut Rng) {
+        if let Arena::One(lock) = self {
+            lock.meddle(rng);
+        }
+    }
+
+    /// Asks, and does something inside if that is granted.
+    ///
+    /// # Errors
+    /// The wait has ended as it must not.
+    pub(super) fn ask(&self, wish: Wish, round: &Round, inside: &mut dyn FnMut()) -> Result<(), String> {
+        let until = |us| How::Until(Instant::now() + Duration::from_micros(us));
+        let came = match (self, wish) {
+            (Arena::Gate(gate), _) => {
+                let counter = Arc::clone(&lock(&gate.now));
+                return ask_counter(&*counter, wish, round, inside);
+            }
+            (Arena::Several(lock), Wish::Read) => lock.read(&How::Wait, &mut |_| inside()),
+            (Arena::Several(lock), Wish::ReadWithin(us)) => lock.read(&until(us), &mut |_| inside()),
+            (Arena::Several(lock), Wish::WriteWithin(us)) => lock.write(&until(us), &mut |_| inside()),
+            (Arena::Several(lock), _) => lock.write(&How::Wait, &mut |_| inside()),
+            (Arena::One(lock), _) => {
+                let how = match wish {
+                    Wish::HaveWithin(us) => until(us),
+                    Wish::HaveUnlessCancelled => How::Cancel(Arc::clone(&round.cancel)),
+                    Wish::HaveBy(priority, waiting) => How::As(priority, waiting),
+                    _ => How::Wait,
+                };
+                lock.enter(&how, &mut |_| inside())
+            }
+        };
+        use Wish::*;
+        match (came, wish) {
+            (Came::Inside | Came::Over, _)
+            | (Came::TimedOut, HaveWithin(_) | ReadWithin(_) | WriteWithin(_))
+            | (Came::NotRegistered, HaveBy(..)) => Ok(()),
+            (Came::Cancelled, HaveUnlessCancelled) if round.cancel.is_cancelled() => Ok(()),
+            _ => Err(format!("{wish:?} has ended by {came:?}, which cannot be")),
+        }
+    }
+}
+
+fn ask_counter(
+    counter: &dyn Counter,
+    wish: Wish,
+    round: &Round,
+    inside: &mut dyn FnMut(),
+) -> Result<(), String> {
+    let limit = match wish {
+        Wish::StopWithin(us) => Some(Duration::from_micros(us)),
+        _ => None,
+    };
+    if wish == Wish::Enter {
+        return match counter.enter() {
+            Ok(()) => {
+                inside();
+                counter.leave();
+                Ok(())
+            }
+            Err(ShutDown) if round.first == Wish::ShutDown => Ok(()),
+            Err(ShutDown) => Err("it says that it was shut down, and nobody has asked for that".to_owned()),
+        };
+    }
+    match counter.stop(limit) {
+        Ok(()) => inside(),
+        Err(ControlError::TimedOut) if limit.is_some() => return Ok(()),
+        Err(error) => return Err(format!("a stop has failed: {error}")),
+    }
+    let ended = if wish == Wish::ShutDown { counter.shutdown(None) } else { counter.restart() };
+    ended.map_err(|error| format!("{wish:?}, after the stop: {error}"))
+}
+
+/// By name and attributes.
+impl fmt::Display for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Arena::One(lock) => write!(f, "{}{}", lock.name(), lock.attributes()),
+            Arena::Several(lock) => f.write_str(lock.name()),
+            Arena::Gate(gate) => f.write_str(gate.name),
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Request counters, tortured: requests enter and leave, on another processor now and then, while the control stops, restarts
+//! and shuts down.
+//!
+//! - I1. Who has stopped a counter finds no request inside, and none comes before the restart; what it changed meanwhile is
+//!   whole to all requests after.
+//! - I2. A second stop is refused, and so is everything after a shutdown. Nobody is told of a shutdown that was not asked for.
+//! - I3. A counter that was shut down is replaced by a new one, of the next generation: so that proxies are made again and again
+//!   while others enter, and stop.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use squall::lock::Steps;
+use squall::parts::gate::{
+    ControlError, Limits, LocalRequests, Refused, RequestCounter, ShutDown, SpreadRequests,
+};
+use squall::objects::requests::{self, Enter, Requests};
+use squall::{CoRef, Owned};
+
+use super::breaks::Break;
+use super::disturbed::Disturbed;
+use super::lives::Life;
+use super::slots::{Inside, Limit};
+use super::tally::{What, count};
+use super::world::Book;
+use crate::delay::delay;
+use crate::lock;
+use crate::places::hop;
+
+const CONTROLS_ONE_IN: u64 = 8;
+const SHUTS_DOWN_ONE_IN: u64 = 24;
+const HOPS_ONE_IN: u64 = 4;
+const PATIENCE_US: u64 = 3_000;
+const SHORT: Duration = Duration::from_micros(100);
+
+/// A request counter, of whatever form.
+pub(super) trait Counter: Send + Sync {
+    fn enter(&self) -> Result<(), ShutDown>;
+    fn enter_now(&self) -> Result<(), Refused>;
+    fn leave(&self);
+    fn stop(&self, limit: Option<Duration>) -> Result<(), ControlError>;
+    fn restart(&self) -> Result<(), ControlError>;
+    fn shutdown(&self, limit: Option<Duration>) -> Result<(), ControlError>;
+    fn inside(&self) -> u64;
+}
+
+impl<S: Steps> Counter for RequestCounter<S>
+where
+    RequestCounter<S>: Send + Sync,
+{
+    fn enter(&self) -> Result<(), ShutDown> {
+        self.enter()
+    }
+    fn enter_now(&self) -> Result<(), Refused> {
+        self.try_enter()
+    }
+    fn leave(&self) {
+        self.leave();
+    }
+    fn stop(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+        limit.map_or_else(|| self.stop(), |limit| self.stop_for(limit))
+    }
+    fn restart(&self) -> Result<(), ControlError> {
+        self.restart()
+    }
+    fn shutdown(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+        limit.map_or_else(|| self.shutdown(), |limit| self.shutdown_for(limit))
+    }
+    fn inside(&self) -> u64 {
+        self.inside()
+    }
+}
+
+/// Spread, with steps that are disturbed: who asks does so by counts of its own.
+struct Spread(SpreadRequests<AtomicU64, Disturbed>);
+
+impl Spread {
+    fn local(&self) -> LocalRequests<AtomicU64, Disturbed> {
+        self.0.local(|| AtomicU64::new(0))
+    }
+}
+
+impl Counter for Spread {
+    fn enter(&self) -> Result<(), ShutDown> {
+        let local = self.local();
+        loop {
+            match local.try_enter() {
+                Ok(()) => return Ok(()),
+                Err(Refused::ShutDown) => return Err(ShutDown),
+                Err(Refused::Stopped) => local.await_turn(Limits::NONE),
+            }
+        }
+    }
+    fn enter_now(&self) -> Result<(), Refused> {
+        self.local().try_enter()
+    }
+    fn leave(&self) {
+        self.local().leave();
+    }
+    fn stop(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+        self.0.stop(limit.map_or(Limits::NONE, Limits::after))
+    }
+    fn restart(&self) -> Result<(), ControlError> {
+        self.0.restart()
+    }
+    fn shutdown(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+        self.0.shutdown(limit.map_or(Limits::NONE, Limits::after))
+    }
+    fn inside(&self) -> u64 {
+        self.0.inside()
+    }
+}
+
+/// As an object.
+struct Object(Owned<dyn Requests>);
+
+impl Object {
+    fn co(&self) -> CoRef<dyn Requests> {
+        self.0.co()
+    }
+}
+
+impl Counter for Object {
+    fn enter(&self) -> Result<(), ShutDown> {
+        self.co().enter()
+    }
+    fn enter_now(&self) -> Result<(), Refused> {
+        self.co().enter_now()
+    }
+    fn leave(&self) {
+        self.co().leave();
+    }
+    fn stop(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+        limit.map_or_else(|| self.co().stop(), |limit| self.co().stop_for(limit))
+    }
+    fn restart(&self) -> Result<(), ControlError> {
+        self.co().restart()
+    }
+    fn shutdown(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+        limit.map_or_else(|| self.co().shutdown(), |limit| self.co().shutdown_for(limit))
+    }
+    fn inside(&self) -> u64 {
+        self.co().inside()
+    }
+}
+
+/// A counter, and what is known of it.
+struct Generation {
+    counter: Box<dyn Counter>,
+    number: u64,
+    /// Somebody is about to shut it down.
+    ending: AtomicBool,
+    /// Changed by who has stopped it alone.
+    book: Book,
+}
+
+/// Where there is always a counter.
+pub(super) struct Gate {
+    name: &'static str,
+    make: Make,
+    now: Mutex<Arc<Generation>>,
+    generations: AtomicU64,
+}
+
+/// How one is made.
+pub(super) type Make = fn() -> Box<dyn Counter>;
+
+/// The forms that have steps which are disturbed.
+pub(super) fn disturbed_counters() -> [(&'static str, Make); 2] {
+    [
+        ("the disturbed request counter", || Box::new(RequestCounter::<Disturbed>::disturbed())),
+        ("the disturbed spread request counter", || {
+            Box::new(Spread(SpreadRequests::disturbed(|| AtomicU64::new(0))))
+        }),
+    ]
+}
+
+/// All forms.
+pub(super) fn gates() -> Vec<Gate> {
+    let [(first, make_first), (second, make_second)] = disturbed_counters();
+    vec![
+        Gate::new(first, make_first),
+        Gate::new(second, make_second),
+        Gate::new("the request counter", || Box::new(RequestCounter::new())),
+        Gate::new("the shared request counter", || Box::new(Object(requests::shared()))),
+        Gate::new("the distributed request counter", || Box::new(Object(requests::distributed()))),
+    ]
+}
+
+fn generation(make: Make, number: u64) -> Arc<Generation> {
+    Arc::new(Generation { counter: make(), number, ending: AtomicBool::new(false), book: Book::default() })
+}
+
+impl Gate {
+    fn new(name: &'static str, make: Make) -> Gate {
+        Gate { name, make, now: Mutex::new(generation(make, 0)), generations: AtomicU64::new(1) }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What is not as it has to be when all threads have ended.
+    pub(super) fn compare(&self) -> Result<(), String> {
+        let now = lock(&self.now);
+        let inside = now.counter.inside();
+        let (begun, ended) = now.book.seen();
+        if inside != 0 || begun != ended {
+            return Err(format!("{inside} requests are inside, {begun} changes begun, {ended} ended"));
+        }
+        now.counter.stop(Some(Duration::ZERO)).map_err(|error| format!("a stop of an empty one: {error}"))
+    }
+
+    /// The next generation takes the place of this one.
+    fn replace(&self, old: &Arc<Generation>) {
+        let new = generation(self.make, self.generations.fetch_add(1, Ordering::Relaxed));
+        let mut now = lock(&self.now);
+        if Arc::ptr_eq(&now, old) {
+            *now = new;
+        }
+    }
+}
+
+impl Life {
+    /// A request, or a deed of the control.
+    pub(super) fn pass(&mut self, place: usize, gate: &Gate) {
+        let now = Arc::clone(&lock(&gate.now));
+        if !self.rng.one_in(CONTROLS_ONE_IN) {
+            self.request(place, &now);
+        } else if self.rng.one_in(SHUTS_DOWN_ONE_IN) {
+            self.shut_down(place, &now);
+            gate.replace(&now);
+        } else {
+            self.stop_and_restart(place, &now);
+        }
+    }
+
+    fn request(&mut self, place: usize, now: &Generation) {
+        let world = self.world;
+        let slot = &world.slots[self.post];
+        let entered = if self.rng.one_in(4) {
+            count(What::Tries);
+            match now.counter.enter_now() {
+                Err(Refused::Stopped) => {
+                    count(What::Busy);
+                    if world.breaks(Break::EnterAnyway, 4, &mut self.rng) {
+                        self.inside(place, now);
+                    }
+                    return;
+                }
+                entered => entered.is_ok(),
+            }
+        } else {
+            count(What::Waits);
+            slot.wait(place, Limit::None);
+            let entered = now.counter.enter();
+            slot.wait_no_more();
+            entered.is_ok()
+        };
+        if !entered {
+            return self.was_shut_down(place, now);
+        }
+        self.inside(place, now);
+        if world.breaks(Break::KeepRequest, 200, &mut self.rng) {
+            while !world.trial.is_stopped() {
+                thread::sleep(SHORT);
+            }
+        }
+        if self.rng.one_in(4) {
+            world.ballast.fill_store_buffer(&mut self.rng);
+        }
+        now.counter.leave();
+    }
+
+    /// A request is inside, or says so.
+    fn inside(&mut self, place: usize, now: &Generation) {
+        let world = self.world;
+        let slot = &world.slots[self.post];
+        slot.go_inside(Inside::Request(place, now.number));
+        let judge = || {
+            let (begun, ended) = now.book.seen();
+            if now.book.owner.load(Ordering::Relaxed) != 0 {
+                world.accuse(place, "a request is inside, and it is stopped");
+            } else if begun != ended {
+                let what = format!("a request sees {begun} changes begun and {ended} ended under stops");
+                world.accuse(place, &what);
+            }
+        };
+        judge();
+        delay(&mut self.rng);
+        if self.rng.one_in(HOPS_ONE_IN) {
+            hop(&mut self.rng);
+        }
+        judge();
+        count(What::Requests);
+        slot.come_out(place);
+    }
+
+    /// Refused for good, which must have a reason (I2).
+    fn was_shut_down(&self, place: usize, now: &Generation) {
+        count(What::ShutOut);
+        // Relaxed: it was stored before the shutdown that the caller has heard of.
+        if !now.ending.load(Ordering::Relaxed) {
+            self.world.accuse(place, "it says that it was shut down, and nobody has asked for that");
+        }
+    }
+
+    fn nobody_is_inside(&self, place: usize, now: &Generation, said: &str) {
+        let inside = |post: &usize| self.world.slots[*post].is(Inside::Request(place, now.number));
+        if let Some(post) = (0..self.world.slots.len()).find(inside) {
+            self.world.accuse(place, &format!("{said}, and the request of post {post} is inside"));
+        }
+    }
+
+    fn stop_and_restart(&mut self, place: usize, now: &Generation) {
+        let limit = self.rng.one_in(2).then(|| Duration::from_micros(self.rng.below(PATIENCE_US)));
+        let slot = &self.world.slots[self.post];
+        slot.wait(place, if limit.is_some() { Limit::Deadline } else { Limit::None });
+        let stopped = now.counter.stop(limit);
+        slot.wait_no_more();
+        match stopped {
+            Ok(()) => self.change(place, now),
+            Err(ControlError::Stopped | ControlError::Busy) => return count(What::StopsRefused),
+            Err(ControlError::TimedOut) if limit.is_some() => return count(What::TimedOut),
+            Err(ControlError::ShutDown) => return self.was_shut_down(place, now),
+            Err(error) => return self.world.accuse(place, &format!("a stop has failed: {error}")),
+        }
+        match now.counter.restart() {
+            Ok(()) => count(What::Stops),
+            Err(ControlError::ShutDown) => self.was_shut_down(place, now),
+            Err(error) => self.world.accuse(place, &format!("who stopped it cannot restart it: {error}")),
+        }
+    }
+
+    /// It is stopped (I1).
+    fn change(&mut self, place: usize, now: &Generation) {
+        let world = self.world;
+        let slot = &world.slots[self.post];
+        slot.go_inside(Inside::Alone(place));
+        let book = &now.book;
+        let (begun, ended) = book.seen();
+        if book.owner.load(Ordering::Relaxed) != 0 || begun != ended {
+            world.accuse(place, "it is stopped twice at once");
+        }
+        book.owner.store(self.post as u64 + 1, Ordering::Relaxed);
+        book.begun.store(begun + 1, Ordering::Relaxed);
+        self.nobody_is_inside(place, now, "it is stopped");
+        delay(&mut self.rng);
+        if self.rng.one_in(8) && now.counter.stop(Some(Duration::ZERO)).is_ok() {
+            world.accuse(place, "it is stopped, and a second stop has succeeded");
+        }
+        self.nobody_is_inside(place, now, "it is stopped");
+        book.ended.store(begun + 1, Ordering::Relaxed);
+        book.owner.store(0, Ordering::Relaxed);
+        slot.come_out(place);
+    }
+
+    fn shut_down(&mut self, place: usize, now: &Generation) {
+        let world = self.world;
+        let limit = self.rng.one_in(2).then(|| Duration::from_micros(self.rng.below(PATIENCE_US)));
+        let slot = &world.slots[self.post];
+        now.ending.store(true, Ordering::Relaxed);
+        slot.wait(place, if limit.is_some() { Limit::Deadline } else { Limit::None });
+        let mut ended = now.counter.shutdown(limit);
+        // Another deed of the control is not over.
+        while ended == Err(ControlError::Busy) && !world.trial.is_stopped() {
+            thread::sleep(SHORT);
+            ended = now.counter.shutdown(limit);
+        }
+        slot.wait_no_more();
+        match ended {
+            Ok(()) => {
+                count(What::Shutdowns);
+                self.nobody_is_inside(place, now, "it is shut down");
+            }
+            Err(ControlError::TimedOut) if limit.is_some() => count(What::TimedOut),
+            Err(ControlError::ShutDown) => return,
+            // The run is over, and it goes on as it was.
+            Err(ControlError::Busy) => return,
+            Err(error) => return world.accuse(place, &format!("a shutdown has failed: {error}")),
+        }
+        let refused = (now.counter.enter_now(), now.counter.stop(None), now.counter.restart());
+        let wanted = (Err(Refused::ShutDown), Err(ControlError::ShutDown), Err(ControlError::ShutDown));
+        if refused != wanted {
+            world.accuse(place, &format!("after a shutdown, entering, stop and restart gave {refused:?}"));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The board: where references are shown to everybody, and the vaults where their owners are kept.
+//!
+//! - I1. What a slot shows may be stale at any time: that is the point. A reference is taken off only when the slot is
+//!   used for another object.
+//! - I2. Whoever takes an owner out of a vault destroys the object; nobody else does.
+
+use std::sync::Mutex;
+
+use squall::rcu::{Op, Rcu, op};
+use squall::{Destruction, Owned};
+
+use super::interfaces::{Deep, Face, Pair, Probe};
+use super::ledger::Life;
+use crate::{Rng, lock};
+
+/// Slots. Enough for all classes at once; few enough that threads meet.
+const SLOTS: usize = 96;
+
+/// An object as callers know it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) face: Face,
+    pub(super) life: Life,
+    /// Its additions are compared exactly when it ends, so callers pass its gate.
+    pub(super) counted: bool,
+    /// Its root refuses calls now and then.
+    pub(super) refuses: bool,
+    /// The vault that its owner may lie in.
+    pub(super) slot: usize,
+}
+
+/// An object as its owner has it.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) owner: Owner,
+    pub(super) entry: Entry,
+}
+
+/// The right to destroy an object.
+#[derive(Debug)]
+pub(super) enum Owner {
+    Probe(Owned<dyn Probe>),
+    Deep(Owned<dyn Deep>),
+    Pair(Owned<dyn Pair<u64, 3>>),
+}
+
+impl Owner {
+    pub(super) fn face(&self) -> Face {
+        match self {
+            Owner::Probe(owned) => Face::Probe(owned.co()),
+            Owner::Deep(owned) => Face::Deep(owned.co()),
+            Owner::Pair(owned) => Face::Pair(owned.co()),
+        }
+    }
+
+    pub(super) fn destroy(self) -> Destruction {
+        match self {
+            Owner::Probe(owned) => Owned::destroy(owned),
+            Owner::Deep(owned) => Owned::destroy(owned),
+            Owner::Pair(owned) => Owned::destroy(owned),
+        }
+    }
+}
+
+struct Slot {
+    shown: Rcu<Option<Entry>>,
+    vault: Mutex<Option<Held>>,
+}
+
+pub(super) struct Board(Vec<Slot>);
+
+impl Board {
+    pub(super) fn new() -> Board {
+        let slot = || Slot { shown: Rcu::new(Box::new(None)), vault: Mutex::new(None) };
+        Board((0..SLOTS).map(|_| slot()).collect())
+    }
+
+    pub(super) fn slots(&self) -> std::ops::Range<usize> {
+        0..self.0.len()
+    }
+
+    pub(super) fn any_slot(&self, rng: &mut Rng) -> usize {
+        rng.below(self.0.len() as u64) as usize
+    }
+
+    /// What a random slot shows.
+    pub(super) fn any(&self, rng: &mut Rng) -> Option<Entry> {
+        let slot = self.any_slot(rng);
+        op(|o| *self.shown(o, slot))
+    }
+
+    pub(super) fn shown<'o>(&self, o: &'o Op, slot: usize) -> &'o Option<Entry> {
+        self.0[slot].shown.load(o)
+    }
+
+    /// Shows an object and puts its owner into the vault; returns who was there.
+    pub(super) fn publish(&self, held: Held) -> Option<Held> {
+        let slot = &self.0[held.entry.slot];
+        slot.shown.replace(Box::new(Some(held.entry)));
+        lock(&slot.vault).replace(held)
+    }
+
+    pub(super) fn wipe(&self, slot: usize) {
+        self.0[slot].shown.replace(Box::new(None));
+    }
+
+    /// Takes the owner out of a vault, if it is that of this object or if any will do.
+    pub(super) fn take(&self, slot: usize, life: Option<Life>) -> Option<Held> {
+        let mut vault = lock(&self.0.get(slot)?.vault);
+        match life {
+            Some(life) if vault.as_ref().is_none_or(|held| held.entry.life != life) => None,
+            _ => vault.take(),
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! The ledger: what became of each object, its root and its representatives.
+//!
+//! Problem: a value that tells of its own drop cannot tell of a second one, its memory may be another's by then. Idea:
+//! each object has a page here, which is never freed and serves another object only when the first is accounted for.
+//!
+//! - I1. A page belongs to the object whose serial number it bears; serial numbers grow and are given once. So whatever
+//!   comes late bears a number that the page no longer has.
+//! - I2. `parts` counts who may still write on the page: the owner until `destroy` has returned, the gate until it is
+//!   closed and empty, the root, and each representative. The one that leaves last balances the page and frees it.
+//! - I3. On a balanced page all that was made was dropped once: the counts agree, and the sums of the numbers.
+//! - I4. `begun` and `gone` never go back: they are the newest serial number whose destruction was begun, or had
+//!   returned, and numbers on a page grow.
+//! - I5. A closed gate lets nobody in; who waits for the callers to be out has then seen all that they did. A gate bears
+//!   its object's number, so that nobody comes in by the gate of the next.
+//!
+//! Not seen here: whether memory is right. That is for the representatives themselves (`body`) and the sanitizers.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::interfaces::Face;
+use crate::lock;
+
+/// Objects that are not accounted for at the same time, at most.
+const PAGES: usize = if cfg!(miri) { 64 } else { 8 << 10 };
+/// Set in a gate that is closed. Below it, the callers inside; above it, the lower half of the object's number.
+const CLOSED: u64 = 1 << 31;
+/// Objects that are named in an accusation, at most.
+const NAMED_MAX: usize = 4;
+
+/// One object: its page and its serial number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Life {
+    page: u32,
+    pub(super) serial: u64,
+}
+
+impl Life {
+    /// Its gate, open and empty.
+    fn tag(self) -> u64 {
+        self.serial << 32
+    }
+}
+
+#[derive(Default)]
+struct Page {
+    /// Whose it is; 0 while it is nobody's.
+    serial: AtomicU64,
+    begun: AtomicU64,
+    gone: AtomicU64,
+    parts: AtomicU64,
+    class: AtomicU64,
+    roots_made: AtomicU64,
+    roots_dropped: AtomicU64,
+    reps_made: AtomicU64,
+    reps_made_sum: AtomicU64,
+    reps_dropped: AtomicU64,
+    reps_dropped_sum: AtomicU64,
+    gate: AtomicU64,
+    /// What was added, as the callers say.
+    added: AtomicU64,
+    /// The object's own reference, for its own methods and drops.
+    face: Mutex<Option<Face>>,
+}
+
+pub(super) struct Ledger {
+    pages: Vec<Page>,
+    free: Mutex<Vec<u32>>,
+    serials: AtomicU64,
+    /// Names of classes, by `Page::class`.
+    classes: &'static [&'static str],
+}
+
+/// What is wrong.
+pub(super) type Verdict = Result<(), String>;
+
+impl Ledger {
+    pub(super) fn new(classes: &'static [&'static str]) -> Ledger {
+        Ledger {
+            pages: (0..PAGES).map(|_| Page::default()).collect(),
+            // The last is taken first: pages serve again soon.
+            free: Mutex::new((0..PAGES as u32).rev().collect()),
+            serials: AtomicU64::new(1),
+            classes,
+        }
+    }
+
+    /// Opens a page for a new object of this class, and enters its owner. `None` while all pages are in use.
+    pub(super) fn open(&self, class: usize) -> Option<Life> {
+        let index = lock(&self.free).pop()?;
+        let life = Life { page: index, serial: self.serials.fetch_add(1, Ordering::Relaxed) };
+        let page = &self.pages[index as usize];
+        // Nobody but this thread is at the page, but for those who look for an older object and find its number gone.
+        let zeroes = [
+            &page.roots_made,
+            &page.roots_dropped,
+            &page.reps_made,
+            &page.reps_made_sum,
+            &page.reps_dropped,
+            &page.reps_dropped_sum,
+            &page.added,
+        ];
+        zeroes.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        page.class.store(class as u64, Ordering::Relaxed);
+        // The owner and the gate.
+        page.parts.store(2, Ordering::Relaxed);
+        page.gate.store(life.tag(), Ordering::Relaxed);
+        // Release: pairs with the acquire of `page`: who finds the number finds the page as it was opened.
+        page.serial.store(life.serial, Ordering::Release);
+        Some(life)
+    }
+
+    /// The page, if it is still this object's.
+    fn page(&self, life: Life) -> Option<&Page> {
+        let page = &self.pages[life.page as usize];
+        // Acquire: pairs with the release of `open`.
+        (page.serial.load(Ordering::Acquire) == life.serial).then_some(page)
+    }
+
+    /// The page of an object that must not be accounted for yet, because this happens to it.
+    fn page_of(&self, life: Life, what: &str) -> Result<&Page, String> {
+        self.page(life).ok_or_else(|| {
+            format!("{what} of object #{} after the object was accounted for: it happened twice", life.serial)
+        })
+    }
+
+    fn name(&self, page: &Page) -> &'static str {
+        let class = page.class.load(Ordering::Relaxed) as usize;
+        self.classes.get(class).copied().unwrap_or("?")
+    }
+
+    pub(super) fn root_made(&self, life: Life) -> Verdict {
+        let page = self.page_of(life, "a root was made")?;
+        page.parts.fetch_add(1, Ordering::Relaxed);
+        page.roots_made.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn root_dropped(&self, life: Life) -> Verdict {
+        let page = self.page_of(life, "a drop of the root")?;
+        let dropped = page.roots_dropped.fetch_add(1, Ordering::Relaxed) + 1;
+        let reps =
+            page.reps_made.load(Ordering::Relaxed).wrapping_sub(page.reps_dropped.load(Ordering::Relaxed));
+        if dropped > 1 {
+            return Err(format!(
+                "the root of object #{} ({}) was dropped twice",
+                life.serial,
+                self.name(page)
+            ));
+        }
+        if reps != 0 {
+            return Err(format!(
+                "the root of object #{} ({}) was dropped before {reps} of its representatives",
+                life.serial,
+                self.name(page)
+            ));
+        }
+        self.leave(life, page)
+    }
+
+    /// Enters a representative, and numbers it.
+    pub(super) fn rep_made(&self, life: Life) -> Result<u64, String> {
+        let page = self.page_of(life, "a representative was made")?;
+        page.parts.fetch_add(1, Ordering::Relaxed);
+        let number = page.reps_made.fetch_add(1, Ordering::Relaxed) + 1;
+        page.reps_made_sum.fetch_add(number, Ordering::Relaxed);
+        Ok(number)
+    }
+
+    pub(super) fn rep_dropped(&self, life: Life, number: u64) -> Verdict {
+        let page = self.page_of(life, "a drop of a representative")?;
+        if page.roots_dropped.load(Ordering::Relaxed) > 0 {
+            return Err(format!(
+                "representative {number} of object #{} ({}) was dropped after its root",
+                life.serial,
+                self.name(page)
+            ));
+        }
+        page.reps_dropped.fetch_add(1, Ordering::Relaxed);
+        page.reps_dropped_sum.fetch_add(number, Ordering::Relaxed);
+        self.leave(life, page)
+    }
+
+    /// The owner is about to destroy it.
+    pub(super) fn begin_end(&self, life: Life) {
+        // Release: pairs with the acquire of `has_begun`.
+        self.pages[life.page as usize].begun.store(life.serial, Ordering::Release);
+    }
+
+    /// `destroy` has returned: the owner has no more to do with it.
+    pub(super) fn end(&self, life: Life) -> Verdict {
+        self.mark_gone(life);
+        self.close(life)?;
+        let page = self.page_of(life, "the owner's leave")?;
+        self.leave(life, page)
+    }
+
+    /// From here on every call that begins must be refused.
+    pub(super) fn mark_gone(&self, life: Life) {
+        // Release: pairs with the acquire of `is_gone`: whatever `destroy` did happened before.
+        self.pages[life.page as usize].gone.store(life.serial, Ordering::Release);
+    }
+
+    /// Whether `destroy` has returned.
+    pub(super) fn is_gone(&self, life: Life) -> bool {
+        // Acquire: pairs with the release of `mark_gone`.
+        self.pages[life.page as usize].gone.load(Ordering::Acquire) >= life.serial
+    }
+
+    /// Whether `destroy` was called.
+    pub(super) fn has_begun_to_end(&self, life: Life) -> bool {
+        // Acquire: pairs with the release of `begin_end`.
+        self.pages[life.page as usize].begun.load(Ordering::Acquire) >= life.serial
+    }
+
+    /// Whether all of it was dropped, and balanced.
+    pub(super) fn is_over(&self, life: Life) -> bool {
+        self.page(life).is_none()
+    }
+
+    pub(super) fn set_face(&self, life: Life, face: Face) {
+        if let Some(page) = self.page(life) {
+            *lock(&page.face) = Some(face);
+        }
+    }
+
+    /// The object's own reference, once it has one.
+    pub(super) fn face(&self, life: Life) -> Option<Face> {
+        *lock(&self.page(life)?.face)
+    }
+
+    /// Lets a caller in who will add. False if the gate is closed.
+    pub(super) fn come_in(&self, life: Life) -> bool {
+        let gate = &self.pages[life.page as usize].gate;
+        let mut seen = gate.load(Ordering::Relaxed);
+        while seen & !(CLOSED - 1) == life.tag() {
+            match gate.compare_exchange_weak(seen, seen + 1, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// So much was added: the call has returned.
+    pub(super) fn acknowledge(&self, life: Life, added: u64) {
+        self.pages[life.page as usize].added.fetch_add(added, Ordering::Relaxed);
+    }
+
+    pub(super) fn go_out(&self, life: Life) -> Verdict {
+        let page = self.page_of(life, "a caller's leave")?;
+        // Release: pairs with the acquire of `is_empty` (I5).
+        let before = page.gate.fetch_sub(1, Ordering::Release);
+        if before == life.tag() | CLOSED | 1 { self.leave(life, page) } else { Ok(()) }
+    }
+
+    /// Nobody comes in from now on.
+    pub(super) fn close(&self, life: Life) -> Verdict {
+        let page = self.page_of(life, "the closing of the gate")?;
+        let before = page.gate.fetch_or(CLOSED, Ordering::Relaxed);
+        if before == life.tag() { self.leave(life, page) } else { Ok(()) }
+    }
+
+    /// Whether the gate is closed and everybody out.
+    pub(super) fn is_empty(&self, life: Life) -> bool {
+        // Acquire: pairs with the release of `go_out` (I5).
+        self.pages[life.page as usize].gate.load(Ordering::Acquire) == life.tag() | CLOSED
+    }
+
+    /// What was added by those who are out.
+    pub(super) fn added(&self, life: Life) -> u64 {
+        self.pages[life.page as usize].added.load(Ordering::Relaxed)
+    }
+
+    /// One part less; the last one balances the page (I2, I3).
+    fn leave(&self, life: Life, page: &Page) -> Verdict {
+        // AcqRel: the last one sees what all others have written.
+        let parts = page.parts.fetch_sub(1, Ordering::AcqRel);
+        if parts == 0 {
+            return Err(format!(
+                "object #{} ({}) has fewer parts than left it",
+                life.serial,
+                self.name(page)
+            ));
+        }
+        if parts > 1 {
+            return Ok(());
+        }
+        let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let pairs = [
+            ("roots", read(&page.roots_made), read(&page.roots_dropped)),
+            ("representatives", read(&page.reps_made), read(&page.reps_dropped)),
+            ("representatives' numbers", read(&page.reps_made_sum), read(&page.reps_dropped_sum)),
+        ];
+        if let Some((what, made, dropped)) = pairs.into_iter().find(|(_, made, dropped)| made != dropped) {
+            return Err(format!(
+                "object #{} ({}): {what}: made {made}, dropped {dropped}",
+                life.serial,
+                self.name(page)
+            ));
+        }
+        *lock(&page.face) = None;
+        // Relaxed: the lock of `free` passes the page on.
+        page.serial.store(0, Ordering::Relaxed);
+        lock(&self.free).push(life.page);
+        Ok(())
+    }
+
+    /// Objects that are not accounted for, and what is known of some of them.
+    pub(super) fn left(&self) -> Option<String> {
+        // Acquire: pairs with the release of `open`.
+        let left = self.pages.iter().filter(|page| page.serial.load(Ordering::Acquire) != 0);
+        let left: Vec<&Page> = left.collect();
+        if left.is_empty() {
+            return None;
+        }
+        let describe = |page: &&Page| {
+            let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
+            let serial = read(&page.serial);
+            let stage = match () {
+                () if read(&page.gone) == serial => "destroyed",
+                () if read(&page.begun) == serial => "being destroyed",
+                () => "never destroyed",
+            };
+            format!(
+                "#{serial} ({}, {stage}; roots made {} and dropped {}, representatives made {} and dropped {})",
+                self.name(page),
+                read(&page.roots_made),
+                read(&page.roots_dropped),
+                read(&page.reps_made),
+                read(&page.reps_dropped)
+            )
+        };
+        let named: Vec<String> = left.iter().take(NAMED_MAX).map(describe).collect();
+        Some(format!("{} objects are not accounted for: {}", left.len(), named.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLASSES: &[&str] = &["only"];
+
+    #[test]
+    fn a_page_is_free_when_all_parts_have_left() {
+        let ledger = Ledger::new(CLASSES);
+        let life = ledger.open(0).expect("a page");
+        ledger.root_made(life).unwrap();
+        let (one, two) = (ledger.rep_made(life).unwrap(), ledger.rep_made(life).unwrap());
+        ledger.begin_end(life);
+        assert!(ledger.has_begun_to_end(life) && !ledger.is_gone(life));
+        ledger.end(life).unwrap();
+        assert!(ledger.is_gone(life));
+        ledger.rep_dropped(life, two).unwrap();
+        assert!(ledger.left().is_some_and(|left| left.starts_with("1 objects")));
+        ledger.rep_dropped(life, one).unwrap();
+        ledger.root_dropped(life).unwrap();
+        assert!(ledger.is_over(life));
+        assert_eq!(ledger.left(), None);
+        assert!(ledger.rep_dropped(life, one).is_err_and(|what| what.contains("it happened twice")));
+        let next = ledger.open(0).expect("the same page");
+        assert!(ledger.is_gone(life) && !ledger.is_gone(next));
+    }
+
+    #[test]
+    fn what_is_out_of_order_is_told() {
+        let ledger = Ledger::new(CLASSES);
+        let life = ledger.open(0).expect("a page");
+        ledger.root_made(life).unwrap();
+        let rep = ledger.rep_made(life).unwrap();
+        assert!(ledger.root_dropped(life).is_err_and(|what| what.contains("before 1 of its")));
+        assert!(ledger.rep_dropped(life, rep).is_err_and(|what| what.contains("after its root")));
+        let other = ledger.open(0).expect("a page");
+        let (one, two) = (ledger.rep_made(other).unwrap(), ledger.rep_made(other).unwrap());
+        assert_eq!((one, two), (1, 2));
+        ledger.end(other).unwrap();
+        ledger.rep_dropped(other, two).unwrap();
+        // The same one again, in the other's place: the counts agree, the numbers' sums do not.
+        assert!(ledger.rep_dropped(other, two).is_err_and(|what| what.contains("numbers")));
+    }
+
+    #[test]
+    fn a_closed_gate_lets_nobody_in() {
+        let ledger = Ledger::new(CLASSES);
+        let life = ledger.open(0).expect("a page");
+        assert!(ledger.come_in(life));
+        ledger.acknowledge(life, 5);
+        ledger.close(life).unwrap();
+        assert!(!ledger.come_in(life) && !ledger.is_empty(life));
+        ledger.go_out(life).unwrap();
+        assert!(ledger.is_empty(life));
+        assert_eq!(ledger.added(life), 5);
+        ledger.end(life).unwrap();
+        assert!(ledger.is_over(life));
+        let next = ledger.open(0).expect("the same page");
+        assert!(!ledger.come_in(life) && ledger.come_in(next));
+    }
+}

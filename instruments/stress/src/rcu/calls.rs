@@ -1,0 +1,191 @@
+//! Deferred calls, accounted for exactly: every one that was asked for runs once, outside every operation.
+//!
+//! - I1. A call is entered in the ledger before it is handed to the library, and again, with the same number, when it
+//!   runs. Counts and sums of the numbers agree once nothing is pending: none lost, none doubled.
+//! - I2. A call that ages a block owns its [`Removed`] and passes it on, so a lost call is also a lost block.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use squall_rcu::{WaitError, defer, in_operation, op, retire, wait};
+
+use super::breaks::Break;
+use super::world::{Removed, World};
+use crate::Rng;
+use crate::planned::panic_as_planned;
+
+/// Calls in a flood.
+pub(super) const FLOOD_CALLS: u64 = 10_000;
+/// Calls in a flood that is let loose inside one operation.
+pub(super) const FLOOD_CALLS_INSIDE: u64 = 1_000;
+
+#[derive(Default)]
+pub(super) struct Ledger {
+    asked: AtomicU64,
+    asked_sum: AtomicU64,
+    ran: AtomicU64,
+    ran_sum: AtomicU64,
+    panics_planned: AtomicU64,
+}
+
+impl Ledger {
+    fn ask(&self, number: u64) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.asked_sum.fetch_add(number, Ordering::Relaxed);
+    }
+
+    /// A panic of a deferred call that the library will count.
+    pub(super) fn plan_panic(&self) {
+        self.panics_planned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn panics_planned(&self) -> u64 {
+        self.panics_planned.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn ran(&self) -> u64 {
+        self.ran.load(Ordering::Relaxed)
+    }
+
+    /// What is wrong now that nothing is pending, if anything (I1).
+    pub(super) fn difference(&self) -> Option<String> {
+        let (asked, ran) = (self.asked(), self.ran());
+        if asked != ran {
+            return Some(format!("{asked} calls were deferred and {ran} ran"));
+        }
+        let sums = (self.asked_sum.load(Ordering::Relaxed), self.ran_sum.load(Ordering::Relaxed));
+        (sums.0 != sums.1).then(|| {
+            format!(
+                "of {asked} deferred calls as many were lost as ran twice: sums {:#x} and {:#x}",
+                sums.0, sums.1
+            )
+        })
+    }
+}
+
+/// A deferred call has begun to run: checks what it may rely on.
+fn ran(world: &'static World, number: u64) {
+    world.calls.ran.fetch_add(1, Ordering::Relaxed);
+    world.calls.ran_sum.fetch_add(number, Ordering::Relaxed);
+    if world.is_broken(Break::DoubleCallback) && number.is_multiple_of(512) {
+        world.calls.ran.fetch_add(1, Ordering::Relaxed);
+    }
+    if in_operation() {
+        world.trial.accuse(format!("deferred call {number:#x} of users' code runs inside an operation"));
+    }
+    match number % 64 {
+        0 => {
+            let refused = wait();
+            if refused != Err(WaitError::InDeferredCall) {
+                world.trial.accuse(format!("waiting inside a deferred call gave {refused:?}, not an error"));
+            }
+        }
+        1 => op(|o| {
+            let held = world.take(Some(o), 0);
+            if let Err(wrong) = world.examine(&held) {
+                world.trial.accuse(format!(
+                    "an operation inside a deferred call saw block {}: {wrong:?}",
+                    held.block
+                ));
+            }
+        }),
+        _ => {}
+    }
+}
+
+/// Counts how many calls of one batch have run, for who waits for them all.
+pub(super) type Tally = Arc<AtomicU64>;
+
+/// Does what is to be done when a call of a batch runs; by `defer` if called, by `retire` if dropped.
+struct Call {
+    world: &'static World,
+    number: u64,
+    removed: Option<Removed>,
+    tally: Tally,
+}
+
+impl Call {
+    fn run(&mut self) {
+        ran(self.world, self.number);
+        if let Some(removed) = self.removed.take() {
+            let older = if self.world.is_broken(Break::EarlyAge) {
+                Some(removed)
+            } else {
+                self.world.grow_older(removed)
+            };
+            match older {
+                // A deferred call that defers in turn.
+                Some(older) if self.number % 8 < 2 => {
+                    defer_aging(self.world, older, self.number.rotate_right(7), &Tally::default());
+                }
+                older => self.world.give(older),
+            }
+        }
+        // Release: pairs with the acquire of who waits for the tally.
+        self.tally.fetch_add(1, Ordering::Release);
+        if self.number % 256 == 255 {
+            self.world.calls.plan_panic();
+            panic_as_planned();
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.run();
+    }
+}
+
+/// Ages a removed block by a deferred call: a closure or a value with a destructor, as the number says.
+pub(super) fn defer_aging(world: &'static World, removed: Removed, number: u64, tally: &Tally) {
+    let mut removed = Some(removed);
+    if world.is_broken(Break::EarlyAge) {
+        removed = removed.and_then(|removed| world.grow_older(removed));
+    }
+    hand_over(Call { world, number, removed, tally: tally.clone() });
+}
+
+fn hand_over(call: Call) {
+    call.world.calls.ask(call.number);
+    if call.number.is_multiple_of(8) {
+        // The store by which a thread says that it is at its list then comes late.
+        call.world.fill_store_buffer(&mut Rng::new(call.number, 0));
+    }
+    if call.number & 0x100 == 0 {
+        // Dropped at the end of the closure, which is when it counts.
+        defer(move || drop(call));
+    } else {
+        retire(Box::new(call));
+    }
+}
+
+/// Defers `count` calls that only count, in `tally`, among memory without a destructor.
+pub(super) fn flood(world: &'static World, count: u64, tally: &Tally, mut next: impl FnMut() -> u64) {
+    for _ in 0..count {
+        let call = Call { world, number: next(), removed: None, tally: tally.clone() };
+        if call.number.is_multiple_of(16) {
+            retire(Box::new([call.number; 4]));
+        }
+        if world.is_broken(Break::LoseCallback) && call.number.is_multiple_of(1024) {
+            world.calls.ask(call.number);
+            std::mem::forget(call);
+            continue;
+        }
+        hand_over(call);
+    }
+}
+
+/// After a barrier, every call that was deferred before it has run.
+pub(super) fn expect_all(world: &World, tally: &Tally, count: u64) {
+    // Acquire: pairs with the release of `Call::run`.
+    let ran = tally.load(Ordering::Acquire);
+    if ran != count {
+        world
+            .trial
+            .accuse(format!("after a barrier {ran} calls have run of {count} that were deferred before it"));
+    }
+}

@@ -1,0 +1,300 @@
+//! Readers: they take blocks inside operations, let time pass in every way, and look at all they hold again and again.
+//!
+//! The rules that a reader checks, as long as the outermost operation is open in which it got a block:
+//!
+//! - the block's age is 0 or 1: in place, or removed with no grace period over that began after its removal;
+//! - it is the same block: its serial number and its words do not change;
+//! - a marker set inside the operation does not elapse, nor does a call run that was deferred inside it;
+//! - waiting of any kind is refused; and a panic ends the operations it goes through, and no other.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use squall_rcu::{
+    Marker, MarkerState, Op, WaitError, in_operation, op, quiescent_do, reclaim, wait, wait_until,
+};
+
+use super::breaks::Break;
+use super::calls::{self, Tally};
+use super::world::{AGES, Held, World, Wrong, any_place};
+use crate::Rng;
+use crate::delay::{delay, spin};
+use crate::planned::{Planned, panic_as_planned};
+
+/// Operations without any delay, one after another, at most.
+const BURST_MAX: u64 = 4_000;
+/// Spins in an operation that opens late.
+const SPIN_LATE: u64 = 32;
+/// Such operations, one after another, at most.
+const BURST_LATE_MAX: u64 = 1_000;
+/// Nested operations, at most.
+const DEPTH_MAX: u64 = 5;
+
+/// What a thread has seen and done, kept by itself until it ends.
+#[derive(Default, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) operations: u64,
+    pub(super) nested: u64,
+    pub(super) panics: u64,
+    pub(super) refused: u64,
+    /// How often a block was seen at each age.
+    pub(super) ages: [u64; AGES],
+}
+
+impl Seen {
+    pub(super) fn add(&mut self, more: &Seen) {
+        self.operations += more.operations;
+        self.nested += more.nested;
+        self.panics += more.panics;
+        self.refused += more.refused;
+        for (all, more) in self.ages.iter_mut().zip(more.ages) {
+            *all += more;
+        }
+    }
+}
+
+pub(super) struct Reader<'a> {
+    pub(super) world: &'static World,
+    pub(super) rng: &'a mut Rng,
+    pub(super) seen: &'a mut Seen,
+}
+
+impl Reader<'_> {
+    /// One random way of reading.
+    pub(super) fn step(&mut self) {
+        match self.rng.below(64) {
+            0..8 => (0..self.rng.below(BURST_MAX)).for_each(|_| self.glance()),
+            8..24 => (0..self.rng.below(BURST_LATE_MAX)).for_each(|_| self.glance_late()),
+            24..40 => self.linger(),
+            40..52 => self.nest(),
+            52..56 => self.panic_inside(),
+            56..58 => self.be_refused(),
+            58..61 => self.hold_up_marker(),
+            61..63 => self.hold_up_call(),
+            _ => self.flood_inside(),
+        }
+        if in_operation() {
+            self.world.trial.accuse("the thread is inside an operation after the last one ended".to_owned());
+        }
+    }
+
+    /// Runs `f` inside an operation; outside where the torture breaks that rule.
+    fn inside(&mut self, f: impl FnOnce(&mut Self, Option<&Op>)) {
+        self.seen.operations += 1;
+        if self.world.is_broken(Break::NoOperation) && self.rng.one_in(16) {
+            return f(self, None);
+        }
+        op(|o| f(self, Some(o)));
+    }
+
+    fn take(&mut self, o: Option<&Op>) -> Held {
+        self.world.take(o, any_place(self.rng))
+    }
+
+    /// Looks at what is held, and tells when a rule is broken.
+    fn check(&mut self, held: &[Held], doing: &str) {
+        for held in held {
+            match self.world.examine(held) {
+                Ok(age) => self.seen.ages[age as usize] += 1,
+                Err(wrong) => {
+                    if let Wrong::Aged(age) = wrong {
+                        self.seen.ages[(age as usize).min(AGES - 1)] += 1;
+                    }
+                    self.world.trial.accuse(describe(held, wrong, doing));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The shortest operation.
+    fn glance(&mut self) {
+        self.inside(|me, o| {
+            let held = me.take(o);
+            me.check(&[held], "reading at once");
+        });
+    }
+
+    /// An operation that opens while the store buffer is full, and lasts as long as a grace period.
+    fn glance_late(&mut self) {
+        let place = any_place(self.rng);
+        let spins = self.rng.below(SPIN_LATE);
+        self.world.fill_store_buffer(self.rng);
+        self.inside(|me, o| {
+            let held = me.world.take(o, place);
+            spin(spins);
+            me.check(&[held], "reading with a full store buffer");
+        });
+    }
+
+    /// One operation with delays, and what is really freed.
+    fn linger(&mut self) {
+        self.inside(|me, o| {
+            let leaf = o.map(|o| (me.world.leaf.load(o), me.world.words.load(o)));
+            let mut held = Vec::new();
+            for _ in 0..1 + me.rng.below(3) {
+                held.push(me.take(o));
+                delay(me.rng);
+                me.check(&held, "lingering");
+            }
+            if let Some((leaf, words)) = leaf
+                && !(leaf.is_sound() && words.iter().all(|word| *word == words[0]))
+            {
+                me.world
+                    .trial
+                    .accuse("a value loaded from an Rcu was dropped while the operation was open".to_owned());
+            }
+        });
+    }
+
+    fn nest(&mut self) {
+        let depth = 1 + self.rng.below(DEPTH_MAX);
+        let mut held = Vec::new();
+        self.inside(|me, o| {
+            me.descend(o, depth, &mut held);
+            me.check(&held, "leaving nested operations");
+        });
+    }
+
+    /// Takes a block at each level; all are held until the outermost operation ends.
+    fn descend(&mut self, o: Option<&Op>, depth: u64, held: &mut Vec<Held>) {
+        held.push(self.take(o));
+        delay(self.rng);
+        self.check(held, "entering nested operations");
+        if depth > 0 {
+            self.seen.nested += 1;
+            op(|o| self.descend(Some(o), depth - 1, held));
+            delay(self.rng);
+            self.check(held, "between nested operations");
+        }
+    }
+
+    /// A panic through some operations that is caught inside another.
+    fn panic_inside(&mut self) {
+        let depth = self.rng.below(DEPTH_MAX);
+        let mut held = Vec::new();
+        self.inside(|me, o| {
+            held.push(me.take(o));
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                op(|o| {
+                    me.descend(Some(o), depth, &mut held);
+                    panic_as_planned()
+                })
+            }));
+            me.seen.panics += 1;
+            match outcome {
+                Err(payload) if payload.is::<Planned>() => {}
+                _ => me.world.trial.accuse("an operation swallowed a panic".to_owned()),
+            }
+            delay(me.rng);
+            me.check(&held, "after a panic in a nested operation");
+        });
+    }
+
+    /// Inside an operation, waiting is an error and nothing else.
+    fn be_refused(&mut self) {
+        self.inside(|me, o| {
+            if o.is_none() {
+                return;
+            }
+            let held = me.take(o);
+            let soon = Instant::now();
+            let answers = [
+                wait().err(),
+                wait_until(soon).err(),
+                Marker::set().wait().err(),
+                reclaim().err(),
+                squall_rcu::barrier().err(),
+            ];
+            me.seen.refused += answers.len() as u64;
+            if answers.iter().any(|answer| *answer != Some(WaitError::InOperation)) {
+                me.world.trial.accuse(format!("waiting inside an operation was not refused: {answers:?}"));
+            }
+            me.check(&[held], "having been refused to wait");
+        });
+    }
+
+    /// A marker set inside an operation is active until it ends.
+    fn hold_up_marker(&mut self) {
+        self.inside(|me, o| {
+            if o.is_none() {
+                return;
+            }
+            let held = me.take(o);
+            let marker = Marker::set();
+            for _ in 0..1 + me.rng.below(8) {
+                delay(me.rng);
+                let state = marker.update_and_check();
+                if state != Ok(MarkerState::Active) {
+                    me.world
+                        .trial
+                        .accuse(format!("a marker set inside the operation that is open gave {state:?}"));
+                }
+                me.check(&[held], "holding up a marker");
+            }
+        });
+    }
+
+    /// Nothing that was deferred inside an operation runs before it ends.
+    fn hold_up_call(&mut self) {
+        let world = self.world;
+        let open = Arc::new(AtomicBool::new(true));
+        self.inside(|me, o| {
+            if o.is_none() {
+                return;
+            }
+            let held = me.take(o);
+            let tell = |open: Arc<AtomicBool>, what: &'static str| {
+                move || {
+                    if open.load(Ordering::Relaxed) {
+                        world.trial.accuse(format!(
+                            "{what} before the operation ended inside which it was asked for"
+                        ));
+                    }
+                }
+            };
+            if me.rng.one_in(4) {
+                let ran = tell(open.clone(), "quiescent-do ran its function");
+                let vps = squall_machine::machine().vps();
+                if let Err(error) = quiescent_do(vps, squall_rcu::Where::Any, move |_| ran()) {
+                    me.world.trial.accuse(format!("quiescent-do inside an operation: {error}"));
+                }
+            } else {
+                squall_rcu::defer(tell(open.clone(), "a deferred call ran"));
+            }
+            for _ in 0..1 + me.rng.below(8) {
+                delay(me.rng);
+                me.check(&[held], "holding up a deferred call");
+            }
+            open.store(false, Ordering::Relaxed);
+        });
+    }
+
+    /// Many calls are deferred inside one operation, which their thread then owes when it leaves.
+    fn flood_inside(&mut self) {
+        if !self.rng.one_in(8) {
+            return self.linger();
+        }
+        self.inside(|me, o| {
+            let held = me.take(o);
+            calls::flood(me.world, calls::FLOOD_CALLS_INSIDE, &Tally::default(), || me.rng.next());
+            me.check(&[held], "having deferred a flood of calls");
+        });
+    }
+}
+
+fn describe(held: &Held, wrong: Wrong, doing: &str) -> String {
+    let Held { block, age, .. } = held;
+    let what = match wrong {
+        Wrong::Aged(now) => format!(
+            "is now at age {now}: {} grace period(s) that began after its removal have ended while the operation was \
+             open",
+            now - 1
+        ),
+        Wrong::Reused => "was poisoned or serves anew while the operation was open".to_owned(),
+        Wrong::Torn => "has words that nobody wrote together".to_owned(),
+    };
+    format!("{doing}: block {block}, got at age {age}, {what}; a reader may see ages 0 and 1 of one block")
+}

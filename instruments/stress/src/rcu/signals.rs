@@ -1,0 +1,80 @@
+//! Operations opened by signal handlers, at any instruction of whatever a registered thread is doing.
+//!
+//! - I1. The handler acts only on a thread that listens; a thread listens only while it is registered. Elsewhere a
+//!   handler's first operation would register the thread, which allocates, and a handler must not.
+//! - I2. The handler neither allocates, nor locks, nor panics: it writes what it saw to atomics.
+
+mod raw;
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+use squall_rcu::try_op;
+
+use super::world::{AGE_FREE, PLACES, World, Wrong};
+use crate::delay::spin;
+
+pub(super) use raw::send;
+
+thread_local! {
+    // No destructor and no lazy initialisation: a handler may read it at any time.
+    static LISTENS: Cell<Option<&'static World>> = const { Cell::new(None) };
+}
+
+/// Lets the calling thread answer signals (I1).
+pub(super) fn listen(world: Option<&'static World>) {
+    LISTENS.set(world);
+}
+
+/// Installs the handler in this process.
+///
+/// # Errors
+/// The system's.
+pub(super) fn install() -> std::io::Result<()> {
+    raw::install()
+}
+
+/// What a signal does (I2).
+fn handle() {
+    let Some(world) = LISTENS.get() else { return };
+    let count = world.handled.fetch_add(1, Ordering::Relaxed);
+    let outer = |depth: u64| {
+        try_op(|o| {
+            let held = world.take(Some(o), (count % PLACES as u64) as usize);
+            spin(count % 64);
+            let nested = try_op(|_| world.examine(&held));
+            spin(depth + count % 16);
+            nested.map(|first| first.and_then(|_| world.examine(&held)))
+        })
+    };
+    for depth in 0..1 + count % 3 {
+        match outer(depth) {
+            Ok(Ok(Ok(_))) => {}
+            Ok(Ok(Err(wrong))) => {
+                let code = match wrong {
+                    Wrong::Aged(age) => u64::from(age),
+                    Wrong::Reused => u64::from(AGE_FREE) + 1,
+                    Wrong::Torn => u64::from(AGE_FREE) + 2,
+                };
+                world.handler_saw.store(code, Ordering::Relaxed);
+            }
+            Ok(Err(_)) | Err(_) => {
+                world.handled_refused.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// What a handler saw that is against the rules, in words.
+pub(super) fn accusation(world: &World) -> Option<String> {
+    let code = world.handler_saw.load(Ordering::Relaxed);
+    let free = u64::from(AGE_FREE);
+    match code {
+        0 => None,
+        age if age <= free => Some(format!("a signal handler saw a block at age {age} inside its operation")),
+        code if code == free + 1 => {
+            Some("a signal handler's block was reused inside its operation".to_owned())
+        }
+        _ => Some("a signal handler's block has words that nobody wrote together".to_owned()),
+    }
+}

@@ -1,0 +1,276 @@
+//! What all threads of the torture share: the blocks, the places where readers find them, and the ledgers.
+//!
+//! - I1. A block is in exactly one of three states: free (its index is in `free`), in place (its index is in one
+//!   place), or removed (one [`Removed`] names it). Whoever exchanges a place for a new block makes the `Removed`.
+//! - I2. The age of a block is written only by whoever owns its `Removed`, or its free index: 0 while it is in place, 1
+//!   from its removal, and one more for each grace period that began after the step before and has ended.
+//! - I3. Blocks are never freed, so a reader that a broken library betrays reads a block that has aged, was poisoned or
+//!   serves anew, and says so; it does not crash.
+//!
+//! Why a reader may demand an age of at most 1, with relaxed loads: what its operation does happens before the end of
+//! any grace period that it holds up, and that end before the store of age 2. A load cannot read from a store that it
+//! happens before.
+//!
+//! Readers touch no shared counter: an atomic addition is a full fence on most machines, and would hide a missing one.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use squall_rcu::{Op, Rcu};
+
+use super::breaks::Break;
+use super::calls::Ledger;
+use super::leaf::Leaf;
+use super::lives::Slot;
+use super::reader::Seen;
+use crate::ballast::Ballast;
+use crate::post::Farewells;
+use crate::trial::Trial;
+use crate::{Rng, leak, lock};
+
+/// Grace periods that a removed block lives through before it serves again.
+pub(super) const GENERATIONS: u32 = 10;
+/// The age at which a block is free again.
+pub(super) const AGE_FREE: u32 = 1 + GENERATIONS;
+/// The oldest that a reader may see.
+const AGE_MAX: u32 = 1;
+/// Ages that a histogram tells apart; older is counted as the last.
+pub(super) const AGES: usize = AGE_FREE as usize + 1;
+/// Places where readers look.
+pub(super) const PLACES: usize = 16;
+/// Blocks. Few enough that one that is free serves again soon.
+pub(super) const BLOCKS: usize = 1024;
+/// The serial number and the words of a block that is free.
+const POISON: u64 = 0x6B6B_6B6B_6B6B_6B6B;
+/// Words in a block.
+const WORDS: usize = 6;
+
+/// On a line of its own.
+#[repr(align(128))]
+struct Alone<T>(T);
+
+pub(super) struct Block {
+    age: AtomicU32,
+    serial: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+fn word(serial: u64, index: usize) -> u64 {
+    serial.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(index as u32)
+}
+
+impl Block {
+    fn new() -> Block {
+        let words = std::array::from_fn(|_| AtomicU64::new(POISON));
+        Block { age: AtomicU32::new(AGE_FREE), serial: AtomicU64::new(POISON), words }
+    }
+
+    // Relaxed: published by the exchange of the place it is put in.
+    fn fill(&self, serial: u64) {
+        self.age.store(0, Ordering::Relaxed);
+        self.serial.store(serial, Ordering::Relaxed);
+        for (index, place) in self.words.iter().enumerate() {
+            place.store(word(serial, index), Ordering::Relaxed);
+        }
+    }
+
+    fn poison(&self) {
+        self.serial.store(POISON, Ordering::Relaxed);
+        self.words.iter().for_each(|word| word.store(POISON, Ordering::Relaxed));
+    }
+}
+
+/// A block that was removed, and its age.
+#[must_use = "a block that is dropped here is lost"]
+pub(super) struct Removed {
+    pub(super) block: usize,
+    age: u32,
+}
+
+/// A block as a reader got it.
+#[derive(Clone, Copy)]
+pub(super) struct Held {
+    pub(super) block: usize,
+    serial: u64,
+    /// When it was got.
+    pub(super) age: u32,
+}
+
+/// What is wrong with a block that a reader holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// Older than a reader may see.
+    Aged(u32),
+    /// It serves anew, or was poisoned.
+    Reused,
+    /// Its words are not those of its serial number.
+    Torn,
+}
+
+/// See the module. Leaked on purpose, so that deferred calls can refer to it.
+pub(super) struct World {
+    pub(super) blocks: Vec<Block>,
+    places: [Alone<AtomicUsize>; PLACES],
+    ballast: Ballast,
+    serials: AtomicU64,
+    free: Mutex<Vec<usize>>,
+    /// Removed blocks that wait for somebody to age them.
+    returned: Mutex<Vec<Removed>>,
+    /// The same game with memory that is really freed, for the sanitizers.
+    pub(super) leaf: Rcu<Leaf>,
+    pub(super) words: Rcu<[u64; 4]>,
+    pub(super) calls: Ledger,
+    pub(super) broken: Option<Break>,
+    /// How often each way to a grace period was gone.
+    pub(super) ways: [AtomicU64; super::writer::WAYS],
+    /// How often writers chose a way.
+    pub(super) ways_chosen: AtomicUsize,
+    pub(super) timeouts: AtomicU64,
+    pub(super) freed: AtomicU64,
+    pub(super) stalls: AtomicU64,
+    // Written by signal handlers, which may neither allocate nor lock.
+    pub(super) handled: AtomicU64,
+    pub(super) handled_refused: AtomicU64,
+    pub(super) handler_saw: AtomicU64,
+    pub(super) trial: Trial,
+    pub(super) slots: Vec<Slot>,
+    /// Those of the crowds.
+    pub(super) visitors_farewells: Farewells,
+}
+
+impl World {
+    pub(super) fn make(broken: Option<Break>, threads: usize) -> &'static World {
+        let world = leak(World {
+            blocks: (0..BLOCKS).map(|_| Block::new()).collect(),
+            places: std::array::from_fn(|block| Alone(AtomicUsize::new(block))),
+            ballast: Ballast::new(),
+            serials: AtomicU64::new(1),
+            free: Mutex::new((PLACES..BLOCKS).rev().collect()),
+            returned: Mutex::new(Vec::new()),
+            leaf: Rcu::new(Box::new(Leaf::new(0))),
+            words: Rcu::new(Box::new([0; 4])),
+            calls: Ledger::default(),
+            broken,
+            ways: [const { AtomicU64::new(0) }; super::writer::WAYS],
+            ways_chosen: AtomicUsize::new(0),
+            timeouts: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
+            stalls: AtomicU64::new(0),
+            handled: AtomicU64::new(0),
+            handled_refused: AtomicU64::new(0),
+            handler_saw: AtomicU64::new(0),
+            trial: Trial::default(),
+            slots: (0..threads).map(|_| Slot::default()).collect(),
+            visitors_farewells: Farewells::default(),
+        });
+        (0..PLACES).for_each(|block| world.blocks[block].fill(world.next_serial()));
+        world
+    }
+
+    /// What the threads have seen that ended.
+    pub(super) fn seen(&self) -> Seen {
+        let mut all = Seen::default();
+        self.slots.iter().for_each(|slot| all.add(&lock(&slot.seen)));
+        all
+    }
+
+    pub(super) fn is_broken(&self, how: Break) -> bool {
+        self.broken == Some(how)
+    }
+
+    fn next_serial(&self) -> u64 {
+        self.serials.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// See [`Ballast::fill_store_buffer`].
+    pub(super) fn fill_store_buffer(&self, rng: &mut Rng) {
+        self.ballast.fill_store_buffer(rng);
+    }
+
+    /// Takes the block that is in `place` now, for a reader inside an operation (or one that breaks the rule).
+    pub(super) fn take(&self, _op: Option<&Op>, place: usize) -> Held {
+        // Acquire: pairs with the exchange in `replace`: the block is filled.
+        let block = self.places[place].0.load(Ordering::Acquire);
+        let age = self.blocks[block].age.load(Ordering::Relaxed);
+        let serial = self.blocks[block].serial.load(Ordering::Relaxed);
+        Held { block, serial, age }
+    }
+
+    /// Looks at a block that is held. Returns its age; for a signal handler, so it does nothing else.
+    pub(super) fn examine(&self, held: &Held) -> Result<u32, Wrong> {
+        let block = &self.blocks[held.block];
+        let age = block.age.load(Ordering::Relaxed);
+        let serial = block.serial.load(Ordering::Relaxed);
+        if age.max(held.age) > AGE_MAX {
+            return Err(Wrong::Aged(age.max(held.age)));
+        }
+        if serial != held.serial || serial == POISON || age < held.age {
+            return Err(Wrong::Reused);
+        }
+        let sound = block.words.iter().enumerate().all(|(i, w)| w.load(Ordering::Relaxed) == word(serial, i));
+        if sound { Ok(age) } else { Err(Wrong::Torn) }
+    }
+
+    /// Puts a new block in `place` and returns the old one, removed; `None` if no block is free.
+    pub(super) fn replace(&self, place: usize) -> Option<Removed> {
+        let block = lock(&self.free).pop()?;
+        self.blocks[block].fill(self.next_serial());
+        // AcqRel: release pairs with the acquire in `take`; acquire with the exchange that put the old block in.
+        let old = self.places[place].0.swap(block, Ordering::AcqRel);
+        self.blocks[old].age.store(1, Ordering::Relaxed);
+        let removed = Removed { block: old, age: 1 };
+        if self.is_broken(Break::EarlyReuse)
+            && self.blocks[old].serial.load(Ordering::Relaxed).is_multiple_of(16)
+        {
+            self.free_block(removed);
+            return None;
+        }
+        Some(removed)
+    }
+
+    /// One more grace period that began after this was last called, or after the removal, has ended.
+    pub(super) fn grow_older(&self, mut removed: Removed) -> Option<Removed> {
+        let before = self.blocks[removed.block].age.swap(removed.age + 1, Ordering::Relaxed);
+        if before != removed.age {
+            self.trial.accuse(format!(
+                "block {} has age {before} where its owner left it at {}: two think that they own it, so a deferred \
+                 call ran twice",
+                removed.block, removed.age
+            ));
+        }
+        removed.age += 1;
+        if removed.age < AGE_FREE {
+            return Some(removed);
+        }
+        self.free_block(removed);
+        None
+    }
+
+    fn free_block(&self, removed: Removed) {
+        self.blocks[removed.block].poison();
+        self.freed.fetch_add(1, Ordering::Relaxed);
+        lock(&self.free).push(removed.block);
+    }
+
+    /// Leaves removed blocks to whoever picks them up.
+    pub(super) fn give(&self, removed: impl IntoIterator<Item = Removed>) {
+        lock(&self.returned).extend(removed);
+    }
+
+    /// Takes up to `count` removed blocks over.
+    pub(super) fn pick_up(&self, count: usize) -> Vec<Removed> {
+        let mut returned = lock(&self.returned);
+        let keep = returned.len().saturating_sub(count);
+        returned.split_off(keep)
+    }
+
+    /// Free blocks and blocks in place: all of them, once every removed one has lived through its generations.
+    pub(super) fn blocks_accounted(&self) -> usize {
+        lock(&self.free).len() + PLACES
+    }
+}
+
+/// A random place.
+pub(super) fn any_place(rng: &mut Rng) -> usize {
+    rng.below(PLACES as u64) as usize
+}

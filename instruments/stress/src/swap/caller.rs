@@ -1,0 +1,284 @@
+//! Calls, and what each answer must be.
+//!
+//! - a call that is answered has left its mark, and the object has the marks of all calls of its thread, each once and in
+//!   order, whatever serves it;
+//! - one that errs has left none; only an object whose destruction was begun is destroyed, and only an arbiter refuses;
+//! - one that begins after `destroy` returned errs;
+//! - a panic of the method reaches its caller as it was raised.
+
+use std::cell::{RefCell, RefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use squall::{CallError, CoRef, Reason};
+
+use super::breaks::Break;
+use super::faults::MakePanicked;
+use super::interfaces::{Act, Ask, Mark, Relay, Station, Told};
+use super::life::Life;
+use super::marks::Sums;
+use super::tally::{What, count};
+use super::via::{REFUSAL, Via, take_via};
+use super::world::World;
+use crate::Rng;
+use crate::planned::{Planned, text_of};
+
+/// How deep calls lead into calls: twice around the longest chain.
+pub(super) const DEPTH: u32 = 6;
+/// Of so many calls one goes wrong where the torture is broken on purpose.
+const BREAK_ONE_IN: u64 = 512;
+const SPIN_MAX: u64 = 2_000;
+const SLEEP_US_MAX: u64 = 400;
+
+/// Methods, as the arbiters number them.
+const MARK: usize = 1;
+const AUDIT: usize = 2;
+const PASS: usize = 3;
+const LINGER: usize = 4;
+const REST: usize = 5;
+
+/// An object as its callers know it.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) life: Arc<Life>,
+    pub(super) co: CoRef<dyn Relay>,
+    /// Whether the factory made it.
+    pub(super) of_factory: bool,
+}
+
+/// A thread of the torture that calls.
+pub(super) struct Cast<'a> {
+    pub(super) world: &'static World,
+    pub(super) lane: usize,
+    /// Whom it calls, by place.
+    pub(super) entries: &'a [Option<Entry>],
+    pub(super) rng: &'a RefCell<Rng>,
+}
+
+/// What a call was to do, for the judge.
+#[derive(Clone, Copy)]
+struct Target {
+    method: usize,
+    /// Its mark, if it leaves one.
+    number: Option<u64>,
+    act: Act,
+}
+
+impl Cast<'_> {
+    /// Random numbers of the thread; not for longer than a moment, since calls inside calls draw some.
+    pub(super) fn rng(&self) -> RefMut<'_, Rng> {
+        self.rng.borrow_mut()
+    }
+
+    fn draw(&self, below: u64) -> u64 {
+        self.rng().below(below)
+    }
+
+    fn is_broken(&self, how: Break) -> bool {
+        self.world.is_broken(how) && self.draw(BREAK_ONE_IN) == 0
+    }
+
+    /// The next object of the chain of this one.
+    pub(super) fn call_next(&self, life: &Arc<Life>, depth: u32) {
+        let here = self
+            .entries
+            .iter()
+            .position(|entry| entry.as_ref().is_some_and(|entry| Arc::ptr_eq(&entry.life, life)));
+        let Some(next) = here.map(|here| self.world.places[here].next) else { return };
+        if let Some(entry) = &self.entries[next] {
+            count(What::Nested);
+            match depth {
+                0 => self.mark(entry),
+                _ => self.pass(entry, self.act(), depth),
+            }
+        }
+    }
+
+    /// Something that a method may do besides.
+    pub(super) fn act(&self) -> Act {
+        let mut rng = self.rng();
+        match rng.below(2048) {
+            0..900 => Act::Next,
+            900..1400 => Act::Nothing,
+            1400..1700 => Act::Spin(rng.below(SPIN_MAX)),
+            1700..1880 => Act::Yield,
+            1880..1940 => Act::Sleep(rng.below(SLEEP_US_MAX)),
+            1940..1970 => Act::PanicFirst,
+            1970..2000 => Act::PanicLast,
+            2000..2020 => Act::SwapOwn,
+            2020..2030 => Act::SwapOther,
+            2030..2038 => Act::Create,
+            2038..2042 => Act::Discard,
+            2042..2047 => Act::Wake,
+            _ => Act::Destroy,
+        }
+    }
+
+    /// Leaves a mark; now and then by way of the interface that the object's extends.
+    pub(super) fn mark(&self, entry: &Entry) {
+        let (life, lane) = (&entry.life, self.lane);
+        let mut number = life.issue(lane);
+        if self.is_broken(Break::LoseCall) {
+            number = life.issue(lane);
+        }
+        if self.is_broken(Break::Disorder) {
+            let later = life.issue(lane);
+            self.mark_by(entry, later);
+        }
+        self.mark_by(entry, number);
+    }
+
+    fn mark_by(&self, entry: &Entry, number: u64) {
+        let (life, lane) = (&entry.life, self.lane);
+        let target = Target { method: MARK, number: Some(number), act: Act::Nothing };
+        let mark = Mark { life, lane, number };
+        self.make(entry, target, || match number % 4 {
+            0 => CoRef::upcast::<dyn Station>(entry.co).try_mark(mark),
+            _ => entry.co.try_mark(mark),
+        });
+    }
+
+    /// Compares what the object has of this thread with what the thread did.
+    pub(super) fn audit(&self, entry: &Entry) {
+        let target = Target { method: AUDIT, number: None, act: Act::Nothing };
+        self.make(entry, target, || {
+            let (told, sums) = entry.co.try_audit(self.lane)?;
+            let wanted = Sums::after(entry.life.issued(self.lane));
+            if sums != wanted {
+                let (serial, lane) = (entry.life.serial, self.lane);
+                self.world.trial.accuse(format!(
+                    "object #{serial} has {sums:?} of lane {lane}, whose calls have left {wanted:?}"
+                ));
+            }
+            count(What::Audits);
+            Ok(told)
+        });
+    }
+
+    pub(super) fn pass(&self, entry: &Entry, act: Act, depth: u32) {
+        self.ask(entry, PASS, act, depth);
+    }
+
+    pub(super) fn linger(&self, entry: &Entry, act: Act, depth: u32) {
+        count(What::Blocking);
+        self.ask(entry, LINGER, act, depth);
+    }
+
+    /// Sleeps in the object. Outside every operation, by a thread for which nobody waits.
+    pub(super) fn rest(&self, entry: &Entry) {
+        count(What::Rests);
+        let (life, lane) = (&entry.life, self.lane);
+        let number = life.issue(lane);
+        let target = Target { method: REST, number: Some(number), act: Act::Nothing };
+        self.make(entry, target, || entry.co.try_rest(Mark { life, lane, number }));
+    }
+
+    fn ask(&self, entry: &Entry, method: usize, act: Act, depth: u32) {
+        let (life, lane) = (&entry.life, self.lane);
+        let number = life.issue(lane);
+        let ask = Ask { mark: Mark { life, lane, number }, cast: self, act, depth };
+        let target = Target { method, number: Some(number), act };
+        self.make(entry, target, || match method {
+            PASS => entry.co.try_pass(ask),
+            _ => entry.co.try_linger(ask),
+        });
+    }
+
+    /// Makes a call and judges what comes of it.
+    fn make(&self, entry: &Entry, target: Target, f: impl FnOnce() -> Result<Told, CallError>) {
+        let life = &entry.life;
+        // Before the call begins.
+        let was_gone = life.is_gone();
+        let known = life.arbiters.known();
+        take_via();
+        let outcome = catch_unwind(AssertUnwindSafe(f));
+        count(What::Calls);
+        let verdict = match outcome {
+            Ok(Ok(told)) if !told.left => {
+                self.expect_begun(entry, "a sleeper was told so").and_then(|()| self.take_back(entry, target))
+            }
+            Ok(Ok(mut told)) => {
+                self.note(told.via);
+                if self.is_broken(Break::MissArbiter) {
+                    told.via = Via::default();
+                }
+                self.judge_answer(entry, was_gone, told)
+                    .and_then(|()| life.arbiters.judge(known, target.method, told.via))
+            }
+            Ok(Err(error)) => {
+                let via = take_via();
+                self.note(via);
+                self.judge_error(entry, &error, via).and_then(|()| self.take_back(entry, target))
+            }
+            Err(payload) => {
+                let via = take_via();
+                self.note(via);
+                count(What::Panics);
+                match target.act {
+                    _ if payload.is::<MakePanicked>() || (payload.is::<Planned>() && via.may_panic()) => {
+                        self.take_back(entry, target)
+                    }
+                    Act::PanicFirst if payload.is::<Planned>() => self
+                        .take_back(entry, target)
+                        .and_then(|()| life.arbiters.judge(known, target.method, via)),
+                    Act::PanicLast if payload.is::<Planned>() => {
+                        life.arbiters.judge(known, target.method, via)
+                    }
+                    act => Err(format!("a call that was to do {act:?} panicked: {}", text_of(&*payload))),
+                }
+            }
+        };
+        if let Err(what) = verdict {
+            self.world.trial.accuse(format!("object #{}, lane {}: {what}", life.serial, self.lane));
+        }
+    }
+
+    fn note(&self, via: Via) {
+        if via.number != 0 {
+            self.world.note_met();
+        }
+    }
+
+    /// The call has left no mark.
+    fn take_back(&self, entry: &Entry, target: Target) -> Result<(), String> {
+        match target.number {
+            Some(number) => entry.life.take_back(self.lane, number),
+            None => Ok(()),
+        }
+    }
+
+    fn judge_answer(&self, entry: &Entry, was_gone: bool, told: Told) -> Result<(), String> {
+        if was_gone {
+            return Err("a call was answered, and destroy had returned before it".to_owned());
+        }
+        if told.serial != entry.life.serial && told.serial != 0 {
+            return Err(format!("a call was answered by object #{}", told.serial));
+        }
+        if self.is_broken(Break::RefuseLive) {
+            return self.expect_begun(entry, "by order");
+        }
+        Ok(())
+    }
+
+    fn judge_error(&self, entry: &Entry, error: &CallError, via: Via) -> Result<(), String> {
+        match error.reason() {
+            Reason::Destroyed => {
+                count(What::Stale);
+                self.expect_begun(entry, &error.to_string())
+            }
+            Reason::Refused(REFUSAL) if via.may_refuse() => {
+                count(What::Refused);
+                Ok(())
+            }
+            _ => Err(format!("a call erred that must not: {error}")),
+        }
+    }
+
+    /// Only what somebody began to destroy is refused.
+    fn expect_begun(&self, entry: &Entry, said: &str) -> Result<(), String> {
+        match entry.life.has_begun_to_end() {
+            true => Ok(()),
+            false => Err(format!("a call was refused ({said}), and nobody has begun to destroy the object")),
+        }
+    }
+}

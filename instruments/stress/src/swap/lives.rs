@@ -1,0 +1,325 @@
+//! The lives of the torture's threads: those that call, those that swap, and one that does everything else. Each goes on for a
+//! while and ends; then another takes its place.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use squall::rcu::in_operation;
+
+use super::caller::{Cast, DEPTH, Entry};
+use super::interfaces::Act;
+use super::meddler::{cancel, discard, meddle};
+use super::swaps;
+use super::tally::{What, count};
+
+use super::world::World;
+use crate::Rng;
+use crate::delay::{delay, spin};
+use crate::places::hop;
+use crate::planned::panic_as_planned;
+
+/// The longest life is shorter than two to this power, in steps.
+const LIFE_STEPS_LOG: u64 = 10;
+/// Calls without anything else, one after another, at most.
+const BURST_MAX: u64 = 3_000;
+/// After so many of them the object's state is looked at.
+const AUDIT_EACH: u64 = 256;
+/// Swaps of one object, one after another, at most.
+const SWAPS_MAX: u64 = 40;
+/// The place of duels; objects that are destroyed there one after another, at most; and spins before, at most.
+const DUEL_PLACE: usize = 7;
+const DUELS_MAX: u64 = 100;
+const SPIN_MAX: u64 = 20_000;
+/// Calls of a thread's destructors.
+const LAST_CALLS: u64 = 4;
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Calls,
+    Swaps,
+    Meddles,
+}
+
+/// What it is doing, for the report of one that stands still; the number of the place comes first.
+const DOING: [&str; 12] = [
+    "beginning",
+    "calling",
+    "passing",
+    "lingering",
+    "sleeping",
+    "in a duel",
+    "throwing tables away",
+    "pausing",
+    "asking for swaps",
+    "asking for what is refused",
+    "meddling",
+    "ending",
+];
+
+/// What somebody does, in words.
+pub(super) fn doing(world: &World, post: usize) -> String {
+    let doing = world.doing(post);
+    let (place, what) = (doing / DOING.len() as u64, doing % DOING.len() as u64);
+    format!("{} (place {place})", DOING[what as usize])
+}
+
+/// Starts a life.
+pub(super) fn start(
+    world: &'static World,
+    post: usize,
+    role: Role,
+    rng: Rng,
+) -> std::io::Result<JoinHandle<()>> {
+    let name = format!("swap-{post}");
+    thread::Builder::new().name(name).spawn(move || live(world, post, role, rng))
+}
+
+fn live(world: &'static World, index: usize, role: Role, mut rng: Rng) {
+    // Nothing of the library is touched before all may go on: so the first lives begin before its first use.
+    if !world.trial.gate() {
+        return;
+    }
+    let post = &world.posts[index];
+    post.move_in();
+    let number = rng.next();
+    post.farewells.say_after_the_library(move || say_farewell(world, index, number));
+    let panics = rng.one_in(8);
+    let longest = 1 << rng.below(LIFE_STEPS_LOG + 1);
+    let steps = 1 + rng.below(longest);
+    let mut life = Live { world, index, rng: RefCell::new(rng), entries: Vec::new() };
+    life.look();
+    life.call();
+    let number = life.draw(u64::MAX);
+    post.farewells.say_before_the_library(move || say_farewell(world, index, number));
+    for _ in 0..steps {
+        post.beat();
+        if !world.trial.gate() {
+            break;
+        }
+        life.look();
+        match role {
+            Role::Calls | Role::Swaps if world.duel.load(Ordering::Relaxed) => life.join_duel(role),
+            Role::Calls => life.call(),
+            Role::Swaps => life.swap(),
+            Role::Meddles => life.meddle(),
+        }
+        if in_operation() {
+            world.trial.accuse("the thread is inside an operation after the last call ended".to_owned());
+        }
+    }
+    life.does("ending", 0);
+    drop(life);
+    world.tally.hand_in();
+    post.move_out();
+    if panics {
+        panic_as_planned()
+    }
+}
+
+/// What a thread does when its thread-locals are destroyed.
+fn say_farewell(world: &'static World, index: usize, number: u64) {
+    let mut life = Live { world, index, rng: RefCell::new(Rng::new(number, 0)), entries: Vec::new() };
+    life.look();
+    let cast = life.cast();
+    for _ in 0..LAST_CALLS {
+        if let Some(entry) = life.any() {
+            cast.mark(entry);
+            cast.audit(entry);
+        }
+    }
+    drop(life);
+    world.tally.hand_in();
+}
+
+/// A thread of the torture.
+struct Live {
+    world: &'static World,
+    index: usize,
+    rng: RefCell<Rng>,
+    /// Whom it knows, by place.
+    entries: Vec<Option<Entry>>,
+}
+
+impl Live {
+    fn draw(&self, below: u64) -> u64 {
+        self.rng.borrow_mut().below(below)
+    }
+
+    /// Looks for whoever has taken the place of those that it knew; now and then it does not.
+    fn look(&mut self) {
+        let (world, rng) = (self.world, &mut *self.rng.borrow_mut());
+        self.entries.resize_with(world.places.len(), || None);
+        for (place, entry) in self.entries.iter_mut().enumerate() {
+            let stale = entry.as_ref().is_none_or(|entry| entry.life.is_gone());
+            if stale && !rng.one_in(4) {
+                *entry = world.shown(place);
+            }
+        }
+    }
+
+    fn any(&self) -> Option<&Entry> {
+        if self.draw(2) == 0 {
+            let front = self.world.front.load(Ordering::Relaxed);
+            let place = if self.index.is_multiple_of(2) { front } else { self.world.places[front].next };
+            return self.entries[place].as_ref();
+        }
+        self.entries[self.draw(self.entries.len() as u64) as usize].as_ref()
+    }
+
+    fn cast(&self) -> Cast<'_> {
+        Cast { world: self.world, lane: self.index, entries: &self.entries, rng: &self.rng }
+    }
+
+    fn does(&self, what: &str, entry: usize) {
+        let index = DOING.iter().position(|known| *known == what).unwrap_or(0);
+        self.world.does(self.index, (entry * DOING.len() + index) as u64);
+    }
+
+    fn place_of(&self, entry: &Entry) -> usize {
+        self.entries
+            .iter()
+            .position(|known| known.as_ref().is_some_and(|known| Arc::ptr_eq(&known.life, &entry.life)))
+            .unwrap_or(0)
+    }
+
+    fn call(&self) {
+        if self.draw(8) == 0 {
+            hop(&mut self.rng.borrow_mut());
+        }
+        let cast = self.cast();
+        let Some(entry) = self.any() else { return };
+        let place = self.place_of(entry);
+        match self.draw(256) {
+            0..120 => {
+                self.does("calling", place);
+                for index in 0..self.draw(BURST_MAX) {
+                    cast.mark(entry);
+                    if index % AUDIT_EACH == 0 {
+                        cast.audit(entry);
+                        if entry.life.is_gone() {
+                            break;
+                        }
+                    }
+                }
+            }
+            120..200 => {
+                self.does("passing", place);
+                (0..16).for_each(|_| cast.pass(entry, cast.act(), DEPTH));
+            }
+            200..230 => {
+                self.does("lingering", place);
+                cast.linger(entry, cast.act(), DEPTH);
+            }
+            230..232 => {
+                self.does("sleeping", place);
+                cast.rest(entry);
+            }
+            232..236 => {
+                self.does("throwing tables away", place);
+                discard(entry.co, &mut self.rng.borrow_mut());
+                cast.mark(entry);
+            }
+            236..240 => cancel(self.world),
+            _ => {
+                self.does("pausing", place);
+                delay(&mut self.rng.borrow_mut());
+            }
+        }
+        cast.audit(entry);
+    }
+
+    fn swap(&self) {
+        let world = self.world;
+        let Some(entry) = self.any() else { return };
+        let place = self.place_of(entry);
+        if self.draw(8) > 0 {
+            self.does("asking for swaps", place);
+            // One, or those that call each other, in turn.
+            let alone = self.draw(2) == 0;
+            let other = if alone { None } else { self.entries[world.places[place].next].as_ref() };
+            for _ in 0..1 + self.draw(SWAPS_MAX) {
+                for entry in std::iter::once(entry).chain(other) {
+                    swaps::one(world, entry, false, &mut self.rng.borrow_mut());
+                }
+                if world.trial.is_stopped() || entry.life.is_gone() {
+                    return;
+                }
+                if self.draw(4) == 0 {
+                    self.cast().mark(entry);
+                }
+            }
+            return;
+        }
+        self.does("asking for what is refused", place);
+        match self.draw(4) {
+            0 => swaps::refused_in_operation(world, entry),
+            1 => swaps::refused_of_super(world, entry),
+            2 => swaps::refused_in_deferred_call(world, entry),
+            _ => {
+                self.does("pausing", place);
+                delay(&mut self.rng.borrow_mut());
+            }
+        }
+    }
+
+    fn meddle(&self) {
+        if self.draw(64) == 0 {
+            return self.duel();
+        }
+        self.does("meddling", 0);
+        if self.draw(64) == 0 {
+            self.world.front.store(self.draw(self.entries.len() as u64) as usize, Ordering::Relaxed);
+        }
+        meddle(self.world, &mut self.rng.borrow_mut());
+        if let Some(entry) = self.any() {
+            self.cast().pass(entry, Act::Wake, 0);
+        }
+        thread::sleep(Duration::from_micros(self.draw(1_000)));
+    }
+
+    /// Objects of one place that are destroyed as soon as they are there, while all others call them and swap them; and
+    /// called at once, wherever they may have been called before.
+    fn duel(&self) {
+        self.does("in a duel", DUEL_PLACE);
+        let world = self.world;
+        world.duel.store(true, Ordering::Relaxed);
+        for _ in 0..self.draw(DUELS_MAX) {
+            world.fill(DUEL_PLACE, &mut self.rng.borrow_mut());
+            let Some(entry) = world.shown(DUEL_PLACE) else { continue };
+            match self.draw(4) {
+                0 => thread::yield_now(),
+                1 => thread::sleep(Duration::from_micros(self.draw(200))),
+                _ => spin(self.draw(SPIN_MAX)),
+            }
+            world.destroy(DUEL_PLACE);
+            for _ in 0..4 {
+                self.cast().mark(&entry);
+                hop(&mut self.rng.borrow_mut());
+            }
+            count(What::Duels);
+            if world.trial.is_stopped() {
+                break;
+            }
+        }
+        world.duel.store(false, Ordering::Relaxed);
+    }
+
+    /// The others' part in it.
+    fn join_duel(&self, role: Role) {
+        self.does("in a duel", DUEL_PLACE);
+        let world = self.world;
+        while world.duel.load(Ordering::Relaxed) && !world.trial.is_stopped() {
+            let Some(entry) = world.shown(DUEL_PLACE) else { continue };
+            hop(&mut self.rng.borrow_mut());
+            match role {
+                Role::Swaps => swaps::one(world, &entry, false, &mut self.rng.borrow_mut()),
+                _ => (0..16).for_each(|_| self.cast().mark(&entry)),
+            }
+            thread::yield_now();
+        }
+    }
+}
