@@ -1,24 +1,27 @@
-//! The per-VP operations by atomic instructions, for every thread and platform without restartable sequences.
+//! The per-VP operations by atomic instructions, for threads and platforms without restartable sequences.
 //!
-//! The VP is only a hint here, so that several threads may be at the same words at once: each operation is right
-//! wherever its thread is by the time it ends.
+//! The VP is only a hint here, so several threads may use the same words at once. Each operation is correct
+//! even if its thread has moved by the time it ends.
 //!
-//! A list's head is two words in each part: the first node, and a word that guards `pop` against a node that was popped
-//! and pushed again between its two reads (the ABA problem). A tag in spare bits of the pointer would not do: sixteen
-//! bits wrap within one time slice. So where the processor can exchange 16 bytes the second word counts pops and is
-//! exchanged with the first; elsewhere it is a lock that excludes other pops, which is all that can bring a node back.
-//! `push` needs neither: whatever happened between its read and its exchange, the head it saw is the head it replaces.
+//! A list's head is two words in each part: the first node, and a guard word. The guard protects `pop`
+//! against the ABA problem: a node popped and pushed again between its two reads. A tag in spare bits of the
+//! pointer is not enough, because sixteen bits wrap within one time slice. If the processor can exchange 16
+//! bytes, the guard counts pops and is exchanged together with the first word. Otherwise the guard is a lock
+//! that excludes other pops, since only a pop can let a node come back. `push` needs neither: after any
+//! interference between its read and its exchange, the head it read is still the head it replaces.
 //!
-//! - I1. `settle` comes first in each operation: no restartable sequence is then in flight or will commit (`pervp/I4`).
-//! - I2. Popped nodes stay readable while their list lives, so `pop` may read the link of a node that has just gone; the
-//!   exchange then fails. Links are only accessed atomically (or by sequences).
-//! - I3. Which form of `pop` runs depends on the processor alone: it is the same for all threads.
+//! - I1. Each operation calls `settle` first, so no restartable sequence is in flight or will commit
+//!   (`pervp/I4`).
+//! - I2. Popped nodes stay readable while their list lives. So `pop` may read the link of a node that has
+//!   just been popped; its exchange then fails. Links are accessed only atomically, or by sequences.
+//! - I3. The processor alone decides which form of `pop` runs, so all threads use the same form.
 //!
-//! Progress: lock-free, but for `pop` where no 16-byte exchange exists (not on any x86-64 of the last fifteen years, nor
-//! on any aarch64) and `compare_store_and_store`, where a preempted thread holds up those that want the same VP's lock; `put`
-//! and `take` of a magazine try for its lock once, and fail instead.
-//! Orderings: `add` and `swap` promise none and are relaxed; a compare-and-store releases, for who loads the word; lists
-//! pass nodes on, so push releases and pop acquires.
+//! Progress: lock-free, with three exceptions. `pop` blocks without a 16-byte exchange (no x86-64 of the last
+//! fifteen years and no aarch64 lacks it). In `compare_store_and_store` a preempted thread delays others that
+//! need the same VP's lock. `put` and `take` of a magazine try for its lock once, and fail instead of
+//! waiting.
+//! Orderings: `add` and `swap` are relaxed. A compare-and-store releases, for threads that load the word.
+//! Lists pass nodes on, so `push` releases and `pop` acquires.
 
 use super::{CasError, ListNode, SHIFT, mode, restart::Pair};
 use crate::vp::Vp;
@@ -26,19 +29,20 @@ use squall_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use squall_sys::sync::{hint, thread};
 use std::ptr::NonNull;
 
-/// The word of `home` in the part of `vp`.
+/// Returns the word of `home` in the part of `vp`.
 ///
 /// # Safety
 /// `home` is the home of an extent that outlives `'a`; `vp` is below the limit.
 #[inline(always)]
 pub(super) unsafe fn word<'a>(home: NonNull<u64>, vp: Vp) -> &'a AtomicU64 {
-    // SAFETY: 1. within the chunk: there is a part for every VP below the limit. 2. Aligned to eight, as every word is.
-    // 3. Live: chunks are never unmapped (alloc/I2). 4. No plain Rust access: words are reached only through here and
-    // by assembly, whose aligned eight-byte accesses are single-copy atomic (see the header of `pervp`).
+    // SAFETY: 1. within the chunk: there is a part for every VP below the limit. 2. Aligned to eight, as
+    // every word is. 3. Live: chunks are never unmapped (alloc/I2). 4. No plain Rust access: words are
+    // reached only through this function and by assembly, with aligned eight-byte accesses that are
+    // single-copy atomic (see the header of `pervp`).
     unsafe { AtomicU64::from_ptr(home.byte_add(vp.index() << SHIFT).as_ptr()) }
 }
 
-/// Waits for a lock of ours, in small steps.
+/// Backs off once while a lock is held: spins first, later yields.
 fn relax(turn: &mut u32) {
     const SPINS: u32 = 64;
     *turn += 1;
@@ -46,7 +50,7 @@ fn relax(turn: &mut u32) {
 }
 
 /// # Safety
-/// As for [`super::restart::add`].
+/// The contract of [`super::restart::add`].
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn add(home: NonNull<u64>, n: u64) {
@@ -56,7 +60,7 @@ pub(super) unsafe fn add(home: NonNull<u64>, n: u64) {
 }
 
 /// # Safety
-/// As for [`super::restart::swap`].
+/// The contract of [`super::restart::swap`].
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn swap(home: NonNull<u64>, new: u64) -> (Vp, u64) {
@@ -67,7 +71,7 @@ pub(super) unsafe fn swap(home: NonNull<u64>, new: u64) -> (Vp, u64) {
 }
 
 /// # Safety
-/// As for [`super::restart::compare_and_store`].
+/// The contract of [`super::restart::compare_and_store`].
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn compare_and_store(
@@ -81,7 +85,7 @@ pub(super) unsafe fn compare_and_store(
     if here != vp {
         return Err(CasError::Elsewhere(here));
     }
-    // SAFETY: passed on; `vp` is the answer of `current`, below the limit (vp/I2).
+    // SAFETY: passed on; `vp` equals the result of `current`, which is below the limit (vp/I2).
     let word = unsafe { word(home, vp) };
     // Release: pairs with the Acquire load of `PerVpWords::load`.
     word.compare_exchange(expected, new, Ordering::Release, Ordering::Relaxed)
@@ -90,7 +94,7 @@ pub(super) unsafe fn compare_and_store(
 }
 
 /// # Safety
-/// As for [`super::restart::compare_store_and_store`].
+/// The contract of [`super::restart::compare_store_and_store`].
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn compare_store_and_store(pair: Pair, lock: NonNull<u64>, vp: Vp) -> Result<(), CasError> {
@@ -99,15 +103,17 @@ pub(super) unsafe fn compare_store_and_store(pair: Pair, lock: NonNull<u64>, vp:
     if here != vp {
         return Err(CasError::Elsewhere(here));
     }
-    // SAFETY: passed on; `vp` is the answer of `current`, below the limit (vp/I2).
+    // SAFETY: passed on; `vp` equals the result of `current`, which is below the limit (vp/I2).
     let (key, side, lock) = unsafe { (word(pair.key, vp), word(pair.side, vp), word(lock, vp)) };
     lock_word(lock);
-    // The lock keeps other pairs out: none succeeds between our comparison and our store of the side word. Operations on
-    // single words do not take it; the key is committed by an exchange, which fails if one of them came between.
+    // The lock excludes other pairs, so no pair succeeds between our comparison and our store of the side
+    // word. Operations on single words do not take the lock. The exchange of the key fails if one of them
+    // came in between.
     let mut outcome = Err(CasError::Changed(key.load(Ordering::Relaxed)));
     if outcome == Err(CasError::Changed(pair.expected)) {
         side.store(pair.value, Ordering::Relaxed);
-        // Release: pairs with the Acquire load of `PerVpWords::load`. Who sees the new key sees the side word's value.
+        // Release: pairs with the Acquire load of `PerVpWords::load`. A thread that sees the new key sees the
+        // side word's value.
         outcome = key
             .compare_exchange(pair.expected, pair.new, Ordering::Release, Ordering::Relaxed)
             .map(|_| ())
@@ -119,7 +125,7 @@ pub(super) unsafe fn compare_store_and_store(pair: Pair, lock: NonNull<u64>, vp:
 
 fn lock_word(lock: &AtomicU64) {
     let mut turn = 0;
-    // Acquire: pairs with the Release store in `unlock_word`; we see what the last holder did.
+    // Acquire: pairs with the Release store in `unlock_word`; makes the last holder's writes visible.
     while lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
         relax(&mut turn);
     }
@@ -130,29 +136,30 @@ fn unlock_word(lock: &AtomicU64) {
     lock.store(0, Ordering::Release);
 }
 
-/// The first word of a list's head on `vp`.
+/// Returns the first word of a list's head on `vp`.
 ///
 /// # Safety
-/// As for [`word`], of a list's head.
+/// The contract of [`word`], for a list's head.
 unsafe fn first<'a>(home: NonNull<u64>, vp: Vp) -> &'a AtomicPtr<ListNode> {
     // SAFETY: as in `word`; the head's first word holds a pointer, which sequences access as eight bytes.
     unsafe { AtomicPtr::from_ptr(home.byte_add(vp.index() << SHIFT).as_ptr().cast()) }
 }
 
 /// # Safety
-/// As for [`super::restart::push`].
+/// The contract of [`super::restart::push`].
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn push(home: NonNull<u64>, node: NonNull<ListNode>) {
     mode::settle();
     // SAFETY: passed on; `current` is below the limit (vp/I2).
     let first = unsafe { first(home, Vp::current()) };
-    // SAFETY: by this function's contract the node is live and nobody else writes it.
+    // SAFETY: by this function's contract the node is live and no other thread writes it.
     let link = unsafe { &node.as_ref().next };
     let mut head = first.load(Ordering::Relaxed);
     loop {
         link.store(head, Ordering::Relaxed);
-        // Release: pairs with the Acquire reads in `pop`. Who pops the node sees the link and what lies behind it.
+        // Release: pairs with the Acquire reads in `pop`. A thread that pops the node sees its link and its
+        // content.
         match first.compare_exchange_weak(head, node.as_ptr(), Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return,
             Err(now) => head = now,
@@ -161,7 +168,7 @@ pub(super) unsafe fn push(home: NonNull<u64>, node: NonNull<ListNode>) {
 }
 
 /// # Safety
-/// As for [`super::restart::pop`].
+/// The contract of [`super::restart::pop`].
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn pop(home: NonNull<u64>) -> *mut ListNode {
@@ -180,18 +187,20 @@ pub(super) unsafe fn pop(home: NonNull<u64>) -> *mut ListNode {
 /// Pops by exchanging the first node and the count of pops together.
 ///
 /// # Safety
-/// [`wide::available`]; `count` lies behind `first`, which is aligned to 16.
+/// [`wide::available`] returned true. `count` is the word behind `first`, which is aligned to 16.
 unsafe fn pop_counted(first: &AtomicPtr<ListNode>, count: &AtomicU64) -> *mut ListNode {
     loop {
-        // Acquire: keeps the read of `first` behind this one. If the exchange finds this count, nobody popped since.
+        // Acquire: keeps the read of `first` after this read. If the exchange finds this count, no thread has
+        // popped since.
         let pops = count.load(Ordering::Acquire);
-        // Acquire: pairs with the Release exchange in `push`; the node's link is then the one stored there.
+        // Acquire: pairs with the Release exchange in `push`; the node's link is then the link stored there.
         let head = first.load(Ordering::Acquire);
-        // SAFETY: a pointer in a head is null or a node's, which stays readable after it is popped (atomic/I2).
+        // SAFETY: a pointer in a head is null or a node's, which stays readable after it is popped
+        // (atomic/I2).
         let Some(node) = (unsafe { head.as_ref() }) else { return head };
         let next = node.next.load(Ordering::Relaxed);
-        // SAFETY: passed on. The exchange acquires and releases, so that the links pushed before stay visible to those
-        // who read the new head.
+        // SAFETY: passed on. The exchange acquires and releases, so threads that read the new head see the
+        // links pushed before.
         if unsafe { wide::exchange(first, (head, pops), (next, pops.wrapping_add(1))) } {
             return head;
         }
@@ -206,7 +215,7 @@ fn pop_locked(first: &AtomicPtr<ListNode>, lock: &AtomicU64) -> *mut ListNode {
     // SAFETY: a pointer in a head is null or a node's, which stays readable (atomic/I2).
     while let Some(node) = unsafe { head.as_ref() } {
         let next = node.next.load(Ordering::Relaxed);
-        // AcqRel: as in `pop_counted`. The node cannot have left and come back: that takes a pop.
+        // AcqRel: as in `pop_counted`. The node cannot have left and come back, because that requires a pop.
         match first.compare_exchange(head, next, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => break,
             Err(now) => head = now,
@@ -216,33 +225,34 @@ fn pop_locked(first: &AtomicPtr<ListNode>, lock: &AtomicU64) -> *mut ListNode {
     head
 }
 
-/// The bit of a magazine's count by which a thread has locked it.
+/// Lock bit in a magazine's count.
 pub(super) const LOCKED: u64 = 1 << 63;
 
-/// The word of pointer `index` of a magazine.
+/// Returns the word of pointer `index` of a magazine.
 ///
 /// # Safety
-/// As for [`word`], of a magazine with more room than `index`.
+/// The contract of [`word`], for a magazine with room for more than `index` pointers.
 #[inline]
 pub(super) unsafe fn pointer<'a>(home: NonNull<u64>, vp: Vp, index: usize) -> &'a AtomicPtr<()> {
     // SAFETY: as in `word`; sequences access a pointer as eight bytes.
     unsafe { AtomicPtr::from_ptr(home.add(1 + index).byte_add(vp.index() << SHIFT).as_ptr().cast()) }
 }
 
-/// Locks a magazine that holds from `least` to `most` pointers. Returns how many, if it does and nobody else is at it.
+/// Tries once to lock a magazine that holds `least` to `most` pointers. Returns the count, or `None` if the
+/// count is out of that range or another thread holds the lock.
 #[inline]
 fn lock_magazine(word: &AtomicU64, least: u64, most: u64) -> Option<u64> {
     let count = word.load(Ordering::Relaxed);
-    // One that is locked seems to hold more than there is room for.
+    // The lock bit makes a locked count larger than any capacity.
     if count < least || count > most {
         return None;
     }
-    // Acquire: pairs with the Release store that unlocks; we see what the last holder did.
+    // Acquire: pairs with the Release store that unlocks; makes the last holder's writes visible.
     word.compare_exchange(count, count | LOCKED, Ordering::Acquire, Ordering::Relaxed).ok()
 }
 
-/// The VP of the calling thread if it is at hand and [`mode::settle`] would have nothing to do: what [`put`] and [`take`]
-/// need without a call.
+/// Fast path of [`put`] and [`take`]: returns the calling thread's VP if its block has the number and
+/// [`mode::settle`] has no work left. Makes no call.
 #[inline(always)]
 fn settled_vp() -> Option<Vp> {
     if !mode::is_settled() {
@@ -261,7 +271,7 @@ fn settle_and_ask() -> Vp {
 }
 
 /// # Safety
-/// As for [`super::restart::put`].
+/// The contract of [`super::restart::put`].
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn put(home: NonNull<u64>, vp: Vp, capacity: usize, new: NonNull<()>) -> bool {
@@ -274,7 +284,7 @@ pub(super) unsafe fn put(home: NonNull<u64>, vp: Vp, capacity: usize, new: NonNu
 }
 
 /// # Safety
-/// As for [`super::restart::put`].
+/// The contract of [`super::restart::put`].
 #[cold]
 #[inline(never)]
 unsafe fn put_later(home: NonNull<u64>, vp: Vp, capacity: usize, new: NonNull<()>) -> bool {
@@ -283,24 +293,26 @@ unsafe fn put_later(home: NonNull<u64>, vp: Vp, capacity: usize, new: NonNull<()
 }
 
 /// # Safety
-/// As for [`super::restart::put`], and the mode is settled. `here` is where the thread was just now.
+/// The contract of [`super::restart::put`], and the mode is settled. `here` is a recent result of
+/// [`Vp::current`].
 #[inline(always)]
 unsafe fn put_on(home: NonNull<u64>, here: Vp, vp: Vp, capacity: usize, new: NonNull<()>) -> bool {
     if here != vp || capacity == 0 {
         return false;
     }
-    // SAFETY: passed on; `vp` is an answer of `current`, below the limit (vp/I2).
+    // SAFETY: passed on; `vp` equals a result of `current`, which is below the limit (vp/I2).
     let word = unsafe { word(home, vp) };
     let Some(count) = lock_magazine(word, 0, capacity as u64 - 1) else { return false };
-    // SAFETY: below the room's end. Relaxed: the lock orders it.
+    // SAFETY: the count is below the capacity. Relaxed: the lock orders it.
     unsafe { pointer(home, vp, count as usize) }.store(new.as_ptr(), Ordering::Relaxed);
-    // Release: pairs with the Acquire in `lock_magazine`; who takes the pointer sees what lies behind it.
+    // Release: pairs with the Acquire in `lock_magazine`; a thread that takes the pointer sees the data
+    // behind it.
     word.store(count + 1, Ordering::Release);
     true
 }
 
 /// # Safety
-/// As for [`super::restart::take`].
+/// The contract of [`super::restart::take`].
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn take(home: NonNull<u64>) -> *mut () {
@@ -313,7 +325,7 @@ pub(super) unsafe fn take(home: NonNull<u64>) -> *mut () {
 }
 
 /// # Safety
-/// As for [`super::restart::take`].
+/// The contract of [`super::restart::take`].
 #[cold]
 #[inline(never)]
 unsafe fn take_later(home: NonNull<u64>) -> *mut () {
@@ -322,7 +334,7 @@ unsafe fn take_later(home: NonNull<u64>) -> *mut () {
 }
 
 /// # Safety
-/// As for [`super::restart::take`], and the mode is settled. `here` is an answer of [`Vp::current`].
+/// The contract of [`super::restart::take`], and the mode is settled. `here` is a result of [`Vp::current`].
 #[inline(always)]
 unsafe fn take_on(home: NonNull<u64>, here: Vp) -> *mut () {
     // SAFETY: passed on; `current` is below the limit (vp/I2).
@@ -335,11 +347,11 @@ unsafe fn take_on(home: NonNull<u64>, here: Vp) -> *mut () {
     top
 }
 
-/// The exchange of 16 bytes.
+/// Compare-exchange of 16 bytes.
 mod wide {
     use super::{AtomicPtr, ListNode};
 
-    /// Whether this processor has it. Always the same answer.
+    /// True if this processor has the instruction. Every call returns the same answer.
     #[inline]
     pub(super) fn available() -> bool {
         #[cfg(all(target_arch = "x86_64", not(miri), not(squall_tsan)))]
@@ -350,10 +362,10 @@ mod wide {
         false
     }
 
-    /// Exchanges the 16 bytes at `at` if they are `old`; acquires and releases.
+    /// Exchanges the 16 bytes at `at` if they equal `old`. Acquires and releases. Returns true on success.
     ///
     /// # Safety
-    /// [`available`]; `at` is aligned to 16, and the eight bytes behind it are the second word.
+    /// [`available`] returned true. `at` is aligned to 16, and the eight bytes behind it are the second word.
     #[cfg(all(target_arch = "x86_64", not(miri), not(squall_tsan)))]
     pub(super) unsafe fn exchange(
         at: &AtomicPtr<ListNode>,
@@ -361,8 +373,9 @@ mod wide {
         new: (*mut ListNode, u64),
     ) -> bool {
         let equal: u8;
-        // SAFETY: 1. the processor has the instruction. 2. 16 aligned bytes of the head, accessed atomically only. 3. The
-        // compiler keeps rbx for itself: it is put back before the block ends, and no operand of ours lives there.
+        // SAFETY: 1. the processor has the instruction. 2. 16 aligned bytes of the head, accessed atomically
+        // only. 3. The compiler reserves rbx: the block restores it before it ends, and no operand of ours is
+        // in it.
         unsafe {
             std::arch::asm!(
                 "xchg rbx, rsi",
@@ -381,10 +394,10 @@ mod wide {
         equal != 0
     }
 
-    /// As above.
+    /// Exchanges the 16 bytes at `at` if they equal `old`. Acquires and releases. Returns true on success.
     ///
     /// # Safety
-    /// As above.
+    /// `at` is aligned to 16, and the eight bytes behind it are the second word.
     #[cfg(all(target_arch = "aarch64", not(miri), not(squall_tsan)))]
     pub(super) unsafe fn exchange(
         at: &AtomicPtr<ListNode>,
@@ -392,8 +405,8 @@ mod wide {
         new: (*mut ListNode, u64),
     ) -> bool {
         let differs: u64;
-        // SAFETY: 16 aligned bytes of the head, accessed atomically only. The pair is a snapshot only if the exclusive
-        // store succeeds, and it is used for nothing else: on a difference what was read is given up.
+        // SAFETY: 16 aligned bytes of the head, accessed atomically only. The pair is a snapshot only if the
+        // exclusive store succeeds. If the comparison fails, the values read are discarded.
         unsafe {
             std::arch::asm!(
                 "2:",
@@ -422,7 +435,7 @@ mod wide {
         differs == 0
     }
 
-    /// Never called: [`available`] says no.
+    /// Never called: [`available`] returns false.
     #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri), not(squall_tsan))))]
     pub(super) unsafe fn exchange(
         _at: &AtomicPtr<ListNode>,

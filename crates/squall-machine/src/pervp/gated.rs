@@ -26,8 +26,8 @@
 //!
 //! Not promised: a snapshot while a gate is open.
 //! Cost: an addition at the gate is eight instructions on x86-64, with one branch and no lock prefix. Closing
-//! is a store per word, then one system call for all words, and an interrupt on each processor that runs a
-//! thread of the process.
+//! is a store per word, then one system call for all words, which interrupts each processor that runs a thread
+//! of the process.
 //! Source: Tornado §4; membarrier(2): its restarting form makes check and store one step for the closing
 //! thread.
 

@@ -65,8 +65,8 @@ impl PerVpList {
     ///
     /// # Safety
     /// 1. `node` is valid and in no list. Only this call writes its link until the node is popped.
-    /// 2. The node stays readable while this list lives, even after it is popped, because a thread that lost
-    ///    a race for it may still read the link (and ignore it). During that time only another `push` may
+    /// 2. The node stays readable while this list lives, even after it is popped. A thread that lost a race
+    ///    for it may still read the link, and ignore the result. During that time only another `push` may
     ///    write the link.
     #[inline]
     pub unsafe fn push(&self, node: NonNull<ListNode>) {

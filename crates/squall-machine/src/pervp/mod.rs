@@ -14,15 +14,15 @@
 //!
 //! - I1. A word of VP v is written either by restartable sequences that run on v, or by atomic instructions.
 //!   One process never does both at the same time (I3).
-//! - I2. A sequence commits by its last store, undisturbed since it read its VP's number. Everything that it
-//!   read of its VP's words still holds at that store, because any other writer would have had to run on the
+//! - I2. A sequence commits by its last store, undisturbed since it read its VP's number. All that it read
+//!   of its VP's words still holds at that store, because any other writer would have had to run on the
 //!   VP in between.
 //! - I3. In restartable mode all threads run sequences. A thread may lack a registration, for example if a
 //!   sandbox was set up later. It must not use atomic instructions beside the sequences, because their plain
 //!   stores would overwrite its updates.
 //! - I4. Such a thread first gives the mode up for the whole process. It points `AREA_OFFSET` at our own
-//!   blocks, whose `cpu_id` is negative, and makes the kernel restart all sequences in flight. Each sequence
-//!   reads `AREA_OFFSET` *inside*. So a sequence that restarts, or begins later, sees the negative number and
+//!   blocks, which hold a negative `cpu_id`. Then it makes the kernel restart all sequences in flight. Each
+//!   sequence reads `AREA_OFFSET` *inside*. So a sequence that restarts, or begins later, sees the negative number and
 //!   takes the atomic path too. The mode never comes back. An atomic operation waits for this before its
 //!   first access (`mode`).
 //!

@@ -1,72 +1,76 @@
-//! The restartable sequences: one macro that frames a few instructions, and the operations made with it.
+//! Restartable sequences: the macro that frames a few instructions, and the operations made with it.
 //!
-//! The frame, in both forms:
+//! The frame, in both architectures' forms:
 //!
 //! ```text
 //!     descriptor (read-only data): start = 2, length = 3 - 2, abort = 4
-//!  4: signature; jump to 1                       the kernel sends us here if we were disturbed between 2 and 3
+//!  4: signature; jump to 1                       the kernel jumps here if the thread was disturbed between 2 and 3
 //!  1: rseq_cs of our area = descriptor           arm
 //!  2: read AREA_OFFSET again, inside             lets the process give the mode up (pervp/I4)
 //!     part = cpu_id << SHIFT; negative: leave    no registration: the atomic path
-//!       (or, to run on one VP: cpu_id is not it: leave; or, on the VP that a word names now: cpu_id is not it: leave)
+//!       (with `on`: leave if cpu_id is another VP; with `gate`: leave if cpu_id differs from the gate's word)
 //!     the caller's loads and compares
 //!     one store                                  the commit, the last instruction
 //!  3:
 //! ```
 //!
-//! Nothing disarms after 3: the kernel clears `rseq_cs` by itself when it next finds the thread outside [2, 3). It reads
-//! the descriptor then, so a library that holds sequences must not be unloaded while threads that ran them live.
+//! The frame does not disarm after 3. The kernel clears `rseq_cs` itself when it next finds the thread
+//! outside [2, 3). It reads the descriptor then, so a library that holds sequences must not be unloaded while
+//! threads that ran them live.
 //!
-//! A signal handler that runs sequences overwrites `rseq_cs`, but its arrival has already sent the interrupted sequence
-//! to its abort handler, which arms again.
+//! A signal handler that runs sequences overwrites `rseq_cs`. Its arrival has already sent the interrupted
+//! sequence to its abort handler, which arms again.
 
 use super::{CasError, ListNode, atomic};
 use crate::vp::Vp;
 use std::ptr::NonNull;
 
-/// Frames a short instruction sequence so that it runs on one VP undisturbed, or starts again.
+/// Frames a short instruction sequence so that it runs undisturbed on one VP, or restarts.
 ///
-/// In the templates `{part}` is the distance from an object's home address to its words on the VP where the sequence
-/// runs, so that `home + part` is an address there. A jump to `33f` leaves without a commit. The last instruction is
-/// the commit: one aligned store of at most eight bytes. `{tmp}` is a register to use freely. Labels 31 to 37 belong to
-/// the frame, and no operand may be named `part`, `tmp`, `on`, `fallback`, `thread`, `word`, `area_offset`, `shift` or
-/// `signature`; with `gate`, neither `gate` nor `home`.
+/// In the templates `{part}` is the distance from an object's home address to its words on the VP where the
+/// sequence runs. So `home + part` is an address on that VP. A jump to `33f` leaves without a commit. The
+/// last instruction is the commit: one aligned store of at most eight bytes. `{tmp}` is a scratch register.
+/// Labels 31 to 37 belong to the frame. No operand may be named `part`, `tmp`, `on`, `fallback`, `thread`,
+/// `word`, `area_offset`, `shift` or `signature`; with `gate`, also neither `gate` nor `home`.
 ///
-/// With `out` and `done` the sequence has results: `done` is evaluated after the commit or after a jump to `33f`
-/// (tell them apart by the outputs), and has the VP. Without, it is a statement that costs one instruction less.
-/// `fallback` is evaluated instead where there are no restartable sequences; see [`settle`](crate::pervp::settle), which
-/// it must call first. In such builds `in` is evaluated and dropped and nothing else is used.
+/// With `out` and `done` the sequence has results. `done` is evaluated after the commit or after a jump to
+/// `33f` (the outputs tell which), and gets the VP. Without them the macro is a statement that costs one
+/// instruction less. `fallback` is evaluated instead if there are no restartable sequences. It must call
+/// [`settle`](crate::pervp::settle) first. Builds without sequences evaluate and drop the operands of `in`,
+/// then evaluate `fallback`.
 ///
-/// With `gate: [base, offset]` before `in` a statement runs only on the VP whose index the `u32` at `base + offset` is; on any
-/// other, `fallback` is evaluated. The word is read and compared *inside* the sequence, and acquires (on x86-64 every load does),
-/// so that whoever stores another number there, and then has all sequences of the process restarted, knows that none commits any
-/// more. There is no `{part}`; `base` is `{gate}` in the templates, and `offset` a constant.
+/// With `gate: [base, offset]` before `in`, a statement runs only on one VP: the index of that VP is the
+/// `u32` at `base + offset`. On any other VP, `fallback` is evaluated. The word is read and compared *inside*
+/// the sequence, by an acquiring load (on x86-64 every load acquires). So a thread may store another number
+/// there and then have all sequences of the process restarted; from then on no such sequence commits. There
+/// is no `{part}`; `base` is `{gate}` in the templates, and `offset` a constant.
 ///
-/// With `on: vp` before `in` a statement runs on that VP only; on any other, `fallback` is evaluated. There is then no
-/// `{part}`: the words that the sequence uses may lie anywhere. The fallback need not call `settle` if it leaves alone the
-/// word that the sequence stores to; it must not if it is to be used in threads that have restartable sequences, which
-/// `settle` would take from the whole process.
+/// With `on: vp` before `in`, a statement runs on that VP only. On any other VP, `fallback` is evaluated.
+/// There is no `{part}`: the words that the sequence uses may be anywhere. The fallback need not call
+/// `settle` if it never writes the word that the sequence stores to. It must not call `settle` if threads
+/// with restartable sequences use it, because `settle` takes the sequences from the whole process.
 ///
 /// # Safety
-/// The macro must be used in an `unsafe` block whose author argues that
-/// 1. no instruction but the last stores to memory that another thread may read, or if one does, that the sequence may
-///    be cut short after it and begin again;
-/// 2. the templates change no register but `{tmp}`, the `out` operands and the flags, do not use the stack, and make no
-///    call;
-/// 3. addresses formed with `{part}` lie in an extent of per-VP memory, and every other thread that writes there does so
-///    by such sequences or, after [`settle`](crate::pervp::settle), atomically;
-/// 4. with `on`, everybody else who writes the words does so by sequences on the same VP, and
-///    [`restart_mode`](crate::pervp::restart_mode) has been asked or an object of per-VP data made in this process;
-/// 5. with `gate`, the same holds of the one VP whose index the gate's word ever is; else it is a positive `i32` that is no VP.
-///    The word is aligned, and readable while the sequence runs.
+/// The macro must be used in an `unsafe` block with an argument that
+/// 1. no instruction but the last stores to memory that another thread may read; or, if one does, that the
+///    sequence may be cut short after it and begin again;
+/// 2. the templates change no register but `{tmp}`, the `out` operands and the flags, do not use the stack,
+///    and make no call;
+/// 3. addresses formed with `{part}` are in an extent of per-VP memory, and every other thread that writes
+///    there does so by such sequences or, after [`settle`](crate::pervp::settle), atomically;
+/// 4. with `on`, all other writers of the words use sequences on the same VP; and the process has called
+///    [`restart_mode`](crate::pervp::restart_mode) or created a per-VP object before;
+/// 5. with `gate`, condition 4 holds for one VP. The gate's word holds the index of that VP, or a positive `i32`
+///    that is the index of no VP. The word is aligned, and readable while the sequence
+///    runs.
 ///
 /// # Example
 /// ```
 /// # use squall_machine::{pervp, restartable};
 /// let word = pervp::PerVpWord::new();
 /// let (home, limit): (*mut u64, u64) = (word.home().as_ptr(), 10);
-/// // SAFETY: 1. only the last instruction stores. 2. Only `count` is changed. 3. `home` is the word's home, and all its
-/// // other operations are such sequences or atomic after `settle`.
+/// // SAFETY: 1. only the last instruction stores. 2. Only `count` is changed. 3. `home` is the word's home, and
+/// // all its other operations are such sequences or atomic after `settle`.
 /// unsafe {
 ///     restartable! {
 ///         in: [home = home, limit = limit],
@@ -157,8 +161,8 @@ macro_rules! restartable {
             shift = const $crate::pervp::SHIFT,
             $($in = in(reg) $value,)*
             fallback = label {
-                // SAFETY: the label's block is outside the caller's `unsafe` block, whose argument covers it. A fallback may be
-                // safe, and then needs no block.
+                // SAFETY: the label's block is outside the caller's `unsafe` block, but the caller's argument
+                // covers it. A safe fallback needs no block, hence the `allow`.
                 #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
                 unsafe { $fallback; }
             },
@@ -171,7 +175,7 @@ macro_rules! restartable {
         aarch64: [$($aarch64:literal),* $(,)?],
         fallback: $fallback:expr $(,)?
     ) => {
-        // A negative `cpu_id` (pervp/I4) equals no number that may be there.
+        // A negative `cpu_id` (pervp/I4) equals no number that the gate's word may hold.
         $crate::__restartable_frame! {
             x86_64: [
                 "mov {part:e}, dword ptr fs:[{tmp} + 4]",
@@ -192,8 +196,8 @@ macro_rules! restartable {
             home = const $offset,
             $($in = in(reg) $value,)*
             fallback = label {
-                // SAFETY: the label's block is outside the caller's `unsafe` block, whose argument covers it. A fallback may be
-                // safe, and then needs no block.
+                // SAFETY: the label's block is outside the caller's `unsafe` block, but the caller's argument
+                // covers it. A safe fallback needs no block, hence the `allow`.
                 #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
                 unsafe { $fallback; }
             },
@@ -206,7 +210,7 @@ macro_rules! restartable {
         aarch64: [$($aarch64:literal),* $(,)?],
         fallback: $fallback:expr $(,)?
     ) => {{
-        // A negative `cpu_id` (pervp/I4) equals no VP below the limit, so that one comparison does.
+        // A negative `cpu_id` (pervp/I4) equals no VP below the limit, so one comparison suffices.
         let __on: $crate::Vp = $vp;
         $crate::__restartable_frame! {
             x86_64: [
@@ -224,8 +228,8 @@ macro_rules! restartable {
             on = in(reg) __on.index() as u32,
             $($in = in(reg) $value,)*
             fallback = label {
-                // SAFETY: the label's block is outside the caller's `unsafe` block, whose argument covers it. A fallback may be
-                // safe, and then needs no block.
+                // SAFETY: the label's block is outside the caller's `unsafe` block, but the caller's argument
+                // covers it. A safe fallback needs no block, hence the `allow`.
                 #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
                 unsafe { $fallback; }
             },
@@ -233,7 +237,7 @@ macro_rules! restartable {
     }};
 }
 
-/// Frames nothing: this build has no restartable sequences, and the fallback is all there is.
+/// Evaluates `fallback`: this build has no restartable sequences.
 #[cfg(not(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64"),
@@ -261,8 +265,8 @@ macro_rules! restartable {
     }};
 }
 
-/// Not public: the frame itself. The body begins with the question where the thread runs, and the exit of one that may
-/// run no sequence.
+/// Not public: the frame itself. The body begins by reading the VP, and leaves if the thread may not run
+/// sequences.
 #[cfg(target_arch = "x86_64")]
 #[doc(hidden)]
 #[macro_export]
@@ -302,8 +306,8 @@ macro_rules! __restartable_frame {
     };
 }
 
-/// Not public: the frame itself. The body begins with the question where the thread runs, and the exit of one that may
-/// run no sequence.
+/// Not public: the frame itself. The body begins by reading the VP, and leaves if the thread may not run
+/// sequences.
 #[cfg(target_arch = "aarch64")]
 #[doc(hidden)]
 #[macro_export]
@@ -349,10 +353,11 @@ macro_rules! __restartable_frame {
     };
 }
 
-/// Nothing, unsafely: what a build without sequences has in their place, so that `unsafe` is asked for there too.
+/// An empty function. A build without sequences calls it in their place, so that the macro requires `unsafe` there
+/// too.
 ///
 /// # Safety
-/// None.
+/// Always safe to call.
 #[doc(hidden)]
 #[inline(always)]
 pub unsafe fn no_sequence() {}
@@ -360,8 +365,8 @@ pub unsafe fn no_sequence() {}
 /// Adds `n` to the word on the VP where the calling thread is.
 ///
 /// # Safety
-/// `home` is the home of an extent of per-VP memory of at least eight bytes, aligned to eight, that is used through
-/// this module's word operations.
+/// `home` is the home of an extent of per-VP memory of at least eight bytes, aligned to eight. The extent is
+/// used only through this module's word operations.
 #[inline(always)]
 pub(super) unsafe fn add(home: NonNull<u64>, n: u64) {
     // SAFETY: of `restartable!`: 1. one store. 2. Only `{tmp}` changes. 3. By this function's contract.
@@ -375,14 +380,15 @@ pub(super) unsafe fn add(home: NonNull<u64>, n: u64) {
     }
 }
 
-/// Stores `new` into the word on the VP where the calling thread is; that VP and the word's old value.
+/// Stores `new` into the word on the VP where the calling thread is. Returns that VP and the word's old
+/// value.
 ///
 /// # Safety
-/// As for [`add`].
+/// The contract of [`add`].
 #[inline(always)]
 pub(super) unsafe fn swap(home: NonNull<u64>, new: u64) -> (Vp, u64) {
-    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only `old` changes. 3. By this function's
-    // contract.
+    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only `old` changes. 3. By this
+    // function's contract.
     unsafe {
         restartable! {
             in: [home = home.as_ptr(), new = new],
@@ -395,11 +401,11 @@ pub(super) unsafe fn swap(home: NonNull<u64>, new: u64) -> (Vp, u64) {
     }
 }
 
-/// Stores `new` into the word on `vp` if the calling thread is there and the word is `expected`. The store releases
-/// (on x86-64 every store does): pairs with the Acquire load of `PerVpWords::load`.
+/// Stores `new` into the word on `vp` if the calling thread is there and the word is `expected`. The store
+/// releases (on x86-64 every store does): pairs with the Acquire load of `PerVpWords::load`.
 ///
 /// # Safety
-/// As for [`add`].
+/// The contract of [`add`].
 #[inline(always)]
 pub(super) unsafe fn compare_and_store(
     home: NonNull<u64>,
@@ -408,8 +414,8 @@ pub(super) unsafe fn compare_and_store(
     new: u64,
 ) -> Result<(), CasError> {
     let wanted = (vp.index() as u64) << super::SHIFT;
-    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only `old` changes. 3. By this function's
-    // contract.
+    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only `old` changes. 3. By this
+    // function's contract.
     unsafe {
         restartable! {
             in: [home = home.as_ptr(), wanted = wanted, expected = expected, new = new],
@@ -431,7 +437,7 @@ pub(super) unsafe fn compare_and_store(
                 "add {tmp}, {home}, {part}",
                 "stlr {new}, [{tmp}]",
             ],
-            // Where the thread was elsewhere `old` is whatever the register held, and is not looked at.
+            // If the thread was elsewhere, `old` is an undefined register value and is not used.
             done: |here| if here != vp {
                 Err(CasError::Elsewhere(here))
             } else if old != expected {
@@ -444,30 +450,32 @@ pub(super) unsafe fn compare_and_store(
     }
 }
 
-/// What [`compare_store_and_store`] does: three words and two addresses, by name.
+/// Arguments of [`compare_store_and_store`]: two words and three values.
 #[derive(Clone, Copy)]
 pub(super) struct Pair {
-    /// The word that is compared, and committed last.
+    /// The word that is compared, and stored last.
     pub(super) key: NonNull<u64>,
     pub(super) expected: u64,
     pub(super) new: u64,
-    /// The word that is stored between.
+    /// The word that is stored first.
     pub(super) side: NonNull<u64>,
     pub(super) value: u64,
 }
 
-/// If the calling thread is on `vp` and the key is as expected there, stores the side word, then the key. The store of
-/// the key releases: pairs with the Acquire load of `PerVpWords::load`. Who sees the new key sees the side word's value.
+/// If the calling thread is on `vp` and the key there is `expected`, stores the side word, then the key. The
+/// store of the key releases: pairs with the Acquire load of `PerVpWords::load`. A thread that sees the new
+/// key sees the side word's value.
 ///
 /// # Safety
-/// As for [`add`], for `key`, `side` and `lock`, which are in one object; `lock` is used by nothing but this.
+/// The contract of [`add`], for `key`, `side` and `lock`, which are in one object. Only this operation uses
+/// `lock`.
 #[inline(always)]
 pub(super) unsafe fn compare_store_and_store(pair: Pair, lock: NonNull<u64>, vp: Vp) -> Result<(), CasError> {
     let Pair { key, expected, new, side, value } = pair;
     let wanted = (vp.index() as u64) << super::SHIFT;
-    // SAFETY: of `restartable!`: 1. the store before the last is the side word's: cut short after it, the sequence
-    // begins again with the comparison, and the callers' contract allows that the side word has been written.
-    // 2. Only `old` changes. 3. By this function's contract.
+    // SAFETY: of `restartable!`: 1. the store before the last is the side word's. If the sequence is cut
+    // short after it, it begins again with the comparison, and the callers' contract allows a written side
+    // word. 2. Only `old` changes. 3. By this function's contract.
     unsafe {
         restartable! {
             in: [key = key.as_ptr(), side = side.as_ptr(), wanted = wanted, expected = expected, value = value, new = new],
@@ -503,14 +511,15 @@ pub(super) unsafe fn compare_store_and_store(pair: Pair, lock: NonNull<u64>, vp:
     }
 }
 
-/// Puts `node` in front of the list on the VP where the calling thread is.
+/// Pushes `node` on the list of the VP where the calling thread is.
 ///
 /// # Safety
-/// `home` is the home of a list's head (`atomic` says what that is); `node` is in no list, and nobody else writes it.
+/// `home` is the home of a list's head (see `atomic`). `node` is in no list, and no other thread writes it.
 #[inline(always)]
 pub(super) unsafe fn push(home: NonNull<u64>, node: NonNull<ListNode>) {
-    // SAFETY: of `restartable!`: 1. the store before the last is to the node, which no other thread writes, and which
-    // is linked again if the sequence begins again. 2. Only `{tmp}` changes. 3. By this function's contract.
+    // SAFETY: of `restartable!`: 1. the store before the last is to the node. No other thread writes it, and
+    // it is linked again if the sequence begins again. 2. Only `{tmp}` changes. 3. By this function's
+    // contract.
     unsafe {
         restartable! {
             in: [home = home.as_ptr(), node = node.as_ptr()],
@@ -529,15 +538,15 @@ pub(super) unsafe fn push(home: NonNull<u64>, node: NonNull<ListNode>) {
     }
 }
 
-/// Takes the first node of the list on the VP where the calling thread is; null if that list is empty.
+/// Pops the first node of the list on the VP where the calling thread is. Returns null if that list is empty.
 ///
 /// # Safety
 /// `home` is the home of a list's head; popped nodes stay readable while the list lives.
 #[inline(always)]
 pub(super) unsafe fn pop(home: NonNull<u64>) -> *mut ListNode {
-    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only the outputs change. 3. By this function's
-    // contract. The node that is read is in the list at that instant, as only this VP's sequences take nodes from it
-    // and the reading one is undisturbed.
+    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only the outputs change. 3. By this
+    // function's contract. The node that is read is in the list at that instant: only this VP's sequences
+    // take nodes from it, and the reading sequence is undisturbed.
     unsafe {
         restartable! {
             in: [home = home.as_ptr()],
@@ -561,17 +570,18 @@ pub(super) unsafe fn pop(home: NonNull<u64>) -> *mut ListNode {
     }
 }
 
-/// Puts `pointer` on top of the magazine on `vp`, which has room for `capacity`. Returns whether it is in: not where it is
-/// full, nor if the calling thread is elsewhere.
+/// Pushes `pointer` on the magazine of `vp`, which has room for `capacity` pointers. Returns false, without
+/// pushing, if the magazine is full or the calling thread is elsewhere.
 ///
 /// # Safety
-/// `home` is the home of a magazine with that much room: a word for the count, and one for each pointer.
+/// `home` is the home of a magazine with `capacity` pointers: one word for the count, and one for each
+/// pointer.
 #[inline(always)]
 pub(super) unsafe fn put(home: NonNull<u64>, vp: Vp, capacity: usize, pointer: NonNull<()>) -> bool {
     let wanted = (vp.index() as u64) << super::SHIFT;
-    // SAFETY: of `restartable!`: 1. the store before the last is to a word above the count, which no other thread reads or
-    // writes and which is stored again if the sequence begins again. 2. Only `{tmp}` and `count` change. 3. By this
-    // function's contract: the word lies below `capacity`.
+    // SAFETY: of `restartable!`: 1. the store before the last is to a word above the count. No other thread
+    // reads or writes that word, and it is stored again if the sequence begins again. 2. Only `{tmp}` and
+    // `count` change. 3. By this function's contract: the word is below `capacity`.
     unsafe {
         restartable! {
             in: [home = home.as_ptr(), wanted = wanted, capacity = capacity, pointer = pointer.as_ptr()],
@@ -598,21 +608,22 @@ pub(super) unsafe fn put(home: NonNull<u64>, vp: Vp, capacity: usize, pointer: N
                 "add {tmp}, {count}, #1",
                 "str {tmp}, [{home}, {part}]",
             ],
-            // Where the thread was elsewhere `count` is whatever the register held, and is not looked at.
+            // If the thread was elsewhere, `count` is an undefined register value and is not used.
             done: |here| here == vp && count < capacity,
             fallback: atomic::put(home, vp, capacity, pointer),
         }
     }
 }
 
-/// Takes the top of the magazine on the VP where the calling thread is; null if that is empty.
+/// Pops the top of the magazine on the VP where the calling thread is. Returns null if that magazine is
+/// empty.
 ///
 /// # Safety
 /// `home` is the home of a magazine.
 #[inline(always)]
 pub(super) unsafe fn take(home: NonNull<u64>) -> *mut () {
-    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only `{tmp}` and the outputs change. 3. By this
-    // function's contract: the word that is read lies below the count, so within the room.
+    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only `{tmp}` and the outputs change.
+    // 3. By this function's contract: the word that is read is below the count, so within the magazine.
     unsafe {
         restartable! {
             in: [home = home.as_ptr()],
@@ -634,7 +645,7 @@ pub(super) unsafe fn take(home: NonNull<u64>) -> *mut () {
                 "sub {tmp}, {count}, #1",
                 "str {tmp}, [{home}, {part}]",
             ],
-            // Of an empty one `top` is whatever the register held.
+            // If the magazine is empty, `top` is an undefined register value.
             done: |_vp| if count == 0 { std::ptr::null_mut() } else { top },
             fallback: atomic::take(home),
         }
