@@ -1,22 +1,23 @@
-//! The debug mode: blocks are poisoned and guarded, and what is freed twice, or was never ours, is named.
+//! Debug mode: poisons and guards blocks, and reports double frees and foreign frees.
 //!
-//! Asked for by the environment variable `SQUALL_ALLOC_DEBUG=1` before the first allocation. Nothing is cached then, so that the
-//! common path is as it is, and all that is checked here is off it. Below all modes a heap notices a block that comes back twice,
-//! once it does.
+//! The environment variable `SQUALL_ALLOC_DEBUG=1`, set before the first allocation, turns the mode on. The
+//! mode caches no blocks, so the fast path stays as it is and all checks are off it. In every mode, a heap
+//! notices a double free when the block returns to it.
 //!
-//! - I1. Of each sixteen bytes of the arena at which a block with a user begins, the table says how many bytes were asked for, plus
-//!   one; where a block was freed it says [`FREED`]; elsewhere 0.
-//! - I2. What lies behind the bytes that were asked for, up to the end of the block, is [`GUARD`] while it has a user; all of a freed
-//!   block is [`POISON`], but for pages that went back to the system, which are zeros.
+//! - I1. The table has an entry for each sixteen bytes of the block range. The entry at the beginning of a
+//!   block in use holds the requested bytes plus one. At a freed block it holds [`FREED`], elsewhere 0.
+//! - I2. In a block in use, the bytes behind the requested ones are [`GUARD`]. All bytes of a freed block are
+//!   [`POISON`], or zero if its pages went back to the system.
 //!
-//! - I3. The table of large blocks says of the address of each how many bytes were asked for; where one was freed, [`LARGE_FREED`].
-//!   It is read and written under the ground's lock, which a fork holds. Addresses of freed ones are not used again, up to
-//!   [`KEPT_MAX`] bytes.
+//! - I3. The table of large blocks holds the requested bytes for each address, or [`LARGE_FREED`] after the
+//!   free. It is read and written under the setup lock, which a fork holds. Addresses of freed blocks are not
+//!   reused, up to [`KEPT_MAX`] bytes.
 //!
-//! Not promised: that large blocks are checked beyond some hundreds of thousands of addresses.
+//! Not promised: checks of large blocks beyond some hundreds of thousands of addresses.
 //!
-//! In a build without debug assertions who frees an address outside the arena is not told but faults.
-//! Cost: two passes over each block; four bytes of table for each sixteen of the arena that are touched.
+//! In a build without debug assertions, a free of an address outside the block range faults instead of being
+//! reported.
+//! Cost: two passes over each block; four bytes of table for each sixteen touched bytes of the block range.
 
 use crate::classes::{LINES_BYTES, SIZES, SLAB_BYTES, SLAB_MAX, STEP_BYTES};
 use crate::ground::{Ground, SETTING, ground};
@@ -30,27 +31,28 @@ use std::fmt::Write;
 const POISON: u8 = 0xDE;
 const FRESH: u8 = 0xA5;
 const GUARD: u8 = 0xFD;
-/// The least number of guarded bytes, as long as there are larger classes.
+/// The least number of guarded bytes, except in the largest class.
 const GUARD_BYTES: usize = 16;
 const FREED: u32 = u32::MAX;
 
-/// The table (I1); null until there is one.
+/// The table (I1). Null until [`begin`] made it.
 static TABLE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Whether the mode is on. False before the first allocation.
+/// Returns whether the mode is on. False before the first allocation.
 #[inline]
 pub(crate) fn is_on() -> bool {
     !TABLE.load(Ordering::Relaxed).is_null()
 }
 
-/// Makes the table if there is none. False if there is no memory.
+/// Makes the table if there is none. Returns false if there is no memory.
 fn begin(ground: &Ground) -> bool {
     if is_on() {
         return true;
     }
     let bytes = ground.units * SLAB_BYTES / STEP_BYTES * size_of::<AtomicU32>();
     let Some(table) = faults::allowed().and_then(|()| pages::reserve_table(bytes).ok()) else { return false };
-    // AcqRel: who gets the table sees zeros, which is what it is made of; nothing else is published.
+    // AcqRel: pairs with itself in other threads. The reader sees the zeros that the table consists of;
+    // nothing else is published.
     let first = TABLE.compare_exchange(
         std::ptr::null_mut(),
         table.as_ptr().cast(),
@@ -58,17 +60,18 @@ fn begin(ground: &Ground) -> bool {
         Ordering::Relaxed,
     );
     if first.is_err() {
-        // SAFETY: mapped just now, and nobody knows it.
+        // SAFETY: mapped just now; no other thread knows the address.
         unsafe { mappings::unmap(table.as_ptr(), bytes) };
     }
     true
 }
 
-/// Makes the table of these bytes of the arena usable, before they are. False if there is no memory, or no table.
+/// Makes the table entries for these bytes of the block range usable, before the bytes are. Returns false if
+/// there is no memory or no table.
 pub(crate) fn commit(offset: usize, bytes: usize) -> bool {
     let table = TABLE.load(Ordering::Relaxed);
     let words = |bytes: usize| bytes / STEP_BYTES;
-    // SAFETY: of whole segments, and so of whole pages of the table, which nobody else was given.
+    // SAFETY: the entries of whole segments, so whole pages of the table, which belong to this caller alone.
     !table.is_null()
         && unsafe {
             pages::commit(table.wrapping_add(words(offset)).cast(), words(bytes) * size_of::<AtomicU32>())
@@ -78,11 +81,11 @@ pub(crate) fn commit(offset: usize, bytes: usize) -> bool {
 
 fn entry(offset: usize) -> &'static AtomicU32 {
     let table = TABLE.load(Ordering::Relaxed);
-    // SAFETY: an offset of a segment in use, for which the table has a word; zeros are good ones.
+    // SAFETY: an offset within a segment in use, for which the table has an entry. Zeros are valid entries.
     unsafe { &*table.add(offset / STEP_BYTES) }
 }
 
-/// A line of text without allocating.
+/// A line of text in a fixed buffer, without allocation.
 struct Line {
     bytes: [u8; 256],
     len: usize,
@@ -105,19 +108,19 @@ pub(crate) fn die(what: std::fmt::Arguments<'_>) -> ! {
     std::process::abort();
 }
 
-/// Ends the program over a block that is no block of ours.
+/// Ends the program: a freed address is no block of this allocator.
 #[cold]
 pub(crate) fn foreign(block: *mut u8) {
     die(format_args!("foreign free: no block of ours begins at {block:p}"));
 }
 
-/// Ends the program over a block that was freed twice.
+/// Ends the program: a block was freed twice.
 #[cold]
 pub(crate) fn twice(block: *mut u8) {
     die(format_args!("double free of the block at {block:p}"));
 }
 
-/// A block with guards, and nothing of old in it.
+/// Allocates a guarded block through `of` and checks that a previously freed block was not written.
 pub(crate) fn take(ground: &Ground, layout: Layout, of: impl FnOnce(&Ground, usize) -> *mut u8) -> *mut u8 {
     if !begin(ground) {
         return std::ptr::null_mut();
@@ -129,9 +132,9 @@ pub(crate) fn take(ground: &Ground, layout: Layout, of: impl FnOnce(&Ground, usi
     let offset = block.addr() - ground.arena.addr();
     // SAFETY: the block is ours.
     let room = SIZES[unsafe { ground.class_at(offset) }];
-    // Relaxed, here and below: the block was handed from thread to thread by a lock.
+    // Relaxed, here and below: a lock handed the block from thread to thread.
     if entry(offset).load(Ordering::Relaxed) == FREED {
-        // SAFETY: the block has so many bytes, which were written when it was freed.
+        // SAFETY: the block has `room` bytes, all written when it was freed.
         let bytes = unsafe { std::slice::from_raw_parts(block, room) };
         if let Some(at) = bytes.iter().position(|byte| *byte != POISON && *byte != 0) {
             die(format_args!(
@@ -140,7 +143,7 @@ pub(crate) fn take(ground: &Ground, layout: Layout, of: impl FnOnce(&Ground, usi
         }
     }
     entry(offset).store(layout.size() as u32 + 1, Ordering::Relaxed);
-    // SAFETY: the block has `room` bytes, at least as many as were asked for.
+    // SAFETY: the block has `room` bytes, at least the requested ones.
     unsafe {
         block.write_bytes(FRESH, layout.size());
         block.add(layout.size()).write_bytes(GUARD, room - layout.size());
@@ -151,7 +154,7 @@ pub(crate) fn take(ground: &Ground, layout: Layout, of: impl FnOnce(&Ground, usi
 /// Checks a block and frees it.
 ///
 /// # Safety
-/// What may be checked here need not hold.
+/// The caller believes that the block may be freed. The checks report most blocks that may not.
 pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
     let Some(ground) = ground() else { return };
     if is_of_slab(&layout) {
@@ -165,7 +168,7 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
     unsafe { large::put(block, layout) };
 }
 
-/// As [`put`] where the layout is not at hand.
+/// Like [`put`], for a caller without the layout.
 ///
 /// # Safety
 /// As for [`put`].
@@ -174,7 +177,7 @@ pub(crate) unsafe fn put_unasked(ground: &Ground, block: *mut u8) {
     put_block(ground, block);
 }
 
-/// Whether who asked for so many bytes got `size`: of a block of whole lines that was rounded up.
+/// Returns whether a request for `asked` bytes got `size`. A request for whole lines is rounded up.
 fn is_size(asked: usize, size: usize) -> bool {
     asked == size || asked.max(1).next_multiple_of(LINES_BYTES) == size
 }
@@ -182,7 +185,7 @@ fn is_size(asked: usize, size: usize) -> bool {
 fn check(ground: &Ground, block: *mut u8, layout: Option<Layout>) {
     let Some(offset) = ground.offset(block) else { return foreign(block) };
     if !offset.is_multiple_of(STEP_BYTES) || ground.magazine_at(offset).is_null() {
-        // Perhaps it was one, in a slab that is gone.
+        // Perhaps the block was in a slab that is gone.
         let may_be = offset.is_multiple_of(STEP_BYTES) && ground.is_in_use(offset);
         if may_be && entry(offset).load(Ordering::Relaxed) == FREED {
             return twice(block);
@@ -194,7 +197,7 @@ fn check(ground: &Ground, block: *mut u8, layout: Option<Layout>) {
         FREED => return twice(block),
         size => size as usize - 1,
     };
-    // SAFETY: a block with a user, who is giving it to us.
+    // SAFETY: a block in use, which its user passes to us.
     let class = unsafe { ground.class_at(offset) };
     if let Some(layout) = layout
         && !is_size(layout.size(), size)
@@ -211,41 +214,42 @@ fn check(ground: &Ground, block: *mut u8, layout: Option<Layout>) {
 }
 
 const LARGE_FREED: usize = usize::MAX;
-/// Entries of the table of large blocks, as a power of two.
+/// The binary logarithm of the number of entries of the large table.
 const LARGES_SHIFT: u32 = 20;
-/// So many entries from that of its address on a block may be found in.
+/// The number of entries, from the one of its address on, in which a block is searched for.
 const LARGE_LOOKS: usize = 64;
-/// Bytes of freed large blocks whose addresses are kept from use.
+/// Bytes of freed large blocks that keep their addresses.
 const KEPT_MAX: usize = 1 << 40;
 
-/// An entry; zeros where there is none.
+/// An entry of the large table. Zeros are an empty entry.
 #[derive(Default)]
 struct Large {
     at: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-/// The table (I3); null until there is one.
+/// The table of large blocks (I3). Null until it is made.
 static LARGES: AtomicPtr<Large> = AtomicPtr::new(std::ptr::null_mut());
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// The entry of a large block at `at`, or one that is empty; `None` where there is no room for it. The caller holds the lock.
+/// The entry of the large block at `at`, or an empty one. `None` if all candidates are occupied or there is
+/// no table. The caller holds the lock.
 fn large_entry(at: usize) -> Option<&'static Large> {
-    // Relaxed, here and below: all of it is under the lock.
+    // Relaxed, here and below: the lock protects the table.
     let table = LARGES.load(Ordering::Relaxed);
     if table.is_null() {
         return None;
     }
     let first = (at as u64 >> 12).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - LARGES_SHIFT);
     (0..LARGE_LOOKS).find_map(|look| {
-        // SAFETY: within the table, whose zeros are good entries; it stays.
+        // SAFETY: within the table, in which zeros are valid entries. The table stays mapped.
         let entry = unsafe { &*table.add((first as usize + look) & ((1 << LARGES_SHIFT) - 1)) };
         let found = entry.at.load(Ordering::Relaxed);
         (found == 0 || found == at).then_some(entry)
     })
 }
 
-/// Notes a large block that is given out. False if there is no memory to note it.
+/// Records a large block that is given out. Returns false if there is no memory for the table.
 pub(crate) fn large_taken(block: *mut u8, bytes: usize) -> bool {
     SETTING.with(|| {
         if LARGES.load(Ordering::Relaxed).is_null() {
@@ -261,7 +265,7 @@ pub(crate) fn large_taken(block: *mut u8, bytes: usize) -> bool {
     })
 }
 
-/// Checks a large block that is used or, if so said, freed now.
+/// Checks a large block that is resized or, if `is_freed`, freed.
 pub(crate) fn large_check(block: *mut u8, layout: Layout, is_freed: bool) {
     SETTING.with(|| {
         let Some(entry) = large_entry(block.addr()) else { return };
@@ -281,12 +285,13 @@ pub(crate) fn large_check(block: *mut u8, layout: Layout, is_freed: bool) {
     });
 }
 
-/// Gives the memory of a large block back that was freed, but keeps its addresses. False if that is not done.
+/// Gives the memory of a freed large block back and keeps its addresses mapped. Returns false if the
+/// addresses are not kept.
 ///
 /// # Safety
-/// It is a whole mapping that nobody uses any more.
+/// The block is a whole mapping without users.
 pub(crate) unsafe fn large_kept(block: *mut u8, bytes: usize) -> bool {
-    // Relaxed: a number, and about right is enough.
+    // Relaxed: an approximate count.
     if KEPT.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > KEPT_MAX {
         KEPT.fetch_sub(bytes, Ordering::Relaxed);
         return false;

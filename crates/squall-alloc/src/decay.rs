@@ -1,22 +1,26 @@
-//! Giving back what is idle, without a thread that would see to it.
+//! Decay: gives idle memory back, without a background thread.
 //!
-//! Problem: a VP that has gone quiet keeps what it cached, a pool what was freed, and nobody of theirs comes by any more. Idea: whoever
-//! passes a slow path looks at a clock, and now and then does a turn for all: empties the caches of VPs that have hardly passed one
-//! since the turn before, takes the empty slabs that were not needed, and gives half of the pages to the system that nobody needed in between.
+//! Problem: a VP that goes quiet keeps its cached blocks, and a page pool keeps its freed pages, and their
+//! threads no longer pass by. Idea: each slow path reads a clock, and now and then runs a pass for all VPs.
+//! The pass empties the caches of VPs that hardly used their heap since the previous pass, and releases empty
+//! slabs that were not needed. It gives the system half of the pages that were unused in between.
 //!
-//! - I1. One thread at a time does a turn, and turns begin a quarter of a second apart, the first one so long after the first slow path. Nobody
-//!   waits for one.
-//! - I2. A turn empties the caches of [`VPS_MAX`] VPs at most, and gives 32 MiB of pages of each pool to the system at most. Where the
-//!   system refuses a pool's pages (locked memory) turns leave that pool alone until it takes some again: from `units/I3`, or `trim`.
-//! - I3. A process in which nobody allocates or frees beyond a cache does no turns. What it keeps then is bounded all the same: for each
-//!   VP by [`BOUND_BYTES`](crate::BOUND_BYTES) and [`SPARE_BYTES`](crate::SPARE_BYTES), of pages by `units/I3`, and by slabs of which a block is out, be it
-//!   that it is cached (`heap/I2`): those may be many times the bytes that are.
-//! - I4. A VP that is quiet keeps no empty slab after a turn, and a busy one none that it did not need since the turn before.
+//! - I1. One thread at a time runs a pass. Passes begin a quarter of a second apart, the first one that long
+//!   after the first slow path. A thread that finds a pass running skips its own.
+//! - I2. A pass empties the caches of at most [`VPS_MAX`] VPs, and gives at most 32 MiB of pages of each pool
+//!   to the system. If the system refuses the pages of a pool (locked memory), passes skip that pool until
+//!   the system takes some again, through `page_pool/I3` or `trim`.
+//! - I3. A process whose calls all hit the caches runs no passes. Its idle memory is bounded all the same:
+//!   [`BOUND_BYTES`](crate::BOUND_BYTES) and [`SPARE_BYTES`](crate::SPARE_BYTES) for each VP, pages by
+//!   `page_pool/I3`, and slabs with a block that is out or cached (`heap/I2`). These slabs may be many times
+//!   the bytes of the blocks.
+//! - I4. After a pass, a quiet VP has no empty slab. A busy VP has no empty slab that it could spare since
+//!   the previous pass.
 //!
-//! Not promised: that a VP is idle whose caches are emptied: one that gets along with what it caches is taken for one, and is filled
-//! again at its next call.
-//! Cost: a look at the clock for each slow path, some five nanoseconds; for a turn a lock for each VP and pool, and for each VP that is
-//! emptied two system calls.
+//! Not promised: that a VP with emptied caches is idle. A VP that needs only its caches counts as idle, and
+//! refills them at its next call.
+//! Cost: each slow path reads a clock, some five nanoseconds. A pass takes a lock for each VP and pool, and
+//! makes two system calls for each emptied VP.
 //! Source: jemalloc's decay by ticks; tcmalloc's low-water marks.
 
 use crate::drain;
@@ -29,28 +33,28 @@ use squall_sys::apart::Apart;
 use squall_sys::pages;
 use std::time::Duration;
 
-/// A VP that took and put back blocks of its heap so often since the turn before is busy.
+/// A VP with so many heap operations since the previous pass is busy.
 const BUSY: u32 = 16;
-/// VPs that are emptied in a turn (I2).
+/// The most VPs that a pass empties (I2).
 const VPS_MAX: usize = 8;
 
-/// When the next turn is due; 0: not known yet. Read on every slow path, written once for each turn.
+/// The time of the next pass; 0: not known yet. Every slow path reads it, and each pass writes it once.
 static DUE: Apart<AtomicU64> = Apart::new(AtomicU64::new(0));
-/// Held by who does a turn.
+/// Held by the thread that runs a pass.
 pub(crate) static TURN: Lock = Lock::new();
-/// The VP that a turn begins with: written under the lock.
+/// The VP at which a pass begins, written under the lock.
 static FIRST: AtomicU32 = AtomicU32::new(0);
 
-/// Passed on every slow path, without a lock.
+/// Runs a pass if one is due. Every slow path calls this without a lock.
 #[inline]
 pub(crate) fn tick(ground: &Ground) {
-    // Relaxed: a time, and who takes the lock looks again.
+    // Relaxed: a time; the thread that takes the lock reads it again.
     if pages::coarse_ms() >= DUE.load(Ordering::Relaxed) {
         turn(ground);
     }
 }
 
-/// Does a turn if one is due and nobody else does. Whether there may be something to do in the next one.
+/// Runs a pass if one is due and no other thread runs one. Returns whether a later pass may find more.
 #[cold]
 fn turn(ground: &Ground) -> bool {
     if !TURN.try_lock() {
@@ -61,7 +65,7 @@ fn turn(ground: &Ground) -> bool {
     if is_due {
         DUE.store(now + faults::turn_ms(), Ordering::Relaxed);
     }
-    // The first slow path of all only begins to count.
+    // The first slow path of the process only sets the time of the first pass.
     let more = if is_due && due != 0 { sweep(ground) } else { true };
     TURN.unlock();
     more
@@ -86,7 +90,7 @@ fn sweep(ground: &Ground) -> bool {
             break;
         }
         emptied += 1;
-        // Where it cannot be done, trying again will not help.
+        // If the caches cannot be emptied, a retry fails, too.
         let _ = drain::empty(ground, vp, part);
         part.heap().give_spares(ground, true);
         part.seen(part.heap().events());
@@ -98,14 +102,26 @@ fn sweep(ground: &Ground) -> bool {
     more
 }
 
-/// Gives back some of what is idle, if that was not done a moment ago: what every slow path of the allocator does by itself.
+/// Gives some idle memory back, unless that happened less than a quarter of a second ago.
 ///
-/// For a thread that has other housekeeping to do, in a program that may be quiet altogether: otherwise nobody comes by, and what was
-/// cached last stays (`BOUND_BYTES` and the slabs of those blocks, and `SPARE_BYTES`, for each VP; 4 MiB or an eighth of what is in use of pages for each node). Returns when to come
-/// again, or `None` if there is nothing more to give back for now.
+/// Every slow path of the allocator does this by itself. Call `decay` from a housekeeping thread, for a
+/// program that may be completely quiet. Without a call, a quiet program keeps its last cached blocks:
+/// `BOUND_BYTES`, the slabs of those blocks and `SPARE_BYTES` for each VP. It also keeps 4 MiB of pages, or
+/// an eighth of those in use, for each node.
+///
+/// Returns the time until the next call is useful, or `None` if there is no more to give back for now.
 ///
 /// # Cost
-/// A few microseconds, and two system calls for each VP whose caches are emptied, of at most eight.
+/// A few microseconds, and two system calls for each VP whose caches are emptied, at most eight VPs.
+///
+/// # Example
+/// ```
+/// use std::time::Duration;
+///
+/// // In a housekeeping thread:
+/// let pause = squall_alloc::decay().unwrap_or(Duration::from_secs(10));
+/// assert!(pause > Duration::ZERO);
+/// ```
 pub fn decay() -> Option<Duration> {
     turn(known()?).then_some(Duration::from_millis(faults::turn_ms()))
 }

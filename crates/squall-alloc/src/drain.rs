@@ -1,20 +1,21 @@
-//! Emptying a VP's magazines from elsewhere.
+//! Drain: empties the magazines of a VP from a thread on another one.
 //!
-//! Problem: what a VP caches that has gone quiet is memory that nobody uses, yet its magazines are written without any lock by
-//! whoever runs there. Idea: two words that every sequence reads anyway are set so that all find the magazine empty and full; then
-//! the kernel is asked to restart what is in flight there.
+//! Problem: the cached blocks of a quiet VP are unused memory, but the threads of that VP write its magazines
+//! without a lock. Idea: two words that every sequence reads anyway are set so that each magazine looks both
+//! empty and full. The kernel then restarts the sequences in flight on that VP.
 //!
-//! - I1. *Closing is exact.* A sequence that commits after the first restart has read `low` or `high` after it, and left. So from then
-//!   on the closer alone reads and writes the count and the slots.
-//! - I2. *So is opening.* A sequence reads the count before `low` or `high`. The kernel restarts what is in flight once more between
-//!   the store of the new count and the opening, lest one that read the old count finds the magazine open.
-//! - I3. One thread at a time empties.
+//! - I1. *Closing is exact.* A sequence that commits after the first restart has read `low` or `high` after
+//!   that restart, and left. From then on the closer alone reads and writes the count and the slots.
+//! - I2. *Opening is exact.* A sequence reads the count before `low` or `high`. Between the store of the new
+//!   count and the opening, the kernel restarts the sequences in flight once more. Otherwise a sequence that
+//!   read the old count could find the magazine open.
+//! - I3. One thread at a time drains.
 //!
-//! Not promised: that a VP's magazines open again at once where the kernel restarted once and then refused [`TRIES_MAX`] times: they stay
-//! closed, which is right and slower, until they are emptied again.
+//! Not promised: that the magazines of a VP open again at once if the kernel restarts once and then refuses
+//! [`TRIES_MAX`] times. They stay closed until the next drain, which is correct and slower.
 //!
-//! Where the kernel cannot be asked, only what nobody else could be writing is emptied: nothing, that is, and [`empty`] says so.
-//! Cost: two system calls, and an interrupt on that processor each.
+//! If the kernel cannot restart sequences, [`empty`] does nothing and returns false.
+//! Cost: two system calls, each with an interrupt on the processor of the VP.
 //! Source: tcmalloc's `StopCpu`; membarrier(2).
 
 #[cfg(not(loom))]
@@ -29,14 +30,14 @@ use crate::magazine::Magazine;
 use crate::sites;
 use squall_sys::sync::atomic::Ordering;
 
-/// How often the kernel is asked once more that has just said yes.
+/// The attempts at the second restart, after the first one succeeded.
 const TRIES_MAX: usize = 8;
 
-/// Held by who empties (I3).
+/// Held by the thread that drains (I3).
 #[cfg(not(loom))]
 pub(crate) static EMPTYING: Lock = Lock::new();
 
-/// Sends home all that `vp` caches. False if that cannot be done here.
+/// Sends all cached blocks of `vp` home. Returns false if the kernel cannot restart sequences.
 #[cfg(not(loom))]
 pub(crate) fn empty(ground: &Ground, vp: u32, part: Part) -> bool {
     if !ground.can_restart {
@@ -60,7 +61,7 @@ pub(crate) fn empty(ground: &Ground, vp: u32, part: Part) -> bool {
     emptied
 }
 
-/// Takes all that is in these magazines of one VP, which `restart` restarts the sequences of.
+/// Takes all blocks out of these magazines of one VP. `restart` restarts the sequences in flight on it.
 pub(crate) fn empty_magazines<'a, M: Iterator<Item = &'a Magazine>>(
     magazines: impl Fn() -> M,
     restart: impl Fn() -> bool,
@@ -70,7 +71,7 @@ pub(crate) fn empty_magazines<'a, M: Iterator<Item = &'a Magazine>>(
     if !sites::CLOSE.is_weak() {
         magazines().for_each(close);
     }
-    // 1. What is in flight there begins again, and finds them closed (I1).
+    // 1. The sequences in flight start over, and find the magazines closed (I1).
     if !sites::RESTART.is_weak() && !restart() {
         open();
         return false;
@@ -78,12 +79,13 @@ pub(crate) fn empty_magazines<'a, M: Iterator<Item = &'a Magazine>>(
     for magazine in magazines() {
         let count = magazine.count.load(Ordering::Relaxed) as usize;
         for index in 0..count {
-            // SAFETY: below the count, so within the room.
+            // SAFETY: below the count, so within the magazine's room.
             take(unsafe { &*Magazine::slot(magazine, index) }.load(Ordering::Relaxed));
         }
         magazine.count.store(0, Ordering::Relaxed);
     }
-    // 2. What has read an old count begins again (I2). It was possible a moment ago; if it is refused still, they stay closed.
+    // 2. The sequences that read an old count start over (I2). The first restart succeeded a moment ago; if
+    //    all of these fail, the magazines stay closed.
     if !sites::AGAIN.is_weak() && !(0..TRIES_MAX).any(|_| restart()) {
         return false;
     }
@@ -92,7 +94,7 @@ pub(crate) fn empty_magazines<'a, M: Iterator<Item = &'a Magazine>>(
 }
 
 fn close(magazine: &Magazine) {
-    // Relaxed, both: the restart orders them before whatever its processor does then.
+    // Relaxed, both: the restart orders them before everything that its processor does afterwards.
     magazine.low.store(u32::MAX, Ordering::Relaxed);
     magazine.high.store(0, Ordering::Relaxed);
 }

@@ -1,16 +1,16 @@
-//! Hooks for tests: the system refuses memory from a chosen question on; the machine has several nodes; what
-//! is idle goes back at every slow path.
+//! Test hooks: the system refuses memory from a chosen request on; the machine seems to have several nodes;
+//! every slow path gives idle memory back.
 //!
-//! Cost: one load before each question to the system, and for each turn.
+//! Cost: one load before each request to the system, and for each pass.
 
 use squall_sys::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
-/// Questions that are still answered; negative: all are.
+/// Requests that still succeed; negative: all of them.
 static LEFT: AtomicI64 = AtomicI64::new(-1);
 
-/// Whether the system may be asked for memory.
+/// Returns whether the system may be asked for memory.
 pub(crate) fn allowed() -> Option<()> {
-    // Relaxed, all: the number is all there is.
+    // Relaxed, all: only the number matters.
     if LEFT.load(Ordering::Relaxed) < 0 {
         return Some(());
     }
@@ -18,7 +18,8 @@ pub(crate) fn allowed() -> Option<()> {
     left.is_ok().then_some(())
 }
 
-/// For tests: lets so many questions to the system for memory through and refuses all that come then; `None`: none is refused.
+/// For tests: lets `questions` requests for memory through and refuses all later ones. `None` refuses no
+/// request.
 #[doc(hidden)]
 pub fn refuse_after(questions: Option<u32>) {
     LEFT.store(questions.map_or(-1, i64::from), Ordering::Relaxed);
@@ -26,7 +27,7 @@ pub fn refuse_after(questions: Option<u32>) {
 
 static NODES: AtomicUsize = AtomicUsize::new(0);
 
-/// How many nodes of memory the machine has.
+/// The number of memory nodes of the machine.
 pub(crate) fn nodes() -> usize {
     match NODES.load(Ordering::Relaxed) {
         0 => squall_sys::nodes::limit().unwrap_or(1),
@@ -34,7 +35,8 @@ pub(crate) fn nodes() -> usize {
     }
 }
 
-/// For tests, before the first allocation: the machine is taken for one of so many nodes, and pages are bound to theirs.
+/// For tests, before the first allocation: pretends that the machine has `count` nodes, and binds pages to
+/// them.
 #[doc(hidden)]
 pub fn pretend_nodes(count: usize) {
     NODES.store(count, Ordering::Relaxed);
@@ -43,19 +45,20 @@ pub fn pretend_nodes(count: usize) {
 /// See [`pretend_apart`].
 static APART: AtomicBool = AtomicBool::new(false);
 
-/// Whether VPs are to be taken for ones of two nodes, in turns.
+/// Returns whether VPs alternate between two pretended nodes.
 pub(crate) fn are_apart() -> bool {
     APART.load(Ordering::Relaxed)
 }
 
-/// For tests, before the first allocation: the machine is taken for one of two nodes, to which its processors belong in turns.
+/// For tests, before the first allocation: pretends that the machine has two nodes, between which its
+/// processors alternate.
 #[doc(hidden)]
 pub fn pretend_apart() {
     pretend_nodes(2);
     APART.store(true, Ordering::Relaxed);
 }
 
-/// The time from one turn to the next (`decay/I1`).
+/// The time between passes (`decay/I1`).
 static TURN_MS: AtomicU64 = AtomicU64::new(250);
 
 /// See [`TURN_MS`].
@@ -63,8 +66,8 @@ pub(crate) fn turn_ms() -> u64 {
     TURN_MS.load(Ordering::Relaxed)
 }
 
-/// For tests: every slow path from the second on, or from the next turn on, gives back some of what is idle, as if a quarter of a second
-/// had passed.
+/// For tests: every slow path gives some idle memory back, as if a quarter of a second had passed. It takes
+/// effect with the second slow path of the process, or with the next pass.
 #[doc(hidden)]
 pub fn turn_always() {
     TURN_MS.store(0, Ordering::Relaxed);

@@ -1,22 +1,23 @@
-//! A fork while other threads hold our locks.
+//! A fork while other threads hold locks of the allocator.
 //!
-//! Problem: the child has only the forking thread, and the memory says that others hold locks. Idea: the forking thread takes them
-//! all before, and gives them back in both.
+//! Problem: the child has only the forking thread, and its memory says that other threads hold locks. Idea:
+//! the forking thread takes all locks before the fork, and releases them in both processes.
 //!
-//! - I1. Locks are taken in the order that every other thread keeps: that of turns, the ground's, emptying's, those of heaps by their
-//!   VPs, that of growing, those of pools.
-//! - I2. A sequence of another thread is in the child's memory whole or not at all: what it stores before its commit lies above the
-//!   count. A block that it took is lost in the child, as what its thread had is, and so are units that were leaving (`units/I4`), and
-//!   a segment that was coming. The child's pools count neither, lest who finds no memory waits for what nobody brings.
+//! - I1. The locks are taken in the order that every other thread keeps: the lock of passes, the setup lock,
+//!   the lock of draining, the locks of heaps by VP, the lock of growth, the locks of page pools.
+//! - I2. A sequence of another thread is in the child's memory completely or not at all: its stores before
+//!   the commit lie above the count. A block that it took is lost in the child, like all blocks of its
+//!   thread. Units that were leaving (`page_pool/I4`) and a segment in preparation are lost, too. The child's
+//!   pools count neither, so a thread without memory does not wait for them.
 //!
-//! Not promised: anything in the child of a `vfork`, or from within a signal handler. Nor in what a program has called before a fork
-//! (pthread_atfork(3)) if it asked for that before the ground was laid, that is before the first block or the first representative of a
-//! clustered object: the C library calls it after [`prepare`], when all is locked, and it would wait for itself.
-//! Cost: a lock for each VP whose heap was used.
+//! Not promised: use in the child of a `vfork`, or in a signal handler. A `pthread_atfork` handler that was
+//! registered before the first allocation (or the first representative of a clustered object) runs after
+//! [`prepare`], while all locks are held. An allocation in such a handler deadlocks.
+//! Cost: a lock for each VP with a used heap.
 
 use crate::ground::{GROWTH, SETTING, known};
 
-/// Before the fork.
+/// Takes all locks before the fork.
 pub(crate) extern "C" fn prepare() {
     crate::decay::TURN.lock();
     SETTING.lock();
@@ -31,7 +32,7 @@ pub(crate) extern "C" fn prepare() {
     }
 }
 
-/// After it, in both.
+/// Releases all locks after the fork, in parent and child.
 fn release() {
     if let Some(ground) = known() {
         for pool in &ground.pools {
@@ -47,16 +48,16 @@ fn release() {
     crate::decay::TURN.unlock();
 }
 
-/// After it, in the parent.
+/// Runs after the fork in the parent.
 pub(crate) extern "C" fn parent() {
     release();
 }
 
-/// After it, in the child.
+/// Runs after the fork in the child.
 pub(crate) extern "C" fn child() {
     if let Some(ground) = known() {
         for pool in &ground.pools {
-            // SAFETY: its lock is held since `prepare`.
+            // SAFETY: `prepare` took its lock, and it is held still.
             unsafe { pool.forget_others() };
         }
     }

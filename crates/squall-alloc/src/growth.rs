@@ -1,17 +1,18 @@
-//! Which segment is made usable next.
+//! Growth: the next segment that becomes usable.
 //!
-//! Problem: to make one usable is a question to the system, which may refuse, while others ask for the next one. Idea: one at a time asks,
-//! and counts on when it was told yes.
+//! Problem: to make a segment usable, the allocator asks the system, which may refuse while other threads ask
+//! for the next one. Idea: one thread at a time asks, and advances the counter after it succeeds.
 //!
-//! - I1. Each number is given out once, in their order: one whose memory the system refused is still the next one.
+//! - I1. Each number is given out once, in order. A number whose memory the system refused remains the next
+//!   one.
 //!
-//! Cost: a lock, held during the system's calls, for each segment of 4 MiB.
+//! Cost: for each segment of 4 MiB, a lock that is held during the system calls.
 
 use crate::lock::Lock;
 use crate::sites;
 use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 
-/// See the module.
+/// The counter of usable segments.
 pub(crate) struct Growth {
     lock: Lock,
     /// Written under the lock.
@@ -29,16 +30,16 @@ impl Growth {
         Growth { lock: Lock::new(), next: AtomicUsize::new(0) }
     }
 
-    /// For a fork: holds still. No other lock is taken under it.
+    /// The lock, which a fork holds. No other lock is taken under it.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn lock(&self) -> &Lock {
         &self.lock
     }
 
-    /// The next number below `end`, if `make` makes it usable.
+    /// Returns the next number below `end`, if `make` makes its segment usable.
     pub(crate) fn grow(&self, end: usize, make: impl FnOnce(usize) -> bool) -> Option<usize> {
         if sites::GROWS_ALONE.is_weak() {
-            // Back where it failed, unless others came behind us.
+            // After a failure the counter goes back, unless other threads advanced it.
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let is_made = number < end && make(number);
             if !is_made {
@@ -47,7 +48,7 @@ impl Growth {
             return is_made.then_some(number);
         }
         self.lock.with(|| {
-            // Relaxed, both: by one thread at a time.
+            // Relaxed, both: one thread at a time, under the lock.
             let number = self.next.load(Ordering::Relaxed);
             if number >= end || !make(number) {
                 return None;

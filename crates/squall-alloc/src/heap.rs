@@ -1,31 +1,36 @@
-//! The heap of a VP: which blocks of its slabs are free.
+//! The heap of a VP: the free blocks of its slabs.
 //!
-//! Problem: a block may be freed by any thread on any VP, and must go back to the slab it came from, without a list through the
-//! blocks, which would fetch each of their lines. Idea: a bit for each block beside the slab, and a lock for each VP that is taken
-//! once for a hundred blocks. Sixty-four blocks of a slab are one word.
+//! Problem: any thread on any VP may free a block, which must return to its slab. A free list through the
+//! blocks would fetch the line of each block. Idea: one bit per block beside the slab, and a lock for each VP
+//! that is taken once per hundred blocks. Sixty-four blocks of a slab are one word.
 //!
-//! - I1. A slab belongs to one heap and one class while any of its blocks is out. Its bits, and all that is said of it, are read and
-//!   written under that heap's lock.
-//!   But for its class and each unit's first one, which anybody reads who has a block: so nobody ever has a reference to all of it.
-//! - I2. A block is free (its bit is set) or out: in a magazine, or with a user. It is taken once for each time that it was put back.
-//! - I3. A slab all of whose blocks are free is taken out of the list under the same lock, at once: so none of its blocks can be taken
-//!   any more, and none is in a magazine. It is then among the spares, or, if these are enough, whoever took it out has it alone, and
-//!   gives its pages back when he has left the lock; as does who takes it out of the spares for that.
-//! - I4. A slab with a free block that is no spare is in its class's list, others are in none. It comes there whole: what leads from its units
-//!   to this heap was written before.
-//! - I5. No other lock is taken, and the system is not called, under a heap's lock.
-//! - I6. Spares are slabs of [`SPARE_UNITS`], of whatever class was theirs, and no more than the heap was made for: so that a VP that takes and
-//!   frees much in turn neither meets others at the pool for it each time, nor gets memory whose lines another processor has.
+//! - I1. A slab belongs to one heap and one class while any of its blocks is out. Its bits and all its
+//!   metadata are read and written under the lock of that heap. Exceptions are its class, and the first unit
+//!   that each unit names: any thread that has a block reads them. So no code holds a reference to the whole
+//!   metadata.
+//! - I2. A block is free (its bit is set) or out: in a magazine, or in use. It is taken once for each time
+//!   that it was put back.
+//! - I3. A slab whose blocks are all free is taken out of its list at once, under the same lock. After that,
+//!   its blocks can no longer be taken, and are in no magazine. The slab becomes a spare. If there are enough
+//!   spares, the thread that took it out has it alone, and gives its pages back after it released the lock. A
+//!   thread that takes a slab out of the spares for that purpose does the same.
+//! - I4. A slab with a free block that is no spare is in the list of its class; other slabs are in no list.
+//!   It enters the list complete: the path from its units to this heap was written before.
+//! - I5. Under a heap's lock, no other lock is taken and no system call is made.
+//! - I6. Spares are slabs of [`SPARE_UNITS`] units, of any former class, and at most as many as the heap was
+//!   made for. A VP that alternately takes and frees many blocks then neither contends for the page pool nor
+//!   gets memory whose lines another processor caches.
 //!
-//! Not promised: that blocks come in the order of their addresses, or from the fullest slab. Two threads that find no free block at
-//! once both get a slab.
-//! Of a batch that another processor had the last of, what is written lies on some five lines: that of the lock, which has what every
-//! batch counts; one of the class; three of the slab. Where lines take long these would be waited for one after the other, so they are
-//! asked for at once, the class's and, of blocks that come back, the slab's before the lock.
-//! Cost: of blocks that lie side by side some five instructions for each that is taken, and six for each that is put back; of one that lies
-//! alone some twenty.
-//! Source: McKenney and Slingwine, "Efficient Kernel Memory Allocation" (1993): a layer that gathers blocks into pages; Tornado §4:
-//! the check of a block's home on every free.
+//! Not promised: blocks in address order, or from the fullest slab. Two threads that find no free block at
+//! the same time both get a slab.
+//! Cache lines: if another processor handled the previous batch, the lines to write are about five. The line
+//! of the lock holds the counters of every batch; one line belongs to the class, and three to the slab. To
+//! avoid waiting for them one by one, the lines of the class and, for a put, of the slab are prefetched
+//! before the lock.
+//! Cost: for blocks that lie side by side, some five instructions per block taken and six per block put back;
+//! for a block that lies alone, some twenty.
+//! Source: McKenney and Slingwine, "Efficient Kernel Memory Allocation" (1993): a layer that gathers blocks
+//! into pages; Tornado §4: the check of a block's home on every free.
 
 #[cfg(not(loom))]
 use crate::classes::LINE_BYTES;
@@ -35,29 +40,31 @@ use crate::lock::Lock;
 use crate::sites;
 use squall_sys::sync::cell::UnsafeCell;
 
-/// The most blocks that a slab has, in words of bits.
+/// The number of words of bits: the most blocks of a slab, by 64.
 const WORDS: usize = (1 << SLAB_SHIFT) / 16 / 64;
 
-/// What is known of a slab, beside it. All zeros where there is none.
+/// Metadata of a slab, beside it. All zeros if there is no slab.
 #[repr(C, align(64))]
 pub(crate) struct Slab {
     /// The neighbours in the list of its class.
     link: Link,
-    /// Free blocks.
+    /// The number of free blocks.
     free: u32,
     class: u32,
-    /// Whose heap it is of.
+    /// The VP of the heap that owns the slab.
     home: u32,
-    /// No word of `bits` below has a bit.
+    /// All words of `bits` below this index are zero.
     hint: u32,
-    /// The unit that the slab begins with which this unit belongs to. Of each unit, whereas the rest is of first ones.
+    /// The first unit of the slab that contains this unit. Valid for each unit; the other fields are valid
+    /// for first units.
     first: u32,
     /// A set bit is a free block.
     bits: [u64; WORDS],
 }
 
 impl Slab {
-    /// Has its first lines come, which have the bits of most classes: all at once, and not each when it is written.
+    /// Prefetches its first lines, with the bits of most classes, so that they arrive together and not one by
+    /// one.
     #[cfg(not(loom))]
     #[inline]
     fn expect(this: *mut Slab) {
@@ -66,17 +73,18 @@ impl Slab {
         });
     }
 
-    /// The unit that the slab begins with which this unit belongs to.
+    /// Returns the first unit of the slab that contains this unit.
     ///
     /// # Safety
-    /// It is a unit of a slab one of whose blocks the caller has.
+    /// The unit is of a slab, and the caller has one of its blocks.
     #[inline]
     pub(crate) unsafe fn first(this: *const Slab) -> u32 {
-        // SAFETY: written before the slab's first block was given out, and not again before its last is back.
+        // SAFETY: written before the first block of the slab was given out, and not again before its last
+        // block is back.
         unsafe { (&raw const (*this).first).read() }
     }
 
-    /// Sets it.
+    /// Sets the first unit.
     ///
     /// # Safety
     /// The unit was given to the caller alone.
@@ -85,7 +93,7 @@ impl Slab {
         unsafe { (&raw mut (*this).first).write(first) };
     }
 
-    /// Makes it a slab of this class, all of whose blocks are free, in no list.
+    /// Makes it a slab of this class, with all blocks free, in no list.
     ///
     /// # Safety
     /// The units were given to the caller alone.
@@ -103,10 +111,10 @@ impl Slab {
         }
     }
 
-    /// Its class.
+    /// Returns the class.
     ///
     /// # Safety
-    /// It is a slab one of whose blocks the caller has.
+    /// It is a slab, and the caller has one of its blocks.
     #[inline]
     pub(crate) unsafe fn class(this: *const Slab) -> usize {
         // SAFETY: as in `first`.
@@ -114,45 +122,45 @@ impl Slab {
     }
 }
 
-/// What heaps stand on: where slabs lie, and who has pages.
+/// The environment of heaps: the metadata of slabs, and the pages.
 pub(crate) trait Land {
-    /// What is known of the slab that begins with this unit.
+    /// The metadata of the slab that begins with this unit.
     fn slab(&self, unit: u32) -> *mut Slab;
-    /// So many units at a multiple of their number, near `home`.
+    /// Takes `count` units at a multiple of `count`, near `home`.
     fn take_units(&self, count: usize, home: u32) -> Option<u32>;
-    /// Gives them back: nobody uses what is in them.
+    /// Gives units back. Their content is no longer needed.
     fn give_units(&self, unit: u32, count: usize);
-    /// Who frees a block of these units goes to this heap and class from now on.
+    /// Lets these units lead to this heap and class: blocks of theirs are freed there from now on.
     fn direct(&self, unit: u32, count: usize, home: u32, class: usize);
 }
 
-/// The links of slabs, by their first units.
+/// The links of slabs, by first unit.
 struct Slabs<'a, L>(&'a L);
 
 impl<L: Land> Links for Slabs<'_, L> {
     #[inline]
     fn link(&self, number: u32) -> *mut Link {
         let slab = self.0.slab(number);
-        // SAFETY: what is known of a unit, all of which may be pointed to.
+        // SAFETY: the metadata of a unit, all of which may be pointed to.
         unsafe { &raw mut (*slab).link }
     }
 }
 
-/// What a heap counts of a class. All but `slabs` and `out` only ever grow.
+/// The counters of a class in a heap. All but `slabs` and `out` only grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     /// Slabs of the class.
     pub(crate) slabs: u64,
     /// Blocks that are out.
     pub(crate) out: u64,
-    /// How often blocks were taken, and how often some were put back.
+    /// The number of takes, and the number of blocks put back.
     pub(crate) takes: u64,
     pub(crate) puts: u64,
     /// Blocks that other VPs sent home.
     pub(crate) sent_home: u64,
 }
 
-/// On a line of its own, so that a batch touches one.
+/// One class of a heap, on a line of its own, so that a batch touches one line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Class {
@@ -161,24 +169,24 @@ struct Class {
     counts: Counts,
 }
 
-/// What is below the lock, but for the classes.
+/// The data under the lock, except the classes.
 struct Inner {
-    /// How often blocks were taken or put back; it comes round.
+    /// Counts takes and puts; it wraps around.
     events: u32,
-    /// The slabs that nobody has a block of (I6).
+    /// The slabs without blocks that are out (I6).
     spares: List,
     spares_count: u32,
-    /// The fewest that there were since some were given back.
+    /// The fewest spares since some were given back.
     spares_least: u32,
 }
 
-/// What is below the lock.
+/// The data under the lock.
 struct Locked<'a> {
     inner: &'a mut Inner,
     classes: &'a mut [Class; COUNT],
 }
 
-/// The heap of one VP. The lock has what every batch writes on its line.
+/// The heap of one VP. The line of the lock also holds the data that every batch writes.
 #[repr(C, align(128))]
 pub(crate) struct Heap {
     lock: Lock,
@@ -188,17 +196,17 @@ pub(crate) struct Heap {
     classes: UnsafeCell<[Class; COUNT]>,
 }
 
-/// What is wrong with a block that is put back.
+/// The error of a block that is put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// It is free already.
+    /// The block is free already.
     Twice,
     /// No block begins there.
     NoBlock,
 }
 
 impl Heap {
-    /// The heap of the VP `home`, without a slab, that keeps up to so many spares.
+    /// Makes the heap of the VP `home`, without slabs, with room for `spares_max` spares.
     pub(crate) fn new(home: u32, spares_max: u32) -> Heap {
         let class = Class { list: List::EMPTY, counts: Counts::default() };
         let (spares, spares_count, spares_least) = (List::EMPTY, 0, 0);
@@ -207,7 +215,7 @@ impl Heap {
         Heap { lock: Lock::new(), home, spares_max, inner, classes }
     }
 
-    /// For a fork: holds still.
+    /// The lock, which a fork holds.
     pub(crate) fn lock(&self) -> &Lock {
         &self.lock
     }
@@ -216,7 +224,7 @@ impl Heap {
         self.lock.with(|| {
             self.inner.with_mut(|inner| {
                 self.classes.with_mut(|classes| {
-                    // SAFETY: the lock is held, and whatever else uses them does so here (I1).
+                    // SAFETY: the lock is held, and all accesses are made here (I1).
                     let (inner, classes) = unsafe { (&mut *inner, &mut *classes) };
                     f(Locked { inner, classes })
                 })
@@ -224,7 +232,7 @@ impl Heap {
         })
     }
 
-    /// Has the line come on which this class is counted, while the lock is waited for.
+    /// Prefetches the line with the counters of this class, before the lock is acquired.
     #[cfg(not(loom))]
     #[inline]
     fn expect_class(&self, class: usize) {
@@ -233,8 +241,8 @@ impl Heap {
         });
     }
 
-    /// Takes up to `most` blocks of `class` and gives them to `f`: so many from an offset on, one after the other. Returns how many: fewer only if
-    /// there are no pages.
+    /// Takes up to `most` blocks of `class`. Calls `f` with an offset and a number of blocks that lie side by
+    /// side from there on. Returns the number of blocks: fewer than `most` only if there are no pages.
     pub(crate) fn take(
         &self,
         land: &impl Land,
@@ -250,7 +258,7 @@ impl Heap {
             self.locked(|Locked { inner, classes }| {
                 inner.events = inner.events.wrapping_add(1);
                 if let Some(unit) = new.take() {
-                    // SAFETY: new, and in no list yet.
+                    // SAFETY: a new slab, in no list yet.
                     unsafe { classes[class].enter(land, unit) };
                 }
                 taken += classes[class].take(land, class, most - taken, &mut f);
@@ -272,7 +280,7 @@ impl Heap {
             let Some(unit) = land.take_units(units(class), self.home) else { break };
             // SAFETY: the units were just given to us alone (I1).
             unsafe { Slab::begin(land.slab(unit), class, self.home) };
-            // Before anybody can have a block of them, and free it (I4).
+            // This happens before any thread can have a block of them and free it (I4).
             if !sites::DIRECT.is_weak() {
                 land.direct(unit, units(class), self.home, class);
             }
@@ -282,7 +290,7 @@ impl Heap {
         taken
     }
 
-    /// As `take`, of one block of the slabs that it has already.
+    /// Takes one block of the slabs that the heap has already.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn reuse(&self, land: &impl Land, class: usize) -> Option<usize> {
         let mut found = None;
@@ -296,7 +304,8 @@ impl Heap {
         found
     }
 
-    /// Puts blocks back, whose offsets begin at the address `begin`; all are of this heap. `sent_home`: from elsewhere.
+    /// Puts blocks of this heap back. Offsets count from the address `begin`. `sent_home`: another VP sends
+    /// them.
     pub(crate) fn put(
         &self,
         land: &impl Land,
@@ -323,7 +332,7 @@ impl Heap {
                 let slab = land.slab(unit);
                 // SAFETY: the block is out, so its slab is of this heap (I1), whose lock we hold.
                 let (class, before) = unsafe { ((*slab).class as usize, (*slab).free) };
-                // Blocks that come together are often of one slab: what concerns the slab is done once for them.
+                // Blocks of one batch are often of one slab, whose counters are then updated once.
                 // SAFETY: as above.
                 rest = unsafe {
                     Slab::put(slab, class, begin + ((unit as usize) << SLAB_SHIFT), rest, &mut wrong)
@@ -338,7 +347,8 @@ impl Heap {
                 if put == 0 {
                     continue;
                 }
-                // SAFETY: a slab is in the list if it had a free block (I4), and in none once it was taken out.
+                // SAFETY: a slab is in the list if it had a free block (I4), and in no list once it was taken
+                // out.
                 unsafe {
                     if before == 0 {
                         of.list.push(&Slabs(land), unit);
@@ -361,14 +371,15 @@ impl Heap {
             }
             still_in
         });
-        // SAFETY: they were taken out of their lists under the lock, and are in no other.
+        // SAFETY: they were taken out of their lists under the lock, and are in no other list.
         unsafe { give(land, empty) };
         if let Some((unit, class)) = still_in {
             land.give_units(unit, units(class));
         }
     }
 
-    /// Gives spares back: all, or as many as nobody needed since this was last called. Whether any are left.
+    /// Gives spares back: all of them, or as many as were unneeded since the previous call. Returns whether
+    /// any are left.
     pub(crate) fn give_spares(&self, land: &impl Land, all: bool) -> bool {
         let mut spares = List::EMPTY;
         let left = self.locked(|Locked { inner, .. }| {
@@ -381,7 +392,7 @@ impl Heap {
                 };
                 if let Some(unit) = first {
                     inner.spares_count -= 1;
-                    // SAFETY: it was just taken out of the other.
+                    // SAFETY: it was just taken out of the other list.
                     unsafe { spares.push(&Slabs(land), unit) };
                 }
             }
@@ -393,18 +404,18 @@ impl Heap {
         left > 0
     }
 
-    /// How many spares there are.
+    /// The number of spares.
     pub(crate) fn spares(&self) -> u32 {
         self.locked(|Locked { inner, .. }| inner.spares_count)
     }
 
-    /// A number that changes whenever blocks are taken or put back.
+    /// A number that changes with every take and put.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn events(&self) -> u32 {
         self.locked(|Locked { inner, .. }| inner.events)
     }
 
-    /// What was counted of each class.
+    /// The counters of each class.
     pub(crate) fn counts(&self) -> [Counts; COUNT] {
         self.locked(|Locked { classes, .. }| classes.map(|class| class.counts))
     }
@@ -413,7 +424,7 @@ impl Heap {
 /// Gives the pages of these slabs back.
 ///
 /// # Safety
-/// They are the caller's alone, as is the list of them (I3).
+/// The slabs and their list belong to the caller alone (I3).
 unsafe fn give(land: &impl Land, mut slabs: List) {
     // SAFETY: by this function's contract.
     while let Some(unit) = unsafe { slabs.pop(&Slabs(land)) } {
@@ -424,7 +435,8 @@ unsafe fn give(land: &impl Land, mut slabs: List) {
 }
 
 impl Inner {
-    /// A spare, all of whose blocks are free ones of `class` now, in no list; under the lock of the heap of `home`.
+    /// Takes a spare and makes it a slab of `class` with all blocks free, in no list. The caller holds the
+    /// lock of the heap of `home`.
     fn spare(&mut self, land: &impl Land, class: usize, home: u32) -> Option<u32> {
         if units(class) != SPARE_UNITS {
             return None;
@@ -433,7 +445,7 @@ impl Inner {
         let unit = unsafe { self.spares.pop(&Slabs(land)) }?;
         self.spares_count -= 1;
         self.spares_least = self.spares_least.min(self.spares_count);
-        // SAFETY: a spare is of the heap, and nobody has a block of it (I3).
+        // SAFETY: a spare is of the heap, and none of its blocks is out (I3).
         if unsafe { Slab::class(land.slab(unit)) } != class {
             // SAFETY: as above.
             unsafe { Slab::begin(land.slab(unit), class, home) };
@@ -447,14 +459,15 @@ impl Class {
     /// Puts a slab into the list.
     ///
     /// # Safety
-    /// It is of the heap, whose lock the caller holds, and in no list (I4).
+    /// The slab is of the heap, whose lock the caller holds, and in no list (I4).
     unsafe fn enter(&mut self, land: &impl Land, unit: u32) {
         self.counts.slabs += 1;
         // SAFETY: by this function's contract.
         unsafe { self.list.push(&Slabs(land), unit) };
     }
 
-    /// Takes up to `most` blocks of the slabs in the list, which are of `class`, under the lock of their heap. Returns how many.
+    /// Takes up to `most` blocks from the slabs in the list, all of `class`. The caller holds the lock of the
+    /// heap. Returns their number.
     #[inline]
     fn take(
         &mut self,
@@ -485,12 +498,13 @@ impl Class {
 }
 
 impl Slab {
-    /// Takes up to `most` free blocks and gives them to `f`, as [`Heap::take`] does.
+    /// Takes up to `most` free blocks and passes them to `f`, like [`Heap::take`].
     ///
     /// # Safety
-    /// The caller holds the lock of the heap that it is of.
+    /// The caller holds the lock of the heap that owns the slab.
     unsafe fn take(this: *mut Slab, unit: u32, most: usize, f: &mut impl FnMut(usize, usize)) -> usize {
-        // SAFETY: by this function's contract, all that is below (I1); only of the bits and the two numbers there are references.
+        // SAFETY: by this function's contract, for all accesses below (I1); references are made to the bits
+        // and the two numbers only.
         let (class, bits, hint, free) =
             unsafe { ((*this).class as usize, &mut (*this).bits, &mut (*this).hint, &mut (*this).free) };
         let (base, size, words) =
@@ -501,7 +515,7 @@ impl Slab {
         while taken < most && at < words {
             let word = bits[at];
             if word != 0 {
-                // Free ones lie side by side more often than not.
+                // Free blocks usually lie side by side.
                 let first = word.trailing_zeros() as usize;
                 let run = ((!(word >> first)).trailing_zeros() as usize).min(most - taken);
                 bits[at] = word & !run_of(first, run);
@@ -517,7 +531,8 @@ impl Slab {
         taken
     }
 
-    /// Marks those of these blocks free that are its own, of which the first is at `base`, up to one that is not. Returns the others.
+    /// Marks the leading blocks that are of this slab as free. `base` is the address of its first block.
+    /// Returns the rest, from the first block of another slab on.
     ///
     /// # Safety
     /// As for `take`.
@@ -542,7 +557,8 @@ impl Slab {
                 rest = &rest[1..];
                 continue;
             };
-            // Blocks that are put back together often were taken together, and lie side by side: then so many bits are set at once.
+            // Blocks that are put back together were often taken together and lie side by side. Their bits
+            // are set at once.
             let most = rest.len().min(64 - block % 64).min(COUNTS[class] as usize - block);
             let follows = |run: &usize| rest[*run].addr() == first.addr() + *run * size;
             let run = (1..most).take_while(follows).count() + 1;
@@ -570,7 +586,7 @@ impl Slab {
     }
 }
 
-/// So many bits of a word, from this one on; not none, and within the word.
+/// A mask of `count` bits from `first` on. `count` is at least 1, and the bits are within the word.
 #[inline(always)]
 const fn run_of(first: usize, count: usize) -> u64 {
     (u64::MAX >> (64 - count)) << first
@@ -583,9 +599,9 @@ mod tests {
 
     const BEGIN: usize = 1 << 20;
 
-    /// A slab of this class, of which all blocks are out.
+    /// Makes a slab of this class, with all blocks out.
     fn all_out(class: usize) -> Slab {
-        // SAFETY: all zeros are a slab, and it is ours.
+        // SAFETY: all zeros are a valid slab, and it is ours.
         let mut slab: Slab = unsafe { std::mem::zeroed() };
         // SAFETY: as above.
         unsafe { Slab::begin(&raw mut slab, class, 0) };
@@ -605,7 +621,7 @@ mod tests {
         std::ptr::without_provenance_mut(BEGIN + number * SIZES[class])
     }
 
-    /// Puts these back. Returns what was wrong, and how many are left.
+    /// Puts blocks back. Returns the errors, and the number of blocks that are left.
     fn put(slab: &mut Slab, class: usize, blocks: &[*mut u8]) -> (Vec<(*mut u8, Wrong)>, usize) {
         let mut wrongs = Vec::new();
         // SAFETY: the slab is ours.
@@ -632,7 +648,7 @@ mod tests {
                 (random >> 33) as usize % below
             };
             for _ in 0..if cfg!(miri) { 30 } else { 2_000 } {
-                // Some runs, upwards, downwards, and one alone.
+                // Runs of blocks, upwards and downwards, and single blocks.
                 let mut blocks = Vec::new();
                 for _ in 0..next(4) {
                     let (from, long) = (next(count), 1 + next(100));
@@ -666,7 +682,8 @@ mod tests {
             let (count, mut slab) = (COUNTS[class] as usize, all_out(class));
             assert!(count > 70);
             assert_eq!(put(&mut slab, class, &[block(class, 66)]), (Vec::new(), 0));
-            // A run over the end of a word, in which one is free; one twice; within a block; behind the last; of another slab, where it ends.
+            // A run across the end of a word with one free block; a block twice; an address within a block;
+            // one behind the last block; one of another slab, at which the put stops.
             let within = block(class, 2).wrapping_add(8);
             let behind = block(class, count);
             let is_in_slab = count * SIZES[class] < units(class) << SLAB_SHIFT;

@@ -1,29 +1,31 @@
-//! Blocks on their way home.
+//! Remote frees: returns blocks to the heaps they came from.
 //!
-//! - I1. A block is put into the heap that it is of, and no other. A batch is sorted, so that each heap's lock is taken once for it.
+//! - I1. A block is put into the heap it came from, and no other. A batch is sorted, so the lock of each heap
+//!   is taken once per batch.
 //!
-//! Cost: for a batch of one home, which is the common one, a look at where each block leads; otherwise a sort.
+//! Cost: for a batch of one home, the common case, a lookup of each block's home; otherwise a sort.
 
 use crate::classes::BATCH_MAX;
 use crate::magazine::Batch;
 use crate::sites;
 
-/// The home of what is no block.
+/// The home of an address that is no block.
 const NO_HOME: u32 = u32::MAX;
 
-/// Who knows where blocks are at home.
+/// Knows the heap of each block.
 pub(crate) trait Homes {
-    /// Whose heap this block is of; `None` if it is no block.
+    /// Returns the VP that owns the heap of this block, or `None` if the address is no block.
     fn home_of(&self, block: *mut u8) -> Option<u32>;
-    /// Whether two blocks lie where all are of one heap; false if that is not known by where they lie.
+    /// Returns whether two blocks lie together in memory of one heap. False if their addresses do not show
+    /// it.
     fn are_together(&self, block: *mut u8, other: *mut u8) -> bool;
-    /// Puts blocks into the heap that they are of; `sent_home`: from elsewhere.
+    /// Puts blocks into their heap. `sent_home`: another VP sends them.
     fn put_on(&self, home: u32, blocks: &[*mut u8], sent_home: bool);
-    /// Is told of what is no block.
+    /// Reports an address that is no block.
     fn foreign(&self, block: *mut u8);
 }
 
-/// Sends the blocks of a batch, which the VP `from` had, to the heaps that they are of, and empties it.
+/// Sends the blocks of a batch, which the VP `from` had, to their heaps, and empties the batch.
 pub(crate) fn send_home(homes: &impl Homes, from: u32, batch: &mut Batch) {
     let blocks = batch.blocks();
     let home_of = |block: *mut u8| homes.home_of(block).unwrap_or(NO_HOME);
@@ -47,10 +49,11 @@ fn put(homes: &impl Homes, from: u32, home: u32, blocks: &[*mut u8]) {
     }
 }
 
-/// So many homes are gathered one after the other, without a branch that nobody could foretell; the blocks of others are sorted.
+/// The number of homes that are gathered one after the other, without an unpredictable branch. The blocks of
+/// further homes are sorted.
 const GATHERED_MAX: usize = 4;
 
-/// Apart from what comes before, as it writes a long array.
+/// Out of line, because it writes a long array.
 #[inline(never)]
 fn sort_and_put(homes: &impl Homes, from: u32, blocks: &mut [*mut u8]) {
     let mut by_home = [(0, std::ptr::null_mut()); BATCH_MAX];
@@ -76,7 +79,7 @@ fn sort_and_put(homes: &impl Homes, from: u32, blocks: &mut [*mut u8]) {
     }
 }
 
-/// Brings those of this home to the front. Returns how many they are.
+/// Moves the blocks of this home to the front. Returns their number.
 fn gather(blocks: &mut [(u32, *mut u8)], home: u32) -> usize {
     let mut count = 0;
     for at in 0..blocks.len() {
@@ -92,7 +95,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// Blocks are numbers, of which the last hundred tell the home; 0: it is no block.
+    /// Homes for tests: a block is a number whose last two digits are its home plus one. Zero: no block.
     struct Town(RefCell<Vec<(u32, usize, bool)>>);
 
     impl Homes for Town {

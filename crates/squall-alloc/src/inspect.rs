@@ -1,6 +1,6 @@
-//! Looking at the allocator, and having it give back what is idle.
+//! Inspection of the allocator, and release of all idle memory.
 //!
-//! Cost: a lock for each VP and class that is looked at; the list of what was found is allocated like anything else.
+//! Cost: a lock for each VP and class that is inspected. The result is allocated like any other memory.
 
 use crate::classes::{COUNT, OUTBOX_BLOCK_MAX, SIZES, SLAB_BYTES, SPARE_UNITS};
 use crate::ground::{Ground, NODES_MAX, ground, known};
@@ -9,85 +9,136 @@ use crate::{large, mappings};
 
 pub use crate::ground::Mode;
 
-/// What a VP has of a class.
+/// The figures of one size class on one VP.
+///
+/// # Example
+/// ```
+/// use squall_alloc::{Arena, Placement};
+///
+/// let value = Arena::new(Placement::Local).place([0u8; 100])?;
+/// let stats = squall_alloc::stats().expect("there is memory");
+/// let classes = stats.vps.iter().flat_map(|vp| &vp.classes);
+/// let used: u64 = classes.filter(|class| class.is_local).map(|class| class.used_count).sum();
+/// assert!(used >= 1);
+/// # drop(value);
+/// # Ok::<(), squall_alloc::OutOfMemory>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClassStats {
     /// Bytes of a block.
     pub block_bytes: usize,
-    /// Whether its blocks are strictly local ones.
+    /// Whether the blocks of the class are strictly local.
     pub is_local: bool,
-    /// Slabs.
+    /// The number of slabs.
     pub slabs_count: u64,
-    /// Blocks with users, here or elsewhere, and those in other VPs' outboxes; off by what is on its way while others allocate. Of
-    /// blocks of whole lines that one VP of a node keeps in its cache for others it is not known whose they are: of all VPs together it is
-    /// right.
+    /// Blocks in use, here or elsewhere, and blocks in the outboxes of other VPs. Concurrent calls make the
+    /// number inexact. If VPs of a node keep blocks of whole lines for one another, the owner of such a block
+    /// is unknown: then only the sum over all VPs is exact.
     pub used_count: u64,
-    /// Blocks in the VP's cache: its own, or of whole lines those that were freed there.
+    /// Blocks in the VP's cache: its own, and blocks of whole lines that were freed there.
     pub cached_count: u64,
-    /// How often the VP's cache was filled since the program began, and how many blocks went back to slabs.
+    /// The number of times that the VP's cache was filled since the program began.
     pub fills_count: u64,
-    /// See `fills_count`.
+    /// Blocks that went back to slabs since the program began.
     pub returned_count: u64,
-    /// How many of these other VPs sent home.
+    /// Those of the returned blocks that other VPs sent home.
     pub sent_home_count: u64,
 }
 
-/// What a VP has.
+/// The figures of one VP.
+///
+/// # Example
+/// ```
+/// let stats = squall_alloc::stats().expect("there is memory");
+/// for vp in &stats.vps {
+///     println!("VP {}: {} bytes cached, {} classes", vp.vp, vp.cached_bytes(), vp.classes.len());
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VpStats {
-    /// Its number.
+    /// The number of the VP.
     pub vp: u32,
-    /// The classes that it ever used.
+    /// The classes that the VP ever used.
     pub classes: Vec<ClassStats>,
     /// Blocks of other VPs that wait here to be sent home.
     pub outbox_count: u64,
-    /// Bytes of empty slabs that it keeps, at most [`SPARE_BYTES`](crate::SPARE_BYTES).
+    /// Bytes of the empty slabs that the VP keeps, at most [`SPARE_BYTES`](crate::SPARE_BYTES).
     pub spare_bytes: u64,
 }
 
 impl VpStats {
-    /// Bytes of the blocks that the VP caches to give out again.
+    /// Bytes of the blocks that the VP caches for reuse.
+    ///
+    /// # Example
+    /// ```
+    /// let stats = squall_alloc::stats().expect("there is memory");
+    /// let cached: u64 = stats.vps.iter().map(|vp| vp.cached_bytes()).sum();
+    /// println!("{cached} bytes are cached");
+    /// ```
     pub fn cached_bytes(&self) -> u64 {
         self.classes.iter().map(|class| class.cached_count * class.block_bytes as u64).sum()
     }
 
-    /// Bytes of others' blocks that wait here to be sent home, at most. With [`cached_bytes`](VpStats::cached_bytes) it is at most
-    /// [`BOUND_BYTES`](crate::BOUND_BYTES).
+    /// The most bytes that the waiting blocks of other VPs may have. Together with
+    /// [`cached_bytes`](VpStats::cached_bytes) at most [`BOUND_BYTES`](crate::BOUND_BYTES).
     pub fn outbox_bytes_max(&self) -> u64 {
         self.outbox_count * OUTBOX_BLOCK_MAX as u64
     }
 }
 
-/// What the allocator has.
+/// The figures of the whole allocator, as [`stats`] returns them.
+///
+/// # Example
+/// ```
+/// let stats = squall_alloc::stats().expect("there is memory");
+/// let used: usize = stats.nodes.iter().map(|node| node.used_bytes()).sum();
+/// println!("{used} bytes in slabs, {} in large blocks", stats.large_bytes);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// How blocks are cached.
+    /// The way in which blocks are cached.
     pub mode: Mode,
     /// The VPs that ever allocated.
     pub vps: Vec<VpStats>,
-    /// Pages by NUMA node, in units of 64 KiB; nodes beyond the last that has any are left out.
+    /// Pages by NUMA node, in units of 64 KiB. Nodes beyond the last one with pages are left out.
     pub nodes: Vec<PoolUnits>,
-    /// Large blocks, each a mapping.
+    /// The number of large blocks, each a mapping.
     pub large_count: usize,
-    /// Their bytes.
+    /// Bytes of the large blocks.
     pub large_bytes: usize,
-    /// Bytes of addresses of freed large blocks that the system had no memory to end the mapping of. They cost none, and are tried
-    /// again.
+    /// Bytes of the address ranges of freed large blocks that could not be unmapped yet. They hold no memory,
+    /// and the allocator retries the unmapping.
     pub unmapped_later_bytes: usize,
 }
 
-/// What the allocator has now: a look at one thing after the other, not at one moment. `None` if there is no memory at all.
+/// Returns the current figures of the allocator, or `None` if there is no memory at all. The figures are read
+/// one after the other, not at one moment.
+///
+/// # Example
+/// ```
+/// let _value = squall_alloc::Arena::new(squall_alloc::Placement::General).place(1u64)?;
+/// let stats = squall_alloc::stats().expect("there is memory");
+/// assert!(!stats.vps.is_empty());
+/// # Ok::<(), squall_alloc::OutOfMemory>(())
+/// ```
 pub fn stats() -> Option<Stats> {
     ground().map(look)
 }
 
-/// As [`stats`], but `None` as well where nobody has allocated yet.
+/// Like [`stats`], but returns `None` as well if this allocator was never used.
+///
+/// # Example
+/// ```
+/// if let Some(stats) = squall_alloc::stats_if_used() {
+///     println!("{} VPs allocated", stats.vps.len());
+/// }
+/// ```
 pub fn stats_if_used() -> Option<Stats> {
     known().map(look)
 }
 
 fn look(ground: &Ground) -> Stats {
-    // By classes: blocks that VPs keep for others, beyond what is out of their own heaps.
+    // By class: blocks that VPs keep for other VPs, beyond the blocks that are out of their own heaps.
     let mut kept = [0; COUNT];
     let mut vps: Vec<VpStats> = ground
         .parts_made()
@@ -129,36 +180,48 @@ fn look(ground: &Ground) -> Stats {
     Stats { mode: ground.mode, vps, nodes, large_count, large_bytes, unmapped_later_bytes }
 }
 
-/// How blocks are cached in this process. `None` if there is no memory at all.
+/// Returns the way in which this process caches blocks, or `None` if there is no memory at all.
+///
+/// # Example
+/// ```
+/// use squall_alloc::{Mode, mode};
+///
+/// match mode().expect("there is memory") {
+///     Mode::Restartable => println!("each processor has caches"),
+///     Mode::Locked => println!("each call takes a lock"),
+/// }
+/// ```
 pub fn mode() -> Option<Mode> {
     Some(ground()?.mode)
 }
 
-/// How many bytes the block at this address has room for, if it is one of a slab: what a `malloc` of the C library's kind needs.
+/// Returns the usable bytes of the block at this address, if it is in a slab. A C-style `malloc` needs this.
 ///
 /// # Safety
-/// The address is that of a block in use, or of none of ours.
+/// The address is that of a block in use, or does not belong to this allocator.
 #[doc(hidden)]
 pub unsafe fn room_of(block: *mut u8) -> Option<usize> {
     let ground = known()?;
     let offset = ground.offset(block)?;
-    // SAFETY: by this function's contract somebody has a block there.
+    // SAFETY: by this function's contract the block has a user.
     Some(SIZES[unsafe { ground.class_at(offset) }])
 }
 
-/// Whether this address is one of the arena: whatever lies there is of a slab of this allocator, and nothing else ever does.
+/// Returns whether this address lies in the block range. Memory there always belongs to a slab of this
+/// allocator.
 ///
-/// Of a block of a layout for which [`is_of_slab`](crate::is_of_slab) is true it says whether a pool gave it, or somebody else. Whoever
-/// was handed a block knows the ground that it is of.
+/// For a block with a layout for which [`is_of_slab`](crate::is_of_slab) is true, the answer tells whether an
+/// arena allocated it. A thread that received a block sees the address space of that block.
 #[doc(hidden)]
 pub fn owns(address: *const u8) -> bool {
     known().is_some_and(|ground| ground.offset(address.cast_mut()).is_some())
 }
 
-/// For tests: of which VP's heap the block is that this address lies within, and of which node's pool its pages, if it is one of a slab.
+/// For tests: returns the VP that owns the heap of the block at this address, and the node of its page pool,
+/// if the block is in a slab.
 ///
 /// # Safety
-/// The address is within a block in use, or in none of ours.
+/// The address is within a block in use, or does not belong to this allocator.
 #[doc(hidden)]
 pub unsafe fn home_of(block: *mut u8) -> Option<(u32, u32)> {
     let ground = known()?;
@@ -167,22 +230,33 @@ pub unsafe fn home_of(block: *mut u8) -> Option<(u32, u32)> {
     if magazine.is_null() {
         return None;
     }
-    // SAFETY: by this function's contract somebody has a block there, so its units are of a slab.
+    // SAFETY: by this function's contract the block has a user, so its units are of a slab.
     let node = unsafe { crate::units::node_of(ground, ground.first_unit(offset)) };
     Some((ground.vp_of(magazine), node))
 }
 
-/// Gives back to the system what nobody uses, now: every VP's cache is sent home, and free pages go.
+/// Gives all idle memory back to the system now: sends the caches of every VP home, and releases all free
+/// pages.
 ///
-/// For a program that knows that it is idle; otherwise what is idle is given back little by little, see [`decay`](crate::decay()).
-/// Meanwhile other threads allocate and free as ever, but those of a VP that is being emptied find its cache empty and full, and go to
-/// its heap for each block: as long as two system calls take and its blocks' way home, microseconds where the processors are awake and
-/// this thread is not preempted meanwhile.
+/// Call it in a program that knows that it is idle. Otherwise the allocator gives idle memory back little by
+/// little, see [`decay`](crate::decay()). Other threads go on to allocate and free meanwhile. While a VP is
+/// drained, its threads find their caches both empty and full, and use the heap for each block. A drain takes
+/// two system calls and the return of the blocks: microseconds, if the processors are awake and this thread
+/// is not preempted.
 ///
-/// Returns whether all caches were emptied: not where the kernel cannot restart sequences (see [`mode`] and `membarrier`).
+/// Returns whether all caches were emptied. False if the kernel cannot restart sequences (see [`mode`] and
+/// `membarrier`).
 ///
 /// # Cost
 /// Two system calls for each VP that ever allocated, and one for each run of pages.
+///
+/// # Example
+/// ```
+/// let block = vec![0u8; 100_000];
+/// drop(block);
+/// let emptied = squall_alloc::trim();
+/// println!("all caches emptied: {emptied}");
+/// ```
 pub fn trim() -> bool {
     let Some(ground) = known() else { return true };
     let mut all = true;

@@ -1,9 +1,9 @@
-//! Large blocks: a mapping each, straight from the system and straight back.
+//! Large blocks: one mapping each, directly from the system and directly back.
 //!
-//! - I1. A block of so many bytes is a mapping of these, rounded up to pages, and nothing else is in it. What is cut off where one
-//!   shrinks is no part of it any more, mapped or not (`mappings/I1`).
+//! - I1. A large block is a mapping of its size, rounded up to pages, without other content. The end that a
+//!   shrink cuts off is no longer part of the block, mapped or not (`mappings/I1`).
 //!
-//! Cost: a system call each, and the pages' first touch.
+//! Cost: a system call each, and the page faults of the first touch.
 
 use crate::ground::known;
 use crate::raw::is_of_slab;
@@ -15,30 +15,30 @@ use std::alloc::Layout;
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// What is mapped of large blocks: how many, and how many bytes.
+/// Returns the number of mapped large blocks, and their bytes.
 pub(crate) fn mapped() -> (usize, usize) {
     (COUNT.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed))
 }
 
-/// Whether blocks are noted and checked (`debug/I3`).
+/// Returns whether large blocks are recorded and checked (`debug/I3`).
 fn is_debug() -> bool {
     known().is_some_and(|ground| ground.debug)
 }
 
 fn rounded(layout: &Layout) -> Option<usize> {
-    // 64 KiB pages are the largest there are; a mapping's end costs no memory.
+    // Pages have at most 64 KiB. The unused end of a mapping costs no memory.
     let page = if cfg!(target_arch = "x86_64") { 4096 } else { pages::UNIT_BYTES };
     layout.size().max(1).checked_next_multiple_of(page)
 }
 
-/// A block, zeroed.
+/// Allocates a zeroed block. Null if there is no memory.
 pub(crate) fn take(layout: Layout) -> *mut u8 {
     debug_assert!(!is_of_slab(&layout));
     let mapped = rounded(&layout).and_then(|bytes| {
         faults::allowed()?;
         let at = mappings::map(bytes, layout.align())?;
         if is_debug() && !debug::large_taken(at.as_ptr(), layout.size()) {
-            // SAFETY: mapped just now, and nobody knows it.
+            // SAFETY: mapped just now; no other thread knows the address.
             unsafe { mappings::unmap(at.as_ptr(), bytes) };
             return None;
         }
@@ -49,10 +49,10 @@ pub(crate) fn take(layout: Layout) -> *mut u8 {
     mapped.unwrap_or(std::ptr::null_mut())
 }
 
-/// Frees it.
+/// Frees a large block.
 ///
 /// # Safety
-/// It was given out for this layout, and nobody uses it any more.
+/// The block was allocated for this layout, and has no users any more.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
@@ -71,8 +71,8 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
     unsafe { mappings::unmap(block, bytes) };
 }
 
-/// Makes a large block one of another size, which is large too. Null if there is no memory to grow (in debug mode, where all move, to
-/// shrink either); the block is then as it was.
+/// Resizes a large block to another large size. Null if there is no memory to grow; the block then stays as
+/// it was. In debug mode every resize moves the block, so a shrink may fail, too.
 ///
 /// # Safety
 /// As for [`put`], if it succeeds; `layout` is aligned to a page at most.
@@ -86,7 +86,8 @@ pub(crate) unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut
         return unsafe { to_another(block, layout, new) };
     }
     if new_bytes <= old_bytes {
-        // SAFETY: an end of a mapping of our own, that nobody uses. What cannot be ended now is noted, so that this never fails.
+        // SAFETY: the unused end of a mapping of our own. A failed unmapping is recorded for later, so a
+        // shrink never fails.
         unsafe { end(block.wrapping_add(new_bytes), old_bytes - new_bytes) };
         return block;
     }
@@ -101,12 +102,12 @@ pub(crate) unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut
         BYTES.fetch_add(new_bytes - old_bytes, Ordering::Relaxed);
         return at.as_ptr();
     }
-    // The kernel moves no mapping of which the program has changed a part, and so made it several.
+    // The kernel cannot move a mapping that the program split by changing a part of it.
     // SAFETY: passed on.
     unsafe { to_another(block, layout, new) }
 }
 
-/// Gives the last bytes of a block back, whole pages or nothing.
+/// Gives the last bytes of a block back: whole pages, or zero bytes.
 ///
 /// # Safety
 /// As for [`mappings::unmap`].
@@ -118,14 +119,14 @@ unsafe fn end(at: *mut u8, bytes: usize) {
     }
 }
 
-/// As [`change`], by copying.
+/// Resizes like [`change`], by copying to a new block.
 ///
 /// # Safety
 /// As for [`change`].
 unsafe fn to_another(block: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
     let moved = take(new);
     if !moved.is_null() {
-        // SAFETY: two mappings, of at least so many bytes; the old one is given back once.
+        // SAFETY: two mappings of at least so many bytes; the old one is freed once.
         unsafe {
             std::ptr::copy_nonoverlapping(block, moved, layout.size().min(new.size()));
             put(block, layout);

@@ -1,24 +1,29 @@
-//! Where a block is looked for before there is no memory.
+//! Last resort: where a block is searched for before an allocation fails.
 //!
-//! Problem: where the system has no pages any more, blocks may be free where who needs one does not look: in the slabs of other VPs'
-//! heaps, in their magazines, outboxes and empty slabs, and in slabs that are kept by a block that lies there. So a thread that was moved to another
-//! processor would find no memory a moment after it had some. Idea: who would be told so looks there first, whatever it costs.
+//! Problem: if the system has no more pages, blocks may still be free elsewhere: in the slabs of other VPs,
+//! in their magazines, outboxes and spare slabs, and in slabs that one cached block keeps. A thread that
+//! moved to another processor would run out of memory that it had a moment before. Idea: before an allocation
+//! fails, its thread searches all these places, at any cost.
 //!
-//! - I1. Who is told that there is no memory has seen each heap without a free block of his class, and each pool of pages without room for
-//!   a slab of it, after all that VPs cached had gone home: one after the other, not at one moment. Of a strictly local class, so of his
-//!   own heap and of all pools, and then the same of the class of whole lines in each heap.
-//! - I2. A strictly local block never comes from another VP's slab: in place of it, one of whole lines, which shares none with anybody.
+//! - I1. Before an allocation fails, all caches were sent home. After that, the thread found each heap
+//!   without a free block of the class, and each page pool without room for a slab of it. The visits are one
+//!   after the other, not at one moment. For a strictly local class, the thread searched its own heap and all
+//!   pools, and then did the same for the class of whole lines in every heap.
+//! - I2. A strictly local block never comes from a slab of another VP. A block of whole lines replaces it,
+//!   which shares no line with any other block.
 //!
-//! Not promised: what other threads free or take meanwhile, or have in their hands just then. Where the kernel cannot be asked to restart
-//! sequences, what VPs cache stays there.
-//! Cost: a lock for each VP, and two system calls for each that caches anything: once for what was cached, as what went home stays there.
-//! Those who look at once begin behind their own VPs, so that they do not meet at one heap.
+//! Not promised: blocks that other threads free, take or hold meanwhile. If the kernel cannot restart
+//! sequences, the cached blocks of VPs stay cached.
+//! Cost: a lock for each VP, and two system calls for each VP with cached blocks. The system calls are paid
+//! once, because the blocks stay at home. Threads that search at the same time begin behind their own VPs, so
+//! they spread over the heaps.
 
 use crate::classes::{self, LINES_BYTES, SIZES};
 use crate::drain;
 use crate::ground::Ground;
 
-/// A block of `class`, or another that serves as well, from anywhere; the heap of `vp` had none. Null if there is no memory.
+/// Finds a block of `class`, or another that serves as well, in any heap; the heap of `vp` had none. Null if
+/// there is no memory.
 #[cold]
 #[inline(never)]
 pub(crate) fn look(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
@@ -28,7 +33,7 @@ pub(crate) fn look(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     }
     for (vp, part) in ground.parts_made() {
         if part.holds() {
-            // What cannot be emptied stays; it is no reason to leave the others.
+            // A VP that cannot be drained keeps its blocks; the others are drained all the same.
             let _ = drain::empty(ground, vp, part);
         }
     }
@@ -43,14 +48,14 @@ pub(crate) fn look(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     again
 }
 
-/// One of this VP's heap, with a new slab if need be, or of another's.
+/// Takes a block from the heap of `vp`, with a new slab if needed, or from another heap.
 fn anew(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     let mut block = std::ptr::null_mut();
     ground.part(vp).heap().take(ground, class, 1, |offset, _| block = ground.block(offset));
     if block.is_null() { in_heaps(ground, vp, class) } else { block }
 }
 
-/// One of a slab that there is, of this VP's heap alone if it is to be strictly local (I2).
+/// Takes a block from an existing slab. A strictly local block comes from the heap of `vp` alone (I2).
 fn in_heaps(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     let found = if classes::is_local(class) {
         ground.part(vp).heap().reuse(ground, class)

@@ -1,6 +1,5 @@
-//! The locality allocator. Invariant of the crate: a block is in one place, with one user or none, and goes back to the slab it came
-//! from; on the common path nothing is touched that another VP writes.
-//!
+//! The locality allocator. Invariant of the crate: a block is in one place, with at most one user, and
+//! returns to the slab it came from. The fast path touches no memory that another VP writes.
 #![doc = include_str!("../README.md")]
 #![cfg_attr(loom, allow(dead_code))]
 

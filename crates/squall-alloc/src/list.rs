@@ -1,10 +1,11 @@
-//! Lists through what is known of slabs and of segments, by their numbers.
+//! Doubly linked lists of slabs and of segments, by number.
 //!
-//! - I1. A number is in one list at most, and its neighbours there name it. Both, and the list, are read and written under one lock.
+//! - I1. A number is in one list at most, and its neighbours there name it. One lock protects both and the
+//!   list.
 //!
-//! Cost: three entries are touched where one is put in or taken out.
+//! Cost: three entries are touched by an insertion or a removal.
 
-/// The neighbours of one that is in a list, as numbers plus one; 0: none. Zeros are a good one.
+/// The neighbours of a list element, as numbers plus one; 0: no neighbour. Zeros are valid.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Link {
@@ -16,13 +17,13 @@ impl Link {
     pub(crate) const NONE: Link = Link { next: 0, prev: 0 };
 }
 
-/// Where the links of a kind of numbers are.
+/// Finds the links of one kind of numbers.
 pub(crate) trait Links {
-    /// That of this number. No reference to it is kept.
+    /// Returns the link of this number. The list keeps no reference to it.
     fn link(&self, number: u32) -> *mut Link;
 }
 
-/// A list: its first number, plus one; 0: it is empty.
+/// A list: its first number plus one; 0: empty.
 #[derive(Clone, Copy)]
 pub(crate) struct List(u32);
 
@@ -34,22 +35,22 @@ impl List {
         self.0.checked_sub(1)
     }
 
-    /// The one behind `number`.
+    /// Returns the number behind `number`.
     ///
     /// # Safety
-    /// It is in a list whose lock the caller holds.
+    /// `number` is in a list whose lock the caller holds.
     #[inline]
     pub(crate) unsafe fn next(links: &impl Links, number: u32) -> Option<u32> {
-        // SAFETY: by this function's contract nobody else is at it (I1).
+        // SAFETY: by this function's contract no other thread accesses it (I1).
         unsafe { (*links.link(number)).next }.checked_sub(1)
     }
 
     /// Puts `number` at the front.
     ///
     /// # Safety
-    /// It is in no list; the caller holds this one's lock, or nobody else knows it.
+    /// `number` is in no list. The caller holds this list's lock, or is the only one that knows the list.
     pub(crate) unsafe fn push(&mut self, links: &impl Links, number: u32) {
-        // SAFETY: by this function's contract nobody else is at these (I1).
+        // SAFETY: by this function's contract no other thread accesses these (I1).
         unsafe {
             *links.link(number) = Link { next: self.0, prev: 0 };
             if let Some(first) = self.first() {
@@ -62,9 +63,9 @@ impl List {
     /// Takes `number` out.
     ///
     /// # Safety
-    /// It is in this list, whose lock the caller holds, or which nobody else knows.
+    /// `number` is in this list. The caller holds the list's lock, or is the only one that knows the list.
     pub(crate) unsafe fn remove(&mut self, links: &impl Links, number: u32) {
-        // SAFETY: by this function's contract nobody else is at these (I1).
+        // SAFETY: by this function's contract no other thread accesses these (I1).
         unsafe {
             let Link { next, prev } = *links.link(number);
             if let Some(next) = next.checked_sub(1) {
@@ -77,7 +78,7 @@ impl List {
         }
     }
 
-    /// Takes the first one out.
+    /// Takes the first number out.
     ///
     /// # Safety
     /// As for [`remove`](List::remove).
@@ -110,7 +111,7 @@ mod tests {
     #[test]
     fn what_is_put_in_is_in_it_until_it_is_taken_out() {
         let (of, mut list) = (Ten(UnsafeCell::new([Link::NONE; 10])), List::EMPTY);
-        // SAFETY: one thread; each is put in while it is in no list, and taken out once.
+        // SAFETY: one thread; each number is inserted while it is in no list, and removed once.
         unsafe {
             (0..5).for_each(|number| list.push(&of, number));
             assert_eq!(all(&of, list), [4, 3, 2, 1, 0]);

@@ -1,12 +1,14 @@
-//! The lock of heaps and of pools of pages: a word, without memory of its own and without anything to drop.
+//! The lock of heaps and of page pools: one word, without allocation and without a destructor.
 //!
-//! Problem: an allocator cannot use a lock that may allocate, and one that only spins waits for a whole time slice where the holder
-//! was preempted. Idea: the futex lock of three states.
+//! Problem: an allocator cannot use a lock that may allocate. A pure spin lock waits for a whole time slice
+//! if its holder is preempted. Idea: the futex lock with three states.
 //!
-//! - I1. Who gets the lock sees all that its holders before did.
-//! - I2. A thread sleeps only while the word is `WAITED`, and who gives up a lock that is `WAITED` wakes one.
+//! - I1. A thread that gets the lock sees everything that its previous holders did.
+//! - I2. A thread sleeps only while the word is `WAITED`, and a thread that releases a `WAITED` lock wakes
+//!   one.
 //!
-//! Cost: an exchange to get it and one to give it back. Progress: blocking; a stalled holder holds up those who want the same lock.
+//! Cost: one exchange to acquire and one to release. Progress: blocking; a stalled holder delays the threads
+//! that want the same lock.
 //! Source: Drepper, "Futexes Are Tricky" (2011), the second mutex.
 
 use crate::sites;
@@ -15,7 +17,7 @@ use squall_sys::sync::atomic::{AtomicU32, Ordering};
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const WAITED: u32 = 2;
-/// How often a thread looks before it sleeps: holders have a hundred blocks to move at most.
+/// The reads of the word before a thread sleeps. Critical sections move at most a hundred blocks.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 #[derive(Debug)]
@@ -41,7 +43,7 @@ impl Lock {
         }
     }
 
-    /// Gets it if nobody has it.
+    /// Takes the lock if it is free. Returns whether it did.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn try_lock(&self) -> bool {
         // Acquire: as in `lock`.

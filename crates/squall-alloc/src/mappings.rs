@@ -1,20 +1,22 @@
-//! Mappings that come and go.
+//! Mappings: memory from the system, and deferred unmapping.
 //!
-//! Problem: the kernel joins neighbouring mappings, and has to split one again where a part of it ends; where a process has as many
-//! mappings as it may, it refuses. Idea: what could not be ended is noted, without its memory, and tried again later.
+//! Problem: the kernel joins neighbouring mappings, and has to split one when a part of it ends. It refuses
+//! if the process has as many mappings as it may have. Idea: a range that could not be unmapped is recorded,
+//! its memory is discarded, and the unmapping is retried later.
 //!
-//! - I1. A range in [`LATER`] is a mapping of ours, or a part of one, that nobody uses. Whoever changes its `at` to [`BUSY`] has it.
+//! - I1. A range in [`LATER`] is a mapping of ours, or a part of one, without users. A thread that changes
+//!   its `at` to [`BUSY`] has it alone.
 //!
-//! Not promised: that more than [`LATER_MAX`] such ranges are noted. Of others the memory goes back, and the addresses do not. One that
-//! another thread was trying again during a fork stays mapped in the child.
-//! Cost: one load where there are none.
+//! Not promised: room for more than [`LATER_MAX`] such ranges. Beyond them, the memory goes back and the
+//! addresses stay. A range that another thread retries during a fork stays mapped in the child.
+//! Cost: one load if there are no such ranges.
 
 use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use squall_sys::pages;
 use std::ptr::NonNull;
 
 const LATER_MAX: usize = 256;
-/// Ranges that are tried again at a time.
+/// Ranges that are retried at a time.
 const TRIES_MAX: usize = 8;
 
 struct Range {
@@ -27,32 +29,34 @@ const BUSY: usize = 1;
 
 static LATER: [Range; LATER_MAX] =
     [const { Range { at: AtomicUsize::new(NONE), bytes: AtomicUsize::new(0) } }; LATER_MAX];
-/// How many there are, and their bytes.
+/// The number of recorded ranges, and their bytes.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// How many address ranges have ended. That an end comes before the next beginning is the kernel's doing, in calls that ThreadSanitizer
-/// does not see: it is told so here, and of nothing else that threads do.
+/// The number of ended address ranges. The kernel orders an end before the next beginning, in calls that
+/// ThreadSanitizer cannot see. This counter shows it that order, and no other.
 #[cfg(squall_tsan)]
 static ENDS: AtomicUsize = AtomicUsize::new(0);
 
-/// An address range is about to end.
+/// Tells ThreadSanitizer that an address range is about to end.
 #[inline]
 pub(crate) fn tell_end() {
-    // Release: what was done to the addresses pairs with the Acquire in `tell_beginning`, where they begin again.
+    // Release: the accesses to the range pair with the Acquire in `tell_beginning`, when its addresses begin
+    // again.
     #[cfg(squall_tsan)]
     ENDS.fetch_add(1, Ordering::Release);
 }
 
-/// An address range has begun.
+/// Tells ThreadSanitizer that an address range has begun.
 #[inline]
 pub(crate) fn tell_beginning() {
-    // Acquire: pairs with the Release in `tell_end`, of every end so far: each adds to the number that the one before left.
+    // Acquire: pairs with the Release in `tell_end` of every end so far: each increment continues the release
+    // sequence.
     #[cfg(squall_tsan)]
     ENDS.load(Ordering::Acquire);
 }
 
-/// Memory of its own, zeroed; `None` if there is none.
+/// Maps zeroed memory, or returns `None` if there is no memory.
 pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     again();
     let at = pages::map(bytes, align, note).ok();
@@ -60,7 +64,7 @@ pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     at
 }
 
-/// Ends a mapping, or a part of one: now, or when that can be done.
+/// Unmaps a mapping or a part of one: now, or later if the kernel refuses.
 ///
 /// # Safety
 /// As for [`pages::unmap`].
@@ -68,21 +72,21 @@ pub(crate) unsafe fn unmap(at: *mut u8, bytes: usize) {
     tell_end();
     // SAFETY: passed on.
     if unsafe { pages::unmap(at, bytes) }.is_err() {
-        // SAFETY: as above. If it fails, too, the memory goes with the addresses.
+        // SAFETY: as above. If this fails, too, the memory goes back with the addresses.
         let _ = unsafe { pages::discard(at, bytes) };
         note(at, bytes);
     }
     again();
 }
 
-/// Bytes of addresses that are noted.
+/// Bytes of the recorded address ranges.
 pub(crate) fn later_bytes() -> usize {
     BYTES.load(Ordering::Relaxed)
 }
 
 fn note(at: *mut u8, bytes: usize) {
     for range in &LATER {
-        // Relaxed: the range is nobody's, and what is stored to it here is read behind the Release below.
+        // Relaxed: the range has no user, and its other stores are published by the Release below.
         if range.at.compare_exchange(NONE, BUSY, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             range.bytes.store(bytes, Ordering::Relaxed);
             COUNT.fetch_add(1, Ordering::Relaxed);
@@ -94,7 +98,7 @@ fn note(at: *mut u8, bytes: usize) {
     }
 }
 
-/// Tries some of them again, until one is refused.
+/// Retries some recorded ranges, until the kernel refuses one.
 #[inline]
 pub(crate) fn again() {
     // Relaxed: a hint.
@@ -110,13 +114,13 @@ fn try_again() {
         (at > BUSY).then_some((range, at))
     });
     for (range, at) in noted.take(TRIES_MAX) {
-        // Acquire: pairs with the Release in `note`. If it fails somebody else has it.
+        // Acquire: pairs with the Release in `note`. If it fails, another thread has the range.
         if range.at.compare_exchange(at, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
             continue;
         }
         let bytes = range.bytes.load(Ordering::Relaxed);
         tell_end();
-        // SAFETY: what nobody uses, and we have alone (I1).
+        // SAFETY: a range without users that we have alone (I1).
         if unsafe { pages::unmap(std::ptr::with_exposed_provenance_mut(at), bytes) }.is_err() {
             // Release: as in `note`.
             range.at.store(at, Ordering::Release);
@@ -124,7 +128,7 @@ fn try_again() {
         }
         COUNT.fetch_sub(1, Ordering::Relaxed);
         BYTES.fetch_sub(bytes, Ordering::Relaxed);
-        // Relaxed: whoever notes something here next stores it all anew.
+        // Relaxed: the next thread that records a range here stores all of it anew.
         range.at.store(NONE, Ordering::Relaxed);
     }
 }

@@ -1,6 +1,6 @@
-//! Memory by placement: a handle, and values that lie in it.
+//! Arenas: memory by placement, and values that own a block.
 //!
-//! - I1. A value in a `Placed` lies in a block of its own, which is freed when it is dropped.
+//! - I1. A value in a `Placed` lies in a block of its own, which is freed when the value is dropped.
 //!
 //! Source: K42's allocation classes (`DEFINE_LOCALSTRICT_NEW`, `DEFINE_GLOBAL_NEW`); Tornado §4.
 
@@ -12,28 +12,49 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Where a block is to lie.
+/// The placement of a block.
+///
+/// # Example
+/// ```
+/// use squall_alloc::{Arena, Placement};
+///
+/// // Each of four workers gets a counter that lies near its processor, on lines of its own.
+/// let counters: Result<Vec<_>, _> = (0..4).map(|vp| Arena::new(Placement::Near(vp)).place(0u64)).collect();
+/// assert_eq!(counters?.len(), 4);
+/// # Ok::<(), squall_alloc::OutOfMemory>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Placement {
-    /// Packed with others of the VP where it is allocated, as the global allocator's are.
+    /// Packed with other blocks of the allocating VP, like blocks of the global allocator.
     General,
-    /// For what the threads of one VP touch: packed with others of its kind of that VP, and never on a line with any other block. Of a size
-    /// that is served by whole lines it may be one that another VP of the node had.
+    /// For data of one VP's threads: packed with other strictly local blocks of the allocating VP. No other
+    /// kind of block shares its lines. If whole lines serve the size, the block may be one that another VP of
+    /// the node had.
     Local,
-    /// As `Local`, of the VP of this number wherever it is allocated: packed with others of its kind of that VP. One that is
-    /// aligned to 64 bytes or more shares no line of that length with any other block.
+    /// Like `Local`, but of the given VP, on whichever VP the caller runs. A block that is aligned to 64
+    /// bytes or more shares no 64-byte line with any other block.
     LocalOf(u32),
-    /// For what many VPs touch: lines of its own, by pairs (128 bytes), near the VP where it is allocated.
+    /// For data that many VPs use: whole pairs of lines (128 bytes), near the allocating VP.
     Shared,
-    /// As `Shared`, near the VP of this number wherever it is allocated. Above 512 KiB it is a mapping of its own, of which the kernel is
-    /// asked to take the pages from that VP's node.
+    /// Like `Shared`, but near the given VP. Above 512 KiB the block is a mapping, and the kernel is asked to
+    /// take its pages from that VP's node.
     Near(u32),
 }
 
-/// There is no memory for a block.
+/// Error: there is no memory for a block.
+///
+/// # Example
+/// ```
+/// use squall_alloc::{Arena, OutOfMemory, Placement};
+/// use std::alloc::Layout;
+///
+/// let layout = Layout::array::<u8>(isize::MAX as usize / 2).unwrap();
+/// let error: OutOfMemory = Arena::new(Placement::General).allocate(layout).unwrap_err();
+/// assert_eq!(error.layout, layout);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// What was asked for.
+    /// The requested layout.
     pub layout: Layout,
 }
 
@@ -47,17 +68,17 @@ impl std::error::Error for OutOfMemory {}
 
 /// A handle to memory of one placement.
 ///
-/// Every pool is served by the same caches; a handle costs nothing to make, and what was allocated through one may be freed through any.
-/// With the feature `allocator-api2` it is an allocator for the collections that take one.
+/// All arenas share the same caches. A handle is free to make, and a block of one arena may be freed through
+/// any other. With the feature `allocator-api2`, an arena is an allocator for collections that take one.
 ///
 /// # Example
 /// ```
-/// use squall_alloc::{Placement, Pool};
+/// use squall_alloc::{Arena, Placement};
 ///
-/// let shared = Pool::new(Placement::Shared);
+/// let shared = Arena::new(Placement::Shared);
 /// let (one, two) = (shared.place(1u64)?, shared.place(2u64)?);
 /// assert_eq!(*one + *two, 3);
-/// // No store to the one slows down a reader of the other.
+/// // A store to one of them does not slow down a reader of the other.
 /// assert!((&raw const *one).addr().abs_diff((&raw const *two).addr()) >= 128);
 /// # Ok::<(), squall_alloc::OutOfMemory>(())
 /// ```
@@ -67,24 +88,57 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The pool of this placement.
+    /// Returns an arena for this placement.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_alloc::{Arena, Placement};
+    ///
+    /// const LOCAL: Arena = Arena::new(Placement::Local);
+    /// assert_eq!(LOCAL.placement(), Placement::Local);
+    /// ```
     pub const fn new(placement: Placement) -> Pool {
         Pool { placement }
     }
 
-    /// Its placement.
+    /// Returns the placement of the arena.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_alloc::{Arena, Placement};
+    ///
+    /// assert_eq!(Arena::new(Placement::Near(3)).placement(), Placement::Near(3));
+    /// ```
     pub const fn placement(self) -> Placement {
         self.placement
     }
 
-    /// A block for this layout, whose bytes are whatever they are. A size of 0 is served like a size of 1.
+    /// Allocates a block for this layout. Its bytes are uninitialized. A size of 0 is served like a size of
+    /// 1.
+    ///
+    /// A VP number beyond the machine's is taken as some VP. A strictly local block of such a VP is a block
+    /// of whole lines.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; but that what processors cached was sent home, nothing was changed then. A VP that the machine cannot have is
-    /// taken as some VP, and a strictly local block of it is one of whole lines.
+    /// [`OutOfMemory`] if there is no memory. The allocator may then have sent cached blocks home; otherwise
+    /// it is unchanged.
+    ///
     /// # Cost
-    /// As for [`LocalityAlloc`](crate::LocalityAlloc); of [`Placement::Near`] a lock, always, and of [`Placement::LocalOf`]
-    /// where the caller is on another VP.
+    /// As for [`LocalityAlloc`](crate::LocalityAlloc). [`Placement::Near`] always takes a lock, and
+    /// [`Placement::LocalOf`] does if the caller is on another VP.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_alloc::{Arena, Placement};
+    /// use std::alloc::Layout;
+    ///
+    /// let arena = Arena::new(Placement::Shared);
+    /// let layout = Layout::new::<[u64; 4]>();
+    /// let block = arena.allocate(layout)?;
+    /// // SAFETY: the block was allocated for this layout, and is freed once.
+    /// unsafe { arena.free(block, layout) };
+    /// # Ok::<(), squall_alloc::OutOfMemory>(())
+    /// ```
     #[inline(always)]
     pub fn allocate(self, layout: Layout) -> Result<NonNull<u8>, OutOfMemory> {
         let block = match self.placement {
@@ -97,21 +151,44 @@ impl Pool {
         NonNull::new(block).ok_or(OutOfMemory { layout })
     }
 
-    /// Frees a block of whatever pool.
+    /// Frees a block of any arena.
     ///
     /// # Safety
-    /// 1. It was allocated by a pool or by [`LocalityAlloc`](crate::LocalityAlloc) for this layout, and not freed since.
-    /// 2. Nobody uses it any more.
+    /// 1. The block was allocated by an arena or by [`LocalityAlloc`](crate::LocalityAlloc) for this layout,
+    ///    and not freed since.
+    /// 2. The block has no users any more.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_alloc::{Arena, Placement};
+    /// use std::alloc::Layout;
+    ///
+    /// let layout = Layout::new::<u64>();
+    /// let block = Arena::new(Placement::Local).allocate(layout)?;
+    /// // SAFETY: the block was allocated for this layout, and is freed once. Any arena may free it.
+    /// unsafe { Arena::new(Placement::General).free(block, layout) };
+    /// # Ok::<(), squall_alloc::OutOfMemory>(())
+    /// ```
     #[inline(always)]
     pub unsafe fn free(self, block: NonNull<u8>, layout: Layout) {
         // SAFETY: passed on.
         unsafe { raw::put(block.as_ptr(), layout) };
     }
 
-    /// Puts `value` into a block of its own.
+    /// Moves `value` into a block of its own.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; the value is dropped.
+    /// [`OutOfMemory`] if there is no memory; the value is dropped.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_alloc::{Arena, Placement};
+    ///
+    /// let mut name = Arena::new(Placement::Local).place(String::from("squall"))?;
+    /// name.push('!');
+    /// assert_eq!(*name, "squall!");
+    /// # Ok::<(), squall_alloc::OutOfMemory>(())
+    /// ```
     pub fn place<T>(self, value: T) -> Result<Placed<T>, OutOfMemory> {
         let at = self.allocate(Layout::new::<T>())?.cast::<T>();
         // SAFETY: a block of our own of that layout.
@@ -121,10 +198,20 @@ impl Pool {
 }
 
 impl Pool {
-    /// `len` bytes, all `value`, in a block of their own.
+    /// Allocates `len` bytes in a block of their own, each with the value `value`.
     ///
     /// # Errors
-    /// [`OutOfMemory`].
+    /// [`OutOfMemory`] if there is no memory.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_alloc::{Arena, Placement};
+    ///
+    /// let mut buffer = Arena::new(Placement::Local).bytes(4096, 0)?;
+    /// buffer[0] = 1;
+    /// assert_eq!(buffer.iter().map(|byte| u32::from(*byte)).sum::<u32>(), 1);
+    /// # Ok::<(), squall_alloc::OutOfMemory>(())
+    /// ```
     pub fn bytes(self, len: usize, value: u8) -> Result<PlacedBytes, OutOfMemory> {
         let layout = Layout::array::<u8>(len).map_err(|_| OutOfMemory { layout: Layout::new::<u8>() })?;
         let at = self.allocate(layout)?;
@@ -134,7 +221,7 @@ impl Pool {
     }
 }
 
-/// As `Shared`, from the heap of that VP.
+/// Allocates like `Shared`, from the heap of that VP.
 #[cold]
 fn take_near(vp: u32, layout: Layout) -> *mut u8 {
     let layout = raw::whole_lines(layout);
@@ -143,7 +230,7 @@ fn take_near(vp: u32, layout: Layout) -> *mut u8 {
     if !raw::is_of_slab(&layout) {
         let block = raw::take_slow(layout);
         if !block.is_null() {
-            // To the end of its last page, which the kernel rounds to.
+            // Up to the end of the last page, to which the kernel rounds.
             ground.bind_near(block, layout.size(), vp);
         }
         return block;
@@ -154,7 +241,7 @@ fn take_near(vp: u32, layout: Layout) -> *mut u8 {
     raw::take_on(ground, vp, classes::general(layout.size(), layout.align()))
 }
 
-/// As `Local`, from the heap of that VP.
+/// Allocates like `Local`, from the heap of that VP.
 #[cold]
 fn take_local_of(vp: u32, layout: Layout) -> *mut u8 {
     if layout.size() > classes::LOCAL_MAX || layout.align() > classes::LINE_BYTES {
@@ -162,33 +249,61 @@ fn take_local_of(vp: u32, layout: Layout) -> *mut u8 {
     }
     let Some(ground) = ground() else { return std::ptr::null_mut() };
     if vp as usize >= ground.parts {
-        // Two numbers may mean one heap, and what is strictly local to the one may share no line with what is to the other.
+        // Two such numbers may mean one heap, and their strictly local blocks must not share a line.
         return take_near(vp, layout);
     }
     raw::take_local_of(ground, vp, layout)
 }
 
-/// A value in a block of its own, in the pool where it was put: like a `Box`.
+/// A value in a block of its own, allocated by an arena, like a `Box`.
+///
+/// # Example
+/// ```
+/// use squall_alloc::{Arena, Placed, Placement};
+///
+/// let mut numbers: Placed<Vec<u32>> = Arena::new(Placement::Local).place(vec![3, 1, 2])?;
+/// numbers.sort();
+/// assert_eq!(*numbers, [1, 2, 3]);
+/// # Ok::<(), squall_alloc::OutOfMemory>(())
+/// ```
 pub struct Placed<T> {
     at: NonNull<T>,
 }
 
-// SAFETY: it owns its value, as a `Box` does.
+// SAFETY: it owns its value, like a `Box`.
 unsafe impl<T: Send> Send for Placed<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Placed<T> {}
 
 impl<T> Placed<T> {
-    /// Where the value lies.
+    /// Returns the address of the value.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_alloc::{Arena, Placement};
+    ///
+    /// let value = Arena::new(Placement::Shared).place(1u8)?;
+    /// assert!(value.as_ptr().addr().get().is_multiple_of(128));
+    /// # Ok::<(), squall_alloc::OutOfMemory>(())
+    /// ```
     pub fn as_ptr(&self) -> NonNull<T> {
         self.at
     }
 
-    /// The value, out of its block.
+    /// Moves the value out and frees the block.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_alloc::{Arena, Placement};
+    ///
+    /// let name = Arena::new(Placement::Local).place(String::from("squall"))?;
+    /// assert_eq!(name.into_inner(), "squall");
+    /// # Ok::<(), squall_alloc::OutOfMemory>(())
+    /// ```
     pub fn into_inner(self) -> T {
         let at = self.at;
         std::mem::forget(self);
-        // SAFETY: the value is read once, and then its block freed, which we have forgotten (I1).
+        // SAFETY: the value is read once, and then its block is freed; `self` was forgotten (I1).
         unsafe {
             let value = at.read();
             raw::put(at.as_ptr().cast(), Layout::new::<T>());
@@ -217,11 +332,11 @@ impl<T> DerefMut for Placed<T> {
 
 impl<T> Drop for Placed<T> {
     fn drop(&mut self) {
-        /// Frees the block, also if the value's drop panics.
+        /// Frees the block, also if the drop of the value panics.
         struct Free<T>(NonNull<T>);
         impl<T> Drop for Free<T> {
             fn drop(&mut self) {
-                // SAFETY: a block of that layout, of which the value was just dropped (I1).
+                // SAFETY: a block of that layout, whose value was just dropped (I1).
                 unsafe { raw::put(self.0.as_ptr().cast(), Layout::new::<T>()) };
             }
         }
@@ -237,7 +352,16 @@ impl<T: fmt::Debug> fmt::Debug for Placed<T> {
     }
 }
 
-/// Bytes in a block of their own: like a `Box<[u8]>`.
+/// Bytes in a block of their own, like a `Box<[u8]>`.
+///
+/// # Example
+/// ```
+/// use squall_alloc::{Arena, PlacedBytes, Placement};
+///
+/// let page: PlacedBytes = Arena::new(Placement::Shared).bytes(100, 7)?;
+/// assert_eq!((page.len(), page[99]), (100, 7));
+/// # Ok::<(), squall_alloc::OutOfMemory>(())
+/// ```
 pub struct PlacedBytes {
     at: NonNull<u8>,
     len: usize,
@@ -268,7 +392,7 @@ impl DerefMut for PlacedBytes {
 
 impl Drop for PlacedBytes {
     fn drop(&mut self) {
-        // SAFETY: a block of the layout of so many bytes, which was one when it was made; freed once.
+        // SAFETY: the block was allocated for a valid layout of so many bytes; it is freed once.
         unsafe { raw::put(self.at.as_ptr(), Layout::from_size_align_unchecked(self.len, 1)) };
     }
 }
@@ -280,7 +404,8 @@ impl fmt::Debug for PlacedBytes {
 }
 
 #[cfg(feature = "allocator-api2")]
-// SAFETY: blocks stay until they are freed, whichever copy of the handle is asked; any handle may free any block.
+// SAFETY: a block stays valid until it is freed, whichever copy of the handle is used; any arena may free any
+// block.
 unsafe impl allocator_api2::alloc::Allocator for Pool {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, allocator_api2::alloc::AllocError> {

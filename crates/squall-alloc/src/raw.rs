@@ -1,23 +1,25 @@
-//! Blocks in and out: the fast paths, and what they fall back on.
+//! Allocation and free: the fast paths, and the slow paths behind them.
 //!
 //! ```text
 //! take   magazine of the VP --empty--> a batch from the VP's heap --no free block--> a slab from the node's pool --> the system
-//!        and where that has none, what is free anywhere (`last`)
+//!        if the system has no memory, a free block of any VP (`last_resort`)
 //! put    home is this VP: its magazine --full--> half of it to the VP's heap --slab free--> the node's pool --> the system
-//!        home is another of the node, whole lines: this VP's magazine --full--> half of it, to each home's heap
-//!        home is another otherwise: this VP's outbox --full--> all of it, to each home's heap
+//!        home is another VP of the node, whole lines: this VP's magazine --full--> half of it, to each home's heap
+//!        any other home: this VP's outbox --full--> all of it, to each home's heap
 //! large  a mapping of its own
 //! ```
 //!
-//! - I1. A block up to [`SLAB_MAX`] that is aligned to a page at most comes from a slab, any other is a mapping: size and alignment
-//!   alone decide, for every placement, so that whoever frees decides alike.
-//! - I2. A block is in one place: with a user, in a magazine, an outbox or a batch on some thread's stack, or free in its slab.
-//! - I3. If the system refuses memory, and none is free (`last/I1`), the answer is null: but that what was cached went home, nothing was
-//!   changed.
-//! - I4. Of what the program takes and frees as its own, size and alignment tell the class, after a change of size in place, too: that
-//!   is made only within a class (`global`). So who frees by them need not look at the block.
+//! - I1. A block up to [`SLAB_MAX`] with an alignment up to a page comes from a slab; any other block is a
+//!   mapping. Size and alignment alone decide, for every placement, so a free decides like the allocation.
+//! - I2. A block is in one place: in use, in a magazine, in an outbox, in a batch on some thread's stack, or
+//!   free in its slab.
+//! - I3. If the system refuses memory, and no block is free (`last_resort/I1`), the answer is null. Cached
+//!   blocks may have gone home; otherwise the state is unchanged.
+//! - I4. For blocks of the global allocator, size and alignment give the class, even after a resize in place:
+//!   such a resize stays within one class (`global`). A free that relies on this does not look at the block.
 //!
-//! Cost: see `magazine`, `heap`, `units`. Progress: the fast paths are wait-free but for restarts; the rest takes a lock at a time.
+//! Cost: see `magazine`, `heap`, `page_pool`. Progress: the fast paths are wait-free except for restarts; the
+//! slow paths take one lock at a time.
 
 use crate::classes::{self, ALIGN_MAX, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SIZES, SLAB_MAX, SLAB_SHIFT};
 use crate::ground::{self, GENERAL, Ground, Here, LOCAL, ground};
@@ -28,20 +30,20 @@ use crate::{debug, decay, large, last, sequence};
 use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::alloc::Layout;
 
-/// Whether a block of this layout comes from a slab (I1): any other is a mapping of its own.
+/// Returns whether a block of this layout comes from a slab (I1). Any other block is a mapping of its own.
 #[doc(hidden)]
 #[inline(always)]
 pub const fn is_of_slab(layout: &Layout) -> bool {
     layout.size() <= SLAB_MAX && layout.align() <= ALIGN_MAX
 }
 
-/// A general block. Null if there is no memory.
+/// Allocates a general block. Null if there is no memory.
 #[inline(always)]
 pub(crate) fn take(layout: Layout) -> *mut u8 {
     take_or(layout, take_slow)
 }
 
-/// The same for the program whose allocator this is.
+/// Allocates a general block for the global allocator.
 #[inline(always)]
 pub(crate) fn take_of_program(layout: Layout) -> *mut u8 {
     take_or(layout, take_slow_of_program)
@@ -59,7 +61,7 @@ fn take_or(layout: Layout, slow: impl FnOnce(Layout) -> *mut u8) -> *mut u8 {
     slow(layout)
 }
 
-/// A strictly local block.
+/// Allocates a strictly local block.
 #[inline(always)]
 pub(crate) fn take_local(layout: Layout) -> *mut u8 {
     if layout.size() <= LOCAL_MAX && layout.align() <= classes::STEP_BYTES {
@@ -73,16 +75,16 @@ pub(crate) fn take_local(layout: Layout) -> *mut u8 {
     take_shared(layout)
 }
 
-/// A block of whole lines.
+/// Allocates a block of whole pairs of lines.
 #[inline(always)]
 pub(crate) fn take_shared(layout: Layout) -> *mut u8 {
     take(whole_lines(layout))
 }
 
-/// What a block of whole lines is asked for as.
+/// Rounds a layout up to whole pairs of lines.
 #[inline(always)]
 pub(crate) const fn whole_lines(layout: Layout) -> Layout {
-    // One of no bytes is served like one of a byte: it has to be aligned, too.
+    // A size of 0 counts as 1: the block must be aligned, too.
     let size = if layout.size() == 0 { 1 } else { layout.size() };
     let size = size.next_multiple_of(classes::LINES_BYTES);
     match Layout::from_size_align(size, layout.align()) {
@@ -91,10 +93,10 @@ pub(crate) const fn whole_lines(layout: Layout) -> Layout {
     }
 }
 
-/// Frees a block of whatever placement.
+/// Frees a block of any placement.
 ///
 /// # Safety
-/// It was given out for this layout, and nobody uses it any more.
+/// The block was allocated for this layout, and has no users any more.
 #[inline(always)]
 pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
     if cfg!(debug_assertions) && debug::is_on() {
@@ -110,11 +112,11 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
     }
 }
 
-/// The same for the program whose allocator this is, whose layouts tell the class: a block that may be kept is put where the next of its
-/// class is taken from, without a look at whose it is.
+/// Frees a block of the global allocator, whose layout gives the class. A block that this VP may keep goes to
+/// the magazine of its class without a lookup of its home.
 ///
 /// # Safety
-/// It was given out for this layout by [`take_of_program`], and nobody uses it any more.
+/// The block was allocated for this layout by [`take_of_program`], and has no users any more.
 #[inline(always)]
 pub(crate) unsafe fn put_of_program(block: *mut u8, layout: Layout) {
     if cfg!(debug_assertions) && debug::is_on() {
@@ -128,23 +130,23 @@ pub(crate) unsafe fn put_of_program(block: *mut u8, layout: Layout) {
     let place = GENERAL.at(classes::slot(layout.size()));
     if classes::is_of_lines(&layout) && ground::all_are_near() {
         if cfg!(debug_assertions) {
-            // SAFETY: as in `put`, for whoever frees what he has not.
+            // SAFETY: as in `put`; the check is for callers that break the contract.
             let kept = unsafe { ground::place_to_keep(block) };
             // Relaxed: as in `place_to_keep`.
             if kept != Some(place.load(Ordering::Relaxed)) {
                 return debug::foreign(block);
             }
         }
-        // Who takes it next writes it: if another thread did so before, its line comes from there meanwhile.
+        // The next user writes the block. If another processor wrote it before, its line arrives meanwhile.
         squall_sys::fetch::line_to_write(block);
-        // SAFETY: a block that nobody uses, of the class that its layout tells (I4).
+        // SAFETY: a block without users, of the class that its layout gives (I4).
         if !unsafe { sequence::push_here(place, block) } {
             // SAFETY: passed on.
             unsafe { put_slow(block) };
         }
         return;
     }
-    // SAFETY: passed on; the block is of a slab (I1), and of the class that its layout tells (I4).
+    // SAFETY: passed on; the block is of a slab (I1), and of the class that its layout gives (I4).
     unsafe { sequence::push_home_of(place, block, put_slow) };
 }
 
@@ -163,7 +165,7 @@ pub(crate) fn take_slow(layout: Layout) -> *mut u8 {
         return large::take(layout);
     }
     if ground.debug {
-        // Perhaps it is to be whole lines, and then so with its guard.
+        // A request for whole lines stays one with its guard.
         let lines = if layout.size().is_multiple_of(classes::LINES_BYTES) { classes::LINES_BYTES } else { 1 };
         return debug::take(ground, layout, |ground, size| {
             take_class(ground, classes::general(size, layout.align().max(lines)))
@@ -172,7 +174,7 @@ pub(crate) fn take_slow(layout: Layout) -> *mut u8 {
     take_class(ground, classes::general(layout.size(), layout.align()))
 }
 
-/// The class of strictly local blocks for `size` bytes; of whole lines, where there is none.
+/// The class of strictly local blocks for `size` bytes, or a class of whole lines for larger sizes.
 fn local_class(size: usize) -> usize {
     match size {
         0..=LOCAL_MAX => classes::LOCAL_CLASSES[classes::slot(size)] as usize,
@@ -190,10 +192,12 @@ fn take_local_slow(layout: Layout) -> *mut u8 {
     take_class(ground, local_class(layout.size()))
 }
 
-/// A strictly local block of `vp`, of at most [`LOCAL_MAX`] bytes and aligned to at most [`LINE_BYTES`](classes::LINE_BYTES): its own, wherever the caller is
-/// by the end of this; where there is no other memory, whole lines of another's (`last/I2`).
+/// Allocates a strictly local block of `vp`, at most [`LOCAL_MAX`] bytes and aligned to at most
+/// [`LINE_BYTES`](classes::LINE_BYTES). The block is from that heap, even if the caller moves meanwhile.
+/// Without other memory, whole lines of another heap replace it (`last_resort/I2`).
 pub(crate) fn take_local_of(ground: &Ground, vp: u32, layout: Layout) -> *mut u8 {
-    // Of the alignment, which is one of a step or a line, the class of a multiple of it is one, too (`classes/I4`).
+    // The alignment is that of a step or a line, so the class of a multiple of it is a multiple, too
+    // (`classes/I4`).
     let rounded = |size: usize| size.max(1).next_multiple_of(layout.align());
     if ground.debug {
         return debug::take(ground, layout, |ground, size| take_on(ground, vp, local_class(rounded(size))));
@@ -206,7 +210,8 @@ pub(crate) fn take_local_of(ground: &Ground, vp: u32, layout: Layout) -> *mut u8
         if block.is_null() || ground.home_of(block) == Some(vp) {
             return block;
         }
-        // The thread was moved meanwhile, or it is whole lines that its VP kept, or what there was in place of one.
+        // The thread moved meanwhile, or the block is whole lines: kept by this VP, or a replacement for a
+        // strictly local one.
         let own = take_on(ground, vp, local_class(size));
         // SAFETY: our own block of a slab.
         let serves =
@@ -214,29 +219,29 @@ pub(crate) fn take_local_of(ground: &Ground, vp: u32, layout: Layout) -> *mut u8
         if own.is_null() && serves {
             return block;
         }
-        // Home at once: in the magazine it would be what the next one finds.
+        // The block goes home at once: in the magazine, the next allocation would find it.
         put_many(ground, vp, None, false, block);
         return own;
     }
     take_on(ground, vp, local_class(size))
 }
 
-/// A block of `class` near the calling thread.
+/// Allocates a block of `class` near the calling thread.
 fn take_class(ground: &Ground, class: usize) -> *mut u8 {
     ground.arm();
     match ground.here() {
         Here::Locked(vp) => take_on(ground, vp, class),
         Here::Sequences(vp) => {
-            // The first time on this thread, that was all it needed.
+            // On the first call of this thread, the registration was all that was missing.
             let base = AtomicPtr::new(ground.base(class));
-            // SAFETY: as those of the tables.
+            // SAFETY: like the slots of the tables.
             let block = unsafe { sequence::pop(&base) };
             if block.is_null() { refill(ground, vp, class) } else { block }
         }
     }
 }
 
-/// A block of `class` whose home is `vp`, from there, under its lock; where there is no memory, from elsewhere.
+/// Allocates a block of `class` from the heap of `vp`, under its lock; without memory there, from anywhere.
 pub(crate) fn take_on(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     let mut block = std::ptr::null_mut();
     ground.part(vp).heap().take(ground, class, 1, |offset, _| block = ground.block(offset));
@@ -244,10 +249,12 @@ pub(crate) fn take_on(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     if block.is_null() { last::look(ground, vp, class) } else { block }
 }
 
-/// A batch from the heap of the VP where the thread was just now: one block is returned, the others go to its magazine.
+/// Takes a batch from the heap of the VP that the thread was on. Returns one block and puts the others into
+/// its magazine.
 fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     let part = ground.part(vp);
-    // Relaxed: a hint. A closed one (`magazine/I3`) has no room, and more than one block would go home again at once.
+    // Relaxed: a hint. A closed magazine (`magazine/I3`) has no room, and all but one block would go home
+    // again at once.
     let is_closed = part.magazine(class).high.load(Ordering::Relaxed) == 0;
     let most = if is_closed { 1 } else { (CAPACITIES[class] / 2).clamp(1, classes::BATCH_MAX) };
     let mut pile = Pile::new();
@@ -255,9 +262,9 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
         .take(ground, class, most, |offset, count| pile.put(ground.block(offset), SIZES[class], count));
     let Some((block, blocks)) = pile.blocks().split_last() else { return last::look(ground, vp, class) };
     if !blocks.is_empty() {
-        // SAFETY: the magazine of their class and home; they are ours, and not none.
+        // SAFETY: the magazine of their class and home; the blocks are ours, and at least one.
         let put = unsafe { sequence::push_many(part.magazine(class), blocks) };
-        // If not all, the thread is elsewhere by now, or others were there meanwhile.
+        // Blocks are left over if the thread moved or other threads filled the magazine.
         if put < blocks.len() {
             let mut batch = Batch::new();
             blocks[put..].iter().for_each(|block| batch.push(*block));
@@ -268,6 +275,8 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
     *block
 }
 
+/// Frees a block of a slab out of line.
+///
 /// # Safety
 /// As for [`put`], of a block of a slab.
 #[cold]
@@ -275,7 +284,7 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
 unsafe fn put_slow(block: *mut u8) {
     // SAFETY: as in `put`.
     if let Some(place) = unsafe { ground::place_to_keep(block) } {
-        // SAFETY: a block that nobody uses, and it is of that magazine's class.
+        // SAFETY: a block without users, of that magazine's class.
         if unsafe { sequence::push_here(&AtomicPtr::new(place), block) } {
             return;
         }
@@ -284,6 +293,8 @@ unsafe fn put_slow(block: *mut u8) {
     unsafe { put_slower(block) };
 }
 
+/// Frees a block that the magazine of this VP could not take.
+///
 /// # Safety
 /// As for [`put_slow`].
 #[inline(never)]
@@ -296,7 +307,7 @@ unsafe fn put_slower(block: *mut u8) {
     put_block(ground, block);
 }
 
-/// Puts back a block that is ours to put back.
+/// Frees a block that belongs to the caller, by its home.
 pub(crate) fn put_block(ground: &Ground, block: *mut u8) {
     let vp = match ground.here() {
         Here::Sequences(vp) => vp,
@@ -310,39 +321,40 @@ pub(crate) fn put_block(ground: &Ground, block: *mut u8) {
     let (part, home_vp, may_be_kept) = (ground.part(vp), ground.vp_of(home), ground.may_be_kept(home));
     if home_vp == vp || may_be_kept && ground.is_near(home_vp, vp) {
         let own = ground.same_of(home, vp);
-        // The first time here, or where it had to be asked who is near, that was all it needed.
-        // SAFETY: a magazine of this VP, or of whichever it is by now, of this block's class; the block is ours.
+        // On the first call of this thread, the registration was all that was missing. If nodes had to be
+        // compared, the block may be kept here.
+        // SAFETY: a magazine of this VP, even if the thread moved, of this block's class; the block is ours.
         if home_vp != vp && unsafe { sequence::push(own, block) } {
             return;
         }
-        // SAFETY: the class of a slab one of whose blocks we have.
+        // SAFETY: the class of a slab, of which we have a block.
         let half = CAPACITIES[unsafe { ground.class_at(offset) }] / 2;
         return put_many(ground, vp, Some((own, half.min(classes::BATCH_MAX - 1))), !may_be_kept, block);
     }
-    // A long one goes at once, and alone.
+    // A long block goes home at once and alone.
     if !ground.may_wait(home) {
         return put_many(ground, vp, None, false, block);
     }
     let outbox = &raw const *part.outbox();
-    // SAFETY: a magazine of this VP, or of whichever it is by now; the block is ours.
+    // SAFETY: a magazine of this VP, even if the thread moved; the block is ours.
     if !unsafe { sequence::push(outbox, block) } {
         put_many(ground, vp, Some((outbox, OUTBOX_CAPACITY - 1)), false, block);
     }
 }
 
-/// Puts a block back where it is at home, with up to so many from a magazine that is full; `is_home`: all of its are of `vp`. Apart from what comes before, which most
-/// blocks of others go by: a batch is a KiB, and written.
+/// Sends a block home, together with up to so many blocks of a full magazine. `is_home`: the home of all of
+/// them is `vp`. Out of line, because the batch is a KiB of stack, and most remote frees do not need it.
 #[cold]
 #[inline(never)]
 fn put_many(ground: &Ground, vp: u32, full: Option<(*const Magazine, usize)>, is_home: bool, block: *mut u8) {
     let mut batch = Batch::new();
     if let Some((full, most)) = full.filter(|(_, most)| *most > 0) {
-        // SAFETY: a magazine of this VP, or of whichever it is by now; the batch has room for one more.
+        // SAFETY: a magazine of this VP, even if the thread moved; the batch has room for one more.
         unsafe { sequence::pop_many(full, &mut batch, most) };
     }
     batch.push(block);
     if is_home {
-        // What is in the magazine is at home there, too (`magazine/I2`).
+        // The blocks of that magazine have their home there, too (`magazine/I2`).
         ground.put_on(vp, batch.blocks(), false);
     } else {
         send_home(ground, vp, &mut batch);
@@ -359,7 +371,7 @@ impl Homes for Ground {
 
     #[inline]
     fn are_together(&self, block: *mut u8, other: *mut u8) -> bool {
-        // In one unit.
+        // Both blocks are in one unit.
         (block.addr() ^ other.addr()) >> SLAB_SHIFT == 0
     }
 

@@ -1,19 +1,23 @@
-//! Pages by the unit of a slab, in pools of each NUMA node.
+//! Page pools: memory in units of slabs, for each NUMA node.
 //!
-//! Problem: pages that a node's processors touched first lie in its memory, and are to be used again there; what is not used is to
-//! go back to the system, but not at once, as a page that comes back costs thousands of instructions. Idea: address space is cut
-//! into segments of sixty-four units, each of one node for good. Two words say which units are free, and which of those were used
-//! and still have memory (*dirty*). Dirty units are given out first, and are given back to the system beyond a bound.
+//! Problem: the first processor to touch a page gets it from its own node, so freed pages should be reused on
+//! that node. Unused pages should go back to the system, but not at once: a page that comes back costs
+//! thousands of instructions. Idea: the address space consists of segments of sixty-four units, each of one
+//! node for good. Two words per segment say which units are free, and which free units still have memory
+//! (*dirty*). Dirty units are given out first, and go back to the system beyond a bound.
 //!
-//! - I1. A segment belongs to the pool of one node; its words are read and written under that pool's lock.
-//!   But for its node, which anybody reads who has a slab of it: so nobody ever has a reference to all of it.
-//! - I2. A unit is free, or of one slab. A dirty one is free.
-//! - I3. Whoever brings a pool's dirty units above [`DIRTY_MIN`], and above an eighth of those in use, gives half of what is allowed
-//!   back to the system before he goes on, unless the system refuses to take them: then not before there are twice as many.
-//! - I4. The system is not called under a pool's lock. Units on their way to it are *leaving*: neither free nor of a slab.
+//! - I1. A segment belongs to the pool of one node, and its words are read and written under that pool's
+//!   lock. The exception is its node, which any thread with a slab of it reads. So no code holds a reference
+//!   to the whole segment.
+//! - I2. A unit is free, or belongs to one slab. A dirty unit is free.
+//! - I3. A thread that raises the dirty units of a pool above [`DIRTY_MIN`], and above an eighth of the units
+//!   in use, gives half of the bound back to the system before it continues. If the system refuses, this
+//!   happens again only after the dirty units have doubled.
+//! - I4. No system call is made under a pool's lock. Units on their way to the system are *leaving*: neither
+//!   free nor of a slab.
 //!
-//! Cost: a lock for each slab; one system call, or two where there are nodes, for 4 MiB that were never used, and one for each run that
-//! goes back.
+//! Cost: a lock for each slab. One system call, or two on several nodes, for 4 MiB of new memory, and one for
+//! each run that goes back.
 //! Source: Tornado §4: free memory is divided among NUMA clusters; jemalloc for dirty runs.
 
 use crate::classes::SLAB_BYTES;
@@ -26,41 +30,41 @@ use squall_sys::sync::cell::UnsafeCell;
 pub(crate) const SEGMENT_UNITS: usize = 64;
 /// Dirty units that a pool may always keep.
 pub(crate) const DIRTY_MIN: usize = 64;
-/// Units that go to the system in a turn, at most: 32 MiB, which a page at a time is milliseconds.
+/// The most units that a pass gives to the system: 32 MiB, some milliseconds if freed page by page.
 const DECAY_MAX: usize = 512;
-/// The most segments that are looked at for a run of units before a new one is taken.
+/// The most segments that are searched for a run of units before a new segment is taken.
 const LOOKS_MAX: usize = 64;
 
-/// What is known of a segment. All zeros before its first use.
+/// Metadata of a segment. All zeros before its first use.
 #[repr(C)]
 pub(crate) struct Segment {
-    /// A set bit is a free unit; of those, one that has memory.
+    /// In `free` a set bit is a free unit. In `dirty` it is a free unit with memory.
     free: u64,
     dirty: u64,
     /// The neighbours in its list, if it has a free unit.
     link: Link,
-    /// Whose it is.
+    /// The node of its pool.
     node: u32,
 }
 
 impl Segment {
-    /// Which of its units are free, and which are dirty.
+    /// Returns the words of free and of dirty units.
     ///
     /// # Safety
-    /// It is in use, and the caller holds its pool's lock.
+    /// The segment is in use, and the caller holds its pool's lock.
     unsafe fn words(this: *const Segment) -> (u64, u64) {
-        // SAFETY: by this function's contract nobody else is at them (I1).
+        // SAFETY: by this function's contract no other thread accesses them (I1).
         unsafe { ((&raw const (*this).free).read(), (&raw const (*this).dirty).read()) }
     }
 }
 
-/// What pools stand on.
+/// The environment of page pools.
 pub(crate) trait Field {
-    /// What is known of the segment of this number.
+    /// The metadata of the segment of this number.
     fn segment(&self, number: u32) -> *mut Segment;
-    /// A segment that was never used, now usable, of this node.
+    /// Makes a new segment usable, for this node.
     fn new_segment(&self, node: u32) -> Option<u32>;
-    /// Gives these units' memory to the system. False if it refuses.
+    /// Gives the memory of these units to the system. Returns false if the system refuses.
     fn discard(&self, unit: u32, count: usize) -> bool;
 }
 
@@ -70,25 +74,27 @@ struct OfSegments<'a, F>(&'a F);
 impl<F: Field> Links for OfSegments<'_, F> {
     fn link(&self, number: u32) -> *mut Link {
         let segment = self.0.segment(number);
-        // SAFETY: what is known of a segment, all of which may be pointed to.
+        // SAFETY: the metadata of a segment, all of which may be pointed to.
         unsafe { &raw mut (*segment).link }
     }
 }
 
 struct Inner {
-    /// The segments with a dirty unit, and the others with a free one: whoever looks for dirty ones passes no others.
+    /// The segments with a dirty unit, and the others with a free unit. A search for dirty units passes no
+    /// clean segments.
     dirty_list: List,
     clean_list: List,
     segments: usize,
     used: usize,
     dirty: usize,
-    /// On their way to the system (I4).
+    /// Units on their way to the system (I4).
     leaving: usize,
-    /// Threads that are asking the system for a new segment.
+    /// Threads that ask the system for a new segment.
     coming: u32,
-    /// So many were dirty all the time since [`Pool::decay`].
+    /// The units that were dirty all the time since the previous [`PagePool::decay`].
     idle: usize,
-    /// So many were dirty when the system did not take what it was given last, as where memory is locked; 0: it did.
+    /// The number of dirty units when the system last refused memory (for example because it is locked); 0:
+    /// it did not.
     refused_at: usize,
 }
 
@@ -106,34 +112,54 @@ impl Inner {
     };
 }
 
-/// The pool of a node.
+/// The page pool of a node.
 #[repr(C, align(128))]
 pub(crate) struct Pool {
     lock: Lock,
     inner: UnsafeCell<Inner>,
 }
 
-// SAFETY: what is in it is read and written under its lock.
+// SAFETY: its content is read and written under its lock.
 unsafe impl Sync for Pool {}
 
-/// What a pool has, in units.
+/// The memory of one NUMA node, in units of 64 KiB.
+///
+/// # Example
+/// ```
+/// let stats = squall_alloc::stats().expect("there is memory");
+/// for (node, units) in stats.nodes.iter().enumerate() {
+///     println!("node {node}: {} of {} units in slabs", units.used, units.all);
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolUnits {
-    /// Of all its segments.
+    /// Units of all segments of the node.
     pub all: usize,
-    /// In slabs.
+    /// Units in slabs.
     pub used: usize,
-    /// Free, and with memory still.
+    /// Free units that still have memory.
     pub dirty: usize,
 }
 
 impl PoolUnits {
-    /// Bytes of those in slabs.
+    /// Returns the bytes of the units in slabs.
+    ///
+    /// # Example
+    /// ```
+    /// let units = squall_alloc::PoolUnits { all: 64, used: 2, dirty: 1 };
+    /// assert_eq!(units.used_bytes(), 2 * 65_536);
+    /// ```
     pub fn used_bytes(&self) -> usize {
         self.used * SLAB_BYTES
     }
 
-    /// Bytes of those that are free, and have memory still.
+    /// Returns the bytes of the free units that still have memory.
+    ///
+    /// # Example
+    /// ```
+    /// let units = squall_alloc::PoolUnits { all: 64, used: 2, dirty: 1 };
+    /// assert_eq!(units.dirty_bytes(), 65_536);
+    /// ```
     pub fn dirty_bytes(&self) -> usize {
         self.dirty * SLAB_BYTES
     }
@@ -150,20 +176,20 @@ impl Pool {
         Pool { lock: Lock::new(), inner: UnsafeCell::new(Inner::NEW) }
     }
 
-    /// For a fork: holds still.
+    /// The lock, which a fork holds.
     pub(crate) fn lock(&self) -> &Lock {
         &self.lock
     }
 
-    /// For the child of a fork, in which nobody else is on the way to the system or back: what they had is lost, and nobody waits
-    /// for it.
+    /// For the child of a fork, in which no other thread runs: forgets the units and segments that other
+    /// threads had under way, so that no thread waits for them.
     ///
     /// # Safety
     /// The caller holds the lock.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) unsafe fn forget_others(&self) {
         self.inner.with_mut(|inner| {
-            // SAFETY: by this function's contract nobody else is at it (I1).
+            // SAFETY: by this function's contract no other thread accesses it (I1).
             unsafe { ((*inner).leaving, (*inner).coming) = (0, 0) };
         });
     }
@@ -171,13 +197,13 @@ impl Pool {
     fn locked<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
         self.lock.with(|| {
             self.inner.with_mut(|inner| {
-                // SAFETY: the lock is held, and whatever else uses it does so here (I1).
+                // SAFETY: the lock is held, and all accesses are made here (I1).
                 f(unsafe { &mut *inner })
             })
         })
     }
 
-    /// So many units, a power of two, at a multiple of that.
+    /// Takes `count` units at a multiple of `count`, a power of two.
     pub(crate) fn take(&self, field: &impl Field, node: u32, count: usize) -> Option<u32> {
         let found = self.locked(|inner| {
             let number = inner.find(field, count, LOOKS_MAX);
@@ -196,7 +222,7 @@ impl Pool {
         if found.is_some() {
             return found;
         }
-        // Where there is no new one, the rest of the list has to do, and what is on its way to it.
+        // Without a new segment, the rest of the list has to do, and the units on their way to it.
         loop {
             let (found, more) = self.locked(|inner| {
                 let number = inner.find(field, count, usize::MAX);
@@ -210,7 +236,7 @@ impl Pool {
         }
     }
 
-    /// As `take`, of segments that it has already.
+    /// Takes units of the segments that the pool has already.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn reuse(&self, field: &impl Field, count: usize) -> Option<u32> {
         self.locked(|inner| {
@@ -219,19 +245,20 @@ impl Pool {
         })
     }
 
-    /// Whether others have units of it in their hands that will be free again, or a segment that will be its.
+    /// Returns whether other threads are about to bring units or a segment to this pool.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn is_moving(&self) -> bool {
         self.locked(|inner| inner.leaving > 0 || inner.coming > 0)
     }
 
-    /// Gives units back that nobody uses any more.
+    /// Gives units without users back.
     pub(crate) fn give(&self, field: &impl Field, unit: u32, count: usize) {
         let keep = self.locked(|inner| {
             inner.put(field, unit, count, true);
             inner.used -= count;
             let bound = DIRTY_MIN.max(inner.used / 8);
-            // Half of them, so that it is not for each slab. Where that was refused, not before there are twice as many.
+            // Half of the bound stays, so that the system is not called for each slab. After a refusal, the
+            // number of dirty units must double first.
             (inner.dirty > bound.max(2 * inner.refused_at)).then_some(bound / 2)
         });
         if let Some(keep) = keep {
@@ -239,7 +266,8 @@ impl Pool {
         }
     }
 
-    /// Gives dirty units to the system until at most `keep` are left, or `most` were given, or it refuses.
+    /// Gives dirty units to the system until at most `keep` are left, `most` were given, or the system
+    /// refuses.
     pub(crate) fn purge(&self, field: &impl Field, keep: usize, mut most: usize) {
         while let Some((unit, count)) = self.locked(|inner| inner.send_off(field, keep, most)) {
             let gone = field.discard(unit, count);
@@ -258,8 +286,9 @@ impl Pool {
         }
     }
 
-    /// Gives the system half of the units that were dirty since this was called last, or all of a few, but at most [`DECAY_MAX`].
-    /// Returns whether any stay that may go later: none where the system refused what it was given last.
+    /// Gives half of the units that were dirty since the previous call to the system, or all of a few, at
+    /// most [`DECAY_MAX`]. Returns whether units stay that may go later: false if the system refused the last
+    /// ones.
     #[cfg_attr(loom, allow(dead_code))]
     pub(crate) fn decay(&self, field: &impl Field) -> bool {
         const ALL_OF: usize = 8;
@@ -274,7 +303,7 @@ impl Pool {
         keep > 0
     }
 
-    /// What it has.
+    /// The figures of the pool.
     pub(crate) fn units(&self) -> PoolUnits {
         self.locked(|inner| PoolUnits {
             all: inner.segments * SEGMENT_UNITS,
@@ -284,7 +313,7 @@ impl Pool {
     }
 }
 
-/// Ends the program over units that are free already: nothing may unwind out of here, with two locks held.
+/// Ends the program over units that are free already. An unwind would leave two locks held.
 #[cold]
 fn twice(unit: u32) -> ! {
     #[cfg(not(loom))]
@@ -297,7 +326,7 @@ fn mask(at: u32, count: usize) -> u64 {
     if count == SEGMENT_UNITS { u64::MAX } else { ((1 << count) - 1) << at }
 }
 
-/// The first run of `count` set bits at a multiple of `count`, a power of two.
+/// Returns the first run of `count` set bits at a multiple of `count`, a power of two.
 fn run(mut bits: u64, count: usize) -> Option<u32> {
     const AT_MULTIPLES: [u64; 7] = [
         u64::MAX,
@@ -318,7 +347,7 @@ fn run(mut bits: u64, count: usize) -> Option<u32> {
 }
 
 impl Inner {
-    /// A segment with such a run among the first `looks` of each list, one that has memory if that is found.
+    /// Returns a segment with such a run among the first `looks` of each list, preferably one with memory.
     fn find(&self, field: &impl Field, count: usize, looks: usize) -> Option<u32> {
         let (mut at, mut partly) = (self.dirty_list.first(), None);
         for _ in 0..looks {
@@ -348,7 +377,7 @@ impl Inner {
         partly.or_else(clean)
     }
 
-    /// Such a run from this segment, which has one.
+    /// Takes such a run from this segment, which has one.
     fn take(&mut self, field: &impl Field, number: u32, count: usize) -> Option<u32> {
         // SAFETY: a segment of this pool, whose lock we hold (I1).
         let (free, dirty) = unsafe { Segment::words(field.segment(number)) };
@@ -357,7 +386,7 @@ impl Inner {
         Some(self.take_out(field, number, at, count))
     }
 
-    /// Takes these units out of this segment, where they are free.
+    /// Takes these free units out of this segment.
     fn take_out(&mut self, field: &impl Field, number: u32, at: u32, count: usize) -> u32 {
         let mask = mask(at, count);
         self.change(field, number, |free, dirty| (free & !mask, dirty & !mask));
@@ -365,7 +394,7 @@ impl Inner {
         number * SEGMENT_UNITS as u32 + at
     }
 
-    /// Puts units back that are neither free nor used any more.
+    /// Puts units back that are neither free nor in use.
     fn put(&mut self, field: &impl Field, unit: u32, count: usize, is_dirty: bool) {
         let (number, at) = (unit / SEGMENT_UNITS as u32, unit % SEGMENT_UNITS as u32);
         let mask = mask(at, count);
@@ -377,10 +406,10 @@ impl Inner {
         });
     }
 
-    /// Changes which units of a segment are free, and dirty, and puts it into the list where it belongs.
+    /// Changes the words of a segment, and puts it into the list where it belongs.
     fn change(&mut self, field: &impl Field, number: u32, f: impl FnOnce(u64, u64) -> (u64, u64)) {
         let segment = field.segment(number);
-        // SAFETY: a segment of this pool, whose lock we hold (I1); it is in the list that its words tell.
+        // SAFETY: a segment of this pool, whose lock we hold (I1); its words tell the list that it is in.
         unsafe {
             let (old_free, old_dirty) = Segment::words(segment);
             let (free, dirty) = f(old_free, old_dirty);
@@ -416,7 +445,8 @@ impl Inner {
         self.segments += 1;
     }
 
-    /// Takes a run of dirty units out, of `most` at most, to be given to the system, while there are more than `keep`.
+    /// Takes a run of at most `most` dirty units out, to be given to the system, while there are more than
+    /// `keep`.
     fn send_off(&mut self, field: &impl Field, keep: usize, most: usize) -> Option<(u32, usize)> {
         let most = self.dirty.saturating_sub(keep).min(most);
         if most == 0 {
@@ -428,7 +458,7 @@ impl Inner {
         let from = dirty.trailing_zeros();
         let count = ((dirty >> from).trailing_ones() as usize).min(most);
         if sites::LEAVING.is_weak() {
-            // They stay free, and only what is said of their memory changes.
+            // The units stay free; only their dirty bits change.
             self.change(field, number, |free, dirty| (free, dirty & !mask(from, count)));
             return Some((number * SEGMENT_UNITS as u32 + from, count));
         }
@@ -437,10 +467,10 @@ impl Inner {
     }
 }
 
-/// Whose this segment is.
+/// Returns the node of this unit's segment.
 ///
 /// # Safety
-/// It is in use: one of its units is of a slab that the caller knows to stay.
+/// The segment is in use: one of its units is of a slab that stays while the caller runs.
 pub(crate) unsafe fn node_of(field: &impl Field, unit: u32) -> u32 {
     // SAFETY: written before the first of its units was given out, and never again.
     unsafe { (&raw const (*field.segment(unit / SEGMENT_UNITS as u32)).node).read() }
@@ -454,15 +484,15 @@ pub(crate) mod support;
 mod tests {
     use super::*;
 
-    /// Segments, of which so many may be used.
+    /// Segments for tests, of which `left` may be used.
     #[cfg(not(loom))]
     struct Plot {
         segments: UnsafeCell<[Segment; 80]>,
         left: std::cell::Cell<u32>,
-        /// Units that the system took, how often it was asked, and whether it takes any.
+        /// The units that the system took, the number of requests, and whether it takes any.
         gone: std::cell::Cell<usize>,
         asked: std::cell::Cell<usize>,
-        /// How often a segment was looked at.
+        /// The number of accesses to a segment.
         looks: std::cell::Cell<usize>,
         takes: std::cell::Cell<bool>,
     }
@@ -491,7 +521,7 @@ mod tests {
     fn plot() -> Plot {
         use std::cell::Cell;
         Plot {
-            // SAFETY: all zeros are good segments.
+            // SAFETY: all zeros are valid segments.
             segments: UnsafeCell::new(unsafe { std::mem::zeroed() }),
             left: Cell::new(80),
             gone: Cell::new(0),
@@ -507,7 +537,7 @@ mod tests {
         let (plot, pool) = (plot(), Pool::new());
         let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&plot, 0, 1).unwrap()).collect();
         assert_eq!(pool.take(&plot, 0, 1), None);
-        // Two beside each other in the segment that comes last in the list, and one alone in every other.
+        // Two neighbours in the last segment of the list, and a single unit in every other.
         pool.give(&plot, all[0], 1);
         pool.give(&plot, all[0] ^ 1, 1);
         all.iter().skip(64).step_by(64).for_each(|unit| pool.give(&plot, *unit, 1));
@@ -528,7 +558,7 @@ mod tests {
         assert!(asked < 8, "it was asked {asked} times, and refused");
         assert!(!pool.decay(&plot) && !pool.decay(&plot));
         assert_eq!(plot.asked.get(), asked);
-        // Whoever asks all the same finds that it is taken again.
+        // An explicit purge finds that memory is taken again.
         plot.takes.set(true);
         pool.purge(&plot, 80 * 64 - 1, usize::MAX);
         assert_eq!(plot.gone.get(), 1);
@@ -545,14 +575,14 @@ mod tests {
     fn what_goes_to_the_system_is_found_without_a_look_at_what_is_clean() {
         let (plot, pool) = (plot(), Pool::new());
         let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&plot, 0, 1).unwrap()).collect();
-        // A unit of each segment; the others have no memory any more.
+        // One unit of each segment; the others have no memory any more.
         all.iter().step_by(64).for_each(|unit| pool.give(&plot, *unit, 1));
         pool.purge(&plot, 0, usize::MAX);
         pool.give(&plot, all[40 * 64 + 1], 1);
         plot.looks.set(0);
         pool.purge(&plot, 0, usize::MAX);
         assert!(plot.looks.get() < 10, "{} looks", plot.looks.get());
-        // One with memory is taken first, whatever list is longer.
+        // A unit with memory is taken first, even if the other list is longer.
         pool.give(&plot, all[7 * 64 + 3], 1);
         assert_eq!(pool.take(&plot, 0, 1), Some(all[7 * 64 + 3]));
         assert_eq!(pool.units(), PoolUnits { all: 80 * 64, used: 80 * 64 - 81, dirty: 0 });
@@ -563,7 +593,7 @@ mod tests {
     fn who_has_no_memory_in_the_child_of_a_fork_does_not_wait_for_who_is_not_there() {
         let (plot, pool) = (plot(), Pool::new());
         plot.left.set(0);
-        // Of other threads, in the middle of their calls of the system.
+        // Units and segments of other threads, in the middle of their system calls.
         pool.locked(|inner| (inner.leaving, inner.coming) = (3, 2));
         pool.lock().lock();
         // SAFETY: the lock is held.
