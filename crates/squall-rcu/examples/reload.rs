@@ -1,5 +1,5 @@
-//! A server whose routing table is read by every request and reloaded now and then: nobody waits for the reload, and
-//! the old table is dropped when the last request that saw it has ended.
+//! A server with a routing table that every request reads and that is reloaded from time to time. Requests
+//! never wait for a reload. The old table is dropped when the last request that saw it has ended.
 //!
 //! `cargo run --release -p squall-rcu --example reload`
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where requests for a path go.
+/// The backend for each request path.
 struct Routes {
     version: u64,
     backends: HashMap<String, String>,
@@ -31,7 +31,7 @@ fn main() {
                 let (mut requests, mut newest) = (0, 0);
                 while !stop.load(Ordering::Relaxed) {
                     let path = format!("/service/{}", (requests + worker) % 100);
-                    // One request, one operation: the table cannot go away in the middle.
+                    // One request is one operation, so the table stays valid until the request ends.
                     let version = op(|o| {
                         let routes = routes.load(o);
                         assert!(routes.backends.contains_key(&path));

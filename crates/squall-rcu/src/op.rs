@@ -78,10 +78,11 @@ impl fmt::Display for OpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             OpError::Forked => {
-                "squall-rcu: no operation can be opened in the child of a fork, which may only exec"
+                "squall-rcu: an operation cannot be opened in the child of a fork, which may only exec"
             }
             OpError::Reentrant => {
-                "squall-rcu: no operation can be opened by a signal handler that interrupted a registration"
+                "squall-rcu: an operation cannot be opened by a signal handler that interrupted a registration; \
+                 call squall_rcu::register on its thread first"
             }
         })
     }

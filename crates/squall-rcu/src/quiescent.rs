@@ -51,7 +51,7 @@ static JOBS: Mutex<VecDeque<Job>> = Mutex::new(VecDeque::new());
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// A quiescent-do in progress. Dropping it detaches it: the work goes on.
-#[must_use = "dropping it lets the work go on unobserved"]
+#[must_use = "dropping it detaches the work; call `wait` or `poll` for the outcome"]
 pub struct Pending(Arc<Done>);
 
 impl std::fmt::Debug for Pending {

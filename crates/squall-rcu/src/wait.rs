@@ -37,18 +37,18 @@ impl fmt::Display for WaitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WaitError::InOperation => {
-                f.write_str("squall-rcu: waiting inside an operation would wait for itself")
+                f.write_str("squall-rcu: a wait inside an operation would wait for itself; wait after the operation")
             }
             WaitError::InDeferredCall => {
-                f.write_str("squall-rcu: waiting inside a deferred call would wait for itself")
+                f.write_str("squall-rcu: a wait inside a deferred call would wait for itself; wait outside deferred calls")
             }
             WaitError::InTransfer => f.write_str(
-                "squall-rcu: waiting while the state of an object is moved would hold up its callers",
+                "squall-rcu: a wait during the transfer of an object's state would hold up its callers; wait after the swap",
             ),
-            WaitError::Quiet => f.write_str("squall-rcu: no deferred call runs within quietly"),
-            WaitError::Timeout => f.write_str("squall-rcu: the grace period did not end before the deadline"),
-            WaitError::Forked => f.write_str("squall-rcu: no grace period ends in the child of a fork"),
-            WaitError::NoFence(why) => write!(f, "squall-rcu: no grace period can be concluded: {why}"),
+            WaitError::Quiet => f.write_str("squall-rcu: deferred calls do not run inside without_callbacks; call this after it has returned"),
+            WaitError::Timeout => f.write_str("squall-rcu: the grace period did not end before the deadline; it is still under way"),
+            WaitError::Forked => f.write_str("squall-rcu: grace periods do not end in the child of a fork, which may only exec"),
+            WaitError::NoFence(why) => write!(f, "squall-rcu: grace periods can no longer end: {why}; run this program with SQUALL_MEMBARRIER=off"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Deferred calls: run once, late enough, outside operations, bounded.
+//! Deferred calls run once, late enough, outside operations, and are bounded.
 #![cfg(not(loom))]
 
 use squall_rcu::{WaitError, barrier, defer, in_operation, op, reclaim, retire, stats, wait};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The library's numbers are the process's: one test at a time looks at them.
+/// Serialises the tests: the library's numbers belong to the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(|poison| poison.into_inner())
@@ -52,7 +52,7 @@ fn a_barrier_covers_what_other_threads_deferred() {
                 ran.fetch_add(1, Ordering::SeqCst);
             });
             deferred_tx.send(()).unwrap();
-            // Stays alive and idle: it will not come back for its call.
+            // Stays alive and idle, so it never runs its own call.
             done_rx.recv().unwrap();
         })
     };
@@ -71,10 +71,10 @@ fn what_an_idle_thread_deferred_is_reclaimed_without_it() {
         let ran = ran.clone();
         defer(move || ran.store(true, Ordering::SeqCst));
     }
-    // This thread does nothing more with the library: the reclaimer comes.
+    // This thread makes no further call of the library, so the reclaimer must run the call.
     let limit = Instant::now() + Duration::from_secs(60);
     while !ran.load(Ordering::SeqCst) {
-        assert!(Instant::now() < limit, "nobody came for a deferred call: {:?}", stats());
+        assert!(Instant::now() < limit, "a deferred call was not run: {:?}", stats());
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(squall_rcu::reclaimer_state(), squall_rcu::ReclaimerState::Running);
@@ -91,7 +91,7 @@ fn a_thread_that_retires_seldom_does_not_hold_on_to_batches() {
         }
     }
     let limit = Instant::now() + Duration::from_secs(60);
-    // Never enough for a batch at once, and never idle.
+    // Too few calls for a batch at once, but never idle.
     for i in 0.. {
         live.fetch_add(1, Ordering::SeqCst);
         retire(Box::new(Counted(live.clone())));
@@ -116,7 +116,7 @@ fn of_many_calls_that_panic_each_runs_once() {
         defer(move || {
             ran[n].fetch_add(1, Ordering::Relaxed);
             if n % 3 != 1 {
-                // A payload of no size, since those of deferred calls are leaked.
+                // A payload of size zero, since payloads of deferred calls are leaked.
                 std::panic::panic_any(());
             }
         });
@@ -205,12 +205,12 @@ fn pending_memory_is_bounded_while_no_reader_stalls() {
             stats_of_this_moment()
         })
         .max();
-    // The stated bound of one thread is 2048 calls and a batch; other tests' threads are not running.
+    // The bound of one thread is 2048 calls and a batch. Threads of other tests are not running.
     assert!(peak.unwrap() <= 2048 + 128 + 128, "{peak:?} pending");
 }
 
 fn stats_of_this_moment() -> u64 {
-    // Looking at every record each time would take long: every 64th is enough for a peak of thousands.
+    // Reading every record on each call would take long. Every 64th call is enough for a peak of thousands.
     use std::cell::Cell;
     thread_local!(static TURN: Cell<u32> = const { Cell::new(0) });
     TURN.set(TURN.get().wrapping_add(1));
@@ -231,7 +231,7 @@ fn a_caller_who_retires_too_much_waits_but_not_for_ever() {
         });
     });
     inside.recv().unwrap();
-    // The reader waits for this thread: waiting for the reader for ever would be a deadlock.
+    // The reader waits for this thread, so an unbounded wait for the reader would be a deadlock.
     (0..3000).for_each(|_| retire(Box::new(0_u64)));
     assert!(stats().throttled > throttled);
     assert!(stats().pending_calls >= 3000 - 128);
@@ -314,7 +314,8 @@ fn co_69_quiescent_do_runs_on_each_vp_after_the_operations_before_it() {
     assert_eq!(outcome.placed + outcome.displaced, vps.len());
     let seen = seen.lock().unwrap();
     assert_eq!(seen.len(), vps.len());
-    // Where a thread's VP is not read from the kernel each time, it may be remembered from before the move.
+    // On platforms that do not read the VP from the kernel each time, the value may date from before the
+    // move.
     let exact = squall_machine::pervp::restart_mode() == squall_machine::pervp::RestartMode::Restartable;
     if exact && outcome.displaced == 0 {
         assert!(seen.iter().all(|(asked, was)| asked == was), "{seen:?}");

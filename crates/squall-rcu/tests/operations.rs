@@ -1,4 +1,4 @@
-//! Operations, markers and waiting, through the public interface.
+//! Operations, markers and waits, through the public interface.
 #![cfg(not(loom))]
 
 use squall_rcu::{Marker, MarkerState, OpError, Rcu, WaitError, in_operation, op, try_op, wait, wait_until};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Iterations, fewer where a checker makes each dear.
+/// Number of iterations; fewer under a checker, where each is slow.
 const fn times(many: usize) -> usize {
     if cfg!(miri) { many / 200 + 2 } else { many }
 }
@@ -71,7 +71,7 @@ fn co_22_a_marker_elapses_only_after_every_operation_alive_at_set() {
 
 #[test]
 fn co_21_new_operations_do_not_delay_the_verdict() {
-    // The reader is inside an operation almost always, but never in the same one for long.
+    // The reader is inside an operation almost always, but never in one operation for long.
     let stop = Arc::new(AtomicBool::new(false));
     let reader = {
         let stop = stop.clone();
@@ -135,7 +135,8 @@ fn update_loses_nothing_between_writers() {
 
 #[test]
 fn pitfall_11_a_reader_may_join_a_thread_whose_first_operation_it_is() {
-    // While a grace period waits for this reader, a new thread registers; the reader waits for that thread.
+    // While a grace period waits for this reader, a new thread registers, and the reader waits for that
+    // thread.
     for _ in 0..times(50) {
         let waiting = Arc::new(AtomicBool::new(false));
         let waiter = op(|_| {
@@ -161,7 +162,8 @@ fn pitfall_14_thread_local_destructors_may_open_operations() {
     struct AtExit(Arc<AtomicUsize>);
     impl Drop for AtExit {
         fn drop(&mut self) {
-            // Whether the library's own exit hook has run or not: nested, with a deferral, and with a wait.
+            // Works before and after the library's own exit hook has run: nested, with a deferred call, and
+            // with a wait.
             op(|_| op(|_| self.0.fetch_add(1, Ordering::SeqCst)));
             let (count, ran) = (self.0.clone(), Arc::new(AtomicBool::new(false)));
             let runs = ran.clone();
@@ -183,7 +185,8 @@ fn pitfall_14_thread_local_destructors_may_open_operations() {
     for _ in 0..times(50) {
         let count = count.clone();
         thread::spawn(move || {
-            // Destructors run in the opposite order: this one after the hook of the registration that follows.
+            // Destructors run in reverse order: this one runs after the exit hook of the registration that
+            // follows.
             BEFORE.with(|slot| *slot.borrow_mut() = Some(AtExit(count.clone())));
             op(|_| ());
             AFTER.with(|slot| *slot.borrow_mut() = Some(AtExit(count.clone())));
@@ -210,7 +213,7 @@ fn threads_come_and_go_by_the_thousand() {
             wait().unwrap();
         });
     }
-    // Records are reused: there are about as many as threads at once in this whole test binary.
+    // Records are reused, so there are about as many as threads ran at once in this test binary.
     let stats = squall_rcu::stats();
     assert!(stats.records < 10 * at_once + 64, "{stats:?}");
 }

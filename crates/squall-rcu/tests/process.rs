@@ -1,4 +1,5 @@
-//! What only a whole process shows: signal handlers, forks, stalls, threads that end in the middle, and the fallbacks.
+//! Tests that need a whole process: signal handlers, forks, stalls, threads that end in the middle, and the
+//! fallbacks.
 #![cfg(all(target_os = "linux", not(loom), not(miri)))]
 
 mod forked;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Whether what this test is about does not exist under user-mode emulation: it ignores wipe-on-fork and seccomp.
+/// Returns whether the test must be skipped: user-mode emulation ignores wipe-on-fork and seccomp.
 fn needs_a_real_kernel(test: &str) -> bool {
     let emulated = std::env::var_os("SQUALL_TEST_RUNNER").is_some();
     if emulated {
@@ -20,13 +21,14 @@ fn needs_a_real_kernel(test: &str) -> bool {
     emulated
 }
 
-/// Runs one test of this file in a process of its own. Returns whether this is that process.
+/// Runs one test of this file in a process of its own, once per environment. Returns whether this is that
+/// process.
 fn alone(test: &str, environment: &[&[(&str, &str)]]) -> bool {
     if std::env::var("SQUALL_TEST_CHILD").is_ok_and(|name| name == test) {
         return true;
     }
     for environment in environment {
-        // Under emulation the program that runs this one must be named (`SQUALL_TEST_RUNNER="qemu-aarch64 -L …"`).
+        // Under emulation the emulator must run this program (`SQUALL_TEST_RUNNER="qemu-aarch64 -L …"`).
         let runner = std::env::var("SQUALL_TEST_RUNNER").unwrap_or_default();
         let this = std::env::current_exe().unwrap().into_os_string();
         let mut words = runner.split_whitespace().map(std::ffi::OsString::from).chain([this]);
@@ -71,14 +73,15 @@ fn pitfall_05_a_signal_handler_may_open_operations_at_any_instruction() {
         thread::spawn(move || {
             // Registered before the first signal, as the contract asks.
             squall_rcu::register().unwrap();
-            // SAFETY: it has no preconditions.
+            // SAFETY: the call has no preconditions.
             id_tx.send(unsafe { libc::pthread_self() }).unwrap();
             let cell = CELL.get().unwrap();
             while !stop.load(Ordering::Relaxed) {
                 op(|o| {
                     let value = cell.load(o);
                     assert_eq!(value[0], value[7], "a reader saw what was freed");
-                    // What this owes when it leaves must be done by it, never by a handler that comes just then.
+                    // The operation must do its owed work itself when it leaves. A handler that arrives just
+                    // then must not do it.
                     retire(Box::new([0_u64; 4]));
                 });
             }
@@ -87,11 +90,12 @@ fn pitfall_05_a_signal_handler_may_open_operations_at_any_instruction() {
     };
     let id = id.recv().unwrap();
     let handler: extern "C" fn(libc::c_int) = read_in_handler;
-    // SAFETY: the handler opens operations on a registered thread and touches atomics, nothing else.
+    // SAFETY: the handler only opens operations on a registered thread and touches atomics.
     unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
     let begun = Instant::now();
     let mut version = 0;
-    // So long that some come in the midst of something; longer where the machine is busy and signals that wait become one.
+    // Long enough that some signals arrive in the midst of a cold path. Longer on a busy machine, where
+    // pending signals merge.
     let few = || HANDLED.load(Ordering::Relaxed) <= 100;
     while begun.elapsed() < Duration::from_millis(1500) || few() && begun.elapsed() < Duration::from_secs(60)
     {
@@ -115,7 +119,7 @@ fn pitfall_13_in_a_forked_child_cold_paths_are_refused() {
     if needs_a_real_kernel(NAME) || !alone(NAME, &[&[]]) {
         return;
     }
-    // Another thread is inside an operation for good, as far as the child can see.
+    // For the child, another thread stays inside an operation forever.
     let (inside_tx, inside) = std::sync::mpsc::channel();
     let (done, done_rx) = std::sync::mpsc::channel::<()>();
     let other = thread::spawn(move || {
@@ -130,7 +134,8 @@ fn pitfall_13_in_a_forked_child_cold_paths_are_refused() {
     assert!(in_forked_child(|| barrier() == Err(WaitError::Forked)));
     assert!(in_forked_child(|| squall_rcu::reclaim() == Err(WaitError::Forked)));
     assert!(in_forked_child(|| { squall_rcu::Marker::set().update_and_check() == Err(WaitError::Forked) }));
-    // What the forking thread had registered still works, and retiring leaks but does not hang.
+    // The registration of the forking thread still works in the child. Retired values are leaked there, and
+    // retiring does not hang.
     assert!(in_forked_child(|| op(|_| true)));
     assert!(in_forked_child(|| {
         (0..10_000).for_each(|_| retire(Box::new(1_u64)));
@@ -141,7 +146,7 @@ fn pitfall_13_in_a_forked_child_cold_paths_are_refused() {
     // The parent goes on as before.
     wait().unwrap();
     barrier().unwrap();
-    // A thread without a registration forks: its child cannot get one.
+    // An unregistered thread forks: its child cannot register.
     let refused = thread::spawn(|| in_forked_child(|| try_op(|_| ()) == Err(OpError::Forked)));
     assert!(refused.join().unwrap());
 }
@@ -188,10 +193,10 @@ fn a_stall_says_what_the_tag_of_the_outermost_operation_means() {
         return;
     }
     fn enter(tag: u64) -> squall_rcu::Entered {
-        // SAFETY: each is dropped at the end of a block of this thread, in the opposite order.
+        // SAFETY: each result is dropped at the end of a block of this thread, in reverse order.
         unsafe { squall_rcu::__enter(tag) }.unwrap()
     }
-    // Opens an operation, as a reporting thread may, though the grace period that it tells of is not over.
+    // Opens an operation, as a reporting thread may, although the reported grace period is still under way.
     squall_rcu::__name_tags(|tag| op(|_| format!("tag {tag}")));
     squall_rcu::set_patience(Duration::from_millis(1));
     let (tell, told) = std::sync::mpsc::channel();
@@ -218,7 +223,7 @@ fn a_stall_says_what_the_tag_of_the_outermost_operation_means() {
     let mut waiters = Vec::new();
     for expected in [Some("tag 7"), None, None] {
         inside.recv().unwrap();
-        // Joined at the end: it may need a grace period that the next operation holds up.
+        // Joined at the end: it may need a grace period that the next operation delays.
         waiters.push(thread::spawn(|| wait().unwrap()));
         let stall = told.iter().find(|stall| stall.thread_name == "tagged").unwrap();
         assert_eq!(stall.object.as_deref(), expected.filter(|_| cfg!(debug_assertions)));
@@ -232,8 +237,7 @@ fn a_stall_says_what_the_tag_of_the_outermost_operation_means() {
 extern "C-unwind" fn end_inside(_argument: *mut libc::c_void) -> *mut libc::c_void {
     op(|_| {
         op(|_| {
-            // SAFETY: ends this thread, which was made by `pthread_create`; the frames above hold an operation each,
-            // which is what this test is about.
+            // SAFETY: the system call has no preconditions.
             unsafe { libc::syscall(libc::SYS_gettid) };
             ENDED.fetch_add(1, Ordering::SeqCst);
             pthread_exit_unwinding();
@@ -248,7 +252,8 @@ fn pthread_exit_unwinding() -> ! {
     unsafe extern "C-unwind" {
         fn pthread_exit(value: *mut libc::c_void) -> !;
     }
-    // SAFETY: as the system's contract: the calling thread ends, its cleanups run.
+    // SAFETY: the calling thread was made by `pthread_create`. It ends here and its cleanups run. The frames
+    // above hold an operation each, which is the subject of the test.
     unsafe { pthread_exit(std::ptr::null_mut()) }
 }
 
@@ -260,8 +265,8 @@ fn a_thread_that_ends_inside_nested_operations_holds_up_nobody() {
     }
     for _ in 0..20 {
         let mut thread = 0;
-        // SAFETY: a plain thread with the default attributes; the two function types differ in unwinding only, which
-        // is how `pthread_exit` leaves the function.
+        // SAFETY: a plain thread with default attributes. The two function types differ only in unwinding,
+        // and `pthread_exit` leaves the function by unwinding.
         let made = unsafe {
             let start: extern "C-unwind" fn(*mut libc::c_void) -> *mut libc::c_void = end_inside;
             let start: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void = std::mem::transmute(start);
@@ -362,7 +367,7 @@ fn pr_12_an_idle_process_makes_no_wake_ups() {
     assert_eq!(switches(), before);
 }
 
-/// Forbids `membarrier` to the calling thread and those it starts, as a sandbox would.
+/// Forbids `membarrier` to the calling thread and the threads it starts, as a sandbox would.
 fn forbid_membarrier() {
     let filter = [
         // Load the number of the call; if it is `membarrier`, answer EPERM; else allow.
@@ -405,7 +410,7 @@ fn a_membarrier_forbidden_later_frees_nothing_and_says_so() {
     }
     wait().unwrap();
     if stats().fence.to_string() != "membarrier" {
-        // Nothing to forbid here.
+        // This mode does not use `membarrier`, so the test does not apply.
         return;
     }
     forbid_membarrier();
@@ -418,6 +423,6 @@ fn a_membarrier_forbidden_later_frees_nothing_and_says_so() {
     assert!(matches!(barrier(), Err(WaitError::NoFence(_))));
     assert!(!ran.load(Ordering::SeqCst));
     assert_eq!(stats().pending_calls, 5001);
-    // Reading goes on.
+    // Readers go on working.
     assert_eq!(op(|_| 7), 7);
 }

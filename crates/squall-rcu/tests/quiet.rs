@@ -1,4 +1,4 @@
-//! Quiet scopes: in a process of its own, without the reclaimer, so that callers run users' code.
+//! Callback-free scopes. The reclaimer is forbidden here, so callers run users' code.
 #![cfg(not(loom))]
 
 use squall_rcu::{WaitError, barrier, op, quietly, reclaim, retire, set_reclaimer, wait};
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
-/// More than a batch.
+/// More calls than a batch.
 const MANY: usize = if cfg!(miri) { 8 } else { 1_000 };
 
-/// One test at a time, and no reclaimer.
+/// Serialises the tests, and forbids the reclaimer.
 fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     let alone = LOCK.lock().unwrap_or_else(|poison| poison.into_inner());
@@ -20,12 +20,12 @@ fn alone() -> MutexGuard<'static, ()> {
     alone
 }
 
-/// Its drop takes the lock under which others of its kind are retired.
+/// A value with a drop that takes the lock under which the tests retire such values.
 struct Locks(Arc<Mutex<usize>>);
 
 impl Drop for Locks {
     fn drop(&mut self) {
-        *self.0.try_lock().expect("a drop under the lock that it takes") += 1;
+        *self.0.try_lock().expect("a drop ran under the lock that it takes") += 1;
     }
 }
 
@@ -41,14 +41,14 @@ fn what_falls_due_within_is_caught_up_with_after() {
     let before = *dropped.lock().unwrap();
     quietly(|| {
         let held = dropped.lock().unwrap();
-        // What was retired before, and what is retired now; in operations, and outside.
+        // Values retired before and now, inside operations and outside.
         op(|_| retire_many(&dropped));
         retire_many(&dropped);
         quietly(|| op(|_| retire_many(&dropped)));
         op(|_| ());
         assert_eq!(*held, before);
     });
-    assert!(*dropped.lock().unwrap() > before, "nobody caught up");
+    assert!(*dropped.lock().unwrap() > before, "postponed calls were not run");
     barrier().unwrap();
     assert_eq!(*dropped.lock().unwrap(), 4 * MANY);
 }
@@ -64,9 +64,9 @@ fn within_an_operation_it_is_caught_up_with_after_that() {
             let _held = dropped.lock().unwrap();
             retire_many(&dropped);
         });
-        assert_eq!(*dropped.lock().unwrap(), before, "in the middle of an operation");
+        assert_eq!(*dropped.lock().unwrap(), before, "postponed calls ran inside an operation");
     });
-    assert!(*dropped.lock().unwrap() > before, "nobody caught up");
+    assert!(*dropped.lock().unwrap() > before, "postponed calls were not run");
     barrier().unwrap();
     assert_eq!(*dropped.lock().unwrap(), 2 * MANY);
 }
@@ -82,7 +82,7 @@ fn a_panic_within_is_caught_up_with_and_goes_on() {
         })
     };
     catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
-    // No scope is left open.
+    // The panic left no scope open.
     retire_many(&dropped);
     assert_eq!(reclaim().err(), None);
     barrier().unwrap();
@@ -129,7 +129,7 @@ fn a_thread_that_ends_has_quiet_scopes_too() {
             LAST.set(Some(late()));
         });
     });
-    // Its thread-local values may be dropped after the scope has seen it end.
+    // The thread-local values may be dropped after `thread::scope` has seen the thread end.
     while ended.load(SeqCst) < 2 {
         thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! What the reclaimer takes, and what it leaves alone: in a process of its own, since its rounds are the process's.
+//! The calls that the reclaimer takes, and those it leaves to their owners.
 #![cfg(not(any(loom, miri)))]
 
 use squall_rcu::{barrier, defer, op, retire, stats};
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One test at a time.
+/// Serialises the tests: the rounds of the reclaimer belong to the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(|poison| poison.into_inner())
 }
 
-/// Longer than anything here takes that is not broken: it would take for ever.
+/// Longer than any correct run takes; a broken one would take forever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Defers a call, and says how to know that it ran.
+/// Defers a call. Returns a flag that the call sets.
 fn deferred() -> Arc<AtomicBool> {
     let ran = Arc::new(AtomicBool::new(false));
     let says = ran.clone();
@@ -37,7 +37,7 @@ fn until_run(ran: &AtomicBool, mut work: impl FnMut()) {
 fn a_call_does_not_wait_for_its_kind_to_fill_a_batch() {
     let _alone = alone();
     let ran = deferred();
-    // This thread never stops to reclaim for itself, memory only.
+    // This thread always retires plain memory, and never stops to run the call.
     until_run(&ran, || (0..1000).for_each(|n: u64| retire(Box::new(n))));
     barrier().unwrap();
 }
@@ -87,7 +87,7 @@ fn what_calls_defer_in_turn_is_run_round_after_round() {
     }
     let (done, all_done) = mpsc::channel();
     nest(20, done);
-    // This thread sleeps: all is the reclaimer's.
+    // This thread sleeps, so the reclaimer runs all the calls.
     all_done.recv_timeout(PATIENCE).unwrap();
 }
 
@@ -119,7 +119,8 @@ fn pr_12_it_rests_when_nothing_is_pending_whatever_threads_do() {
         (name.trim_end() == "squall-reclaim").then_some(id)
     });
     let reclaimer = reclaimer.expect("it was started by the first deferral");
-    // It may have to look for up to a second before the lists of the busy thread are given back; then it looks no more.
+    // The reclaimer may have to look for up to a second until it has freed the lists of the busy thread. Then
+    // it rests.
     let begun = Instant::now();
     let mut last = switches(reclaimer);
     loop {

@@ -376,7 +376,7 @@ fn announce_against_rest(owner_first: bool) {
         reclaimer(&shared)
     }
     other.join().unwrap();
-    assert!(shared.0.is_set(), "something is pending and nobody knows");
+    assert!(shared.0.is_set(), "a call is pending and the flag is clear");
 }
 
 fn announce_first() {

@@ -489,7 +489,7 @@ mod tests {
     }
 
     fn leave(record: &Record, token: Token) {
-        assert!(!record.leave(token), "nobody asked for attention");
+        assert!(!record.leave(token), "attention was not asked for");
     }
 
     // Tests I7.
