@@ -1,7 +1,8 @@
-//! Model checks of what several threads do to one heap, of pages that come and go, of segments, and (`machine`) of sequences, of emptying magazines
-//! beside them, and of the way home; and the tests of those tests.
+//! Model checks of the allocator: one heap used by several threads, pages that come and go, and the growth of
+//! segments. Module `machine` checks sequences, the drain beside them, and remote frees. The twins weaken one
+//! site each and must fail.
 //!
-//! The heap, the pools of pages, the growth, the lock, the emptying and the sending home are those that ship.
+//! The heap, the page pools, the growth, the lock, the drain and the remote frees are the shipped code.
 
 mod machine;
 
@@ -14,7 +15,7 @@ use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::{Arc, Mutex};
 use squall_sys::sync::thread;
 
-/// The class of four blocks to a slab.
+/// The class with four blocks per slab.
 const CLASS: usize = 55;
 const _: () = assert!(units(CLASS) << SLAB_SHIFT == 4 * SIZES[CLASS] && CLASS < COUNT);
 
@@ -24,15 +25,16 @@ struct Plot {
     segment: UnsafeCell<Segment>,
     pool: Pool,
     given: AtomicU32,
-    /// What the users of the blocks write to.
+    /// The data that the users of the blocks write.
     blocks: Box<[UnsafeCell<u32>]>,
-    /// For each slab, whether the pool has it.
+    /// By slab: whether the pool has it.
     free: Box<[Mutex<bool>]>,
-    /// For each slab, whose it is, plus one; 0: it leads nowhere.
+    /// By slab: the VP of its heap plus one; 0: no home.
     map: Box<[AtomicU32]>,
 }
 
-// SAFETY: what is in it is under the locks of the heap and the pool, which is what is checked; blocks are checked by loom.
+// SAFETY: the locks of the heap and the pool protect its content, which is what the model checks; loom checks
+// the blocks.
 unsafe impl Send for Plot {}
 // SAFETY: as above.
 unsafe impl Sync for Plot {}
@@ -41,7 +43,7 @@ const SLABS: usize = SEGMENT_UNITS / units(CLASS);
 
 impl Plot {
     fn new() -> Plot {
-        // SAFETY: all zeros are a good slab and segment.
+        // SAFETY: all zeros are a valid slab and segment.
         unsafe {
             Plot {
                 slabs: (0..SEGMENT_UNITS).map(|_| UnsafeCell::new(std::mem::zeroed())).collect(),
@@ -55,19 +57,19 @@ impl Plot {
         }
     }
 
-    /// Whose heap a block is of that the caller has.
+    /// Returns the home of a block that the caller has.
     fn home_of(&self, offset: usize) -> Option<u32> {
         self.map[(offset >> SLAB_SHIFT) / units(CLASS)].load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Does what the block's user does.
+    /// Acts as the user of the block.
     fn use_block(&self, offset: usize) {
         assert!(
             !*self.free[(offset >> SLAB_SHIFT) / units(CLASS)].lock().unwrap(),
             "its pages were given back"
         );
         self.blocks[offset / SIZES[CLASS]].with_mut(|block| {
-            // SAFETY: loom refuses the model if another thread is at it.
+            // SAFETY: loom rejects the model if another thread accesses it.
             unsafe { *block += 1 };
         });
     }
@@ -107,7 +109,7 @@ impl Field for Plot {
     fn discard(&self, unit: u32, count: usize) -> bool {
         for block in (unit as usize..unit as usize + count).step_by(SIZES[CLASS] >> SLAB_SHIFT) {
             self.blocks[block / (SIZES[CLASS] >> SLAB_SHIFT)].with_mut(|block| {
-                // SAFETY: loom refuses the model if another thread is at it.
+                // SAFETY: loom rejects the model if another thread accesses it.
                 unsafe { *block = 0 };
             });
         }
@@ -127,7 +129,7 @@ fn put(heap: &Heap, plot: &Plot, block: usize, from_elsewhere: bool) {
     heap.put(plot, 0, &[block], from_elsewhere, first, |_, wrong| panic!("{wrong:?}"));
 }
 
-/// Two threads, each of which uses a block of the heap; the second frees what the first took before, too.
+/// Two threads use one block each. The second one also frees a block that the first one took before.
 fn freed_elsewhere() {
     let (heap, plot) = (Arc::new(Heap::new(0, 0)), Arc::new(Plot::new()));
     let kept = take(&heap, &plot);
@@ -148,7 +150,7 @@ fn freed_elsewhere() {
     other.join().unwrap();
 }
 
-/// A slab is given back by whoever frees its last block, while another thread allocates.
+/// The thread that frees the last block gives the slab back, while another thread allocates.
 fn pages_go_back() {
     let (heap, plot) = (Arc::new(Heap::new(0, 0)), Arc::new(Plot::new()));
     let kept = take(&heap, &plot);
@@ -163,7 +165,8 @@ fn pages_go_back() {
     put(&heap, &plot, block, false);
 }
 
-/// Two threads find no free block, and one of them takes from the slab that the other brings: the block leads home.
+/// Two threads find no free block, and one of them takes from the slab that the other one brings. The block
+/// leads to its heap.
 fn a_new_slab_is_whole() {
     let (heap, plot) = (Arc::new(Heap::new(0, 0)), Arc::new(Plot::new()));
     let other = {
@@ -180,7 +183,7 @@ fn a_new_slab_is_whole() {
     other.join().unwrap();
 }
 
-/// A slab of which nobody has a block is kept, and given back by one thread while another takes a block.
+/// A slab without blocks in use is kept as a spare. One thread gives it back while another takes a block.
 fn a_spare_is_given_back() {
     let (heap, plot) = (Arc::new(Heap::new(0, 1)), Arc::new(Plot::new()));
     let block = take(&heap, &plot);
@@ -198,7 +201,7 @@ fn a_spare_is_given_back() {
     put(&heap, &plot, block, false);
 }
 
-/// Pages go to the system while another thread takes all that there are.
+/// Pages go to the system while another thread takes all units.
 fn pages_leave() {
     let plot = Arc::new(Plot::new());
     let half = SEGMENT_UNITS / 2;
@@ -220,7 +223,7 @@ fn pages_leave() {
 /// The system refuses a segment to one thread while another asks for the next one.
 fn a_segment_is_refused() {
     const END: usize = 2;
-    /// Refuses the first one once.
+    /// Refuses the first segment once.
     fn grow(growth: &Growth, refused: &AtomicU32, given: &[AtomicU32; END]) -> bool {
         let make = |number| number != 0 || refused.fetch_add(1, Ordering::Relaxed) > 0;
         let number = growth.grow(END, make);

@@ -1,28 +1,32 @@
 //! The restartable sequences on magazines.
 //!
-//! What they uphold stands in `magazine`. The frame is that of `squall-machine`'s `pervp/restart.rs`, with two differences: a thread
-//! finds its area by a pointer of its own where it cannot know yet that the process has areas, and nobody ever needs an atomic form
-//! of them, so that the offset of the areas is read once, before a sequence, and not within.
+//! Module `magazine` states their invariants. The frame is that of `squall-machine`'s `pervp/restart.rs`,
+//! with two differences. A thread finds its rseq area by a pointer of its own, because the process may not
+//! have areas yet. No operation has an atomic form, so the offset of the areas is read once, before a
+//! sequence, and not within it.
 //!
 //! ```text
 //!     descriptor (read-only data): start = 32, length = 33 - 32, abort = 34
-//! 34: signature; jump to 31                      the kernel sends us here if we were disturbed between 32 and 33
+//! 34: signature; jump to 31                      the kernel jumps here after an interruption between 32 and 33
 //! 31: rseq_cs of the thread's area = descriptor  arm
 //! 32: loads and compares; one store              the commit, the last instruction
 //! 33:
 //! ```
 //!
-//! - I1. Only the last instruction of a sequence stores to what another thread may read before it; a store before that goes to a
-//!   slot above the count, or to the thread's own memory, and is made again if the sequence begins again.
-//! - I2. A magazine that is closed is not stored to at all, lest an old count come back (`drain/I2`).
+//! - I1. Only the last instruction of a sequence stores to memory that another thread may read before it. An
+//!   earlier store goes to a slot above the count, or to memory of the thread itself, and is repeated if the
+//!   sequence starts over.
+//! - I2. A sequence does not store to a closed magazine at all, so an old count cannot come back
+//!   (`drain/I2`).
 //!
 //! Not promised: use from a library that is unloaded while threads that ran its sequences live.
-//! Cost: `pop` 12 instructions on x86-64 and the caller's look at what it got, `push_home` and `push_home_of` 16.
+//! Cost: on x86-64, 12 instructions for `pop`, plus the caller's test of the result; 16 for `push_home` and
+//! `push_home_of`.
 //! Source: rseq(2); Desnoyers; tcmalloc's `percpu_rseq_x86_64.S`.
 
-/// Distance of the parts of neighbouring VPs, as a power of two.
+/// The distance between the parts of neighbouring VPs, as a binary logarithm.
 pub(crate) const PART_SHIFT: u32 = crate::magazine::VP_AT;
-/// `struct rseq` as far as it is used, and where a thread looks that has none.
+/// The used fields of `struct rseq`, and the layout of the area for threads without one.
 #[repr(C, align(32))]
 pub(crate) struct Area {
     _cpu_id_start: i32,
@@ -31,7 +35,8 @@ pub(crate) struct Area {
     _rest: [u64; 2],
 }
 
-/// The area of all threads that have not come to the slow path yet: its number is negative, and what they arm there is nobody's.
+/// The area of all threads that have not come to the slow path yet. Its processor number is negative, and no
+/// thread reads the descriptor that is armed there.
 pub(crate) static NOBODY: Nobody = Nobody(squall_sys::sync::cell::UnsafeCell::new(Area {
     _cpu_id_start: -1,
     _cpu_id: -1,
@@ -39,15 +44,16 @@ pub(crate) static NOBODY: Nobody = Nobody(squall_sys::sync::cell::UnsafeCell::ne
     _rest: [0; 2],
 }));
 
-/// See [`NOBODY`]. It has its lines for itself, as it is stored to.
+/// The type of [`NOBODY`]. It has lines of its own, because threads store to it.
 #[repr(C, align(128))]
 pub(crate) struct Nobody(#[allow(dead_code)] squall_sys::sync::cell::UnsafeCell<Area>);
 const _: () = assert!(size_of::<Nobody>() == crate::classes::LINES_BYTES);
 
-// SAFETY: only assembly accesses it, by single aligned loads of what never changes and stores of what nobody reads.
+// SAFETY: only assembly accesses it, by single aligned loads of constant fields and stores that no thread
+// reads.
 unsafe impl Sync for Nobody {}
 
-/// The area of the calling thread: [`NOBODY`] until its first slow path.
+/// The pointer to the area of the calling thread: [`NOBODY`] until its first slow path.
 pub(crate) mod mine {
     use super::{NOBODY, Nobody};
     squall_sys::thread_pointer!("__squall_alloc_area_v0_1", Nobody, NOBODY);
@@ -71,7 +77,7 @@ pub(crate) const SEQUENCES: bool = cfg!(all(
 ))]
 pub(crate) use sequences::{pop, pop_many, push, push_here, push_home, push_home_of, push_many};
 
-/// Not built with sequences: nobody comes here but to be sent away.
+/// The operations of a build without sequences: each leads to the slow path.
 #[cfg(not(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64"),
@@ -83,7 +89,7 @@ mod none {
     use crate::magazine::{Batch, Magazine};
     use squall_sys::sync::atomic::AtomicPtr;
 
-    /// As with sequences.
+    /// Like the operation with sequences.
     ///
     /// # Safety
     /// As with sequences.
@@ -92,7 +98,7 @@ mod none {
         std::ptr::null_mut()
     }
 
-    /// As with sequences.
+    /// Like the operation with sequences.
     ///
     /// # Safety
     /// As with sequences.
@@ -102,7 +108,7 @@ mod none {
         unsafe { otherwise(block) };
     }
 
-    /// As with sequences.
+    /// Like the operation with sequences.
     ///
     /// # Safety
     /// As with sequences.
@@ -112,7 +118,7 @@ mod none {
         unsafe { otherwise(block) };
     }
 
-    /// As with sequences.
+    /// Like the operation with sequences.
     ///
     /// # Safety
     /// As with sequences.
@@ -120,7 +126,7 @@ mod none {
         false
     }
 
-    /// As with sequences.
+    /// Like the operation with sequences.
     ///
     /// # Safety
     /// As with sequences.
@@ -129,13 +135,13 @@ mod none {
         false
     }
 
-    /// As with sequences.
+    /// Like the operation with sequences.
     ///
     /// # Safety
     /// As with sequences.
     pub(crate) unsafe fn pop_many(_magazine: *const Magazine, _batch: &mut Batch, _most: usize) {}
 
-    /// As with sequences.
+    /// Like the operation with sequences.
     ///
     /// # Safety
     /// As with sequences.
@@ -166,8 +172,9 @@ mod sequences {
     use squall_sys::sync::atomic::AtomicPtr;
     use std::arch::asm;
 
-    /// Frames a sequence: from label 32 to label 33, which the last instruction before it commits. `arm` stores the address of the
-    /// descriptor, label 37, as `rseq_cs` of the thread's area. A jump to `33f` leaves without a commit.
+    /// Frames a sequence from label 32 to label 33; the last instruction before label 33 is the commit. `arm`
+    /// stores the address of the descriptor, label 37, as `rseq_cs` of the thread's area. A jump to `33f`
+    /// leaves without a commit.
     #[cfg(target_arch = "x86_64")]
     macro_rules! sequence {
         (
@@ -203,7 +210,7 @@ mod sequences {
         };
     }
 
-    /// As above.
+    /// Frames a sequence on aarch64.
     #[cfg(target_arch = "aarch64")]
     macro_rules! sequence {
         (
@@ -235,8 +242,8 @@ mod sequences {
         };
     }
 
-    /// As `sequence!`, of a thread that has a block and so finds its area by [`AREA_OFFSET`]; `{tmp}` is then the offset of the area,
-    /// on aarch64 its address, and `{count}` whatever it is.
+    /// Frames a sequence of a thread that has a block, and so finds its area by [`AREA_OFFSET`]. On entry
+    /// `{tmp}` is the offset of the area (on aarch64 its address), and `{count}` is undefined.
     macro_rules! of_home {
         (
             x86_64: { before: [$($before:literal),* $(,)?], within: $within:tt $(, changes: $changes:tt)? },
@@ -275,17 +282,18 @@ mod sequences {
         };
     }
 
-    /// Takes the block that was put in last from the magazine of the VP where the thread is, whose place in the part of VP 0 is in
-    /// `slot`. Null if there is none, or the thread has no sequences.
+    /// Pops the newest block from the magazine of the VP that the thread is on. `slot` holds the address of
+    /// that magazine in the part of VP 0. Null if the magazine is empty or the thread has no sequences.
     ///
     /// # Safety
-    /// `slot` is one of `ground`'s.
+    /// `slot` belongs to a table of bases in `lookup`.
     #[inline(always)]
     pub(crate) unsafe fn pop(slot: &AtomicPtr<u8>) -> *mut u8 {
         let block: *mut u8;
-        // SAFETY: 1. the area is that of the thread, or nobody's, whose number is negative. 2. At the address from `slot`, shifted
-        // by a VP's number or a negative one of two, there is a magazine or zeros (`ground`). 3. Only the last instruction stores
-        // to what others read (I1). 4. Only the outputs and the flags change.
+        // SAFETY: 1. The area is that of the thread, or the shared one with a negative number. 2. The address
+        // in `slot`, shifted by the number of a VP or one of the two negative numbers, is that of a magazine
+        // or of zeros (`address_space/I2`). 3. Only the last instruction stores to memory that others read
+        // (I1). 4. Only the outputs and the flags change.
         unsafe {
             sequence! {
                 x86_64: {
@@ -345,7 +353,8 @@ mod sequences {
         block
     }
 
-    /// As `of_home!`: comes to a magazine of the VP where the thread is, in `{magazine}`, and puts `{block}` into it if there is room.
+    /// Frames a push, like `of_home!`: `come` puts the address of a magazine of the current VP into
+    /// `{magazine}`, and `{block}` is pushed to it if there is room.
     macro_rules! put_in {
         (
             x86_64: { before: [$($before:literal),* $(,)?], come: [$($come:literal),* $(,)?] },
@@ -385,7 +394,7 @@ mod sequences {
         };
     }
 
-    /// The same of a magazine that is in `{magazine}` already, if the thread is on the VP whose that is.
+    /// Frames a push to the magazine in `{magazine}`, if the thread is on the VP of that magazine.
     macro_rules! put_in_that {
         (
             x86_64: $before:tt,
@@ -416,16 +425,17 @@ mod sequences {
         };
     }
 
-    /// Puts `block` into the magazine that its address leads to, if the thread is on the VP whose that is and there is room;
-    /// otherwise calls `otherwise`.
+    /// Pushes `block` to the magazine of its home, if the thread is on that VP and there is room; otherwise
+    /// calls `otherwise`.
     ///
     /// # Safety
-    /// `block` is a block of a slab that nobody uses any more, and `otherwise` takes it over.
+    /// `block` is a block of a slab, without users, and `otherwise` takes it over.
     #[inline(always)]
     pub(crate) unsafe fn push_home(block: *mut u8, otherwise: unsafe fn(*mut u8)) {
-        // SAFETY: 1. a block was given out, so `AREA_OFFSET` and `MAP` were set, and the unit it lies in leads to a magazine. 2. The
-        // store before the last is to a slot above the count, which nobody reads, and is made again if the sequence begins again;
-        // the last is the commit. 3. Only the outputs and the flags change. 4. Past it the block is the magazine's.
+        // SAFETY: 1. A block was given out, so `AREA_OFFSET` and `MAP` were set, and its unit leads to a
+        // magazine. 2. The store before the last goes to a slot above the count, which no thread reads, and
+        // is repeated if the sequence starts over. The last store is the commit. 3. Only the outputs and the
+        // flags change. 4. After the commit the block belongs to the magazine.
         unsafe {
             put_in_that! {
                 x86_64: [
@@ -452,16 +462,20 @@ mod sequences {
         }
     }
 
-    /// The same of a block whose class is known: the place of that one's magazine in the part of VP 0 is in `slot`. Where the block leads
-    /// decides only whether it goes there, and not where; so the next to take one does not wait until what the last one led to is
-    /// known, which is a chain of five loads where a block is freed at once and taken again.
+    /// Pushes a block of known class to the magazine of its home. `slot` holds the address of the class's
+    /// magazine in the part of VP 0.
+    ///
+    /// The lookup of the block's home decides only whether the block goes to that magazine. The next pop
+    /// therefore does not wait for the lookup, a chain of five loads, if a block is freed and allocated again
+    /// at once.
     ///
     /// # Safety
-    /// As of [`push_home`]; the place is that of a magazine.
+    /// As for [`push_home`]; `slot` holds the address of a magazine.
     #[inline(always)]
     pub(crate) unsafe fn push_home_of(slot: &AtomicPtr<u8>, block: *mut u8, otherwise: unsafe fn(*mut u8)) {
-        // SAFETY: 1. as in `push_home`, and in `push_here`; where the block leads is a magazine of its class and home, so if that is the one
-        // of the VP where the thread is, it is the one here. 2. to 4. As in `push_home`.
+        // SAFETY: 1. As in `push_home` and `push_here`. The block leads to the magazine of its class and
+        // home; if that is the magazine of the current VP, it is the one computed here. 2. to 4. As in
+        // `push_home`.
         unsafe {
             put_in! {
                 x86_64: {
@@ -508,15 +522,16 @@ mod sequences {
         }
     }
 
-    /// Puts `block` into the magazine of the VP where the thread is, whose place in the part of VP 0 is in `slot`, if there is room.
-    /// Returns whether it did.
+    /// Pushes `block` to the magazine of the current VP, if there is room. `slot` holds the address of that
+    /// magazine in the part of VP 0. Returns whether it did.
     ///
     /// # Safety
-    /// The place is that of a magazine, and `block` one of its class that nobody else has.
+    /// `slot` holds the address of a magazine. `block` is of its class and belongs to the caller alone.
     #[inline(always)]
     pub(crate) unsafe fn push_here(slot: &AtomicPtr<u8>, block: *mut u8) -> bool {
-        // SAFETY: 1. a block was given out, so `AREA_OFFSET` was set; at the place, shifted by a VP's number or a negative one of two,
-        // there is a magazine or zeros (`ground/I2`). 2. to 4. As in `push_home`.
+        // SAFETY: 1. A block was given out, so `AREA_OFFSET` was set. The address in `slot`, shifted by the
+        // number of a VP or one of the two negative numbers, is that of a magazine or of zeros
+        // (`address_space/I2`). 2. to 4. As in `push_home`.
         unsafe {
             put_in! {
                 x86_64: {
@@ -544,12 +559,12 @@ mod sequences {
         true
     }
 
-    /// Puts `block` into this magazine if the thread is on its VP and there is room. Returns whether it did.
+    /// Pushes `block` to this magazine, if the thread is on its VP and there is room. Returns whether it did.
     ///
     /// # Safety
-    /// The process runs sequences, the magazine is one of a part, and `block` is nobody else's.
+    /// The process runs sequences, the magazine is one of a part, and `block` belongs to the caller alone.
     pub(crate) unsafe fn push(magazine: *const Magazine, block: *mut u8) -> bool {
-        // SAFETY: as in `push_home`, but that the magazine is given.
+        // SAFETY: as in `push_home`, but the magazine is given.
         unsafe {
             put_in_that! {
                 x86_64: [],
@@ -562,16 +577,17 @@ mod sequences {
         true
     }
 
-    /// Takes up to `most` blocks, those put in last, from this magazine if the thread is on its VP, to behind those in the batch.
+    /// Pops up to `most` of the newest blocks from this magazine, if the thread is on its VP, and appends
+    /// them to the batch.
     ///
     /// # Safety
-    /// The process runs sequences, the magazine is one of a part; the batch has room.
+    /// The process runs sequences, the magazine is one of a part, and the batch has room.
     pub(crate) unsafe fn pop_many(magazine: *const Magazine, batch: &mut Batch, most: usize) {
         let room = batch.room(most);
         let taken: usize;
-        // SAFETY: 1. the area is the thread's, at the offset that was found. 2. Until the last instruction, stores go to the
-        // caller's own array, and are made again if the sequence begins again; slots below the count are blocks (`magazine/I2`). 3. Only the
-        // outputs and the flags change.
+        // SAFETY: 1. The area is the thread's, at the registered offset. 2. Before the last instruction,
+        // stores go to the caller's own array, and are repeated if the sequence starts over. The slots below
+        // the count are blocks (`magazine/I2`). 3. Only the outputs and the flags change.
         unsafe {
             of_home! {
                 x86_64: {
@@ -630,20 +646,22 @@ mod sequences {
                 tmp = out(reg) _,
             }
         }
-        // SAFETY: the sequence wrote so many there.
+        // SAFETY: the sequence wrote so many elements.
         unsafe { batch.grow(taken) };
     }
 
-    /// Puts the first of these blocks into this magazine, as many as there is room for, if the thread is on its VP. Returns how many.
+    /// Pushes the first of these blocks to this magazine, as many as there is room for, if the thread is on
+    /// its VP. Returns their number.
     ///
     /// # Safety
-    /// The process runs sequences, the magazine is one of a part, and the blocks, which are not none, are nobody else's.
+    /// The process runs sequences, the magazine is one of a part, and the blocks, at least one, belong to the
+    /// caller alone.
     pub(crate) unsafe fn push_many(magazine: *const Magazine, blocks: &[*mut u8]) -> usize {
         debug_assert!(!blocks.is_empty());
         let put: usize;
-        // SAFETY: 1. the area is the thread's, at the offset that was found. 2. Until the last instruction, stores go to slots above
-        // the count and below `high`, which nobody reads, and are made again if the sequence begins again. 3. Only the outputs and
-        // the flags change.
+        // SAFETY: 1. The area is the thread's, at the registered offset. 2. Before the last instruction,
+        // stores go to slots above the count and below `high`, which no thread reads, and are repeated if the
+        // sequence starts over. 3. Only the outputs and the flags change.
         unsafe {
             of_home! {
                 x86_64: {
@@ -655,7 +673,7 @@ mod sequences {
                         "cmp {count:e}, dword ptr fs:[{tmp} + 4]",
                         "jne 33f",
                         "mov {count:e}, dword ptr [{magazine}]",
-                        // One that is closed must not be stored to, not even what is there.
+                        // A closed magazine must not be stored to, not even with its present count.
                         "mov {tmp:e}, dword ptr [{magazine} + 8]",
                         "sub {tmp:e}, {count:e}",
                         "jbe 33f",

@@ -1,8 +1,9 @@
-//! A machine of two VPs, and threads that run sequences on it.
+//! A modelled machine of two VPs, with threads that run sequences.
 //!
-//! A sequence that ships cannot be checked: it is assembly. What stands for it does the same loads in the same order, and commits
-//! unless it was disturbed since it began: its thread was moved, another one committed on its VP, or the kernel, a lock here, was asked
-//! to restart what is in flight there.
+//! The shipped sequences are assembly and cannot be model-checked. The modelled ones do the same loads in the
+//! same order, and commit unless they were interrupted since they began. Three events interrupt: the thread
+//! moves, another sequence commits on the VP, or the kernel (a lock in the model) restarts the sequences in
+//! flight there.
 
 use super::{CLASS, Plot, put, take};
 
@@ -22,13 +23,13 @@ const VPS: usize = 2;
 const THREADS: usize = 2;
 const SLOTS: usize = 2;
 
-/// What stands for the kernel: how often it has restarted each VP, and where each thread is.
+/// The modelled kernel: the number of restarts of each VP, and the VP of each thread.
 struct Kernel {
     restarts: [u32; VPS],
     at: [usize; THREADS],
 }
 
-/// A magazine with its room.
+/// A magazine with its slots.
 #[repr(C)]
 struct Room {
     head: Magazine,
@@ -44,7 +45,7 @@ impl Room {
     }
 
     fn slot(&self, index: usize) -> &AtomicPtr<u8> {
-        // SAFETY: an address, and no access.
+        // SAFETY: an address, without an access.
         let shipped = unsafe { Magazine::slot(&raw const self.head, 0) };
         assert_eq!(ptr::from_ref(&self.slots[0]).addr(), shipped.addr());
         &self.slots[index]
@@ -58,13 +59,13 @@ struct Machine {
 }
 
 impl Machine {
-    /// Each thread is on the VP that `at` says.
+    /// Makes a machine on which thread `i` runs on VP `at[i]`.
     fn new(rooms: [Room; VPS], high: u32, at: [usize; THREADS]) -> Machine {
         Machine { kernel: Mutex::new(Kernel { restarts: [0; VPS], at }), rooms, high }
     }
 
-    /// A sequence of this thread: `body` loads, of the magazine of the VP where it is, and says what the last store is to be; nothing
-    /// where it leaves.
+    /// Runs a sequence of this thread. `body` loads from the magazine of the current VP and returns the value
+    /// of the last store, or `None` to leave without a commit.
     fn sequence(&self, thread: usize, body: impl Fn(&Room) -> Option<u32>) -> bool {
         let asked_before = self.kernel.lock().unwrap().at[thread];
         loop {
@@ -130,24 +131,24 @@ impl Machine {
     }
 }
 
-/// The block of this number, as a pointer that nobody follows.
+/// The block of this number, as a pointer that is never dereferenced.
 fn pointer(number: usize) -> *mut u8 {
     ptr::without_provenance_mut(number + 1)
 }
 
-/// A machine, and what the users of two blocks write to.
+/// A machine, and the data of two blocks.
 struct Used {
     machine: Machine,
     blocks: [UnsafeCell<u32>; 2],
 }
 
-// SAFETY: the blocks are checked by loom.
+// SAFETY: loom checks the blocks.
 unsafe impl Sync for Used {}
 // SAFETY: as above.
 unsafe impl Send for Used {}
 
 impl Used {
-    /// With both blocks on VP 0, where both threads are.
+    /// Makes a machine with both blocks and both threads on VP 0.
     fn new() -> Arc<Used> {
         let rooms = [Room::new(&[pointer(0), pointer(1)], 2), Room::new(&[], 2)];
         let machine = Machine::new(rooms, 2, [0, 0]);
@@ -156,12 +157,12 @@ impl Used {
 
     fn use_block(&self, block: *mut u8) {
         self.blocks[block.addr() - 1].with_mut(|block| {
-            // SAFETY: loom refuses the model if another thread is at it.
+            // SAFETY: loom rejects the model if another thread accesses it.
             unsafe { *block += 1 };
         });
     }
 
-    /// All that is left on the VPs where threads 0 and 1 are, and what `had` has, is both blocks, once each.
+    /// Checks that the blocks left on both VPs, together with those in `had`, are both blocks, once each.
     fn nothing_is_lost(&self, had: impl Iterator<Item = *mut u8>) {
         self.machine.move_to(0, 0);
         let first = std::iter::from_fn(|| self.machine.pop(0)).collect::<Vec<_>>();
@@ -173,7 +174,8 @@ impl Used {
     }
 }
 
-/// A thread takes what it finds, and puts one back, while another empties the magazine; each block is one thread's.
+/// A thread pops the blocks it finds and pushes one back, while another drains the magazine. Each block has
+/// one owner.
 pub(super) fn emptied_beside_sequences() {
     let used = Used::new();
     let other = {
@@ -199,7 +201,8 @@ pub(super) fn emptied_beside_sequences() {
     used.nothing_is_lost(taken.into_iter().chain(theirs));
 }
 
-/// Two threads of one VP take a block each, and one of them is moved to the other VP meanwhile, where it puts its block.
+/// Two threads of one VP pop a block each. Meanwhile one of them moves to the other VP, and pushes its block
+/// there.
 pub(super) fn moved_in_the_middle() {
     let used = Used::new();
     let other = {
@@ -221,12 +224,12 @@ pub(super) fn moved_in_the_middle() {
 /// Two heaps, and a VP with an outbox of one slot.
 struct Town {
     machine: Machine,
-    /// Each apart: the stacks of loom's threads are small.
+    /// Boxed separately, because the stacks of loom's threads are small.
     heaps: [Arc<Heap>; 2],
     plot: Plot,
 }
 
-// SAFETY: the heaps and the plot are checked by loom.
+// SAFETY: loom checks the heaps and the pages.
 unsafe impl Sync for Town {}
 // SAFETY: as above.
 unsafe impl Send for Town {}
@@ -253,7 +256,7 @@ impl Homes for Town {
 }
 
 impl Town {
-    /// Frees others' blocks on VP 0, as `raw::put_block` does.
+    /// Frees blocks of other VPs on VP 0, like `raw::put_block`.
     fn free(&self, block: *mut u8) {
         let mut batch = Batch::new();
         if self.machine.push(0, block) {
@@ -285,7 +288,8 @@ fn out(heap: &Heap) -> u64 {
     heap.counts()[CLASS].out
 }
 
-/// A thread frees a block of each heap by way of an outbox, while another empties that, and allocates. All blocks come home.
+/// A thread frees a block of each heap through an outbox, while another drains the outbox and allocates. All
+/// blocks come home.
 pub(super) fn sent_home() {
     let rooms = [Room::new(&[], 1), Room::new(&[], 1)];
     let town = Arc::new(Town {
@@ -293,7 +297,7 @@ pub(super) fn sent_home() {
         heaps: [heap(0), heap(1)],
         plot: Plot::new(),
     });
-    // So that no slab goes, which is another model's matter.
+    // The kept blocks hold their slabs; another model covers slabs that go back.
     let kept = [0, 1].map(|home: usize| take(&town.heaps[home], &town.plot));
     let blocks = [1, 0].map(|home: usize| {
         let block = take(&town.heaps[home], &town.plot);
@@ -302,7 +306,7 @@ pub(super) fn sent_home() {
     });
     let other = {
         let town = town.clone();
-        // Pointers are no more than numbers here.
+        // The model uses pointers as numbers.
         let blocks = blocks.map(|block| block.addr());
         thread::spawn(move || {
             blocks.into_iter().for_each(|block| town.free(ptr::without_provenance_mut(block)))
@@ -318,8 +322,8 @@ pub(super) fn sent_home() {
     assert!(!kept.contains(&block));
 }
 
-/// A thread keeps a block of another VP's heap, which another thread of its VP takes, uses and frees there unless it was sent home by
-/// then. It comes home.
+/// A thread keeps a block of another VP's heap. Another thread of its VP takes, uses and frees it there,
+/// unless it was sent home before. The block comes home.
 pub(super) fn kept() {
     let rooms = [Room::new(&[], 1), Room::new(&[], 1)];
     let town = Arc::new(Town {
