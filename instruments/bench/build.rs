@@ -1,5 +1,5 @@
-//! Two things are found out at build time: the commit the figures belong to, and, with the feature `rivals`, whether
-//! liburcu can be compiled and linked against here. Neither is an error when missing.
+//! Finds out two things at build time: the commit of the build and, with the feature `rivals`, whether
+//! liburcu can be compiled and linked. A missing commit or liburcu is no error.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ fn main() {
     urcu::find();
 }
 
-/// The commit of the tree, `+` where it has changes, or `unknown` outside a checkout.
+/// The commit of the tree; ends with `+` if it has changes; `unknown` outside a checkout.
 fn commit() -> String {
     for file in ["../.git/HEAD", "../.git/index", "../.git/logs/HEAD"] {
         if std::path::Path::new(file).exists() {
@@ -41,7 +41,7 @@ mod urcu {
 
     const LIBS: [&str; 3] = ["urcu-memb", "urcu-qsbr", "urcu-common"];
 
-    /// Compiles the shim and sets `have_urcu` where a program that uses both flavours compiles and links.
+    /// Compiles the shim and sets `have_urcu` if a program that uses both flavours compiles and links.
     pub(crate) fn find() {
         let flags = pkg_config("--cflags");
         let libs = pkg_config("--libs-only-L");
@@ -77,7 +77,7 @@ mod urcu {
         }
     }
 
-    /// Whether headers and libraries of this target are here, found out by linking a small program.
+    /// Whether headers and libraries for this target are present; tries to link a small program.
     fn links(flags: &[String], libs: &[String]) -> bool {
         let dir = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
         let (source, program) = (dir.join("probe.c"), dir.join("probe"));

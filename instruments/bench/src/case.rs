@@ -1,4 +1,4 @@
-//! What a case, a variant and a subject are.
+//! Descriptions of cases, variants and subjects.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -12,50 +12,50 @@ use crate::uncounted::uncounted;
 pub struct Case {
     /// Name on the command line and in every row.
     pub name: &'static str,
-    /// One line for people: what one operation is.
+    /// One line for people: the meaning of one operation.
     pub about: &'static str,
-    /// Forms of the case; a single unnamed one where there is nothing to choose.
+    /// Forms of the case; a single unnamed variant if the case has only one form.
     pub variants: &'static [Variant],
-    /// Who takes part.
+    /// The participants.
     pub(crate) subjects: &'static [Spec],
-    /// How a thread's time becomes the figure.
+    /// Conversion of a thread's time into the figure.
     pub(crate) scale: Scale,
     /// Length of a slice in milliseconds, in a full and in a quick run.
     pub(crate) slice_ms: (u64, u64),
     /// Whether the range over the threads of each subject is printed as a metric.
     pub(crate) thread_range: bool,
-    /// Makes the metrics of the case itself; all there is where nobody takes part.
+    /// Makes the metrics of the case itself; a case without subjects has only these.
     pub(crate) metrics: Option<MetricsRun>,
-    /// Thread counts when none are asked for; empty: one, two and as many as there are processors.
+    /// Thread counts if the user asks for no others; empty: one, two, and the number of processors.
     pub(crate) default_threads: &'static [usize],
 }
 
 impl Case {
-    /// The names of all who take part, whether or not they can run here.
+    /// The names of all subjects, including those that cannot run on this machine.
     pub fn subject_names(&self) -> Vec<&'static str> {
         self.subjects.iter().map(|spec| spec.name).collect()
     }
 }
 
-/// Makes the metrics of a case that are no subject's.
+/// Makes the metrics of a case that belong to no subject.
 pub(crate) type MetricsRun = fn(&Setting, quick: bool) -> Result<Vec<(String, f64)>, String>;
 
 /// One form of a case.
 #[derive(Debug)]
 pub struct Variant {
-    /// Name for `--variant`, or empty where the case has only one form.
+    /// Name for `--variant`; empty if the case has only one form.
     pub name: &'static str,
     /// One line for people.
     pub about: &'static str,
-    /// How many background readers run beside the measured threads, for so many processors.
+    /// Number of background readers beside the measured threads, for a number of processors.
     pub(crate) background: fn(usize) -> usize,
-    /// What they do.
+    /// Load of the background readers.
     pub(crate) reading: Reading,
-    /// Whether a measured thread sleeps a little before each operation; that time is not counted.
+    /// Whether a measured thread sleeps briefly before each operation; the sleep is not counted.
     pub(crate) spaced: bool,
-    /// So many threads are measured whatever is asked for, where the number is what the variant is about.
+    /// Fixed number of measured threads, for a variant about that number. Overrides the command line.
     pub(crate) threads: Option<usize>,
-    /// Whether a quick run leaves it out, unless it is asked for by name.
+    /// Whether a quick run leaves the variant out unless it is asked for by name.
     pub(crate) thorough: bool,
 }
 
@@ -70,15 +70,15 @@ pub(crate) const PLAIN: Variant = Variant {
     thorough: false,
 };
 
-/// How time becomes nanoseconds per operation.
+/// Conversion of time into nanoseconds per operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scale {
-    /// Processor time: with more threads than processors, the time that the others ran is taken out.
+    /// Processor time: with more threads than processors, the time of the other threads is removed.
     Work,
-    /// Time until done, as the caller sees it.
+    /// Time until done, as seen by the caller.
     Latency,
-    /// As the case does it, which makes its own rounds: of loads that change with time, where a slice of so many operations
-    /// would be none.
+    /// Own rounds of the case, for a load that changes with time and has no slices of a fixed number of
+    /// operations.
     Own(OwnRounds),
 }
 
@@ -86,18 +86,18 @@ pub(crate) enum Scale {
 pub(crate) type OwnRounds =
     fn(&Setting, &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Result<Table, RunError>;
 
-/// What a subject is in the comparison.
+/// Role of a subject in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Squall.
     Ours,
-    /// Somebody else's, or a plain way to do it.
+    /// Another library, or a plain implementation.
     Rival,
-    /// Work that is not the point; its time is subtracted from the others' in each round.
+    /// Work that surrounds the operation; its time is subtracted from the others' in each round.
     Baseline,
 }
 
-/// Why a subject cannot run here; empty where it takes no part in the variant, which nobody is told.
+/// Reason why a subject cannot run here; empty if it takes no part in the variant, which is not reported.
 #[derive(Clone, Debug)]
 pub struct Missing(pub String);
 
@@ -136,22 +136,23 @@ impl Spec {
 
 pub(crate) type Make = fn(&Setting) -> Result<Box<dyn Subject>, Missing>;
 
-/// What a subject is made for.
+/// Parameters of a subject.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     /// Measured threads.
     pub(crate) threads: usize,
     /// The variant.
     pub(crate) variant: &'static Variant,
-    /// Whether an instrument counts from outside: what adapts is in its form for so many threads from the beginning.
+    /// Whether an external instrument counts. An adaptive subject is then in its form for `threads` from the
+    /// start.
     pub(crate) counted: bool,
 }
 
-/// A pause before each operation, which does not count.
+/// A pause before each operation, excluded from the figure.
 ///
-/// Some operations, repeated without a pause, measure only the moments in which they go well: whoever waits for
-/// readers, and is lucky, waits again and again while the same readers stay off their processors. A short sleep in
-/// between lets the scheduler deal anew; it is clocked and taken out.
+/// Some operations, repeated without a pause, measure only lucky moments. A thread that waits for readers and
+/// finds them all off their processors could repeat its wait many times before they run again. The sleep lets
+/// the scheduler change the situation; it is timed and subtracted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spacing(bool);
 
@@ -165,7 +166,7 @@ impl Setting {
 }
 
 impl Spacing {
-    /// To be called before each operation.
+    /// Called before each operation.
     #[inline]
     pub(crate) fn before(self) {
         if self.0 {
@@ -174,57 +175,57 @@ impl Spacing {
     }
 }
 
-/// The body of one measured thread: does so many operations.
+/// The body of one measured thread: does the given number of operations.
 pub(crate) type Worker<'a> = Box<dyn FnMut(u64) + 'a>;
 
-/// One way to do the work of a case. The loop over the operations is inside the worker, so that nothing of the
-/// harness is in it.
+/// One way to do the work of a case. The loop over the operations is inside the worker, so that it contains
+/// no harness code.
 pub(crate) trait Subject: Send + Sync {
-    /// Makes the body of measured thread `thread`, on that thread. Whatever a thread does once (registering, making
-    /// a handle) happens here and not in the first operation.
+    /// Makes the body of measured thread `thread`, on that thread. Work done once per thread (registering,
+    /// making a handle) happens here, before the first operation.
     fn worker(&self, thread: usize) -> Worker<'_>;
 
-    /// The body of one background reader: hands its reads to `run.read`.
+    /// The body of one background reader: passes its reads to `run.read`.
     fn background(&self, run: &Background) {
         run.read(std::thread::yield_now);
     }
 
-    /// Called by one thread when all have done their operations, before any worker is dropped.
+    /// Called by one thread after all have done their operations, before any worker is dropped.
     fn end_slice(&self, _ops: u64) -> SliceEnd {
         SliceEnd::default()
     }
 
-    /// Checks the result after `ops` operations in all. An error means that the figures are worth nothing.
+    /// Checks the result after `ops` operations in all. After an error the figures are discarded.
     fn check(&self, _ops: u64) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// What a subject has to say about a slice.
+/// A subject's report about a slice.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SliceEnd {
-    /// Operations that are really done, where that can be less than were begun.
+    /// Operations completed, if this may be fewer than were started.
     pub(crate) done: Option<u64>,
-    /// Figures that are not times: name and value.
+    /// Figures other than times: name and value.
     pub(crate) metrics: Vec<(&'static str, f64)>,
 }
 
-/// What the background readers of a variant do.
+/// Load of the background readers of a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// One read section after the other.
     Busy,
-    /// One at first, then the thread sleeps: it is known to the library, and idle.
+    /// One read section at first; then the thread sleeps, registered with the library and idle.
     Once,
 }
 
-/// How the harness and the background readers talk.
+/// Communication between the harness and the background readers.
 #[derive(Debug)]
 pub(crate) struct Background {
     reading: Reading,
     stop: AtomicBool,
     running: AtomicUsize,
-    /// Who sleeps until told to stop.
+    /// The readers of [`Reading::Once`] sleep on this until the harness stops them.
     sleepers: Mutex<()>,
     stopped: Condvar,
 }
@@ -257,7 +258,7 @@ impl Background {
     }
 
     fn is_stopped(&self) -> bool {
-        // Relaxed: the flag is all there is to see.
+        // Relaxed: the flag publishes no other data.
         self.stop.load(Ordering::Relaxed)
     }
 
@@ -267,7 +268,7 @@ impl Background {
         self.stopped.notify_all();
     }
 
-    /// Waits until `readers` of them have read.
+    /// Waits until `readers` background readers have read.
     pub(crate) fn await_ready(&self, readers: usize) {
         // Acquire: pairs with the Release in `read`.
         while self.running.load(Ordering::Acquire) < readers {

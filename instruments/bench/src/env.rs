@@ -1,4 +1,4 @@
-//! Where the figures were made: machine, kernel, compiler, commit.
+//! Origin of the figures: machine, kernel, compiler, commit.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -10,7 +10,7 @@ pub fn processors() -> Vec<usize> {
     }
 }
 
-/// Lets the calling thread run on `cpus` only. Whether that worked.
+/// Restricts the calling thread to `cpus`. Returns whether that worked.
 pub(crate) fn pin(cpus: &[usize]) -> bool {
     let mut set = CpuSet::new();
     for &cpu in cpus.iter().filter(|&&cpu| cpu < CpuSet::MAX_CPU) {
@@ -39,7 +39,7 @@ pub fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
-/// Commit that this was built from; `+` where the tree had changes.
+/// Commit of this build; ends with `+` if the tree had changes.
 pub const COMMIT: &str = env!("SQUALL_COMMIT");
 
 /// Compiler that built this.

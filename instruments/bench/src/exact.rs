@@ -1,4 +1,4 @@
-//! Exactly so many operations between two barriers, for instruments that count from outside.
+//! Runs an exact number of operations between two barriers, for instruments that count from outside.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -15,14 +15,16 @@ use crate::ours_machine::{assign_vp, is_virtual};
 
 /// Runs exactly `ops` operations of `case` by `subject` in each of `threads` threads, between two barriers.
 ///
-/// No clock is read, and each thread makes its worker (registers, makes its handle) before the first barrier. The
-/// calling thread takes no part. On a virtual topology the threads are not pinned, and thread i is given VP i.
+/// No clock is read. Each thread makes its worker (registers, makes its handle) before the first barrier. The
+/// calling thread takes no part. On a virtual topology the threads are not pinned, and thread `i` is given VP
+/// `i`.
 ///
-/// For one use in a process that then ends: the threads and the subject are left as they are when this returns, the
-/// threads asleep. To take them apart is work that an instrument would count.
+/// Call it once, in a process that then ends. The threads stay asleep and the subject stays alive when it
+/// returns, since an instrument would also count their removal.
 ///
 /// # Errors
-/// No such subject or variant, a subject that is missing here, a thread that could not be started, or a wrong result.
+/// The subject or variant does not exist, the subject is missing here, a thread could not be started, or a
+/// result is wrong.
 pub fn run_exact(
     case: &'static Case,
     subject: &str,
@@ -63,7 +65,7 @@ pub fn run_exact(
         // Release: pairs with the Acquire polls of the threads at the door.
         run.door.store(if started.is_ok() { OPEN } else { GO_HOME }, Ordering::Release);
         if started.is_ok() {
-            // Acquire: pairs with the Release of each thread that is done, whose counts `check` reads.
+            // Acquire: pairs with the Release of each finished thread, so that `check` reads its counts.
             poll(|| run.done.load(Ordering::Acquire) == threads);
         }
         background.stop();
@@ -72,29 +74,30 @@ pub fn run_exact(
     run.made.check(ops * threads as u64).map_err(RunError)
 }
 
-/// Threads wait until all could be started: then they begin, else they go home.
+/// States of the door. Threads wait while it is shut. It opens once all threads were started; otherwise they
+/// go home.
 const SHUT: u8 = 0;
 const OPEN: u8 = 1;
 const GO_HOME: u8 = 2;
 
-/// What the threads of one run share. They are started one after the other: a hundred threads that meet in the
-/// allocator or in a library's registry leave traces in the counts, and those are not what is to be counted.
+/// Shared state of the threads of one run. They are started one after the other: a hundred threads that meet
+/// in the allocator or in a library's registry would add shared accesses to the counts.
 struct Run {
     made: Box<dyn Subject>,
     ops: u64,
-    /// Where to pin, or none.
+    /// Processors for pinning; absent if threads are not pinned.
     processors: Option<Vec<usize>>,
-    /// How many have made their workers.
+    /// Number of threads that have made their workers.
     ready: CachePadded<AtomicUsize>,
     door: CachePadded<AtomicU8>,
     begin: Gate,
     end: Gate,
-    /// How many have passed the end.
+    /// Number of threads that have passed the end.
     done: CachePadded<AtomicUsize>,
 }
 
 impl Run {
-    /// The life of one thread.
+    /// Runs one thread from start to end.
     fn thread(&self, index: usize) {
         let _guard = NoUnwind;
         if let Some(processors) = &self.processors {
@@ -129,8 +132,8 @@ impl Run {
     }
 }
 
-/// The operations. A function of its own, so that an instrument can be told to count in it alone; and between the marks of
-/// another instrument.
+/// Runs the operations, between the marks of a second instrument. It is a function of its own, so that an
+/// instrument can be told to count in it alone.
 #[inline(never)]
 fn operations(worker: &mut Worker<'_>, ops: u64) {
     mark::begin();
@@ -142,7 +145,7 @@ fn operations(worker: &mut Worker<'_>, ops: u64) {
 mod tests {
     use super::*;
 
-    /// Every subject of every case and variant that is here does what it is told, and its own check holds.
+    /// Every available subject of every case and variant does the operations, and passes its own check.
     #[test]
     fn every_subject_runs_and_checks() {
         for case in crate::all() {
@@ -154,7 +157,7 @@ mod tests {
                     }
                     let ops = match (case.name, spec.name) {
                         ("rcu-wait", _) => 3,
-                        // A thread for each.
+                        // These start a thread per operation.
                         ("invoke", "squall-threaded" | "std-thread") => 20,
                         _ => 1_000,
                     };

@@ -1,25 +1,25 @@
-//! A barrier that lets threads go at nearly the same instant and leaves few traces.
+//! A barrier that releases threads almost simultaneously and causes few shared accesses.
 //!
-//! It spins for a moment, then yields, then sleeps, so that it also works with many more threads than processors. It is
-//! used where an instrument counts from outside which cache lines are shared: a thread that passes touches one line
-//! that every thread writes once, and polls another that is written once a pass. std's barrier passes a mutex and a
-//! condition variable from thread to thread, which showed up in the counts.
+//! A waiting thread spins for a moment, then yields, then sleeps, so the gate also works with many more
+//! threads than processors. It serves runs that count shared cache lines from outside. A passing thread
+//! touches one line that every thread writes once, and polls another that is written once per pass. std's
+//! barrier passes a mutex and a condition variable from thread to thread, which showed up in the counts.
 //!
-//! - I1. Nobody returns from pass n before all parties have called `wait` for the n-th time, and everything that a
-//!   party did before is visible to all after.
+//! - I1. `wait` returns from pass n only after all parties have called it for the n-th time. Everything that
+//!   a party did before its call is visible to all parties after it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-/// Spins before the first yield; a few microseconds.
+/// Spins before the first yield; they take a few microseconds.
 const SPINS: u32 = 4_000;
 /// Yields before the first sleep.
 const YIELDS: u32 = 64;
-/// Length of the first sleep; each next one is twice as long.
+/// Length of the first sleep; each next sleep is twice as long.
 const SLEEP_MIN: Duration = Duration::from_micros(20);
-/// Length of the longest.
+/// Length of the longest sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(2);
 
 pub(crate) struct Gate {
@@ -35,10 +35,11 @@ impl Gate {
     }
 
     pub(crate) fn wait(&self) {
-        // Relaxed: this thread saw the pass before this one end (or none did), and it cannot end again before this
-        // thread has arrived.
+        // Relaxed: this thread saw the previous pass end (or runs in the first pass). The current pass cannot
+        // end before this thread has arrived.
         let pass = self.pass.load(Ordering::Relaxed);
-        // AcqRel: the last to arrive sees what all did before, and hands it on by the Release below.
+        // AcqRel: the last thread to arrive sees all earlier work of the others, and hands it on by the
+        // Release below.
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.parties {
             self.arrived.store(0, Ordering::Relaxed);
             // Release: pairs with the Acquire load in the loop below.
@@ -49,7 +50,7 @@ impl Gate {
     }
 }
 
-/// Waits until `is_so`: spins, then yields, then sleeps.
+/// Waits until `is_so` returns true: spins, then yields, then sleeps.
 pub(crate) fn poll(mut is_so: impl FnMut() -> bool) {
     let mut tries = 0u32;
     let mut sleep = SLEEP_MIN;
@@ -66,8 +67,8 @@ pub(crate) fn poll(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Held by a thread that others will wait for at a gate: if it panics, the process ends, since else they would wait for
-/// ever. The panic itself has been reported by then.
+/// Guards a thread that others wait for at a gate. If the thread panics, the process aborts, since the others
+/// would wait for ever. The panic itself has been reported by then.
 pub(crate) struct NoUnwind;
 
 impl Drop for NoUnwind {

@@ -1,15 +1,15 @@
-//! A door that many threads wait at, opened once: to go on, or to go home.
+//! A door that many threads wait at and that opens once, with the order to go on or to go home.
 //!
-//! Threads that are started one by one wait here until all could be started. If one could not, the others are sent
-//! home, and nobody waits at a barrier for ever.
+//! Threads are started one by one and wait here until all of them run. If one could not be started, the
+//! others are sent home, so that no thread waits at a barrier for ever.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// What the door says.
+/// State of the door.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Door {
-    /// Do what you are here for.
+    /// Go on with the work.
     Open,
     /// Return at once.
     GoHome,
@@ -18,9 +18,9 @@ pub(crate) enum Door {
 #[derive(Debug, Default)]
 pub(crate) struct Latch {
     state: Mutex<State>,
-    /// For those at the door.
+    /// Wakes the threads that wait at the door.
     said: Condvar,
-    /// For the one that counts them.
+    /// Wakes the thread that counts them.
     came: Condvar,
 }
 
@@ -31,7 +31,7 @@ struct State {
 }
 
 impl Latch {
-    /// Sleeps until the door says something.
+    /// Sleeps until the door opens, and returns its order.
     pub(crate) fn wait(&self) -> Door {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting += 1;
@@ -44,14 +44,14 @@ impl Latch {
         }
     }
 
-    /// Lets everybody through who waits or will wait.
+    /// Opens the door with the order `door`, for threads that wait now or come later.
     pub(crate) fn say(&self, door: Door) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.door = Some(door);
         self.said.notify_all();
     }
 
-    /// Sleeps until so many threads have come to the door. For one thread at a time.
+    /// Sleeps until `threads` threads have come to the door. Only one thread at a time may call it.
     pub(crate) fn await_waiting(&self, threads: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while state.waiting < threads {

@@ -1,18 +1,18 @@
 //! The benchmark cases of Squall, each with its rivals, and the harness that runs them.
 //!
-//! A *case* is one piece of work. A *subject* does that work in one way: ours, a rival's, or a baseline that is
-//! subtracted. All subjects of a case run in one process, in short slices, in an order that rotates from round to
-//! round, so that whatever disturbs the machine disturbs all of them alike. How the figures are made is told in
-//! `docs/benchmarks.md`; the names and the rows that are printed are a contract that scripts rely on.
+//! A *case* is one piece of work. A *subject* does that work in one way: ours, a rival's, or a baseline that
+//! is subtracted. All subjects of a case run in one process, in short slices. Their order rotates from round
+//! to round, so that a disturbance of the machine affects all subjects alike. `docs/benchmarks.md` explains
+//! how the figures are made. The names and the printed rows are a contract that scripts rely on.
 //!
-//! Invariant of the crate: a subject does exactly the operations it is asked for, and where the result can be
-//! checked (a counter's sum) it is checked; a run whose check fails is an error, not a figure.
+//! - I1. A subject does exactly the operations it is asked for. A result that can be checked (a counter's
+//!   sum) is checked; a failed check ends the run with an error.
 //!
-//! Does not know: the command line, the terminal.
+//! The crate depends neither on the command line nor on the terminal.
 
 #![deny(unsafe_code)]
 
-/// The first page of the repository, whose program is run by the tests of this crate: it has all that the page uses.
+/// Runs the program of the repository's README as a test of this crate, which has all its dependencies.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod first_page {}

@@ -1,15 +1,15 @@
-//! The objects of the cases about objects: one type, reached by ours and by every rival through the same method of the
-//! same `dyn` trait. (An interface is an ordinary trait, so `Arc<dyn Probe>` holds the same thing.)
+//! The objects of the cases about objects. Every subject, ours or a rival, reaches one type through one
+//! method of one `dyn` trait. An interface is an ordinary trait, so `Arc<dyn Probe>` can hold it too.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
 
 use crate::cases::rcu_retire::Tally;
 
-/// What is called in `call`, `miss` and `lifecycle`.
+/// The interface of the cases `call`, `miss` and `lifecycle`.
 #[squall::interface]
 pub(crate) trait Probe: Send + Sync {
-    /// One field of the object, plus `n`.
+    /// Returns one field of the object, plus `n`.
     fn get(&self, n: u64) -> u64;
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// An object that the compiler knows nothing about.
+    /// Makes an object with a value hidden from the compiler.
     pub(crate) fn new() -> Field {
         Field { value: black_box(FIELD) }
     }
@@ -34,7 +34,7 @@ impl Probe for Field {
     }
 }
 
-/// What the calls `get(0)` to `get(ops - 1)` return together.
+/// Sum of the results of the calls `get(0)` to `get(ops - 1)`.
 pub(crate) fn sum_of_calls(ops: u64) -> u64 {
     // One of the two factors is even.
     let pairs = if ops.is_multiple_of(2) {
@@ -45,13 +45,14 @@ pub(crate) fn sum_of_calls(ops: u64) -> u64 {
     FIELD.wrapping_mul(ops).wrapping_add(pairs)
 }
 
-/// The object of `lifecycle`: one field, as [`Field`]. The drop of one in a few is counted, for those before it too, so
-/// that what was destroyed and not yet reclaimed is known, and the counting costs next to nothing.
+/// The object of `lifecycle`: one field, like [`Field`]. Only the drop of one object in a group is counted,
+/// for the whole group. So the number of destroyed, unreclaimed objects is known, and counting costs almost
+/// no time.
 ///
 /// | bits of the field | meaning |
 /// |---|---|
-/// | `COUNTS_FOR` | for how many objects its drop counts; mostly for none |
-/// | those above | the number of the tally where it counts |
+/// | `COUNTS_FOR` | number of objects that its drop counts for; mostly zero |
+/// | those above | number of the tally, if it counts |
 pub(crate) struct Mortal {
     field: u64,
 }
@@ -62,14 +63,14 @@ const TALLY_SHIFT: u32 = COUNTS_FOR.count_ones();
 /// The tallies by number: a reference would not fit into the field beside the count.
 static TALLIES: [OnceLock<&'static Tally>; 1024] = [const { OnceLock::new() }; 1024];
 
-/// The number of a tally that is new, if there is one left.
+/// Numbers a new tally; absent if all numbers are taken.
 pub(crate) fn number(tally: &'static Tally) -> Option<u64> {
     let free = TALLIES.iter().position(|place| place.set(tally).is_ok())?;
     u64::try_from(free).ok()
 }
 
 impl Mortal {
-    /// The drop counts for at most 255 objects.
+    /// Makes an object; its drop counts for `counts_for` objects, at most 255.
     #[inline(always)]
     pub(crate) fn new(counts_for: u64, tally: u64) -> Mortal {
         debug_assert!(counts_for <= COUNTS_FOR);
@@ -95,13 +96,13 @@ impl Drop for Mortal {
     }
 }
 
-/// What is called in `counter` and `gather`.
+/// The interface of the cases `counter` and `gather`.
 #[squall::interface]
 pub(crate) trait Hits: Send + Sync {
     fn add(&self, n: u64);
-    /// The sum over all representatives, one after the other.
+    /// Sums up all representatives, one after the other.
     fn total(&self) -> u64;
-    /// The same, up the tree of clusters.
+    /// Sums up all representatives along the tree of clusters.
     fn total_by_tree(&self) -> u64;
 }
 

@@ -1,4 +1,4 @@
-//! `squall` in the cases `adapt` and `counter`: the ready counters, as an application would use them.
+//! Subjects `squall-*` of the cases `adapt` and `counter`: the ready counters, used as an application would.
 
 use std::hint::black_box;
 use std::time::SystemTime;
@@ -10,7 +10,7 @@ use squall::{CoRef, Id, Owned, Vp};
 use crate::case::{Make, Missing, Setting, Subject, Worker};
 use crate::ours_machine::on_processor;
 
-/// What a counter is made as.
+/// Form in which a counter is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Shared,
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// Makes so many, on the processor of the first thread: there those are at home that have a home.
+    /// Makes `count` counters on the processor of the first thread. A counter with a home has its home there.
     pub(crate) fn make(self, count: usize) -> Result<Vec<Counted>, String> {
         let make = match self {
             Kind::Shared => counter::shared,
@@ -40,7 +40,7 @@ impl Kind {
     }
 }
 
-/// A counter.
+/// A counter that this benchmark owns.
 pub(crate) struct Counted(Owned<dyn Counter>);
 
 impl Counted {
@@ -56,24 +56,24 @@ impl Counted {
         self.0.total()
     }
 
-    /// Bytes of all its parts.
+    /// Size of all its parts, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         squall::info_of(self.id()).map_or(0, |info| info.bytes)
     }
 
-    /// Whether it is adaptive, and in its grown form.
+    /// Whether it is adaptive and distributed now.
     pub(crate) fn is_grown(&self) -> bool {
         control::status(self.id()).is_some_and(|status| status.form == SPREAD)
     }
 
-    /// Puts an adaptive one into its grown form for good.
+    /// Distributes an adaptive counter for good.
     fn grow(&self) -> Result<(), Missing> {
         let told = |error: control::ControlError| Missing(error.to_string());
         control::swap(self.id(), SPREAD).map_err(told)?;
         control::freeze(self.id(), true).map_err(told)
     }
 
-    /// The swaps that its policy made, the earliest first.
+    /// The swaps made by its policy, oldest first.
     pub(crate) fn swaps(&self) -> Vec<Swapped> {
         let swapped = |verdict: &Verdict| *verdict == Verdict::Swapped;
         let decisions = control::history(self.id()).into_iter().filter(|decision| swapped(&decision.verdict));
@@ -83,14 +83,14 @@ impl Counted {
             .collect()
     }
 
-    /// What its policy decided of it, a line each. For who wants to know why.
+    /// The decisions of its policy, one line each, for `SQUALL_BENCH_WHY`.
     pub(crate) fn story(&self) -> Vec<String> {
         let line = |decision: &control::Decision| format!("{decision}; decided in {:?}", decision.took);
         control::history(self.id()).iter().map(line).collect()
     }
 }
 
-/// Processor time that the policies' thread has taken so far, in nanoseconds, where the kernel counts that.
+/// Processor time of the engine's thread so far, in nanoseconds; zero if the kernel does not count it.
 pub(crate) fn policy_cpu_ns() -> u64 {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
     let of_policy = tasks.flatten().map(|task| task.path()).find(|task| {
@@ -107,22 +107,22 @@ pub(crate) struct Swapped {
     pub(crate) to: Shape,
 }
 
-/// The form that an adaptive counter has.
+/// Form of an adaptive counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// One representative, at home there.
+    /// One representative, at home on the given VP.
     Central(Option<Vp>),
     Spread,
 }
 
-/// A counter as a subject of `counter`.
+/// A counter as a subject of the case `counter`.
 struct Adding(Counted);
 
 pub(crate) const SHARED: Make = |_| adding(Kind::Shared, false);
 pub(crate) const DISTRIBUTED: Make = |_| adding(Kind::Distributed, false);
 pub(crate) const ADAPTIVE: Make = |setting| adding(Kind::Adaptive, is_grown_for(setting));
 
-/// Whether an adaptive counter to which every thread adds is to be in its grown form from the beginning.
+/// Whether an adaptive counter starts distributed because every thread adds to it.
 fn is_grown_for(setting: &Setting) -> bool {
     setting.counted && setting.threads > 1
 }
@@ -143,7 +143,7 @@ fn one(kind: Kind) -> Result<Counted, Missing> {
 impl Subject for Adding {
     fn worker(&self, _: usize) -> Worker<'_> {
         let co = self.0.co();
-        // A miss, which adds nothing.
+        // Causes the miss without changing the sum.
         co.add(0);
         Box::new(move |ops| {
             for _ in 0..ops {
@@ -157,13 +157,13 @@ impl Subject for Adding {
     }
 }
 
-/// Whether nothing was lost.
+/// Compares the counter's sum with the number of additions.
 pub(crate) fn checked(sum: u64, added: u64) -> Result<(), String> {
     if sum == added { Ok(()) } else { Err(format!("{added} were added, but the sum is {sum}")) }
 }
 
-/// Counters for a variant of `adapt` that an instrument counts from outside; in the variants in which many add, those that
-/// do are in their grown form.
+/// Makes the counters for a variant of `adapt` that an instrument counts from outside. Counters with many
+/// adders start distributed.
 pub(crate) fn for_counting(
     kind: Kind,
     setting: &Setting,
@@ -177,10 +177,10 @@ pub(crate) fn for_counting(
     Ok(made)
 }
 
-/// Calls that ask for the sum, for each that adds.
+/// Calls that ask for the sum, per call that adds.
 pub(crate) const TOTALS_PER_ADD: u64 = 99;
 
-/// Adds one so many times.
+/// Adds one, `calls` times.
 #[inline]
 pub(crate) fn add(co: CoRef<dyn Counter>, calls: u64) -> u64 {
     for _ in 0..calls {
@@ -189,7 +189,8 @@ pub(crate) fn add(co: CoRef<dyn Counter>, calls: u64) -> u64 {
     calls
 }
 
-/// So many calls, of which one in a hundred adds one and the others ask for the sum. Returns how many added.
+/// Makes `calls` calls: one in a hundred adds one, the others ask for the sum. Returns the number of
+/// additions.
 #[inline]
 pub(crate) fn mostly_total(co: CoRef<dyn Counter>, calls: u64) -> u64 {
     let (mut left, mut added) = (calls, 0);

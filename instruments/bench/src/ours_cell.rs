@@ -1,4 +1,4 @@
-//! Squall in the case `cell`, as an application would use it.
+//! Subjects `squall-*` of the case `cell`, used as an application would.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +9,7 @@ use squall_parts::replica::{Master, Replica};
 
 use crate::cases::cell::{Kept, Value, value};
 
-/// `squall-embedded`: the constituent alone, in somebody's own structure; no thread keeps anything.
+/// `squall-embedded`: the master alone, as embedded in another structure; the threads keep no replica.
 pub(crate) struct Embedded(Master<Value>);
 
 impl Kept for Embedded {
@@ -31,12 +31,12 @@ impl Kept for Embedded {
     }
 }
 
-/// `squall-replicas`: the same with a replica for each thread, as for each processor or cluster in somebody's own
+/// `squall-replicas`: a master with one replica per thread, like one per processor or cluster in a user's own
 /// representatives.
 pub(crate) struct Replicated {
     master: CachePadded<Master<Value>>,
     replicas: Vec<CachePadded<Replica<Value>>>,
-    /// Readers that were given one.
+    /// Number of readers that have received a replica.
     given: AtomicUsize,
 }
 
@@ -64,7 +64,7 @@ impl Kept for Replicated {
     }
 }
 
-/// How an object is made.
+/// Makes one form of the object.
 pub(crate) trait Form: Send + Sync + 'static {
     fn make(value: Value) -> ReadMostly<Value>;
 }
@@ -78,7 +78,7 @@ impl Form for Shared {
     }
 }
 
-/// `squall-distributed`: a replica for each processor, so that there are some to update on a small machine too.
+/// `squall-distributed`: one replica per processor, so that a small machine too has replicas to update.
 pub(crate) struct Distributed;
 
 impl Form for Distributed {
@@ -96,7 +96,7 @@ impl Form for Adaptive {
     }
 }
 
-/// An object, called by a reference that all have.
+/// An object, called through a handle that all threads copy.
 pub(crate) struct Object<F> {
     co: CoRef<dyn Published<Value>>,
     _owner: ReadMostly<Value>,

@@ -1,4 +1,4 @@
-//! `squall` in the cases about objects: as an application would write it, through the façade.
+//! Subject `squall` of the cases about objects, written as an application would, through the façade.
 
 use std::hint::black_box;
 
@@ -41,7 +41,7 @@ impl Reach for Called {
     }
 }
 
-/// The same, of an object that was swapped before.
+/// An object that was swapped before the first call.
 struct Swapped(Called);
 
 pub(crate) const CALL_SWAPPED: Make = calling::<Swapped>();
@@ -57,7 +57,7 @@ impl Reach for Swapped {
             let swap = Swap::of(called.co).without_state();
             swap.to(New::shared(Field::new())).expect("nobody calls it, so nothing is waited for");
         }
-        // What was replaced is dropped now, and not by calls that are counted.
+        // Drops the replaced objects now, so that the counted calls do not.
         squall::rcu::barrier().expect("outside every operation");
         Swapped(called)
     }
@@ -73,7 +73,7 @@ impl Reach for Swapped {
 /// A distributed counter: one representative for each processor that counts.
 pub(crate) struct PerProcessor;
 
-/// On lines of its own: neighbours in memory belong to other processors.
+/// Aligned to a line of its own: memory neighbours belong to other processors.
 #[repr(align(128))]
 pub(crate) struct LocalHits {
     count: BiasedWord,
@@ -118,7 +118,8 @@ struct Tree(Owned<dyn Hits>);
 pub(crate) const GATHER_FLAT: Make = gathering::<Flat>();
 pub(crate) const GATHER_TREE: Make = gathering::<Tree>();
 
-/// A distributed counter with a representative on each of so many processors, each of which counted one.
+/// Makes a distributed counter with a representative on each of the first `reps` processors. Each of them has
+/// counted one.
 fn counted_on(reps: usize) -> Result<Owned<dyn Hits>, Missing> {
     let hits = PerProcessor.create(ClusterSize::Cpu);
     for index in 0..reps {
@@ -162,7 +163,7 @@ pub(crate) struct Answering {
     _at: At<PerProcessorField>,
 }
 
-/// The root whose misses are measured: by variant its representative is kept in the table, or is not.
+/// The root with the measured misses. By variant, its representative is kept in the tables or bypasses them.
 pub(crate) struct PerProcessorField {
     redirects: bool,
 }
@@ -187,7 +188,7 @@ impl Probe for Answering {
     }
 }
 
-/// Objects that nobody called, made anew for each batch of first calls.
+/// Objects without a call so far, made anew for each batch of first calls.
 struct Fresh {
     make: fn() -> Owned<dyn Probe>,
 }
@@ -200,7 +201,7 @@ impl Subject for Fresh {
     }
 }
 
-/// One object, each call of which is a miss.
+/// One object that misses on each call.
 struct Redirecting(Owned<dyn Probe>);
 
 impl Subject for Redirecting {
@@ -258,7 +259,7 @@ impl Live for Lives {
 
 // --- `object-memory` ---
 
-/// A counter as above, called on the first `vps` processors that there are.
+/// Makes a counter like [`counted_on`], called on the first `vps` processors, or on all if there are fewer.
 pub(crate) fn counted_on_at_most(vps: usize) -> Result<Owned<dyn Hits>, String> {
     counted_on(vps.min(crate::ours_machine::processors_count())).map_err(|Missing(why)| why)
 }

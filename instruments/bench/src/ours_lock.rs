@@ -1,4 +1,4 @@
-//! `squall` in the cases `lock` and `lock-mix`, as an application would use it.
+//! Subjects `squall-*` of the cases `lock` and `lock-mix`, used as an application would.
 
 use squall::lock::{ConfigurableLock, Lock};
 use squall::objects::lock::AdaptiveLock;

@@ -1,4 +1,4 @@
-//! `squall` in the cases that count, and what the harness asks of the machine.
+//! Subject `squall` of the cases that count, and the harness's questions to the machine.
 
 use squall_machine::pervp::PerVpWord;
 use squall_machine::{Vp, machine};
@@ -7,7 +7,7 @@ use crate::case::Missing;
 use crate::env;
 use crate::rivals::counters::Count;
 
-/// `squall`: one word for each VP, added to by a restartable sequence, or atomically where there are none.
+/// `squall`: one word per VP, added to by a restartable sequence, or atomically in the fallback.
 pub(crate) struct PerVp(PerVpWord);
 
 impl Count for PerVp {
@@ -17,7 +17,7 @@ impl Count for PerVp {
 
     fn add(&self, _: usize, ops: u64, mut between: impl FnMut()) {
         if ops == 0 {
-            // First touch of the VP's page.
+            // Touches the VP's page for the first time.
             self.0.add(0);
         }
         for _ in 0..ops {
@@ -31,7 +31,7 @@ impl Count for PerVp {
     }
 }
 
-/// Whether the threads are given VPs, on a machine that is not there.
+/// Whether the threads are given VPs of a virtual topology.
 pub(crate) fn is_virtual() -> bool {
     machine().is_virtual()
 }
@@ -44,12 +44,13 @@ pub(crate) fn assign_vp(thread: usize) {
     }
 }
 
-/// How many processors there are to run on: of the virtual topology, or those of the machine that we may use.
+/// Number of processors to run on: those of the virtual topology, or those of the machine that this process
+/// may use.
 pub(crate) fn processors_count() -> usize {
     if is_virtual() { machine().vp_limit() } else { env::processors().len() }
 }
 
-/// Runs `f` on the processor of this index, of those there are.
+/// Runs `f` on the processor with this index among the usable ones.
 pub(crate) fn on_processor<R: Send>(index: usize, f: impl FnOnce() -> R + Send) -> Result<R, Missing> {
     if is_virtual() {
         let vp = u32::try_from(index).map_or(Vp::new(u32::MAX), Vp::new);
@@ -59,7 +60,7 @@ pub(crate) fn on_processor<R: Send>(index: usize, f: impl FnOnce() -> R + Send) 
     let Some(place) = processors.get(index..=index) else {
         return Err(Missing(format!("there are {} processors", processors.len())));
     };
-    // In a thread of its own, so that the caller stays where it is.
+    // A thread of its own, so that the caller stays on its processor.
     std::thread::scope(|scope| {
         let there = scope.spawn(|| env::pin(place).then(f));
         there

@@ -1,4 +1,4 @@
-//! Squall in the cases of maps, as an application would use it.
+//! Subjects `squall-*` of the map cases, used as an application would.
 
 use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use squall_parts::table::Table;
 use crate::cases::map::Key;
 use crate::rivals::maps::{Family, Hashing, Mapping};
 
-/// `squall-table`: the constituent alone, in somebody's own structure.
+/// `squall-table`: the table alone, as embedded in another structure.
 pub(crate) struct Constituent;
 
 impl Family for Constituent {
@@ -58,9 +58,9 @@ impl<K: Key, S: Hashing> Mapping<K> for Table<K, u64, S> {
     }
 }
 
-/// How an object is made.
+/// Makes one form of the object.
 pub(crate) trait Form: Send + Sync + 'static {
-    /// As [`Mapping::LEARNS`].
+    /// See [`Mapping::LEARNS`].
     const LEARNS: bool = false;
 
     fn make<K: Key, S: Hashing>() -> Map<K, u64, S>;
@@ -84,7 +84,7 @@ impl Form for OneLock {
     }
 }
 
-/// `squall-replicated`: copies for each processor, so that there are some to take away on a small machine too.
+/// `squall-replicated`: one copy per processor, so that a small machine too has copies to invalidate.
 pub(crate) struct Replicated;
 
 impl Form for Replicated {
@@ -95,7 +95,7 @@ impl Form for Replicated {
     }
 }
 
-/// `squall-partitioned`: by the key's number, into eight parts.
+/// `squall-partitioned`: eight parts, selected by the key's number.
 pub(crate) struct Partitioned;
 
 impl Form for Partitioned {
@@ -113,7 +113,7 @@ impl Form for Adaptive {
     }
 }
 
-/// An object, called by a reference that all have.
+/// An object, called through a handle that all threads copy.
 pub(crate) struct Object<K: Key, S: BuildHasher + Send + Sync + 'static, F> {
     co: CoRef<dyn map::Mapping<K, u64, S>>,
     _owner: Map<K, u64, S>,

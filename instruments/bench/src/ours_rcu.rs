@@ -1,4 +1,5 @@
-//! `squall` in the cases of reclamation: as an application would use it, through the public interface of another crate.
+//! Subject `squall` of the cases about reclamation, used as an application would, through the public
+//! interface.
 
 use std::hint::black_box;
 
@@ -39,7 +40,7 @@ impl Subject for Read {
     }
 }
 
-/// A thread would be registered by its first operation; this does it before the clock runs.
+/// Registers the calling thread before the clock runs. Otherwise its first operation would.
 fn register() {
     squall_rcu::register().expect("this process is no child of a fork");
 }

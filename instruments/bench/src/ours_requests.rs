@@ -1,4 +1,4 @@
-//! `squall` in the case `request-counter`: the ready objects, as a service would use them.
+//! Subjects `squall-*` of the case `request-counter`: the ready gates, used as a service would.
 
 use squall::objects::requests::{self, Requests};
 use squall::{CoRef, Owned};
@@ -29,7 +29,7 @@ impl<const DISTRIBUTED: bool> Gate for Counted<DISTRIBUTED> {
     }
 
     fn is_empty(&self) -> bool {
-        // Nobody is inside, so it ends at once.
+        // The gate is empty, so the stop ends at once.
         self.owned.inside() == 0 && self.owned.stop().is_ok() && self.owned.restart().is_ok()
     }
 }

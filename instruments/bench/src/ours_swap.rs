@@ -1,4 +1,4 @@
-//! `squall` in the case `swap`: objects with and without state, and one that counts.
+//! Subject `squall` of the case `swap`: objects with and without state, and one that counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -35,18 +35,18 @@ impl Ours {
         squall::info_of(CoRef::id(self.co()))
     }
 
-    /// Whether a swap of it is under way.
+    /// Whether a swap of the object is under way.
     pub(crate) fn is_swapping(&self) -> bool {
         self.info().is_some_and(|info| info.state == ObjectState::Swapping)
     }
 
-    /// How many representatives it has when all that shall be there are.
+    /// Number of its representatives once all are made.
     pub(crate) fn reps(&self) -> usize {
         self.settle();
         self.info().map_or(0, |info| info.reps.len())
     }
 
-    /// The object is there, and serves.
+    /// Checks that the object lives and serves calls.
     pub(crate) fn check(&self) -> Result<(), String> {
         let state = self.info().map(|info| info.state);
         let swaps = self.swaps.load(Ordering::Relaxed);
@@ -57,7 +57,7 @@ impl Ours {
     }
 }
 
-/// An implementation of this shape, with its state or to get it.
+/// Makes an implementation of this shape, with its state or ready to import it.
 fn new(shape: &Shape, filled: bool) -> New<dyn Probe> {
     let bytes = shape.state_bytes.unwrap_or(0);
     match shape.reps {
@@ -108,7 +108,7 @@ impl Replace for Ours {
         let co = self.co();
         for index in 0..self.shape.reps.unwrap_or(1) {
             if self.shape.reps.is_some_and(|reps| reps > 1) {
-                // There are as many, by the shape.
+                // The shape has a representative on each of these processors.
                 let _ = on_processor(index, || co.get(0));
             } else {
                 co.get(0);
@@ -118,16 +118,16 @@ impl Replace for Ours {
 }
 
 impl Ours {
-    /// What the format of this shape counts, of so many bytes.
+    /// Number of bytes that the state format of this shape counts for `bytes`.
     fn moved_bytes(&self, bytes: usize) -> usize {
         if self.shape.by_pointer { size_of::<Arc<[u8]>>() } else { bytes }
     }
 }
 
-/// What an import gets twice, or an export does not have.
+/// Error of an import that is called twice, or of an export without state.
 const NOT_ONCE: &str = "the state was not moved exactly once";
 
-/// State that is copied.
+/// State that a swap copies.
 struct Copied {
     field: Field,
     state: OnceLock<Vec<u8>>,
@@ -147,7 +147,7 @@ impl State for Copied {
     }
 }
 
-/// State that is shared.
+/// State that a swap shares.
 struct Pointed {
     field: Field,
     state: OnceLock<Arc<[u8]>>,
@@ -173,7 +173,7 @@ struct Spread {
     filled: bool,
 }
 
-/// The part of one representative. One that is made by a call, after the state has moved, has none.
+/// The part of one representative. A representative made by a call after the transfer has no part.
 struct SpreadPart {
     field: Field,
     state: OnceLock<Vec<u8>>,
@@ -202,7 +202,7 @@ impl Probe for SpreadPart {
     }
 }
 
-/// A distributed counter, whose counts move with every swap.
+/// A distributed counter; each swap moves its counts.
 pub(crate) struct Counting(Owned<dyn Hits>);
 
 impl Counting {
@@ -210,7 +210,7 @@ impl Counting {
         Counting(PerProcessor.create(ClusterSize::Cpu))
     }
 
-    /// No call was lost or ran twice.
+    /// Checks that no call was lost or ran twice.
     pub(crate) fn check(&self, calls: u64) -> Result<(), String> {
         let counted = self.0.total();
         if counted == calls { Ok(()) } else { Err(format!("of {calls} calls {counted} were counted")) }

@@ -1,6 +1,6 @@
-//! What is printed: rows for programs, tables for people.
+//! Printed output: rows for programs, tables for people.
 //!
-//! The rows are a contract (`docs/benchmarks.md`): extend them, do not change them.
+//! The rows are a contract (`docs/benchmarks.md`): extend them, but do not change them.
 
 use std::fmt::Write;
 
@@ -17,23 +17,23 @@ pub enum Row {
     Time {
         /// The case.
         case: &'static str,
-        /// The variant, where the case has any.
+        /// The variant, if the case has any.
         #[serde(skip_serializing_if = "str::is_empty")]
         variant: &'static str,
-        /// Who.
+        /// The subject.
         subject: &'static str,
         /// Measured threads.
         threads: usize,
         /// Median.
         ns_per_op: f64,
-        /// Interquartile range over the median.
+        /// Interquartile range divided by the median.
         spread: f64,
     },
-    /// Ours over a rival's; below 1, Squall is faster.
+    /// A time of ours divided by a rival's; below 1, Squall is faster.
     Ratio {
         /// The case.
         case: &'static str,
-        /// The variant, where the case has any.
+        /// The variant, if the case has any.
         #[serde(skip_serializing_if = "str::is_empty")]
         variant: &'static str,
         /// `ours/rival` or `ours/best`.
@@ -42,18 +42,18 @@ pub enum Row {
         threads: usize,
         /// Median over rounds of the ratio within a round.
         value: f64,
-        /// Who `best` is.
+        /// Name of the best rival.
         #[serde(skip_serializing_if = "str::is_empty")]
         best: &'static str,
     },
-    /// Anything that is not a time per operation.
+    /// A figure other than a time per operation.
     Metric {
         /// The case.
         case: &'static str,
-        /// The variant, where the case has any.
+        /// The variant, if the case has any.
         #[serde(skip_serializing_if = "str::is_empty")]
         variant: &'static str,
-        /// What.
+        /// Name of the metric.
         metric: String,
         /// Measured threads.
         threads: usize,
@@ -115,8 +115,8 @@ pub(crate) fn best(table: &Table) -> Option<&SubjectResult> {
     rivals(table).min_by(|a, b| median(&a.ns).total_cmp(&median(&b.ns)))
 }
 
-/// Four digits after the point are more than any figure here is good for; of one that begins behind them, four of its own: what is not
-/// zero does not look like it.
+/// Rounds to four digits after the point. A smaller value keeps four significant digits, so that it does not
+/// print as zero.
 fn round(value: f64) -> f64 {
     let rounded = (value * 1e4).round() / 1e4;
     if rounded.abs() < 1e-3 && value.is_finite() {
@@ -125,7 +125,7 @@ fn round(value: f64) -> f64 {
     rounded
 }
 
-/// Between the name of a histogram and the upper bound of a bin, in the name of a metric.
+/// Stands between the name of a histogram and the upper bound of a bin, in the name of a metric.
 pub(crate) const HISTOGRAM: &str = "_hist_us_lt_";
 
 /// Text for people.
@@ -133,7 +133,7 @@ pub(crate) const HISTOGRAM: &str = "_hist_us_lt_";
 pub struct Text;
 
 impl Text {
-    /// The head of a case.
+    /// Prints the head of a case.
     pub fn case(table: &Table) -> String {
         let mut text = format!("{}: {}", table.case.name, table.case.about);
         if !table.variant.name.is_empty() {
@@ -142,7 +142,7 @@ impl Text {
         text
     }
 
-    /// One table: subjects by their medians, fastest first, and the metrics below.
+    /// Prints one table: subjects by their medians, fastest first, then the metrics.
     pub fn table(table: &Table) -> String {
         let mut text = String::new();
         let plural = if table.threads == 1 { "" } else { "s" };
@@ -178,7 +178,7 @@ impl Text {
         for row in rows(table) {
             let Row::Metric { metric, value, .. } = row else { continue };
             match metric.split_once(HISTOGRAM) {
-                // A histogram is one line.
+                // A histogram takes one line.
                 Some((name, below)) => {
                     if histogram != name {
                         let separator = if histogram.is_empty() { "" } else { "\n" };
@@ -195,7 +195,7 @@ impl Text {
         text + &histograms
     }
 
-    /// What to know about foreign load, if any was seen.
+    /// Warns about foreign load, if any was seen.
     pub fn warning(table: &Table) -> Option<String> {
         if table.disturbed == 0 {
             return None;
@@ -214,7 +214,7 @@ impl Text {
     }
 }
 
-/// A number with as many digits as help.
+/// Formats a number with a useful number of digits.
 fn digits(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 || v.fract() == 0.0 => format!("{value:.0}"),

@@ -1,19 +1,19 @@
-//! Time within an operation's loop that does not count: it is clocked and taken out.
+//! Time inside an operation's loop that does not count: it is timed and subtracted.
 //!
-//! For what has to be done between operations and is not part of them: objects that are made anew before each batch of
-//! first calls, a sleep that lets the scheduler deal anew.
+//! It covers work between operations that is not part of them: making new objects before each batch of first
+//! calls, or a sleep before a spaced operation.
 
 use std::cell::Cell;
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time that does not count, in nanoseconds, by two clocks.
+/// Uncounted time in nanoseconds, by two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uncounted {
-    /// As on the wall.
+    /// Wall time.
     pub(crate) wall_ns: u64,
-    /// Of the processor, for threads that share it with others.
+    /// Processor time, for threads that share a processor.
     pub(crate) cpu_ns: u64,
 }
 
@@ -21,7 +21,7 @@ thread_local! {
     static SO_FAR: Cell<Uncounted> = const { Cell::new(Uncounted { wall_ns: 0, cpu_ns: 0 }) };
 }
 
-/// Runs `f`, the time of which does not count.
+/// Runs `f` and excludes its time.
 pub(crate) fn uncounted<R>(f: impl FnOnce() -> R) -> R {
     let (wall, cpu) = (Instant::now(), thread_cpu_ns());
     let result = f();
@@ -33,7 +33,7 @@ pub(crate) fn uncounted<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What did not count in the calling thread since this was last asked.
+/// Returns and resets the uncounted time of the calling thread.
 pub(crate) fn take_uncounted() -> Uncounted {
     SO_FAR.take()
 }

@@ -1,4 +1,4 @@
-//! The cases.
+//! The table of all cases.
 
 mod adapt;
 mod alloc;
@@ -58,12 +58,12 @@ static CASES: &[&Case] = &[
     &rcu_idle::CASE,
 ];
 
-/// All cases, in the order in which they are listed.
+/// All cases, in the order of the list.
 pub fn all() -> &'static [&'static Case] {
     CASES
 }
 
-/// The case of this name.
+/// The case with this name.
 pub fn find(name: &str) -> Option<&'static Case> {
     CASES.iter().copied().find(|case| case.name == name)
 }

@@ -1,24 +1,26 @@
-//! Did somebody else's work run while we measured?
+//! Detects load of other programs during a measurement.
 //!
-//! Two witnesses, because neither is enough alone.
+//! Two sensors are needed, since each has a blind spot.
 //!
-//! - A slice, in which each measured thread has a processor: time that a thread lost (wall clock less its own
-//!   processor time) while it was preempted at least once, less what other threads of this process used. Exact to
-//!   the microsecond, but blind when threads share processors and mute when subjects block.
-//! - A round: time for which the processors measured on were busy, or stolen, in `/proc/stat`, less the time this
-//!   process used. Works always, but that file counts in hundredths of a second.
+//! - A slice in which each measured thread has its own processor. The lost time is wall time less processor
+//!   time, for each thread that was preempted at least once. Time used by other threads of this process is
+//!   subtracted. The sensor is exact to the microsecond. It detects no load if threads share processors or
+//!   subjects block.
+//! - A round: time in which the measured processors were busy or stolen (`/proc/stat`), less the time of this
+//!   process. It always works, but the file counts in hundredths of a second.
 //!
-//! Not promised: that a slice without a finding was undisturbed. Other tenants of the same caches and memory are
-//! invisible here; medians and pairing are what helps against them.
+//! Not promised: that a slice without a finding was undisturbed. Other users of shared caches and memory are
+//! not detected; medians and pairing limit their effect.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Instant;
 
-/// A slice is disturbed when more than this part of the measured threads' time was lost.
+/// A slice is disturbed if the measured threads lost more than this part of their time.
 const SLICE_LOST: f64 = 0.02;
-/// And more than this, in nanoseconds, so that one short kernel thread spoils nothing.
+/// The lost time must also exceed this, in nanoseconds, so that one short kernel thread does not disturb a
+/// slice.
 const SLICE_LOST_NS_MIN: f64 = 100_000.0;
-/// A round is disturbed when more than this part of the processors' time went to others.
+/// A round is disturbed if more than this part of the processors' time went to other programs.
 const ROUND_LOST: f64 = 0.08;
 /// Length of a tick of `/proc/stat`, in nanoseconds; the kernel's USER_HZ is 100 on x86-64 and aarch64.
 const TICK_NS: f64 = 10_000_000.0;
@@ -29,7 +31,7 @@ pub(crate) fn process_cpu_ns() -> u64 {
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
 }
 
-/// How often the calling thread was preempted so far.
+/// Number of preemptions of the calling thread so far.
 pub(crate) fn preemptions() -> u64 {
     std::fs::read_to_string("/proc/thread-self/status")
         .map_or(0, |s| field(&s, "nonvoluntary_ctxt_switches:"))
@@ -41,10 +43,10 @@ pub(crate) fn field(status: &str, name: &str) -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()).and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// What one measured thread lost in a slice.
+/// Time lost by one measured thread in a slice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lost {
-    /// Between the clocks: wall-clock time, and processor time of the thread.
+    /// Wall time between the two clock readings; processor time of the thread beside it.
     pub(crate) wall_ns: f64,
     pub(crate) cpu_ns: f64,
     /// Processor time of the thread in the whole slice, with warm-up and gates.
@@ -52,7 +54,7 @@ pub(crate) struct Lost {
     pub(crate) preempted: bool,
 }
 
-/// The slice's witness: processor time of the whole process, to know what our own other threads used.
+/// The sensor of a slice: starts with the processor time of the whole process, to subtract its other threads.
 pub(crate) struct SliceWatch {
     process_ns: u64,
 }
@@ -76,7 +78,7 @@ fn slice_disturbed(threads: &[Lost], process_ns: f64) -> bool {
     foreign > SLICE_LOST * wall && foreign > SLICE_LOST_NS_MIN
 }
 
-/// The round's witness.
+/// The sensor of a round.
 pub(crate) struct RoundWatch<'a> {
     processors: &'a [usize],
     since: Instant,
@@ -85,7 +87,7 @@ pub(crate) struct RoundWatch<'a> {
 }
 
 impl RoundWatch<'_> {
-    /// Watches the processors that are measured on.
+    /// Watches the measured processors.
     pub(crate) fn begin(processors: &[usize]) -> RoundWatch<'_> {
         let (since, process_ns) = (Instant::now(), process_cpu_ns());
         RoundWatch { processors, since, process_ns, busy_ticks: busy_ticks(processors) }
@@ -114,7 +116,7 @@ fn parse_stat(text: &str, processors: &[usize]) -> Option<u64> {
         let name = format!("cpu{cpu} ");
         let line = text.lines().find_map(|line| line.strip_prefix(&name))?;
         let ticks: Vec<u64> = line.split_whitespace().map_while(|n| n.parse().ok()).collect();
-        // user nice system idle iowait irq softirq steal; guest time is inside user.
+        // Fields: user nice system idle iowait irq softirq steal. Guest time is inside user.
         Some([0, 1, 2, 5, 6, 7].iter().filter_map(|&i| ticks.get(i)).sum::<u64>())
     };
     processors.iter().map(of).sum()
@@ -147,7 +149,7 @@ mod tests {
         let preempted = Lost { preempted: true, ..blocked };
         assert!(!slice_disturbed(&[blocked], 1e6));
         assert!(slice_disturbed(&[preempted], 1e6));
-        // The same, but another thread of this process had used what was lost.
+        // Another thread of this process used the lost time.
         assert!(!slice_disturbed(&[preempted], 2e7));
     }
 }

@@ -1,9 +1,9 @@
 //! Runs the subjects of a case against each other and turns slices into medians.
 //!
-//! - I1. In each round every subject runs one slice, in an order rotated by one from round to round; a ratio is only
-//!   ever taken between slices of the same round.
-//! - I2. A slice that foreign load disturbed is repeated, a few times at most; a round that stays disturbed is left
-//!   out of the medians as long as enough clean rounds remain, and is counted in the outcome either way.
+//! - I1. In each round every subject runs one slice, in an order rotated by one from round to round. Ratios
+//!   are taken only between slices of one round.
+//! - I2. A slice disturbed by foreign load is repeated a few times at most. A round that stays disturbed is
+//!   left out of the medians while enough clean rounds remain. The outcome counts it either way.
 //! - I3. The number of operations of a slice is fixed for each subject before the first counted round.
 
 mod foreign;
@@ -25,18 +25,19 @@ pub use table::{SubjectResult, Table};
 
 /// Repeats of a disturbed slice within one round.
 const SLICE_RETRIES_MAX: u32 = 2;
-/// Disturbed rounds after which nothing is repeated or added any more: this machine is not going to be quiet.
+/// After this many disturbed rounds, slices are no longer repeated and rounds no longer added: the machine
+/// stays busy.
 pub(crate) const DISTURBED_ROUNDS_MAX: usize = 5;
-/// Clean rounds that suffice to leave the disturbed ones out.
+/// Number of clean rounds that suffice to leave the disturbed ones out.
 pub(crate) const CLEAN_ROUNDS_MIN: usize = 3;
-/// Steps of the search for the number of operations; each can multiply it by 32.
+/// Steps of the search for the number of operations; each step can multiply it by 32.
 const CALIBRATION_STEPS_MAX: u32 = 24;
-/// Slices of which the median counts, near the end of that search.
+/// Slices per step near the end of the search; their median counts.
 const CALIBRATION_SLICES: usize = 3;
-/// Part of a slice's operations that are done beforehand, unmeasured.
+/// One in this many operations of a slice runs beforehand, unmeasured.
 const WARM_PART: u64 = 16;
 
-/// What the harness is doing now, for whoever shows progress.
+/// Current activity of the harness, for a display of progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
     /// The case.
@@ -51,7 +52,7 @@ pub struct Step<'a> {
     pub rounds: usize,
 }
 
-/// Why a run gave no figures.
+/// Reason why a run gave no figures.
 #[derive(Debug)]
 pub struct RunError(pub String);
 
@@ -63,14 +64,14 @@ impl std::fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// What came of a case.
+/// Result of a case.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Subjects that could not run here, and why.
+    /// Subjects that could not run here, with the reason.
     pub missing: Vec<(&'static str, String)>,
 }
 
-/// Runs `case`: each finished table goes to `table`, each step to `progress`.
+/// Runs `case`. Each finished table is passed to `table`, each step to `progress`.
 pub fn run_case(
     case: &'static Case,
     plan: &Plan,
@@ -85,7 +86,7 @@ pub fn run_case(
                 done.metrics =
                     metrics(&Setting { threads, variant, counted: false }, plan.quick).map_err(RunError)?;
             }
-            // Of a variant that nobody can run here there is nothing to print.
+            // A variant without any runnable subject prints no table.
             if !(done.subjects.is_empty() && done.metrics.is_empty()) {
                 table(&done)?;
             }
@@ -114,7 +115,7 @@ fn timed(
     let setting = Setting { threads, variant, counted: false };
     if let Scale::Own(run) = case.scale {
         let table = run(&setting, plan, progress)?;
-        // Who is not in it says why.
+        // A subject that is not in the table gives its reason.
         for spec in case.subjects.iter().filter(|spec| table.subject(spec.name).is_none()) {
             note_missing(spec, (spec.make)(&setting).err(), outcome);
         }
@@ -162,7 +163,7 @@ fn timed(
     Ok(tabulate(case, variant, threads, shared.place.pinned, &entrants, &disturbed))
 }
 
-/// A subject cannot run here, unless it takes no part.
+/// Records that a subject cannot run here, unless it takes no part in the variant.
 fn note_missing(spec: &Spec, missing: Option<Missing>, outcome: &mut Outcome) {
     let Some(missing) = missing.filter(|missing| !missing.is_no_part()) else { return };
     let Missing(why) = missing;
@@ -171,8 +172,8 @@ fn note_missing(spec: &Spec, missing: Option<Missing>, outcome: &mut Outcome) {
     }
 }
 
-/// Finds how many operations fill a slice: more and more of them, until the median of a few slices is long enough to
-/// tell. The median, since a slice that was preempted says nothing about the subject.
+/// Finds the number of operations that fills a slice. It raises the number until the median of a few slices
+/// is long enough to be reliable. The median ignores a preempted slice.
 fn calibrate<'env>(pool: &Pool<'_, 'env>, entrant: &mut Entrant<'env>, scale: Scale, slice_ns: f64) {
     let mut ops = 1u64;
     for _ in 0..CALIBRATION_STEPS_MAX {
@@ -194,7 +195,7 @@ fn calibrate<'env>(pool: &Pool<'_, 'env>, entrant: &mut Entrant<'env>, scale: Sc
     entrant.ops = ops;
 }
 
-/// Runs the rounds; for each begun round, whether it was disturbed.
+/// Runs the rounds. Returns, for each round begun, whether it was disturbed.
 fn measure<'env>(
     pool: &Pool<'_, 'env>,
     entrants: &mut [Entrant<'env>],
@@ -288,7 +289,7 @@ fn tabulate(
     }
 }
 
-/// Smallest time that is left of an operation after its baseline is subtracted, in nanoseconds.
+/// Least time left of an operation after its baseline is subtracted, in nanoseconds.
 const NET_NS_MIN: f64 = 0.01;
 
 fn slice_metrics(case: &Case, entrant: &Entrant<'_>, keep: &[usize]) -> Vec<(String, Vec<f64>)> {

@@ -1,15 +1,15 @@
-//! What is asked for: thread counts, a variant, and how long.
+//! The request: thread counts, a variant, and the length of the run.
 
 use super::RunError;
 use crate::case::{Case, Variant};
 use crate::env;
 
-/// How long and how often.
+/// Length and number of slices, and their threads.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Thread counts; empty for the case's own.
     pub threads: Vec<usize>,
-    /// Only this variant, where one is named.
+    /// Only this variant, if set.
     pub variant: Option<String>,
     /// Short slices and few rounds.
     pub quick: bool,
@@ -25,8 +25,8 @@ impl Plan {
         (if self.quick { quick } else { full }) as f64 * 1e6
     }
 
-    /// The thread counts of `case` in this variant under this plan. A variant that fixes its threads has no others, whatever
-    /// was asked for.
+    /// The thread counts of `case` in this variant. A variant with a fixed number of threads ignores the
+    /// plan's counts.
     pub fn thread_counts(&self, case: &Case, variant: &Variant) -> Vec<usize> {
         if let Some(threads) = variant.threads {
             return vec![threads];
@@ -43,13 +43,13 @@ impl Plan {
         counts
     }
 
-    /// Those variants of `case` under this plan that fix their threads, to a number that was not asked for.
+    /// The variants of `case` that fix their threads to a number that the plan does not contain.
     pub fn overruled(&self, case: &'static Case) -> Result<Vec<(&'static str, usize)>, RunError> {
         let fixed = self.variants(case)?.into_iter().filter_map(|v| Some((v.name, v.threads?)));
         Ok(fixed.filter(|(_, n)| !self.threads.is_empty() && self.threads != [*n]).collect())
     }
 
-    /// The variants of `case` under this plan; an error when the one asked for does not exist.
+    /// The variants of `case` under this plan; an error if the requested one does not exist.
     pub fn variants(&self, case: &'static Case) -> Result<Vec<&'static Variant>, RunError> {
         let Some(wanted) = &self.variant else {
             return Ok(case.variants.iter().filter(|v| !(self.quick && v.thorough)).collect());

@@ -1,8 +1,10 @@
-//! The measured threads of one thread count: made once, pinned where they fit, handed one slice after the other.
+//! The measured threads of one thread count. They are made once, pinned if they fit, and handed one slice
+//! after another.
 //!
-//! A slice, on each thread: make the worker, warm up, gate, clock, the operations, clock, gate, one thread asks the
-//! subject what it has to say, gate, drop the worker. So nothing but the operations is between the clocks, and no
-//! worker is gone while another still measures.
+//! In a slice each thread makes its worker, warms up and passes a gate. It then reads the clock, does the
+//! operations and reads the clock again. After a second gate, one thread asks the subject for its report.
+//! After a third, the workers are dropped. So only the operations are between the clock readings, and all
+//! workers live while any thread measures.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -15,14 +17,14 @@ use crate::env;
 use crate::gate::{Gate, NoUnwind};
 use crate::uncounted::{Uncounted, take_uncounted, thread_cpu_ns};
 
-/// Where the measured threads and the background readers run.
+/// Placement of the measured threads and the background readers.
 #[derive(Clone, Debug)]
 pub(super) struct Placement {
     pub(super) processors: Vec<usize>,
     pub(super) threads: usize,
     pub(super) background: usize,
     reading: Reading,
-    /// Measured threads and busy readers together do not outnumber the processors.
+    /// Whether every measured thread and busy reader has its own processor.
     fits: bool,
     pub(super) pinned: bool,
 }
@@ -40,14 +42,15 @@ impl Placement {
         Placement { processors, threads, background, reading, fits, pinned }
     }
 
-    /// Puts thread `index`, counting the measured ones first, on its processor. A reader that sleeps needs none.
+    /// Pins thread `index` to its processor; the measured threads come first. A sleeping reader needs no
+    /// processor.
     fn pin(&self, index: usize) {
         if self.pinned && index < self.processors.len() {
             env::pin(&self.processors[index..=index]);
         }
     }
 
-    /// The processors that are used.
+    /// The processors in use.
     pub(super) fn used(&self) -> &[usize] {
         if self.pinned {
             &self.processors[..self.processors.len().min(self.threads + self.background)]
@@ -76,7 +79,7 @@ pub(super) struct Slice {
     pub(super) ns: f64,
     /// Wall-clock time of the slice, in nanoseconds.
     pub(super) wall_ns: f64,
-    /// Slowest less fastest thread, over the mean.
+    /// Slowest less fastest thread, divided by the mean.
     pub(super) range: f64,
     /// Operations done, warm-up included, by all threads.
     pub(super) total_ops: u64,
@@ -92,7 +95,7 @@ pub(super) struct Pool<'scope, 'env> {
     end: &'env Mutex<SliceEnd>,
 }
 
-/// What the threads of a pool share; outlives the scope they run in.
+/// Shared state of the threads of a pool; outlives the scope they run in.
 pub(super) struct Shared {
     pub(super) place: Placement,
     gate: Gate,
@@ -194,7 +197,7 @@ impl<'scope, 'env> Pool<'scope, 'env> {
     }
 }
 
-/// The life of one measured thread.
+/// Runs one measured thread from start to end.
 fn serve(shared: &Shared, index: usize, jobs: &Receiver<Job<'_>>, samples: &Sender<Sample>) {
     let _guard = NoUnwind;
     shared.place.pin(index);
@@ -213,7 +216,7 @@ fn run(shared: &Shared, index: usize, job: &Job<'_>) -> Sample {
     if job.warm > 0 {
         worker(job.warm);
     }
-    // That of the warm-up does not matter.
+    // Discards the uncounted time of the warm-up.
     take_uncounted();
     let preempted_before = preemptions();
     shared.gate.wait();

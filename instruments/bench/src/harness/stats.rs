@@ -1,6 +1,6 @@
 //! Medians and quartiles.
 
-/// The `q`-quantile of `values`, linear between neighbours; NaN when there are none.
+/// The `q`-quantile of `values`, linear between neighbours; NaN for an empty slice.
 pub(crate) fn quantile(values: &[f64], q: f64) -> f64 {
     let mut sorted: Vec<f64> = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -15,13 +15,13 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// Interquartile range over the median; zero where the median is.
+/// Interquartile range divided by the median; zero if the median is zero.
 pub(crate) fn spread(values: &[f64]) -> f64 {
     let middle = median(values);
     if middle == 0.0 { 0.0 } else { (quantile(values, 0.75) - quantile(values, 0.25)) / middle }
 }
 
-/// Median of the ratios of values measured in the same round.
+/// Median of the ratios of values measured in one round.
 pub(crate) fn paired_ratio(ours: &[f64], rival: &[f64]) -> f64 {
     let ratios: Vec<f64> = ours.iter().zip(rival).filter(|(_, r)| **r > 0.0).map(|(o, r)| o / r).collect();
     median(&ratios)

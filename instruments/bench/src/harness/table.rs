@@ -34,22 +34,22 @@ pub struct Table {
     pub threads: usize,
     /// Whether each measured thread had a processor of its own.
     pub pinned: bool,
-    /// Those that ran.
+    /// The subjects that ran.
     pub subjects: Vec<SubjectResult>,
-    /// Ratios that the case itself makes; each with the rival that it is over, where the name does not say it.
+    /// Ratios made by the case itself, each with the rival below the line if the name does not say it.
     pub ratios: Vec<(String, f64, &'static str)>,
     /// Metrics of the case itself.
     pub metrics: Vec<(String, f64)>,
     /// Rounds begun.
     pub rounds: usize,
-    /// Of these, rounds in which foreign load was seen.
+    /// Rounds with foreign load among these.
     pub disturbed: usize,
-    /// Whether disturbed rounds had to be kept for want of clean ones.
+    /// Whether disturbed rounds were kept because too few were clean.
     pub kept_disturbed: bool,
 }
 
 impl Table {
-    /// The subject of this name, if it ran.
+    /// The subject with this name, if it ran.
     pub fn subject(&self, name: &str) -> Option<&SubjectResult> {
         self.subjects.iter().find(|subject| subject.name == name)
     }
