@@ -1,10 +1,11 @@
-//! `call`: one call of a trivial method on an object that every thread shares and nobody replaces.
+//! `call`: one call of a trivial method on an object shared by all threads and never replaced meanwhile.
 //!
-//! All subjects reach the same type through the same method of the same `dyn` trait, which is not inlined: it adds its
-//! argument to a field. The reference is read from memory for each call, and the compiler is kept from knowing what it
-//! leads to, for all alike. Calls do not depend on each other, as in a server's loop, so that the processor may overlap
-//! them. What a rival adds to `arc-dyn` is what it needs so that the object may be destroyed or replaced meanwhile:
-//! `arc-dyn` itself allows neither. `squall-swapped` is `squall` after a hundred swaps: they leave nothing behind.
+//! Every subject reaches one type through one method of one `dyn` trait. The method is not inlined; it adds
+//! its argument to a field. The reference is read from memory for each call, and the compiler cannot know its
+//! target. Calls are independent, as in a server's loop, so the processor may overlap them. The cost of a
+//! rival over `arc-dyn` is the price of an object that may be destroyed or replaced meanwhile; `arc-dyn`
+//! itself allows neither. `squall-swapped` is `squall` after a hundred swaps, which must leave no cost
+//! behind.
 
 use std::hint::black_box;
 
@@ -34,7 +35,7 @@ pub(super) static CASE: Case = Case {
     default_threads: &[],
 };
 
-/// A way to the object.
+/// A way to reach the object.
 pub(crate) trait Reach: Send + Sync {
     fn new(object: Field) -> Self
     where
@@ -61,7 +62,7 @@ pub(crate) fn called<R: Reach + 'static>() -> Result<Box<dyn Subject>, Missing> 
 
 impl<R: Reach> Subject for Calling<R> {
     fn worker(&self, _: usize) -> Worker<'_> {
-        // Registers the thread, and makes what there is to make on its first call.
+        // Registers the thread, and makes everything that its first call makes.
         black_box(self.0.get(0));
         Box::new(|ops| {
             let mut sum = 0u64;

@@ -1,10 +1,10 @@
-//! `cell`: a value of 64 bytes that many read and few replace.
+//! `cell`: a value of 64 bytes, read by many threads and rarely replaced.
 //!
-//! A row is one read: a word of the value, from wherever it is found anew. Nobody writes then.
+//! A row is one read of one word of the value, found anew for each read. No thread writes then.
 //!
-//! Metrics: `SUBJECT_update_ns`, one replacement of the whole value by one thread while all others read without a pause (with one
-//! thread: nobody), by the wall's clock; the median over rounds that go through all subjects. `update_ns` is that of the subject
-//! that adapts.
+//! Metrics: `SUBJECT_update_ns` is one replacement of the whole value by one thread, while all others read
+//! without a pause. With one thread there are no readers. It is wall time, and the median over rounds that go
+//! through all subjects. `update_ns` is that of the adaptive subject.
 //!
 //! - I1. Replacements count up, and no reader ever sees a lower count than before.
 
@@ -19,27 +19,27 @@ use crate::harness::median;
 use crate::ours_cell::{Adaptive, Distributed, Embedded, Object, Replicated, Shared};
 use crate::rivals::cells::{Cached, Evmap, LeftRight, Loaded};
 
-/// What is kept. One line, all words of it the same.
+/// The value: one line, with equal words.
 pub(crate) type Value = [u64; 8];
 
-/// The value of this number.
+/// The value with this number.
 pub(crate) fn value(number: u64) -> Value {
     [number; 8]
 }
 
 /// A way to keep a value.
 pub(crate) trait Kept: Send + Sync + 'static {
-    /// What a thread that reads keeps.
+    /// State that a reading thread keeps.
     type Reader<'a>
     where
         Self: 'a;
 
-    /// With the value of number 1, for so many threads.
+    /// Makes the value with number 1, for `threads` threads.
     fn new(threads: usize) -> Self;
 
     fn reader(&self) -> Self::Reader<'_>;
 
-    /// The number of the value that is kept.
+    /// Returns the number of the current value.
     fn read(&self, reader: &mut Self::Reader<'_>) -> u64;
 
     fn set(&self, value: Value);
@@ -72,7 +72,7 @@ pub(super) static CASE: Case = Case {
     default_threads: &[1, 2, 8],
 };
 
-/// How each is replaced; by the subjects' names.
+/// Measurements of a replacement, by the subjects' names.
 const UPDATED: &[(&str, Update)] = &[
     ("squall-shared", update_ns::<Object<Shared>>),
     ("squall-distributed", update_ns::<Object<Distributed>>),
@@ -86,16 +86,16 @@ const UPDATED: &[(&str, Update)] = &[
     ("tokio-watch", update_ns::<TokioWatch>),
 ];
 
-/// Whose metric has no name before it.
+/// The subject whose metric has no prefix.
 const ADAPTIVE: &str = "squall-adaptive";
 
 struct Reading<C> {
     kept: CachePadded<C>,
-    /// Of the numbers that each thread has read; each writes its own.
+    /// Sums of the numbers read by each thread; each thread writes its own.
     sums: Vec<CachePadded<AtomicU64>>,
 }
 
-/// Makes the subject whose threads read `C`.
+/// Makes the subject with threads that read `C`.
 const fn reading<C: Kept>() -> Make {
     fn make<C: Kept>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
         let sums = (0..setting.threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
@@ -112,7 +112,8 @@ impl<C: Kept> Subject for Reading<C> {
         Box::new(move |ops| {
             let mut sum = own.load(Ordering::Relaxed);
             for _ in 0..ops {
-                // Both from memory, as a caller finds them: else the compiler may keep what it has read.
+                // Both come from memory, as for a real caller. Otherwise the compiler may keep an earlier
+                // result.
                 sum = sum.wrapping_add(black_box(&*self.kept).read(black_box(&mut reader)));
             }
             own.store(sum, Ordering::Relaxed);
@@ -125,7 +126,7 @@ impl<C: Kept> Subject for Reading<C> {
     }
 }
 
-/// Nanoseconds of one replacement, by one of so many threads, for about so long.
+/// Nanoseconds of one replacement, by one of the given threads, in about the given time.
 type Update = fn(usize, Duration) -> Result<f64, String>;
 
 fn measure(setting: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String> {
@@ -150,7 +151,7 @@ fn measure(setting: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String>
     Ok(metrics)
 }
 
-/// So many replacements before the first that counts, and between two looks at the clock.
+/// Replacements before the first that counts, and between two readings of the clock.
 const BATCH: u64 = 16;
 
 fn update_ns<C: Kept>(threads: usize, length: Duration) -> Result<f64, String> {

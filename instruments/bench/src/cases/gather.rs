@@ -1,12 +1,13 @@
-//! `gather`: the sum over the representatives of a distributed object, against their number.
+//! `gather`: the sum over the representatives of a distributed object, by their number.
 //!
-//! The object is a counter with a representative on each of the first 1, 2, 8, 32 or 64 processors, each of which has
-//! counted one. `squall-flat` goes over them one after the other, `squall-tree` up the machine's tree of clusters.
-//! `padded` is an array of as many words, each on a line of its own: what a gather cannot be cheaper than. Nobody adds
-//! meanwhile, so the lines stay in the reader's cache, and what is seen is the price of the walk; in a program that
-//! counts, each line that was written since costs a transfer on top, the same for all three.
+//! The object is a counter with a representative on each of the first 1, 2, 8, 32 or 64 processors, each of
+//! which has counted one. `squall-flat` visits them one after the other, `squall-tree` along the machine's
+//! tree of clusters. `padded` is an array of as many words, each on a line of its own: the floor of any
+//! gather. No thread adds meanwhile, so the lines stay in the reader's cache, and the figure is the cost of
+//! the walk. In a program that counts, each line written since the last sum costs a transfer in addition, for
+//! all three alike.
 //!
-//! More representatives than the machine has processors need a virtual topology; without, a variant is named on stderr
+//! More representatives than processors need a virtual topology; without one, a variant is reported on stderr
 //! as missing: `SQUALL_TOPOLOGY=nodes:4,caches:2,cores:4,threads:2 squall bench gather`.
 
 use std::hint::black_box;
@@ -42,9 +43,9 @@ pub(super) static CASE: Case = Case {
     default_threads: &[1],
 };
 
-/// Something with parts that can be summed up.
+/// A structure with parts that can be summed up.
 pub(crate) trait Gather: Send + Sync {
-    /// So many parts, each of which holds one.
+    /// Makes a structure of `parts` parts, each holding one.
     fn new(parts: usize) -> Result<Self, Missing>
     where
         Self: Sized;

@@ -1,17 +1,17 @@
-//! `invoke`: what it costs to call otherwise than plainly: with attributes, by way of a policy, with a deadline, in another
-//! thread.
+//! `invoke`: the cost of calls with attributes, through a policy, with a deadline, or in another thread.
 //!
-//! Variant `call`: all calls are made by their caller, of the object and through the method of the case `call`, and only what
-//! stands before the method differs. `squall-attributes-N` gives N attributes to each call of an intercepted object, whose policy
-//! reads four. `squall-monitor` takes and leaves a monitor, uncontended where there is one thread; `std-mutex` is a lock
-//! around the same object, which can neither be replaced nor destroyed meanwhile.
-//! Variant `other-thread`: one call at a time, from asking for it to having its result.
+//! Variant `call`: each call is made by its caller, on the object and through the method of the case `call`;
+//! only the code before the method differs. `squall-attributes-N` gives N attributes to each call of an
+//! intercepted object, with a policy that reads four. `squall-monitor` takes and leaves a monitor,
+//! uncontended with one thread. `std-mutex` is a lock around the object, which then can be neither replaced
+//! nor destroyed. Variant `other-thread`: one call at a time, from its request until its result.
 //!
-//! Metrics, each the median over rounds of a difference within the round, of the threads' processor time:
+//! Each metric is the median over rounds of a difference within the round, of the threads' processor time:
 //!
 //! - `intercepted_ns`, `synchronous_ns`, `deadline_ns`: over the plain call.
-//! - `per_attribute_ns`: over the call of the same object with none, for each attribute; the worst of one, two and four, so that
-//!   what is paid for giving any is in it. `per_further_attribute_ns`: for each of the second to the fourth.
+//! - `per_attribute_ns`: over a call without attributes, per attribute; the worst of one, two and four
+//!   counts, so that the fixed cost of giving any is included. `per_further_attribute_ns`: for each of the
+//!   second to the fourth.
 //!
 //! Source: KTK, tables 1 and 2 (invocations with 0, 1 and 2 attributes on GP1000 and KSR1).
 
@@ -74,7 +74,7 @@ const OTHER_THREAD: &str = "other-thread";
 
 type Made = Box<dyn Subject>;
 
-/// A subject that takes part in the variant `call` alone, and calls as those of the case of that name do.
+/// A subject of the variant `call` alone, which calls like the subjects of the case `call`.
 const fn here<R: Reach + 'static>() -> Make {
     fn make<R: Reach + 'static>(setting: &Setting) -> Result<Made, Missing> {
         if setting.variant.name == CALL { called::<R>() } else { Err(Missing::no_part()) }
@@ -82,12 +82,12 @@ const fn here<R: Reach + 'static>() -> Make {
     make::<R>
 }
 
-/// One of the other variant.
+/// A subject of the variant `other-thread`.
 fn elsewhere(setting: &Setting, make: fn() -> Made) -> Result<Made, Missing> {
     if setting.variant.name == OTHER_THREAD { Ok(make()) } else { Err(Missing::no_part()) }
 }
 
-/// A way to make a call: its argument to its result.
+/// A way to make a call: a function of its argument.
 struct By<F>(F);
 
 fn by(call: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Made {
@@ -106,7 +106,7 @@ impl<F: Fn(u64) -> u64 + Send + Sync> Subject for By<F> {
 
 // --- the caller's own thread ---
 
-/// A way to an object that `$make` makes of its value, by `$call`.
+/// Defines a way to call, by `$call`, the object that `$make` makes of its value.
 macro_rules! reach {
     ($name:ident: $interface:ty, |$object:ident| $make:expr, |$co:ident, $n:ident| $call:expr) => {
         struct $name {
@@ -129,7 +129,7 @@ macro_rules! reach {
     };
 }
 
-/// What is expected of ours here.
+/// Expectation about our objects in this case.
 const LIVES: &str = "the object lives, and nobody refuses";
 
 reach!(Synchronously: dyn Probe, |object| squall::shared(object), |co, n| {
@@ -137,7 +137,7 @@ reach!(Synchronously: dyn Probe, |object| squall::shared(object), |co, n| {
 });
 reach!(Intercepted: dyn Probe, |object| governed(Adt::new(), |_| object), |co, n| co.get(n));
 
-/// With a deadline that is far.
+/// Calls with a distant deadline.
 struct ByDeadline {
     called: Called,
     deadline: Instant,
@@ -159,7 +159,7 @@ static B: Attribute<u64> = Attribute::new("b", 0);
 static C: Attribute<u64> = Attribute::new("c", 0);
 static D: Attribute<u64> = Attribute::new("d", 0);
 
-/// Reads four attributes of each call, whether they were given or not.
+/// A policy that reads four attributes of each call, given or not.
 struct Reads;
 
 impl Policy for Reads {
@@ -183,7 +183,7 @@ reach!(Attributes4: dyn Probe, |object| governed(Reads, |_| object), |co, n| {
     with(co, ((&A, n), (&B, n), (&C, n), (&D, n)), |co| co.get(n)).expect(ACCEPTED)
 });
 
-/// As [`Probe`], for policies that make callers wait.
+/// The interface [`Probe`] for policies that make callers wait.
 #[squall::interface]
 trait Served: Send + Sync {
     #[blocking]
@@ -198,7 +198,7 @@ impl Served for Field {
 
 reach!(Monitored: dyn Served, |object| governed(Monitor::new(), |_| object), |co, n| co.serve(n));
 
-/// `std-mutex`: a lock around the object, which nobody can replace or destroy.
+/// `std-mutex`: a lock around the object, which can be neither replaced nor destroyed.
 struct Locked(Arc<Mutex<dyn Probe>>);
 
 impl Reach for Locked {
@@ -239,13 +239,13 @@ fn spawned() -> impl Fn(u64) -> u64 + Send + Sync {
     }
 }
 
-/// `std-mpsc`: each caller has a server, and two of std's channels to it and back.
+/// `std-mpsc`: each caller has a server thread, and two std channels to it and back.
 struct Mailed;
 
 impl Subject for Mailed {
     fn worker(&self, _: usize) -> Worker<'_> {
         let ((ask, asked), (answer, answered)) = (channel::<u64>(), channel());
-        // Ends with the worker, which drops the channel.
+        // The thread ends with the worker, which drops the channel.
         std::thread::spawn(move || {
             let object: Arc<dyn Probe> = Arc::new(Field::new());
             asked.iter().map(|n| object.get(n)).try_for_each(|result| answer.send(result))
@@ -260,7 +260,7 @@ impl Subject for Mailed {
 
 // --- metrics ---
 
-/// Rounds, in a full and in a quick run, and calls of each thread in one slice.
+/// Rounds, in a full and in a quick run; calls of each thread in one slice.
 const ROUNDS: (usize, usize) = (31, 11);
 const CALLS: u64 = 400_000;
 
@@ -305,7 +305,7 @@ fn measure(setting: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String>
 
 /// A way to call that can be timed.
 trait Slice {
-    /// Nanoseconds of its thread's processor time that a call takes.
+    /// Nanoseconds of the thread's processor time per call.
     fn ns(&self, threads: usize) -> f64;
 }
 

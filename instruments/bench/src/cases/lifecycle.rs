@@ -1,18 +1,19 @@
 //! `lifecycle`: an object is created, called once and destroyed.
 //!
-//! The object has one field and one interface. `squall` makes it with `shared`, calls it, which is a miss, and drops
-//! its owner. `crossbeam-epoch` puts it behind an atomic pointer, and pins once to call it, to take it out and to defer its
-//! drop: what one writes by hand to let others call an object that may go at any time. Its objects are of one known type,
-//! which spares it the second allocation that a `dyn` behind a one-word pointer takes. `arc-dyn` makes, calls and drops
-//! an `Arc`: the floor, where nobody may hold a reference without keeping the object alive.
+//! The object has one field and one interface. `squall` makes it with `shared`, calls it (a miss), and drops
+//! its owner. `crossbeam-epoch` puts it behind an atomic pointer, and under one pin calls it, unlinks it and
+//! defers its drop. That is the usual hand-written code for an object that may go at any time. Its objects
+//! have one known type, which saves it the second allocation of a `dyn` behind a one-word pointer. `arc-dyn`
+//! makes, calls and drops an `Arc`: the floor, where every reference keeps the object alive.
 //!
-//! An operation counts as done when the object has been *dropped* (as in `rcu-retire`): what is destroyed and still waits
-//! for a grace period when the slice ends is not counted, and is reclaimed outside the measured time. The first thread
-//! samples the number of those every few hundred operations: `SUBJECT_peak_items`.
+//! An operation counts as done when the object has been *dropped* (as in `rcu-retire`). An object that still
+//! waits for a grace period when the slice ends is not counted, and is reclaimed outside the measured time.
+//! The first thread samples the number of waiting objects every few hundred operations: `SUBJECT_peak_items`.
 //!
-//! - I1. A drop is counted on a line that only the dropping thread writes; each object knows the tally of its subject.
-//! - I2. Of each [`GROUP`] objects that a thread makes in a row, the drop of the last counts, for all of them: objects
-//!   of one thread are reclaimed in about the order in which they ended.
+//! - I1. A drop is counted on a line that only the dropping thread writes; each object knows the tally of its
+//!   subject.
+//! - I2. Of each [`GROUP`] objects that a thread makes in a row, the drop of the last counts, for all of
+//!   them: objects of one thread are reclaimed in about the order of their destruction.
 
 use std::hint::black_box;
 
@@ -38,7 +39,7 @@ pub(super) static CASE: Case = Case {
     default_threads: &[],
 };
 
-/// Objects of which the drop of one is counted.
+/// Objects per counted drop.
 const GROUP: u64 = 16;
 
 /// A way for objects to come and go.
@@ -47,24 +48,24 @@ pub(crate) trait Live: Send + Sync {
     where
         Self: Sized;
 
-    /// To be called once by each thread.
+    /// Called once by each thread.
     fn register(&self);
 
-    /// Makes `object` known, calls it once with `n` and ends it, as thread `thread`.
+    /// Publishes `object`, calls it once with `n` and destroys it, as thread `thread`.
     fn live(&self, thread: usize, object: Mortal, n: u64) -> u64;
 
-    /// Pushes the library to reclaim what this thread has ended.
+    /// Pushes the library to reclaim the objects destroyed by this thread.
     fn flush(&self);
 }
 
 struct Living<L> {
     lives: L,
     tally: &'static Tally,
-    /// Its number, by which the objects know it.
+    /// Number of the tally, stored in the objects.
     number: u64,
 }
 
-/// Makes the subject whose objects live by `L`.
+/// Makes the subject with objects that live by `L`.
 pub(crate) const fn living<L: Live + 'static>() -> Make {
     fn make<L: Live + 'static>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
         let tally = Tally::new(setting.threads);
@@ -76,17 +77,18 @@ pub(crate) const fn living<L: Live + 'static>() -> Make {
 }
 
 impl<L: Live> Living<L> {
-    /// So many objects, at most [`GROUP`]. Not inlined, so that it is there once.
+    /// Runs `count` objects, at most [`GROUP`]. Not inlined, so that there is one copy of the code.
     #[inline(never)]
     fn group(&self, thread: usize, count: u64) {
         let mut sum = 0u64;
         for n in 1..=count {
-            // The last one's drop counts for all (I2).
+            // The drop of the last object counts for all (I2).
             let counts_for = if n == count { count } else { 0 };
             let object = Mortal::new(counts_for, black_box(self.number));
             sum = sum.wrapping_add(self.lives.live(thread, object, 1));
         }
-        // The calls of those that count for nobody return one more than their field; that of the last also `count`.
+        // The calls of uncounted objects return one more than their field; that of the last also adds
+        // `count`.
         let expected = count * (Mortal::new(0, self.number).get(1)) + count;
         assert_eq!(sum, expected, "a call was lost, or ran twice");
     }
@@ -105,7 +107,8 @@ impl<L: Live> Subject for Living<L> {
                 living.group(thread, chunk % GROUP);
                 left -= chunk;
                 living.tally.note(thread, chunk);
-                // By one thread only: the sharing of this case is counted, and should be its own.
+                // Only one thread samples: the case's own shared accesses are counted, and must not include
+                // the sampling.
                 if thread == 0 {
                     living.tally.sample();
                 }
@@ -115,7 +118,7 @@ impl<L: Live> Subject for Living<L> {
 
     fn end_slice(&self, ops: u64) -> SliceEnd {
         let mut end = self.tally.end_slice(ops);
-        // What the objects are made of differs too much from subject to subject for their bytes to mean anything.
+        // The objects differ too much between subjects for their bytes to be compared.
         end.metrics.retain(|(name, _)| *name == "peak_items");
         end
     }
@@ -125,7 +128,7 @@ impl<L: Live> Subject for Living<L> {
     }
 }
 
-/// What a worker leaves is reclaimed when it goes.
+/// Dropping the body reclaims the objects that the worker left.
 struct Body<'a, L: Live>(&'a Living<L>);
 
 impl<L: Live> Drop for Body<'_, L> {

@@ -1,15 +1,15 @@
-//! `miss`: a call that finds no entry in its processor's table.
+//! `miss`: a call that finds no entry in its processor's translation table.
 //!
-//! A miss happens once for an object and a processor, so objects must be new for each: a batch of them is made, each is
-//! called once, and they are destroyed. Only the first calls are on the clock (`uncounted`); what lies around them is
-//! not. The ids of destroyed objects are used again, so after the first batches the pages of the tables are there, as
-//! they are in a program that has run for a while.
+//! A miss happens once per object and processor, so each needs a new object. A batch of objects is made, each
+//! is called once, and they are destroyed. Only the first calls are timed; the rest is `uncounted`. Ids of
+//! destroyed objects are used again. So after the first batches the pages of the tables exist, as in a
+//! program that has run for a while.
 //!
-//! There is no rival: the other libraries have no call that is slow at first. What to hold it against is `lifecycle`,
-//! which a miss is a part of, and `call`.
+//! The case has no rival: other libraries have no call that is slow at first. Compare it with `lifecycle`,
+//! which contains a miss, and with `call`.
 //!
-//! - I1. The function [`first_calls`] is all that is on the clock, and is not inlined, so that an instrument can be told
-//!   to count in it alone.
+//! - I1. Only the function [`first_calls`] is timed. It is not inlined, so that an instrument can be told to
+//!   count in it alone.
 
 use squall::{CoRef, Owned};
 
@@ -46,10 +46,10 @@ pub(super) static CASE: Case = Case {
     default_threads: &[],
 };
 
-/// Objects of a batch.
+/// Objects per batch.
 const BATCH: u64 = 1024;
 
-/// The first calls.
+/// Calls each object of the batch for the first time.
 #[inline(never)]
 pub(crate) fn first_calls(count: u64, objects: impl Iterator<Item = CoRef<dyn Probe>>) {
     let mut sum = 0u64;
@@ -89,7 +89,7 @@ impl Batch {
         self.references.extend(self.objects.iter().map(Owned::co));
     }
 
-    /// Destroys the objects, and has what was destroyed before reclaimed here and not on the clock.
+    /// Destroys the objects. Reclaims the objects destroyed earlier here, off the clock.
     fn end(&mut self) {
         if let Some(co) = self.references.first() {
             let missed = squall::info_of(CoRef::id(*co)).map_or(0, |info| info.misses);

@@ -1,15 +1,16 @@
-//! `monitor`: what it costs a thread to note one fact, for somebody who reads it later or for itself.
+//! `monitor`: the cost for a thread to note one fact, for a later reader or for itself.
 //!
-//! After KTK's comparison of a general monitor with a lock that monitors itself (Gheith et al. 1994, §5.2; KSR1): 118, 58 and
-//! 51 µs to create, insert and retrieve a sensor of 40 bytes, 38 µs for 8 bytes to reach the monitor's thread, against 5.5 µs
-//! to monitor and configure an attribute in the lock; an uncontended mutex took 6 µs.
+//! The case follows KTK's comparison of a general monitor with a lock that monitors itself (Gheith et al.
+//! 1994, section 5.2; KSR1). There, a sensor of 40 bytes took 118, 58 and 51 µs to create, insert and
+//! retrieve, and 8 bytes took 38 µs to reach the monitor's thread. Monitoring and configuring an attribute in
+//! the lock took 5.5 µs, an uncontended mutex 6 µs.
 //!
-//! `squall-general` writes a record into the thread's buffer, `squall-off` tries to while nobody subscribed. The rivals put
-//! as large a record, with the time, into one bounded buffer for all threads. Buffers are emptied off the clock, by the
-//! threads themselves, before they are full. `squall-in-object` notes the fact in sensors that all threads share, next to
-//! a setting, and changes the setting after each 64.
+//! `squall-general` writes a record into the thread's buffer; `squall-off` tries to, without a subscriber.
+//! The rivals put records of equal size, with the time, into one bounded buffer for all threads. The threads
+//! themselves empty the buffers off the clock, before they are full. `squall-in-object` notes the fact in
+//! sensors shared by all threads, next to a setting, and changes the setting after each 64 facts.
 //!
-//! - I1. What was read is what was written: a record that is lost or doubled ends the run with an error.
+//! - I1. Records are read as they were written: a lost or doubled record ends the run with an error.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -45,17 +46,17 @@ pub(super) static CASE: Case = Case {
     default_threads: &[],
 };
 
-/// Operations of a thread between two times that buffers are emptied.
+/// Operations of a thread between two rounds of emptying buffers.
 pub(crate) const CHUNK: usize = BUFFER_RECORDS;
 
 static FACT: Kind = Kind::new("bench.fact", ["n", ""]);
 
 /// A place to note facts.
 pub(crate) trait Log: Send + Sync {
-    /// Facts that a thread notes at most before it reads; none if nothing fills up.
+    /// Most facts a thread notes before it reads; `None` if no buffer fills up.
     const CHUNK: Option<usize> = Some(CHUNK);
 
-    /// For so many threads.
+    /// Makes a log for `threads` threads.
     fn new(threads: usize) -> Self
     where
         Self: Sized;
@@ -66,17 +67,17 @@ pub(crate) trait Log: Send + Sync {
     /// Notes fact `n` of a thread.
     fn note(&self, thread: usize, n: u64);
 
-    /// Reads what is there. How many facts that were.
+    /// Reads all available facts and returns their number.
     fn read(&self) -> u64 {
         0
     }
 
-    /// The slice is over; reads the rest.
+    /// Ends the slice and reads the remaining facts.
     fn end(&self) -> u64 {
         self.read()
     }
 
-    /// How many of `ops` facts are lost or doubled, when `read` were read.
+    /// Number of facts lost or doubled, after `read` of `ops` facts were read.
     fn wrong(&self, ops: u64, read: u64) -> u64 {
         ops.abs_diff(read)
     }
@@ -127,13 +128,13 @@ impl<L: Log> Subject for Logging<L> {
     }
 }
 
-/// `squall-general`: on from the making of the first worker to the end of the slice.
+/// `squall-general`: subscribed from the making of the first worker to the end of the slice.
 struct General {
     object: Object,
     subscription: Mutex<Option<Subscription>>,
 }
 
-/// Batches that are never full.
+/// A number of batches that is never reached.
 const BATCHES_MAX: usize = 1 << 20;
 
 impl General {
@@ -162,7 +163,8 @@ impl Log for General {
         self.subscription().get_or_insert_with(|| {
             monitor::subscribe_without_collector(BATCHES_MAX).expect("it is not a forked child")
         });
-        // The thread's first record makes its buffer; it is not about our object, so it does not count.
+        // The thread's first record makes its buffer. It is about no object of the case, so it does not
+        // count.
         monitor::emit(&FACT, Object::NONE, [0; 2]);
         collect();
     }
@@ -185,7 +187,7 @@ impl Log for General {
     }
 }
 
-/// `squall-off`: nothing is noted, since nobody subscribed.
+/// `squall-off`: no fact is noted, since there is no subscriber.
 struct Off {
     was_on: AtomicBool,
 }
@@ -218,16 +220,16 @@ impl Log for Off {
 
 /// `squall-in-object`: sensors and a setting.
 struct InObject {
-    /// The setting.
+    /// The setting that the sensors control.
     spins_max: AtomicU32,
     failed: Count,
     many: Threshold,
     window: Window,
 }
 
-/// Facts after which the setting is decided anew.
+/// Facts between two decisions about the setting.
 const DECIDE_AFTER: u32 = 64;
-/// Facts a second above which it is worth to spin.
+/// Facts per second above which spinning pays.
 const SPIN_FROM_PER_S: f64 = 1e6;
 
 impl InObject {
@@ -240,7 +242,7 @@ impl InObject {
         }
     }
 
-    /// Looks at the sensors, changes the setting.
+    /// Reads the sensors and changes the setting.
     #[inline(never)]
     fn decide(&self) {
         if let Some(rate) = self.window.look(self.failed.get()) {
@@ -271,7 +273,7 @@ impl Log for InObject {
     }
 }
 
-/// What KTK told apart, on one thread, and the way to a reader.
+/// Measures the parts that KTK distinguished, on one thread, and the way to a reader.
 fn measure(_: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String> {
     let (rounds, trips) = if quick { (20, 50) } else { (200, 500) };
     let told = |error: monitor::MonitorError| error.to_string();
@@ -300,7 +302,7 @@ fn measure(_: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String> {
     ])
 }
 
-/// Nanoseconds of each part, one figure for each round.
+/// Nanoseconds of each part, one figure per round.
 #[derive(Default)]
 struct Parts {
     create_ns: Vec<f64>,
@@ -341,28 +343,28 @@ impl Parts {
     }
 }
 
-/// Time of one of [`CHUNK`] calls.
+/// Nanoseconds of one of [`CHUNK`] calls.
 fn each_ns(mut call: impl FnMut(u64)) -> f64 {
     once_ns(|| (0..CHUNK as u64).for_each(&mut call))
 }
 
-/// Time of all, over [`CHUNK`].
+/// Nanoseconds of `all`, divided by [`CHUNK`].
 fn once_ns(all: impl FnOnce()) -> f64 {
     let start = Instant::now();
     all();
     start.elapsed().as_nanos() as f64 / CHUNK as f64
 }
 
-/// Facts that are written one at a time, while whoever reads them sleeps.
+/// Facts written one at a time, while their reader sleeps.
 #[derive(Default)]
 struct Trips {
-    /// From before it was written until the reader has it.
+    /// Microseconds from before a fact is written until the reader has it.
     way_us: Vec<f64>,
-    /// Until the writer goes on.
+    /// Microseconds until the writer goes on.
     insert_us: Vec<f64>,
 }
 
-/// How long a reader is left alone, so that it sleeps.
+/// Time for which a reader is left alone, so that it sleeps.
 const ALONE: Duration = Duration::from_millis(2);
 
 impl Trips {

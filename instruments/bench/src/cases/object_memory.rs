@@ -1,19 +1,21 @@
-//! `object-memory`: what an object costs in memory, beyond the fields its author gave it.
+//! `object-memory`: memory of an object beyond its author's fields.
 //!
-//! - `bytes_shared`: all bytes of a shared object with one interface that one processor called: its block, its slot of
-//!   the global table and its entry in that processor's table, less its own fields. By the library's own account.
-//! - `bytes_per_vp`: bytes of tables for each further processor that calls an object, by that account.
-//! - `bytes_per_rep`: bytes of a representative of a distributed object beyond its own fields, alignment included.
+//! - `bytes_shared`: all bytes of a shared object with one interface and one calling processor, by the
+//!   library's account. They are its block, its global table slot and that processor's local table entry,
+//!   less its own fields.
+//! - `bytes_per_vp`: table bytes for each further processor that calls an object, by that account.
+//! - `bytes_per_rep`: bytes of a distributed object's representative beyond its own fields, alignment
+//!   included.
 //!
-//! These three are metrics of `lifecycle` too. Here they are held against the kernel's account, with a million objects
-//! of one field (8 bytes) that live at once, made and called by one thread whatever `--threads` says:
+//! These three are metrics of `lifecycle` too. Here they stand beside the kernel's account. A million objects
+//! of one field (8 bytes) live at once, made and called by one thread for every value of `--threads`:
 //!
-//! - `rss_bytes_per_object`: growth of the resident set while they are made and called once, over their number; the
-//!   field and what the allocator adds are in it, the eight bytes of the benchmark's own handle are not.
-//! - `rss_bytes_per_vp`: growth while another processor calls them all once.
-//! - `objects`: their number.
+//! - `rss_bytes_per_object`: growth of the resident set while they are made and called once, per object. It
+//!   includes the field and the allocator's overhead, but not the eight bytes of the benchmark's own handle.
+//! - `rss_bytes_per_vp`: growth while another processor calls each object once.
+//! - `objects`: the number of objects.
 //!
-//! Not promised: that the resident set grew by Squall alone; it is an upper bound.
+//! Not promised: that the resident set grew by Squall alone. The figure is an upper bound.
 
 use std::hint::black_box;
 
@@ -40,7 +42,7 @@ pub(super) static CASE: Case = Case {
 /// Objects that live at once, in a full and in a quick run.
 const OBJECTS: (usize, usize) = (1_000_000, 100_000);
 
-/// What the library says an object costs.
+/// Cost of an object by the library's account.
 pub(super) fn accounted(_: &Setting, _: bool) -> Result<Vec<(String, f64)>, String> {
     let tables = squall::tables::stats();
     let object: Owned<dyn Probe> = squall::shared(Field::new());

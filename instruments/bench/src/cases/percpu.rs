@@ -1,9 +1,9 @@
 //! `percpu`: one addition to a counter that every thread of the machine adds to.
 //!
-//! The rivals run from one shared word to words that no two threads share, so the case shows both what sharing costs
-//! and what the cure costs where there is nothing to share. `percpu-paced` is the experiment of Tornado's figure 1:
-//! the threads pause between additions, so that the counter is never contended, and still the shared forms are slow,
-//! because the line has moved away meanwhile.
+//! The rivals range from one shared word to words of a single thread. So the case shows the cost of sharing,
+//! and the cost of its cure without sharing. `percpu-paced` is the experiment of Tornado's figure 1. The
+//! threads pause between additions, so the counter is never contended. The shared forms are slow
+//! nevertheless, because the line has moved away meanwhile.
 //!
 //! Source: Gamsa, Krieger, Appavoo, Stumm, "Tornado", OSDI 1999, figure 1.
 
@@ -11,8 +11,8 @@ use crate::case::{Case, PLAIN, Scale, Spec};
 use crate::ours_machine::PerVp;
 use crate::rivals::counters::{LockedAdd, Paced, PauseOnly, ThreadLocal, Tight, counting};
 
-/// The subjects of a case that counts at pace `$pace`: `$first`, and the rivals of every such case, in which `$plain`
-/// follow the other plain ways to count.
+/// Lists the subjects of a case that counts at pace `$pace`: `$first`, then the rivals of every such case.
+/// `$plain` follow the other plain counters.
 macro_rules! counters {
     ($pace:ty, [$($first:expr),+], [$($plain:expr),*] $(,)?) => {{
         use $crate::rivals::counters::{Atomic, Contatori, FastCounter, Locked, Padded, Unpadded};

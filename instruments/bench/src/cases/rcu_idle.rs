@@ -1,19 +1,21 @@
-//! `rcu-idle`: what a process pays for read-copy-update while it does nothing.
+//! `rcu-idle`: the cost of read-copy-update for an idle process.
 //!
-//! A thousand threads (or as many as `--threads` says) are started; each touches its stack and allocates and frees
-//! some items, so that what stack and allocator keep for it is there already, and sleeps. Then each registers, retires
-//! its part of a million items and sleeps again; then everything is reclaimed. After that:
+//! A thousand threads (or the number in `--threads`) are started. Each touches its stack, allocates and frees
+//! some items, and sleeps, so that memory kept by stack and allocator is already counted. Then each
+//! registers, retires its part of a million items and sleeps again; then everything is reclaimed. After that:
 //!
-//! - `idle_wakeups`: context switches, of whatever kind, of all tasks of the process within one second, as the kernel
-//!   counts them in `/proc/self/task/*/status`. The measuring thread, which must wake up to read them, is left out.
-//! - `bytes_per_thread`: what the library says it holds for each registered thread.
-//! - `list_bytes`: what the lists of deferred calls of all threads still take.
-//! - `bytes_per_vp`: what the library's per-VP data holds for each VP.
-//! - `rss_bytes_per_thread`: growth of the resident set from just before the first registration to the end, over the
-//!   number of threads. Everything is in it that came to stay: records, lists, and what the allocator did not give back.
+//! - `idle_wakeups`: context switches of any kind, of all tasks of the process within one second, by the
+//!   kernel's count in `/proc/self/task/*/status`. The measuring thread, which must wake up to read it, is
+//!   left out.
+//! - `bytes_per_thread`: memory per registered thread, by the library's account.
+//! - `list_bytes`: memory still used by the lists of deferred calls of all threads.
+//! - `bytes_per_vp`: memory of the library's per-VP data for each VP.
+//! - `rss_bytes_per_thread`: growth of the resident set per thread, from just before the first registration
+//!   to the end. It includes all memory that stays: records, lists, and memory that the allocator did not
+//!   give back.
 //! - `pending_items` after it all, and `retired_items` for the record.
 //!
-//! Not promised: that the resident set grew by Squall alone; it is an upper bound.
+//! Not promised: that the resident set grew by Squall alone. The figure is an upper bound.
 
 use std::fs;
 use std::hint::black_box;
@@ -38,13 +40,13 @@ pub(super) static CASE: Case = Case {
 
 /// Items retired by all threads together, in a full and in a quick run.
 const ITEMS: (usize, usize) = (1_000_000, 100_000);
-/// How long the process is left alone.
+/// Time for which the process is left idle.
 const IDLE: Duration = Duration::from_secs(1);
-/// What still runs may end before the idling that is measured: until nothing has run for such a moment, or for so many
-/// moments at most.
+/// Time for running work to end before the idle second: until no task has run for this long, or for a limited
+/// number of such periods.
 const SETTLE: Duration = Duration::from_millis(100);
 const SETTLE_MOMENTS_MAX: usize = 20;
-/// Stack of each thread.
+/// Stack of each thread, in bytes.
 const STACK_BYTES: usize = 128 * 1024;
 
 /// Items that each thread allocates and frees at first.
@@ -54,7 +56,7 @@ fn item(n: usize) -> Box<[u64; 8]> {
     Box::new([n as u64; 8])
 }
 
-/// Touches the pages of the stack that the library's cold paths may need.
+/// Touches the stack pages that the library's slow paths may need.
 #[inline(never)]
 fn touch_stack() {
     black_box([1u8; STACK_BYTES / 4]);
@@ -130,7 +132,7 @@ fn settle() -> Result<(), String> {
     Ok(())
 }
 
-/// Context switches of all tasks of this process but the calling one.
+/// Context switches of all tasks of this process except the calling one.
 fn switches() -> Result<u64, String> {
     let own = rustix::thread::gettid().as_raw_nonzero().to_string();
     let told = |error: std::io::Error| format!("cannot read /proc/self/task: {error}");

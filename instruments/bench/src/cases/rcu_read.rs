@@ -1,7 +1,7 @@
 //! `rcu-read`: enter, load a shared pointer, read one word through it, leave.
 //!
-//! The smallest useful read section. Nothing is replaced meanwhile, so every line involved stays in the reader's
-//! cache and what is left is the price of the protection itself.
+//! This is the smallest useful read section. No pointer is replaced meanwhile, so every line stays in the
+//! reader's cache, and the figure is the cost of the protection itself.
 
 use crate::case::{Case, PLAIN, Scale, Spec};
 use crate::ours_rcu;

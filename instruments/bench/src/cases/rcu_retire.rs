@@ -1,21 +1,21 @@
-//! `rcu-retire`: throughput of retiring and reclaiming, and how much waits to be reclaimed meanwhile.
+//! `rcu-retire`: throughput of retiring and reclaiming, and the number of items waiting meanwhile.
 //!
-//! One operation of a thread: allocate an item of 64 bytes, read the item of the next thread in a read section, put
-//! the new item into the thread's own slot and retire what was there. Every thread is a reader of another's slot, so
-//! nothing can be freed at once. An operation counts as done when an item has been *reclaimed*: what is still
-//! waiting when the slice ends is not counted, so that putting off buys nothing. It is then reclaimed outside the
-//! measured time.
+//! One operation of a thread: allocate an item of 64 bytes, read the item of the next thread in a read
+//! section, put the new item into the thread's own slot and retire the old one. Every thread reads another's
+//! slot, so an item can never be freed at once. An operation counts as done when an item has been
+//! *reclaimed*. Items still waiting when the slice ends do not count, so a delay gains no advantage. They are
+//! reclaimed outside the measured time.
 //!
-//! Metrics: `SUBJECT_peak_items` and `SUBJECT_peak_bytes`, the most items that were retired and not yet dropped, as
-//! sampled every few hundred operations by each thread, and their bytes (the items alone, not what a library keeps
-//! to remember them). `SUBJECT_thread_range`: slowest less fastest thread, over the mean.
+//! Metrics: `SUBJECT_peak_items` and `SUBJECT_peak_bytes` are the most items retired and not yet dropped, and
+//! their bytes. Each thread samples every few hundred operations. The bytes are the items' own, without the
+//! library's bookkeeping. `SUBJECT_thread_range`: slowest less fastest thread, divided by the mean.
 //!
-//! - I1. A drop is counted on a line that only the dropping thread writes, and a sample is taken so rarely that all
-//!   subjects run undisturbed by the counting.
-//! - I2. Each item knows the tally of its subject: what one subject drops late never counts for another.
+//! - I1. A drop is counted on a line that only the dropping thread writes. Samples are so rare that the
+//!   counting disturbs no subject.
+//! - I2. Each item knows the tally of its subject: a late drop of one subject never counts for another.
 //!
-//! Source: Gamsa et al., "Tornado", OSDI 1999, figure 8 (n threads reclaiming independently; bars are the range over
-//! the threads).
+//! Source: Gamsa et al., "Tornado", OSDI 1999, figure 8 (n threads reclaiming independently; bars are the
+//! range over the threads).
 
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -48,12 +48,12 @@ pub(super) static CASE: Case = Case {
 
 /// Operations between two samples of a thread.
 pub(crate) const SAMPLE_EVERY: u64 = 256;
-/// Attempts to have everything reclaimed after a slice.
+/// Attempts to reclaim everything after a slice.
 const DRAIN_ATTEMPTS_MAX: u32 = 1_000;
 /// Threads whose drops are counted on lines of their own.
 const DROPPERS_MAX: usize = 512;
 
-/// What is retired.
+/// An item that is retired.
 pub(crate) struct Item {
     pub(crate) value: u64,
     tally: &'static Tally,
@@ -74,11 +74,11 @@ impl Drop for Item {
     }
 }
 
-/// How many items of one subject were made and dropped.
+/// Counts the items of one subject that were made and dropped.
 pub(crate) struct Tally {
     made: Box<[CachePadded<AtomicU64>]>,
     dropped: Box<[CachePadded<AtomicU64>]>,
-    /// Drops that are counted elsewhere.
+    /// Reads the number of drops counted elsewhere.
     dropped_elsewhere: fn() -> u64,
     elsewhere_before: u64,
     /// Items that are in a slot, and so not retired.
@@ -93,12 +93,12 @@ impl Tally {
         Tally::counted_elsewhere(threads, size_of::<Item>() as u64, || 0)
     }
 
-    /// The same for items whose drops `dropped` counts.
+    /// A tally for items with drops counted by `dropped`.
     pub(crate) fn counted_elsewhere(threads: usize, item_bytes: u64, dropped: fn() -> u64) -> &'static Tally {
         let zeros = |n: usize| (0..n).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
         Box::leak(Box::new(Tally {
             made: zeros(threads),
-            // One more, for threads beyond the limit and for drops in a thread's last moments.
+            // One more line, for threads beyond the limit and for drops in a thread's last moments.
             dropped: zeros(DROPPERS_MAX + 1),
             dropped_elsewhere: dropped,
             elsewhere_before: dropped(),
@@ -120,7 +120,7 @@ impl Tally {
         }
     }
 
-    /// Items that are retired and not yet dropped, as far as the threads have said.
+    /// Items retired and not yet dropped, as far as the threads have reported them.
     pub(crate) fn waiting(&self) -> u64 {
         let sum = |counts: &[CachePadded<AtomicU64>]| -> u64 {
             counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
@@ -132,19 +132,19 @@ impl Tally {
         made.saturating_sub(dropped + elsewhere)
     }
 
-    /// `thread` has retired `more` items since it last said so; samples what waits.
+    /// Records that `thread` has retired `more` items since its last report; then samples the waiting items.
     pub(crate) fn publish(&self, thread: usize, more: u64) {
         self.note(thread, more);
         self.sample();
     }
 
-    /// `thread` has retired `more` items since it last said so.
+    /// Records that `thread` has retired `more` items since its last report.
     pub(crate) fn note(&self, thread: usize, more: u64) {
         let made = &self.made[thread];
         made.store(made.load(Ordering::Relaxed) + more, Ordering::Relaxed);
     }
 
-    /// Looks how many items wait: a line of each thread is read.
+    /// Samples the number of waiting items: reads a line of each thread.
     pub(crate) fn sample(&self) {
         let waiting = self.waiting();
         if waiting > self.peak.load(Ordering::Relaxed) {
@@ -152,7 +152,7 @@ impl Tally {
         }
     }
 
-    /// What a slice of `ops` operations has to say.
+    /// Report about a slice of `ops` operations.
     pub(crate) fn end_slice(&self, ops: u64) -> SliceEnd {
         let peak = self.peak.swap(0, Ordering::Relaxed);
         SliceEnd {
@@ -161,7 +161,7 @@ impl Tally {
         }
     }
 
-    /// Calls `flush` until nothing waits, but not for ever.
+    /// Calls `flush` until no item waits, or until the attempts are used up.
     pub(crate) fn drain(&self, mut flush: impl FnMut()) {
         for attempt in 0..DRAIN_ATTEMPTS_MAX {
             if self.waiting() == 0 {
@@ -187,7 +187,7 @@ impl Tally {
     }
 }
 
-/// Index of the line on which a thread counts its drops; handed back when the thread ends.
+/// Index of the line on which a thread counts its drops; returned when the thread ends.
 struct Dropper(usize);
 
 static DROPPERS_USED: AtomicU64 = AtomicU64::new(0);
@@ -212,22 +212,22 @@ impl Drop for Dropper {
 
 /// A reclaiming library as a subject of this case.
 pub(crate) trait Reclaim: Send + Sync {
-    /// What a thread keeps between operations.
+    /// State that a thread keeps between operations.
     type Handle<'a>
     where
         Self: 'a;
 
-    /// Slots, each with an item from `fill`.
+    /// Makes `slots` slots, each with an item from `fill`.
     fn new(slots: usize, fill: impl FnMut() -> Box<Item>) -> Self
     where
         Self: Sized;
 
     fn handle(&self) -> Self::Handle<'_>;
 
-    /// Reads the value in slot `other`, puts `fresh` into slot `own`, and retires what was there.
+    /// Reads the value in slot `other`, puts `fresh` into slot `own`, and retires the old item.
     fn exchange(&self, handle: &mut Self::Handle<'_>, own: usize, other: usize, fresh: Box<Item>) -> u64;
 
-    /// Pushes the library to reclaim what this thread has retired.
+    /// Pushes the library to reclaim the items retired by this thread.
     fn flush(&self, handle: &mut Self::Handle<'_>);
 }
 
@@ -272,7 +272,7 @@ impl<R: Reclaim> Subject for Retiring<R> {
     }
 }
 
-/// A worker's handle; its end reclaims what the worker left.
+/// A worker's handle; its drop reclaims the items that the worker left.
 struct Body<'a, R: Reclaim + 'a> {
     handle: R::Handle<'a>,
     retiring: &'a Retiring<R>,

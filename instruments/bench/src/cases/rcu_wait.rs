@@ -1,8 +1,9 @@
-//! `rcu-wait`: how long until what was unlinked may be freed.
+//! `rcu-wait`: time until unlinked memory may be freed.
 //!
-//! For Squall and liburcu that is one grace period, waited for by each thread. The other libraries have no such call;
-//! there it is the time from retiring an object until its destructor has run, with the library pushed as its docs
-//! allow. (A hazard pointer protects one object, so for `haphazard` it is the wait for those readers alone that hold it.) `--threads` is the number of waiters; the readers of a variant come on top.
+//! For Squall and liburcu it is one grace period, awaited by each thread. The other libraries have no such
+//! call. For them it is the time from retiring an object until its destructor has run, with the library
+//! pushed as its docs allow. A hazard pointer protects one object, so `haphazard` waits only for the readers
+//! of that object. `--threads` is the number of waiters; the readers of a variant are added.
 
 use crate::case::{Case, PLAIN, Reading, Scale, Spec, Variant};
 use crate::ours_rcu;
@@ -43,7 +44,7 @@ pub(super) static CASE: Case = Case {
         Spec::rival("liburcu-qsbr", urcu::qsbr_wait),
     ],
     scale: Scale::Latency,
-    // Long enough for the scheduler to have its say where readers are more than processors.
+    // Long enough for the scheduler to act when readers outnumber processors.
     slice_ms: (80, 40),
     thread_range: false,
     metrics: None,

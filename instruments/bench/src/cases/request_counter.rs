@@ -1,10 +1,11 @@
-//! `request-counter`: a request enters and leaves, at a gate that all threads pass.
+//! `request-counter`: a request enters and leaves a gate that all threads pass.
 //!
-//! Ours are the ready objects, called through a `CoRef<dyn Requests>`, two calls for each operation; the rivals are plain
-//! structures called directly.
+//! Ours are the ready objects, called through a `Handle<dyn Requests>`, with two calls per operation. The
+//! rivals are plain structures called directly.
 //!
-//! A metric, from one thread: `pass_over_two_additions`, the time of enter and leave over that of two additions to a
-//! distributed counter, which is the same two calls with nothing but a restartable addition in each; the median of pairs.
+//! One metric, from one thread: `pass_over_two_additions` divides the time of enter and leave by that of two
+//! additions to a distributed counter. Those are two calls with only a restartable addition in each. The
+//! median of pairs counts.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,22 +1,23 @@
 //! `rwlock`: one word under a reader-writer lock that all threads use.
 //!
 //! - `read`: lock to read, read the word, unlock.
-//! - `one-percent`: of a hundred operations of a thread one locks to write and adds one. Ours loses there: its writers pay for
-//!   what its readers do not.
+//! - `one-percent`: one operation in a hundred locks to write and adds one. Ours loses there: its writers pay
+//!   for the cheap readers.
+//! - `write`: no subjects, only metrics of a write beside readers, active or past. It is the last variant,
+//!   since readers' places are kept, and writers of other variants would have to visit them.
 //!
-//! - `write`: no subjects, only metrics of a write beside others that read or have read. The last variant, since its places are
-//!   kept, and would be looked through by the writers of others.
-//!
-//! A metric of `read`, whatever the thread count is: `read_over_operation`, the time of a read lock and unlock over that of an
-//! operation's enter and leave (`squall_rcu::op`), with the same read of a word inside; the median of pairs.
+//! A metric of `read`, for every thread count: `read_over_operation` divides the time of a read lock and
+//! unlock by that of an operation's enter and leave (`squall_rcu::pin`). Both read a word inside. The median
+//! of pairs counts.
 //!
 //! Metrics of `write`:
 //!
-//! - `write_us_beside_a_reader`: microseconds of a write lock and unlock while another thread reads that lock all the time, on a
-//!   processor that the writer has to interrupt.
-//! - `write_us_at_N`: the same while nobody reads it, but so many threads have a place for a reader's marks (the clusters of this
-//!   lock); all but the writer sleep. N is how many places there are: 2, 8, 64 and 512 in a run of this variant alone; the
-//!   first may be others where more threads have read before, in other variants of the same run.
+//! - `write_us_beside_a_reader`: microseconds of a write lock and unlock while another thread reads that lock
+//!   all the time, on a processor that the writer has to interrupt.
+//! - `write_us_at_N`: the time without a reader, while N threads have a place for a reader's marks (the
+//!   clusters of this lock); all but the writer sleep. N is the number of places: 2, 8, 64 and 512 in a run
+//!   of this variant alone. The first may be larger if more threads have read before, in other variants of
+//!   the run.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,7 +62,7 @@ pub(super) static CASE: Case = Case {
 const READ: &str = "read";
 const WRITE: &str = "write";
 
-/// Makes the subject that reads and writes `G`, where there are subjects.
+/// Makes the subject that reads and writes `G`, in variants with subjects.
 const fn mixing<G: Guarded + 'static>() -> Make {
     fn make<G: Guarded + 'static>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
         if setting.variant.name == WRITE { Err(Missing::no_part()) } else { guarded::<G>()(setting) }
@@ -69,7 +70,7 @@ const fn mixing<G: Guarded + 'static>() -> Make {
     make::<G>
 }
 
-/// Reads for each write in a variant; 0 where nobody writes.
+/// Reads per write in a variant; 0 if there are only reads.
 pub(crate) fn writes_of(variant: &Variant) -> u64 {
     if variant.name == READ { 0 } else { 99 }
 }
@@ -89,7 +90,7 @@ impl Guarded for DistributedRwLock<u64> {
     }
 }
 
-/// So many times a reader has read again when the next write is timed.
+/// A reader has read this many times again when the next write is timed.
 const READS_BEFORE_A_WRITE: u64 = 100;
 
 /// Places for which a write is timed.
@@ -110,7 +111,7 @@ fn writes(quick: bool) -> Result<Vec<(String, f64)>, String> {
     let mut measured = 0;
     for readers in READERS {
         asleep.grow_to(readers)?;
-        // More than were asked for, if there were more before; once only.
+        // More places than asked for if there were more before; once only.
         let places = squall::lock::readers_known();
         if places > measured {
             metrics.push((format!("write_us_at_{places}"), write_us(quick)));
@@ -130,7 +131,7 @@ fn write_us_beside_a_reader(quick: bool) -> f64 {
             reads.fetch_add(1, Ordering::Relaxed);
         }
     };
-    // A write puts the reader to sleep: the next is timed when it reads again.
+    // A write puts the reader to sleep. The next write is timed once the reader reads again.
     let it_reads = || {
         let seen = reads.load(Ordering::Relaxed);
         while reads.load(Ordering::Relaxed) < seen + READS_BEFORE_A_WRITE {
@@ -167,7 +168,7 @@ fn read_over_operation(quick: bool) -> f64 {
     median((0..pairs).map(|_| timed(&read) / timed(&operation)).collect())
 }
 
-/// The median over writes of a lock that nobody reads.
+/// The median over writes of a lock without readers.
 fn write_us(quick: bool) -> f64 {
     let lock = DistributedRwLock::new(0u64);
     drop(lock.read());
@@ -189,7 +190,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Threads that have read once, and sleep.
+/// Threads that have read once and sleep.
 #[derive(Default)]
 struct Sleepers {
     threads: Vec<std::thread::JoinHandle<()>>,
@@ -203,7 +204,7 @@ struct Bed {
 }
 
 impl Sleepers {
-    /// Makes threads until so many have a place for marks, the caller among them.
+    /// Makes threads until `readers` threads have a place for marks, the caller among them.
     fn grow_to(&mut self, readers: usize) -> Result<(), String> {
         let own = DistributedRwLock::new(());
         drop(own.read());
