@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Problem, Problems, RULES, Tree};
+use super::RULES;
+use super::problems::{Problem, Problems};
+use super::tree::Tree;
 
 /// Files of a small tree: paths and texts.
 type Files = &'static [(&'static str, &'static str)];
@@ -18,6 +20,7 @@ struct Example {
 /// A manifest of a crate on floor 1, and one on floor 0, that keep every rule.
 const MACHINE: &str = "[package]\nname = \"squall-machine\"\n[lints]\nworkspace = true\n[dependencies]\nsquall-sys = { workspace = true }\n";
 const SYS: &str = "[package]\nname = \"squall-sys\"\n[lints]\nworkspace = true\n";
+const CORE: &str = "[package]\nname = \"squall-core\"\n[lints]\nworkspace = true\n";
 const CLI: &str = "[package]\nname = \"squall-cli\"\n[lints]\nworkspace = true\n";
 const VM: &str = "[package]\nname = \"squall-vm-init\"\n[lints]\nworkspace = true\n";
 const BENCH: &str = "[package]\nname = \"squall-bench\"\n[lints]\nworkspace = true\n";
@@ -39,7 +42,7 @@ const EXAMPLES: &[Example] = &[
             ("crates/squall-sys/Cargo.toml", SYS),
             (
                 "a/Cargo.toml",
-                "[package]\nname = \"squall-sync\"\n[target.\"cfg(squall_global_alloc)\".dependencies]\nsquall-alloc = \"1\"\n",
+                "[package]\nname = \"squall-macros\"\n[target.\"cfg(squall_global_alloc)\".dependencies]\nsquall-alloc = \"1\"\n",
             ),
         ],
         bad: &[
@@ -65,10 +68,10 @@ const EXAMPLES: &[Example] = &[
                 )],
             ),
             (
-                "squall-sys on floor 0 depends on squall-sync on floor 0",
+                "squall-sys on floor 0 depends on squall-macros on floor 0",
                 &[(
                     "a/Cargo.toml",
-                    "[package]\nname = \"squall-sys\"\n[target.\"cfg(loom)\".dependencies]\nsync = { package = \"squall-sync\" }\n",
+                    "[package]\nname = \"squall-sys\"\n[target.\"cfg(loom)\".dependencies]\nmacros = { package = \"squall-macros\" }\n",
                 )],
             ),
             (
@@ -103,6 +106,47 @@ const EXAMPLES: &[Example] = &[
                 ],
             ),
             ("is not here", &[]),
+        ],
+    },
+    Example {
+        rule: "no-import-circle",
+        good: &[
+            ("crates/squall-core/Cargo.toml", CORE),
+            ("crates/squall-core/src/lib.rs", "mod a;\nmod b;\nmod call;\nmod c;\nmod d;\nmod e;\n"),
+            ("crates/squall-core/src/a.rs", "use super::b::B;\npub(crate) struct A;\n"),
+            ("crates/squall-core/src/b.rs", "use super::c::C;\npub(crate) struct B;\n"),
+            ("crates/squall-core/src/c.rs", "use super::d::D;\npub(crate) struct C;\n"),
+            ("crates/squall-core/src/d.rs", "use super::e::E;\npub(crate) struct D;\n"),
+            ("crates/squall-core/src/e.rs", "use super::a::A;\npub(crate) struct E;\n"),
+            ("crates/squall-core/src/call/mod.rs", "use super::a::A;\n"),
+        ],
+        bad: &[
+            (
+                "6 files in a circle, 5 are allowed: a.rs, b.rs, c.rs, d.rs, e.rs, f.rs; a.rs:1 names super::b::B of b.rs",
+                &[
+                    ("crates/squall-core/Cargo.toml", CORE),
+                    ("crates/squall-core/src/lib.rs", "mod a;\nmod b;\nmod c;\nmod d;\nmod e;\nmod f;\n"),
+                    ("crates/squall-core/src/a.rs", "use super::b::B;\npub(crate) struct A;\n"),
+                    ("crates/squall-core/src/b.rs", "use super::c::C;\npub(crate) struct B;\n"),
+                    ("crates/squall-core/src/c.rs", "use super::d::D;\npub(crate) struct C;\n"),
+                    ("crates/squall-core/src/d.rs", "use super::e::E;\npub(crate) struct D;\n"),
+                    ("crates/squall-core/src/e.rs", "use super::f::F;\npub(crate) struct E;\n"),
+                    ("crates/squall-core/src/f.rs", "use super::a::A;\npub(crate) struct F;\n"),
+                ],
+            ),
+            (
+                "2 wings in a circle, 0 are allowed: call, swap",
+                &[
+                    ("crates/squall-core/Cargo.toml", CORE),
+                    ("crates/squall-core/src/lib.rs", "mod call;\nmod swap;\n"),
+                    ("crates/squall-core/src/call/mod.rs", "use super::swap::S;\npub(crate) struct C;\n"),
+                    ("crates/squall-core/src/swap/mod.rs", "use super::call::C;\npub(crate) struct S;\n"),
+                ],
+            ),
+            (
+                "cannot be parsed",
+                &[("crates/squall-core/Cargo.toml", CORE), ("crates/squall-core/src/lib.rs", "fn f( {}\n")],
+            ),
         ],
     },
     Example {
@@ -345,7 +389,7 @@ const EXAMPLES: &[Example] = &[
 /// What rule `id` finds in a tree.
 fn found(id: &str, files: impl IntoIterator<Item = (String, String)>) -> Vec<Problem> {
     let rule = RULES.iter().find(|rule| rule.id == id).expect("a rule of this id");
-    let mut problems = Problems { rule: rule.id, list: Vec::new() };
+    let mut problems = Problems::new(rule.id);
     (rule.check)(&Tree::new(files), &mut problems);
     problems.list
 }

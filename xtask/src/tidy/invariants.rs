@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use regex::Regex;
 
-use super::{Problems, Tree};
+use super::problems::Problems;
+use super::tree::Tree;
 
 /// `numbered-invariants`: numbers in a file run from 1 without gap or repetition, and each citation leads to one.
 pub(crate) fn numbered_invariants(tree: &Tree, problems: &mut Problems) {

@@ -3,8 +3,9 @@
 use toml::{Table, Value};
 
 use super::crates::{self, Unsafe};
+use super::problems::Problems;
 use super::source::word_positions;
-use super::{Problems, Tree};
+use super::tree::{Tree, below};
 
 /// A package of the tree.
 #[derive(Debug)]
@@ -133,12 +134,12 @@ pub(crate) fn unsafe_floor(tree: &Tree, problems: &mut Problems) {
         let source = if package.folder.is_empty() { "src".into() } else { format!("{}/src", package.folder) };
         for (path, rust) in tree.rust(&source) {
             let root = [format!("{source}/lib.rs"), format!("{source}/main.rs")].contains(&path.to_owned())
-                || super::below(path, &format!("{source}/bin"));
+                || below(path, &format!("{source}/bin"));
             if root && !rust.code.iter().any(|line| line.contains(attribute)) {
                 problems.file(path, format!("does not say {attribute}"));
             }
             let Unsafe::Below(folder) = known.may_unsafe else { continue };
-            if super::below(path, &format!("{}/{folder}", package.folder)) {
+            if below(path, &format!("{}/{folder}", package.folder)) {
                 continue;
             }
             for (line, code) in rust.code.iter().enumerate() {

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use super::RULES;
 use super::manifests::packages;
-use super::{Problems, RULES, Tree};
+use super::problems::Problems;
+use super::tree::Tree;
 
 /// The map.
 const MAP: &str = "ARCHITECTURE.md";

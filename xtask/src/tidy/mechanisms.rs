@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 
 use super::map::spans;
-use super::{Problems, Tree};
+use super::problems::Problems;
+use super::tree::Tree;
 
 const LIST: &str = "docs/mechanisms.md";
 const COLUMNS: [&str; 6] = ["id", "paper, section", "in our words", "where", "test", "state"];

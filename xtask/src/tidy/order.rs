@@ -2,8 +2,9 @@
 
 use super::crates;
 use super::manifests::packages;
+use super::problems::Problems;
 use super::source::word_positions;
-use super::{Problems, Tree};
+use super::tree::Tree;
 
 /// Lines above an ordering in which its comment may stand.
 const COMMENT_LINES: usize = 6;

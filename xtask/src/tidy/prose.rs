@@ -2,7 +2,8 @@
 
 use regex::Regex;
 
-use super::{Problems, Tree};
+use super::problems::Problems;
+use super::tree::Tree;
 
 /// `no-ignored-doctest`: an example that no compiler reads is no example; `no_run` is allowed.
 pub(crate) fn no_ignored_doctest(tree: &Tree, problems: &mut Problems) {

@@ -13,7 +13,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::{Problems, Tree};
+use super::problems::Problems;
+use super::tree::Tree;
 
 /// The list.
 const RATCHET: &str = "xtask/ratchet.txt";
@@ -147,4 +148,53 @@ fn rewritten(tree: &Tree, all: &[(Measure, Counts)]) -> Result<String> {
         bail!("{RATCHET} may only fall, but {}", risen.join("; "));
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Count, Counts, Measure, RATCHET, check, rewritten};
+    use crate::tidy::problems::Problems;
+    use crate::tidy::tree::Tree;
+
+    const MEASURE: Measure = Measure { rule: "r", name: "m", unit: "faults" };
+
+    fn tree(list: &str) -> Tree {
+        Tree::new([(RATCHET.to_owned(), list.to_owned())])
+    }
+
+    fn counts(counts: &[(&str, usize)]) -> Counts {
+        counts.iter().map(|(path, count)| ((*path).to_owned(), Count::new(*count, 3))).collect()
+    }
+
+    /// The problems of these counts, limit 3, with this list.
+    fn found(list: &str, of: &[(&str, usize)]) -> Vec<String> {
+        let mut problems = Problems::new("r");
+        check(&tree(list), &mut problems, MEASURE, &counts(of));
+        problems.list.into_iter().map(|problem| problem.text).collect()
+    }
+
+    #[test]
+    fn counts_may_only_fall() {
+        assert!(found("", &[("a", 3)]).is_empty());
+        assert!(found("# m a b c\n\nm a 9\n", &[("a", 9), ("b", 1)]).is_empty());
+        assert_eq!(found("", &[("a", 4)]), ["4 faults, 3 are allowed"]);
+        assert_eq!(found("m a 9\n", &[("a", 10)]), ["10 faults, 9 are allowed"]);
+        assert_eq!(found("m a 9\n", &[("a", 8)]), ["a has 8 faults now: write that down (tidy --write)"]);
+        assert_eq!(found("m a 9\n", &[("a", 3)]), ["a keeps the rule now: strike it out (tidy --write)"]);
+        assert_eq!(found("m a 9\n", &[]), ["a keeps the rule now: strike it out (tidy --write)"]);
+        assert_eq!(found("other a 9\n", &[]), [""; 0]);
+        assert_eq!(found("m a\n", &[]), ["is not a row: measure, file or crate, count"]);
+    }
+
+    #[test]
+    fn writing_lowers_counts_and_lets_files_move() {
+        let write = |list: &str, of: &[(&str, usize)]| rewritten(&tree(list), &[(MEASURE, counts(of))]);
+        let body = |text: anyhow::Result<String>| text.unwrap().split_once('\n').unwrap().1.to_owned();
+        assert_eq!(body(write("m a 9\nm b 5\n", &[("a", 4), ("b", 2)])), "m a 4\n");
+        assert_eq!(body(write("m a 9\n", &[("c", 9)])), "m c 9\n");
+        let risen = write("m a 9\n", &[("a", 8), ("b", 4)]).unwrap_err().to_string();
+        assert!(risen.ends_with("m rose from 9 to 12 (b from 0 to 4)"), "{risen}");
+        let new = rewritten(&Tree::new([]), &[(MEASURE, counts(&[("a", 9)]))]);
+        assert_eq!(body(new), "m a 9\n");
+    }
 }

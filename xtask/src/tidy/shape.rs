@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::crates::{self, ESSAY_FLOOR};
 use super::manifests::packages;
-use super::{Problems, Tree, is_test};
+use super::problems::Problems;
+use super::tree::{Tree, is_test};
 
 /// Lines outside tests that a file may have.
 const FILE_LINES_MAX: usize = 800;

@@ -7,7 +7,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
 use super::names::{Names, ParsedFile, Target, imports, is_re_export, is_test_line};
-use crate::tidy::Tree;
+use crate::tidy::tree::Tree;
 
 /// Edges by the file that names and the file that defines.
 pub(super) type Edges = BTreeMap<(String, String), Edge>;

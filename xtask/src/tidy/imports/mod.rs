@@ -19,12 +19,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
-use self::circles::{components, largest_without};
+use self::circles::{components, feedback, largest_without};
 use self::edges::{Edge, Edges};
 use self::names::Names;
 use super::manifests::packages;
+use super::problems::Problems;
 use super::ratchet::{self, Count, Measure};
-use super::{Problems, Tree};
+use super::tree::Tree;
 use crate::shell;
 
 /// The most files that may import each other in a circle.
@@ -175,7 +176,7 @@ fn inner_edges<'a>(edges: &'a Edges, circle: &[String]) -> Vec<(&'a (String, Str
 /// When no crate has that name, or a file cannot be parsed.
 pub(crate) fn command(only: Option<&str>) -> Result<()> {
     let tree = Tree::read(&shell::root())?;
-    let mut problems = Problems { rule: FILES.rule, list: Vec::new() };
+    let mut problems = Problems::new(FILES.rule);
     let packages: Vec<_> = packages(&tree, &mut problems)
         .into_iter()
         .filter(|package| only.is_none_or(|name| name == package.name))
@@ -216,18 +217,26 @@ fn print_circle(name: &str, kind: &str, graph: &Graph, edges: &Edges, circle: &[
     for member in circle {
         println!("    {}", graph.short(member));
     }
-    println!("  edges (rest: size of the largest circle without that edge; uses: places that name it):");
+    println!(
+        "  edges (CUT: without all of these no circle is left; rest: size of the largest circle without that edge;"
+    );
+    println!("  uses: places that name it):");
     let inner = inner_edges(edges, circle);
     let pairs: Vec<(&str, &str)> = inner.iter().map(|((from, to), _)| (from.as_str(), to.as_str())).collect();
+    let weighted: Vec<(&str, &str, usize)> =
+        inner.iter().map(|((from, to), edge)| (from.as_str(), to.as_str(), edge.uses)).collect();
+    let cut = feedback(&weighted);
     let mut rows: Vec<_> = inner
         .iter()
         .map(|((from, to), edge)| (largest_without(&pairs, (from, to)), edge, from, to))
         .collect();
-    rows.sort_by_key(|(rest, edge, from, to)| (*rest, edge.uses, *from, *to));
+    let is_cut = |from: &str, to: &str| cut.contains(&(from, to));
+    rows.sort_by_key(|(rest, edge, from, to)| (!is_cut(from, to), *rest, edge.uses, *from, *to));
     for (rest, edge, from, to) in rows {
+        let mark = if is_cut(from, to) { "CUT " } else { "    " };
         let (from, to) = (graph.short(from), graph.short(to));
         println!(
-            "    rest {rest:3}, uses {:3}: {from} -> {to}: {}:{}: {}",
+            "    {mark}rest {rest:3}, uses {:3}: {from} -> {to}: {}:{}: {}",
             edge.uses,
             graph.short(&edge.file),
             edge.line,

@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Item, ItemUse, UseTree, Visibility};
 
-use crate::tidy::{Tree, module_files};
+use crate::tidy::tree::{Tree, module_files};
 
 /// A module: a file, or a part of one.
 #[derive(Debug)]
