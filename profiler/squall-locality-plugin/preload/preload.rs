@@ -1,27 +1,28 @@
-//! What is preloaded into an emulated program: it tells the plugin which blocks the program's allocator gives out, and who
-//! asked for them.
+//! Library preloaded into the emulated program. It reports heap blocks and their allocation sites to the
+//! plugin.
 //!
-//! Idea: wrap the allocator's functions, walk the stack by its unwind tables, and tell the plugin by a system call that does
-//! not exist, which it sees and the emulator refuses. A walk is dear under emulation, so each thread keeps the walks it
-//! made, with the number that the plugin has for their place, and uses one again when all its return addresses are still where they
-//! were.
+//! Idea: wrap the allocator's functions, walk the stack by its unwind tables, and report by system call
+//! numbers that Linux does not have. The plugin sees them, and the kernel rejects them. A walk is expensive
+//! under emulation. Each thread therefore caches its walks with their site numbers. It reuses a walk if all
+//! its return addresses are still at their stack addresses.
 //!
-//! - I1. Nothing here allocates, and what a wrapper calls cannot lead back into a walk.
-//! - I2. Outside the emulator, where nobody answers the greeting, the wrappers do nothing but call what they wrap.
-//! - I3. What a wrapper does besides leaves `errno` as it was: a program may look at it after a call that fails, and after one
-//!   that does not. Its own system calls are instructions, and touch no `errno`.
-//! - I4. What it does besides counts for nobody: the plugin leaves out the accesses of this library's instructions, and what they have others
-//!   do (unwinder, linker, C library) is between `QUIET` and `LOUD`. The allocator's own work counts, as without this library.
+//! - I1. This code does not allocate, and no function called by a wrapper leads back into a walk.
+//! - I2. Outside the emulator, the greeting stays unanswered, and wrappers only call the wrapped function.
+//! - I3. A wrapper's additional work preserves `errno`, because programs may read it after any call. The
+//!   wrapper's own system calls are inline instructions and do not set `errno`.
+//! - I4. Additional work is not counted. The plugin ignores accesses of this library's instructions. Calls to
+//!   other libraries (unwinder, linker, C library) lie between `QUIET` and `LOUD`. The allocator's own work
+//!   counts as usual.
 //!
-//! `reallocarray` is not wrapped: the C library's calls `realloc`, which is.
+//! `reallocarray` is not wrapped, because the C library implements it by `realloc`.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-/// Frames of a walk at most; as in `format::call`.
+/// Maximum number of frames in a walk; equals `format::call::FRAMES_MAX`.
 const FRAMES_MAX: usize = 24;
-/// Bytes of a stack, as far as a walk goes: what a thread has if nobody says otherwise.
+/// Maximum stack depth of a walk in bytes: the default size of a stack.
 const STACK_BYTES: usize = 8 << 20;
 const HELLO: c_long = 0x0053_5100;
 const QUIET: c_long = HELLO + 1;
@@ -30,10 +31,10 @@ const FREE: c_long = HELLO + 3;
 const LOUD: c_long = HELLO + 4;
 const KEPT: c_long = HELLO + 5;
 const PLACE: c_long = HELLO + 6;
-/// The number of a place that is not known; as in `format::call`.
+/// Number of an unknown allocation site; equals `format::call::NO_PLACE`.
 const NO_PLACE: u32 = u32::MAX;
 
-/// The next definition of a symbol in the search order.
+/// Handle for the next definition of a symbol in the search order.
 const NEXT: *mut c_void = -1isize as *mut c_void;
 
 #[repr(C)]
@@ -50,10 +51,11 @@ unsafe extern "C" {
     fn _Unwind_GetCFA(context: *mut Context) -> usize;
 }
 
-/// Tells the plugin, by a system call that does not exist.
+/// Reports to the plugin by a system call number that Linux does not have.
 #[inline]
 fn tell(number: c_long, [a, b, c, d]: [usize; 4]) {
-    // SAFETY: the kernel's convention for calls, of one that it refuses; what is stored to is stored to by the plugin alone.
+    // SAFETY: follows the kernel's calling convention. The kernel rejects the call; only the plugin stores to
+    // memory.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::asm!(
@@ -64,7 +66,8 @@ fn tell(number: c_long, [a, b, c, d]: [usize; 4]) {
             options(nostack),
         );
     }
-    // SAFETY: as above.
+    // SAFETY: follows the kernel's calling convention. The kernel rejects the call; only the plugin stores to
+    // memory.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         std::arch::asm!(
@@ -79,7 +82,7 @@ fn tell(number: c_long, [a, b, c, d]: [usize; 4]) {
     let _ = (number, a, b, c, d);
 }
 
-/// From when this is made until it goes nothing counts (I4), and then `errno` is what it was (I3).
+/// While this value exists, the thread does not count (I4). Dropping it restores `errno` (I3).
 struct Quiet {
     errno: c_int,
     is_heard: bool,
@@ -91,13 +94,13 @@ impl Quiet {
         if is_heard {
             tell(QUIET, [0; 4]);
         }
-        // SAFETY: the address of this thread's `errno`, which is there as long as the thread is.
+        // SAFETY: the address of this thread's `errno`, valid as long as the thread lives.
         Quiet { errno: unsafe { *__errno_location() }, is_heard }
     }
 
-    /// Ends it by telling that `block` was given out, which is one call for both.
+    /// Ends the quiet span and reports the allocation of `block`, in a single call.
     fn end_with(self, block: *mut c_void, size: usize, place: u32) {
-        // SAFETY: as above.
+        // SAFETY: the address of this thread's `errno`.
         unsafe { *__errno_location() = self.errno };
         tell(ALLOC, [block as usize, size, place as usize, 0]);
         std::mem::forget(self);
@@ -106,7 +109,7 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: the address of this thread's `errno`.
         unsafe { *__errno_location() = self.errno };
         if self.is_heard {
             tell(LOUD, [0; 4]);
@@ -114,21 +117,21 @@ impl Drop for Quiet {
     }
 }
 
-/// A walk: return addresses, innermost first, and where on the stack each was.
+/// A walk: return addresses, innermost first, and their stack addresses.
 #[derive(Clone, Copy)]
 struct Walk {
-    /// Where the stack was; 0 for none.
+    /// Stack pointer during the walk; 0 for an empty slot.
     stack: usize,
     frames: [usize; FRAMES_MAX],
     places: [usize; FRAMES_MAX],
     count: usize,
-    /// The plugin's number for it.
+    /// Site number given by the plugin.
     place: u32,
 }
 
 const NO_WALK: Walk =
     Walk { stack: 0, frames: [0; FRAMES_MAX], places: [0; FRAMES_MAX], count: 0, place: NO_PLACE };
-/// Walks that a thread keeps.
+/// Number of walks cached per thread.
 const WALKS: usize = 16;
 
 thread_local! {
@@ -136,7 +139,7 @@ thread_local! {
     static KEPT_WALKS: Cell<[Walk; WALKS]> = const { Cell::new([NO_WALK; WALKS]) };
 }
 
-/// 0: not yet asked; 1: somebody listens; 2: nobody does.
+/// State: 0 unknown, 1 the plugin listens, 2 no plugin.
 static HEARD: AtomicU8 = AtomicU8::new(0);
 
 fn is_heard() -> bool {
@@ -144,7 +147,7 @@ fn is_heard() -> bool {
         0 => {
             let mut answer = 0u8;
             tell(HELLO, [&raw mut answer as usize, 0, 0, 0]);
-            // SAFETY: a byte of our own, which may have been stored to from outside.
+            // SAFETY: a local byte, which the plugin may have stored to.
             let heard = unsafe { (&raw const answer).read_volatile() } == 1;
             HEARD.store(if heard { 1 } else { 2 }, Ordering::Relaxed);
             heard
@@ -153,24 +156,27 @@ fn is_heard() -> bool {
     }
 }
 
-/// One frame of a walk.
+/// Adds one frame to a walk.
 extern "C" fn frame(context: *mut Context, walk: *mut c_void) -> c_int {
-    // SAFETY: `walk` is the walk that `take_walk` gave, and `context` the unwinder's, both for the length of this call.
+    // SAFETY: `walk` is the walk passed by the function `walk`, and `context` is the unwinder's. Both are
+    // valid during this call.
     unsafe {
         let walk = &mut *walk.cast::<Walk>();
         if walk.count == FRAMES_MAX {
-            return 5; // the end of the stack, as far as we are concerned
+            return 5; // end of stack: stops the walk
         }
         let ip = _Unwind_GetIP(context);
         if ip == 0 {
-            // What called the program's entry: nothing, and nowhere on the stack, so that no walk with it would hold twice.
+            // The caller of the program's entry has no stack address, so a walk that includes it could never
+            // be reused.
             return 5;
         }
         let at = walk.count;
-        // The stack's address when this frame is returned to: the return address lies below it.
+        // Stack pointer after the return of this frame; the return address lies below it.
         let place = _Unwind_GetCFA(context).wrapping_sub(size_of::<usize>());
         if at > 0 && (place <= walk.places[at - 1] || place.wrapping_sub(walk.stack) > STACK_BYTES) {
-            // Another stack: a handler's end, or a coroutine's. It may be gone when the walk is looked at again.
+            // Another stack: a signal handler's or a coroutine's. It may be gone when the walk is checked for
+            // reuse.
             return 5;
         }
         walk.frames[at] = ip;
@@ -180,14 +186,15 @@ extern "C" fn frame(context: *mut Context, walk: *mut c_void) -> c_int {
     0
 }
 
-/// Whether the return addresses of this walk are still where they were. On x86-64 a frame's lies just below the address
-/// that the unwinder calls canonical; elsewhere that is not known, and no walk is used twice.
+/// Whether the return addresses of the walk are still in place. On x86-64, a frame's return address lies just
+/// below its canonical frame address. Elsewhere the place is unknown, and walks are never reused.
 fn still_holds(walk: &Walk, stack: usize) -> bool {
     cfg!(target_arch = "x86_64")
         && walk.stack == stack
         && (1..walk.count).all(|at| {
-            // SAFETY: the place was on the stack that is this one now, above where it is (`frame` goes to no other stack, as far as it
-            // can tell: not below, and not beyond what a stack has), and so still is.
+            // SAFETY: the address was on the current stack and lies above the current stack pointer, so it is
+            // still mapped. `frame` stops at other stacks as far as it can tell: below the frame before, or
+            // beyond a stack's size.
             walk.places[at] > stack && unsafe { (walk.places[at] as *const usize).read() } == walk.frames[at]
         })
 }
@@ -200,7 +207,7 @@ fn walk(walks: &mut [Walk; WALKS]) -> usize {
         return at;
     }
     let mut taken = Walk { stack, ..NO_WALK };
-    // SAFETY: `frame` is given the walk that it expects.
+    // SAFETY: `frame` receives the walk that it expects.
     unsafe { _Unwind_Backtrace(frame, (&raw mut taken).cast()) };
     tell(PLACE, [taken.frames.as_ptr() as usize, taken.count, &raw mut taken.place as usize, 0]);
     let at = (taken.frames.iter().fold(0usize, |sum, ip| sum.rotate_left(5) ^ ip) >> 2) % WALKS;
@@ -208,7 +215,7 @@ fn walk(walks: &mut [Walk; WALKS]) -> usize {
     at
 }
 
-/// Tells that `block` was given out.
+/// Reports that `block` was allocated.
 fn given(block: *mut c_void, size: usize) {
     if block.is_null() || !is_heard() {
         return;
@@ -218,7 +225,7 @@ fn given(block: *mut c_void, size: usize) {
         return;
     }
     let place = KEPT_WALKS.try_with(|kept| {
-        // SAFETY: the cell is this thread's, and `BUSY` keeps others of its calls out.
+        // SAFETY: the cell belongs to this thread, and `BUSY` excludes its nested calls.
         let walks = unsafe { &mut *kept.as_ptr() };
         walks[walk(walks)].place
     });
@@ -228,21 +235,21 @@ fn given(block: *mut c_void, size: usize) {
     }
 }
 
-/// Tells that `block` is about to be given back.
+/// Reports that `block` is about to be freed.
 fn taken(block: *mut c_void) {
     if !block.is_null() && is_heard() {
         tell(FREE, [block as usize, 0, 0, 0]);
     }
 }
 
-/// Tells that `block` was not given back after all.
+/// Reports that `block` was not freed after all.
 fn kept(block: *mut c_void) {
     if !block.is_null() && is_heard() {
         tell(KEPT, [block as usize, 0, 0, 0]);
     }
 }
 
-/// A function of the allocator that is wrapped, looked up when it is first called.
+/// A wrapped function of the allocator, looked up on its first call.
 struct Real(AtomicPtr<c_void>, &'static std::ffi::CStr);
 
 impl Real {
@@ -266,7 +273,7 @@ macro_rules! real {
         if address.is_null() {
             std::process::abort();
         }
-        // The function of this name has this type, by the C standard or POSIX.
+        // The function with this name has this type, by the C standard or POSIX.
         std::mem::transmute::<*mut c_void, $type>(address)
     }};
 }
@@ -277,40 +284,40 @@ type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
 type Free = unsafe extern "C" fn(*mut c_void);
 type Memalign = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
 
-/// As the C library's.
+/// Wraps the C library's `malloc`.
 ///
 /// # Safety
-/// As the C library's.
+/// Same as the C library's `malloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-    // SAFETY: forwarded, to the function whose type this is.
+    // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"malloc" as Malloc)(size) };
     given(block, size);
     block
 }
 
-/// As the C library's.
+/// Wraps the C library's `calloc`.
 ///
 /// # Safety
-/// As the C library's.
+/// Same as the C library's `calloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
-    // SAFETY: forwarded, to the function whose type this is.
+    // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"calloc" as TwoSizes)(count, size) };
     given(block, count.saturating_mul(size));
     block
 }
 
-/// As the C library's.
+/// Wraps the C library's `realloc`.
 ///
 /// # Safety
-/// As the C library's.
+/// Same as the C library's `realloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
     taken(old);
-    // SAFETY: forwarded, to the function whose type this is.
+    // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"realloc" as Realloc)(old, size) };
-    // What cannot be made longer stays; of no bytes it is given back.
+    // A failed `realloc` keeps the old block; with size 0 it frees the block.
     if block.is_null() && size > 0 {
         kept(old);
     }
@@ -318,75 +325,75 @@ pub unsafe extern "C" fn realloc(old: *mut c_void, size: usize) -> *mut c_void {
     block
 }
 
-/// As the C library's.
+/// Wraps the C library's `free`.
 ///
 /// # Safety
-/// As the C library's.
+/// Same as the C library's `free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(block: *mut c_void) {
     taken(block);
-    // SAFETY: forwarded, to the function whose type this is.
+    // SAFETY: forwards the arguments to the function with this type.
     unsafe { real!(c"free" as Free)(block) };
 }
 
-/// As the C library's.
+/// Wraps the C library's `aligned_alloc`.
 ///
 /// # Safety
-/// As the C library's.
+/// Same as the C library's `aligned_alloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
-    // SAFETY: forwarded, to the function whose type this is.
+    // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"aligned_alloc" as TwoSizes)(align, size) };
     given(block, size);
     block
 }
 
-/// As the C library's.
+/// Wraps the C library's `memalign`.
 ///
 /// # Safety
-/// As the C library's.
+/// Same as the C library's `memalign`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
-    // SAFETY: forwarded, to the function whose type this is.
+    // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"memalign" as TwoSizes)(align, size) };
     given(block, size);
     block
 }
 
-/// As the C library's.
+/// Wraps the C library's `valloc`.
 ///
 /// # Safety
-/// As the C library's.
+/// Same as the C library's `valloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
-    // SAFETY: forwarded, to the function whose type this is.
+    // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"valloc" as Malloc)(size) };
     given(block, size);
     block
 }
 
-/// As the C library's.
+/// Wraps the C library's `pvalloc`.
 ///
 /// # Safety
-/// As the C library's.
+/// Same as the C library's `pvalloc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
-    // SAFETY: forwarded, to the function whose type this is.
+    // SAFETY: forwards the arguments to the function with this type.
     let block = unsafe { real!(c"pvalloc" as Malloc)(size) };
     given(block, size);
     block
 }
 
-/// As POSIX has it.
+/// Wraps the POSIX function `posix_memalign`.
 ///
 /// # Safety
-/// As POSIX has it.
+/// Same as POSIX's `posix_memalign`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) -> c_int {
-    // SAFETY: forwarded, to the function whose type this is.
+    // SAFETY: forwards the arguments to the function with this type.
     let error = unsafe { real!(c"posix_memalign" as Memalign)(to, align, size) };
     if error == 0 {
-        // SAFETY: without an error it was stored to.
+        // SAFETY: the call succeeded, so it stored a pointer.
         given(unsafe { *to }, size);
     }
     error

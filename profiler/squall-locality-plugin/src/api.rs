@@ -1,26 +1,28 @@
-//! The emulator's interface for plugins, declared by hand and looked up by name.
+//! QEMU's plugin interface, declared by hand and looked up by name.
 //!
-//! Idea: a library that is linked against names that an emulator lacks is refused with a message that helps nobody. Here
-//! each function is looked up when the plugin is installed, so that what is missing is named, and one library serves the
-//! versions 1 to 7 of the interface: only functions are used that all of them have, with the same arguments; what version 7
-//! calls otherwise than those before it is in `callbacks`.
+//! Problem: if a plugin is linked against a function that the emulator lacks, the emulator rejects it with an
+//! obscure message. Idea: each function is looked up when the plugin is installed, so an error can name the
+//! missing function. One library serves versions 1 to 7 of the interface, because it uses only functions that
+//! all of them have with the same arguments. Version 7 calls some callbacks differently; the module
+//! `callbacks` handles that.
 //!
-//! - I1. A function pointer that was looked up has the type that the emulator's documentation gives it.
+//! - I1. A looked-up function pointer has the type given in the emulator's documentation.
 //!
-//! Source: QEMU's documentation of TCG plugins, `docs/devel/tcg-plugins`, and the list of versions in its header.
+//! Source: QEMU's documentation of TCG plugins, `docs/devel/tcg-plugins`, and the list of versions in its
+//! header.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
-/// An identity that the emulator gives to the plugin.
+/// Id that the emulator gives to the plugin.
 pub(crate) type Id = u64;
 
-/// A block of translated instructions, and an instruction; only the emulator looks inside.
+/// A block of translated instructions, and an instruction; opaque to the plugin.
 #[repr(C)]
 pub(crate) struct Block([u8; 0]);
 #[repr(C)]
 pub(crate) struct Insn([u8; 0]);
 
-/// What the emulator says of itself. Only the first fields: later versions have more.
+/// Facts about the emulator. Only the first fields are declared; later versions have more.
 #[repr(C)]
 pub(crate) struct Info {
     pub(crate) target: *const c_char,
@@ -29,11 +31,11 @@ pub(crate) struct Info {
     pub(crate) whole_system: bool,
 }
 
-/// No registers are read by a callback.
+/// The callback reads no registers.
 pub(crate) const NO_REGISTERS: c_int = 0;
-/// Writes alone.
+/// Report writes only.
 pub(crate) const WRITES: c_int = 2;
-/// Reads and writes.
+/// Report reads and writes.
 pub(crate) const READS_AND_WRITES: c_int = 3;
 
 pub(crate) type OnAccess = unsafe extern "C" fn(c_uint, u32, u64, *mut c_void);
@@ -41,14 +43,14 @@ pub(crate) type OnInsn = unsafe extern "C" fn(c_uint, *mut c_void);
 
 macro_rules! functions {
     ($table:ident $($field:ident: $name:literal => fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// Functions of the emulator's that are used.
+        /// Functions of the emulator that the plugin uses.
         #[derive(Clone, Copy)]
         pub(crate) struct $table {
             $(pub(crate) $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
 
         impl $table {
-            /// All of them, or the name of one that this emulator lacks.
+            /// Looks up all functions. Fails with the name of one that this emulator lacks.
             pub(crate) fn find() -> Result<$table, &'static str> {
                 Ok($table {
                     $($field: {
@@ -56,8 +58,8 @@ macro_rules! functions {
                         if address.is_null() {
                             return Err($name);
                         }
-                        // SAFETY: `address` is the function of this name, whose type is as documented (I1). A pointer to
-                        // a function has the size of one to data on every Linux.
+                        // SAFETY: `address` is the function with this name, and its type is as documented
+                        // (I1). On every Linux, a function pointer has the size of a data pointer.
                         unsafe {
                             std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(
                                 address,
@@ -85,7 +87,7 @@ functions! {
     size_shift: "qemu_plugin_mem_size_shift" => fn(u32) -> c_uint;
 }
 
-/// What the linker says of an address; only the first field is looked at.
+/// The linker's description of an address (`Dl_info`); only the first field is used.
 #[repr(C)]
 struct Place {
     file: *const c_char,
@@ -97,20 +99,23 @@ unsafe extern "C" {
     fn dladdr(address: *const c_void, place: *mut Place) -> c_int;
 }
 
-/// The function of this name, which ends with a zero, in any library that is loaded; null where there is none.
+/// Looks up a function in all loaded libraries. `name` ends with a zero. Returns null if it is absent.
 pub(crate) fn find(name: &'static str) -> *mut c_void {
     let name = CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default();
-    // SAFETY: a null handle is the default search order; `name` ends with a zero.
+    // SAFETY: a null handle selects the default search order; `name` ends with a zero.
     unsafe { dlsym(std::ptr::null_mut(), name.as_ptr()) }
 }
 
-/// The version that the emulator reads when it has loaded the library: 1, or where it has what came with 2, 2; emulators since refuse
-/// 1, those before refuse 2. Those of 7 refuse what is below, and have no function by which they could be known: for them the
-/// library has another name ([`NAME_7`](crate::plugin::NAME_7)), which whoever starts the emulator gives it.
+/// Version that the plugin declares; the emulator reads it after loading the library.
+///
+/// It is 1, or 2 if the emulator has the functions added in 2: emulators since then reject 1, and earlier
+/// ones reject 2. Emulators with version 7 reject all earlier versions and have no function to recognise them
+/// by. For them the starter of the emulator gives the library another file name,
+/// [`NAME_7`](crate::plugin::NAME_7).
 pub(crate) fn version() -> c_int {
     let mut place = Place { file: std::ptr::null(), rest: [0; 3] };
     let here = (&raw const HERE).cast();
-    // SAFETY: `place` has the linker's form, and what it is given ends with a zero and stays.
+    // SAFETY: `place` has the linker's layout. The path it receives ends with a zero and stays valid.
     let file = unsafe {
         if dladdr(here, &raw mut place) == 0 || place.file.is_null() {
             c""
@@ -121,10 +126,10 @@ pub(crate) fn version() -> c_int {
     version_of(file.to_bytes(), !find("qemu_plugin_scoreboard_new\0").is_null())
 }
 
-/// An address in this library.
+/// Marks an address in this library.
 static HERE: u8 = 0;
 
-/// The version that a library of this name declares to an emulator that has, or lacks, what came with 2.
+/// Version for a library with this file name, given whether the emulator has the functions added in 2.
 fn version_of(file: &[u8], has_what_came_with_2: bool) -> c_int {
     match (file.ends_with(crate::plugin::NAME_7.as_bytes()), has_what_came_with_2) {
         (true, _) => 7,
@@ -143,7 +148,7 @@ mod tests {
         assert_eq!(version_of(b"/dev/shm/squall-1/plugin.so", true), 2);
         assert_eq!(version_of(b"/dev/shm/squall-1/plugin-7.so", true), 7);
         assert_eq!(version_of(b"", false), 1);
-        // A program of tests: neither.
+        // The test program has neither the name nor the functions.
         assert_eq!(version(), 1);
     }
 }

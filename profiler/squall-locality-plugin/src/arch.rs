@@ -1,15 +1,15 @@
-//! What has to be known of the emulated processor: a few instructions, and the numbers of a few system calls.
+//! Facts about the emulated processor: a few instructions, and the numbers of a few system calls.
 //!
-//! Idea: the plugin's interface says what is read and written, not by what. The first bytes of an instruction are enough
-//! to tell atomic ones, calls, and the two marks.
+//! Idea: the plugin interface reports accesses but not the kind of instruction. The first bytes of an
+//! instruction suffice to recognise atomics, calls, returns and the two marks.
 //!
-//! - I1. A mark is one instruction that does nothing and that no compiler emits.
+//! - I1. A mark is a single instruction without effect that no compiler emits.
 //!
-//! Not promised: a full decoder. An atomic instruction that is not known counts as a plain one.
+//! Not promised: a full decoder. An unknown atomic instruction counts as plain.
 
 use crate::format::insn;
 
-/// The architectures of which programs can be looked at.
+/// Architectures of profiled programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
     /// x86-64.
@@ -18,35 +18,35 @@ pub enum Arch {
     Arm,
 }
 
-/// What an instruction is to the plugin.
+/// Properties of an instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
-    /// A constant of [`insn`].
+    /// Kind, a constant of [`insn`].
     pub kind: u8,
     /// Whether it calls a function.
     pub call: bool,
-    /// Whether it returns from one.
+    /// Whether it returns from a function.
     pub ret: bool,
-    /// Whether it is a mark, and which.
+    /// Mark, if it is one.
     pub mark: Option<Mark>,
 }
 
 /// The two marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// The window of this thread opens.
+    /// Opens the window of the thread.
     Begin,
-    /// It closes.
+    /// Closes the window of the thread.
     End,
 }
 
-/// `nopl 0x01555153(%rax,%rax)` (bytes `S`, `Q`, `U`, 1); with 2 in the last byte the end.
+/// `nopl 0x01555153(%rax,%rax)`: bytes `S`, `Q`, `U`, then 1 for begin or 2 for end.
 const X86_MARK: [u8; 7] = [0x0f, 0x1f, 0x84, 0x00, b'S', b'Q', b'U'];
-/// `movz xzr, #0x5351`; the end is `movz xzr, #0x5352`.
+/// Begin is `movz xzr, #0x5351`, end is `movz xzr, #0x5352`.
 const ARM_BEGIN: u32 = 0xd280_0000 | 0x5351 << 5 | 31;
 const ARM_END: u32 = 0xd280_0000 | 0x5352 << 5 | 31;
 
-/// The numbers of the system calls that are watched.
+/// Numbers of the observed system calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
     pub(crate) mmap: i64,
@@ -84,7 +84,7 @@ const ARM_CALLS: Calls = Calls {
 };
 
 impl Arch {
-    /// The architecture that the emulator calls so.
+    /// Architecture with the emulator's name for it.
     #[must_use]
     pub fn named(name: &str) -> Option<Arch> {
         match name {
@@ -94,7 +94,7 @@ impl Arch {
         }
     }
 
-    /// Its system calls.
+    /// Numbers of its system calls.
     #[must_use]
     pub fn calls(self) -> &'static Calls {
         match self {
@@ -103,13 +103,13 @@ impl Arch {
         }
     }
 
-    /// Whether a call stores the return address, and a return loads it.
+    /// Whether a call stores the return address to memory and a return loads it.
     #[must_use]
     pub fn stores_returns(self) -> bool {
         self == Arch::X86
     }
 
-    /// What this instruction is.
+    /// Classifies an instruction by its first bytes.
     #[must_use]
     pub fn decode(self, bytes: &[u8]) -> Decoded {
         match self {
@@ -143,7 +143,7 @@ fn decode_x86(bytes: &[u8]) -> Decoded {
         }
         rest = tail;
     }
-    // The register field of the byte after the opcode, and whether an operand is memory.
+    // Register field of the byte after the opcode, and whether an operand is in memory.
     let field = |at: usize| rest.get(at).map_or(0, |byte| byte >> 3 & 7);
     let memory = |at: usize| rest.get(at).is_some_and(|byte| byte >> 6 != 3);
     match rest {
@@ -151,7 +151,7 @@ fn decode_x86(bytes: &[u8]) -> Decoded {
         // cmpxchg, cmpxchg8b and cmpxchg16b.
         [0x0f, 0xb0 | 0xb1, ..] if locked => Decoded { kind: insn::EXCHANGE, ..plain },
         [0x0f, 0xc7, ..] if locked && field(2) == 1 => Decoded { kind: insn::EXCHANGE, ..plain },
-        // bts, which some locks are taken by.
+        // bts, which some locks use to acquire.
         [0x0f, 0xab, ..] if locked => Decoded { kind: insn::EXCHANGE, ..plain },
         [0x0f, 0xba, ..] if locked && field(2) == 5 => Decoded { kind: insn::EXCHANGE, ..plain },
         [0xe8, ..] => Decoded { call: true, ..plain },
@@ -170,15 +170,15 @@ fn decode_arm(word: u32) -> Decoded {
         _ => {}
     }
     let is = |mask: u32, value: u32| word & mask == value;
-    // bl, blr; blr with a pointer that is authenticated.
+    // bl, blr; blr with pointer authentication.
     if is(0xfc00_0000, 0x9400_0000) || is(0xffff_fc1f, 0xd63f_0000) || is(0xfeff_f800, 0xd63f_0800) {
         return Decoded { call: true, ..plain };
     }
-    // ret, and br by the link register; ret with a pointer that is authenticated.
+    // ret, and br through the link register; ret with pointer authentication.
     if is(0xffff_fc1f, 0xd65f_0000) || word == 0xd61f_03c0 || is(0xffff_fbff, 0xd65f_0bff) {
         return Decoded { ret: true, ..plain };
     }
-    // Exclusive stores: the half of a pair that writes. cas, casp; swp.
+    // Exclusive stores (the writing half of a pair), cas and casp, swp.
     let exclusive =
         is(0x3fe0_0000, 0x0800_0000) || is(0x3fe0_8000, 0x0820_0000) || is(0x3fe0_8000, 0x0820_8000);
     let compares = is(0x3fa0_7c00, 0x08a0_7c00) || is(0xbfa0_7c00, 0x0820_7c00);
@@ -186,7 +186,7 @@ fn decode_arm(word: u32) -> Decoded {
     if exclusive || compares || swaps {
         return Decoded { kind: insn::EXCHANGE, ..plain };
     }
-    // The other atomic operations on memory: ldadd, ldclr, ldeor, ldset, the maxima and minima.
+    // Other atomic memory operations: ldadd, ldclr, ldeor, ldset, maximum and minimum.
     if is(0x3f20_8c00, 0x3820_0000) {
         return Decoded { kind: insn::ATOMIC, ..plain };
     }

@@ -1,12 +1,13 @@
-//! What the emulator calls, in the two shapes that its versions have, and how it is asked to.
+//! Registers callbacks with the emulator, in the two calling conventions of its versions.
 //!
-//! Problem: from version 7 of the interface on no callback is given the plugin's identity, and each has a pointer of the plugin's as its
-//! last argument; functions by which they are registered take it. They have kept their names, so that a wrong shape is found by
-//! nobody. Idea: what is done is in one function for each, and the shapes are here, in two modules that are otherwise the same.
+//! Problem: from interface version 7 on, callbacks receive no plugin id and have a user pointer as last
+//! argument. The registering functions take that pointer but keep their names, so no lookup detects a wrong
+//! convention. Idea: each event has one handler, and two modules adapt the two conventions to it.
 //!
-//! - I1. The emulator's own word on its version, which it gives when it installs the plugin, says which shape it calls.
+//! - I1. The version that the emulator reports at installation decides the convention.
 //!
-//! Whether that word is right, nothing can prove; a processor that cannot be says that it is not, and the plugin says so once.
+//! The report cannot be verified. An impossible processor number reveals that it was wrong; the plugin then
+//! prints a message once.
 
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,16 +15,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::api::Id;
 use crate::{calls, threads};
 
-/// The first version whose callbacks have the second shape.
+/// First version with the second convention.
 const WITHOUT_ID: c_int = 7;
 
-/// Has the emulator, whose interface is of this version, call the plugin; the name of a function that it lacks.
+/// Registers all callbacks with an emulator of this interface version. Fails with the name of a missing
+/// function.
 pub(crate) fn register(id: Id, version: c_int) -> Result<(), &'static str> {
     if version >= WITHOUT_ID { since_7::register(id) } else { until_6::register(id) }
 }
 
-/// Whether a callback has a processor for an argument, as far as one can see. Where it has not, the shape is another than was taken, and
-/// nothing that is counted is to be believed: that is said, once, and nothing is done.
+/// Whether `vcpu` can be a processor number. If not, the calling convention is wrong and no count can be
+/// trusted: prints a message once and ignores the event.
 fn is_known(vcpu: c_uint) -> bool {
     static SAID: AtomicBool = AtomicBool::new(false);
     let known = threads::can_be(vcpu);
@@ -36,21 +38,21 @@ fn is_known(vcpu: c_uint) -> bool {
     known
 }
 
-/// A thread begins on this processor, or ends there.
+/// A thread starts or ends on this processor.
 fn thread(vcpu: c_uint) {
     if is_known(vcpu) {
         threads::end_thread(vcpu);
     }
 }
 
-/// A system call, with those of its arguments that are looked at.
+/// A thread makes a system call.
 fn call(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
     if is_known(vcpu) {
         calls::begin(vcpu, number, arguments);
     }
 }
 
-/// And what it returned.
+/// A system call returns.
 fn returned(vcpu: c_uint, number: i64, result: i64) {
     if is_known(vcpu) {
         calls::end(vcpu, number, result);
@@ -80,7 +82,7 @@ mod until_6 {
 
     pub(super) fn register(id: Id) -> Result<(), &'static str> {
         let registering = Registering::find()?;
-        // SAFETY: the callbacks have the types that are asked for (callbacks/I1).
+        // SAFETY: the callbacks have the expected types (callbacks/I1).
         unsafe {
             (registering.on_start)(id, on_vcpu);
             (registering.on_end)(id, on_vcpu);
@@ -129,7 +131,7 @@ mod since_7 {
     use crate::api::{Block, Id, functions};
     use crate::plugin;
 
-    /// What the plugin gives with a callback, and gets back; nothing here.
+    /// User pointer that a callback gets back; unused.
     type Ours = *mut c_void;
     type OnVcpu = unsafe extern "C" fn(c_uint, Ours);
     type OnBlock = unsafe extern "C" fn(*mut Block, Ours);
@@ -147,7 +149,7 @@ mod since_7 {
 
     pub(super) fn register(id: Id) -> Result<(), &'static str> {
         let registering = Registering::find()?;
-        // SAFETY: the callbacks have the types that are asked for (callbacks/I1), and look at no pointer of ours.
+        // SAFETY: the callbacks have the expected types (callbacks/I1), and they ignore the user pointer.
         unsafe {
             (registering.on_start)(id, on_vcpu, null_mut());
             (registering.on_end)(id, on_vcpu, null_mut());

@@ -1,7 +1,8 @@
-//! The program's system calls, as far as they tell something: mappings, stacks, sleepers, names, the end; and those that do not
-//! exist, by which the preloaded library tells of blocks.
+//! Observes the program's system calls: mappings, stacks, futexes, thread names, and the end of the process.
+//! The preloaded library reports heap blocks by system call numbers that Linux does not have; they also
+//! arrive here.
 //!
-//! - I1. What a call points to is read through the kernel, so that a wrong pointer is an error to nobody.
+//! - I1. Memory that a call points to is read through the kernel, so a wrong pointer causes only an error.
 
 use std::ffi::c_uint;
 use std::path::PathBuf;
@@ -12,19 +13,19 @@ use crate::plugin::{Shared, with};
 use crate::run;
 use crate::threads::{Thread, epoch, this, tick};
 
-/// Places that allocate which are told apart, and words that are slept upon which are written down.
+/// Maximum number of recorded allocation sites, and of recorded futex words.
 const SITES_MAX: usize = 100_000;
 const FUTEXES_MAX: usize = 1_000_000;
 const MAP_ANONYMOUS: u64 = 0x20;
 const PR_SET_NAME: u64 = 15;
 const PAGE: u64 = 4096;
 
-/// Whether this call is none, but what the preloaded library says.
+/// Whether the number belongs to the preloaded library and not to Linux.
 fn is_told(number: i64) -> bool {
     (call::FIRST..call::FIRST + 16).contains(&number)
 }
 
-/// A thread makes a system call.
+/// Handles the start of a system call.
 pub(crate) fn begin(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
     let Some(thread) = this(vcpu) else { return };
     thread.arguments = arguments;
@@ -32,13 +33,13 @@ pub(crate) fn begin(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
         thread.told(number);
         return;
     }
-    // What threads agree by is between the two halves of a hand-over.
+    // Threads synchronise by system calls, so the clock advances between the two halves of a hand-over.
     tick();
     let _ = with(|shared| shared.begin_call(thread, number));
     thread.park();
 }
 
-/// It is back from it.
+/// Handles the return of a system call.
 pub(crate) fn end(vcpu: c_uint, number: i64, result: i64) {
     if is_told(number) {
         return;
@@ -56,9 +57,9 @@ impl Shared {
                 self.log.write(record::FUTEX, Payload::default().u64(a));
             }
         } else if number == calls.munmap && a.is_multiple_of(PAGE) && b > 0 {
-            // Before the memory is gone, and another thread may have it.
+            // Recorded before the call, because afterwards another thread may get the memory.
             self.log.write(record::MUNMAP, Payload::default().u32(epoch()).u32(0).u64(a).u64(b));
-            // Where that fails, what is there is asked for again.
+            // If the call fails, the mapping is looked up again later.
             self.forget_mapping(a, b.checked_next_multiple_of(PAGE).unwrap_or(b));
         } else if number == calls.execve || number == calls.execveat {
             let path = self.read_text(if number == calls.execve { a } else { b });
@@ -86,10 +87,10 @@ impl Shared {
             let whole = |length: u64| length.checked_next_multiple_of(PAGE).unwrap_or(length);
             self.move_mapping(a, whole(b), result as u64, whole(c));
         } else if number == calls.clone && result > 0 && b != 0 {
-            // What lies above the pointer is the block of the thread's locals.
+            // Above the stack pointer lies the block of the thread's locals.
             self.note_stack(u32::try_from(result).unwrap_or(0), b);
         } else if number == calls.execve || number == calls.execveat {
-            // Whoever becomes another program does not return.
+            // Only a failed `exec` returns.
             self.log.write(record::EXEC_FAILED, Payload::default().u32(epoch()).u32(thread.number));
         }
     }
@@ -97,7 +98,8 @@ impl Shared {
     fn note_mmap(&mut self, thread: &Thread, start: u64) {
         let [_, length, protection, flags, file, offset] = thread.arguments;
         let path = if flags & MAP_ANONYMOUS == 0 {
-            // A name of the descriptor's, not a descriptor; of this thread's, since the first may have ended.
+            // Resolves the descriptor without opening one. Uses this thread's table, because the main thread
+            // may have ended.
             std::fs::read_link(format!("/proc/thread-self/fd/{}", file as u32)).unwrap_or_default()
         } else {
             PathBuf::new()
@@ -119,13 +121,14 @@ impl Shared {
 }
 
 impl Thread {
-    /// What the preloaded library has to say.
+    /// Handles a message of the preloaded library.
     fn told(&mut self, number: i64) {
         let [a, b, c, ..] = self.arguments;
         match number {
             call::HELLO => {
                 let _ = with(|shared| {
-                    // Whoever cannot hear the answer tells of no blocks.
+                    // The library receives the answer only through this store; without it, it reports no
+                    // blocks.
                     if shared.store(a, &[1]) {
                         shared.log.write(record::PRELOADED, Payload::default().u32(0).u32(0));
                     }
@@ -137,7 +140,7 @@ impl Thread {
                 let count = (b as usize).min(call::FRAMES_MAX);
                 let _ = with(|shared| {
                     let place = shared.place(a, count);
-                    // Where it cannot be stored, the library keeps that the place is not known.
+                    // If the store fails, the library keeps `NO_PLACE`.
                     shared.store(c, &place.to_le_bytes())
                 });
             }
@@ -160,7 +163,7 @@ impl Thread {
 }
 
 impl Shared {
-    /// Whether there is room for what is said of blocks.
+    /// Whether there is room for records of blocks.
     fn block_counts(&mut self) -> bool {
         if !self.blocks_cut && !run::here().has_room_for_blocks() {
             self.blocks_cut = true;
@@ -169,7 +172,7 @@ impl Shared {
         !self.blocks_cut
     }
 
-    /// The number of the place that has so many return addresses, which are there.
+    /// Returns the number of the allocation site with the `count` return addresses at `frames`.
     fn place(&mut self, frames: u64, count: usize) -> u32 {
         if !self.block_counts() {
             return call::NO_PLACE;

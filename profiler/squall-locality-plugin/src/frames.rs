@@ -1,29 +1,30 @@
-//! When a call of the window's function is over.
+//! Detects the end of a call of the window's function.
 //!
-//! Problem: a function is left by a return, but that need not be its own: it may end by a jump to another function, or be
-//! unwound, or jumped out of. Idea: a list of the frames of each thread, each known by a key. On x86-64 the key is where
-//! on the stack the return address lies, which a call stores and a return loads: the stack pointer, as seen from outside.
-//! On aarch64 no call stores anything, and the key is the return address itself. A window belongs to the frame that its
-//! function was entered in, and ends when that frame, or one further out, is returned from, by whichever function.
+//! Problem: a function can end without a return of its own: by a tail call, by unwinding, or by a jump out.
+//! Idea: each thread has a list of its stack frames, each with a key. On x86-64 the key is the stack address
+//! of the return address, which a call stores and a return loads. On aarch64 a call stores nothing, so the
+//! key is the return address itself. A window belongs to the frame in which its function was entered. It ends
+//! when that frame or an outer one returns.
 //!
-//! - I1. Keys are compared for being the same, never for order: other stacks (signals, coroutines) may lie anywhere.
-//! - I2. `windows` are places in `keys`, ascending: a window at `n` is of the frame `keys[n - 1]`.
-//! - I3. `innermost` has each key that is in `keys`, and no other, with the highest place that it is at; from there the others of the
-//!   same key are a chain outwards.
+//! - I1. Keys are compared for equality, never for order: other stacks (signals, coroutines) may lie
+//!   anywhere.
+//! - I2. `windows` are indexes into `keys`, ascending: a window at `n` belongs to the frame `keys[n - 1]`.
+//! - I3. `innermost` maps exactly the keys in `keys`, each to its highest index plus one. From there, frames
+//!   with the same key form a chain outwards.
 //!
-//! Not promised: the very end where nobody returns. What is left by `longjmp`, by a panic or to another coroutine ends with the
-//! next return to a frame further out, or with the next call from where the frame was. On aarch64 frames of a recursion
-//! that return to the same place are told apart by their number alone.
+//! Not promised: the exact end if there is no return. After `longjmp`, a panic or a coroutine switch, a
+//! window ends with the next return to an outer frame, or with the next call at the same stack address. On
+//! aarch64, recursive frames with the same return address are distinguished only by their count.
 //!
-//! Cost: a call and a return are each one step in a map, however deep they are.
+//! Cost: one map operation per call and per return, at any depth.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Frames that are known; of more, the outer half is forgotten.
+/// Maximum number of frames; beyond it, the outer half is forgotten.
 const FRAMES_MAX: usize = 1 << 20;
 
-/// Spreads keys, which are addresses that nobody chose to collide.
+/// Hasher for keys, which are addresses without adversarial collisions.
 #[derive(Clone, Debug, Default)]
 struct Spread(u64);
 
@@ -40,20 +41,20 @@ impl Hasher for Spread {
 
     fn write_u64(&mut self, key: u64) {
         self.0 = (self.0 ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // The map looks at the high and at the low bits.
+        // The map uses the high and the low bits.
         self.0 ^= self.0 >> 32;
     }
 }
 
-/// The frames of a thread, outermost first.
+/// Frames of a thread, outermost first.
 #[derive(Clone, Debug)]
 pub(crate) struct Frames {
-    /// Of each its key, and the place above the next frame outwards that has the same; 0 for none.
+    /// Per frame: its key, and the index plus one of the next outer frame with that key, or 0.
     keys: Vec<(u64, u32)>,
-    /// The place above the innermost frame of each key (I3).
+    /// Index plus one of the innermost frame of each key (I3).
     innermost: HashMap<u64, u32, BuildHasherDefault<Spread>>,
     windows: Vec<usize>,
-    /// Whether a key is of one frame at a time.
+    /// Whether frames have distinct keys.
     unique: bool,
 }
 
@@ -62,7 +63,7 @@ impl Frames {
         Frames { keys: Vec::new(), innermost: HashMap::default(), windows: Vec::new(), unique }
     }
 
-    /// A call. How many windows end, since their frames cannot be there any more.
+    /// Handles a call. Returns the number of windows that end because their frames cannot exist any more.
     pub(crate) fn called(&mut self, key: u64) -> usize {
         let mut ended = 0;
         if self.unique {
@@ -76,7 +77,7 @@ impl Frames {
     }
 
     fn push(&mut self, key: u64) {
-        // Of at most FRAMES_MAX.
+        // Fits: at most `FRAMES_MAX`.
         let place = self.keys.len() as u32 + 1;
         let outer = self.innermost.insert(key, place).unwrap_or(0);
         self.keys.push((key, outer));
@@ -92,7 +93,7 @@ impl Frames {
         }
     }
 
-    /// How many windows end by it.
+    /// Forgets the outer half of the frames. Returns the number of windows that end.
     fn forget_outer_half(&mut self) -> usize {
         let half = FRAMES_MAX / 2;
         let inner: Vec<u64> = self.keys.drain(..).skip(half).map(|(key, _)| key).collect();
@@ -104,7 +105,8 @@ impl Frames {
         ended
     }
 
-    /// The window's function begins. Whether a window does: a jump back to where it begins is no new one.
+    /// Handles the entry of the window's function. Returns whether a window begins; a jump back to the entry
+    /// starts none.
     pub(crate) fn entered(&mut self) -> bool {
         let at = self.keys.len();
         if self.windows.last() == Some(&at) {
@@ -114,7 +116,7 @@ impl Frames {
         true
     }
 
-    /// A return. How many windows end.
+    /// Handles a return. Returns the number of windows that end.
     pub(crate) fn returned(&mut self, key: u64) -> usize {
         let Some(place) = self.innermost.get(&key).map(|place| *place as usize) else { return 0 };
         while self.keys.len() >= place {
@@ -148,7 +150,7 @@ mod tests {
     fn a_jump_out_and_a_jump_in_stay_in_the_frame() {
         let mut frames = Frames::new(true);
         frames.called(100);
-        // A function that calls, and then jumps to the window's, which jumps to another, which calls, too.
+        // A function that calls and then jumps to the window's function, which jumps to another that calls.
         frames.called(90);
         assert_eq!(frames.returned(90), 0);
         assert!(frames.entered());
@@ -167,7 +169,7 @@ mod tests {
         frames.called(70);
         assert_eq!(frames.clone().returned(90), 1);
         assert_eq!(frames.called(80), 1);
-        // Another stack's return ends nothing.
+        // A return on another stack ends no window.
         assert!(frames.entered());
         assert_eq!(frames.returned(5_000), 0);
         assert_eq!(frames.returned(80), 1);
@@ -178,7 +180,7 @@ mod tests {
         let mut frames = Frames::new(false);
         frames.called(7);
         assert!(frames.entered() && !frames.entered());
-        // The same return address, in another frame.
+        // The same return address in another frame.
         for _ in 0..3 {
             frames.called(7);
             assert!(frames.entered());
@@ -208,7 +210,7 @@ mod tests {
             for key in 0..100_000 {
                 frames.called(1_000 + key);
             }
-            // Jumped out of all of them.
+            // Jumps out of all inner frames.
             assert_eq!(frames.returned(7), 1);
             assert!(frames.keys.is_empty() && frames.innermost.is_empty() && frames.windows.is_empty());
         }
@@ -216,7 +218,7 @@ mod tests {
 
     #[test]
     fn keys_are_found_as_by_looking_through_all() {
-        // xorshift64, from a seed of its own.
+        // xorshift64 with a fixed seed.
         let mut random = 0x2545_f491_4f6c_dd1du64;
         for unique in [true, false] {
             let mut frames = Frames::new(unique);

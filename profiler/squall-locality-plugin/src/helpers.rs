@@ -1,32 +1,33 @@
-//! Helpers of compilers for aarch64: atomic operations that are functions, so that a program runs with and without the processor's
-//! instructions for them.
+//! Recognises compiler helpers on aarch64: functions for atomic operations, so that a program runs with and
+//! without the processor's atomic instructions.
 //!
-//! Problem: compilers call one of these few functions (`__aarch64_cas4_acq`, and so on) for nearly every atomic operation of a program. An
-//! access that is said to be the helper's names nobody, and no lock is known by the function that exchanges its word. Idea: what touches is
-//! the branch that leads there. A helper begins with three instructions by which it asks whether the processor has the
-//! instruction, with a register that is for linkers alone; nothing else begins so. A branch to one says, when it is run, from where; what the helper
-//! then does atomically is counted there.
+//! Problem: compilers call one of these few functions (`__aarch64_cas4_acq` and others) for nearly every
+//! atomic operation. An access attributed to the helper does not show its origin, and no lock could be
+//! recognised by its function. Idea: attribute the access to the branch that leads to the helper. A helper
+//! begins with three instructions that test for the atomic instruction, using a register reserved for
+//! linkers; no other code begins so. A branch to a helper records its own address when it runs. The helper's
+//! atomic accesses then count there.
 //!
-//! - I1. What is counted is the same; only the address of the code that does it differs.
+//! - I1. Counts are unchanged; only the attributed instruction address differs.
 //!
-//! Not promised: helpers that are called by a pointer, or by way of a linker's veneer. What those do is said to be where the processor last
-//! branched to one, or the helper's own, if it did not yet.
+//! Not promised: helpers called through a pointer or a linker veneer. Their accesses count at the processor's
+//! last branch to a helper, or at the helper itself if there was none.
 //!
-//! Cost: one callback for each branch to a helper that is run.
+//! Cost: one callback per executed branch to a helper.
 //!
-//! Source: GCC's `libgcc/config/aarch64/lse.S`, and the compiler's runtime that Rust has, which is written after it.
+//! Source: GCC's `libgcc/config/aarch64/lse.S`, and the compiler runtime of Rust, which is modelled on it.
 
-/// Bytes that are looked at before an instruction: more than a helper has.
+/// Number of bytes inspected before an instruction; a helper is shorter.
 pub(crate) const BEFORE: usize = 64;
-/// Bytes by which a helper is known.
+/// Number of bytes that identify a helper.
 pub(crate) const HEAD: usize = 16;
 
 /// `ret`.
 const RETURN: u32 = 0xd65f_03c0;
-/// `bti c`, with which a helper may begin.
+/// `bti c`, an optional first instruction of a helper.
 const LANDING: u32 = 0xd503_245f;
 
-/// `adrp x16, …`, `ldrb w16, [x16, …]`, `cbz w16, …`.
+/// Whether the code begins with `adrp x16, …`, `ldrb w16, [x16, …]`, `cbz w16, …`.
 fn asks(words: &[u32]) -> bool {
     let is = |at: usize, mask: u32, value: u32| words.get(at).is_some_and(|word| word & mask == value);
     is(0, 0x9f00_001f, 0x9000_0010) && is(1, 0xffc0_03ff, 0x3940_0210) && is(2, 0xff00_001f, 0x3400_0010)
@@ -36,13 +37,14 @@ fn words(code: &[u8]) -> Vec<u32> {
     code.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
 }
 
-/// Whether a helper begins with this code, of [`HEAD`] bytes.
+/// Whether this code, of [`HEAD`] bytes, begins a helper.
 pub(crate) fn begins(code: &[u8]) -> bool {
     let words = words(code);
     asks(words.strip_prefix(&[LANDING]).unwrap_or(&words))
 }
 
-/// Whether what comes after this code is in a helper: it has the head of one, and at most one way out since.
+/// Whether the instruction after this code lies in a helper: the code contains the head of one, and at most
+/// one return after it.
 pub(crate) fn is_inside(before: &[u8]) -> bool {
     let words = words(before);
     let mut returns = 0;
@@ -58,19 +60,19 @@ pub(crate) fn is_inside(before: &[u8]) -> bool {
     false
 }
 
-/// Whether this instruction may be one of those by which a helper does its work: atomic, or half of a pair.
+/// Whether a helper may use this instruction for its operation: an atomic, or half of an exclusive pair.
 pub(crate) fn may_work(code: &[u8], is_atomic: bool) -> bool {
     let loads = |word: &u32| word & 0x3f40_0000 == 0x0840_0000;
     is_atomic || words(code).first().is_some_and(loads)
 }
 
-/// Where a branch leads that is there, with or without a return address: `b`, `bl`.
+/// Target of a direct branch (`b`, `bl`), if the instruction is one.
 pub(crate) fn target(address: u64, code: &[u8]) -> Option<u64> {
     let word = *words(code).first()?;
     if word & 0x7c00_0000 != 0x1400_0000 {
         return None;
     }
-    // 26 bits with a sign, in instructions.
+    // A signed 26-bit distance, in instructions.
     let distance = i64::from((word << 6).cast_signed() >> 6) * 4;
     Some(address.wrapping_add_signed(distance))
 }
@@ -79,7 +81,7 @@ pub(crate) fn target(address: u64, code: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// `__aarch64_cas4_acq`, as compilers have it.
+    /// Compiled code of `__aarch64_cas4_acq`.
     const CAS: [u32; 12] = [
         0x9000_01d0,
         0x396a_f210,
@@ -104,7 +106,7 @@ mod tests {
         assert!(begins(&bytes(&CAS[..4])));
         assert!(begins(&bytes(&[&[LANDING], &CAS[..3]].concat())));
         assert!(!begins(&bytes(&CAS[1..5])) && !begins(&bytes(&CAS[..2])) && !begins(&[]));
-        // Another register: somebody's own question.
+        // Another register: an ordinary test in the program.
         assert!(!begins(&bytes(&[0x9000_01d1, 0x396a_f231, 0x3400_0071])));
     }
 
@@ -113,7 +115,7 @@ mod tests {
         for at in 3..CAS.len() {
             assert!(is_inside(&bytes(&CAS[..at])), "{at}");
         }
-        // A function that lies after it.
+        // A function that follows the helper.
         let after = [&CAS[..], &[0xd503_201f, 0xf820_0041]].concat();
         assert!(!is_inside(&bytes(&after)) && !is_inside(&bytes(&CAS[4..])) && !is_inside(&[]));
         let works = |word: u32, is_atomic| may_work(&word.to_le_bytes(), is_atomic);

@@ -1,22 +1,23 @@
-//! The thread that opens the plugin's files.
+//! The keeper thread, which opens the plugin's files.
 //!
-//! Problem: the emulated program's descriptors are the emulator's. A program may close every number from 3 on, and
-//! then has the next of its own files under a number that a plugin believes to be its file; it may also leave no number free, change its
-//! root, or count what it has open. Idea: Linux gives each thread the table of descriptors that it is started with, and only
-//! by custom the same. The keeper is started without that custom: it has a table, a root and a folder of its own, with one
-//! descriptor, the folder of the records. It opens, allocates and maps, and closes again; what it maps, all threads see,
-//! since memory is in common.
+//! Problem: the program shares its descriptors with the emulator. A program may close every descriptor from 3
+//! on, and then receive a number that the plugin believes to be its own file. It may also use up all numbers,
+//! change its root, or count its open descriptors. Idea: Linux shares the descriptor table between threads
+//! only on request. The keeper is started without sharing: it has its own table, root and working directory,
+//! and one descriptor, the folder of the files. It opens, allocates and maps files, then closes them. All
+//! threads see its mappings, because memory is shared.
 //!
-//! - I1. No thread but the keeper opens anything; its descriptors are in no table of the program's.
-//! - I2. One request is under way at a time, under `ASKING`, which a fork holds, too; whoever asks waits for the answer, so that the
-//!   memory that a request points to lives until then.
-//! - I3. The keeper has the locals of the thread that started it: it makes the kernel's calls alone (sys/I1), and neither
-//!   allocates nor panics.
+//! - I1. Only the keeper opens files; its descriptors are not in the program's table.
+//! - I2. One request is in progress at a time, under the lock `ASKING`, which a fork also holds. The
+//!   requesting thread waits for the answer, so memory that a request points to stays valid until then.
+//! - I3. The keeper has the thread-locals of the thread that started it. It makes only raw system calls
+//!   (sys/I1), and neither allocates nor panics.
 //!
-//! A forked child has no keeper until it starts one. Where none can be started, nothing is recorded, and whoever wanted it counts that.
+//! A forked child has no keeper until it starts one. If none can be started, no file is written, and the
+//! caller counts the loss.
 //!
-//! Cost: a request is two wake-ups, some tens of microseconds. They are made for new files and new parts of files, not for
-//! records.
+//! Cost: two wake-ups per request, some tens of microseconds. Requests are made for new files and new parts
+//! of files, not for records.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
@@ -25,28 +26,28 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::lock::Lock;
 use crate::sys::{self, call, number};
 
-/// Bytes of its stack.
+/// Bytes of the keeper's stack.
 const STACK_BYTES: usize = 64 << 10;
-/// Bytes that a page has on every machine, or a part of one.
+/// Smallest page size of any machine.
 const PAGE: usize = 4096;
 
-/// States of the mailbox: nothing is asked.
+/// State of the mailbox: no request.
 const IDLE: u32 = 0;
-/// Something is asked.
+/// State of the mailbox: request pending.
 const ASKED: u32 = 1;
-/// It is answered.
+/// State of the mailbox: answer available.
 const ANSWERED: u32 = 2;
 
-/// What can be asked.
+/// Requests to the keeper.
 #[derive(Clone, Copy, Debug)]
 enum Request {
-    /// The bytes of a file in the folder from an offset on, allocated, as memory; the file may have to be new.
+    /// Allocates a range of a file in the folder and maps it; `new` requires that the file does not exist.
     Map { name: *const u8, offset: usize, bytes: usize, new: bool },
-    /// A file's length.
+    /// Sets the length of a file.
     Cut { name: *const u8, bytes: usize },
-    /// A file is wanted no more.
+    /// Removes a file.
     Remove { name: *const u8 },
-    /// The bytes of any file.
+    /// Reads any file.
     Read { path: *const u8, to: *mut u8, bytes: usize },
 }
 
@@ -54,11 +55,12 @@ struct Mailbox {
     state: AtomicU32,
     request: UnsafeCell<Request>,
     answer: UnsafeCell<isize>,
-    /// The folder's path, for a keeper that starts.
+    /// Path of the folder, for a starting keeper.
     folder: UnsafeCell<*const u8>,
 }
 
-// SAFETY: the cells are reached by whoever asks while `state` is IDLE or ANSWERED, and by the keeper while it is ASKED (I2).
+// SAFETY: the requesting thread accesses the cells while `state` is IDLE or ANSWERED, the keeper while it is
+// ASKED (I2).
 unsafe impl Sync for Mailbox {}
 
 static MAILBOX: Mailbox = Mailbox {
@@ -68,18 +70,19 @@ static MAILBOX: Mailbox = Mailbox {
     folder: UnsafeCell::new(c"/".as_ptr().cast()),
 };
 
-/// Whether there is a keeper, and whose turn it is to ask.
+/// Serialises requests. The value tells whether a keeper runs.
 static ASKING: Lock<bool> = Lock::new(false);
-/// Where the keeper's stack begins, once there is one; a forked child uses it again.
+/// Start of the keeper's stack, once allocated. A forked child reuses it.
 static STACK: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts the keeper, for this folder, and waits until it has opened it. The error's number if it cannot.
+/// Starts the keeper for this folder and waits until it has opened the folder. Fails with an error number.
 pub(crate) fn start(folder: &'static CStr) -> Result<(), isize> {
     ASKING.with(|there| {
         *there = false;
         let mut stack = STACK.load(Ordering::Relaxed);
         if stack == 0 {
-            // SAFETY: new private memory (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS), where the kernel likes.
+            // SAFETY: new private memory (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS) at any
+            // address.
             let got = unsafe { call(number::MMAP, [0, STACK_BYTES, 3, 0x22, usize::MAX, 0]) };
             if got < 0 {
                 return Err(-got);
@@ -87,10 +90,11 @@ pub(crate) fn start(folder: &'static CStr) -> Result<(), isize> {
             stack = got as usize;
             STACK.store(stack, Ordering::Relaxed);
         }
-        // SAFETY: no keeper runs, and the lock is held (I2).
+        // SAFETY: no keeper runs, and this thread holds the lock (I2).
         unsafe { *MAILBOX.folder.get() = folder.as_ptr().cast() };
         MAILBOX.state.store(ASKED, Ordering::Relaxed);
-        // SAFETY: the stack is the keeper's alone: the one before, if any, was another process's. It touches no locals (I3).
+        // SAFETY: only the keeper uses the stack; an earlier keeper ran in another process. It touches no
+        // thread-locals (I3).
         unsafe { sys::start_apart(keep, (stack + STACK_BYTES) as *mut c_void) }?;
         match wait() {
             answer if answer < 0 => Err(-answer),
@@ -102,37 +106,37 @@ pub(crate) fn start(folder: &'static CStr) -> Result<(), isize> {
     })
 }
 
-/// Takes the keeper's lock, for a fork.
+/// Takes the keeper's lock before a fork.
 pub(crate) fn hold() {
     ASKING.hold();
 }
 
-/// Gives it back, after a fork.
+/// Releases the keeper's lock after a fork.
 pub(crate) fn release() {
     ASKING.release();
 }
 
-/// Waits for the answer to what was asked.
+/// Waits for the answer to the pending request.
 fn wait() -> isize {
-    // Acquire: pairs with the Release store of ANSWERED in `keep`; we then see the answer.
+    // Acquire: pairs with the Release store of ANSWERED in `answer`, so that this thread sees the answer.
     while MAILBOX.state.load(Ordering::Acquire) != ANSWERED {
         sys::sleep_on(&MAILBOX.state, ASKED);
     }
-    // SAFETY: the state is ANSWERED, and the lock held (I2).
+    // SAFETY: the state is ANSWERED, and this thread holds the lock (I2).
     let answer = unsafe { *MAILBOX.answer.get() };
     MAILBOX.state.store(IDLE, Ordering::Relaxed);
     answer
 }
 
-/// The keeper's answer, or the error's number.
+/// Sends a request and returns the answer, or an error number.
 fn ask(request: Request) -> Result<usize, isize> {
     ASKING.with(|there| {
         if !*there {
             return Err(sys::EIO);
         }
-        // SAFETY: the state is IDLE, and the lock held (I2).
+        // SAFETY: the state is IDLE, and this thread holds the lock (I2).
         unsafe { *MAILBOX.request.get() = request };
-        // Release: pairs with the Acquire in `keep`; it then sees the request.
+        // Release: pairs with the Acquire in `keep`, so that the keeper sees the request.
         MAILBOX.state.store(ASKED, Ordering::Release);
         sys::wake(&MAILBOX.state);
         let answer = wait();
@@ -140,24 +144,24 @@ fn ask(request: Request) -> Result<usize, isize> {
     })
 }
 
-/// The `bytes` of the file of this name in the folder, from `offset` on, which is a multiple of a page, as memory that is the
-/// caller's; allocated, and zero where they are new.
+/// Maps `bytes` bytes of a file in the folder, from `offset` (a multiple of the page size). The range is
+/// allocated, and zero where it is new. The caller owns the mapping.
 pub(crate) fn map(name: &CStr, offset: usize, bytes: usize, new: bool) -> Result<*mut u8, isize> {
     ask(Request::Map { name: name.as_ptr().cast(), offset, bytes, new }).map(|at| at as *mut u8)
 }
 
-/// Makes the file so long.
+/// Sets the length of a file in the folder.
 pub(crate) fn cut(name: &CStr, bytes: usize) -> Result<(), isize> {
     ask(Request::Cut { name: name.as_ptr().cast(), bytes }).map(|_| ())
 }
 
-/// Removes the file.
+/// Removes a file in the folder.
 pub(crate) fn remove(name: &CStr) {
-    // It may be gone: whoever started us has given up.
+    // An error means that the file is already gone, because the starter of the run has given up.
     let _ = ask(Request::Remove { name: name.as_ptr().cast() });
 }
 
-/// What a file of the kernel's says, by its path.
+/// Reads a kernel file by its path.
 pub(crate) fn read(path: &CStr) -> Result<Vec<u8>, isize> {
     let mut bytes = vec![0; 64 << 10];
     loop {
@@ -171,13 +175,12 @@ pub(crate) fn read(path: &CStr) -> Result<Vec<u8>, isize> {
     }
 }
 
-/// The keeper.
+/// Main function of the keeper.
 extern "C" fn keep(_: *mut c_void) -> c_int {
-    // PR_SET_NAME, so that whoever lists threads sees what this one is.
-    // SAFETY: the name ends with a zero.
+    // PR_SET_NAME, so that lists of threads show the keeper's purpose. SAFETY: the name ends with a zero.
     unsafe { call(number::PRCTL, [15, c"squall-records".as_ptr() as usize, 0, 0, 0, 0]) };
     close_all();
-    // SAFETY: the state is ASKED since before this thread (I2); the path ends with a zero.
+    // SAFETY: the state has been ASKED since before this thread started (I2); the path ends with a zero.
     let folder = unsafe { open(sys::CWD, *MAILBOX.folder.get(), sys::DIRECTORY) };
     answer(folder);
     if folder < 0 {
@@ -191,7 +194,7 @@ extern "C" fn keep(_: *mut c_void) -> c_int {
                 sys::sleep_on(&MAILBOX.state, state);
             }
         }
-        // SAFETY: the state is ASKED, and what the request points to lives until it is answered (I2).
+        // SAFETY: the state is ASKED, and the request's memory stays valid until the answer (I2).
         answer(unsafe { serve(folder as usize, *MAILBOX.request.get()) });
     }
 }
@@ -204,9 +207,9 @@ fn answer(result: isize) {
     sys::wake(&MAILBOX.state);
 }
 
-/// Closes what was open where this thread comes from: copies, so that nobody else loses any.
+/// Closes the inherited descriptors. They are copies; those of the other threads stay open.
 fn close_all() {
-    // SAFETY: the table is this thread's own (I1).
+    // SAFETY: the descriptor table belongs to this thread alone (I1).
     unsafe {
         if call(number::CLOSE_RANGE, [0, u32::MAX as usize, 0, 0, 0, 0]) < 0 {
             for descriptor in 0..65_536 {
@@ -220,19 +223,19 @@ fn close_all() {
 /// `path` ends with a zero.
 unsafe fn open(folder: usize, path: *const u8, flags: usize) -> isize {
     let flags = flags | sys::CLOSE_ON_EXEC;
-    // SAFETY: the caller's promise.
+    // SAFETY: promised by the caller.
     unsafe { call(number::OPENAT, [folder, path as usize, flags, 0o600, 0, 0]) }
 }
 
 fn close(descriptor: usize) {
-    // SAFETY: a descriptor of the keeper's table, which it opened.
+    // SAFETY: a descriptor that the keeper opened in its own table.
     unsafe { call(number::CLOSE, [descriptor, 0, 0, 0, 0, 0]) };
 }
 
 /// # Safety
-/// What the request points to is valid.
+/// Pointers in the request are valid.
 unsafe fn serve(folder: usize, request: Request) -> isize {
-    // SAFETY: names end with a zero, and `to` has room for `bytes`: the caller's promise.
+    // SAFETY: names end with a zero, and `to` has room for `bytes`, as the caller promises.
     unsafe {
         match request {
             Request::Map { name, offset, bytes, new } => {
@@ -243,7 +246,7 @@ unsafe fn serve(folder: usize, request: Request) -> isize {
                 }
                 let mut result = allocate(file as usize, offset, bytes);
                 if result >= 0 {
-                    // A new shared mapping, where the kernel likes.
+                    // A new shared mapping at any address.
                     result = call(number::MMAP, [0, bytes, 3, 1, file as usize, offset]);
                 }
                 close(file as usize);
@@ -282,10 +285,10 @@ unsafe fn serve(folder: usize, request: Request) -> isize {
     }
 }
 
-/// Has room for these bytes of the file set aside, so that a store to them cannot fail.
+/// Allocates the range of the file, so that a store to it cannot fail for want of space.
 fn allocate(file: usize, offset: usize, bytes: usize) -> isize {
     loop {
-        // SAFETY: a descriptor of the keeper's, and numbers.
+        // SAFETY: a descriptor of the keeper, and numbers.
         let result = unsafe { call(number::FALLOCATE, [file, 0, offset, bytes, 0, 0]) };
         if result == -sys::EINTR {
             continue;
@@ -295,19 +298,19 @@ fn allocate(file: usize, offset: usize, bytes: usize) -> isize {
         }
         break;
     }
-    // A file system that cannot: a zero to each page does it, where nothing was yet.
+    // Fallback for file systems without `fallocate`: writes a zero to each page of the new range.
     for at in (offset..offset + bytes).step_by(PAGE) {
-        // SAFETY: as above; one byte of our own.
+        // SAFETY: a descriptor of the keeper, and a single byte of static memory.
         let result = unsafe { call(number::PWRITE, [file, c"".as_ptr() as usize, 1, at, 0, 0]) };
         if result < 0 {
             return result;
         }
     }
-    // SAFETY: as above.
+    // SAFETY: a descriptor of the keeper, and numbers.
     unsafe { call(number::FTRUNCATE, [file, offset + bytes, 0, 0, 0, 0]) }
 }
 
-/// A folder for tests, and the keeper of it; it goes when the process ends.
+/// A folder for tests, with its keeper. It is removed when the process exits.
 #[cfg(test)]
 pub(crate) fn folder_of_tests() -> &'static std::path::Path {
     static FOLDER: std::sync::OnceLock<std::path::PathBuf> = std::sync::OnceLock::new();
@@ -316,13 +319,13 @@ pub(crate) fn folder_of_tests() -> &'static std::path::Path {
     }
     extern "C" fn remove_folder() {
         if let Some(folder) = FOLDER.get() {
-            // What cannot be removed is left to whoever cleans up temporary files.
+            // Files that cannot be removed are left to the cleanup of temporary files.
             let _ = std::fs::remove_dir_all(folder);
         }
     }
     FOLDER.get_or_init(|| {
         use std::os::unix::ffi::OsStrExt;
-        // SAFETY: it only looks at a static that lasts as long as the process.
+        // SAFETY: the function only reads a static.
         unsafe { atexit(remove_folder) };
         let folder = std::env::temp_dir().join(format!("squall-plugin-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -343,12 +346,12 @@ mod tests {
         let open = || std::fs::read_dir("/proc/thread-self/fd").expect("descriptors").count();
         let before = open();
         let start = map(c"mapped", GRAIN, 2 * GRAIN, true).expect("memory");
-        // Other tests may come and go with descriptors of their own; a hundred maps would show.
+        // Other tests may open descriptors meanwhile; a leak of one per map would exceed the margin.
         for _ in 0..100 {
             map(c"mapped", GRAIN, GRAIN, false).expect("memory");
         }
         assert!(open() < before + 50);
-        // SAFETY: the memory is ours.
+        // SAFETY: this test owns the mapping.
         unsafe { start.write(7) };
         let bytes = std::fs::read(folder.join("mapped")).expect("the file");
         assert_eq!((bytes.len(), bytes[GRAIN]), (3 * GRAIN, 7));

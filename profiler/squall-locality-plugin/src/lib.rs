@@ -1,14 +1,16 @@
-//! The part of the locality profiler that runs inside the emulator.
+//! The QEMU plugin of the locality profiler, and the format of its files.
 //!
-//! QEMU's user-mode emulation loads it as a plugin and tells it of every load and store of the emulated program; it counts
-//! them, for each thread, line and instruction, in files that outlive whatever happens to the process. `squall-locality`
-//! reads those.
+//! QEMU's user-mode emulator loads the plugin and reports every load and store of the emulated program. The
+//! plugin counts them per thread, line and instruction, in files that survive a crash of the process.
+//! `squall-locality` reads these files.
 //!
-//! A plugin is a shared library, and Cargo builds none for another package to carry. So this crate carries its own
-//! source ([`SOURCES`]), and the build script of `squall-locality` has the compiler make a library of it, which goes into the
-//! binary. As an ordinary crate it is the form of the files ([`format`](mod@format)), and what the usual checks compile and test.
+//! A plugin is a shared library, which Cargo cannot embed into another package. This crate therefore carries
+//! its own source ([`SOURCES`]). The build script of `squall-locality` compiles it and embeds the library
+//! into the binary. As an ordinary crate it provides the file format ([`format`](mod@format)), and is checked
+//! and tested as usual.
 //!
-//! - I1. It depends on nothing but the standard library, and one call of the compiler on `lib.rs` makes the plugin.
+//! - I1. The crate depends only on the standard library. A single call of `rustc` on `lib.rs` builds the
+//!   plugin.
 
 #[cfg(all(test, squall_global_alloc))]
 use squall_alloc as _;
@@ -33,7 +35,7 @@ mod sys;
 mod table;
 mod threads;
 
-/// Path and text of each file that the plugin is compiled from, the root first.
+/// Path and text of each source file of the plugin, root first.
 pub const SOURCES: &[(&str, &str)] = &[
     ("lib.rs", include_str!("lib.rs")),
     ("api.rs", include_str!("api.rs")),
@@ -56,5 +58,5 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("threads.rs", include_str!("threads.rs")),
 ];
 
-/// The text of the library that is preloaded into the emulated program.
+/// Source of the library that is preloaded into the emulated program.
 pub const PRELOAD: &str = include_str!("../preload/preload.rs");

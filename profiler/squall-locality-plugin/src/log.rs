@@ -1,7 +1,7 @@
-//! A process's log: what is not counted but happened once, record by record.
+//! The log of a process: records of single events.
 //!
-//! - I1. The head says how many bytes of records there are, and says so of a record only when all of it is there: a process
-//!   that is killed leaves whole records.
+//! - I1. The head gives the bytes of records and is updated only when a record is complete. A killed process
+//!   therefore leaves whole records.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,17 +10,18 @@ use crate::format::{HEAD_BYTES, MAGIC, file, head};
 use crate::run;
 use crate::shared::{Chunk, GRAIN};
 
-/// Bytes of the head's part of the file, and of the largest part of records; each is as long as what there is.
+/// Bytes of the file's first part, and of its largest part. Each further part doubles the file up to that
+/// size.
 const HEAD_PART: usize = GRAIN;
 const PART_MAX: usize = 4 << 20;
 
-/// A payload under construction, after room for what comes before it in a record.
+/// A payload under construction, behind the room for its record's header.
 #[derive(Debug)]
 pub(crate) struct Payload(Vec<u8>);
 
 /// Bytes of a record before its payload.
 const BEFORE: usize = 8;
-/// Bytes that most records have room in, so that each is asked for once.
+/// Initial capacity; most records fit, so they allocate once.
 const MOST: usize = 64;
 
 impl Default for Payload {
@@ -48,14 +49,14 @@ impl Payload {
     }
 }
 
-/// The log of one process.
+/// Log of one process.
 #[derive(Debug)]
 pub(crate) struct Log {
     name: CString,
     head: Chunk,
-    /// The last part; records are contiguous through the parts.
+    /// Last part of the file; records continue across parts.
     part: Option<Chunk>,
-    /// Bytes of it that are used.
+    /// Used bytes of the last part.
     used: usize,
     file_bytes: usize,
     records_bytes: u64,
@@ -63,19 +64,19 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A new one, in a file that must not exist.
+    /// Creates a log in a new file.
     pub(crate) fn create(name: CString, pid: u32, process: u32) -> Result<Log, isize> {
         if !run::here().take_log(HEAD_PART) {
             return Err(crate::sys::EAGAIN);
         }
-        // The head's part is longer than a head, and the rest of it is records.
+        // The first part holds the head and then records.
         let part = Chunk::map(&name, 0, HEAD_PART, true)?;
         let mut bytes = [0; HEAD_BYTES];
         bytes[head::MAGIC..][..8].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[head::KIND..][..4].copy_from_slice(&file::LOG.to_le_bytes());
         bytes[head::PID..][..4].copy_from_slice(&pid.to_le_bytes());
         bytes[head::PROCESS..][..4].copy_from_slice(&process.to_le_bytes());
-        // SAFETY: the head lies in the chunk, which is nobody else's.
+        // SAFETY: the head lies in the chunk, which only this thread can access yet.
         unsafe { part.start().cast::<[u8; HEAD_BYTES]>().write(bytes) };
         Ok(Log {
             name,
@@ -88,7 +89,8 @@ impl Log {
         })
     }
 
-    /// Adds a record. One for which there is no room is lost, and counted: the program that is looked at shall not suffer.
+    /// Appends a record. A record without room is lost and counted, so that the profiled program is not
+    /// disturbed.
     pub(crate) fn write(&mut self, kind: u32, payload: Payload) {
         if self.stopped {
             return;
@@ -108,7 +110,7 @@ impl Log {
         self.records_bytes
     }
 
-    /// In a forked child that can have no log of its own: nothing goes into the parent's.
+    /// Stops writing: a forked child that cannot create its own log must not write to the parent's.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }
@@ -119,7 +121,7 @@ impl Log {
         let (now, later) = record.split_at(record.len().min(room));
         let next = if later.is_empty() { None } else { Some(self.next_part(later.len())?) };
         let copy = |from: &[u8], to: &Chunk, at: usize| {
-            // SAFETY: `at` and what follows lie in the chunk, and no record is there yet.
+            // SAFETY: the range from `at` lies in the chunk and holds no record yet.
             unsafe { to.start().add(at).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
         };
         copy(now, self.part.as_ref().unwrap_or(&self.head), self.used);
@@ -130,9 +132,10 @@ impl Log {
             self.part = Some(next);
         }
         self.records_bytes += record.len() as u64;
-        // SAFETY: a field of the head, which is mapped, and which is this process's alone.
+        // SAFETY: a field of the head, which is mapped and belongs to this process alone.
         let said = unsafe { &*self.head.start().add(head::ENTRIES).cast::<AtomicU64>() };
-        // Release: for whoever reads the file while we live; a record is there before the head says so.
+        // Release: for readers of the file while the process lives. The record is complete before the head
+        // counts it.
         said.store(self.records_bytes, Ordering::Release);
         Some(())
     }

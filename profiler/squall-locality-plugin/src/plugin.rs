@@ -1,15 +1,15 @@
-//! The plugin: what it asks the emulator to be told, and what it does with what is seldom.
+//! The plugin: instruments code and handles rare events.
 //!
-//! Idea: accesses are each thread's own matter (`threads`). Everything else (new code, threads, mappings, blocks, windows) is
-//! seldom, and goes under one lock into the log.
+//! Idea: each thread counts its own accesses (`threads`). All other events (new code, threads, mappings,
+//! blocks, windows) are rare, and are logged under one lock.
 //!
-//! - I1. A forked child starts over: its own keeper, its own log, its own tables. What it inherited is the parent's, and it
-//!   forgets it without touching it; but the thread that forked is still where it was, in its window, too, and blocks that were given out
-//!   are still there, which is why the child's log says where in the parent's it begins.
-//! - I2. Accesses of instructions of the preloaded library's are nobody's: the emulator is not asked for them. What it has others do
-//!   besides the allocator's work is between `QUIET` and `LOUD`.
+//! - I1. A forked child starts over with its own keeper, log and tables. It forgets the inherited ones, which
+//!   belong to the parent, without touching them. The forking thread keeps its window, and blocks stay
+//!   allocated; therefore the child's log records the position in the parent's log where it begins.
+//! - I2. Accesses of the preloaded library's instructions are not reported. Its calls to other libraries,
+//!   except the allocator's own work, lie between `QUIET` and `LOUD`.
 //!
-//! Not promised: what a program does after it became another one (`exec`): the emulator does not stay for that.
+//! Not promised: accesses after `exec`, because the emulator ends there.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -27,28 +27,28 @@ use crate::table::{Ended, Table};
 use crate::threads::{self, epoch};
 use crate::{helpers, keeper, run, sys};
 
-/// Bytes of a path that are written down.
+/// Maximum number of recorded bytes of a path.
 const PATH_MAX: usize = 4_096;
 
 static SHARED: Lock<Option<Shared>> = Lock::new(None);
 
-/// What all threads share.
+/// State shared by all threads.
 pub(crate) struct Shared {
-    /// Where the records are: for the keeper of a forked child.
+    /// Folder of the files, for the keeper of a forked child.
     folder: &'static CStr,
     pid: u32,
-    /// The process's number in the run.
+    /// Number of the process in the run.
     process: u32,
     pub(crate) arch: Arch,
     pub(crate) api: Api,
     pub(crate) log: Log,
     pub(crate) guest_base: Option<u64>,
     pub(crate) threads_count: u32,
-    /// Ended threads' tables, for when room is wanted, and the sample that they are of.
+    /// Tables of ended threads, which are resampled when room runs out, and their current sample.
     pub(crate) ended: Vec<Ended>,
     sampled: u32,
     code: Regions,
-    /// Where the preloaded library is, as the kernel has its path.
+    /// Path of the preloaded library, as the kernel reports it.
     preload: Vec<u8>,
     pub(crate) sites: HashMap<Vec<u64>, u32>,
     pub(crate) futexes: HashSet<u64>,
@@ -70,13 +70,13 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Shared) -> R) -> Option<R> {
 
 // --- code ---
 
-/// There is a new block of code, for the length of this call.
+/// Instruments a new block of code, which is valid during this call.
 pub(crate) fn translate(block: *mut Block) {
     with(|shared| shared.translate(block));
 }
 
 impl Shared {
-    /// A new table for this thread; none where there is no room, which is counted.
+    /// Creates a table for this thread. Returns `None` if there is no room; the loss is counted.
     pub(crate) fn table(&mut self, number: u32, kind: u32) -> Option<Table> {
         let suffix = if kind == window::WHOLE { "" } else { "-w" };
         let name = CString::new(format!("table-{}-{number}{suffix}", self.process)).unwrap_or_default();
@@ -97,7 +97,7 @@ impl Shared {
         Some(table)
     }
 
-    /// Drops what is not in the sample any more of what no running thread looks after.
+    /// Applies a coarser sample to the tables that no running thread maintains.
     pub(crate) fn keep_up(&mut self, sample: u32) {
         if self.sampled >= sample {
             return;
@@ -110,23 +110,23 @@ impl Shared {
         threads::resample_parked(sample);
     }
 
-    /// Where a thread's stack is.
+    /// Records the stack of a thread.
     pub(crate) fn note_stack(&mut self, tid: u32, address: u64) {
         self.log.write(record::STACK, Payload::default().u32(tid).u32(0).u64(address));
     }
 
     fn translate(&mut self, block: *mut Block) {
-        // SAFETY: `block` is the emulator's, for the length of this callback, and so are its instructions.
+        // SAFETY: `block` and its instructions belong to the emulator and are valid during this callback.
         let count = unsafe { (self.api.insns_count)(block) };
         for at in 0..count {
             self.instrument(block, at);
         }
     }
 
-    /// Has the emulator tell of one instruction.
+    /// Registers the callbacks for one instruction.
     fn instrument(&mut self, block: *mut Block, at: usize) {
         let api = self.api;
-        // SAFETY: as in `translate`; `at` is below the count.
+        // SAFETY: `block` is valid during this callback, and `at` is below the count.
         let (insn, address, bytes, size) = unsafe {
             let insn = (api.insn)(block, at);
             (insn, (api.address)(insn), (api.bytes)(insn), (api.size)(insn))
@@ -134,7 +134,7 @@ impl Shared {
         let code: &[u8] = if bytes.is_null() {
             &[]
         } else {
-            // SAFETY: in user mode this is where the instruction lies in the emulator's memory, whole.
+            // SAFETY: in user mode, `bytes` points to the whole instruction in the emulator's memory.
             unsafe { std::slice::from_raw_parts(bytes, size.min(15)) }
         };
         if at == 0 {
@@ -152,7 +152,7 @@ impl Shared {
         let is_atomic = decoded.kind != insn_kind::PLAIN;
         let mut on_access = counts.then(|| self.told_by(address, code, is_atomic));
         let on_insn = |f: api::OnInsn, argument: u64| {
-            // SAFETY: the callback has the type that is asked for, and what it is given is a number to it.
+            // SAFETY: the callback has the expected type, and treats its argument as a number.
             unsafe { (api.on_insn)(insn, f, api::NO_REGISTERS, argument as *mut c_void) };
         };
         if let Some(mark) = mark {
@@ -164,7 +164,7 @@ impl Shared {
         if self.windows == Windows::Symbols {
             let stores = self.arch.stores_returns();
             if at == 0 && !stores {
-                // SAFETY: as above.
+                // SAFETY: the callback has the expected type, and treats its argument as a number.
                 unsafe {
                     (api.on_block_run)(
                         block,
@@ -188,20 +188,22 @@ impl Shared {
             }
         }
         let Some(on_access) = on_access else { return };
-        // An atomic instruction is one access, a write: some emulators tell of it once, later ones of its halves.
+        // An atomic instruction counts as one write. Some emulators report it once, later ones report both
+        // halves.
         let which = if is_atomic { api::WRITES } else { api::READS_AND_WRITES };
-        // SAFETY: as above.
+        // SAFETY: the callback has the expected type, and treats its argument as a number.
         unsafe { (api.on_access)(insn, on_access, api::NO_REGISTERS, which, site as *mut c_void) };
     }
 
-    /// What is to be called for accesses of this instruction: where it does what a compiler's helper is for, they are its caller's.
+    /// Callback for the accesses of this instruction. The atomic accesses of a compiler helper count for its
+    /// caller.
     fn told_by(&self, address: u64, code: &[u8], is_atomic: bool) -> api::OnAccess {
         let mut before = [0; helpers::BEFORE];
         let mut inside = |length: usize| {
             let before = &mut before[..length];
             self.read(address.wrapping_sub(length as u64), before) == length && helpers::is_inside(before)
         };
-        // What lies before the page may not be mapped; then there is less to look at.
+        // The page before may be unmapped; then fewer bytes are inspected.
         let in_page = helpers::BEFORE.min((address & 4095) as usize);
         let may = self.arch == Arch::Arm && helpers::may_work(code, is_atomic);
         if may && (inside(helpers::BEFORE) || inside(in_page)) {
@@ -211,7 +213,7 @@ impl Shared {
         }
     }
 
-    /// Whether this instruction is a branch to such a helper.
+    /// Whether the instruction branches to a compiler helper.
     fn leads_to_helper(&self, address: u64, code: &[u8]) -> bool {
         let mut head = [0; helpers::HEAD];
         let target = if self.arch == Arch::Arm { helpers::target(address, code) } else { None };
@@ -221,7 +223,8 @@ impl Shared {
         })
     }
 
-    /// New code: where the emulator keeps the program's memory, and what is mapped, when that is not yet known.
+    /// Handles new code: determines the emulator's base of the program's memory and reads the mappings, if
+    /// unknown.
     fn note_code(&mut self, address: u64, bytes: u64) {
         if self.guest_base.is_none() && bytes != 0 {
             let base = bytes.wrapping_sub(address);
@@ -230,7 +233,8 @@ impl Shared {
         }
         if self.code.at(address).is_none() {
             self.note_maps();
-            // What is code and in no mapping (a page of the emulator's own) is not asked for again.
+            // Code outside all mappings (a page of the emulator) is recorded, so that the mappings are not
+            // read again.
             if self.code.at(address).is_none() {
                 let page = address & !4095;
                 self.code.map(page, page.saturating_add(4096), Owner::Program);
@@ -258,7 +262,8 @@ impl Shared {
         self.log.write(record::MAPS, Payload::default().u32(epoch()).u32(0).bytes(&text));
     }
 
-    /// What is mapped is code, or may be: the emulator maps the program's without the right to run it.
+    /// Records a mapping. Every mapping may hold code, because the emulator maps the program's code without
+    /// the right to execute it.
     pub(crate) fn note_mapping(&mut self, start: u64, end: u64, offset: u64, path: &[u8]) {
         let owner = if path == self.preload { Owner::Preload } else { Owner::Program };
         self.code.map(start, end, owner);
@@ -270,36 +275,36 @@ impl Shared {
         }
     }
 
-    /// Nothing is mapped there any more, or is about to be.
+    /// Removes a range that was, or is about to be, unmapped.
     pub(crate) fn forget_mapping(&mut self, start: u64, length: u64) {
         self.code.unmap(start, start.saturating_add(length));
     }
 
-    /// What was mapped in one place is in another, or has another length.
+    /// Records a mapping that was moved or resized.
     pub(crate) fn move_mapping(&mut self, old: u64, old_length: u64, start: u64, length: u64) {
         let owner = self.code.at(old).unwrap_or(Owner::Program);
         self.forget_mapping(old, old_length);
         self.code.map(start, start.saturating_add(length), owner);
     }
 
-    /// Bytes of the program's memory; fewer, or none, where nothing is mapped.
+    /// Reads the program's memory. Returns the number of bytes read, which is smaller at an unmapped address.
     pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> usize {
         let at = address.wrapping_add(self.guest_base.unwrap_or(0));
         usize::try_from(sys::read_memory(self.pid, at as usize, bytes)).unwrap_or(0)
     }
 
-    /// Stores to the program's memory, if it is there. Whether it was.
+    /// Writes to the program's memory. Returns whether all bytes were written.
     pub(crate) fn store(&self, address: u64, bytes: &[u8]) -> bool {
         let at = address.wrapping_add(self.guest_base.unwrap_or(0));
         usize::try_from(sys::write_memory(self.pid, at as usize, bytes)) == Ok(bytes.len())
     }
 
-    /// The text at this address, up to its zero.
+    /// Reads the zero-terminated text at this address.
     pub(crate) fn read_text(&self, address: u64) -> Vec<u8> {
         let mut text = Vec::new();
         let mut part = [0; 256];
         while text.len() < PATH_MAX {
-            // Not beyond the page: the next may not be there.
+            // Stops at the end of the page, because the next one may be unmapped.
             let here = address + text.len() as u64;
             let length = part.len().min(4096 - (here & 4095) as usize);
             let got = self.read(here, &mut part[..length]);
@@ -313,7 +318,7 @@ impl Shared {
     }
 }
 
-/// Start, end, offset and path of a line of `/proc/self/maps`.
+/// Parses a line of `/proc/self/maps`: start, end, offset and path.
 fn mapping(line: &[u8]) -> Option<(u64, u64, u64, &[u8])> {
     let mut words = line.splitn(6, |byte| *byte == b' ');
     let number = |text: &[u8]| u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok();
@@ -333,17 +338,17 @@ unsafe extern "C" {
 }
 
 pub(crate) fn thread_id() -> u32 {
-    // SAFETY: it takes nothing and cannot fail.
+    // SAFETY: takes no arguments and cannot fail.
     unsafe { gettid() }.cast_unsigned()
 }
 
 fn process_id() -> u32 {
-    // SAFETY: as above.
+    // SAFETY: takes no arguments and cannot fail.
     unsafe { getpid() }.cast_unsigned()
 }
 
 fn parent_id() -> u32 {
-    // SAFETY: as above.
+    // SAFETY: takes no arguments and cannot fail.
     unsafe { getppid() }.cast_unsigned()
 }
 
@@ -375,13 +380,13 @@ impl Shared {
         self.threads_count = 0;
         self.ended.clear();
         self.sampled = run::here().sample();
-        // Without a keeper no file is made, and what is missing is counted.
+        // Without a keeper the child creates no files, and its losses are counted.
         let log = keeper::start(self.folder)
             .and_then(|()| Log::create(log_name(self.process), self.pid, self.process));
         match log {
             Ok(log) => {
                 self.log = log;
-                // Which blocks there are, who asked for them, and what is slept upon: it is all still so here.
+                // The child inherits blocks, their allocation sites, and futex words.
                 self.log.write(record::FORKED, Payload::default().u32(parent).u32(0).u64(parents_bytes));
                 self.note_info();
                 self.note_maps();
@@ -397,20 +402,20 @@ impl Shared {
 
 // --- the beginning ---
 
-/// Which accesses count.
+/// Selects the accesses that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Windows {
-    /// All.
+    /// All accesses.
     None,
-    /// All until a thread marks, then those between marks.
+    /// All accesses until a thread marks, then those between marks.
     Auto,
-    /// Those between marks.
+    /// Accesses between marks.
     Marks,
-    /// Those in calls of a function.
+    /// Accesses in calls of a function.
     Symbols,
 }
 
-/// The arguments: `folder=PATH,entries=N,window=none|marks|auto|symbols`.
+/// Parses the arguments `folder=PATH,entries=N,window=none|marks|auto|symbols`.
 fn arguments(arguments: &[&str]) -> Result<(PathBuf, u64, Windows), String> {
     let (mut folder, mut entries, mut windows) = (None, u64::MAX, Windows::Auto);
     for argument in arguments {
@@ -427,7 +432,8 @@ fn arguments(arguments: &[&str]) -> Result<(PathBuf, u64, Windows), String> {
     Ok((folder.ok_or("no folder")?, entries, windows))
 }
 
-/// The file `symbols` in the folder: an offset in hexadecimal, a blank, and the path of the file, on each line.
+/// Reads the file `symbols` in the folder. Each line has an offset in hexadecimal, a blank, and the path of
+/// the file.
 fn symbols(folder: &std::path::Path) -> Vec<Symbol> {
     let text = std::fs::read_to_string(folder.join("symbols")).unwrap_or_default();
     let symbol = |line: &str| {
@@ -444,11 +450,11 @@ fn install(id: Id, version: c_int, target: &str, words: &[&str]) -> Result<(), S
     let api = Api::find().map_err(lacks)?;
     let (folder, entries, windows) = arguments(words)?;
     let symbols = if windows == Windows::Symbols { symbols(&folder) } else { Vec::new() };
-    // Without it nothing is the preloaded library's.
+    // If the path is unknown, no code is attributed to the preloaded library.
     let preload = std::fs::canonicalize(folder.join("preload.so")).unwrap_or_default();
     let pid = process_id();
     let folder = CString::new(folder.into_os_string().into_encoded_bytes()).map_err(|e| e.to_string())?;
-    // For good: every forked child needs it.
+    // Leaked, because every forked child needs it.
     let folder: &'static CStr = Box::leak(folder.into_boxed_c_str());
     let failed = |what: &str, error: isize| {
         let error = std::io::Error::from_raw_os_error(error as i32);
@@ -481,15 +487,15 @@ fn install(id: Id, version: c_int, target: &str, words: &[&str]) -> Result<(), S
         windows,
     };
     SHARED.with(|state| *state = Some(shared));
-    // SAFETY: what is called only touches statics.
+    // SAFETY: the handlers only access statics.
     unsafe { pthread_atfork(before_fork, after_fork, in_child) };
     callbacks::register(id, version).map_err(lacks)
 }
 
-/// What the emulator calls when it has loaded the library.
+/// Entry point: the emulator calls it after loading the library.
 ///
 /// # Safety
-/// To be called by the emulator: `info` and the `count` texts at `words` are valid meanwhile.
+/// Only the emulator may call it. `info` and the `count` texts at `words` are valid during the call.
 #[cfg_attr(squall_plugin, unsafe(no_mangle))]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: Id,
@@ -498,11 +504,11 @@ pub unsafe extern "C" fn qemu_plugin_install(
     words: *const *const c_char,
 ) -> c_int {
     let text = |at: *const c_char| {
-        // SAFETY: a text of the emulator's, which ends with a zero.
+        // SAFETY: a zero-terminated text of the emulator.
         unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned()
     };
     let info = info.cast::<Info>();
-    // SAFETY: valid meanwhile; the fields that are looked at are those of every version.
+    // SAFETY: `info` is valid during the call; the fields used here exist in every version.
     let (target, version, system) =
         unsafe { (text((*info).target), (*info).version_now, (*info).whole_system) };
     let words: Vec<String> = (0..usize::try_from(count).unwrap_or(0))
@@ -510,7 +516,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
         .map(|at| text(unsafe { *words.add(at) }))
         .collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    // Without it whoever started the emulator takes it that the plugin was refused, and starts the program again.
+    // Without this file, the starter of the emulator assumes that the plugin was rejected, and starts the
+    // program again.
     let met = arguments(&words).and_then(|(folder, ..)| {
         let path = folder.join(MET);
         std::fs::write(&path, []).map_err(|error| format!("{}: {error}", path.display()))
@@ -529,18 +536,19 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
 }
 
-/// What the library is called where the emulator's interface is of version 7 or later. Any other name is for those before.
+/// Name of the library for emulators with interface version 7 or later. Any other name is for earlier
+/// versions.
 pub const NAME_7: &str = "plugin-7.so";
 
-/// An empty file in the folder, made when the emulator has taken the plugin.
+/// Name of an empty file in the folder, created when the emulator has accepted the plugin.
 pub const MET: &str = "met";
 
-/// The version of the interface, which the emulator reads before it calls [`qemu_plugin_install`].
+/// Interface version, which the emulator reads before it calls [`qemu_plugin_install`].
 #[cfg_attr(squall_plugin, unsafe(no_mangle), used)]
 #[allow(non_upper_case_globals, reason = "the emulator's name")]
 pub static qemu_plugin_version: AtomicU32 = AtomicU32::new(1);
 
-/// Run when the library is loaded, before the version is read.
+/// Runs when the library is loaded, before the emulator reads the version.
 #[cfg_attr(squall_plugin, used, unsafe(link_section = ".init_array"))]
 #[cfg_attr(not(squall_plugin), allow(dead_code, reason = "for the library alone"))]
 static ON_LOAD: extern "C" fn() = {

@@ -1,20 +1,20 @@
-//! What is mapped of the program: where code may be, and whose it is.
+//! Regions of the program's address space, each with its owner.
 //!
-//! - I1. Regions do not overlap, and neighbours differ in whose they are: there are never more than there are mappings, however many came
-//!   and went.
+//! - I1. Regions do not overlap, and adjacent regions have different owners. Their number never exceeds that
+//!   of the current mappings, however many came and went.
 
 use std::collections::BTreeMap;
 
-/// Whose code a region has.
+/// Owner of the code in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The program's, and that of the libraries it is linked to.
+    /// The program and the libraries linked to it.
     Program,
-    /// The preloaded library's.
+    /// The preloaded library.
     Preload,
 }
 
-/// All regions, by their first address.
+/// Regions by first address: end and owner.
 #[derive(Debug, Default)]
 pub(crate) struct Regions(BTreeMap<u64, (u64, Owner)>);
 
@@ -23,13 +23,13 @@ impl Regions {
         self.0.clear();
     }
 
-    /// Whose code is at this address, where anything is mapped.
+    /// Owner of the code at this address, if it is mapped.
     pub(crate) fn at(&self, address: u64) -> Option<Owner> {
         let (_, (end, owner)) = self.0.range(..=address).next_back()?;
         (address < *end).then_some(*owner)
     }
 
-    /// A region comes, in the place of what was there.
+    /// Adds a region and replaces older ones in its range.
     pub(crate) fn map(&mut self, mut start: u64, mut end: u64, owner: Owner) {
         if start >= end {
             return;
@@ -51,7 +51,7 @@ impl Regions {
         self.0.insert(start, (end, owner));
     }
 
-    /// Nothing is there any more.
+    /// Removes a range.
     pub(crate) fn unmap(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -97,7 +97,7 @@ mod tests {
         let mut regions = Regions::default();
         for round in 0..1_000 {
             regions.map(4096, 8192, Program);
-            // Side by side, and the same one's: one.
+            // Adjacent regions with the same owner merge.
             regions.map(8192 + round * 4096, 8192 + (round + 1) * 4096, Program);
             assert_eq!(regions.0.len(), 1);
         }

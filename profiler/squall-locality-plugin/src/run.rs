@@ -1,14 +1,14 @@
-//! What all processes of a run have in common: one page of a file, which forked children inherit.
+//! The page shared by all processes of a run; forked children inherit the mapping.
 //!
-//! Problem: a program may have thousands of threads and of children, and each table is small; the bound is on them all
-//! together. Idea: counts of what there is lie in memory that all share. Entries are counted by the sample that their table has, so that what
-//! those that sleep have yet to drop is known: the sample is made coarser when what will be left is too much, and
-//! not once more for as long as somebody sleeps.
+//! Problem: a program may have thousands of threads and children with small tables, and the memory limit
+//! applies to all together. Idea: shared counters hold the totals. Entries are counted per sample of their
+//! table, so that the entries which sleeping threads have yet to drop can be predicted. The sample becomes
+//! coarser only if the predicted rest is too large, and not repeatedly because a thread sleeps.
 //!
-//! - I1. `TAKEN` is the bytes of all files of records and of the index of each table that lives; nothing is taken beyond `BYTES_MAX`.
-//! - I2. What is not recorded for want of room, or for any other reason, is counted here, so that the report says so.
+//! - I1. `TAKEN` is the size of all files and of the indexes of live tables. It never exceeds `BYTES_MAX`.
+//! - I2. Every unrecorded access, thread, process and record is counted here, so that the report can tell.
 //!
-//! Not promised: that what was taken is given back by a process that is killed. It is only ever counted as too much.
+//! Not promised: room returned by a killed process. `TAKEN` is then too large, never too small.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -18,37 +18,38 @@ use crate::keeper;
 
 /// Bytes of the file.
 const BYTES: usize = 4096;
-/// Its name in the folder.
+/// Name of the file in the folder.
 const NAME: &CStr = c"run";
-/// Bytes that an entry takes, its share of the index included.
+/// Bytes per entry, including its share of the index.
 pub(crate) const ENTRY_BYTES_ALL: u64 = 96;
-/// What may be taken at least, however few entries are wanted: room for some hundred small threads.
+/// Minimum for `BYTES_MAX`: room for some hundred small threads, however few entries are allowed.
 const BYTES_MIN: u64 = 8 << 20;
-/// The coarsest sample: one line in 2^30.
+/// Coarsest sample: one line in 2^30.
 const SAMPLE_MAX: u32 = 30;
 
-/// The page, as longs.
+/// The page as `u64` fields.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a>(&'a [AtomicU64; BYTES / 8]);
 
 static PAGE: AtomicPtr<[AtomicU64; BYTES / 8]> = AtomicPtr::new(std::ptr::null_mut());
-/// For tests, which have no run, and so no bounds.
+/// Page for tests, which have no run and therefore no limits.
 static NOWHERE: [AtomicU64; BYTES / 8] = [const { AtomicU64::new(0) }; BYTES / 8];
 
-/// The run that this process is part of.
+/// Run of this process.
 #[inline]
 pub(crate) fn here() -> Run<'static> {
-    // SAFETY: null, or the page, which is mapped for good, and which nobody touches but as atomics.
+    // SAFETY: the pointer is null or leads to the page, which stays mapped and is accessed only through
+    // atomics.
     Run(unsafe { PAGE.load(Ordering::Relaxed).as_ref() }.unwrap_or(&NOWHERE))
 }
 
-/// Begins a run in which sampling begins at so many entries.
+/// Begins a run that samples lines above this number of entries.
 pub(crate) fn begin(entries_max: u64) -> Result<(), isize> {
     let page = keeper::map(NAME, 0, BYTES, true)?;
     let mut head = [0; HEAD_BYTES];
     head[format::head::MAGIC..][..8].copy_from_slice(&format::MAGIC.to_le_bytes());
     head[format::head::KIND..][..4].copy_from_slice(&file::RUN.to_le_bytes());
-    // SAFETY: the page was just mapped, and nobody else has it.
+    // SAFETY: the page was just mapped, and no other thread has it yet.
     unsafe { page.cast::<[u8; HEAD_BYTES]>().write(head) };
     PAGE.store(page.cast(), Ordering::Relaxed);
     here().limit(entries_max);
@@ -61,28 +62,28 @@ impl Run<'_> {
         &self.0[place / 8]
     }
 
-    /// Sets the bounds.
+    /// Sets the limits.
     fn limit(self, entries_max: u64) {
         self.long(at::ENTRIES_MAX).store(entries_max, Ordering::Relaxed);
         let bytes = entries_max.saturating_mul(2 * ENTRY_BYTES_ALL).max(BYTES_MIN);
         self.long(at::BYTES_MAX).store(bytes, Ordering::Relaxed);
     }
 
-    /// One line in 2^this is kept, of all from now on.
+    /// Current sample: one line in 2^this is kept.
     pub(crate) fn sample(self) -> u32 {
         self.long(at::SAMPLE).load(Ordering::Relaxed) as u32
     }
 
-    /// A number that no other process of the run has.
+    /// Returns a new process number, unique in the run.
     pub(crate) fn new_process(self) -> u32 {
         self.long(at::PROCESSES).fetch_add(1, Ordering::Relaxed) as u32
     }
 
-    /// Takes room for so many bytes. Whether there was any.
+    /// Reserves room. Returns whether there was enough.
     pub(crate) fn take(self, bytes: usize) -> bool {
         let max = self.long(at::BYTES_MAX).load(Ordering::Relaxed);
         let before = self.long(at::TAKEN).fetch_add(bytes as u64, Ordering::Relaxed);
-        // Without a bound there is no run: tests.
+        // A limit of zero means that there is no run (tests).
         if max == 0 || before.saturating_add(bytes as u64) <= max {
             return true;
         }
@@ -90,12 +91,13 @@ impl Run<'_> {
         false
     }
 
-    /// Gives room back.
+    /// Returns room.
     pub(crate) fn give(self, bytes: usize) {
         self.long(at::TAKEN).fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Takes room for so many bytes of logs. Whether there was any: blocks may take a quarter of all, the rest another.
+    /// Reserves room for logs. Blocks may use a quarter of all room, other records another quarter. Returns
+    /// whether there was enough.
     pub(crate) fn take_log(self, bytes: usize) -> bool {
         let max = self.long(at::BYTES_MAX).load(Ordering::Relaxed);
         let before = self.long(at::LOGS).load(Ordering::Relaxed);
@@ -106,23 +108,23 @@ impl Run<'_> {
         true
     }
 
-    /// Whether blocks may still be written down.
+    /// Whether there is room for records of blocks.
     pub(crate) fn has_room_for_blocks(self) -> bool {
         let max = self.long(at::BYTES_MAX).load(Ordering::Relaxed);
         max == 0 || self.long(at::LOGS).load(Ordering::Relaxed) < max / 4
     }
 
-    /// So many entries more in a table of this sample.
+    /// Counts new entries in a table of this sample.
     pub(crate) fn add_entries(self, sample: u32, count: u64) {
         self.long(at::ENTRIES + 8 * sample as usize).fetch_add(count, Ordering::Relaxed);
     }
 
-    /// So many fewer.
+    /// Counts removed entries in a table of this sample.
     pub(crate) fn remove_entries(self, sample: u32, count: u64) {
         self.long(at::ENTRIES + 8 * sample as usize).fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// Entries that there will be once every table has this sample.
+    /// Predicted number of entries after every table has adopted this sample.
     fn entries_at(self, sample: u32) -> u64 {
         (0..=sample)
             .map(|level| {
@@ -131,7 +133,8 @@ impl Run<'_> {
             .fold(0, u64::saturating_add)
     }
 
-    /// Makes the sample coarser if there will be too many entries with the one there is. Whether it did.
+    /// Makes the sample coarser if the prediction for the current one exceeds the limit. Returns whether it
+    /// did.
     pub(crate) fn sample_less_if_full(self) -> bool {
         let max = self.long(at::ENTRIES_MAX).load(Ordering::Relaxed);
         let now = self.sample();
@@ -143,22 +146,22 @@ impl Run<'_> {
             .is_ok()
     }
 
-    /// An access of a thread that has no table.
+    /// Counts an access of a thread without a table.
     pub(crate) fn miss_access(self) {
         self.long(at::ACCESSES_UNSEEN).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A thread that has no table.
+    /// Counts a thread without a table.
     pub(crate) fn miss_thread(self) {
         self.long(at::THREADS_UNSEEN).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A process that has no log.
+    /// Counts a process without a log.
     pub(crate) fn miss_process(self) {
         self.long(at::PROCESSES_UNSEEN).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A record that is not in the log.
+    /// Counts a lost record.
     pub(crate) fn miss_record(self) {
         self.long(at::RECORDS_LOST).fetch_add(1, Ordering::Relaxed);
     }
@@ -179,10 +182,10 @@ mod tests {
         run(1_000, |run| {
             run.add_entries(0, 1_001);
             assert!(run.sample_less_if_full());
-            // All sleep, and nothing was dropped yet: it will be half.
+            // All threads sleep and have not dropped entries yet; the prediction is half.
             assert!(!run.sample_less_if_full());
             assert_eq!(run.sample(), 1);
-            // Half of what there was, and as much again at the new sample, is too much.
+            // Half of the old entries plus the new ones exceed the limit.
             run.add_entries(1, 501);
             assert!(run.sample_less_if_full());
             assert_eq!((run.sample(), run.sample_less_if_full()), (2, false));

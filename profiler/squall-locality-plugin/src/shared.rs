@@ -1,32 +1,32 @@
-//! Files that are written as memory, so that a process that is killed leaves all it wrote.
+//! Memory-mapped files. A killed process leaves everything that it wrote.
 //!
-//! - I1. A [`Chunk`] is mapped for as long as it exists, and its bytes of the file are allocated: a store cannot fail for
-//!   want of space.
+//! - I1. A [`Chunk`] is mapped as long as it exists, and its bytes of the file are allocated. A store cannot
+//!   fail for want of space.
 
 use std::ffi::{CStr, c_int, c_void};
 
 use crate::keeper;
 
-/// Parts of files begin at multiples of this: of the page of every machine, which may be of 4, 16 or 64 KiB (aarch64).
+/// Alignment of file parts: a multiple of the page size of every machine (4, 16 or 64 KiB on aarch64).
 pub(crate) const GRAIN: usize = 64 << 10;
 
 unsafe extern "C" {
     fn munmap(address: *mut c_void, length: usize) -> c_int;
 }
 
-/// A part of a file, as memory.
+/// A mapped part of a file.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     start: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: memory without an owner's thread; whoever has the chunk has what it maps.
+// SAFETY: the memory is not bound to a thread; the chunk owns the mapping.
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    /// The `bytes` of the file of this name from `offset` on, which is a multiple of [`GRAIN`], allocated and zero where they are
-    /// new; of a file that must be new, or of one that is there.
+    /// Maps `bytes` bytes of a file from `offset`, a multiple of [`GRAIN`]. The range is allocated, and zero
+    /// where it is new. If `new` is set, the file must not exist; otherwise it must.
     pub(crate) fn map(name: &CStr, offset: usize, bytes: usize, new: bool) -> Result<Chunk, isize> {
         debug_assert!(offset.is_multiple_of(GRAIN), "an offset that any machine can map");
         keeper::map(name, offset, bytes, new).map(|start| Chunk { start, bytes })
@@ -43,8 +43,8 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: this mapping was made by `map`, or inherited from where it was, and whoever holds pointers into it holds
-        // the chunk.
+        // SAFETY: `map` created this mapping, or a fork inherited it at the same address. Holders of pointers
+        // into it hold the chunk.
         unsafe { munmap(self.start.cast(), self.bytes) };
     }
 }

@@ -1,10 +1,12 @@
-//! The kernel's calls as the emulator's threads and the keeper make them: without `errno`, and so without a thread's locals.
+//! Raw system calls for the emulator's threads and the keeper. They do not use `errno`, which is a
+//! thread-local.
 //!
-//! - I1. Nothing here allocates, locks, or looks at a thread-local: the keeper has none of its own.
+//! - I1. Functions here neither allocate nor lock nor access a thread-local, because the keeper has no
+//!   thread-locals.
 
 use std::ffi::{c_int, c_void};
 
-/// Numbers of the calls that are made.
+/// Numbers of the system calls in use.
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod number {
     pub(crate) const CLOSE: usize = 3;
@@ -22,7 +24,7 @@ pub(crate) mod number {
     pub(crate) const PROCESS_VM_WRITEV: usize = 311;
     pub(crate) const CLOSE_RANGE: usize = 436;
 }
-/// Numbers of the calls that are made.
+/// Numbers of the system calls in use.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) mod number {
     pub(crate) const UNLINKAT: usize = 35;
@@ -54,14 +56,14 @@ pub(crate) const EXCLUSIVE: usize = 0o200;
 pub(crate) const CLOSE_ON_EXEC: usize = 0o2_000_000;
 pub(crate) const DIRECTORY: usize = if cfg!(target_arch = "x86_64") { 0o200_000 } else { 0o40_000 };
 
-/// The call's result, or the error's number below zero.
+/// Returns the result of the system call, or its error number negated.
 ///
 /// # Safety
-/// As the call has it.
+/// The requirements of the system call hold.
 #[inline]
 pub(crate) unsafe fn call(number: usize, a: [usize; 6]) -> isize {
     let result: isize;
-    // SAFETY: the kernel's convention for calls; what the call does is the caller's promise.
+    // SAFETY: follows the kernel's calling convention; the caller promises that the call itself is sound.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::asm!(
@@ -72,7 +74,7 @@ pub(crate) unsafe fn call(number: usize, a: [usize; 6]) -> isize {
             options(nostack),
         );
     }
-    // SAFETY: as above.
+    // SAFETY: follows the kernel's calling convention; the caller promises that the call itself is sound.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         std::arch::asm!(
@@ -91,15 +93,15 @@ pub(crate) unsafe fn call(number: usize, a: [usize; 6]) -> isize {
     result
 }
 
-/// Sleeps while `word` is `value`, or less long.
+/// Sleeps while `word` equals `value`; may return early.
 pub(crate) fn sleep_on(word: &std::sync::atomic::AtomicU32, value: u32) {
     // SAFETY: FUTEX_WAIT | FUTEX_PRIVATE_FLAG reads the word, which outlives the call.
     unsafe { call(number::FUTEX, [word.as_ptr() as usize, 128, value as usize, 0, 0, 0]) };
 }
 
-/// Wakes all that sleep on `word`.
+/// Wakes all sleepers on `word`.
 pub(crate) fn wake(word: &std::sync::atomic::AtomicU32) {
-    // SAFETY: FUTEX_WAKE | FUTEX_PRIVATE_FLAG touches nothing.
+    // SAFETY: FUTEX_WAKE | FUTEX_PRIVATE_FLAG accesses no memory.
     unsafe { call(number::FUTEX, [word.as_ptr() as usize, 129, i32::MAX as usize, 0, 0, 0]) };
 }
 
@@ -109,20 +111,22 @@ struct Part {
     bytes: usize,
 }
 
-/// Copies memory of this process, of which any part may be missing: bytes that were copied, or the error's number.
+/// Copies memory of this process, of which any part may be unmapped. Returns the number of copied bytes, or
+/// an error number negated.
 fn copy(number: usize, own: usize, other: usize, bytes: usize, pid: u32) -> isize {
     let (own, other) = (Part { start: own, bytes }, Part { start: other, bytes });
     let arguments = [pid as usize, &raw const own as usize, 1, &raw const other as usize, 1, 0];
-    // SAFETY: both vectors are valid, `own` is the caller's memory; a wrong `other` is an error, and no more.
+    // SAFETY: both vectors are valid, and `own` is the caller's memory. An unmapped `other` causes only an
+    // error.
     unsafe { call(number, arguments) }
 }
 
-/// Reads memory of this process at `from`, whatever is there.
+/// Reads memory of this process at `from`, which may be unmapped.
 pub(crate) fn read_memory(pid: u32, from: usize, to: &mut [u8]) -> isize {
     copy(number::PROCESS_VM_READV, to.as_mut_ptr() as usize, from, to.len(), pid)
 }
 
-/// Stores to memory of this process at `to`, whatever is there.
+/// Writes memory of this process at `to`, which may be unmapped.
 pub(crate) fn write_memory(pid: u32, to: usize, from: &[u8]) -> isize {
     copy(number::PROCESS_VM_WRITEV, from.as_ptr() as usize, to, from.len(), pid)
 }
@@ -137,29 +141,30 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM: memory and signals in common, but neither descriptors nor
-/// folders.
+/// CLONE_VM | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM: shares memory and signal handlers, but not
+/// descriptors or directories.
 const APART: c_int = 0x100 | 0x800 | 0x1_0000 | 0x4_0000;
 
-/// Starts `run` in a thread of this process that has a table of descriptors, a root and a folder of its own: copies.
-/// No signal is handled there. The error's number if it could not be started.
+/// Starts `run` in a thread of this process with its own copy of the descriptor table, root and working
+/// directory. All signals are blocked there. Fails with an error number.
 ///
 /// # Safety
-/// `stack` is the end of memory that is for this thread alone, as long as it lives. The thread has the caller's locals: it
-/// must not touch any, nor call what does.
+/// `stack` is the end of memory that only this thread uses, as long as it lives. The thread shares the
+/// caller's thread-locals: it must not touch them, nor call code that does.
 pub(crate) unsafe fn start_apart(
     run: extern "C" fn(*mut c_void) -> c_int,
     stack: *mut c_void,
 ) -> Result<(), isize> {
     let (all, mut before) = (u64::MAX, 0u64);
     let mask = |set: *const u64, old: *mut u64| {
-        // SAFETY: SIG_SETMASK with a set of eight bytes, which the kernel's have, and room for the old one.
+        // SAFETY: SIG_SETMASK with a set of eight bytes, the size of the kernel's sets, and room for the old
+        // set.
         unsafe { call(number::SIGPROCMASK, [2, set as usize, old as usize, 8, 0, 0]) };
     };
     mask(&raw const all, &raw mut before);
-    // SAFETY: the stack is the caller's promise; the C library's function starts `run` on it.
+    // SAFETY: the caller promises the stack; the C library's function starts `run` on it.
     let started = unsafe { clone(run, stack, APART, std::ptr::null_mut()) } > 0;
-    // The library's function leaves the number where its functions do.
+    // The C library's function reports its error in `errno`.
     let why = std::io::Error::last_os_error().raw_os_error();
     mask(&raw const before, std::ptr::null_mut());
     if started { Ok(()) } else { Err(why.map_or(EAGAIN, |why| why as isize)) }

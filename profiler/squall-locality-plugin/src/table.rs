@@ -1,25 +1,31 @@
-//! One thread's table: for each line and each instruction that touched it, how often, which bytes, and when.
+//! Table of one thread: per line and instruction the number of accesses, their bytes and their time.
 //!
-//! Problem: this is on the way of every load and store of the program, and what was counted has to outlive a kill. Idea: the
-//! entries lie in a mapped file and never move while the thread runs; an index of pointers to them lies in private memory,
-//! and in front of it a small cache that is mapped directly, so that a loop finds its entries with one comparison. What is not in
-//! there is most often in no cache of the processor's either: it waits in rows at the file's beginning until those are full, and then all are
-//! looked up together, so that memory is waited for once and not each time.
+//! Problem: every load and store of the program passes here, and the counts must survive a kill. Idea:
+//! entries lie in a mapped file and do not move while the thread runs. An index of pointers to them lies in
+//! private memory. In front of it, a small direct-mapped cache lets a loop find its entries with one
+//! comparison. An entry that is not in this cache is usually in no cache of the processor either. Such
+//! accesses wait in rows at the beginning of the file. When the rows are full, all of them are looked up
+//! together, so that their memory latencies overlap.
 //!
-//! - I1. An entry is written by its thread alone, and pointers in the cache and the index lead to entries of this table.
-//! - I2. Entries are packed: the head's count says how many there are, in order, through the chunks, after the rows.
-//! - I3. A table holds only lines of its sample: those whose hash ends in so many zeros. Raising the sample drops the
-//!   others, so that every line that is kept was kept from the beginning.
-//! - I4. What its file and its index take is taken from the run's (run/I1), and its entries are counted there with its sample; a
-//!   forked child forgets its parent's tables without giving anything back.
-//! - I5. What waits is in the file, as entries of its own: a row whose site is not zero counts. What waits of an entry is younger than what the
-//!   entry has, since what is in the cache does not wait, and comes into the cache only when nothing waits any more.
+//! - I1. Only the table's thread writes an entry. Pointers in the cache and the index lead to entries of this
+//!   table.
+//! - I2. Entries are packed: the head gives their number, in order, through the chunks, after the rows.
+//! - I3. A table holds only lines of its sample: those whose hash ends in the given number of zeros. A
+//!   coarser sample drops the others, so each kept line has been kept from the beginning.
+//! - I4. Room for the file and the index is reserved from the run (run/I1), which also counts the entries per
+//!   sample. A forked child forgets its parent's tables and returns no room.
+//! - I5. Waiting rows are in the file as entries of their own: a row with a non-zero site counts. The waiting
+//!   accesses of an entry are younger than those in the entry. An entry in the cache has no waiting row, and
+//!   an entry enters the cache only when its row is settled.
 //!
-//! Not promised: the accesses of one row (of one instruction to one line, in a row), if the process is killed just when they go to their entry. That who
-//! reads the file of a process that still counts, which outlived the one that was asked for, sees each access once: what goes from its row to its entry
-//! meanwhile may be seen in both.
+//! Not promised:
 //!
-//! Cost: a hit in the cache is one load, two comparisons and four stores to one line of memory.
+//! - The accesses of one row (consecutive accesses of one instruction to one line), if the process is killed
+//!   while they move to their entry.
+//! - A consistent view for a reader of a file whose process still counts, because it outlived the program.
+//!   Accesses that move from a row to its entry meanwhile may be seen twice.
+//!
+//! Cost: a hit in the cache takes one load, two comparisons and four stores to one line of memory.
 
 use std::ffi::CString;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -28,7 +34,7 @@ use crate::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, file, head, is_sampled};
 use crate::shared::{Chunk, GRAIN};
 use crate::{keeper, run};
 
-/// An entry, as `format::entry` says.
+/// An entry with the layout of `format::entry`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
@@ -51,7 +57,7 @@ const _: () = assert!(size_of::<Entry>() == ENTRY_BYTES);
 pub(crate) struct Access {
     pub(crate) line: u64,
     pub(crate) site: u64,
-    /// A bit for each byte.
+    /// Bit mask of the accessed bytes.
     pub(crate) bytes: u64,
     pub(crate) store: bool,
     pub(crate) epoch: u32,
@@ -59,57 +65,61 @@ pub(crate) struct Access {
 
 /// Slots of the cache in front of the index.
 const CACHE_SLOTS: usize = 1024;
-/// Slots of the first index.
+/// Initial slots of the index.
 const INDEX_SLOTS: usize = 1024;
-/// Rows in which accesses wait.
+/// Number of rows for waiting accesses.
 const ROWS: usize = 128;
-/// Where the first entry lies that is none of them.
+/// Offset of the first entry after the rows.
 const ENTRIES_AT: usize = HEAD_BYTES + ROWS * ENTRY_BYTES;
-/// Bytes of a table's first part, head included, and of its largest; each is half of what there is.
+/// Bytes of a table's first chunk, head included, and of its largest. Each further chunk is half of the file
+/// so far.
 const CHUNK_MIN: usize = GRAIN;
 const CHUNK_MAX: usize = 16 << 20;
 const PAGE: usize = 4096;
-/// Bytes of an index's slot.
+/// Bytes of an index slot.
 const SLOT_BYTES: usize = size_of::<*mut Entry>();
-/// Bytes of private memory that every table takes.
+/// Bytes of private memory of every table.
 const FIXED_BYTES: usize = (CACHE_SLOTS + INDEX_SLOTS) * SLOT_BYTES;
 
-/// Spreads lines and sites over slots: every bit of either changes all bits, so that any will do.
+/// Hashes line and site; every input bit affects all output bits.
 fn hash(line: u64, site: u64) -> u64 {
     let (a, b) = (line ^ 0xa076_1d64_78bd_642f, site ^ 0xe703_7ed1_a0b4_28db);
     let product = u128::from(a) * u128::from(b);
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Where in the cache an entry is, if it is there: by the high bits of one product, which is what every access has time for.
+/// Cache slot of an entry: the high bits of a single product, since every access computes it.
 fn cache_slot(line: u64, site: u64) -> usize {
     ((line ^ site.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize & (CACHE_SLOTS - 1)
 }
 
-/// Lines that lie side by side in the index, for one site: a program that walks through memory walks through it, too.
+/// Number of lines that are adjacent in the index, for one site. A sequential walk through memory then walks
+/// through the index as well.
 const RUN: u64 = 16;
 
-/// Where the index is looked into first.
+/// First index slot to probe.
 fn first_slot(line: u64, site: u64, slots: usize) -> usize {
     let run = hash(line / RUN, site) & !(RUN - 1);
     (run + line % RUN) as usize & (slots - 1)
 }
 
-/// And where next: about the same place of the next run. The step is odd, so that every slot is come by.
+/// Next index slot to probe: the corresponding position of the next run. The step is odd, so all slots are
+/// visited.
 fn next_slot(at: usize, slots: usize) -> usize {
     (at + RUN as usize + 1) & (slots - 1)
 }
 
-/// Has the processor fetch what is wanted soon; where that is cannot be wrong.
+/// Prefetches an address, which may be invalid.
 #[inline]
 fn prefetch<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: it loads nothing, and any address will do; every processor of this architecture has it (SSE).
+    // SAFETY: a prefetch loads nothing and accepts any address; every processor of this architecture has it
+    // (SSE).
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(place.cast());
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
+    // SAFETY: a prefetch loads nothing and accepts any address.
     unsafe {
         std::arch::asm!("prfm pldl1keep, [{}]", in(reg) place, options(nostack, readonly, preserves_flags));
     }
@@ -117,17 +127,17 @@ fn prefetch<T>(place: *const T) {
     let _ = place;
 }
 
-/// One thread's table.
+/// Table of one thread.
 #[derive(Debug)]
 pub(crate) struct Table {
     cache: Box<[*mut Entry; CACHE_SLOTS]>,
     index: Vec<*mut Entry>,
     used: usize,
-    /// Rows, in the first chunk, and how many of them wait.
+    /// Rows in the first chunk, and the number of waiting ones.
     rows: *mut Entry,
     waiting: usize,
     sample: u32,
-    /// Where the next entry goes, and where the last chunk ends.
+    /// Place for the next entry, and the end of the last chunk.
     next: *mut Entry,
     end: *mut Entry,
     chunks: Vec<Chunk>,
@@ -138,7 +148,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A new one, in a file that must not exist. The error's number where there is no room, or no file.
+    /// Creates a table in a new file. Fails with an error number if there is no room or no file.
     pub(crate) fn create(name: CString, sample: u32) -> Result<Table, isize> {
         if !run::here().take(CHUNK_MIN + FIXED_BYTES) {
             return Err(crate::sys::EAGAIN);
@@ -151,7 +161,7 @@ impl Table {
             }
         };
         let start = chunk.start();
-        // SAFETY: the chunk is longer than its head and the rows, of which entries are a multiple.
+        // SAFETY: the chunk is longer than the head and the rows, and both are multiples of an entry's size.
         let (rows, next, end) = unsafe {
             (start.add(HEAD_BYTES).cast(), start.add(ENTRIES_AT).cast(), start.add(chunk.bytes()).cast())
         };
@@ -178,26 +188,26 @@ impl Table {
         Ok(table)
     }
 
-    /// One line in 2^this is kept.
+    /// Sample of the table: one line in 2^this is kept.
     pub(crate) fn sample(&self) -> u32 {
         self.sample
     }
 
-    /// Stores a number in the head.
+    /// Stores a `u32` in the head.
     pub(crate) fn set_u32(&self, at: usize, value: u32) {
         debug_assert!(at + 4 <= HEAD_BYTES && at.is_multiple_of(4), "a field of the head");
-        // SAFETY: within the head, which is mapped (shared/I1), and aligned as it is.
+        // SAFETY: inside the head, which is mapped (shared/I1), and aligned.
         unsafe { self.chunks[0].start().add(at).cast::<u32>().write(value) };
     }
 
-    /// Stores a long number in the head.
+    /// Stores a `u64` in the head.
     pub(crate) fn set_u64(&self, at: usize, value: u64) {
         debug_assert!(at + 8 <= HEAD_BYTES && at.is_multiple_of(8), "a field of the head");
-        // SAFETY: as in `set_u32`.
+        // SAFETY: inside the head, which is mapped (shared/I1), and aligned.
         unsafe { self.chunks[0].start().add(at).cast::<u64>().write(value) };
     }
 
-    /// Says in the head how many entries there are, rows included.
+    /// Stores the number of entries, rows included, in the head.
     fn say_used(&self) {
         self.set_u64(head::ENTRIES, (ROWS + self.used) as u64);
     }
@@ -208,7 +218,7 @@ impl Table {
         for (to, from) in padded.iter_mut().zip(name) {
             *to = *from;
         }
-        // SAFETY: the name's 16 bytes lie in the head, which is mapped (shared/I1).
+        // SAFETY: the 16 bytes of the name lie in the head, which is mapped (shared/I1).
         unsafe { self.chunks[0].start().add(head::NAME).cast::<[u8; 16]>().write(padded) };
     }
 
@@ -217,7 +227,8 @@ impl Table {
     pub(crate) fn count(&mut self, access: Access) {
         let cached = self.cache[cache_slot(access.line, access.site)];
         self.accesses += 1;
-        // SAFETY: a pointer in the cache is null or leads to an entry of ours (I1), which nobody else refers to.
+        // SAFETY: a pointer in the cache is null or leads to an entry of this table (I1), and no other
+        // reference exists.
         if let Some(entry) = unsafe { cached.as_mut() }
             && entry.line == access.line
             && entry.site == access.site
@@ -228,7 +239,8 @@ impl Table {
         self.count_slowly(access);
     }
 
-    /// Counts one that is not in the cache: in the last row, if that is of the same line and instruction, else in the next.
+    /// Counts an access that misses the cache: in the last row if that has the same line and instruction,
+    /// else in a new row.
     #[cold]
     #[inline(never)]
     fn count_slowly(&mut self, access: Access) {
@@ -236,7 +248,7 @@ impl Table {
             return;
         }
         if self.waiting > 0 {
-            // SAFETY: a row that waits, of ours (I5).
+            // SAFETY: a waiting row of this table (I5).
             let last = unsafe { &mut *self.rows.add(self.waiting - 1) };
             if last.line == access.line && last.site == access.site {
                 last.add(access);
@@ -248,24 +260,26 @@ impl Table {
         }
         let mut row = Entry::of(access.line, 0, access.epoch);
         row.add(access);
-        // SAFETY: there are more rows than those that wait, in the first chunk, which stays, and nobody else refers to this one.
+        // SAFETY: there are more rows than waiting ones. They lie in the first chunk, which stays mapped, and
+        // no other reference to this row exists.
         unsafe {
             let place = self.rows.add(self.waiting);
             place.write(row);
-            // Release: no partner but whoever finds the file after a kill; a row counts only when all of it is there (I5).
+            // Release: a compiler fence, for readers of the file after a kill. A row counts only when it is
+            // complete (I5).
             compiler_fence(Ordering::Release);
             (*place).site = access.site;
         }
         self.waiting += 1;
     }
 
-    /// Has all that waits go to its entries.
+    /// Moves all waiting rows to their entries.
     #[inline(never)]
     fn settle_rows(&mut self) {
         let mut slots = [0; ROWS];
         let slots = &mut slots[..self.waiting];
         for (at, slot) in slots.iter_mut().enumerate() {
-            // SAFETY: a row that waits, of ours.
+            // SAFETY: a waiting row of this table.
             let row = unsafe { &*self.rows.add(at) };
             *slot = first_slot(row.line, row.site, self.index.len());
             prefetch(&raw const self.index[*slot]);
@@ -274,18 +288,18 @@ impl Table {
             prefetch(self.index[*slot]);
         }
         for at in 0..self.waiting {
-            // SAFETY: as above; its entry is another place.
+            // SAFETY: a waiting row of this table; its entry is a different place.
             let row = unsafe {
                 let place = self.rows.add(at);
                 let row = place.read();
                 (*place).site = 0;
                 row
             };
-            // It is of a line that is not kept.
+            // The row's line was dropped by a coarser sample.
             if row.site == 0 {
                 continue;
             }
-            // Release: as in `count_slowly`; what is in its entry is in no row (I5).
+            // Release: a compiler fence as in `count_slowly`. Accesses in an entry are in no row (I5).
             compiler_fence(Ordering::Release);
             let Some(entry) = self.find_or_add(&row) else {
                 self.lost += row.reads + row.writes;
@@ -293,7 +307,7 @@ impl Table {
                 continue;
             };
             self.cache[cache_slot(row.line, row.site)] = entry;
-            // SAFETY: as in `count`.
+            // SAFETY: an entry of this table (I1), and no other reference exists.
             unsafe { (*entry).add_all(&row) };
         }
         self.waiting = 0;
@@ -303,14 +317,14 @@ impl Table {
         let mut at = first_slot(wanted.line, wanted.site, self.index.len());
         loop {
             let entry = self.index[at];
-            // SAFETY: null or an entry of ours (I1).
+            // SAFETY: null or an entry of this table (I1).
             match unsafe { entry.as_ref() } {
                 None => break,
                 Some(found) if found.line == wanted.line && found.site == wanted.site => return Some(entry),
                 Some(_) => at = next_slot(at, self.index.len()),
             }
         }
-        // Sparse, since what walks with a stride meets in few of the slots of each run.
+        // The index is kept sparse, because a strided walk uses few slots of each run.
         if self.used * 4 >= self.index.len() {
             let slots = self.index.len();
             if !run::here().take(slots * SLOT_BYTES) {
@@ -324,7 +338,7 @@ impl Table {
         Some(entry)
     }
 
-    /// A new entry without a count; none where the file cannot grow.
+    /// Appends an entry with zero counts. Returns `None` if the file cannot grow.
     fn add(&mut self, wanted: &Entry) -> Option<*mut Entry> {
         if self.next == self.end {
             let bytes = (self.file_bytes / 2).next_multiple_of(CHUNK_MIN).min(CHUNK_MAX);
@@ -336,14 +350,14 @@ impl Table {
                 return None;
             };
             self.next = chunk.start().cast();
-            // SAFETY: the end of what was just mapped.
+            // SAFETY: the end of the chunk that was just mapped.
             self.end = unsafe { chunk.start().add(chunk.bytes()).cast() };
             self.file_bytes += bytes;
             self.chunks.push(chunk);
         }
         let entry = self.next;
-        // SAFETY: `next` is before `end`, both in the last chunk, whose length is a multiple of an entry's (with the head's and the rows',
-        // in the first one).
+        // SAFETY: `next` is before `end`, both in the last chunk. The chunk's length is a multiple of an
+        // entry's size, in the first chunk together with head and rows.
         unsafe {
             entry.write(Entry::of(wanted.line, wanted.site, wanted.first));
             self.next = entry.add(1);
@@ -358,7 +372,7 @@ impl Table {
     fn rebuild_index(&mut self, slots: usize) {
         let mut index = vec![std::ptr::null_mut::<Entry>(); slots];
         for entry in self.entries() {
-            // SAFETY: an entry of ours.
+            // SAFETY: an entry of this table.
             let (line, site) = unsafe { ((*entry).line, (*entry).site) };
             let mut at = first_slot(line, site, slots);
             while !index[at].is_null() {
@@ -369,27 +383,27 @@ impl Table {
         self.index = index;
     }
 
-    /// All entries, in order.
+    /// All entries in order.
     fn entries(&self) -> impl Iterator<Item = *mut Entry> {
         let mut left = self.used;
         self.chunks.iter().enumerate().flat_map(move |(number, chunk)| {
             let skipped = if number == 0 { ENTRIES_AT } else { 0 };
             let count = left.min((chunk.bytes() - skipped) / ENTRY_BYTES);
             left -= count;
-            // SAFETY: within the chunk.
+            // SAFETY: inside the chunk.
             let first = unsafe { chunk.start().add(skipped).cast::<Entry>() };
-            // SAFETY: `count` entries fit.
+            // SAFETY: the chunk holds `count` entries.
             (0..count).map(move |at| unsafe { first.add(at) })
         })
     }
 
-    /// Keeps one line in 2^shift from here on, and of those there are.
+    /// Changes to a coarser sample of one line in 2^`shift` and drops the other lines.
     pub(crate) fn resample(&mut self, shift: u32) {
         if shift <= self.sample {
             return;
         }
         for at in 0..self.waiting {
-            // SAFETY: a row that waits, of ours.
+            // SAFETY: a waiting row of this table.
             unsafe {
                 let row = self.rows.add(at);
                 if !is_sampled((*row).line, shift) {
@@ -400,7 +414,7 @@ impl Table {
         let places: Vec<*mut Entry> = self.entries().collect();
         let mut kept = 0;
         for from in &places {
-            // SAFETY: both are entries of ours; a copy onto itself or an earlier one.
+            // SAFETY: both are entries of this table; the copy goes to the same or an earlier place.
             unsafe {
                 if is_sampled((**from).line, shift) {
                     let entry = **from;
@@ -421,11 +435,11 @@ impl Table {
         let after = after.min(before);
         run::here().give((before - after) * SLOT_BYTES);
         self.rebuild_index(after);
-        // Not before there is room for them.
+        // Settles the rows last, because they may need the room that was freed.
         self.settle_rows();
     }
 
-    /// Gives back the chunks that hold nothing.
+    /// Returns the chunks without entries.
     fn truncate(&mut self) {
         let mut end = 0;
         let mut left = self.used;
@@ -439,7 +453,7 @@ impl Table {
             left -= here;
             keep += 1;
             end += chunk.bytes();
-            // SAFETY: within the chunk, or its end.
+            // SAFETY: inside the chunk, or its end.
             unsafe {
                 let first = chunk.start().add(skipped).cast::<Entry>();
                 self.next = first.add(here);
@@ -447,19 +461,19 @@ impl Table {
             }
         }
         self.chunks.truncate(keep);
-        // What cannot be cut off is read as empty: the head says how many there are.
+        // If the file cannot be cut, its rest is ignored: the head gives the number of entries.
         if end < self.file_bytes && keeper::cut(&self.name, end).is_ok() {
             run::here().give(self.file_bytes - end);
             self.file_bytes = end;
         }
     }
 
-    /// Writes down what the head does not yet say.
+    /// Updates the head.
     pub(crate) fn settle(&self) {
         self.set_u64(head::ACCESSES, self.accesses);
     }
 
-    /// The thread is over: its file remains, and is as long as it must be.
+    /// Ends the table with its thread; the file remains, cut to its used length.
     pub(crate) fn end(mut self) -> Ended {
         self.settle_rows();
         run::here().give(self.index.len() * SLOT_BYTES + CACHE_SLOTS * SLOT_BYTES);
@@ -470,20 +484,20 @@ impl Table {
         ended
     }
 
-    /// Removes it and its file.
+    /// Removes the table and its file.
     pub(crate) fn discard(self) {
         run::here().remove_entries(self.sample, self.used as u64);
         run::here().give(self.index.len() * SLOT_BYTES + CACHE_SLOTS * SLOT_BYTES + self.file_bytes);
         keeper::remove(&self.name);
     }
 
-    /// Forgets a table that a forked child inherited: it is the parent's (I4).
+    /// Forgets a table that a forked child inherited; it belongs to the parent (I4).
     pub(crate) fn forget(self) {
         drop(self);
     }
 }
 
-/// The file of a thread that ended.
+/// File of an ended thread.
 #[derive(Debug)]
 pub(crate) struct Ended {
     name: CString,
@@ -493,7 +507,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Gives back what is beyond the last entry.
+    /// Cuts the file after the last entry and returns the room.
     fn cut(&mut self) {
         let end = (ENTRIES_AT + self.used * ENTRY_BYTES).next_multiple_of(PAGE);
         if end < self.bytes && keeper::cut(&self.name, end).is_ok() {
@@ -502,14 +516,16 @@ impl Ended {
         }
     }
 
-    /// Keeps one line in 2^shift of those in the file. A file that cannot be mapped stays as it is: its head says what sample it is.
+    /// Changes the file to a coarser sample of one line in 2^`shift`. A file that cannot be mapped stays
+    /// unchanged; its head gives its sample.
     pub(crate) fn resample(&mut self, shift: u32) {
         if shift <= self.sample {
             return;
         }
         let Ok(chunk) = Chunk::map(&self.name, 0, self.bytes, false) else { return };
         let mut kept = 0;
-        // SAFETY: the file is as long as this, and has so many entries after its rows; nobody else writes it, since its thread is over.
+        // SAFETY: the file has this length, with `used` entries after its rows. No other thread writes it,
+        // because its thread has ended.
         unsafe {
             let first = chunk.start().add(ENTRIES_AT).cast::<Entry>();
             for at in 0..self.used {
@@ -531,7 +547,7 @@ impl Ended {
 }
 
 impl Entry {
-    /// One without a count.
+    /// Entry with zero counts.
     fn of(line: u64, site: u64, epoch: u32) -> Entry {
         Entry {
             line,
@@ -547,7 +563,7 @@ impl Entry {
         }
     }
 
-    /// What a later row of the same line and instruction has.
+    /// Adds a later row of the same line and instruction.
     fn add_all(&mut self, row: &Entry) {
         self.last = row.last;
         if row.writes > 0 {
@@ -630,7 +646,8 @@ mod tests {
                 .map(|at| (long(at + format::entry::READS), long(at + format::entry::WRITES)))
                 .fold((0, 0), |sum, entry| (sum.0 + entry.0, sum.1 + entry.1))
         };
-        // More than once as many as wait, so that some do and some do not; each line twice in a row, and again later.
+        // More accesses than rows, so that some wait and some do not. Each line is accessed twice in
+        // succession, and some again later.
         let (mut reads, mut writes) = (0, 0);
         for line in (0..300).chain(0..50) {
             for store in [false, true] {
@@ -653,9 +670,9 @@ mod tests {
             table.count(counted);
         }
         table.settle_rows();
-        // Now it is in the cache.
+        // The entry is now in the cache.
         table.count(of(8, true));
-        // SAFETY: the one entry of the table.
+        // SAFETY: the only entry of the table.
         let entry = unsafe { *table.entries().next().expect("one") };
         assert_eq!((entry.first, entry.last, entry.first_write, entry.last_write), (3, 8, 4, 8));
         assert_eq!((entry.reads, entry.writes), (2, 3));

@@ -1,15 +1,17 @@
-//! The emulated threads: what each has, when it counts, and when its window is open.
+//! The emulated threads: their state, when they count, and their windows.
 //!
-//! Idea: each emulated thread is a thread of the emulator, so that its table needs no lock: the callbacks of an access find
-//! it by the processor's index.
+//! Idea: each emulated thread is a thread of the emulator, so its table needs no lock. Callbacks find the
+//! table by the processor's index.
 //!
-//! - I1. `SLOTS[i].own` is null, or the state of the one thread that runs as processor i. That thread alone makes and changes
-//!   it; after the callback of its end nobody does.
-//! - I2. Another thread touches of a slot no more than `mode` and `marked`, which are atomics and no part of the state; but
-//!   of a thread that is `PARKED` in a system call, the table, between setting and clearing `TAKEN`, under the lock.
-//! - I3. A thread that is `PARKED` touches nothing of its state until it has cleared that, which it cannot while it is `TAKEN`.
-//! - I4. Once a window was opened, nothing counts but in windows: what a table held before is thrown away by its thread, or
-//!   told by its head's `window`.
+//! - I1. `SLOTS[i].own` is null or the state of the single thread that runs as processor i. Only that thread
+//!   creates and changes it; after the callback of the thread's end, no thread does.
+//! - I2. Other threads access only `mode` and `marked` of a slot, which are atomic and not part of the state.
+//!   One exception: for a thread that is `PARKED` in a system call, they access the table between setting and
+//!   clearing `TAKEN`, under the lock.
+//! - I3. A `PARKED` thread accesses its state only after clearing `PARKED`, which it cannot do while `TAKEN`
+//!   is set.
+//! - I4. Once a window was opened, accesses count only in windows. Earlier contents of a table are discarded
+//!   by its thread, or recognised by `window` in its head.
 
 use std::cell::Cell;
 use std::ffi::{c_uint, c_void};
@@ -22,68 +24,69 @@ use crate::plugin::{Shared, thread_id, with};
 use crate::run;
 use crate::table::{Access, Table};
 
-/// Threads at once; the emulator uses the numbers of those that ended again. Accesses of more are not seen.
+/// Maximum number of concurrent threads; the emulator reuses numbers of ended threads. Accesses of further
+/// threads are counted as unseen.
 const THREADS_MAX: usize = 16_384;
 /// Accesses of a thread between two steps of the epoch.
 const EPOCH_ACCESSES: u32 = 512;
 
-/// The mode of a thread, by bits: it counts.
+/// Bits of a thread's mode. This one: the thread counts.
 const ON: u8 = 1;
-/// What was counted so far does not count.
+/// Earlier counts of the table are invalid.
 const STALE: u8 = 2;
-/// It is in a system call.
+/// The thread is in a system call.
 const PARKED: u8 = 4;
-/// Meanwhile another thread has its table.
+/// Another thread currently uses the parked thread's table.
 const TAKEN: u8 = 8;
 
-/// What can be seen of a thread by others, and where its state is.
+/// The part of a thread that others can access, and the pointer to its state.
 #[repr(align(64))]
 pub(crate) struct Slot {
     own: AtomicPtr<Thread>,
-    /// `ON`, `STALE`, `PARKED`, `TAKEN`, or several.
+    /// Combination of `ON`, `STALE`, `PARKED` and `TAKEN`.
     mode: AtomicU8,
-    /// Whether it ever marked.
+    /// Whether the thread ever marked.
     marked: AtomicBool,
 }
 
 static SLOTS: [Slot; THREADS_MAX] = [const {
     Slot { own: AtomicPtr::new(std::ptr::null_mut()), mode: AtomicU8::new(0), marked: AtomicBool::new(false) }
 }; THREADS_MAX];
-/// Slots from this one on were never used.
+/// Number of slots used so far; later ones were never used.
 static SLOTS_USED: AtomicUsize = AtomicUsize::new(0);
-/// A coarse clock: it advances with the accesses of all threads, and says what came before what, roughly.
+/// Coarse clock. It advances with the accesses of all threads and gives an approximate order.
 static EPOCH: AtomicU32 = AtomicU32::new(1);
-/// Whether nothing counts but in windows.
+/// Whether accesses count only in windows.
 static WINDOWS: AtomicBool = AtomicBool::new(false);
-/// Threads that are in theirs.
+/// Number of threads inside their windows.
 static OPEN: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// The state of this thread, for a forked child.
+    /// State of this thread, for a forked child.
     static CURRENT: Cell<*mut Thread> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// What one thread has.
+/// State of one thread.
 pub(crate) struct Thread {
     slot: &'static Slot,
     ticks: u32,
     pub(crate) table: Option<Table>,
     pub(crate) number: u32,
-    /// Whether it has yet to make its first access, and where in its stack that was, if that is known.
+    /// Whether the first access is yet to come, and its stack address, if known.
     fresh: bool,
     stack: u64,
     infos: [AccessInfo; INFO_SLOTS],
     api: Api,
-    /// How deep in its marks it is.
+    /// Nesting depth of its marks.
     depth: u32,
-    /// How deep in what the preloaded library does besides; nothing of that counts.
+    /// Nesting depth of work for the preloaded library, which does not count.
     pub(crate) quiet: u32,
-    /// Arguments of the system call that it is in.
+    /// Arguments of the current system call.
     pub(crate) arguments: [u64; 6],
-    /// Its frames, where a function is the window, and whether it is about to return.
+    /// Stack frames, if a function is the window, and whether a return is in progress.
     frames: Frames,
     returning: bool,
-    /// Where it last branched to a helper of the compiler's, if it did.
+    /// Address of the last branch to a compiler helper, or 0.
     helped: u64,
 }
 
@@ -96,7 +99,7 @@ pub(crate) fn tick() {
     EPOCH.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Nothing counts but in windows, from the beginning.
+/// Makes accesses count only in windows, from the beginning.
 pub(crate) fn count_in_windows_only() {
     WINDOWS.store(true, Ordering::Relaxed);
 }
@@ -110,14 +113,14 @@ pub(crate) unsafe extern "C" fn on_access(vcpu: c_uint, info: u32, address: u64,
     }
 }
 
-/// A branch to a helper of the compiler's, at this address.
+/// A branch to a compiler helper, at this address.
 pub(crate) unsafe extern "C" fn on_helper_call(vcpu: c_uint, address: *mut c_void) {
     if let Some(thread) = this(vcpu) {
         thread.helped = address as u64 & ((1 << SITE_BITS) - 1);
     }
 }
 
-/// An access of such a helper's: where the branch to it was.
+/// An access of a compiler helper; it counts at the branch to the helper.
 pub(crate) unsafe extern "C" fn on_helper_access(vcpu: c_uint, info: u32, address: u64, site: *mut c_void) {
     let Some(thread) = this(vcpu) else { return run::here().miss_access() };
     let own = site as u64;
@@ -126,7 +129,7 @@ pub(crate) unsafe extern "C" fn on_helper_access(vcpu: c_uint, info: u32, addres
     thread.access(info, address, site);
 }
 
-/// An access of an instruction that calls: it stores the return address.
+/// An access of a call instruction, which stores the return address.
 pub(crate) unsafe extern "C" fn on_call_access(vcpu: c_uint, info: u32, address: u64, site: *mut c_void) {
     let Some(thread) = this(vcpu) else { return run::here().miss_access() };
     thread.access(info, address, site as u64);
@@ -136,7 +139,7 @@ pub(crate) unsafe extern "C" fn on_call_access(vcpu: c_uint, info: u32, address:
     }
 }
 
-/// An access of an instruction that returns: it loads the return address.
+/// An access of a return instruction, which loads the return address.
 pub(crate) unsafe extern "C" fn on_return_access(vcpu: c_uint, info: u32, address: u64, site: *mut c_void) {
     let Some(thread) = this(vcpu) else { return run::here().miss_access() };
     thread.access(info, address, site as u64);
@@ -144,7 +147,7 @@ pub(crate) unsafe extern "C" fn on_return_access(vcpu: c_uint, info: u32, addres
     thread.end_windows(ended);
 }
 
-/// The same two, of instructions whose accesses are nobody's.
+/// An access of a call instruction of the preloaded library, which is not counted.
 pub(crate) unsafe extern "C" fn on_quiet_call_access(vcpu: c_uint, info: u32, address: u64, _: *mut c_void) {
     if let Some(thread) = this(vcpu)
         && thread.known(info).0
@@ -161,7 +164,7 @@ pub(crate) unsafe extern "C" fn on_quiet_return_access(vcpu: c_uint, _: u32, add
     }
 }
 
-/// A call instruction that stores nothing, with where it returns to.
+/// A call instruction without an access, with its return address.
 pub(crate) unsafe extern "C" fn on_call_run(vcpu: c_uint, returns_to: *mut c_void) {
     if let Some(thread) = this(vcpu) {
         let ended = thread.frames.called(returns_to as u64);
@@ -169,14 +172,14 @@ pub(crate) unsafe extern "C" fn on_call_run(vcpu: c_uint, returns_to: *mut c_voi
     }
 }
 
-/// A return instruction that loads nothing.
+/// A return instruction without an access.
 pub(crate) unsafe extern "C" fn on_return_run(vcpu: c_uint, _: *mut c_void) {
     if let Some(thread) = this(vcpu) {
         thread.returning = true;
     }
 }
 
-/// The first instruction of a block, which may be where a return leads to.
+/// The first instruction of a block, possibly the target of a return.
 pub(crate) unsafe extern "C" fn on_block_run(vcpu: c_uint, address: *mut c_void) {
     if let Some(thread) = this(vcpu)
         && thread.returning
@@ -187,7 +190,7 @@ pub(crate) unsafe extern "C" fn on_block_run(vcpu: c_uint, address: *mut c_void)
     }
 }
 
-/// The first instruction of a window's function.
+/// The first instruction of a window function.
 pub(crate) unsafe extern "C" fn on_enter(vcpu: c_uint, _: *mut c_void) {
     if let Some(thread) = this(vcpu)
         && thread.frames.entered()
@@ -208,7 +211,7 @@ pub(crate) unsafe extern "C" fn on_end_mark(vcpu: c_uint, _: *mut c_void) {
     }
 }
 
-/// What the emulator's number of an access means, asked once for each number.
+/// Decoded form of the emulator's access description; the emulator is asked once per distinct value.
 #[derive(Clone, Copy)]
 struct AccessInfo {
     info: u32,
@@ -222,7 +225,7 @@ fn info_slot(info: u32) -> usize {
     (info.wrapping_mul(0x9e37_79b9) >> 27) as usize % INFO_SLOTS
 }
 
-/// The state of the thread that runs as this processor, made when it is not there yet; none where there is no room for it.
+/// State of the thread on this processor, created on its first event. `None` if there is no room.
 #[inline]
 pub(crate) fn this(vcpu: c_uint) -> Option<&'static mut Thread> {
     let slot = SLOTS.get(vcpu as usize)?;
@@ -233,13 +236,13 @@ pub(crate) fn this(vcpu: c_uint) -> Option<&'static mut Thread> {
     if slot.mode.load(Ordering::Relaxed) & PARKED != 0 {
         slot.unpark();
     }
-    // SAFETY: a state that lives until this thread's end (I1), which is the thread that runs this, and is not parked: no
-    // other reference into it is used (I2, I3).
+    // SAFETY: the state lives until this thread's end (I1). This thread is the running one and is not parked,
+    // so no other reference into the state is in use (I2, I3).
     Some(unsafe { &mut *thread })
 }
 
 impl Slot {
-    /// The thread is out of its system call.
+    /// Ends the parked mode after a system call.
     #[cold]
     #[inline(never)]
     fn unpark(&self) {
@@ -249,7 +252,8 @@ impl Slot {
                 std::thread::yield_now();
                 continue;
             }
-            // Acquire: pairs with the Release of whoever cleared TAKEN; we then see what became of the table.
+            // Acquire: pairs with the Release of the thread that cleared TAKEN, so that this thread sees its
+            // changes to the table.
             let free = self.mode.compare_exchange(mode, mode & !PARKED, Ordering::Acquire, Ordering::Relaxed);
             if free.is_ok() {
                 return;
@@ -257,10 +261,12 @@ impl Slot {
         }
     }
 
-    /// Keeps only lines of the sample in the table of this thread, if it is in a system call. Under the lock.
+    /// Applies a coarser sample to the table of this thread, if it is in a system call. The caller holds the
+    /// lock.
     fn resample_parked(&self, sample: u32) {
         let mode = self.mode.load(Ordering::Relaxed);
-        // Acquire: pairs with the Release in `park`; we then see all that the thread did.
+        // Acquire: pairs with the Release in `park`, so that this thread sees everything the parked thread
+        // did.
         let taken = mode & PARKED != 0
             && self.mode.compare_exchange(mode, mode | TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if !taken {
@@ -268,7 +274,8 @@ impl Slot {
         }
         let thread = self.own.load(Ordering::Relaxed);
         if !thread.is_null() {
-            // SAFETY: states are freed under the lock, which is held; the table is ours as long as it is TAKEN (I2).
+            // SAFETY: states are freed under the lock, which the caller holds. The table is ours while TAKEN
+            // is set (I2).
             if let Some(table) = unsafe { &mut (*thread).table } {
                 table.resample(sample);
             }
@@ -282,25 +289,25 @@ fn used() -> &'static [Slot] {
     &SLOTS[..SLOTS_USED.load(Ordering::Relaxed)]
 }
 
-/// Keeps only lines of this sample in the tables of those that are in system calls. Under the lock.
+/// Applies a coarser sample to the tables of all threads in system calls. The caller holds the lock.
 pub(crate) fn resample_parked(sample: u32) {
     for slot in used() {
         slot.resample_parked(sample);
     }
 }
 
-/// Whether there can be a processor of this number, as far as one can see: the emulator gives the lowest that is free, or the next, so that
-/// one beyond those there is room for comes after as many others.
+/// Whether this can be the number of a processor. The emulator assigns the lowest free number, so a number
+/// beyond `THREADS_MAX` requires about as many threads.
 pub(crate) fn can_be(vcpu: c_uint) -> bool {
     can_be_after(vcpu as usize, SLOTS_USED.load(Ordering::Relaxed))
 }
 
 fn can_be_after(vcpu: usize, used: usize) -> bool {
-    // Some may have come and gone without any access.
+    // Half suffices, because some threads may have come and gone without an access.
     vcpu < THREADS_MAX || used >= THREADS_MAX / 2
 }
 
-/// The first event of a thread.
+/// Handles the first event of a thread.
 #[cold]
 #[inline(never)]
 fn begin_thread(vcpu: c_uint) -> Option<&'static mut Thread> {
@@ -327,7 +334,8 @@ fn begin_thread(vcpu: c_uint) -> Option<&'static mut Thread> {
             helped: 0,
         };
         let thread = Box::into_raw(Box::new(thread));
-        // Under the lock, so that whoever opens a window reaches every thread there is, or this one saw it open.
+        // Under the lock: a thread that opens a window either reaches this thread, or this thread saw the
+        // window open.
         SLOTS_USED.fetch_max(vcpu as usize + 1, Ordering::Relaxed);
         slot.marked.store(false, Ordering::Relaxed);
         slot.mode.store(if on { ON } else { 0 }, Ordering::Relaxed);
@@ -335,7 +343,7 @@ fn begin_thread(vcpu: c_uint) -> Option<&'static mut Thread> {
         thread
     })?;
     CURRENT.set(thread);
-    // SAFETY: it was just made, for this thread.
+    // SAFETY: just created, for this thread.
     Some(unsafe { &mut *thread })
 }
 
@@ -371,7 +379,7 @@ impl Thread {
         }
     }
 
-    /// Whether an access of this number stores, and how many bytes it is of.
+    /// Decodes an access: whether it is a store, and its size in bytes.
     #[inline]
     fn known(&mut self, info: u32) -> (bool, u64) {
         let known = &self.infos[info_slot(info)];
@@ -381,26 +389,27 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn ask(&mut self, info: u32) -> (bool, u64) {
-        // SAFETY: both functions only look at the number that the emulator gave.
+        // SAFETY: both functions only read the number.
         let (store, shift) = unsafe { ((self.api.is_store)(info), (self.api.size_shift)(info)) };
         let bytes = 1 << (shift & 7);
         self.infos[info_slot(info)] = AccessInfo { info, store, bytes };
         (store, bytes)
     }
 
-    /// The first access of a process's first thread is to its stack; that of others is said by whoever made them.
+    /// The first access of the first thread goes to its stack. For other threads, the system call that
+    /// creates them gives the stack.
     #[cold]
     #[inline(never)]
     fn note_stack(&mut self, address: u64) {
         self.fresh = false;
         if self.number == 0 {
             self.stack = address;
-            // Under the lock, which is not held in a callback of an access.
+            // Takes the lock, which a callback of an access does not hold.
             with(|shared| shared.note_stack(thread_id(), address));
         }
     }
 
-    /// Every few hundred accesses.
+    /// Runs once every [`EPOCH_ACCESSES`] accesses.
     #[cold]
     #[inline(never)]
     fn tick(&mut self) {
@@ -413,7 +422,7 @@ impl Thread {
         }
     }
 
-    /// Drops what is not in the sample any more, here, and where no thread runs that would.
+    /// Applies a coarser sample to this thread's table, and to tables that no running thread maintains.
     fn keep_up(&mut self) {
         let sample = run::here().sample();
         let Some(table) = &mut self.table else { return };
@@ -423,14 +432,14 @@ impl Thread {
         }
     }
 
-    /// From here on it is in a system call. The last that a callback does.
+    /// Enters the parked mode for a system call. Must be the last action of a callback.
     pub(crate) fn park(&mut self) {
         self.keep_up();
         // Release: pairs with the Acquire in `resample_parked`.
         self.slot.mode.fetch_or(PARKED, Ordering::Release);
     }
 
-    /// What was counted so far was before any window, or before this thread's first.
+    /// Replaces the table. Its counts came before any window, or before this thread's first window.
     #[cold]
     #[inline(never)]
     fn start_afresh(&mut self) {
@@ -444,7 +453,7 @@ impl Thread {
         self.slot.mode.fetch_and(!STALE, Ordering::Relaxed);
     }
 
-    /// What a table of this thread's counts.
+    /// Window state of this thread's table.
     fn kind(&self) -> u32 {
         match (WINDOWS.load(Ordering::Relaxed), self.slot.marked.load(Ordering::Relaxed)) {
             (false, _) => window::WHOLE,
@@ -460,7 +469,8 @@ impl Thread {
         }
         let first = !self.slot.marked.swap(true, Ordering::Relaxed);
         with(|_| {
-            // Those that never marked count while a window is open, and start over at the first, whenever they next count.
+            // Threads that never marked count while a window is open. At the first window of the run, each of
+            // them discards its table when it next counts.
             let fresh = !WINDOWS.swap(true, Ordering::Relaxed);
             let open = OPEN.fetch_add(1, Ordering::Relaxed) == 0;
             if fresh || open {
@@ -496,18 +506,18 @@ impl Thread {
     }
 }
 
-/// One window less. Under the lock.
+/// Counts down the open windows. The caller holds the lock.
 fn close(slot: &Slot) {
     if OPEN.fetch_sub(1, Ordering::Relaxed) == 1 {
         others(slot, |mode| mode.fetch_and(!ON, Ordering::Relaxed));
     }
 }
 
-/// Does this to the mode of every thread that never marked, `this` excepted. Under the lock.
+/// Applies `f` to the mode of every thread that never marked, except `this`. The caller holds the lock.
 fn others(this: &Slot, f: impl Fn(&AtomicU8) -> u8) {
     for slot in used() {
         let there = !slot.own.load(Ordering::Relaxed).is_null() && !std::ptr::eq(slot, this);
-        // Whoever marks at this moment sets its own mode afterwards.
+        // A thread that marks at this moment sets its own mode afterwards.
         if there && !slot.marked.load(Ordering::Relaxed) {
             f(&slot.mode);
         }
@@ -516,8 +526,8 @@ fn others(this: &Slot, f: impl Fn(&AtomicU8) -> u8) {
 
 // --- the end ---
 
-/// The thread of this number is over; or one begins, and an end that was not told is made up for, since the number is used again all the
-/// same.
+/// Ends the thread with this number. Also called at the start of a thread, to make up for an end that was not
+/// reported before the number was reused.
 pub(crate) fn end_thread(vcpu: c_uint) {
     let Some(slot) = SLOTS.get(vcpu as usize) else { return };
     with(|shared| {
@@ -528,8 +538,8 @@ pub(crate) fn end_thread(vcpu: c_uint) {
         if CURRENT.get() == thread {
             CURRENT.set(std::ptr::null_mut());
         }
-        // SAFETY: it came from a box, and is in its slot no longer: its thread runs no further callback (I1), and others
-        // look at it under the lock only, which is held.
+        // SAFETY: it came from a box and is no longer in its slot. Its thread runs no further callback (I1),
+        // and others access it only under the lock, which is held.
         let thread = unsafe { Box::from_raw(thread) };
         if thread.depth > 0 {
             close(slot);
@@ -544,13 +554,13 @@ pub(crate) fn end_thread(vcpu: c_uint) {
 
 // --- forks ---
 
-/// In a forked child: forgets all threads but the one that forked, which goes on, in its window if it was in one, with a
-/// table of its own. Before anything else runs there; under the lock.
+/// In a forked child: forgets all threads except the one that forked. That thread continues with a new table,
+/// and in its window if it was in one. Runs first in the child, under the lock.
 pub(crate) fn begin_child(shared: &mut Shared) {
     let current = CURRENT.get();
     for slot in used() {
         if slot.own.load(Ordering::Relaxed) != current {
-            // Forgotten, not freed: in the midst of what its thread did when the process was copied.
+            // Leaked on purpose: the fork may have caught its thread in the middle of a change.
             slot.own.store(std::ptr::null_mut(), Ordering::Relaxed);
         }
     }
@@ -558,7 +568,7 @@ pub(crate) fn begin_child(shared: &mut Shared) {
     if current.is_null() {
         return;
     }
-    // SAFETY: the state of this thread, which is the one that forked, and in no callback of an access.
+    // SAFETY: the state of this thread, which forked and is in no callback of an access.
     let thread = unsafe { &mut *current };
     if let Some(table) = thread.table.take() {
         table.forget();
@@ -583,7 +593,7 @@ mod tests {
     #[test]
     fn processors_beyond_the_room_there_is_can_be_where_there_are_many_threads_alone() {
         assert!(can_be_after(0, 0) && can_be_after(THREADS_MAX - 1, 0));
-        // An identity, or a pointer, that is taken for a processor.
+        // A plugin id or a pointer mistaken for a processor number.
         assert!(!can_be_after(THREADS_MAX, 8) && !can_be_after(0x5555_6000, 8));
         assert!(can_be_after(THREADS_MAX, THREADS_MAX));
     }
