@@ -494,7 +494,7 @@ mod tests {
 
     // Tests I7.
     #[test]
-    fn a_note_is_of_the_operation_seen_and_of_no_other() {
+    fn a_note_belongs_to_the_operation_seen() {
         let record = Record::new();
         record.adopt(1, false);
         let (outer, seen) = enter(&record, 7);

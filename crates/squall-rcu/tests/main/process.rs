@@ -1,10 +1,7 @@
 //! Tests that need a whole process: signal handlers, forks, stalls, threads that end in the middle, and the
 //! fallbacks.
-#![cfg(all(target_os = "linux", not(loom), not(miri)))]
 
-mod forked;
-
-use forked::in_forked_child;
+use super::forked::in_forked_child;
 use squall_rcu::{OpError, Rcu, WaitError, barrier, defer, op, retire, stats, try_op, wait};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -27,6 +24,7 @@ fn alone(test: &str, environment: &[&[(&str, &str)]]) -> bool {
     if std::env::var("SQUALL_TEST_CHILD").is_ok_and(|name| name == test) {
         return true;
     }
+    let name = format!("process::{test}");
     for environment in environment {
         // Under emulation the emulator must run this program (`SQUALL_TEST_RUNNER="qemu-aarch64 -L …"`).
         let runner = std::env::var("SQUALL_TEST_RUNNER").unwrap_or_default();
@@ -34,12 +32,12 @@ fn alone(test: &str, environment: &[&[(&str, &str)]]) -> bool {
         let mut words = runner.split_whitespace().map(std::ffi::OsString::from).chain([this]);
         let output = Command::new(words.next().unwrap())
             .args(words)
-            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .args(["--exact", &name, "--nocapture", "--test-threads=1"])
             .env("SQUALL_TEST_CHILD", test)
             .envs(environment.iter().copied())
             .output()
             .unwrap();
-        assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{test} does not exist");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("running 1 test"), "{name} does not exist");
         assert!(output.status.success(), "{test} under {environment:?}: {output:?}");
     }
     false
@@ -187,8 +185,8 @@ fn a_stalled_grace_period_names_its_holder() {
 }
 
 #[test]
-fn a_stall_says_what_the_tag_of_the_outermost_operation_means() {
-    const NAME: &str = "a_stall_says_what_the_tag_of_the_outermost_operation_means";
+fn a_stall_report_translates_the_tag_of_the_outermost_operation() {
+    const NAME: &str = "a_stall_report_translates_the_tag_of_the_outermost_operation";
     if !alone(NAME, &[&[], &[("SQUALL_MEMBARRIER", "off")]]) {
         return;
     }
@@ -258,8 +256,8 @@ fn pthread_exit_unwinding() -> ! {
 }
 
 #[test]
-fn a_thread_that_ends_inside_nested_operations_holds_up_nobody() {
-    const NAME: &str = "a_thread_that_ends_inside_nested_operations_holds_up_nobody";
+fn a_thread_that_ends_inside_nested_operations_delays_no_grace_period() {
+    const NAME: &str = "a_thread_that_ends_inside_nested_operations_delays_no_grace_period";
     if !alone(NAME, &[&[]]) {
         return;
     }

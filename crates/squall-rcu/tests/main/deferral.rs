@@ -1,17 +1,11 @@
 //! Deferred calls run once, late enough, outside operations, and are bounded.
-#![cfg(not(loom))]
 
+use super::alone;
 use squall_rcu::{WaitError, barrier, defer, in_operation, op, reclaim, retire, stats, wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Serialises the tests: the library's numbers belong to the whole process.
-fn alone() -> MutexGuard<'static, ()> {
-    static LOCK: Mutex<()> = Mutex::new(());
-    LOCK.lock().unwrap_or_else(|poison| poison.into_inner())
-}
 
 const MANY: usize = if cfg!(miri) { 20 } else { 10_000 };
 
@@ -40,7 +34,7 @@ fn each_deferred_call_runs_once() {
 }
 
 #[test]
-fn a_barrier_covers_what_other_threads_deferred() {
+fn a_barrier_covers_calls_of_other_threads() {
     let _alone = alone();
     let ran = Arc::new(AtomicUsize::new(0));
     let (deferred_tx, deferred) = std::sync::mpsc::channel();
@@ -64,7 +58,7 @@ fn a_barrier_covers_what_other_threads_deferred() {
 }
 
 #[test]
-fn what_an_idle_thread_deferred_is_reclaimed_without_it() {
+fn the_reclaimer_runs_calls_of_an_idle_thread() {
     let _alone = alone();
     let ran = Arc::new(AtomicBool::new(false));
     {
@@ -105,7 +99,7 @@ fn a_thread_that_retires_seldom_does_not_hold_on_to_batches() {
 }
 
 #[test]
-fn of_many_calls_that_panic_each_runs_once() {
+fn calls_that_panic_run_once_each() {
     let _alone = alone();
     let count = if cfg!(miri) { 7 } else { 700 };
     let before = stats().panicked;
@@ -129,7 +123,7 @@ fn of_many_calls_that_panic_each_runs_once() {
 }
 
 #[test]
-fn a_panic_in_a_deferred_call_stops_nobody() {
+fn a_panic_in_a_deferred_call_does_not_stop_the_others() {
     let _alone = alone();
     let before = stats().panicked;
     let ran = Arc::new(AtomicUsize::new(0));
@@ -219,7 +213,7 @@ fn stats_of_this_moment() -> u64 {
 
 #[test]
 #[cfg_attr(miri, ignore = "it measures time that Miri does not have")]
-fn a_caller_who_retires_too_much_waits_but_not_for_ever() {
+fn a_caller_that_retires_too_much_waits_for_a_bounded_time() {
     let _alone = alone();
     let throttled = stats().throttled;
     let (inside_tx, inside) = std::sync::mpsc::channel();
@@ -264,7 +258,7 @@ fn a_quiescent_do_is_done_though_the_reclaimer_is_forbidden_meanwhile() {
 }
 
 #[test]
-fn reclaim_runs_what_is_ripe_without_waiting() {
+fn reclaim_runs_ripe_calls_without_waiting() {
     let _alone = alone();
     let ran = Arc::new(AtomicUsize::new(0));
     {

@@ -1,6 +1,6 @@
 //! Operations, markers and waits, through the public interface.
-#![cfg(not(loom))]
 
+use super::alone;
 use squall_rcu::{Marker, MarkerState, OpError, Rcu, WaitError, in_operation, op, try_op, wait, wait_until};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
@@ -14,6 +14,7 @@ const fn times(many: usize) -> usize {
 
 #[test]
 fn operations_nest_and_end() {
+    let _alone = alone();
     assert!(!in_operation());
     let result = op(|_| {
         assert!(in_operation());
@@ -27,6 +28,7 @@ fn operations_nest_and_end() {
 
 #[test]
 fn a_panic_ends_the_operation_and_goes_on() {
+    let _alone = alone();
     let panic = std::panic::catch_unwind(|| op(|_| op(|_| panic!("mine"))));
     assert_eq!(panic.unwrap_err().downcast_ref::<&str>(), Some(&"mine"));
     assert!(!in_operation());
@@ -35,6 +37,7 @@ fn a_panic_ends_the_operation_and_goes_on() {
 
 #[test]
 fn pitfall_08_waiting_inside_an_operation_is_an_error() {
+    let _alone = alone();
     assert_eq!(op(|_| wait()), Err(WaitError::InOperation));
     assert_eq!(op(|_| squall_rcu::wait_expedited()), Err(WaitError::InOperation));
     assert_eq!(op(|_| squall_rcu::barrier()), Err(WaitError::InOperation));
@@ -44,6 +47,7 @@ fn pitfall_08_waiting_inside_an_operation_is_an_error() {
 
 #[test]
 fn co_22_a_marker_elapses_only_after_every_operation_alive_at_set() {
+    let _alone = alone();
     let (inside, go) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let reader = {
         let (inside, go) = (inside.clone(), go.clone());
@@ -71,6 +75,7 @@ fn co_22_a_marker_elapses_only_after_every_operation_alive_at_set() {
 
 #[test]
 fn co_21_new_operations_do_not_delay_the_verdict() {
+    let _alone = alone();
     // The reader is inside an operation almost always, but never in one operation for long.
     let stop = Arc::new(AtomicBool::new(false));
     let reader = {
@@ -90,6 +95,7 @@ fn co_21_new_operations_do_not_delay_the_verdict() {
 
 #[test]
 fn to_11_a_value_read_in_an_operation_outlives_its_replacement() {
+    let _alone = alone();
     struct Canary(Arc<AtomicUsize>);
     impl Drop for Canary {
         fn drop(&mut self) {
@@ -123,6 +129,7 @@ fn to_11_a_value_read_in_an_operation_outlives_its_replacement() {
 
 #[test]
 fn update_loses_nothing_between_writers() {
+    let _alone = alone();
     let cell = Rcu::new(Box::new(0_u64));
     let each = times(2000) as u64;
     thread::scope(|scope| {
@@ -135,6 +142,7 @@ fn update_loses_nothing_between_writers() {
 
 #[test]
 fn pitfall_11_a_reader_may_join_a_thread_whose_first_operation_it_is() {
+    let _alone = alone();
     // While a grace period waits for this reader, a new thread registers, and the reader waits for that
     // thread.
     for _ in 0..times(50) {
@@ -159,6 +167,7 @@ fn pitfall_11_a_reader_may_join_a_thread_whose_first_operation_it_is() {
 
 #[test]
 fn pitfall_14_thread_local_destructors_may_open_operations() {
+    let _alone = alone();
     struct AtExit(Arc<AtomicUsize>);
     impl Drop for AtExit {
         fn drop(&mut self) {
@@ -200,6 +209,7 @@ fn pitfall_14_thread_local_destructors_may_open_operations() {
 
 #[test]
 fn threads_come_and_go_by_the_thousand() {
+    let _alone = alone();
     let rounds = times(60);
     let at_once = if cfg!(miri) { 3 } else { 50 };
     for _ in 0..rounds {

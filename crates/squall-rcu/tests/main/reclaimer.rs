@@ -1,17 +1,11 @@
 //! The calls that the reclaimer takes, and those it leaves to their owners.
-#![cfg(not(any(loom, miri)))]
 
+use super::alone;
 use squall_rcu::{barrier, defer, op, retire, stats};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// Serialises the tests: the rounds of the reclaimer belong to the whole process.
-fn alone() -> MutexGuard<'static, ()> {
-    static LOCK: Mutex<()> = Mutex::new(());
-    LOCK.lock().unwrap_or_else(|poison| poison.into_inner())
-}
 
 /// Longer than any correct run takes; a broken one would take forever.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,7 +31,7 @@ fn until_run(ran: &AtomicBool, mut work: impl FnMut()) {
 fn a_call_does_not_wait_for_its_kind_to_fill_a_batch() {
     let _alone = alone();
     let ran = deferred();
-    // This thread always retires plain memory, and never stops to run the call.
+    // This thread keeps retiring and reclaiming for itself, but plain memory only.
     until_run(&ran, || (0..1000).for_each(|n: u64| retire(Box::new(n))));
     barrier().unwrap();
 }
@@ -69,7 +63,7 @@ fn a_call_of_a_thread_that_defers_little_by_little_is_run() {
 }
 
 #[test]
-fn a_call_that_was_deferred_within_an_operation_is_run() {
+fn a_call_deferred_inside_an_operation_runs() {
     let _alone = alone();
     let ran = op(|_| deferred());
     until_run(&ran, || op(|_| (0..100).for_each(|n: u64| retire(Box::new(n)))));
@@ -77,7 +71,7 @@ fn a_call_that_was_deferred_within_an_operation_is_run() {
 }
 
 #[test]
-fn what_calls_defer_in_turn_is_run_round_after_round() {
+fn calls_deferred_by_calls_run_round_after_round() {
     let _alone = alone();
     fn nest(depth: u32, done: mpsc::Sender<()>) {
         if depth == 0 {

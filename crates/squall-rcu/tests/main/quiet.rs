@@ -1,24 +1,15 @@
 //! Callback-free scopes. The reclaimer is forbidden here, so callers run users' code.
-#![cfg(not(loom))]
 
-use squall_rcu::{WaitError, barrier, op, quietly, reclaim, retire, set_reclaimer, wait};
+use super::alone_without_reclaimer as alone;
+use squall_rcu::{WaitError, barrier, op, quietly, reclaim, retire, wait};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// More calls than a batch.
 const MANY: usize = if cfg!(miri) { 8 } else { 1_000 };
-
-/// Serialises the tests, and forbids the reclaimer.
-fn alone() -> MutexGuard<'static, ()> {
-    static LOCK: Mutex<()> = Mutex::new(());
-    let alone = LOCK.lock().unwrap_or_else(|poison| poison.into_inner());
-    set_reclaimer(false);
-    barrier().unwrap();
-    alone
-}
 
 /// A value with a drop that takes the lock under which the tests retire such values.
 struct Locks(Arc<Mutex<usize>>);
@@ -34,7 +25,7 @@ fn retire_many(of: &Arc<Mutex<usize>>) {
 }
 
 #[test]
-fn what_falls_due_within_is_caught_up_with_after() {
+fn postponed_calls_run_after_the_scope() {
     let _alone = alone();
     let dropped = Arc::new(Mutex::new(0));
     retire_many(&dropped);
@@ -54,7 +45,7 @@ fn what_falls_due_within_is_caught_up_with_after() {
 }
 
 #[test]
-fn within_an_operation_it_is_caught_up_with_after_that() {
+fn postponed_calls_run_after_the_enclosing_operation() {
     let _alone = alone();
     let dropped = Arc::new(Mutex::new(0));
     retire_many(&dropped);
@@ -72,7 +63,7 @@ fn within_an_operation_it_is_caught_up_with_after_that() {
 }
 
 #[test]
-fn a_panic_within_is_caught_up_with_and_goes_on() {
+fn a_panic_ends_the_scope_and_propagates() {
     let _alone = alone();
     let dropped = Arc::new(Mutex::new(0));
     let panics = || {
@@ -90,7 +81,7 @@ fn a_panic_within_is_caught_up_with_and_goes_on() {
 }
 
 #[test]
-fn calls_that_run_what_is_deferred_err_within_and_others_do_not() {
+fn reclaim_and_barrier_are_errors_inside_and_wait_is_not() {
     let _alone = alone();
     quietly(|| {
         assert_eq!((reclaim(), barrier()), (Err(WaitError::Quiet), Err(WaitError::Quiet)));
@@ -114,7 +105,7 @@ impl Drop for Late {
 }
 
 #[test]
-fn a_thread_that_ends_has_quiet_scopes_too() {
+fn scopes_work_in_thread_local_destructors() {
     let _alone = alone();
     thread_local! {
         static FIRST: RefCell<Option<Late>> = const { RefCell::new(None) };
