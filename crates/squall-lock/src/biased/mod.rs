@@ -370,7 +370,7 @@ impl<T: ?Sized> BiasedLock<T> {
     #[inline(never)]
     #[track_caller]
     fn lock_slowly(&self, me: usize, held: bool) -> BiasedGuard<'_, T> {
-        assert!(!held, "this thread holds the lock already, as its owner, and would wait for itself");
+        assert!(!held, "this thread holds the lock already, as its owner: a second lock would deadlock; drop the first guard before");
         let mut common = self.common.lock();
         self.dismiss(&mut common);
         if !self.is_outside(&mut common) {

@@ -1,7 +1,8 @@
-//! The configurable lock (KT-15 to KT-17): how threads wait for it, and who is next, can be changed while they wait.
+//! The configurable lock: the way to wait and the order of waiters can change while threads
+//! wait.
 //!
-//! - I1. The value is reached through a guard, or an exclusive reference, alone.
-//! - I2. No change of attributes loses a waiter, or admits two holders (`raw.rs`).
+//! - I1. The value is reached only through a guard or an exclusive reference.
+//! - I2. A change of attributes never loses a waiter and never admits two holders (`raw.rs`).
 
 mod cancel;
 mod monitor;
@@ -31,25 +32,26 @@ use raw::{Ask, RawLock};
 pub use scheduling::{Order, Release, Scheduling};
 pub use waiting::{Method, Waiting};
 
-/// A lock whose waiting and scheduling are attributes, which can be changed at any time by any thread, with a monitor of what it is
-/// used for.
+/// A lock with replaceable attributes. Any thread can change the way to wait and the order of waiters at any
+/// time, and read a monitor.
 ///
-/// A panic while the lock is held frees it, and poisons nothing: what the value is then is the author's to say. Priorities are not
-/// lent: a holder of low priority can be kept from running by threads that the lock knows nothing of.
+/// A panic under the lock releases it without poisoning: the next holder sees the value as the panic left
+/// it. Priorities are not inherited. A holder with a low thread priority can be preempted by threads unknown
+/// to the lock.
 ///
 /// # Units
-/// Amounts of waiting are pauses of the processor; times are of the monotonic clock.
+/// Amounts of spinning are processor pauses. Times are of the monotonic clock.
 ///
 /// # Cost
-/// Free, a compare-and-swap to lock and one to unlock. At most 192 bytes besides the value.
+/// Free: one compare-and-swap to lock and one to unlock. The lock needs at most 192 bytes beside the value.
 ///
-/// # Examples
+/// # Example
 /// ```
 /// use squall_lock::{ConfigurableLock, Method, Scheduling, Waiting};
 ///
 /// let lock = ConfigurableLock::new(0u64);
 /// *lock.lock() += 1;
-/// // It is held for long now: nobody should spin, and each should have its turn.
+/// // From now on the lock is held for long: waiters should sleep, and take turns.
 /// lock.set_waiting(Waiting::new(&[Method::Yield(2), Method::Block]));
 /// lock.set_scheduling(Scheduling::HAND_OFF);
 /// *lock.lock() += 1;
@@ -63,19 +65,31 @@ pub struct ConfigurableLock<T: ?Sized, S: Steps = Undisturbed> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value goes with the lock, or to one guard at a time (I1), so that it must be `Send` and need not be `Sync`.
+// SAFETY: the lock owns its value, or one guard at a time has it (I1). So it must be `Send`, and need not be
+// `Sync`.
 unsafe impl<T: ?Sized + Send, S: Steps> Send for ConfigurableLock<T, S> {}
-// SAFETY: as above.
+// SAFETY: the lock owns its value, or one guard at a time has it (I1). So it must be `Send`, and need not be
+// `Sync`.
 unsafe impl<T: ?Sized + Send, S: Steps> Sync for ConfigurableLock<T, S> {}
 
 impl<T> ConfigurableLock<T> {
-    /// A free lock with [`Waiting::SPIN_THEN_BLOCK`] and [`Scheduling::FREE_FOR_ALL`].
+    /// Makes a free lock with [`Waiting::SPIN_THEN_BLOCK`] and [`Scheduling::FREE_FOR_ALL`].
     #[cfg(not(loom))]
     pub const fn new(value: T) -> ConfigurableLock<T> {
         ConfigurableLock::with(value, Waiting::SPIN_THEN_BLOCK, Scheduling::FREE_FOR_ALL)
     }
 
-    /// A free lock with these attributes.
+    /// Makes a free lock with these attributes.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_lock::{ConfigurableLock, Scheduling, Waiting};
+    ///
+    /// static LOG: ConfigurableLock<Vec<u32>> =
+    ///     ConfigurableLock::with(Vec::new(), Waiting::BLOCK, Scheduling::HAND_OFF);
+    /// LOG.lock().push(1);
+    /// assert_eq!(LOG.waiting(), Waiting::BLOCK);
+    /// ```
     #[cfg(not(loom))]
     pub const fn with(value: T, waiting: Waiting, scheduling: Scheduling) -> ConfigurableLock<T> {
         ConfigurableLock::disturbed(value, waiting, scheduling)
@@ -95,7 +109,7 @@ impl<T, S: Steps> ConfigurableLock<T, S> {
         ConfigurableLock { raw: RawLock::new(waiting, scheduling), value: UnsafeCell::new(value) }
     }
 
-    /// The value.
+    /// Consumes the lock and returns the value.
     #[cfg(not(loom))]
     pub fn into_inner(self) -> T {
         self.value.into_inner()
@@ -103,12 +117,19 @@ impl<T, S: Steps> ConfigurableLock<T, S> {
 }
 
 impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
-    /// Waits for the lock, as the attributes say, however long; the timeout among them is for
-    /// [`lock_with`](ConfigurableLock::lock_with).
+    /// Takes the lock, and waits as its attributes say until it is free. The lock's timeout does not apply;
+    /// it is for [`lock_with`](ConfigurableLock::lock_with).
     ///
     /// # Panics
-    /// In debug builds, if it would wait for ever: for a thread that waits, in a circle, for what this one holds. The message names the
-    /// circle.
+    /// In debug builds, if the wait would never end because threads wait for each other in a cycle. The
+    /// message names the cycle.
+    ///
+    /// # Example
+    /// ```
+    /// let lock = squall_lock::ConfigurableLock::new(Vec::new());
+    /// lock.lock().push(1);
+    /// assert_eq!(lock.into_inner(), [1]);
+    /// ```
     #[track_caller]
     #[inline]
     pub fn lock(&self) -> ConfigurableGuard<'_, T, S> {
@@ -126,15 +147,32 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
         debug_assert!(got.is_ok(), "nothing ends this wait but the lock");
     }
 
-    /// Takes the lock if it is free now, and not kept for somebody who waits.
+    /// Takes the lock if it is free now and not reserved for a waiter. Otherwise returns `None`.
+    ///
+    /// # Example
+    /// ```
+    /// let lock = squall_lock::ConfigurableLock::new(1);
+    /// let held = lock.try_lock().expect("the lock is free");
+    /// assert!(lock.try_lock().is_none());
+    /// ```
     #[track_caller]
     #[inline]
     pub fn try_lock(&self) -> Option<ConfigurableGuard<'_, T, S>> {
-        // Not by a closure, which would be the caller that a report of a deadlock names.
+        // A closure would not do: inside it, `Location::caller` is this line, and a deadlock report would
+        // name it.
         if self.raw.try_take(false) { Some(self.guard(false)) } else { None }
     }
 
-    /// Waits for the lock for so long. `None` if that was not enough.
+    /// Takes the lock, or gives up after `limit` and returns `None`.
+    ///
+    /// # Example
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let lock = squall_lock::ConfigurableLock::new(1);
+    /// let held = lock.lock();
+    /// assert!(lock.try_lock_for(Duration::from_millis(1)).is_none());
+    /// ```
     #[track_caller]
     pub fn try_lock_for(&self, limit: Duration) -> Option<ConfigurableGuard<'_, T, S>> {
         match Instant::now().checked_add(limit) {
@@ -143,20 +181,34 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
         }
     }
 
-    /// Waits for the lock until then. `None` if it could not be had; a free lock is had even if the time is over.
+    /// Takes the lock, or gives up at `deadline` and returns `None`. A past deadline still takes a free lock.
     #[track_caller]
     pub fn try_lock_until(&self, deadline: Instant) -> Option<ConfigurableGuard<'_, T, S>> {
         self.lock_with(&Request::new().deadline(deadline)).ok()
     }
 
-    /// Waits for the lock as the request says.
+    /// Takes the lock, and waits as the request says.
     ///
     /// # Errors
-    /// [`LockError::TimedOut`] when the deadline, or the timeout that is set for the lock, is over; [`LockError::Cancelled`];
-    /// [`LockError::NotRegistered`] if the request has a priority or a way to wait and the lock registers nobody.
+    /// - [`LockError::TimedOut`]: the deadline passed, or the lock's timeout.
+    /// - [`LockError::Cancelled`]: another thread cancelled the wait.
+    /// - [`LockError::NotRegistered`]: the request has a priority or its own way to wait, and the lock does
+    ///   not register waiters.
     ///
     /// # Panics
-    /// As [`lock`](ConfigurableLock::lock), if nothing limits the wait.
+    /// In debug builds, if the wait has no limit and would never end because threads wait for each other in a
+    /// cycle.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_lock::{ConfigurableLock, LockError, Order, Request, Scheduling};
+    ///
+    /// let lock = ConfigurableLock::new(0);
+    /// let urgent = Request::new().priority(5);
+    /// assert_eq!(lock.lock_with(&urgent).map(drop), Err(LockError::NotRegistered));
+    /// lock.set_scheduling(Scheduling::HAND_OFF.order(Order::Priority));
+    /// *lock.lock_with(&urgent).unwrap() += 1;
+    /// ```
     #[track_caller]
     pub fn lock_with(&self, request: &Request<'_>) -> Result<ConfigurableGuard<'_, T, S>, LockError> {
         let mut ask = request.ask;
@@ -189,67 +241,108 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
         std::ptr::from_ref(&self.raw) as usize
     }
 
-    /// Whether somebody has the lock at this moment.
+    /// Returns whether a thread holds the lock now. The answer may be out of date when it returns.
     pub fn is_locked(&self) -> bool {
         self.raw.is_held()
     }
 
-    /// The value, of a lock that nobody else can reach.
+    /// Returns the value without locking: the exclusive borrow proves that no other reference exists.
     #[cfg(not(loom))]
     pub fn get_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is borrowed exclusively, so that there is no guard.
+        // SAFETY: the lock is borrowed exclusively, so there is no guard.
         self.value.with_mut(|value| unsafe { &mut *value })
     }
 
-    /// How threads wait.
+    /// Returns the way threads wait.
     pub fn waiting(&self) -> Waiting {
         self.raw.waiting.get()
     }
 
-    /// Has threads wait like this from now on, those that wait already, too.
+    /// Sets the way threads wait. The change also applies to threads that wait already: the calling thread
+    /// wakes the sleeping ones, and they continue by the new list.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_lock::{ConfigurableLock, Waiting};
+    ///
+    /// let lock = ConfigurableLock::new(());
+    /// lock.set_waiting(Waiting::BLOCK);
+    /// assert!(lock.waiting().blocks());
+    /// ```
     pub fn set_waiting(&self, waiting: Waiting) {
         self.raw.waiting.set(waiting);
         self.raw.wake_all();
     }
 
-    /// The longest wait of a request without a deadline.
+    /// Returns the longest wait of a [`lock_with`](ConfigurableLock::lock_with) request without a deadline.
+    /// `None`, the default, means no limit.
     pub fn timeout(&self) -> Option<Duration> {
         self.raw.waiting.timeout()
     }
 
-    /// Limits the wait of requests without a deadline that begin from now on.
+    /// Limits later [`lock_with`](ConfigurableLock::lock_with) requests that have no deadline.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_lock::{ConfigurableLock, LockError, Request};
+    /// use std::time::Duration;
+    ///
+    /// let lock = ConfigurableLock::new(());
+    /// lock.set_timeout(Some(Duration::from_millis(1)));
+    /// let held = lock.lock();
+    /// assert_eq!(lock.lock_with(&Request::new()).map(drop), Err(LockError::TimedOut));
+    /// ```
     pub fn set_timeout(&self, timeout: Option<Duration>) {
         self.raw.waiting.set_timeout(timeout);
     }
 
-    /// Who is next, and when.
+    /// Returns the scheduling: the order of waiters and the kind of release.
     pub fn scheduling(&self) -> Scheduling {
         self.raw.scheduling.get()
     }
 
-    /// Has the lock pass like this from now on, to those that wait already, too. Threads that are registered stay so until they have
-    /// had the lock.
+    /// Sets the scheduling. The change also applies to threads that wait already. Registered threads stay
+    /// registered until they have had the lock.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_lock::{ConfigurableLock, Order, Scheduling};
+    ///
+    /// let lock = ConfigurableLock::new(());
+    /// lock.set_scheduling(Scheduling::HAND_OFF.order(Order::ClusterFirst));
+    /// assert!(lock.scheduling().registration);
+    /// ```
     pub fn set_scheduling(&self, scheduling: Scheduling) {
         self.raw.scheduling.set(scheduling);
         self.raw.wake_all();
     }
 
-    /// Acquisitions that had to wait, as [`monitor`](ConfigurableLock::monitor) says, at the cost of a load.
+    /// Returns the number of acquisitions that had to wait, with a single load.
+    /// [`monitor`](ConfigurableLock::monitor) returns it too.
     pub fn contended(&self) -> u64 {
         self.raw.monitor.contended.load(squall_sys::sync::atomic::Ordering::Relaxed)
     }
 
-    /// The most threads that were found waiting at once, by those who had waited themselves, since this was asked last.
+    /// Returns the largest number of other waiters that a waiting thread saw when it got the lock, and resets
+    /// it to zero.
     pub fn take_peak(&self) -> u32 {
         self.raw.monitor.peak.swap(0, squall_sys::sync::atomic::Ordering::Relaxed)
     }
 
-    /// What the monitor says.
+    /// Reads the monitor.
+    ///
+    /// # Example
+    /// ```
+    /// let lock = squall_lock::ConfigurableLock::new(());
+    /// drop(lock.lock());
+    /// let reading = lock.monitor();
+    /// assert_eq!((reading.waiters, reading.contended, reading.sleeps), (0, 0, 0));
+    /// ```
     pub fn monitor(&self) -> MonitorReading {
         self.raw.monitor.read()
     }
 
-    /// Gives the lock a name for the report of a deadlock.
+    /// Names the lock for deadlock reports. Does nothing in release builds.
     pub fn set_name(&self, name: &'static str) {
         deadlock::name(self.key(), name);
     }
@@ -281,38 +374,49 @@ impl<T: ?Sized + fmt::Debug, S: Steps> fmt::Debug for ConfigurableLock<T, S> {
     }
 }
 
-/// How one acquisition is to be made: until when, with what priority, waiting how.
+/// The parameters of one acquisition: a deadline, a cancellation, a priority, a way to wait.
+///
+/// # Example
+/// ```
+/// use squall_lock::{ConfigurableLock, Request};
+/// use std::time::{Duration, Instant};
+///
+/// let lock = ConfigurableLock::new(1);
+/// let request = Request::new().deadline(Instant::now() + Duration::from_secs(1));
+/// assert_eq!(*lock.lock_with(&request).unwrap(), 1);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'a> {
     ask: Ask<'a>,
 }
 
 impl<'a> Request<'a> {
-    /// As the lock's attributes say.
+    /// Makes a request that follows the lock's attributes.
     pub fn new() -> Request<'a> {
         Request::default()
     }
 
-    /// Gives up then.
+    /// Gives up at `deadline`.
     pub fn deadline(mut self, deadline: Instant) -> Request<'a> {
         self.ask.deadline = Some(deadline);
         self
     }
 
-    /// Gives up when this is cancelled.
+    /// Gives up when `cancel` is cancelled.
     pub fn cancel(mut self, cancel: &'a Cancel) -> Request<'a> {
         self.ask.cancel = Some(cancel);
         self
     }
 
-    /// Comes before those of lower priority, if the lock's order is [`Order::Priority`]; others have zero. Only where threads are registered.
+    /// Sets the priority; the default is zero. If the lock's order is [`Order::Priority`], the request comes
+    /// before those with a lower one. Allowed only for locks that register waiters.
     pub fn priority(mut self, priority: i32) -> Request<'a> {
         self.ask.priority = priority;
         self.ask.must_register = true;
         self
     }
 
-    /// Waits in its own way. Only where threads are registered.
+    /// Sets the way this request waits. Allowed only for locks that register waiters.
     pub fn waiting(mut self, waiting: Waiting) -> Request<'a> {
         self.ask.waiting = Some(waiting);
         self.ask.must_register = true;
@@ -320,15 +424,22 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Why a lock was not had.
+/// The reason why a request did not get the lock.
+///
+/// # Example
+/// ```
+/// use squall_lock::LockError;
+///
+/// assert_eq!(LockError::Cancelled.to_string(), "the wait for the lock was cancelled");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LockError {
-    /// The time was over.
+    /// The deadline or the timeout passed.
     TimedOut,
-    /// Somebody cancelled the wait.
+    /// Another thread cancelled the wait.
     Cancelled,
-    /// The request has a priority or a way to wait of its own, and the lock registers nobody.
+    /// The request has a priority or its own way to wait, and the lock does not register waiters.
     NotRegistered,
 }
 
@@ -346,7 +457,8 @@ impl fmt::Display for LockError {
 
 impl std::error::Error for LockError {}
 
-/// The lock, held. Dropping it frees the lock.
+/// Holds a [`ConfigurableLock`] and gives access to its value. Dropping the guard releases the lock, also
+/// during a panic.
 #[must_use = "the lock is free again when the guard is dropped"]
 pub struct ConfigurableGuard<'a, T: ?Sized, S: Steps = Undisturbed> {
     lock: &'a ConfigurableLock<T, S>,
@@ -354,11 +466,18 @@ pub struct ConfigurableGuard<'a, T: ?Sized, S: Steps = Undisturbed> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives shared access to the value alone.
+// SAFETY: a shared guard only gives shared references to the value, and `T` is `Sync`.
 unsafe impl<T: ?Sized + Sync, S: Steps> Sync for ConfigurableGuard<'_, T, S> {}
 
 impl<T: ?Sized, S: Steps> ConfigurableGuard<'_, T, S> {
-    /// Whether the lock was not free at once, or this was a request that has to be registered.
+    /// Returns whether the acquisition took the slow path: the lock was not free at once, or the request had
+    /// to register.
+    ///
+    /// # Example
+    /// ```
+    /// let lock = squall_lock::ConfigurableLock::new(());
+    /// assert!(!lock.lock().waited());
+    /// ```
     #[inline]
     pub fn waited(&self) -> bool {
         self.waited
@@ -378,7 +497,7 @@ impl<T: ?Sized, S: Steps> Deref for ConfigurableGuard<'_, T, S> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the lock is held as long as the guard lives, so nobody else has access (I1).
+        // SAFETY: this guard holds the lock, so no other thread has access to the value (I1).
         self.lock.value.with(|value| unsafe { &*value })
     }
 }
@@ -386,7 +505,7 @@ impl<T: ?Sized, S: Steps> Deref for ConfigurableGuard<'_, T, S> {
 impl<T: ?Sized, S: Steps> DerefMut for ConfigurableGuard<'_, T, S> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as in `deref`, and the guard itself is borrowed exclusively.
+        // SAFETY: the lock is held as in `deref`, and the guard itself is borrowed exclusively.
         self.lock.value.with_mut(|value| unsafe { &mut *value })
     }
 }

@@ -1,4 +1,5 @@
-//! Model checks of the lock in the form that ships, with attributes that change while threads wait; and the tests of those tests.
+//! Model tests of the shipped lock, with attributes that change while threads wait, and their twins with one
+//! weakened site.
 
 use std::time::{Duration, Instant};
 
@@ -18,15 +19,15 @@ const PATIENT: Scheduling = Scheduling::FREE_FOR_ALL.patience(Duration::from_sec
 const REGISTERED: Scheduling = PATIENT.order(Order::FirstCome);
 const SPIN_THEN_BLOCK: Waiting = Waiting::new(&[Method::Spin(1), Method::Block]);
 
-/// A lock around a number that a checker watches.
+/// A lock around a number that the model checker watches.
 struct Shared {
     lock: RawLock<Undisturbed>,
     value: UnsafeCell<u32>,
 }
 
-// SAFETY: the lock under test is what keeps the threads apart; the checker watches.
+// SAFETY: the lock under test keeps the threads apart, and the model checker verifies that.
 unsafe impl Sync for Shared {}
-// SAFETY: as above.
+// SAFETY: the lock under test keeps the threads apart, and the model checker verifies that.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -38,7 +39,7 @@ impl Shared {
         if self.lock.try_fast() { Ok(()) } else { self.lock.acquire(ask) }
     }
 
-    /// Adds one under the lock. False if it was not had.
+    /// Adds one under the lock. Returns false if the lock was not acquired.
     fn add(&self, ask: &Ask<'_>) -> bool {
         if self.lock(ask).is_err() {
             return false;
@@ -53,7 +54,7 @@ impl Shared {
         self.lock.unlock();
     }
 
-    /// Adds one in another thread, waiting as long as it takes.
+    /// Adds one in another thread, without a limit to its wait.
     fn adds(shared: &Arc<Shared>) -> JoinHandle<()> {
         let shared = shared.clone();
         thread::spawn(move || assert!(shared.add(&Ask::default())))
@@ -72,7 +73,7 @@ fn soon<'a>() -> Ask<'a> {
     Ask { deadline: Some(Instant::now()), ..Ask::default() }
 }
 
-/// Two threads want what the first has: as many additions as there were.
+/// Two threads wait for the first thread's lock. The value must equal the number of additions.
 fn three(waiting: Waiting, scheduling: Scheduling) {
     let shared = Shared::new(waiting, scheduling);
     assert!(shared.lock(&Ask::default()).is_ok());
@@ -104,7 +105,7 @@ fn one_awake() {
     three(SPIN_THEN_BLOCK, PATIENT.awake_max(1));
 }
 
-/// Each release is the end of a turn: the lock is kept for those who are awake, and given to those who sleep.
+/// Each release ends a turn: the lock is reserved for awake waiters, and given to sleepers.
 fn turns() {
     three(SPIN_THEN_BLOCK, EAGER.awake_max(1));
 }
@@ -121,7 +122,7 @@ fn registered_free_for_all() {
     two(SPIN_THEN_BLOCK, REGISTERED);
 }
 
-/// One that times out while another sleeps: what it was counted on for is done.
+/// A counted thread times out while another sleeps. Its promise must still be fulfilled.
 fn one_times_out(scheduling: Scheduling) {
     let shared = Shared::new(SPIN_THEN_BLOCK, scheduling);
     assert!(shared.lock(&Ask::default()).is_ok());
@@ -152,8 +153,8 @@ fn a_registered_one_times_out() {
     shared.is(1 + added);
 }
 
-/// The lock is not freed before the other gave up: because it is cancelled, or because it is woken to look again, and finds
-/// what nobody told it.
+/// The other thread gives up before the lock is freed. Either it is cancelled, or a change of attributes
+/// wakes it and it finds a silent cancellation.
 fn gives_up(scheduling: Scheduling, end: fn(&Shared, &Cancel)) {
     let shared = Shared::new(Waiting::BLOCK, scheduling);
     let cancel = Arc::new(Cancel::new());
@@ -181,14 +182,15 @@ fn changes_something(shared: &Shared, cancel: &Cancel) {
     shared.lock.wake_all();
 }
 
-/// Attributes are set while another is about to sleep: it sleeps by them, and not by the old ones, though the lock is not freed.
+/// Attributes are set while another thread is about to sleep. It must wait by the new ones, although the lock
+/// is not freed.
 fn waits_by_what_was_set(scheduling: Scheduling) {
     let shared = Shared::new(Waiting::BLOCK, scheduling);
     assert!(shared.lock(&Ask::default()).is_ok());
     let other = Shared::adds(&shared);
     shared.lock.waiting.set(SPIN_THEN_BLOCK);
     shared.lock.wake_all();
-    // It spun before it slept.
+    // The thread spun before it slept.
     while shared.lock.monitor.read().spins_wasted == 0 {
         thread::yield_now();
     }
@@ -221,7 +223,7 @@ fn a_change_wakes_in_the_list() {
     gives_up(REGISTERED, changes_something);
 }
 
-/// Attributes change while others wait, between what they are and these.
+/// The attributes change from `from` to `to` while another thread waits.
 fn changes(from: Scheduling, to: Scheduling) {
     let shared = Shared::new(Waiting::BLOCK, from);
     let other = Shared::adds(&shared);
@@ -261,7 +263,7 @@ models! {
     4: sleepers hand_off registered_free_for_all a_registered_one_times_out cancelled_in_the_table cancelled_in_the_list
     it_becomes_registered it_becomes_unregistered a_change_wakes_in_the_table a_change_wakes_in_the_list
 }
-// Three threads.
+// Models with three threads.
 models! { 2: three_sleepers one_awake turns hand_off_unregistered a_spinner_times_out
 it_waits_by_what_was_set_in_the_table it_waits_by_what_was_set_in_the_list }
 

@@ -1,50 +1,54 @@
-//! The closely coupled monitor (KT-17, PR-19): facts about the lock, beside it, kept by those who wait for it and hold it.
+//! The closely coupled monitor: facts about the lock, kept beside it by waiters and holders.
 //!
-//! Problem: a decision is no better than what it is taken from, and what is gathered far away is old. Idea: the counters lie in
-//! the lock; the holder writes most of them, so that they cost no atomic operation, and nothing at all while nobody waits.
+//! Problem: a decision is only as good as its data, and data gathered elsewhere is old. Idea: the counters
+//! lie in the lock. The holder writes most of them, so they need no atomic operation. Without
+//! waiters they are not written at all.
 //!
-//! - I1. What is marked "holder" is written only by the thread that holds the lock.
+//! - I1. Only the thread that holds the lock writes the fields marked "holder".
+//!
+//! Source: KT-17 (Gheith, Mukherjee, Silva and Schwan, "KTK", 1994, §5.1).
 
 use std::time::Duration;
 
 use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The facts.
+/// The facts about one lock.
 #[derive(Debug)]
 pub(super) struct Monitor {
     /// Threads that wait now.
     pub(super) waiters: AtomicU32,
-    /// Of these, those that may be asleep.
+    /// The part of `waiters` that may be asleep.
     pub(super) asleep: AtomicU32,
-    /// Pauses in vain: of waiters that slept after all.
+    /// Pauses of waiters that slept in the end.
     pub(super) spins_wasted: AtomicU64,
-    /// Pauses of those who got the lock by them.
+    /// Pauses of waiters that got the lock without sleeping.
     pub(super) spins_used: AtomicU64,
-    /// Times a waiter went to sleep.
+    /// The number of times a waiter went to sleep.
     pub(super) sleeps: AtomicU64,
     /// Holder: acquisitions that had to wait.
     pub(super) contended: AtomicU64,
-    /// Holder: the most that were seen waiting by one that got the lock. Whoever looks may set it back.
+    /// Holder: the most other waiters seen by a thread that got the lock. Any thread may read and reset it.
     pub(super) peak: AtomicU32,
-    /// Holder: those of them that the holder before gave away itself; it counts them.
+    /// Holder: the part of `contended` that received the lock directly from the previous holder, which counts
+    /// it.
     pub(super) handed: AtomicU64,
-    /// Holder: times it took what was kept for waiters that did not come.
+    /// Holder: times a thread took a lock that was reserved for waiters, because the waiters did not come.
     pub(super) missed: AtomicU64,
-    /// Holder: how long the lock was held, of one acquisition in [`SAMPLED`] of those that waited: a moving average over eight, in
-    /// which one that is far longer (its thread did not run) counts little.
+    /// Holder: a moving average over eight of the time the lock is held. Sampled from one in [`SAMPLED`]
+    /// acquisitions that waited. A far longer sample (of a preempted thread) counts little.
     pub(super) hold_ns: AtomicU64,
-    /// Holder: the longest of these.
+    /// Holder: the longest sample.
     pub(super) hold_ns_max: AtomicU64,
-    /// Holder: how many these were.
+    /// Holder: the number of samples.
     pub(super) holds: AtomicU64,
-    /// Holder: when it got the lock, if its time is taken.
+    /// Holder: the time of the acquisition, if its hold time is sampled.
     pub(super) since_ns: AtomicU64,
 }
 
-/// The time of one acquisition in so many is taken, of those that waited.
+/// One in this many acquisitions that waited has its hold time sampled.
 pub(super) const SAMPLED: u64 = 4;
 
-/// Nothing has happened. A macro, since a model's atomics are made by no constant function.
+/// An empty monitor. A macro, because a loom atomic has no constant constructor.
 macro_rules! nothing {
     () => {
         Monitor {
@@ -76,15 +80,15 @@ impl Monitor {
         nothing!()
     }
 
-    /// The holder adds one.
+    /// Adds one to a holder's fact, and returns the new value.
     pub(super) fn count(fact: &AtomicU64) -> u64 {
-        // Relaxed: one writer at a time (I1), and the lock orders them.
+        // Relaxed: one writer at a time (I1), and the lock orders the writers.
         let count = fact.load(Ordering::Relaxed) + 1;
         fact.store(count, Ordering::Relaxed);
         count
     }
 
-    /// Notes a sleep, and that the pauses before it were in vain.
+    /// Runs `sleep`, counts it, and adds the preceding pauses to `spins_wasted`.
     pub(super) fn slept<R>(&self, spins: &mut u32, sleep: impl FnOnce() -> R) -> R {
         self.spins_wasted.fetch_add(u64::from(std::mem::take(spins)), Ordering::Relaxed);
         self.sleeps.fetch_add(1, Ordering::Relaxed);
@@ -94,7 +98,7 @@ impl Monitor {
         result
     }
 
-    /// The holder notes how long it had the lock.
+    /// Records the time the caller held the lock.
     pub(super) fn held_for(&self, ns: u64) {
         let before = self.hold_ns.load(Ordering::Relaxed);
         let first = Monitor::count(&self.holds) == 1;
@@ -123,32 +127,44 @@ impl Monitor {
     }
 }
 
-/// What a lock's monitor says. Counts are since the lock was made; they are read one after the other, so that those of a lock in
-/// use need not be of the same moment.
+/// A snapshot of a lock's monitor. Counts start at the lock's creation. The fields are read one after the
+/// other, so for a lock in use they may belong to different moments.
+///
+/// # Example
+/// ```
+/// use squall_lock::MonitorReading;
+///
+/// /// Suggests longer sections or fewer threads.
+/// fn is_overloaded(reading: MonitorReading) -> bool {
+///     reading.contended > 1000 && reading.spins_wasted > reading.spins_used
+/// }
+/// assert!(!is_overloaded(squall_lock::ConfigurableLock::new(()).monitor()));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MonitorReading {
     /// Threads that wait now.
     pub waiters: u32,
-    /// Those of them that sleep or are about to.
+    /// The part of `waiters` that sleeps or is about to.
     pub asleep: u32,
-    /// Acquisitions that had to wait. Those that found the lock free are not counted: that would cost them.
+    /// Acquisitions that had to wait. Acquisitions of a free lock are not counted, because counting would
+    /// slow them down.
     pub contended: u64,
-    /// Those of them that were given the lock by the thread that had it.
+    /// The part of `contended` that received the lock directly from the previous holder.
     pub handed: u64,
-    /// Times the lock was kept for waiters that did not run, and another took it.
+    /// Times the lock was reserved for waiters that did not run, so that another thread took it.
     pub missed: u64,
     /// Times a waiter went to sleep.
     pub sleeps: u64,
     /// Pauses of waiters that got the lock without sleeping.
     pub spins_used: u64,
-    /// Pauses of waiters that slept after all.
+    /// Pauses of waiters that slept in the end.
     pub spins_wasted: u64,
-    /// How long the lock is held, by those whose time was taken: one in four that waited; a moving average over eight, in which one that is
-    /// far longer counts little.
+    /// The time the lock is held: a moving average over eight. Sampled from one in four acquisitions that
+    /// waited. A far longer sample counts little.
     pub hold: Duration,
-    /// The longest of these.
+    /// The longest sample of the hold time.
     pub hold_max: Duration,
-    /// How many they were.
+    /// The number of samples of the hold time.
     pub holds: u64,
 }

@@ -1,6 +1,8 @@
-//! Carrying out a method of waiting that does not sleep: looks, with something between them.
+//! Executes a method of waiting that does not sleep: checks the lock again and again, with pauses or yields
+//! between.
 //!
-//! - I1. Whether the wait is over is asked at the end of each method, and after so many pauses.
+//! - I1. Deadline and cancellation are checked at the end of each method, and after every `CLOCK_EVERY`
+//!   pauses.
 
 use squall_sys::sync::hint::spin_loop;
 use squall_sys::sync::thread;
@@ -9,13 +11,13 @@ use super::LockError;
 use super::raw::Ask;
 use super::waiting::Method;
 
-/// Pauses between two looks at the clock and at a cancellation.
+/// The number of pauses between two checks of the clock and of the cancellation.
 const CLOCK_EVERY: u32 = 64;
 
-/// The most pauses between two looks.
+/// The most pauses between two checks of the lock.
 pub(super) const GAP_MAX: u32 = 256;
 
-/// What came of it.
+/// The outcome of one method.
 pub(super) enum Paced<R> {
     Found(R),
     Nothing,
@@ -23,7 +25,7 @@ pub(super) enum Paced<R> {
     Over(LockError),
 }
 
-/// Looks as the method says until something is found. Adds the pauses to `spins`.
+/// Calls `look` as often as the method says, until it returns something. Adds the pauses to `spins`.
 pub(super) fn pace<R>(
     method: Method,
     ask: &Ask<'_>,
@@ -31,7 +33,7 @@ pub(super) fn pace<R>(
     mut look: impl FnMut() -> Option<R>,
 ) -> Paced<R> {
     let (mut left, mut gap) = match method {
-        // One look at least: else a list of nothings would never look.
+        // At least one look: otherwise a list of zero amounts would never look.
         Method::Spin(looks) | Method::Yield(looks) => (u32::from(looks).max(1), 1),
         Method::Backoff(pauses) => (u32::from(pauses).max(1), 1),
         Method::StandBy(pauses) => (u32::from(pauses).max(1), GAP_MAX),
@@ -51,7 +53,7 @@ pub(super) fn pace<R>(
             gap
         };
         left = left.saturating_sub(gap);
-        // In a model every look is like the one before.
+        // In a model a second look would repeat the first.
         if cfg!(loom) {
             break;
         }

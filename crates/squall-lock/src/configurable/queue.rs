@@ -1,11 +1,15 @@
-//! The list of registered waiters (KT-16).
+//! The list of registered waiters.
 //!
-//! - Q1. A node lies on the stack of the thread that waits, and that thread does not return while the node is in the list: it was
-//!   taken out by a holder, who told it, or it took itself out, under the list's lock.
-//! - Q2. QUEUED is set while the list is not empty; it is changed under the list's lock alone.
-//! - Q3. Whoever tells a waiter what became of it touches the node no more; its address may still be used as a key.
-//! - Q4. The first of all is passed over at most [`CLUSTER_RUN`] times in a row by [`Order::ClusterFirst`]; so everybody is the first of
-//!   all at some time.
+//! - Q1. A node lies on the stack of the waiting thread, which does not return while the node is in the list.
+//!   A holder removed the node and told the thread, or the thread removed the node itself, under the list's
+//!   lock.
+//! - Q2. QUEUED is set while the list is not empty. It changes only under the list's lock.
+//! - Q3. A thread that has told a waiter its result no longer touches the node. It may still use the node's
+//!   address as a key.
+//! - Q4. [`Order::ClusterFirst`] passes over the first thread of all at most [`CLUSTER_RUN`] times in a row.
+//!   So each thread is the first of all at some time.
+//!
+//! Source: KT-16 (Gheith, Mukherjee, Silva and Schwan, "KTK", 1994, §5.1).
 
 use std::ptr::NonNull;
 
@@ -21,26 +25,26 @@ use super::{LockError, sites};
 use crate::parking::{self, FilterOp, ParkToken, UnparkToken};
 use crate::steps::Steps;
 
-/// After so many in a row of one cluster it is the turn of the first of all.
+/// The number of grants in a row to one cluster after which the first thread of all is next.
 const CLUSTER_RUN: u32 = 32;
 
-/// Waits, and looks now and then.
+/// The thread waits and checks its state now and then.
 const WAITING: u32 = 0;
-/// Sleeps, or is about to.
+/// The thread sleeps, or is about to.
 const ASLEEP: u32 = 1;
-/// Was taken out: the lock is its own.
+/// The node was removed: the thread holds the lock.
 const OWNER: u32 = 2;
-/// Was taken out: it is being woken, and counted on.
+/// The node was removed: the thread is being woken and counted.
 const COUNTED: u32 = 3;
 
-/// What a waiter is told.
+/// The result that a waiter is told.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
     Owner,
     Counted,
 }
 
-/// How a wait in the list ended.
+/// The result of a wait in the list.
 pub(super) enum Left {
     Owner,
     Counted,
@@ -51,7 +55,7 @@ struct Node {
     state: AtomicU32,
     priority: i32,
     cluster: u32,
-    /// The order of asking.
+    /// Defines the order of asking.
     ticket: u64,
 }
 
@@ -60,9 +64,9 @@ impl Node {
         std::ptr::from_ref(&self.state) as usize
     }
 
-    /// What it was told, if it was.
+    /// Returns the result, once the waiter was told.
     fn told(&self) -> Option<Told> {
-        // Acquire: pairs with the release in `List::pass`.
+        // Acquire: pairs with the Release in `List::pass`.
         match self.state.load(sites::GRANT_ACQUIRE.order(Ordering::Acquire)) {
             OWNER => Some(Told::Owner),
             COUNTED => Some(Told::Counted),
@@ -75,21 +79,22 @@ impl Node {
 struct Inner {
     nodes: Vec<NonNull<Node>>,
     tickets: u64,
-    /// How many times in a row the first of all was passed over.
+    /// The number of times in a row that the first thread of all was passed over.
     passed_over: u32,
 }
 
-// SAFETY: the nodes are shared between threads under the lock of the list (Q1); all their fields are `Sync`.
+// SAFETY: threads share the nodes under the lock of the list (Q1), and all fields of a node are `Sync`.
 unsafe impl Send for Inner {}
 
 impl Inner {
-    /// The nodes.
+    /// Iterates over the nodes.
     fn nodes(&self) -> impl Iterator<Item = &Node> {
-        // SAFETY: a node in the list is alive (Q1), and stays in it while the list's lock is held, as `self` shows.
+        // SAFETY: a node in the list is alive (Q1). It stays in the list while the list's lock is held, and
+        // `self` proves that it is.
         self.nodes.iter().map(|node| unsafe { node.as_ref() })
     }
 
-    /// Where the next one is, if there is any.
+    /// Returns the index of the next thread, if there is one.
     fn pick(&mut self, order: Order, here: u32) -> Option<usize> {
         let first = || self.nodes().enumerate().min_by_key(|(_, node)| node.ticket).map(|(at, _)| at);
         match order {
@@ -110,16 +115,17 @@ impl Inner {
     }
 }
 
-/// Wakes the waiter of the node at this address, and nobody else's: the node may be gone, and its memory be another lock.
+/// Wakes the waiter of the node at this address, and no other. The node may be gone by now, and its memory be
+/// another lock.
 fn wake(key: usize) {
     let ours = |token: ParkToken| if token.0 == key { FilterOp::Unpark } else { FilterOp::Skip };
     parking::unpark_filter(key, ours, |_| UnparkToken(super::raw::AGAIN));
 }
 
-/// The cluster of the calling thread.
+/// Returns the cluster of the calling thread.
 #[cfg(not(loom))]
 fn here() -> u32 {
-    // A machine that cannot be made out is one cluster.
+    // A machine of unknown topology is one cluster.
     let Ok(machine) = squall_machine::try_machine() else { return 0 };
     let clusters = machine.clusters(machine.default_cluster_size());
     clusters.get(squall_machine::Vp::current()).map_or(0, |cluster| cluster.index() as u32)
@@ -145,11 +151,12 @@ impl List {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing panics under this lock but a failed allocation, before anything is changed.
+        // Only a failed allocation can panic under this lock, and it comes before any change.
         self.0.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Waits in the list, as asked; at the place of `ticket`, if this thread had one before.
+    /// Waits in the list according to `ask`. A thread that was in the list before passes its `ticket` and
+    /// keeps its place.
     pub(super) fn wait<S: Steps>(
         &self,
         lock: &RawLock<S>,
@@ -157,10 +164,10 @@ impl List {
         ticket: &mut Option<u64>,
         spins: &mut u32,
     ) -> Left {
-        // Always: the order may become another one while it waits.
+        // Needed in any case: the order may change while the thread waits.
         let cluster = here();
         let mut inner = self.lock();
-        // Before the node is in the list: if this fails, nothing has happened.
+        // Reserve before the node is in the list, so that a failed allocation changes no state.
         inner.nodes.reserve(1);
         let ticket = *ticket.get_or_insert(inner.tickets);
         inner.tickets = inner.tickets.max(ticket + 1);
@@ -168,7 +175,7 @@ impl List {
         inner.nodes.push(NonNull::from(node));
         lock.word.fetch_or(QUEUED, Ordering::Relaxed);
         S::step();
-        // From here on a release sees QUEUED; one before it left the lock free (W2).
+        // From here on a release sees QUEUED. An earlier release left the lock free (W2).
         if !sites::REGISTERED_LOOK.is_weak() && lock.try_take(false) {
             self.take_out(lock, &mut inner, node);
             return Left::Owner;
@@ -194,7 +201,7 @@ impl List {
         }
     }
 
-    /// Sleeps until it was told something, or should look again.
+    /// Sleeps until the thread is told a result or must check again.
     fn sleep<S: Steps>(
         &self,
         lock: &RawLock<S>,
@@ -205,11 +212,11 @@ impl List {
     ) -> Option<Told> {
         S::step();
         let inner = self.lock();
-        // Who changes the attributes from here on finds it asleep (W5).
+        // A later change of attributes finds this thread asleep (W5).
         if lock.waiting.get() != by && !sites::CHANGE_LOOK.is_weak() {
             return node.told();
         }
-        // Acquire where it fails: as in `told`.
+        // Acquire on failure: pairs with the Release in `List::pass`.
         let acquire = sites::GRANT_ACQUIRE.order(Ordering::Acquire);
         if node.state.compare_exchange(WAITING, ASLEEP, Ordering::Relaxed, acquire).is_err() {
             return node.told();
@@ -220,12 +227,12 @@ impl List {
             let still = || node.state.load(Ordering::Relaxed) == ASLEEP;
             ask.park::<S>(node.key(), ParkToken(node.key()), still, |_| {});
         });
-        // It was told, or woken to look again; or its time is over.
+        // The thread was told a result, was woken to check again, or its deadline passed.
         let _ = node.state.compare_exchange(ASLEEP, WAITING, Ordering::Relaxed, Ordering::Relaxed);
         node.told()
     }
 
-    /// Leaves the list, unless it was told something meanwhile (W4).
+    /// Leaves the list, unless the thread was told a result meanwhile (W4).
     fn leave<S: Steps>(&self, lock: &RawLock<S>, node: &Node, why: LockError) -> Left {
         S::step();
         let mut inner = self.lock();
@@ -245,7 +252,7 @@ impl List {
         }
     }
 
-    /// Takes a node out, if it is in.
+    /// Removes a node, if it is in the list.
     fn take_out<S: Steps>(&self, lock: &RawLock<S>, inner: &mut Inner, node: &Node) {
         inner.nodes.retain(|known| !std::ptr::eq(known.as_ptr(), node));
         if inner.nodes.is_empty() {
@@ -253,9 +260,10 @@ impl List {
         }
     }
 
-    /// The holder gives the lock to the next of them, or frees it and wakes that one. False if there is none.
+    /// Gives the lock to the next waiter, or frees it and wakes that waiter. Only the holder calls this.
+    /// Returns false if the list is empty.
     pub(super) fn pass<S: Steps>(&self, lock: &RawLock<S>, order: Order, told: Told) -> bool {
-        // Not under the lock: the first to ask what machine this is reads files.
+        // Computed outside the list's lock, because the first query of the machine reads files.
         let here = if order == Order::ClusterFirst { here() } else { 0 };
         let mut inner = self.lock();
         let Some(at) = inner.pick(order, here) else {
@@ -263,7 +271,8 @@ impl List {
             return false;
         };
         let node = inner.nodes.remove(at);
-        // SAFETY: it was in the list just now, and its thread waits until it is told (Q1), which happens below.
+        // SAFETY: the node was in the list just now. Its thread waits until it is told a result (Q1), which
+        // happens below.
         let node = unsafe { node.as_ref() };
         let none_left = if inner.nodes.is_empty() { QUEUED } else { 0 };
         S::step();
@@ -279,7 +288,8 @@ impl List {
             }
         };
         let key = node.key();
-        // Release: pairs with the acquire of `told`; an owner sees what was done under the lock.
+        // Release: pairs with the Acquire of `told`, so that the new owner sees the writes made under the
+        // lock.
         let before = node.state.swap(state, sites::GRANT_RELEASE.order(Ordering::Release));
         drop(inner);
         S::step();
@@ -289,7 +299,7 @@ impl List {
         true
     }
 
-    /// Those who sleep look again, at their place.
+    /// Wakes the sleepers, so that they check again. They keep their places.
     pub(super) fn wake_all(&self) {
         let inner = self.lock();
         for node in inner.nodes() {

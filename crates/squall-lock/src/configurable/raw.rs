@@ -1,42 +1,48 @@
-//! The lock's word, and how it passes from thread to thread.
+//! The lock's word, and the ways the lock passes from thread to thread.
 //!
-//! Problem: whether a lock is free, whether anybody sleeps, and whether anybody who is awake will take it must be seen
-//! together by whoever releases it, or a wake-up is lost or wasted. Idea: all three are one word.
+//! Problem: a releasing thread must see together whether the lock has sleepers, and whether an awake waiter
+//! will take it. Otherwise a wake-up is lost or wasted. Idea: one word holds all of that.
 //!
 //! ```text
-//! bit 0      HELD       somebody has the lock
-//! bit 1      PARKED     somebody sleeps in the parking table, or is about to
+//! bit 0      HELD       a thread has the lock
+//! bit 1      PARKED     a thread sleeps in the parking table, or is about to
 //! bit 2      QUEUED     the list of registered waiters is not empty
-//! bit 3      TIMED      the holder's time is taken
-//! bit 4      RESERVED   free, but only for those who are counted as awake
-//! bit 5      WAKING     one that slept was woken, and will be counted as awake
-//! bits 8-15  AWAKE      waiters that have promised to take the lock when it is free
+//! bit 3      TIMED      the holder's time is sampled
+//! bit 4      RESERVED   free, but only for counted waiters
+//! bit 5      WAKING     a sleeper was woken, and will be counted as awake
+//! bits 8-15  AWAKE      counted waiters: they have promised to take the lock when it is free
 //! ```
 //!
-//! - W1. Exclusion: HELD is set by a compare-and-swap that found it clear, or stays set when the holder gives the lock to a
-//!   waiter that it has taken from the list or the table; that waiter alone is told.
-//! - W2. Whoever is about to sleep makes that known in the word, and then looks whether the lock is held, under the lock of the
-//!   queue that it sleeps in. A holder that releases afterwards finds PARKED or QUEUED.
-//! - W3. While AWAKE is not zero or WAKING is set, a release may leave everybody else asleep. So whoever is counted either takes the
-//!   lock or stops being counted in one step that found it HELD: then that holder's release sees the count without it. RESERVED is
-//!   set only with the lock free and AWAKE not zero, and cleared by whoever takes the lock: somebody counted, or, after a while, another.
-//! - W4. A registered waiter is in the list, or has been told what became of it; it leaves the list itself only under the list's lock,
-//!   and looks there which of the two it is.
-//! - W5. Whoever changes the attributes stores them first, and then wakes those who sleep, under the locks of their queues; whoever is
-//!   about to sleep looks, under the same lock, whether they are what it began to wait by. Registered waiters keep their place; one
-//!   that was woken and did not get the lock goes back to it.
-//! - W6. A wait that was cancelled ends: see `cancel.rs`.
+//! - W1. Exclusion: HELD is set by a compare-and-swap that found it clear. Or it stays set when the holder
+//!   gives the lock to a waiter that it removed from the list or the table, and tells only that waiter.
+//! - W2. A thread that is about to sleep sets its bit in the word. Then it checks whether the lock is held,
+//!   under the lock of the queue in which it will sleep. A holder that releases afterwards finds PARKED or
+//!   QUEUED.
+//! - W3. While AWAKE is not zero or WAKING is set, a release may leave all other waiters asleep. So a counted
+//!   waiter takes the lock, or leaves the count in one step that finds HELD set. Then that holder's release
+//!   sees the smaller count. RESERVED is set only if the lock is free and AWAKE is not zero. The thread that
+//!   takes the lock clears it: a counted waiter or, after a while, another thread.
+//! - W4. A registered waiter is in the list, or has been told its result. It leaves the list by itself only
+//!   under the list's lock, where it checks which of the two holds.
+//! - W5. A thread that changes the attributes stores them first. Then it wakes the sleepers, under the locks
+//!   of their queues. A thread that is about to sleep checks under the same lock that the attributes are
+//!   still those it waits by. Registered waiters keep their place; a woken waiter without the lock returns to
+//!   its place.
+//! - W6. A cancelled wait ends: see `cancel.rs`.
 //!
-//! Turns. In a free-for-all the thread that has the lock takes it again and again, at no cost, while one waiter spins and the
-//! others sleep: that is fast, and unfair. So, after `patience`, a release reserves the lock for those who are awake (who runs at
-//! this moment, so that the lock does not stand still while a thread is woken), and every sixteenth time, or when nobody has been
-//! awake for long, gives it to the first that sleeps. A reservation is no promise: if those who are awake do not come, because
-//! they were preempted, another takes the lock after a moment. On why few should be awake: D. Dice, "Malthusian locks", 2017.
+//! Turns. In a free-for-all one thread may take the lock again and again at no cost, while one waiter spins
+//! and the others sleep. That is fast and unfair. So after `patience` a release reserves the lock for the
+//! awake waiters. They run at this moment, so the lock does not stand idle during a wake-up. Every sixteenth
+//! turn, or when no waiter has been awake for long, the lock goes to the first sleeper. A reservation is no
+//! guarantee: if the awake waiters were preempted, another thread takes the lock after a moment. On the
+//! benefit of few awake waiters: D. Dice, "Malthusian locks", 2017.
 //!
-//! Progress: blocking. A holder that does not run delays all others; a counted waiter that does not run delays those who sleep
-//! until somebody releases the lock at the end of a turn.
-//! Cost: free, one compare-and-swap to lock and one to unlock. Memory: 192 bytes at most, and a list that grows with the registered waiters.
-//! Source: Gheith, Mukherjee, Silva and Schwan, "KTK", 1994, §5.1; Mukherjee and Schwan, 1993.
+//! Progress: blocking. A holder that does not run delays all others. A counted waiter that does not run
+//! delays the sleepers until a release ends a turn.
+//! Cost: free, one compare-and-swap to lock and one to unlock. Memory: at most 192 bytes, and a list that
+//! grows with the registered waiters.
+//! Source: KT-15 to KT-17 (Gheith, Mukherjee, Silva and Schwan, "KTK", 1994, §5.1); Mukherjee and Schwan,
+//! 1993.
 
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
@@ -61,40 +67,41 @@ const RESERVED: u32 = 16;
 const AWAKE_ONE: u32 = 1 << 8;
 const AWAKE: u32 = 0xff << 8;
 const WAKING: u32 = 32;
-/// Somebody will take the lock (W3).
+/// A waiter will take the lock (W3).
 const PROMISED: u32 = AWAKE | WAKING;
 
-/// What a thread that slept is told: the lock is its own.
+/// Token for a woken thread: it holds the lock.
 const HANDED: usize = 1;
-/// It is counted as awake.
+/// Token for a woken thread: it is counted as awake.
 const COUNTED: usize = 2;
-/// It should look again.
+/// Token for a woken thread: it should check again.
 pub(super) const AGAIN: usize = 3;
 
-/// Whether a turn is over is asked at one release in so many that find a waiter.
+/// One in this many releases that find a waiter checks whether the turn is over.
 const LOOK_EVERY: u32 = if cfg!(loom) { 2 } else { 16 };
-/// Where the lock is held for longer than this, the clock is asked at each release.
+/// If the lock is held longer than this, each release reads the clock.
 const CLOCK_IS_CHEAP_NS: u64 = 1_000;
-/// Every so many turns the lock goes to the first that sleeps.
+/// Every this many turns the lock goes to the first sleeper.
 const TURNS: u32 = if cfg!(loom) { 2 } else { 16 };
-/// If nobody was awake to have its turn for so many patiences, one that sleeps has it.
+/// A sleeper gets its turn after this many patiences in which no waiter was awake to take one.
 const OVERDUE: u32 = 4;
-/// Pauses for which a lock is kept for those who are awake: more than there are between two of their looks.
+/// The number of pauses for which a lock stays reserved for awake waiters: more than lie between two of their
+/// checks.
 const KEPT: u32 = if cfg!(loom) { 1 } else { 2 * super::pace::GAP_MAX + 128 };
 
-/// How somebody wants the lock.
+/// The parameters of one acquisition.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ask<'a> {
     pub(super) deadline: Option<Instant>,
     pub(super) cancel: Option<&'a Cancel>,
     pub(super) priority: i32,
     pub(super) waiting: Option<Waiting>,
-    /// Refused where threads are not registered.
+    /// True if the request needs a lock that registers its waiters.
     pub(super) must_register: bool,
 }
 
 impl Ask<'_> {
-    /// Why this wait must end, if it must.
+    /// Returns the reason why this wait must end, if there is one.
     pub(super) fn over(&self) -> Option<LockError> {
         if self.cancel.is_some_and(Cancel::is_cancelled) {
             return Some(LockError::Cancelled);
@@ -102,8 +109,8 @@ impl Ask<'_> {
         self.deadline.is_some_and(is_past).then_some(LockError::TimedOut)
     }
 
-    /// Sleeps under this key, as [`parking::park`], and so that it can be cancelled. Nobody else has this token there, or those who
-    /// have it share the cancellation.
+    /// Sleeps under this key like [`parking::park`], but can also be cancelled. Other threads with the same
+    /// key and token must share the cancellation.
     pub(super) fn park<S: Steps>(
         &self,
         key: usize,
@@ -131,13 +138,13 @@ fn is_past(deadline: Instant) -> bool {
     Instant::now() >= deadline
 }
 
-/// A model has no clock: a time is over as soon as it is asked for.
+/// A model has no clock: a deadline has always passed.
 #[cfg(loom)]
 fn is_past(_deadline: Instant) -> bool {
     true
 }
 
-/// Nanoseconds since some moment, never zero.
+/// Returns nanoseconds since a fixed moment, never zero.
 #[cfg(not(loom))]
 fn now_ns() -> u64 {
     static BEGAN: squall_sys::sync::OnceLock<Instant> = squall_sys::sync::OnceLock::new();
@@ -151,9 +158,9 @@ fn now_ns() -> u64 {
 
 pub(super) struct RawLock<S> {
     pub(super) word: AtomicU32,
-    /// Releases that found a waiter. The holder's.
+    /// Releases that found a waiter. Written by the holder.
     passes: AtomicU32,
-    /// When the present turn began, or zero; and how many there were. The holder's.
+    /// The start of the present turn, or zero; and the number of turns. Written by the holder.
     turn_ns: AtomicU64,
     turns: AtomicU32,
     pub(super) waiting: WaitingCell,
@@ -198,19 +205,19 @@ impl<S: Steps> RawLock<S> {
         std::ptr::from_ref(&self.word) as usize
     }
 
-    /// Takes the lock if it is free, and not kept for those who are counted. Looks first: while others wait the word is never plain
-    /// zero, and a compare-and-swap in vain costs what one that succeeds does.
+    /// Takes the lock if it is free and not reserved for counted waiters. Reads the word first: while threads
+    /// wait it is never zero, and a failing compare-and-swap costs as much as a successful one.
     #[inline(always)]
     pub(super) fn try_fast(&self) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         S::step();
-        // Acquire: pairs with the release of `unlock`.
+        // Acquire: pairs with the Release of `unlock`.
         let order = sites::ACQUIRE.order(Ordering::Acquire);
         is_free_for(word, false)
             && self.word.compare_exchange(word, word | HELD, order, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the lock if it is free, and not kept for those who are counted.
+    /// Takes the lock if it is free and, unless `counted`, not reserved for counted waiters.
     pub(super) fn try_take(&self, counted: bool) -> bool {
         self.try_take_if(counted, |word| is_free_for(word, counted))
     }
@@ -221,7 +228,7 @@ impl<S: Steps> RawLock<S> {
             S::step();
             let taken = (word | HELD) & !RESERVED;
             let taken = if counted { taken - AWAKE_ONE } else { taken };
-            // Acquire: pairs with the release of `unlock`.
+            // Acquire: pairs with the Release of `unlock`.
             let order = sites::ACQUIRE.order(Ordering::Acquire);
             match self.word.compare_exchange_weak(word, taken, order, Ordering::Relaxed) {
                 Ok(_) => return true,
@@ -235,7 +242,7 @@ impl<S: Steps> RawLock<S> {
         self.word.load(Ordering::Relaxed) & HELD != 0
     }
 
-    /// If the lock is kept for those who are awake: waits for them, and takes it if they do not come.
+    /// Waits while the lock is reserved for awake waiters, and takes it if they do not come.
     fn take_what_is_kept(&self) -> bool {
         let is_kept = |word: u32| word & (HELD | RESERVED) == RESERVED;
         for _ in 0..KEPT {
@@ -251,7 +258,7 @@ impl<S: Steps> RawLock<S> {
         taken
     }
 
-    /// Takes the lock, as asked.
+    /// Takes the lock according to `ask`.
     pub(super) fn acquire(&self, ask: &Ask<'_>) -> Result<(), LockError> {
         if !ask.must_register && self.try_take(false) {
             return Ok(());
@@ -274,11 +281,11 @@ impl<S: Steps> RawLock<S> {
         result
     }
 
-    /// Gives the lock up. Only the holder may call this.
+    /// Releases the lock. Only the holder may call this.
     #[inline(always)]
     pub(super) fn unlock(&self) {
         let word = self.word.load(Ordering::Relaxed);
-        // Release: pairs with the acquire of `try_fast` and `try_take_if`.
+        // Release: pairs with the Acquire of `try_fast` and `try_take_if`.
         let order = sites::RELEASE.order(Ordering::Release);
         if word != HELD || self.word.compare_exchange(HELD, 0, order, Ordering::Relaxed).is_err() {
             self.unlock_with_waiters();
@@ -288,11 +295,12 @@ impl<S: Steps> RawLock<S> {
     #[cold]
     fn unlock_with_waiters(&self) {
         let mut word = self.word.load(Ordering::Relaxed);
-        // In the midst of a turn, with somebody awake to take the lock (W3): nothing is to be decided.
+        // In the middle of a turn, with an awake waiter that will take the lock (W3), the release has no
+        // decision to make.
         let midst = word & (TIMED | QUEUED) == 0 && word & PROMISED != 0 && self.scheduling.has_turns();
         if midst && !self.looks_at_the_clock() {
             S::step();
-            // Release: pairs with the acquire of `try_take_if`.
+            // Release: pairs with the Acquire of `try_take_if`.
             let order = sites::RELEASE.order(Ordering::Release);
             if self.word.compare_exchange(word, word & !HELD, order, Ordering::Relaxed).is_ok() {
                 return;
@@ -305,7 +313,7 @@ impl<S: Steps> RawLock<S> {
             word = self.word.fetch_and(!TIMED, Ordering::Relaxed) & !TIMED;
         }
         let scheduling = self.scheduling.get();
-        // In a free-for-all, turns are counted by those who are awake, too.
+        // In a free-for-all, the turns of awake waiters count too.
         let (turn_over, to_sleeper) = match scheduling.release {
             Release::HandOff => (true, true),
             Release::FreeForAll => self.is_turn_over(word, scheduling.patience),
@@ -313,7 +321,8 @@ impl<S: Steps> RawLock<S> {
         loop {
             S::step();
             let passes = to_sleeper || word & PROMISED == 0;
-            // Attributes that changed leave some here and some there: in turns.
+            // After a change of attributes some waiters may be in the table and some in the list: alternate
+            // between them.
             let registered = word & PARKED == 0 || !self.turns.load(Ordering::Relaxed).is_multiple_of(2);
             let registered = registered && word & QUEUED != 0;
             if passes && registered {
@@ -325,9 +334,9 @@ impl<S: Steps> RawLock<S> {
                     return;
                 }
             } else {
-                // Nobody sleeps, or somebody who is awake will take it (W3).
+                // There is no sleeper, or an awake waiter will take the lock (W3).
                 let kept = if turn_over && word & AWAKE != 0 && word & QUEUED == 0 { RESERVED } else { 0 };
-                // Release: pairs with the acquire of `try_take_if`.
+                // Release: pairs with the Acquire of `try_take_if`.
                 let order = sites::RELEASE.order(Ordering::Release);
                 let free = (word & !HELD) | kept;
                 if self.word.compare_exchange_weak(word, free, order, Ordering::Relaxed).is_ok() {
@@ -338,21 +347,22 @@ impl<S: Steps> RawLock<S> {
         }
     }
 
-    /// Whether a release that wakes nobody asks for the time: not each, where the lock is held for less than that takes.
+    /// Returns whether a release without a wake-up reads the clock. Where sections are shorter than reading
+    /// the clock, only one in [`LOOK_EVERY`] releases does.
     fn looks_at_the_clock(&self) -> bool {
-        // Relaxed: the holder's, and the lock orders it.
+        // Relaxed: only the holder writes this, and the lock orders the holders.
         let passes = self.passes.load(Ordering::Relaxed).wrapping_add(1);
         self.passes.store(passes, Ordering::Relaxed);
         let is_long = self.monitor.hold_ns.load(Ordering::Relaxed) > CLOCK_IS_CHEAP_NS;
         is_long || passes.is_multiple_of(LOOK_EVERY)
     }
 
-    /// Whether those who are awake are to get the lock now, and whether one that sleeps is.
+    /// Returns whether waiters get the lock now, and whether a sleeper does.
     fn is_turn_over(&self, word: u32, patience: Duration) -> (bool, bool) {
         if word & (PARKED | QUEUED | AWAKE) == 0 {
             return (false, false);
         }
-        // Relaxed: the holder's (`turns`, `turn_ns`), and the lock orders them.
+        // Relaxed: only the holder writes `turns` and `turn_ns`, and the lock orders the holders.
         let next_turn = || {
             let turns = self.turns.load(Ordering::Relaxed).wrapping_add(1);
             self.turns.store(turns, Ordering::Relaxed);
@@ -362,7 +372,7 @@ impl<S: Steps> RawLock<S> {
             let in_order = word & QUEUED != 0;
             return (true, in_order || (word & PARKED != 0 && next_turn()));
         }
-        // A model has no clock: any other patience lasts.
+        // A model has no clock: a non-zero patience never ends.
         if cfg!(loom) {
             return (false, false);
         }
@@ -371,39 +381,40 @@ impl<S: Steps> RawLock<S> {
         let lasted = now.saturating_sub(began);
         let patience = patience.as_nanos() as u64;
         if began == 0 {
-            // The first release of this turn that finds a waiter. Not the last of the turn before: until a thread that was woken
-            // runs, a turn may have passed, and each release would be the end of one.
+            // The turn starts at its first release that finds a waiter. It cannot start at the end of the
+            // previous turn: until a woken thread runs, a whole turn may pass, and then each release would
+            // end one.
             self.turn_ns.store(now, Ordering::Relaxed);
         }
         if began == 0 || lasted < patience {
             return (false, false);
         }
-        // Who is registered is served in order, and not by who is awake.
+        // Registered waiters are served in order, not by being awake.
         let in_order = word & QUEUED != 0;
         if word & AWAKE == 0 && !in_order && lasted < patience * u64::from(OVERDUE) {
-            // One is woken first; the lock is kept for it when it is there.
+            // First wake one; the lock is reserved for it once it is awake.
             return (false, false);
         }
         self.turn_ns.store(0, Ordering::Relaxed);
         (true, in_order || word & AWAKE == 0 || next_turn())
     }
 
-    /// Gives the lock to a registered waiter, or frees it and wakes one. False if there is none any more.
+    /// Gives the lock to a registered waiter, or frees it and wakes one. Returns false if the list is empty.
     fn pass_to_registered(&self, scheduling: Scheduling, hand: bool) -> bool {
         let told = if hand { Told::Owner } else { Told::Counted };
         self.list.pass(self, scheduling.order, told)
     }
 
-    /// Frees the lock for one that is woken. Only the holder may call this, with PROMISED zero.
+    /// Frees the lock for a thread that is being woken. Only the holder may call this, with PROMISED zero.
     pub(super) fn free_for_woken(&self, also_clear: u32) {
         let free = |word: u32| Some((word & !(HELD | also_clear)) | WAKING);
-        // Release: pairs with the acquire of `try_take_if`.
+        // Release: pairs with the Acquire of `try_take_if`.
         let order = sites::RELEASE.order(Ordering::Release);
         let _ = self.word.fetch_update(order, Ordering::Relaxed, free);
     }
 
-    /// Gives the lock to the first that sleeps in the table, or frees it and wakes that one. False if none sleeps, and the lock is
-    /// still the caller's.
+    /// Gives the lock to the first sleeper in the table, or frees it and wakes that sleeper. Returns false if
+    /// the table has no sleeper; the caller then still holds the lock.
     fn pass_to_sleeper(&self, hand: bool) -> bool {
         let result = parking::unpark_one(self.key(), |result| {
             let none_left = if result.have_more_threads { 0 } else { PARKED };
@@ -421,12 +432,12 @@ impl<S: Steps> RawLock<S> {
         result.unparked_threads > 0
     }
 
-    /// Those who sleep look again (W5).
+    /// Wakes the sleepers, so that they check again (W5).
     pub(super) fn wake_all(&self) {
         if sites::CHANGE_WAKES.is_weak() {
             return;
         }
-        // PARKED may remain with nobody asleep; the next release clears it.
+        // PARKED may stay set without a sleeper; the next release clears it.
         parking::unpark_all(self.key(), UnparkToken(AGAIN));
         self.list.wake_all();
     }
@@ -448,16 +459,16 @@ struct By {
 struct Wait<'a, S> {
     lock: &'a RawLock<S>,
     ask: &'a Ask<'a>,
-    /// This thread is counted as awake in the word.
+    /// This thread is counted in AWAKE.
     counted: bool,
-    /// Its place among those who registered, once it did.
+    /// The thread's place among registered threads, once it has one.
     ticket: Option<u64>,
-    /// Pauses since it slept last.
+    /// Pauses since the last sleep.
     spins: u32,
 }
 
 impl<S: Steps> Wait<'_, S> {
-    /// Waits until it has the lock.
+    /// Waits until the thread has the lock.
     fn run(&mut self) -> Result<(), LockError> {
         loop {
             let scheduling = self.lock.scheduling.get();
@@ -479,7 +490,7 @@ impl<S: Steps> Wait<'_, S> {
             if !self.counted && self.lock.take_what_is_kept() {
                 return Ok(());
             }
-            // If others will sleep, who is not counted does so at once.
+            // If others will sleep, a thread that is not counted sleeps at once.
             let skips = !self.counted && waiting.blocks();
             for method in waiting.methods() {
                 if skips && method != Method::Block {
@@ -495,21 +506,22 @@ impl<S: Steps> Wait<'_, S> {
         }
     }
 
-    /// It was woken, and is counted on.
+    /// Records that this woken thread is counted.
     fn is_awake(&mut self) {
-        // One is woken at a time (`PROMISED`), so that the bit is its own.
+        // Only one thread is woken at a time (`PROMISED`), so WAKING belongs to this thread.
         self.lock.word.fetch_add(AWAKE_ONE - WAKING, Ordering::Relaxed);
         self.counted = true;
     }
 
-    /// Is counted as awake from now on, unless enough are. It then takes the lock, or leaves by `stop_being_counted`.
+    /// Counts this thread as awake, unless `awake_max` threads are. A counted thread must take the lock, or
+    /// leave the count by `stop_being_counted`.
     fn promise(&self, awake_max: u8) -> bool {
         let most = u32::from(awake_max) * AWAKE_ONE;
         let more = |word: u32| (word & AWAKE < most).then_some(word + AWAKE_ONE);
         self.lock.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Waits by one method. True if it has the lock.
+    /// Waits by one method. Returns true if the thread has the lock.
     fn step(&mut self, method: Method, by: By) -> Result<bool, LockError> {
         let (lock, counted) = (self.lock, self.counted);
         match pace(method, self.ask, &mut self.spins, || lock.try_take(counted).then_some(())) {
@@ -520,20 +532,21 @@ impl<S: Steps> Wait<'_, S> {
         }
     }
 
-    /// Ends the wait. If it is counted on and the lock is free, it takes the lock (W3), late as it is.
+    /// Ends the wait. A counted thread takes the lock if it is free (W3), even after its deadline.
     fn end(&mut self, why: LockError) -> Result<bool, LockError> {
         if !self.counted || self.stop_being_counted(0) {
             return Err(why);
         }
         if why == LockError::Cancelled {
-            // What it was counted on for, the release does: it wakes the next.
+            // The release fulfils this thread's promise: it wakes the next waiter.
             self.lock.unlock();
             return Err(why);
         }
         Ok(true)
     }
 
-    /// Sets `also` and is not counted any more, in a step that finds the lock held. False if it took the lock instead (W3).
+    /// Sets `also` and leaves the count, in a step that finds the lock held. Returns false if the thread took
+    /// the lock instead (W3).
     fn stop_being_counted(&mut self, also: u32) -> bool {
         let less = if self.counted { AWAKE_ONE } else { 0 };
         let ignores_duty = sites::DUTY.is_weak() && self.counted;
@@ -556,10 +569,10 @@ impl<S: Steps> Wait<'_, S> {
         }
     }
 
-    /// Sleeps, by these attributes. True if it has the lock when it wakes up.
+    /// Sleeps by these attributes. Returns true if the thread has the lock when it wakes up.
     fn block(&mut self, by: By) -> Result<bool, LockError> {
         if by.scheduling.registration && self.ticket.is_some() {
-            // It was woken and did not get the lock: it sleeps at its place in the list.
+            // The thread was woken and did not get the lock: it sleeps at its place in the list.
             return Ok(!self.stop_being_counted(0));
         }
         if !self.stop_being_counted(PARKED) {
@@ -570,8 +583,9 @@ impl<S: Steps> Wait<'_, S> {
             S::step();
             let still = || {
                 let word = lock.word.load(Ordering::Relaxed);
-                // A holder that found nobody in the table took PARKED away (W2). A lock that is free, and not kept for another,
-                // is better taken than slept for. Who changes the attributes from here on finds it asleep (W5).
+                // A holder that found the table empty cleared PARKED (W2). A lock that is free and not
+                // reserved for another is better taken than slept for. A later change of attributes finds
+                // this thread asleep (W5).
                 let found = word & PARKED != 0 && !is_free_for(word, false);
                 let same = lock.waiting.get() == by.waiting && lock.scheduling.get() == by.scheduling;
                 (found || sites::LAST_LOOK.is_weak()) && (same || sites::CHANGE_LOOK.is_weak())
@@ -588,7 +602,7 @@ impl<S: Steps> Wait<'_, S> {
             ParkResult::Unparked(UnparkToken(HANDED)) => return Ok(true),
             ParkResult::Unparked(UnparkToken(COUNTED)) => self.is_awake(),
             ParkResult::TimedOut => return Err(LockError::TimedOut),
-            // A time that is over, and a cancellation, are seen at the next look.
+            // The next check finds a passed deadline or a cancellation.
             ParkResult::Unparked(_) | ParkResult::Invalid => {}
         }
         Ok(false)

@@ -1,59 +1,90 @@
-//! Who gets the lock, and when (KT-16): registration, acquisition, release; as one word that can be replaced while threads
-//! wait.
+//! The attributes of scheduling: registration, order and release. They are one word that can be
+//! replaced while threads wait.
 //!
-//! - I1. A [`Scheduling`] is one word: whoever reads it sees all of an old one or all of a new one.
+//! - I1. A [`Scheduling`] is one word, so a reader sees a whole old one or a whole new one.
+//!
+//! Source: KT-16 (Gheith, Mukherjee, Silva and Schwan, "KTK", 1994, §5.1).
 
 use std::time::Duration;
 
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 
-/// Which of the registered threads gets the lock next.
+/// The order among registered threads.
+///
+/// # Example
+/// ```
+/// use squall_lock::{Order, Scheduling};
+///
+/// let scheduling = Scheduling::FREE_FOR_ALL.order(Order::Priority);
+/// assert!(scheduling.registration); // an order needs registered threads
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// The one that asked first.
+    /// The thread that asked first is next.
     FirstCome,
-    /// The one of the highest priority (`Request::priority`), of those the one that asked first. A steady stream of important ones
-    /// keeps the others waiting: that is what it is for. Priority is not lent to the holder.
+    /// The thread with the highest priority (`Request::priority`) is next; among equals, the one that asked
+    /// first. A steady stream of urgent threads therefore starves the others, by design. The holder does not
+    /// inherit a priority.
     Priority,
-    /// The first of those on the cluster of the one that releases it, so that what the lock protects stays in its caches; after 32
-    /// in a row that were not the first of all, the first of all, so that nobody waits for ever. Clusters are of the machine's
-    /// default size, and where a thread was when it began to wait.
+    /// The first thread on the cluster of the releasing thread is next, so that the protected data stays in
+    /// that cluster's caches. After 32 such grants in a row that passed over the first thread of all, that
+    /// thread is next. So no thread starves. Clusters have the machine's default size. A thread's cluster is
+    /// where it started to wait.
     ClusterFirst,
 }
 
-/// What a release does.
+/// The effect of a release.
+///
+/// # Example
+/// ```
+/// use squall_lock::{Release, Scheduling};
+///
+/// assert_eq!(Scheduling::HAND_OFF.release, Release::HandOff);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Release {
-    /// The lock is free, and whoever comes first has it: a waiter that is awake, a newcomer, or the thread that just released it. One
-    /// that slept is woken only if nobody who is awake will take the lock. Fast, and fair only by
-    /// [`patience`](Scheduling::patience).
+    /// The lock becomes free, and the first thread to come takes it: an awake waiter, a newcomer, or the
+    /// thread that just released it. A sleeper is woken only if no awake waiter will take the lock. Fast, and
+    /// fair only through [`patience`](Scheduling::patience).
     FreeForAll,
-    /// The lock goes to the next waiter without being free. Fair, and slow where that one does not run at this moment.
+    /// The lock goes directly to the next waiter, without becoming free. Fair, but slow while that waiter
+    /// does not run.
     HandOff,
 }
 
 /// The attributes of scheduling.
+///
+/// # Example
+/// ```
+/// use squall_lock::{ConfigurableLock, Scheduling};
+/// use std::time::Duration;
+///
+/// let lock = ConfigurableLock::new(());
+/// lock.set_scheduling(Scheduling::FREE_FOR_ALL.patience(Duration::from_millis(2)));
+/// assert_eq!(lock.scheduling().patience, Duration::from_millis(2));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Scheduling {
-    /// Whether each thread that waits is entered in a list, from which [`order`](Scheduling::order) picks; only then has it a priority and
-    /// its own way to wait.
+    /// Whether waiting threads are entered in a list, from which [`order`](Scheduling::order) picks. Only
+    /// registered threads have a priority and their own way to wait.
     pub registration: bool,
-    /// Which of the registered is next.
+    /// The order among registered threads.
     pub order: Order,
-    /// What a release does.
+    /// The effect of a release.
     pub release: Release,
-    /// So many unregistered waiters are awake at once, if others may sleep; at most 250. More than one make the lock's line travel
-    /// for nothing, and take processors from threads that could work.
+    /// The number of unregistered waiters that stay awake while others sleep; at most 250. More than one
+    /// makes the lock's cache line travel without need, and takes processors from threads that could work.
     pub awake_max: u8,
-    /// In a free-for-all, those who wait get the lock when this has passed since they did last, before the thread that has had it
-    /// comes again: a turn. Nothing: at each release, if one of them is awake. In whole microseconds, rounded up, up to about an hour.
-    /// A turn ends with a release: it lasts as long as the lock is held.
+    /// The length of a turn in a free-for-all. One thread may retake the lock for this long; then a release
+    /// gives it to a waiter. Zero ends a turn at each release, if a waiter is awake. Rounded up to whole
+    /// microseconds, at most about an hour. A turn ends only with a release, so it lasts at least as long as
+    /// the lock is held.
     pub patience: Duration,
 }
 
 impl Scheduling {
-    /// Free for all, nobody registered, one waiter awake, turns of half a millisecond.
+    /// Free-for-all without registration: one waiter awake, turns of 500 µs.
     pub const FREE_FOR_ALL: Scheduling = Scheduling {
         registration: false,
         order: Order::FirstCome,
@@ -61,36 +92,36 @@ impl Scheduling {
         awake_max: 1,
         patience: Duration::from_micros(500),
     };
-    /// First come, first served, from hand to hand.
+    /// First come, first served, by direct hand-off.
     pub const HAND_OFF: Scheduling =
         Scheduling { registration: true, release: Release::HandOff, ..Scheduling::FREE_FOR_ALL };
 
-    /// With this order among registered threads.
+    /// Returns these attributes with this order, and with registration.
     pub const fn order(mut self, order: Order) -> Scheduling {
         self.registration = true;
         self.order = order;
         self
     }
 
-    /// With this release.
+    /// Returns these attributes with this kind of release.
     pub const fn release(mut self, release: Release) -> Scheduling {
         self.release = release;
         self
     }
 
-    /// With threads registered, or not.
+    /// Returns these attributes with registration on or off.
     pub const fn registration(mut self, registration: bool) -> Scheduling {
         self.registration = registration;
         self
     }
 
-    /// With so many unregistered waiters awake.
+    /// Returns these attributes with this number of awake waiters.
     pub const fn awake_max(mut self, count: u8) -> Scheduling {
         self.awake_max = count;
         self
     }
 
-    /// With turns of this length.
+    /// Returns these attributes with turns of this length.
     pub const fn patience(mut self, patience: Duration) -> Scheduling {
         self.patience = patience;
         self
@@ -103,7 +134,7 @@ impl Scheduling {
             Order::ClusterFirst => 2,
         };
         let hand_off = matches!(self.release, Release::HandOff) as u64;
-        // Rounded up: nothing is another way to release.
+        // Rounded up, because zero means a different kind of turn.
         let us = self.patience.as_nanos().div_ceil(1_000);
         let us = if us > u32::MAX as u128 { u32::MAX as u64 } else { us as u64 };
         let awake = if self.awake_max > AWAKE_MAX { AWAKE_MAX } else { self.awake_max };
@@ -125,10 +156,10 @@ impl Scheduling {
     }
 }
 
-/// Leaves room in the count of the lock's word for those who are woken besides.
+/// Leaves room in the lock word's count for waiters that are woken in addition.
 const AWAKE_MAX: u8 = 250;
 
-/// A [`Scheduling`] that can be replaced.
+/// A replaceable [`Scheduling`].
 #[derive(Debug)]
 pub(super) struct SchedulingCell(AtomicU64);
 
@@ -143,13 +174,14 @@ impl SchedulingCell {
         SchedulingCell(AtomicU64::new(scheduling.pack()))
     }
 
-    // Relaxed: as for `WaitingCell`.
+    // Relaxed, for the reason given at `WaitingCell`.
 
     pub(super) fn get(&self) -> Scheduling {
         Scheduling::unpack(self.0.load(Ordering::Relaxed))
     }
 
-    /// Whether a release is free for all, with turns that last: then most releases have nothing to decide.
+    /// Returns whether releases are free-for-all with turns of some length. Then most releases need no
+    /// decision.
     pub(super) fn has_turns(&self) -> bool {
         let bits = self.0.load(Ordering::Relaxed);
         bits & 2 == 0 && bits >> 32 != 0

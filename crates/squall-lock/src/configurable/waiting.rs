@@ -1,27 +1,38 @@
-//! How a thread that wants the lock is delayed (KT-15): a list of methods, in order, as one word that can be replaced while
-//! threads wait.
+//! The attributes of waiting: a list of methods, in order. The list is one word that can be replaced
+//! while threads wait.
 //!
-//! - I1. A [`Waiting`] is one word, so whoever waits sees all of an old list or all of a new one.
-//! - I2. There is at least one method, and each looks at least once.
+//! - I1. A [`Waiting`] is one word, so a waiter sees a whole old list or a whole new one.
+//! - I2. A list has at least one method, and each method checks the lock at least once.
+//!
+//! Source: KT-15 (Gheith, Mukherjee, Silva and Schwan, "KTK", 1994, §5.1).
 
 use std::fmt;
 use std::time::Duration;
 
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 
-/// One way to be delayed. Amounts are at most [`Method::AMOUNT_MAX`]; more is that.
+/// One way to wait. Amounts are capped at [`Method::AMOUNT_MAX`].
+///
+/// # Example
+/// ```
+/// use squall_lock::{Method, Waiting};
+///
+/// let waiting = Waiting::new(&[Method::Spin(50), Method::Yield(4), Method::Block]);
+/// assert_eq!(waiting.methods().count(), 3);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
-    /// Looks at the lock so many times, with a pause of the processor between (some 10 to 100 cycles).
+    /// Checks the lock this many times, with one processor pause (some 10 to 100 cycles) between two checks.
     Spin(u16),
-    /// Looks, and pauses for twice as long each time, up to 256 pauses between two looks; so many pauses in all.
+    /// Checks the lock, and doubles the number of pauses after each check, up to 256. The amount is the total
+    /// number of pauses.
     Backoff(u16),
-    /// Looks once in 256 pauses, so many pauses in all: whoever has the lock is hardly disturbed, and a lock that is kept for the
-    /// waiter does not wait long.
+    /// Checks the lock once per 256 pauses. The amount is the total number of pauses. The holder is hardly
+    /// disturbed, and a lock reserved for the waiter does not wait long.
     StandBy(u16),
-    /// Looks, and gives the processor to another thread, so many times.
+    /// Checks the lock this many times, and yields the processor to another thread after each check.
     Yield(u16),
-    /// Sleeps until it is woken; then the list begins anew. What follows in it is never reached.
+    /// Sleeps until woken; then the list starts again. Later entries of the list are never reached.
     Block,
 }
 
@@ -57,24 +68,33 @@ impl Method {
 const AMOUNT_BITS: u32 = 13;
 const METHOD_BITS: u32 = 16;
 
-/// The attributes of waiting: a list of methods, which is begun again at its end if it does not end in [`Method::Block`].
+/// The attributes of waiting: a list of methods. After its end the list starts again.
+///
+/// # Example
+/// ```
+/// use squall_lock::{Method, Waiting};
+///
+/// const PATIENT: Waiting = Waiting::new(&[Method::Backoff(200), Method::Block]);
+/// assert!(PATIENT.blocks() && !Waiting::SPIN.blocks());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Waiting(u64);
 
 impl Waiting {
     /// The longest list.
     pub const METHODS_MAX: usize = 4;
-    /// Spins for ever: right only where each thread has a processor of its own.
+    /// Spins forever. Suitable only if each thread has a processor of its own.
     pub const SPIN: Waiting = Waiting::new(&[Method::Spin(64)]);
     /// Sleeps at once.
     pub const BLOCK: Waiting = Waiting::new(&[Method::Block]);
-    /// Spins for about as long as it takes to sleep and to be woken, then sleeps.
+    /// Spins for about the time of a sleep and a wake-up, then sleeps.
     pub const SPIN_THEN_BLOCK: Waiting = Waiting::new(&[Method::Backoff(96), Method::Block]);
 
-    /// A list of methods.
+    /// Makes a list of methods.
     ///
     /// # Panics
-    /// If there are none, or more than [`METHODS_MAX`](Waiting::METHODS_MAX); in a constant, that is an error of the compiler's.
+    /// If the list is empty or longer than [`METHODS_MAX`](Waiting::METHODS_MAX). In a constant this is a
+    /// compile error.
     pub const fn new(methods: &[Method]) -> Waiting {
         assert!(!methods.is_empty(), "a list of methods to wait by is empty");
         assert!(methods.len() <= Waiting::METHODS_MAX, "a list of methods to wait by has more than four");
@@ -86,13 +106,13 @@ impl Waiting {
         Waiting(bits)
     }
 
-    /// The methods, in order.
+    /// Returns the methods, in order.
     pub fn methods(self) -> impl Iterator<Item = Method> {
         let bits = (0..Waiting::METHODS_MAX as u32).map(move |at| self.0 >> (at * METHOD_BITS) & 0xffff);
         bits.map_while(Method::unpack)
     }
 
-    /// Whether a thread goes to sleep in the end.
+    /// Returns whether the list contains [`Method::Block`].
     pub fn blocks(self) -> bool {
         self.methods().any(|method| method == Method::Block)
     }
@@ -104,14 +124,14 @@ impl fmt::Debug for Waiting {
     }
 }
 
-/// A [`Waiting`] that can be replaced, and the longest time that a thread waits by it.
+/// A replaceable [`Waiting`], and the timeout of waits.
 #[derive(Debug)]
 pub(super) struct WaitingCell {
     methods: AtomicU64,
     timeout_ns: AtomicU64,
 }
 
-/// No timeout.
+/// Stands for "no timeout".
 const FOREVER: u64 = u64::MAX;
 
 impl WaitingCell {
@@ -125,8 +145,8 @@ impl WaitingCell {
         WaitingCell { methods: AtomicU64::new(waiting.0), timeout_ns: AtomicU64::new(FOREVER) }
     }
 
-    // Relaxed throughout: whoever waits may see a change late; whoever changes wakes those who sleep afterwards, and the
-    // lock of the queue that they are woken under makes it visible to them.
+    // Relaxed throughout: a waiter may see a change late. The changing thread wakes the sleepers afterwards,
+    // and the lock of their queue makes the change visible to them.
 
     pub(super) fn get(&self) -> Waiting {
         Waiting(self.methods.load(Ordering::Relaxed))

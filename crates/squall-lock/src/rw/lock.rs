@@ -183,8 +183,8 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
         }
         assert!(
             !thread::marks(self.raw.key()),
-            "this thread reads a DistributedRwLock that it reads already, with a writer between: they wait for each other \
-             for ever"
+            "this thread already reads this DistributedRwLock, and a writer waits for that read: a second read would \
+             deadlock; drop the first guard before"
         );
         deadlock::waits(self.raw.key(), || enter(false))
     }
@@ -221,7 +221,7 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
     #[track_caller]
     pub fn write(&self) -> DistributedWriteGuard<'_, T, S> {
         if cfg!(debug_assertions) && thread::marks(self.raw.key()) {
-            panic!("this thread writes a DistributedRwLock that it reads: it waits for itself for ever");
+            panic!("this thread already reads this DistributedRwLock: a write would deadlock; drop the read guard before");
         }
         let turn = self.writers.lock();
         match self.raw.lock(&REGISTRY, None) {
