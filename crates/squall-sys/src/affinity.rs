@@ -1,8 +1,8 @@
-//! Where threads run and may run, and who they are.
+//! Processors of a thread: the current one, the allowed ones; and the identity and state of threads.
 
 use std::io;
 
-/// The operating system's id of the calling thread; 0 where there is none.
+/// Returns the operating system's id of the calling thread, or 0 on a system without ids.
 pub fn thread_id() -> u32 {
     #[cfg(all(target_os = "linux", not(miri)))]
     return rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
@@ -10,7 +10,7 @@ pub fn thread_id() -> u32 {
     0
 }
 
-/// The processor the calling thread runs on now; 0 where that cannot be had.
+/// Returns the processor that the calling thread runs on, or 0 if the system does not tell.
 pub fn current_cpu() -> usize {
     #[cfg(all(target_os = "linux", not(miri)))]
     return rustix::thread::sched_getcpu();
@@ -18,10 +18,10 @@ pub fn current_cpu() -> usize {
     0
 }
 
-/// The processors the calling thread may run on.
+/// Returns the processors that the calling thread may run on.
 ///
 /// # Errors
-/// That of sched_getaffinity(2); `Unsupported` where there is no such call.
+/// The error of sched_getaffinity(2); `Unsupported` on a system without that call.
 pub fn allowed() -> io::Result<Vec<usize>> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -32,10 +32,11 @@ pub fn allowed() -> io::Result<Vec<usize>> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Restricts the calling thread to these processors.
+/// Restricts the calling thread to the given processors.
 ///
 /// # Errors
-/// That of sched_setaffinity(2): none of them is online and permitted; `Unsupported` where there is no such call.
+/// The error of sched_setaffinity(2), for example if no processor in `cpus` is online and permitted.
+/// `Unsupported` on a system without that call.
 pub fn restrict_to(cpus: &[usize]) -> io::Result<()> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -52,23 +53,23 @@ pub fn restrict_to(cpus: &[usize]) -> io::Result<()> {
     }
 }
 
-/// Whether thread `id` of this process is running, or would if a processor were free; not if the kernel does not say.
+/// True if thread `id` of this process is running, or ready to run. False if the kernel does not tell.
 ///
 /// # Cost
-/// A file is opened, read and closed.
+/// Opens, reads and closes a file.
 pub fn is_runnable(id: u32) -> bool {
     if cfg!(miri) {
         return false;
     }
     let Ok(stat) = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")) else { return false };
-    // The name comes before it, in parentheses, and may contain anything.
+    // The thread's name comes before it, in parentheses, and may contain any character.
     stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
 }
 
-/// How long thread `id` of this process has run so far, in ns, if the kernel says.
+/// Returns the CPU time of thread `id` of this process, in ns, if the kernel tells.
 ///
 /// # Cost
-/// As of [`is_runnable`].
+/// Opens, reads and closes a file.
 pub fn time_run(id: u32) -> Option<u64> {
     if cfg!(miri) {
         return None;
@@ -77,7 +78,7 @@ pub fn time_run(id: u32) -> Option<u64> {
     times.split_whitespace().next()?.parse().ok()
 }
 
-/// The name of thread `id` of this process, as the kernel knows it.
+/// Returns the name of thread `id` of this process, as the kernel knows it.
 pub fn thread_name(id: u32) -> Option<String> {
     let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).ok()?;
     Some(name.trim_end().to_owned())
@@ -89,12 +90,12 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn a_thread_that_runs_is_told_from_one_that_sleeps_or_is_gone() {
+    fn running_sleeping_and_finished_threads_are_told_apart() {
         assert!(is_runnable(thread_id()));
         let (tell, told) = mpsc::channel();
         let (done, wait) = mpsc::channel::<()>();
         let sleeper = std::thread::Builder::new()
-            // What follows the name must not be taken from the name.
+            // The parser must not take this text for the state that follows the name.
             .name("a) R b".to_owned())
             .spawn(move || {
                 tell.send(thread_id()).unwrap();
@@ -106,19 +107,19 @@ mod tests {
             std::thread::yield_now();
         }
         if let Some(mine) = time_run(thread_id()) {
-            // It may have been on its way to sleep when it first seemed to.
+            // The thread may still have been on its way to sleep when it first looked asleep.
             let sleeps = || {
                 let before = time_run(id);
                 let begun = std::time::Instant::now();
                 while begun.elapsed().as_millis() < 20 {}
                 before == time_run(id)
             };
-            assert!((0..100).any(|_| sleeps()), "it sleeps, and its time goes on");
-            assert!(time_run(thread_id()) > Some(mine), "this thread ran");
+            assert!((0..100).any(|_| sleeps()), "the sleeping thread's CPU time grows");
+            assert!(time_run(thread_id()) > Some(mine), "this thread's CPU time did not grow");
         }
         drop(done);
         sleeper.join().unwrap();
-        // A thread is joined a moment before the kernel has forgotten it.
+        // A join may return a moment before the kernel has removed the thread.
         while is_runnable(id) || time_run(id).is_some() {
             std::thread::yield_now();
         }

@@ -1,16 +1,16 @@
-//! Keeping a value on cache lines of its own.
+//! Padding: keeps a value on cache lines of its own, to avoid false sharing.
 //!
-//! What is read all the time must not lie beside what is written now and then, or its readers pay for the writes.
+//! A word that is read all the time must not share a line with data that is written now and then.
 
 use std::ops::Deref;
 
-/// A value that shares its cache lines with nothing: two lines, as some processors fetch them in pairs.
+/// A value alone on its cache lines. It occupies two lines, because some processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Apart<T>(T);
 
 impl<T> Apart<T> {
-    /// The value, apart.
+    /// Puts `value` on cache lines of its own.
     pub const fn new(value: T) -> Apart<T> {
         Apart(value)
     }

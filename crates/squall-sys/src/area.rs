@@ -1,32 +1,36 @@
-//! The thread's own block: where the number of the processor of a thread is read, in the layout of `struct rseq`.
+//! Per-thread block with the number of the thread's processor, in the layout of `struct rseq`.
 //!
-//! Problem: a thread asks where it runs before every local operation, so the answer has to cost one load, in any crate
-//! and without link-time optimisation; std's `thread_local!` is a call there. The kernel keeps such a word up to date
-//! in the area that the C library registered for restartable sequences, but not on every platform and not in a virtual
-//! topology. Idea: a block of our own of the same layout, so that whoever reads the number needs only the offset of one
-//! of the two blocks from the thread pointer, and not to know which it is.
+//! Problem: a thread asks for its processor before every local operation. The answer must cost one load, in
+//! any crate and without link-time optimisation; std's `thread_local!` is a call there. The kernel keeps such
+//! a word up to date in the area that the C library registered for restartable sequences. But not every
+//! platform has that area, and a virtual topology cannot use it.
 //!
-//! - I1. Each thread has one own block for its whole life, at the same offset in all threads ([`own_offset`], never 0).
-//!   It begins with both processor numbers negative, and only the thread itself (or its signal handlers) touches it.
-//! - I2. `cpu_id` of the own block stays negative but after [`pretend_registered`]: nothing in it stands for a
-//!   registration with the kernel, so no restartable sequence commits on the strength of it.
+//! Idea: a block of our own with the same layout. The reader of the number then needs only the offset of one
+//! of the two blocks from the thread pointer, whichever it is.
+//!
+//! - I1. Each thread has one own block for its whole life, at the same offset in all threads ([`own_offset`],
+//!   never 0). It begins with both processor numbers negative. Only the thread itself (or its signal
+//!   handlers) touches it.
+//! - I2. `cpu_id` of the own block stays negative, except after [`pretend_registered`]. So the block never
+//!   stands for a registration with the kernel, and no restartable sequence commits because of it.
 //! - I3. The own block is never registered with the kernel; the C library owns that registration.
-//! - I4. Each [`Asker`] has a cache of its own: what one notes there means nothing to the other.
+//! - I4. Each [`Asker`] has a cache of its own, which the other asker does not use.
 //!
-//! Not promised: use from a Rust `dylib`, or from a library that is loaded while the program runs and finds no room
-//! left in the static thread-local block (the loader says so).
+//! Not promised: use from a Rust `dylib`. A library that is loaded while the program runs may find no room in
+//! the static thread-local block; the loader then reports an error.
 //! Cost: 32 bytes per thread. [`cpu_id_start`] is one load.
 //! Source: rseq(2), `include/uapi/linux/rseq.h`; the offsets below are the kernel's interface.
 //!
 //! ```text
-//! byte  0  cpu_id_start: i32   the processor, a good guess at any time; in a virtual topology, the VP of the thread
+//! byte  0  cpu_id_start: i32   the processor, a good guess at any time; in a virtual topology, the thread's VP
 //!       4  cpu_id: i32         the processor; negative: no sequence may run
 //!       8  rseq_cs: u64        descriptor of the sequence in flight
-//!      16  caches              own block only, for each asker two words of 32 bits: the processor found last, and for how many
-//!                              more questions that answer serves
+//!      16  caches              own block only; two 32-bit words per asker: the processor found last, and the
+//!                              number of further uses of that answer
 //! ```
 
-/// Whether the block is a symbol of our own, read by inline assembly; otherwise std's thread-local storage holds it.
+/// True if the block is a symbol of our own, read by inline assembly. Otherwise std's thread-local storage
+/// holds it.
 pub const NATIVE: bool = cfg!(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64"),
@@ -95,9 +99,10 @@ mod imp {
     #[inline(always)]
     pub(super) unsafe fn cpu_id_start(offset: isize) -> i64 {
         let id: i64;
-        // SAFETY: by this function's contract a block of this thread lies at `offset` from the thread pointer, and its
-        // first four bytes are the number. The kernel or a handler of this thread may change it: not `pure`. Its sign is
-        // extended here, so that nobody has to who uses it as an index.
+        // SAFETY: by this function's contract a block of this thread is at `offset` from the thread pointer,
+        // and its first four bytes are the number. The kernel or a handler of this thread may change it: not
+        // `pure`. The load extends the sign, so that users need no instruction for it when they index by the
+        // number.
         unsafe {
             #[cfg(target_arch = "x86_64")]
             asm!(
@@ -121,7 +126,8 @@ mod imp {
 
     pub(super) fn block(offset: isize) -> *mut Block {
         let thread_pointer: *mut u8;
-        // SAFETY: reads the thread pointer, which both ABIs define; on x86-64 its word 0 holds its own address.
+        // SAFETY: reads the thread pointer, which both ABIs define; on x86-64 its word 0 holds its own
+        // address.
         unsafe {
             #[cfg(target_arch = "x86_64")]
             asm!("mov {0}, qword ptr fs:[0]", out(reg) thread_pointer, options(readonly, nostack, preserves_flags));
@@ -141,7 +147,8 @@ mod imp {
     }
 
     pub(super) unsafe fn cpu_id(offset: isize) -> i32 {
-        // SAFETY: by this function's contract a block of this thread lies there; the kernel may change the word.
+        // SAFETY: by this function's contract a block of this thread is there; the kernel may change the
+        // word.
         unsafe { (&raw const (*block(offset)).cpu_id).read_volatile() }
     }
 
@@ -216,16 +223,17 @@ mod imp {
     pub(super) fn pretend_registered(_cpu: i32) {}
 }
 
-/// Where the own block lies, in bytes from the thread pointer: the same in all threads, and never 0.
+/// Returns the offset of the own block, in bytes from the thread pointer: the same in all threads, and never
+/// 0.
 #[inline(always)]
 pub fn own_offset() -> isize {
     imp::own_offset()
 }
 
-/// `cpu_id_start` of the calling thread's block at `offset`: negative where nobody has filled it in.
+/// Returns `cpu_id_start` of the calling thread's block at `offset`. Negative if it was never filled in.
 ///
 /// # Safety
-/// `offset` is [`own_offset`] or what [`crate::rseq::registered_area`] answered in this process.
+/// `offset` is [`own_offset`], or a result of [`crate::rseq::registered_area`] in this process.
 /// # Cost
 /// One load.
 #[inline(always)]
@@ -234,38 +242,40 @@ pub unsafe fn cpu_id_start(offset: isize) -> i64 {
     unsafe { imp::cpu_id_start(offset) }
 }
 
-/// `cpu_id` of the calling thread's block at `offset`: negative where this thread may run no restartable sequence.
+/// Returns `cpu_id` of the calling thread's block at `offset`. Negative if this thread may run no restartable
+/// sequence.
 ///
 /// # Safety
-/// As for [`cpu_id_start`].
+/// The contract of [`cpu_id_start`].
 pub unsafe fn cpu_id(offset: isize) -> i32 {
     // SAFETY: passed on from this function's contract.
     unsafe { imp::cpu_id(offset) }
 }
 
-/// Where the calling thread's block at `offset` lies; null where it is no memory of ours that assembly could use.
+/// Returns the address of the calling thread's block at `offset`, or null if assembly cannot use the block on
+/// this platform.
 pub fn at(offset: isize) -> *mut u8 {
     imp::at(offset)
 }
 
-/// Sets what [`cpu_id_start`] answers for the calling thread's own block. Negative: nothing.
+/// Sets the result of [`cpu_id_start`] for the calling thread's own block. A negative `vp` clears it.
 pub fn set_own_vp(vp: i32) {
     imp::set_own_vp(vp);
 }
 
-/// Who has to ask the kernel where a thread runs, and caches the answer.
+/// A layer that asks the kernel for the thread's processor and caches the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Asker {
-    /// `squall-machine`: a VP, which in a virtual topology is no processor.
+    /// `squall-machine`: asks for a VP, which in a virtual topology is not a processor.
     Machine,
-    /// `squall-alloc`, which may know nothing of such a topology.
+    /// `squall-alloc`: asks for a processor, and knows no virtual topology.
     Allocator,
 }
 
 const ASKERS: usize = 2;
 
-/// The two words that the own block keeps for each asker: a processor, and uses left of the answer.
+/// Returns the two cached words of an asker in the own block: a processor, and the number of uses left.
 pub fn own_cache(asker: Asker) -> (u32, u32) {
     imp::own_cache(asker as usize).into()
 }
@@ -276,10 +286,10 @@ pub fn set_own_cache(asker: Asker, cpu: u32, uses_left: u32) {
 }
 
 /// For tests: makes the own block look registered on processor `cpu`, so that the instructions of restartable
-/// sequences run where the kernel has none. Nothing then restarts them.
+/// sequences run without kernel support. The kernel then never restarts them.
 ///
 /// # Safety
-/// No other thread of the process runs restartable sequences, and neither do the signal handlers of this one.
+/// No other thread of the process, and no signal handler of this thread, runs restartable sequences.
 #[doc(hidden)]
 pub unsafe fn pretend_registered(cpu: i32) {
     imp::pretend_registered(cpu);

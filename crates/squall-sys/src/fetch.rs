@@ -1,12 +1,13 @@
-//! Lines that are wanted soon.
+//! Prefetch of cache lines.
 
-/// Bytes that a processor fetches at once, on those that we know.
+/// Size of a cache line in bytes, on the processors that Squall supports.
 pub const LINE: usize = 64;
 
-/// Has the processor fetch the line in which this address is, to read it soon. Any address may be given: nothing is accessed.
+/// Prefetches the cache line of this address for reading. Any address is allowed, because memory is not
+/// accessed.
 ///
 /// # Cost
-/// An instruction; none where the architecture is not known.
+/// One instruction; free on architectures without it.
 #[inline(always)]
 pub fn line(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -23,11 +24,12 @@ pub fn line(at: *const u8) {
     let _ = at;
 }
 
-/// As [`line()`], of a line that is going to be written: whoever has it may send it already.
+/// Prefetches the cache line of this address for writing, like [`line()`]. The line's current owner may send
+/// it early.
 #[inline(always)]
 pub fn line_to_write(at: *mut u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint, which does not fault; a processor without it does nothing.
+    // SAFETY: a hint, which does not fault; a processor without it ignores it.
     unsafe {
         std::arch::asm!("prefetchw byte ptr [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }

@@ -1,25 +1,29 @@
-//! Noticing that this process is the child of a fork.
+//! Fork detection: tells whether this process is the child of a fork.
 //!
-//! After `fork` only the forking thread exists in the child, while the memory still says that the others do: their
-//! operations never end and their locks stay held. So everything that could wait for them asks here first.
+//! Problem: after `fork` only the forking thread exists in the child, but memory still says that the others
+//! do. Their operations never end and their locks stay held. So code that could wait for other threads first
+//! asks here.
 //!
-//! - I1. `forked()` is false in the process that called [`arm`] first, in all its threads, and true in every child made
-//!   by `fork` after that. A `vfork` or `posix_spawn` child shares the memory and may only exec; it reads false.
+//! - I1. `forked()` is false in the process that called [`arm`] first, in all its threads, and true in every
+//!   child made by `fork` after that. A `vfork` or `posix_spawn` child shares the memory and may only exec;
+//!   it reads false.
 //!
-//! Idea: one page marked wipe-on-fork holds a word that is 1; in a child the page is zero. Where the kernel has no such
-//! pages (before 4.14), the process id is compared instead, which misses a child that has its ancestor's id in another
-//! id namespace.
+//! Idea: one page marked wipe-on-fork holds a word that is 1; in a child the page is zero. Kernels before
+//! 4.14 have no such pages; the process id is compared instead. That misses a child with its ancestor's id in
+//! another pid namespace.
 //!
-//! - I2. [`WORD`] leads to a word that is 1 while this process is surely not such a child: at first one that stays so, then
-//!   that of the page. Where there is no page, to a word that is 0, which says that the id must be asked for.
+//! - I2. [`WORD`] points to a word that is 1 while this process is certainly not such a child. At first that
+//!   is a constant word, later the page's. Without a page, it points to a word that is 0, which means that
+//!   the process id must be compared.
 //!
-//! Cost: two loads; without wipe-on-fork pages a system call. Source: madvise(2), MADV_WIPEONFORK.
+//! Cost: two loads; without wipe-on-fork pages a system call.
+//! Source: madvise(2), MADV_WIPEONFORK.
 
 use crate::apart::Apart;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// What [`arm`] has found to tell a child by.
+/// Evidence by which [`forked`] recognises a child; chosen by [`arm`].
 enum Witness {
     #[cfg(all(target_os = "linux", not(miri)))]
     Page(&'static AtomicU32),
@@ -30,7 +34,7 @@ enum Witness {
 static WITNESS: OnceLock<Witness> = OnceLock::new();
 static NO: Apart<AtomicU32> = Apart::new(AtomicU32::new(1));
 static PERHAPS: AtomicU32 = AtomicU32::new(0);
-/// See I2. Not public: read by the inlined [`forked`].
+/// Pointer to the word of I2. Not public API: the inlined [`forked`] reads it.
 #[doc(hidden)]
 pub static WORD: Apart<AtomicPtr<AtomicU32>> = Apart::new(AtomicPtr::new((&raw const NO).cast_mut().cast()));
 
@@ -38,7 +42,7 @@ pub static WORD: Apart<AtomicPtr<AtomicU32>> = Apart::new(AtomicPtr::new((&raw c
 fn make() -> Witness {
     use rustix::mm;
     let length = rustix::param::page_size();
-    // SAFETY: a new private anonymous mapping at an address of the kernel's choice aliases nothing.
+    // SAFETY: a new private anonymous mapping at an address of the kernel's choice aliases no other memory.
     let page = unsafe {
         mm::mmap_anonymous(
             std::ptr::null_mut(),
@@ -48,15 +52,15 @@ fn make() -> Witness {
         )
     };
     let Ok(page) = page else { return Witness::Pid(std::process::id()) };
-    // SAFETY: `page` is the whole of the mapping just made, which nobody else knows.
+    // SAFETY: `page` is the whole of the mapping just made, which no other code knows.
     let advised = unsafe { mm::madvise(page, length, mm::Advice::LinuxWipeOnFork) };
     if advised.is_err() {
-        // SAFETY: as above; nothing refers to it.
+        // SAFETY: the mapping just made; it has no references.
         let _ = unsafe { mm::munmap(page, length) };
         return Witness::Pid(std::process::id());
     }
-    // SAFETY: 1. the mapping is page aligned, readable, writable and zero, which is a valid `AtomicU32`;
-    // 2. it is never unmapped after this point, hence `'static`.
+    // SAFETY: 1. the mapping is page aligned, readable, writable and zero, which is a valid `AtomicU32`; 2.
+    // it is never unmapped after this point, hence `'static`.
     let word = unsafe { &*page.cast::<AtomicU32>() };
     word.store(1, Ordering::Relaxed);
     Witness::Page(word)
@@ -67,7 +71,7 @@ fn make() -> Witness {
     Witness::Pid(std::process::id())
 }
 
-/// Makes this process the one for which [`forked`] is false. The first call counts.
+/// Makes this process the one for which [`forked`] is false. Only the first call has an effect.
 pub fn arm() {
     let witness = WITNESS.get_or_init(make);
     let word: *const AtomicU32 = match witness {
@@ -75,16 +79,17 @@ pub fn arm() {
         Witness::Page(word) => *word,
         Witness::Pid(_) => &PERHAPS,
     };
-    // Release: pairs with the read in `forked` by the dependency of what it reads next. All who come here store the same.
+    // Release: pairs with the read in `forked`, by the dependency of its next read. All callers store the
+    // same pointer.
     WORD.store(word.cast_mut(), Ordering::Release);
 }
 
-/// Whether this process is a fork's child of the one that called [`arm`]. False before any call of `arm`.
+/// True if this process is a fork's child of the process that called [`arm`]. False before any call of `arm`.
 #[inline(always)]
 pub fn forked() -> bool {
     let word = crate::near_static!(crate::fork::WORD, *mut AtomicU32);
-    // SAFETY: one of two statics, or the page, which stays mapped (I2).
-    // Relaxed: the word is written once, before `WORD` led to it, or wiped by the kernel during the fork.
+    // SAFETY: one of two statics, or the page, which stays mapped (I2). Relaxed: the word is written once,
+    // before `WORD` points to it, or wiped by the kernel during the fork.
     let surely_not = unsafe { &*word }.load(Ordering::Relaxed) != 0;
     !surely_not && perhaps_forked()
 }
@@ -95,8 +100,8 @@ fn perhaps_forked() -> bool {
     match WITNESS.get() {
         Some(Witness::Pid(pid)) => *pid != std::process::id(),
         #[cfg(all(target_os = "linux", not(miri)))]
-        // Once more: the word is written before `WITNESS`, which was read with acquire, and a dependency alone may not have
-        // ordered the first look on every processor.
+        // Read the word again. It was written before `WITNESS`, which was read with Acquire. The dependency
+        // alone may not have ordered the first read on every processor.
         Some(Witness::Page(word)) => word.load(Ordering::Relaxed) == 0,
         None => false,
     }
@@ -108,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_child_knows_itself_and_its_parent_stays() {
-        assert!(!forked(), "nobody has armed it");
+        assert!(!forked(), "`forked` must be false before `arm`");
         arm();
         arm();
         assert!(!forked());
@@ -116,7 +121,7 @@ mod tests {
             // User-mode emulation ignores wipe-on-fork.
             return;
         }
-        // SAFETY: the child calls nothing but `forked`, which takes no lock, and `_exit`.
+        // SAFETY: the child calls only `forked`, which takes no lock, and `_exit`.
         let child = unsafe { libc_fork() };
         if child == 0 {
             // SAFETY: ends the child at once.
@@ -125,7 +130,7 @@ mod tests {
         let mut status = -1;
         // SAFETY: our own child, and a place for its status.
         assert_eq!(unsafe { libc_waitpid(child, &mut status, 0) }, child);
-        assert_eq!(status, 0, "the child took itself for its parent");
+        assert_eq!(status, 0, "the child did not notice the fork");
         assert!(!forked());
     }
 

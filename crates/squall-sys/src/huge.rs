@@ -1,16 +1,15 @@
-//! Huge pages, where the kernel gives them to those who ask.
+//! Huge pages, on kernels that grant them on request.
 
 use std::ptr::NonNull;
 
-/// The size from which on it is worth asking: two huge pages of the usual size, of which one at least is whole.
+/// Smallest size worth a request, in bytes: two huge pages of the usual size, so that at least one is whole.
 pub const LEAST: usize = 4 << 20;
 
-/// Asks that this memory be of huge pages, as far as it lies in such. For tables in which one looks here and there: where each page
-/// is a miss in the processor's table of pages, that costs more than the data. The memory stays as it is; whether the kernel does
-/// as it is asked shows in nothing but time. Memory that was never touched then comes in steps of a huge page, cleared when it is
-/// touched first.
+/// Asks the kernel for huge pages in this memory. Ignored below [`LEAST`], and on systems without huge pages.
 ///
-/// Does nothing for less than [`LEAST`], and where there are no huge pages.
+/// Useful for large tables with random access, where each small page costs a TLB miss, which takes longer
+/// than the data access. The contents stay unchanged, and the effect shows only in time. Untouched memory is
+/// then allocated and cleared in steps of a huge page, at first touch.
 ///
 /// # Safety
 /// The memory is the caller's: an allocation, or a part of one.
@@ -25,9 +24,10 @@ pub unsafe fn prefer(start: NonNull<u8>, len: usize) {
         let skip = start.as_ptr().align_offset(PAGE);
         let len = len.saturating_sub(skip) / PAGE * PAGE;
         if len > 0 {
-            // SAFETY: a part of the caller's memory, whole pages of every size; advice changes nothing of what is in it.
+            // SAFETY: a part of the caller's memory, in whole pages of every size; advice changes no
+            // contents.
             let at = unsafe { start.add(skip) };
-            // SAFETY: as above.
+            // SAFETY: the same part of the caller's memory.
             let _ =
                 unsafe { rustix::mm::madvise(at.as_ptr().cast(), len, rustix::mm::Advice::LinuxHugepage) };
         }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_advised_keeps_what_is_in_it() {
+    fn advice_keeps_the_contents() {
         let mut memory = vec![7u8; 3 * LEAST + 5];
         // SAFETY: the vector's own memory.
         unsafe { prefer(NonNull::new(memory.as_mut_ptr()).unwrap(), memory.len()) };

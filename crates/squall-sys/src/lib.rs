@@ -1,12 +1,13 @@
-//! What Linux gives to Squall, each with the portable fallback that keeps the floors above correct without it.
+//! Linux facilities that Squall builds on, each with a portable fallback that keeps the upper layers correct.
 //!
-//! Invariant of the crate: a function here does what its name says or returns an error; nothing here chooses a policy,
-//! keeps a thread, or knows what a virtual processor, an operation or an object is.
+//! Invariant of the crate: a function does its stated work or returns an error. The crate decides no policy
+//! and starts no thread.
 //!
-//! Does not know: virtual processors, operations, objects.
+//! Layering: the crate knows no virtual processors, operations or objects.
 //!
-//! Which kernel features are used, and since when: `membarrier` private expedited (4.14) and its restartable-sequence
-//! form (5.10), restartable sequences (4.18, registered by glibc 2.35 and later), wipe-on-fork pages (4.14), futex.
+//! Kernel features in use, with their first version: `membarrier` private expedited (4.14) and its
+//! restartable-sequence form (5.10), restartable sequences (4.18, registered by glibc 2.35 and later),
+//! wipe-on-fork pages (4.14), futex.
 
 pub mod affinity;
 pub mod apart;

@@ -1,16 +1,16 @@
 //! `membarrier`: a full memory barrier on every processor that runs a thread of this process.
 //!
-//! Source: membarrier(2). The private expedited form interrupts exactly the processors that run threads of the caller's
-//! process; the restartable-sequence form also restarts the sequences in flight there.
+//! Source: membarrier(2). The private expedited form interrupts exactly the processors that run threads of
+//! the caller's process. The restartable-sequence form also restarts the sequences in flight there.
 
 use std::fmt;
 
-/// Why `membarrier` cannot be used, or stopped working.
+/// Reason why `membarrier` cannot be used, or stopped working.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unavailable {
     /// This platform has no such call, or the kernel does not know the command.
     Missing,
-    /// The kernel answered the registration or the call with this error number (a sandbox, usually).
+    /// The kernel answered the registration or the call with this error number. The usual cause is a sandbox.
     Refused(i32),
 }
 
@@ -63,7 +63,7 @@ mod imp {
 
     pub(super) fn restart_on(cpu: usize) -> Result<(), Unavailable> {
         let cpu = u32::try_from(cpu).map_err(|_| Unavailable::Missing)?;
-        // SAFETY: the number only selects a processor; the kernel answers one that does not exist with an error.
+        // SAFETY: the number only selects a processor; the kernel answers a nonexistent one with an error.
         let cpu = unsafe { Cpuid::from_raw(cpu) };
         membarrier_cpu(MembarrierCommand::PrivateExpeditedRseq, cpu).map_err(refused)
     }
@@ -97,15 +97,16 @@ mod imp {
 /// Registers this process for [`barrier`].
 ///
 /// # Errors
-/// [`Unavailable`] where the kernel lacks the private expedited form or refuses it.
+/// [`Unavailable`] if the kernel lacks the private expedited form or refuses it.
 pub fn register() -> Result<(), Unavailable> {
     imp::register()
 }
 
-/// When this returns, every thread of this process has passed a full memory barrier since the call began.
+/// Makes every thread of this process pass a full memory barrier before it returns.
 ///
 /// # Errors
-/// [`Unavailable`] if the process is not registered or the call is no longer permitted; no barrier can then be assumed.
+/// [`Unavailable`] if the process is not registered, or the call is no longer permitted. The barrier has then
+/// not happened.
 /// # Cost
 /// A system call, and an interrupt on each other processor that runs a thread of this process.
 pub fn barrier() -> Result<(), Unavailable> {
@@ -115,23 +116,24 @@ pub fn barrier() -> Result<(), Unavailable> {
 /// Registers this process for [`restart_all`] and [`restart_on`].
 ///
 /// # Errors
-/// [`Unavailable`] where the kernel lacks the restartable-sequence form (before 5.10) or refuses it.
+/// [`Unavailable`] if the kernel lacks the restartable-sequence form (before 5.10) or refuses it.
 pub fn register_restart() -> Result<(), Unavailable> {
     imp::register_restart()
 }
 
-/// When this returns, every restartable sequence of this process that was in flight has been restarted or had ended.
+/// Restarts the restartable sequences of this process that are in flight. When it returns, each has been
+/// restarted or had ended.
 ///
 /// # Errors
-/// [`Unavailable`] as for [`barrier`].
+/// [`Unavailable`] if the process is not registered, or the call is no longer permitted.
 pub fn restart_all() -> Result<(), Unavailable> {
     imp::restart_all()
 }
 
-/// As [`restart_all`], for the one processor `cpu`.
+/// Restarts the restartable sequences of this process that are in flight on processor `cpu`.
 ///
 /// # Errors
-/// [`Unavailable`] as for [`barrier`].
+/// [`Unavailable`] if the process is not registered, or the call is no longer permitted.
 pub fn restart_on(cpu: usize) -> Result<(), Unavailable> {
     imp::restart_on(cpu)
 }

@@ -1,12 +1,13 @@
-//! A static that is read without the global offset table, from any crate.
+//! Read of a static without the global offset table, from any crate.
 //!
-//! Problem: the compiler reads another crate's static through a pointer to it, which is a load more on a path of a
-//! dozen. Idea: the load is written in assembly, which addresses the static by its distance.
+//! Problem: the compiler reads another crate's static through a pointer to it. That is one load more, on a
+//! path of a dozen instructions. Idea: the load is written in assembly, which addresses the static by its
+//! distance.
 //!
-//! Not promised: use through a Rust `dylib`, where that distance is not known.
+//! Not promised: use through a Rust `dylib`, where that distance is unknown.
 //! Cost: one load.
 
-/// The value of an eight-byte atomic static, relaxed. `$type` is that of the value: an integer or a pointer.
+/// Loads an eight-byte atomic static, relaxed. `$type` is the type of the value: an integer or a pointer.
 #[macro_export]
 macro_rules! near_static {
     ($static:path, $type:ty) => {{
@@ -18,7 +19,7 @@ macro_rules! near_static {
         ))]
         {
             let value: $type;
-            // SAFETY: an aligned eight-byte load of the static, which is as good as a relaxed one.
+            // SAFETY: an aligned eight-byte load of the static, equivalent to a relaxed one.
             unsafe {
                 #[cfg(target_arch = "x86_64")]
                 ::core::arch::asm!(

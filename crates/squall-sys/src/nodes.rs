@@ -1,11 +1,12 @@
-//! NUMA nodes of memory: which there are, whose a processor is, and where pages are to come from; without allocating.
+//! NUMA nodes of memory: their number, the node of a processor, and the preferred node of pages. Never
+//! allocates.
 //!
-//! Not promised: that pages come from the node that was asked for. It is a preference: where the node has no free page, another's
-//! serves. Where there is no such system (and below Miri) there are no nodes, and [`prefer`] says so.
+//! Not promised: pages may come from another node than the preferred one, if that node has no free page. On
+//! other systems, and under Miri, there are no nodes, and [`prefer`] returns an error.
 
 use std::io;
 
-/// Nodes that a preference can name.
+/// Number of nodes that a preference can name.
 pub const NODES_MAX: usize = 1024;
 
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -18,14 +19,16 @@ mod imp {
     const PREFERRED: libc::c_ulong = 1;
     /// `MPOL_DEFAULT`.
     const DEFAULT: libc::c_int = 0;
-    /// No flags. All that the kernel takes as a long is passed as one: syscall(2) says nothing of its arguments' types.
+    /// No flags. Arguments that the kernel takes as a long are passed as one, because syscall(2) does not
+    /// check their types.
     const NONE: libc::c_ulong = 0;
     /// `MPOL_F_ADDR`.
     const OF_ADDRESS: libc::c_ulong = 2;
 
-    /// Runs `f`, which may fail, and leaves `errno` as it was: whoever allocates may be about to read it.
+    /// Runs `f`, which may fail, and restores `errno`, because the caller of an allocation may be about to
+    /// read it.
     fn quietly<R>(f: impl FnOnce() -> R) -> R {
-        // SAFETY: the calling thread's own, which lives as long as the thread.
+        // SAFETY: the calling thread's own `errno`, which lives as long as the thread.
         unsafe {
             let errno = libc::__errno_location();
             let before = errno.read();
@@ -52,8 +55,8 @@ mod imp {
     pub(super) fn prefer(at: *mut u8, len: usize, node: usize) -> io::Result<()> {
         let mut nodes = [0u64; WORDS];
         *nodes.get_mut(node / 64).ok_or(io::ErrorKind::InvalidInput)? = 1 << (node % 64);
-        // SAFETY: mbind(2) of a set of so many bits, read by the call alone, one more being named than are looked at. It says where
-        // pages come from that do not exist yet, and changes nothing that is in memory.
+        // SAFETY: mbind(2) with a set of `NODES_MAX` bits that only the call reads; the kernel expects one
+        // bit more than it reads. It decides where future pages come from, and changes no memory contents.
         quietly(|| unsafe {
             answered(libc::syscall(
                 libc::SYS_mbind,
@@ -69,7 +72,7 @@ mod imp {
 
     pub(super) fn preferred(at: *mut u8) -> io::Result<Option<usize>> {
         let (mut mode, mut nodes) = (-1 as libc::c_int, [0u64; WORDS]);
-        // SAFETY: get_mempolicy(2) with two places of our own, of which the second has so many bits.
+        // SAFETY: get_mempolicy(2) with two places of our own; the second has `NODES_MAX` bits.
         quietly(|| unsafe {
             answered(libc::syscall(
                 libc::SYS_get_mempolicy,
@@ -112,15 +115,15 @@ mod imp {
     }
 }
 
-/// One more than the highest number of a node that the machine may ever have; `None` where it does not tell.
+/// Returns the highest possible node number plus one, or `None` if the system does not tell.
 pub fn limit() -> Option<usize> {
     crate::pages::limit_in(c"/sys/devices/system/node/possible")
 }
 
-/// The node of this processor, among the first `limit`; `None` where the system does not tell.
+/// Returns the node of processor `cpu` among the first `limit` nodes, or `None` if the system does not tell.
 ///
 /// # Cost
-/// A system call for each node up to it.
+/// A system call for each node up to the result.
 pub fn of_processor(cpu: usize, limit: usize) -> Option<usize> {
     (0..limit).find(|node| {
         let mut path = Path { bytes: [0; 64], len: 0 };
@@ -133,7 +136,7 @@ pub fn of_processor(cpu: usize, limit: usize) -> Option<usize> {
     })
 }
 
-/// A short text without allocating.
+/// A short text in a fixed buffer.
 struct Path {
     bytes: [u8; 64],
     len: usize,
@@ -149,31 +152,32 @@ impl std::fmt::Write for Path {
     }
 }
 
-/// Whether the calling thread has a policy of its own for its memory, as `numactl` gives to whole programs: set_mempolicy(2). Not
-/// where the kernel does not tell.
+/// True if the calling thread has a memory policy of its own, as `numactl` sets for whole programs
+/// (set_mempolicy(2)). False if the kernel does not tell.
 pub fn has_policy() -> bool {
     imp::has_policy()
 }
 
-/// Has pages of these addresses that are touched from now on come from the memory of `node`, as long as it has any free.
+/// Makes future pages at these addresses come from the memory of `node`, as long as the node has free pages.
 ///
-/// Such pages are left out of what the kernel moves by itself (automatic NUMA balancing): where threads move to another node for good,
-/// their pages stay behind. The C library's `errno` stays as it is.
+/// Automatic NUMA balancing no longer moves such pages. If threads move to another node for good, their pages
+/// stay behind. The C library's `errno` is preserved.
 ///
 /// # Units
-/// Bytes, both of whole pages.
+/// `at` and `len` in bytes, both multiples of the page size.
 /// # Errors
-/// That of mbind(2): the kernel knows no nodes, or not this one, or refuses. Nothing was changed then.
+/// The error of mbind(2): the kernel has no NUMA support, has no such node, or refuses. The preference is
+/// then unchanged.
 /// # Cost
 /// A system call.
 pub fn prefer(at: *mut u8, len: usize, node: usize) -> io::Result<()> {
     imp::prefer(at, len, node)
 }
 
-/// From which node pages at this address are to come, as [`prefer`] said; `None` if nobody did.
+/// Returns the preferred node of pages at this address, as set by [`prefer`], or `None` if it was never set.
 ///
 /// # Errors
-/// That of get_mempolicy(2).
+/// The error of get_mempolicy(2).
 pub fn preferred(at: *mut u8) -> io::Result<Option<usize>> {
     imp::preferred(at)
 }
@@ -184,7 +188,7 @@ mod tests {
     use crate::pages;
 
     #[test]
-    fn a_preference_is_kept_and_one_for_no_node_is_an_error() {
+    fn a_preference_is_kept_and_a_nonexistent_node_is_an_error() {
         const UNIT: usize = pages::UNIT_BYTES;
         let at = pages::map(3 * UNIT, 4096, |_, _| {}).unwrap().as_ptr();
         assert!(prefer(at, 3 * UNIT, NODES_MAX).is_err());
@@ -194,7 +198,7 @@ mod tests {
         if preferred(at).is_ok() {
             assert_eq!(all(), [None; 5]);
         }
-        // So many bytes from there on, and no others.
+        // The preference covers exactly `UNIT` bytes from there on.
         if prefer(at.wrapping_add(UNIT), UNIT, 0).is_ok() {
             assert_eq!(all(), [None, None, Some(0), Some(0), None]);
         }
@@ -206,20 +210,20 @@ mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
     fn a_refusal_leaves_errno_alone() {
         let at = pages::map(pages::UNIT_BYTES, 4096, |_, _| {}).unwrap().as_ptr();
-        // SAFETY: this thread's own number.
+        // SAFETY: this thread's own `errno`.
         unsafe { libc::__errno_location().write(77) };
-        // Not of whole pages, and of no mapping.
+        // The first range is not of whole pages; the second address is in no mapping.
         assert!(prefer(at.wrapping_add(1), pages::UNIT_BYTES, 0).is_err());
         assert!(preferred(std::ptr::null_mut()).is_err());
         has_policy();
-        // SAFETY: as above.
+        // SAFETY: this thread's own `errno`.
         assert_eq!(unsafe { libc::__errno_location().read() }, 77);
         // SAFETY: our own mapping.
         unsafe { pages::unmap(at, pages::UNIT_BYTES).unwrap() };
     }
 
     #[test]
-    fn the_processor_that_we_are_on_has_the_node_that_the_kernel_says() {
+    fn the_current_processor_has_the_node_that_the_kernel_reports() {
         let Some(limit) = limit() else { return };
         let Some((cpu, node)) = pages::current_place() else { return };
         if let Some(found) = of_processor(cpu, limit) {

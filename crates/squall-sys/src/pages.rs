@@ -1,12 +1,13 @@
-//! Address space and pages, asked of the system without allocating: what an allocator stands on.
+//! Address space and pages, straight from the system and without allocating: the base of an allocator.
 //!
-//! Where there is no such system (and below Miri) the standard library's [`System`](std::alloc::System) stands in for it, and not
-//! the program's allocator, which may stand on this module: memory is then never given back, and [`discard`] says so.
+//! On other systems, and under Miri, the standard library's [`System`](std::alloc::System) allocator takes
+//! its place. The program's own allocator is not used, because it may be built on this module. Memory is then
+//! never returned, and [`discard`] returns an error.
 
 use std::io;
 use std::ptr::NonNull;
 
-/// Bytes of a page as this module counts them: every page size in use is a multiple, and 64 KiB is a multiple of every one.
+/// Unit of page counts, in bytes: 64 KiB, a multiple of every page size in use.
 pub const UNIT_BYTES: usize = 1 << 16;
 
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -33,7 +34,8 @@ mod imp {
         let prot = if usable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::empty() };
         let more = if align > 4096 { align } else { 0 };
         let total = len.checked_add(more).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: a new private anonymous mapping, at an address of the kernel's choice: no memory in use is touched.
+        // SAFETY: a new private anonymous mapping, at an address of the kernel's choice: no memory in use is
+        // touched.
         let at = unsafe { mmap_anonymous(std::ptr::null_mut(), total, prot, PRIVATE)? };
         if more == 0 {
             return mapped(at);
@@ -41,7 +43,7 @@ mod imp {
         let skip = at.addr().next_multiple_of(align) - at.addr();
         let used = at.wrapping_byte_add(skip);
         for (end, bytes) in [(at, skip), (used.wrapping_byte_add(len), more - skip)] {
-            // SAFETY: an end of the mapping just made, in whole pages, that nobody knows.
+            // SAFETY: an end of the mapping just made, in whole pages, that no other code knows.
             if bytes > 0 && unsafe { munmap(end, bytes) }.is_err() {
                 left(end.cast(), bytes);
             }
@@ -51,7 +53,7 @@ mod imp {
 
     pub(super) fn reserve_at(len: usize, before: usize, multiple: usize) -> io::Result<NonNull<u8>> {
         const TRIES: usize = 64;
-        // SAFETY: as in `map`, both; what is not wanted is unmapped whole.
+        // SAFETY: as in `map`, both; an unwanted mapping is unmapped whole.
         let anywhere =
             |hint: *mut std::ffi::c_void| unsafe { mmap_anonymous(hint, len, ProtFlags::empty(), PRIVATE) };
         let fits = |at: *mut std::ffi::c_void| (at.addr() + before).is_multiple_of(multiple);
@@ -60,8 +62,8 @@ mod imp {
             return mapped(first);
         }
         let mut found = None;
-        // Such places are asked for by their addresses, and no room is needed beside them: first the nearest ones below, as the
-        // kernel goes down, then those above, where libraries and the stack are.
+        // Ask for suitable places by address, so that no room is needed beside them. First the nearest ones
+        // below, because the kernel allocates downwards; then those above, near libraries and the stack.
         let base = (first.addr() + before) / multiple * multiple;
         let below = (0..TRIES / 2).map(|away| base.checked_sub(away * multiple));
         let above = (1..=TRIES / 2).map(|away| base.checked_add(away * multiple));
@@ -73,10 +75,10 @@ mod imp {
                 found = Some(at);
                 break;
             }
-            // SAFETY: mapped just now, and nobody knows it. Where it fails some addresses stay reserved.
+            // SAFETY: mapped just now, and no other code knows it. If it fails, some addresses stay reserved.
             let _ = unsafe { munmap(at, len) };
         }
-        // SAFETY: as above.
+        // SAFETY: mapped in this function, and no other code knows it.
         let _ = unsafe { munmap(first, len) };
         mapped(found.ok_or(io::ErrorKind::AddrNotAvailable)?)
     }
@@ -95,7 +97,7 @@ mod imp {
 
     pub(super) unsafe fn forbid(at: *mut u8, len: usize) -> io::Result<()> {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: in place of a mapping that nobody uses any more, by our caller's contract.
+        // SAFETY: replaces a mapping that is no longer used, by our caller's contract.
         unsafe { mmap_anonymous(at.cast(), len, ProtFlags::empty(), flags)? };
         Ok(())
     }
@@ -113,7 +115,7 @@ mod imp {
 
     pub(super) unsafe fn plain(at: *mut u8, len: usize) {
         for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontDump] {
-            // SAFETY: passed on; neither advice changes what the memory holds.
+            // SAFETY: passed on; neither advice changes the memory's contents.
             let _ = unsafe { madvise(at.cast(), len, advice) };
         }
     }
@@ -158,7 +160,7 @@ mod imp {
 
     pub(super) unsafe fn remap(at: *mut u8, old: usize, new: usize) -> io::Result<NonNull<u8>> {
         let to = map(new, 4096, true, |_, _| {})?;
-        // SAFETY: both are at least so long, and the new one is nobody else's.
+        // SAFETY: both are at least that long, and the new one is not shared yet.
         unsafe { std::ptr::copy_nonoverlapping(at, to.as_ptr(), old.min(new)) };
         Ok(to)
     }
@@ -170,42 +172,45 @@ mod imp {
     pub(super) unsafe fn plain(_at: *mut u8, _len: usize) {}
 }
 
-/// Address space of `len` bytes at a multiple of `align`, in which nothing may be touched before [`commit`].
+/// Reserves address space of `len` bytes at a multiple of `align`. It must not be touched before [`commit`].
 ///
 /// # Units
 /// Bytes; both are multiples of the page size, `align` a power of two.
 /// # Errors
-/// That of mmap(2).
+/// The error of mmap(2).
 pub fn reserve(len: usize, align: usize) -> io::Result<NonNull<u8>> {
     // An end that cannot be cut off stays reserved, which costs addresses and no memory.
     imp::map(len, align, false, |_, _| {})
 }
 
-/// As [`reserve`], where the byte at `before` lies at a multiple of `multiple`, which may be far more than there is room for.
+/// Reserves address space of `len` bytes such that the byte at offset `before` is at a multiple of
+/// `multiple`. That may be far larger than `len`, even larger than the free address space around it.
 ///
 /// # Errors
-/// That of mmap(2), or that no such place was found free.
+/// The error of mmap(2), or `AddrNotAvailable` if no free place was found.
 pub fn reserve_at(len: usize, before: usize, multiple: usize) -> io::Result<NonNull<u8>> {
     imp::reserve_at(len, before, multiple)
 }
 
-/// Zeroed memory of `len` bytes at a multiple of `align`: pages exist from their first touch on, near who touches them.
+/// Maps zeroed memory of `len` bytes at a multiple of `align`. Pages are allocated at first touch, near the
+/// toucher.
 ///
-/// More is mapped for the alignment, and cut off again; `left` gets each end for which the system had no memory to do that, and which
-/// is still to be unmapped.
+/// For the alignment more is mapped and cut off again. If the system lacks memory to cut an end off, `left`
+/// gets that end, which must still be unmapped.
 ///
 /// # Units
-/// As for [`reserve`].
+/// Bytes; both are multiples of the page size, `align` a power of two.
 /// # Errors
-/// That of mmap(2).
+/// The error of mmap(2).
 pub fn map(len: usize, align: usize, left: impl FnMut(*mut u8, usize)) -> io::Result<NonNull<u8>> {
     imp::map(len, align, true, left)
 }
 
-/// As [`map`], for tables: no huge pages, which would tie neighbours to one node, and not in core dumps.
+/// Maps zeroed memory of `len` bytes for a table, like [`map`]. Huge pages are off, because they would tie
+/// neighbours to one node. The memory is left out of core dumps.
 ///
 /// # Errors
-/// That of mmap(2).
+/// The error of mmap(2).
 pub fn map_table(len: usize) -> io::Result<NonNull<u8>> {
     // An end that cannot be cut off is never touched.
     let at = imp::map(len, UNIT_BYTES, true, |_, _| {})?;
@@ -213,84 +218,89 @@ pub fn map_table(len: usize) -> io::Result<NonNull<u8>> {
     Ok(at)
 }
 
-/// Has pages be what those of [`map_table`] are.
+/// Gives pages the properties of [`map_table`]: no huge pages, and not in core dumps.
 pub fn plain(at: NonNull<u8>, len: usize) {
-    // SAFETY: advice, which changes nothing that is in memory, and fails for what is no mapping.
+    // SAFETY: advice, which changes no memory contents, and fails for addresses without a mapping.
     unsafe { imp::plain(at.as_ptr(), len) };
 }
 
-/// Makes reserved pages usable: they read as zeros.
+/// Makes reserved pages usable. They read as zeros.
 ///
 /// # Errors
-/// That of mprotect(2): no memory for it. Nothing was changed then.
+/// The error of mprotect(2): too little memory. The pages are then unchanged.
 /// # Safety
-/// Whole pages of one reservation, of which nobody else is doing this.
+/// `at` and `len` are whole pages of one reservation, and no other thread commits them at the same time.
 pub unsafe fn commit(at: *mut u8, len: usize) -> io::Result<()> {
     // SAFETY: passed on.
     unsafe { imp::commit(at, len) }
 }
 
-/// As [`map_table`], of reserved pages in place of it: only what is committed counts as memory that the program may want.
+/// Reserves address space of `len` bytes for a table, with the properties of [`map_table`]. Only committed
+/// pages count against the system's memory commitment.
 ///
 /// # Errors
-/// That of mmap(2).
+/// The error of mmap(2).
 pub fn reserve_table(len: usize) -> io::Result<NonNull<u8>> {
     let at = reserve(len, UNIT_BYTES)?;
     plain(at, len);
     Ok(at)
 }
 
-/// Ends a mapping, or a part of one.
+/// Unmaps a mapping, or a part of one.
 ///
 /// # Errors
-/// That of munmap(2): it needs memory itself where it splits a mapping, as the kernel joins neighbours. All stays as it was then.
+/// The error of munmap(2). The kernel joins neighbouring mappings, so the call may have to split one, which
+/// needs memory. On an error the mapping is unchanged.
 /// # Safety
-/// Whole pages of a mapping of [`map`] or [`reserve`] that nobody uses any more.
+/// `at` and `len` are whole pages of a mapping of [`map`] or [`reserve`] that is no longer used.
 pub unsafe fn unmap(at: *mut u8, len: usize) -> io::Result<()> {
     // SAFETY: passed on.
     unsafe { imp::unmap(at, len) }
 }
 
-/// Gives the memory of a mapping back, but not its addresses: no mapping comes to lie there, and whoever touches it faults.
+/// Returns the memory of a mapping to the system, but keeps its addresses reserved. Later mappings avoid
+/// them, and any access faults.
 ///
 /// # Errors
-/// That of mmap(2), and always where there is no such call: nothing was changed then.
+/// The error of mmap(2), or `Unsupported` on a system without it. The mapping is then unchanged.
 /// # Safety
-/// As for [`unmap`].
+/// The contract of [`unmap`].
 pub unsafe fn forbid(at: *mut u8, len: usize) -> io::Result<()> {
     // SAFETY: passed on.
     unsafe { imp::forbid(at, len) }
 }
 
-/// Makes a mapping longer or shorter, elsewhere if need be; what is in it stays, and what is new reads as zeros.
+/// Grows or shrinks a mapping, and moves it if needed. Contents are kept; new bytes read as zeros.
 ///
 /// # Errors
-/// That of mremap(2). The old mapping is then as it was.
+/// The error of mremap(2). The old mapping is then unchanged.
 /// # Safety
-/// `at` and `old` are a whole mapping of [`map`]; its old address is not used again if this succeeds.
+/// `at` and `old` are a whole mapping of [`map`]. After success the old address is not used again.
 pub unsafe fn remap(at: *mut u8, old: usize, new: usize) -> io::Result<NonNull<u8>> {
     // SAFETY: passed on.
     unsafe { imp::remap(at, old, new) }
 }
 
-/// Gives pages back to the system. They read as zeros from here on, and cost memory again when they are touched.
+/// Returns pages to the system. They read as zeros from then on, and use memory again when touched.
 ///
 /// # Errors
-/// That of madvise(2), and always where there is no such call: nothing was changed then.
+/// The error of madvise(2), or `Unsupported` on a system without it. The pages are then unchanged.
 /// # Safety
-/// Whole committed pages whose contents nobody needs.
+/// `at` and `len` are whole committed pages, and their contents are no longer needed.
 pub unsafe fn discard(at: *mut u8, len: usize) -> io::Result<()> {
     // SAFETY: passed on.
     unsafe { imp::discard(at, len) }
 }
 
-/// The value of an environment variable, without allocating.
+/// Returns the value of an environment variable, without allocating.
 ///
-/// It is read where the C library keeps it, so nobody may be changing the environment meanwhile, which std asks of programs too.
+/// It is read where the C library keeps it. So no thread may change the environment meanwhile, which std
+/// requires of programs too.
 pub fn variable(name: &std::ffi::CStr) -> Option<&'static [u8]> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        // SAFETY: getenv(3) with a C string; what it answers is a C string that lives until the environment is changed.
+        // SAFETY: getenv(3) with a C string; the result is a C string that lives until the environment is
+        // changed.
         unsafe {
             let value = libc::getenv(name.as_ptr());
             (!value.is_null()).then(|| std::ffi::CStr::from_ptr(value).to_bytes())
@@ -303,7 +313,8 @@ pub fn variable(name: &std::ffi::CStr) -> Option<&'static [u8]> {
     }
 }
 
-/// The processor that the calling thread runs on, and its NUMA node, both at one moment; `None` where they cannot be had.
+/// Returns the calling thread's processor and its NUMA node, both of the same moment, or `None` if the system
+/// does not tell.
 pub fn current_place() -> Option<(usize, usize)> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -318,7 +329,7 @@ pub fn current_place() -> Option<(usize, usize)> {
     None
 }
 
-/// How many bytes of address space the process may have; `None` if that is not limited.
+/// Returns the process's limit of address space in bytes, or `None` if it is unlimited.
 pub fn address_limit() -> Option<usize> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -329,7 +340,8 @@ pub fn address_limit() -> Option<usize> {
     None
 }
 
-/// How many bytes of address space the process has now; `None` where the system does not tell. Without allocating.
+/// Returns the process's address space in use, in bytes, or `None` if the system does not tell. Never
+/// allocates.
 pub fn mapped_bytes() -> Option<usize> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -337,7 +349,7 @@ pub fn mapped_bytes() -> Option<usize> {
         let file = rustix::fs::open(c"/proc/self/statm", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         let mut text = [0u8; 256];
         let len = file.and_then(|file| rustix::io::read(&file, &mut text)).ok()?;
-        // The first number is that of pages.
+        // The first number counts pages.
         let pages = std::str::from_utf8(&text[..len]).ok()?.split(' ').next()?.parse::<usize>().ok()?;
         // SAFETY: sysconf(3) with a name that it knows.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
@@ -347,7 +359,7 @@ pub fn mapped_bytes() -> Option<usize> {
     None
 }
 
-/// Milliseconds since some moment, to about ten, without a system call.
+/// Returns a monotonic time in milliseconds, with a resolution of about ten, without a system call.
 pub fn coarse_ms() -> u64 {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -358,7 +370,7 @@ pub fn coarse_ms() -> u64 {
     0
 }
 
-/// How many bytes of memory the machine has; a guess where it does not tell.
+/// Returns the machine's memory in bytes, or a guess if the system does not tell.
 pub fn memory_bytes() -> usize {
     const GUESS: usize = 1 << 34;
     #[cfg(all(target_os = "linux", not(miri)))]
@@ -375,15 +387,15 @@ pub fn memory_bytes() -> usize {
     GUESS
 }
 
-/// One more than the highest number of a processor that the machine may ever have; `None` where it does not tell.
+/// Returns the highest possible processor number plus one, or `None` if the system does not tell.
 ///
-/// Where a container shows a shorter list than the machine's, the processors that count are those that the C library knows of, too, and
-/// those that the calling thread may run on.
+/// A container may show a shorter list than the machine's. So processors that the C library knows, and those
+/// that the calling thread may run on, count too.
 pub fn processors_limit() -> Option<usize> {
     let limit = limit_in(c"/sys/devices/system/cpu/possible")?;
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        // SAFETY: sysconf(3) with a name that it knows or refuses; negative where it does.
+        // SAFETY: sysconf(3) with a name that it knows or refuses; negative if it refuses.
         let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
         let allowed = rustix::thread::sched_getaffinity(None).map_or(0, |set| {
             let highest = (0..rustix::thread::CpuSet::MAX_CPU).rfind(|cpu| set.is_set(*cpu));
@@ -395,13 +407,13 @@ pub fn processors_limit() -> Option<usize> {
     Some(limit)
 }
 
-/// One more than the last number in the list in this file.
+/// Returns the last number in the list in this file, plus one.
 pub(crate) fn limit_in(path: &std::ffi::CStr) -> Option<usize> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         use rustix::fs::{Mode, OFlags};
         let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        // The kernel's text is a page at most.
+        // The kernel's text is at most a page.
         let mut text = [0u8; 4096];
         let len = file.and_then(|file| rustix::io::read(&file, &mut text)).ok()?;
         limit_of(&text[..len])
@@ -413,7 +425,8 @@ pub(crate) fn limit_in(path: &std::ffi::CStr) -> Option<usize> {
     }
 }
 
-/// One more than the last number of a list of ranges in rising order, which ends with its line: if it does not, it is not whole.
+/// Returns the last number of a rising list of ranges, plus one. A list that does not end with a newline is
+/// incomplete and rejected.
 #[cfg_attr(any(not(target_os = "linux"), miri), allow(dead_code))]
 fn limit_of(list: &[u8]) -> Option<usize> {
     let list = std::str::from_utf8(list.strip_suffix(b"\n")?).ok()?;
@@ -421,11 +434,12 @@ fn limit_of(list: &[u8]) -> Option<usize> {
     last.parse::<usize>().ok()?.checked_add(1)
 }
 
-/// Writes a message to standard error as it is, without a lock and without allocating.
+/// Writes a message to standard error unchanged, without a lock and without allocating.
 pub fn complain(message: &[u8]) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        // SAFETY: write(2) of so many bytes of the slice. What it answers does not matter: there is nobody to tell.
+        // SAFETY: write(2) of `message.len()` bytes of the slice. An error is ignored, because there is no
+        // other place to report it.
         let _ = unsafe { libc::write(2, message.as_ptr().cast(), message.len()) };
     }
     #[cfg(not(all(target_os = "linux", not(miri))))]
@@ -435,10 +449,11 @@ pub fn complain(message: &[u8]) {
     }
 }
 
-/// Has `prepare` called before every fork of this process, in the forking thread, and then `parent` and `child` in each.
+/// Registers three functions with fork. `prepare` runs before every fork of this process, in the forking
+/// thread; then `parent` runs in the parent and `child` in the child.
 ///
 /// # Errors
-/// That of pthread_atfork(3).
+/// The error of pthread_atfork(3).
 pub fn at_fork(prepare: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) -> io::Result<()> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -467,7 +482,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reserved_and_committed_reads_as_zeros_and_can_be_given_back() {
+    fn committed_pages_read_as_zeros_and_can_be_discarded() {
         let len = 4 * UNIT_BYTES;
         let at = reserve(len, 2 * UNIT_BYTES).unwrap().as_ptr();
         assert_eq!(at.addr() % (2 * UNIT_BYTES), 0);
@@ -485,20 +500,20 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "there is no such file")]
-    fn what_is_reserved_counts_as_mapped() {
+    fn reserved_space_counts_as_mapped() {
         const LEN: usize = 1 << 30;
         let before = mapped_bytes().unwrap();
         let at = reserve(LEN, UNIT_BYTES).unwrap().as_ptr();
         let with = mapped_bytes().unwrap();
         // SAFETY: our own reservation.
         unsafe { unmap(at, LEN) }.unwrap();
-        // Other tests map and unmap little beside it.
+        // Other tests map and unmap little at the same time.
         assert!(with >= before + LEN / 2, "{before}, then {with}");
     }
 
     #[test]
-    fn a_mapping_keeps_what_is_in_it_when_it_grows() {
-        // SAFETY: our own mapping, whose old address is not used again.
+    fn a_mapping_keeps_its_contents_when_it_grows() {
+        // SAFETY: our own mapping; its old address is not used again.
         unsafe {
             let at = map(UNIT_BYTES, 4096, |_, _| {}).unwrap().as_ptr();
             at.write(7);
@@ -517,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_processors_that_is_not_whole_says_nothing() {
+    fn an_incomplete_list_of_processors_is_rejected() {
         assert_eq!(limit_of(b"0\n"), Some(1));
         assert_eq!(limit_of(b"0-3\n"), Some(4));
         assert_eq!(limit_of(b"0-3,8-11,130\n"), Some(131));
@@ -527,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_forbidden_are_not_given_out_again() {
+    fn forbidden_addresses_are_not_mapped_again() {
         let at = map(UNIT_BYTES, 4096, |_, _| {}).unwrap().as_ptr();
         // SAFETY: our own mapping.
         if unsafe { forbid(at, UNIT_BYTES) }.is_err() {
@@ -535,7 +550,7 @@ mod tests {
         }
         let next = map(UNIT_BYTES, 4096, |_, _| {}).unwrap().as_ptr();
         assert_ne!(next, at);
-        // SAFETY: as above, both.
+        // SAFETY: our own mappings, both.
         unsafe {
             unmap(next, UNIT_BYTES).unwrap();
             unmap(at, UNIT_BYTES).unwrap();

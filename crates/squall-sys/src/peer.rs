@@ -1,30 +1,30 @@
-//! Who is at the other end of a Unix socket. Linux only.
+//! Peer of a Unix socket: process and user at the other end. Linux only.
 //!
-//! The system answers with three plain numbers. A peer of another process namespace has the process number zero, which types
-//! that exclude it cannot hold: so the numbers are read here.
+//! The kernel answers with three plain numbers. A peer in another pid namespace has process id zero, which
+//! rustix's types cannot represent. So this module makes the system call itself.
 #![cfg(all(target_os = "linux", not(miri)))]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The other end of a Unix socket, as it was when it connected or listened.
+/// Process and user at the other end of a Unix socket, as of its connect or listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process; none where it is of a process namespace that is not seen from here.
+    /// Process id, or `None` if the peer's pid namespace is not visible from here.
     pub pid: Option<u32>,
-    /// Its user.
+    /// User id.
     pub uid: u32,
 }
 
-/// Who is at the other end of a Unix socket.
+/// Returns the process and user at the other end of a Unix socket.
 ///
 /// # Errors
-/// It is no connected Unix socket.
+/// The error of getsockopt(2), for example if `socket` is not a connected Unix socket.
 pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: both pointers are to our own variables, the second says how large the first is, and any three numbers are
-    // credentials.
+    // SAFETY: both pointers are to our own variables, the second holds the size of the first, and any three
+    // numbers are valid credentials.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -38,7 +38,7 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
         return Err(io::Error::last_os_error());
     }
     if bytes as usize != size_of::<libc::ucred>() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "credentials of another size"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "SO_PEERCRED returned credentials of an unexpected size"));
     }
     let pid = u32::try_from(credentials.pid).ok().filter(|pid| *pid != 0);
     Ok(Peer { pid, uid: credentials.uid })
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_has_none() {
+    fn a_file_that_is_no_socket_is_an_error() {
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(peer(file.as_fd()).is_err());
     }

@@ -1,32 +1,37 @@
-//! Restartable sequences: whether this thread may run them, and how to restart all that are in flight.
+//! Restartable sequences: whether the thread may run them, and how to restart all sequences in flight.
 //!
-//! A restartable sequence is a short run of instructions that ends in one store. If the kernel preempts or migrates the
-//! thread, or delivers a signal to it, before that store, the thread continues at the sequence's abort handler instead.
-//! So what the sequence read of its processor's data still holds at the store: it needs no lock prefix.
+//! A restartable sequence is a short run of instructions that ends in one store. If the kernel preempts or
+//! migrates the thread before that store, or delivers a signal to it, the thread continues at the sequence's
+//! abort handler instead. So everything that the sequence read of its processor's data still holds at the
+//! store, and no lock prefix is needed.
 //!
-//! The kernel knows of one area per thread. glibc (2.35 and later) registers its own at thread start and publishes the
-//! offset; this module finds it and never registers another. musl does not register, so there is none there.
+//! The kernel knows one area per thread. glibc (2.35 and later) registers its own at thread start and
+//! publishes the offset. This module finds that area and never registers another. musl registers no area, so
+//! musl programs have no sequences.
 //!
-//! Source: rseq(2); Desnoyers, "Restartable sequences", LPC 2015 to 2018; glibc manual, "Restartable Sequences".
+//! Source: rseq(2); Desnoyers, "Restartable sequences", LPC 2015 to 2018; glibc manual, "Restartable
+//! Sequences".
 
 use std::fmt;
 
-/// The four bytes before each abort handler, which the kernel compares with those of the registration.
-/// On x86-64 they follow `0f b9 3d`, so that disassemblers show one undefined instruction.
+/// The four bytes before each abort handler, which the kernel compares with those of the registration. On
+/// x86-64 they follow `0f b9 3d`, so that disassemblers show one undefined instruction.
 #[cfg(not(target_arch = "aarch64"))]
 pub const SIGNATURE: u32 = 0x5305_3053;
-/// The four bytes before each abort handler, which the kernel compares with those of the registration: `brk #0x45e0`.
+/// The four bytes before each abort handler, which the kernel compares with those of the registration: `brk
+/// #0x45e0`.
 #[cfg(target_arch = "aarch64")]
 pub const SIGNATURE: u32 = 0xd428_bc00;
 
-/// Why the calling thread has no registered area.
+/// Reason why the calling thread has no registered area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoArea {
-    /// There is no form of the sequences for this platform or build.
+    /// The sequences do not exist for this platform or build.
     Platform,
-    /// The C library registers none: too old, of another kind, or told not to.
+    /// The C library registers no areas: it is too old, of another kind, or told not to.
     Library,
-    /// The C library registers areas, but the kernel refused this thread's. The number is `cpu_id` of its area.
+    /// The C library registers areas, but the kernel refused this thread's. The number is `cpu_id` of its
+    /// area.
     Thread(i32),
 }
 
@@ -40,20 +45,21 @@ impl fmt::Display for NoArea {
     }
 }
 
-/// How [`restart_everywhere`] reached the other threads.
+/// Means by which [`restart_everywhere`] reached the other threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restarted {
-    /// By membarrier: exact.
+    /// Membarrier: exact.
     Membarrier,
-    /// By visiting every processor that would have us, and a pause. See there for what remains.
+    /// A visit to every processor that the thread may run on, and a pause. [`restart_everywhere`] states the
+    /// remaining risk.
     Visits {
-        /// Processors visited.
+        /// Number of processors visited.
         visited_count: usize,
     },
 }
 
-/// How long [`restart_everywhere`] pauses where it cannot use membarrier, in ms. A sequence takes well below a
-/// microsecond unless it is preempted, and a preempted one restarts.
+/// Pause of [`restart_everywhere`] without membarrier, in ms. A sequence takes well below a microsecond
+/// unless it is preempted, and a preempted one restarts.
 const PAUSE_MS: u64 = 20;
 
 #[cfg(all(
@@ -66,17 +72,18 @@ mod imp {
     use super::NoArea;
     use crate::area;
 
-    /// The addresses of glibc's `__rseq_offset` and `__rseq_size`, null where the C library has none.
+    /// Returns the addresses of glibc's `__rseq_offset` and `__rseq_size`, or null pointers if the C library
+    /// lacks them.
     ///
-    /// By `dlsym` and not by a weak reference: that would be bound to the symbol's version, and a program built with a
-    /// new glibc would not start with an old one.
+    /// By `dlsym` instead of a weak reference. A weak reference would be bound to the symbol's version, so a
+    /// program built with a new glibc would not start with an old one.
     #[cfg(not(target_feature = "crt-static"))]
     fn symbols() -> (*const isize, *const u32) {
         use std::ffi::{c_char, c_void};
         unsafe extern "C" {
             fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
         }
-        // SAFETY: dlsym(3) with RTLD_DEFAULT (null) and a C string; it answers null for a name that nobody defines.
+        // SAFETY: dlsym(3) with RTLD_DEFAULT (null) and a C string; it returns null for an undefined name.
         let find = |name: &std::ffi::CStr| unsafe { dlsym(std::ptr::null_mut(), name.as_ptr()) };
         (find(c"__rseq_offset").cast_const().cast(), find(c"__rseq_size").cast_const().cast())
     }
@@ -94,7 +101,8 @@ mod imp {
         ".popsection",
     );
 
-    /// As above in a static program, which has no dynamic symbols: weak references, null where nobody defines them.
+    /// Returns the same addresses in a static program, which has no dynamic symbols: by weak references, null
+    /// if undefined.
     #[cfg(target_feature = "crt-static")]
     fn symbols() -> (*const isize, *const u32) {
         unsafe extern "C" {
@@ -139,26 +147,29 @@ mod imp {
     }
 }
 
-/// Where the C library's areas lie, in bytes from the thread pointer, if that of the calling thread is registered.
+/// Returns the offset of the C library's areas, in bytes from the thread pointer, if the calling thread's
+/// area is registered.
 ///
-/// The offset holds for all threads of the process; that the others are registered does not follow.
+/// The offset is the same in all threads of the process. Other threads may still lack a registration.
 ///
 /// # Errors
-/// [`NoArea`] says what is missing.
+/// [`NoArea`] names the missing part.
 pub fn registered_area() -> Result<isize, NoArea> {
     imp::registered_area()
 }
 
-/// When this returns, every restartable sequence of this process that was in flight when it began has been restarted
-/// or has ended; sequences that begin later see what the caller stored before the call.
+/// Restarts all restartable sequences of this process that are in flight. When it returns, each has been
+/// restarted or has ended. Sequences that begin later see the caller's stores before the call.
 ///
-/// With membarrier this is exact. Without it, the caller runs once on each processor that it can get to, which preempts
-/// what ran there (it waits for its turn behind threads of real-time policies), and then pauses. What remains is a sequence that neither ends nor is preempted during that pause, on
-/// a processor outside the caller's cpuset: a virtual machine whose processor stands still for as long.
+/// With membarrier this is exact. Without it, the caller runs once on each processor that it may use, which
+/// preempts the thread there, and then pauses. On each processor it waits for its turn behind threads of
+/// real-time policies. One risk remains: a sequence on a processor outside the caller's cpuset that neither
+/// ends nor is preempted during the pause. That requires a virtual machine with a processor that stands still
+/// for that long.
 ///
 /// # Cost
-/// About two microseconds with membarrier; otherwise some `10 * cpus` microseconds and the pause. Meant for once in the
-/// life of a process.
+/// About two microseconds with membarrier; otherwise some `10 * cpus` microseconds and the pause. Meant to be
+/// called once in the life of a process.
 pub fn restart_everywhere(cpus: usize) -> Restarted {
     if crate::membarrier::restart_all().is_ok() {
         return Restarted::Membarrier;
@@ -166,8 +177,8 @@ pub fn restart_everywhere(cpus: usize) -> Restarted {
     let mut visited_count = 0;
     if let Ok(before) = crate::affinity::allowed() {
         visited_count = (0..cpus).filter(|&cpu| crate::affinity::restrict_to(&[cpu]).is_ok()).count();
-        // The mask was in force a moment ago. If it is refused now, the processors of the process were changed
-        // meanwhile; all of them is then what the kernel itself would choose.
+        // The mask was in force a moment ago. If it is refused now, the process's cpuset has changed
+        // meanwhile. All processors are then the kernel's own choice.
         if crate::affinity::restrict_to(&before).is_err() {
             let _ = crate::affinity::restrict_to(&(0..cpus).collect::<Vec<_>>());
         }

@@ -1,22 +1,24 @@
-//! Address space for per-processor parts: zeroed, given out page by page on first touch, on the toucher's node.
+//! Address space for per-processor parts: zeroed, with pages allocated on first touch, on the toucher's node.
 
 use std::io;
 use std::ptr::NonNull;
 
-/// A run of zeroed bytes that costs no memory until it is touched; the page is then local to the processor that
-/// touched it. No huge pages, which would tie the parts of neighbouring processors to one node; not in core dumps.
+/// Reserves zeroed bytes that use no memory until they are touched; a page is then local to the processor
+/// that touched it.
 ///
-/// It is never given back.
+/// Huge pages are off, because they would tie the parts of neighbouring processors to one node. The memory is
+/// left out of core dumps. It is never unmapped.
 ///
 /// # Units
-/// `len`: bytes; page-aligned at both ends if it is a multiple of 64 KiB.
+/// `len` in bytes. Both ends are page-aligned if `len` is a multiple of 64 KiB.
 /// # Errors
-/// That of mmap(2): no address space left, or a limit on it.
+/// The error of mmap(2): no address space left, or a limit on it.
 pub fn reserve(len: usize) -> io::Result<NonNull<u8>> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-        // SAFETY: a new private anonymous mapping, at an address of the kernel's choice: no memory in use is touched.
+        // SAFETY: a new private anonymous mapping, at an address of the kernel's choice: no memory in use is
+        // touched.
         let at = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -26,8 +28,8 @@ pub fn reserve(len: usize) -> io::Result<NonNull<u8>> {
             )?
         };
         for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontDump] {
-            // SAFETY: the mapping made just above; neither advice changes what it holds. A kernel without huge pages
-            // refuses the first, which then says nothing new.
+            // SAFETY: the mapping made just above; neither advice changes its contents. A kernel without huge
+            // pages refuses the first advice, which is then unnecessary.
             let _ = unsafe { madvise(at, len, advice) };
         }
         NonNull::new(at.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
@@ -42,19 +44,19 @@ pub fn reserve(len: usize) -> io::Result<NonNull<u8>> {
     }
 }
 
-/// Gives back the pages of a part of what [`reserve`] returned: it reads as zeros from here on, until it is written again.
-/// Stores by other threads meanwhile are kept or lost, each as a whole.
+/// Returns the pages of a part of a [`reserve`] result to the system. The part reads as zeros until it is
+/// written again. Concurrent stores by other threads are kept or lost, each as a whole.
 ///
 /// # Units
-/// `len`: bytes. Both ends are rounded to pages by the system's rules: `at` must be page-aligned, `len` is rounded up.
+/// `at` is page-aligned. `len` is in bytes and is rounded up to whole pages.
 /// # Errors
-/// That of madvise(2), and always where there is none: nothing was changed then.
+/// The error of madvise(2), or `Unsupported` on a system without it. The memory is then unchanged.
 /// # Safety
-/// The bytes lie in one reservation, and zeros are good values for all that is in them.
+/// The bytes are in one reservation, and zeros are valid for everything in them.
 pub unsafe fn discard(at: *mut u8, len: usize) -> io::Result<()> {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
-        // SAFETY: the caller's promise.
+        // SAFETY: by this function's contract.
         unsafe { rustix::mm::madvise(at.cast(), len, rustix::mm::Advice::LinuxDontNeed)? };
         Ok(())
     }

@@ -1,15 +1,19 @@
-//! A thread-local pointer that is read in two instructions from any crate, without link-time optimisation.
+//! A thread-local pointer that any crate reads in two instructions, without link-time optimisation.
 //!
-//! Problem: std's `thread_local!` is not inlined across crates, and its call costs more than all else on a fast path.
-//! Idea: the symbol is defined by `global_asm!` and read by inline assembly in the initial-exec model.
+//! Problem: std's `thread_local!` is not inlined across crates, and its call costs more than everything else
+//! on a fast path. Idea: `global_asm!` defines the symbol, and inline assembly reads it in the initial-exec
+//! model.
 //!
-//! - I1. The pointer of a thread holds the address of the initial static until that thread sets it; nobody else can.
+//! - I1. The pointer of a thread holds the address of the initial static until that thread sets it; no other
+//!   thread can.
 //!
-//! Not promised: use through a Rust `dylib` (the symbol is hidden in the object that is linked), or from a library that
-//! is loaded while the program runs and finds no room left in the static thread-local block (the loader says so).
-//! Cost: two loads, of which the linker turns the first into a constant in an executable.
+//! Not promised: use through a Rust `dylib`, because the symbol is hidden in the object that is linked. A
+//! library that is loaded while the program runs may find no room in the static thread-local block; the
+//! loader then reports an error.
+//! Cost: two loads; in an executable the linker turns the first into a constant.
 
-/// Defines `current() -> *const T` and `set_current(*const T)` over a thread-local pointer that starts as `&INIT`.
+/// Defines `current() -> *const T` and `set_current(*const T)` over a thread-local pointer that starts as
+/// `&INIT`.
 ///
 /// `$symbol` must be unique in the whole program: put the crate's name and version in it.
 #[macro_export]
@@ -44,12 +48,13 @@ macro_rules! __thread_pointer_asm {
             init = sym $init,
         );
 
-        /// The calling thread's pointer.
+        /// Returns the calling thread's pointer.
         #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         #[inline(always)]
         pub(crate) fn current() -> *const $type {
             let value: *const $type;
-            // SAFETY: reads the eight bytes of this thread's copy of the symbol, at the offset the linker gave it.
+            // SAFETY: reads the eight bytes of this thread's copy of the symbol, at the offset the linker
+            // gave it.
             unsafe {
                 ::core::arch::asm!(
                     concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
@@ -64,7 +69,8 @@ macro_rules! __thread_pointer_asm {
         /// Sets the calling thread's pointer.
         #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
         pub(crate) fn set_current(value: *const $type) {
-            // SAFETY: writes the eight bytes of this thread's copy of the symbol, which no other thread reads.
+            // SAFETY: writes the eight bytes of this thread's copy of the symbol, which no other thread
+            // reads.
             unsafe {
                 ::core::arch::asm!(
                     concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTTPOFF]"),
@@ -76,12 +82,13 @@ macro_rules! __thread_pointer_asm {
             }
         }
 
-        /// The calling thread's pointer.
+        /// Returns the calling thread's pointer.
         #[cfg(all(target_os = "linux", target_arch = "aarch64", target_pointer_width = "64", not(miri)))]
         #[inline(always)]
         pub(crate) fn current() -> *const $type {
             let value: *const $type;
-            // SAFETY: reads the eight bytes of this thread's copy of the symbol, at the offset the linker gave it.
+            // SAFETY: reads the eight bytes of this thread's copy of the symbol, at the offset the linker
+            // gave it.
             unsafe {
                 ::core::arch::asm!(
                     "mrs {1}, tpidr_el0",
@@ -99,7 +106,8 @@ macro_rules! __thread_pointer_asm {
         /// Sets the calling thread's pointer.
         #[cfg(all(target_os = "linux", target_arch = "aarch64", target_pointer_width = "64", not(miri)))]
         pub(crate) fn set_current(value: *const $type) {
-            // SAFETY: writes the eight bytes of this thread's copy of the symbol, which no other thread reads.
+            // SAFETY: writes the eight bytes of this thread's copy of the symbol, which no other thread
+            // reads.
             unsafe {
                 ::core::arch::asm!(
                     "mrs {1}, tpidr_el0",
@@ -134,7 +142,7 @@ macro_rules! __thread_pointer_std {
                 static POINTER: ::core::cell::Cell<*const $type> = const { ::core::cell::Cell::new(&raw const $init) };
             }
 
-            /// The calling thread's pointer.
+            /// Returns the calling thread's pointer.
             #[inline]
             pub(crate) fn current() -> *const $type {
                 POINTER.with(|pointer| pointer.get())
@@ -155,8 +163,8 @@ macro_rules! __thread_pointer_std {
     };
 }
 
-/// A number of the calling thread, which no other has while it is there: never zero, and of the alignment of a word at least. A thread
-/// that begins when another is gone may have that one's.
+/// Returns a number that identifies the calling thread among live threads. It is never zero, and a multiple
+/// of a word's alignment. A later thread may get the number of a finished one.
 ///
 /// # Cost
 /// One load on x86-64, one instruction on aarch64; elsewhere a thread-local access.
@@ -165,7 +173,7 @@ pub fn this_thread() -> usize {
     #[cfg(all(target_os = "linux", target_arch = "x86_64", target_pointer_width = "64", not(miri)))]
     {
         let pointer: usize;
-        // SAFETY: the ABI has the thread pointer at its own address, where it stays while the thread is there.
+        // SAFETY: the ABI stores the thread pointer at its own address, where it stays for the thread's life.
         unsafe {
             ::core::arch::asm!("mov {0}, qword ptr fs:[0]", out(reg) pointer, options(pure, readonly, nostack, preserves_flags));
         }
@@ -174,7 +182,7 @@ pub fn this_thread() -> usize {
     #[cfg(all(target_os = "linux", target_arch = "aarch64", target_pointer_width = "64", not(miri)))]
     {
         let pointer: usize;
-        // SAFETY: reads the thread pointer, which stays while the thread is there.
+        // SAFETY: reads the thread pointer, which stays the same for the thread's life.
         unsafe {
             ::core::arch::asm!("mrs {0}, tpidr_el0", out(reg) pointer, options(pure, nomem, nostack, preserves_flags));
         }

@@ -1,6 +1,6 @@
-//! A cell whose accesses a model checker can see.
+//! A cell with accesses that a model checker can see.
 
-/// `UnsafeCell` with the access form of loom: the pointer exists only within a closure.
+/// `UnsafeCell` with loom's interface: the pointer exists only within a closure.
 #[cfg(not(loom))]
 #[derive(Debug)]
 #[repr(transparent)]
@@ -8,12 +8,12 @@ pub struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
 
 #[cfg(not(loom))]
 impl<T> UnsafeCell<T> {
-    /// A cell that holds `value`.
+    /// Creates a cell that holds `value`.
     pub const fn new(value: T) -> UnsafeCell<T> {
         UnsafeCell(std::cell::UnsafeCell::new(value))
     }
 
-    /// Ends the cell and returns the value.
+    /// Consumes the cell and returns the value.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
@@ -21,13 +21,13 @@ impl<T> UnsafeCell<T> {
 
 #[cfg(not(loom))]
 impl<T: ?Sized> UnsafeCell<T> {
-    /// Calls `f` with a pointer that is only read through.
+    /// Calls `f` with a pointer for reading.
     #[inline(always)]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
         f(self.0.get())
     }
 
-    /// Calls `f` with a pointer that may be written through.
+    /// Calls `f` with a pointer for reading and writing.
     #[inline(always)]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.0.get())

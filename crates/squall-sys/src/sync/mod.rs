@@ -1,7 +1,7 @@
-//! The one door of Squall to atomics, cells and threads.
+//! Squall's only source of atomics, cells, locks and threads.
 //!
-//! Every crate of Squall that synchronises takes its primitives from here, so that a model checker can put its own in
-//! their place (`--cfg loom`) and check the code in the form that ships.
+//! In an ordinary build they are std's. With `--cfg loom` they are loom's, so that loom checks the code that
+//! ships. Every crate of Squall that synchronises takes its primitives from here.
 
 /// Atomic types and fences.
 pub mod atomic {
@@ -19,13 +19,14 @@ pub mod atomic {
 
 #[cfg(loom)]
 pub use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
-// Loom has none. In a model std's is one step, which loom does not see: no thread ever waits in it there.
+// Loom has no `OnceLock`. In a model std's is one step that loom does not see, because no thread ever waits
+// in it there.
 #[cfg(loom)]
 pub use std::sync::OnceLock;
 #[cfg(not(loom))]
 pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock};
 
-/// Threads.
+/// Threads, from std or loom.
 pub mod thread {
     #[cfg(loom)]
     pub use loom::thread::*;
@@ -41,7 +42,7 @@ pub mod hint {
     pub use std::hint::spin_loop;
 }
 
-/// What a model keeps for the whole of one execution.
+/// Statics that loom creates anew for each execution of a model.
 #[cfg(loom)]
 pub use loom::lazy_static;
 

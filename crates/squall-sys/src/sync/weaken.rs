@@ -1,8 +1,8 @@
-//! Run-time switches that break one fence or ordering of a protocol, for the tests of the tests.
+//! Switches that break one fence or ordering of a protocol at run time, to prove that a model notices.
 //!
-//! A proof names its fences and orderings; each is a *site* with a number. In a model build (`--cfg loom` or
-//! `--cfg squall_model`, which is used under Miri) a test can weaken one site, and the model check must then fail. In
-//! every other build a site is a constant and costs nothing.
+//! A proof names its fences and orderings; each is a *site* with a number. In a model build (`--cfg loom`, or
+//! `--cfg squall_model` for Miri) a test can weaken one site; the model must then fail. In every other build
+//! a site is a constant without cost at run time.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ static WEAKENED: [std::sync::atomic::AtomicU64; 2] = [const { std::sync::atomic:
 pub struct Site(pub u32);
 
 impl Site {
-    /// Whether a test has weakened this site. Always false outside model builds.
+    /// True if a test has weakened this site. Always false outside model builds.
     #[inline(always)]
     pub fn is_weak(self) -> bool {
         #[cfg(any(loom, squall_model))]
@@ -23,14 +23,14 @@ impl Site {
         false
     }
 
-    /// `strong`, or `Relaxed` where a test has weakened this site.
+    /// Returns `strong`, or `Relaxed` if a test has weakened this site.
     #[inline(always)]
     pub fn order(self, strong: Ordering) -> Ordering {
         if self.is_weak() { Ordering::Relaxed } else { strong }
     }
 }
 
-/// Weakens exactly these sites until the next call. Only in model builds.
+/// Weakens exactly the given sites until the next call. Model builds only.
 #[cfg(any(loom, squall_model))]
 pub fn set(sites: &[Site]) {
     let mask = sites.iter().fold(0u128, |mask, site| mask | 1 << site.0);
@@ -39,16 +39,17 @@ pub fn set(sites: &[Site]) {
     WEAKENED[1].store((mask >> 64) as u64, Ordering::SeqCst);
 }
 
-/// The environment variable that names sites by number, separated by commas, for [`check`].
+/// Environment variable that lists sites by number, separated by commas, for [`check`].
 #[cfg(any(loom, squall_model))]
 pub const ENVIRONMENT: &str = "SQUALL_WEAKEN";
 
-/// The most times a thread is stopped in the middle, in one execution that loom tries. Four are what the twins of `squall-rcu` need.
-/// `LOOM_MAX_PREEMPTIONS` says fewer for all models, or, if it is more than this, so many for all, also for those that ask for fewer.
+/// Largest number of preemptions in one execution that loom tries. The twins of `squall-rcu` need four. A
+/// smaller `LOOM_MAX_PREEMPTIONS` lowers the bound of all models. A larger one becomes the bound of all
+/// models, even of those that ask for fewer.
 #[cfg(loom)]
 const PREEMPTIONS: usize = 4;
 
-/// Runs a model with nothing weakened but what `SQUALL_WEAKEN` names: every execution under loom, one otherwise.
+/// Runs a model with the sites in `SQUALL_WEAKEN` weakened. Loom runs every execution; other builds run one.
 #[cfg(any(loom, squall_model))]
 pub fn check(model: fn()) {
     #[cfg(loom)]
@@ -57,7 +58,8 @@ pub fn check(model: fn()) {
     check_within(0, model);
 }
 
-/// As [`check`], with at most so many preemptions in an execution: for models of three threads that do much.
+/// Runs a model like [`check`], with at most `preemptions` preemptions per execution. Meant for long models
+/// of three threads.
 #[cfg(any(loom, squall_model))]
 pub fn check_within(preemptions: usize, model: fn()) {
     let asked = std::env::var(ENVIRONMENT).unwrap_or_default();
@@ -66,7 +68,7 @@ pub fn check_within(preemptions: usize, model: fn()) {
     #[cfg(loom)]
     {
         let mut builder = loom::model::Builder::new();
-        // Twice as many as it has: a bucket of eight keys of one tag is looked at several times.
+        // Twice loom's default: a bucket with eight keys of one tag is read several times.
         builder.max_branches = 2000;
         let asked: Option<usize> =
             std::env::var("LOOM_MAX_PREEMPTIONS").ok().and_then(|bound| bound.parse().ok());
@@ -83,27 +85,28 @@ pub fn check_within(preemptions: usize, model: fn()) {
     }
 }
 
-/// Checks that the test of this name, which calls [`check`], fails once `site` is weakened, and holds without `masks`
-/// alone: fences that the model does not need, but that hide the weakness from loom, for which all sequentially
-/// consistent fences synchronise with each other.
+/// Checks that a model fails without `site`. `test` names the model's test, which calls [`check`].
 ///
-/// Each runs in a process of its own: a deadlock that loom finds cannot be unwound from.
+/// The test must pass with `masks` weakened, and fail with `masks` and `site` weakened. `masks` are fences
+/// that the model does not need, but that hide the weakness from loom, because loom synchronises all SeqCst
+/// fences with each other.
 ///
+/// Each run has its own process, because a deadlock that loom finds cannot be unwound.
 /// # Panics
-/// If the test does not exist, fails without `masks`, or holds without `site`.
+/// If the test does not exist, if it fails with `masks` weakened, or if it passes with `site` weakened too.
 #[cfg(loom)]
 pub fn twin(site: Site, masks: &[Site], test: &str) {
     let holds = |sites: &[Site]| {
         let names: Vec<String> = sites.iter().map(|site| site.0.to_string()).collect();
-        let output = std::process::Command::new(std::env::current_exe().expect("this test has a path"))
+        let output = std::process::Command::new(std::env::current_exe().expect("the test binary has a path"))
             .args(["--exact", test])
             .env(ENVIRONMENT, names.join(","))
             .output()
-            .expect("this test can be run again");
+            .expect("the test binary can be run again");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("running 1 test"), "{test} does not exist");
         output.status.success()
     };
-    assert!(holds(masks), "{test} does not hold without {masks:?}");
-    assert!(!holds(&[masks, &[site]].concat()), "{test} still holds without {site:?}");
+    assert!(holds(masks), "{test} fails although only the masks {masks:?} are weakened");
+    assert!(!holds(&[masks, &[site]].concat()), "{test} still passes although {site:?} is weakened");
 }
