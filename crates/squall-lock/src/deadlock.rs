@@ -58,8 +58,8 @@ mod nothing {
 #[cfg(all(debug_assertions, not(loom), not(miri)))]
 mod graph {
     use squall_sys::sync::atomic::{AtomicU64, Ordering};
-    use squall_sys::sync::{Mutex, MutexGuard};
     use squall_sys::sync::thread::{self, ThreadId};
+    use squall_sys::sync::{Mutex, MutexGuard};
     use std::cell::Cell;
     use std::collections::BTreeMap;
     use std::fmt::{self, Write};
@@ -323,7 +323,7 @@ mod graph {
         use super::{HELD_MAX, Inside, Location, Owner, Owners, acquired, number, owner, released, waits};
 
         #[test]
-        fn the_table_forgets_what_it_has_no_room_for() {
+        fn a_full_table_ignores_further_owners() {
             let mut owners = Owners::new();
             let at = Location::caller();
             for lock in 0..HELD_MAX + 3 {
@@ -343,7 +343,7 @@ mod graph {
 
         /// The locks of an allocator, for example, which this module itself makes a thread take (I6).
         #[test]
-        fn what_is_taken_inside_is_not_diagnosed() {
+        fn locks_taken_inside_the_module_are_not_recorded() {
             let (lock, outer) = (std::ptr::from_ref(&0u64).addr(), std::ptr::from_ref(&1u64).addr());
             acquired(outer, Location::caller());
             {

@@ -1,4 +1,5 @@
-//! The diagnosis of deadlocks, which only debug builds have.
+//! Tests of the deadlock detection, which only debug builds have. They need a process of their own for the
+//! allocator.
 #![cfg(all(debug_assertions, not(miri)))]
 #![cfg_attr(squall_global_alloc, allow(dead_code))]
 
@@ -10,11 +11,11 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// `System`, with a count of its own for each thread that allocates, each under a lock, as an allocator with arenas has. That no
-/// two threads want the same lock is its part of the bargain: who sleeps for a lock may allocate.
+/// `System`, with a counter per thread, each under a lock, like an allocator with arenas. No two threads want
+/// the same lock. The crate requires that, because a thread that sleeps for a lock may allocate.
 struct Counting;
 
-// Where ours is every test's, it is this one's, too, and takes no such lock.
+// If all tests run on Squall's allocator, it is the global allocator here too, and it takes no such lock.
 #[cfg_attr(not(squall_global_alloc), global_allocator)]
 static COUNTING: Counting = Counting;
 
@@ -22,7 +23,7 @@ const ARENAS: usize = 4096;
 static ALLOCATED: [Lock<usize>; ARENAS] = [const { Lock::new(0) }; ARENAS];
 static IS_COUNTING: AtomicBool = AtomicBool::new(false);
 
-/// The calling thread's count.
+/// Returns the calling thread's counter.
 fn arena() -> &'static Lock<usize> {
     static LAST: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static NUMBER: Cell<usize> = const { Cell::new(0) });
@@ -42,30 +43,31 @@ impl Counting {
     }
 }
 
-// SAFETY: memory is `System`'s affair; the count neither panics nor, with a lock that no other thread wants, allocates.
+// SAFETY: `System` manages the memory. The counter does not panic. No other thread wants its lock, so it does
+// not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.count();
-        // SAFETY: the caller's promise is the one that is asked for.
+        // SAFETY: the caller's promise is the one required.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         self.count();
-        // SAFETY: as above.
+        // SAFETY: the caller's promise is the one required.
         unsafe { System.dealloc(memory, layout) }
     }
 }
 
 /// From here on the allocator takes locks, in this thread and all others.
 fn count_allocations() {
-    // A lock's first releases find out what the kernel offers, for which `std` may allocate.
+    // A lock's first releases query the kernel's features, and `std` may allocate for that.
     let warm = Lock::new(());
     (0..100).for_each(|_| drop(warm.lock()));
     IS_COUNTING.store(true, Ordering::Relaxed);
 }
 
-/// Threads 0 to `count` each take their own lock, then the next one's. Returns what those that panicked said, sorted.
+/// Each of `count` threads takes its own lock, then the next thread's. Returns the panic messages.
 fn ring(count: usize, names: &[&'static str]) -> Vec<String> {
     let locks: Arc<Vec<Lock<()>>> = Arc::new((0..count).map(|_| Lock::new(())).collect());
     for (lock, name) in locks.iter().zip(names) {
@@ -84,27 +86,29 @@ fn ring(count: usize, names: &[&'static str]) -> Vec<String> {
         })
         .collect();
     let ends = threads.into_iter().map(|thread| thread.join());
-    let said = |panic: Box<dyn std::any::Any + Send>| *panic.downcast::<String>().expect("a report");
+    let said = |panic: Box<dyn std::any::Any + Send>| {
+        *panic.downcast::<String>().expect("the panic is a deadlock report")
+    };
     ends.filter_map(|end| end.err().map(said)).collect()
 }
 
-/// How often `text` has `part`.
+/// Returns the number of occurrences of `part` in `text`.
 fn count(text: &str, part: &str) -> usize {
     text.matches(part).count()
 }
 
 #[test]
-fn one_who_relocks_its_own_lock_is_told() {
+fn relocking_ones_own_lock_panics() {
     let said = ring(1, &["ledger"]);
     assert_eq!(said.len(), 1);
     assert!(said[0].starts_with("deadlock: a thread waits for a lock that it holds itself"), "{}", said[0]);
     assert!(said[0].contains("`ring-0`") && said[0].contains("lock `ledger`"), "{}", said[0]);
-    // Where it waits, and where it took the lock.
+    // The line that waits, and the line that took the lock.
     assert_eq!(count(&said[0], "tests/deadlock.rs:"), 2, "{}", said[0]);
 }
 
 #[test]
-fn who_took_it_by_trying_is_told_where() {
+fn try_lock_records_the_line_of_its_caller() {
     type Way = fn(&Lock<()>) -> Option<LockGuard<'_, ()>>;
     let ways: [(u32, Way); 3] = [
         (line!(), |lock| lock.try_lock()),
@@ -117,22 +121,22 @@ fn who_took_it_by_trying_is_told_where() {
             let _guard = way(&lock);
             let _again = lock.lock();
         };
-        let panic = thread::spawn(relock).join().expect_err("a report");
-        let said = panic.downcast::<String>().expect("a report");
+        let panic = thread::spawn(relock).join().expect_err("the wait can never end");
+        let said = panic.downcast::<String>().expect("the panic is a deadlock report");
         assert!(said.contains(&format!("holds since {}:{line}:", file!())), "{said}");
     }
 }
 
 #[test]
-#[cfg_attr(squall_global_alloc, ignore = "ours takes no such lock")]
-fn an_allocator_may_have_locks_for_which_nobody_waits() {
+#[cfg_attr(squall_global_alloc, ignore = "Squall's allocator takes no such lock")]
+fn an_allocator_may_use_uncontended_locks() {
     count_allocations();
     let before = *arena().lock();
-    // Locks held while memory is asked for, and the other way about; then reports, which allocate.
+    // First allocate under locks, then take locks in the allocator; then write reports, which allocate.
     let held = Lock::new(Vec::new());
     (0..100).for_each(|number| held.lock().push(Box::new(number)));
     drop(held);
-    assert!(*arena().lock() - before >= 200, "a hundred boxes came and went");
+    assert!(*arena().lock() - before >= 200, "a hundred boxes were allocated and freed");
     let said = ring(2, &["east", "west"]);
     assert!(
         said.len() == 1 && said[0].contains("lock `east`") && said[0].contains("lock `west`"),
@@ -141,8 +145,8 @@ fn an_allocator_may_have_locks_for_which_nobody_waits() {
 }
 
 #[test]
-fn two_who_wait_for_each_other_are_named() {
-    // One panics and thereby releases its lock; the other then has both.
+fn two_threads_that_wait_for_each_other_are_named() {
+    // One thread panics and thereby releases its lock. The other then has both.
     let said = ring(2, &["left", "right"]);
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].starts_with("deadlock: 2 threads wait for each other"), "{}", said[0]);
@@ -158,14 +162,14 @@ fn three_in_a_ring_are_named() {
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].starts_with("deadlock: 3 threads wait for each other"), "{}", said[0]);
     for which in 0..3 {
-        // As who waits, and as who holds.
+        // Once as a waiter, and once as a holder.
         assert_eq!(count(&said[0], &format!("`ring-{which}`")), 2, "{}", said[0]);
     }
 }
 
 #[test]
-fn no_cycle_is_seen_where_there_is_none() {
-    // All take their locks in one order: much waiting, chains of it, and no deadlock.
+fn ordered_locks_report_no_cycle() {
+    // All threads take their locks in one order: much waiting, in chains, and no deadlock.
     let locks: Vec<Lock<usize>> = (0..4).map(|_| Lock::new(0)).collect();
     thread::scope(|threads| {
         for which in 0..8 {

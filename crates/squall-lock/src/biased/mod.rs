@@ -370,7 +370,11 @@ impl<T: ?Sized> BiasedLock<T> {
     #[inline(never)]
     #[track_caller]
     fn lock_slowly(&self, me: usize, held: bool) -> BiasedGuard<'_, T> {
-        assert!(!held, "this thread holds the lock already, as its owner: a second lock would deadlock; drop the first guard before");
+        assert!(
+            !held,
+            "this thread holds the lock already, as its owner: a second lock would deadlock; drop the first guard \
+             before"
+        );
         let mut common = self.common.lock();
         self.dismiss(&mut common);
         if !self.is_outside(&mut common) {
@@ -536,7 +540,7 @@ mod tests {
 
     #[cfg(target_pointer_width = "64")]
     #[test]
-    fn it_is_as_large_as_it_says() {
+    fn its_size_is_as_documented() {
         assert_eq!(size_of::<BiasedLock<()>>(), 48);
     }
 
@@ -545,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_it_often_becomes_the_owner_and_loses_it_to_another() {
+    fn frequent_takings_make_an_owner_until_another_thread_comes() {
         let lock = BiasedLock::new(0);
         for in_a_row in IN_A_ROW {
             for _ in 0..in_a_row {
@@ -560,13 +564,13 @@ mod tests {
                     *lock.lock() += 1;
                 });
             });
-            assert!(!is_owned(&lock) && !lock.is_mine(), "once is not enough");
+            assert!(!is_owned(&lock) && !lock.is_mine(), "one taking must not make an owner");
         }
-        assert!(!lock.can_be_owned(), "it had as many as it may");
+        assert!(!lock.can_be_owned(), "the lock had all its owners");
     }
 
     #[test]
-    fn who_would_own_it_late_had_better_not_wait_for_it() {
+    fn a_late_ownership_counts_as_none() {
         let lock = BiasedLock::new(0);
         for in_a_row in &IN_A_ROW[..2] {
             assert_eq!(lock.can_be_owned(), may_be_owned());
@@ -581,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_it_as_its_owner_is_told_so_and_others_do_not_get_it() {
+    fn an_owner_that_relocks_panics_and_others_fail() {
         let lock = BiasedLock::new(0);
         (0..IN_A_ROW[0]).for_each(|_| *lock.lock() += 1);
         if !may_be_owned() {
@@ -600,15 +604,15 @@ mod tests {
         assert!(!is_owned(&lock));
         drop(guard);
         std::thread::scope(|threads| {
-            threads.spawn(|| *lock.try_lock().expect("nobody holds it") += 1);
+            threads.spawn(|| *lock.try_lock().expect("the lock is free") += 1);
         });
         assert_eq!(*lock.lock(), IN_A_ROW[0] + 1);
     }
 
     #[test]
-    fn who_takes_it_as_its_owner_only_takes_it_from_nobody() {
+    fn lock_if_mine_never_takes_the_ownership_away() {
         let lock = BiasedLock::new(0);
-        assert!(lock.lock_if_mine().is_none(), "it has no owner yet");
+        assert!(lock.lock_if_mine().is_none(), "the lock has no owner yet");
         (0..IN_A_ROW[0]).for_each(|_| *lock.lock() += 1);
         if !may_be_owned() {
             return;
@@ -616,11 +620,11 @@ mod tests {
         std::thread::scope(|threads| {
             threads.spawn(|| assert!(lock.lock_if_mine().is_none()));
         });
-        assert!(lock.is_mine(), "who asked has taken it away");
-        let guard = lock.lock_if_mine().expect("nobody holds it");
-        assert!(lock.lock_if_mine().is_none(), "it is held");
+        assert!(lock.is_mine(), "lock_if_mine took the ownership away");
+        let guard = lock.lock_if_mine().expect("the lock is free");
+        assert!(lock.lock_if_mine().is_none(), "the lock is held");
         drop(guard);
-        *lock.lock_if_mine().expect("it is free again") += 1;
+        *lock.lock_if_mine().expect("the lock is free again") += 1;
         assert_eq!(lock.into_inner(), IN_A_ROW[0] + 1);
     }
 

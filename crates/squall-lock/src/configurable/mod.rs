@@ -144,7 +144,7 @@ impl<T: ?Sized, S: Steps> ConfigurableLock<T, S> {
     #[track_caller]
     fn wait_for_ever(&self) {
         let got = deadlock::waits(self.key(), || self.raw.acquire(&Ask::default()));
-        debug_assert!(got.is_ok(), "nothing ends this wait but the lock");
+        debug_assert!(got.is_ok(), "an unlimited wait ends only with the lock");
     }
 
     /// Takes the lock if it is free now and not reserved for a waiter. Otherwise returns `None`.
@@ -449,7 +449,7 @@ impl fmt::Display for LockError {
             LockError::TimedOut => "the lock was not free in time",
             LockError::Cancelled => "the wait for the lock was cancelled",
             LockError::NotRegistered => {
-                "a priority or a way to wait of its own needs a lock that registers its waiters"
+                "the request has a priority or its own way to wait, but the lock does not register waiters: set Scheduling::registration"
             }
         })
     }

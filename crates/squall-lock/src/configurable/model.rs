@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::Arc;
+use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::thread::{self, JoinHandle};
 
 use super::LockError;

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kt_16_attributes_are_what_was_asked_for() {
+    fn kt_16_attributes_round_trip() {
         for order in [Order::FirstCome, Order::Priority, Order::ClusterFirst] {
             for release in [Release::FreeForAll, Release::HandOff] {
                 for (awake, us) in [(0, 0), (1, 500), (250, u64::from(u32::MAX))] {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_as_much_as_can_be() {
+    fn too_large_values_are_capped() {
         let asked = Scheduling::FREE_FOR_ALL.awake_max(255).patience(Duration::from_secs(1 << 40));
         let got = Scheduling::unpack(asked.pack());
         assert_eq!((got.awake_max, got.patience), (250, Duration::from_micros(u64::from(u32::MAX))));

@@ -96,8 +96,8 @@ impl Waiting {
     /// If the list is empty or longer than [`METHODS_MAX`](Waiting::METHODS_MAX). In a constant this is a
     /// compile error.
     pub const fn new(methods: &[Method]) -> Waiting {
-        assert!(!methods.is_empty(), "a list of methods to wait by is empty");
-        assert!(methods.len() <= Waiting::METHODS_MAX, "a list of methods to wait by has more than four");
+        assert!(!methods.is_empty(), "the list of waiting methods is empty");
+        assert!(methods.len() <= Waiting::METHODS_MAX, "the list of waiting methods has more than four");
         let (mut bits, mut at) = (0, 0);
         while at < methods.len() {
             bits |= methods[at].pack() << (at as u32 * METHOD_BITS);
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kt_15_a_list_of_methods_is_what_was_asked_for() {
+    fn kt_15_a_list_of_methods_round_trips() {
         let all = [Method::Spin(7), Method::StandBy(8191), Method::Yield(0), Method::Block];
         let waiting = Waiting::new(&all);
         assert_eq!(waiting.methods().collect::<Vec<_>>(), all);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn too_large_an_amount_is_the_largest() {
+    fn too_large_an_amount_is_capped() {
         let waiting = Waiting::new(&[Method::Spin(u16::MAX)]);
         assert_eq!(waiting.methods().next(), Some(Method::Spin(Method::AMOUNT_MAX)));
     }

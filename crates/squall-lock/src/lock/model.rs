@@ -2,8 +2,8 @@
 
 use super::RawLock;
 use super::slow::{self, Sleepable};
-use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::Arc;
+use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::thread;
 use std::time::Instant;
 

@@ -294,7 +294,7 @@ mod tests {
     /// A new lock becomes quick after some quiet releases, careful by one sleeper, and quick again. Where a
     /// light fence does not order the accesses, the lock stays careful.
     #[test]
-    fn it_is_quick_until_somebody_sleeps() {
+    fn a_sleeper_makes_the_lock_careful() {
         let lock = RawLock::new();
         quiet_releases(&lock, QUIET_NEW);
         assert!(!lock.is_quick());

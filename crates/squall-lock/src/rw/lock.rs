@@ -221,12 +221,14 @@ impl<T: ?Sized, S: Steps> DistributedRwLock<T, S> {
     #[track_caller]
     pub fn write(&self) -> DistributedWriteGuard<'_, T, S> {
         if cfg!(debug_assertions) && thread::marks(self.raw.key()) {
-            panic!("this thread already reads this DistributedRwLock: a write would deadlock; drop the read guard before");
+            panic!(
+                "this thread already reads this DistributedRwLock: a write would deadlock; drop the read guard before"
+            );
         }
         let turn = self.writers.lock();
         match self.raw.lock(&REGISTRY, None) {
             Entry::Inside => self.written(turn),
-            Entry::TimedOut => unreachable!("without a deadline"),
+            Entry::TimedOut => unreachable!("a wait without a deadline ends inside"),
         }
     }
 

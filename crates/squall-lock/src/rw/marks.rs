@@ -295,7 +295,7 @@ mod tests {
         let slot = record.claim(&registry);
         slot.store(640, Ordering::Relaxed);
         registry.give_back(record);
-        assert!(!ptr::eq(record, registry.take()), "somebody is still inside");
+        assert!(!ptr::eq(record, registry.take()), "a guard is still inside");
         slot.store(0, Ordering::Relaxed);
         assert!(ptr::eq(record, registry.take()));
     }
@@ -343,10 +343,7 @@ mod tests {
         registry.slots().for_each(|slot| slot.store(0, Ordering::Relaxed));
         registry.give_back(record);
         let first = registry.take();
-        assert!(
-            ptr::eq(first.claim(&registry), first.first()),
-            "what was known of a chain is forgotten with it"
-        );
-        assert_eq!(registry.free().count(), records - 1, "all were given back");
+        assert!(ptr::eq(first.claim(&registry), first.first()), "give_back must clear the room of a chain");
+        assert_eq!(registry.free().count(), records - 1, "all records were given back");
     }
 }

@@ -1,7 +1,7 @@
 //! The distributed reader-writer lock. `raw` contains the protocol, and `marks` the places where readers mark
 //! themselves inside.
 
-#![cfg_attr(loom, allow(dead_code, reason = "models are built without the public face"))]
+#![cfg_attr(loom, allow(dead_code, reason = "models are built without the public types"))]
 
 #[cfg(not(loom))]
 mod guard;

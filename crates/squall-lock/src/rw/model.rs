@@ -5,9 +5,9 @@ use super::raw::{Entry, Raw};
 #[cfg(loom)]
 use super::sites;
 use crate::steps::Undisturbed;
+use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
-use squall_sys::sync::Arc;
 use squall_sys::sync::thread;
 use std::time::Instant;
 
@@ -130,7 +130,7 @@ fn reads_another() {
                 // SAFETY: see `Shared`.
                 shared.value.with(|value| unsafe { *value });
                 shared.raw.leave(slot);
-                assert!(other.mark(slot), "it has no writer");
+                assert!(other.mark(slot), "the other lock has no writer");
                 other.leave(slot);
             } else {
                 shared.raw.leave(slot);

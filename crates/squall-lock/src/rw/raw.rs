@@ -353,9 +353,9 @@ mod tests {
     use crate::steps::Undisturbed;
 
     #[test]
-    fn readers_fence_for_ever_once_membarrier_is_refused() {
+    fn readers_make_full_fences_after_membarrier_is_refused() {
         let (raw, registry) = (Raw::<Undisturbed>::new(), Registry::new());
-        assert_eq!(raw.word.load(Ordering::Relaxed), FENCED | UNASKED, "until somebody asks");
+        assert_eq!(raw.word.load(Ordering::Relaxed), FENCED | UNASKED, "set until the first question");
         raw.ask();
         let light = asym::mode() == asym::Mode::Membarrier;
         assert_eq!(raw.word.load(Ordering::Relaxed), if light { 0 } else { FENCED });
@@ -363,7 +363,7 @@ mod tests {
         raw.ask();
         assert_eq!(raw.word.load(Ordering::Relaxed), FENCED);
         let slot = registry.take().first();
-        assert!(!raw.mark(slot), "it needs a full fence");
+        assert!(!raw.mark(slot), "the reader needs a full fence");
         assert_eq!(raw.enter(slot, None), Entry::Inside);
         assert_eq!(raw.lock(&registry, Some(Instant::now())), Entry::TimedOut);
         raw.leave(slot);
@@ -372,10 +372,10 @@ mod tests {
     }
 
     #[test]
-    fn membarrier_refused_before_anybody_asked() {
+    fn membarrier_refused_before_the_first_question() {
         let raw = Raw::<Undisturbed>::new();
         raw.without_membarrier();
         raw.ask();
-        assert_eq!(raw.word.load(Ordering::Relaxed), FENCED, "who asks later does not clear it");
+        assert_eq!(raw.word.load(Ordering::Relaxed), FENCED, "a later question does not clear it");
     }
 }

@@ -1,9 +1,9 @@
 //! Model tests of the shipped two-bit lock, and their twins with one weakened site.
 
 use super::TwoBits;
+use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
-use squall_sys::sync::Arc;
 use squall_sys::sync::thread;
 use std::time::{Duration, Instant};
 

@@ -1,23 +1,23 @@
-//! The biased lock under threads that come and go.
+//! Tests of the biased lock with threads that come and go.
 
 use squall_lock::BiasedLock;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Locks that are tried one after the other: each has only so many owners in its life.
+/// The number of locks tried one after the other. Each lock has a limited number of owners.
 const LOCKS: u64 = if cfg!(miri) { 2 } else { 300 };
-/// What each thread does with one.
+/// The number of turns that each thread takes with one lock.
 const TURNS: u64 = if cfg!(miri) { 5 } else { 30 };
 const IN_A_ROW: u64 = if cfg!(miri) { 1 } else { 4 };
 
-/// Two numbers that are the same unless two threads are inside at once.
+/// Two numbers that are equal unless two threads are inside at once.
 #[derive(Default)]
 struct Twice(u64, u64);
 
 impl Twice {
     fn add(&mut self) {
-        assert_eq!(self.0, self.1, "two were inside");
+        assert_eq!(self.0, self.1, "two threads were inside");
         self.0 += 1;
         std::hint::black_box(&mut *self);
         self.1 += 1;
@@ -30,7 +30,8 @@ fn one_is_inside_at_a_time_while_owners_come_and_go() {
         let shared = BiasedLock::new(Twice::default());
         let start = Barrier::new(3);
         let turns = |who: u64| {
-            // Long runs of one thread, so that it becomes the owner, at other times for each.
+            // Long runs of takings by one thread, so that it becomes the owner, at different times for each
+            // thread.
             let (mut number, mut added) = (lock * 3 + who, 0);
             start.wait();
             for _ in 0..TURNS {
@@ -59,9 +60,9 @@ fn one_is_inside_at_a_time_while_owners_come_and_go() {
 }
 
 #[test]
-fn what_a_thread_that_is_gone_owned_is_anybodys() {
+fn the_lock_of_an_ended_owner_can_be_taken() {
     let shared = BiasedLock::new(0_u32);
-    // Perhaps with the numbers of threads before them.
+    // A later thread may have the number of an earlier one.
     let threads = if cfg!(miri) { 2 } else { 50 };
     for _ in 0..threads {
         thread::scope(|scope| drop(scope.spawn(|| (0..40).for_each(|_| *shared.lock() += 1))));
@@ -70,7 +71,7 @@ fn what_a_thread_that_is_gone_owned_is_anybodys() {
 }
 
 #[test]
-fn who_comes_while_the_owner_is_inside_waits_for_it() {
+fn another_thread_waits_for_the_owner_to_leave() {
     let shared = BiasedLock::new(0_u32);
     let done = AtomicBool::new(false);
     (0..100).for_each(|_| *shared.lock() += 1);
@@ -91,7 +92,7 @@ fn who_comes_while_the_owner_is_inside_waits_for_it() {
 }
 
 #[test]
-fn who_tries_in_vain_lets_nobody_in_beside_the_owner() {
+fn a_failed_try_lock_lets_no_thread_in_beside_the_owner() {
     let shared = BiasedLock::new(0_u32);
     (0..100).for_each(|_| *shared.lock() += 1);
     let guard = shared.lock();

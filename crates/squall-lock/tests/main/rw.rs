@@ -1,4 +1,4 @@
-//! The distributed reader-writer lock, from outside.
+//! Tests of the distributed reader-writer lock through its public interface.
 
 use squall_lock::DistributedRwLock;
 use std::cell::RefCell;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Longer than any test; a wait that lasts so long has lost its wake-up.
+/// Longer than any test: a wait of this length has lost its wake-up.
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(1);
 
@@ -44,17 +44,17 @@ fn many_read_and_one_writes() {
 #[test]
 fn readers_share_and_writers_do_not() {
     let lock = DistributedRwLock::new(1);
-    let (first, second) = (lock.read(), lock.try_read().expect("nobody writes"));
+    let (first, second) = (lock.read(), lock.try_read().expect("no thread writes"));
     assert_eq!(*first + *second, 2);
     std::thread::scope(|threads| {
         threads.spawn(|| {
             assert!(lock.try_write().is_none() && lock.try_write_for(SHORT).is_none());
-            assert!(!lock.has_writer(), "who gave up is not there any more");
-            assert_eq!(*lock.try_read_for(SHORT).expect("nor in the way of readers"), 1);
+            assert!(!lock.has_writer(), "a writer that gave up has left");
+            assert_eq!(*lock.try_read_for(SHORT).expect("a writer that gave up does not block readers"), 1);
         });
     });
     drop((first, second));
-    let mut writing = lock.try_write().expect("nobody is inside");
+    let mut writing = lock.try_write().expect("no thread is inside");
     *writing = 2;
     std::thread::scope(|threads| {
         threads.spawn(|| {
@@ -68,7 +68,7 @@ fn readers_share_and_writers_do_not() {
     assert_eq!(*lock.read(), 2);
 }
 
-/// More locks at once than a thread's record has slots, left in another order than they were taken in.
+/// Reads more locks at once than a thread's record has slots, and leaves them in another order.
 #[test]
 fn a_thread_reads_many_locks_at_once() {
     let locks: Vec<DistributedRwLock<usize>> = (0..40).map(DistributedRwLock::new).collect();
@@ -102,7 +102,7 @@ fn a_reader_that_comes_after_a_waiting_writer_waits_for_it() {
         while !lock.has_writer() {
             std::thread::yield_now();
         }
-        assert!(lock.try_read().is_none(), "readers that come later do not overtake a writer");
+        assert!(lock.try_read().is_none(), "a later reader overtook the writer");
         threads.spawn(|| {
             let value = lock.read();
             order.lock().unwrap().push(if *value == 1 { "reader" } else { "reader too early" });
@@ -118,12 +118,12 @@ fn a_panic_unlocks() {
     std::thread::scope(|threads| {
         let dies_reading = threads.spawn(|| {
             let _inside = lock.read();
-            panic!("as intended");
+            panic!("intended");
         });
         assert!(dies_reading.join().is_err());
         let dies_writing = threads.spawn(|| {
             *lock.write() = 5;
-            panic!("as intended");
+            panic!("intended");
         });
         assert!(dies_writing.join().is_err());
     });
@@ -151,7 +151,7 @@ fn a_destructor_of_a_thread_local_value_may_read() {
     }
     for _ in 0..3 {
         std::thread::spawn(|| {
-            // Before the first read: so it is dropped after what that registers.
+            // Set before the first read registers the thread, so that it is dropped after the registration.
             LAST.with(|last| *last.borrow_mut() = Some(ReadsInItsDrop));
             drop(LOCK.read());
         })
@@ -162,7 +162,7 @@ fn a_destructor_of_a_thread_local_value_may_read() {
     assert!(LOCK.try_write().is_some(), "all marks are gone");
 }
 
-/// Two such destructors on two threads, and a writer between: the mark of the one is not the other's.
+/// Two such destructors on two threads, with a writer between. The mark of one must not count for the other.
 #[test]
 fn destructors_of_two_threads_may_read_one_lock() {
     static LOCK: DistributedRwLock<u32> = DistributedRwLock::new(7);
@@ -184,14 +184,14 @@ fn destructors_of_two_threads_may_read_one_lock() {
                 let reading = LOCK.read();
                 STAGE.store(READS, Ordering::Release);
                 await_stage(SECOND_COMES);
-                // So that the second most probably comes to the writer while this one reads.
+                // Gives the second thread time to reach the lock while this one reads.
                 std::thread::sleep(20 * SHORT);
                 drop(reading);
             } else {
                 await_stage(WRITER_WAITS);
                 STAGE.store(SECOND_COMES, Ordering::Release);
                 // A panic here would end the process.
-                assert_eq!(*LOCK.read(), 8, "it came after the writer");
+                assert_eq!(*LOCK.read(), 8, "this read comes after the writer");
             }
         }
     }
@@ -201,7 +201,7 @@ fn destructors_of_two_threads_may_read_one_lock() {
     let dying = [true, false].map(|is_first| {
         std::thread::spawn(move || {
             LAST.with(|last| *last.borrow_mut() = Some(ReadsInItsDrop { is_first }));
-            // Another lock: the writer may wait already.
+            // A different lock, because the writer of `LOCK` may wait already.
             drop(DistributedRwLock::new(()).read());
         })
     });
@@ -226,7 +226,7 @@ fn records_are_reused() {
     assert!(squall_lock::readers_known() < 50, "{} records", squall_lock::readers_known());
 }
 
-/// A writer that sleeps is woken by the last reader, and readers that sleep by the writer.
+/// The last reader wakes a sleeping writer, and the writer wakes sleeping readers.
 #[test]
 fn sleepers_are_woken() {
     let lock = DistributedRwLock::new(0);
@@ -238,7 +238,7 @@ fn sleepers_are_woken() {
             threads.spawn(|| {
                 let written = lock.try_write_for(LONG);
                 writes.store(true, Ordering::Relaxed);
-                assert!(written.is_some(), "the readers' leaving woke nobody");
+                assert!(written.is_some(), "the last reader did not wake the writer");
             });
             while !lock.has_writer() {
                 std::thread::yield_now();
@@ -252,21 +252,21 @@ fn sleepers_are_woken() {
                 });
             }
             drop(reading);
-            assert!((0..3).all(|_| told.recv().unwrap()), "the writer's leaving woke nobody");
+            assert!((0..3).all(|_| told.recv().unwrap()), "the writer did not wake the readers");
         });
     }
 }
 
 #[test]
-#[cfg_attr(not(debug_assertions), ignore = "release builds do not look")]
-fn a_thread_that_waits_for_itself_is_told() {
+#[cfg_attr(not(debug_assertions), ignore = "release builds do not check")]
+fn a_thread_that_waits_for_itself_panics() {
     static LOCK: DistributedRwLock<u32> = DistributedRwLock::new(0);
     let dies = std::thread::spawn(|| {
         let _reading = LOCK.read();
         let _writing = LOCK.write();
     });
-    let said = dies.join().expect_err("it waits for itself");
-    assert!(said.downcast_ref::<&str>().is_some_and(|said| said.contains("that it reads")), "{said:?}");
+    let said = dies.join().expect_err("the thread would wait for itself");
+    assert!(said.downcast_ref::<&str>().is_some_and(|said| said.contains("already reads")), "{said:?}");
     let twice = std::thread::spawn(|| {
         let _reading = LOCK.read();
         let writer = std::thread::spawn(|| drop(LOCK.write()));
@@ -277,12 +277,12 @@ fn a_thread_that_waits_for_itself_is_told() {
         (outcome.is_err(), writer)
     });
     let (panicked, writer) = twice.join().unwrap();
-    assert!(panicked, "reading twice with a writer between went on");
+    assert!(panicked, "a second read with a writer between did not panic");
     writer.join().unwrap();
 }
 
 #[test]
-fn it_is_made_as_other_locks_are() {
+fn constructors_and_unsized_values() {
     assert_eq!(*DistributedRwLock::from(3).read(), 3);
     assert_eq!(*DistributedRwLock::<u8>::default().read(), 0);
     let mut lock = Box::new(DistributedRwLock::new([1, 2, 3]));

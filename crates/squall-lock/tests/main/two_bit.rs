@@ -1,4 +1,5 @@
-//! The lock of two bits as its users see it. (What the protocol promises is checked by models, in `src/two_bit/model.rs`.)
+//! Tests of the two-bit lock through its public interface. The models in `src/two_bit/model.rs` check the
+//! protocol.
 
 use squall_lock::{LockedPtr, TwoBits, Word};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,7 +49,7 @@ fn to_10_the_other_bits_are_the_users() {
     let word = AtomicU32::new(0xf00f);
     let stop = AtomicBool::new(false);
     thread::scope(|threads| {
-        // One that changes other bits without the lock, all the time.
+        // This thread changes other bits without the lock, all the time.
         threads.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 word.fetch_xor(0x8000_0000, Ordering::Relaxed);
@@ -81,19 +82,19 @@ fn to_10_the_holder_changes_the_word_through_the_guard() {
 }
 
 #[test]
-fn a_held_lock_refuses_those_who_cannot_wait() {
+fn try_lock_fails_while_the_lock_is_held() {
     const LOCK: TwoBits<AtomicUsize> = TwoBits::low();
     let word = AtomicUsize::new(0);
     let guard = LOCK.lock(&word);
     assert!(LOCK.try_lock(&word).is_none());
     assert!(LOCK.try_lock_for(&word, Duration::from_millis(1)).is_none());
     assert!(LOCK.try_lock_until(&word, Instant::now()).is_none());
-    // None of them released it.
+    // The failed attempts did not release it.
     assert!(LOCK.is_locked(&word) && std::ptr::eq(guard.word(), &word));
     drop(guard);
     assert!(LOCK.try_lock_until(&word, Instant::now() - Duration::from_secs(1)).is_some());
     drop(LOCK.lock(&word));
-    assert_eq!(word.into_inner(), 0, "nobody waits, so no bit says so");
+    assert_eq!(word.into_inner(), 0, "without waiters the waiting bit is clear");
 }
 
 #[test]
@@ -149,15 +150,17 @@ fn a_pointer_with_its_lock() {
 
 #[test]
 #[should_panic(expected = "not aligned")]
-fn a_pointer_that_has_no_room_for_the_lock_is_refused() {
+fn an_unaligned_pointer_is_rejected() {
     let pointer = LockedPtr::<u32>::new(std::ptr::null_mut());
     pointer.lock().set(std::ptr::without_provenance_mut(6));
 }
 
-/// Overwrites the whole word while it is locked and somebody sleeps: the release must leave what was written, and wake.
+/// Overwrites the whole word while it is locked and a thread sleeps. The release must keep the written value
+/// and wake the sleeper.
 ///
-/// Who announced that it would sleep, and does not yet, finds the lock free and takes it: then it is this one whose release finds a word
-/// that is not locked any more, if the first was quicker. One of the two it is, never both.
+/// A thread that announced its sleep but does not sleep yet finds the lock free and takes it. Then its own
+/// release may find the word unlocked, if the first release was quicker. Exactly one of the two releases
+/// does.
 fn overwritten<A: Word + Sync>(
     word: &A,
     shift: u32,
@@ -177,25 +180,25 @@ fn overwritten<A: Word + Sync>(
         }
         store(guard.word());
         let released = catch_unwind(AssertUnwindSafe(|| drop(guard)));
-        let released_later = waiter.join().expect("it takes the lock");
-        // Debug builds say so.
+        let released_later = waiter.join().expect("the waiter takes the lock");
+        // Debug builds panic.
         assert_eq!(released.is_err() != released_later.is_err(), cfg!(debug_assertions));
     });
     assert!(is_whole(word) && !lock.is_locked(word));
 }
 
 #[test]
-fn a_word_that_was_overwritten_stays_whole_and_wakes_who_sleeps() {
+fn an_overwritten_word_keeps_its_value_and_wakes_sleepers() {
     let stored = |word: &AtomicU32| word.store(0x1000, Ordering::Relaxed);
     let whole = |word: &AtomicU32| word.load(Ordering::Relaxed) == 0x1000;
     let waits = |word: &AtomicU32| word.load(Ordering::Relaxed) & 2 != 0;
     overwritten(&AtomicU32::new(0), 0, stored, whole, waits);
-    // At the end of the word, with the bit that says that somebody waits left as it was.
+    // The lock is at the end of the word, and the store leaves the bit of the waiter set.
     let stored = |word: &AtomicU8| word.store(0x85, Ordering::Relaxed);
     let whole = |word: &AtomicU8| word.load(Ordering::Relaxed) == 5;
     let waits = |word: &AtomicU8| word.load(Ordering::Relaxed) & 0x80 != 0;
     overwritten(&AtomicU8::new(1), 6, stored, whole, waits);
-    // Without it.
+    // The store clears the bit of the waiter.
     let stored = |word: &AtomicU8| word.store(5, Ordering::Relaxed);
     overwritten(&AtomicU8::new(1), 6, stored, whole, waits);
     let stored = |word: &AtomicPtr<u64>| word.store(std::ptr::without_provenance_mut(64), Ordering::Relaxed);
@@ -206,6 +209,6 @@ fn a_word_that_was_overwritten_stays_whole_and_wakes_who_sleeps() {
 
 #[test]
 #[should_panic(expected = "no such bits")]
-fn bits_that_the_word_lacks_are_refused() {
+fn missing_bits_are_rejected() {
     let _ = TwoBits::<AtomicU8>::at(7);
 }

@@ -1,4 +1,4 @@
-//! `Lock<T>` as its users see it. (What the protocol promises is checked by models, in `src/lock/model.rs`.)
+//! Tests of `Lock` through its public interface. The models in `src/lock/model.rs` check the protocol.
 
 use squall_lock::Lock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,8 +34,9 @@ fn one_at_a_time() {
 }
 
 #[test]
-fn who_sleeps_is_woken() {
-    // Sections long enough that the others sleep; quiet stretches between, so that the lock changes its mode.
+fn sleepers_are_woken() {
+    // Sections are long enough that the others sleep. Quiet stretches between them let the lock change its
+    // mode.
     let lock = Lock::new(0usize);
     let together = Barrier::new(3);
     let rounds = if cfg!(miri) { 2 } else { 30 };
@@ -61,7 +62,7 @@ fn who_sleeps_is_woken() {
 }
 
 #[test]
-fn a_held_lock_refuses_those_who_cannot_wait() {
+fn try_lock_fails_while_the_lock_is_held() {
     let lock = Lock::new(1);
     let guard = lock.lock();
     assert!(lock.is_locked());
@@ -76,14 +77,14 @@ fn a_held_lock_refuses_those_who_cannot_wait() {
     drop(guard);
     assert!(!lock.is_locked());
     assert_eq!(lock.try_lock().as_deref(), Some(&1));
-    // A limit that is over does not refuse a free lock, and one beyond all clocks is none.
+    // A past deadline still takes a free lock, and a limit beyond the end of the clock means no limit.
     assert!(lock.try_lock_until(Instant::now() - Duration::from_secs(1)).is_some());
     assert!(lock.try_lock_for(Duration::MAX).is_some());
     assert_eq!(format!("{lock:?}"), "Lock { value: 1 }");
 }
 
 #[test]
-fn who_gives_up_takes_no_wake_up_along() {
+fn giving_up_loses_no_wake_up() {
     let lock = Lock::new(());
     let (had, left) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|threads| {
@@ -132,7 +133,7 @@ fn values_of_unknown_size() {
 }
 
 #[test]
-fn the_value_without_the_lock() {
+fn exclusive_access_needs_no_lock() {
     let mut lock: Lock<String> = Lock::from(String::from("a"));
     lock.get_mut().push('b');
     assert_eq!(lock.lock().to_string(), "ab");
@@ -140,17 +141,19 @@ fn the_value_without_the_lock() {
     assert_eq!(Lock::<u8>::default().into_inner(), 0);
 }
 
-/// The same where releases must make a full fence: the mode is chosen once per process, so another process does it.
+/// Runs tests again without `membarrier`, where releases make a full fence. The mode is chosen once per
+/// process, so a child process runs them.
 #[test]
 #[cfg(not(miri))]
-fn without_membarrier_it_holds_too() {
+fn the_lock_works_without_membarrier() {
     const TESTS: [&str; 4] = [
-        "one_at_a_time",
-        "who_sleeps_is_woken",
-        "who_gives_up_takes_no_wake_up_along",
-        "a_panic_releases_it",
+        "lock::one_at_a_time",
+        "lock::sleepers_are_woken",
+        "lock::giving_up_loses_no_wake_up",
+        "lock::a_panic_releases_it",
     ];
-    // Under user-mode emulation the kernel cannot start this program by itself: the variable names what can.
+    // Under user-mode emulation the kernel cannot start this program by itself. The variable names the
+    // emulator.
     let runner = std::env::var("SQUALL_TEST_RUNNER").unwrap_or_default();
     let program = std::env::current_exe().unwrap().into_os_string();
     let mut words = runner.split_whitespace().map(std::ffi::OsString::from).chain([program]);

@@ -1,5 +1,4 @@
-//! The configurable lock as its users see it.
-#![cfg(not(loom))]
+//! Tests of the configurable lock through its public interface.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -10,9 +9,9 @@ use squall_lock::{
     Cancel, ConfigurableLock, LockError, Method, Order, Release, Request, Scheduling, Waiting,
 };
 
-/// Until something is so; what never is hangs, and the harness tells.
-fn until(what: impl Fn() -> bool) {
-    while !what() {
+/// Waits until `condition` holds. If it never does, the test hangs and the harness reports it.
+fn until(condition: impl Fn() -> bool) {
+    while !condition() {
         thread::sleep(Duration::from_micros(200));
     }
 }
@@ -91,7 +90,8 @@ fn kt_16_attributes_change_while_threads_wait() {
     });
 }
 
-/// Holds the lock while `others` wait for it, each begun when the one before waits; and returns in which order they had it.
+/// Holds the lock while `others` wait for it, each started when the previous one sleeps. Returns the order in
+/// which they got it.
 fn order_of(scheduling: Scheduling, others: &[i32]) -> Vec<usize> {
     let lock = ConfigurableLock::with((), Waiting::BLOCK, scheduling);
     let order = Mutex::new(Vec::new());
@@ -142,7 +142,7 @@ fn kt_16_the_order_changes_while_they_wait() {
 }
 
 #[test]
-fn what_is_handed_off_is_not_taken_by_the_thread_that_had_it() {
+fn the_previous_holder_cannot_take_a_handed_off_lock() {
     let lock = ConfigurableLock::with(0u32, Waiting::BLOCK, Scheduling::HAND_OFF);
     thread::scope(|scope| {
         let guard = lock.lock();
@@ -167,7 +167,7 @@ fn a_priority_needs_registration() {
 }
 
 #[test]
-fn a_wait_ends_with_its_time_and_holds_nothing() {
+fn a_timed_out_wait_does_not_hold_the_lock() {
     for scheduling in [Scheduling::FREE_FOR_ALL, Scheduling::HAND_OFF] {
         for waiting in [Waiting::BLOCK, Waiting::SPIN, SPIN_A_LITTLE] {
             let lock = Arc::new(ConfigurableLock::with((), waiting, scheduling));
@@ -186,7 +186,7 @@ fn a_wait_ends_with_its_time_and_holds_nothing() {
             });
             drop(guard);
             assert_eq!(lock.monitor().waiters, 0);
-            assert!(lock.try_lock_until(begun).is_some(), "a free lock is had, late as it is");
+            assert!(lock.try_lock_until(begun).is_some(), "a free lock is taken even after the deadline");
             assert!(!lock.is_locked());
         }
     }
@@ -260,7 +260,7 @@ fn kt_15_who_sleeps_is_woken_by_a_change() {
         lock.set_waiting(Waiting::BLOCK);
         until(|| lock.monitor().asleep == 1);
         lock.set_scheduling(Scheduling::HAND_OFF);
-        // It is registered now, and sleeps in the list.
+        // The waiter is registered now, and sleeps in the list.
         until(|| lock.monitor().sleeps >= 3 && lock.monitor().asleep == 1);
         drop(guard);
     });
@@ -283,7 +283,7 @@ fn a_panic_frees_the_lock() {
     assert_eq!(*lock.lock(), 2);
 }
 
-/// Others take the lock again and again; this thread gets it all the same, or the test never ends.
+/// Two threads take the lock again and again. This thread must get it too, or the test never ends.
 #[test]
 fn patience_ends_a_monopoly() {
     for waiting in [Waiting::BLOCK, SPIN_A_LITTLE] {
@@ -308,9 +308,9 @@ fn patience_ends_a_monopoly() {
     }
 }
 
-/// What is important comes first, though it was woken in vain before: it goes back to its place.
+/// An urgent waiter comes first, even after a wake-up in vain: it returns to its place.
 #[test]
-fn kt_16_who_was_woken_in_vain_keeps_its_place() {
+fn kt_16_a_waiter_woken_in_vain_keeps_its_place() {
     let scheduling = Scheduling::FREE_FOR_ALL.order(Order::Priority).patience(Duration::from_micros(50));
     let lock = ConfigurableLock::with((), Waiting::BLOCK, scheduling);
     let over = AtomicBool::new(false);
@@ -330,13 +330,13 @@ fn kt_16_who_was_woken_in_vain_keeps_its_place() {
 }
 
 #[test]
-fn its_size_is_what_is_said() {
+fn its_size_is_as_documented() {
     let size = size_of::<ConfigurableLock<()>>();
     assert!(size <= 192, "{size}");
 }
 
 #[test]
-fn kt_17_the_monitor_knows_who_waits_and_how_long_the_lock_is_held() {
+fn kt_17_the_monitor_counts_waiters_and_hold_times() {
     let lock = ConfigurableLock::with((), Waiting::BLOCK, Scheduling::FREE_FOR_ALL);
     assert_eq!(lock.monitor(), Default::default());
     let hold = Duration::from_micros(200);
@@ -356,7 +356,7 @@ fn kt_17_the_monitor_knows_who_waits_and_how_long_the_lock_is_held() {
 }
 
 #[test]
-fn a_lock_says_what_it_is() {
+fn debug_output_and_constructors() {
     let mut lock = ConfigurableLock::new(5);
     let shown = format!("{lock:?}");
     assert!(shown.contains("value: 5") && shown.contains("patience"), "{shown}");
@@ -373,8 +373,8 @@ fn a_lock_says_what_it_is() {
     assert_eq!(unsized_one.lock().len(), 2);
 }
 
-/// Threads come, wait for a while at most, are cancelled, and go, while the attributes change: the numbers agree, and nobody is
-/// forgotten.
+/// Threads wait with limits, are cancelled and end, while the attributes change. The numbers must agree, and
+/// no waiter may be lost.
 #[test]
 fn everything_at_once() {
     let lock = Arc::new(ConfigurableLock::new((0u64, 0u64)));
