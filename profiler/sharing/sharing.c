@@ -1,19 +1,19 @@
 // Counts, under QEMU's user-mode emulation, how often threads touch cache lines that other threads write.
 //
-// A TCG plugin. It sees every load and store of the emulated program, so its counts are exact and the same on every
-// machine; they know nothing of time. Two figures, each per operation, main's thread left out:
+// This TCG plugin sees every load and store of the emulated program. Its counts are exact and equal on every machine;
+// they contain no times. It prints two figures per operation, without the main thread:
 //
-//   write_shared_accesses_per_op   accesses to lines that are write-shared all the time: at least two threads touch the
-//                                  line in one per cent of their operations or more, and one of them writes it as often
-//   transfers_per_op_at_most       the most transfers of a line between processors that any interleaving of the run can
-//                                  cause, without threshold: a thread can miss on a line at most as often as it touches
-//                                  it, and at most as often as others write it
+//   write_shared_accesses_per_op   accesses to steadily write-shared lines: at least two threads touch the line in one
+//                                  per cent of their operations or more, and one of them writes it that often
+//   transfers_per_op_at_most       upper bound for transfers of a line between processors, over all interleavings and
+//                                  without a threshold: a thread misses on a line at most once per own access, and at
+//                                  most once per write by others
 //
-// How: one table per thread from line to its reads and writes, which only that thread touches while the program runs. At
-// the end all entries are sorted by line, and each group of equal lines is judged.
+// Method: each thread has a table from lines to reads and writes, which only that thread accesses while the program
+// runs. At the end all entries are sorted by line, and each group of entries of one line is judged.
 //
-// Arguments: ops=N, the operations of each thread. The API is QEMU's plugin API, version 1 (QEMU 6.0 and later); its
-// header is not packaged for user mode, so what is used of it is declared here.
+// Arguments: ops=N, the operations of each thread. The plugin uses QEMU's plugin API, version 1 (QEMU 6.0 and later).
+// Its header is not packaged for user mode, so the used part is declared here.
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- what we use of QEMU's plugin API ---
+// --- the used part of QEMU's plugin API ---
 
 typedef uint64_t plugin_id;
 typedef uint32_t meminfo;
@@ -45,7 +45,7 @@ EXPORT int qemu_plugin_version = 1;
 // --- one table per thread ---
 
 enum { THREADS_MAX = 256, LINE_BITS = 6, FIRST_SLOTS = 4096 };
-// Set in every key, so that zero means an empty slot.
+// Set in every key; a zero key marks an empty slot.
 #define OCCUPIED (1ull << 63)
 
 struct entry {
@@ -71,7 +71,7 @@ static void *zeroed(size_t count, size_t size) {
     return memory;
 }
 
-// The slot of this key, or the empty one where it belongs.
+// Returns the slot of this key, or the empty slot for it.
 static struct entry *slot(const struct table *table, uint64_t key) {
     size_t mask = table->slots_count - 1;
     size_t at = (key * 0x9E3779B97F4A7C15ull) >> 32 & mask;
@@ -94,7 +94,7 @@ static void grow(struct table *table) {
 static void on_access(unsigned thread, meminfo info, uint64_t address, void *unused) {
     (void)unused;
     if (thread == 0 || thread >= THREADS_MAX)
-        return; // main's thread, which starts and joins the others; or more threads than we can hold
+        return; // the main thread, which starts and joins the others; or a thread beyond the tables
     struct table *table = &tables[thread];
     if (table->used * 2 >= table->slots_count)
         grow(table);
@@ -130,7 +130,7 @@ static int by_key(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Adds one line: `count` entries, one for each thread that touched it.
+// Adds one line with `count` entries, one per thread that touched it.
 static void judge_line(const struct entry *entries, size_t count, struct verdict *verdict) {
     uint64_t often = ops / 100 + 1, writes = 0, sum = 0;
     unsigned touching = 0;
@@ -169,7 +169,7 @@ static struct verdict judge(void) {
                 all[count++] = tables[t].slots[i];
                 accesses += tables[t].slots[i].reads + tables[t].slots[i].writes;
             }
-        // A thread that did fewer accesses than operations did not run the loop.
+        // A thread with fewer accesses than operations did not run the loop.
         if (accesses && accesses >= ops) {
             verdict.threads++;
             verdict.accesses += accesses;

@@ -177,7 +177,8 @@ pub(crate) fn read(path: &CStr) -> Result<Vec<u8>, isize> {
 
 /// Main function of the keeper.
 extern "C" fn keep(_: *mut c_void) -> c_int {
-    // PR_SET_NAME, so that lists of threads show the keeper's purpose. SAFETY: the name ends with a zero.
+    // PR_SET_NAME, so that lists of threads show the keeper's purpose.
+    // SAFETY: the name ends with a zero.
     unsafe { call(number::PRCTL, [15, c"squall-records".as_ptr() as usize, 0, 0, 0, 0]) };
     close_all();
     // SAFETY: the state has been ASKED since before this thread started (I2); the path ends with a zero.

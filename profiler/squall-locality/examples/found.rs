@@ -1,8 +1,8 @@
-//! False sharing that the profiler finds in crates that others wrote, in which nothing is planted.
+//! Finds false sharing in published crates.
 //!
-//! `cargo run -p squall-locality --example found` runs a small program for each crate under the profiler, prints the line that was found,
-//! and exits with 1 if a crate's line is not among those that are shared falsely, or is not named by its source. The programs use the crates
-//! as their documentation shows; each thread does what is its own business.
+//! `cargo run -p squall-locality --example found` profiles a small program for each crate and prints the line
+//! it finds. It exits with 1 if the expected line is not reported as falsely shared, or its source is not
+//! named. The programs use the crates as documented; each thread works on its own data.
 
 use std::cell::Cell;
 use std::process::exit;
@@ -19,18 +19,18 @@ use squall_locality::{Options, read};
 use squall_locality_plugin::mark;
 
 const OPS: u64 = 1_000;
-/// So many that some of their blocks have several lines, whatever else was allocated.
+/// Enough threads that some of their blocks span several lines, independent of other allocations.
 const THREADS: usize = 16;
 
-/// What is known of a crate's line.
+/// The expected finding in a crate.
 struct Known {
-    /// The program.
+    /// Name of the program.
     name: &'static str,
-    /// The source file, in its crate.
+    /// Source file: parts of its path.
     file: (&'static str, &'static str),
-    /// A function there that asked for the line's block.
+    /// Function in that file that allocates the line's block.
     function: &'static str,
-    /// What it is.
+    /// Explanation.
     what: &'static str,
 }
 
@@ -59,7 +59,7 @@ fn main() {
     }
 }
 
-/// Threads that each do `f`, between marks, all at once, with what `first` gives them.
+/// Runs `f` between marks in several threads at once, each with its own result of `first`.
 fn at_once<T>(threads: usize, first: impl Fn(usize) -> T + Sync, f: impl Fn(&T) + Sync) {
     let barrier = Barrier::new(threads);
     std::thread::scope(|scope| {
@@ -77,12 +77,12 @@ fn at_once<T>(threads: usize, first: impl Fn(usize) -> T + Sync, f: impl Fn(&T) 
     });
 }
 
-/// Threads that each read by a handle of their own what nobody changes.
+/// Threads that read constant data, each through its own handle.
 fn evmap() {
     let (reader, mut writer) = evmap::new::<u64, u64>();
     (0..64).for_each(|key| _ = writer.insert(key, key));
     writer.refresh();
-    // Each thread takes its own, and uses that alone.
+    // Each thread takes one handle and uses only that.
     let handles: Vec<_> = (0..THREADS).map(|_| Mutex::new(Some(reader.clone()))).collect();
     let take =
         |thread: usize| handles[thread].lock().expect("nobody panics").take().expect("it is taken once");
@@ -94,7 +94,7 @@ fn evmap() {
     at_once(THREADS, take, |handle| read(handle));
 }
 
-/// Threads that each count in a cell of their own.
+/// Threads that count, each in its own cell.
 fn thread_local() {
     let counts = thread_local::ThreadLocal::<Cell<u64>>::new();
     let count = || {
@@ -116,7 +116,7 @@ fn find_all() {
     }
 }
 
-/// Whether the profiler finds it, and says so.
+/// Whether the profiler finds the line. Prints the result.
 fn is_found(known: &Known) -> bool {
     let mut options = Options::new(std::env::current_exe().expect("our path"));
     options.arguments = vec![known.name.into()];
@@ -149,7 +149,8 @@ fn is_found(known: &Known) -> bool {
     true
 }
 
-/// The frame by which this line is named, if it is the one that is known: shared falsely, and of a block that was asked for there.
+/// The frame that names the line, if the line is the expected one: falsely shared, in a block allocated
+/// there.
 fn named<'a>(line: &'a LineReport, known: &Known) -> Option<&'a Frame> {
     let Object::Heap { blocks } = &line.object else { return None };
     let is_there = |frame: &&Frame| {

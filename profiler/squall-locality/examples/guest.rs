@@ -1,5 +1,5 @@
-//! Programs that are hard to look at: `guest NAME ARGUMENT`. They close what is not theirs, fork, become others, die, and do not end.
-//! Each exits with 0 if nothing that it does itself went wrong. The tests count them.
+//! Programs that are hard to profile: `guest NAME ARGUMENT`. They close foreign descriptors, fork, call
+//! `exec`, die, or run forever. Each exits with 0 if its own work succeeded. The tests profile them.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::fs::File;
@@ -37,7 +37,7 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
 }
 
-/// A word that has its line to itself.
+/// A word on its own line.
 #[repr(align(128))]
 struct Alone(AtomicU64);
 
@@ -50,13 +50,13 @@ fn add(to: &Alone, times: u64) {
     }
 }
 
-/// So many threads that run `f` at once.
+/// Runs `f` in `count` threads at once.
 fn threads(count: usize, f: impl Fn(usize) + Sync) {
     let barrier = Barrier::new(count);
     std::thread::scope(|scope| {
         for thread in 0..count {
             let (f, barrier) = (&f, &barrier);
-            // Small stacks: there may be many.
+            // Small stacks, because there may be many threads.
             let small = std::thread::Builder::new().stack_size(64 << 10);
             small
                 .spawn_scoped(scope, move || {
@@ -69,13 +69,13 @@ fn threads(count: usize, f: impl Fn(usize) + Sync) {
     });
 }
 
-/// Forks; the child does `f`, and ends.
+/// Forks; the child runs `f` and exits.
 fn child(f: impl FnOnce()) -> c_int {
-    // SAFETY: there is one thread.
+    // SAFETY: the process has a single thread.
     let pid = unsafe { fork() };
     if pid == 0 {
         f();
-        // SAFETY: nothing is left to be done.
+        // SAFETY: no cleanup is needed.
         unsafe { _exit(0) }
     }
     assert!(pid > 0, "it forks");
@@ -84,12 +84,12 @@ fn child(f: impl FnOnce()) -> c_int {
 
 fn wait_for(pid: c_int) {
     let mut status = 0;
-    // SAFETY: room for a status.
+    // SAFETY: `status` has room for the status.
     let ended = unsafe { waitpid(pid, &raw mut status, 0) };
     assert_eq!((ended, status), (pid, 0));
 }
 
-/// A block of the parent's, which two threads of the child share.
+/// The parent allocates a block that two threads of the child share.
 fn inherits(times: u64) {
     let block = black_box(Box::new(Alone(AtomicU64::new(0))));
     wait_for(child(|| {
@@ -148,7 +148,7 @@ fn main() {
         }
         "kill" => {
             threads(2, |_| add(&SHARED, number()));
-            // SAFETY: ourselves.
+            // SAFETY: sends the signal to this process.
             unsafe { kill(getpid(), 9) };
         }
         "crowd" => crowd(number() as usize),
@@ -169,11 +169,11 @@ fn main() {
     }
 }
 
-/// Closes all that it did not open, and then has files of its own, while threads touch more and more lines.
+/// Closes all descriptors it did not open, then uses its own files while threads touch more and more lines.
 fn closes(folder: &str) {
     let close_all = || {
         for descriptor in 3..1024 {
-            // SAFETY: nothing of ours is open.
+            // SAFETY: this program has no open file.
             unsafe { close(descriptor) };
         }
     };
@@ -205,9 +205,9 @@ fn closes(folder: &str) {
     }
 }
 
-/// So many threads at once, with next to no descriptors to be had.
+/// Runs `count` threads at once with almost no free descriptors.
 fn crowd(count: usize) {
-    // SAFETY: RLIMIT_NOFILE, and two numbers.
+    // SAFETY: RLIMIT_NOFILE and two numbers.
     assert_eq!(unsafe { setrlimit(7, &[16, 16]) }, 0);
     threads(count, |_| {
         mark::begin();
@@ -228,7 +228,7 @@ fn idle(ops: u64) {
         its[2].wait();
     });
     turns[0].wait();
-    // The other is in its system call by then.
+    // By then the other thread is in its system call.
     std::thread::sleep(Duration::from_millis(300));
     mark::begin();
     add(&OTHER, ops);
@@ -241,10 +241,10 @@ fn idle(ops: u64) {
     sleeper.join().expect("it adds");
 }
 
-/// What is given out and back leaves `errno` alone.
+/// Allocating and freeing leaves `errno` unchanged.
 fn errno() {
     for bytes in 1..200 {
-        // SAFETY: the thread's own; and blocks that are given back once.
+        // SAFETY: the thread's own `errno`, and blocks that are freed once.
         unsafe {
             *__errno_location() = 42;
             let block = black_box(malloc(bytes));
@@ -255,37 +255,37 @@ fn errno() {
     }
 }
 
-/// A page of one file, and then, there, one in the midst of another's, which threads share.
+/// Maps a page of one file, then replaces it by a page from the middle of another file, which threads share.
 fn remap(folder: &str) {
     const PAGE: usize = 4096;
     let map = |at: usize, name: &str, pages: usize, fixed: c_int| {
         let path = format!("{folder}/{name}");
         std::fs::write(&path, vec![0; pages * PAGE]).expect("written");
         let file = File::options().read(true).write(true).open(path).expect("a file");
-        // SAFETY: a new mapping (PROT_READ | PROT_WRITE, MAP_SHARED) where nothing of anybody's is.
+        // SAFETY: a new mapping (PROT_READ | PROT_WRITE, MAP_SHARED) in an unused range.
         unsafe { mmap(at as *mut c_void, pages * PAGE, 3, 1 | fixed, file.as_raw_fd(), 0) as usize }
     };
     let room = map(0, "room", 3, 0);
     let use_it = |at: usize| {
         threads(2, |_| {
-            // SAFETY: mapped, and touched as an atomic alone.
+            // SAFETY: mapped, and accessed only as an atomic.
             let word = unsafe { &*(at as *const Alone) };
             mark::begin();
             add(word, 500);
             mark::end();
         });
     };
-    // SAFETY: nothing of it is in use.
+    // SAFETY: the range is not in use.
     unsafe { munmap(room as *mut c_void, 3 * PAGE) };
     let first = map(room + PAGE, "first", 1, 0x10);
     assert_eq!(first, room + PAGE);
-    // SAFETY: as above.
+    // SAFETY: the range is not in use.
     unsafe { munmap(first as *mut c_void, PAGE) };
     assert_eq!(map(room, "second", 3, 0x10), room);
     use_it(first);
 }
 
-/// Threads that touch many lines and sleep from then on, while one works.
+/// Threads that touch many lines and then sleep, while one works.
 fn sleepers(lines: u64) {
     let done = Barrier::new(9);
     std::thread::scope(|scope| {
@@ -304,7 +304,7 @@ fn sleepers(lines: u64) {
     });
 }
 
-/// A word on this thread's stack, which two others share.
+/// A word on this thread's stack, shared by two others.
 fn stack(times: u64) {
     let word = black_box(Alone(AtomicU64::new(0)));
     threads(2, |_| add(&word, times));
@@ -314,16 +314,16 @@ thread_local! {
     static LOCAL: Alone = const { Alone(AtomicU64::new(0)) };
 }
 
-/// A local variable of this thread's, which two others share.
+/// A thread-local of this thread, shared by two others.
 fn local(times: u64) {
-    // Otherwise nobody ever reads it, and an optimiser leaves it out.
+    // `black_box` keeps the optimiser from removing a word that is never read.
     LOCAL.with(|word| threads(2, |_| add(black_box(word), times)));
 }
 
-/// It, and a child that went away from it, and a grandchild that is nobody's any more.
+/// Runs forever, with a child in another session and an orphaned grandchild.
 fn never_ends() {
     child(|| {
-        // SAFETY: it takes nothing.
+        // SAFETY: takes no arguments.
         unsafe { setsid() };
         child(|| add(&SHARED, u64::MAX));
         add(&SHARED, u64::MAX);
@@ -331,7 +331,7 @@ fn never_ends() {
     threads(2, |_| add(&SHARED, u64::MAX));
 }
 
-// Calls a function on another stack; whoever walks from there comes back to this one.
+// Calls a function on another stack; a stack walk from there returns to this stack.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".globl call_on",
@@ -352,7 +352,7 @@ std::arch::global_asm!(
     ".size call_on, . - call_on",
 );
 
-/// Asks for a block on one stack, called from another, which then goes; and again, called from the first of all.
+/// Allocates on one stack, called from another that is then unmapped, and again, called from the main stack.
 #[cfg(target_arch = "x86_64")]
 fn stacks() {
     const BYTES: usize = 16 << 20;
@@ -362,15 +362,15 @@ fn stacks() {
         fn call_on(top: usize, f: extern "C" fn());
     }
     extern "C" fn ask() {
-        // SAFETY: a block that is given back once.
+        // SAFETY: a block that is freed once.
         unsafe { free(black_box(malloc(100))) };
     }
     extern "C" fn ask_from_there() {
-        // SAFETY: the end of a stack that nobody uses.
+        // SAFETY: the end of an unused stack.
         unsafe { call_on(INNER.load(Relaxed) as usize, ask) };
     }
-    // SAFETY: new private memory (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS); each end is of a stack that nobody uses, and
-    // what goes was the upper one, which nobody uses any more.
+    // SAFETY: new private memory (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS). Each end belongs to
+    // an unused stack. The unmapped part is the upper stack, which is not used any more.
     unsafe {
         let start = mmap(std::ptr::null_mut(), BYTES, 3, 0x22, -1, 0) as usize;
         INNER.store((start + PART) as u64, Relaxed);
@@ -380,7 +380,7 @@ fn stacks() {
     }
 }
 
-// A function that calls and then jumps to the window's, which calls and then jumps to another.
+// A function that calls, then jumps to the window's function, which calls, then jumps to another function.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".globl tail_front",
@@ -430,11 +430,11 @@ extern "C" fn tail_inside() {
     SHARED.0.fetch_add(1, Relaxed);
 }
 
-/// One operation inside of the window, and one outside, in turns.
+/// Alternates one operation inside the window and one outside.
 fn tail(ops: u64) {
     threads(2, |_| {
         for _ in 0..ops {
-            // SAFETY: it takes nothing, and keeps to the convention of calls.
+            // SAFETY: takes no arguments and follows the calling convention.
             unsafe { tail_front() };
             OTHER.0.fetch_add(1, Relaxed);
         }

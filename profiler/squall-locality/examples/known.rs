@@ -1,4 +1,4 @@
-//! Small programs whose sharing is known: `known NAME THREADS OPS`. The tests count them.
+//! Small programs with known sharing: `known NAME THREADS OPS`. The tests profile them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -11,7 +11,7 @@ use squall_locality_plugin::mark;
 #[derive(Default)]
 struct Padded(AtomicU64);
 
-/// What has its lines to itself.
+/// A value on its own lines.
 #[repr(align(128))]
 struct Apart<T>(T);
 
@@ -22,17 +22,17 @@ struct Pair {
     right: AtomicU64,
 }
 
-/// A queue of one writer and one reader.
+/// A queue for one writer and one reader.
 #[derive(Default)]
 struct Ring {
-    /// The next to be taken.
+    /// Next position to take.
     head: Padded,
-    /// The next to be put.
+    /// Next position to put.
     tail: Padded,
     slots: Line,
 }
 
-/// As many as a line has.
+/// Number of words in a line.
 const SLOTS: usize = 8;
 
 #[repr(align(128))]
@@ -40,9 +40,9 @@ const SLOTS: usize = 8;
 struct Line([AtomicU64; SLOTS]);
 
 impl Ring {
-    /// Whether there was room.
+    /// Puts a value. Returns whether there was room.
     fn put(&self, value: u64) -> bool {
-        // Acquire: pairs with the Release in `take`; the slot is free then.
+        // Acquire: pairs with the Release in `take`, so that the slot is free.
         let (tail, head) = (self.tail.0.load(Relaxed), self.head.0.load(Acquire));
         if tail - head == SLOTS as u64 {
             return false;
@@ -54,13 +54,13 @@ impl Ring {
     }
 
     fn take(&self) -> Option<u64> {
-        // Acquire: pairs with the Release in `put`; the value is there then.
+        // Acquire: pairs with the Release in `put`, so that the value is present.
         let (head, tail) = (self.head.0.load(Relaxed), self.tail.0.load(Acquire));
         if head == tail {
             return None;
         }
         let value = self.slots.0[head as usize % SLOTS].load(Relaxed);
-        // Release: pairs with the Acquire in `put`, which then may use the slot again.
+        // Release: pairs with the Acquire in `put`, which may then reuse the slot.
         self.head.0.store(head + 1, Release);
         Some(value)
     }
@@ -68,7 +68,7 @@ impl Ring {
 
 static SHARED: AtomicU64 = AtomicU64::new(0);
 
-/// The operations of one thread. A function of its own, so that it can be a window.
+/// Operations of one thread. A separate function, so that it can be a window.
 #[inline(never)]
 fn work(thread: usize, ops: u64, op: &impl Fn(usize, u64)) {
     for i in 0..ops {
@@ -81,10 +81,10 @@ fn at_once(threads: usize, ops: u64, op: impl Fn(usize, u64) + Sync) {
     at_once_after(threads, ops, || {}, op);
 }
 
-/// The same, after `first` in each thread, which does not count.
+/// Runs `first` in each thread without counting it, then the operations as in [`at_once`].
 fn at_once_after(threads: usize, ops: u64, first: impl Fn() + Sync, op: impl Fn(usize, u64) + Sync) {
     let barrier = Barrier::new(threads);
-    // What the threads read of them is on lines of its own, wherever the stack begins: the first thread writes beside them meanwhile.
+    // The closures are on lines of their own, because the first thread writes nearby stack words meanwhile.
     let calls = Apart((first, op));
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -101,19 +101,19 @@ fn at_once_after(threads: usize, ops: u64, first: impl Fn() + Sync, op: impl Fn(
     });
 }
 
-/// The same, one operation at a time, in turns; waiting for the turn does not count.
+/// Runs the operations of [`at_once`] one at a time, in turns. Waiting for the turn is not counted.
 fn in_turns(threads: usize, ops: u64, op: impl Fn(usize, u64) + Sync) {
     let turn = AtomicUsize::new(0);
     at_once(threads, ops, |thread, i| {
         mark::end();
-        // Acquire: pairs with the Release of whoever had the turn before.
+        // Acquire: pairs with the Release by the previous thread.
         while turn.load(Acquire) % threads != thread {
             std::thread::yield_now();
         }
         mark::begin();
         op(thread, i);
         mark::end();
-        // Release: pairs with the Acquire of whoever has the turn next.
+        // Release: pairs with the Acquire by the next thread.
         turn.fetch_add(1, Release);
         mark::begin();
     });
@@ -159,7 +159,7 @@ fn run(name: &str, threads: usize, ops: u64) {
             });
         }
         "rwlock" => {
-            // Readers alone, whose data nobody writes; in turns, so that none finds the word changed and tries again.
+            // Only readers of constant data. They take turns, so that no reader has to retry.
             let lock = Apart(RwLock::new(Apart(7)));
             in_turns(threads, ops, |_, _| {
                 assert_eq!(lock.0.read().expect("nobody panics").0, 7);
@@ -167,7 +167,7 @@ fn run(name: &str, threads: usize, ops: u64) {
         }
         "queue" => {
             let ring = Ring::default();
-            // The first puts, the second takes.
+            // The first thread puts, the second takes.
             in_turns(threads, ops, |thread, i| {
                 if thread == 0 {
                     assert!(ring.put(i), "it was emptied");
@@ -177,7 +177,7 @@ fn run(name: &str, threads: usize, ops: u64) {
             });
         }
         "mutex-map" => {
-            // Without a random seed, so that a look takes the same accesses in every run.
+            // A hasher without a random seed, so that a lookup makes the same accesses in every run.
             let map = Mutex::new(HashMap::<u64, u64, BuildHasherDefault<DefaultHasher>>::default());
             map.lock().expect("nobody panics").insert(1, 1);
             in_turns(threads, ops, |_, i| {
@@ -189,25 +189,25 @@ fn run(name: &str, threads: usize, ops: u64) {
             at_once(threads, ops, |_, _| drop(Arc::clone(&shared)));
         }
         "malloc" => {
-            // Once before it counts: the allocator and who tells of its blocks begin by themselves.
+            // One uncounted allocation first: the allocator and the preloaded library initialise themselves.
             at_once_after(threads, ops, || drop(boxed(0)), |_, i| drop(boxed(i)));
         }
         other => run_in_turns(other, threads, ops),
     }
 }
 
-/// A block of the allocator's.
+/// Allocates a block.
 #[inline(never)]
 fn boxed(n: u64) -> Box<[u64; 6]> {
     std::hint::black_box(Box::new([n; 6]))
 }
 
-/// Programs whose threads take turns at one word.
+/// Programs with threads that take turns on one word.
 fn run_in_turns(name: &str, threads: usize, ops: u64) {
     let word = Padded::default();
     match name {
         "spin" => in_turns(threads, ops, |_, _| {
-            // Acquire: pairs with the Release of whoever had it before, as in any lock.
+            // Acquire: pairs with the Release by the previous holder.
             while word.0.swap(1, Acquire) != 0 {}
             word.0.store(0, Release);
         }),
@@ -216,17 +216,17 @@ fn run_in_turns(name: &str, threads: usize, ops: u64) {
     }
 }
 
-/// Counts by compare-and-exchange, which is no lock, whatever its name has in it.
+/// Counts by compare-and-exchange; not a lock despite its name.
 #[inline(never)]
 fn block_clock(word: &AtomicU64) {
     let _ = word.fetch_update(Relaxed, Relaxed, |n| Some(n + 1));
 }
 
-/// Programs that take much memory, or many threads, or do not end as they should.
+/// Programs that use much memory or many threads, or do not end normally.
 fn run_to_the_end(name: &str, threads: usize, ops: u64) {
     match name {
         "memory" => {
-            // A line for each operation, and only its own.
+            // Each operation touches a line of its own.
             let blocks: Vec<Vec<Pair>> =
                 (0..threads).map(|_| (0..ops).map(|_| Pair::default()).collect()).collect();
             at_once(threads, ops, |thread, i| {
@@ -248,7 +248,7 @@ fn run_to_the_end(name: &str, threads: usize, ops: u64) {
             at_once(threads, ops, |_, i| {
                 SHARED.fetch_add(1, Relaxed);
                 if i == ops - 1 {
-                    // All have counted by then, however late they came.
+                    // Waits until all threads have counted.
                     last.wait();
                     std::process::abort();
                 }

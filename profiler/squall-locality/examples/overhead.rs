@@ -1,7 +1,7 @@
-//! What the counting costs: programs that do little but touch memory, under the emulator alone and with the plugin.
+//! Measures the cost of counting: runs memory-bound programs under the emulator alone and with the plugin.
 //!
-//! `cargo run --release -p squall-locality --example overhead -- [RUNS] [LIMIT]` prints the least of RUNS times (3) of each, and their
-//! ratio, and exits with 1 if one is above LIMIT (25).
+//! `cargo run --release -p squall-locality --example overhead -- [RUNS] [LIMIT]` prints the smallest of RUNS
+//! times (default 3) for each program, and the ratio. It exits with 1 if a ratio exceeds LIMIT (default 25).
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use squall_locality::emulator::Emulator;
 use squall_locality::run::{Outcome, run};
 use squall_locality::{Options, Window};
 
-/// Programs, and what they do.
+/// Programs and their descriptions.
 const PROGRAMS: &[(&str, &str)] = &[
     ("nothing", "starts and ends"),
     ("stream", "reads and writes 32 MiB in order, 8 bytes at a time, 4 times"),
@@ -29,7 +29,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("clears", "as blocks, each cleared by the C library"),
 ];
 
-/// The function that is the window of `calls`.
+/// Window function of the program `calls`.
 const WINDOW: &str = "add_one";
 
 fn main() {
@@ -136,7 +136,7 @@ fn work(name: &str) {
     }
 }
 
-/// Asks for blocks, which have room for a byte at least.
+/// Allocates blocks with room for at least one byte.
 fn blocks(mut ask: impl FnMut(usize) -> Vec<u8>) {
     let mut blocks = vec![Vec::new(); 256];
     let mut random = 1u64;

@@ -1,8 +1,9 @@
-//! A line of each kind of object, which two threads share: `whose OBJECT SHARING FILE OPS`. The tests look whether it is named.
+//! Shares one line of each kind of object between two threads: `whose OBJECT SHARING FILE OPS`. The tests
+//! check the object's name in the report.
 //!
-//! OBJECT is `heap`, `static`, `stack`, `local` or `file`; SHARING is `true`, where both threads add to one word, or `false`, where each
-//! adds to one of its own. FILE is mapped, where the object is that. The threads are called `owner` and `other`; what is on a stack, or local
-//! to a thread, is the owner's.
+//! OBJECT is `heap`, `static`, `stack`, `local` or `file`. With SHARING `true` both threads add to one word,
+//! with `false` each adds to its own. FILE is the file to map for `file`. The threads are named `owner` and
+//! `other`; the stack and the thread-local are the owner's.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::os::fd::AsRawFd;
@@ -23,7 +24,7 @@ unsafe extern "C" {
     ) -> *mut c_void;
 }
 
-/// A line's words, which have the next line to themselves, too.
+/// Words of a line; the adjacent line stays unused.
 #[repr(align(128))]
 #[derive(Default)]
 struct Words([AtomicU64; 8]);
@@ -34,7 +35,7 @@ thread_local! {
     static LOCAL: Words = const { Words([const { AtomicU64::new(0) }; 8]) };
 }
 
-/// Where in the file the mapping begins, and where in the mapping the line is.
+/// Offset of the mapping in the file, and of the line in the mapping.
 const MAPPED_AT: usize = 4096;
 const LINE_AT: usize = 256;
 
@@ -64,20 +65,20 @@ fn boxed() -> Box<Words> {
     std::hint::black_box(Box::default())
 }
 
-/// A line of this file, which is made.
+/// Creates the file and returns a line of it.
 fn mapped(path: &str) -> &'static Words {
     let file = std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
     let file = file.expect("a file that can be made");
     file.set_len(3 * 4096).expect("it can be longer");
     // Read and write, shared.
-    // SAFETY: a new mapping where the kernel likes, of bytes that the file has.
+    // SAFETY: a new mapping at any address, of bytes that the file has.
     let start = unsafe { mmap(std::ptr::null_mut(), 2 * 4096, 3, 1, file.as_raw_fd(), MAPPED_AT as c_long) };
     assert_ne!(start as isize, -1, "the file can be mapped");
-    // SAFETY: mapped for good, aligned as wanted, and zeros are words.
+    // SAFETY: mapped permanently and aligned, and zeros are valid words.
     unsafe { &*start.cast::<u8>().add(LINE_AT).cast::<Words>() }
 }
 
-/// This thread and another add to these words, between marks.
+/// This thread and another add to the words, between marks.
 fn share(words: &Words, is_true: bool, ops: u64) {
     let barrier = Barrier::new(2);
     let work = |place: usize| {

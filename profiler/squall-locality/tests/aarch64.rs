@@ -1,5 +1,6 @@
-//! Programs of another architecture, aarch64, counted under its emulator on this machine: that the plugin knows its instructions, marks and
-//! calls: some of each kind. They are compiled here, from the text below. Where a tool is missing, the tests say so and pass.
+//! Profiles aarch64 programs with their emulator on this machine: checks that the plugin knows the
+//! instructions, marks and system calls of aarch64. The programs are compiled from the text below. If a tool
+//! is missing, the tests print SKIP and pass.
 
 #[allow(dead_code, reason = "this test compiles its programs itself")]
 mod common;
@@ -22,7 +23,7 @@ const EMULATOR: &str = "qemu-aarch64";
 const THREADS: usize = 4;
 const OPS: u64 = 500;
 
-/// Each thread does its operations between marks, one thread after another where an instruction may have to be tried again.
+/// Each thread works between marks. Threads take turns where an instruction may have to be retried.
 const SOURCE: &str = r#"
 #include <pthread.h>
 #include <stdint.h>
@@ -110,8 +111,8 @@ int main(int count, char **words)
 }
 "#;
 
-/// Compiles this text into a static program with threads, in a folder that is this process's alone, so that whoever runs the
-/// program meanwhile has the whole of it.
+/// Compiles a static program with threads in a private folder, then moves it into place. Concurrent users
+/// always find a complete program.
 fn compile(text: &str, program: &Path) -> Result<(), String> {
     let folder = program.with_extension(std::process::id().to_string());
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -132,14 +133,14 @@ fn compile(text: &str, program: &Path) -> Result<(), String> {
     done
 }
 
-/// The programs, compiled; or why they cannot be, or not be run: for want of a tool.
+/// The compiled programs, or the reason why they cannot be compiled or run.
 fn compiled() -> Result<&'static Path, &'static str> {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| {
         emulator(Some(Path::new(EMULATOR)))?;
-        // It stays there for the next run, which makes it anew.
+        // The program stays there; the next run compiles it again.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        // The compiler may be there without the C library, or without the library to link to.
+        // The compiler may lack the C library or the thread library.
         let least = "#include <pthread.h>\nint main(void) { return pthread_equal(pthread_self(), pthread_self()) == 0; }\n";
         compile(least, &folder.join("aarch64-least")).map_err(|said| format!("{COMPILER} cannot compile with threads: {said}"))?;
         let program = folder.join("aarch64-programs");
@@ -149,12 +150,12 @@ fn compiled() -> Result<&'static Path, &'static str> {
     program.as_deref().map_err(String::as_str)
 }
 
-/// The report on one of the programs.
+/// Report on one of the programs, on a processor with all features.
 fn count(name: &str, window: Window) -> Option<Report> {
     count_on("max", name, window)
 }
 
-/// The same, on this processor.
+/// Report on one of the programs, on this processor.
 fn count_on(processor: &str, name: &str, window: Window) -> Option<Report> {
     let program = match compiled() {
         Ok(program) => program,
@@ -167,7 +168,7 @@ fn count_on(processor: &str, name: &str, window: Window) -> Option<Report> {
     options.arguments = [name, &THREADS.to_string(), &OPS.to_string()].map(Into::into).to_vec();
     options.window = window;
     options.timeout = Some(Duration::from_secs(300));
-    // The one that the build has is this machine's, and the program is static.
+    // The preloaded library is built for this machine, and the program is static.
     options.preload = false;
     options.emulator = Some(EMULATOR.into());
     options.emulator_arguments = ["-cpu", processor].map(Into::into).to_vec();
@@ -177,7 +178,7 @@ fn count_on(processor: &str, name: &str, window: Window) -> Option<Report> {
     Some(report)
 }
 
-/// Its only line, and its accesses for each operation.
+/// The only line, and its accesses per operation.
 fn only_line(report: &Report) -> (&LineReport, f64) {
     let [line] = &report.lines[..] else { panic!("{:?}", report.lines) };
     (line, report.write_shared_accesses_per_op.expect("operations were said"))
@@ -209,7 +210,7 @@ fn aarch64_exclusive_pairs_are_a_read_and_a_write() {
     assert_eq!(line.content, "atomic");
 }
 
-/// The functions that touch this line, innermost first.
+/// Functions that access the line, innermost frame of each instruction.
 fn touched_in(line: &LineReport) -> Vec<&str> {
     line.code.iter().filter_map(|code| Some(code.frames.first()?.function.as_str())).collect()
 }
@@ -225,7 +226,7 @@ fn aarch64_what_a_compilers_helper_does_is_done_where_it_is_called() {
     let Some(report) = count("outlined-lock", Window::Auto) else { return };
     let line = report.lines.iter().find(|line| line.content == "lock").expect("it is taken and given back");
     assert!(touched_in(line).iter().all(|function| *function == "outlined_lock"), "{:?}", line.code);
-    // A processor without these instructions: pairs.
+    // A processor without atomic instructions uses exclusive pairs.
     let Some(report) = count_on("cortex-a57", "outlined-add", Window::Auto) else { return };
     let (line, _) = only_line(&report);
     assert!(
@@ -249,7 +250,7 @@ fn aarch64_words_that_are_swapped_and_given_back_are_locks() {
 fn aarch64_padded_words_share_nothing_and_unpadded_ones_falsely() {
     let Some(report) = count("padded", Window::Auto) else { return };
     assert_eq!((report.write_shared_accesses, report.transfers_at_most), (0, 0));
-    // Besides, a thread reads what it is to do, and how often.
+    // Each thread also reads the work and the number of operations.
     let all = THREADS as u64 * OPS;
     assert!((all..all + 4 * THREADS as u64).contains(&report.accesses), "{}", report.accesses);
     let Some(report) = count("unpadded", Window::Auto) else { return };

@@ -1,4 +1,4 @@
-//! Emulators whose word on their version is not to be trusted: what they load is. Where there is no emulator, the tests say so and pass.
+//! Emulators that report a wrong version. If there is no emulator, the tests print SKIP and pass.
 
 mod common;
 
@@ -10,7 +10,7 @@ use squall_locality::run::Outcome;
 
 use common::{look, options, skip};
 
-/// A new folder, which goes with this.
+/// A new folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -19,7 +19,7 @@ impl Drop for Folder {
     }
 }
 
-/// A script that is run in place of the emulator at `$emulator`.
+/// Creates a script that runs in place of the emulator at `$emulator`.
 fn script(name: &str, text: &str) -> (Folder, PathBuf) {
     let folder = Folder(std::env::temp_dir().join(format!("squall-liar-{}-{name}", std::process::id())));
     std::fs::create_dir_all(&folder.0).expect("a folder");
@@ -27,18 +27,19 @@ fn script(name: &str, text: &str) -> (Folder, PathBuf) {
     let source = folder.0.join("source");
     std::fs::write(&source, format!("#!/bin/sh\nemulator={}\n{text}", emulator.display())).expect("written");
     let path = folder.0.join("emulator");
-    // By another process: a child of another test's might have the file open for writing just now, and then nobody may run it.
+    // Another process writes the script. In this process a child forked by another test could inherit the
+    // file open for writing, and running it would fail with `ETXTBSY`.
     let install = Command::new("install").args(["-m", "700"]).arg(&source).arg(&path).status();
     assert!(install.is_ok_and(|status| status.success()), "a script of ours is installed");
     (folder, path)
 }
 
-/// How often the script began a program, and with which plugin.
+/// One line per start of a program: the plugin it was given.
 fn begun(folder: &Folder) -> String {
     std::fs::read_to_string(folder.0.join("begun")).unwrap_or_default()
 }
 
-/// Looks at a known program under this emulator, and finds what is known of it.
+/// Profiles a known program under this emulator and checks its counts.
 fn finds_what_is_known(emulator: &Path) {
     let mut options = options("known", &["shared", "2", "300"]).expect("an emulator");
     options.emulator = Some(emulator.to_owned());
@@ -46,7 +47,8 @@ fn finds_what_is_known(emulator: &Path) {
     assert_eq!((&report.outcome, report.write_shared_accesses), (&Outcome::Exited(0), 600));
 }
 
-/// Whether the emulator here has an interface before version 7, which came with 11.1 (11.0.50 and on while it was worked on).
+/// Whether the emulator here has a plugin interface before version 7, which came with 11.1 (development
+/// version 11.0.50).
 fn is_before_7() -> bool {
     let version = Emulator::find(None).expect("it is there").version;
     let number = version.split("version ").nth(1).unwrap_or_default();
@@ -71,7 +73,7 @@ fn an_emulator_that_says_it_is_newer_than_it_is_is_given_the_older_plugin() {
          exec \"$emulator\" \"$@\"\n",
     );
     finds_what_is_known(&path);
-    // The emulator itself refused the first.
+    // The emulator rejected the first plugin.
     assert_eq!(begun(&folder), "new\nold\n");
 }
 
@@ -80,8 +82,9 @@ fn an_emulator_that_says_it_is_older_than_it_is_is_given_the_newer_plugin() {
     if options("known", &[]).is_none() {
         return;
     }
-    // One of version 7 refuses by itself. One before is made to refuse as that does, and takes what that takes; what loads it needs the
-    // older, under the newer's name.
+    // An emulator with interface 7 rejects the older plugin by itself. For an earlier one, the script rejects
+    // the older plugin as interface 7 does. It accepts the newer one and loads the library under the older
+    // name.
     let takes = if is_before_7() {
         "*) echo old >> \"$here/begun\"; echo 'TCG plugin requires API version 1, but the minimum is 7' >&2; exit 1;;\n\
          esac\n\
@@ -116,7 +119,7 @@ fn a_program_that_fails_is_run_once() {
          echo begun >> \"$(dirname \"$0\")/begun\"\n\
          exec \"$emulator\" \"$@\"\n",
     );
-    // Of too few arguments: it ends with 2.
+    // Too few arguments: the program exits with 2.
     let mut options = options("known", &["shared"]).expect("an emulator");
     options.emulator = Some(path);
     assert_eq!(look(&options, None, 1).outcome, Outcome::Exited(2));

@@ -1,4 +1,4 @@
-//! Processes that are copies of others, of which a log says no more than from where on it is its own.
+//! Forked processes. Their logs start at the fork and refer to the parent's log.
 
 mod files;
 
@@ -7,7 +7,7 @@ use squall_locality::objects::Object;
 use squall_locality::report::{Report, report, table as text};
 use squall_locality_plugin::format::{HEAD_BYTES, file, head, record};
 
-/// A block of 64 bytes that this thread asked for at the first epoch.
+/// A block of 64 bytes, allocated by this thread in the first epoch.
 fn alloc(thread: u32, address: u64) -> Vec<u8> {
     let words: [u32; 4] = [1, thread, 0, 0];
     let mut payload: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -15,7 +15,7 @@ fn alloc(thread: u32, address: u64) -> Vec<u8> {
     payload
 }
 
-/// Copied from this process, from when so many bytes were in its log.
+/// Forked from this process, whose log had `bytes` bytes of records.
 fn forked(process: u32, bytes: u64) -> Vec<u8> {
     [u64::from(process), bytes].iter().flat_map(|long| long.to_le_bytes()).collect()
 }
@@ -25,12 +25,12 @@ fn of(process: u32, mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
-/// Bytes of the records of a log.
+/// Bytes of a log's records.
 fn bytes_of(log: &[u8]) -> u64 {
     (log.len() - HEAD_BYTES) as u64
 }
 
-/// What the process of this number, whose threads write the lines from 1 on, says of each with these logs.
+/// Report on the process of this number, with two threads that write lines 1 to `lines`, and with these logs.
 fn look(logs: Vec<Vec<u8>>, process: u32, lines: u64) -> Report {
     let doings: Vec<Doing> = (1..=lines).map(|line| Doing { line, ..WRITES }).collect();
     let tables = (0..2).map(|number| of(process, table(process + 1, number, &doings)));
@@ -39,7 +39,8 @@ fn look(logs: Vec<Vec<u8>>, process: u32, lines: u64) -> Report {
     report(&sources(logs.into_iter().chain(tables).collect()), &request)
 }
 
-/// Of the line at this address: the process that its block is from, if it is another, and the thread; none, if no block is known.
+/// For the line at this address: the process that allocated its block, if it is another one, and the thread.
+/// Empty if no block is known.
 fn asked(report: &Report, address: u64) -> Option<(Option<u32>, u32)> {
     let line = report.lines.iter().find(|line| line.address == format!("{address:#x}")).expect("the line");
     match &line.object {
@@ -55,7 +56,7 @@ fn a_copy_of_a_copy_knows_the_blocks_of_both_and_whose_threads_asked() {
     let first = [(record::ALLOC, &kept[..]), (record::ALLOC, &alloc(8, 0x80))];
     let first = log(1, &first);
     let at_the_fork = bytes_of(&first);
-    // What the first does after it has been copied is its own.
+    // Events of the first process after the fork are not inherited.
     let mut later = first.clone();
     later.extend_from_slice(&log(1, &[(record::ALLOC, &alloc(9, 0x140))])[HEAD_BYTES..]);
     let second = [
@@ -66,7 +67,7 @@ fn a_copy_of_a_copy_knows_the_blocks_of_both_and_whose_threads_asked() {
     let second = of(1, log(2, &second));
     let third = [(record::FORKED, &forked(1, bytes_of(&second))[..]), (record::ALLOC, &alloc(3, 0x100))];
     let third = of(2, log(3, &third));
-    // Whatever order the files come in.
+    // The order of the files does not matter.
     for logs in [[later.clone(), second.clone(), third.clone()], [third, later, second]] {
         let found = look(logs.to_vec(), 2, 5);
         assert_eq!(asked(&found, 0x40), Some((Some(1), 7)), "of the first");
@@ -86,7 +87,7 @@ fn a_log_that_is_copied_in_the_middle_of_a_record_ends_before_it() {
         let found = look(vec![both.clone(), copy], 1, 2);
         assert_eq!((asked(&found, 0x40), asked(&found, 0x80)), (Some((Some(1), 7)), None), "{cut}");
     }
-    // More than there is, is all.
+    // More bytes than the log has means all.
     let copy = of(1, log(2, &[(record::FORKED, &forked(0, u64::MAX))]));
     assert_eq!(asked(&look(vec![both, copy], 1, 2), 0x80), Some((Some(1), 8)));
 }
@@ -97,11 +98,11 @@ fn a_copy_whose_parent_left_no_log_knows_its_own_blocks() {
     let third = of(2, log(3, &[(record::FORKED, &forked(1, u64::MAX)), (record::ALLOC, &alloc(3, 0x80))]));
     let found = look(vec![first.clone(), third.clone()], 2, 2);
     assert_eq!((asked(&found, 0x40), asked(&found, 0x80)), (None, Some((None, 3))));
-    // A table of it is no log, nor are the bytes of any other file.
+    // A table is not a log, nor is any other file.
     let no_log = of(1, head_of(file::TABLE, 2, 0));
     let found = look(vec![first, no_log, third], 2, 2);
     assert_eq!((asked(&found, 0x40), asked(&found, 0x80)), (None, Some((None, 3))));
-    // A copy of itself, or of one that came later, is none.
+    // A process cannot be forked from itself or from a later one.
     for parent in [1, 2, u32::MAX] {
         let alone =
             of(1, log(2, &[(record::FORKED, &forked(parent, u64::MAX)), (record::ALLOC, &alloc(3, 0x40))]));

@@ -1,4 +1,4 @@
-//! The forms of a report: the table, the page, and the object in JSON, of which others read the keys.
+//! Formats of the report: the table, the page, and the keys of the JSON object.
 
 mod files;
 
@@ -12,7 +12,7 @@ use squall_locality::report::{FORMAT, LineReport, Report, page, report, table as
 use squall_locality::symbols::functions;
 use squall_locality_plugin::format::{HEAD_BYTES, head, insn, record};
 
-/// The keys of a value, with those above: `lines[].words[].role`.
+/// Paths of all keys in a value, such as `lines[].words[].role`.
 fn keys(value: &Value, above: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
@@ -31,8 +31,8 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// A report with something in every list: a block that another process asked for, code with names, and another program that the process
-/// became, of this name.
+/// A report with an element in every list: a block of another process, code with names, and an executed
+/// program with this name.
 fn full(became: &str) -> Report {
     const BASE: u64 = 1 << 32;
     let program = std::env::current_exe().expect("our path");
@@ -55,8 +55,8 @@ fn full(became: &str) -> Report {
     report(&sources(files), &request)
 }
 
-/// What a program that reads the object relies on. If this test fails since a key is new, name it here and in `docs/locality.md`; if one
-/// goes or means something else, `FORMAT` is one more.
+/// Checks the documented keys of the JSON object. For a new key, add it here and to `docs/locality.md`. If a
+/// key is removed or changes its meaning, increase `FORMAT`.
 #[test]
 fn the_keys_of_the_object_are_those_that_are_written_down() {
     let report = full("/bin/false");
@@ -66,7 +66,7 @@ fn the_keys_of_the_object_are_those_that_are_written_down() {
     keys(&value, "", &mut found);
     let wanted: BTreeSet<String> = KEYS.split_whitespace().map(str::to_owned).collect();
     assert_eq!(found, wanted);
-    // Other objects than blocks.
+    // Objects other than heap blocks.
     let path = || std::path::PathBuf::from("/file");
     for (object, wanted) in [
         (Object::Static { file: path(), names: vec!["NAME".into()] }, "file kind names"),
@@ -80,7 +80,7 @@ fn the_keys_of_the_object_are_those_that_are_written_down() {
         keys(&serde_json::to_value(&object).expect("an object"), "", &mut found);
         assert_eq!(found.into_iter().collect::<Vec<_>>().join(" "), wanted, "{object:?}");
     }
-    // The manual has a word on each, where it is (not in the package).
+    // The manual describes each key. It is not part of the package.
     let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/locality.md");
     let Ok(manual) = std::fs::read_to_string(manual) else { return };
     for key in KEYS.split_whitespace().flat_map(|path| path.split('.')) {
@@ -140,7 +140,7 @@ fn names_of_the_program_do_nothing_to_a_terminal() {
         said.contains("became /tmp/\\u{1b}[2J\\u{a}note") && said.contains("\\u{1b}]0;title\\u{7}"),
         "{said}"
     );
-    // What is printed beside the report, too.
+    // The texts printed beside the report are escaped as well.
     assert!(report.incomplete.iter().all(|why| !why.contains('\u{1b}')), "{:?}", report.incomplete);
 }
 
@@ -160,7 +160,7 @@ fn a_cell_of_the_heat_map_is_where_its_line_and_thread_are_and_as_dark_as_it_has
         );
         assert!(page.contains(&cell), "{cell} is not in {page}");
     };
-    // Red where it writes; nine per cent darker for each power of ten.
+    // Red means writes; each power of ten is nine per cent darker.
     cell(120, 20, 5, 70, "thread 0: 0 reads, 100 writes");
     cell(134, 20, 215, 61, "thread 1: 5000 reads, 0 writes");
     cell(120, 34, 5, 79, "thread 0: 0 reads, 10 writes");
@@ -170,7 +170,7 @@ fn a_cell_of_the_heat_map_is_where_its_line_and_thread_are_and_as_dark_as_it_has
 
 #[test]
 fn a_point_of_the_curve_is_where_its_processors_and_speed_up_are() {
-    // Both axes by powers of two: 428 pixels to 256 processors, 268 from a quarter to 256.
+    // Both axes are logarithmic: 428 pixels up to 256 processors, 268 pixels from a quarter to 256.
     let perfect = "46.0,260.4 99.5,233.6 474.0,46.0";
     let own: [&[Doing]; 2] = [&[WRITES], &[Doing { line: 2, ..WRITES }]];
     let (alone, shared) = (look(&own, 64, Some(100)), look(&[&[WRITES], &[WRITES]], 64, Some(100)));
@@ -179,10 +179,10 @@ fn a_point_of_the_curve_is_where_its_processors_and_speed_up_are() {
         let after = page.split_once(&format!("<polyline class=\"{class}\" points=\"")).expect("a curve").1;
         after.split('"').next().unwrap_or_default().to_owned()
     };
-    // Who shares nothing is as fast as can be.
+    // Without sharing the curve is perfect.
     assert_eq!(alone.curve.iter().map(|it| it.speed_up).collect::<Vec<_>>(), [1.0, 2.0, 256.0]);
     assert_eq!((drawn(&alone, "perfect").as_str(), drawn(&alone, "curve").as_str()), (perfect, perfect));
-    // Who shares is slower, and lies lower: here by as much as the model says.
+    // With sharing it is lower, as the model computes.
     let speed_ups: Vec<f64> = shared.curve.iter().map(|it| it.speed_up).collect();
     assert!(speed_ups[2] < speed_ups[1] && speed_ups[1] < 1.0, "{speed_ups:?}");
     let low = speed_ups[2].log2().floor();
@@ -200,7 +200,7 @@ fn accesses_that_cross_a_line_are_told_so_that_they_can_be_left_out() {
     let both: &[Doing] = &[begins, ends];
     let narrow = look(&[both, both], 64, Some(100));
     assert_eq!((narrow.accesses, narrow.accesses_crossing), (400, 200));
-    // In a line of 128 bytes they are one to begin with.
+    // In a line of 128 bytes the access does not cross.
     let wide = look(&[both, both], 128, Some(100));
     assert_eq!((wide.accesses, wide.accesses_crossing), (200, 0));
 }
@@ -210,7 +210,7 @@ fn what_a_thread_counted_last_belongs_to_what_it_counted_before() {
     let doing =
         |reads, writes, bytes, epochs| Doing { reads, writes, bytes, epochs, kind: insn::ATOMIC, ..WRITES };
     let whole = [doing(7, 1_010, 0xff, (2, 9)), Doing { line: 2, ..doing(0, 3, 1, (4, 4)) }];
-    // Rows: two of the first, one of a line that has no other entry, and an empty one.
+    // Rows: two for the first line, one for a line without another entry, and an empty one.
     let parts = [
         doing(3, 4, 0x0f, (5, 8)),
         whole[1],

@@ -1,4 +1,4 @@
-//! Programs that are hard to look at, counted under the emulator. Where there is none, the tests say so and pass.
+//! Profiles programs that are hard to profile. If there is no emulator, the tests print SKIP and pass.
 
 mod common;
 
@@ -15,7 +15,7 @@ use squall_locality::run::Outcome;
 
 use common::{look, options};
 
-/// Lines in a report.
+/// Maximum number of lines in a report.
 const LINES: usize = 1_000;
 
 /// The line of this static variable.
@@ -26,7 +26,7 @@ fn line_of<'a>(report: &'a Report, name: &str) -> Option<&'a LineReport> {
     })
 }
 
-/// A new folder, which goes with this.
+/// A new folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -59,7 +59,7 @@ fn guest_that_closes_all_descriptors_has_its_files_to_itself() {
             assert_eq!(std::fs::read_to_string(&path).expect("the file"), path.to_str().expect("UTF-8"));
         }
     }
-    // Ten rounds of four threads of a hundred.
+    // Ten rounds of four threads with a hundred writes each.
     assert_eq!(line_of(&report, "SHARED").expect("it is shared").writes, 4_000);
     assert_eq!(report.losses, Losses::default());
 }
@@ -86,14 +86,14 @@ fn guest_that_forks_in_its_window_has_a_child_in_it() {
         report.processes.iter().find(|process| process.pid != report.pid || process.parent == report.pid);
     let child = child.expect("two processes");
     assert!(child.accesses >= 3_000, "{}", child.accesses);
-    // What its threads do after the end of the window does not count.
+    // The child's threads start after the end of the window and do not count.
     assert_eq!((child.threads_working, child.threads, child.write_shared_accesses), (1, 1, 0));
 }
 
 #[test]
 fn guest_that_is_forked_knows_the_blocks_from_before() {
     let Some(mut options) = options("guest", &["inherits", "500"]) else { return };
-    // The parent does nothing that counts, so that the report is the child's.
+    // The parent counts nothing, so the report is the child's.
     options.window = Window::Marks;
     let report = look(&options, Some(500), LINES);
     assert_eq!((&report.outcome, report.processes.len(), report.threads), (&Outcome::Exited(0), 2, 2));
@@ -102,7 +102,7 @@ fn guest_that_is_forked_knows_the_blocks_from_before() {
     let Object::Heap { blocks } = &line.object else { panic!("{:?}", line.object) };
     let file = blocks[0].asked_by().and_then(|frame| frame.file.as_deref());
     assert!(file.is_some_and(|file| file.ends_with("guest.rs")), "{:?}", blocks[0].frames);
-    // Both have a thread 0, and it was the parent's.
+    // Both processes have a thread 0; the parent's allocated the block.
     let parent = report.processes.iter().find(|process| process.pid == report.pid).map(|child| child.parent);
     assert_eq!((blocks[0].process, blocks[0].thread), (parent, 0));
 }
@@ -150,7 +150,7 @@ fn guest_that_is_killed_leaves_all_that_it_did() {
 #[test]
 fn guest_with_more_threads_than_descriptors_is_counted_whole() {
     let Some(mut options) = options("guest", &["crowd", "1200"]) else { return };
-    // What each thread did before its window takes room, too.
+    // Work before the window takes room as well.
     options.entries_max = 1 << 23;
     let report = look(&options, Some(20), LINES);
     assert_eq!((&report.outcome, report.threads), (&Outcome::Exited(0), 1_200));
@@ -181,7 +181,7 @@ fn guest_thread_that_sleeps_through_the_first_window_counts_in_the_second() {
     let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
     let line = line_of(&report, "SHARED").expect("two threads share it");
-    // Each once in the second window; what the sleeper did before the first does not count.
+    // Each thread counts in the second window; the sleeper's earlier work does not count.
     let writes: Vec<u64> = line.threads.iter().map(|touch| touch.writes).collect();
     assert_eq!(writes, [800, 800]);
 }
@@ -189,7 +189,7 @@ fn guest_thread_that_sleeps_through_the_first_window_counts_in_the_second() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn guest_with_stacks_that_go_is_left_in_peace() {
-    // A walk that was made on one stack and went on to another is not looked at there again.
+    // A cached walk that went from one stack to another is not reused.
     let Some(options) = options("guest", &["stacks", "-"]) else { return };
     assert_eq!(look(&options, None, LINES).outcome, Outcome::Exited(0));
 }
@@ -206,7 +206,7 @@ fn guest_words_on_a_stack_and_among_locals_are_of_the_thread_whose_they_are() {
         let Some(options) = options("guest", &[name, "-"]) else { return };
         let report = look(&options, None, LINES);
         assert_eq!(report.outcome, Outcome::Exited(0));
-        // Of a stack the line may have been used before.
+        // The line on a stack may have been used before.
         let line =
             report.lines.iter().find(|line| line.content.starts_with("atomic") && line.writes >= 2_000);
         let line = line.expect("two threads share it");
@@ -215,7 +215,7 @@ fn guest_words_on_a_stack_and_among_locals_are_of_the_thread_whose_they_are() {
             Object::Stack { tid } if !is_local => *tid,
             other => panic!("{name}: {other:?}"),
         };
-        // The one that is neither the first nor among those that add.
+        // The owner is neither the first thread nor one of the adding threads.
         let owner = report.thread_list.iter().find(|thread| thread.tid == tid).expect("a thread");
         let adds = |thread: u32| line.threads.iter().any(|it| it.thread == thread && it.writes >= 1_000);
         assert!(owner.tid != report.pid && !adds(owner.number), "{name}: {owner:?}");
@@ -239,11 +239,11 @@ fn guest_threads_that_sleep_do_not_make_the_sample_coarser() {
     options.entries_max = 8_192;
     let report = look(&options, None, LINES);
     assert_eq!(report.outcome, Outcome::Exited(0));
-    // 32000 lines and some thousand others: one in eight fits, or sixteen where they come late.
+    // 32000 lines and some thousand others: one in eight fits, or one in sixteen if they come late.
     assert!((4..=16).contains(&report.one_line_in), "{}", report.one_line_in);
 }
 
-/// Whether this process is there, and no zombie.
+/// Whether this process is alive and not a zombie.
 fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
@@ -259,7 +259,7 @@ fn guest_may_take_longer_than_the_clock_goes() {
 #[test]
 fn guest_that_never_ends_is_killed_with_all_that_it_made() {
     let Some(mut options) = options("guest", &["never-ends", "-"]) else { return };
-    // A busy machine may need more before all are there.
+    // A busy machine may need longer until all processes have started.
     let whole = [2, 8, 32].iter().any(|seconds| {
         options.timeout = Some(Duration::from_secs(*seconds));
         let report = look(&options, None, LINES);

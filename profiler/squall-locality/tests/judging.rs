@@ -1,4 +1,4 @@
-//! What is said of tables whose contents are known, without any emulator.
+//! Classification of tables with known contents, without an emulator.
 
 mod files;
 
@@ -10,7 +10,7 @@ use squall_locality_plugin::format::{head, insn, record};
 
 #[test]
 fn sharing_is_told_however_many_places_touch_a_line() {
-    // Each of three hundred places makes less than one per cent of the accesses.
+    // Each of three hundred instructions makes less than one per cent of the accesses.
     let places = |bytes| -> Vec<Doing> {
         (0..300).map(|place| Doing { pc: 0x1000 + place * 4, writes: 10, bytes, ..WRITES }).collect()
     };
@@ -19,7 +19,7 @@ fn sharing_is_told_however_many_places_touch_a_line() {
     assert_eq!(same.lines[0].words.len(), 1);
     let apart = look(&[&places(0xff), &places(0xff00)], 64, Some(100));
     assert_eq!((apart.lines[0].sharing, apart.falsely_shared_accesses), (Sharing::False, 6_000));
-    // Not all of them are listed, and it says so.
+    // Only some are listed, and the report says so.
     assert_eq!(same.lines[0].code.len() + same.lines[0].code_not_listed, 300);
     assert!(text(&same).contains("more places"));
 }
@@ -41,11 +41,11 @@ fn an_access_of_two_halves_is_one_of_a_line_of_128_bytes() {
     assert_eq!((wide.accesses, wide.write_shared_accesses, wide.lines.len()), (200, 200, 1));
     assert_eq!((wide.lines[0].writes, wide.lines[0].transfers_at_most), (200, 200));
     assert_eq!((wide.write_shared_accesses_per_op, wide.transfers_per_op_at_most), (Some(1.0), Some(1.0)));
-    // Both halves' bytes are known.
+    // The bytes of both halves are known.
     assert_eq!(wide.lines[0].words.iter().map(|word| word.offset).collect::<Vec<_>>(), [56, 64]);
     let narrow = look(&[both, both], 64, Some(100));
     assert_eq!((narrow.accesses, narrow.lines.len()), (400, 2));
-    // From one line of 128 bytes into the next it is one of each.
+    // An access across two lines of 128 bytes counts once in each.
     let out = [Doing { line: 3, ..begins }, Doing { line: 4, ..ends }];
     let next = look(&[&out, &out], 128, Some(100));
     assert_eq!((next.accesses, next.lines.len()), (400, 2));
@@ -57,16 +57,17 @@ fn a_lock_is_known_by_what_is_done_to_it() {
     let given = Doing { pc: 0x1004, kind: insn::PLAIN, ..taken };
     let lock: &[Doing] = &[taken, given];
     assert_eq!(look(&[lock, lock], 64, Some(100)).lines[0].content, "lock");
-    // A counter by compare-and-exchange, and one by addition.
+    // Counters by compare-and-exchange and by addition.
     assert_eq!(look(&[&[taken], &[taken]], 64, Some(100)).lines[0].content, "atomic");
     let added = Doing { kind: insn::ATOMIC, ..taken };
     assert_eq!(look(&[&[added, given], &[added, given]], 64, Some(100)).lines[0].content, "atomic");
-    // One that a thread sets anew; what one thread alone takes and gives back; stores to the neighbours.
+    // A word that one thread resets; a word that a single thread acquires and releases; stores to
+    // neighbouring bytes.
     assert_eq!(look(&[lock, &[taken]], 64, Some(100)).lines[0].content, "atomic");
     let data = Doing { bytes: 0xf0, ..given };
     assert_eq!(look(&[&[taken, data], &[taken, data]], 64, Some(100)).lines[0].content, "atomic");
     assert_eq!(look(&[&[WRITES], &[WRITES]], 64, Some(100)).lines[0].content, "data");
-    // Threads that slept on it.
+    // Threads slept on the word.
     let files = vec![
         log(1, &[(record::FUTEX, &0x40u64.to_le_bytes())]),
         table(1, 0, &[taken]),
@@ -96,7 +97,7 @@ fn without_operations_the_figures_are_sums_whatever_the_clock_said() {
         assert!(!found.steady && found.phases.steady == 0 && found.write_shared_accesses_per_op.is_none());
         assert!(!text(found).contains("steadily") && text(found).contains("accesses to write-shared lines"));
     }
-    // With them, the clock plays no part either, and a line is steady or not by the counts.
+    // With known operations the clock is ignored, and the counts decide whether a line is steady.
     let tables: [&[Doing]; 2] =
         [&[Doing { epochs: (1, 9), ..WRITES }], &[Doing { epochs: (50, 90), ..WRITES }]];
     let found = look(&tables, 64, Some(100));
@@ -150,7 +151,7 @@ fn a_limit_is_for_all_processes_together() {
     let mut files = vec![whole_log(1), table(1, 0, &[Doing { line: 8, ..WRITES }])];
     files.extend([whole_log(7), table(7, 0, &[WRITES]), table(7, 1, &[WRITES])]);
     let found = report(&sources(files), &request(64, Some(100)));
-    // The one that was started shares nothing; its child does.
+    // The started process shares no line; its child does.
     assert_eq!((found.pid, found.write_shared_accesses), (1, 0));
     assert!(found.incomplete.is_empty());
     let all = found.write_shared_of_all_processes().expect("threads worked");
@@ -175,7 +176,7 @@ fn sums_over_a_sample_are_scaled_and_called_estimates() {
     for said in [text(&found), page(&found)] {
         assert!(said.contains("ESTIMATES"), "{said}");
     }
-    // Halves of one line of 128 bytes are kept or dropped together.
+    // Both halves of a line of 128 bytes are kept or dropped together.
     for line in 0..1_000u64 {
         let kept = |line| squall_locality_plugin::format::is_sampled(line, 1);
         assert_eq!(kept(line * 2), kept(line * 2 + 1));

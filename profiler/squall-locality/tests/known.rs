@@ -1,4 +1,4 @@
-//! Programs whose sharing is known, counted under the emulator. Where there is none, the tests say so and pass.
+//! Profiles programs with known sharing. If there is no emulator, the tests print SKIP and pass.
 
 mod common;
 
@@ -13,10 +13,10 @@ use squall_locality::run::{Outcome, run};
 
 use common::{built, emulator, look, options, skip};
 
-/// Lines in a report.
+/// Maximum number of lines in a report.
 const LINES: usize = 10;
 
-/// Counts the known program `name`; its figures per operation.
+/// Profiles the program `name` of the example `known` and returns its figures per operation.
 fn count(name: &str, threads: u32, ops: u64) -> Option<(Report, f64, f64)> {
     let options = options("known", &[name, &threads.to_string(), &ops.to_string()])?;
     let report = look(&options, Some(ops), LINES);
@@ -27,7 +27,7 @@ fn count(name: &str, threads: u32, ops: u64) -> Option<(Report, f64, f64)> {
     Some((report, shared, transfers))
 }
 
-/// Whether two figures are the same, as they are printed.
+/// Whether two figures are equal as printed.
 fn is(found: f64, wanted: f64) -> bool {
     (found - wanted).abs() < 0.000_05
 }
@@ -75,7 +75,7 @@ fn known_unpadded_false_sharing_of_a_block_and_who_asked_for_it() {
 #[test]
 fn known_two_fields_of_one_struct_are_false_sharing_of_reader_and_writer() {
     let Some((report, shared, transfers)) = count("fields", 2, 300) else { return };
-    // Each touches its own field once; only the reader can miss because of the other.
+    // Each thread accesses its own field once; only the reader can miss because of the other thread.
     assert!(is(shared, 1.0) && is(transfers, 0.5), "{shared} {transfers}");
     assert_eq!((report.lines.len(), report.lines[0].sharing), (1, Sharing::False));
 }
@@ -86,17 +86,17 @@ fn known_a_reader_writer_locks_word_is_written_twice_by_a_reader() {
     for threads in [2, 4] {
         let Some((report, shared, transfers)) = count("rwlock", threads, 300) else { return };
         assert_eq!(report.write_shared_lines, 1);
-        // The lock's word, and whether somebody panicked.
+        // The lock's word and its poison flag.
         let roles: Vec<_> = report.lines[0].words.iter().map(|word| word.role).collect();
         assert_eq!(roles, ["lock", "data"]);
-        // A reader comes and goes; what it looks at besides is the standard library's matter.
+        // A reader writes the word twice. Further reads depend on the standard library.
         let writes: u64 = report.lines[0].threads.iter().map(|touch| touch.writes).sum();
         assert_eq!(writes, 2 * 300 * u64::from(threads));
         assert!(is(shared, shared.round()) && shared >= 3.0, "{shared}");
-        // No more than it touches the line, nor than others write it.
+        // The bound is the smaller of the line's accesses and the writes by others.
         let most = shared.min(2.0 * f64::from(threads - 1));
         assert!(is(transfers, most), "{transfers} {most}");
-        // What it guards is read by all, and written by none.
+        // The guarded data is read by all threads and not written.
         assert!(report.lines_read_only > 0);
         figures.push(shared);
     }
@@ -106,7 +106,7 @@ fn known_a_reader_writer_locks_word_is_written_twice_by_a_reader() {
 #[test]
 fn known_a_queues_head_and_tail_and_slots_are_three_lines() {
     let Some((report, shared, _)) = count("queue", 2, 300) else { return };
-    // Each reads both ends, and writes its own and a slot, or reads that.
+    // Each thread reads both ends, writes its own end, and writes or reads a slot.
     assert!(is(shared, 4.0), "{shared}");
     assert_eq!((report.write_shared_lines, report.falsely_shared_accesses), (3, 0));
     let mut accesses: Vec<u64> = report.lines.iter().map(|line| line.reads + line.writes).collect();
@@ -120,7 +120,7 @@ fn known_a_mutex_around_a_map_is_a_lock_and_its_data() {
     let Some((report, first, _)) = count("mutex-map", 2, 200) else { return };
     assert!(report.lines.iter().any(|line| line.content.contains("lock")), "no lock among the lines");
     assert!(first > 4.0 && is(first, first.round()), "a whole number of accesses: {first}");
-    // With more threads the same.
+    // The figure does not depend on the number of threads.
     let Some((_, again, _)) = count("mutex-map", 3, 200) else { return };
     assert!(is(first, again), "{first} {again}");
 }
@@ -162,7 +162,7 @@ fn known_blocks_are_told_of_without_any_access_that_counts() {
 
 #[test]
 fn the_same_numbers_on_every_run() {
-    // Those that never try again, whatever the order of their threads.
+    // Programs that never retry, in any order of their threads.
     for (name, threads) in [("unpadded", 4), ("rwlock", 3), ("queue", 2)] {
         let figures = |_| {
             count(name, threads, 300).map(|(report, ..)| {
@@ -192,7 +192,7 @@ fn a_program_that_dies_or_never_ends_is_reported() {
     };
     assert!(shared(&report), "the counter is seen");
     options.arguments[0] = "forever".into();
-    // A busy machine may need more before the threads have met.
+    // A busy machine may need longer until the threads have met.
     let met = [2, 8, 32].iter().any(|seconds| {
         options.timeout = Some(Duration::from_secs(*seconds));
         let report = look(&options, None, LINES);
@@ -233,7 +233,7 @@ fn threads_that_end_and_children_have_their_own_counts() {
     let report = look(&options, None, LINES);
     assert!(report.thread_list.len() >= 60, "{}", report.thread_list.len());
     assert!(report.thread_list.iter().filter(|thread| thread.ended).count() >= 59);
-    // Their blocks and stacks go from one to the next.
+    // Blocks and stacks of ended threads are reused by the next.
     assert!(report.phases.handed_over > 0);
 }
 
@@ -254,7 +254,7 @@ fn false_sharing_in_crates_of_others_is_found_and_named() {
     let output = Command::new(built("found")).output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}");
-    // The shortest of debug information tells a function's name without its type's, and with what it is generic over.
+    // Line tables alone give function names without the type; full debug information adds generic arguments.
     for (what, functions, file) in [
         ("evmap: epochs of readers", ["::new at evmap-", "; new<u64"], "at evmap-"),
         ("thread_local: values", ["::allocate_bucket at ", "; allocate_bucket"], "at thread_local-"),
@@ -266,7 +266,7 @@ fn false_sharing_in_crates_of_others_is_found_and_named() {
     }
 }
 
-/// The order that the founding experiment measured: a lock, one word, neighbours on a line, each on a line of its own.
+/// The order measured by experiment EX-K1: a lock, one word, neighbours on a line, each on its own line.
 #[test]
 fn ex_k1_the_model_puts_the_counters_in_the_order_of_the_founding_experiment() {
     let mut points = Vec::new();
@@ -277,12 +277,12 @@ fn ex_k1_the_model_puts_the_counters_in_the_order_of_the_founding_experiment() {
         points.push((name, one, many));
     }
     let [mutex, shared, unpadded, padded] = &points[..] else { unreachable!("four") };
-    // A lock is no cheaper than one word: with it goes what it guards.
+    // A lock costs at least as much as one word, because its data is shared as well.
     let at_64 = [mutex, shared, unpadded, padded].map(|(_, _, many)| many.ns_per_op);
     assert!(at_64[0] >= at_64[1] && at_64[1] > at_64[2] && at_64[2] > at_64[3], "{points:?}");
-    // Of one processor nothing is shared, and the lock is dearer than an addition.
+    // On one processor no line is shared, and the lock costs more than an addition.
     let alone = [shared, unpadded, padded].map(|(_, one, _)| one.ns_per_op);
     assert!(alone.iter().all(|ns| *ns < mutex.1.ns_per_op && *ns < 2.0 * alone[0]), "{points:?}");
-    // What is shared by all does not gain by more processors, what nobody shares gains by each.
+    // A word shared by all gains nothing from more processors; unshared words gain from each.
     assert!(shared.2.speed_up < 1.0 && mutex.2.speed_up < 4.0 && padded.2.speed_up > 60.0, "{points:?}");
 }

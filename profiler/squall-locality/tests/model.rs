@@ -1,4 +1,5 @@
-//! The model against the bound that no interleaving exceeds, and against a simulator of MESI that plays shuffled streams.
+//! Checks the model against the bound over all interleavings, and against a MESI simulator with shuffled
+//! streams.
 
 mod files;
 
@@ -8,21 +9,21 @@ use squall_locality::lines::{Line, Lines, Rules};
 use squall_locality::model::Model;
 use squall_locality_plugin::format::insn;
 
-/// How threads come to their line.
+/// Ways in which threads access their line.
 #[derive(Clone, Copy, Debug)]
 struct How {
-    /// One after the other, by the clock.
+    /// One thread after the other, by the clock.
     apart: bool,
     /// Without atomic instructions.
     plainly: bool,
-    /// Each to bytes of its own.
+    /// Each thread its own bytes.
     to_its_own: bool,
 }
 
-/// Atomically, to the same bytes.
+/// Atomic accesses to the same bytes.
 const ATOMICALLY: How = How { apart: false, plainly: false, to_its_own: false };
 
-/// The line of threads that come to it so often to read, and so often to write, by one instruction.
+/// A line with one instruction per thread, which makes the given numbers of reads and writes.
 fn line(threads: &[(u64, u64)], how: How) -> Option<Line> {
     let mut files = vec![whole_log(1)];
     for ((reads, writes), number) in threads.iter().zip(0..) {
@@ -40,9 +41,10 @@ fn line(threads: &[(u64, u64)], how: How) -> Option<Line> {
     Lines::fold(&sources(files), 1, rules).shared.pop()
 }
 
-/// Transfers and upgrades of this order of accesses: a thread, and whether it writes.
+/// Transfers and upgrades of this order of accesses, each with its thread and whether it writes.
 fn play(order: &[(usize, bool)], threads: usize) -> (u64, u64) {
-    // Whether the thread has a copy, whether others wrote since its last access, and who alone has it.
+    // Per thread: whether it has a copy, and whether others wrote since its last access. Also the exclusive
+    // owner.
     let (mut has, mut stale, mut alone) = (vec![false; threads], vec![false; threads], None);
     let (mut transfers, mut upgrades) = (0, 0);
     for (thread, writes) in order {
@@ -68,7 +70,7 @@ fn play(order: &[(usize, bool)], threads: usize) -> (u64, u64) {
     (transfers, upgrades)
 }
 
-/// A generator that needs no crate: the same order for the same seed.
+/// Shuffles with a linear congruential generator; the same seed gives the same order.
 fn shuffle<T>(items: &mut [T], seed: &mut u64) {
     for at in (1..items.len()).rev() {
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -179,7 +181,7 @@ fn what_is_done_in_one_visit_wants_the_line_once() {
     rules.with_main = true;
     let line = Lines::fold(&sources(files), 1, rules).shared.pop().expect("it is shared");
     assert_eq!((line.transfers_at_most, model.transfers(&line, Some(100))), (1_000, 100.0));
-    // A hundred places, each of which runs in one of a hundred operations.
+    // A hundred instructions, each of which runs in one of a hundred operations.
     let doings: Vec<Doing> = (0..100)
         .map(|place| Doing { pc: 0x1000 + place * 4, writes: 1, kind: insn::ATOMIC, ..WRITES })
         .collect();
@@ -194,6 +196,6 @@ fn plain_stores_to_bytes_of_ones_own_are_cheaper_than_atomic_ones_and_dearer_tha
     let transfers = |how| model.transfers(&line(&[(0, 800), (0, 800)], how).expect("it is shared"), None);
     let packed = transfers(How { plainly: true, to_its_own: true, ..ATOMICALLY });
     assert_eq!((packed, transfers(ATOMICALLY)), (800.0 / model.stores_together, 800.0));
-    // Bytes that another writes, too, have to be seen.
+    // Bytes that others write as well must be fetched.
     assert_eq!(transfers(How { plainly: true, ..ATOMICALLY }), 800.0);
 }

@@ -1,5 +1,6 @@
-//! Where a run's files can lie, on a machine whose memory file system loads no libraries. The machine is made here: a namespace of mounts, in
-//! which this test starts itself again. Where none can be had, the test says so and passes.
+//! Folders for a run's files on a machine with a `noexec` memory file system. The test restarts itself in a
+//! mount namespace that imitates such a machine. If no namespace can be created, the test prints SKIP and
+//! passes.
 
 #[allow(dead_code, reason = "what is run is looked at here, and no report is made")]
 mod common;
@@ -11,7 +12,7 @@ use squall_locality::run::{Outcome, run};
 
 use common::{options, skip};
 
-/// What this test is to find where it was started again.
+/// Environment variable that tells the restarted test the expected outcome.
 const PLACES: &str = "SQUALL_TEST_PLACES";
 
 #[test]
@@ -34,7 +35,8 @@ fn libraries_are_loaded_from_where_that_can_be() {
     }
 }
 
-/// Starts this test where `/dev/shm` loads no libraries, and where the folder for temporary files does not either.
+/// Restarts this test where `/dev/shm` is `noexec`, once with a usable folder for temporary files and once
+/// without.
 fn start_again() {
     let test = std::env::current_exe().expect("our path");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("places");
@@ -62,7 +64,7 @@ fn start_again() {
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said);
         assert!(output.status.success(), "{places}: {said}");
-        // A name that fits no test, and a test that is skipped, are successes, too.
+        // A filter that matches no test, or a skipped test, would also exit with 0.
         assert!(said.contains("1 passed") && !said.contains("SKIP"), "{places}: {said}");
     }
 }

@@ -1,4 +1,4 @@
-//! Whatever bytes the plugin's files hold, the analysis reads what it can, and says something.
+//! Analyses arbitrary bytes as the plugin's files.
 
 use proptest::prelude::*;
 use squall_locality::lines::Rules;
@@ -19,7 +19,7 @@ fn request(line_bytes: u32, ops: Option<u64>) -> Request {
     request
 }
 
-/// Analyses these files, in every form.
+/// Analyses the files and formats the report in every way.
 fn look(files: Vec<Vec<u8>>, line_bytes: u32, ops: Option<u64>) {
     let sources: Vec<Source> = files.into_iter().map(Source::Bytes).collect();
     let found = report(&sources, &request(line_bytes, ops));
@@ -28,7 +28,7 @@ fn look(files: Vec<Vec<u8>>, line_bytes: u32, ops: Option<u64>) {
     assert!(serde_json::to_string(&found).is_ok());
 }
 
-/// A head that is right as far as it must be, of process 1 by the kernel's number, and one of a few by the run's.
+/// A file with a valid head, of the process with pid 1 and this process number.
 fn with_head(kind: u32, process: u32, number: u32, window: u32, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; HEAD_BYTES];
     bytes[head::MAGIC..][..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -42,7 +42,7 @@ fn with_head(kind: u32, process: u32, number: u32, window: u32, body: &[u8]) -> 
     bytes
 }
 
-/// An entry of any numbers, on one of a few lines, so that threads meet.
+/// An entry with arbitrary numbers, on one of a few lines so that threads meet.
 fn entry() -> impl Strategy<Value = Vec<u8>> {
     let number = prop_oneof![any::<u64>(), 0u64..4, Just(u64::MAX)];
     let line = prop_oneof![0u64..4, any::<u64>()];
@@ -53,7 +53,7 @@ fn entry() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A record of a known kind, with any payload and nearly any length.
+/// A record of a known kind, with an arbitrary payload and a correct or tripled length.
 fn event() -> impl Strategy<Value = Vec<u8>> {
     let text = Just(b"\0\0\0\0\0\0\0\x00400000-401000 r-xp 00000000 00:00 1 /bin/sh\nx\n1-0 r".to_vec());
     let payload = prop_oneof![proptest::collection::vec(any::<u8>(), 0..80), text];
@@ -98,7 +98,7 @@ proptest! {
         let mut files: Vec<Vec<u8>> = tables
             .into_iter()
             .map(|(number, window, entries)| {
-                // The last process is the one whose threads these are.
+                // The threads belong to the last process.
                 let mut bytes = with_head(file::TABLE, logs.len() as u32 - 1, number, window, &entries.concat());
                 let kept = bytes.len() - cut.min(bytes.len() - HEAD_BYTES);
                 bytes.truncate(kept);

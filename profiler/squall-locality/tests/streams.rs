@@ -1,4 +1,4 @@
-//! What the fuzzer runs, on random bytes, and on right files that are changed: see `fuzz/`.
+//! Runs the fuzzer's analysis on random bytes and on modified valid files, see the directory `fuzz`.
 #![cfg(not(miri))]
 
 mod files;
@@ -24,7 +24,7 @@ impl Rng {
     }
 }
 
-/// The files of a run in which threads share lines in all the ways there are.
+/// Valid files of a run in which threads share lines in all ways.
 fn right_files(rng: &mut Rng) -> Vec<u8> {
     let number = 0u64.to_le_bytes();
     let mmap =
@@ -50,7 +50,7 @@ fn right_files(rng: &mut Rng) -> Vec<u8> {
         all.extend((file.len() as u32).to_le_bytes());
         all.extend(file);
     };
-    // In every other run the threads are those of a copy, which was made somewhere in this log.
+    // In half of the runs the threads belong to a child, forked somewhere in this log.
     let process = rng.below(2) as u32;
     if process == 1 {
         let bytes = rng.below(log.len() - HEAD_BYTES + 1) as u64;
@@ -87,7 +87,7 @@ fn right_files(rng: &mut Rng) -> Vec<u8> {
 }
 
 fn change(bytes: &mut Vec<u8>, rng: &mut Rng) {
-    // The two bytes of options stay.
+    // Keeps the two bytes of options.
     let at = 2 + rng.below(bytes.len() - 2);
     match rng.below(6) {
         0 => bytes[at] = rng.draw() as u8,
@@ -136,7 +136,7 @@ fn no_bytes_make_the_analysis_panic() {
     assert!(rounds > 0);
 }
 
-/// Says how to repeat it when the analysis panics.
+/// Prints how to replay, if the analysis panics.
 struct Replay(u64);
 
 impl Drop for Replay {
@@ -162,7 +162,7 @@ fn heads_at_the_end_of_numbers_are_borne() {
     all.extend((log.len() as u32).to_le_bytes());
     all.extend(log);
     stream_common::analyse(&all);
-    // As many accesses as no sum holds.
+    // More accesses than a sum can hold.
     let most = Doing { reads: u64::MAX, writes: u64::MAX, ..WRITES };
     let found = files::look(&[&vec![most; 40_000], &vec![most; 40_000]], 64, None);
     assert_eq!((found.accesses, found.lines[0].writes), (u64::MAX, u64::MAX));

@@ -1,5 +1,5 @@
-//! Lines of each kind of object, shared truly and falsely: each is told by its kind and its name. Where there is no emulator, the tests say so
-//! and pass.
+//! Lines of each kind of object, shared truly and falsely: the report gives each object's kind and name. If
+//! there is no emulator, the tests print SKIP and pass.
 
 mod common;
 
@@ -12,10 +12,11 @@ use common::{look, options};
 
 const OPS: u64 = 300;
 
-/// Where in its file the example's line is.
+/// Offset of the line in the example's file.
 const OFFSET: u64 = 4096 + 256;
 
-/// Has `check` look at the one line of the example, shared truly and falsely; `path` is the file that it maps.
+/// Profiles the example with true and with false sharing and passes its only line to `check`. `path` is the
+/// file to map.
 fn each_sharing(object: &str, path: &str, check: impl Fn(&Report, &LineReport)) {
     for sharing in [Sharing::True, Sharing::False] {
         let is_true = (sharing == Sharing::True).to_string();
@@ -26,7 +27,7 @@ fn each_sharing(object: &str, path: &str, check: impl Fn(&Report, &LineReport)) 
         assert_eq!((line.sharing, report.write_shared_accesses), (sharing, 2 * OPS), "{object}");
         let falsely = if sharing == Sharing::False { 2 * OPS } else { 0 };
         assert_eq!((line.falsely_shared, report.falsely_shared_accesses), (falsely, falsely), "{object}");
-        // The words, by where they are in the line.
+        // Touched words by offset.
         let places: Vec<_> = line.words.iter().map(|word| (word.offset, word.written_by.len())).collect();
         let wanted = if sharing == Sharing::True { vec![(0, 2)] } else { vec![(16, 1), (40, 1)] };
         assert_eq!(places, wanted, "{object}");
@@ -34,7 +35,7 @@ fn each_sharing(object: &str, path: &str, check: impl Fn(&Report, &LineReport)) 
     }
 }
 
-/// What the thread of this number in the kernel is called.
+/// Name of the thread with this kernel id.
 fn name_of(report: &Report, tid: u32) -> &str {
     report.thread_list.iter().find(|thread| thread.tid == tid).map_or("", |thread| &thread.name)
 }
@@ -85,6 +86,6 @@ fn whose_a_mapped_file_is_told_by_its_path_and_the_place_in_it() {
         let known = std::fs::canonicalize(&path).expect("the program made it");
         assert_eq!(line.object, Object::File { path: known, offset: OFFSET });
     });
-    // There is none where nothing was run.
+    // The file does not exist if the program was not run.
     let _ = std::fs::remove_file(&path);
 }

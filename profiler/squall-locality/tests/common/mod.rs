@@ -1,4 +1,4 @@
-//! What the tests that run an example below the profiler share.
+//! Helpers of the tests that profile an example.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,24 +11,26 @@ use squall_locality::report::{Report, Request, report};
 use squall_locality::run::{Run, run};
 use squall_locality::{Options, Window, read};
 
-/// What this run of the tests has to have, with commas between: a test that would be skipped for want of it fails instead.
+/// Environment variable with a comma-separated list of requirements. A test that would be skipped for lack of
+/// one fails.
 const NEEDS: &str = "SQUALL_TEST_NEEDS";
 
-/// Says that the test is skipped, where the test's output is not kept back: a test that passes is silent otherwise.
+/// Reports a skipped test. Writes to stderr directly, because the test harness hides the output of passing
+/// tests.
 ///
 /// # Panics
-/// If what it lacks has to be there.
+/// If the missing requirement is in [`NEEDS`].
 pub(crate) fn skip(lacks: &str, why: &str) {
     let needs = std::env::var(NEEDS).unwrap_or_default();
     assert!(!needs.split(',').any(|need| need == lacks), "{NEEDS}={needs}, and {why}");
-    // Nobody may be there to be told.
+    // Stderr may be closed.
     let _ = writeln!(std::io::stderr(), "SKIP {lacks}: {why}");
 }
 
-/// An example, which Cargo builds with the tests.
+/// Path of an example, which Cargo builds with the tests.
 ///
 /// # Panics
-/// If it did not.
+/// If the example was not built.
 pub(crate) fn built(example: &str) -> PathBuf {
     let test = std::env::current_exe().expect("our path");
     let folder = test.parent().and_then(|deps| deps.parent()).expect("Cargo's folder");
@@ -37,12 +39,12 @@ pub(crate) fn built(example: &str) -> PathBuf {
     path
 }
 
-/// Why this emulator, or the one of this machine's architecture, cannot be used.
+/// Checks that the emulator `named`, or the default one, can be used. Fails with the reason.
 pub(crate) fn emulator(named: Option<&Path>) -> Result<(), String> {
     use object::Object;
     let found = Emulator::find(named).map_err(|error| error.0)?;
     let bytes = std::fs::read(&found.path).map_err(|error| format!("{}: {error}", found.path.display()))?;
-    // What is no ELF file (a script) may start one that can.
+    // A file that is not ELF (a script) may start a suitable emulator.
     match object::File::parse(&*bytes) {
         Ok(program) if program.section_by_name(".interp").is_none() => {
             Err(format!("{} is linked statically and can load no plugin", found.path.display()))
@@ -51,7 +53,7 @@ pub(crate) fn emulator(named: Option<&Path>) -> Result<(), String> {
     }
 }
 
-/// To run an example with these arguments; nothing, if there is no emulator that can load the plugin.
+/// Options for an example with these arguments, or `None` without a usable emulator.
 pub(crate) fn options(example: &str, arguments: &[&str]) -> Option<Options> {
     if let Err(why) = emulator(None) {
         skip("emulator", &why);
@@ -65,12 +67,12 @@ pub(crate) fn options(example: &str, arguments: &[&str]) -> Option<Options> {
     Some(options)
 }
 
-/// The report of a run, of so many lines at most.
+/// Runs and reports at most `lines_max` lines.
 pub(crate) fn look(options: &Options, ops: Option<u64>, lines_max: usize) -> Report {
     report_on(&run(options).expect("it runs"), options, ops, lines_max)
 }
 
-/// The report of this run.
+/// Report on this run.
 pub(crate) fn report_on(run: &Run, options: &Options, ops: Option<u64>, lines_max: usize) -> Report {
     let sources = read::sources(&run.folder).expect("files");
     let mut request = Request::new(Rules::new(ops, 64), Model::preset("server").expect("it is there"));

@@ -1,4 +1,4 @@
-//! Files as the plugin would leave them, with any numbers in them.
+//! Builds plugin files with arbitrary numbers.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -8,7 +8,7 @@ use squall_locality::read::Source;
 use squall_locality::report::{Report, Request, report};
 use squall_locality_plugin::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, SITE_BITS, entry, file, head, record};
 
-/// What a report is asked for.
+/// Default request of a report.
 pub(crate) fn request(line_bytes: u32, ops: Option<u64>) -> Request {
     let mut rules = Rules::new(ops, line_bytes);
     rules.with_main = true;
@@ -20,7 +20,7 @@ pub(crate) fn request(line_bytes: u32, ops: Option<u64>) -> Request {
     request
 }
 
-/// One instruction's doings to one line.
+/// Accesses of one instruction to one line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doing {
     pub(crate) line: u64,
@@ -28,12 +28,12 @@ pub(crate) struct Doing {
     pub(crate) kind: u8,
     pub(crate) reads: u64,
     pub(crate) writes: u64,
-    /// The bytes that it touches; it writes them if it writes at all.
+    /// Touched bytes; they are written if `writes` is not zero.
     pub(crate) bytes: u64,
     pub(crate) epochs: (u32, u32),
 }
 
-/// Writes to the first eight bytes of line 1, a hundred of them.
+/// A hundred writes to the first eight bytes of line 1.
 pub(crate) const WRITES: Doing =
     Doing { line: 1, pc: 0x1000, kind: 0, reads: 0, writes: 100, bytes: 0xff, epochs: (1, 9) };
 
@@ -59,7 +59,7 @@ impl Doing {
     }
 }
 
-/// A file's head.
+/// Head of a file.
 pub(crate) fn head_of(kind: u32, pid: u32, number: u32) -> Vec<u8> {
     let mut bytes = vec![0; HEAD_BYTES];
     bytes[head::MAGIC..][..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -71,19 +71,19 @@ pub(crate) fn head_of(kind: u32, pid: u32, number: u32) -> Vec<u8> {
     bytes
 }
 
-/// Changes a word of a head.
+/// Sets a `u32` in a head.
 pub(crate) fn set(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..][..4].copy_from_slice(&value.to_le_bytes());
 }
 
-/// A thread's table.
+/// Table of a thread.
 pub(crate) fn table(pid: u32, number: u32, doings: &[Doing]) -> Vec<u8> {
     let mut bytes = head_of(file::TABLE, pid, number);
     bytes.extend(doings.iter().flat_map(Doing::bytes));
     bytes
 }
 
-/// A log of records without payload of interest.
+/// Log with these records.
 pub(crate) fn log(pid: u32, records: &[(u32, &[u8])]) -> Vec<u8> {
     let mut bytes = head_of(file::LOG, pid, 0);
     for (kind, payload) in records {
@@ -95,17 +95,17 @@ pub(crate) fn log(pid: u32, records: &[(u32, &[u8])]) -> Vec<u8> {
     bytes
 }
 
-/// A log of a process that ended by itself.
+/// Log of a process that exited.
 pub(crate) fn whole_log(pid: u32) -> Vec<u8> {
     log(pid, &[(record::EXIT, &[0; 8])])
 }
 
-/// The files, as they are asked for.
+/// Converts files to sources.
 pub(crate) fn sources(files: Vec<Vec<u8>>) -> Vec<Source> {
     files.into_iter().map(Source::Bytes).collect()
 }
 
-/// The report of one process with one table for each list of doings.
+/// Report on a process with one table per list of accesses.
 pub(crate) fn look(threads: &[&[Doing]], line_bytes: u32, ops: Option<u64>) -> Report {
     let mut files = vec![whole_log(1)];
     files.extend(threads.iter().zip(0..).map(|(doings, number)| table(1, number, doings)));

@@ -1,4 +1,5 @@
-//! What the fuzzer runs: bytes are read as the files of a run, as they are or piece by piece, and analysed in every form.
+//! The fuzzer's analysis: reads bytes as the files of a run, whole or piece by piece, and formats the report
+//! in every way.
 
 use squall_locality::lines::Rules;
 use squall_locality::model::Model;
@@ -7,9 +8,10 @@ use squall_locality::report::{Report, Request, page, report, table};
 use squall_locality::run::Outcome;
 use squall_locality_plugin::format::{ENTRY_BYTES, HEAD_BYTES, MAGIC, entry, file, head, record};
 
-/// The mode in which bytes are files: after two bytes of options, of each file its length as a `u32`, and its bytes.
+/// Mode bit: the bytes are files. After two bytes of options, each file has its length as `u32` and its
+/// contents.
 const AS_THEY_ARE: u8 = 0x80;
-/// Files of one run at most.
+/// Maximum number of files of one run.
 const FILES_MAX: usize = 24;
 
 struct Bytes<'a>(&'a [u8]);
@@ -27,7 +29,7 @@ impl Bytes<'_> {
         taken
     }
 
-    /// A number: mostly small, now and then one at which arithmetic ends.
+    /// A number: mostly small, sometimes at the limits of arithmetic.
     fn number(&mut self) -> u64 {
         match self.byte() {
             small @ 0..200 => u64::from(small),
@@ -49,7 +51,7 @@ impl Bytes<'_> {
 ///
 /// # Panics
 ///
-/// If the analysis does, or says what cannot be.
+/// If the analysis panics or its result is impossible.
 pub(crate) fn analyse(bytes: &[u8]) {
     let mut bytes = Bytes(bytes);
     let (options, ops) = (bytes.byte(), bytes.byte());
@@ -93,7 +95,7 @@ fn as_it_is(bytes: &mut Bytes<'_>) -> Vec<u8> {
     bytes.take(u32::from_le_bytes(length) as usize).to_vec()
 }
 
-/// A file with a right head and whatever in it.
+/// A file with a valid head and arbitrary contents.
 fn piece_by_piece(bytes: &mut Bytes<'_>) -> Vec<u8> {
     let kind = if bytes.byte() & 3 == 0 { file::LOG } else { file::TABLE };
     let mut made = vec![0; HEAD_BYTES];
@@ -102,7 +104,7 @@ fn piece_by_piece(bytes: &mut Bytes<'_>) -> Vec<u8> {
     let pid = 1 + u32::from(bytes.byte() == 255);
     made[head::PID..][..4].copy_from_slice(&pid.to_le_bytes());
     made[head::ENTRIES..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
-    // Few processes, so that one is forked from another.
+    // Few processes, so that forks happen.
     let process = (bytes.number() % 4) as u32;
     made[head::PROCESS..][..4].copy_from_slice(&process.to_le_bytes());
     for at in [head::TID, head::NUMBER, head::WINDOW, head::SAMPLE, head::STARTED, head::ENDED, head::ROWS] {
@@ -147,7 +149,7 @@ fn record_of(bytes: &mut Bytes<'_>) -> Vec<u8> {
     let kind = u32::from(bytes.byte() % 20);
     let mut payload = Vec::new();
     if kind == record::FORKED {
-        // One of the few; else a log is hardly ever another's.
+        // One of the few processes; otherwise a fork would hardly ever match.
         payload.extend(u64::from(bytes.byte() % 4).to_le_bytes());
     }
     for _ in 0..bytes.byte() % 7 {
@@ -168,7 +170,7 @@ fn record_of(bytes: &mut Bytes<'_>) -> Vec<u8> {
     made
 }
 
-/// What has to hold of a report on anything.
+/// Invariants of any report.
 fn check(found: &Report) {
     assert!(!table(found).is_empty());
     assert!(page(found).ends_with("</html>\n"));
