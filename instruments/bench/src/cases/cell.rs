@@ -86,7 +86,7 @@ const UPDATED: &[(&str, Update)] = &[
     ("tokio-watch", update_ns::<TokioWatch>),
 ];
 
-/// The subject whose metric has no prefix.
+/// The adaptive subject: its metric has no prefix.
 const ADAPTIVE: &str = "squall-adaptive";
 
 struct Reading<C> {

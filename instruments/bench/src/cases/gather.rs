@@ -1,7 +1,7 @@
 //! `gather`: the sum over the representatives of a distributed object, by their number.
 //!
-//! The object is a counter with a representative on each of the first 1, 2, 8, 32 or 64 processors, each of
-//! which has counted one. `squall-flat` visits them one after the other, `squall-tree` along the machine's
+//! The object is a counter with a representative on each of the first 1, 2, 8, 32 or 64 processors. Each of
+//! them has counted one. `squall-flat` visits them one after the other, `squall-tree` along the machine's
 //! tree of clusters. `padded` is an array of as many words, each on a line of its own: the floor of any
 //! gather. No thread adds meanwhile, so the lines stay in the reader's cache, and the figure is the cost of
 //! the walk. In a program that counts, each line written since the last sum costs a transfer in addition, for

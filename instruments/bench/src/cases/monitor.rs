@@ -2,8 +2,8 @@
 //!
 //! The case follows KTK's comparison of a general monitor with a lock that monitors itself (Gheith et al.
 //! 1994, section 5.2; KSR1). There, a sensor of 40 bytes took 118, 58 and 51 µs to create, insert and
-//! retrieve, and 8 bytes took 38 µs to reach the monitor's thread. Monitoring and configuring an attribute in
-//! the lock took 5.5 µs, an uncontended mutex 6 µs.
+//! retrieve. Another 38 µs passed until 8 bytes reached the monitor's thread. Monitoring and configuring an
+//! attribute in the lock took 5.5 µs, an uncontended mutex 6 µs.
 //!
 //! `squall-general` writes a record into the thread's buffer; `squall-off` tries to, without a subscriber.
 //! The rivals put records of equal size, with the time, into one bounded buffer for all threads. The threads
@@ -53,7 +53,7 @@ static FACT: Kind = Kind::new("bench.fact", ["n", ""]);
 
 /// A place to note facts.
 pub(crate) trait Log: Send + Sync {
-    /// Most facts a thread notes before it reads; `None` if no buffer fills up.
+    /// Most facts a thread notes before it reads; absent if no buffer fills up.
     const CHUNK: Option<usize> = Some(CHUNK);
 
     /// Makes a log for `threads` threads.

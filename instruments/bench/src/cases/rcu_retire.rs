@@ -1,7 +1,7 @@
 //! `rcu-retire`: throughput of retiring and reclaiming, and the number of items waiting meanwhile.
 //!
-//! One operation of a thread: allocate an item of 64 bytes, read the item of the next thread in a read
-//! section, put the new item into the thread's own slot and retire the old one. Every thread reads another's
+//! In one operation a thread allocates an item of 64 bytes and reads the item of the next thread in a read
+//! section. It then puts the new item into its own slot and retires the old one. Every thread reads another's
 //! slot, so an item can never be freed at once. An operation counts as done when an item has been
 //! *reclaimed*. Items still waiting when the slice ends do not count, so a delay gains no advantage. They are
 //! reclaimed outside the measured time.
@@ -50,7 +50,7 @@ pub(super) static CASE: Case = Case {
 pub(crate) const SAMPLE_EVERY: u64 = 256;
 /// Attempts to reclaim everything after a slice.
 const DRAIN_ATTEMPTS_MAX: u32 = 1_000;
-/// Threads whose drops are counted on lines of their own.
+/// Number of threads that count drops on lines of their own.
 const DROPPERS_MAX: usize = 512;
 
 /// An item that is retired.

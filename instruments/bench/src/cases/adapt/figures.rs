@@ -1,4 +1,4 @@
-//! From turns to rows.
+//! Turns the observations of turns into rows.
 
 use squall::Vp;
 use squall::adapt::settings;
@@ -12,17 +12,17 @@ use crate::ours_adapt::{Kind, Shape};
 /// All turns of one kind: by round, then by script.
 pub(super) type Turns = Vec<Vec<Turn>>;
 
-/// What was seen at one variant and thread count.
+/// Observations at one variant and thread count.
 pub(super) struct Seen<'a> {
     pub(super) scripts: &'a [Script],
-    /// By kind, as in [`Kind::ALL`]: those of the rounds that are kept.
+    /// The turns of the kept rounds, by kind in the order of [`Kind::ALL`].
     pub(super) turns: [Vec<&'a Vec<Turn>>; 3],
-    /// The VPs of the first and of the last thread, where each stays on its own.
+    /// The VPs of the first and of the last thread, if each stays on its own.
     pub(super) homes: Option<(Vp, Vp)>,
     pub(super) threads: usize,
 }
 
-/// What an adaptive object is compared with in a part: the better fixed one of each round.
+/// The denominators of an adaptive object's ratios: in each part, the better fixed object of each round.
 struct Ratios {
     part: &'static str,
     median: f64,
@@ -52,7 +52,7 @@ impl Seen<'_> {
         (0..self.rounds()).map(round).collect()
     }
 
-    /// The steady parts alone, as a subject's row has them.
+    /// The mean over the steady parts alone, as in a subject's row.
     pub(super) fn steady(&self, kind: Kind) -> Vec<f64> {
         self.mean(kind, |took| took.steady)
     }
@@ -120,7 +120,7 @@ impl Seen<'_> {
         metrics
     }
 
-    /// The changes of load that called for a decision, and when it came.
+    /// The changes of load that called for a decision, with its time.
     fn decisions(&self) -> Decisions {
         let mut seen = Decisions::default();
         for (script, part) in self.parts().filter(|(script, _)| !script::is_wave(self.scripts[*script])) {
@@ -137,7 +137,7 @@ impl Seen<'_> {
         seen
     }
 
-    /// Whether another form than this one is so much faster in a part that a policy must change it.
+    /// Whether another form is so much faster in a part that a policy must change `shape`.
     fn is_called_for(&self, script: usize, part: usize, shape: Shape) -> bool {
         let ns = |kind, part| {
             let rounds = (0..self.rounds()).map(|round| self.took(kind, round, (script, part)).steady);
@@ -148,7 +148,8 @@ impl Seen<'_> {
             Length::Steady(load) | Length::Phase(load) => Some(load),
             Length::Alternating(..) => None,
         };
-        // Fixed ones are at home with the first thread. One that is biased anew is to the adder what those are elsewhere.
+        // Fixed objects are at home with the first thread. An object biased anew serves its adder as those
+        // serve that thread.
         let alone = load(part).and_then(|load| load.alone(self.threads));
         let own = match (shape, alone, self.homes) {
             (Shape::Spread, ..) => distributed,
@@ -164,10 +165,10 @@ impl Seen<'_> {
     }
 }
 
-/// How ours is called in ratios against the better of the fixed ones.
+/// Name of the denominator in ratios to the better fixed object.
 pub(super) const BEST_FIXED: &str = "best-fixed";
 
-/// The median over the rounds of the adaptive one over the better fixed one of that round.
+/// The median over the rounds of the ratio to the better fixed object of that round.
 pub(super) fn over_best(rounds: usize, ns: impl Fn(Kind, usize) -> f64) -> f64 {
     let ratio = |round| ns(Kind::Adaptive, round) / ns(Kind::Shared, round).min(ns(Kind::Distributed, round));
     median(&(0..rounds).map(ratio).collect::<Vec<f64>>())
@@ -180,7 +181,7 @@ struct Decisions {
 }
 
 impl Decisions {
-    /// Zero where none was called for.
+    /// A quantile in milliseconds; zero if no decision was called for.
     fn ms(&self, q: f64) -> f64 {
         if self.ms.is_empty() { 0.0 } else { quantile(&self.ms, q) }
     }

@@ -1,15 +1,15 @@
-//! `adapt`: a counter that changes its form, beside the two forms that it may have.
+//! `adapt`: a counter that changes its form, compared with the two forms it may have.
 //!
-//! - The subjects are the ready counters, called through a `CoRef<dyn Counter>`: `squall-shared` at home with the first thread,
-//!   `squall-distributed`, and `squall-adaptive`, which begins as the first. All are made anew for each turn, but for those of
-//!   `ten-thousand-objects`.
-//! - A turn plays a script: loads of some hundred milliseconds each. What comes soon after a change of load is not in the
-//!   subjects' rows, for the fixed ones neither: there the policy may still be at it. `ratio_whole` has all of it.
-//! - `squall-adaptive/best-fixed` is taken in each part of a script against the fixed one that is better in that part and in
-//!   that round; where there are several parts it is the worst of them, so that none makes up for another.
+//! - The subjects are the ready counters, called through a `Handle<dyn Counter>`: `squall-shared` at home
+//!   with the first thread, `squall-distributed`, and `squall-adaptive`, which starts shared. All are made
+//!   anew for each turn, except in `ten-thousand-objects`.
+//! - A turn plays a script: loads of some hundred milliseconds each. The time just after a change of load,
+//!   when the policy may still decide, is left out of all subjects' rows. `ratio_whole` includes it.
+//! - `squall-adaptive/best-fixed` is taken in each part of a script against the fixed counter that is better
+//!   in that part and round. With several parts the worst counts, so that no part makes up for another.
 //!
-//! - I1. Each sum is checked: what the threads added is what the counter has, across all swaps.
-//! - I2. Nothing here tells the policy anything. When it decided is read from its history afterwards.
+//! - I1. Each sum is checked: the counter holds all additions of the threads, across all swaps.
+//! - I2. The case tells the policy nothing. The times of its decisions are read from its history afterwards.
 
 mod figures;
 mod many;
@@ -157,7 +157,7 @@ impl Watched {
         Watched { processors, disturbed: Vec::new() }
     }
 
-    /// A turn of each kind, in an order that is rotated from round to round.
+    /// Runs a turn of each kind, in an order rotated from round to round.
     fn round(
         &mut self,
         round: usize,
@@ -174,7 +174,7 @@ impl Watched {
         self.disturbed.iter().filter(|&&foreign| foreign).count()
     }
 
-    /// The rounds that count: those that are clean, if they are enough.
+    /// The rounds that count: the clean ones, if they suffice.
     fn kept(&self) -> Vec<usize> {
         let all = self.disturbed.len() - self.disturbed_count() < CLEAN_ROUNDS_MIN;
         (0..self.disturbed.len()).filter(|&round| all || !self.disturbed[round]).collect()
@@ -183,8 +183,9 @@ impl Watched {
 
 // --- `loop` ---
 
-/// Makes the subject of this kind whose operations are counted from outside: the loads of the variant one after the other, as
-/// many operations in each; where one thread adds alone, the others' operations are nothing.
+/// Makes the subject of this kind for an instrument that counts its operations. The loads of the variant
+/// follow each other, with an equal number of operations in each. If one thread adds alone, the others'
+/// operations are empty.
 const fn counted(kind: Kind) -> Make {
     match kind {
         Kind::Shared => |setting| Looping::make(Kind::Shared, setting),
@@ -197,7 +198,7 @@ struct Looping {
     counters: Vec<Counted>,
     loads: Vec<Load>,
     threads: usize,
-    /// Operations that added nothing.
+    /// Operations that added zero.
     others: AtomicU64,
 }
 
@@ -229,7 +230,8 @@ impl Subject for Looping {
                     };
                 }
             }
-            // Relaxed: it is read when all are done. Where all add, the sum is known without it.
+            // Relaxed: the total is read after all threads have ended. If all operations add, the sum is
+            // known without it.
             if added != ops {
                 self.others.fetch_add(ops - added, Ordering::Relaxed);
             }

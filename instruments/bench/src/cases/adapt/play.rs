@@ -1,8 +1,10 @@
-//! Threads that call while what they do changes, and what it took of them.
+//! Threads that call while their load changes, and the processor time it took.
 //!
-//! - I1. A batch of calls counts for the step in which it began. A batch is some microseconds long, a step some milliseconds.
-//! - I2. Time is the processor time of the whole process: the callers' own, and what the policy's thread and the reclaimer took
-//!   for them. What another process runs is not in it; nor is the time for which a thread sleeps, or waits for a processor.
+//! - I1. A batch of calls counts for the step in which it began. A batch takes some microseconds, a step some
+//!   milliseconds.
+//! - I2. Time is the processor time of the whole process: the callers' own, and that of the engine's thread
+//!   and the reclaimer on their behalf. It excludes other processes, and time in which a thread sleeps or
+//!   waits for a processor.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -13,23 +15,23 @@ use crate::gate::Gate;
 use crate::harness::process_cpu_ns;
 use crate::ours_adapt::policy_cpu_ns;
 
-/// What the threads do.
+/// Load of the threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// The first thread adds, the others have nothing to do.
+    /// The first thread adds, the others sleep.
     OneAdds,
-    /// The last one adds.
+    /// The last thread adds, the others sleep.
     LastAdds,
     /// All add.
     AllAdd,
-    /// All ask for the sum, but for one call in a hundred, which adds.
+    /// All ask for the sum, except that one call in a hundred adds.
     MostlyTotal,
-    /// All add to one of many, mostly to a few of them.
+    /// All add to one of many counters, mostly to a few of them.
     Many,
 }
 
 impl Load {
-    /// The thread that adds, if it is one alone.
+    /// The thread that adds, if only one does.
     pub(super) fn alone(self, threads: usize) -> Option<usize> {
         match self {
             Load::OneAdds => Some(0),
@@ -43,24 +45,24 @@ impl Load {
     }
 }
 
-/// A span in which the threads do one thing.
+/// A span with one load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) load: Load,
-    /// That of which it is a piece.
+    /// The part that contains the step.
     pub(super) part: usize,
-    /// Whether the policy has had the time that it may take.
+    /// Whether the time allowed to the policy has passed.
     pub(super) steady: bool,
     pub(super) length: Duration,
 }
 
 /// One thread's way to call.
 pub(super) trait Caller {
-    /// Calls a few times. Returns how often, and how many of these added one.
+    /// Makes a batch of calls. Returns their number, and the number of those that added one.
     fn batch(&mut self, load: Load) -> (u64, u64);
 }
 
-/// What the policies' thread takes in the steady ones of these steps: milliseconds in a second.
+/// Processor time of the engine's thread in the steady ones of these steps, in milliseconds per second.
 pub(super) fn policy_ms_per_s<'a>(steps: impl Iterator<Item = (&'a Step, &'a Stepped)>) -> f64 {
     let steady = steps.filter(|(step, _)| step.steady);
     let (ns, seconds) = steady.fold((0.0, 0.0), |(ns, seconds), (step, stepped)| {
@@ -69,17 +71,17 @@ pub(super) fn policy_ms_per_s<'a>(steps: impl Iterator<Item = (&'a Step, &'a Ste
     if seconds > 0.0 { ns / 1e6 / seconds } else { 0.0 }
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stepped {
     pub(super) began: SystemTime,
     pub(super) calls: u64,
     pub(super) cpu_ns: u64,
-    /// That part of it which the policies' thread took.
+    /// Processor time of the engine's thread in the step.
     pub(super) policy_ns: u64,
 }
 
-/// What came of all.
+/// Result of all steps.
 pub(super) struct Played {
     pub(super) steps: Vec<Stepped>,
     pub(super) added: u64,
@@ -88,7 +90,7 @@ pub(super) struct Played {
 struct Stage {
     /// The number of the step.
     now: AtomicUsize,
-    /// Held while it is changed.
+    /// Held while the step is changed.
     change: Mutex<()>,
     changed: Condvar,
 }
@@ -96,13 +98,13 @@ struct Stage {
 impl Stage {
     fn change_to(&self, step: usize) {
         let guard = self.change.lock().expect("nobody panics holding it");
-        // Relaxed: the number is all there is to see.
+        // Relaxed: the number publishes no other data.
         self.now.store(step, Ordering::Relaxed);
         drop(guard);
         self.changed.notify_all();
     }
 
-    /// Sleeps while it is this step.
+    /// Sleeps until `step` is over.
     fn sleep_through(&self, step: usize) {
         let guard = self.change.lock().expect("nobody panics holding it");
         let is_on = |_: &mut ()| self.now.load(Ordering::Relaxed) == step;
@@ -110,8 +112,8 @@ impl Stage {
     }
 }
 
-/// Has so many threads do the steps one after the other. `caller` makes a thread's way to call, in that thread, and what it
-/// does to be ready; then all begin together.
+/// Has `threads` threads play the steps one after the other. `caller` makes a thread's caller, on that
+/// thread, and prepares it; then all begin together.
 pub(super) fn play<C: Caller>(threads: usize, steps: &[Step], caller: impl Fn(usize) -> C + Sync) -> Played {
     let stage = Stage { now: AtomicUsize::new(0), change: Mutex::new(()), changed: Condvar::new() };
     let begin = Gate::new(threads + 1);
@@ -120,7 +122,7 @@ pub(super) fn play<C: Caller>(threads: usize, steps: &[Step], caller: impl Fn(us
         let (mut calls, mut added) = (vec![0; steps.len()], 0);
         begin.wait();
         loop {
-            // Relaxed: the number is all there is to see.
+            // Relaxed: the number publishes no other data.
             let now = stage.now.load(Ordering::Relaxed);
             let Some(step) = steps.get(now) else { return (calls, added) };
             if step.load.is_for(thread, threads) {

@@ -1,4 +1,4 @@
-//! What happens to an object in a variant: the parts, and the steps of which they consist.
+//! The script of a variant: its parts, and their steps.
 
 use std::time::Duration;
 
@@ -8,37 +8,37 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// For so long after a change of load the policy may be at it: where each thread has a processor, and where not.
+/// Time allowed to the policy after a change of load: with a processor per thread, and with fewer.
 const MAY_TAKE: (Duration, Duration) = (ms(100), ms(200));
 /// The steady time of a load, in a full and in a quick run.
 const STEADY: (Duration, Duration) = (ms(300), ms(150));
-/// The same where others follow. With the time before it, it is longer than a cool-down: each change is one that a policy is
-/// to follow at once.
+/// The steady time of a load that others follow. With the time allowed before it, it is longer than a
+/// cool-down: a policy is to follow each change at once.
 const PHASE: (Duration, Duration) = (ms(400), ms(300));
-/// For so long a load that alternates is let alone; then it is looked at for so long.
+/// Time for which an alternating load runs unobserved, and then the observed time.
 const SETTLE: Duration = ms(400);
 const WAVE: (Duration, Duration) = (ms(1600), ms(800));
 
-/// A stretch of which there is one figure.
+/// A stretch with one figure.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// For the names of metrics.
+    /// Name, for metrics.
     pub(super) name: &'static str,
     pub(super) length: Length,
 }
 
-/// How long what is done.
+/// Loads of a part and their length.
 #[derive(Debug)]
 pub(super) enum Length {
-    /// One load, and no other.
+    /// One load throughout.
     Steady(Load),
     /// One load of several.
     Phase(Load),
-    /// Two in turns, each for so long.
+    /// Two loads by turns, each for the given time.
     Alternating([Load; 2], Duration),
 }
 
-/// What is done with one object, from its making to its end.
+/// The loads of one object, from its creation to its end.
 pub(super) type Script = &'static [Part];
 
 const fn phase(name: &'static str, load: Load) -> Part {
@@ -76,23 +76,23 @@ pub(super) fn of(variant: &str) -> Vec<Script> {
     }
 }
 
-/// Whether it is one load from the beginning to the end.
+/// Whether the script is one load from beginning to end.
 pub(super) fn is_steady(script: Script) -> bool {
     matches!(script, [Part { length: Length::Steady(_), .. }])
 }
 
-/// Whether its load alternates faster than anybody should follow.
+/// Whether its load alternates faster than a policy should follow.
 pub(super) fn is_wave(script: Script) -> bool {
     script.iter().any(|part| matches!(part.length, Length::Alternating(..)))
 }
 
-/// The swaps that hysteresis allows: one for each change of a load that was steady before. A load that alternates is
-/// followed once, when it begins.
+/// Number of swaps that hysteresis allows: one for each change of a load that was steady before. An
+/// alternating load is followed once, when it begins.
 pub(super) fn swaps_allowed(script: Script) -> usize {
     script.len()
 }
 
-/// The loads of a script, in their order: for who counts operations and has no clock.
+/// The loads of a script in order, for instruments that count operations without a clock.
 pub(super) fn loads(script: Script) -> Vec<Load> {
     let loads = script.iter().flat_map(|part| match &part.length {
         Length::Steady(load) | Length::Phase(load) => vec![*load],
@@ -101,7 +101,7 @@ pub(super) fn loads(script: Script) -> Vec<Load> {
     loads.collect()
 }
 
-/// The steps of a script. In each part those that are not steady come first.
+/// The steps of a script. In each part the unsteady steps come first.
 pub(super) fn steps(script: Script, fit: bool, quick: bool) -> Vec<Step> {
     let of_run = |(full, short): (Duration, Duration)| if quick { short } else { full };
     let may_take = if fit { MAY_TAKE.0 } else { MAY_TAKE.1 };

@@ -1,16 +1,19 @@
-//! `alloc-memory`: resident memory under a churn of mixed sizes, and when all of it was freed.
+//! `alloc-memory`: resident memory under a churn of mixed sizes, and after all blocks were freed.
 //!
-//! Four threads each keep 20,000 blocks (a quick run: 4,000) of 16 bytes to 32 KiB, small ones more often, write all of each, and put
-//! new ones in the place of others at random; every fourth is handed to the next thread and freed there. For each subject:
+//! Four threads each keep 20,000 blocks (a quick run: 4,000) of 16 bytes to 32 KiB, small ones more often.
+//! They write all of each block, and replace blocks at random. Every fourth block is handed to the next
+//! thread and freed there. For each subject:
 //!
-//! - `SUBJECT_churn_over_live`: growth of the resident set when the churn stops, over the bytes that are in blocks then.
-//! - `SUBJECT_freed_mib`: growth that is left when all was freed.
-//! - `SUBJECT_idle_mib`: growth that is left when the allocator was asked to give back what it holds, by its own call for that
-//!   (jemalloc's purge of its arenas, `mi_collect`, `malloc_trim`, `trim`; snmalloc and tcmalloc are not asked).
-//! - `squall_over_SUBJECT`: ours over a rival's growth when the churn stops.
+//! - `SUBJECT_churn_over_live`: growth of the resident set when the churn stops, divided by the bytes in live
+//!   blocks.
+//! - `SUBJECT_freed_mib`: growth left after all blocks were freed.
+//! - `SUBJECT_idle_mib`: growth left after the allocator was asked to return memory, by its own call
+//!   (jemalloc's purge of its arenas, `mi_collect`, `malloc_trim`, `trim`; snmalloc and tcmalloc are not
+//!   asked).
+//! - `squall_over_SUBJECT`: our growth divided by a rival's when the churn stops.
 //!
-//! Not promised: that the resident set grew by the subject alone. Subjects run one after the other, each but the first beside what
-//! the others kept.
+//! Not promised: that the resident set grew by the subject alone. Subjects run one after the other, each
+//! beside the memory kept by the earlier ones.
 
 use crate::case::{Case, PLAIN, Scale, Setting};
 use crate::cases::rcu_idle::resident_bytes;
@@ -88,7 +91,7 @@ fn churn<A: Allocator>(quick: bool) -> Result<Growth, String> {
     let mut channels: Vec<_> = (0..THREADS).map(|_| mpsc::sync_channel::<Any<A>>(64)).map(Some).collect();
     let senders: Vec<_> = channels.iter().flatten().map(|(send, _)| send.clone()).collect();
     let mut threads = Vec::new();
-    // What the threads and their tables take comes before the first look.
+    // Memory of the threads and their tables is taken before the first reading.
     for index in 0..THREADS {
         let (_, receive) = channels[index].take().expect("one for each");
         let (send, barrier) = (senders[(index + 1) % THREADS].clone(), barrier.clone());
@@ -98,7 +101,7 @@ fn churn<A: Allocator>(quick: bool) -> Result<Growth, String> {
     barrier.wait();
     let before = resident_bytes()?;
     barrier.wait();
-    // They churn.
+    // The threads churn.
     barrier.wait();
     let churn = resident_bytes()?.saturating_sub(before);
     barrier.wait();
@@ -109,7 +112,7 @@ fn churn<A: Allocator>(quick: bool) -> Result<Growth, String> {
     Ok(Growth { live, churn, freed, idle })
 }
 
-/// One thread; returns the bytes that it kept at the end.
+/// Runs one thread; returns the bytes that it kept at the end.
 fn keep<A: Allocator>(
     index: usize,
     blocks: usize,
@@ -123,7 +126,7 @@ fn keep<A: Allocator>(
     barrier.wait();
     barrier.wait();
     for round in 0..ROUNDS * blocks {
-        // Each doubling as often as the next.
+        // Each doubling is equally frequent.
         let doubling = super::below(&mut state, SIZE_MAX_SHIFT);
         let size = (16 << doubling) + super::below(&mut state, 16 << doubling);
         let mut block = Any::new(size);
@@ -133,7 +136,7 @@ fn keep<A: Allocator>(
         if let Some((old, _)) = old
             && round % 4 == 0
         {
-            // One that does not get through is freed here.
+            // A block that finds no room in the channel is freed here.
             let _ = send.try_send(old);
         }
         receive.try_iter().for_each(drop);

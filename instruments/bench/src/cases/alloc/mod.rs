@@ -1,8 +1,10 @@
-//! `alloc`: a block is allocated and freed by one thread; `alloc-remote`: by two; `alloc-memory`: what it all takes.
+//! `alloc`: one thread allocates and frees a block. `alloc-remote`: two threads do. `alloc-memory`: the
+//! memory it takes.
 //!
-//! Patterns of `alloc`, of blocks of one size each (known when the program is compiled), or of mixed sizes from 16 to 1,024 bytes:
-//! `tight` frees each block at once; `random` keeps 1,000 and puts a new one in the place of one at random; `burst` allocates 10,000
-//! and then frees them in that order. A word of each block is written. An operation is one block in and out.
+//! `alloc` has patterns of blocks with one size each, known at compile time, or of mixed sizes from 16 to
+//! 1,024 bytes. `tight` frees each block at once. `random` keeps 1,000 and replaces one at random. `burst`
+//! allocates 10,000 and then frees them in that order. A word of each block is written. An operation is one
+//! block in and out.
 //!
 //! Source: Tornado §4 and figure 8 (n threads malloc and free).
 
@@ -78,14 +80,14 @@ const fn make<A: Allocator>() -> Make {
     }
 }
 
-/// Every thread for itself.
+/// Every thread uses only its own blocks.
 struct Local<A> {
     variant: &'static str,
     counted: bool,
     of: PhantomData<A>,
 }
 
-/// Blocks that are there at a time.
+/// Blocks alive at a time.
 const KEPT: usize = 1_000;
 const BURST: usize = 10_000;
 const MIXED_MAX: usize = 1_024;
@@ -110,7 +112,7 @@ impl<A: Allocator> Subject for Local<A> {
     }
 }
 
-/// What an allocator does at a thread's first block, and at the process's, is no part of an operation.
+/// Excludes the allocator's work for the first block of a thread and of the process.
 fn warm_up<A: Allocator>() {
     drop((Fixed::<A, 16>::new(), Fixed::<A, 64>::new(), Fixed::<A, 256>::new()));
 }
@@ -118,7 +120,7 @@ fn warm_up<A: Allocator>() {
 fn tight<A: Allocator, const SIZE: usize>(ops: u64) {
     for _ in 0..ops {
         let mut block = Fixed::<A, SIZE>::new();
-        // Else the compiler, which knows the C library's functions, takes both away.
+        // Otherwise the compiler, which knows the C library's functions, removes both.
         block.touch();
     }
 }
@@ -171,7 +173,7 @@ fn below(state: &mut u64, bound: usize) -> usize {
     (((*state >> 32) * bound as u64) >> 32) as usize
 }
 
-/// What stands for a rival that this binary was built without.
+/// Stands for a rival that this binary was built without.
 #[cfg(not(feature = "rivals"))]
 fn not_built(_: &crate::case::Setting) -> Result<Box<dyn Subject>, Missing> {
     Err(Missing("squall was built without its feature `rivals`".to_owned()))

@@ -1,8 +1,9 @@
 //! `alloc-remote`: blocks that one thread allocates and another frees.
 //!
-//! Pairs of threads hand blocks of 64 bytes to each other through rings of 1,024 slots. `one-way`: of each pair one allocates and
-//! writes, the other reads and frees. `both-ways`: both do both, in turn. An operation is one block that the thread allocated or, one
-//! way, freed. The ring's own cost is in every subject's figure.
+//! Pairs of threads hand blocks of 64 bytes to each other through rings of 1,024 slots. In `one-way`, one
+//! thread of each pair allocates and writes, the other reads and frees. In `both-ways`, both do both, by
+//! turns. An operation is one block that the thread allocated or, in `one-way`, freed. The ring's own cost is
+//! in every subject's figure.
 
 use super::allocators;
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Spec, Subject, Variant, Worker};
@@ -53,9 +54,9 @@ const SIZE: usize = 64;
 struct Pairs<A: Allocator> {
     counted: bool,
     both: bool,
-    /// What thread i sends.
+    /// The ring into which thread `i` sends.
     rings: Vec<Ring<A, SIZE>>,
-    /// The sum of what was read in blocks that did not hold their number.
+    /// Sum of the words read in blocks that did not hold their number.
     freed: AtomicU64,
 }
 
@@ -76,7 +77,7 @@ impl<A: Allocator> Subject for Pairs<A> {
                 if sends && sent < end {
                     let mut block = Fixed::new();
                     block.write(sent);
-                    // A ring that is full is waited for with the block in hand.
+                    // If the ring is full, the thread waits with the block in hand.
                     let mut left = Some(block);
                     while let Some(block) = left.take() {
                         match mine.send(sent, block) {
@@ -108,7 +109,7 @@ impl<A: Allocator> Subject for Pairs<A> {
                     false => tries = 0,
                 }
             }
-            // Relaxed: read when all threads have ended.
+            // Relaxed: read after all threads have ended.
             self.freed.fetch_add(wrong, Ordering::Relaxed);
         })
     }

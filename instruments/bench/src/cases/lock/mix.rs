@@ -1,4 +1,4 @@
-//! `lock-mix`: sections whose length and threads whose number change all the time, with the same lock.
+//! `lock-mix`: one lock while the length of sections and the number of threads change all the time.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) const THREADS: usize = 8;
 /// A phase's name, the length of its sections in nanoseconds, and its threads.
 type Phasing = (&'static str, u64, usize);
 
-/// Each length with each number of threads; both change from each to the next.
+/// Each length with each number of threads; both change from one phase to the next.
 pub(super) const PHASES: [Phasing; 9] = [
     ("50ns-1t", 50, 1),
     ("2us-8t", 2_000, 8),
@@ -26,7 +26,7 @@ pub(super) const PHASES: [Phasing; 9] = [
     ("20us-2t", 20_000, 2),
 ];
 const LENGTH: Duration = Duration::from_millis(40);
-/// How often a turn goes through all of them, in a full and in a quick run.
+/// Passes through all phases in a turn, in a full and in a quick run.
 const PASSES: (usize, usize) = (2, 1);
 
 fn load((_, ns, threads): Phasing, turns: fn(Duration) -> Turns) -> Load {
@@ -38,7 +38,7 @@ pub(super) fn loads(turns: fn(Duration) -> Turns) -> Vec<Load> {
     PHASES.iter().map(|phase| load(*phase, turns)).collect()
 }
 
-/// What is done with each lock.
+/// Load of each lock.
 pub(super) struct Script {
     steps: Vec<Step>,
     passes: usize,

@@ -1,13 +1,14 @@
-//! `lock`: one acquisition and one release, while nobody else or everybody wants the lock. `lock-mix`: the same, while what is
-//! wanted changes.
+//! `lock`: one acquisition and one release, uncontended or contended by all threads. `lock-mix`: the load
+//! changes.
 //!
-//! - Inside a section, and outside, is work of a known length that touches no memory; and one word that the lock guards.
-//! - The subjects' rows are the time of a slice over the acquisitions of all threads in it: how fast the lock hands on what is
-//!   wanted of it, whoever gets it. Who got it is told apart: `min_share` is the part of the thread that was served least of
-//!   what the one got that was served most, `wait_p99_us` what one acquisition in a hundred waited longer than. Of these one
-//!   in sixteen is clocked, for all subjects alike, and with two readings of the clock, the second inside the section.
-//! - `SUBJECT/best-fair` is one of ours over the fastest rival that is about as fair: a lock that serves one thread and lets
-//!   the others starve wins any race.
+//! - Inside a section, and outside, is work of a known length that touches no memory, and one word guarded by
+//!   the lock.
+//! - The subjects' rows are the time of a slice divided by the acquisitions of all threads, whichever thread
+//!   got them. `min_share` shows their distribution: acquisitions of the least served thread over those of
+//!   the most served. `wait_p99_us` is exceeded by one acquisition in a hundred. One acquisition in sixteen
+//!   is timed, for all subjects alike, with two clock readings, the second inside the section.
+//! - `SUBJECT/best-fair` divides one of ours by the fastest rival that is about as fair. A lock that serves
+//!   one thread and lets the others starve wins any race.
 //!
 //! - I1. The word is checked: it must have counted the sections.
 

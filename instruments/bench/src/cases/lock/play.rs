@@ -1,8 +1,9 @@
-//! Threads that fight over one lock while their number and what they do change.
+//! Threads that contend for one lock while their number and their load change.
 //!
-//! - I1. An acquisition counts for the step in which it ended: each thread tells its count after each, and who conducts reads
-//!   all of them when a step begins and when it ends. So a step has no ragged end, however unfair the lock.
-//! - I2. The word under the lock is what was counted: else two threads were inside at once.
+//! - I1. An acquisition counts for the step in which it ended. Each thread publishes its count after each
+//!   acquisition, and the conductor reads all counts when a step begins and ends. So a step has a sharp end,
+//!   however unfair the lock.
+//! - I2. The word under the lock equals the counted acquisitions. Otherwise two threads were inside at once.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -16,18 +17,19 @@ use crate::cases::swap::crew::crew;
 use crate::gate::Gate;
 use crate::rivals::locks::Exclusive;
 
-/// One acquisition in so many is clocked: a power of two.
+/// One acquisition in this many is timed: a power of two.
 const CLOCKED_ONE_IN: u64 = 16;
-/// Acquisitions between two looks at the stage where nothing is done inside.
+/// Acquisitions between two checks of the step, if the section is empty.
 const FREE_BATCH: u64 = 512;
-/// A reading of all counts that takes longer is done again, a few times at most: who reads was preempted.
+/// A reading of all counts that takes longer is repeated a few times at most: the reading thread was
+/// preempted.
 const READING_MAX: Duration = Duration::from_micros(20);
 const READINGS_MAX: u32 = 20;
 
-/// What a thread does again and again.
+/// The loop of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
-    /// The first so many threads take part.
+    /// The first `threads` threads take part.
     pub(super) threads: usize,
     /// Work with the lock held.
     pub(super) inside: Turns,
@@ -42,21 +44,21 @@ pub(super) struct Step {
     pub(super) length: Duration,
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Clone)]
 pub(super) struct Stepped {
     pub(super) wall_ns: f64,
     /// Acquisitions of each thread that took part.
     pub(super) served: Vec<u64>,
-    /// How long those waited that were clocked.
+    /// Waits of the timed acquisitions.
     pub(super) waits: Waits,
 }
 
-/// What is common to all of them.
+/// State shared by all threads.
 struct Stage {
     /// The number of the step.
     now: CachePadded<AtomicUsize>,
-    /// Held while it is changed.
+    /// Held while the step is changed.
     change: Mutex<()>,
     changed: Condvar,
     /// Acquisitions so far, of each thread.
@@ -75,19 +77,19 @@ impl Stage {
 
     #[inline(always)]
     fn is_on(&self, step: usize) -> bool {
-        // Relaxed: the number is all there is to see.
+        // Relaxed: the number publishes no other data.
         self.now.load(Ordering::Relaxed) == step
     }
 
     fn change_to(&self, step: usize) {
         let guard = self.change.lock().expect("nobody panics holding it");
-        // Relaxed: the number is all there is to see.
+        // Relaxed: the number publishes no other data.
         self.now.store(step, Ordering::Relaxed);
         drop(guard);
         self.changed.notify_all();
     }
 
-    /// Sleeps while it is this step.
+    /// Sleeps until `step` is over.
     fn sleep_through(&self, step: usize) {
         let guard = self.change.lock().expect("nobody panics holding it");
         let is_on = |_: &mut ()| self.is_on(step);
@@ -98,7 +100,7 @@ impl Stage {
         let mut readings = 0;
         loop {
             let at = Instant::now();
-            // Relaxed: each count is its own, and all are read again when the threads are gone.
+            // Relaxed: the counts are independent, and all are read again after the threads have ended.
             let served = self.served.iter().map(|count| count.load(Ordering::Relaxed)).collect();
             readings += 1;
             if at.elapsed() <= READING_MAX || readings == READINGS_MAX {
@@ -108,7 +110,7 @@ impl Stage {
     }
 }
 
-/// Has threads do the steps one after the other, with one lock.
+/// Has threads play the steps one after the other, with one lock.
 pub(super) fn play<L: Exclusive>(lock: &L, steps: &[Step]) -> Result<Vec<Stepped>, String> {
     let threads = steps.iter().map(|step| step.load.threads).max().unwrap_or(0);
     let stage = Stage::new(threads);
@@ -120,7 +122,7 @@ pub(super) fn play<L: Exclusive>(lock: &L, steps: &[Step]) -> Result<Vec<Stepped
         let mut served = 0;
         begin.wait();
         loop {
-            // Relaxed: the number is all there is to see.
+            // Relaxed: the number publishes no other data.
             let now = stage.now.load(Ordering::Relaxed);
             let Some(step) = steps.get(now) else { return (waits, sum) };
             if thread >= step.load.threads {
@@ -165,19 +167,19 @@ fn conduct(stage: &Stage, steps: &[Step]) -> Vec<Stepped> {
     stepped
 }
 
-/// Takes the lock and frees it until the step is over. Returns the thread's count.
+/// Takes and releases the lock until the step is over. Returns the thread's count.
 #[inline(never)]
 fn free<L: Exclusive>(lock: &L, stage: &Stage, now: usize, thread: usize, mut served: u64) -> u64 {
     while stage.is_on(now) {
         acquire_and_release(lock, FREE_BATCH);
         served += FREE_BATCH;
-        // Relaxed: I1 asks for no more than the count.
+        // Relaxed: I1 needs no more than the count.
         stage.served[thread].store(served, Ordering::Relaxed);
     }
     served
 }
 
-/// So many times.
+/// Takes and releases the lock `count` times.
 #[inline(always)]
 pub(super) fn acquire_and_release<L: Exclusive>(lock: &L, count: u64) {
     for _ in 0..count {
@@ -209,14 +211,14 @@ fn fight<L: Exclusive>(
             lock.with(|word| section(word, load.inside));
         }
         served += 1;
-        // Relaxed: I1 asks for no more than the count.
+        // Relaxed: I1 needs no more than the count.
         stage.served[thread].store(served, Ordering::Relaxed);
         work(load.outside);
     }
     served
 }
 
-/// What is done with the lock held.
+/// Work done with the lock held.
 #[inline(always)]
 pub(super) fn section(word: &mut u64, inside: Turns) {
     let before = *word;
@@ -243,12 +245,12 @@ mod tests {
         let stepped = play(&std::sync::Mutex::new(0), &steps()).expect("std's lock excludes");
         assert_eq!(stepped.iter().map(|step| step.served.len()).collect::<Vec<_>>(), [1, 3, 1]);
         assert!(stepped.iter().all(|step| step.served.iter().sum::<u64>() > 0));
-        // The free step is not clocked.
+        // The step without work is not timed.
         let clocked = stepped.iter().map(|step| step.waits.quantile_ns(0.5).is_some());
         assert_eq!(clocked.collect::<Vec<_>>(), [true, true, false]);
     }
 
-    /// Each section reads one and the same word, and writes one more.
+    /// A lock that excludes no thread: each section reads the word and writes one more.
     struct Open(AtomicU64);
 
     impl Exclusive for Open {

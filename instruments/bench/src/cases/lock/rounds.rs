@@ -1,8 +1,8 @@
-//! Rounds of turns, and what is said of them.
+//! Rounds of turns, and their figures.
 //!
-//! - I1. In each round every lock has one turn, in an order that is rotated from round to round. A ratio is only ever taken
-//!   between turns of the same round.
-//! - I2. The locks live through all rounds, so that what adapts need not begin anew in each.
+//! - I1. In each round every lock has one turn, in an order rotated from round to round. Ratios are taken
+//!   only between turns of one round.
+//! - I2. The locks live through all rounds, so that an adaptive lock need not start anew in each.
 
 use super::play::Stepped;
 use super::subjects::{Contender, ENTRIES, Entry};
@@ -13,16 +13,16 @@ use crate::env;
 use crate::harness::{CLEAN_ROUNDS_MIN, RoundWatch, SubjectResult, Table, median, paired_ratio};
 use crate::ours_machine::is_virtual;
 
-/// A rival is as fair as ours if its least served thread has no smaller a share than ours less this.
+/// A rival is as fair as ours if its share is at least ours less this.
 const FAIR_WITHIN: f64 = 0.1;
-/// Of ours, the one that shall not lose to anybody who is as fair.
+/// The subject of ours that must not lose to a rival of equal fairness.
 const ADAPTIVE: &str = "squall-adaptive";
 
-/// What came of a phase in one turn.
+/// Result of a phase in one turn.
 pub(super) struct Phase {
-    /// Nanoseconds per acquisition, whoever made it.
+    /// Nanoseconds per acquisition, by any thread.
     pub(super) ns: f64,
-    /// The acquisitions of the thread that was served least over those of the one that was served most.
+    /// Acquisitions of the least served thread divided by those of the most served.
     pub(super) min_share: f64,
     /// The acquisitions of each thread.
     served: Vec<u64>,
@@ -30,7 +30,7 @@ pub(super) struct Phase {
 }
 
 impl Phase {
-    /// Of the same phase in one pass or more.
+    /// Combines passes of one phase.
     pub(super) fn of(passes: &[Stepped]) -> Phase {
         let wall_ns: f64 = passes.iter().map(|step| step.wall_ns).sum();
         let all: u64 = passes.iter().flat_map(|step| &step.served).sum();
@@ -42,7 +42,7 @@ impl Phase {
     }
 }
 
-/// Of each thread.
+/// Sums per thread.
 fn sums<'a>(served: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
     let mut sums = Vec::new();
     for served in served {
@@ -57,20 +57,20 @@ fn min_share(served: &[u64]) -> f64 {
     served.iter().min().copied().unwrap_or(0) as f64 / most as f64
 }
 
-/// What came of a turn: its phases.
+/// Result of a turn: its phases.
 pub(super) struct Turn {
     pub(super) phases: Vec<Phase>,
 }
 
-/// What is done with each lock.
+/// Load of each lock.
 pub(super) trait Script {
-    /// Before the first round, and not measured.
+    /// Runs before the first round, unmeasured.
     fn first(&self, lock: &dyn Contender) -> Result<(), String>;
 
     fn turn(&self, lock: &dyn Contender) -> Result<Turn, String>;
 }
 
-/// Rounds as they are made, and which of them other load disturbed.
+/// The rounds so far, and which of them other load disturbed.
 pub(super) struct Rounds {
     threads: usize,
     locks: Vec<(&'static Entry, Box<dyn Contender>)>,
@@ -110,7 +110,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Fills the table. The phases are named where there are several.
+    /// Fills the table. Several phases are named.
     pub(super) fn tell(self, phases: &[&str], table: &mut Table) {
         let disturbed = self.disturbed.iter().filter(|&&foreign| foreign).count();
         table.pinned = is_pinned(self.threads);
@@ -151,12 +151,12 @@ impl Seen<'_> {
         self.turns.iter().map(|turn| turn.phases[phase].ns).collect()
     }
 
-    /// Of all turns together, so that it is one number, and not that of a lucky round.
+    /// Over all turns together, so that a lucky round does not decide.
     fn min_share(&self, phase: usize) -> f64 {
         min_share(&sums(self.turns.iter().map(|turn| &turn.phases[phase].served[..])))
     }
 
-    /// In each turn the geometric mean over the phases, so that each counts as much as any other.
+    /// Per turn, the geometric mean over the phases, so that each phase has equal weight.
     fn mean_ns(&self) -> Vec<f64> {
         let mean = |turn: &&Turn| {
             let sum: f64 = turn.phases.iter().map(|phase| phase.ns.ln()).sum();
@@ -185,7 +185,8 @@ impl Seen<'_> {
     }
 }
 
-/// Ours over the fastest rival that is as fair, in each phase; of several the worst, with its rival.
+/// Divides ours by the fastest rival of equal fairness, in each phase. Of several phases the worst counts,
+/// with its rival.
 fn against_best_fair(seen: &[Seen<'_>], phases: &[&str], table: &mut Table) {
     for ours in seen.iter().filter(|seen| seen.entry.role == Role::Ours) {
         let ratios: Vec<(f64, &'static str)> =
@@ -203,7 +204,7 @@ fn against_best_fair(seen: &[Seen<'_>], phases: &[&str], table: &mut Table) {
     }
 }
 
-/// Over the fairest one where no rival is as fair. With the rival's name.
+/// Divides ours by the fairest rival if all are less fair. Returns the rival's name too.
 fn over_best_fair(ours: &Seen<'_>, all: &[Seen<'_>], phase: usize) -> (f64, &'static str) {
     let rivals = || all.iter().filter(|seen| seen.entry.role == Role::Rival);
     let fairest = rivals().map(|seen| seen.min_share(phase)).fold(0.0, f64::max);
@@ -219,7 +220,7 @@ fn over_best_fair(ours: &Seen<'_>, all: &[Seen<'_>], phase: usize) -> (f64, &'st
 mod tests {
     use super::*;
 
-    /// A lock that took so many nanoseconds and served its threads so, in each of two rounds.
+    /// Turns of a lock that took `ns` nanoseconds and served its threads so, in each of two rounds.
     fn turns(ns: f64, served: [[u64; 2]; 2]) -> Vec<Turn> {
         let turn = |served: [u64; 2]| {
             let (min_share, served) = (min_share(&served), served.to_vec());

@@ -1,4 +1,4 @@
-//! `lock`: one load for as long as a slice lasts.
+//! `lock`: one load for a whole slice.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ const fn variant(name: &'static str, about: &'static str, threads: usize) -> Var
     Variant { name, about, threads: Some(threads), ..PLAIN }
 }
 
-/// Until it is as it stays, not measured; and the slice. In a full and in a quick run.
+/// Unmeasured time until the load is steady, and the slice, in a full and in a quick run.
 const WARM: (Duration, Duration) = (Duration::from_millis(40), Duration::from_millis(20));
 const SLICE: (Duration, Duration) = (Duration::from_millis(160), Duration::from_millis(100));
-/// Before the first round each lock has the load for so long: time to adapt, for those that do.
+/// Before the first round each lock has the load for this long, so that adaptive locks can adapt.
 const FIRST: Duration = Duration::from_millis(400);
 
-/// What the name of a variant says.
+/// Meaning of a variant's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     threads: usize,
@@ -36,7 +36,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// None if it is no variant of this case.
+    /// `None` if the variant does not belong to this case.
     pub(super) fn of(variant: &str) -> Option<Shape> {
         let shape = |threads, ns, outside_ns| Shape {
             threads,
@@ -59,7 +59,7 @@ impl Shape {
     }
 }
 
-/// What is done with each lock.
+/// Load of each lock.
 pub(super) struct Script {
     load: Load,
     quick: bool,

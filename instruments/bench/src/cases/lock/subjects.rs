@@ -1,4 +1,4 @@
-//! Who takes part, in rounds and in `squall loop`.
+//! The participants, in rounds and in `squall loop`.
 
 use squall::lock::ConfigurableLock;
 use squall::objects::lock::AdaptiveLock;
@@ -12,7 +12,7 @@ use crate::case::{Make, Missing, Role, Setting, Spec, Subject, Worker};
 use crate::cases::swap::crew::fit;
 use crate::rivals::locks::{Exclusive, InBits, McsSpinning, McsYielding, PthreadAdaptive, Spin, Ticket};
 
-/// One lock, whichever.
+/// One lock of any type.
 pub(super) trait Contender {
     fn play(&self, steps: &[Step]) -> Result<Vec<Stepped>, String>;
 }
@@ -25,15 +25,15 @@ impl<L: Exclusive> Contender for Lock<L> {
     }
 }
 
-/// One of those who take part.
+/// A participant.
 pub(super) struct Entry {
     pub(super) name: &'static str,
     pub(super) role: Role,
-    /// Makes its lock for so many threads.
+    /// Makes its lock for `threads` threads.
     pub(super) make: fn(usize) -> Box<dyn Contender>,
 }
 
-/// Each has a lock for threads that fit on the processors, and one for more.
+/// Each entry has a lock for threads that fit on the processors, and one for more threads.
 macro_rules! subjects {
     ($($role:ident $make:ident $name:literal $fits:ty, $crowded:ty;)*) => {
         pub(super) const SPECS: &[Spec] = &[$(Spec::$make($name, looping::<$fits, $crowded>())),*];
@@ -61,8 +61,8 @@ fn contender<Fits: Exclusive, Crowded: Exclusive>(threads: usize) -> Box<dyn Con
 
 // --- `loop` ---
 
-/// Operations that are counted from outside: the loads of the variant one after the other, as many operations in each. Their
-/// work is of the same length on every machine, since no clock may be read.
+/// Operations counted by an instrument. The loads of the variant follow each other, with an equal number of
+/// operations in each. Their work has a fixed length on every machine, since no clock may be read.
 struct Looping<L> {
     lock: L,
     loads: Vec<Load>,
@@ -83,7 +83,7 @@ impl<L: Exclusive> Looping<L> {
         Ok(Box::new(Looping { lock: L::new(), loads }))
     }
 
-    /// How many of `ops` operations are of each load.
+    /// Splits `ops` operations among the loads.
     fn parts(&self, ops: u64) -> impl Iterator<Item = (Load, u64)> + '_ {
         let count = self.loads.len() as u64;
         let part = move |(index, load): (usize, &Load)| {

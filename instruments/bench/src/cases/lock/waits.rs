@@ -1,12 +1,12 @@
-//! How long was waited: counts by length, of a fixed size.
+//! Lengths of waits: counts per bin, in a fixed size.
 
 use std::time::Duration;
 
-/// Bins for each doubling: the error is at most half of one part in so many.
+/// Binary logarithm of the bins per doubling; the error is at most half a bin.
 const PARTS_LOG2: u32 = 4;
 const BINS: usize = (64 - PARTS_LOG2 as usize + 1) << PARTS_LOG2;
 
-/// Lengths of waits. Below sixteen nanoseconds they are exact; above, sixteen bins share each doubling.
+/// Lengths of waits. They are exact below sixteen nanoseconds; above, sixteen bins share each doubling.
 #[derive(Clone)]
 pub(super) struct Waits(Box<[u32; BINS]>);
 
@@ -27,7 +27,7 @@ impl Waits {
         }
     }
 
-    /// The `q`-quantile in nanoseconds: the middle of its bin. None where nobody waited.
+    /// The `q`-quantile in nanoseconds: the middle of its bin. `None` without waits.
     pub(super) fn quantile_ns(&self, q: f64) -> Option<f64> {
         let count: u64 = self.0.iter().map(|&n| u64::from(n)).sum();
         let rank = (q * count as f64).ceil().max(1.0) as u64;
@@ -49,7 +49,7 @@ fn bin(ns: u64) -> usize {
     }
 }
 
-/// The smallest length of a bin.
+/// The smallest length in a bin.
 fn lower(bin: usize) -> f64 {
     let parts = 1 << PARTS_LOG2;
     match (bin >> PARTS_LOG2).checked_sub(1) {

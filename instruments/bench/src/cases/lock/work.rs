@@ -1,29 +1,30 @@
-//! Work of a known length, that touches no memory.
+//! Work of a known length that touches no memory.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Runs of which the shortest is taken for undisturbed, and turns of the loop in each: some ten microseconds.
+/// Number of runs, of which the shortest counts as undisturbed; turns of the loop in each, some ten
+/// microseconds.
 const RUNS: u32 = 200;
 const RUN_TURNS: u64 = 10_000;
-/// What a turn takes where no clock may be read, in nanoseconds.
+/// Assumed nanoseconds per turn if no clock may be read.
 const NOMINAL_TURN_NS: f64 = 1.5;
 
-/// So many turns of the loop of [`work`].
+/// A number of turns of the loop of [`work`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turns(u64);
 
 impl Turns {
     pub(super) const NONE: Turns = Turns(0);
 
-    /// As many as take so long here, found once in a process: as long as when nothing disturbs.
+    /// The number of turns that lasts `length` on this machine undisturbed, measured once per process.
     pub(super) fn lasting(length: Duration) -> Turns {
         static TURN_NS: OnceLock<f64> = OnceLock::new();
         Turns::of(length, *TURN_NS.get_or_init(shortest_turn_ns))
     }
 
-    /// About as many, the same everywhere.
+    /// About as many turns, fixed for all machines.
     pub(super) fn nominal(length: Duration) -> Turns {
         Turns::of(length, NOMINAL_TURN_NS)
     }

@@ -1,4 +1,4 @@
-//! One connection, which asks and waits.
+//! One connection, which sends a request and waits for its answer.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -7,40 +7,40 @@ use std::time::Duration;
 
 use crate::cases::map::zipf;
 
-/// Keys, all of which are there.
+/// Number of keys, all of them present.
 const KEYS: u64 = 10_000;
-/// Requests that are drawn; a power of two.
+/// Number of drawn requests; a power of two.
 const DRAWN: usize = 1 << 17;
-/// Nobody's answer takes so long but one that never comes.
+/// An answer that takes longer will never come.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is asked.
+/// Mix of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
     pub(super) value_bytes: usize,
-    /// Of a hundred requests so many are `set`, the others `get`.
+    /// Number of `set` requests in a hundred; the others are `get`.
     pub(super) sets_of_100: u64,
 }
 
 /// Requests, drawn beforehand.
 pub(super) struct Script {
     load: Load,
-    /// Twice the key's number, and one more for a `set`.
+    /// Twice the key's number, plus one for a `set`.
     drawn: Vec<u32>,
-    /// What follows the key's number in each value.
+    /// Bytes after the key's number in each value.
     filler: Vec<u8>,
 }
 
 impl Script {
     pub(super) fn new(load: Load) -> Arc<Script> {
         let key = zipf(KEYS);
-        // Kinds in an order that has nothing to do with the keys': Weyl's sequence by the golden ratio.
+        // The order of kinds is unrelated to that of the keys: Weyl's sequence by the golden ratio.
         let is_set = |i: u64| ((i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * 100) >> 32 < load.sets_of_100;
         let drawn = (0..DRAWN as u64).map(|i| (key(i) as u32) << 1 | u32::from(is_set(i))).collect();
         Arc::new(Script { load, drawn, filler: vec![b'v'; load.value_bytes - NUMBER_BYTES] })
     }
 
-    /// A key, and the beginning of its value.
+    /// The text of a key, which also begins its value.
     fn number(&self, key: u32) -> [u8; NUMBER_BYTES] {
         let mut digits = *b"00000000";
         let mut rest = key;
@@ -81,7 +81,7 @@ const NUMBER_BYTES: usize = 8;
 pub(super) struct Client {
     stream: TcpStream,
     script: Arc<Script>,
-    /// The next request.
+    /// Index of the next request.
     at: usize,
     request: Vec<u8>,
     expected: Vec<u8>,
@@ -89,7 +89,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// The `index`-th: each begins elsewhere in the script.
+    /// Makes connection `index`; each begins elsewhere in the script.
     pub(super) fn new(address: SocketAddr, script: &Arc<Script>, index: usize) -> io::Result<Client> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -98,7 +98,7 @@ impl Client {
         Ok(Client { stream, script: script.clone(), at: index * (DRAWN / 7), request, expected, answer })
     }
 
-    /// Puts in all keys.
+    /// Inserts all keys.
     pub(super) fn fill(&mut self) -> io::Result<()> {
         self.request.clear();
         for key in 0..KEYS as u32 {
@@ -108,14 +108,14 @@ impl Client {
                 self.request.clear();
             }
         }
-        // Answered when all that is before it is done.
+        // Answered once all earlier requests are done.
         self.request.extend_from_slice(b"verbosity 0\r\n");
         self.expected.clear();
         self.expected.extend_from_slice(b"OK\r\n");
         self.exchange()
     }
 
-    /// One request, and its answer.
+    /// Sends one request and reads its answer.
     pub(super) fn ask(&mut self) -> io::Result<()> {
         let drawn = self.script.drawn[self.at % DRAWN];
         self.at += 1;
@@ -134,7 +134,7 @@ impl Client {
         self.exchange()
     }
 
-    /// Sends the request, and waits for what is expected.
+    /// Sends the request, and waits for the expected answer.
     fn exchange(&mut self) -> io::Result<()> {
         self.stream.write_all(&self.request)?;
         self.answer.resize(self.expected.len(), 0);
@@ -142,7 +142,7 @@ impl Client {
         while came < self.expected.len() {
             let read = self.stream.read(&mut self.answer[came..])?;
             came += read;
-            // At the first that is wrong: the rest of it may never come.
+            // Fails at the first wrong byte: the rest of the answer may never come.
             if read == 0 || self.answer[..came] != self.expected[..came] {
                 let said = String::from_utf8_lossy(&self.answer[..came.min(100)]).into_owned();
                 return Err(io::Error::other(format!("a wrong answer: {said:?}")));

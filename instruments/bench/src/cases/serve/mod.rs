@@ -1,17 +1,20 @@
-//! `serve`: a cache server on loopback, asked by so many connections, one request of each at a time.
+//! `serve`: a cache server on loopback and a number of connections, each with one request at a time.
 //!
-//! The server is that of `examples/cache`, with its entries in our map or in a rival's: all else is the same program. Each has a
-//! runtime of its own, with as many threads as there are processors, in this process. Beside them memcached, where it is installed.
+//! The server is that of `examples/cache`, with its entries in our map or in a rival's; the rest of the
+//! program is fixed. Each server has a runtime of its own in this process, with as many threads as there are
+//! processors. memcached runs beside them if it is installed.
 //!
-//! - What is asked is drawn beforehand, the same for all: 10,000 keys, by Zipf's law, all of which are there.
-//! - The rows are the time of a turn over the requests of all connections in it. Each request is clocked for `p50_us` and `p99_us`.
-//! - `squall/best-store` is over the fastest of the same server on rivals' maps, which memcached is not; which one that is, is found in
-//!   other rounds than those in which it is compared.
-//! - `squall-again` is our server once more: `squall/again` and `squall/again-p99` tell by how much a server differs from itself.
+//! - The requests are drawn beforehand and are equal for all: 10,000 present keys, by Zipf's law.
+//! - The rows are the time of a turn divided by the requests of all connections. Each request is timed for
+//!   `p50_us` and `p99_us`.
+//! - `squall/best-store` divides by the fastest server on a rival's map, so not by memcached. That server is
+//!   chosen in other rounds than the compared ones.
+//! - `squall-again` is a second instance of our server: `squall/again` and `squall/again-p99` show how much a
+//!   server differs from itself.
 //!
 //! - I1. Every answer is checked: a value must be its key's, whole.
-//! - I2. In each round every server has one turn, in an order that is rotated from round to round; a ratio is only ever taken between
-//!   turns of the same round.
+//! - I2. In each round every server has one turn, in an order rotated from round to round. Ratios are taken
+//!   only between turns of one round.
 
 mod client;
 mod rounds;
@@ -49,7 +52,7 @@ static VARIANTS: &[Variant] = &[
     },
 ];
 
-/// What a variant's name says.
+/// Parses a variant's name.
 fn load(variant: &Variant) -> Load {
     match variant.name {
         "100b-50-50" => Load { value_bytes: 100, sets_of_100: 50 },

@@ -1,7 +1,7 @@
-//! Rounds of turns, and what is said of them.
+//! Rounds of turns, and their figures.
 //!
-//! The servers live through all rounds, with their connections. A turn of a child is not looked at for foreign load: its own would be
-//! taken for some.
+//! The servers and their connections live through all rounds. The turn of a child process is not watched for
+//! foreign load: the child's own load would count as foreign.
 
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -20,9 +20,9 @@ const WARM: usize = 50;
 /// A figure of a turn.
 type Figure = fn(&Turn) -> f64;
 
-/// What came of a turn.
+/// Result of a turn.
 struct Turn {
-    /// Nanoseconds per request, whoever made it.
+    /// Nanoseconds per request, by any connection.
     ns: f64,
     p50_us: f64,
     p99_us: f64,
@@ -33,7 +33,7 @@ struct Contestant {
     entry: &'static Entry,
     clients: Vec<Client>,
     turns: Vec<Turn>,
-    /// Behind the clients: these leave first.
+    /// Declared after the clients, which are dropped first.
     _running: Running,
 }
 
@@ -76,7 +76,7 @@ impl Contestant {
     }
 }
 
-/// What one connection saw.
+/// Observations of one connection.
 struct Asked {
     began: Instant,
     ended: Instant,
@@ -85,7 +85,7 @@ struct Asked {
 
 fn ask(client: &mut Client, begin: &Barrier, length: Duration) -> std::io::Result<Asked> {
     let warmed: std::io::Result<()> = (0..WARM).try_for_each(|_| client.ask());
-    // Whoever failed meets the others all the same.
+    // A failed connection passes the gate too, since the others wait there.
     begin.wait();
     warmed?;
     let began = Instant::now();
@@ -99,7 +99,7 @@ fn ask(client: &mut Client, begin: &Barrier, length: Duration) -> std::io::Resul
     Ok(Asked { began, ended: before, took_us })
 }
 
-/// Rounds as they are made, and which of them other load disturbed.
+/// The rounds so far, and which of them other load disturbed.
 pub(super) struct Rounds {
     contestants: Vec<Contestant>,
     length: Duration,
@@ -107,7 +107,7 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Starts those who can be; whoever cannot is not in the table.
+    /// Starts every available server; a missing one is not in the table.
     pub(super) fn begin(threads: usize, load: Load, quick: bool) -> Result<Rounds, String> {
         let script = Script::new(load);
         let started = ENTRIES.iter().filter_map(|entry| (entry.start)().ok().map(|running| (entry, running)));
@@ -178,17 +178,18 @@ impl Rounds {
     }
 }
 
-/// Figures of the same rounds.
+/// Figures of common rounds.
 #[derive(Debug, Default, PartialEq)]
 struct Paired {
     ours: Vec<f64>,
     best: Vec<f64>,
-    /// Whose these are, if they are one rival's.
+    /// The rival, if the figures belong to a single one.
     which: Option<usize>,
 }
 
-/// Ours beside the best rival's. The best of one half of the rounds is compared in the other half: whoever is chosen and compared by the
-/// same rounds was lucky in them, the more so the more there are to choose from, and beats even a server that is the same.
+/// Divides ours by the best rival. The best rival of one half of the rounds is compared in the other half. A
+/// rival chosen and compared in the same rounds was lucky in them, the more so the more rivals there are. It
+/// would beat even a server equal to itself.
 fn against_best(ours: &[f64], rivals: &[Vec<f64>]) -> Option<Paired> {
     let half = |row: &[f64], odd: usize| -> Vec<f64> { row.iter().skip(odd).step_by(2).copied().collect() };
     let best_of = |odd: usize| {
@@ -213,7 +214,8 @@ mod tests {
 
     #[test]
     fn the_best_is_chosen_by_other_rounds_than_those_in_which_it_is_compared() {
-        // Each rival is lucky in one half of the rounds; whoever were chosen by all of them would be better than ours.
+        // Each rival is lucky in one half of the rounds; choosing by all rounds would make a rival look
+        // better than ours.
         let ours = [10.0; 4];
         let lucky = vec![vec![1.0, 10.0, 1.0, 10.0], vec![10.0, 1.0, 10.0, 1.0]];
         let paired = against_best(&ours, &lucky).unwrap();

@@ -1,4 +1,4 @@
-//! The servers.
+//! The servers of the case.
 
 use std::any::Any;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,14 +15,14 @@ use crate::case::{Missing, Role, Setting, Spec, Subject, Worker};
 use crate::env;
 use crate::rivals::{memcached, stores};
 
-/// A server that runs, until it is dropped.
+/// A server that runs until it is dropped.
 pub(super) struct Running {
     pub(super) address: SocketAddr,
-    /// A runtime, or a child.
+    /// A runtime, or a child process.
     _what: Box<dyn Any + Send + Sync>,
 }
 
-/// What can take part.
+/// A participant.
 pub(super) struct Entry {
     pub(super) name: &'static str,
     pub(super) role: Role,
@@ -30,12 +30,12 @@ pub(super) struct Entry {
     pub(super) start: fn() -> Result<Running, Missing>,
 }
 
-/// What a server is to ours.
+/// Relation of a server to ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It is ours, or the same program on another map.
+    /// Our server, or the program on another map.
     Store,
-    /// It is ours once more: what one and the same server differs by from itself.
+    /// A second instance of our server, to show its variation.
     Again,
     /// Another program.
     Other,
@@ -59,12 +59,12 @@ pub(super) static SPECS: &[Spec] = &[
     Spec::rival(ENTRIES[5].name, |setting| asked(&ENTRIES[5], setting)),
 ];
 
-/// As many threads serve as there are processors.
+/// Number of serving threads: one per processor.
 fn threads() -> usize {
     env::processors().len()
 }
 
-/// The server of the example.
+/// Starts the server of the example.
 fn ours<S: Store + Default>() -> Result<Running, Missing> {
     let failed = |error: std::io::Error| Missing(format!("it cannot be started: {error}"));
     let runtime =
@@ -82,7 +82,7 @@ fn other() -> Result<Running, Missing> {
     Ok(Running { address, _what: Box::new(child) })
 }
 
-/// A server that is asked exactly so often, for instruments that count.
+/// A server for an exact number of requests, for instruments that count.
 struct Asked {
     running: Running,
     script: Arc<Script>,
@@ -105,7 +105,7 @@ impl Subject for Asked {
             for _ in 0..ops {
                 client.ask().expect("it answers");
             }
-            // Relaxed: read when the threads have met at the end.
+            // Relaxed: read after the threads have met at the end.
             self.answered.fetch_add(ops, Ordering::Relaxed);
         })
     }

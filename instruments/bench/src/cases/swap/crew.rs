@@ -1,4 +1,4 @@
-//! The threads of one phase: made, put in their places, and gone again.
+//! The threads of one phase: made, placed, and joined.
 
 use std::time::Instant;
 
@@ -8,8 +8,9 @@ use crate::harness::{Lost, preemptions};
 use crate::ours_machine::{assign_vp, is_virtual};
 use crate::uncounted::thread_cpu_ns;
 
-/// Runs `body` in each of so many threads, and `beside` in the calling one meanwhile. Thread i is on processor i while they
-/// fit, or has VP i of a virtual topology. Each passes the gate once it has done what a thread does once.
+/// Runs `body` in each of `threads` threads, and `beside` in the calling one meanwhile. Thread `i` is pinned
+/// to processor `i` if all fit, or has VP `i` of a virtual topology. Each thread passes the gate after its
+/// own preparation.
 pub(in crate::cases) fn crew<R: Send, B>(
     threads: usize,
     body: impl Fn(usize, &Gate) -> R + Sync,
@@ -39,8 +40,8 @@ pub(in crate::cases) fn crew<R: Send, B>(
     })
 }
 
-/// Nanoseconds of processor time that one of `ops` operations of each thread took: `body` does them. With more threads than
-/// processors they share.
+/// Nanoseconds of processor time of one of `ops` operations per thread, done by `body`. Threads that
+/// outnumber the processors share them.
 pub(super) fn timed(threads: usize, ops: u64, body: impl Fn(u64) + Sync) -> f64 {
     let (spans, ()) = crew(
         threads,
@@ -59,12 +60,12 @@ pub(super) fn timed(threads: usize, ops: u64, body: impl Fn(u64) + Sync) -> f64 
     (ended - began).as_nanos() as f64 * at_once as f64 / (ops as f64 * threads as f64)
 }
 
-/// Whether so many threads have a processor each.
+/// Whether each of `threads` threads has its own processor.
 pub(in crate::cases) fn fit(threads: usize) -> bool {
     threads <= env::processors().len()
 }
 
-/// Runs `f` in a thread of a crew, and says what processor time it lost to others.
+/// Runs `f` in a thread of a crew, and returns the processor time it lost to other programs.
 pub(super) fn watched<R>(f: impl FnOnce() -> R) -> (R, Lost) {
     let (preempted, began, cpu_ns) = (preemptions(), Instant::now(), thread_cpu_ns());
     let result = f();
@@ -73,7 +74,8 @@ pub(super) fn watched<R>(f: impl FnOnce() -> R) -> (R, Lost) {
     (result, Lost { wall_ns, cpu_ns, slice_cpu_ns: cpu_ns, preempted: preemptions() > preempted })
 }
 
-/// How long the calling thread has waited for a processor so far, in microseconds, where the kernel counts that.
+/// Time for which the calling thread has waited for a processor so far, in microseconds; zero if the kernel
+/// does not count it.
 pub(in crate::cases) fn run_queue_us() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e3

@@ -1,4 +1,4 @@
-//! What was seen of many swaps, and how it becomes metrics.
+//! Collects the observations of many swaps and turns them into metrics.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use squall::swap::SwapReport;
 use crate::harness::quantile;
 use crate::report::HISTOGRAM;
 
-/// What came of one replacement.
+/// Result of one replacement.
 pub(crate) struct Replaced {
-    /// Whether another one serves; if not, the time was over before all calls had left.
+    /// Whether the new object serves. Otherwise the deadline passed before all calls had left the old one.
     pub(crate) done: bool,
-    /// How it went, where that is told.
+    /// Report of the swap, if there is one.
     pub(crate) report: Option<SwapReport>,
 }
 
 impl Replaced {
-    /// Another one serves, and that is all there is to say.
+    /// The new object serves; there is no report.
     pub(crate) const PLAIN: Replaced = Replaced { done: true, report: None };
-    /// The old one serves on.
+    /// The old object serves on.
     pub(crate) const TIMED_OUT: Replaced = Replaced { done: false, report: None };
 
     pub(crate) fn swapped(report: SwapReport) -> Replaced {
@@ -26,10 +26,10 @@ impl Replaced {
     }
 }
 
-/// Many swaps.
+/// Observations of many swaps.
 #[derive(Default)]
 pub(super) struct Swaps {
-    /// Those that succeeded, by the clock of who asked.
+    /// Durations of the successful swaps, by the requesting thread's clock.
     pub(super) us: Vec<f64>,
     phases_us: [Vec<f64>; 6],
     pub(super) pauses_us: Vec<f64>,
@@ -39,7 +39,7 @@ pub(super) struct Swaps {
     pub(super) failed: u64,
 }
 
-/// The last is what lies before the first and after the last of a report: making the new object, retiring the old one.
+/// The last one covers the time outside a report: making the new object and retiring the old one.
 const PHASES: [&str; 6] = ["attach", "forward", "block", "transfer", "complete", "beyond"];
 
 pub(super) fn us(time: Duration) -> f64 {
@@ -79,13 +79,13 @@ impl Swaps {
         self.failed += other.failed;
     }
 
-    /// The times of each phase.
+    /// The durations of each phase.
     pub(super) fn phases(&self) -> impl Iterator<Item = (&'static str, &Vec<f64>)> {
         PHASES.into_iter().zip(&self.phases_us)
     }
 }
 
-/// Metrics in the making.
+/// Metrics under construction.
 #[derive(Default)]
 pub(super) struct Figures {
     pub(super) all: Vec<(String, f64)>,
@@ -96,18 +96,19 @@ impl Figures {
         self.all.push((name.to_owned(), value));
     }
 
-    /// A quantile; zero of nothing, as where no call waited.
+    /// Adds a quantile; zero without values, as when no call waited.
     pub(super) fn quantile(&mut self, name: &str, values: &[f64], q: f64) {
         self.one(name, if values.is_empty() { 0.0 } else { quantile(values, q) });
     }
 
-    /// Median and tail of a time.
+    /// Adds the median and the tail of a duration.
     pub(super) fn times(&mut self, name: &str, values_us: &[f64]) {
         self.quantile(&format!("{name}_p50_us"), values_us, 0.5);
         self.quantile(&format!("{name}_p99_us"), values_us, 0.99);
     }
 
-    /// How many there are below each power of two and not below the one before, from the first that has any to the last.
+    /// Counts values per power of two: below it, and not below the one before. Bins go from the first used to
+    /// the last used.
     pub(super) fn histogram(&mut self, name: &str, values_us: &[f64]) {
         let mut counts = [0u64; BINS];
         for &value in values_us {
@@ -121,7 +122,7 @@ impl Figures {
     }
 }
 
-/// The last one holds whatever is longer: nine minutes and more.
+/// Number of bins. The last one holds all longer values, from nine minutes on.
 const BINS: usize = 30;
 
 fn bin(value_us: f64) -> usize {

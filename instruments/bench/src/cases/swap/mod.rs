@@ -1,25 +1,27 @@
-//! `swap`: another implementation takes the place of a live object, while nobody calls it and while threads do.
+//! `swap`: another implementation replaces a live object, idle or called by other threads.
 //!
-//! `--threads N` is N threads that call, of which the first also swaps, after every few thousand calls. The subjects' rows
-//! are the price of a call while nobody replaces anything: what being replaceable costs always. The rest are metrics:
+//! With `--threads N`, N threads call, and the first also swaps after every few thousand calls. The subjects'
+//! rows are the cost of a call while no replacement runs: the permanent price of replaceability. The rest are
+//! metrics:
 //!
-//! - `idle_*`: one thread swaps, and nobody else calls. `busy_*`: all call. From having to make the new implementation to its
-//!   serving, by the clock of who swaps. `attach_*` to `complete_*`: the phases of the busy swaps, as their reports have them;
-//!   `beyond_*` is what lies around these.
-//! - `pause_*`: of the calls that waited in busy swaps, from parking to being let go. Until such a thread runs again is the
-//!   scheduler's: `run_queue_us_per_swap`. `idle_gap_p999_us` is what as many threads see that only spin: of each ten
-//!   microseconds the longest time between two looks at the clock; `interruption_p999_us` of those times that are longer
-//!   than one microsecond.
+//! - `idle_*`: one thread swaps, and no other calls. `busy_*`: all call. Durations run from the request for
+//!   the new implementation until it serves, by the swapping thread's clock. `attach_*` to `complete_*`:
+//!   phases of the busy swaps, from their reports; `beyond_*`: time outside the phases.
+//! - `pause_*`: for calls that waited in busy swaps, from parking to the release. The later delay until such
+//!   a thread runs is the scheduler's: `run_queue_us_per_swap`. `idle_gap_p999_us` is seen by threads that
+//!   only spin: the longest time between two clock readings in each ten microseconds. `interruption_p999_us`:
+//!   only those times over one microsecond.
 //! - `call_through_ns`: a call that a mediator counts and forwards, while a grace period is kept from ending.
-//!   `arbitrated_call_ns`: one by way of a function that lets it proceed.
-//! - `throughput_ratio_*`: calls with a thousand swaps a second, by the first thread, over calls without, in turns;
-//!   `paced_*` are the times of those swaps. `beside_*`: the same by one more thread that sleeps in between, which has no
-//!   processor of its own where the callers have them all. What the rival loses then is the scheduler's part.
+//!   `arbitrated_call_ns`: a call passed by an arbiter function, which lets it proceed.
+//! - `throughput_ratio_*`: call rate with a thousand swaps a second by the first thread, over the rate
+//!   without, by turns; `paced_*` are the durations of those swaps. `beside_*`: one more thread swaps
+//!   instead, and sleeps in between. It has no processor of its own if the callers occupy all. The rival's
+//!   loss then shows the scheduler's part.
 //!
-//! - I1. The results of the calls are checked, as a sum over a batch; and so is the sum of the distributed counter, which
-//!   moves with every swap of it. A lost or doubled call ends the run with an error.
-//! - I2. All phases of a round follow each other at once, so the machine is the same for all; a figure is a quantile of
-//!   what all rounds saw. Foreign load is looked for in the comparisons of throughput alone.
+//! - I1. The results of the calls are checked, as a sum over a batch; and so is the sum of the distributed
+//!   counter, which moves with every swap of it. A lost or doubled call ends the run with an error.
+//! - I2. All phases of a round follow each other at once, so they meet one state of the machine. A figure is
+//!   a quantile over all rounds. Only the throughput comparisons look for foreign load.
 
 pub(super) mod crew;
 mod figures;
@@ -76,8 +78,8 @@ pub(super) static CASE: Case = Case {
 /// The variant with rivals.
 const NULL: &str = "null";
 
-/// Makes the subject that calls through `R`, in the one variant in which calls are compared. In the others that which is
-/// `to_tell` says whether this machine is too small.
+/// Makes the subject that calls through `R`, in the one variant that compares calls. In other variants the
+/// subject with `to_tell` reports a machine that is too small.
 const fn calling<R: Reach + 'static>(to_tell: bool) -> Make {
     fn make<R: Reach + 'static>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
         if setting.variant.name == NULL { called::<R>() } else { Err(Missing::no_part()) }
@@ -89,19 +91,19 @@ const fn calling<R: Reach + 'static>(to_tell: bool) -> Make {
     if to_tell { tell::<R> } else { make::<R> }
 }
 
-/// What the swapped object is like.
+/// Properties of the swapped object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Representatives of a distributed object; none of one that is not.
+    /// Representatives of a distributed object; absent for a shared object.
     pub(crate) reps: Option<usize>,
-    /// Bytes of state that move; none if no state does.
+    /// Bytes of state that move; absent if there is no state.
     pub(crate) state_bytes: Option<usize>,
-    /// Whether that is by a pointer.
+    /// Whether the state moves by a pointer.
     pub(crate) by_pointer: bool,
 }
 
 impl Shape {
-    /// That of a variant, if this machine is large enough.
+    /// The shape of a variant, if this machine is large enough.
     fn of(variant: &str) -> Result<Shape, Missing> {
         let mut shape = Shape { reps: None, state_bytes: None, by_pointer: false };
         let mut words = variant.split('-');
@@ -124,7 +126,7 @@ impl Shape {
     }
 }
 
-/// Such as `64k`.
+/// Parses a size such as `64k`.
 fn bytes(word: &str) -> Option<usize> {
     let (digits, unit) = match word.strip_suffix(['k', 'm']) {
         Some(digits) if word.ends_with('k') => (digits, 1 << 10),
@@ -134,13 +136,13 @@ fn bytes(word: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(unit)
 }
 
-/// How often and how long.
+/// Number and length of the rounds.
 #[derive(Clone, Copy, Debug)]
 struct Lengths {
     rounds: usize,
-    /// Of one phase in one round.
+    /// Length of one phase in one round.
     phase: Duration,
-    /// Of one comparison of throughputs, with all its turns.
+    /// Length of one throughput comparison, with all its turns.
     turns: Duration,
 }
 
@@ -152,7 +154,7 @@ impl Lengths {
     }
 }
 
-/// What came of all rounds.
+/// Results of all rounds.
 #[derive(Default)]
 struct Seen {
     idle: Swaps,
@@ -165,7 +167,7 @@ struct Seen {
 
 fn measure(setting: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String> {
     let name = setting.variant.name;
-    // The subjects have said so.
+    // The subjects have already reported the error.
     let Ok(shape) = Shape::of(name) else { return Ok(Vec::new()) };
     let (lengths, threads) = (Lengths::new(quick), setting.threads);
     let ours = Ours::new(shape)?;
@@ -219,7 +221,7 @@ impl Seen {
     }
 }
 
-/// What is compared in the first variant alone.
+/// Comparisons made only in the first variant.
 struct Against {
     threads: usize,
     arc_swap: arcswap::Swapped,

@@ -16,40 +16,40 @@ use crate::ours_swap::Ours;
 
 pub(crate) use super::figures::Replaced;
 
-/// Something that is called and replaced.
+/// An object that is called and replaced.
 pub(crate) trait Replace: Send + Sync {
-    /// So many calls, the results of which are checked.
+    /// Makes `count` calls and checks their results.
     fn calls(&self, count: u64);
 
-    /// Makes a new object and puts it in the place of the one that is there.
+    /// Makes a new object and puts it in the place of the present one.
     ///
     /// # Errors
-    /// Whatever should not happen here.
+    /// The replacement failed in a way that must not occur here.
     fn replace(&self) -> Result<Replaced, String>;
 
-    /// Makes what is there before a replacement: the representatives.
+    /// Makes the representatives before a replacement.
     fn settle(&self) {}
 }
 
-/// The calls of one batch by `call`, which gets the numbers from zero on: the results are checked as a sum.
+/// Makes the calls of one batch by `call`, with numbers from zero on; the results are checked as a sum.
 #[inline(always)]
 pub(crate) fn checked(count: u64, call: impl Fn(u64) -> u64) {
     let sum = (0..count).fold(0u64, |sum, n| sum.wrapping_add(call(n)));
     assert_eq!(sum, sum_of_calls(count), "a call was lost, or ran twice");
 }
 
-/// Calls between two looks at whether it is time to stop.
+/// Calls between two checks of the stop flag.
 pub(super) const BATCH: u64 = 1024;
-/// Calls of the thread that swaps between two swaps: enough for the others to be at full speed again.
+/// Calls of the swapping thread between two swaps: enough for the others to reach full speed again.
 const BETWEEN: u64 = 4096;
-/// Calls of a thread whose price is clocked.
+/// Calls of a thread in a timed run.
 const CLOCKED: u64 = 20_000;
-/// Length of what an idle thread does in one go.
+/// Length of one observation of an idle thread.
 const WINDOW: Duration = Duration::from_micros(10);
-/// Longer than two looks at the clock take by themselves.
+/// Longer than the time between two readings of the clock in an undisturbed thread.
 const INTERRUPTION_US: f64 = 1.0;
 
-/// One replacement.
+/// Makes one replacement and records it.
 pub(super) fn one<T: Replace>(target: &T, swaps: &mut Swaps) -> Result<(), String> {
     target.settle();
     let began = Instant::now();
@@ -59,7 +59,8 @@ pub(super) fn one<T: Replace>(target: &T, swaps: &mut Swaps) -> Result<(), Strin
     Ok(())
 }
 
-/// One thread swaps for a while. Nobody else calls; it calls itself once before each, so that there is something to cut.
+/// One thread swaps for a while, and no other calls. It calls once before each swap, so that there is a
+/// translation to cut.
 pub(super) fn idle<T: Replace>(target: &T, length: Duration, seen: &mut Swaps) -> Result<(), String> {
     let body = |_: usize, _: &_| {
         let (mut swaps, began) = (Swaps::default(), Instant::now());
@@ -75,8 +76,8 @@ pub(super) fn idle<T: Replace>(target: &T, length: Duration, seen: &mut Swaps) -
     Ok(())
 }
 
-/// All threads call for a while, and the first also swaps. Returns for how long the others waited for a processor, in
-/// microseconds.
+/// All threads call for a while, and the first also swaps. Returns the time for which the others waited for a
+/// processor, in microseconds.
 pub(super) fn busy<T: Replace>(
     target: &T,
     threads: usize,
@@ -89,7 +90,7 @@ pub(super) fn busy<T: Replace>(
         gate.wait();
         if index == 0 {
             let swaps = swapping(target, length);
-            // Relaxed: the flag is all there is to see.
+            // Relaxed: the flag publishes no other data.
             stop.store(true, Ordering::Relaxed);
             return (swaps, 0.0);
         }
@@ -116,17 +117,17 @@ fn swapping<T: Replace>(target: &T, length: Duration) -> Result<Swaps, String> {
     Ok(swaps)
 }
 
-/// What a thread sees that only spins, in microseconds.
+/// Observations of a thread that only spins, in microseconds.
 #[derive(Default)]
 pub(super) struct Gaps {
-    /// Of each window the longest time between two looks at the clock.
+    /// The longest time between two clock readings, per window.
     pub(super) of_windows: Vec<f64>,
-    /// Each such time in which the thread was interrupted.
+    /// Each such time with an interruption.
     pub(super) interruptions: Vec<f64>,
 }
 
 impl Gaps {
-    /// As many threads spin for a while; the first looks.
+    /// `threads` threads spin for a while; the first one observes.
     pub(super) fn look(&mut self, threads: usize, length: Duration) {
         let stop = AtomicBool::new(false);
         let body = |index: usize, gate: &Gate| {
@@ -143,7 +144,7 @@ impl Gaps {
             while now - began < length {
                 now = gaps.window(now);
             }
-            // Relaxed: the flag is all there is to see.
+            // Relaxed: the flag publishes no other data.
             stop.store(true, Ordering::Relaxed);
             gaps
         };
@@ -169,8 +170,8 @@ impl Gaps {
     }
 }
 
-/// Nanoseconds of a call that a mediator forwards, if the swap succeeded. One thread stays in an operation, so that the
-/// swap of another cannot leave its phase `Forward`.
+/// Nanoseconds of a call that a mediator forwards, if the swap succeeded. One thread stays in an operation,
+/// so that the other thread's swap cannot leave its phase `Forward`.
 pub(super) fn through(ours: &Ours, threads: usize) -> Result<Option<f64>, String> {
     let (inside, release) = (AtomicBool::new(false), AtomicBool::new(false));
     ours.settle();
@@ -191,14 +192,14 @@ pub(super) fn through(ours: &Ours, threads: usize) -> Result<Option<f64>, String
         let clocked = CLOCKED * threads as u64;
         match replaced.report.map_or(0, |report| report.forwarded) {
             forwarded if forwarded >= clocked => Ok(Some(ns)),
-            // It was over before the release: the last counted call did not leave in time.
+            // The swap ended before the release: the last counted call did not leave in time.
             _ if !replaced.done => Ok(None),
             forwarded => Err(format!("of {clocked} calls only {forwarded} were forwarded")),
         }
     })
 }
 
-/// Nanoseconds of a call by way of a function that lets it proceed.
+/// Nanoseconds of a call passed by an arbiter function that lets it proceed.
 pub(super) fn arbitrated(ours: &Ours, threads: usize) -> Result<f64, String> {
     let arbiter = arbitrate_method(ours.co(), "get", |call| call.proceed()).map_err(|e| e.to_string())?;
     let ns = timed(threads, CLOCKED, |count| ours.calls(count));
@@ -206,7 +207,7 @@ pub(super) fn arbitrated(ours: &Ours, threads: usize) -> Result<f64, String> {
     Ok(ns)
 }
 
-/// In place of a swap, an arbiter comes and goes.
+/// Attaches and detaches an arbiter in place of a swap.
 pub(super) struct Arbitrating<'a> {
     ours: &'a Ours,
     times_us: Mutex<(Vec<f64>, Vec<f64>)>,
@@ -217,7 +218,7 @@ impl<'a> Arbitrating<'a> {
         Arbitrating { ours, times_us: Mutex::default() }
     }
 
-    /// Of attaching, and of detaching.
+    /// Durations of attaching, and of detaching.
     pub(super) fn into_times_us(self) -> (Vec<f64>, Vec<f64>) {
         self.times_us.into_inner().expect("nobody panics holding it")
     }

@@ -1,10 +1,13 @@
-//! How many calls a second, with a thousand swaps in it and without.
+//! Compares the call rates with a thousand swaps a second and without.
 //!
-//! Problem: swaps cost a part in a hundred or less, and what else runs on a machine takes more. Idea: one crew calls
-//! throughout, and who swaps changes every few milliseconds, so that whatever slows the machine slows all alike.
+//! Problem: swaps cost a hundredth or less, and other programs of the machine take more. Idea: one crew calls
+//! throughout, and the swapping thread changes every few milliseconds, so that a slow phase of the machine
+//! affects all turns alike.
 //!
-//! - I1. A batch of calls counts for the turn in which it began. A turn ends when no swap of it is under way.
-//! - I2. A round in which the threads lost time to other processes is left out while enough are clean (as `harness/I2`).
+//! - I1. A batch of calls counts for the turn in which it began. A turn ends only after its last swap has
+//!   ended.
+//! - I2. A round in which the threads lost time to other processes is left out while enough are clean (as
+//!   `harness/I2`).
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread::{self, Thread};
@@ -16,24 +19,24 @@ use super::phases::{BATCH, Replace, one};
 use crate::gate::Gate;
 use crate::harness::{Lost, SliceWatch};
 
-/// From one swap to the next.
+/// Time from one swap to the next.
 const PACE: Duration = Duration::from_millis(1);
 /// Length of a turn.
 const TURN: Duration = Duration::from_millis(10);
 /// Clean rounds that suffice to leave the disturbed ones out.
 const CLEAN_MIN: usize = 3;
 
-/// Whose turn it is to swap.
+/// Values of the turn: no thread swaps.
 const NOBODY: u8 = 0;
-/// The first of those who call.
+/// The first calling thread swaps.
 const FIRST: u8 = 1;
-/// One more thread, which sleeps in between.
+/// One more thread swaps, and sleeps in between.
 const BESIDE: u8 = 2;
 const TURNS: usize = 3;
-/// No more turns come.
+/// The turns are over.
 const OVER: u8 = 3;
 
-/// What one thread did in the turns of each kind.
+/// Work of one thread in the turns of each kind.
 #[derive(Default)]
 struct Done {
     calls: [u64; TURNS],
@@ -47,22 +50,22 @@ struct Round {
     disturbed: bool,
 }
 
-/// Calls with a thousand swaps a second over calls without.
+/// Call rate with a thousand swaps a second, over the rate without.
 #[derive(Default)]
 pub(super) struct Throughput {
     rounds: Vec<Round>,
-    /// By the first of those who call.
+    /// Swaps by the first calling thread.
     pub(super) swaps: Swaps,
-    /// By one more thread.
+    /// Swaps by the extra thread.
     pub(super) swaps_beside: Swaps,
     /// All calls that were made.
     pub(super) calls: u64,
-    /// For so long the first of those who call swapped.
+    /// Time for which the first calling thread swapped.
     seconds: f64,
 }
 
 impl Throughput {
-    /// Turns of all kinds, for so long in all; which is the first changes from round to round.
+    /// Runs turns of all kinds for the given time in all. The first kind changes from round to round.
     pub(super) fn round<T: Replace>(
         &mut self,
         target: &T,
@@ -114,46 +117,46 @@ impl Throughput {
         kept.map(|round| round.rates[usize::from(kind)] / round.rates[usize::from(NOBODY)]).collect()
     }
 
-    /// Rounds that were disturbed.
+    /// Number of disturbed rounds.
     pub(super) fn disturbed(&self) -> usize {
         self.rounds.iter().filter(|round| round.disturbed).count()
     }
 
-    /// Where the first thread swaps.
+    /// Ratios for swaps by the first thread.
     pub(super) fn ratios(&self) -> Vec<f64> {
         self.ratios_of(FIRST)
     }
 
-    /// Where one more thread swaps.
+    /// Ratios for swaps by the extra thread.
     pub(super) fn ratios_beside(&self) -> Vec<f64> {
         self.ratios_of(BESIDE)
     }
 
-    /// Swaps that the first thread came to in a second: fewer than a thousand where it did not get to run in time.
+    /// Swaps per second by the first thread: fewer than a thousand if it did not run in time.
     pub(super) fn swaps_per_second(&self) -> f64 {
         self.swaps.us.len() as f64 / self.seconds
     }
 }
 
-/// What the threads of one round share.
+/// Shared state of the threads of one round.
 struct Turns {
     // Written by the first thread.
     now: AtomicU8,
-    /// Whether the thread beside may swap.
+    /// Whether the extra thread may swap.
     may: AtomicBool,
-    /// The thread beside swaps.
-    // Written by it.
+    /// Whether the extra thread is swapping.
+    // Written by the extra thread.
     busy: AtomicBool,
     beside: Thread,
 }
 
 impl Turns {
-    /// What the first thread does: it calls, takes the turns, and looks at the clock in each alike.
+    /// The first thread's part: calls, changes turns, and reads the clock equally often in each turn.
     fn lead<T: Replace>(&self, target: &T, order: impl Iterator<Item = u8>) -> Result<Done, String> {
         let mut done = Done::default();
         let mut result = Ok(());
         for turn in order {
-            // Relaxed: the number is all there is to see.
+            // Relaxed: the number publishes no other data.
             self.now.store(turn, Ordering::Relaxed);
             self.let_beside(turn == BESIDE);
             result = self.turn(target, turn, &mut done);
@@ -168,7 +171,8 @@ impl Turns {
     }
 
     fn let_beside(&self, may: bool) {
-        // SeqCst: pairs with the store of `busy` in `swap_beside`: that thread sees this, or we see that it is busy.
+        // SeqCst: pairs with the store of `busy` in `swap_beside`. That thread sees this store, or this one
+        // sees `busy`.
         self.may.store(may, Ordering::SeqCst);
         if may {
             self.beside.unpark();
@@ -186,14 +190,14 @@ impl Turns {
                 if turn == BESIDE {
                     self.let_beside(false);
                 }
-                // SeqCst: as above (I1).
+                // SeqCst: pairs with the store of `busy` in `swap_beside` (I1).
                 if turn != BESIDE || !self.busy.load(Ordering::SeqCst) {
                     done.seconds[kind] += now.duration_since(began).as_secs_f64();
                     return Ok(());
                 }
             } else if turn == FIRST && now >= next {
                 one(target, &mut done.swaps)?;
-                // One that comes late puts off the next.
+                // A late swap delays the next one.
                 next = now.max(next + PACE);
             }
         }
@@ -202,7 +206,7 @@ impl Turns {
     fn follow<T: Replace>(&self, target: &T) -> Done {
         let mut done = Done::default();
         loop {
-            // Relaxed: the number is all there is to see.
+            // Relaxed: the number publishes no other data.
             let turn = self.now.load(Ordering::Relaxed);
             let Some(calls) = done.calls.get_mut(usize::from(turn)) else { return done };
             target.calls(BATCH);
@@ -210,11 +214,11 @@ impl Turns {
         }
     }
 
-    /// What one more thread does, the one that made this.
+    /// The part of the extra thread, which is the one that made this.
     fn swap_beside<T: Replace>(&self, target: &T) -> Result<Swaps, String> {
         let (mut swaps, mut next) = (Swaps::default(), Instant::now());
         loop {
-            // Relaxed: who sees it late looks again, after it has slept or was woken.
+            // Relaxed: a thread that sees the value late looks again after it has slept or was woken.
             if self.now.load(Ordering::Relaxed) == OVER {
                 return Ok(swaps);
             }
