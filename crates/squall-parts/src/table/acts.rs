@@ -1,4 +1,5 @@
-//! What a table does, on any layout: each function within an operation, as its caller says.
+//! The table's operations, for any layout. Each function runs within an operation that its caller has opened;
+//! the `unsafe` ones require it.
 
 use crate::table::entry::{Compute, Computed};
 use crate::table::home::{Here, Perhaps};
@@ -13,7 +14,7 @@ pub(crate) unsafe fn read<L: Layout, R>(
     is_key: impl IsKey<L::Key>,
     f: impl FnOnce(&L::Value) -> R,
 ) -> Option<R> {
-    // Not by way of `read_at_home`: its result would be taken apart once more, two instructions of a look.
+    // Not through `read_at_home`: matching its result again would cost two instructions per lookup.
     // SAFETY: the caller.
     unsafe {
         match raw.find_here(hash, is_key) {
@@ -24,7 +25,7 @@ pub(crate) unsafe fn read<L: Layout, R>(
     }
 }
 
-/// The same, where no call is made for it.
+/// Fast path of `read`, without a slow path.
 #[inline(always)]
 pub(crate) unsafe fn read_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
     raw: &Raw<L>,
@@ -42,7 +43,7 @@ pub(crate) unsafe fn read_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
     }
 }
 
-/// The same, of a key that is there.
+/// Fast path of `read` for a key that is present.
 #[inline(always)]
 pub(crate) unsafe fn find_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
     raw: &Raw<L>,
@@ -59,7 +60,8 @@ pub(crate) unsafe fn find_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
     }
 }
 
-/// The rest of it, with what is to be done: an entry that came from a call would come by way of memory, also where none is made.
+/// Slow path of `read`. It takes the closure along: an entry returned from a call would go through memory, on
+/// the fast path too.
 #[cold]
 #[inline(never)]
 unsafe fn read_elsewhere<L: Layout, R>(
@@ -100,7 +102,7 @@ pub(crate) unsafe fn put<L: Layout<Key: Eq>, R>(
     }
 }
 
-/// The same, where no call is made for it.
+/// Fast path of `put`, without a slow path.
 #[inline(always)]
 pub(crate) unsafe fn put_at_home<L: Layout<Key: Eq>, R>(
     raw: &Raw<L>,
@@ -139,7 +141,8 @@ unsafe fn put_slowly<L: Layout<Key: Eq>, R>(
     f: impl FnOnce(&L::Value) -> R,
 ) -> Option<R> {
     let new = L::peek(&fresh);
-    // SAFETY: the caller; `new` is compared before it goes into the table, and what `write` retires stays until the operation ends.
+    // SAFETY: the caller; `new` is compared before it goes into the table. An entry retired by `write` stays
+    // until the operation ends.
     unsafe {
         let is_key = move |found: &L::Key| L::key(new, |key| key == found);
         let old = raw.write(hash, is_key, rehash, |found| (Change::Put(fresh), found));
@@ -162,7 +165,7 @@ pub(crate) unsafe fn take<L: Layout, R>(
     }
 }
 
-/// The same, where no call is made for it.
+/// Fast path of `take`, without a slow path.
 #[inline(always)]
 pub(crate) unsafe fn take_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
     raw: &Raw<L>,
@@ -190,7 +193,7 @@ unsafe fn take_slowly<L: Layout, R>(
     f: impl FnOnce(&L::Value) -> R,
 ) -> Option<R> {
     let remove = |found: Option<_>| (if found.is_some() { Change::Remove } else { Change::Nothing }, found);
-    // SAFETY: the caller; what `write` retires stays until the operation ends.
+    // SAFETY: the caller; an entry retired by `write` stays until the operation ends.
     unsafe { raw.write(hash, is_key, rehash, remove).map(|entry| L::value(entry, f)) }
 }
 
@@ -204,7 +207,7 @@ pub(crate) unsafe fn try_insert<L: Layout<Key: Eq>, R>(
 ) -> Result<(), (L::Key, L::Value, R)> {
     // SAFETY: the caller, as in `put`.
     unsafe {
-        // An entry that is made in vain may be an allocation.
+        // Search first: making an entry in vain may cost an allocation.
         if let Some(entry) = raw.find_raw(hash, |found| *found == key) {
             return Err((key, value, L::value(entry, f)));
         }
@@ -226,7 +229,7 @@ pub(crate) unsafe fn try_insert<L: Layout<Key: Eq>, R>(
     }
 }
 
-/// Does what `wanted` says to the entry that was found, if it is still that one.
+/// Applies the wanted change to the entry that was found, if it is unchanged.
 #[inline(always)]
 unsafe fn change_entry<L: Layout>(
     raw: &Raw<L>,
@@ -242,7 +245,7 @@ unsafe fn change_entry<L: Layout>(
         Compute::Remove => (Change::Remove, Computed::Removed),
     };
     let seen = found.raw();
-    // SAFETY: the caller; it changes what it found.
+    // SAFETY: the caller; it changes the entry that it found.
     unsafe {
         match raw.change(found, change, rehash) {
             Ok(done) => done.then_some(computed),
@@ -261,7 +264,7 @@ unsafe fn change_slowly<L: Layout>(
     rehash: &impl Fn(&L::Key) -> u64,
     change: Change<L>,
 ) -> bool {
-    // What is not put in comes back: its drop is the user's code, and this is under a lock.
+    // An unused change comes back: its drop runs user code, and this closure runs under a lock.
     let decide = |found: Option<L::Raw>| match found {
         Some(now) if L::is_same(now, seen) => (change, None),
         _ => (Change::Nothing, Some(change)),
@@ -294,7 +297,7 @@ pub(crate) unsafe fn change<L: Layout>(
     }
 }
 
-/// The same, where no call is made for another value.
+/// Fast path of `change`, without a slow path for another value.
 #[inline(always)]
 pub(crate) unsafe fn change_at_home<L: Layout, F: FnMut(&L::Value) -> Compute<L::Value>>(
     raw: &Raw<L>,
@@ -303,7 +306,7 @@ pub(crate) unsafe fn change_at_home<L: Layout, F: FnMut(&L::Value) -> Compute<L:
     rehash: &impl Fn(&L::Key) -> u64,
     mut f: F,
 ) -> Result<Computed, F> {
-    // SAFETY: the caller; it changes what it found.
+    // SAFETY: the caller; it changes the entry that it found.
     unsafe {
         let found = match raw.find_here(hash, is_key) {
             Here::Found(found) => found,
@@ -322,7 +325,7 @@ pub(crate) unsafe fn change_at_home<L: Layout, F: FnMut(&L::Value) -> Compute<L:
     }
 }
 
-/// The same, wherever the key is.
+/// Slow path of `change`, for a key in any bucket.
 #[inline(never)]
 unsafe fn change_elsewhere<L: Layout>(
     raw: &Raw<L>,
@@ -370,21 +373,21 @@ pub(crate) unsafe fn compute<L: Layout<Key: Eq>>(
     }
 }
 
-/// Takes the entry out unless `f` wants to keep it; if it was changed meanwhile, `f` is asked again.
+/// Removes the entry unless `f` returns `true`. If another thread changed it meanwhile, `f` is called again.
 pub(crate) unsafe fn keep_if<L: Layout<Key: Eq>>(
     raw: &Raw<L>,
     entry: L::Raw,
     rehash: &impl Fn(&L::Key) -> u64,
     f: &mut impl FnMut(&L::Key, &L::Value) -> bool,
 ) {
-    // SAFETY: the caller: the entry's key stays until the operation ends.
+    // SAFETY: the caller; the entry's key stays until the operation ends.
     unsafe {
         let hash = L::key(entry, rehash);
         let is_key = move |found: &L::Key| L::key(entry, |key| key == found);
         if both(raw, entry, &mut *f) || change_slowly(raw, hash, entry, is_key, rehash, Change::Remove) {
             return;
         }
-        // It was changed meanwhile.
+        // Another thread changed it meanwhile.
         while let Some(found) = raw.find(hash, is_key) {
             if both(raw, found.raw(), &mut *f)
                 || change_entry(raw, hash, found, is_key, rehash, Compute::Remove).is_some()
@@ -395,7 +398,7 @@ pub(crate) unsafe fn keep_if<L: Layout<Key: Eq>>(
     }
 }
 
-/// Calls `f` for each entry, within an operation of its bucket's.
+/// Calls `f` for each entry, within one operation per home.
 pub(crate) fn visit<L: Layout>(raw: &Raw<L>, rehash: &impl Fn(&L::Key) -> u64, mut f: impl FnMut(L::Raw)) {
     let mut from = Some(0);
     let mut entries = Vec::new();
@@ -404,7 +407,7 @@ pub(crate) fn visit<L: Layout>(raw: &Raw<L>, rehash: &impl Fn(&L::Key) -> u64, m
     }
 }
 
-/// The same for the entries of one bucket, in one operation. Returns where the next begins.
+/// Calls `f` for the entries of one home, in one operation. Returns the position of the next home.
 pub(crate) fn step<L: Layout>(
     raw: &Raw<L>,
     from: u64,

@@ -1,20 +1,25 @@
-//! A bucket: a lock for writers, which slots are occupied, and eight bits of each entry's hash (`tags`).
+//! A bucket: a lock for writers, a state word with the occupied slots, and eight hash bits of each entry
+//! (`tags`).
 //!
-//! Readers take nothing and write nothing. They load `state`, then `tags`, then the slots whose tag is right.
+//! Readers take no lock and write no memory. They load `state`, then `tags`, then the slots with an equal
+//! tag.
 //!
-//! - I1. All words of a bucket and of the buckets chained to it are written under the lock of the first, its *home*, once anybody
-//!   can come to it.
-//! - I2. A slot is filled, then its tag is set, then its bit in `state` with Release; a reader that loads the bit with Acquire
-//!   sees all of that. While an entry stays, its slot, its tag and its bit stay.
-//! - I3. A removal clears the bit and makes the state's version another, before the slot is used again. What a slot holds is stored
-//!   with Release and loaded with Acquire; so who loads anything of a slot's new content sees the removal, when it loads the state
-//!   again. Where entries are words: same version, same entry. Where they are pointers: the bit is set, so the entry that the
-//!   pointer names was shown; it is not set, so it is gone, or not shown yet.
-//! - I4. `MOVED` of a home is set once all its entries are in the next slab; nothing of the home changes after, and nothing is cleared: a look
-//!   that begins anew when its home has moved finds there what it would have found before.
-//! - I5. Versions of a bucket do not come again: before they would, the slab is replaced (`write`).
-//! - I6. `CHAINED` of a home is set while a bucket that is chained to it has an entry, and before that can be seen there. So who loads a
-//!   state without it, and finds nothing here, missed nothing that was there at that moment.
+//! - I1. Once a bucket is reachable, all words of it and of its chain are written under the lock of the first
+//!   bucket, the *home*.
+//! - I2. A writer fills a slot, then sets its tag, then sets its bit in `state` with Release. A reader that
+//!   loads the bit with Acquire sees all of that. While an entry stays, its slot, its tag and its bit stay.
+//! - I3. A removal clears the bit and advances the state's version before the slot is used again. Slot
+//!   contents are stored with Release and loaded with Acquire. So a reader that loads any part of a slot's
+//!   new content sees the removal when it loads the state again. Layouts of words compare the version: the
+//!   same version means the same entry. Layouts of pointers check the bit. A set bit means that the loaded
+//!   pointer names a published entry. A clear bit means that the entry is removed, or not yet published.
+//! - I4. `MOVED` of a home is set once all its entries are in the next slab. After that, the home never
+//!   changes and no bit of it is cleared. A lookup that restarts after its home has moved finds there the
+//!   entries that it would have found before.
+//! - I5. Versions of a bucket never repeat: `write` replaces the slab first.
+//! - I6. `CHAINED` of a home is set while a chained bucket has an entry, and before that entry can be seen.
+//!   So a reader that loads a state without `CHAINED` and finds no entry here has missed no entry that was
+//!   present at that moment.
 
 use crate::table::ground::show;
 use crate::table::layout::{IsKey, Layout};
@@ -27,22 +32,23 @@ use squall_sys::fetch::LINE;
 use std::num::NonZero;
 use std::ptr;
 
-/// Slots of a bucket: as many as tags are compared at once. The more, the fewer insertions find all of them taken: by Poisson's law 8 of a thousand
-/// in a table that is half full, and 51 where buckets have eight slots; who comes to a chain waits for two more lines.
+/// Slots of a bucket: as many as tags are compared at once. More slots mean fewer chains, whose readers wait
+/// for two more lines. By Poisson's law, in a half full table 8 of 1,000 insertions find all sixteen slots
+/// taken; with eight slots per bucket it would be 51.
 pub(crate) const SLOTS: usize = if cfg!(loom) { 8 } else { 16 };
 
-/// What is known of a bucket, in one word: a bit for each slot, two flags, and the version above them.
+/// The state word of a bucket: a bit for each slot, two flags, and the version above them.
 pub(crate) type State = u64;
 
-/// A bit for each slot.
+/// One bit for each slot.
 const OCCUPIED: State = (1 << SLOTS) - 1;
 /// The home's entries are in the next slab.
 const MOVED: State = 1 << SLOTS;
-/// Another bucket follows that has entries, or may have (I6).
+/// A chained bucket has entries, or may have (I6).
 const CHAINED: State = 2 << SLOTS;
-/// One step of the version, in the bits from here on.
+/// One step of the version, which takes the bits from here upwards.
 const VERSION: State = 4 << SLOTS;
-/// The version after which the slab must be replaced (I5). Small where that is tested.
+/// The last version: then the slab must be replaced (I5). Tests use a small one.
 const LAST: State = if cfg!(loom) {
     1
 } else if cfg!(test) {
@@ -51,8 +57,8 @@ const LAST: State = if cfg!(loom) {
     State::MAX / VERSION
 };
 
-/// What is known of a bucket's slots. They lie elsewhere: a look at two heads is one line, and what is not there is seen without
-/// a look at the slots.
+/// The metadata of a bucket. Slots lie elsewhere: two heads share a line, and a lookup of an absent key
+/// seldom needs the slots.
 #[repr(C)]
 #[cfg_attr(not(loom), repr(align(32)))]
 pub(crate) struct Head {
@@ -70,7 +76,7 @@ impl Head {
     }
 }
 
-/// A bucket that follows another, and the one that follows it.
+/// A chained bucket, and the pointer to the next one.
 pub(crate) struct Link<L: Layout> {
     head: Head,
     slots: [L::Slot; SLOTS],
@@ -91,13 +97,13 @@ impl<L: Layout> Link<L> {
     }
 }
 
-/// The slots before a row, if there are several lines of them: a bit for each slot.
+/// Returns a bit for each slot before a row, or none if all slots share one line.
 #[inline(always)]
 fn before<L: Layout>(row: u32) -> State {
     if size_of::<[L::Slot; SLOTS]>() > LINE { (1 << (row * ROW as u32)) - 1 } else { 0 }
 }
 
-/// A bucket.
+/// A reference to a bucket: its head and its slots.
 pub(crate) struct Bucket<'a, L: Layout> {
     pub(crate) head: &'a Head,
     pub(crate) slots: &'a [L::Slot; SLOTS],
@@ -111,30 +117,30 @@ impl<L: Layout> Clone for Bucket<'_, L> {
 
 impl<L: Layout> Copy for Bucket<'_, L> {}
 
-/// What a look at one bucket found.
+/// The result of a full probe of one bucket.
 pub(crate) enum Look<R> {
     Found {
         slot: usize,
         raw: R,
-        /// The state after which the slot was loaded.
+        /// The state that was loaded before the slot.
         state: State,
     },
-    /// Not here; whether another bucket follows.
+    /// The key is absent here; a chained bucket may have it if `chained`.
     Absent { chained: bool },
 }
 
-/// What a look at one slot of a bucket found.
+/// The result of a probe of the first slot with an equal tag.
 pub(crate) enum Glance<R> {
     Found {
         slot: usize,
         raw: R,
     },
     Absent,
-    /// It may be in another slot, or in a bucket that follows; or it came or went just now.
+    /// The key may be in another slot or in a chained bucket, or its entry changed during the probe.
     Perhaps,
 }
 
-/// The first of the slots of [`Bucket::hits`]; if there is none, what that says of the key.
+/// Returns the first slot of [`Bucket::tag_hits`]. Without hits, the error says whether the key is absent.
 #[inline(always)]
 fn first_slot<R>(state: State, hits: u32) -> Result<usize, Glance<R>> {
     if hits == 0 {
@@ -144,20 +150,21 @@ fn first_slot<R>(state: State, hits: u32) -> Result<usize, Glance<R>> {
 }
 
 impl<'a, L: Layout> Bucket<'a, L> {
-    /// Takes the lock of a home.
+    /// Takes the lock. The bucket is a home.
     #[inline(always)]
     pub(crate) fn lock(self) -> LockGuard<'a, ()> {
         self.head.lock.lock()
     }
 
-    /// The same, if nobody has it.
+    /// Takes the lock if it is free. The bucket is a home.
     #[inline(always)]
     pub(crate) fn try_lock(self) -> Option<LockGuard<'a, ()>> {
-        // Without a look: of the many homes another's is seldom held, and it would be waited for after the same line.
+        // Without loading the lock first: another thread seldom holds one of the many homes, and the load
+        // would wait for the same line.
         self.head.lock.__try_lock_unseen()
     }
 
-    /// Whether it is this one.
+    /// Whether both refer to the same bucket.
     #[inline(always)]
     pub(crate) fn is(self, other: Bucket<'_, L>) -> bool {
         ptr::eq(self.head, other.head)
@@ -166,15 +173,16 @@ impl<'a, L: Layout> Bucket<'a, L> {
     #[inline(always)]
     fn slot(self, slot: usize) -> &'a L::Slot {
         debug_assert!(slot < SLOTS);
-        // SAFETY: the number of a bit among those of slots, of which there is one.
+        // SAFETY: a bit number among those of slots, each of which has a slot.
         unsafe { self.slots.get_unchecked(slot) }
     }
 
-    /// The slots that are occupied by this state and have the tag of this mixed hash, a bit for each; perhaps others of them, which the comparison of
-    /// keys finds out. Relaxed: after the acquire of the state (I2), or under the lock.
+    /// Returns a bit for each occupied slot with the tag of this mixed hash, perhaps with false positives,
+    /// which the key comparison filters. The load is relaxed: it comes after the acquire load of the state
+    /// (I2), or runs under the lock.
     #[inline(always)]
     fn hits(self, state: State, mixed: u64) -> u32 {
-        // SAFETY: a head's.
+        // SAFETY: the tags of a head.
         let tagged = unsafe {
             Tags::find::<{ std::mem::offset_of!(Head, tags) }>(
                 ptr::from_ref(self.head).cast(),
@@ -186,27 +194,27 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
     // --- readers ---
 
-    /// The state, for [`look`](Bucket::look) and [`is_moved`].
+    /// Loads the state, for [`probe`](Bucket::probe) and [`is_moved`].
     #[inline(always)]
     pub(crate) fn state(self) -> State {
         // Acquire: pairs with the release of `publish` and of `set_moved` (I2, I4).
         self.head.state.load(sites::LOOK.order(Ordering::Acquire))
     }
 
-    /// The state after a load of a slot.
+    /// Loads the state again after a slot was loaded.
     #[inline(always)]
     fn state_now(self) -> State {
-        // Relaxed: after the slot's acquire (I3).
+        // Relaxed: it comes after the acquire load of the slot (I3).
         self.head.state.load(Ordering::Relaxed)
     }
 
-    /// Whether an entry was removed since that state.
+    /// Whether an entry was removed since this state was loaded.
     #[inline(always)]
     fn has_lost(self, state: State) -> bool {
         (self.state_now() ^ state) / VERSION != 0 && !sites::VERSION.is_weak()
     }
 
-    /// Looks for a key of this mixed hash, from a state of this bucket.
+    /// Searches the bucket for a key with this mixed hash. `state` was loaded from this bucket.
     ///
     /// # Safety
     /// In an operation in which the bucket was reached, or under its home's lock.
@@ -221,13 +229,13 @@ impl<'a, L: Layout> Bucket<'a, L> {
             let mut hits = self.hits(state, mixed);
             while hits != 0 {
                 let slot = hits.trailing_zeros() as usize;
-                // SAFETY: in the operation that the caller says; the slot was occupied.
+                // SAFETY: in the caller's operation; the slot was occupied.
                 let raw = unsafe { L::load(self.slot(slot)) };
                 if L::VALIDATE_FIRST && self.has_lost(state) {
                     state = self.state();
                     continue 'again;
                 }
-                // SAFETY: read in the operation that the caller says; the slot was occupied.
+                // SAFETY: loaded in the caller's operation; the slot was occupied.
                 if unsafe { L::key(raw, is_key) } {
                     if L::VALIDATE {
                         if !L::VALIDATE_FIRST && self.has_lost(state) {
@@ -239,7 +247,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
                     if self.state_now() >> slot & 1 != 0 || sites::OCCUPIED.is_weak() {
                         return Look::Found { slot, raw, state };
                     }
-                    // Gone since the state was loaded, or not shown yet.
+                    // The entry was removed since the state was loaded, or is not yet published.
                 }
                 hits &= hits - 1;
             }
@@ -247,10 +255,11 @@ impl<'a, L: Layout> Bucket<'a, L> {
         }
     }
 
-    /// The same, which looks at the first slot with that tag alone, and only while nothing at all changes: it is nearly always the one.
+    /// Probes only the first slot with an equal tag, and accepts it only if the state is unchanged. That slot
+    /// nearly always has the key.
     ///
     /// # Safety
-    /// As [`look`](Bucket::look).
+    /// As for [`probe`](Bucket::probe).
     #[inline(always)]
     pub(crate) unsafe fn glance(
         self,
@@ -262,8 +271,9 @@ impl<'a, L: Layout> Bucket<'a, L> {
             Ok(slot) => slot,
             Err(none) => return none,
         };
-        // SAFETY: in the operation that the caller says; the slot was occupied. The same state is the same version, and has the same slots
-        // occupied: so what was loaded is of one entry, if the layout asks for that first.
+        // SAFETY: in the caller's operation; the slot was occupied. The same state has the same version and
+        // occupied slots. So the loaded words are of one entry, which is checked first if the layout asks for
+        // that.
         unsafe {
             let raw = L::load(self.slot(slot));
             let site = if L::VALIDATE { sites::VERSION } else { sites::OCCUPIED };
@@ -276,10 +286,10 @@ impl<'a, L: Layout> Bucket<'a, L> {
         }
     }
 
-    /// Copies what is here to `entries`; says whether another bucket follows.
+    /// Copies the entries of this bucket to `entries`. Returns whether a chained bucket follows.
     ///
     /// # Safety
-    /// As [`look`](Bucket::look).
+    /// As for [`probe`](Bucket::probe).
     pub(crate) unsafe fn collect(self, entries: &mut Vec<L::Raw>) -> bool {
         let before = entries.len();
         loop {
@@ -288,7 +298,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
             while left != 0 {
                 let slot = left.trailing_zeros() as usize;
                 left &= left - 1;
-                // SAFETY: in the operation that the caller says; the slot was occupied.
+                // SAFETY: in the caller's operation; the slot was occupied.
                 let raw = unsafe { L::load(self.slot(slot)) };
                 if L::VALIDATE || self.state_now() >> slot & 1 != 0 {
                     entries.push(raw);
@@ -304,7 +314,8 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
     // --- writers, under the home's lock ---
 
-    /// As [`glance`](Bucket::glance), from the state of this bucket, of which nothing goes while the lock is held.
+    /// Like [`probe_first`](Bucket::probe_first), under the lock, so that no entry is removed meanwhile.
+    /// `state` is the bucket's current state.
     ///
     /// # Safety
     /// Under the home's lock.
@@ -319,26 +330,26 @@ impl<'a, L: Layout> Bucket<'a, L> {
             Ok(slot) => slot,
             Err(none) => return none,
         };
-        // SAFETY: under the lock, so nothing that is here is retired; the slot is occupied.
+        // SAFETY: under the lock, so no entry here is retired; the slot is occupied.
         unsafe {
             let raw = L::load(self.slot(slot));
             if L::key(raw, is_key) { Glance::Found { slot, raw } } else { Glance::Perhaps }
         }
     }
 
-    /// A slot that is free: for an entry of this row the best of them.
+    /// Returns a free slot, preferably one in this row.
     #[inline]
     pub(crate) fn free_slot(self, row: u32) -> Option<usize> {
         self.free_slot_in(self.head.state.load(Ordering::Relaxed), row)
     }
 
-    /// The same, by the state.
+    /// Returns a free slot, preferably one in this row. `state` is the current state.
     #[inline(always)]
     pub(crate) fn free_slot_in(self, state: State, row: u32) -> Option<usize> {
         let free = !state & OCCUPIED;
-        // Those before the row only if there is none from there on.
+        // Slots before the row only if all others are taken.
         let near = free & !before::<L>(row);
-        // Which it will be cannot be foretold: chosen, and not jumped to.
+        // The outcome is unpredictable, so it is selected without a branch.
         let slots = NonZero::new(std::hint::select_unpredictable(near != 0, near, free))?;
         Some(slots.trailing_zeros() as usize)
     }
@@ -348,13 +359,13 @@ impl<'a, L: Layout> Bucket<'a, L> {
         self.head.state.load(Ordering::Relaxed) & OCCUPIED == 0
     }
 
-    /// Fills a free slot by `fill` and shows it.
+    /// Fills a free slot by `fill` and publishes it.
     #[inline]
     pub(crate) fn publish(self, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
         self.publish_in(self.head.state.load(Ordering::Relaxed), slot, tag, fill);
     }
 
-    /// The same, by the state.
+    /// Fills a free slot by `fill` and publishes it. `state` is the current state.
     #[inline(always)]
     pub(crate) fn publish_in(self, state: State, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
         fill(self.slot(slot));
@@ -363,8 +374,9 @@ impl<'a, L: Layout> Bucket<'a, L> {
         show!(self.head.state, state | 1 << slot, sites::PUBLISH.order(Ordering::Release));
     }
 
-    /// Fills a free slot with an entry that is in another slab, and was shown there: what shows that it is here now is that its home has moved,
-    /// so that no processor need see it before ([`show`] says what that costs).
+    /// Fills a free slot with an entry that moves here from another slab, where it was published. Readers
+    /// come here only after the old home is marked as moved. So no barrier is needed here
+    /// ([`store_with_barrier`] has its cost).
     #[inline]
     pub(crate) fn publish_again(self, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
         fill(self.slot(slot));
@@ -374,29 +386,30 @@ impl<'a, L: Layout> Bucket<'a, L> {
         self.head.state.store(state | 1 << slot, sites::PUBLISH.order(Ordering::Release));
     }
 
-    /// Whether one more removal would use the last version up.
+    /// Whether one more removal would use up the last version.
     #[inline]
     pub(crate) fn is_worn(self) -> bool {
         self.is_worn_in(self.head.state.load(Ordering::Relaxed))
     }
 
-    /// The same, by a state of it.
+    /// Whether one more removal would use up the last version. `state` is the current state.
     #[inline(always)]
     pub(crate) fn is_worn_in(self, state: State) -> bool {
         L::VALIDATE && state / VERSION >= LAST
     }
 
-    /// Takes the entry of a slot away. Not if [`is_worn`](Bucket::is_worn).
+    /// Removes the entry of a slot. The versions must not be [exhausted](Bucket::is_exhausted).
     #[inline]
     pub(crate) fn remove(self, slot: usize) {
         self.remove_in(self.head.state.load(Ordering::Relaxed), slot);
     }
 
-    /// The same, by the state; whether it was the bucket's last entry.
+    /// Removes the entry of a slot, and returns whether it was the bucket's last one. `state` is the current
+    /// state.
     #[inline(always)]
     pub(crate) fn remove_in(self, state: State, slot: usize) -> bool {
         let left = state & !(1 << slot);
-        // Release: so that whoever learns of it by the state sees what the remover did before.
+        // Release: a thread that learns of the removal by the state sees the remover's earlier writes.
         show!(self.head.state, left.wrapping_add(VERSION), Ordering::Release);
         left & OCCUPIED == 0
     }
@@ -406,20 +419,23 @@ impl<'a, L: Layout> Bucket<'a, L> {
         change(self.slot(slot))
     }
 
-    /// Whether the slot holds this entry, which was found there. It may have been taken out and put in again meanwhile: it is the same.
+    /// Whether the slot still holds this entry, which was found there. An entry that was removed and inserted
+    /// again meanwhile counts as the same.
     #[inline]
     pub(crate) fn is_still(self, slot: usize, raw: L::Raw) -> bool {
-        // Not the version: that tells of removals of other keys, too, and a function that makes one would be asked for ever.
+        // The version is not compared: removals of other keys change it, and a closure that removes one would
+        // be called again for ever.
         let stays = self.head.state.load(Ordering::Relaxed) >> slot & 1 != 0;
-        // SAFETY: in the operation in which `raw` was read, and occupied.
+        // SAFETY: in the operation in which `raw` was loaded, and the slot is occupied.
         stays && L::is_same(unsafe { L::load(self.slot(slot)) }, raw)
     }
 
-    /// The same, by the state after which it was found, too: where that is the bucket's still, no entry has gone, and the key need not be
-    /// compared. Where versions come again, which is where keys are not in the slot, what it holds is compared.
+    /// Like [`holds`](Bucket::holds), for an entry that was found after `state` was loaded. If the state is
+    /// unchanged, no entry was removed, and the key need not be compared. Layouts without a key in the slot
+    /// have no versions, so the slot's content is compared.
     #[inline(always)]
     pub(crate) fn is_still_since(self, state: State, slot: usize, raw: L::Raw) -> bool {
-        // Relaxed: under the lock, as all that is written to a state.
+        // Relaxed: under the lock, like all stores to a state.
         if L::VALIDATE && self.state_now() == state {
             L::has_value(self.slot(slot), raw)
         } else {
@@ -427,17 +443,18 @@ impl<'a, L: Layout> Bucket<'a, L> {
         }
     }
 
-    /// Says that another bucket follows, in which there is, or will be before the lock is free, an entry; the link to it is there.
+    /// Marks that a chained bucket has an entry, or will have one before the lock is released. The link to it
+    /// is already there.
     pub(crate) fn set_chained(self) {
         let state = self.head.state.load(Ordering::Relaxed) | CHAINED;
-        // Release: pairs with the acquire of `state`; the link is before it.
+        // Release: pairs with the acquire of `state`; the link was stored before.
         self.head.state.store(state, Ordering::Release);
     }
 
-    /// Says that none of those that follow has an entry. They stay for whoever is on the way there.
+    /// Marks that all chained buckets are empty. They stay allocated for readers on their way there.
     pub(crate) fn set_alone(self) {
         let state = self.head.state.load(Ordering::Relaxed) & !CHAINED;
-        // Release: as in `remove`, which is what made it so.
+        // Release: as in `remove`, which emptied the chain.
         self.head.state.store(state, Ordering::Release);
     }
 
@@ -449,7 +466,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     }
 }
 
-/// Whether a state of a home says that its entries are in the next slab.
+/// Whether a home with this state has moved its entries to the next slab.
 #[inline(always)]
 pub(crate) fn is_moved(state: State) -> bool {
     state & MOVED != 0

@@ -1,8 +1,10 @@
-//! What is soon done with a key: in its home's own bucket, where most keys are.
+//! Inlined fast paths: operations that find their key in the home's own bucket.
 //!
-//! Nine of ten operations find their key there, in the first slot that has its tag, or that it is nowhere, and nobody else at it. They are written
-//! apart from the rest, so that what is compiled into a caller calls no function but in the rest, has all that it needs in registers, and no loop.
-//! Whatever is otherwise is left to [`raw`](crate::table::raw), which begins anew: nothing was done then. What must hold is said there.
+//! Nine of ten operations find their key in the home's own bucket, in the first slot with its tag, or find
+//! that it is absent everywhere; and they meet no other writer. This code is compiled into the caller. It has
+//! no loop, keeps its data in registers, and calls no function except to leave for the slow path. The slow
+//! path in [`raw`](crate::table::raw) starts the operation again: a fast path that gives up has changed
+//! nothing. The invariants are in the header of `raw.rs`.
 
 use crate::table::bucket::{Glance, is_moved};
 use crate::table::layout::{IsKey, Layout};
@@ -11,22 +13,23 @@ use crate::table::sites;
 use crate::table::slab::{Place, mix, tag};
 use squall_sys::sync::atomic::Ordering;
 
-/// What a look into a key's home alone finds.
+/// The result of a lookup in the home's own bucket.
 pub(crate) enum Here<'a, L: Layout> {
     Found(Found<'a, L>),
     Absent,
-    /// It may be in a bucket that follows, or in another slab.
+    /// The key may be in a chained bucket or in another slab: the slow path is needed.
     Perhaps,
 }
 
-/// It may be in a bucket that follows, or in another slab, or somebody is at it.
+/// The fast path gave up: the key may be in a chained bucket or another slab, or another thread holds the
+/// home.
 pub(crate) struct Perhaps;
 
 impl<L: Layout> Raw<L> {
-    /// Finds a key, if it is in its home's own bucket, as most are: the rest is for [`find`](Raw::find).
+    /// Finds a key in its home's own bucket. [`find`](Raw::find) is the slow path.
     ///
     /// # Safety
-    /// As [`find`](Raw::find).
+    /// As for [`find`](Raw::find).
     #[inline(always)]
     pub(crate) unsafe fn find_here(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Here<'_, L> {
         let mixed = mix(hash);
@@ -37,7 +40,7 @@ impl<L: Layout> Raw<L> {
         if is_moved(state) {
             return Here::Perhaps;
         }
-        // SAFETY: the caller; this home's state is not moved.
+        // SAFETY: the caller; the state of this home is not `MOVED`.
         match unsafe { bucket.glance(state, mixed, is_key) } {
             Glance::Found { slot, raw } => {
                 Here::Found(Found { place: Place { bucket, slot, raw, state }, slab, mixed })
@@ -47,23 +50,26 @@ impl<L: Layout> Raw<L> {
         }
     }
 
-    /// As [`change`](Raw::change), of the value, if nobody holds the home's lock and nothing moves. Returns whether it was done; if not, nothing was.
+    /// Replaces the value of an entry that was found, if the home's lock is free, the table is not resizing,
+    /// and the entry is unchanged. Returns whether it did; otherwise nothing has changed.
+    /// [`change`](Raw::change) is the slow path.
     ///
     /// # Safety
-    /// In the operation in which it was found, by [`find_here`](Raw::find_here).
+    /// In the operation in which [`find_fast`](Raw::find_fast) found the entry.
     #[inline(always)]
     pub(crate) unsafe fn change_value(&self, found: Found<'_, L>, value: L::NewValue) -> bool {
-        // Found in its home's own bucket, which has the lock.
+        // The entry is in the home's own bucket, which has the lock.
         let Found { slab, place: Place { bucket, slot, raw, state }, .. } = found;
         let Some(lock) = bucket.try_lock() else { return false };
-        // Acquire: pairs with the release of `begin` (raw/I2).
+        // Acquire: pairs with the release of `begin_move` (raw/I2).
         let moves = !slab.next.load(Ordering::Acquire).is_null();
         if moves && !sites::ASK.is_weak()
             || !bucket.is_still_since(state, slot, raw) && !sites::STILL.is_weak()
         {
             return false;
         }
-        // SAFETY: found, and still there, under the lock; another value is in its place when the old one is retired.
+        // SAFETY: the entry was found and is still there, under the lock. Another value is in its place when
+        // the old one is retired.
         unsafe {
             bucket.change(slot, |slot| L::replace_value(slot, raw, value));
             drop(lock);
@@ -72,11 +78,12 @@ impl<L: Layout> Raw<L> {
         true
     }
 
-    /// Puts an entry in the place of its key's, or where there is none, if that is soon done: nobody holds the home's lock, nothing moves, and
-    /// the home's own bucket has the key, or room for it. What was there comes back, retired.
+    /// Inserts an entry or replaces that of its key. Requires that the home's lock is free, the table is not
+    /// resizing, and the home's own bucket has the key or room for it. Returns the replaced entry, already
+    /// retired.
     ///
     /// # Errors
-    /// It is not soon done: that is for [`write`](Raw::write). Nothing was done, and the entry comes back.
+    /// The fast path gave up and nothing has changed. The entry comes back, for [`write`](Raw::write).
     /// # Safety
     /// In an operation.
     #[inline(always)]
@@ -92,7 +99,7 @@ impl<L: Layout> Raw<L> {
         // Before the lock, as in `write`.
         let (bucket, row) = slab.fetch(mixed);
         let Some(lock) = bucket.try_lock() else { return Err(fresh) };
-        // Acquire: pairs with the release of `begin` (raw/I2).
+        // Acquire: pairs with the release of `begin_move` (raw/I2).
         if !slab.next.load(Ordering::Acquire).is_null() && !sites::ASK.is_weak() {
             return Err(fresh);
         }
@@ -102,7 +109,8 @@ impl<L: Layout> Raw<L> {
             Glance::Found { slot, raw } => {
                 let spare = bucket.change(slot, |slot| L::replace(slot, raw, fresh));
                 drop(lock);
-                // SAFETY: the slot has another, which is before this; who changed it has it alone.
+                // SAFETY: the slot already has another entry. The thread that replaced the old one is the
+                // only one to retire it.
                 unsafe { if L::KEEPS_KEY { L::retire_value(raw) } else { L::retire(raw) } };
                 drop(spare);
                 Ok(Some(raw))
@@ -118,11 +126,12 @@ impl<L: Layout> Raw<L> {
         }
     }
 
-    /// Takes a key out, if that is soon done: nobody holds the home's lock, nothing moves, no version is used up, and the home's own bucket has the
-    /// key, or no bucket has it. What was there comes back, retired.
+    /// Removes a key. Requires that the home's lock is free, the table is not resizing, the bucket's versions
+    /// are not exhausted, and the key is in the home's own bucket or absent. Returns the removed entry,
+    /// already retired.
     ///
     /// # Errors
-    /// It is not soon done: that is for [`write`](Raw::write). Nothing was done.
+    /// The fast path gave up and nothing has changed: [`write`](Raw::write) is the slow path.
     /// # Safety
     /// In an operation.
     #[inline(always)]
@@ -139,7 +148,7 @@ impl<L: Layout> Raw<L> {
         let (bucket, _) = slab.fetch(mixed);
         let Some(lock) = bucket.try_lock() else { return Err(Perhaps) };
         let state = bucket.state();
-        // Acquire: pairs with the release of `begin` (raw/I2).
+        // Acquire: pairs with the release of `begin_move` (raw/I2).
         let moves = !slab.next.load(Ordering::Acquire).is_null() && !sites::ASK.is_weak();
         if moves || bucket.is_worn_in(state) {
             return Err(Perhaps);
@@ -150,7 +159,8 @@ impl<L: Layout> Raw<L> {
                 let was_last = bucket.remove_in(state, slot);
                 drop(lock);
                 self.count.add(u64::MAX);
-                // SAFETY: the slot has none, which is before this; who took it out has it alone.
+                // SAFETY: the slot is already empty. The thread that removed the entry is the only one to
+                // retire it.
                 unsafe { L::retire(raw) };
                 if was_last {
                     // SAFETY: the caller.
@@ -163,7 +173,7 @@ impl<L: Layout> Raw<L> {
         }
     }
 
-    /// What a removal does that emptied a bucket.
+    /// Checks, for some of the removals that empty a bucket, whether the table should shrink.
     ///
     /// # Safety
     /// In an operation.

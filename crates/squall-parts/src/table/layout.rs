@@ -1,18 +1,20 @@
-//! The four ways in which entries lie in a table.
+//! Layouts: the four ways to store entries in slots.
 //!
-//! *Flat*: key and value are words of the slot. A slot may be used again for another key at once, so that whoever read one must ask the
-//! bucket whether a key was removed from it meanwhile (bucket/I3). *Wide*: the same for keys of several words, which may lead to memory of
-//! theirs: whoever read one must ask before the key is looked at, for the words may be of two keys. *Boxed*: the slot is a pointer to a node of key and value; another
-//! value is another node, to which the key's bits go over. *Split*: as boxed, for keys whose bits cannot go over while they are read,
-//! since they may change in place (a key may have a lock in it): the node stays, and has a pointer to the value.
+//! *Flat*: key and value are words of the slot. A slot may be reused for another key at once. So a reader
+//! checks the bucket's version after the load (bucket/I3). *Wide*: like flat, for keys of several words that
+//! may point to memory of their own. The reader checks the version before it compares the key, since the
+//! words may be of two keys. *Boxed*: the slot is a pointer to a node with key and value. A new value is a
+//! new node, to which the key's bits are copied. *Split*: like boxed, for keys that may change in place (a
+//! key may contain a lock), so that their bits cannot be copied while they are read. The node stays and has a
+//! pointer to the value.
 //!
-//! - I1. What a node or a value is freed by begins when nothing that an operation could still come to names it, and ends after a grace
-//!   period.
-//! - I2. Boxed: the bits of a node's key may be taken over by the node that replaces it. From then on the key is dropped with the
-//!   new one, which is freed later than the old: a reader of the old one was there before either went. Of a key that is `stays`
-//!   nothing changes while it is shared, so both have the same.
-//! - I3. Wide: what a key owns is given back after a grace period that begins when its entry was removed. So who read its words in one
-//!   operation, and was told by the version that they are one key's, may follow them until the operation ends.
+//! - I1. A node or value is retired when no later operation can reach it, and freed after a grace period.
+//! - I2. Boxed: the node that replaces another may take over the bits of its key. From then on the key is
+//!   dropped with the new node, which is freed after the old one. So a reader of the old node still reads a
+//!   live key. A shared key with stable bits never changes, so both nodes have equal bits.
+//! - I3. Wide: the memory owned by a key is freed after a grace period that begins when its entry is removed.
+//!   So a reader may follow the words of a key that it loaded in an operation until that ends, once the
+//!   version has shown that they are of one key.
 
 use crate::table::ground::show;
 use crate::table::sites;
@@ -22,92 +24,96 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-/// Whether a key is the one that is looked for. `Copy`: so that what asks often has it in registers, though what asks seldom is given
-/// a copy in memory.
+/// Compares a key with the wanted one. `Copy`, so that the fast path can keep it in registers even if the
+/// slow path gets a copy in memory.
 pub(crate) trait IsKey<K>: Fn(&K) -> bool + Copy {}
 
 impl<K, F: Fn(&K) -> bool + Copy> IsKey<K> for F {}
 
-/// A layout. `Raw` is what was read of a slot; references into it are valid within the operation in which it was read.
+/// A layout. `Raw` is the loaded content of a slot; references into it are valid within the operation of the
+/// load.
 pub(crate) trait Layout: Sized + 'static {
     type Key: Send + Sync + 'static;
     type Value: Send + Sync + 'static;
     /// A slot; all zeros is a valid one.
     type Slot;
-    /// What a slot holds, copied out.
+    /// The content of a slot, loaded.
     type Raw: Copy;
-    /// An entry that is in no table yet.
+    /// An entry that is not yet in a table.
     type Fresh;
 
-    /// Whether what was read of a slot must be asked about by the version.
+    /// Whether a loaded slot must be validated by the bucket's version.
     const VALIDATE: bool;
-    /// Whether that comes before the key is looked at.
+    /// Whether that comes before the key is compared.
     const VALIDATE_FIRST: bool = false;
-    /// Whether a key that is there stays when the entry is replaced.
+    /// Whether the present key stays when the entry is replaced.
     const KEEPS_KEY: bool;
 
     fn empty() -> Self::Slot;
     fn fresh(key: Self::Key, value: Self::Value) -> Self::Fresh;
-    /// What a slot would hold.
+    /// Returns the content of a slot with this entry.
     fn peek(fresh: &Self::Fresh) -> Self::Raw;
-    /// Takes an entry apart that never was in a table.
+    /// Takes apart an entry that was never in a table.
     fn unmake(fresh: Self::Fresh) -> (Self::Key, Self::Value);
-    /// What a slot holds.
+    /// Loads the content of a slot.
     ///
     /// # Safety
-    /// In an operation, or as the table's owner; the slot was filled once.
+    /// In an operation, or as the table's owner; the slot was filled before.
     unsafe fn load(slot: &Self::Slot) -> Self::Raw;
-    /// Fills a slot that nobody reads, or whose readers will be told that it changed.
+    /// Fills a slot that is unread, or whose readers will notice the change.
     fn store(slot: &Self::Slot, fresh: Self::Fresh) -> Self::Raw;
-    /// Puts another value in the place of `old`, which the slot holds; the caller retires `old`. What is left of the new entry comes
-    /// back, to be dropped under no lock.
+    /// Replaces the entry `old` of the slot; the caller retires `old`. Returns the unused rest of the new
+    /// entry, to be dropped under no lock.
     fn replace(slot: &Self::Slot, old: Self::Raw, fresh: Self::Fresh) -> Option<Self::Fresh>;
-    /// As `replace`, with a value for the same key; the caller retires what [`retire_value`](Layout::retire_value) says.
+    /// Like `replace`, with a value for the same key; the caller retires `old` by
+    /// [`retire_value`](Layout::retire_value).
     ///
     /// # Safety
     /// `old` is in the slot, and the caller holds the bucket's lock.
     unsafe fn replace_value(slot: &Self::Slot, old: Self::Raw, value: Self::NewValue);
-    /// A value that is in no table yet.
+    /// A value that is not yet in a table.
     type NewValue;
     fn new_value(value: Self::Value) -> Self::NewValue;
-    /// A copy of what an entry of another table of the same map holds.
+    /// Stores a copy of an entry of another slab.
     fn copy(slot: &Self::Slot, raw: Self::Raw);
-    /// Whether both are the same entry: if it was changed and changed back, or taken out and put in again meanwhile, that may be.
+    /// Whether both are the same entry. An entry that was changed and changed back, or removed and inserted
+    /// again, may count as the same.
     fn is_same(a: Self::Raw, b: Self::Raw) -> bool;
-    /// Whether a slot has this value, where the key is in the slot too ([`VALIDATE`](Layout::VALIDATE)), and is the entry's.
+    /// Whether a slot still has the value of this entry, in layouts with the key in the slot
+    /// ([`VALIDATE`](Layout::VALIDATE)).
     fn has_value(slot: &Self::Slot, raw: Self::Raw) -> bool {
         let _ = (slot, raw);
         false
     }
 
-    /// Runs `f` on the key.
+    /// Calls `f` with the key.
     ///
     /// # Safety
-    /// `raw` was read in an operation that is still open, or the caller owns the table.
+    /// `raw` was loaded in an operation that is still open, or the caller owns the table.
     unsafe fn key<R>(raw: Self::Raw, f: impl FnOnce(&Self::Key) -> R) -> R;
-    /// Runs `f` on the value.
+    /// Calls `f` with the value.
     ///
     /// # Safety
-    /// As [`key`](Layout::key).
+    /// As for [`key`](Layout::key).
     unsafe fn value<R>(raw: Self::Raw, f: impl FnOnce(&Self::Value) -> R) -> R;
-    /// Frees an entry when no operation can see it any more.
+    /// Frees an entry after a grace period.
     ///
     /// # Safety
-    /// No slot that an operation that begins later can come to holds it, and nobody else retires it.
+    /// No later operation can reach a slot with this entry, and only this call retires it.
     unsafe fn retire(raw: Self::Raw);
-    /// Frees all of an entry but the key, which went on.
+    /// Frees an entry without its key, after a grace period.
     ///
     /// # Safety
-    /// As [`retire`](Layout::retire); and `replace_value` took the key over.
+    /// As for [`retire`](Layout::retire); and `replace_value` took over the key.
     unsafe fn retire_value(raw: Self::Raw);
     /// Frees an entry now.
     ///
     /// # Safety
-    /// The caller owns the entry alone.
+    /// The caller is the only owner of the entry.
     unsafe fn free(raw: Self::Raw);
 }
 
-/// Key and value in the slot: types of which a copy of the bits is as good as the value.
+/// Key and value are words in the slot: types with bits that may be copied.
 pub(crate) struct Flat<K, V>(PhantomData<fn() -> (K, V)>);
 
 #[repr(C)]
@@ -147,14 +153,15 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Flat<K, V> {
     }
 
     fn unmake(fresh: FlatRaw) -> (K, V) {
-        // SAFETY: words made of these types by `fresh`.
+        // SAFETY: words made from these types by `new_entry`.
         unsafe { (from_word(fresh.key), from_word(fresh.value)) }
     }
 
     #[inline(always)]
     unsafe fn load(slot: &FlatSlot) -> FlatRaw {
-        // Acquire, both: pairs with the releases of `store` and of the replacements, so that who reads either of a new entry sees the
-        // removal before it (bucket/I3), and who reads a value sees what its writer had done before.
+        // Acquire, both: pairs with the releases of `store` and of the replacements. So a reader of either
+        // word of a new entry sees the removal before it (bucket/I3), and a reader of a value sees its
+        // writer's earlier writes.
         FlatRaw {
             key: slot.key.load(sites::LOAD_KEY.order(Ordering::Acquire)),
             value: slot.value.load(sites::LOAD.order(Ordering::Acquire)),
@@ -171,7 +178,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Flat<K, V> {
 
     #[inline(always)]
     fn replace(slot: &FlatSlot, _old: FlatRaw, fresh: FlatRaw) -> Option<FlatRaw> {
-        // Release: as in `store`. The key is the same, though perhaps not to the bit; the one that is here stays.
+        // Release: as in `store`. The new key is equal, though perhaps not bit by bit; the present one stays.
         show!(slot.value, fresh.value, Ordering::Release);
         None
     }
@@ -193,13 +200,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Flat<K, V> {
 
     #[inline(always)]
     fn is_same(a: FlatRaw, b: FlatRaw) -> bool {
-        // The key, too: a slot is used again.
+        // The key is compared too, since slots are reused.
         a.key == b.key && a.value == b.value
     }
 
     #[inline(always)]
     fn has_value(slot: &Self::Slot, raw: Self::Raw) -> bool {
-        // Relaxed: under the lock, as all that is written there.
+        // Relaxed: under the lock, like all stores to the value.
         slot.value.load(Ordering::Relaxed) == raw.value
     }
 
@@ -215,7 +222,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Flat<K, V> {
         f(&unsafe { from_word(raw.value) })
     }
 
-    // Nothing of a flat entry is to be freed: types that fit a word have no drop.
+    // Flat entries own no memory: types that fit a word have no drop.
     #[inline(always)]
     unsafe fn retire(_raw: FlatRaw) {}
     #[inline(always)]
@@ -224,7 +231,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Flat<K, V> {
     unsafe fn free(_raw: FlatRaw) {}
 }
 
-/// Key and value in the slot, the key in several words.
+/// Key and value in the slot, with a key of several words.
 pub(crate) struct Wide<K, V>(PhantomData<fn() -> (K, V)>);
 
 #[repr(C)]
@@ -246,7 +253,7 @@ impl Clone for WideRaw {
 
 impl Copy for WideRaw {}
 
-/// An entry that is in no table yet, and has its key.
+/// An entry that is not yet in a table, and owns its key.
 pub(crate) struct LooseWords<K> {
     raw: WideRaw,
     key: PhantomData<K>,
@@ -261,7 +268,7 @@ impl<K> LooseWords<K> {
 
 impl<K> Drop for LooseWords<K> {
     fn drop(&mut self) {
-        // SAFETY: made of a `K` by `fresh`, and still this value's alone.
+        // SAFETY: made from a `K` by `new_entry`, and still owned by this value alone.
         drop(unsafe { self.raw.key.as_ptr().cast::<K>().read() });
     }
 }
@@ -296,14 +303,15 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Wide<K, V> {
 
     fn unmake(fresh: LooseWords<K>) -> (K, V) {
         let raw = fresh.into_raw();
-        // SAFETY: words made of these types by `fresh`; the key is moved out once.
+        // SAFETY: words made from these types by `new_entry`; the key is moved out once.
         unsafe { (raw.key.as_ptr().cast::<K>().read(), from_word(raw.value)) }
     }
 
     #[inline(always)]
     unsafe fn load(slot: &WideSlot) -> WideRaw {
-        // Acquire, all: pairs with the releases of `store` and of the replacements, so that who reads any word of a new entry sees the
-        // removal before it (bucket/I3), and who reads a value sees what its writer had done before.
+        // Acquire, all: pairs with the releases of `store` and of the replacements. So a reader of any word
+        // of a new entry sees the removal before it (bucket/I3), and a reader of a value sees its writer's
+        // earlier writes.
         WideRaw {
             key: std::array::from_fn(|word| slot.key[word].load(sites::LOAD_KEY.order(Ordering::Acquire))),
             value: slot.value.load(sites::LOAD.order(Ordering::Acquire)),
@@ -319,7 +327,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Wide<K, V> {
 
     #[inline(always)]
     fn replace(slot: &WideSlot, _old: WideRaw, fresh: LooseWords<K>) -> Option<LooseWords<K>> {
-        // Release: as in `copy`. The key that is here stays; the new one has not been shown to anybody.
+        // Release: as in `copy`. The present key stays; the new one was never published.
         show!(slot.value, fresh.raw.value, Ordering::Release);
         Some(fresh)
     }
@@ -344,19 +352,20 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Wide<K, V> {
 
     #[inline(always)]
     fn is_same(a: WideRaw, b: WideRaw) -> bool {
-        // The key, too: a slot is used again.
+        // The key is compared too, since slots are reused.
         a.key == b.key && a.value == b.value
     }
 
     #[inline(always)]
     fn has_value(slot: &Self::Slot, raw: Self::Raw) -> bool {
-        // Relaxed: under the lock, as all that is written there.
+        // Relaxed: under the lock, like all stores to the value.
         slot.value.load(Ordering::Relaxed) == raw.value
     }
 
     #[inline(always)]
     unsafe fn key<R>(raw: WideRaw, f: impl FnOnce(&K) -> R) -> R {
-        // SAFETY: words of one key (VALIDATE_FIRST, or the bucket's lock), which owns what it owned for as long as the operation (I3).
+        // SAFETY: the words are of one key (VALIDATE_FIRST, or the bucket's lock). The memory that it owns
+        // lives until the operation ends (I3).
         f(unsafe { of_words(&raw.key) })
     }
 
@@ -368,30 +377,30 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Wide<K, V> {
 
     #[inline]
     unsafe fn retire(raw: WideRaw) {
-        // SAFETY: the caller: the entry's words are nobody else's.
+        // SAFETY: the caller: only this call frees the memory of the entry's words.
         unsafe { crate::table::ground::retire_words::<K>(&raw.key) };
     }
 
-    // The value owns nothing.
+    // The value owns no memory.
     #[inline(always)]
     unsafe fn retire_value(_raw: WideRaw) {}
 
     unsafe fn free(raw: WideRaw) {
-        // SAFETY: made of a `K`, and the caller owns the entry alone.
+        // SAFETY: made from a `K`, and the caller is the only owner of the entry.
         drop(unsafe { raw.key.as_ptr().cast::<K>().read() });
     }
 }
 
-/// The slot is a pointer to a node.
+/// The slot is a pointer to a node with key and value.
 pub(crate) struct Boxed<K, V>(PhantomData<fn() -> (K, V)>);
 
-/// An entry. Its drop leaves the key, which a later node may have; [`Whole`] drops that too.
+/// An entry. Its drop leaves the key, which may live on in a later node; [`NodeWithKey`] drops the key too.
 pub(crate) struct Node<K, V> {
     key: ManuallyDrop<K>,
     value: V,
 }
 
-/// A node with its key, for what frees it.
+/// A node that drops its key too.
 #[repr(transparent)]
 struct Whole<K, V>(Node<K, V>);
 
@@ -402,7 +411,8 @@ impl<K, V> Drop for Whole<K, V> {
     }
 }
 
-/// A node that is in no table yet. A pointer and not a `Box`: its key is read while it goes into the table.
+/// A node that is not yet in a table. A pointer instead of a `Box`, since its key is read while the node goes
+/// into the table.
 pub(crate) struct Loose<K, V>(NonNull<Node<K, V>>);
 
 impl<K, V> Loose<K, V> {
@@ -413,12 +423,12 @@ impl<K, V> Loose<K, V> {
 
 impl<K, V> Drop for Loose<K, V> {
     fn drop(&mut self) {
-        // SAFETY: from `Box::into_raw`, of the same layout, and still this value's alone.
+        // SAFETY: from `Box::into_raw`, of the same layout, and still owned by this value alone.
         drop(unsafe { Box::from_raw(self.0.as_ptr().cast::<Whole<K, V>>()) });
     }
 }
 
-/// A node that lacks its key's bits until it replaces another.
+/// A node without its key's bits, which it gets when it replaces another node.
 pub(crate) struct Keyless<K, V>(Box<std::mem::MaybeUninit<Node<K, V>>>);
 
 impl<K, V> Keyless<K, V> {
@@ -431,7 +441,7 @@ impl<K, V> Keyless<K, V> {
 
 impl<K, V> Drop for Keyless<K, V> {
     fn drop(&mut self) {
-        // SAFETY: the value was written by `new_value`, and the node never came to a table.
+        // SAFETY: the value was written by `new_value`, and the node was never in a table.
         unsafe { std::ptr::drop_in_place(&raw mut (*self.0.as_mut_ptr()).value) };
     }
 }
@@ -456,7 +466,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
     }
 
     fn unmake(fresh: Self::Fresh) -> (K, V) {
-        // SAFETY: from `Box::into_raw`, and nobody else's. A node's drop leaves its key, so both are moved out once.
+        // SAFETY: from `Box::into_raw`, with no other owner. A node's drop leaves its key, so both are moved
+        // out once.
         let node = *unsafe { Box::from_raw(fresh.into_raw()) };
         (ManuallyDrop::into_inner(node.key), node.value)
     }
@@ -468,7 +479,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
 
     #[inline(always)]
     unsafe fn load(slot: &Self::Slot) -> Self::Raw {
-        // Acquire: pairs with the release of `store` and the replacements: the node is whole.
+        // Acquire: pairs with the release of `store` and the replacements: the node is complete.
         slot.load(Ordering::Acquire)
     }
 
@@ -490,8 +501,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
     #[inline]
     unsafe fn replace_value(slot: &Self::Slot, old: Self::Raw, value: Self::NewValue) {
         let node = value.into_raw();
-        // SAFETY: 1. the old node is in the slot, and nobody retires it while the caller holds the lock. 2. the key's bits are
-        // copied as bytes, without making a value of them, and the old node's are dropped by nobody (I2).
+        // SAFETY: 1. the old node is in the slot, and is not retired while the caller holds the lock. 2. the
+        // key's bits are copied as bytes, without making a value of them. The old node's bits are never
+        // dropped (I2).
         unsafe {
             std::ptr::copy_nonoverlapping(&raw const (*old).key, &raw mut (*node).key, 1);
         }
@@ -502,7 +514,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
     #[inline]
     fn new_value(value: V) -> Self::NewValue {
         let mut node = Box::<Node<K, V>>::new_uninit();
-        // SAFETY: a field of a node that is being made.
+        // SAFETY: a field of a node under construction.
         unsafe { (&raw mut (*node.as_mut_ptr()).value).write(value) };
         Keyless(node)
     }
@@ -519,8 +531,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
 
     #[inline(always)]
     unsafe fn key<R>(raw: Self::Raw, f: impl FnOnce(&K) -> R) -> R {
-        // SAFETY: a node that a slot held within the operation that is still open (the caller, I1); of a slot that was
-        // occupied, so not null. Nothing of a node in a table is changed.
+        // SAFETY: the node was in a slot within the operation that is still open (the caller, I1). The slot
+        // was occupied, so the pointer is not null. A node in a table never changes.
         f(unsafe { &(*raw).key })
     }
 
@@ -536,20 +548,20 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
     }
 
     unsafe fn retire_value(raw: Self::Raw) {
-        // SAFETY: as in `retire`; the key is another's.
+        // SAFETY: as in `retire`; the key belongs to another node.
         unsafe { crate::table::ground::retire(raw, is_memory::<V>()) };
     }
 
     unsafe fn free(raw: Self::Raw) {
-        // SAFETY: as in `retire`, and now.
+        // SAFETY: as in `retire`; the caller is the only owner.
         drop(unsafe { Box::from_raw(raw.cast::<Whole<K, V>>()) });
     }
 }
 
-/// A pointer to a node that stays with its key, and has a pointer to the value.
+/// The slot is a pointer to a node that keeps its key and has a pointer to the value.
 pub(crate) struct Split<K, V>(PhantomData<fn() -> (K, V)>);
 
-/// A key, and where its value is: never null, but in a node that lost it to another.
+/// A key and a pointer to its value. The pointer is null only in a node that lost its value to another node.
 pub(crate) struct Stem<K, V> {
     key: K,
     value: AtomicPtr<V>,
@@ -557,16 +569,16 @@ pub(crate) struct Stem<K, V> {
 
 impl<K, V> Drop for Stem<K, V> {
     fn drop(&mut self) {
-        // Relaxed: nobody else has the stem.
+        // Relaxed: the node has no other owner.
         let value = self.value.load(Ordering::Relaxed);
         if !value.is_null() {
-            // SAFETY: from `Box::into_raw`; what a stem holds is its own.
+            // SAFETY: from `Box::into_raw`; the node owns its value.
             drop(unsafe { Box::from_raw(value) });
         }
     }
 }
 
-/// What a slot and its stem hold.
+/// The content of a slot and its node.
 pub(crate) struct SplitRaw<K, V> {
     stem: *mut Stem<K, V>,
     value: *mut V,
@@ -580,7 +592,7 @@ impl<K, V> Clone for SplitRaw<K, V> {
 
 impl<K, V> Copy for SplitRaw<K, V> {}
 
-/// A stem that is in no table yet.
+/// A split node that is not yet in a table.
 pub(crate) struct LooseStem<K, V>(NonNull<Stem<K, V>>);
 
 impl<K, V> LooseStem<K, V> {
@@ -591,7 +603,7 @@ impl<K, V> LooseStem<K, V> {
 
 impl<K, V> Drop for LooseStem<K, V> {
     fn drop(&mut self) {
-        // SAFETY: from `Box::into_raw`, and still this value's alone.
+        // SAFETY: from `Box::into_raw`, and still owned by this value alone.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
@@ -617,12 +629,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> 
 
     fn peek(fresh: &Self::Fresh) -> Self::Raw {
         let stem = fresh.0.as_ptr();
-        // SAFETY: valid until it goes into a table, where operations keep it. Relaxed: nobody else has it.
+        // SAFETY: valid until it goes into a table, where operations keep it alive. Relaxed: no other thread
+        // has it.
         SplitRaw { stem, value: unsafe { (*stem).value.load(Ordering::Relaxed) } }
     }
 
     fn unmake(fresh: Self::Fresh) -> (K, V) {
-        // SAFETY: from `Box::into_raw`, and nobody else's; so is its value. Both are moved out once: the stem is not dropped.
+        // SAFETY: from `Box::into_raw`, with no other owner; so is its value. Both are moved out once: the
+        // node is not dropped.
         unsafe {
             let stem = ManuallyDrop::new(*Box::from_raw(fresh.into_raw()));
             let value = *Box::from_raw(stem.value.load(Ordering::Relaxed));
@@ -632,10 +646,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> 
 
     #[inline]
     unsafe fn load(slot: &Self::Slot) -> Self::Raw {
-        // Acquire: pairs with the release of `store`: the stem is whole.
+        // Acquire: pairs with the release of `store`: the node is complete.
         let stem = slot.load(Ordering::Acquire);
         // Acquire: pairs with the release of the replacements.
-        // SAFETY: a slot that was filled holds a stem that is not freed before the operation ends (the caller, I1).
+        // SAFETY: a filled slot holds a node that is not freed before the operation ends (the caller, I1).
         SplitRaw { stem, value: unsafe { (*stem).value.load(Ordering::Acquire) } }
     }
 
@@ -648,10 +662,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> 
 
     fn replace(_slot: &Self::Slot, old: Self::Raw, fresh: Self::Fresh) -> Option<Self::Fresh> {
         let stem = fresh.into_raw();
-        // SAFETY: 1. the new stem is nobody else's, and loses its value; freed as from `Box::into_raw`, later: its key's drop is the user's
-        // code, and this is under a lock. 2. the old one is in the slot, and the caller holds the lock.
+        // SAFETY: 1. the new node has no other owner and loses its value. It is freed as from
+        // `Box::into_raw`, later, since its key's drop is user code and this runs under a lock. 2. the old
+        // node is in the slot, and the caller holds the lock.
         unsafe {
-            // Relaxed: as above.
+            // Relaxed: no other thread has the new node.
             let value = (*stem).value.swap(std::ptr::null_mut(), Ordering::Relaxed);
             // Release: pairs with the acquire of `load`.
             show!((*old.stem).value, value, Ordering::Release);
@@ -662,7 +677,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> 
 
     unsafe fn replace_value(_slot: &Self::Slot, old: Self::Raw, value: Box<V>) {
         // Release: as in `replace`.
-        // SAFETY: the stem is in the slot, and the caller holds the lock.
+        // SAFETY: the node is in the slot, and the caller holds the lock.
         unsafe { show!((*old.stem).value, Box::into_raw(value), Ordering::Release) };
     }
 
@@ -681,29 +696,29 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> 
 
     #[inline]
     unsafe fn key<R>(raw: Self::Raw, f: impl FnOnce(&K) -> R) -> R {
-        // SAFETY: a stem that a slot held within the operation (the caller, I1); nobody writes to its key.
+        // SAFETY: the node was in a slot within the operation (the caller, I1); its key is never written.
         f(unsafe { &(*raw.stem).key })
     }
 
     #[inline]
     unsafe fn value<R>(raw: Self::Raw, f: impl FnOnce(&V) -> R) -> R {
-        // SAFETY: a value that a stem held within the operation (the caller, I1).
+        // SAFETY: the value was in a node within the operation (the caller, I1).
         f(unsafe { &*raw.value })
     }
 
     unsafe fn retire(raw: Self::Raw) {
-        // SAFETY: from `Box::into_raw`; the value that the stem holds goes with it, and is `raw.value`: what replaced that before was
-        // done under the same lock.
+        // SAFETY: from `Box::into_raw`. The node's value is freed with it, and is `raw.value`: earlier
+        // replacements ran under the same lock.
         unsafe { crate::table::ground::retire(raw.stem, is_memory::<K>() && is_memory::<V>()) };
     }
 
     unsafe fn retire_value(raw: Self::Raw) {
-        // SAFETY: from `Box::into_raw`; the stem has another now.
+        // SAFETY: from `Box::into_raw`; the node has another value now.
         unsafe { crate::table::ground::retire(raw.value, is_memory::<V>()) };
     }
 
     unsafe fn free(raw: Self::Raw) {
-        // SAFETY: from `Box::into_raw`; the caller owns it alone.
+        // SAFETY: from `Box::into_raw`; the caller is the only owner.
         drop(unsafe { Box::from_raw(raw.stem) });
     }
 }

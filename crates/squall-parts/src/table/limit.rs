@@ -1,30 +1,40 @@
-//! Limits: so much of something and no more, taken by whoever comes first.
+//! Budgets: a limit on entries or bytes, taken first come first served.
 //!
-//! - I1. What was taken and not given back is at most what the limit was when the last of it was taken: taking is one step that looks and
-//!   adds, and the limit is looked at in each attempt. Who took as the limit was lowered may have taken by the one before.
-//! - I2. Who puts something in takes first, and gives back what it turns out not to need; who takes something out gives after. So what is in
-//!   is at most what was taken, whoever is where in a change.
+//! - I1. The amount taken is at most the limit at the time of the latest take. A take is one atomic step that
+//!   compares and adds; each attempt loads the limit. A take that runs while the limit is lowered may use the
+//!   old limit.
+//! - I2. An insertion takes before it inserts, and gives back the surplus afterwards. A removal gives back
+//!   after it has removed. So the stored amount is at most the taken amount, at every step of concurrent
+//!   changes.
 //!
-//! Not promised: that who is refused would have been over the limit once all changes that run end: they may give back what they took.
-//! Cost: a read-modify-write of a word that all share, for each taking and each giving.
+//! Not promised: a rejected take might have fitted once all running changes end, since they may give back.
+//! Cost: each take and each give-back is a read-modify-write of one shared word.
 
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
 
-/// So much of something, entries or bytes, and no more.
+/// A limited amount of something, such as entries or bytes.
+///
+/// ```
+/// use squall_parts::table::Budget;
+/// let bytes = Budget::new(100);
+/// assert!(bytes.take(60).is_ok() && bytes.take(60).is_err());
+/// bytes.give(60);
+/// assert_eq!(bytes.taken(), 0);
+/// ```
 pub struct Budget {
     most: AtomicU64,
     taken: AtomicU64,
 }
 
-/// A limit that was reached.
+/// The error of a take that would exceed the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted {
     /// The limit.
     pub most: u64,
-    /// What was taken of it.
+    /// The amount taken at that moment.
     pub taken: u64,
-    /// What was to be taken besides.
+    /// The requested amount.
     pub wanted: u64,
 }
 
@@ -38,43 +48,52 @@ impl fmt::Display for Exhausted {
 impl std::error::Error for Exhausted {}
 
 impl Budget {
-    /// With this limit, of which nothing is taken.
+    /// Returns a budget with this limit and no amount taken.
     pub fn new(most: u64) -> Budget {
         Budget { most: AtomicU64::new(most), taken: AtomicU64::new(0) }
     }
 
-    /// The limit.
+    /// Returns the limit.
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit. What is taken beyond a new one stays taken; who begins to take after this takes nothing before it is below.
+    /// Changes the limit. An amount taken beyond the new limit stays taken; later takes fail until it is
+    /// below the limit.
+    ///
+    /// ```
+    /// use squall_parts::table::Budget;
+    /// let budget = Budget::new(2);
+    /// budget.take(2).unwrap();
+    /// budget.set_most(1);
+    /// assert!(budget.taken() == 2 && budget.take(1).is_err());
+    /// ```
     pub fn set_most(&self, most: u64) {
         self.most.store(most, Ordering::Relaxed);
     }
 
-    /// What is taken.
+    /// Returns the amount taken.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Takes so much, if it is there.
+    /// Takes this amount.
     ///
     /// # Errors
-    /// It is not: nothing was taken.
+    /// The limit would be exceeded: the budget is unchanged.
     pub fn take(&self, wanted: u64) -> Result<(), Exhausted> {
         let fits = |taken: u64| taken.checked_add(wanted).filter(|sum| *sum <= self.most());
-        // Relaxed: a number, and what it stands for is elsewhere, with an order of its own.
+        // Relaxed: only a number. The stored data has an ordering of its own.
         let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
         taken.map(drop).map_err(|taken| Exhausted { most: self.most(), taken, wanted })
     }
 
-    /// Takes so much, whatever the limit is: for what is there before it is limited.
+    /// Takes this amount without checking the limit: for data that was there before the limit.
     pub fn take_anyway(&self, taken: u64) {
         self.taken.fetch_add(taken, Ordering::Relaxed);
     }
 
-    /// Gives so much back that was taken. What is given and was not taken is forgotten: less than nothing is never taken.
+    /// Gives back this amount. The amount taken never drops below zero.
     pub fn give(&self, back: u64) {
         let less = |taken: u64| Some(taken.saturating_sub(back));
         // Relaxed: as in `take`.
@@ -88,9 +107,22 @@ impl fmt::Debug for Budget {
     }
 }
 
-/// What one change takes of a budget, and gives back at its end, by a panic too, unless it is kept.
+/// The amount that one change has taken from a budget. The drop gives it back, after a panic too, unless
+/// [`keep`](Reservation::keep) was called.
 ///
-/// For a change whose closure is asked again: each time [`take`](Part::take) replaces what was taken before.
+/// For changes with a closure that may run several times: each [`take`](Reservation::take) replaces the
+/// amount taken before.
+///
+/// ```
+/// use squall_parts::table::{Budget, Reservation};
+/// let budget = Budget::new(3);
+/// let mut reservation = Reservation::new(&budget);
+/// reservation.take(1).unwrap();
+/// reservation.take(2).unwrap();
+/// assert_eq!(budget.taken(), 2);
+/// drop(reservation);
+/// assert_eq!(budget.taken(), 0);
+/// ```
 #[derive(Debug)]
 pub struct Part<'a> {
     budget: &'a Budget,
@@ -98,15 +130,15 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Nothing of it yet.
+    /// Returns an empty reservation.
     pub fn of(budget: &'a Budget) -> Part<'a> {
         Part { budget, held: 0 }
     }
 
-    /// Takes so much in place of what it has.
+    /// Takes this amount in place of the earlier one.
     ///
     /// # Errors
-    /// As [`Budget::take`]: it has nothing then.
+    /// The limit would be exceeded: the reservation is empty then.
     pub fn take(&mut self, wanted: u64) -> Result<(), Exhausted> {
         self.give_back();
         if wanted > 0 {
@@ -116,7 +148,7 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    /// What it has stays taken.
+    /// Leaves the amount taken.
     pub fn keep(mut self) {
         self.held = 0;
     }

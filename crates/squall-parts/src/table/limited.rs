@@ -1,7 +1,7 @@
-//! A table with a limit of entries.
+//! A table with a maximum number of entries.
 //!
-//! - I1. Each entry has one of the limit: who may be about to put in a new key takes it before, and gives it back if the key was there; who
-//!   has taken a key out gives one back after.
+//! - I1. Each entry has taken one from the budget. A change that may insert a key takes one before, and gives
+//!   it back if the key was present. A removal gives one back afterwards.
 
 use crate::table::entry::{Compute, Computed};
 use crate::table::limit::{Budget, Exhausted, Part};
@@ -11,26 +11,29 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 
-/// A [`Table`] that has at most so many entries: a new key beyond them is refused, with an error that says so.
+/// A [`Table`] with a maximum number of entries. A new key beyond it is rejected with an error.
 ///
-/// Drawback: each new key and each removal writes to a word that all share. Reads, and changes of keys that are there by
-/// [`update`](Limited::update), cost what they cost in the table.
+/// Drawback: each new key and each removal writes to one shared word. Reads, and changes of present keys by
+/// [`update`](Limited::update), cost the same as in the table.
 ///
 /// # Progress
-/// As the table. Never more entries than the limit, nor keys that are counted and not there once nobody changes anything: as long as `Eq` and
-/// `Hash` of the keys do not panic. Where one does, the table may have done what it was asked, and the count is that much off for good. A key may be refused
-/// while others are about to find that they do not need what they took: that is, while there are fewer entries than the limit, by
-/// no more than there are changes under way.
+/// Like the table. There are never more entries than the limit. While no thread changes the table, the count
+/// is exact, provided that `Eq` and `Hash` of the keys do not panic. If one of them panics, the table may
+/// have completed the change, and the count stays wrong by one. A key may be rejected below the limit, by at
+/// most the number of changes under way, while those give back unneeded room.
 ///
 /// ```
-/// use crate::table::Limited;
+/// use squall_parts::table::Limited;
 /// let sessions: Limited<u64, &str> = Limited::new(2);
 /// assert_eq!(sessions.set(1, "one"), Ok(false));
 /// assert_eq!(sessions.set(2, "two"), Ok(false));
 /// let full = sessions.set(3, "three").unwrap_err();
-/// assert_eq!(full.to_string(), "the table is full: 1 more than 2 is over the limit of 2");
+/// assert_eq!(
+///     full.to_string(),
+///     "the table is full: 1 more requested, 2 of 2 in use; remove entries or raise the limit"
+/// );
 /// assert_eq!(full.back, (3, "three"));
-/// assert_eq!(sessions.set(2, "other"), Ok(true), "it is there");
+/// assert_eq!(sessions.set(2, "other"), Ok(true), "the key is present");
 /// assert!(sessions.discard(&1) && sessions.set(3, "three").is_ok());
 /// ```
 pub struct Limited<K: Send + Sync + 'static, V: Send + Sync + 'static, S = RandomState> {
@@ -38,12 +41,12 @@ pub struct Limited<K: Send + Sync + 'static, V: Send + Sync + 'static, S = Rando
     budget: Budget,
 }
 
-/// A new key was refused, since the table has as many as it may have. What was to be put in comes back.
+/// The error for a new key in a full table. Returns the rejected entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T> {
-    /// What was to be put in.
+    /// The rejected entry.
     pub back: T,
-    /// The limit.
+    /// The limit that was reached.
     pub exhausted: Exhausted,
 }
 
@@ -62,31 +65,47 @@ impl<T> fmt::Display for Full<T> {
 impl<T> std::error::Error for Full<T> {}
 
 impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static> Limited<K, V> {
-    /// An empty table for so many entries. Its hasher is `std`'s.
+    /// Returns an empty table for at most `most` entries, with `std`'s hasher.
     pub fn new(most: u64) -> Limited<K, V> {
         Limited::of(Table::new(), most)
     }
 }
 
 impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> Limited<K, V, S> {
-    /// A table with this limit. Where it has more entries already they stay, and no key is added before there are fewer.
+    /// Limits an existing table. Entries beyond the limit stay, and new keys are rejected until there are
+    /// fewer.
+    ///
+    /// ```
+    /// use squall_parts::table::{Limited, Table};
+    /// let table: Table<u64, u64> = [(1, 1), (2, 2)].into_iter().collect();
+    /// let limited = Limited::with_table(table, 1);
+    /// assert!(limited.set(3, 3).is_err());
+    /// ```
     pub fn of(table: Table<K, V, S>, most: u64) -> Limited<K, V, S> {
         let budget = Budget::new(most);
         budget.take_anyway(table.len() as u64);
         Limited { table, budget }
     }
 
-    /// The table, without its limit.
+    /// Returns the table without its limit.
     pub fn into_table(self) -> Table<K, V, S> {
         self.table
     }
 
-    /// The limit, and what is taken of it.
+    /// Returns the budget: the limit, and the number of entries taken.
+    ///
+    /// ```
+    /// use squall_parts::table::Limited;
+    /// let limited: Limited<u64, u64> = Limited::new(1);
+    /// limited.set(1, 1).unwrap();
+    /// limited.budget().set_most(2);
+    /// assert!(limited.set(2, 2).is_ok());
+    /// ```
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// As [`Table::get`].
+    /// Returns a clone of the key's value, like [`Table::get`].
     pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -95,7 +114,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         self.table.get(key)
     }
 
-    /// As [`Table::read`].
+    /// Calls `f` with the key's value, like [`Table::read`].
     pub fn read<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
@@ -103,11 +122,11 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         self.table.read(key, f)
     }
 
-    /// Sets the key's value, and says whether there was another. Where there is no room for a new key the value is cloned, for a key that is
-    /// there.
+    /// Sets the key's value. Returns whether the key was present. If the table is full, the value is cloned
+    /// to replace that of a present key.
     ///
     /// # Errors
-    /// It has none, and there is no room for a new key.
+    /// The key is absent and the table is full.
     pub fn set(&self, key: K, value: V) -> Result<bool, Full<(K, V)>>
     where
         V: Clone,
@@ -124,10 +143,17 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         Ok(there)
     }
 
-    /// Inserts the key unless it is there; says whether it did.
+    /// Inserts the key if it is absent. Returns whether it did.
     ///
     /// # Errors
-    /// It is not there, and there is no room for it.
+    /// The key is absent and the table is full.
+    /// # Example
+    /// ```
+    /// use squall_parts::table::Limited;
+    /// let limited: Limited<u64, u64> = Limited::new(1);
+    /// assert_eq!((limited.try_insert(1, 1), limited.try_insert(1, 2)), (Ok(true), Ok(false)));
+    /// assert!(limited.try_insert(2, 2).is_err());
+    /// ```
     pub fn try_insert(&self, key: K, value: V) -> Result<bool, Full<(K, V)>> {
         let mut part = Part::of(&self.budget);
         if let Err(exhausted) = part.take(1) {
@@ -141,7 +167,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         Ok(inserted)
     }
 
-    /// As [`Table::update`]: no new key.
+    /// Replaces a present key's value, like [`Table::update`].
     pub fn update<Q: Eq + Hash + ?Sized>(&self, key: &Q, f: impl FnMut(&V) -> V) -> bool
     where
         K: Borrow<Q>,
@@ -149,10 +175,17 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         self.table.update(key, f)
     }
 
-    /// As [`Table::compute`].
+    /// Inserts, replaces, removes or keeps the key's entry, like [`Table::compute`].
     ///
     /// # Errors
-    /// `f` wanted a new key, and there is no room for it.
+    /// `f` asked for a new key and the table is full.
+    /// # Example
+    /// ```
+    /// use squall_parts::table::{Compute, Computed, Limited};
+    /// let limited: Limited<u64, u64> = Limited::new(1);
+    /// assert_eq!(limited.compute(1, |_| Compute::Put(1)), Ok(Computed::Inserted));
+    /// assert!(limited.compute(2, |_| Compute::Put(1)).is_err());
+    /// ```
     pub fn compute(&self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>> {
         let (mut part, mut refused) = (Part::of(&self.budget), None);
         let computed = self.table.compute(key, |there| {
@@ -178,7 +211,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         Ok(computed)
     }
 
-    /// As [`Table::discard`].
+    /// Removes the key, like [`Table::discard`].
     pub fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -186,7 +219,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         self.take(key, |_| ()).is_some()
     }
 
-    /// As [`Table::remove`].
+    /// Removes the key and returns a clone of its value, like [`Table::remove`].
     pub fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -199,7 +232,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     where
         K: Borrow<Q>,
     {
-        // Given back before `f`, which may panic, and when the key is out.
+        // Gives back after the key is removed, and before `f`, which may panic.
         let taken = |value: &V| {
             self.budget.give(1);
             f(value)
@@ -207,7 +240,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         op(|op| self.table.take_in(op, key, taken))
     }
 
-    /// As [`Table::retain`].
+    /// Removes all entries for which `f` returns `false`, like [`Table::retain`].
     pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool)
     where
         K: Clone,
@@ -224,17 +257,17 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         }
     }
 
-    /// As [`Table::for_each`].
+    /// Calls `f` for each entry, like [`Table::for_each`].
     pub fn for_each(&self, f: impl FnMut(&K, &V)) {
         self.table.for_each(f);
     }
 
-    /// As [`Table::len`].
+    /// Returns the number of entries, like [`Table::len`].
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// As [`Table::is_empty`].
+    /// Whether the table is empty, like [`Table::is_empty`].
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }

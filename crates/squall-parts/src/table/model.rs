@@ -1,5 +1,6 @@
-//! Model checks of the table in the form that ships, and the tests of those tests: entries, slots that are used again, homes that
-//! move while they are read and written. What the models stand on is the ground's: nothing that was retired is freed there.
+//! Model checks of the shipped table, and their twins, each with one step weakened. They cover entries,
+//! reused slots, and homes that move while they are read and written. The models use the loom side of
+//! `platform`: retired memory is never freed.
 
 use crate::table::bucket::SLOTS;
 use crate::table::home::{Here, Perhaps};
@@ -17,22 +18,22 @@ fn hash(key: &u64) -> u64 {
     *key
 }
 
-/// Keys of one home of the smallest table, and of one tag, so that the comparison of keys is all that tells them apart; and put in the
-/// same half, and so in the same slot if it is free, so that the second uses the first one's again.
+/// Keys of one home of the smallest table with one tag, so that only the key comparison tells them apart.
+/// They prefer the same row, so the second key reuses the slot of the first if that is free.
 fn alike<const N: usize>() -> [u64; N] {
     let same = |mixed: u64| mixed >> 62 == 0 && tag(mixed) == 7;
     let mut keys = (0..).filter(|key| same(mix(*key)));
     std::array::from_fn(|_| keys.next().expect("there are many"))
 }
 
-// What the users' interface does within an operation; in a model all of it is one.
+// The functions of `Table` within an operation; a model runs in one operation.
 
 fn get<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> Option<u64> {
-    // SAFETY: nothing is freed before the model ends.
+    // SAFETY: no memory is freed before the model ends.
     unsafe { table.find_raw(key, |found| *found == key).map(|entry| L::value(entry, |value| *value)) }
 }
 
-/// As `Table::put_in` does.
+/// Like `Table::put_in`.
 fn set<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
     // SAFETY: as in `get`.
     if let Err(fresh) = unsafe { table.put_here(key, L::fresh(key, value), |found| *found == key) } {
@@ -41,13 +42,13 @@ fn set<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) 
     }
 }
 
-/// The rest of it.
+/// Slow path of `set`.
 fn set_at_length<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
     // SAFETY: as in `get`.
     unsafe { table.write(key, |found| *found == key, &hash, |_| (Change::Put(L::fresh(key, value)), ())) }
 }
 
-/// As `Table::take_in` does.
+/// Like `Table::take_in`.
 fn discard<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool {
     // SAFETY: as in `get`.
     match unsafe { table.remove_here(key, |found| *found == key, &hash) } {
@@ -56,7 +57,7 @@ fn discard<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool 
     }
 }
 
-/// The rest of it.
+/// Slow path of `discard`.
 fn discard_at_length<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool {
     let remove = |found: Option<L::Raw>| match found {
         Some(_) => (Change::Remove, true),
@@ -66,7 +67,7 @@ fn discard_at_length<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64
     unsafe { table.write(key, |found| *found == key, &hash, remove) }
 }
 
-/// Adds one to a value by a look and a change, as `Table::update` does.
+/// Adds one to a value by a lookup and a change, like `Table::update`.
 fn add<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
     loop {
         // SAFETY: as in `get`.
@@ -96,7 +97,7 @@ fn add<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
     }
 }
 
-/// The same, as `Table::change_at_home` does.
+/// Adds one to a value, like `Table::change_at_home`.
 fn add_at_home<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
     // SAFETY: as in `get`.
     let done = unsafe {
@@ -114,10 +115,10 @@ fn add_at_home<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
     }
 }
 
-// Readers are the threads that are spawned: loom goes back from a load to the store before it, but not from a store to another
-// thread's load if the storing thread has loaded too.
+// Readers are the spawned threads: loom tries earlier stores for a load, but does not reorder a store with an
+// earlier load of the storing thread.
 
-/// Runs a reader beside a writer, which is this thread.
+/// Runs a reader in a second thread, and a writer in this one.
 fn beside<L: Layout>(table: &Arc<Raw<L>>, read: impl FnOnce(&Raw<L>) + Send + 'static, write: impl FnOnce()) {
     let table = table.clone();
     let reader = thread::spawn(move || read(&table));
@@ -125,7 +126,7 @@ fn beside<L: Layout>(table: &Arc<Raw<L>>, read: impl FnOnce(&Raw<L>) + Send + 's
     reader.join().unwrap();
 }
 
-/// A reader of an entry that is made meanwhile sees all of it or nothing.
+/// An entry is inserted while it is read: the reader sees all of it or no entry.
 fn appears<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
     let table = Arc::new(Raw::<L>::new(0));
@@ -133,7 +134,7 @@ fn appears<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!(get(&table, a), Some(5));
 }
 
-/// A slot is used again for another key while the first is read.
+/// A slot is reused for another key while the first is read.
 fn slot_again<L: Layout<Key = u64, Value = u64>>() {
     slot_again_by::<L>(set, discard);
 }
@@ -142,9 +143,9 @@ fn slot_again_at_length<L: Layout<Key = u64, Value = u64>>() {
     slot_again_by::<L>(set_at_length, discard_at_length);
 }
 
-/// A write that sets a value.
+/// A function that sets a value.
 type Set<L> = fn(&Raw<L>, u64, u64);
-/// A write that takes a key out.
+/// A function that removes a key.
 type Discard<L> = fn(&Raw<L>, u64) -> bool;
 
 fn slot_again_by<L: Layout<Key = u64, Value = u64>>(set: Set<L>, discard: Discard<L>) {
@@ -162,7 +163,7 @@ fn slot_again_by<L: Layout<Key = u64, Value = u64>>(set: Set<L>, discard: Discar
     assert_eq!((get(&table, a), get(&table, b)), (None, Some(6)));
 }
 
-/// A reader of an entry that is put in meanwhile, which finds it from some moment on.
+/// Returns a reader of a key that is inserted meanwhile: once found, the key stays.
 fn comes_to_stay<L: Layout<Key = u64, Value = u64>>(key: u64) -> impl FnOnce(&Raw<L>) + Send + 'static {
     move |table| {
         let (first, second) = (get(table, key), get(table, key));
@@ -173,7 +174,7 @@ fn comes_to_stay<L: Layout<Key = u64, Value = u64>>(key: u64) -> impl FnOnce(&Ra
     }
 }
 
-/// As `slot_again`, of the key that comes.
+/// Like `slot_again`, and reads the key that is inserted.
 fn slot_of_another<L: Layout<Key = u64, Value = u64>>() {
     slot_of_another_by::<L>(set, discard);
 }
@@ -192,7 +193,7 @@ fn slot_of_another_by<L: Layout<Key = u64, Value = u64>>(set: Set<L>, discard: D
     });
 }
 
-/// A home whose bucket is full, and keys of it that are not in the table.
+/// Returns a table with a full bucket, and keys of its home that are absent.
 fn full_home<L: Layout<Key = u64, Value = u64>, const N: usize>() -> (Arc<Raw<L>>, [u64; N]) {
     let keys = alike::<16>();
     let table = Arc::new(Raw::<L>::new(0));
@@ -200,7 +201,7 @@ fn full_home<L: Layout<Key = u64, Value = u64>, const N: usize>() -> (Arc<Raw<L>
     (table, std::array::from_fn(|i| keys[SLOTS + i]))
 }
 
-/// Of two entries that are chained one goes while the other is read.
+/// One of two chained entries is removed while the other is read.
 fn chain_loses_one<L: Layout<Key = u64, Value = u64>>() {
     let (table, [a, b]) = full_home::<L, 2>();
     set_at_length(&table, a, 5);
@@ -209,7 +210,7 @@ fn chain_loses_one<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!((get(&table, a), get(&table, b)), (Some(5), None));
 }
 
-/// The only entry that is chained goes, and another comes while it is read.
+/// The only chained entry is removed, and another is inserted while it is read.
 fn chain_again<L: Layout<Key = u64, Value = u64>>() {
     let (table, [a, b]) = full_home::<L, 2>();
     set_at_length(&table, a, 5);
@@ -220,14 +221,14 @@ fn chain_again<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!(get(&table, b), Some(6));
 }
 
-/// A key of two words that are alike.
+/// Keys of two equal words.
 type TwiceLayout = Wide<[u64; 2], u64>;
 
 fn hash_twice([first, _]: &[u64; 2]) -> u64 {
     *first
 }
 
-/// A slot is used again for another key while the first is read: of neither a half is seen with the other's.
+/// A slot is reused for another key while the first is read: the reader never sees halves of two keys.
 fn never_of_two_keys() {
     let [a, b] = alike();
     let table = Arc::new(Raw::<TwiceLayout>::new(0));
@@ -255,7 +256,7 @@ fn never_of_two_keys() {
     });
 }
 
-/// A home moves while one of its entries is read, which is there all the time.
+/// A home moves while one of its entries, always present, is read.
 fn moves_under_a_reader<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
     let table = Arc::new(Raw::<L>::new(0));
@@ -265,12 +266,12 @@ fn moves_under_a_reader<L: Layout<Key = u64, Value = u64>>() {
         assert_eq!(get(table, a), Some(5));
         assert!(matches!(get(table, b), None | Some(6)));
     };
-    // Moves the home first.
+    // This write moves the home first.
     beside(&table, read, || set(&table, b, 6));
     assert_eq!((get(&table, a), get(&table, b)), (Some(5), Some(6)));
 }
 
-/// The same, by a look at length.
+/// A home moves while one of its entries, always present, is read by the slow path.
 fn moves_under_a_look<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
     let table = Arc::new(Raw::<L>::new(0));
@@ -286,7 +287,7 @@ fn moves_under_a_look<L: Layout<Key = u64, Value = u64>>() {
     beside(&table, read, || set(&table, b, 6));
 }
 
-/// The same, where another entry goes before the home moves, so that the look begins anew, perhaps when it has moved.
+/// Another entry is removed before the home moves, so that the lookup restarts, perhaps after the move.
 fn moves_under_a_look_that_begins_anew<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
     let table = Arc::new(Raw::<L>::new(0));
@@ -304,7 +305,7 @@ fn moves_under_a_look_that_begins_anew<L: Layout<Key = u64, Value = u64>>() {
     });
 }
 
-/// A home moves while all entries are walked through: who is there all the time is met.
+/// A home moves during a walk: an entry that is always present is visited.
 fn moves_under_a_walk<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
     let table = Arc::new(Raw::<L>::new(0));
@@ -323,7 +324,7 @@ fn moves_under_a_walk<L: Layout<Key = u64, Value = u64>>() {
     beside(&table, read, || set(&table, b, 6));
 }
 
-/// A home moves, and an entry is changed after, while it is read: what was read later is not older.
+/// A home moves and an entry changes afterwards, while it is read twice: the second read is not older.
 fn moves_and_changes<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
     let table = Arc::new(Raw::<L>::new(0));
@@ -338,10 +339,10 @@ fn moves_and_changes<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!(get(&table, a), Some(6));
 }
 
-/// A write that adds one to a value.
+/// A function that adds one to a value.
 type Add<L> = fn(&Raw<L>, u64);
 
-/// Two add to one value while the table begins to grow.
+/// Two threads add to one value while the table begins to grow.
 fn grows_while<L: Layout<Key = u64, Value = u64>>(add: Add<L>) {
     let [a] = alike();
     let table = Arc::new(Raw::<L>::new(0));
@@ -364,7 +365,7 @@ fn grows_under_writers_at_home<L: Layout<Key = u64, Value = u64>>() {
     grows_while::<L>(add_at_home);
 }
 
-/// One adds to a value while another moves all homes.
+/// One thread adds to a value while another moves all homes.
 fn moves_while<L: Layout<Key = u64, Value = u64>>(add: Add<L>) {
     let [a] = alike();
     let table = Arc::new(Raw::<L>::new(0));
@@ -388,7 +389,7 @@ fn moves_under_a_writer_at_home<L: Layout<Key = u64, Value = u64>>() {
     moves_while::<L>(add_at_home);
 }
 
-/// One puts a key in while another moves all homes.
+/// One thread inserts a key while another moves all homes.
 fn moves_under_a_put<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
     let table = Arc::new(Raw::<L>::new(0));
@@ -403,7 +404,7 @@ fn moves_under_a_put<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!(get(&table, a), Some(5));
 }
 
-/// One takes a key out while another moves all homes.
+/// One thread removes a key while another moves all homes.
 fn moves_under_a_removal<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
     let table = Arc::new(Raw::<L>::new(0));
@@ -419,7 +420,7 @@ fn moves_under_a_removal<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!((get(&table, a), table.len()), (None, 0));
 }
 
-/// Two put in one key, or one takes out what the other puts in: it is there once, or not.
+/// Two threads insert one key, or one removes the key of the other: it is present once or absent.
 fn two_put<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
     let table = Arc::new(Raw::<L>::new(0));
@@ -436,7 +437,7 @@ fn two_put<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!(table.len(), usize::from(left.is_some()));
 }
 
-/// Two move all homes at once; each entry is moved once, and the next slab becomes the current one.
+/// Two threads move all homes at once: each entry moves once, and the next slab becomes the current one.
 fn two_move_all<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
     let table = Arc::new(Raw::<L>::new(0));
@@ -458,7 +459,7 @@ fn two_move_all<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!((entries.len(), get(&table, a), get(&table, b)), (2, Some(5), Some(6)));
 }
 
-/// Two find that it is time for another size; one makes the next slab, and neither loses what the other has moved.
+/// Two threads start a resize: one makes the next slab, and neither loses entries that the other has moved.
 fn two_begin<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
     let table = Arc::new(Raw::<L>::new(0));
@@ -467,7 +468,7 @@ fn two_begin<L: Layout<Key = u64, Value = u64>>() {
     assert_eq!(get(&table, a), Some(5));
 }
 
-/// Every bucket's last version is used: the table is replaced under whoever reads.
+/// The last version of a bucket is used up: the slab is replaced while it is read.
 fn wears_out() {
     let [a] = alike();
     let table = Arc::new(FlatTable::new(0));

@@ -1,33 +1,40 @@
-//! The map below its interface: which slab is the current one, how entries change, and how they move to another slab.
+//! The table's protocol: the current slab, how entries change, and how they move to another slab.
 //!
-//! Problem: a table must grow and shrink while all read and write it, and no reader may wait for that. Idea: a slab that is to be
-//! replaced names the `next` one; from then on whoever wants to write to a home moves it there first, entries and all, under the
-//! home's lock, and a reader that finds nothing in a home asks whether it has moved. Writers move a few homes more each, and the
-//! one that moves the last makes the next slab the current one.
+//! Problem: a table must grow and shrink while all threads read and write it, and no reader may wait for
+//! that. Idea: a slab that is being replaced names the `next` one. From then on a writer first moves the home
+//! that it wants to write, with all entries, under the home's lock. A reader that finds no entry in a home
+//! checks whether the home has moved. Each writer also moves a few other homes. The writer that moves the
+//! last one makes the next slab the current one.
 //!
-//! - I1. Only the current slab is given a next one, once, by who has taken that on; and a slab becomes the current one when all homes of the one before have moved.
-//! - I2. What changes an entry holds the lock of its home in the one slab where the home has not moved. It looks at `next` under that
-//!   lock: a home of a slab that has a next one is moved before anything else is done to it. Who moves a home holds that lock, too, and has seen
-//!   `next`; so who sees none, under the lock, has a home that has not moved.
-//! - I3. Of a home that moves, all entries are in the next slab before `MOVED` is set; then nothing of the old home is changed any more,
-//!   and nothing of it is cleared. So a reader that loaded its state before reads, whatever it finds there, what was so at one moment
-//!   between that load and the setting of `MOVED`, which is within its operation.
-//! - I4. An entry stays in its slot until it is removed or its home has moved; so who finds nothing, in a home that had not moved when
-//!   it began, missed nothing that was there all the time.
-//! - I5. Slabs and nodes are retired when nothing that a later operation can come to names them: slabs after another is the
-//!   current one, nodes after the slot has another or none. An old slab still names nodes, but those of homes that have moved,
-//!   at which no operation looks that began after.
-//! - I6. No code of the user's runs under a lock, but the comparison and the hashing of keys. Where one of these panics, the write that
-//!   it is for either has not begun, or is done and what panicked was the move of other homes.
+//! - I1. Only the current slab gets a next one, once, from the thread that has claimed this. A slab becomes
+//!   the current one when all homes of the slab before it have moved.
+//! - I2. A writer holds the lock of the home in the one slab where it has not moved. Under that lock the
+//!   writer loads `next`: in a slab with a next one, the home is moved before any other change. A thread that
+//!   moves a home holds the same lock and has seen `next`. So a writer that loads a null `next` under the
+//!   lock has a home that has not moved.
+//! - I3. All entries of a home are in the next slab before `MOVED` is set. After that, the old home never
+//!   changes and no bit of it is cleared. So a reader that loaded the state before reads a state of the table
+//!   that was current between that load and the setting of `MOVED`. That moment is within its operation.
+//! - I4. An entry stays in its slot until it is removed or its home has moved. So a reader that finds no
+//!   entry, in a home that had not moved when it began, has missed no entry that was there all the time.
+//! - I5. Slabs and nodes are retired when no later operation can reach them. A slab is retired after another
+//!   one is current, a node after its slot is empty or has another node. An old slab still has pointers to
+//!   nodes, but only in moved homes, which no operation that began later reads.
+//! - I6. Under a lock the only user code is the comparison and the hashing of keys. If one of these panics,
+//!   the write has either not begun or is complete; in the latter case, the panic interrupts the move of
+//!   other homes.
 //!
-//! Progress: readers are lock-free (a look begins anew only when an entry was removed from the bucket meanwhile); writers of one home exclude each
-//! other. A thread that stalls in a write holds up the writers of its home, and nobody else; one that stalls while it makes the next slab, those
-//! who ask for a size (`fit`), and all others go on with longer chains.
-//! Linearization: a read that finds, at its load of the slot; one that does not, at its load of the state of the bucket in which the
-//! key would be; a write at its store of the slot or the state, which all processors see before the write returns (`show`).
-//! Source: Appavoo 2005, §4.1.4 (DHash: fine-grained, each table resizes by itself), §7 (RCU in place of counts, CO-66); buckets of a
-//! line with tags after the hash tables of memory-optimised caches (Fan et al., MemC3, 2013); sixteen tags compared at once after Abseil's
-//! (Kulukundis 2017); our own: the proof above.
+//! Progress: readers are lock-free: a lookup restarts only when an entry was removed from its bucket
+//! meanwhile. Writers of one home exclude each other. A thread that stalls in a write blocks only writers of
+//! its home. A thread that stalls while it makes the next slab blocks only callers of `resize_to`; all others
+//! go on with longer chains.
+//! Linearization: a read that finds its key takes effect at its load of the slot. A read that does not find
+//! it takes effect at its load of the state of the key's bucket. A write takes effect at its store to the
+//! slot or the state, which all processors see before the write returns (`store_with_barrier`).
+//! Source: Appavoo 2005, §4.1.4 (DHash: fine-grained, each table resizes by itself), §7 (RCU in place of
+//! counts, CO-66). Buckets of a line with tags follow the hash tables of memory-optimised caches (Fan et al.,
+//! MemC3, 2013). Comparing sixteen tags at once follows Abseil's tables (Kulukundis 2017). The proof above is
+//! our own.
 
 use crate::table::bucket::{Bucket, Look, SLOTS, is_moved};
 use crate::table::ground::{self, Count};
@@ -40,40 +47,40 @@ use squall_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Homes of the smallest slab.
 const FEWEST: usize = if cfg!(loom) { 2 } else { 1 };
-/// Homes that a writer moves for others.
+/// Homes that one writer moves for others.
 const HELP: usize = if cfg!(loom) { 0 } else { 8 };
-/// Of those that find no room where they should, and of those that empty a bucket, so many ask whether it is time for another size
-/// ([`Slab::is_sampled`]).
+/// Sampling rates ([`Slab::is_sampled`]) of the two operations that may check the table's size: an insertion
+/// into a chain, and a removal that empties a bucket.
 const CROWDED: u32 = 3;
 pub(crate) const EMPTIED: u32 = 2;
-/// Entries of a hundred slots from which on the table grows: the more, the longer the chains.
+/// The table grows when it has more entries per 100 slots than this. A larger value means longer chains.
 const FULL: usize = 80;
-/// The same, below which it shrinks.
+/// The table shrinks when it has fewer entries per 100 slots than this.
 const SPARSE: usize = 15;
 
 pub(crate) struct Raw<L: Layout> {
     current: AtomicPtr<Slab<L>>,
-    /// Not fewer homes than this.
+    /// The table does not shrink below this number of homes.
     fewest: AtomicUsize,
     pub(crate) count: Count,
 }
 
 // SAFETY: it owns entries, which are `Send + Sync`.
 unsafe impl<L: Layout> Send for Raw<L> {}
-// SAFETY: as above: to all threads it shows `&` to them.
+// SAFETY: as above; it lends `&` to them to every thread.
 unsafe impl<L: Layout> Sync for Raw<L> {}
 
-/// What a write does to the entry that it found, or did not find.
+/// The change that a write makes, decided from the entry that it found or missed.
 pub(crate) enum Change<L: Layout> {
     Nothing,
-    /// A new entry, or all of an old one replaced.
+    /// Insert an entry, or replace the whole entry.
     Put(L::Fresh),
-    /// Another value for the key that was found.
+    /// Replace the value of the key that was found.
     Value(L::NewValue),
     Remove,
 }
 
-/// An entry that was found, and where.
+/// An entry that was found, and its location.
 pub(crate) struct Found<'a, L: Layout> {
     pub(crate) place: Place<'a, L>,
     pub(crate) slab: &'a Slab<L>,
@@ -87,7 +94,7 @@ impl<L: Layout> Found<'_, L> {
     }
 }
 
-/// Why a write did not happen yet.
+/// The reason to retry a write.
 enum Again<F> {
     /// The home has moved to the next slab.
     Moved(F),
@@ -95,29 +102,29 @@ enum Again<F> {
     Worn(F),
 }
 
-/// Whether a slab has a next one.
+/// The result of starting a move.
 #[derive(PartialEq, Eq)]
 enum Begun {
     Here,
-    /// Another thread is about to give it one; or it is not the current one any more.
+    /// Another thread is about to make the next slab, or this slab is no longer the current one.
     Elsewhere,
     NoMemory,
 }
 
-/// What a write leaves to be done when the lock is free.
+/// The work that remains after a write has released the lock.
 struct Done<L: Layout, R> {
     result: R,
-    /// What was replaced or removed, and whether the key went on.
+    /// The replaced or removed entry, and whether its key lives on in the new entry.
     dead: Option<(L::Raw, bool)>,
-    /// What was put in, and is not all needed.
+    /// The unused rest of an inserted entry.
     spare: Option<L::Fresh>,
     added: i8,
-    /// Whether it may be time for another size.
+    /// Whether the caller should check the table's size.
     ask: bool,
 }
 
-/// What a mover of a slab's homes writes down of one, to be used again for the next; and how many it has moved. It says so to the slab in the
-/// end, once for all: that word is one for all who move.
+/// The homes of one slab that one thread is moving: buffers reused from home to home, and the number of homes
+/// moved. The drop adds that number to the slab's counter, once, since all movers share that word.
 struct Moving<'s, L: Layout> {
     slab: &'s Slab<L>,
     found: Vec<L::Raw>,
@@ -135,13 +142,13 @@ impl<L: Layout> Moving<'_, L> {
 impl<L: Layout> Drop for Moving<'_, L> {
     fn drop(&mut self) {
         if self.homes != 0 {
-            // Release: pairs with the acquire of `finish`.
+            // Release: pairs with the acquire of `finish_move`.
             self.slab.movers.moved.fetch_add(self.homes, Ordering::AcqRel);
         }
     }
 }
 
-/// Homes for so many entries.
+/// Returns the number of homes for this many entries.
 fn homes_for(entries: usize) -> usize {
     let slots = entries.saturating_mul(100) / FULL + 1;
     slots.div_ceil(SLOTS).max(FEWEST).checked_next_power_of_two().unwrap_or(1 << 40)
@@ -149,7 +156,7 @@ fn homes_for(entries: usize) -> usize {
 
 impl<L: Layout> Raw<L> {
     /// # Panics
-    /// If there is no memory for so many.
+    /// If memory for this many entries is exhausted.
     pub(crate) fn new(entries: usize) -> Raw<L> {
         let homes = homes_for(entries);
         let slab = Slab::new(homes).expect("no memory for a table of this size");
@@ -160,28 +167,28 @@ impl<L: Layout> Raw<L> {
         }
     }
 
-    /// Begins to move to a slab of twice as many homes.
+    /// Starts to move to a slab of twice as many homes.
     #[cfg(all(test, loom))]
     pub(crate) fn grow(&self) {
-        // SAFETY: nothing is freed in a model.
+        // SAFETY: no memory is freed in a model.
         let slab = unsafe { self.current() };
         assert!(self.begin(slab, 2 * slab.homes()) == Begun::Here);
     }
 
-    /// The same, if nobody else does; and moves all.
+    /// Moves all homes to a slab of twice as many, unless another thread has started a move.
     #[cfg(all(test, loom))]
     pub(crate) fn grow_perhaps(&self, rehash: &impl Fn(&L::Key) -> u64) {
-        // SAFETY: nothing is freed in a model.
+        // SAFETY: no memory is freed in a model.
         let slab = unsafe { self.current() };
         if self.begin(slab, 2 * slab.homes()) == Begun::Here {
             self.settle(rehash);
         }
     }
 
-    /// Moves all that has not moved.
+    /// Moves all homes that have not moved.
     #[cfg(all(test, loom))]
     pub(crate) fn settle(&self, rehash: &impl Fn(&L::Key) -> u64) {
-        // SAFETY: nothing is freed in a model.
+        // SAFETY: no memory is freed in a model.
         unsafe { self.move_all(self.current(), rehash) };
     }
 
@@ -189,31 +196,31 @@ impl<L: Layout> Raw<L> {
         self.count.sum()
     }
 
-    /// The current slab.
+    /// Returns the current slab.
     ///
     /// # Safety
-    /// In an operation, for as long as that, or in an exclusive borrow of the table.
+    /// In an operation, and used only within it, or in an exclusive borrow of the table.
     #[inline(always)]
     pub(crate) unsafe fn current(&self) -> &Slab<L> {
-        // Acquire: pairs with the release of `finish` and of `new`'s publication.
-        // SAFETY: never null; retired only after another has its place (I5).
+        // Acquire: pairs with the release of `finish_move` and with the publication of the table.
+        // SAFETY: never null; retired only after another slab is in its place (I5).
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// The slab to which a home has moved.
+    /// Returns the slab to which a home has moved.
     #[inline]
     fn next(slab: &Slab<L>) -> &Slab<L> {
-        // Acquire: pairs with the release of `begin`.
-        // SAFETY: a home moves only to a slab that is there (I3), which is retired after this one.
+        // Acquire: pairs with the release of `begin_move`.
+        // SAFETY: a home moves only to a slab that exists (I3), and that is retired after this one.
         unsafe { &*slab.next.load(Ordering::Acquire) }
     }
 
     // --- reading ---
 
-    /// What a key's slot holds. As `find`, for those who change nothing.
+    /// Returns the content of a key's slot. Unlike `find`, without its location.
     ///
     /// # Safety
-    /// As [`find`](Raw::find).
+    /// As for [`find`](Raw::find).
     #[inline(always)]
     pub(crate) unsafe fn find_raw(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Option<L::Raw> {
         // SAFETY: the caller.
@@ -229,7 +236,7 @@ impl<L: Layout> Raw<L> {
     /// Finds a key.
     ///
     /// # Safety
-    /// In an operation; what is returned is valid within it.
+    /// In an operation; the result is valid within it.
     #[inline(never)]
     pub(crate) unsafe fn find(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Option<Found<'_, L>> {
         // SAFETY: the caller.
@@ -254,11 +261,11 @@ impl<L: Layout> Raw<L> {
 
     // --- writing ---
 
-    /// Looks for a key and changes what is there, under its home's lock. `decide` gets what was found; nothing of the user's
-    /// may run in it.
+    /// Finds a key and changes its entry, under its home's lock. `decide` gets the entry or its absence, and
+    /// must run no user code.
     ///
     /// # Safety
-    /// In an operation. Who changes a value or removes an entry found it.
+    /// In an operation. `decide` changes a value or removes an entry only if it got one.
     #[inline(always)]
     pub(crate) unsafe fn write<R>(
         &self,
@@ -270,14 +277,15 @@ impl<L: Layout> Raw<L> {
         let mixed = mix(hash);
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
-        // Before the lock, which nothing passes: the slots come while it does.
+        // Prefetches the slots before the lock, which is a barrier: they arrive while it is taken.
         let (bucket, _) = slab.fetch(mixed);
         let lock = bucket.lock();
         let state = bucket.state();
         let found = 'here: {
-            // Acquire: pairs with the release of `begin` (I2).
+            // Acquire: pairs with the release of `begin_move` (I2).
             if !bucket.is_worn_in(state) && slab.next.load(Ordering::Acquire).is_null() {
-                // SAFETY: the caller. What is not here is not there if no bucket follows; what is here is nowhere else.
+                // SAFETY: the caller. The home is in this slab alone, so without a chain an absent key is
+                // absent everywhere.
                 match unsafe { bucket.look(state, mixed, is_key) } {
                     Look::Found { slot, raw, state } => break 'here Some(Place { bucket, slot, raw, state }),
                     Look::Absent { chained: false } => break 'here None,
@@ -295,7 +303,8 @@ impl<L: Layout> Raw<L> {
         unsafe { self.done(done, rehash) }
     }
 
-    /// The same where it may be in a bucket that follows, the entries move, or a version is used up; `lock` is the home's.
+    /// Slow path of `write`: the key may be in a chained bucket, the home is moving, or a version is used up.
+    /// `lock` is the home's.
     #[inline(never)]
     unsafe fn write_slowly<R>(
         &self,
@@ -330,13 +339,13 @@ impl<L: Layout> Raw<L> {
         unsafe { self.done(done, rehash) }
     }
 
-    /// Changes an entry that was found, if it is still what it was then, without a second look for it. Returns whether it was;
-    /// if not, nothing was done.
+    /// Changes an entry that was found before, without a second lookup, if it is unchanged. Returns whether
+    /// it did; otherwise the table is as before.
     ///
     /// # Errors
-    /// The home moves, or the bucket is worn: that is for [`write`](Raw::write). The change comes back.
+    /// The home is moving or its versions are exhausted. The change comes back, for [`write`](Raw::write).
     /// # Safety
-    /// In the operation in which it was found.
+    /// In the operation in which the entry was found.
     #[inline(always)]
     pub(crate) unsafe fn change(
         &self,
@@ -348,7 +357,7 @@ impl<L: Layout> Raw<L> {
         let home = slab.home(mixed);
         let first = slab.bucket(home);
         let lock = first.lock();
-        // Acquire: pairs with the release of `begin` (I2).
+        // Acquire: pairs with the release of `begin_move` (I2).
         let moves = !slab.next.load(Ordering::Acquire).is_null();
         let is_worn = matches!(change, Change::Remove) && place.bucket.is_worn();
         if moves && !sites::ASK.is_weak() || is_worn {
@@ -364,17 +373,18 @@ impl<L: Layout> Raw<L> {
         Ok(unsafe { self.done(done, rehash) })
     }
 
-    /// What remains of a write when the lock is free.
+    /// Finishes a write after its lock is released: counts, retires, and resizes if needed.
     ///
     /// # Safety
-    /// In an operation; the write is done.
+    /// In an operation; the write is complete.
     #[inline(always)]
     unsafe fn done<R>(&self, done: Done<L, R>, rehash: &impl Fn(&L::Key) -> u64) -> R {
         if done.added != 0 {
             self.count.add(i64::from(done.added).cast_unsigned());
         }
         match done.dead {
-            // SAFETY: the slot has another or none, which is before this; who changed it has it alone.
+            // SAFETY: the slot is already empty or has another entry. The thread that changed it is the only
+            // one to retire the old entry.
             Some((raw, false)) => unsafe { L::retire(raw) },
             // SAFETY: as above; `replace_value` took the key.
             Some((raw, true)) => unsafe { L::retire_value(raw) },
@@ -388,7 +398,7 @@ impl<L: Layout> Raw<L> {
         done.result
     }
 
-    /// As [`write`](Raw::write), in this slab, if the home is still here; `_lock` is its lock.
+    /// Like [`write`](Raw::write), in this slab, unless the home has moved on. `_lock` is the home's lock.
     unsafe fn write_here<R, D: FnOnce(Option<L::Raw>) -> (Change<L>, R)>(
         slab: &Slab<L>,
         mixed: u64,
@@ -400,7 +410,7 @@ impl<L: Layout> Raw<L> {
         let home = slab.home(mixed);
         let first = slab.bucket(home);
         let state = first.state();
-        // Acquire: pairs with the release of `begin` (I2).
+        // Acquire: pairs with the release of `begin_move` (I2).
         if is_moved(state) && !sites::ASK.is_weak() || !slab.next.load(Ordering::Acquire).is_null() {
             if !is_moved(state) {
                 // SAFETY: the caller; under the home's lock.
@@ -418,10 +428,10 @@ impl<L: Layout> Raw<L> {
         Ok(unsafe { Self::apply(slab, first, mixed, change, found, result) })
     }
 
-    /// Does what was decided, under the home's lock; `first` is its bucket.
+    /// Applies a change under the home's lock; `first` is the home's own bucket.
     ///
     /// # Safety
-    /// In an operation; what was found is there.
+    /// In an operation; the found entry is still there.
     #[inline(always)]
     unsafe fn apply<R>(
         slab: &Slab<L>,
@@ -438,7 +448,7 @@ impl<L: Layout> Raw<L> {
                 let (bucket, slot, own) = slab.room(first, mixed);
                 bucket.publish(slot, tag(mixed), |slot| _ = L::store(slot, fresh));
                 done.added = 1;
-                // Asked by some of those who find no room where they should: the fuller, the more.
+                // A sample of the insertions into chains checks the size. A fuller table has more of them.
                 done.ask =
                     !own && (slab.is_sampled(mixed, CROWDED) || slab.chain_length(slab.home(mixed)) > 1);
             }
@@ -453,13 +463,13 @@ impl<L: Layout> Raw<L> {
             }
             (Change::Remove, Some(Place { bucket, slot, raw, .. })) => {
                 bucket.remove(slot);
-                // Of the first nothing follows from it for the others.
+                // A removal from the home's own bucket leaves the chain as it is.
                 if !bucket.is(first) {
                     slab.has_lost(slab.home(mixed), first);
                 }
                 done.dead = Some((raw, false));
                 done.added = -1;
-                // In this order: few are empty, and who is sampled cannot be foretold.
+                // In this order: few buckets are empty, and the sample is unpredictable.
                 done.ask = first.is_empty() && slab.is_sampled(mixed, EMPTIED);
             }
             (Change::Value(_) | Change::Remove, None) => unreachable!("nothing was found"),
@@ -469,7 +479,8 @@ impl<L: Layout> Raw<L> {
 
     // --- moving ---
 
-    /// Moves a home to the next slab, and counts it. [`finish`](Raw::finish) is to be asked after.
+    /// Moves a home to the next slab, and counts it. The caller calls [`finish_move`](Raw::finish_move)
+    /// afterwards.
     ///
     /// # Safety
     /// In an operation, under the home's lock; there is a next slab, and the home has not moved.
@@ -480,15 +491,17 @@ impl<L: Layout> Raw<L> {
         moving.entries.clear();
         // SAFETY: the caller.
         unsafe { slab.collect(home, &mut moving.found) };
-        // All hashes before the first entry moves: they are the user's code, which may panic.
-        // SAFETY: read in this operation.
+        // All hashes are computed before the first entry moves: they run user code, which may panic.
+        // SAFETY: loaded in this operation.
         let hash = |raw| (unsafe { L::key(raw, |key| mix(rehash(key))) }, raw);
         moving.entries.extend(moving.found.iter().copied().map(hash));
-        // Of a larger slab this home's homes are nobody else's, and nobody comes there before this one has moved.
+        // In a larger slab, this home's entries go to homes that no other thread reaches before this home is
+        // marked as moved.
         let shared = next.homes() < slab.homes();
-        // A hasher that now says otherwise than when the entry came shall not lead into a home of others.
+        // A hasher that contradicts its earlier result must not lead into a home of other keys.
         let (first, last) = slab.range(home);
-        // All go into one home then: its range is larger. The order of locks is that of slabs. The next slab's homes do not move yet (I1).
+        // In a smaller slab, all entries go into one home, which has a larger range. Locks are taken in the
+        // order of slabs. The next slab's homes are not moving yet (I1).
         let _lock = shared.then(|| next.bucket(next.home(first)).lock());
         for &(mixed, raw) in &moving.entries {
             let mixed = mixed.clamp(first, last);
@@ -499,18 +512,19 @@ impl<L: Layout> Raw<L> {
         moving.homes += 1;
     }
 
-    /// Moves some homes of a slab that has a next one, and finishes if those were the last.
+    /// Moves some homes of a slab that has a next one, and finishes the move if they were the last.
     ///
     /// # Safety
     /// In an operation.
     #[cold]
     #[inline(never)]
     unsafe fn help(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) {
-        // Relaxed: a ticket. Around and around, for whoever had a home before may have been stopped in its midst.
+        // Relaxed: a ticket. Tickets wrap around, since a thread that took a home before may have been
+        // stopped halfway.
         let first = slab.movers.cursor.fetch_add(HELP, Ordering::Relaxed);
         let mut moving = Moving::new(slab);
         for home in (0..HELP).map(|step| first.wrapping_add(step) & (slab.homes() - 1)) {
-            // The look first: all have moved but a few, at the end.
+            // Checked before locking: towards the end, most homes have moved.
             if !is_moved(slab.bucket(home).state()) {
                 // SAFETY: the caller.
                 unsafe { Self::move_if_here(home, rehash, &mut moving) };
@@ -531,28 +545,30 @@ impl<L: Layout> Raw<L> {
         }
     }
 
-    /// Makes the next slab the current one, if all homes of this one have moved and nobody did it before.
+    /// Makes the next slab the current one, once all homes of this one have moved. Only the first call does
+    /// so.
     fn finish(&self, slab: &Slab<L>) {
-        // Acquire: pairs with the release of each `Moving`: all its entries are in the next slab.
+        // Acquire: pairs with the release of each `MoveBatch`: all its entries are in the next slab.
         if slab.movers.moved.load(Ordering::Acquire) < slab.homes() {
             return;
         }
         let old = std::ptr::from_ref(slab).cast_mut();
         let next = slab.next.load(Ordering::Acquire);
-        // AcqRel: release pairs with the acquire of `current`; acquire with the one that made `slab` current.
+        // AcqRel: the release pairs with the acquire of `current`; the acquire with the release that made
+        // `slab` current.
         if let Ok(old) = self.current.compare_exchange(old, next, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: from `Box::into_raw`; the exchange cut the only path to it (I5), and only one exchange succeeds: a slab
-            // becomes the current one once.
+            // SAFETY: from `Box::into_raw`. The exchange cut the only path to it (I5). Only one exchange
+            // succeeds: a slab becomes the current one once.
             unsafe { ground::retire_much(old, slab.bytes()) };
         }
     }
 
-    /// Moves all homes that have not moved; says whether there was a next slab for them.
+    /// Moves all homes that have not moved. Returns whether there was a next slab.
     ///
     /// # Safety
     /// In an operation.
     pub(crate) unsafe fn move_all(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) -> bool {
-        // Acquire: pairs with the release of `begin`.
+        // Acquire: pairs with the release of `begin_move`.
         if slab.next.load(Ordering::Acquire).is_null() {
             return false;
         }
@@ -564,9 +580,10 @@ impl<L: Layout> Raw<L> {
             }
         }
         drop(moving);
-        // Acquire: as in `finish`.
+        // Acquire: as in `finish_move`.
         if slab.movers.moved.load(Ordering::Acquire) < slab.homes() {
-            // Somebody has just moved one, and is about to say so: our callers would ask again and again.
+            // Another thread has moved a home and is about to count it. Yield, since the caller will retry
+            // until then.
             squall_sys::sync::thread::yield_now();
         }
         self.finish(slab);
@@ -575,7 +592,7 @@ impl<L: Layout> Raw<L> {
 
     // --- another size ---
 
-    /// Begins to move to another size, if the count of entries asks for it.
+    /// Starts a move to another size if the number of entries asks for it.
     ///
     /// # Safety
     /// In an operation.
@@ -590,8 +607,8 @@ impl<L: Layout> Raw<L> {
         let full = len.saturating_mul(100) / FULL > slots;
         let sparse = len.saturating_mul(100) / SPARSE < slots && slab.homes() > fewest;
         if full || sparse {
-            // Room for half as many again, or for twice as many: not at the edge of the next change.
-            // Without memory the chains grow.
+            // Room for half as many again, so that the next change of size is far away. If memory is
+            // exhausted, the chains grow instead.
             if self.begin(slab, homes_for(len + len / 2).max(fewest)) == Begun::Here {
                 // SAFETY: the caller.
                 unsafe { self.help(slab, rehash) };
@@ -599,16 +616,16 @@ impl<L: Layout> Raw<L> {
         }
     }
 
-    /// Gives a slab a next one, if it is the current one and nobody else does.
+    /// Gives a slab a next one, unless it is no longer current or another thread does.
     fn begin(&self, slab: &Slab<L>, homes: usize) -> Begun {
         // Acquire: pairs with the release further down.
         if !slab.next.load(Ordering::Acquire).is_null() {
             return Begun::Here;
         }
-        // One makes it: a large one takes a while, and of all who find meanwhile that it is time each would make one of its own. They go on with
-        // this one.
-        // Relaxed: a ticket. Who has it does not find that the slab is not the current one: it would have a next one.
-        // Acquire: pairs with the release of `finish`.
+        // One thread makes the next slab, which takes a while if it is large. Other threads that notice
+        // meanwhile do not make their own, but go on with this slab.
+        // Relaxed: a ticket. Its holder finds the slab to be current, or the slab would have a next one.
+        // Acquire: pairs with the release of `finish_move`.
         if !std::ptr::eq(self.current.load(Ordering::Acquire), slab)
             || slab.movers.is_taken.swap(true, Ordering::Relaxed) && !sites::TAKEN.is_weak()
         {
@@ -618,16 +635,16 @@ impl<L: Layout> Raw<L> {
             slab.movers.is_taken.store(false, Ordering::Relaxed);
             return Begun::NoMemory;
         };
-        // Release: pairs with the acquire of `next` and of `write_here`.
+        // Release: pairs with the acquire of `next` and of `write_in_slab`.
         slab.next.store(Box::into_raw(new), Ordering::Release);
         Begun::Here
     }
 
-    /// Replaces a slab of which a bucket is worn out by one as large.
+    /// Replaces a slab with an exhausted bucket by one of the same size.
     #[cold]
     #[inline(never)]
     unsafe fn renew(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) {
-        // SAFETY: the caller. A slab that is not the current one yet becomes it.
+        // SAFETY: the caller. If the slab is not yet the current one, it becomes so.
         unsafe {
             let current = self.current();
             if !std::ptr::eq(current, slab) {
@@ -636,14 +653,15 @@ impl<L: Layout> Raw<L> {
         }
         match self.begin(slab, slab.homes()) {
             Begun::Here => {}
-            // Our caller asks again.
+            // The caller retries.
             Begun::Elsewhere => squall_sys::sync::thread::yield_now(),
-            // A version that came again might be taken for the one before.
+            // A repeated version could be mistaken for the earlier one.
             Begun::NoMemory => std::alloc::handle_alloc_error(std::alloc::Layout::new::<Slab<L>>()),
         }
     }
 
-    /// Makes room for so many entries in all, or, with `less`, for no more than there are. Returns whether there was memory for it.
+    /// Makes room for this many entries in all. With `less`, shrinks to the entries there are. Returns
+    /// `false` if memory is exhausted.
     ///
     /// # Safety
     /// In an operation.
@@ -651,7 +669,7 @@ impl<L: Layout> Raw<L> {
         loop {
             // SAFETY: the caller.
             let slab = unsafe { self.current() };
-            // A change that is under way comes to its end first.
+            // Completes a move that is under way first.
             // SAFETY: the caller.
             if unsafe { self.move_all(slab, rehash) } {
                 continue;
@@ -676,17 +694,17 @@ impl<L: Layout> Raw<L> {
     }
 
     pub(crate) fn slots(&self) -> usize {
-        // SAFETY: see the callers: in an operation.
+        // SAFETY: all callers are in an operation.
         unsafe { self.current() }.slots() * FULL / 100
     }
 
     // --- all entries ---
 
-    /// Copies the entries of the home in which the mixed hash `from` is, from there on. Returns the first mixed hash
-    /// after them, or nothing after the last.
+    /// Copies the entries of the home that contains the mixed hash `from`, starting there. Returns the first
+    /// mixed hash behind the home; `None` after the last home.
     ///
     /// # Safety
-    /// In an operation; what is copied is valid within it.
+    /// In an operation; the copies are valid within it.
     pub(crate) unsafe fn visit(
         &self,
         from: u64,
@@ -702,7 +720,7 @@ impl<L: Layout> Raw<L> {
         last.checked_add(1)
     }
 
-    /// As `visit`, for a range.
+    /// Copies the entries of a range of mixed hashes.
     unsafe fn visit_range(
         slab: &Slab<L>,
         (first, last): (u64, u64),
@@ -733,17 +751,17 @@ impl<L: Layout> Raw<L> {
 
 impl<L: Layout> Drop for Raw<L> {
     fn drop(&mut self) {
-        // Relaxed: nobody else has the table.
+        // Relaxed: no other thread has the table.
         let mut slab = self.current.load(Ordering::Relaxed);
         while !slab.is_null() {
-            // SAFETY: this table's, which nobody else has any more; its successor too.
+            // SAFETY: the slab belongs to this table, which no other thread has; so does its successor.
             let whole = unsafe { Box::from_raw(slab) };
             let mut entries = Vec::new();
             for home in 0..whole.homes() {
                 if !is_moved(whole.bucket(home).state()) {
                     // SAFETY: as above.
                     unsafe { whole.collect(home, &mut entries) };
-                    // SAFETY: an entry is in one home that has not moved (I2, I3).
+                    // SAFETY: each entry is in exactly one home that has not moved (I2, I3).
                     entries.drain(..).for_each(|entry| unsafe { L::free(entry) });
                 }
             }

@@ -1,9 +1,10 @@
-//! The buckets of one table, and the chains that hang from them.
+//! Slabs: the buckets of one table size, and their chains.
 //!
-//! - I1. Homes are found by the topmost bits of a mixed hash, so that a range of mixed hashes is a range of homes in tables of every size.
-//! - I2. A chain only grows, under its home's lock, until the slab is freed; so whoever reached a link may go on from it. One without
-//!   entries is passed over (bucket/I6), and used again.
-//! - I3. `next` is set once, only in a slab that was the map's current one then (raw/I1).
+//! - I1. The topmost bits of a mixed hash select the home. So a range of mixed hashes is a range of homes in
+//!   slabs of every size.
+//! - I2. Until the slab is freed, a chain only grows, under its home's lock. So a thread that has reached a
+//!   link may follow it. A chain without entries is skipped (bucket/I6), and reused.
+//! - I3. `next` is set once, and only in a slab that was the table's current one then (raw/I1).
 
 use crate::table::bucket::{Bucket, Head, Link, Look, SLOTS, State};
 use crate::table::layout::{IsKey, Layout};
@@ -18,54 +19,60 @@ pub(crate) struct Slab<L: Layout> {
     heads: Many<Head>,
     slots: Many<[L::Slot; SLOTS]>,
     chains: Many<AtomicPtr<Link<L>>>,
-    /// What these are in.
+    /// The memory of these three arrays.
     #[cfg(not(loom))]
     _memory: Zeroed,
-    /// [`SHIFT`] less the number of bits of a home: by so many a mixed hash is shifted to choose a row of a home, in steps of [`STEP`].
+    /// [`SHIFT`] less the number of bits that select a home. Shifting a mixed hash by this gives the row of
+    /// its home, in steps of [`STEP`].
     row_shift: u32,
-    /// Where everything goes; null while it stays here.
+    /// The slab to which all homes move; null while none move.
     pub(crate) next: AtomicPtr<Slab<L>>,
     pub(crate) movers: Movers,
 }
 
-/// What those write who move a slab's homes: on lines of its own, since all who use the table read those of the rest.
+/// Words written by threads that move homes. They have cache lines of their own, since all users of the table
+/// read the other fields.
 #[cfg_attr(not(loom), repr(align(128)))]
 pub(crate) struct Movers {
-    /// Whether somebody is about to give the slab a `next` one, or has done it (raw/I1).
+    /// Whether a thread has claimed to give the slab a `next` one (raw/I1).
     pub(crate) is_taken: AtomicBool,
-    /// The first home that nobody has gone for yet.
+    /// The first home that no thread has started to move.
     pub(crate) cursor: AtomicUsize,
-    /// Homes that moved.
+    /// The number of moved homes.
     pub(crate) moved: AtomicUsize,
 }
 
-// SAFETY: it holds entries, which are `Send + Sync` by the layout's bounds, and shows `&` to them to every thread.
+// SAFETY: it holds entries, which are `Send + Sync` by the layout's bounds, and lends `&` to them to every
+// thread.
 unsafe impl<L: Layout> Send for Slab<L> {}
 // SAFETY: as above.
 unsafe impl<L: Layout> Sync for Slab<L> {}
 
-/// Makes neighbours of a hasher's far apart, and its topmost bits depend on all: Fibonacci hashing (Knuth 1973, section 6.4). One
-/// multiplication, and not the two halves of one: the topmost bits are as good, which choose the home, and of those below less is
-/// asked (see [`tag`]); a look has the fewer instructions, and thus the more looks are in a processor's window at once.
+/// Mixes a hash so that similar hashes spread, and the topmost bits depend on all bits: Fibonacci hashing
+/// (Knuth 1973, section 6.4). One multiplication suffices, without folding its two halves: only the topmost
+/// bits, which select the home, must be good (see [`tag`]). Fewer instructions let a processor overlap more
+/// lookups.
 #[inline(always)]
 pub(crate) fn mix(hash: u64) -> u64 {
     hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The tag of a mixed hash: bits that do not choose the home, in tables of up to 2^32 homes. They depend on the lower half of what
-/// the hasher made; where that is the same of all, all keys of a bucket are compared, and nothing else becomes worse.
+/// Returns the tag of a mixed hash: bits that do not select the home, in slabs of up to 2^32 homes. They
+/// depend on the lower half of the hasher's result. If that half is equal for all keys, all keys of a bucket
+/// are compared; there is no other harm.
 #[inline(always)]
 pub(crate) fn tag(mixed: u64) -> u8 {
     (tag_above(mixed) >> 24) as u8
 }
 
-/// The same where it lies, above three other bytes.
+/// Returns the tag in the topmost byte, above three other bytes.
 #[inline(always)]
 pub(crate) fn tag_above(mixed: u64) -> u32 {
     mixed as u32
 }
 
-/// One allocation of zeros, so that a large table costs its pages when they are used; of huge pages, as far as it can be.
+/// One zeroed allocation, in huge pages where possible. A large table uses up physical pages only as it
+/// fills.
 #[cfg(not(loom))]
 struct Zeroed {
     allocated: NonNull<u8>,
@@ -75,11 +82,12 @@ struct Zeroed {
 #[cfg(not(loom))]
 impl Zeroed {
     fn new(bytes: usize) -> Option<Zeroed> {
-        // Aligned by hand (`Part::of`): allocators have zeros at hand for memory that is aligned as usual, and write them where it is not.
+        // Aligned by hand (`Array::carve`): allocators have fresh zero pages for ordinary alignments, but
+        // clear memory of larger ones.
         let layout = std::alloc::Layout::from_size_align(bytes, 16).ok()?;
-        // SAFETY: of no zero size: there are the bytes of at least one part, with its alignment.
+        // SAFETY: the size is not zero: there is at least one array, with its alignment.
         let allocated = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
-        // SAFETY: this allocation's.
+        // SAFETY: the pointer and the size of this allocation.
         unsafe { squall_sys::huge::prefer(allocated, layout.size()) };
         Some(Zeroed { allocated, layout })
     }
@@ -88,12 +96,12 @@ impl Zeroed {
 #[cfg(not(loom))]
 impl Drop for Zeroed {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout. What is in it needs no drop (see the uses).
+        // SAFETY: allocated in `new` with this layout. Its contents need no drop (see the uses).
         unsafe { std::alloc::dealloc(self.allocated.as_ptr(), self.layout) };
     }
 }
 
-/// So many of something, zeros at first: a part of the slab's memory.
+/// An array in the slab's memory, initially zeros.
 #[cfg(not(loom))]
 struct Part<T> {
     start: NonNull<T>,
@@ -102,24 +110,25 @@ struct Part<T> {
 
 #[cfg(not(loom))]
 impl<T> Part<T> {
-    /// Two lines: the elements lie in pairs of them, as the processor fetches them.
+    /// Two lines, since the processor fetches lines in pairs.
     const ALIGN: usize = 128;
 
-    /// Bytes of a part, with what its alignment may take.
+    /// Returns the bytes of an array, including the padding for its alignment.
     fn bytes(count: usize) -> Option<usize> {
         count.checked_mul(size_of::<T>())?.checked_add(Self::ALIGN)
     }
 
-    /// The part that begins so many bytes from the beginning, or at the next aligned place; and how far the next one is then.
+    /// Returns the array that begins at the first aligned address from offset `from`, and the offset behind
+    /// it.
     ///
     /// # Safety
-    /// [`bytes`](Part::bytes) from there on are in the memory, which lives as long as the part, and are nobody else's. A `T` of zeros is
-    /// valid.
+    /// [`bytes`](Array::bytes) bytes from `from` are in the memory, unused otherwise, and live as long as the
+    /// array. A `T` of zeros is valid.
     unsafe fn of(memory: &Zeroed, from: usize, count: usize) -> (Part<T>, usize) {
         // SAFETY: the caller.
         let start = unsafe { memory.allocated.add(from) };
         let skip = start.as_ptr().align_offset(Self::ALIGN);
-        // SAFETY: the caller; less than the alignment, which the bytes count.
+        // SAFETY: the caller; the skip is less than the alignment, which `bytes` includes.
         let start = unsafe { start.add(skip) }.cast();
         (Part { start, count }, from + skip + count * size_of::<T>())
     }
@@ -127,14 +136,15 @@ impl<T> Part<T> {
     #[inline(always)]
     fn at(&self, index: usize) -> &T {
         debug_assert!(index < self.count);
-        // SAFETY: homes are of as many bits as there are elements; the memory is valid zeros or what was made of them.
+        // SAFETY: a home has as many bits as there are elements. The memory is valid zeros, or values written
+        // over them.
         unsafe { self.start.add(index).as_ref() }
     }
 
-    /// The element that begins at this byte.
+    /// Returns the element that begins at this byte.
     ///
     /// # Safety
-    /// One does.
+    /// An element begins there.
     #[inline(always)]
     unsafe fn at_byte(&self, byte: usize) -> &T {
         debug_assert!(byte.is_multiple_of(size_of::<T>()) && byte / size_of::<T>() < self.count);
@@ -143,43 +153,44 @@ impl<T> Part<T> {
     }
 }
 
-/// So many of something, zeros at first.
+/// An array with one element per home, initially zeros.
 #[cfg(not(loom))]
 type Many<T> = Part<T>;
 #[cfg(loom)]
 type Many<T> = Box<[T]>;
 
-/// Slots of a row: those of a line or two, where a bucket has several.
+/// Slots of a row: a row fills a line or two if a bucket has several lines.
 pub(crate) const ROW: usize = 4;
 const ROWS: usize = SLOTS / ROW;
 
-/// The row of [`Slab::rows`].
+/// Returns the row from the result of [`Slab::rows`].
 #[inline(always)]
 fn row_of(rows: usize) -> u32 {
     (rows / STEP % ROWS) as u32
 }
 
-/// Where an entry is, or was.
+/// The location of an entry, and the entry as it was loaded there.
 pub(crate) struct Place<'a, L: Layout> {
     pub(crate) bucket: Bucket<'a, L>,
     pub(crate) slot: usize,
     pub(crate) raw: L::Raw,
-    /// The bucket's state, after which the slot was loaded.
+    /// The bucket's state, loaded before the slot.
     pub(crate) state: State,
 }
 
-/// From one row of a home to the next, as they are counted to find a bucket: a row's part of a head. So the bits of a mixed hash, shifted once and
-/// cut off, are where the head is, and a multiple that is in an address anyway is where the slots are.
+/// The distance of two rows of a home in row numbers: a row's part of a head. So a mixed hash, shifted once
+/// and cut off, is the byte offset of its head. The slots are at a multiple of it, which an address can
+/// contain.
 const STEP: usize = 8;
-/// From one home to the next.
+/// The distance of two homes in row numbers.
 const HOME: usize = ROWS * STEP;
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Head>() == HOME);
-/// A mixed hash is shifted by so many bits less those that choose one of the homes.
+/// A mixed hash is shifted by this, less the number of bits that select a home.
 const SHIFT: u32 = u64::BITS - HOME.trailing_zeros();
 
 impl<L: Layout> Slab<L> {
-    /// What lies in the slots of a home for each byte of its head.
+    /// Bytes of slots for each byte of a head.
     #[cfg(not(loom))]
     const SLOTS_OF_HEAD: usize = {
         let size = size_of::<[L::Slot; SLOTS]>();
@@ -187,7 +198,7 @@ impl<L: Layout> Slab<L> {
         size / size_of::<Head>()
     };
 
-    /// A slab of `homes` homes, a power of two; nothing if there is no memory.
+    /// Allocates a slab of `homes` homes, a power of two. Returns `None` if memory is exhausted.
     pub(crate) fn new(homes: usize) -> Option<Box<Slab<L>>> {
         debug_assert!(homes.is_power_of_two());
         #[cfg(not(loom))]
@@ -195,9 +206,11 @@ impl<L: Layout> Slab<L> {
             let chains = Many::<AtomicPtr<Link<L>>>::bytes(homes)?;
             let (heads, slots) = (Many::<Head>::bytes(homes)?, Many::<[L::Slot; SLOTS]>::bytes(homes)?);
             let memory = Zeroed::new(chains.checked_add(heads)?.checked_add(slots)?)?;
-            // The chains first, of which fewest are looked at: where the memory begins within a huge page, they are what is in the rest of it.
-            // SAFETY: one after the other in memory of that many bytes, which the slab holds. Zeros are null pointers, a head of no entries
-            // whose lock is free (asked below), and slots that are never read before they are filled.
+            // The chains first, since they are read least: where the memory begins within a huge page, they
+            // take the rest of it.
+            // SAFETY: the arrays lie one after the other in memory of that size, which the slab holds. Zeros
+            // are valid: null pointers, heads without entries whose lock is free (checked below), and slots
+            // that are filled before they are read.
             unsafe {
                 let (chains, next) = Many::of(&memory, 0, homes);
                 let (heads, next) = Many::of(&memory, next, homes);
@@ -228,15 +241,16 @@ impl<L: Layout> Slab<L> {
         #[cfg(not(loom))]
         if !squall_lock::zeros_are_free() {
             for home in 0..homes {
-                // SAFETY: one of the heads; nobody else has the slab yet.
+                // SAFETY: one of the heads; no other thread has the slab yet.
                 unsafe { slab.heads.start.add(home).write(Head::new()) };
             }
         }
         Some(Box::new(slab))
     }
 
-    /// Whether this key's operation, of those at which it may show that it is time for another size, asks whether it is: at random one of
-    /// `1 << log2`, whatever the hashes have in common, and fewer in larger tables, in which each says less. Who asks loads a word of each VP.
+    /// Whether this operation, one that hints at a resize, should check the size. Samples one of `1 << log2`
+    /// at random, independent of common bits in the hashes. Larger tables check less often, since one
+    /// operation says less. A check loads one word per VP.
     pub(crate) fn is_sampled(&self, mixed: u64, log2: u32) -> bool {
         mixed.wrapping_mul(0xd6e8_feb8_6659_fd93) >> (u64::BITS - log2 - self.homes().ilog2() / 4) == 0
     }
@@ -245,12 +259,13 @@ impl<L: Layout> Slab<L> {
         1 << (SHIFT - self.row_shift)
     }
 
-    /// Entries for which there is room without chains.
+    /// The number of slots without chains.
     pub(crate) fn slots(&self) -> usize {
         self.homes() * SLOTS
     }
 
-    /// The home of a mixed hash and its row, in steps of [`STEP`]; what is left of the hash is in the bits below.
+    /// Returns home and row of a mixed hash, in steps of [`STEP`]. The bits below are left over from the
+    /// hash.
     #[inline(always)]
     fn rows(&self, mixed: u64) -> usize {
         (mixed >> self.row_shift) as usize
@@ -261,14 +276,15 @@ impl<L: Layout> Slab<L> {
         self.rows(mixed) / HOME
     }
 
-    /// In which row of its home's slots an entry of this mixed hash is put while there is room: so that who looks for it need not fetch
-    /// all lines. The bits below those that choose the home.
+    /// Returns the preferred row for an entry of this mixed hash, so that a lookup need not fetch all lines
+    /// of slots. The row comes from the bits below those that select the home.
     #[inline(always)]
     pub(crate) fn row(&self, mixed: u64) -> u32 {
         row_of(self.rows(mixed))
     }
 
-    /// The bucket of a mixed hash's home, and its row. The lines of slots in which such an entry most likely is are on their way.
+    /// Returns the home's bucket and the row of a mixed hash, and prefetches the lines of slots that most
+    /// likely have the entry.
     #[inline(always)]
     pub(crate) fn fetch(&self, mixed: u64) -> (Bucket<'_, L>, u32) {
         let rows = self.rows(mixed);
@@ -279,7 +295,7 @@ impl<L: Layout> Slab<L> {
             let home = rows & !(HOME - 1);
             let slots = self.slots.start.as_ptr().cast::<u8>();
             match size_of::<[L::Slot; ROW]>() {
-                // What is below a row leads to another place in the same line: it need not be cut off.
+                // The bits below a row lead to another byte of the same line, so they need not be cut off.
                 size if size <= LINE => fetch::line(slots.wrapping_add(rows * Self::SLOTS_OF_HEAD)),
                 _ => {
                     let from = slots.wrapping_add((rows & !(STEP - 1)) * Self::SLOTS_OF_HEAD);
@@ -287,7 +303,8 @@ impl<L: Layout> Slab<L> {
                     fetch::line(from.wrapping_add(LINE));
                 }
             }
-            // SAFETY: the first byte of the home's head, and so many times as far the first of its slots.
+            // SAFETY: the offset of the home's head, and by the constant ratio of sizes that of its first
+            // slot.
             let bucket = unsafe {
                 Bucket {
                     head: self.heads.at_byte(home),
@@ -298,7 +315,7 @@ impl<L: Layout> Slab<L> {
         }
     }
 
-    /// The first and the last mixed hash of a home.
+    /// Returns the first and the last mixed hash of a home.
     pub(crate) fn range(&self, home: usize) -> (u64, u64) {
         let bits = SHIFT - self.row_shift;
         let first = (home as u64) << 1 << (u64::BITS - 1 - bits);
@@ -320,22 +337,22 @@ impl<L: Layout> Slab<L> {
         &self.chains[home]
     }
 
-    /// The links of a home.
+    /// Iterates over the chained buckets of a home.
     fn links(&self, home: usize) -> impl Iterator<Item = &Link<L>> {
         let mut at = self.chain(home);
         std::iter::from_fn(move || {
-            // Acquire: pairs with the release of `extend`.
-            // SAFETY: a link lives as long as the slab (I2), and is never written but by its atomics.
+            // Acquire: pairs with the release of `find_room_in_chain`.
+            // SAFETY: a link lives as long as the slab (I2), and only its atomics are written.
             let link = unsafe { at.load(Ordering::Acquire).as_ref() }?;
             at = &link.next;
             Some(link)
         })
     }
 
-    /// Looks for a key among the entries of a home, from a state of the home's bucket.
+    /// Searches a home for a key. `state` was loaded from the home's bucket.
     ///
     /// # Safety
-    /// As [`Bucket::look`].
+    /// As for [`Bucket::probe`].
     #[inline(always)]
     pub(crate) unsafe fn look(
         &self,
@@ -359,7 +376,7 @@ impl<L: Layout> Slab<L> {
     unsafe fn look_along(&self, home: usize, mixed: u64, is_key: impl IsKey<L::Key>) -> Option<Place<'_, L>> {
         for link in self.links(home) {
             let bucket = link.bucket();
-            // SAFETY: the caller, as in `look`.
+            // SAFETY: the caller, as in `probe`.
             let look = unsafe { bucket.look(bucket.state(), mixed, is_key) };
             if let Look::Found { slot, raw, state } = look {
                 return Some(Place { bucket, slot, raw, state });
@@ -368,10 +385,10 @@ impl<L: Layout> Slab<L> {
         None
     }
 
-    /// Copies the entries of a home.
+    /// Copies the entries of a home to `entries`.
     ///
     /// # Safety
-    /// As [`Bucket::look`].
+    /// As for [`Bucket::probe`].
     pub(crate) unsafe fn collect(&self, home: usize, entries: &mut Vec<L::Raw>) {
         // SAFETY: the caller.
         unsafe {
@@ -381,7 +398,8 @@ impl<L: Layout> Slab<L> {
         }
     }
 
-    /// Finds room for an entry of this mixed hash in its home, whose bucket is `first`, under its lock, and says whether it is there.
+    /// Finds a free slot for an entry of this mixed hash in its home, and returns whether it is in the home's
+    /// own bucket `first`. The caller holds the home's lock.
     #[inline(always)]
     pub(crate) fn room<'a>(&'a self, first: Bucket<'a, L>, mixed: u64) -> (Bucket<'a, L>, usize, bool) {
         match first.free_slot(self.row(mixed)) {
@@ -404,15 +422,16 @@ impl<L: Layout> Slab<L> {
             at = &link.next;
         }
         let link = Box::into_raw(Link::new());
-        // Release: pairs with the acquire of `links`. Nobody else writes here (I2).
+        // Release: pairs with the acquire of `links`. Only the lock's holder writes here (I2).
         at.store(link, Ordering::Release);
         first.set_chained();
         // SAFETY: as in `links`.
         (unsafe { &*link }.bucket(), 0, false)
     }
 
-    /// An entry went from a bucket that follows this home's own, `first`, under its lock. What is left of a chain whose entries have all gone is
-    /// passed over from now on: one insertion too many, once, shall not make every later look at the home a longer one.
+    /// Handles the removal of an entry from a chained bucket of this home, under the lock of its own bucket
+    /// `first`. An emptied chain is skipped from now on: a single overfull moment must not make every later
+    /// lookup longer.
     #[cold]
     #[inline(never)]
     pub(crate) fn has_lost(&self, home: usize, first: Bucket<'_, L>) {
@@ -421,12 +440,12 @@ impl<L: Layout> Slab<L> {
         }
     }
 
-    /// Bytes of the slab, chains apart.
+    /// Bytes of the slab, without chained buckets.
     pub(crate) fn bytes(&self) -> usize {
         self.homes() * (size_of::<Head>() + size_of::<[L::Slot; SLOTS]>() + size_of::<AtomicPtr<Link<L>>>())
     }
 
-    /// Links of a home.
+    /// The number of chained buckets of a home.
     pub(crate) fn chain_length(&self, home: usize) -> usize {
         self.links(home).count()
     }
@@ -434,12 +453,13 @@ impl<L: Layout> Slab<L> {
 
 impl<L: Layout> Drop for Slab<L> {
     fn drop(&mut self) {
-        // The entries are the map's to free. Buckets need no drop: atomics and a lock.
+        // The table frees the entries. Buckets need no drop: they are atomics and a lock.
         for home in 0..self.homes() {
-            // Relaxed: nobody else has the slab.
+            // Relaxed: no other thread has the slab.
             let mut link = self.chain(home).load(Ordering::Relaxed);
             while !link.is_null() {
-                // SAFETY: made by `Box::into_raw` in `room_along`, and named by this chain alone.
+                // SAFETY: made by `Box::into_raw` in `find_room_in_chain`, and only this chain has a pointer
+                // to it.
                 let whole = unsafe { Box::from_raw(link) };
                 link = whole.next.load(Ordering::Relaxed);
             }
@@ -480,7 +500,7 @@ mod tests {
     #[test]
     fn a_slab_too_large_for_any_memory_is_none() {
         assert!(Slab::<Flat<u64, u64>>::new(1 << 62).is_none(), "the bytes of its parts overflow");
-        // Not one that could be asked for: a checker ends who does.
+        // A size that no allocator is asked for: sanitizers abort on huge requests.
         assert!(Slab::<Flat<u64, u64>>::new(1 << 56).is_none(), "their sum is more than a layout may have");
     }
 }

@@ -1,4 +1,4 @@
-//! `Table`: the map as its users see it.
+//! `Table`: the public interface of the hash table.
 
 use crate::table::acts::{
     both, change, change_at_home, compute, find_at_home, keep_if, put, put_at_home, read, read_at_home, step,
@@ -14,43 +14,49 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 
-/// A concurrent hash table.
+/// A concurrent hash table. Readers take no lock.
 ///
-/// Drawbacks first:
-/// - What is read under no lock cannot be changed in place: a new value takes the place of the old, and functions that make one from
-///   the other ([`update`](Table::update), [`compute`](Table::compute)) are called again if another writer was faster.
-/// - Entries lie in the table itself where the value is of one of `std`'s plain types of up to eight bytes, and the key of one of these or
-///   of those of up to 24 that it knows (`String`, `Vec<u8>`, `Box<str>`, `Arc<str>`, `&'static str`, paths, small arrays). Others cost an allocation each. That,
-///   and what such a key owns, is freed after a grace period: by the thread that took it out where the type is known to give back nothing but memory (those without a drop, `String`, `Vec<u8>`, `Arc<str>` and a
-///   few more); of any other type, whose drop may be the user's code, on the reclaimer's thread, for which a thread that takes out thousands at a time waits.
-/// - Iteration sees each key that is there from its beginning to its end once; of those that come and go meanwhile, some.
-///   [`len`](Table::len) is exact only while nobody writes.
+/// Limits first:
+/// - A value is never changed in place: a new value replaces the old one. Functions that derive one from the
+///   other ([`update`](Table::update), [`compute`](Table::compute)) are called again if another writer was
+///   faster.
+/// - An entry lies in the table itself if both its types are known and small. The value must be one of
+///   `std`'s plain types of up to eight bytes. The key must be such a type, or a known type of up to 24
+///   bytes: `String`, `Vec<u8>`, `Box<str>`, `Arc<str>`, `&'static str`, paths, small arrays. Every other
+///   entry costs an allocation.
+/// - Removed memory is freed after a grace period. The removing thread frees types known to free only memory:
+///   those without a drop, `String`, `Vec<u8>`, `Arc<str>` and some more. The reclaimer's thread drops all
+///   other types, since their drop may run user code. A thread that removes thousands at a time waits for the
+///   reclaimer.
+/// - Iteration visits each key that is present from begin to end exactly once. It may or may not visit keys
+///   that come or go meanwhile. [`len`](Table::len) is exact only while no thread writes.
 ///
-/// Users' functions run under no lock, in an operation, and may use the table; one that is to say what becomes of an entry, and panics, has
-/// changed nothing. (A clone of a value that was replaced or removed is made after that is done.) Only `Eq` and `Hash` of the keys run
-/// under the lock of a bucket: they must not use the same table. A hasher or an equality that contradicts itself finds or
-/// loses entries; it breaks no memory.
+/// User functions run under no lock, within an operation, and may use the table. If a function that decides
+/// about an entry panics, the entry is unchanged. A replaced or removed value is cloned after the change is
+/// complete. Only `Eq` and `Hash` of keys run under the lock of a home: they must not use the same table. A
+/// hasher or an equality that contradicts itself finds or loses entries, but corrupts no memory.
 ///
-/// A key whose type `std` does not have keeps its place, so that its value is an allocation of its own: for any type may change while
-/// it is shared, and the bits of most of `std`'s cannot.
+/// A key of a type outside `std` stays where it is and its value is an allocation of its own, since such a
+/// key may change in place while it is shared.
 ///
 /// # Progress
-/// Reading: lock-free; a look begins anew when an entry was removed from its bucket meanwhile. Writing excludes writers of the same bucket,
-/// which is that of ten other keys or so; a thread that stalls in a write holds up those, no reader. The table
-/// grows and shrinks by and by: each writer moves a few buckets; if all stop to write in the midst of it, readers look into two
-/// tables until one writes again. Reads take effect when they find the entry or see that it is not
-/// there, writes at one store.
+/// Reading is lock-free: a lookup restarts when an entry was removed from its bucket meanwhile. Writers of
+/// one bucket, which has about ten keys, exclude each other. A thread that stalls in a write blocks those
+/// writers, and no reader. The table resizes gradually: each writer moves a few buckets. If all writers stop
+/// halfway, readers search two slabs until one writes again. A read takes effect when it finds the entry or
+/// sees that it is absent, a write at one store.
 ///
 /// # Cost
-/// Reading: an RCU operation, two lines of the table, and the node where there is one. Writing: besides, two read-modify-writes. 296 bytes
-/// for sixteen slots of plain types, 552 with a key of several words, or 168 for sixteen and a node each; the table is between 15 % and 80 % full.
+/// A read costs an RCU operation, two cache lines of the table, and the node if there is one. A write costs
+/// two read-modify-writes in addition. Sixteen slots take 296 bytes with plain types, 552 with a key of
+/// several words, or 168 and one node per entry. The table is between 15 % and 80 % full.
 ///
 /// # Source
-/// The header of `raw.rs`.
+/// See the header of `raw.rs`.
 ///
 /// # Example
 /// ```
-/// use crate::table::Table;
+/// use squall_parts::table::Table;
 /// let hits: Table<&str, u64> = Table::new();
 /// hits.set("home", 1);
 /// hits.update("home", |n| n + 1);
@@ -69,14 +75,16 @@ enum Entries<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     Split(Raw<Split<K, V>>),
 }
 
-// Said of the table itself, and not by what it is made of, so that a value may have the table that it is in.
-// SAFETY: it owns keys and values, which it shows to every thread by reference, and drops on any; all that it has besides is
-// shared by protocol (raw).
+// Implemented for the table itself, and not derived from its fields, so that a value may own a table of its
+// own type.
+// SAFETY: it owns keys and values, lends `&` to them to every thread, and drops them on any. All its other
+// fields are shared by protocol (raw).
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send> Send for Table<K, V, S> {}
 // SAFETY: as above.
 unsafe impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Sync> Sync for Table<K, V, S> {}
 
-/// Runs the same on the table in its layout. Which that is the types say, so that three of four are not compiled in.
+/// Runs an expression on the table in its layout. The types select the layout, so that the other three are
+/// compiled out.
 macro_rules! either {
     ($table:expr, $raw:ident => $do:expr) => {
         match &$table.entries {
@@ -84,49 +92,64 @@ macro_rules! either {
             Entries::Wide($raw) if is_wide::<K, V>() => $do,
             Entries::Boxed($raw) if !is_flat::<K, V>() && !is_wide::<K, V>() && stays::<K>() => $do,
             Entries::Split($raw) if !is_flat::<K, V>() && !stays::<K>() => $do,
-            // SAFETY: made by `with_capacity_and_hasher`, by the same rule, which no type answers differently later.
+            // SAFETY: `with_capacity_and_hasher` selected the layout by the same constant conditions.
             _ => unsafe { std::hint::unreachable_unchecked() },
         }
     };
 }
 
-/// Whether entries of these types lie in the slots themselves.
+/// Whether entries of these types lie in the slots, one word each for key and value.
 #[inline(always)]
 fn is_flat<K: 'static, V: 'static>() -> bool {
     fits::<K>() && fits::<V>()
 }
 
-/// Whether they do, with a key that takes several words.
+/// Whether entries of these types lie in the slots, with a key of several words.
 #[inline(always)]
 fn is_wide<K: 'static, V: 'static>() -> bool {
     spans::<K>() && fits::<V>()
 }
 
 impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
-    /// An empty table. Its hasher is `std`'s, with keys of its own.
+    /// Returns an empty table with `std`'s randomly keyed hasher.
     pub fn new() -> Table<K, V> {
         Table::with_hasher(RandomState::new())
     }
 
-    /// An empty table that has room for so many entries, and does not shrink below that.
+    /// Returns an empty table with room for `entries` entries. It does not shrink below that by itself.
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// If memory is exhausted.
+    /// # Example
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = Table::with_capacity(1000);
+    /// assert!(table.capacity() >= 1000 && table.is_empty());
+    /// ```
     pub fn with_capacity(entries: usize) -> Table<K, V> {
         Table::with_capacity_and_hasher(entries, RandomState::new())
     }
 }
 
 impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher> Table<K, V, S> {
-    /// An empty table with this hasher: any will do, but those whose bits are all alike make chains.
+    /// Returns an empty table with this hasher. Any hasher works, but one with many equal results makes long
+    /// chains.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// use std::hash::{BuildHasherDefault, DefaultHasher};
+    /// let table = Table::<&str, u64, _>::with_hasher(BuildHasherDefault::<DefaultHasher>::default());
+    /// assert!(!table.set("a", 1));
+    /// ```
     pub fn with_hasher(hasher: S) -> Table<K, V, S> {
         Table::with_capacity_and_hasher(0, hasher)
     }
 
-    /// As [`with_capacity`](Table::with_capacity), with this hasher.
+    /// Returns an empty table with this hasher and room for `entries` entries. It does not shrink below that
+    /// by itself.
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// If memory is exhausted.
     pub fn with_capacity_and_hasher(entries: usize, hasher: S) -> Table<K, V, S> {
         let entries = if is_flat::<K, V>() {
             Entries::Flat(Raw::new(entries))
@@ -140,7 +163,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         Table { entries, hasher }
     }
 
-    /// The hasher.
+    /// Returns the hasher.
     pub fn hasher(&self) -> &S {
         &self.hasher
     }
@@ -151,7 +174,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
 
     // --- reading ---
 
-    /// A clone of the key's value.
+    /// Returns a clone of the key's value, or `None` if the key is absent.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<String, u64> = Table::new();
+    /// table.set("a".to_owned(), 1);
+    /// assert_eq!((table.get("a"), table.get("b")), (Some(1), None));
+    /// ```
     #[inline]
     pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
@@ -161,7 +191,15 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         self.read(key, V::clone)
     }
 
-    /// What `f` makes of the key's value. It runs in an operation: nothing that was retired meanwhile is freed before it ends.
+    /// Calls `f` with the key's value and returns its result, or `None` if the key is absent. `f` runs in an
+    /// operation: memory that other threads retire meanwhile is freed after it.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let names: Table<u64, String> = Table::new();
+    /// names.set(1, "ada".to_owned());
+    /// assert_eq!(names.read(&1, |name| name.len()), Some(3));
+    /// ```
     #[inline]
     pub fn read<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
@@ -170,7 +208,16 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         op(|op| self.read_in(op, key, f))
     }
 
-    /// As [`read`](Table::read), in an operation that is open.
+    /// Like [`read`](Table::read), in an operation that is already open. Several lookups in one operation
+    /// cost less than one each.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// use squall_rcu::op;
+    /// let table: Table<u64, u64> = (0..10).map(|n| (n, n * n)).collect();
+    /// let sum: u64 = op(|op| (0..10).filter_map(|n| table.read_in(op, &n, |square| *square)).sum());
+    /// assert_eq!(sum, 285);
+    /// ```
     #[inline(always)]
     pub fn read_in<Q: Eq + Hash + ?Sized, R>(&self, _: &Op, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
@@ -181,11 +228,11 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         either!(self, raw => unsafe { read(raw, hash, move |found| found.borrow() == key, f) })
     }
 
-    /// As [`read_in`](Table::read_in), if the key is in its home's own bucket, or in none: what most reads find. It calls no function but the
-    /// hasher's, the key's comparison, and `f`.
+    /// Fast path of [`read_in`](Table::read_in): succeeds if the key is in its home's own bucket or absent,
+    /// as in most reads. Calls no function except the hasher, the key's comparison, and `f`.
     ///
     /// # Errors
-    /// It may be elsewhere: that is for [`read_in`](Table::read_in). `f` comes back, and was not called.
+    /// The key may be elsewhere: [`read_in`](Table::read_in) is the slow path. `f` comes back uncalled.
     #[inline(always)]
     pub fn read_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
         &self,
@@ -201,10 +248,10 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         either!(self, raw => unsafe { read_at_home(raw, hash, move |found| found.borrow() == key, f) })
     }
 
-    /// As [`read_at_home`](Table::read_at_home), of a key that is there.
+    /// Fast path of [`read_in`](Table::read_in) for a key that is present in its home's own bucket.
     ///
     /// # Errors
-    /// It is not in its home's own bucket. `f` comes back, and was not called.
+    /// The key is not in its home's own bucket. `f` comes back uncalled.
     #[inline(always)]
     pub fn find_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
         &self,
@@ -220,7 +267,15 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         either!(self, raw => unsafe { find_at_home(raw, hash, move |found| found.borrow() == key, f) })
     }
 
-    /// What `f` makes of the key, as it is in the table, and of its value.
+    /// Calls `f` with the table's copy of the key and its value. Returns its result, or `None` if the key is
+    /// absent.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let ages: Table<String, u64> = Table::new();
+    /// ages.set("ada".to_owned(), 36);
+    /// assert_eq!(ages.read_entry("ada", |name, age| format!("{name}: {age}")).as_deref(), Some("ada: 36"));
+    /// ```
     #[inline]
     pub fn read_entry<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&K, &V) -> R) -> Option<R>
     where
@@ -235,7 +290,13 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         })
     }
 
-    /// Whether the key is there.
+    /// Whether the key is present.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = [(1, 1)].into_iter().collect();
+    /// assert!(table.contains_key(&1) && !table.contains_key(&2));
+    /// ```
     #[inline]
     pub fn contains_key<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
@@ -246,8 +307,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
 
     // --- writing ---
 
-    /// Sets the key's value; the old one's clone is returned. The key stays the one that was there, or is replaced by this one, which is
-    /// equal.
+    /// Sets the key's value. Returns a clone of the old value, or `None` if the key was absent. A present key
+    /// stays or is replaced by `key`, which is equal.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = Table::new();
+    /// assert_eq!((table.insert(1, 10), table.insert(1, 20)), (None, Some(10)));
+    /// ```
     pub fn insert(&self, key: K, value: V) -> Option<V>
     where
         V: Clone,
@@ -255,7 +322,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         self.put(key, value, V::clone)
     }
 
-    /// Sets the key's value, and says whether there was another.
+    /// Sets the key's value. Returns whether the key was present. Unlike [`insert`](Table::insert), clones no
+    /// value.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = Table::new();
+    /// assert!(!table.set(1, 10) && table.set(1, 20));
+    /// ```
     #[inline]
     pub fn set(&self, key: K, value: V) -> bool {
         self.put(key, value, |_| ()).is_some()
@@ -266,7 +340,16 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         op(|op| self.put_in(op, key, value, f))
     }
 
-    /// As [`insert`](Table::insert), in an operation that is open: what `f` makes of the old value is returned.
+    /// Sets the key's value, in an operation that is already open. Returns `f`'s result for the old value, or
+    /// `None` if the key was absent.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// use squall_rcu::op;
+    /// let table: Table<u64, String> = Table::new();
+    /// table.set(1, "old".to_owned());
+    /// assert_eq!(op(|op| table.put_in(op, 1, "new".to_owned(), |old| old.len())), Some(3));
+    /// ```
     #[inline(always)]
     pub fn put_in<R>(&self, _: &Op, key: K, value: V, f: impl FnOnce(&V) -> R) -> Option<R> {
         let hash = self.hasher.hash_one(&key);
@@ -274,11 +357,12 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         either!(self, raw => unsafe { put(raw, hash, key, value, &self.rehash(), f) })
     }
 
-    /// The same, if that is soon done: nobody else writes to keys of its home, which has room for it, and the table is not changing its size. No
-    /// function is called then but `f`, and what hashes and compares keys.
+    /// Fast path of [`put_in`](Table::put_in). Succeeds if no other thread writes to the key's home, that
+    /// home has room, and the table is not resizing. Calls no function except `f`, the hasher, and the key's
+    /// comparison.
     ///
     /// # Errors
-    /// It is otherwise: that is for [`put_in`](Table::put_in). Nothing was done; key and value come back.
+    /// The slow path is needed: [`put_in`](Table::put_in). The table is unchanged; key and value come back.
     #[inline(always)]
     pub fn put_at_home<R>(
         &self,
@@ -292,10 +376,16 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         either!(self, raw => unsafe { put_at_home(raw, hash, key, value, f) })
     }
 
-    /// Inserts the key unless it is there.
+    /// Inserts the key if it is absent.
     ///
     /// # Errors
-    /// It is there: key and value come back.
+    /// The key is present: key and value come back.
+    /// # Example
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = Table::new();
+    /// assert_eq!((table.try_insert(1, 10), table.try_insert(1, 20)), (Ok(()), Err((1, 20))));
+    /// ```
     pub fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
         let hash = self.hasher.hash_one(&key);
         op(|_| {
@@ -304,8 +394,15 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         })
     }
 
-    /// The key's value; if it is not there, what `value` makes is inserted. Of several that come at once each may make a value; one
-    /// is inserted, and all return that one.
+    /// Returns a clone of the key's value. If the key is absent, inserts the result of `value` first. Threads
+    /// that miss the key at once may each make a value. One of these is inserted, and all threads return it.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, String> = Table::new();
+    /// assert_eq!(table.get_or_insert_with(1, || "first".to_owned()), "first");
+    /// assert_eq!(table.get_or_insert_with(1, || "second".to_owned()), "first");
+    /// ```
     pub fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> V
     where
         V: Clone,
@@ -327,7 +424,13 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         })
     }
 
-    /// Takes the key out; a clone of its value is returned.
+    /// Removes the key. Returns a clone of its value, or `None` if the key was absent.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
+    /// assert_eq!((table.remove(&1), table.remove(&1)), (Some(10), None));
+    /// ```
     pub fn remove<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -336,7 +439,13 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         self.take(key, V::clone)
     }
 
-    /// Takes the key out, and says whether it was there.
+    /// Removes the key. Returns whether it was present. Unlike [`remove`](Table::remove), clones no value.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
+    /// assert!(table.discard(&1) && !table.discard(&1));
+    /// ```
     #[inline]
     pub fn discard<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
@@ -353,7 +462,16 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         op(|op| self.take_in(op, key, f))
     }
 
-    /// As [`remove`](Table::remove), in an operation that is open: what `f` makes of the value is returned.
+    /// Removes the key, in an operation that is already open. Returns `f`'s result for its value, or `None`
+    /// if the key was absent.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// use squall_rcu::op;
+    /// let table: Table<u64, String> = Table::new();
+    /// table.set(1, "gone".to_owned());
+    /// assert_eq!(op(|op| table.take_in(op, &1, |value| value.len())), Some(4));
+    /// ```
     #[inline(always)]
     pub fn take_in<Q: Eq + Hash + ?Sized, R>(&self, _: &Op, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
@@ -364,11 +482,12 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         either!(self, raw => unsafe { take(raw, hash, move |found| found.borrow() == key, &self.rehash(), f) })
     }
 
-    /// The same, if that is soon done: nobody else writes to keys of its home, which is where it is, and the table is not changing its size. No function is
-    /// called then but `f`, and what hashes and compares keys.
+    /// Fast path of [`take_in`](Table::take_in). Succeeds if no other thread writes to the key's home, the
+    /// key is in that home's own bucket or absent, and the table is not resizing. Calls no function except
+    /// `f`, the hasher, and the key's comparison.
     ///
     /// # Errors
-    /// It is otherwise: that is for [`take_in`](Table::take_in). Nothing was done; `f` comes back, and was not called.
+    /// The slow path is needed: [`take_in`](Table::take_in). The table is unchanged; `f` comes back uncalled.
     #[inline(always)]
     pub fn take_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
         &self,
@@ -386,7 +505,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         })
     }
 
-    /// Takes the key out if `f` says so of its value, which is the value that goes: if another writer is faster, `f` is asked again.
+    /// Removes the key if `f` returns `true` for its value. Returns whether it did. The removed value is the
+    /// one that `f` saw: if another writer was faster, `f` is called again.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = [(1, 10)].into_iter().collect();
+    /// assert!(!table.remove_if(&1, |n| *n > 10) && table.remove_if(&1, |n| *n == 10));
+    /// ```
     pub fn remove_if<Q: Eq + Hash + ?Sized>(&self, key: &Q, mut f: impl FnMut(&V) -> bool) -> bool
     where
         K: Borrow<Q>,
@@ -394,7 +520,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         self.change(key, |value| if f(value) { Compute::Remove } else { Compute::Keep }) == Computed::Removed
     }
 
-    /// Replaces the key's value by what `f` makes of it, and says whether it is there. If another writer is faster, `f` is called again.
+    /// Replaces the key's value by `f`'s result. Returns whether the key is present. If another writer was
+    /// faster, `f` is called again.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let hits: Table<&str, u64> = [("home", 1)].into_iter().collect();
+    /// assert!(hits.update("home", |n| n + 1) && !hits.update("about", |n| n + 1));
+    /// ```
     #[inline]
     pub fn update<Q: Eq + Hash + ?Sized>(&self, key: &Q, mut f: impl FnMut(&V) -> V) -> bool
     where
@@ -403,7 +536,16 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         self.change(key, |value| Compute::Put(f(value))) == Computed::Updated
     }
 
-    /// Does with a key that is there what `f` says of its value; as [`compute`](Table::compute) for a key that is borrowed.
+    /// Replaces, removes or keeps the entry of a present key, as `f` decides from its value. Like
+    /// [`compute`](Table::compute), for a borrowed key. `f` may run several times.
+    ///
+    /// ```
+    /// use squall_parts::table::{Compute, Computed, Table};
+    /// let stock: Table<&str, u32> = [("apple", 1)].into_iter().collect();
+    /// let sell = |n: &u32| if *n > 1 { Compute::Put(n - 1) } else { Compute::Remove };
+    /// assert_eq!(stock.change("apple", sell), Computed::Removed);
+    /// assert_eq!(stock.change("apple", sell), Computed::Kept);
+    /// ```
     #[inline]
     pub fn change<Q: Eq + Hash + ?Sized>(&self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
     where
@@ -412,7 +554,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         op(|op| self.change_in(op, key, f))
     }
 
-    /// As [`change`](Table::change), in an operation that is open.
+    /// Like [`change`](Table::change), in an operation that is already open.
     #[inline(always)]
     pub fn change_in<Q: Eq + Hash + ?Sized>(
         &self,
@@ -428,11 +570,13 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         either!(self, raw => unsafe { change(raw, hash, move |found: &K| found.borrow() == key, &self.rehash(), f) })
     }
 
-    /// As [`change_in`](Table::change_in), if the key is in its home's own bucket, or in none, and nobody writes to that bucket: what most changes
-    /// find. Where `f` makes another value it calls no function but the hasher's, the key's comparison, `f`, and what the value's memory needs.
+    /// Fast path of [`change_in`](Table::change_in). Succeeds if the key is absent, or in its home's own
+    /// bucket without a concurrent writer, as in most changes. If `f` replaces the value, the calls are to
+    /// the hasher, the key's comparison, `f`, and the allocator of the value.
     ///
     /// # Errors
-    /// It is otherwise: that is for [`change_in`](Table::change_in). `f` comes back, and was perhaps called, but nothing was done.
+    /// The slow path is needed: [`change_in`](Table::change_in). The table is unchanged; `f` comes back,
+    /// perhaps after a call.
     #[inline(always)]
     pub fn change_at_home<Q: Eq + Hash + ?Sized, F: FnMut(&V) -> Compute<V>>(
         &self,
@@ -450,8 +594,18 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         })
     }
 
-    /// Does with the key what `f` says of its value, if it has one. If another writer is faster, `f` is called again: it is what is then
-    /// there that it was told.
+    /// Inserts, replaces, removes or keeps the key's entry, as `f` decides from its value, in one atomic
+    /// step. `f` gets `None` if the key is absent. If another writer was faster, `f` is called again with the
+    /// new value.
+    ///
+    /// ```
+    /// use squall_parts::table::{Compute, Computed, Table};
+    /// let hits: Table<&str, u64> = Table::new();
+    /// let count = |n: Option<&u64>| Compute::Put(n.map_or(1, |n| n + 1));
+    /// assert_eq!(hits.compute("home", count), Computed::Inserted);
+    /// assert_eq!(hits.compute("home", count), Computed::Updated);
+    /// assert_eq!(hits.get("home"), Some(2));
+    /// ```
     pub fn compute(&self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
         let hash = self.hasher.hash_one(&key);
         op(|_| {
@@ -460,16 +614,32 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         })
     }
 
-    /// The key, for what people do with an entry.
+    /// Returns a view of the key's entry, for chains of operations on it.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let hits: Table<&str, u64> = Table::new();
+    /// hits.entry("home").and_modify(|n| n + 1).or_insert(1);
+    /// assert_eq!(hits.get("home"), Some(1));
+    /// ```
     pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
         Entry { table: self, key }
     }
 
     // --- all entries ---
 
-    /// Calls `f` for each entry. A key that is there all the time is seen once; one that comes or goes meanwhile, perhaps.
+    /// Calls `f` for each entry. A key that is present all the time is visited exactly once; one that comes
+    /// or goes meanwhile may be missed.
     ///
-    /// `f` runs in an operation of its bucket's.
+    /// `f` runs in one operation per home.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = (0..10).map(|n| (n, n)).collect();
+    /// let mut sum = 0;
+    /// table.for_each(|_, value| sum += value);
+    /// assert_eq!(sum, 45);
+    /// ```
     pub fn for_each(&self, mut f: impl FnMut(&K, &V)) {
         either!(self, raw => visit(raw, &self.rehash(), |entry| {
             // SAFETY: within the operation of `visit`.
@@ -477,9 +647,19 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         }));
     }
 
-    /// Calls `f` for the entries of one bucket: the one in which the position `from` is, from there on. Returns the position after
-    /// them, or nothing after the last. The first position is 0; a position means the same in every table with an equal hasher, of
-    /// whatever size, so that a walk may go on in another one.
+    /// Calls `f` for the entries of the home that contains the position `from`, starting there. Returns the
+    /// position behind the home; `None` after the last. Walks start at position 0. Positions mean the same in
+    /// all tables with an equal hasher, of any size. So a walk can continue in another table.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = (0..100).map(|n| (n, n)).collect();
+    /// let (mut from, mut count) = (Some(0), 0);
+    /// while let Some(at) = from {
+    ///     from = table.visit_from(at, |_, _| count += 1);
+    /// }
+    /// assert_eq!(count, 100);
+    /// ```
     pub fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
         either!(self, raw => step(raw, from, &self.rehash(), &mut Vec::new(), |entry| {
             // SAFETY: within the operation of `step`.
@@ -487,7 +667,8 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         }))
     }
 
-    /// As [`retain`](Table::retain), for one bucket, as [`visit_from`](Table::visit_from) does.
+    /// Like [`retain`](Table::retain), for one home at a time, with positions as in
+    /// [`visit_from`](Table::visit_from).
     pub fn retain_from(&self, from: u64, mut f: impl FnMut(&K, &V) -> bool) -> Option<u64> {
         either!(self, raw => step(raw, from, &self.rehash(), &mut Vec::new(), |entry| {
             // SAFETY: within the operation of `step`.
@@ -495,12 +676,19 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         }))
     }
 
-    /// The position of a key: that of walks.
+    /// Returns the position of a key in walks: see [`visit_from`](Table::visit_from).
     pub fn position<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
         position(&self.hasher, key)
     }
 
-    /// Keeps the entries of which `f` says so; others that come meanwhile, perhaps.
+    /// Removes all entries for which `f` returns `false`. It may miss entries that come meanwhile.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = (0..10).map(|n| (n, n)).collect();
+    /// table.retain(|_, value| value % 2 == 0);
+    /// assert_eq!(table.len(), 5);
+    /// ```
     pub fn retain(&self, mut f: impl FnMut(&K, &V) -> bool) {
         either!(self, raw => visit(raw, &self.rehash(), |entry| {
             // SAFETY: within the operation of `visit`.
@@ -508,12 +696,21 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         }));
     }
 
-    /// Takes out all that is there from the beginning to the end; others that come meanwhile, perhaps.
+    /// Removes all entries. It may miss entries that come meanwhile.
     pub fn clear(&self) {
         self.retain(|_, _| false);
     }
 
-    /// Clones of the entries, as [`for_each`](Table::for_each) sees them, bucket by bucket.
+    /// Iterates over clones of the entries, home by home, with the guarantees of
+    /// [`for_each`](Table::for_each).
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = [(1, 10), (2, 20)].into_iter().collect();
+    /// let mut entries: Vec<_> = table.iter().collect();
+    /// entries.sort_unstable();
+    /// assert_eq!(entries, [(1, 10), (2, 20)]);
+    /// ```
     pub fn iter(&self) -> Iter<'_, K, V, S>
     where
         K: Clone,
@@ -522,7 +719,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         Iter::new(self, |key, value| (key.clone(), value.clone()))
     }
 
-    /// Clones of the keys.
+    /// Iterates over clones of the keys.
     pub fn keys(&self) -> Iter<'_, K, V, S, K>
     where
         K: Clone,
@@ -530,7 +727,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         Iter::new(self, |key, _| key.clone())
     }
 
-    /// Clones of the values.
+    /// Iterates over clones of the values.
     pub fn values(&self) -> Iter<'_, K, V, S, V>
     where
         V: Clone,
@@ -538,35 +735,49 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         Iter::new(self, |_, value| value.clone())
     }
 
-    // --- its size ---
+    // --- size ---
 
-    /// How many entries there are: exactly if nobody writes, else about.
+    /// Returns the number of entries: exact while no thread writes, approximate otherwise.
     ///
     /// # Cost
-    /// A word of each VP is read.
+    /// Reads one word per VP.
     pub fn len(&self) -> usize {
         either!(self, raw => raw.len())
     }
 
-    /// Whether there is no entry, as [`len`](Table::len) has it.
+    /// Whether the table is empty, as accurate as [`len`](Table::len).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Entries for which there is room before the table grows.
+    /// Returns the number of entries for which there is room before the table grows.
     pub fn capacity(&self) -> usize {
         op(|_| either!(self, raw => raw.slots()))
     }
 
-    /// Makes room for so many entries more, now, and keeps it.
+    /// Makes room for `more` further entries, and keeps it.
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// If memory is exhausted.
+    /// # Example
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = Table::new();
+    /// table.reserve(1000);
+    /// assert!(table.capacity() >= 1000);
+    /// ```
     pub fn reserve(&self, more: usize) {
         assert!(self.try_reserve(more), "no memory for {more} entries more");
     }
 
-    /// As [`reserve`](Table::reserve); whether there was memory for it. If not, the table is as it was.
+    /// Makes room for `more` further entries, and keeps it. Returns `false`, with the table unchanged, if
+    /// memory is exhausted.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = Table::new();
+    /// assert!(table.try_reserve(1000) && table.capacity() >= 1000);
+    /// ```
     #[must_use = "perhaps nothing was reserved"]
     pub fn try_reserve(&self, more: usize) -> bool {
         let entries = self.len().saturating_add(more);
@@ -574,25 +785,33 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         op(|_| either!(self, raw => unsafe { raw.fit(entries, false, &self.rehash()) }))
     }
 
-    /// Gives up the room that the entries do not need, now.
+    /// Frees the room that the entries do not need.
+    ///
+    /// ```
+    /// use squall_parts::table::Table;
+    /// let table: Table<u64, u64> = Table::with_capacity(1000);
+    /// table.shrink_to_fit();
+    /// assert!(table.capacity() < 1000);
+    /// ```
     pub fn shrink_to_fit(&self) {
         // SAFETY: within the operation.
         op(|_| either!(self, raw => unsafe { raw.fit(0, true, &self.rehash()) }));
     }
 }
 
-/// The position of a key in walks through tables with this hasher: see [`Table::visit_from`].
+/// Returns the position of a key in walks through tables with this hasher: see [`Table::visit_from`].
 pub fn position<Q: Hash + ?Sized>(hasher: &impl BuildHasher, key: &Q) -> u64 {
     mix(hasher.hash_one(key))
 }
 
-// --- what it is to others ---
+// --- trait implementations ---
 
-/// The iterator of [`Table::iter`], [`keys`](Table::keys) and [`values`](Table::values): what is made of each entry, a bucket at a time.
+/// The iterator of [`Table::iter`], [`keys`](Table::keys) and [`values`](Table::values). It clones one home's
+/// entries at a time.
 pub struct Iter<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S, T = (K, V)> {
     table: &'a Table<K, V, S>,
     make: fn(&K, &V) -> T,
-    /// Where the next bucket begins.
+    /// The position of the next home.
     from: Option<u64>,
     found: Vec<T>,
 }
@@ -615,7 +834,7 @@ where
         while self.found.is_empty() {
             let at = self.from?;
             let (table, make) = (self.table, self.make);
-            // Only what was made whole: a clone may panic.
+            // Assigned only when complete: a clone may panic.
             let (found, next) = op(|_| {
                 either!(table, raw => {
                     let mut entries = Vec::new();
