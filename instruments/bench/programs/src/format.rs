@@ -1,4 +1,4 @@
-//! Sources through a parser and a printer.
+//! Parses and prints sources.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(crate) fn sources(folder: &Path) -> Vec<String> {
     paths.iter().filter_map(|path| std::fs::read_to_string(path).ok()).collect()
 }
 
-/// Parses and prints all of them; how many bytes that were.
+/// Parses and prints all sources; returns the number of bytes printed.
 pub(crate) fn run(sources: Vec<String>) -> u64 {
     assert!(!sources.is_empty(), "no sources were found");
     let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! Documents into an index, and queries to it.
+//! Indexes documents and answers queries.
 
 use crate::Random;
 use tantivy::collector::{Count, TopDocs};
@@ -13,7 +13,7 @@ const WRITERS_BYTES: usize = 64 << 20;
 const COMMITS: usize = 6;
 const QUERIES: usize = 2_000;
 
-/// A word of this number.
+/// The word with this number.
 fn word(mut number: usize) -> String {
     const PARTS: [&str; 16] =
         ["ba", "ce", "di", "fo", "gu", "ha", "je", "ki", "lo", "mu", "na", "pe", "ri", "so", "tu", "wa"];
@@ -27,7 +27,7 @@ fn word(mut number: usize) -> String {
     }
 }
 
-/// Small numbers are the most common ones.
+/// Draws a number; small numbers are the most common ones.
 fn number(random: &mut Random) -> usize {
     let bound = 1 + random.below(WORDS);
     random.below(bound)
@@ -40,7 +40,7 @@ pub(crate) fn documents() -> Vec<(String, String)> {
     (0..DOCUMENTS).map(|index| (text(4), text(20 + index % 80))).collect()
 }
 
-/// Indexes them in some commits, and asks; the sum of what was found.
+/// Indexes the documents in some commits, and queries them; returns the sum of the results.
 pub(crate) fn run(documents: Vec<(String, String)>) -> u64 {
     let mut schema = Schema::builder();
     let title = schema.add_text_field("title", TEXT | STORED);

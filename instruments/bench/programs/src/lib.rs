@@ -1,11 +1,12 @@
-//! Three programs of size from the package registry, each of which a main function per allocator runs.
+//! Three large programs from the package registry; each is run by one main function per allocator.
 //!
-//! - `format`: `syn` and `prettyplease` read and write Squall's own sources again and again, on one thread: boxes by the million, of a
-//!   tree that is dropped whole.
+//! - `format`: `syn` and `prettyplease` read and write Squall's own sources repeatedly, on one thread. They
+//!   allocate boxes by the million, of trees that are dropped whole.
 //! - `script`: the interpreter `rhai` runs a script of strings, arrays, maps and closures, on two threads.
-//! - `index`: the search engine `tantivy` indexes documents with two writers, merges, and answers queries, on some eight threads.
+//! - `index`: the search engine `tantivy` indexes documents with two writers, merges, and answers queries, on
+//!   some eight threads.
 //!
-//! Each does the same work at every run, and says by a sum that it did.
+//! Each does equal work in every run, and proves it by a sum.
 
 #![forbid(unsafe_code)]
 
@@ -19,10 +20,10 @@ mod script;
 
 /// The names of the programs.
 pub const PROGRAMS: [&str; 3] = ["format", "script", "index"];
-/// The names of the allocators, each that of a binary.
+/// The names of the allocators, each the name of a binary.
 pub const ALLOCATORS: [&str; 4] = ["squall", "jemalloc", "mimalloc", "glibc"];
 
-/// Numbers that are the same at every run.
+/// Pseudo-random numbers, equal in every run.
 struct Random(u64);
 
 impl Random {
@@ -34,8 +35,8 @@ impl Random {
     }
 }
 
-/// Runs the program that the first argument names, and prints milliseconds, those of all its threads' running, the most
-/// memory that was resident in KiB, and the sum.
+/// Runs the program named by the first argument. Prints its milliseconds, the processor milliseconds of all
+/// its threads, the peak resident memory in KiB, and the sum.
 pub fn run() -> ExitCode {
     let name = std::env::args().nth(1).unwrap_or_default();
     let (elapsed, cpu, sum) = match name.as_str() {
@@ -53,18 +54,18 @@ pub fn run() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// How many milliseconds `f` took, how many its threads ran in it, and what it makes of `input`.
+/// Runs `f` on `input`. Returns its milliseconds, the processor milliseconds of its threads, and its result.
 fn timed<T>(input: T, f: impl FnOnce(T) -> u64) -> (f64, f64, u64) {
     let (begin, before) = (Instant::now(), cpu_ms());
     let sum = f(input);
     (begin.elapsed().as_secs_f64() * 1e3, cpu_ms() - before, sum)
 }
 
-/// What all threads of this process ran so far, in steps of ten milliseconds.
+/// Processor time of all threads of this process so far, in steps of ten milliseconds.
 fn cpu_ms() -> f64 {
     const TICK_MS: f64 = 10.0;
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name, which may have spaces: proc(5), the fields 14 and 15, and the first is 3.
+    // After the name, which may contain spaces: proc(5), fields 14 and 15; the first here is 3.
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ticks: f64 = fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
     ticks * TICK_MS

@@ -44,7 +44,7 @@ fn count(rounds) {
 count(150)
 "#;
 
-/// Runs it on each thread; the sum of what it says.
+/// Runs the script on each thread; returns the sum of the results.
 pub(crate) fn run() -> u64 {
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {

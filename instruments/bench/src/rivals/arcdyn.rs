@@ -1,5 +1,5 @@
-//! `arc-dyn`: std's reference-counted pointer to a `dyn` trait. Whoever holds one keeps the object alive, and nobody can
-//! replace it.
+//! `arc-dyn`: std's reference-counted pointer to a `dyn` trait. Each clone keeps the object alive, and it
+//! cannot be replaced.
 
 use std::sync::Arc;
 

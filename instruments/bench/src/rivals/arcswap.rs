@@ -31,7 +31,7 @@ impl Subject for Read {
     }
 }
 
-/// In a box, since what an `ArcSwap` holds must have a size.
+/// In a box, since the value of an `ArcSwap` must be sized.
 pub(crate) struct Swapped(ArcSwap<Box<dyn Probe>>);
 
 pub(crate) const CALL: Make = calling::<Swapped>();
@@ -54,7 +54,7 @@ impl Replace for Swapped {
     }
 
     fn replace(&self) -> Result<Replaced, String> {
-        // Waits for nobody: guards that lead to the old one pay its debt, and the last of them drops it.
+        // Never blocks: guards of the old object pay its debt, and the last of them drops it.
         self.0.store(Arc::new(Box::new(Field::new())));
         Ok(Replaced::PLAIN)
     }

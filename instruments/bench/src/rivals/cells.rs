@@ -1,4 +1,4 @@
-//! A value that many read and few replace, each way as its documentation advises.
+//! A read-mostly value, kept by each library as its documentation advises.
 
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -30,7 +30,7 @@ impl Kept for Loaded {
     }
 }
 
-/// `arc-swap-cache`: each thread keeps a reference, and looks at each read whether it is still the right one.
+/// `arc-swap-cache`: each thread keeps a reference, and checks at each read that it is still current.
 pub(crate) struct Cached(ArcSwap<Value>);
 
 impl Kept for Cached {
@@ -54,13 +54,14 @@ impl Kept for Cached {
     }
 }
 
-/// `left-right`: two copies, and a handle for each reading thread; an update waits until all have left the other copy.
+/// `left-right`: two copies, and a handle per reading thread; an update waits until all readers have left the
+/// other copy.
 pub(crate) struct LeftRight {
     write: Mutex<left_right::WriteHandle<Copied, Value>>,
     read: left_right::ReadHandleFactory<Copied>,
 }
 
-/// What a copy is.
+/// A copy of the value.
 #[derive(Clone)]
 pub(crate) struct Copied(Value);
 
@@ -99,7 +100,7 @@ impl Kept for LeftRight {
     }
 }
 
-/// `evmap`: a map with one key, made fresh after each write.
+/// `evmap`: a map with one key, refreshed after each write.
 pub(crate) struct Evmap {
     write: Mutex<evmap::handles::WriteHandle<u64, Value>>,
     read: Mutex<evmap::handles::ReadHandle<u64, Value>>,
@@ -131,7 +132,7 @@ impl Kept for Evmap {
     }
 }
 
-/// `std-rwlock`: the lock is held for as long as it takes to clone what it guards.
+/// `std-rwlock`: the lock is held only while the guarded `Arc` is cloned.
 impl Kept for RwLock<Arc<Value>> {
     type Reader<'a> = ();
 
@@ -150,7 +151,7 @@ impl Kept for RwLock<Arc<Value>> {
     fn set(&self, value: Value) {
         let value = Arc::new(value);
         let old = std::mem::replace(&mut *self.write().expect(NO_PANIC), value);
-        // Outside the lock.
+        // Drops outside the lock.
         drop(old);
     }
 }

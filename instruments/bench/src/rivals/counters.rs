@@ -1,4 +1,4 @@
-//! Ways to count: one word that all share, or one for each thread.
+//! Ways to count: one word shared by all threads, or one per thread.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -18,7 +18,7 @@ pub(crate) trait Count: Send + Sync {
     where
         Self: Sized;
 
-    /// Adds one `ops` times for `thread`, calling `between` after each. A thread calls this with its own index only.
+    /// Adds one `ops` times for `thread`, and calls `between` after each. A thread passes only its own index.
     fn add(&self, thread: usize, ops: u64, between: impl FnMut())
     where
         Self: Sized;
@@ -44,7 +44,7 @@ impl Pace for Tight {
     fn pause() {}
 }
 
-/// A pause long enough that two threads hardly ever meet at the counter: a chain of dependent multiplications that
+/// A pause so long that two threads rarely meet at the counter: a chain of dependent multiplications that
 /// touches no memory.
 pub(crate) struct Paced;
 
@@ -64,7 +64,7 @@ impl Pace for Paced {
 
 impl<C: Count, P: Pace> Subject for Counting<C, P> {
     fn worker(&self, thread: usize) -> Worker<'_> {
-        // First touch of whatever the counter keeps for a thread; adds nothing to the sum that is checked.
+        // First touch of the counter's state for this thread; it adds zero to the checked sum.
         self.counter.add(thread, 0, || ());
         Box::new(move |ops| self.counter.add(thread, ops, P::pause))
     }
@@ -84,7 +84,7 @@ pub(crate) const fn counting<C: Count + 'static, P: Pace + 'static>() -> Make {
     make::<C, P>
 }
 
-/// Nothing but the pause and the loop.
+/// Only the pause and the loop.
 pub(crate) struct PauseOnly(CachePadded<AtomicU64>);
 
 impl Count for PauseOnly {
@@ -171,7 +171,7 @@ impl Count for Unpadded {
     }
 }
 
-/// `padded`: a word for each thread, each on a line of its own; the thread knows its own.
+/// `padded`: a word per thread, each on a line of its own; the thread knows its own.
 pub(crate) struct Padded(Vec<CachePadded<AtomicU64>>);
 
 impl Count for Padded {
@@ -192,7 +192,7 @@ impl Count for Padded {
     }
 }
 
-/// `locked-add`: as `padded`, but an atomic addition, as is needed when a thread may be moved in between.
+/// `locked-add`: like `padded`, but with an atomic addition, needed if the thread may migrate in between.
 pub(crate) struct LockedAdd(Vec<CachePadded<AtomicU64>>);
 
 impl Count for LockedAdd {
@@ -217,7 +217,7 @@ thread_local! {
     static LOCAL: Cell<u64> = const { Cell::new(0) };
 }
 
-/// `thread-local`: std's, a plain cell; found anew for each addition, as a caller would.
+/// `thread-local`: std's, a plain cell, looked up at each addition, as by a caller.
 pub(crate) struct ThreadLocal(CachePadded<AtomicU64>);
 
 impl Count for ThreadLocal {
@@ -228,12 +228,12 @@ impl Count for ThreadLocal {
     fn add(&self, _: usize, ops: u64, mut between: impl FnMut()) {
         for _ in 0..ops {
             LOCAL.with(|cell| cell.set(cell.get().wrapping_add(1)));
-            // Else the compiler makes one addition of the whole loop. A fence for the compiler only: no instruction
-            // comes of it, and it pairs with nothing.
+            // Otherwise the compiler merges the whole loop into one addition. The fence acts on the compiler
+            // only: it emits no instruction and pairs with no other fence.
             compiler_fence(Ordering::SeqCst);
             between();
         }
-        // What a thread has counted, it hands in at the end of its slice.
+        // A thread hands in its count at the end of its slice.
         self.0.fetch_add(LOCAL.take(), Ordering::Relaxed);
     }
 
@@ -263,8 +263,8 @@ impl Count for Contatori {
     }
 }
 
-/// `fast-counter`: as many padded words as there are threads, each thread hashed to one; its docs advise more than
-/// enough cells.
+/// `fast-counter`: as many padded words as threads, each thread hashed to one; its docs advise a surplus of
+/// cells.
 pub(crate) struct FastCounter(ConcurrentCounter);
 
 impl Count for FastCounter {

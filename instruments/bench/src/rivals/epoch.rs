@@ -1,4 +1,4 @@
-//! `crossbeam-epoch`, with its default collector, pinned once for each operation.
+//! `crossbeam-epoch`, with its default collector, pinned once per operation.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ impl Shared {
 
     #[inline(always)]
     fn read(&self, guard: &Guard) -> u64 {
-        // Acquire: would pair with the Release of a writer; it is what a reader of a live structure has to use.
+        // Acquire: would pair with the Release of a writer; a reader of a live structure needs it.
         let shared = self.cell.load(Ordering::Acquire, guard);
-        // SAFETY: `deref` asks for a pointer that is not null and an object that lives for as long as `guard`. The
-        // cell is made with an object and is never replaced before `Shared` is dropped.
+        // SAFETY: `deref` requires a pointer that is not null and an object that lives as long as `guard`.
+        // The cell is made with an object and is never replaced before `Shared` is dropped.
         unsafe { *shared.deref() }
     }
 
@@ -44,7 +44,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let cell = std::mem::replace(&mut *self.cell, Atomic::null());
-        // SAFETY: `into_owned` asks for sole ownership: `&mut self` shows that no other thread can load the pointer,
+        // SAFETY: `into_owned` requires sole ownership: by `&mut self` no other thread can load the pointer,
         // and no guard borrows from it.
         drop(unsafe { cell.into_owned() });
     }
@@ -87,7 +87,7 @@ impl Subject for Wait {
                 let mut tries = 0;
                 // Acquire: pairs with the Release in the deferred call.
                 while !ran.load(Ordering::Acquire) {
-                    // As the docs of `flush` advise for garbage that should be collected soon.
+                    // The docs of `flush` advise it for garbage that should be collected soon.
                     epoch::pin().flush();
                     spin_or_yield(&mut tries);
                 }
@@ -125,15 +125,15 @@ impl Reclaim for Slots {
         let guard = epoch::pin();
         // Acquire: pairs with the release half of the swap below, of the other thread.
         let seen = self.0[other].load(Ordering::Acquire, &guard);
-        // SAFETY: `deref` asks for two things.
+        // SAFETY: `deref` requires two things.
         // 1. Not null: a slot always holds an item.
-        // 2. Live while `guard` is: an item that leaves its slot is destroyed by `defer_destroy` only, after every
-        //    guard that was there when it left is gone.
+        // 2. Live while `guard` is: an item that leaves its slot is destroyed by `defer_destroy` only, after
+        //   every guard of that time is gone.
         let value = unsafe { seen.deref() }.value;
-        // AcqRel: pairs with the Acquire load above, and with the swap before on this slot.
+        // AcqRel: pairs with the Acquire load above, and with the previous swap on this slot.
         let old = self.0[own].swap(Owned::from(fresh), Ordering::AcqRel, &guard);
-        // SAFETY: `defer_destroy` asks that nobody can load the pointer any more and that it is destroyed once: the
-        // swap took it out of the only place where it was, and one swap returns it.
+        // SAFETY: `defer_destroy` requires that no thread can load the pointer any more and that it is
+        // destroyed once. The swap took it out of its only place, and one swap returns it.
         unsafe { guard.defer_destroy(old) };
         value
     }
@@ -153,7 +153,7 @@ impl Drop for Slots {
     }
 }
 
-/// The object of `call`. In a box, since what a pointer of an epoch points to must have a size.
+/// The object of `call`, in a box, since the target of an epoch's pointer must be sized.
 struct Called(Atomic<Box<dyn Probe>>);
 
 pub(crate) const CALL: Make = calling::<Called>();
@@ -166,10 +166,10 @@ impl Reach for Called {
     #[inline(always)]
     fn get(&self, n: u64) -> u64 {
         let guard = epoch::pin();
-        // Acquire: as in `Shared::read`.
+        // Acquire: would pair with the Release of a writer, as in `Shared::read`.
         let shared = self.0.load(Ordering::Acquire, &guard);
-        // SAFETY: `deref` asks for a pointer that is not null and an object that lives for as long as `guard`. The
-        // pointer is made with an object and is never replaced before `Called` is dropped.
+        // SAFETY: `deref` requires a pointer that is not null and an object that lives as long as `guard`.
+        // The pointer is made with an object and is never replaced before `Called` is dropped.
         unsafe { shared.deref() }.get(n)
     }
 }
@@ -182,7 +182,7 @@ impl Drop for Called {
     }
 }
 
-/// A place for each thread, where its object of the moment is found.
+/// A place per thread that holds its current object.
 struct Places(Vec<CachePadded<Atomic<Mortal>>>);
 
 pub(crate) const LIFECYCLE: Make = living::<Places>();
@@ -202,16 +202,16 @@ impl Live for Places {
         // Release: would pair with the Acquire of another thread that calls the object.
         place.store(Owned::new(object), Ordering::Release);
         let guard = epoch::pin();
-        // Acquire: as in `Shared::read`.
+        // Acquire: would pair with the Release of a writer, as in `Shared::read`.
         let found = place.load(Ordering::Acquire, &guard);
-        // SAFETY: `deref` asks for a pointer that is not null and an object that lives for as long as `guard`: this
-        // thread stored it above, and defers its drop below, within the guard.
+        // SAFETY: `deref` requires a pointer that is not null and an object that lives as long as `guard`.
+        // This thread stored it above, and defers its drop below, within the guard.
         let object: &dyn Probe = black_box(unsafe { found.deref() });
         let result = object.get(n);
-        // AcqRel: pairs with the Acquire loads of those who call it.
+        // AcqRel: pairs with the Acquire loads of the object's callers.
         let gone = place.swap(Pointer::null(), Ordering::AcqRel, &guard);
-        // SAFETY: `defer_destroy` asks that nobody can load the pointer any more and that it is destroyed once: the swap
-        // took it out of the only place where it was, and one swap returns it.
+        // SAFETY: `defer_destroy` requires that no thread can load the pointer any more and that it is
+        // destroyed once. The swap took it out of its only place, and one swap returns it.
         unsafe { guard.defer_destroy(gone) };
         result
     }

@@ -1,4 +1,5 @@
-//! Ways to admit requests so that one can wait until all are gone: enter and leave, and what a plain program would use.
+//! Gates that admit requests and let a closer wait until all have left: enter and leave, in ways of a plain
+//! program.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use crate::case::{Make, Missing, Setting, Subject, Worker};
 
 /// A gate.
 pub(crate) trait Gate: Send + Sync {
-    /// Once for the whole run, where the first thread will be.
+    /// Makes the gate, once per run, on the first thread's processor.
     fn make() -> Result<Self, Missing>
     where
         Self: Sized;
@@ -20,11 +21,11 @@ pub(crate) trait Gate: Send + Sync {
     /// Enters and leaves.
     fn pass(&self);
 
-    /// Whether nobody is inside.
+    /// Whether no request is inside.
     fn is_empty(&self) -> bool;
 }
 
-/// How long a check waits for those inside at most.
+/// Longest wait of a check for the requests inside.
 const DRAIN: Duration = Duration::from_secs(10);
 
 struct Passing<G>(CachePadded<G>);
@@ -53,12 +54,12 @@ impl<G: Gate> Subject for Passing<G> {
     }
 }
 
-/// `atomic`: a count and a flag beside it, as one would write it by hand: whoever is the last to leave a closed gate wakes who
-/// closed it.
+/// `atomic`: a count and a flag beside it, as written by hand. The last request to leave a closed gate wakes
+/// the closer.
 pub(crate) struct Atomic {
     inside: AtomicU64,
     closed: AtomicBool,
-    /// Who closes waits here.
+    /// The closer waits here.
     gone: Condvar,
     waits: Mutex<()>,
 }
@@ -66,8 +67,8 @@ pub(crate) struct Atomic {
 impl Atomic {
     #[inline]
     fn leave(&self) {
-        // SeqCst, both: the count before the flag, against who closes: the flag before the count. And a release: what the request
-        // did, for who waits until all are gone.
+        // SeqCst, both: the count before the flag here, the flag before the count in the closer. The Release
+        // half publishes the request's work to the closer, which waits until all have left.
         if self.inside.fetch_sub(1, Ordering::SeqCst) == 1 && self.closed.load(Ordering::SeqCst) {
             self.wake();
         }
@@ -88,16 +89,16 @@ impl Gate for Atomic {
 
     #[inline]
     fn pass(&self) {
-        // SeqCst, both: as in `leave`.
+        // SeqCst, both: the counterpart of the closer's accesses, as in `leave`.
         self.inside.fetch_add(1, Ordering::SeqCst);
-        // Refused or served, it leaves.
+        // A refused request leaves like a served one.
         black_box(self.closed.load(Ordering::SeqCst));
         self.leave();
     }
 
-    /// Closes it, waits until all are gone, if not too long, and opens it.
+    /// Closes the gate, waits a limited time until all have left, and opens it.
     fn is_empty(&self) -> bool {
-        // SeqCst, here and below: partners of those of who enters and leaves.
+        // SeqCst, here and below: pairs with the accesses of requests in `enter` and `leave`.
         self.closed.store(true, Ordering::SeqCst);
         let waits = self.waits.lock().expect("nobody panics holding it");
         let inside = |_: &mut ()| self.inside.load(Ordering::SeqCst) != 0;
@@ -107,7 +108,7 @@ impl Gate for Atomic {
     }
 }
 
-/// `arc-clone`: each request has a clone of an `Arc`; whoever drains waits until there is but one.
+/// `arc-clone`: each request holds a clone of an `Arc`; a drain waits until only one is left.
 pub(crate) struct Clones(Arc<u64>);
 
 impl Gate for Clones {
@@ -125,7 +126,7 @@ impl Gate for Clones {
     }
 }
 
-/// `wait-group`: crossbeam's; a mutex inside.
+/// `wait-group`: crossbeam's, with a mutex inside.
 pub(crate) struct Group(WaitGroup);
 
 impl Gate for Group {
@@ -139,12 +140,12 @@ impl Gate for Group {
     }
 
     fn is_empty(&self) -> bool {
-        // It tells only by ending a wait, of which there is one in its life.
+        // The group reports only by ending a wait, once in its life.
         true
     }
 }
 
-/// `std-rwlock`: a request reads, whoever drains writes.
+/// `std-rwlock`: a request reads, a drain writes.
 impl Gate for std::sync::RwLock<()> {
     fn make() -> Result<Self, Missing> {
         Ok(std::sync::RwLock::new(()))

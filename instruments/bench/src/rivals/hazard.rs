@@ -1,5 +1,5 @@
-//! `haphazard`: hazard pointers in the global domain; a thread makes its hazard pointer once and reuses it, as the
-//! crate's example does.
+//! `haphazard`: hazard pointers in the global domain. A thread makes its hazard pointer once and reuses it,
+//! as in the crate's example.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -40,17 +40,18 @@ impl Drop for Read {
     }
 }
 
-/// Retires what a cell holds when the cell goes.
+/// Retires the content of a cell that is being dropped.
 fn retire_last<T: Send>(cell: &mut CachePadded<AtomicPtr<T>>) {
-    // SAFETY: `swap_ptr` asks for a pointer that is valid or null; it is null.
+    // SAFETY: `swap_ptr` requires a valid pointer or null; this one is null.
     if let Some(last) = unsafe { cell.swap_ptr(std::ptr::null_mut()) } {
-        // SAFETY: `retire` asks that the object is never loaded again (the cell is null and goes) and was not
-        // retired before (only what leaves a cell is, and this was in it).
+        // SAFETY: `retire` requires that the object is never loaded again and was not retired before. The
+        // cell is null and is being dropped. Only objects that leave a cell are retired, and this one was in
+        // it.
         unsafe { last.retire() };
     }
 }
 
-/// An object that says when it is dropped.
+/// An object that reports its drop.
 struct Node {
     value: u64,
     gone: Arc<AtomicBool>,
@@ -85,11 +86,11 @@ impl Subject for Wait {
             for _ in 0..ops {
                 self.spacing.before();
                 let old = self.cell.swap(Node::new()).expect("never null");
-                // SAFETY: the dereference asks for a live object: it is freed only after it is retired, which is
-                // done below, and only by this thread, since one swap returns it.
+                // SAFETY: the dereference requires a live object. It is freed only after it is retired, which
+                // is done below, and only by this thread, since one swap returns it.
                 let gone = Arc::clone(unsafe { &old.as_ref().as_ref().gone });
-                // SAFETY: `retire` asks that the object is never loaded again (the swap took it out of the cell) and
-                // was not retired before (one swap returns it).
+                // SAFETY: `retire` requires that the object is never loaded again (the swap took it out of
+                // the cell) and was not retired before (one swap returns it).
                 unsafe { old.retire() };
                 let mut tries = 0;
                 // Acquire: pairs with the Release in `Node::drop`.
@@ -148,7 +149,7 @@ impl Reclaim for Slots {
         let value = self.0[other].safe_load(hazard).expect("never null").value;
         hazard.reset_protection();
         let old = self.0[own].swap(fresh).expect("never null");
-        // SAFETY: as in `Wait::worker`: out of the only cell it was in, and returned by one swap.
+        // SAFETY: as in `Wait::worker`: the object left its only cell, and one swap returned it.
         unsafe { old.retire() };
         value
     }

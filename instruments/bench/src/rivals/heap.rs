@@ -1,9 +1,10 @@
-//! What the C library's allocator has handed out: for `map-memory`, which counts what a map takes, whoever allocates it.
+//! Bytes handed out by the C library's allocator, for `map-memory`.
 //!
-//! Rust's default allocator is the C library's `malloc`. It keeps count by itself, so nothing is put in the way of allocations,
-//! which other cases of this program measure. What it adds to each allocation, and what it rounds up, is in its count, and is paid.
+//! Rust's default allocator is the C library's `malloc`, which keeps its own account. So allocations, which
+//! other cases of this program measure, need no hook. The account includes the overhead of each allocation
+//! and its rounding.
 
-/// The same of ours, where all tests are to run on it.
+/// Bytes handed out by our allocator, if all tests are to run on it.
 #[cfg(squall_global_alloc)]
 pub(crate) fn bytes() -> Option<usize> {
     let stats = squall::alloc::stats()?;
@@ -12,16 +13,17 @@ pub(crate) fn bytes() -> Option<usize> {
     Some(of_slabs + stats.large_bytes)
 }
 
-/// Bytes handed out and not given back, its own of each allocation included; none where the C library does not say.
+/// Bytes handed out and not given back, with the overhead of each allocation; `None` if the C library has no
+/// account.
 #[cfg(all(target_env = "gnu", not(squall_global_alloc)))]
 pub(crate) fn bytes() -> Option<usize> {
-    // SAFETY: `mallinfo2` takes nothing, and asks for nothing: it takes the allocator's own locks to read its counts.
+    // SAFETY: `mallinfo2` has no condition: it takes the allocator's own locks to read its counts.
     let info = unsafe { libc::mallinfo2() };
-    // Of all arenas, and what it mapped on its own for large allocations.
+    // All arenas, plus separate mappings for large allocations.
     Some(info.uordblks + info.hblkhd)
 }
 
-/// Bytes handed out and not given back; none where the C library does not say.
+/// Bytes handed out and not given back; `None` if the C library has no account.
 #[cfg(not(any(target_env = "gnu", squall_global_alloc)))]
 pub(crate) fn bytes() -> Option<usize> {
     None
@@ -33,7 +35,7 @@ mod tests {
 
     #[test]
     fn what_is_handed_out_is_counted_small_or_large() {
-        // Other tests allocate meanwhile: less than this at any time.
+        // Upper bound of the bytes that other tests allocate meanwhile.
         const OTHERS: usize = 512 << 20;
         let before = bytes().expect("glibc says");
         let large = std::hint::black_box(vec![0u8; 2 * OTHERS]);

@@ -1,7 +1,7 @@
 //! The rivals of the locks.
 //!
-//! Spinning locks come twice: as they are by default, and with the yields that their authors offer for more threads than
-//! processors. A case takes the form that fits its threads.
+//! Spinning locks come twice: with their defaults, and with the yields that their authors offer for more
+//! threads than processors. A case takes the form that fits its threads.
 
 #[allow(unsafe_code)]
 mod in_bits;
@@ -85,7 +85,7 @@ impl Exclusive for McsSpinning {
     }
 }
 
-/// The same, which yields while it waits.
+/// The queue lock that yields while it waits.
 pub(crate) type McsYielding = mcslock::raw::yields::Mutex<u64>;
 
 impl Exclusive for McsYielding {

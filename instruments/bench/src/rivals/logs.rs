@@ -1,4 +1,4 @@
-//! Ways to hand records of 40 bytes to somebody who reads them later: one bounded buffer for all threads.
+//! Ways to hand records of 40 bytes to a later reader: one bounded buffer for all threads.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use crate::cases::monitor::{CHUNK, Log};
 
-/// As large as Squall's: place, time, object, two values.
+/// As large as a record of Squall: place, time, object, two values.
 type Record = [u64; 5];
 
-/// The time is looked at, as it is by Squall; the place is the thread's number, which costs nothing.
+/// Reads the time, as Squall does. The place is the thread's number, which costs no time.
 #[inline(always)]
 fn record(began: Instant, thread: usize, n: u64) -> Record {
     [thread as u64, began.elapsed().as_nanos() as u64, 1, n, 0]
@@ -31,7 +31,7 @@ impl Log for Locked {
     fn note(&self, thread: usize, n: u64) {
         let record = record(self.began, thread, n);
         let mut ring = self.ring.lock().expect("nobody panics holding it");
-        // It is bounded: what does not fit is lost, and then the count says so.
+        // The buffer is bounded: a record that does not fit is lost, and the count then shows it.
         if ring.len() < ring.capacity() {
             ring.push_back(record);
         }
@@ -58,7 +58,7 @@ impl Log for Channel {
 
     #[inline(always)]
     fn note(&self, thread: usize, n: u64) {
-        // What does not fit is lost, and then the count says so.
+        // A record that does not fit is lost, and the count then shows it.
         let _ = self.sender.try_send(record(self.began, thread, n));
     }
 

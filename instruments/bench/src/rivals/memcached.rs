@@ -1,4 +1,4 @@
-//! `memcached`, where the program is installed: a child of ours, on loopback.
+//! `memcached`, if the program is installed: a child process, on loopback.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,14 +9,14 @@ use rustix::process::geteuid;
 
 use crate::case::Missing;
 
-/// How often it is asked whether it answers, and how long we wait in between.
+/// Number of attempts to reach it, and the wait in between.
 const TRIES: u32 = 500;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
-/// Runs it until our end of the pipe is closed: by us, or because we are gone, however that came.
+/// Runs memcached until our end of the pipe is closed: by us, or because this process ended in any way.
 const KEEPER: &str = r#"memcached "$@" & child=$!; read -r _; kill "$child"; wait "$child""#;
 
-/// The program, for as long as this is.
+/// The running program; dropping it ends it.
 pub(crate) struct Memcached(Child);
 
 impl Drop for Memcached {
@@ -26,7 +26,7 @@ impl Drop for Memcached {
     }
 }
 
-/// Starts it with so many threads, and waits until it answers.
+/// Starts it with `threads` threads, and waits until it answers.
 pub(crate) fn start(threads: usize) -> Result<(Memcached, SocketAddr), Missing> {
     let failed = |why: &dyn std::fmt::Display| Missing(format!("memcached: {why}"));
     match Command::new("memcached").arg("-V").stdin(Stdio::null()).output() {

@@ -1,7 +1,7 @@
 //! The rivals, each used as its own documentation advises.
 //!
-//! The interfaces of the reclamation libraries are unsafe, so the modules that speak to them are the only ones of
-//! this crate in which `unsafe` is allowed.
+//! The interfaces of the reclamation libraries are unsafe. Only the modules that call them may use `unsafe`
+//! in this crate.
 
 #[allow(unsafe_code)]
 pub(crate) mod allocators;
@@ -30,7 +30,7 @@ pub(crate) mod urcu;
 /// Tries before the first yield of a rival that is polled.
 const TRIES_BEFORE_YIELD: u32 = 64;
 
-/// Spins a little, then yields: so that polling does not take the processor from the reader that it waits for.
+/// Spins a little, then yields, so that polling does not take the processor from the awaited reader.
 fn spin_or_yield(tries: &mut u32) {
     *tries += 1;
     if *tries < TRIES_BEFORE_YIELD {

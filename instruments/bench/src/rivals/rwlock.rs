@@ -28,7 +28,7 @@ impl Replace for Locked {
     fn replace(&self) -> Result<Replaced, String> {
         let new: Box<dyn Probe> = Box::new(Field::new());
         let old = std::mem::replace(&mut *self.0.write().expect("nobody panics holding it"), new);
-        // Outside the lock.
+        // Drops outside the lock.
         drop(old);
         Ok(Replaced::PLAIN)
     }

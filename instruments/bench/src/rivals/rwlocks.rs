@@ -1,4 +1,5 @@
-//! Reader-writer locks around one word, each as its documentation advises, and the subject that reads and writes it.
+//! Reader-writer locks around one word, each used as its documentation advises, and the subject that reads
+//! and writes it.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,11 +22,11 @@ pub(crate) trait Guarded: Send + Sync {
     fn increment(&self);
 }
 
-/// What the threads do with it: of so many operations one is a write; none where it is 0.
+/// Load of the threads: one operation in `each` is a write; 0 means reads only.
 struct Mixed<G> {
     lock: CachePadded<G>,
     reads_per_write: u64,
-    /// Writes that were made.
+    /// Number of writes.
     writes: CachePadded<AtomicU64>,
 }
 
@@ -54,7 +55,7 @@ impl<G: Guarded> Mixed<G> {
 
 impl<G: Guarded> Subject for Mixed<G> {
     fn worker(&self, thread: usize) -> Worker<'_> {
-        // Whatever a thread does once.
+        // Triggers the lock's work that it does once per thread.
         self.reads(1);
         let each = self.reads_per_write;
         // Threads write at different times.
@@ -138,7 +139,7 @@ impl Guarded for ShardedLock<u64> {
     }
 }
 
-/// `arc-swap`: no lock; a writer makes a new word, again if another was faster.
+/// `arc-swap`: no lock; a writer makes a new word, and retries if another thread was faster.
 impl Guarded for ArcSwap<u64> {
     fn new() -> Self {
         ArcSwap::from_pointee(0)

@@ -1,5 +1,5 @@
-//! `seize`: one collector for each structure, a guard for each operation, and enough objects in a batch when it is to
-//! be reclaimed soon.
+//! `seize`: one collector per structure, one guard per operation, and a full batch of objects if one is to be
+//! reclaimed soon.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -27,10 +27,10 @@ impl Shared {
 
     #[inline(always)]
     fn read(&self, guard: &LocalGuard<'_>) -> u64 {
-        // Acquire: would pair with the Release of a writer; it is what a reader of a live structure has to use.
+        // Acquire: would pair with the Release of a writer; a reader of a live structure needs it.
         let word = guard.protect(&self.cell, Ordering::Acquire);
-        // SAFETY: the dereference asks for a live, aligned word: the cell is made from a box and is never replaced
-        // before `Shared` is dropped.
+        // SAFETY: the dereference requires a live, aligned word. The cell is made from a box and is never
+        // replaced before `Shared` is dropped.
         unsafe { *word }
     }
 
@@ -45,8 +45,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: `from_raw` asks for a pointer from `into_raw` that is freed once: `new` made it so, and by
-        // `&mut self` nobody else can load it.
+        // SAFETY: `from_raw` requires a pointer from `into_raw` that is freed once. `new` made it so, and by
+        // `&mut self` no other thread can load it.
         drop(unsafe { Box::from_raw(*self.cell.get_mut()) });
     }
 }
@@ -66,9 +66,9 @@ impl Subject for Read {
 
 struct Wait {
     shared: Shared,
-    /// Objects that are retired for one wait: at least as many as threads can be active, or the batch stays.
+    /// Objects retired for one wait: at least as many as threads can be active, or the batch stays.
     batch: u64,
-    /// For each waiter, how many of its objects were reclaimed.
+    /// For each waiter, the number of its reclaimed objects.
     reclaimed: Vec<CachePadded<AtomicU64>>,
     spacing: Spacing,
 }
@@ -84,13 +84,13 @@ pub(crate) fn wait(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
     }))
 }
 
-/// Reclaims an object that is only a place to count at.
+/// Reclaims an object that is only a counter.
 ///
 /// # Safety
 /// `count` points to a live word.
 unsafe fn count_one(count: *mut AtomicU64, _: &Collector) {
-    // Release: pairs with the Acquire of the waiter.
-    // SAFETY: the dereference asks for a live word, which is this function's own condition.
+    // Release: pairs with the Acquire of the waiter. SAFETY: the dereference requires a live word, which is
+    // this function's own condition.
     unsafe { &*count }.fetch_add(1, Ordering::Release);
 }
 
@@ -104,9 +104,10 @@ impl Subject for Wait {
                 self.spacing.before();
                 let target = count.load(Ordering::Relaxed) + self.batch;
                 for _ in 0..self.batch {
-                    // SAFETY: `retire` asks that the object is not reachable any more, is not used by this thread
-                    // after, and that the reclaimer may run on it at any later time. The object is the word `count`,
-                    // which the reclaimer only adds to, and which is waited for below before it can be dropped.
+                    // SAFETY: `retire` requires that the object is unreachable, that this thread does not use
+                    // it afterwards, and that the reclaimer may run on it at any later time. The object is
+                    // the word `count`. The reclaimer only adds to it, and the loop below waits for that
+                    // before the word can be dropped.
                     unsafe { collector.retire(std::ptr::from_ref(count).cast_mut(), count_one) };
                 }
                 collector.enter().flush();
@@ -150,14 +151,14 @@ impl Reclaim for Slots {
         let guard = self.collector.enter();
         // Acquire: pairs with the release half of the swap below, of the other thread.
         let seen = guard.protect(&self.slots[other], Ordering::Acquire);
-        // SAFETY: a slot always holds an item from a box, and one that leaves its slot is retired to this collector,
-        // which frees it only when every guard that was there is gone.
+        // SAFETY: a slot always holds an item from a box. An item that leaves its slot is retired to this
+        // collector, which frees it only after every guard of that time is gone.
         let value = unsafe { (*seen).value };
-        // AcqRel: pairs with the Acquire load above, and with the swap before on this slot.
+        // AcqRel: pairs with the Acquire load above, and with the previous swap on this slot.
         let old = guard.swap(&self.slots[own], Box::into_raw(fresh), Ordering::AcqRel);
-        // SAFETY: `retire` asks that the object is not reachable any more (the swap took it out of the only place
-        // where it was, and one swap returns it), that this thread does not use it after (it does not), and that
-        // `boxed` is right for it: it is from a box.
+        // SAFETY: `retire` requires three things. The object is unreachable: the swap took it out of its only
+        // place, and one swap returns it. This thread does not use it afterwards. `boxed` is the right
+        // reclaimer: the object is from a box.
         unsafe { self.collector.retire(old, reclaim::boxed) };
         value
     }
@@ -170,13 +171,13 @@ impl Reclaim for Slots {
 impl Drop for Slots {
     fn drop(&mut self) {
         for slot in &mut self.slots {
-            // SAFETY: as in `Shared::drop`: from a box, and nobody else can load it.
+            // SAFETY: as in `Shared::drop`: from a box, and no other thread can load it.
             drop(unsafe { Box::from_raw(*slot.get_mut()) });
         }
     }
 }
 
-/// The object of `call`. In a box, since an atomic pointer is one word.
+/// The object of `call`, in a box, since an atomic pointer is one word.
 struct Called {
     collector: Collector,
     object: AtomicPtr<Box<dyn Probe>>,
@@ -193,17 +194,17 @@ impl Reach for Called {
     #[inline(always)]
     fn get(&self, n: u64) -> u64 {
         let guard = self.collector.enter();
-        // Acquire: as in `Shared::read`.
+        // Acquire: would pair with the Release of a writer, as in `Shared::read`.
         let object = guard.protect(&self.object, Ordering::Acquire);
-        // SAFETY: the dereference asks for a live object: the pointer is made from a box and is never replaced before
-        // `Called` is dropped.
+        // SAFETY: the dereference requires a live object. The pointer is made from a box and is never
+        // replaced before `Called` is dropped.
         unsafe { &*object }.get(n)
     }
 }
 
 impl Drop for Called {
     fn drop(&mut self) {
-        // SAFETY: as in `Shared::drop`: from a box, and nobody else can load it.
+        // SAFETY: as in `Shared::drop`: from a box, and no other thread can load it.
         drop(unsafe { Box::from_raw(*self.object.get_mut()) });
     }
 }

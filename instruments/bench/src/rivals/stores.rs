@@ -1,7 +1,9 @@
-//! The rivals' maps as the table of the cache server, each asked as its documentation advises, with its own hasher.
+//! The rivals' maps as the table of the cache server, each used as its documentation advises, with its own
+//! hasher.
 //!
-//! They have no positions, so a look at a few entries begins at the first. What that costs is not measured: the benchmark stays below the
-//! limit of memory, and the sweeper looks at as many entries a second in all stores.
+//! They have no positions, so a look at a few entries begins at the first. Its cost is not measured: the
+//! benchmark stays below the memory limit, and the sweeper looks at an equal number of entries per second in
+//! all stores.
 
 use dashmap::DashMap;
 use papaya::Operation;
@@ -31,7 +33,7 @@ impl Store for Dash {
     }
 
     fn visit(&self, _: u64, mut f: impl FnMut(&[u8], &Item) -> bool) -> Option<u64> {
-        // The last that it showed was one too many.
+        // The last entry shown exceeded the limit.
         let _ = self.0.iter().all(|entry| f(entry.key(), entry.value()));
         None
     }

@@ -1,4 +1,4 @@
-//! `liburcu-memb` and `liburcu-qsbr`, where the feature `rivals` is on and the library was found when this was built.
+//! `liburcu-memb` and `liburcu-qsbr`, if the feature `rivals` is on and the library was found at build time.
 //!
 //! The loops are in `shim/urcu.c`.
 

@@ -1,12 +1,13 @@
-//! Runs each program with each allocator in turns, and prints medians with their spread and what Squall's takes against each.
+//! Runs each program with each allocator by turns, and prints medians with their spread and Squall's ratio to
+//! each.
 //!
-//! `compare [ROUNDS [PROGRAM...]]`; rounds are 15 if nothing is said. Fails if the programs do not all do the same work.
+//! Usage: `compare [ROUNDS [PROGRAM...]]`; the default is 15 rounds. Fails if the programs do unequal work.
 
 use squall_bench_programs::{ALLOCATORS, PROGRAMS};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// Of one run.
+/// Figures of one run.
 #[derive(Clone, Copy)]
 struct Run {
     ms: f64,
@@ -33,7 +34,7 @@ fn run(folder: &Path, allocator: &str, program: &str) -> Result<Run, String> {
     Ok(Run { ms, cpu_ms, kib, sum })
 }
 
-/// The quarter, the half, and three quarters of them lie below.
+/// The three quartiles.
 fn quartiles(mut numbers: Vec<f64>) -> [f64; 3] {
     numbers.sort_by(f64::total_cmp);
     [1, 2, 3].map(|quarter| numbers[(numbers.len() - 1) * quarter / 4])
@@ -45,7 +46,7 @@ fn compare(folder: &Path, program: &str, rounds: usize) -> Result<(), String> {
         for turn in 0..ALLOCATORS.len() {
             let which = (round + turn) % ALLOCATORS.len();
             let run = run(folder, ALLOCATORS[which], program)?;
-            // The first round only warms files up.
+            // The first round only warms up the file cache.
             if round > 0 {
                 runs[which].push(run);
             }
@@ -63,7 +64,7 @@ fn compare(folder: &Path, program: &str, rounds: usize) -> Result<(), String> {
         }
         let [low, ms, high] = quartiles(of.iter().map(|run| run.ms).collect());
         let of_half = |f: fn(&Run) -> f64| quartiles(of.iter().map(f).collect())[1];
-        // Of each round by itself, so that what went on beside it counts for both.
+        // Ratios are taken within a round, so that other load affects both sides.
         let ratio = |f: fn(&Run) -> f64| {
             let [low, half, high] =
                 quartiles(runs[0].iter().zip(of).map(|(ours, theirs)| f(ours) / f(theirs)).collect());

@@ -1,4 +1,4 @@
-//! The programs with that of the C library as their allocator.
+//! The programs with the C library's allocator.
 
 #[global_allocator]
 static GLOBAL: std::alloc::System = std::alloc::System;

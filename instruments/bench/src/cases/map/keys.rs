@@ -1,11 +1,11 @@
-//! The two kinds of keys, and many of them in a row.
+//! The two kinds of keys, and rows of them.
 //!
-//! - I1. Two numbers never give the same key, and a number always gives the same.
+//! - I1. Two numbers never give one key, and a number always gives an equal key.
 //!
-//! A row holds the keys themselves and not where to find them, one behind the other, in the order in which they will be looked
-//! for: what reads a row finds the next key in a line that was fetched ahead, so that drawing keys costs no map anything. The processor is
-//! told to fetch it: left to itself it may not, as it guesses by the low bits of the addresses of loads, and where a map's own loads have the
-//! same, the row's lines come late. Which map that happens to is chance.
+//! A row holds the keys themselves, one behind the other, in the order of their lookups. So the next key lies
+//! in a prefetched line, and drawing keys costs no map any time. The loop prefetches explicitly. The
+//! processor's own prefetcher guesses by the low bits of load addresses. If a map's own loads share them, the
+//! row's lines arrive late, and which map suffers is chance.
 
 use std::borrow::Borrow;
 use std::fmt::Write;
@@ -14,27 +14,27 @@ use std::hint::black_box;
 
 use squall_sys::fetch;
 
-/// What a map is asked for.
+/// A key of a map.
 pub(crate) trait Key: Borrow<Self::Query> + Clone + Ord + Hash + Send + Sync + 'static {
-    /// What is looked for.
+    /// The form in which a key is looked up.
     type Query: ?Sized + Ord + Hash + ToOwned<Owned = Self>;
-    /// Many of them, one behind the other.
+    /// Many keys, one behind the other.
     type Row: Send + Sync + 'static;
 
-    /// The key of this number.
+    /// The key with this number.
     fn of(number: u64) -> Self;
 
-    /// The keys of these numbers.
+    /// A row of the keys with these numbers.
     fn row(numbers: impl Iterator<Item = u64>) -> Self::Row;
 
     /// The key at `index` of a row.
     fn at(row: &Self::Row, index: usize) -> &Self::Query;
 }
 
-/// So many bytes before they are looked for, the keys of a row are fetched: some dozens of operations.
+/// Keys of a row are prefetched this many bytes ahead: some dozens of operations.
 const AHEAD: usize = 8 * fetch::LINE;
 
-/// A number that looks like none of its neighbours. A bijection, so I1 holds (the finalizer of `SplitMix64`).
+/// Maps a number to one unlike its neighbours. A bijection, so I1 holds (the finalizer of `SplitMix64`).
 pub(super) fn scatter(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -62,7 +62,7 @@ impl Key for u64 {
     }
 }
 
-/// What all strings begin with, as names of things do.
+/// Common prefix of all strings, as in many real names.
 const PREFIX: &str = "session:";
 /// Bytes of each string: the prefix and sixteen digits.
 const LENGTH: usize = PREFIX.len() + 16;
@@ -90,7 +90,7 @@ impl Key for String {
 
     #[inline(always)]
     fn at(row: &String, index: usize) -> &str {
-        // A program that reads its keys from somewhere does not know their length when it is compiled.
+        // A program that reads its keys from elsewhere does not know their length at compile time.
         let length = black_box(LENGTH);
         fetch::line(row.as_ptr().wrapping_add(index * LENGTH + AHEAD));
         &row[index * LENGTH..][..length]

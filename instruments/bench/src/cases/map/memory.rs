@@ -1,14 +1,14 @@
-//! `map-memory`: bytes of a map for each of its entries, its keys and values included.
+//! `map-memory`: bytes of a map per entry, its keys and values included.
 //!
-//! A thread puts in one key after the other, from an empty map on. For each subject:
+//! A thread inserts one key after the other into an empty map. For each subject:
 //!
-//! - `SUBJECT_bytes_per_entry`: when so many entries are in it as the variant says.
-//! - `SUBJECT_bytes_before_growth`, `SUBJECT_bytes_after_growth`: the least and the most bytes for each entry there then, on the
-//!   way from half as many entries. A table that doubles does so once on that way: just before it is fullest, just after (with
-//!   some also during, while it has two tables) emptiest.
-//! - `SUBJECT_over_leanest`, for ours: bytes for each entry over the least that any rival has.
+//! - `SUBJECT_bytes_per_entry`: at the number of entries named by the variant.
+//! - `SUBJECT_bytes_before_growth`, `SUBJECT_bytes_after_growth`: the least and the most bytes per entry on
+//!   the way from half as many entries. A table that doubles does so once on that way. It is fullest just
+//!   before, and emptiest just after; some maps have two tables meanwhile.
+//! - `SUBJECT_over_leanest`, for ours: bytes per entry divided by the least of any rival.
 //!
-//! - I1. What the map of one subject took is given back before the next one's is made.
+//! - I1. The memory of one subject's map is given back before the next map is made.
 
 use super::keys::Key;
 use super::shape::{SIZES, Shape};
@@ -43,10 +43,10 @@ const RIVALS: &[(&str, Weigh)] = &[
     ("std-rwlock", weigh::<Locked>),
 ];
 
-/// So often the bytes are looked at on the way.
+/// Number of samples on the way.
 const SAMPLES: usize = 1024;
 
-/// Bytes for each entry.
+/// Bytes per entry.
 struct Weight {
     at_end: f64,
     least: f64,

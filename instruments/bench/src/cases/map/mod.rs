@@ -1,14 +1,14 @@
 //! `map-get`, `map-mixed`, `map-churn`, `map-memory`, `map-adapt`: a map that all threads use.
 //!
-//! - `map-get`: one key that is there is looked for, and its value read.
-//! - `map-mixed`: the same, and writes: of these half add one to the value of a key that is there, a quarter put in a key that is
-//!   not, a quarter take out one that is. The size stays.
-//! - `map-churn`: each thread puts in a key and takes out the one that has been there longest, in turns; in the end every key of
-//!   the map is another one, again and again.
+//! - `map-get`: one lookup of a present key, which reads its value.
+//! - `map-mixed`: reads and writes. Half of the writes add one to a present key's value, a quarter insert an
+//!   absent key, a quarter remove a present one. The size stays.
+//! - `map-churn`: each thread inserts a key and removes its oldest one, by turns. The whole content changes
+//!   again and again.
 //! - `map-memory`, `map-adapt`: see their files.
 //!
-//! What is done is drawn beforehand, the same for all (`plan.rs`), and what must come of it is checked (`work.rs`). What a
-//! variant's name says stands in `shape.rs`.
+//! The operations are drawn beforehand, equal for all subjects (`plan.rs`), and their results are checked
+//! (`work.rs`). `shape.rs` parses the names of variants.
 
 mod adapt;
 mod keys;
@@ -39,7 +39,8 @@ fn flurry_is_missing(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
     Err(Missing("squall was built without its feature `rivals`".to_owned()))
 }
 
-/// So long that a large map's hot part is in the caches for most of a slice: the other subjects' slices put theirs there.
+/// Long enough that a large map's hot part is cached for most of a slice: the other subjects' slices evict
+/// it.
 const SLICE_MS: (u64, u64) = (60, 20);
 
 /// All maps, each as `$make` makes its subject.

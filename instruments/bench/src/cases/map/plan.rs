@@ -1,19 +1,20 @@
-//! What is to be done with a map, drawn beforehand.
+//! The operations on a map, drawn beforehand.
 //!
-//! Keys have numbers, from 0. Where nobody writes, all that have a number are there. In a mixed load two in seventeen come and
-//! go, the others stay:
+//! Keys have numbers, from 0. If no thread writes, all numbered keys are present. In a mixed load two in
+//! seventeen keys come and go, the others stay:
 //!
-//! - those that come and go are dealt to the threads, and each thread has its own in a ring, of which one half is there. It puts
-//!   in the next that is not, and takes out the one that has been there longest, in turns: so every insertion and every removal
-//!   does what it says, and the size stays;
-//! - reads draw from all, so one in seventeen finds nothing; updates draw from those that stay.
+//! - The keys that come and go are dealt to the threads. Each thread has its own in a ring, with one half
+//!   present. It inserts the next absent key and removes its oldest one, by turns. So every insertion and
+//!   removal succeeds, and the size stays.
+//! - Reads draw from all keys, so one in seventeen finds no entry. Updates draw from the keys that stay.
 //!
-//! - I1. A thread alone puts in and takes out the keys of its ring.
-//! - I2. Of a plan's kinds as many are insertions as removals, in turns.
-//! - I3. All subjects are given the same plan, each thread a place of its own in it, and each goes on where it was.
+//! - I1. Only its own thread inserts and removes the keys of a ring.
+//! - I2. Of a plan's kinds as many are insertions as removals, by turns.
+//! - I3. All subjects are given one plan, each thread a place of its own in it, and each continues from
+//!   there.
 //!
-//! Rows of drawn keys are larger than a second-level cache of today, and for a million entries so long that most keys are in
-//! them.
+//! Rows of drawn keys are larger than today's second-level caches. For a million entries a row contains most
+//! keys.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex};
@@ -32,36 +33,36 @@ pub(crate) enum Kind {
 
 /// Kinds in a plan; a power of two.
 const KINDS: usize = 1 << 16;
-/// Of these keys some stay and some come and go.
+/// Keys come in classes of this size: some of a class stay, some come and go.
 const CLASS: u64 = 17;
-/// So many of them stay.
+/// Keys of a class that stay.
 const STAY: u64 = 15;
 /// Keys in a row for a small and for a large map; powers of two. Words take 4 and 32 MiB, strings 12 and 96.
 const DRAWN: (usize, usize) = if cfg!(test) { (1 << 16, 1 << 16) } else { (1 << 19, 1 << 22) };
-/// Fewer keys of a ring are not enough to put in one and take out another.
+/// A ring needs this many keys to insert one and remove another.
 pub(super) const RING_MIN: usize = 4;
-/// Larger maps have the longer rows.
+/// Maps with more entries have the longer rows.
 const SMALL: usize = 100_000;
 
 pub(crate) struct Plan<K: Key> {
-    /// Kinds, taken in turn; none where all are reads.
+    /// Kinds, taken in order; empty if all operations are reads.
     pub(super) kinds: Vec<Kind>,
-    /// The keys of the operations, taken in turn.
+    /// The keys of the operations, taken in order.
     pub(super) drawn: K::Row,
     /// Keys in it; a power of two.
     pub(super) drawn_count: usize,
-    /// Those that come and go.
+    /// The keys that come and go.
     pub(super) ring: K::Row,
     /// Keys in it.
     pub(super) ring_count: usize,
-    /// The numbers of those that are there from the beginning, but for the ring's.
+    /// The numbers of the keys present from the start, without the ring's.
     pub(super) stay: Vec<u64>,
 }
 
-/// The last plan that was made: all subjects of a variant, one after the other, have the same.
+/// The last plan. All subjects of a variant run one after the other and share it.
 static LAST: Mutex<Option<(Made, Arc<dyn Any + Send + Sync>)>> = Mutex::new(None);
 
-/// What a plan was made for.
+/// Parameters of a plan.
 #[derive(Clone, Copy, PartialEq)]
 struct Made {
     keys: Keys,
@@ -72,12 +73,12 @@ struct Made {
 }
 
 impl<K: Key> Plan<K> {
-    /// Reads, or reads and writes, as the variant says.
+    /// The plan of the variant: reads, or reads and writes.
     pub(super) fn of(shape: &Shape) -> Arc<Plan<K>> {
         Plan::shared(shape, false)
     }
 
-    /// Every key comes and goes: nothing is drawn.
+    /// A plan without draws: every key comes and goes.
     pub(super) fn churning(shape: &Shape) -> Arc<Plan<K>> {
         Plan::shared(shape, true)
     }
@@ -92,7 +93,7 @@ impl<K: Key> Plan<K> {
         {
             return plan;
         }
-        // First without the old one: each can take a hundred megabytes.
+        // Drops the old plan first: each can take a hundred megabytes.
         *last = None;
         let plan = Arc::new(if churn { Plan::new_churning(entries) } else { Plan::new(shape) });
         *last = Some((made, plan.clone()));
@@ -109,7 +110,7 @@ impl<K: Key> Plan<K> {
             return Plan { kinds: Vec::new(), drawn, drawn_count, ring, ring_count: 0, stay };
         }
         let kinds = kinds(shape.writes);
-        // A sixteenth more than are there: of those that come and go, half are away.
+        // A sixteenth more than are present: half of the keys that come and go are absent.
         let numbers = entries / (CLASS - 1) * CLASS;
         let draw = Draw::new(numbers, shape.law);
         let drawn = K::row((0..drawn_count as u64).map(|i| {
@@ -142,7 +143,7 @@ impl<K: Key> Plan<K> {
         }
     }
 
-    /// The part of the ring that is a thread's.
+    /// A thread's part of the ring.
     pub(super) fn ring_of(&self, thread: usize, threads: usize) -> Ring {
         let begin = |thread: usize| thread * self.ring_count / threads;
         Ring::new(begin(thread), begin(thread + 1) - begin(thread))
@@ -154,7 +155,7 @@ fn stays(number: u64) -> u64 {
     number - (number % CLASS).saturating_sub(STAY - 1)
 }
 
-/// `writes` of a hundred are writes: half of these update, a quarter each insert and remove.
+/// Kinds with `writes` writes in a hundred: half of them update, a quarter each insert and remove.
 pub(super) fn kinds(writes: usize) -> Vec<Kind> {
     let pairs = KINDS * writes / 100 / 4;
     let mut kinds = vec![Kind::Read; KINDS];
@@ -169,12 +170,12 @@ pub(super) fn kinds(writes: usize) -> Vec<Kind> {
     kinds
 }
 
-/// A random word made a number below `limit`.
+/// Maps a random word to a number below `limit`.
 pub(super) fn below(random: u64, limit: u64) -> u64 {
     ((u128::from(random) * u128::from(limit)) >> 64) as u64
 }
 
-/// The `i`-th number below a limit that Zipf's law draws.
+/// The `i`-th number below a limit drawn by Zipf's law.
 pub(in crate::cases) fn zipf(limit: u64) -> impl Fn(u64) -> u64 {
     let draw = Draw::new(limit, Law::Zipf);
     move |i| draw.number(i)
@@ -186,10 +187,10 @@ struct Draw {
     zipf: Option<Zipf>,
 }
 
-/// Between the numbers of keys that are next to each other by how often they are drawn: what is drawn often does not lie together.
-/// It has no factor in common with a limit, so that this maps numbers one to one.
+/// Distance between the numbers of keys with neighbouring frequencies, so that hot keys are not adjacent. It
+/// has no factor in common with a limit, so numbers are mapped one to one.
 const STRIDE: u64 = 7_368_787;
-/// So that draws have other random words than anything else.
+/// Distinguishes the random words of draws from all others.
 const SEED: u64 = 0x5a11 << 40;
 
 impl Draw {
@@ -197,7 +198,7 @@ impl Draw {
         Draw { limit, zipf: (law == Law::Zipf).then(|| Zipf::new(limit)) }
     }
 
-    /// The `i`-th.
+    /// The `i`-th number.
     fn number(&self, i: u64) -> u64 {
         let random = scatter(SEED + i);
         match &self.zipf {
@@ -207,11 +208,12 @@ impl Draw {
     }
 }
 
-/// Zipf's law by one power for each draw. After Gray, Sundaresan, Englert, Baclawski, Weinberger, "Quickly generating
-/// billion-record synthetic databases", SIGMOD 1994; the two ranks drawn most often are exact, the others nearly.
+/// Zipf's law by one power per draw. Source: Gray, Sundaresan, Englert, Baclawski, Weinberger, "Quickly
+/// generating billion-record synthetic databases", SIGMOD 1994. The two most frequent ranks are exact, the
+/// others nearly.
 struct Zipf {
     limit: f64,
-    /// The sum over all ranks of what each weighs, the first weighing 1.
+    /// Sum of the weights of all ranks; the first weighs 1.
     sum: f64,
     alpha: f64,
     eta: f64,
@@ -230,7 +232,7 @@ impl Zipf {
         Zipf { limit, sum, alpha: 1.0 / (1.0 - THETA), eta }
     }
 
-    /// From 0, which is drawn most often.
+    /// The rank for a random word; 0 is the most frequent.
     fn rank(&self, random: u64) -> u64 {
         let u = (random >> 11) as f64 / (1u64 << 53) as f64;
         let weighed = u * self.sum;
@@ -245,7 +247,8 @@ impl Zipf {
     }
 }
 
-/// A thread's keys that come and go. Those from `oldest` to before `next` are there, around the end.
+/// A thread's keys that come and go. Those from `oldest` to before `next` are present, wrapping around the
+/// end.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     first: usize,
@@ -255,29 +258,29 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// So many from there on, of which the first half is there.
+    /// A ring of `count` keys from `first` on; its first half is present.
     pub(super) fn new(first: usize, count: usize) -> Ring {
         Ring { first, count, oldest: 0, next: count / 2 }
     }
 
-    /// Where in the plan's ring those are that are there from the beginning.
+    /// Positions in the plan's ring of the keys present from the start.
     pub(super) fn at_first(&self) -> std::ops::Range<usize> {
         self.first..self.first + self.next
     }
 
-    /// Where the one is that is to be put in; then it is there.
+    /// Position of the key to insert; it then counts as present.
     #[inline(always)]
     pub(super) fn put_in(&mut self) -> usize {
         step(&mut self.next, self.first, self.count)
     }
 
-    /// Where the one is that has been there longest; then it is not.
+    /// Position of the oldest key; it then counts as absent.
     #[inline(always)]
     pub(super) fn take_out(&mut self) -> usize {
         step(&mut self.oldest, self.first, self.count)
     }
 
-    /// How many are there.
+    /// Number of present keys.
     pub(super) fn there(&self) -> usize {
         if self.count == 0 { 0 } else { (self.next + self.count - self.oldest) % self.count }
     }
@@ -335,7 +338,7 @@ mod tests {
         let zipf = Zipf::new(10_000);
         let mut seen = vec![0u64; 10_000];
         (0..draws).for_each(|i| seen[zipf.rank(scatter(i)) as usize] += 1);
-        // Of the first 1, 10, 100 and 1000 together: the law's part, within a tenth.
+        // Share of the first 1, 10, 100 and 1000 together: as the law says, within a tenth.
         for first in [1, 10, 100, 1000] {
             let part: f64 = (1..=first).map(|rank| f64::from(rank).powf(-THETA)).sum::<f64>() / zipf.sum;
             let found = seen[..first as usize].iter().sum::<u64>() as f64 / draws as f64;

@@ -1,22 +1,22 @@
-//! The variants of the cases of maps, and what their names say.
+//! The variants of the map cases, and their names.
 //!
-//! `ENTRIES-KEYS-LAW-MIX-HASHER`: of these the last three only where there is something to say.
+//! A name is `ENTRIES-KEYS-LAW-MIX-HASHER`; the last three parts appear only where they apply.
 //!
 //! - `10k`, `1m`: entries.
 //! - `u64`, `str`: keys of eight bytes, strings of twenty-four.
-//! - `uniform`, `zipf`: how often each key is drawn: all alike, or by Zipf's law with exponent 0.99.
-//! - `95-5`, `50-50`: of a hundred operations so many are reads and writes.
-//! - `default`: each map with the hasher that it has by itself; else one hasher for all.
+//! - `uniform`, `zipf`: frequency of the keys: equal, or by Zipf's law with exponent 0.99.
+//! - `95-5`, `50-50`: reads and writes in a hundred operations.
+//! - `default`: each map with its default hasher; otherwise one hasher for all.
 
 use crate::case::{PLAIN, Variant};
 
-/// What a variant's name says.
+/// The properties named by a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) entries: usize,
     pub(crate) keys: Keys,
     pub(super) law: Law,
-    /// Writes in a hundred operations; 0 where nobody writes, or where it is nothing that is mixed.
+    /// Writes in a hundred operations; 0 if there are only reads or the load is not mixed.
     pub(super) writes: usize,
     pub(crate) hasher: Hasher,
 }
@@ -27,7 +27,7 @@ pub(crate) enum Keys {
     Strings,
 }
 
-/// How often each key is drawn.
+/// Law by which keys are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Law {
     Uniform,
@@ -36,9 +36,9 @@ pub(super) enum Law {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hasher {
-    /// The same for all.
+    /// One hasher for all.
     Common,
-    /// Each map's own.
+    /// Each map's own hasher.
     Own,
 }
 
@@ -70,7 +70,7 @@ impl Shape {
     }
 }
 
-/// Whether a quick run has the variant.
+/// Whether a quick run includes the variant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum In {
     Any,

@@ -1,7 +1,8 @@
-//! The subjects of the cases of maps: what the threads do, and what must be in the map when they have done it.
+//! The subjects of the map cases: the operations of the threads, and the check of the map's final content.
 //!
-//! - I1. Every value is 1 when its key is put in, and each update adds 1: so a map that is only read gives as many as it is asked
-//!   for keys, and in any other the sum of the values, less the entries, is the number of updates.
+//! - I1. Every value is 1 when its key is inserted, and each update adds 1. So a map that is only read
+//!   returns one per lookup. In any other map, the sum of the values less the entries is the number of
+//!   updates.
 
 use std::hint::black_box;
 use std::mem;
@@ -15,7 +16,7 @@ use super::shape::Shape;
 use crate::case::{Make, Missing, Setting, Subject, Worker};
 use crate::rivals::maps::{Family, Job, Mapping, with_map};
 
-/// Makes the subject whose threads only look for keys that are there.
+/// Makes the subject with threads that only look up present keys.
 pub(super) const fn getting<F: Family>() -> Make {
     |setting| {
         let shape = Shape::of(setting.variant);
@@ -23,7 +24,7 @@ pub(super) const fn getting<F: Family>() -> Make {
     }
 }
 
-/// Makes the subject whose threads read and write.
+/// Makes the subject with threads that read and write.
 pub(super) const fn mixing<F: Family>() -> Make {
     |setting| {
         let shape = Shape::of(setting.variant);
@@ -31,7 +32,7 @@ pub(super) const fn mixing<F: Family>() -> Make {
     }
 }
 
-/// Makes the subject whose threads put in and take out.
+/// Makes the subject with threads that insert and remove.
 pub(super) const fn churning<F: Family>() -> Make {
     |setting: &Setting| {
         let shape = Shape::of(setting.variant);
@@ -69,21 +70,21 @@ impl Job for Making {
     }
 }
 
-/// A map, what is done with it, and how far each thread is.
+/// A map, its operations, and each thread's progress.
 struct Load<K: Key, M> {
     map: M,
     plan: Arc<Plan<K>>,
     threads: Vec<CachePadded<Mutex<Place>>>,
 }
 
-/// Where a thread is in the plan; its own while it works.
+/// A thread's place in the plan; only the thread uses it while it works.
 struct Place {
     at: usize,
     ring: Ring,
     updates: u64,
-    /// Operations that did not do what they must.
+    /// Operations with a wrong result.
     failed: u64,
-    /// Whether it has looked for every key, where the map learns by that.
+    /// Whether it has looked up every key, for a map that learns from lookups.
     looked: bool,
 }
 
@@ -109,13 +110,13 @@ impl<K: Key, M: Mapping<K>> Load<K, M> {
         self.threads[thread].lock().expect("nobody panics holding it")
     }
 
-    /// What a thread does once, the map does now.
+    /// Triggers the map's work that it does once per thread.
     fn touch(&self, key: &K::Query) {
         black_box(self.map.get(key));
     }
 
-    /// Where the first look for a key is not like the others, a thread has it behind it. Twice: while others do the same a look may
-    /// learn nothing.
+    /// Looks up all keys for a map that learns from a first lookup. Twice: a lookup may learn nothing while
+    /// other threads do likewise.
     fn look_at_all(&self, thread: usize) {
         if !M::LEARNS || mem::replace(&mut self.place(thread).looked, true) {
             return;
@@ -125,7 +126,8 @@ impl<K: Key, M: Mapping<K>> Load<K, M> {
         }
     }
 
-    /// What is there must be what was put in and not taken out, and the updates must all be in it.
+    /// Checks that the present keys are those inserted and not removed, and that every update is in the
+    /// values.
     fn check(&self) -> Result<(), String> {
         let (mut expected, mut updates) = (self.plan.stay.len(), 0);
         for thread in 0..self.threads.len() {
@@ -223,7 +225,7 @@ impl<K: Key, M: Mapping<K>> Subject for Churning<K, M> {
             let Place { at, ring, failed, .. } = &mut *place;
             let mut failures = 0u64;
             for _ in 0..ops {
-                // In turns, also from one slice to the next.
+                // By turns, also from one slice to the next.
                 let done = if (*at).is_multiple_of(2) {
                     map.insert(K::at(&plan.ring, ring.put_in()).to_owned(), 1)
                 } else {

@@ -1,8 +1,9 @@
-//! Allocators behind one interface, each by its own functions: none of them is this program's global one.
+//! Allocators behind one interface, each by its own functions; the program's global allocator is a separate
+//! matter.
 //!
 //! - I1. A block is freed once, by the allocator it came from, for the layout it was asked for.
-//! - I2. What is known of a block when the program is compiled is known to all: each is called as its own wrapper for Rust calls it,
-//!   with a layout that is a constant where the case's is.
+//! - I2. All allocators get equal compile-time knowledge of a block. Each is called like its own Rust wrapper
+//!   calls it, with a constant layout if the case's layout is constant.
 
 mod owned;
 mod tcmalloc;
@@ -16,21 +17,22 @@ use std::ptr::NonNull;
 
 /// An allocator.
 pub(crate) trait Allocator: Sync + Send + 'static {
-    /// Why it is missing here, if it is.
+    /// Reason why the allocator is missing here, if it is.
     fn missing() -> Option<String> {
         None
     }
 
-    /// Called on a thread before it allocates; `counted`: an instrument counts from outside, and this thread alone is on its VP.
+    /// Called on a thread before it allocates. With `counted`, an instrument counts, and this thread alone is
+    /// on its VP.
     fn begin_thread(_counted: bool, _index: usize) {}
 
-    /// Has it give back what it holds and nobody uses, as far as it has a call for that.
+    /// Returns unused memory to the system, if the allocator has a call for that.
     fn collect() {}
 
-    /// A block.
+    /// Allocates a block.
     ///
     /// # Safety
-    /// The layout is not of size 0; [`missing`](Allocator::missing) has said that it is here.
+    /// The layout is not empty, and [`missing`](Allocator::missing) has reported that the allocator is here.
     unsafe fn take(layout: Layout) -> *mut u8;
 
     /// Frees it.
@@ -75,9 +77,9 @@ by_global_alloc!(
         let _ = squall::alloc::trim();
     },
     fn begin_thread(counted: bool, index: usize) {
-        // Instruments run where there are no restartable sequences, on a virtual machine.
+        // Instruments run without restartable sequences, on a virtual machine.
         if counted && squall_machine::machine().is_virtual() {
-            // SAFETY: a loop that is counted has one thread on each VP, and each begins here.
+            // SAFETY: a counted loop has one thread on each VP, and each begins here.
             let _pretends = unsafe { squall::alloc::pretend_restartable(index as u32) };
         }
     }
@@ -110,8 +112,8 @@ fn glibc_trim() {
 
 #[cfg(feature = "rivals")]
 fn jemalloc_purge() {
-    // All arenas' dirty and muzzy pages.
-    // SAFETY: mallctl with a name of jemalloc's that takes and gives nothing.
+    // All arenas' dirty and muzzy pages. SAFETY: mallctl with a name of jemalloc's that takes and returns no
+    // data.
     let _ = unsafe {
         tikv_jemalloc_sys::mallctl(
             c"arena.4096.purge".as_ptr(),
@@ -125,14 +127,14 @@ fn jemalloc_purge() {
 
 #[cfg(feature = "rivals")]
 fn mimalloc_collect() {
-    // SAFETY: `mi_collect` is for any thread at any time.
+    // SAFETY: `mi_collect` may be called by any thread at any time.
     unsafe { libmimalloc_sys::mi_collect(true) };
 }
 
-/// A block of `SIZE` bytes, known when the program is compiled.
+/// A block of `SIZE` bytes, known at compile time.
 pub(crate) struct Fixed<A: Allocator, const SIZE: usize>(NonNull<u8>, PhantomData<A>);
 
-// SAFETY: a block is memory, which whoever has it may use and free, on any thread.
+// SAFETY: a block is plain memory, which its owner may use and free on any thread.
 unsafe impl<A: Allocator, const SIZE: usize> Send for Fixed<A, SIZE> {}
 
 impl<A: Allocator, const SIZE: usize> Fixed<A, SIZE> {
@@ -141,14 +143,14 @@ impl<A: Allocator, const SIZE: usize> Fixed<A, SIZE> {
         _ => panic!("a block holds a word"),
     };
 
-    /// A block. Ends the program if there is none.
+    /// Allocates a block. Ends the program if memory is exhausted.
     #[inline(always)]
     pub(crate) fn new() -> Fixed<A, SIZE> {
         // SAFETY: at least eight bytes.
         let block = unsafe { A::take(Self::LAYOUT) };
-        // Not looked at: what is freed may be null, what is written to faults.
-        // SAFETY: a `NonNull` of null would be wrong, but none of the allocators gives one here, as each would have ended by then:
-        // they are asked for some megabytes.
+        // Not checked for null: freeing null is harmless, and writing to it faults. SAFETY: a null `NonNull`
+        // would be wrong. Each of the allocators would have ended the program instead of returning null, for
+        // the few megabytes requested here.
         Fixed(unsafe { NonNull::new_unchecked(block) }, PhantomData)
     }
 
@@ -166,14 +168,14 @@ impl<A: Allocator, const SIZE: usize> Fixed<A, SIZE> {
         unsafe { self.0.as_ptr().write_volatile(1) };
     }
 
-    /// Reads what was written.
+    /// Reads the word written before.
     #[inline(always)]
     pub(crate) fn read(&self) -> u64 {
-        // SAFETY: our own block; whatever is in it, once written.
+        // SAFETY: our own block, written once before.
         unsafe { self.0.cast::<u64>().read_volatile() }
     }
 
-    /// Its address, to be handed on and made a block again by [`from_address`](Fixed::from_address).
+    /// Its address, to be handed on and made a block again by [`from_pointer`](Fixed::from_pointer).
     pub(crate) fn into_pointer(self) -> *mut u8 {
         let block = self.0.as_ptr();
         std::mem::forget(self);
@@ -183,7 +185,7 @@ impl<A: Allocator, const SIZE: usize> Fixed<A, SIZE> {
     /// The block of a pointer from [`into_pointer`](Fixed::into_pointer).
     ///
     /// # Safety
-    /// It is that, and this is the only time since.
+    /// The pointer is from `into_pointer`, and this is its only use since.
     unsafe fn from_pointer(block: *mut u8) -> Option<Fixed<A, SIZE>> {
         Some(Fixed(NonNull::new(block)?, PhantomData))
     }
@@ -197,10 +199,10 @@ impl<A: Allocator, const SIZE: usize> Drop for Fixed<A, SIZE> {
     }
 }
 
-/// A block of a size that is known when it is asked for.
+/// A block of a size known at run time.
 pub(crate) struct Any<A: Allocator>(NonNull<u8>, usize, PhantomData<A>);
 
-// SAFETY: as for `Fixed`.
+// SAFETY: a block is plain memory, which its owner may use and free on any thread.
 unsafe impl<A: Allocator> Send for Any<A> {}
 
 impl<A: Allocator> Any<A> {
@@ -209,7 +211,7 @@ impl<A: Allocator> Any<A> {
         Layout::from_size_align(size, 8).expect("a small size")
     }
 
-    /// A block of `size` bytes, at least 8.
+    /// Allocates a block of `size` bytes, at least 8.
     #[inline(always)]
     pub(crate) fn new(size: usize) -> Any<A> {
         assert!(size >= 8, "a block holds a word");
@@ -240,15 +242,15 @@ impl<A: Allocator> Drop for Any<A> {
     }
 }
 
-/// A ring through which one thread hands blocks to another, by words that each of the two writes in its turn.
+/// A ring through which one thread hands blocks to another; both threads write its words by turns.
 pub(crate) struct Ring<A: Allocator, const SIZE: usize> {
     slots: Box<[crossbeam_utils::CachePadded<[std::sync::atomic::AtomicPtr<u8>; ROW]>]>,
     of: PhantomData<A>,
 }
 
-/// Slots of one line.
+/// Slots per line.
 const ROW: usize = 8;
-/// Lines of a ring.
+/// Lines per ring.
 const ROWS: usize = 128;
 
 impl<A: Allocator, const SIZE: usize> Ring<A, SIZE> {
@@ -261,7 +263,7 @@ impl<A: Allocator, const SIZE: usize> Ring<A, SIZE> {
         &self.slots[slot / ROW][slot % ROW]
     }
 
-    /// Puts in block `number`, if there is room; one thread at a time calls it, with rising numbers.
+    /// Puts in block `number`, if there is room. One thread at a time calls it, with rising numbers.
     pub(crate) fn send(&self, number: u64, block: Fixed<A, SIZE>) -> Result<(), Fixed<A, SIZE>> {
         let slot = self.slot(number);
         // Acquire: pairs with the Release in `receive`.
@@ -273,7 +275,7 @@ impl<A: Allocator, const SIZE: usize> Ring<A, SIZE> {
         Ok(())
     }
 
-    /// Takes block `number` out, if it is in; one thread at a time calls it, with rising numbers.
+    /// Takes block `number` out, if it is in. One thread at a time calls it, with rising numbers.
     pub(crate) fn receive(&self, number: u64) -> Option<Fixed<A, SIZE>> {
         let slot = self.slot(number);
         // Acquire: pairs with the Release in `send`.
@@ -297,18 +299,19 @@ impl<A: Allocator, const SIZE: usize> Drop for Ring<A, SIZE> {
     }
 }
 
-/// Waits a little, in turns.
+/// Spins a little, then yields.
 pub(crate) fn spin_or_yield(tries: &mut u32) {
     super::spin_or_yield(tries);
 }
 
-/// Forks; the child runs `body` and ends with what it says. Whether it said yes, and ended by itself.
+/// Forks; the child runs `body` and exits with its result. Returns whether the child returned true and exited
+/// by itself.
 ///
 /// # Errors
-/// That of fork(2) or waitpid(2).
+/// The error of fork(2) or waitpid(2).
 pub fn in_child(body: impl FnOnce() -> bool) -> std::io::Result<bool> {
-    // SAFETY: the child has this thread alone; it runs `body` and ends without running anybody's destructors. What `body` could wait
-    // for is its author's matter.
+    // SAFETY: the child has only this thread; it runs `body` and exits without running destructors. The
+    // author of `body` ensures that it waits for no thread of the parent.
     unsafe {
         match libc::fork() {
             -1 => Err(std::io::Error::last_os_error()),

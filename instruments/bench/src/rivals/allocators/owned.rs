@@ -1,4 +1,4 @@
-//! Blocks by the calls of `GlobalAlloc`, for those who may have no unsafe code: any alignment, zeroed, and changed in size.
+//! Blocks by the calls of `GlobalAlloc`, for crates without unsafe code: any alignment, zeroed, and resized.
 
 use squall::alloc::LocalityAlloc;
 use std::alloc::{GlobalAlloc, Layout};
@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Bytes in a block of the locality allocator, all of which were written.
+/// A block of the locality allocator with all its bytes written.
 pub struct Owned {
     at: NonNull<u8>,
     layout: Layout,
@@ -16,7 +16,8 @@ pub struct Owned {
 unsafe impl Send for Owned {}
 
 impl Owned {
-    /// A block for this layout, all bytes of which are `value`. `None` if there is no memory, or the layout has no bytes.
+    /// Allocates a block for this layout and fills it with `value`. Returns `None` if memory is exhausted or
+    /// the layout is empty.
     pub fn filled(layout: Layout, value: u8) -> Option<Owned> {
         if layout.size() == 0 {
             return None;
@@ -28,7 +29,8 @@ impl Owned {
         Some(Owned { at, layout })
     }
 
-    /// A block that the allocator says to be zeros. `None` as for [`filled`](Owned::filled).
+    /// Allocates a block that the allocator promises to be zeroed. Returns `None` if memory is exhausted or
+    /// the layout is empty.
     pub fn zeroed(layout: Layout) -> Option<Owned> {
         if layout.size() == 0 {
             return None;
@@ -38,8 +40,8 @@ impl Owned {
         Some(Owned { at, layout })
     }
 
-    /// Makes it one of `size` bytes, at least one: what it had stays as far as it fits, and what is new is `value`. False if there is no
-    /// memory: it is then as it was.
+    /// Resizes the block to `size` bytes, at least one. Old bytes stay as far as they fit; new ones are
+    /// `value`. Returns false if memory is exhausted; the block is then unchanged.
     pub fn resize(&mut self, size: usize, value: u8) -> bool {
         let old = self.layout.size();
         let Ok(layout) = Layout::from_size_align(size.max(1), self.layout.align()) else { return false };
@@ -54,7 +56,7 @@ impl Owned {
         true
     }
 
-    /// What it was asked for.
+    /// The requested layout.
     pub fn layout(&self) -> Layout {
         self.layout
     }
@@ -71,7 +73,7 @@ impl Deref for Owned {
 
 impl DerefMut for Owned {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above.
+        // SAFETY: our own block of so many bytes, all of them written.
         unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.layout.size()) }
     }
 }

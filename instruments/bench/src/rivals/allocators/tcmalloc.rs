@@ -1,4 +1,5 @@
-//! gperftools' tcmalloc, where its library is installed: loaded beside the C library's allocator, not in its place.
+//! gperftools' tcmalloc, if its library is installed: loaded beside the C library's allocator, which stays in
+//! place.
 
 use super::Allocator;
 use std::alloc::Layout;
@@ -22,7 +23,8 @@ const NAMES: [&CStr; 2] = [c"libtcmalloc_minimal.so.4", c"libtcmalloc.so.4"];
 fn functions() -> Option<&'static Functions> {
     let load = || {
         let open = |name: &&CStr| {
-            // SAFETY: dlopen(3) with a C string. The library's constructors are its own; its symbols stay local. It is never closed.
+            // SAFETY: dlopen(3) with a C string. The library's constructors are its own; its symbols stay
+            // local. It is never closed.
             unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }
         };
         let library = NAMES.iter().map(open).find(|library| !library.is_null())?;

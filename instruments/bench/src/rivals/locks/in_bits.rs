@@ -1,5 +1,5 @@
-//! Ours, here because it needs an unsafe corner: two bits as the lock of a value that lies beside, as the guard of such a
-//! lock knows no value.
+//! Our two-bit lock around a value beside it. It is here because the guard of such a lock knows no value, so
+//! unsafe code is needed.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicU64;
@@ -8,14 +8,14 @@ use squall::lock::TwoBits;
 
 use crate::rivals::locks::Exclusive;
 
-/// The lock in the low bits of a word that its user has anyway; what it guards lies beside.
+/// The lock in the low bits of a word with another use; the guarded value lies beside.
 #[repr(C, align(16))]
 pub(crate) struct InBits {
     word: AtomicU64,
     guarded: UnsafeCell<u64>,
 }
 
-// SAFETY: `guarded` is reached in `with` alone, by who holds the lock.
+// SAFETY: `guarded` is reached in `with` alone, by the holder of the lock.
 unsafe impl Sync for InBits {}
 
 const BITS: TwoBits<AtomicU64> = TwoBits::low();
@@ -28,7 +28,7 @@ impl Exclusive for InBits {
     #[inline(always)]
     fn with<R>(&self, section: impl FnOnce(&mut u64) -> R) -> R {
         let _guard = BITS.lock(&self.word);
-        // SAFETY: the lock is held until after the section, and nobody takes it again in between.
+        // SAFETY: the lock is held until after the section, and no other thread takes it in between.
         section(unsafe { &mut *self.guarded.get() })
     }
 }

@@ -1,5 +1,5 @@
-//! `pthread-adaptive`: glibc's mutex of type `PTHREAD_MUTEX_ADAPTIVE_NP`, which spins for as long as it has had to of late,
-//! and then sleeps.
+//! `pthread-adaptive`: glibc's mutex of type `PTHREAD_MUTEX_ADAPTIVE_NP`, which spins as long as recent waits
+//! took, and then sleeps.
 
 use std::cell::UnsafeCell;
 
@@ -13,12 +13,12 @@ struct Inner {
     word: UnsafeCell<u64>,
 }
 
-// SAFETY: the mutex may be used by any thread, and the word is touched only by the one that holds it.
+// SAFETY: the mutex may be used by any thread, and the word is touched only by its holder.
 unsafe impl Send for Inner {}
-// SAFETY: as above.
+// SAFETY: the mutex may be used by any thread, and the word is touched only by its holder.
 unsafe impl Sync for Inner {}
 
-/// Unlocks, in a panic too.
+/// Unlocks, also during a panic.
 struct Held<'a>(&'a Inner);
 
 impl Drop for Held<'_> {
@@ -43,15 +43,15 @@ impl Exclusive for Adaptive {
         let error = unsafe { libc::pthread_mutex_lock(self.0.mutex.get()) };
         assert_eq!(error, 0, "pthread_mutex_lock");
         let held = Held(&self.0);
-        // SAFETY: the word lives as long as `held`, and nobody else has a reference to it: only the holder of the mutex makes
-        // one, here, and it ends before `held` unlocks.
+        // SAFETY: the word lives as long as `held`, and there is no other reference to it. Only the holder of
+        // the mutex makes one, here, and it ends before `held` unlocks.
         section(unsafe { &mut *held.0.word.get() })
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: the mutex is initialised, and nobody holds it or waits for it, since nobody has a reference to it.
+        // SAFETY: the mutex is initialised. By `&mut self` no thread holds it or waits for it.
         unsafe { libc::pthread_mutex_destroy(self.mutex.get()) };
     }
 }

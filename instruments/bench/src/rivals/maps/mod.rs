@@ -1,6 +1,6 @@
-//! Concurrent maps behind one interface, each asked as its documentation advises.
+//! Concurrent maps behind one interface, each used as its documentation advises.
 //!
-//! Those that read under a guard make one for each operation, as a program does whose operations come one at a time.
+//! Maps that read under a guard make one per operation, as a program with single operations does.
 
 mod dashes;
 #[cfg(feature = "rivals")]
@@ -25,25 +25,26 @@ pub(crate) trait Hashing: BuildHasher + Clone + Default + Send + Sync + 'static 
 
 impl<S: BuildHasher + Clone + Default + Send + Sync + 'static> Hashing for S {}
 
-/// The one hasher for all: the fastest that is good for any key, without a seed, so that a run can be repeated.
+/// The common hasher: the fastest that is good for any key, without a seed, so that a run can be repeated.
 type CommonHasher = foldhash::fast::FixedState;
 
 /// Words by key.
 pub(crate) trait Mapping<K: Key>: Send + Sync + 'static {
-    /// Whether the first look for a key at each place makes what later looks find: then each thread looks for all before it is measured.
+    /// Whether a first lookup of a key on each processor speeds up later ones. Each thread then looks up all
+    /// keys before it is measured.
     const LEARNS: bool = false;
 
     fn new() -> Self;
 
     fn get(&self, key: &K::Query) -> Option<u64>;
 
-    /// Puts in a key, by the map's own `insert`; whether it was not there.
+    /// Inserts a key by the map's own `insert`. Returns whether the key was absent.
     fn insert(&self, key: K, value: u64) -> bool;
 
-    /// Whether it was there.
+    /// Removes a key. Returns whether it was present.
     fn remove(&self, key: &K::Query) -> bool;
 
-    /// Adds one to what is at the key, atomically; whether it was there.
+    /// Adds one to the key's value, atomically. Returns whether the key was present.
     fn increment(&self, key: &K::Query) -> bool;
 
     fn len(&self) -> usize;
@@ -51,30 +52,30 @@ pub(crate) trait Mapping<K: Key>: Send + Sync + 'static {
     /// The sum of all values.
     fn sum(&self) -> u64;
 
-    /// The object that it is, if it is one.
+    /// Id of the object, if the map is one.
     fn object(&self) -> Option<squall::Id> {
         None
     }
 
-    /// Waits until what was taken out is freed, where the map has a way to say so.
+    /// Waits until removed entries are freed, if the map offers a way.
     fn settle() {}
 }
 
 /// A map over its keys and its hasher.
 pub(crate) trait Family: 'static {
-    /// The hasher that it has by itself.
+    /// The map's default hasher.
     type Own: Hashing;
     type Map<K: Key, S: Hashing>: Mapping<K>;
 }
 
-/// Something to do with a map of any kind.
+/// Work for a map of any kind.
 pub(crate) trait Job {
     type Result;
 
     fn run<K: Key, M: Mapping<K>>(self) -> Self::Result;
 }
 
-/// Does `job` with the map of this family that a shape asks for.
+/// Does `job` with the map of this family described by a shape.
 pub(crate) fn with_map<F: Family, J: Job>(shape: &Shape, job: J) -> J::Result {
     match (shape.keys, shape.hasher) {
         (Keys::Words, Hasher::Common) => job.run::<u64, F::Map<u64, CommonHasher>>(),
@@ -84,7 +85,7 @@ pub(crate) fn with_map<F: Family, J: Job>(shape: &Shape, job: J) -> J::Result {
     }
 }
 
-/// The same where keys are words, with the hasher that all have.
+/// Does `job` with word keys and the common hasher.
 pub(crate) fn with_words<F: Family, J: Job>(job: J) -> J::Result {
     job.run::<u64, F::Map<u64, CommonHasher>>()
 }

@@ -1,4 +1,5 @@
-//! `papaya`: open addressing over pointers to entries, reclaimed by `seize`; resized a part at a time, as it is by default.
+//! `papaya`: open addressing over pointers to entries, reclaimed by `seize`, with its default incremental
+//! resizing.
 
 use std::hash::RandomState;
 
@@ -34,7 +35,7 @@ impl<K: Key, S: Hashing> Mapping<K> for papaya::HashMap<K, u64, S> {
 
     #[inline(always)]
     fn increment(&self, key: &K::Query) -> bool {
-        // It makes a new entry, and so asks for a key of its own.
+        // An update makes a new entry, and so needs a key of its own.
         self.pin().update(key.to_owned(), |value| value + 1).is_some()
     }
 

@@ -1,4 +1,4 @@
-//! `scc`: a hash map with a lock in each bucket, and a hash index whose readers take none.
+//! `scc`: a hash map with a lock in each bucket, and a hash index with lock-free readers.
 
 use std::hash::RandomState;
 

@@ -1,9 +1,9 @@
 //! The two flavours behind one set of subjects.
 //!
-//! - I1. A `Registered` is made and dropped on the same thread, and every loop of a flavour runs on a thread that has
+//! - I1. A `Registered` is made and dropped on one thread. Every loop of a flavour runs on a thread that has
 //!   one: workers and background readers make theirs first.
-//! - I2. A flavour's `qsbr` threads are offline except inside the shim's own loops, so one that waits at a gate holds
-//!   up nobody.
+//! - I2. A flavour's `qsbr` threads are offline except inside the shim's own loops, so a thread that waits at
+//!   a gate holds up no grace period.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -70,14 +70,14 @@ flavour!(QSBR: squall_qsbr_register squall_qsbr_unregister squall_qsbr_read squa
 /// A thread's registration with a flavour.
 struct Registered {
     flavour: &'static Flavour,
-    /// Not `Send`: the library unregisters the thread that asks.
+    /// Not `Send`: the library unregisters the calling thread.
     _here: PhantomData<*const ()>,
 }
 
 impl Registered {
     fn new(flavour: &'static Flavour) -> Registered {
-        // SAFETY: `register` asks that the thread is not registered with this flavour. Whoever makes a `Registered`
-        // makes one for each thread and slice, and drops it before the next.
+        // SAFETY: `register` requires that the thread is not registered with this flavour. Callers make one
+        // `Registered` per thread and slice, and drop it before the next.
         unsafe { (flavour.register)() };
         Registered { flavour, _here: PhantomData }
     }
@@ -85,8 +85,8 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // SAFETY: `unregister` asks for a registered thread outside any read section: `new` registered it, this type
-        // is not `Send`, and read sections begin and end inside the shim.
+        // SAFETY: `unregister` requires a registered thread outside any read section. `new` registered it,
+        // this type is not `Send`, and read sections begin and end inside the shim.
         unsafe { (self.flavour.unregister)() };
     }
 }
@@ -103,15 +103,15 @@ impl Shared {
     }
 
     fn read_times(&self, _: &Registered, ops: u64) {
-        // SAFETY: `read` asks for a registered thread (the argument shows it) and a slot that always holds a live
-        // word (`new` put it there, and only `drop` takes it out).
+        // SAFETY: `read` requires a registered thread (the argument shows it) and a slot that always holds a
+        // live word (`new` put it there, and only `drop` takes it out).
         black_box(unsafe { (self.flavour.read)(&raw const *self.cell, ops) });
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: from a box by `new`, and by `&mut self` nobody can load it any more.
+        // SAFETY: from a box by `new`, and by `&mut self` no other thread can load it any more.
         drop(unsafe { Box::from_raw(self.cell.get_mut().cast::<u64>()) });
     }
 }
@@ -150,7 +150,8 @@ impl Subject for Wait {
         Box::new(move |ops| {
             for _ in 0..ops {
                 self.1.before();
-                // SAFETY: `wait` asks to be called outside any read section: these are inside the shim only.
+                // SAFETY: `wait` must be called outside any read section; read sections are inside the shim
+                // only.
                 unsafe { wait() };
             }
         })
@@ -162,8 +163,8 @@ impl Subject for Wait {
     }
 }
 
-/// Reads of a background reader between two looks at whether it should stop; a multiple of the shim's quiescent
-/// interval, so that the qsbr flavour reports as often as it would in one long loop.
+/// Reads of a background reader between two checks of the stop flag. A multiple of the shim's quiescent
+/// interval, so that the qsbr flavour reports as often as in one long loop.
 const READS_PER_CALL: u64 = 4096;
 
 struct Retire {
@@ -181,7 +182,7 @@ pub(crate) fn qsbr_retire(setting: &Setting) -> Result<Box<dyn Subject>, Missing
 }
 
 fn retire(setting: &Setting, flavour: &'static Flavour) -> Result<Box<dyn Subject>, Missing> {
-    // SAFETY: `item` asks for nothing; what it returns belongs to the slot until it is retired, or freed by
+    // SAFETY: `item` has no condition. Its result belongs to the slot until it is retired, or freed by
     // `Retire::drop`.
     let item = || CachePadded::new(AtomicPtr::new(unsafe { (flavour.item)() }));
     let slots = (0..setting.threads).map(|_| item()).collect();
@@ -202,8 +203,9 @@ impl Subject for Retire {
             let mut left = ops;
             while left > 0 {
                 let chunk = left.min(SAMPLE_EVERY);
-                // SAFETY: `retire` asks for a registered thread (`body` shows it) and two slots that always hold an
-                // item of the shim's (made so, and it only exchanges them), the first written by this thread alone.
+                // SAFETY: `retire` requires a registered thread (`body` shows it) and two slots that always
+                // hold an item of the shim's (made so, and it only exchanges them), the first written by this
+                // thread alone.
                 black_box(unsafe { (body.here.flavour.retire)(own, other, left, chunk) });
                 left -= chunk;
                 self.tally.publish(thread, chunk);
@@ -224,14 +226,14 @@ impl Drop for Retire {
     fn drop(&mut self) {
         for slot in &mut self.slots {
             let item = std::mem::replace(slot.get_mut(), ptr::null_mut());
-            // SAFETY: asks for an item of the shim's that nobody uses: it was never retired, and by `&mut self` no
-            // thread reads it.
+            // SAFETY: `item_free` requires an unused item of the shim's. It was never retired, and by `&mut
+            // self` no thread reads it.
             unsafe { (self.flavour.item_free)(item) };
         }
     }
 }
 
-/// A worker's registration; its end has the callbacks run that the worker left.
+/// A worker's registration; its drop runs the callbacks that the worker left.
 struct Body {
     here: Registered,
     tally: &'static Tally,
@@ -240,7 +242,7 @@ struct Body {
 impl Drop for Body {
     fn drop(&mut self) {
         let flavour = self.here.flavour;
-        // SAFETY: `barrier` asks to be called outside any read section and outside a callback: so it is.
+        // SAFETY: `barrier` must be called outside any read section and outside a callback, as here.
         self.tally.drain(|| unsafe { (flavour.barrier)() });
     }
 }

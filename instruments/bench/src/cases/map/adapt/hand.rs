@@ -1,7 +1,7 @@
-//! What a thread does to a map, and how far it is.
+//! A thread's operations on a map, and its progress.
 //!
-//! - I1. A thread alone puts in and takes out the keys of its own part.
-//! - I2. Every value is 1 when its key is put in, and each update adds 1.
+//! - I1. Only its own thread inserts and removes the keys of a part.
+//! - I2. Every value is 1 when its key is inserted, and each update adds 1.
 
 use std::hint::black_box;
 
@@ -9,20 +9,20 @@ use super::super::keys::{Key, scatter};
 use super::super::plan::{Kind, Ring, below, kinds};
 use crate::rivals::maps::Mapping;
 
-/// What the threads do.
+/// Load of the threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
-    /// All read, but for one operation in a hundred.
+    /// All threads read; one operation in a hundred writes.
     ReadMostly,
-    /// All write, but for one operation in ten.
+    /// All threads write; one operation in ten reads.
     WriteHeavy,
-    /// The first reads and writes by halves, the others have nothing to do.
+    /// The first thread reads and writes by halves, the others sleep.
     OneThread,
-    /// All do that.
+    /// All threads read and write by halves.
     AllThreads,
-    /// All put in keys that were never there, and look for one that is with each.
+    /// All threads insert new keys, and look up a present key with each.
     Grow,
-    /// All take these out again.
+    /// All threads remove those keys again.
     Shrink,
 }
 
@@ -31,7 +31,7 @@ impl Load {
         self != Load::OneThread || thread == 0
     }
 
-    /// Whether it is over when its keys are.
+    /// Whether the load ends when its keys are used up.
     pub(super) fn ends(self) -> bool {
         matches!(self, Load::Grow | Load::Shrink)
     }
@@ -46,22 +46,22 @@ impl Load {
     }
 }
 
-/// Keys that stay; those that come and go in mixed loads; those that are put in while it grows. Tests have fewer.
+/// Keys that stay; keys that come and go in mixed loads; keys inserted during growth. Tests have fewer.
 const STAY: usize = if cfg!(test) { 512 } else { 8192 };
 const COME_AND_GO: usize = STAY / 4;
 const GROWN: usize = STAY * 8;
-/// Where it grows, fewer stay.
+/// Keys that stay in a growing map: fewer.
 const STAY_WHERE_IT_GROWS: usize = STAY / 8;
-/// Keys of those that stay, in the order in which they are asked for; a power of two.
+/// Lookups of staying keys, in order; a power of two.
 const DRAWN: usize = STAY * 8;
 
-/// What is to be done, the same for all subjects.
+/// The operations, equal for all subjects.
 pub(super) struct Deck<K: Key> {
     stay: usize,
     drawn: K::Row,
     ring: K::Row,
     grown: K::Row,
-    /// By load: read mostly, much written, by halves.
+    /// By load: mostly read, mostly written, by halves.
     kinds: [Vec<Kind>; 3],
 }
 
@@ -86,7 +86,7 @@ impl<K: Key> Deck<K> {
         }
     }
 
-    /// Puts in what is there at first; each thread's hand.
+    /// Inserts the initial content, and returns each thread's hand.
     pub(super) fn deal<M: Mapping<K>>(&self, map: &M, threads: usize) -> Vec<Hand> {
         (0..self.stay).for_each(|number| _ = map.insert(K::of(number as u64), 1));
         let hand = |thread| {
@@ -100,7 +100,8 @@ impl<K: Key> Deck<K> {
         (0..threads).map(hand).collect()
     }
 
-    /// What is there must be what was put in and not taken out, and all updates must be in it.
+    /// Checks that the present keys are those inserted and not removed, and that all updates are in the
+    /// values.
     pub(super) fn check<'h, M: Mapping<K>>(
         &self,
         map: &M,
@@ -124,31 +125,31 @@ impl<K: Key> Deck<K> {
     }
 }
 
-/// How far a thread is.
+/// A thread's progress.
 pub(super) struct Hand {
     at: usize,
     turns: usize,
     ring: Ring,
-    /// Of its ring one more is there than at first.
+    /// Whether its ring holds one key more than at the start.
     one_more: bool,
-    /// Its keys where the map grows, from and to, and how many of them are in.
+    /// Its keys in a growing map, from and to, and the number inserted.
     grown: (usize, usize),
     is_in: usize,
     updates: u64,
     failed: u64,
 }
 
-/// Operations between two looks at what is to be done.
+/// Operations between two checks of the step.
 const BATCH: u64 = 200;
 
 impl Hand {
-    /// Does some operations; how many: none, if the load is over.
+    /// Does some operations and returns their number; zero if the load is over.
     #[inline]
     pub(super) fn batch<K: Key, M: Mapping<K>>(&mut self, load: Load, map: &M, deck: &Deck<K>) -> u64 {
         self.some(load, map, deck, BATCH)
     }
 
-    /// The same, at most so many.
+    /// Does at most `most` operations and returns their number.
     #[inline]
     pub(super) fn some<K: Key, M: Mapping<K>>(
         &mut self,
@@ -192,7 +193,7 @@ impl Hand {
         for _ in 0..ops {
             let key = self.drawn(deck);
             let done = match kinds[self.turns & (kinds.len() - 1)] {
-                // Not checked: of `scc::HashIndex` one may miss a key that is being updated.
+                // Not checked: a lookup in `scc::HashIndex` may miss a key during its update.
                 Kind::Read => {
                     let _ = black_box(map.get(key));
                     true
@@ -201,7 +202,7 @@ impl Hand {
                     updates += 1;
                     map.increment(key)
                 }
-                // In turns, whatever was done before.
+                // By turns, independent of the operations before.
                 Kind::Insert | Kind::Remove => {
                     self.one_more = !self.one_more;
                     if self.one_more {

@@ -1,13 +1,15 @@
-//! `map-adapt`: a map that changes its form, beside the forms that it may have and those of others, in phases of a load that changes.
+//! `map-adapt`: a map that changes its form, compared with its fixed forms and with rivals, after a change of
+//! load.
 //!
-//! - A turn makes a map, does something else with it for a while, then what the variant says: first for as long as a policy may be at it, then
-//!   timed. For those that never change both are shorter. Growing and shrinking follow each other, and one of them is timed.
-//! - `squall-adaptive/best-fixed` is the median over the rounds of the adaptive map over that form of ours which was fastest in the same
-//!   round.
-//! - `adapt_ms`: from the phase's beginning to the end of the last swap; zero where the form could stay.
+//! - A turn makes a map, runs another load for a while, then the variant's: first for the time allowed to a
+//!   policy, then timed. Both are shorter for maps that never change. Growing and shrinking alternate, and
+//!   one of them is timed.
+//! - `squall-adaptive/best-fixed` is the median over the rounds of the ratio to the form of ours that was
+//!   fastest in that round.
+//! - `adapt_ms`: from the phase's start to the end of the last swap; zero if the form could stay.
 //!
-//! - I1. What is in the map in the end is what the operations come to (`hand.rs`).
-//! - I2. Nothing here tells the policy anything. What it did is read from its history afterwards.
+//! - I1. The final content of the map matches the operations (`hand.rs`).
+//! - I2. The case tells the policy nothing. The policy's actions are read from its history afterwards.
 
 mod hand;
 mod play;
@@ -75,7 +77,7 @@ const ADAPTIVE: &str = "squall-adaptive";
 /// Plays a turn with a new map of a subject.
 type Turns = fn(&Turning<'_>) -> Result<Turn, String>;
 
-/// Those that can run here, by the places of their names among the subjects.
+/// The subjects that can run here, in the order of their names.
 const TURNS: &[(&str, Turns)] = &[
     (ADAPTIVE, turn::<Adaptive>),
     ("squall-central", turn::<Central>),
@@ -97,16 +99,16 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// For so long something else is done first: longer than a cool-down, so that the change is one to follow at once.
+/// Time of the first load: longer than a cool-down, so that a policy is to follow the change at once.
 const BEFORE: Duration = ms(300);
-/// For so long the policy may be at it: where each thread has a processor, and where not.
+/// Time allowed to the policy: with a processor per thread, and with fewer.
 const MAY_TAKE: (Duration, Duration) = (ms(150), ms(300));
-/// Both, for those that never change.
+/// Both times for maps that never change.
 const FIXED: Duration = ms(20);
-/// What is timed, in a full and in a quick run; and times that a map grows.
+/// Timed part, in a full and in a quick run; number of timed growths.
 const TIMED: (Duration, Duration) = (ms(200), ms(80));
 const CYCLES: (usize, usize) = (8, 3);
-/// Times that it grows before, where the policy may be at it.
+/// Growths before the timed ones, in the time allowed to the policy.
 const CYCLES_BEFORE: usize = 8;
 
 #[derive(Clone, Copy)]
@@ -140,7 +142,7 @@ impl Turning<'_> {
     }
 }
 
-/// What is done first, and then.
+/// The first load, and the variant's.
 fn loads(variant: &str) -> (Load, Load) {
     match variant {
         "read-mostly" => (Load::WriteHeavy, Load::ReadMostly),
@@ -152,13 +154,13 @@ fn loads(variant: &str) -> (Load, Load) {
     }
 }
 
-/// What came of a turn.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     ns: f64,
     adapt_ms: f64,
     swaps: usize,
-    /// At the end: 0 small, 1 central, 2 replicated.
+    /// Final form: 0 small, 1 central, 2 replicated.
     form: usize,
     policy_ms_per_s: f64,
 }
@@ -201,7 +203,7 @@ fn sum<'a>(stepped: impl Iterator<Item = &'a Stepped>) -> (u64, f64) {
     stepped.fold((0, 0.0), |(calls, ns), stepped| (calls + stepped.calls, ns + stepped.ns))
 }
 
-/// What the policy did since the phase began.
+/// Adds the policy's actions since the phase began.
 fn tell(turn: &mut Turn, id: squall::Id, began: SystemTime) {
     let decisions = control::history(id);
     let swaps = || decisions.iter().filter(|decision| decision.verdict == Verdict::Swapped);
@@ -219,8 +221,8 @@ fn tell(turn: &mut Turn, id: squall::Id, began: SystemTime) {
 
 /// Rounds, in a full and in a quick run.
 const ROUNDS: (usize, usize) = (9, 3);
-/// The same where a map grows and shrinks: these are short, and their entries are more than a processor's own caches have, so that what
-/// others do to the caches that it shares decides what a single turn costs.
+/// Rounds for growing and shrinking maps. Their turns are short, and their entries exceed a processor's own
+/// caches. So the state of the shared caches decides the cost of a single turn.
 const ROUNDS_WHERE_IT_GROWS: (usize, usize) = (15, 9);
 
 fn run(setting: &Setting, plan: &Plan, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Table, RunError> {
@@ -272,7 +274,7 @@ fn subject(name: &'static str, turns: &[Turn]) -> SubjectResult {
     SubjectResult { name, role, ns: turns.iter().map(|turn| turn.ns).collect(), metrics: Vec::new() }
 }
 
-/// The median over the rounds of the adaptive one over the best of our fixed ones in that round.
+/// The median over the rounds of the ratio to the best of our fixed maps in that round.
 fn over_best_fixed(subjects: &[SubjectResult]) -> f64 {
     let fixed = || subjects.iter().filter(|subject| subject.role == Role::Ours && subject.name != ADAPTIVE);
     let adaptive = subjects.iter().find(|subject| subject.name == ADAPTIVE);
@@ -299,7 +301,7 @@ fn metrics(turns: &[Turn]) -> Vec<(String, f64)> {
 
 // --- `loop` ---
 
-/// Makes the subject whose operations are counted from outside.
+/// Makes the subject for an instrument that counts operations.
 const fn looping<F: Family>() -> Make {
     |setting| with_words::<F, _>(Looped { setting })
 }

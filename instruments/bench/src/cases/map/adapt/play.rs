@@ -1,8 +1,10 @@
-//! Threads that use one map while what they do changes, and what it took of them.
+//! Threads that use one map while their load changes, and the time it took.
 //!
-//! - I1. A batch of operations counts for the step in which it began. A batch is some microseconds long, a step some milliseconds.
-//! - I2. What a step took is the processor time of the whole process, so that a policy's and a reclaimer's are in it; and, where each thread has
-//!   a processor of its own, the time for which those slept that had something to do: who waits for a lock has not got that time back.
+//! - I1. A batch of operations counts for the step in which it began. A batch takes some microseconds, a step
+//!   some milliseconds.
+//! - I2. A step's time is the processor time of the whole process, the engine and the reclaimer included. If
+//!   each thread has its own processor, time asleep with work left is added: a thread that waits for a lock
+//!   loses that time too.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
@@ -18,25 +20,25 @@ use crate::ours_adapt::policy_cpu_ns;
 use crate::rivals::maps::Mapping;
 use crate::uncounted::thread_cpu_ns;
 
-/// A span in which the threads do one thing.
+/// A span with one load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) load: Load,
-    /// Whether it is of the phase, and not of what was before.
+    /// Whether it belongs to the phase, and not to the load before.
     pub(super) of_phase: bool,
     /// Whether it is timed.
     pub(super) timed: bool,
-    /// Of loads that do not end by themselves.
+    /// Length, for loads without an end of their own.
     pub(super) length: Duration,
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stepped {
     pub(super) began: SystemTime,
     pub(super) calls: u64,
     pub(super) ns: f64,
-    /// That part of it which the policies' thread took, and the step's length.
+    /// Processor time of the engine's thread in the step, and the step's length.
     pub(super) policy_ns: u64,
     pub(super) length: Duration,
 }
@@ -44,13 +46,13 @@ pub(super) struct Stepped {
 #[derive(Default)]
 struct Now {
     step: usize,
-    /// Threads that have nothing left to do in it.
+    /// Threads without remaining work in the step.
     done: usize,
 }
 
 #[derive(Default)]
 struct Stage {
-    /// The number of the step, to be looked at between batches.
+    /// The number of the step, checked between batches.
     step: AtomicUsize,
     now: Mutex<Now>,
     changed: Condvar,
@@ -64,13 +66,13 @@ impl Stage {
     fn change_to(&self, step: usize) {
         let mut now = self.now();
         *now = Now { step, done: 0 };
-        // Relaxed: the number is all there is to see.
+        // Relaxed: the number publishes no other data.
         self.step.store(step, Ordering::Relaxed);
         drop(now);
         self.changed.notify_all();
     }
 
-    /// Sleeps while it is this step; before that it may be said that nothing is left to do.
+    /// Sleeps until `step` is over. `is_done` first reports that the thread has no work left.
     fn sleep_through(&self, step: usize, is_done: bool) {
         let mut now = self.now();
         if is_done && now.step == step {
@@ -87,7 +89,7 @@ impl Stage {
     }
 }
 
-/// How long the calling thread sleeps.
+/// Measures the sleep of the calling thread.
 struct Sleep {
     began: Instant,
     busy_ns: f64,
@@ -107,14 +109,14 @@ impl Sleep {
     }
 }
 
-/// What a thread did in a step.
+/// Work of a thread in a step.
 #[derive(Clone, Copy, Default)]
 struct Did {
     calls: u64,
     slept_ns: f64,
 }
 
-/// Has each hand do the steps one after the other.
+/// Has each hand play the steps one after the other.
 pub(super) fn play<K: Key, M: Mapping<K>>(
     map: &M,
     deck: &Deck<K>,
@@ -129,7 +131,7 @@ pub(super) fn play<K: Key, M: Mapping<K>>(
         let mut did = vec![Did::default(); steps.len()];
         begin.wait();
         loop {
-            // Relaxed: the number is all there is to see.
+            // Relaxed: the number publishes no other data.
             let number = stage.step.load(Ordering::Relaxed);
             let Some(Step { load, .. }) = steps.get(number) else { return (hand, did) };
             if !load.is_for(thread) {
