@@ -1,5 +1,5 @@
-//! A server's statistics: every worker counts its requests and bytes on its own processor, and a monitor adds them up,
-//! for the machine and by node.
+//! Statistics of a server: each worker counts its requests and bytes on its own processor; a monitor sums
+//! them for the machine and per node.
 //!
 //! `cargo run --release -p squall-machine --example served`; try it with
 //! `SQUALL_TOPOLOGY=nodes:2,caches:2,cores:2,threads:1`.

@@ -1,5 +1,5 @@
-//! The biased word under threads beyond processors that move and are preempted: in every mode, while the mode is given
-//! up, and beside a thread that has no restartable sequences.
+//! The biased word, with more threads than processors, which move and are preempted. The tests run in every
+//! mode, during a downgrade, and beside a thread without restartable sequences.
 
 mod pervp_support;
 
@@ -37,7 +37,7 @@ fn again_in_every_mode() {
     }
 }
 
-/// One word for all, and a word for each VP that is found by where the thread is and used when it may have moved.
+/// One word for all threads, and one word per VP, used after the thread may have moved.
 #[test]
 fn sums_are_exact() {
     let (one, each) = (BiasedWord::new(Vp::current()), words());
@@ -59,7 +59,7 @@ fn sums_are_exact() {
                 adders.spawn(move || {
                     let mut random = Random::new(id + 1);
                     for operation in 0..operations() {
-                        // Half of the threads stay wherever the scheduler has them.
+                        // Half of the threads stay on the scheduler's choice of processor.
                         if operation % PER_HOP == 0 && id % 2 == 0 {
                             hop(&mut random);
                         }
@@ -78,9 +78,9 @@ fn sums_are_exact() {
     assert_eq!(total(&each), (ids * operations()).wrapping_sub(THREADS * operations()));
 }
 
-/// Which of the two ways an addition takes is part of the promise: it is the price, and the sensor.
+/// The path of an addition is part of the contract: it decides the cost, and the sensor counts it.
 #[test]
-fn the_own_vp_adds_in_one_way_and_others_in_the_other() {
+fn own_additions_are_local_and_others_elsewhere() {
     let each = words();
     let may_restart = pervp::restart_mode() == RestartMode::Restartable;
     let allowed = squall_sys::affinity::allowed().unwrap_or_default();
@@ -105,7 +105,7 @@ fn the_own_vp_adds_in_one_way_and_others_in_the_other() {
         assert_eq!(word.load(), 1000 + order as u64);
         assert_eq!(word.added_elsewhere(), if may_restart { 0 } else { word.load() });
     }
-    // From one place to the words of all others.
+    // Add from one processor to the words of all others.
     if let (true, [here, others @ ..]) = (may_restart, &places[..]) {
         squall_sys::affinity::restrict_to(&[*here]).expect("a processor that was allowed");
         others.iter().for_each(|&other| each[other].add(7));
@@ -117,12 +117,12 @@ fn the_own_vp_adds_in_one_way_and_others_in_the_other() {
 
 #[test]
 #[should_panic(expected = "does not exist")]
-fn a_word_of_no_vp_is_refused() {
+fn a_nonexistent_vp_is_rejected() {
     BiasedWord::new(Vp::new(machine().vp_limit() as u32));
 }
 
 #[test]
-fn it_wraps() {
+fn additions_wrap() {
     let word = BiasedWord::new(Vp::current());
     word.add(5);
     word.add(7u64.wrapping_neg());
@@ -130,7 +130,8 @@ fn it_wraps() {
     assert!(format!("{word:?}").contains("18446744073709551614"));
 }
 
-/// Threads that add all the time while `cause` runs in a thread of its own; all additions must be there.
+/// Runs threads that add all the time while `cause` runs on a thread of its own; then checks that no addition
+/// is lost.
 #[cfg(not(miri))]
 fn under_load(cause: impl Fn(&BiasedWord) + Send + Sync) {
     let each = words();
@@ -174,7 +175,7 @@ fn trials(test: &str) {
 
 #[test]
 #[cfg(not(miri))]
-fn sums_survive_that_the_mode_is_given_up() {
+fn sums_survive_a_downgrade() {
     if is_child() {
         let restartable = pervp::restart_mode() == RestartMode::Restartable;
         under_load(|_| pervp::force_downgrade());
@@ -182,13 +183,13 @@ fn sums_survive_that_the_mode_is_given_up() {
             assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: pervp::WhyAtomic::Downgraded });
         }
     }
-    trials("sums_survive_that_the_mode_is_given_up");
+    trials("sums_survive_a_downgrade");
 }
 
-/// Unlike the words of every VP: here plain and atomic additions do not meet on one word.
+/// Unlike per-VP words: here plain and atomic additions never meet on one word.
 #[test]
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri)))]
-fn a_thread_without_registration_takes_nothing_from_the_others() {
+fn an_unregistered_thread_keeps_the_mode() {
     if is_child() {
         let (before, each) = (pervp::restart_mode(), words());
         under_load(|word| {
@@ -197,20 +198,20 @@ fn a_thread_without_registration_takes_nothing_from_the_others() {
             }
             word.add(1);
             word.add(1u64.wrapping_neg());
-            // Its `cpu_id` is now negative, which is no VP.
+            // Its `cpu_id` is now negative, which equals no VP.
             each.iter().for_each(|own| own.add(3));
             assert!(each.iter().all(|own| own.added_elsewhere() == 3));
         });
         assert_eq!(pervp::restart_mode(), before);
     }
-    trials("a_thread_without_registration_takes_nothing_from_the_others");
+    trials("an_unregistered_thread_keeps_the_mode");
 }
 
-/// The instructions themselves, also where the kernel has no such sequences, on the first and on the last VP.
+/// Runs the instructions themselves on the first and on the last VP, also where the kernel has no sequences.
 #[test]
 #[cfg(not(miri))]
-fn its_instructions_agree_with_a_model() {
-    let name = "its_instructions_agree_with_a_model";
+fn instructions_agree_with_a_model() {
+    let name = "instructions_agree_with_a_model";
     if !squall_sys::area::NATIVE || cfg!(squall_tsan) {
         println!("SKIP: no sequences in this build");
         return;

@@ -1,5 +1,5 @@
-//! The word with a gate, under threads beyond processors that move and are preempted: nothing is lost while gates open and close,
-//! and nobody comes through one that was closed.
+//! The gated word, with more threads than processors, which move and are preempted. No addition is lost while
+//! gates open and close, and a closed gate lets no addition through.
 
 mod pervp_support;
 
@@ -30,7 +30,7 @@ fn sum(words: &[GatedWord], of: impl Fn(&GatedWord) -> u64) -> u64 {
     words.iter().map(of).sum()
 }
 
-/// Says that it is over when it is dropped, so that a test which fails ends.
+/// Sets the flag when it is dropped, so that the threads of a failed test end.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -39,7 +39,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Whether gates open at all in this process: told by what they do on the VP of a thread that stays there.
+/// True if gates open in this process. Tries a gate on the VP of a thread that stays there.
 fn gates_open() -> bool {
     let allowed = squall_sys::affinity::allowed().unwrap_or_default();
     let place = allowed.first().copied();
@@ -62,12 +62,12 @@ fn again_in_every_mode() {
     for &(name, value, expect) in MODES {
         again(&[(name, value), (EXPECT, expect)], &[]);
     }
-    // There are sequences, but none that the kernel would restart for us.
+    // The process has sequences, but the kernel does not restart them on request.
     again(&[("SQUALL_MEMBARRIER", "off")], &[]);
 }
 
 #[test]
-fn a_gate_opens_only_where_it_can_be_closed_again() {
+fn a_gate_opens_only_if_it_can_be_closed_again() {
     let refused = std::env::var_os("SQUALL_MEMBARRIER").is_some_and(|value| value == "off");
     let restartable = pervp::restart_mode() == RestartMode::Restartable;
     if refused || !restartable {
@@ -90,13 +90,13 @@ fn a_new_word_is_closed() {
 
 #[test]
 #[should_panic(expected = "does not exist")]
-fn a_word_of_no_vp_is_refused() {
+fn a_nonexistent_vp_is_rejected() {
     GatedWord::new(Vp::new(machine().vp_limit() as u32));
 }
 
-/// A gate is that of one VP.
+/// A gate belongs to one VP.
 #[test]
-fn others_do_not_come_through() {
+fn other_vps_are_rejected_at_the_gate() {
     let each = words();
     each.iter().for_each(GatedWord::open);
     let allowed = squall_sys::affinity::allowed().unwrap_or_default();
@@ -122,7 +122,7 @@ fn others_do_not_come_through() {
     roam();
 }
 
-/// Gates open and close all the time; an addition goes one way or the other, once.
+/// Gates open and close all the time; each addition takes one of the two paths, once.
 #[test]
 fn sums_are_exact() {
     let each = words();
@@ -143,7 +143,7 @@ fn sums_are_exact() {
                 adders.spawn(move || {
                     let (mut random, mut own) = (Random::new(id + 1), 0);
                     for operation in 0..operations() {
-                        // Half of the threads stay wherever the scheduler has them.
+                        // Half of the threads stay on the scheduler's choice of processor.
                         #[cfg(not(miri))]
                         if operation % PER_HOP == 0 && id % 2 == 0 {
                             hop(&mut random);
@@ -168,7 +168,7 @@ fn sums_are_exact() {
     assert_eq!(sum(&each, GatedWord::added_at_gate), at_gates.into_inner());
 }
 
-/// What is read once the closing was finished stays as it is. One thread on each VP is at its gate all the time.
+/// A count read after closing has finished no longer changes. Several threads add at the gates all the time.
 #[test]
 fn closing_is_exact() {
     let each = words();
@@ -192,27 +192,27 @@ fn closing_is_exact() {
         for round in 0..rounds() {
             let before = sum(&each, GatedWord::added_at_gate);
             each.iter().for_each(GatedWord::open);
-            // Long enough for the others to have the lines, and to be in the middle.
+            // Long enough for the other threads to own the cache lines, and to be inside a sequence.
             for _ in 0..round % 1024 {
                 squall_sys::sync::hint::spin_loop();
             }
             each.iter().for_each(GatedWord::close);
             if GatedWord::finish_closing().is_err() {
-                println!("SKIP: the kernel restarts no sequences any more");
+                println!("SKIP: the kernel no longer restarts sequences");
                 break;
             }
             let closed = sum(&each, GatedWord::added_at_gate);
             for _ in 0..200 {
-                assert_eq!(sum(&each, GatedWord::added_at_gate), closed, "one came through a closed gate");
+                assert_eq!(sum(&each, GatedWord::added_at_gate), closed, "an addition passed a closed gate");
             }
             came_through += closed - before;
         }
     });
     assert_eq!(sum(&each, GatedWord::added_at_gate), at_gates.into_inner());
-    assert!(!open || came_through > 0, "nobody was at the gates");
+    assert!(!open || came_through > 0, "no thread ever added at a gate");
 }
 
-/// Once the mode was given up there are no sequences, so that nobody comes through any gate.
+/// After a downgrade there are no sequences, so every gate rejects.
 #[test]
 #[cfg(not(miri))]
 fn without_sequences_gates_are_closed() {
@@ -227,11 +227,11 @@ fn without_sequences_gates_are_closed() {
     assert_eq!(GatedWord::finish_closing(), Ok(()));
 }
 
-/// Its `cpu_id` is negative, which is no VP, and not what a closed gate has either.
+/// Its `cpu_id` is negative, which equals neither a VP nor the value of a closed gate.
 #[test]
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri)))]
-fn a_thread_without_registration_comes_through_no_gate() {
-    let name = "a_thread_without_registration_comes_through_no_gate";
+fn an_unregistered_thread_is_rejected_at_every_gate() {
+    let name = "an_unregistered_thread_is_rejected_at_every_gate";
     if !is_child() {
         return again(&[], &["--exact", name]);
     }
@@ -251,11 +251,11 @@ fn a_thread_without_registration_comes_through_no_gate() {
     assert_eq!(pervp::restart_mode(), before);
 }
 
-/// The instructions themselves, also where the kernel has no such sequences, on the first and on the last VP.
+/// Runs the instructions themselves on the first and on the last VP, also where the kernel has no sequences.
 #[test]
 #[cfg(not(miri))]
-fn its_instructions_agree_with_a_model() {
-    let name = "its_instructions_agree_with_a_model";
+fn instructions_agree_with_a_model() {
+    let name = "instructions_agree_with_a_model";
     if !squall_sys::area::NATIVE || cfg!(squall_tsan) {
         println!("SKIP: no sequences in this build");
         return;

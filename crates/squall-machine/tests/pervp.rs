@@ -1,5 +1,6 @@
-//! The per-VP operations under threads beyond processors that move and are preempted, in every mode: the tests run once
-//! in this process (restartable where the machine can) and, by `pr_02_again_in_every_mode`, once per other mode.
+//! The per-VP operations, with more threads than processors, which move and are preempted. The tests run once
+//! in this process (restartable if the machine supports it) and once per other mode, by
+//! `pr_02_again_in_every_mode`.
 
 mod pervp_support;
 
@@ -17,12 +18,12 @@ use std::sync::Barrier;
 const THREADS: u64 = if cfg!(miri) { 3 } else { 8 };
 const PER_HOP: u64 = 300;
 
-/// Operations of each thread of a storm.
+/// Number of operations of each thread of a storm.
 fn operations() -> u64 {
     if cfg!(miri) { 60 } else { 60_000 / slowness() }
 }
 
-/// Runs `work(thread, operation)` in threads beyond processors that move about.
+/// Runs `work(thread, operation)` on more threads than processors, which move about.
 fn storm(work: impl Fn(u64, u64) + Sync) {
     thread::scope(|scope| {
         for id in 0..THREADS {
@@ -31,7 +32,7 @@ fn storm(work: impl Fn(u64, u64) + Sync) {
                 let mut random = Random::new(id + 1);
                 for operation in 0..operations() {
                     if operation % PER_HOP == 0 {
-                        // Half of the threads stay wherever the scheduler has them.
+                        // Half of the threads stay on the scheduler's choice of processor.
                         if id % 2 == 0 {
                             hop(&mut random);
                         } else if operation % (7 * PER_HOP) == 0 {
@@ -58,11 +59,11 @@ fn pr_02_again_in_every_mode() {
 }
 
 #[test]
-fn the_mode_is_the_one_asked_for() {
+fn the_mode_is_the_requested_one() {
     let mode = pervp::restart_mode();
     match std::env::var(EXPECT) {
         Ok(expect) => assert_eq!(mode.to_string(), expect),
-        // Which of the two depends on the machine; it must not change by being used.
+        // The machine decides which of the two modes it is; use must not change it.
         Err(_) => {
             PerVpWord::new().add(1);
             assert_eq!(pervp::restart_mode(), mode);
@@ -110,7 +111,7 @@ fn ex_t1_sums_are_exact() {
 }
 
 #[test]
-fn what_is_swapped_out_and_what_is_left_is_what_was_added() {
+fn swapped_and_remaining_values_sum_to_the_additions() {
     let word = PerVpWord::new();
     let out = AtomicU64::new(0);
     storm(|id, operation| {
@@ -128,12 +129,12 @@ fn what_is_swapped_out_and_what_is_left_is_what_was_added() {
 }
 
 #[test]
-fn own_sequences_by_update_and_compare_and_store() {
+fn updates_and_compare_and_stores_sum_up() {
     let word = PerVpWord::new();
     let moved = AtomicU64::new(0);
     storm(|_, operation| {
         if operation % 2 == 0 {
-            // Two steps at once, never seen apart.
+            // Two steps in one update, so a reader never sees one alone.
             let stored = word.update(|value| {
                 assert_eq!(value % 2, 0);
                 Some(value + 2)
@@ -161,16 +162,16 @@ fn own_sequences_by_update_and_compare_and_store() {
 }
 
 #[test]
-fn compare_and_store_names_what_did_not_hold() {
+fn a_failed_compare_and_store_names_the_failed_condition() {
     let word = PerVpWord::new();
-    // Retried: between two lines the thread may move.
+    // Retried, because the thread may move between two lines.
     let (vp, now) = loop {
         let vp = Vp::current();
         if let Err(CasError::Changed(now)) = word.compare_and_store(vp, 1, 2) {
             break (vp, now);
         }
     };
-    assert_eq!((now, word.sum()), (0, 0), "a failed compare-and-store on {vp} stored something");
+    assert_eq!((now, word.sum()), (0, 0), "a failed compare-and-store on {vp} changed the word");
     let nowhere = Vp::new(machine().vp_limit() as u32);
     assert!(
         matches!(word.compare_and_store(nowhere, 0, 2), Err(CasError::Elsewhere(here)) if here != nowhere)
@@ -178,13 +179,13 @@ fn compare_and_store_names_what_did_not_hold() {
     assert_eq!(word.sum(), 0);
 }
 
-/// A bounded array of each VP under a word of count and version: the shape of a per-processor pool (TO-09).
+/// A bounded array per VP under a word of count and version: the shape of a per-processor pool.
 #[test]
 fn to_09_an_array_by_pairs_loses_and_doubles_nothing() {
     const SLOTS: u64 = 7;
     let pool = PerVpWords::<8>::new();
     let seen: Vec<AtomicU8> = (0..THREADS * operations()).map(|_| AtomicU8::new(0)).collect();
-    let take = |value: u64| assert_eq!(seen[value as usize].fetch_add(1, Ordering::Relaxed), 0, "doubled");
+    let take = |value: u64| assert_eq!(seen[value as usize].fetch_add(1, Ordering::Relaxed), 0, "popped twice");
     storm(|id, operation| {
         let value = id * operations() + operation;
         loop {
@@ -215,7 +216,7 @@ fn to_09_an_array_by_pairs_loses_and_doubles_nothing() {
         let count = pool.load(vp, 0) & 0xff;
         (1..=count).for_each(|slot| take(pool.load(vp, slot as usize)));
     }
-    assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "lost");
+    assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "a value was lost");
 }
 
 #[test]
@@ -223,33 +224,34 @@ fn to_09_a_stack_loses_and_doubles_nothing() {
     let mut stack = PerVpStack::new();
     let seen: Vec<AtomicU8> = (0..THREADS * operations()).map(|_| AtomicU8::new(0)).collect();
     let take =
-        |value: Box<u64>| assert_eq!(seen[*value as usize].fetch_add(1, Ordering::Relaxed), 0, "doubled");
+        |value: Box<u64>| assert_eq!(seen[*value as usize].fetch_add(1, Ordering::Relaxed), 0, "popped twice");
     storm(|id, operation| {
         stack.push(Box::new(id * operations() + operation));
-        // In waves, so that stacks are now deep and now empty: empty and one node are where races are.
+        // Pops come in waves, so that stacks are sometimes deep and sometimes empty. Races need an empty
+        // stack or one node.
         let pops = if operation % 200 < 150 { 1 } else { 3 };
         (0..pops).filter_map(|_| stack.pop()).for_each(take);
     });
     let left = stack.drain();
     assert!(left.is_sorted_by_key(|(vp, _)| *vp));
     left.into_iter().for_each(|(_, value)| take(value));
-    assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "lost");
+    assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "a value was lost");
     assert!(stack.pop().is_none());
 }
 
-/// The pointer is a number here: nothing is read through it.
+/// Decodes a number from a pointer that is never dereferenced.
 fn number(pointer: NonNull<()>) -> usize {
     pointer.addr().get() - 1
 }
 
 #[test]
-fn a_magazine_loses_and_doubles_nothing_and_keeps_its_bound() {
+fn a_magazine_keeps_every_pointer_once_and_its_bound() {
     const CAPACITY: usize = 16;
     let mut magazine = PerVpMagazine::try_new(CAPACITY).unwrap();
     let seen: Vec<AtomicU8> = (0..THREADS * operations()).map(|_| AtomicU8::new(0)).collect();
     let refused = AtomicUsize::new(0);
     let take = |pointer| {
-        assert_eq!(seen[number(pointer)].fetch_add(1, Ordering::Relaxed), 0, "doubled");
+        assert_eq!(seen[number(pointer)].fetch_add(1, Ordering::Relaxed), 0, "popped twice");
     };
     storm(|id, operation| {
         let value = (id * operations() + operation) as usize;
@@ -259,7 +261,7 @@ fn a_magazine_loses_and_doubles_nothing_and_keeps_its_bound() {
             refused.fetch_add(1, Ordering::Relaxed);
             take(pointer);
         }
-        // In waves, so that it is now full and now empty.
+        // Pops come in waves, so that the magazine is sometimes full and sometimes empty.
         let pops = if operation % 200 < 150 { 1 } else { 3 };
         (0..pops).filter_map(|_| magazine.pop()).for_each(take);
         assert!(magazine.len_on(here) <= CAPACITY);
@@ -268,19 +270,19 @@ fn a_magazine_loses_and_doubles_nothing_and_keeps_its_bound() {
     magazine.drain(|vp, pointer| left.push((vp, pointer)));
     assert!(left.is_sorted_by_key(|(vp, _)| *vp));
     left.into_iter().for_each(|(_, pointer)| take(pointer));
-    assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "lost");
+    assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "a value was lost");
     assert!(magazine.pop().is_none());
     let pushed = seen.len() - refused.into_inner();
-    assert!(pushed > seen.len() / 8, "{pushed} of {} went in: the test tests nothing", seen.len());
+    assert!(pushed > seen.len() / 8, "only {pushed} of {} pushes succeeded, too few for this test", seen.len());
 }
 
 #[test]
-fn a_magazine_is_last_in_first_out_bounded_and_of_its_vp() {
+fn a_magazine_is_last_in_first_out_and_bounded_per_vp() {
     let magazine = PerVpMagazine::try_new(3).unwrap();
     let pointer = |n: usize| NonNull::new(std::ptr::without_provenance_mut(n + 1)).unwrap();
     let absent = Vp::new(machine().vp_limit() as u32);
-    assert!(!magazine.push_on(absent, pointer(9)), "nobody is there");
-    // Retried until the thread stayed on one VP for all of it.
+    assert!(!magazine.push_on(absent, pointer(9)), "pushed on a nonexistent VP");
+    // Retried until the thread stayed on one VP for the whole round.
     for round in 0.. {
         while magazine.pop().is_some() {}
         let here = Vp::current();
@@ -293,10 +295,10 @@ fn a_magazine_is_last_in_first_out_bounded_and_of_its_vp() {
     }
 }
 
-/// Few nodes that come back at once, often in another order: a pop that believed what it read before they did would
-/// hand one out twice (the ABA problem). In a virtual topology all threads share a VP.
+/// Few nodes that come back at once, often in another order. A pop that trusts a stale read pops one of them
+/// twice (the ABA problem). In a virtual topology all threads share a VP.
 #[test]
-fn a_node_that_comes_back_is_not_handed_out_twice() {
+fn a_reused_node_is_popped_once() {
     #[repr(C)]
     struct Node {
         link: ListNode,
@@ -312,16 +314,16 @@ fn a_node_that_comes_back_is_not_handed_out_twice() {
     // SAFETY: here and below, valid nodes that are in no list, and are freed after the list.
     nodes.iter().for_each(|node| unsafe { list.push(node.cast()) });
     let pop = || {
-        // SAFETY: the nodes of this list are kept as it asks.
+        // SAFETY: the nodes of this list are kept as the list requires.
         let node = unsafe { list.pop() }?.cast::<Node>();
         // SAFETY: a node of ours; the field is atomic.
         assert!(!unsafe { &(*node.as_ptr()).is_held }.swap(true, Ordering::Relaxed), "handed out twice");
         Some(node)
     };
     let push = |node: NonNull<Node>| {
-        // SAFETY: as above.
+        // SAFETY: a node of ours; the field is atomic.
         assert!(unsafe { &(*node.as_ptr()).is_held }.swap(false, Ordering::Relaxed));
-        // SAFETY: as above.
+        // SAFETY: a valid node that is in no list, and is freed after the list.
         unsafe { list.push(node.cast()) };
     };
     thread::scope(|scope| {
@@ -337,7 +339,7 @@ fn a_node_that_comes_back_is_not_handed_out_twice() {
         }
     });
     let mut left = Vec::new();
-    // SAFETY: as above.
+    // SAFETY: the nodes in the list are valid.
     unsafe { list.drain(|_, node| left.push(node.cast())) };
     drop(list);
     let sorted = |mut nodes: Vec<NonNull<Node>>| {
@@ -350,9 +352,9 @@ fn a_node_that_comes_back_is_not_handed_out_twice() {
 }
 
 #[test]
-fn a_stack_is_last_in_first_out_on_its_vp() {
+fn a_stack_is_last_in_first_out_per_vp() {
     let stack = PerVpStack::new();
-    // Retried until the thread stayed on one VP for all of it, which leaves values of other tries behind.
+    // Retried until the thread stayed on one VP for the whole round. Failed rounds leave values behind.
     for round in 0.. {
         let base = round * 10;
         let vp = Vp::current();
@@ -417,7 +419,7 @@ fn pr_02_values_are_made_where_they_are_asked_for() {
     });
     let live = values.iter().count();
     assert!(live >= 1 && values.iter().all(|(vp, value)| vp == value.0));
-    // Racing makers' values have gone; the winners' have not.
+    // The values of makers that lost a race are dropped; the winners' values are live.
     assert_eq!(MADE.load(Ordering::Relaxed) - DROPPED.load(Ordering::Relaxed), live);
     assert!(values.get(Vp::new(machine().vp_limit() as u32)).is_none());
     drop(values);
@@ -426,7 +428,7 @@ fn pr_02_values_are_made_where_they_are_asked_for() {
 
 /// Makers that all wait for each other inside `init`: one value per VP survives, in the room or on the heap.
 #[test]
-fn of_racing_makers_one_wins() {
+fn one_of_several_racing_makers_wins() {
     fn race<T: Send + Sync + 'static>(value: impl Fn(Arc<()>) -> T + Send + Sync + 'static) {
         const MAKERS: usize = 4;
         let held = Arc::new(());
@@ -445,13 +447,13 @@ fn of_racing_makers_one_wins() {
                 });
             }
         });
-        // One of `held` here, one in the closure, one in each value that was kept.
+        // One reference here, one in the closure, one in each value that was kept.
         assert_eq!(Arc::strong_count(&held), 2 + values.iter().count());
         drop(values);
         assert_eq!(Arc::strong_count(&held), 1);
     }
-    // In a virtual topology and in this one alike, each maker makes: four threads that never asked before, on VPs
-    // where nothing was made, or together on one.
+    // Each maker makes a value, with or without a virtual topology: four threads without a value yet, on
+    // different VPs or together on one.
     race(|held| held);
     race(|held| (held, [0u8; 5000]));
 }

@@ -1,4 +1,5 @@
-//! What per-VP objects leave behind: alone in its program, as it looks at figures of the whole process.
+//! Memory that per-VP objects leave behind. Alone in its program, because it checks figures of the whole
+//! process.
 
 mod pervp_support;
 
@@ -37,7 +38,7 @@ fn pr_02_freed_space_is_zero_and_is_used_again() {
     assert_eq!(last.bytes_per_vp, 0);
     assert_eq!(last.chunks_count, first.chunks_count, "freed space was not used again");
 
-    // More than a chunk holds: another is made, and both are used again.
+    // More than one chunk holds: the allocator makes a second chunk, and reuses both later.
     let many: Vec<PerVpWords<512>> = (0..20).map(|_| PerVpWords::new()).collect();
     assert!(many.iter().all(|words| words.sum(511) == 0));
     let more = stats();

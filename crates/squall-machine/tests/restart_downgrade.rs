@@ -1,5 +1,6 @@
-//! Giving restartable sequences up under load: sums stay exact and nothing is lost, whoever causes it and however the
-//! sequences in flight are restarted. Each trial is a process of its own, as the mode never comes back.
+//! Giving restartable sequences up under load. Sums stay exact and no value is lost, for every cause and for
+//! each way of restarting the sequences in flight. Each trial is a process of its own, because the mode never
+//! comes back.
 #![cfg(not(miri))]
 
 mod pervp_support;
@@ -15,10 +16,10 @@ use std::time::Duration;
 const TRIALS: u64 = 6;
 const THREADS: u64 = 6;
 
-/// Threads add, push and pop until told to stop; meanwhile `cause` runs in a thread of its own.
+/// Threads add, push and pop until told to stop; meanwhile `cause` runs on a thread of its own.
 fn give_up_under_load(cause: impl Fn(&PerVpWord) + Send + Sync) {
     if pervp::restart_mode() != RestartMode::Restartable {
-        println!("SKIP: no restartable sequences here, nothing to give up");
+        println!("SKIP: no restartable sequences here");
         return;
     }
     let word = PerVpWord::new();
@@ -61,7 +62,7 @@ fn give_up_under_load(cause: impl Fn(&PerVpWord) + Send + Sync) {
     });
     assert_eq!(word.sum(), added.into_inner());
     let left = stack.drain().into_iter().fold(0u64, |sum, (_, value)| sum.wrapping_add(value));
-    assert_eq!(popped.into_inner().wrapping_add(left), pushed.into_inner(), "a value was lost or doubled");
+    assert_eq!(popped.into_inner().wrapping_add(left), pushed.into_inner(), "a value was lost or duplicated");
 }
 
 fn trials(variables: &[(&str, &str)], test: &str) {
@@ -86,9 +87,9 @@ fn by_force_with_visits_to_every_processor() {
     trials(&[("SQUALL_MEMBARRIER", "off")], "by_force_with_visits_to_every_processor");
 }
 
-/// A sequence that was in flight must not commit over an atomic addition made after the mode was given up. To meet one,
-/// sequences take most of a millisecond, and the thread that gives the mode up then adds to the words of another
-/// processor, as one may whose answer of where it is has grown old.
+/// A sequence in flight must not commit over an atomic addition made after the mode was given up. To hit such
+/// a sequence, sequences take most of a millisecond. The thread that gives the mode up then adds to the words
+/// of another processor. A thread may really do that if its cached processor number is out of date.
 fn give_up_and_add_from_elsewhere() {
     let allowed = squall_sys::affinity::allowed().expect("an affinity mask");
     let (RestartMode::Restartable, [there, .., here]) = (pervp::restart_mode(), &allowed[..]) else {
@@ -116,7 +117,7 @@ fn give_up_and_add_from_elsewhere() {
         pervp::force_downgrade();
         for _ in 0..ADDITIONS {
             word.add(1);
-            // Spread over a slow sequence.
+            // Spread over the duration of a slow sequence.
             (0..3_000).for_each(|lap| _ = std::hint::black_box(lap));
         }
         let vp = Vp::current();
@@ -142,11 +143,11 @@ fn no_sequence_commits_late_without_membarrier() {
     trials(&[("SQUALL_MEMBARRIER", "off")], "no_sequence_commits_late_without_membarrier");
 }
 
-/// Gives the mode up after each of the first instructions of an addition, the moments between its reading of
-/// `AREA_OFFSET` and its start included: whichever it was, the addition must take the atomic path.
+/// Gives the mode up after each of the first instructions of an addition, also between its read of
+/// `AREA_OFFSET` and its start. In each case the addition must take the atomic path.
 ///
-/// The processor's trap flag stops the thread after each instruction. A stop inside the sequence restarts it, so that it
-/// cannot commit before the handler has given the mode up and lets the thread run on.
+/// The processor's trap flag stops the thread after each instruction. A stop inside the sequence restarts it,
+/// so the sequence cannot commit before the handler has given the mode up and lets the thread run on.
 #[test]
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(squall_tsan)))]
 fn at_every_instruction_of_an_addition() {
@@ -186,26 +187,26 @@ fn step_and_give_up(step: u64) {
     };
     let word = PerVpWord::new();
     squall_sys::affinity::restrict_to(&[*here]).expect("a processor that was allowed");
-    // The atomic path is told apart by where it adds.
+    // The processor of the addition shows whether it took the atomic path.
     squall_sys::area::set_own_cache(Asker::Machine, *there as u32, 9);
     LEFT.store(step, Ordering::Relaxed);
-    // SAFETY: the handler is ours; setting the flag stops this thread after the instruction that follows, and the
-    // handler takes it back. The stack is used below what the compiler may keep there (no `nostack`).
+    // SAFETY: the handler is ours. Setting the flag stops this thread after the following instruction, and
+    // the handler clears it. The stack is used below the part that the compiler may use (no `nostack`).
     unsafe {
         signal(TRAP, on_trap);
         std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
     }
     word.add(1);
-    assert_eq!(LEFT.load(Ordering::Relaxed), 0, "the addition has fewer instructions");
+    assert_eq!(LEFT.load(Ordering::Relaxed), 0, "the addition has fewer instructions than steps");
     assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: WhyAtomic::Downgraded });
     assert_eq!(
         (word.load(Vp::new(*there as u32)), word.sum()),
         (1, 1),
-        "it committed after the mode was given up"
+        "the addition committed after the mode was given up"
     );
 }
 
-/// A thread that has really no registration: it takes its own back, then counts.
+/// A thread that really has no registration: it takes its own back, then counts.
 #[test]
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 fn by_a_thread_without_registration() {

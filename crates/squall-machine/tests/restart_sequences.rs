@@ -1,5 +1,6 @@
-//! Every instruction of every restartable sequence, against a model, also where the kernel has none (emulated user
-//! mode, a switched-off C library): the own block is made to look registered in a process that has one user of it.
+//! Every instruction of every restartable sequence, against a model. The tests also run where the kernel has
+//! no sequences (emulated user mode, a switched-off C library). The own block is then made to look
+//! registered, in a process with one user of it.
 #![cfg(not(miri))]
 
 mod pervp_support;
@@ -24,7 +25,7 @@ fn pretend(cpu: u32) -> Vp {
     Vp::new(cpu)
 }
 
-/// Runs `check` in a child for the first and for the last VP.
+/// Runs `check` in a child process for the first and for the last VP.
 fn in_children(test: &str, check: impl FnOnce(Vp)) {
     if !NATIVE {
         println!("SKIP: no sequences in this build");
@@ -112,7 +113,7 @@ fn lists_agree_with_a_model() {
                 assert_eq!(popped, model.pop());
                 free.extend(popped);
             } else if let Some(node) = free.pop() {
-                // SAFETY: as above.
+                // SAFETY: our nodes, pushed only while free, freed after the list.
                 unsafe { list.push(node) };
                 model.push(node);
             }
@@ -131,7 +132,8 @@ fn lists_agree_with_a_model() {
 /// The macro as a user writes it: a counter that stops at a limit.
 fn add_below(word: &PerVpWord, limit: u64) -> Result<Vp, u64> {
     let home = word.home().as_ptr();
-    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only `count` changes. 3. The word's home.
+    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only `count` changes. 3. The word's
+    // home.
     unsafe {
         restartable! {
             in: [home = home, limit = limit],
@@ -159,8 +161,8 @@ fn add_below(word: &PerVpWord, limit: u64) -> Result<Vp, u64> {
 }
 
 #[test]
-fn a_sequence_of_ones_own() {
-    in_children("a_sequence_of_ones_own", |vp| {
+fn a_user_sequence_works() {
+    in_children("a_user_sequence_works", |vp| {
         let word = PerVpWord::new();
         (0..10).for_each(|_| assert_eq!(add_below(&word, 10), Ok(vp)));
         (0..10).for_each(|_| assert_eq!(add_below(&word, 10), Err(10)));
@@ -168,9 +170,9 @@ fn a_sequence_of_ones_own() {
     });
 }
 
-/// The same in whatever mode the process has, restarts by the kernel included.
+/// A user's sequence in the mode of this process, with restarts by the kernel.
 #[test]
-fn a_sequence_of_ones_own_under_load() {
+fn a_user_sequence_works_under_load() {
     const LIMIT: u64 = 5_000;
     let word = PerVpWord::new();
     let added: u64 = std::thread::scope(|scope| {
@@ -183,7 +185,7 @@ fn a_sequence_of_ones_own_under_load() {
     assert!(word.iter().all(|(_, value)| value <= LIMIT));
 }
 
-/// As `add_slowly` without the frame: load, delay, store.
+/// Adds like `add_slowly`, without the frame: load, delay, store.
 fn add_slowly_unprotected(word: &PerVpWord) {
     use squall_sys::sync::atomic::{AtomicU64, Ordering};
     // SAFETY: the word of a VP below the limit, of an object that outlives the borrow, accessed atomically.
@@ -194,19 +196,20 @@ fn add_slowly_unprotected(word: &PerVpWord) {
     word.store(count + 1, Ordering::Relaxed);
 }
 
-/// How many additions get lost when six threads make them.
+/// Counts the additions that are lost when six threads add.
 fn lost(add: impl Fn(&PerVpWord) + Sync, each: u64) -> u64 {
     let word = PerVpWord::new();
     std::thread::scope(|scope| (0..6).for_each(|_| drop(scope.spawn(|| (0..each).for_each(|_| add(&word))))));
     6 * each - word.sum()
 }
 
-/// The kernel does restart sequences that it preempts: what the unprotected form loses, the sequence does not.
+/// The kernel restarts sequences that it preempts: plain code loses additions, the sequence loses no
+/// addition.
 #[test]
 fn a_preempted_sequence_is_restarted() {
-    // First that this test would notice: with as many threads on a processor, plain code loses additions.
+    // First check the test itself: with that many threads per processor, plain code loses additions.
     let noticed = (0..50).any(|_| lost(add_slowly_unprotected, 1_500) > 0);
-    assert!(noticed, "no addition was lost by plain code: this test sees nothing");
+    assert!(noticed, "plain code lost no addition, so this test cannot detect a loss");
     for _ in 0..3 {
         assert_eq!(lost(|word| add_slowly(word, LAPS), 1_500), 0);
     }
@@ -237,7 +240,8 @@ fn a_signal_handler_may_run_sequences() {
     let word: &PerVpWord = Box::leak(Box::new(PerVpWord::new()));
     WORD.store(std::ptr::from_ref(word).cast_mut(), Ordering::Relaxed);
     Vp::current();
-    // SAFETY: the handler uses atomics and `add` alone; the array has the layout of `struct itimerval`: 100 us.
+    // SAFETY: the handler uses only atomics and `add`; the array has the layout of `struct itimerval`: 100
+    // us.
     unsafe {
         signal(ALARM, on_alarm);
         assert_eq!(setitimer(0, &[0, 100, 0, 100], std::ptr::null_mut()), 0);
@@ -249,7 +253,7 @@ fn a_signal_handler_may_run_sequences() {
         });
         added += 3 * EACH;
     }
-    // SAFETY: as above; stops the timer.
+    // SAFETY: the same layout; zeros stop the timer.
     assert_eq!(unsafe { setitimer(0, &[0; 4], std::ptr::null_mut()) }, 0);
     // A signal may still be on its way.
     std::thread::sleep(std::time::Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! What changes while a program runs: affinity, cpusets, limits of processor time, processors that come and go.
+//! Changes while a program runs: affinity, cpusets, limits of processor time, processors that come and go.
 
 #![cfg(not(miri))] // Files and processes.
 
@@ -58,7 +58,7 @@ fn nested_control_groups_of_version_1_beside_version_2() {
 }
 
 #[test]
-fn a_group_outside_what_is_mounted_is_judged_by_the_mount_itself() {
+fn a_group_outside_the_mount_gets_the_limits_of_the_mount() {
     for path in ["0::/../../elsewhere", "0::/other/place (deleted)"] {
         let tree = Tree::of("container-v2");
         tree.put("proc/self/cgroup", path);
@@ -71,11 +71,11 @@ fn a_group_outside_what_is_mounted_is_judged_by_the_mount_itself() {
     let tree = Tree::of("container-v2");
     tree.put("proc/self/cgroup", "0::/..");
     tree.put("sys/fs/cpu.max", "1000 100000");
-    assert_eq!(tree.machine().allowance().quota().unwrap().cpus(), 2.5, "nothing above the mount is read");
+    assert_eq!(tree.machine().allowance().quota().unwrap().cpus(), 2.5, "limits above the mount must not be read");
 }
 
 #[test]
-fn a_group_below_what_is_mounted_is_found_there() {
+fn a_group_below_the_mounted_root_is_found() {
     let tree = Tree::of("container-v1");
     tree.put("proc/self/cgroup", "9:cpuset:/docker/0a1b/part\n4:cpu,cpuacct:/docker/0a1b/part");
     tree.put("sys/fs/cgroup/cpu,cpuacct/part/cpu.cfs_quota_us", "20000");
@@ -86,26 +86,26 @@ fn a_group_below_what_is_mounted_is_found_there() {
     assert_eq!(
         allowance.cpuset().unwrap().to_string(),
         "2-3",
-        "an empty set restricts nothing, the one above does"
+        "an empty set is skipped; the set above it applies"
     );
 }
 
 #[test]
-fn without_a_mount_table_groups_are_sought_where_they_usually_are() {
+fn without_a_mount_table_the_usual_place_is_read() {
     let tree = Tree::of("container-v2");
     tree.remove("proc/self/mountinfo");
     assert_eq!(tree.machine().allowance().quota().unwrap().cpus(), 2.5);
 }
 
 #[test]
-fn without_groups_nothing_is_restricted() {
+fn without_groups_there_are_no_limits() {
     let allowance = Tree::of("small-vm").machine().allowance();
     assert_eq!((allowance.quota(), allowance.cpuset()), (None, None));
     assert_eq!(allowance.parallelism(), 2);
 }
 
 #[test]
-fn malformed_limits_warn_and_restrict_nothing() {
+fn malformed_limits_warn_and_are_ignored() {
     let cases = [
         ("sys/fs/cgroup/cpu.max", "lots"),
         ("sys/fs/cgroup/cpu.max", "100000"),
@@ -133,10 +133,10 @@ fn malformed_limits_warn_and_restrict_nothing() {
 fn a_refresh_sees_each_change_and_counts_it_once() {
     let tree = Tree::of("container-v2");
     let machine = tree.machine();
-    assert_eq!(machine.generation(), 0, "nobody has asked yet");
+    assert_eq!(machine.generation(), 0, "0 before the first snapshot");
     let first = machine.allowance();
     assert_eq!((first.generation(), machine.generation()), (1, 1));
-    assert_eq!(machine.refresh().generation(), 1, "nothing has changed");
+    assert_eq!(machine.refresh().generation(), 1, "a refresh without a change keeps the generation");
 
     let changes: [(&str, &str); 5] = [
         ("proc/self/status", "Cpus_allowed_list:\t4-5"),
@@ -148,9 +148,9 @@ fn a_refresh_sees_each_change_and_counts_it_once() {
     for (count, (path, content)) in changes.into_iter().enumerate() {
         tree.put(path, content);
         let expected = count as u64 + 2;
-        assert_eq!(machine.allowance().generation(), expected - 1, "{path}: nobody has refreshed");
+        assert_eq!(machine.allowance().generation(), expected - 1, "{path}: only a refresh changes the snapshot");
         assert_eq!(machine.refresh().generation(), expected, "{path}");
-        assert_eq!(machine.refresh().generation(), expected, "{path}: the second time nothing is new");
+        assert_eq!(machine.refresh().generation(), expected, "{path}: a second refresh finds no change");
         assert_eq!((machine.allowance().generation(), machine.generation()), (expected, expected), "{path}");
     }
     let last = machine.allowance();
@@ -165,7 +165,7 @@ fn a_mask_of_offline_processors_is_still_usable() {
     let tree = Tree::of("container-v2");
     tree.put("sys/devices/system/cpu/online", "0-3");
     let allowance = tree.machine().allowance();
-    assert_eq!(allowance.usable().to_string(), "4-7", "the kernel is about to move us; better than nothing");
+    assert_eq!(allowance.usable().to_string(), "4-7", "offline VPs that are allowed still count");
 }
 
 #[test]
@@ -180,18 +180,18 @@ fn the_mask_of_a_thread_is_its_own() {
 }
 
 #[test]
-fn online_is_read_anew_each_time() {
+fn online_is_read_again_each_time() {
     let tree = Tree::of("small-vm");
     let machine = tree.machine();
     assert_eq!(machine.online().to_string(), "0-1");
     tree.put("sys/devices/system/cpu/online", "0");
     assert_eq!(machine.online().to_string(), "0");
     tree.put("sys/devices/system/cpu/online", "0-5");
-    assert_eq!(machine.online().to_string(), "0-1", "what is not possible is not online");
+    assert_eq!(machine.online().to_string(), "0-1", "an impossible processor is never online");
 }
 
 #[test]
-fn without_sysfs_proc_tells_who_is_online() {
+fn without_sysfs_proc_lists_the_online_processors() {
     let tree = Tree::of("no-sys");
     let machine = tree.machine();
     assert_eq!(machine.online().to_string(), "0-3,5");
@@ -206,10 +206,10 @@ fn processors_that_come_online_are_placed_and_old_clusters_stay() {
     let before = machine.clusters(ClusterSize::Core);
     let fixed = machine.clusters(ClusterSize::fixed(2));
     machine.refresh();
-    assert!(std::ptr::eq(before, machine.clusters(ClusterSize::Core)), "nothing came online");
+    assert!(std::ptr::eq(before, machine.clusters(ClusterSize::Core)), "no processor came online");
 
     tree.become_machine("then-online");
-    assert!(std::ptr::eq(before, machine.clusters(ClusterSize::Core)), "nobody has refreshed");
+    assert!(std::ptr::eq(before, machine.clusters(ClusterSize::Core)), "only a refresh places VPs");
     let allowance = machine.refresh();
     assert_eq!(allowance.generation(), 2);
     let after = machine.clusters(ClusterSize::Core);
@@ -219,17 +219,17 @@ fn processors_that_come_online_are_placed_and_old_clusters_stay() {
     assert_eq!(
         before.members(before.cluster_of(Vp::new(6))),
         [Vp::new(6)],
-        "who began with the old ones keeps them"
+        "old clusters stay as they are"
     );
-    assert!(std::ptr::eq(fixed, machine.clusters(ClusterSize::fixed(2))), "equal groups do not depend on it");
+    assert!(std::ptr::eq(fixed, machine.clusters(ClusterSize::fixed(2))), "fixed sizes do not depend on placed VPs");
     assert_eq!(machine.topology().unplaced().to_string(), "8-11");
     machine.refresh();
-    assert!(std::ptr::eq(after, machine.clusters(ClusterSize::Core)), "nothing more to learn");
+    assert!(std::ptr::eq(after, machine.clusters(ClusterSize::Core)), "no VP is left to place");
     machine.tree(&ClusterSize::LEVELS).unwrap();
 }
 
 #[test]
-fn a_machine_that_cannot_be_read_again_stays_as_it_is_and_says_so() {
+fn an_unreadable_machine_keeps_its_topology_and_warns() {
     let tree = Tree::of("some-offline");
     let machine = tree.machine();
     tree.become_machine("then-online");
@@ -250,12 +250,12 @@ fn later_snapshots_were_read_later() {
         let mut seen = Vec::new();
         while seen.last().is_none_or(|(_, quota)| *quota < 1000 + ROUNDS) {
             let snapshot = machine.refresh();
-            assert!(machine.generation() >= snapshot.generation(), "handed out before its number");
+            assert!(machine.generation() >= snapshot.generation(), "a snapshot was visible before its generation");
             seen.push((snapshot.generation(), snapshot.quota().unwrap().quota_us()));
         }
         seen
     };
-    // The limit only rises, so it must rise with the generations, over all threads that refresh.
+    // The limit only rises, so it must rise with the generations, over all refreshing threads.
     let mut seen: Vec<(u64, u64)> = std::thread::scope(|scope| {
         let readers: Vec<_> = (0..4).map(|_| scope.spawn(read_all)).collect();
         (1..=ROUNDS).for_each(put);
@@ -279,7 +279,7 @@ fn a_virtual_machine_has_all_its_vps() {
 }
 
 #[test]
-fn a_description_says_what_was_found() {
+fn a_description_matches_the_machine() {
     let description = Tree::of("some-offline").machine().describe();
     assert!(!description.is_virtual);
     assert_eq!(description.source, "/sys");

@@ -12,7 +12,7 @@ use squall_machine::topology::{Topology, VirtualSpec};
 use squall_machine::{ClusterSize, ClusterTree, Clusters, Machine, TreeError, Vp, VpSet};
 use trees::Tree;
 
-/// Every tree of the collection and some virtual machines, unpacked once for all tests here.
+/// Every tree of the collection and some virtual machines, unpacked once for all tests of this file.
 fn machines() -> &'static [(String, Machine)] {
     static MACHINES: LazyLock<Vec<(String, Machine)>> = LazyLock::new(make_machines);
     &MACHINES
@@ -109,7 +109,7 @@ fn hu_24_each_resource_class_has_its_own_size() {
     assert_eq!((counters.cluster_of(vp).index(), tables.cluster_of(vp).index()), (8, 1));
     assert!(
         std::ptr::eq(counters, machine.clusters(ClusterSize::Core)),
-        "shared by all who ask for that size"
+        "shared by all users of that size"
     );
 }
 
@@ -122,7 +122,7 @@ fn x_30_the_default_size_is_set_for_the_system_and_chosen_per_object() {
         machine.set_default_cluster_size(size);
         assert_eq!(machine.default_cluster_size(), size);
     }
-    assert_eq!(before.size(), ClusterSize::Core, "what exists keeps its size");
+    assert_eq!(before.size(), ClusterSize::Core, "existing clusters keep their size");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn hu_23_a_broadcast_reaches_every_leaf_once_and_a_gather_counts_all() {
         let mut told = vec![0; tree.len()];
         tree.roots().for_each(|root| told[root.index()] += 1);
         for node in tree.down() {
-            assert_eq!(told[node.index()], 1, "{name}: told before it tells");
+            assert_eq!(told[node.index()], 1, "{name}: a node must receive before it sends");
             tree.children(node).for_each(|child| told[child.index()] += 1);
         }
         let mut sums = vec![0; tree.len()];
@@ -237,7 +237,7 @@ fn fixed_sizes_nest_where_they_divide() {
 }
 
 #[test]
-fn sizes_that_do_not_nest_make_no_tree() {
+fn sizes_that_do_not_nest_are_rejected() {
     let machine = virtual_machine("nodes:4,cores:4");
     assert_eq!(machine.tree(&[]).unwrap_err(), TreeError::NoSizes);
     let error = machine.tree(&[ClusterSize::Cpu, ClusterSize::fixed(6), ClusterSize::Node]).unwrap_err();
@@ -249,14 +249,14 @@ fn sizes_that_do_not_nest_make_no_tree() {
     let error = machine.tree(&[ClusterSize::Node, ClusterSize::Core]).unwrap_err();
     assert!(matches!(error, TreeError::Straddles { inner: ClusterSize::Node, .. }), "{error}");
 
-    // Consecutive numbers are no neighbours where threads are numbered last.
+    // If threads are numbered last, VPs with consecutive numbers are not neighbours.
     let xeon = Tree::of("xeon-two-sockets").machine();
     let error = xeon.tree(&[ClusterSize::Core, ClusterSize::fixed(28)]).unwrap_err();
     assert!(error.to_string().contains("(VPs 0,56)"), "{error}");
 }
 
 #[test]
-fn levels_of_different_machines_make_no_tree() {
+fn levels_of_different_machines_are_rejected() {
     let of = |spec: &str, size| Topology::virtual_of(spec.parse().unwrap()).clusters(size);
     let (small, large) = (of("cores:4", ClusterSize::Cpu), of("cores:8", ClusterSize::Machine));
     let both: [&Clusters; 2] = [&small, &large];
@@ -269,7 +269,7 @@ fn levels_of_different_machines_make_no_tree() {
 
 #[test]
 #[should_panic(expected = "at least one VP")]
-fn a_cluster_of_none_is_refused() {
+fn a_cluster_of_zero_vps_is_rejected() {
     ClusterSize::fixed(0);
 }
 

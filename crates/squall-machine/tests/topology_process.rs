@@ -1,5 +1,5 @@
-//! The process-wide machine, which each process sets once: so every case runs in a process of its own, this test binary
-//! again with the environment variable set and one case named.
+//! The process-wide machine, which a process sets once. So every case runs in a process of its own: this test
+//! program again, with the environment variable set and one case named.
 
 #![cfg(not(miri))] // Files and processes.
 
@@ -14,7 +14,7 @@ use this_program::this_program;
 const VARIABLE: &str = "SQUALL_TOPOLOGY";
 const CASE: &str = "SQUALL_TEST_CASE";
 
-/// Runs `case` in a process where the variable holds `topology`.
+/// Runs `case` in a process in which the variable holds `topology`.
 fn run(case: &str, topology: Option<&str>) -> Output {
     let mut command = this_program();
     command.args(["--exact", "in_a_process_of_its_own", "--nocapture"]).env(CASE, case).env_remove(VARIABLE);
@@ -31,7 +31,7 @@ fn passes(case: &str, topology: Option<&str>) {
     assert!(output.status.success() && out.contains("the case ran"), "{case}: {out}{err}");
 }
 
-/// The child's side: does nothing when the tests are run as usual.
+/// The child's side. In an ordinary run it returns at once.
 #[test]
 fn in_a_process_of_its_own() {
     let Ok(case) = std::env::var(CASE) else { return };
@@ -58,11 +58,11 @@ fn in_a_process_of_its_own() {
             let error = try_machine().unwrap_err();
             assert!(matches!(&error, MachineError::Variable { value, .. } if value == "nodes:2,cores:zero"));
             assert!(error.to_string().contains("`cores:zero` has a count that is not a number"), "{error}");
-            assert_eq!(try_machine().unwrap_err(), error, "asking again changes nothing");
+            assert_eq!(try_machine().unwrap_err(), error, "a second call must return the same error");
             assert_eq!(
                 Machine::set_virtual(spec).unwrap().vps().len(),
                 3,
-                "a wrong variable can be overruled"
+                "set_virtual must work after a malformed variable"
             );
             assert!(try_machine().is_ok());
         }
@@ -86,25 +86,25 @@ fn the_variable_makes_the_machine_virtual() {
 }
 
 #[test]
-fn without_the_variable_or_with_an_empty_one_it_is_real() {
+fn without_a_variable_the_machine_is_real() {
     passes("real", None);
     passes("real", Some(""));
 }
 
 #[test]
-fn the_api_comes_before_the_variable() {
+fn set_virtual_overrides_the_variable() {
     passes("set", None);
     passes("set", Some("cores:4"));
     passes("set", Some("garbage"));
 }
 
 #[test]
-fn a_wrong_variable_is_an_error_with_the_reason() {
+fn a_malformed_variable_is_an_error_with_the_reason() {
     passes("wrong", Some("nodes:2,cores:zero"));
 }
 
 #[test]
-fn a_wrong_variable_panics_where_no_error_can_be_given() {
+fn a_malformed_variable_panics_in_machine() {
     let output = run("panic", Some("nodes:0"));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{text}");
@@ -112,7 +112,7 @@ fn a_wrong_variable_panics_where_no_error_can_be_given() {
 }
 
 #[test]
-fn threads_that_come_first_together_get_one_machine() {
+fn racing_first_uses_get_one_machine() {
     passes("race", None);
     passes("race", Some("cores:5"));
 }

@@ -9,7 +9,7 @@ use squall_machine::topology::{Source, Topology};
 use squall_machine::{ClusterSize, Vp};
 use trees::Tree;
 
-/// The clusters of a size as lists of VPs.
+/// Lists the clusters of a size as lists of VPs.
 fn lists(topology: &Topology, size: ClusterSize) -> Vec<String> {
     let clusters = topology.clusters(size);
     let list =
@@ -21,7 +21,7 @@ fn counts(topology: &Topology) -> [usize; 5] {
     ClusterSize::LEVELS.map(|size| topology.clusters(size).len())
 }
 
-/// Reads a tree that leaves nothing to assume.
+/// Reads a tree that is complete, so that the reader assumes no value.
 fn clean(name: &str) -> Topology {
     let topology = Tree::of(name).topology();
     assert_eq!(topology.warnings(), [""; 0], "{name}");
@@ -79,7 +79,7 @@ fn nodes_without_processors_form_no_cluster() {
 }
 
 #[test]
-fn a_node_that_lists_nobody_is_everybodys_if_it_is_alone() {
+fn a_single_node_with_an_empty_list_has_all_processors() {
     let tree = Tree::of("small-vm");
     tree.put("sys/devices/system/node/node0/cpulist", "");
     tree.remove("sys/devices/system/cpu/cpu0/node0");
@@ -134,13 +134,13 @@ fn offline_processors_stand_alone_in_their_node() {
     assert_eq!(machine.unplaced().to_string(), "2,5-6,8-11");
     assert_eq!(lists(&machine, ClusterSize::Core), ["0,4", "1", "2", "3,7", "5", "6", "8", "9", "10", "11"]);
     assert_eq!(lists(&machine, ClusterSize::Cache), ["0-1,4", "2", "3,7", "5", "6", "8", "9", "10", "11"]);
-    // 2, 5 and 6 by their own directories, 8-11 for want of one.
+    // 2, 5 and 6 by their own directories; 8-11 have no directory and go to the first node.
     assert_eq!(lists(&machine, ClusterSize::Node), ["0-1,4-5,8-11", "2-3,6-7"]);
     assert!(machine.warnings()[0].contains("VPs 2,5-6,8-11 have been offline"), "{:?}", machine.warnings());
 }
 
 #[test]
-fn learning_places_those_that_came_online_and_parts_nobody() {
+fn learning_places_online_vps_and_separates_no_core() {
     let before = Tree::of("some-offline").topology();
     let now = Tree::of("then-online").topology();
     let learnt = before.learn(&now).expect("2, 5 and 6 can be placed");
@@ -152,9 +152,9 @@ fn learning_places_those_that_came_online_and_parts_nobody() {
     );
     assert_eq!(lists(&learnt, ClusterSize::Cache)[..2], ["0-1,4-5", "2-3,6-7"]);
     assert_eq!(lists(&learnt, ClusterSize::Node), ["0-1,4-5,8-11", "2-3,6-7"]);
-    assert!(learnt.learn(&now).is_none(), "there is no more in it");
+    assert!(learnt.learn(&now).is_none(), "a second learning places no VP");
     let other = Tree::of("big-little").topology();
-    assert!(before.learn(&other).is_none(), "another machine teaches nothing");
+    assert!(before.learn(&other).is_none(), "another machine must not place VPs");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn virtual_machine_of_two() {
 }
 
 #[test]
-fn packages_stand_in_for_caches_that_are_not_told() {
+fn packages_replace_unreported_caches() {
     let vm = Tree::of("vm-no-caches").topology();
     assert_eq!(lists(&vm, ClusterSize::Cache), ["0-1", "2-3", "4", "5", "6", "7"]);
     assert_eq!(vm.unplaced().to_string(), "4-7");
@@ -210,10 +210,10 @@ fn a_processor_in_several_nodes_is_in_the_first() {
 }
 
 #[test]
-fn a_list_of_processors_and_nothing_more() {
+fn a_bare_list_of_processors() {
     let sandbox = Tree::of("sandbox").topology();
     assert_eq!(counts(&sandbox), [4, 4, 1, 1, 1]);
-    assert!(sandbox.unplaced().is_empty(), "where nobody is placed nobody waits for it");
+    assert!(sandbox.unplaced().is_empty(), "without any placed VP, no VP counts as unplaced");
     assert_eq!(sandbox.warnings().len(), 2, "{:?}", sandbox.warnings());
 }
 
@@ -228,7 +228,7 @@ fn without_sysfs_the_mask_bounds_the_vps() {
 }
 
 #[test]
-fn with_nothing_at_all_the_vps_are_virtual() {
+fn without_any_file_the_vps_are_virtual() {
     let topology = Tree::empty().topology();
     assert_eq!(topology.source(), Source::Count);
     assert!(topology.is_virtual(), "the kernel's numbers cannot be bounded, so they must not be used");
@@ -260,7 +260,7 @@ fn a_malformed_file_is_an_error_that_names_it() {
 
         let flat = tree.reader().topology_or_flat();
         assert!(flat.warnings()[0].contains(path), "{:?}", flat.warnings());
-        assert!(!flat.is_virtual(), "the VPs can still be told: {path}");
+        assert!(!flat.is_virtual(), "the VPs are still known: {path}");
         assert!(flat.possible().contains(Vp::new(1)), "{path}");
         assert_eq!(flat.clusters(ClusterSize::Cache).len(), 1, "{path}");
     }
@@ -305,7 +305,7 @@ fn older_names_of_lists_are_read_where_the_newer_are_absent() {
 }
 
 #[test]
-fn a_file_of_absurd_length_is_refused() {
+fn an_overlong_file_is_rejected() {
     let tree = Tree::of("small-vm");
     tree.put("sys/devices/system/cpu/possible", &" ".repeat(5 << 20));
     let error = tree.reader().topology().unwrap_err().to_string();

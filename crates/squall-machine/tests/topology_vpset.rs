@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use squall_machine::topology::{Topology, VirtualSpec};
 use squall_machine::{ClusterSize, Vp, VpSet};
 
-/// A small generator (xorshift), so that a failure can be replayed by its seed.
+/// A small generator (xorshift); its seed replays a failure.
 struct Random(u64);
 
 impl Random {
@@ -17,7 +17,7 @@ impl Random {
     }
 }
 
-/// A random set by way of the standard library's, with runs and holes.
+/// Builds a random set with runs and holes, as a set of the standard library.
 fn random_members(random: &mut Random) -> BTreeSet<u32> {
     let mut members = BTreeSet::new();
     for _ in 0..random.below(8) {
@@ -34,7 +34,7 @@ fn set_of(members: &BTreeSet<u32>) -> VpSet {
 }
 
 #[test]
-fn a_set_and_its_text_are_the_same() {
+fn a_set_survives_its_text_form() {
     for seed in 1..500 {
         let members = random_members(&mut Random(seed));
         let set = set_of(&members);
@@ -62,7 +62,7 @@ fn set_operations_agree_with_those_of_std() {
 }
 
 #[test]
-fn insert_and_remove_say_what_they_found() {
+fn insert_and_remove_report_membership() {
     let mut set = VpSet::new();
     assert!(set.insert(Vp::new(200)));
     assert!(!set.insert(Vp::new(200)));
@@ -91,7 +91,7 @@ fn kernel_lists_are_read_and_written() {
 }
 
 #[test]
-fn what_is_no_kernel_list_is_refused_by_item() {
+fn a_malformed_list_is_rejected_with_the_item() {
     let bad = [
         "x",
         "0-",
@@ -139,7 +139,7 @@ fn a_spec_takes_its_keys_in_any_order() {
 }
 
 #[test]
-fn a_wrong_spec_is_refused_and_told_what_is_right() {
+fn a_malformed_spec_is_rejected_with_a_correct_one() {
     let bad = [
         ("", "not of the form key:count"),
         ("nodes", "not of the form key:count"),

@@ -1,4 +1,4 @@
-//! Which VP a thread is on.
+//! The current VP of a thread.
 
 mod pervp_support;
 
@@ -41,17 +41,17 @@ fn on_the_real_machine_a_vp_is_the_processor() {
         assert_eq!(Vp::with_vp(Vp::new(0), || panic!("not run")), Err::<(), _>(AssignError::RealTopology));
     })
     .join()
-    .expect("the thread that was moved");
+    .expect("the moved thread panicked");
 }
 
 #[test]
-fn in_a_virtual_topology_threads_are_given_vps() {
+fn in_a_virtual_topology_threads_are_assigned_vps() {
     if !machine().is_virtual() {
         return;
     }
     let limit = machine().vp_limit();
     assert_eq!(limit, 64);
-    // Round robin over all. Other tests' threads take turns too, so with some more threads than VPs.
+    // Round robin over all VPs. Threads of other tests take turns too, so more threads than VPs are started.
     let mut seen = vec![false; limit];
     for _ in 0..20 * limit {
         let vp = thread::spawn(|| {
@@ -59,16 +59,16 @@ fn in_a_virtual_topology_threads_are_given_vps() {
             assert_eq!(Vp::current(), vp, "a thread keeps its VP");
             vp
         });
-        seen[vp.join().expect("a thread that asks").index()] = true;
+        seen[vp.join().expect("the asking thread panicked").index()] = true;
     }
-    assert!(seen.iter().all(|&seen| seen), "a VP that was given to nobody");
+    assert!(seen.iter().all(|&seen| seen), "a VP was never assigned");
 
     let (seven, eight) = (Vp::new(7), Vp::new(8));
     Vp::assign_current(seven).expect("a VP of the topology");
     assert_eq!(Vp::current(), seven);
     assert_eq!(Vp::with_vp(eight, Vp::current), Ok(eight));
     assert_eq!(Vp::current(), seven);
-    let unwound = std::panic::catch_unwind(|| Vp::with_vp(eight, || panic!("given back all the same")));
+    let unwound = std::panic::catch_unwind(|| Vp::with_vp(eight, || panic!("must restore the VP")));
     assert!(unwound.is_err());
     assert_eq!(Vp::current(), seven);
     let out = Vp::new(limit as u32);

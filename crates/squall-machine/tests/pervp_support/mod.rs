@@ -1,4 +1,5 @@
-//! What the tests of per-VP data share: modes in child processes, threads that move about, small random numbers.
+//! Shared code of the tests of per-VP data: modes in child processes, threads that move, small random
+//! numbers.
 #![allow(dead_code)]
 
 use squall_machine::pervp::PerVpWord;
@@ -8,8 +9,8 @@ use squall_machine::{Vp, machine, restartable};
 mod this_program;
 use this_program::this_program;
 
-/// The modes that a process can be started in besides its own: a variable, its value, and how `restart_mode` must name
-/// the mode.
+/// The modes in which a child process can run: a variable, its value, and the resulting text of
+/// `restart_mode`.
 pub(crate) const MODES: &[(&str, &str, &str)] = &[
     ("SQUALL_RSEQ", "off", "atomic (SQUALL_RSEQ=off)"),
     #[cfg(all(target_os = "linux", target_env = "gnu", not(squall_tsan)))]
@@ -17,14 +18,14 @@ pub(crate) const MODES: &[(&str, &str, &str)] = &[
     ("SQUALL_TOPOLOGY", "nodes:2,caches:2,cores:8,threads:2", "atomic (virtual topology)"),
 ];
 
-/// Set in child processes: how `restart_mode` must name the mode.
+/// Variable set in child processes: the expected text of `restart_mode`.
 pub(crate) const EXPECT: &str = "SQUALL_TEST_EXPECT_MODE";
 
-/// Runs this test program again with the variables set, and with these arguments; fails with its output if it fails.
+/// Runs this test program again with the variables and arguments. If it fails, panics with its output.
 pub(crate) fn again(variables: &[(&str, &str)], arguments: &[&str]) {
     let mut command = this_program();
     command.args(arguments).args(["--nocapture", "--test-threads=2"]).env("SQUALL_TEST_CHILD", "1");
-    // A mode of this process would be the child's, too.
+    // A mode chosen for this process must not be inherited.
     command.env_remove("SQUALL_RSEQ");
     for (name, value) in variables {
         command.env(name, value);
@@ -41,17 +42,17 @@ pub(crate) fn again(variables: &[(&str, &str)], arguments: &[&str]) {
     assert!(!text.contains(" 0 passed"), "{variables:?} {arguments:?} ran no test\n{text}");
 }
 
-/// By how much to divide counts: more than 1 under emulation, which is slow.
+/// Divisor for operation counts: more than 1 under emulation, which is slow.
 pub(crate) fn slowness() -> u64 {
     if std::env::var_os("SQUALL_TEST_RUNNER").is_some() { 10 } else { 1 }
 }
 
-/// Whether this process was started by [`again`].
+/// True if this process was started by [`again`].
 pub(crate) fn is_child() -> bool {
     std::env::var_os("SQUALL_TEST_CHILD").is_some()
 }
 
-/// A small generator of numbers (xorshift); the seed is printed by whoever fails.
+/// A small generator of numbers (xorshift).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -71,14 +72,14 @@ impl Random {
     }
 }
 
-/// Moves the calling thread to another processor, or gives it another VP in a virtual topology.
+/// Moves the calling thread to another processor, or assigns it another VP in a virtual topology.
 pub(crate) fn hop(random: &mut Random) {
     let limit = machine().vp_limit() as u64;
     let vp = random.below(limit);
     if machine().is_virtual() {
         Vp::assign_current(Vp::new(vp as u32)).expect("a VP below the limit");
     } else {
-        // Refused for a processor that is offline or not ours: then the thread stays where it is.
+        // The kernel refuses a processor that is offline or not allowed; the thread then stays.
         let _ = squall_sys::affinity::restrict_to(&[vp as usize]);
     }
 }
@@ -89,10 +90,11 @@ pub(crate) fn roam() {
     let _ = squall_sys::affinity::restrict_to(&all);
 }
 
-/// Adds one in a sequence so long that the kernel often preempts it in the midst.
+/// Adds one in a sequence so long that the kernel often preempts it.
 pub(crate) fn add_slowly(word: &PerVpWord, laps: u64) {
     let home = word.home().as_ptr();
-    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only outputs change. 3. The word's home.
+    // SAFETY: of `restartable!`: 1. only the last instruction stores. 2. Only outputs change. 3. The word's
+    // home.
     unsafe {
         restartable! {
             in: [home = home, laps = laps],
@@ -121,7 +123,7 @@ pub(crate) fn add_slowly(word: &PerVpWord, laps: u64) {
     }
 }
 
-/// Takes back what glibc registered for the calling thread.
+/// Takes back glibc's registration of the calling thread.
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri)))]
 pub(crate) fn unregister() {
     use std::ffi::c_long;
@@ -135,7 +137,8 @@ pub(crate) fn unregister() {
     // SAFETY: word 0 at the thread pointer holds its own address.
     unsafe { std::arch::asm!("mov {}, fs:[0]", out(reg) thread_pointer) };
     let area = thread_pointer.wrapping_add_signed(offset);
-    // SAFETY: takes back a registration of this thread; nobody relies on it but Squall, which this test is about.
+    // SAFETY: takes back a registration of this thread; only Squall relies on it, and this test is about
+    // that.
     let answer = [32, 20, 28, 33, 64]
         .into_iter()
         .map(|bytes: c_long| unsafe {

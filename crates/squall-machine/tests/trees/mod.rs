@@ -1,9 +1,10 @@
-//! Trees of `/sys` and `/proc` as very different machines have them, and a directory to unpack one into.
+//! Trees of `/sys` and `/proc` as found on very different machines, and a directory to unpack one into.
 //!
-//! The `.tree` files are written after what such machines report, cut down to the files that topology is made of (and a
-//! few that must not disturb it). One line is one file, `path = content`; a path again adds a line to it; a path that
-//! ends in `/` is a directory; `#` begins a remark. Braces in a path hold a list of numbers and stand for one file each:
-//! in the content `{i}` is the number and `{}` the list. `{0-3&+4}` is short for the lists `0,4`, `1,5`, `2,6`, `3,7`.
+//! The `.tree` files follow the reports of such machines. They contain the files that make a topology, and a
+//! few that must not disturb it. One line is one file, `path = content`; a repeated path adds a line to that
+//! file. A path that ends in `/` is a directory; `#` begins a comment. Braces in a path hold a list of
+//! numbers and stand for one file each: in the content `{i}` is the number and `{}` the list. `{0-3&+4}` is
+//! short for the lists `0,4`, `1,5`, `2,6`, `3,7`.
 
 #![allow(dead_code, reason = "each test binary takes what it needs")]
 
@@ -15,14 +16,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use squall_machine::topology::{Reader, Topology};
 use squall_machine::{Machine, VpSet};
 
-/// All trees, by name.
+/// Lists all trees, by name.
 pub(crate) fn all() -> Vec<String> {
     let entries = fs::read_dir(home()).unwrap();
     let mut names: Vec<String> = entries
         .filter_map(|entry| Some(entry.unwrap().file_name().to_str()?.strip_suffix(".tree")?.to_owned()))
         .collect();
     names.sort();
-    assert!(names.len() >= 16, "the trees are gone: {names:?}");
+    assert!(names.len() >= 16, "tests/trees has too few .tree files: {names:?}");
     names
 }
 
@@ -30,18 +31,18 @@ fn home() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trees")
 }
 
-/// A directory of the test's own, gone when it ends.
+/// A directory of the test's own, removed when it is dropped.
 pub(crate) struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
-    /// An empty one.
+    /// Creates an empty directory.
     pub(crate) fn empty() -> Tree {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("tree-{}-{number}", std::process::id());
-        // In memory where that can be had: a tree has thousands of files.
+        // In memory if possible, because a tree has thousands of files.
         let shm = Path::new("/dev/shm");
         let place = if shm.is_dir() { shm } else { Path::new(env!("CARGO_TARGET_TMPDIR")) };
         let root = place.join(format!("squall-{name}"));
@@ -50,14 +51,14 @@ impl Tree {
         Tree { root }
     }
 
-    /// One with a machine in it.
+    /// Creates a directory with a machine in it.
     pub(crate) fn of(name: &str) -> Tree {
         let tree = Tree::empty();
         tree.unpack(name);
         tree
     }
 
-    /// Takes out what is there, and puts another machine in.
+    /// Replaces the machine by another.
     pub(crate) fn become_machine(&self, name: &str) {
         fs::remove_dir_all(&self.root).unwrap();
         self.unpack(name);
@@ -87,7 +88,7 @@ impl Tree {
         }
     }
 
-    /// Puts a file with this content in place of what was there, in one step for whoever reads meanwhile.
+    /// Writes a file and replaces the old one in one step, for concurrent readers.
     pub(crate) fn put(&self, path: &str, content: &str) {
         let file = self.root.join(path);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -96,7 +97,7 @@ impl Tree {
         fs::rename(staged, file).unwrap();
     }
 
-    /// Takes a file or directory away, if it is there.
+    /// Removes a file or directory, if it exists.
     pub(crate) fn remove(&self, path: &str) {
         let path = self.root.join(path);
         let _ = fs::remove_file(&path);
@@ -122,7 +123,7 @@ impl Drop for Tree {
     }
 }
 
-/// The files that a line stands for, with their contents.
+/// Expands a line to files with their contents.
 fn expand(line: &str) -> Vec<(String, String)> {
     let (path, content) = line.split_once(" =").map_or((line, ""), |(p, c)| (p, c.trim_start()));
     let Some((before, rest)) = path.split_once('{') else {
