@@ -1,6 +1,6 @@
 //! Locks that are cheap while they are free and degrade gracefully under contention.
 //!
-//! - I1. Every waiter is woken or ends its own wait, even if attributes change or other waiters leave meanwhile.
+//! - I1. Every waiter is woken or ends its own wait, even if attributes change or other waiters leave.
 //! - I2. Taking a free lock costs at most one compare-and-swap.
 //!
 #![doc = include_str!("../README.md")]

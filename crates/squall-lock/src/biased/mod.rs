@@ -16,7 +16,7 @@
 //! - I3. The holder of `common` is inside only if the lock has no owner, and the mark of the last owner was
 //!   seen cleared. That read follows a heavy fence, which follows the end of the ownership; any threads may
 //!   have made these steps. Until then the last owner is `leaving`, also for threads that come after one that
-//!   gave up. By I1 of `asym`, the owner sees that it lost the ownership, or its mark is seen.
+//!   gave up. By `asym/I1` the owner sees that it lost the ownership, or its mark is seen.
 //! - I4. A thread becomes the owner when it releases `common`, so never while it has a guard. A thread that
 //!   takes the lock twice therefore finds its own mark, or waits for its own `common`.
 //!

@@ -2,8 +2,8 @@
 //!
 //! - I1. A wait that starts after [`Cancel::cancel`] ends at once, and a sleeping waiter is woken. A thread
 //!   records its place before its last read of the flag. It makes that read under the lock of the queue in
-//!   which it will sleep. `cancel` sets the flag before it reads the places and searches their queues. So `cancel`
-//!   finds the thread in its queue, or the thread sees the flag.
+//!   which it will sleep. `cancel` sets the flag before it reads the places and searches their queues. So
+//!   `cancel` finds the thread in its queue, or the thread sees the flag.
 
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
 use squall_sys::sync::{Mutex, MutexGuard};
@@ -56,7 +56,7 @@ impl Cancel {
             let ours = |parked: ParkToken| {
                 if parked.0 == token { FilterOp::Unpark } else { FilterOp::Skip }
             };
-            parking::unpark_filter(key, ours, |_| UnparkToken(super::raw::AGAIN));
+            parking::unpark_filter(key, ours, |_| UnparkToken(super::tokens::AGAIN));
         }
     }
 

@@ -9,8 +9,10 @@ mod monitor;
 mod pace;
 mod queue;
 mod raw;
+mod request;
 mod scheduling;
 pub(crate) mod sites;
+mod tokens;
 mod waiting;
 
 #[cfg(all(test, any(loom, squall_model)))]
@@ -28,7 +30,9 @@ use crate::deadlock;
 use crate::steps::{Steps, Undisturbed};
 pub use cancel::Cancel;
 pub use monitor::MonitorReading;
-use raw::{Ask, RawLock};
+use raw::RawLock;
+use request::Ask;
+pub use request::{LockError, Request};
 pub use scheduling::{Order, Release, Scheduling};
 pub use waiting::{Method, Waiting};
 
@@ -373,89 +377,6 @@ impl<T: ?Sized + fmt::Debug, S: Steps> fmt::Debug for ConfigurableLock<T, S> {
             .finish_non_exhaustive()
     }
 }
-
-/// The parameters of one acquisition: a deadline, a cancellation, a priority, a way to wait.
-///
-/// # Example
-/// ```
-/// use squall_lock::{ConfigurableLock, Request};
-/// use std::time::{Duration, Instant};
-///
-/// let lock = ConfigurableLock::new(1);
-/// let request = Request::new().deadline(Instant::now() + Duration::from_secs(1));
-/// assert_eq!(*lock.lock_with(&request).unwrap(), 1);
-/// ```
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Request<'a> {
-    ask: Ask<'a>,
-}
-
-impl<'a> Request<'a> {
-    /// Makes a request that follows the lock's attributes.
-    pub fn new() -> Request<'a> {
-        Request::default()
-    }
-
-    /// Gives up at `deadline`.
-    pub fn deadline(mut self, deadline: Instant) -> Request<'a> {
-        self.ask.deadline = Some(deadline);
-        self
-    }
-
-    /// Gives up when `cancel` is cancelled.
-    pub fn cancel(mut self, cancel: &'a Cancel) -> Request<'a> {
-        self.ask.cancel = Some(cancel);
-        self
-    }
-
-    /// Sets the priority; the default is zero. If the lock's order is [`Order::Priority`], the request comes
-    /// before those with a lower one. Allowed only for locks that register waiters.
-    pub fn priority(mut self, priority: i32) -> Request<'a> {
-        self.ask.priority = priority;
-        self.ask.must_register = true;
-        self
-    }
-
-    /// Sets the way this request waits. Allowed only for locks that register waiters.
-    pub fn waiting(mut self, waiting: Waiting) -> Request<'a> {
-        self.ask.waiting = Some(waiting);
-        self.ask.must_register = true;
-        self
-    }
-}
-
-/// The reason why a request did not get the lock.
-///
-/// # Example
-/// ```
-/// use squall_lock::LockError;
-///
-/// assert_eq!(LockError::Cancelled.to_string(), "the wait for the lock was cancelled");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LockError {
-    /// The deadline or the timeout passed.
-    TimedOut,
-    /// Another thread cancelled the wait.
-    Cancelled,
-    /// The request has a priority or its own way to wait, and the lock does not register waiters.
-    NotRegistered,
-}
-
-impl fmt::Display for LockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LockError::TimedOut => "the lock was not free in time",
-            LockError::Cancelled => "the wait for the lock was cancelled",
-            LockError::NotRegistered => {
-                "the request has a priority or its own way to wait, but the lock does not register waiters: set Scheduling::registration"
-            }
-        })
-    }
-}
-
-impl std::error::Error for LockError {}
 
 /// Holds a [`ConfigurableLock`] and gives access to its value. Dropping the guard releases the lock, also
 /// during a panic.

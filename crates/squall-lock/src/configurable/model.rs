@@ -7,9 +7,9 @@ use squall_sys::sync::Arc;
 use squall_sys::sync::cell::UnsafeCell;
 use squall_sys::sync::thread::{self, JoinHandle};
 
-use super::LockError;
 use super::cancel::Cancel;
-use super::raw::{Ask, RawLock};
+use super::raw::RawLock;
+use super::request::{Ask, LockError};
 use super::scheduling::{Order, Release, Scheduling};
 use super::waiting::{Method, Waiting};
 use crate::steps::Undisturbed;

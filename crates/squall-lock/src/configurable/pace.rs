@@ -7,8 +7,7 @@
 use squall_sys::sync::hint::spin_loop;
 use squall_sys::sync::thread;
 
-use super::LockError;
-use super::raw::Ask;
+use super::request::{Ask, LockError};
 use super::waiting::Method;
 
 /// The number of pauses between two checks of the clock and of the cancellation.

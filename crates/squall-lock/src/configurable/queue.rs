@@ -18,10 +18,11 @@ use squall_sys::sync::{Mutex, MutexGuard};
 
 use super::monitor::Monitor;
 use super::pace::{Paced, pace};
-use super::raw::{Ask, QUEUED, RawLock};
+use super::raw::{QUEUED, RawLock};
+use super::request::{Ask, LockError};
 use super::scheduling::Order;
+use super::sites;
 use super::waiting::{Method, Waiting};
-use super::{LockError, sites};
 use crate::parking::{self, FilterOp, ParkToken, UnparkToken};
 use crate::steps::Steps;
 
@@ -119,7 +120,7 @@ impl Inner {
 /// another lock.
 fn wake(key: usize) {
     let ours = |token: ParkToken| if token.0 == key { FilterOp::Unpark } else { FilterOp::Skip };
-    parking::unpark_filter(key, ours, |_| UnparkToken(super::raw::AGAIN));
+    parking::unpark_filter(key, ours, |_| UnparkToken(super::tokens::AGAIN));
 }
 
 /// Returns the cluster of the calling thread.

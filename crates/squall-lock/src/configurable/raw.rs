@@ -14,7 +14,7 @@
 //! ```
 //!
 //! - W1. Exclusion: HELD is set by a compare-and-swap that found it clear. Or it stays set when the holder
-//!   gives the lock to a waiter that it removed from the list or the table, and tells only that waiter.
+//!   gives the lock to a waiter removed from the list or the table. The holder tells only that waiter.
 //! - W2. A thread that is about to sleep sets its bit in the word. Then it checks whether the lock is held,
 //!   under the lock of the queue in which it will sleep. A holder that releases afterwards finds PARKED or
 //!   QUEUED.
@@ -47,13 +47,14 @@
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use super::cancel::Cancel;
 use super::monitor::{Monitor, SAMPLED};
 use super::pace::{Paced, pace};
 use super::queue::{Left, List, Told};
+use super::request::{Ask, LockError};
 use super::scheduling::{Release, Scheduling, SchedulingCell};
+use super::sites;
+use super::tokens::{AGAIN, COUNTED, HANDED};
 use super::waiting::{Method, Waiting, WaitingCell};
-use super::{LockError, sites};
 use crate::parking::{self, ParkResult, ParkToken, UnparkToken};
 use crate::steps::Steps;
 use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -70,13 +71,6 @@ const WAKING: u32 = 32;
 /// A waiter will take the lock (W3).
 const PROMISED: u32 = AWAKE | WAKING;
 
-/// Token for a woken thread: it holds the lock.
-const HANDED: usize = 1;
-/// Token for a woken thread: it is counted as awake.
-const COUNTED: usize = 2;
-/// Token for a woken thread: it should check again.
-pub(super) const AGAIN: usize = 3;
-
 /// One in this many releases that find a waiter checks whether the turn is over.
 const LOOK_EVERY: u32 = if cfg!(loom) { 2 } else { 16 };
 /// If the lock is held longer than this, each release reads the clock.
@@ -88,61 +82,6 @@ const OVERDUE: u32 = 4;
 /// The number of pauses for which a lock stays reserved for awake waiters: more than lie between two of their
 /// checks.
 const KEPT: u32 = if cfg!(loom) { 1 } else { 2 * super::pace::GAP_MAX + 128 };
-
-/// The parameters of one acquisition.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ask<'a> {
-    pub(super) deadline: Option<Instant>,
-    pub(super) cancel: Option<&'a Cancel>,
-    pub(super) priority: i32,
-    pub(super) waiting: Option<Waiting>,
-    /// True if the request needs a lock that registers its waiters.
-    pub(super) must_register: bool,
-}
-
-impl Ask<'_> {
-    /// Returns the reason why this wait must end, if there is one.
-    pub(super) fn over(&self) -> Option<LockError> {
-        if self.cancel.is_some_and(Cancel::is_cancelled) {
-            return Some(LockError::Cancelled);
-        }
-        self.deadline.is_some_and(is_past).then_some(LockError::TimedOut)
-    }
-
-    /// Sleeps under this key like [`parking::park`], but can also be cancelled. Other threads with the same
-    /// key and token must share the cancellation.
-    pub(super) fn park<S: Steps>(
-        &self,
-        key: usize,
-        token: ParkToken,
-        validate: impl FnOnce() -> bool,
-        timed_out: impl FnOnce(bool),
-    ) -> ParkResult {
-        let Some(cancel) = self.cancel else {
-            return parking::park(key, validate, || {}, timed_out, token, self.deadline);
-        };
-        if !cancel.enter(key, token) {
-            return ParkResult::Invalid;
-        }
-        S::step();
-        let look = sites::CANCEL_LOOK.is_weak();
-        let validate = || (look || !cancel.is_cancelled()) && validate();
-        let result = parking::park(key, validate, || {}, timed_out, token, self.deadline);
-        cancel.leave(key, token);
-        result
-    }
-}
-
-#[cfg(not(loom))]
-fn is_past(deadline: Instant) -> bool {
-    Instant::now() >= deadline
-}
-
-/// A model has no clock: a deadline has always passed.
-#[cfg(loom)]
-fn is_past(_deadline: Instant) -> bool {
-    true
-}
 
 /// Returns nanoseconds since a fixed moment, never zero.
 #[cfg(not(loom))]

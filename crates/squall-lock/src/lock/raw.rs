@@ -21,11 +21,11 @@
 //!   announcing thread sees the release. Both modify the same word, with Acquire and Release. The store of
 //!   `held` precedes the release's modification, and the read of `held` follows the announcement.
 //! - I4. The thread that made the lock careful reads `held` after its heavy fence, and takes the lock if it
-//!   is free (`slow`, I4). A later sleeper that relied on the CAREFUL bit may be missed by a release that
+//!   is free (`slow/I4`). A later sleeper that relied on the CAREFUL bit may be missed by a release that
 //!   read quick. But the thread that made the lock careful sees that release (I2). It takes the lock, or sees
 //!   it held by a thread that will read careful when it releases the lock. That release wakes the sleeper.
 //!
-//! I2 to I4 imply I1 of `slow`. If the heavy fence is refused, the announcement is [`Announced::Perhaps`].
+//! I2 to I4 imply `slow/I1`. If the heavy fence is refused, the announcement is [`Announced::Perhaps`].
 //! After that no careful lock of the process becomes quick.
 //!
 //! Not promised: that the releasing thread has stopped reading the memory when its release becomes visible.
@@ -67,7 +67,7 @@ pub(crate) mod sites {
     pub(crate) const CARE: Site = Site(5);
     /// Not an ordering: a careful release modifies `waiting`. Weakened, it only reads it (I3).
     pub(crate) const MODIFY: Site = Site(6);
-    /// Not an ordering: a thread reads `held` once more before it sleeps (I4, and I1 of `slow`).
+    /// Not an ordering: a thread reads `held` once more before it sleeps (I4, and `slow/I1`).
     pub(crate) const LOOK: Site = Site(7);
     /// Not an ordering: the lock may become quick. Weakened, it behaves like a lock without `membarrier`.
     #[cfg(loom)]

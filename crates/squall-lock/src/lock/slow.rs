@@ -3,7 +3,7 @@
 //! Problem: a releasing thread must learn of a thread that is about to sleep, and that thread must learn of
 //! the release.
 //! Idea: a sleeper announces itself in the lock's own bits. Then it reads the lock again under the lock of
-//! the queue in which it will sleep ([`parking`], I1). The releasing thread looks for the announcement after
+//! the queue in which it will sleep (`parking/I1`). The releasing thread looks for the announcement after
 //! its release. Each lock orders these two accesses by its own means ([`Sleepable::announce`]).
 //!
 //! - I1. A thread that got [`Announced::Surely`] from `announce`, finds the lock held and announced, and
@@ -134,7 +134,7 @@ pub(crate) fn sleep<L: Sleepable, S: Steps>(lock: &L, deadline: Option<Instant>)
 }
 
 /// Takes the lock without relying on a wake-up: `membarrier` worked once and is refused now. Other threads
-/// may sleep because they rely on this thread (`lock/raw.rs`, I4). So a thread that gives up wakes one
+/// may sleep because they rely on this thread (`raw/I4`). So a thread that gives up wakes one
 /// sleeper, which then looks for itself. By then every release old enough to miss the announcement has
 /// completed.
 #[cold]

@@ -1,8 +1,8 @@
 //! The marks of readers: a line for each thread, shared by all locks.
 //!
 //! Problem: a reader must say "I am inside" where a writer finds it, on a line that no other thread writes.
-//! Counts on each VP would need two restartable additions (1.7 ns together, where an operation's enter and
-//! leave take 0.7) and memory per lock and VP.
+//! Counts on each VP would need two restartable additions, and memory per lock and VP. The additions take
+//! 1.7 ns together; an operation's enter and leave take 0.7 ns.
 //! Idea: a guard never leaves its thread, so the thread itself is the cluster. The thread has a record of a
 //! few *slots*. A slot that contains the address of a lock is a mark: this thread is inside, or about to
 //! check whether it may go in. A writer reads the records of all threads.

@@ -10,7 +10,7 @@
 //! - I2. Taking is an Acquire read-modify-write that found `HELD` clear and set it. A release clears it with
 //!   Release.
 //! - I3. The release and a sleeper's announcement modify the same word. A release after the announcement sees
-//!   `WAITING`. A release before it is seen when the sleeper reads `HELD`. This gives I1 of `slow`.
+//!   `WAITING`. A release before it is seen when the sleeper reads `HELD`. This gives `slow/I1`.
 //! - I4. Locks in one word are distinguished by their bit position. Each sleeper's token contains it.
 //!
 //! Not promised: that the memory lives on after the release is visible. The release does not read it
