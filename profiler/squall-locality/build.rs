@@ -25,10 +25,10 @@ fn main() {
         let library = out.join(format!("{name}.so"));
         let made = match &target {
             Some(target) => compile(name, sources, target, &out, &library),
-            None => Err("programs of this target cannot be looked at".to_owned()),
+            None => Err("the profiler does not support this target".to_owned()),
         };
         if let Err(why) = made {
-            println!("cargo::warning=squall-locality: no {name} is in this build: {why}");
+            println!("cargo::warning=squall-locality: this build has no {name}: {why}");
             if name == "plugin" {
                 plugin_why = why;
             }

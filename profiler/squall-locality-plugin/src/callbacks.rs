@@ -31,8 +31,8 @@ fn is_known(vcpu: c_uint) -> bool {
     let known = threads::can_be(vcpu);
     if !known && !SAID.swap(true, Ordering::Relaxed) {
         eprintln!(
-            "squall-locality-plugin: the emulator's interface is not the one known: it calls for processor {vcpu}, which cannot be; what is \
-             counted is not to be believed"
+            "squall-locality-plugin: the emulator uses an unknown plugin interface, since it reports the impossible \
+             processor {vcpu}: do not trust the counts"
         );
     }
     known

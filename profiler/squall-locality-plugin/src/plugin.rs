@@ -445,7 +445,7 @@ fn symbols(folder: &std::path::Path) -> Vec<Symbol> {
 }
 
 fn install(id: Id, version: c_int, target: &str, words: &[&str]) -> Result<(), String> {
-    let arch = Arch::named(target).ok_or_else(|| format!("programs of {target} are not understood"))?;
+    let arch = Arch::named(target).ok_or_else(|| format!("programs for {target} are not supported"))?;
     let lacks = |name: &str| format!("the emulator has no {name}");
     let api = Api::find().map_err(lacks)?;
     let (folder, entries, windows) = arguments(words)?;
@@ -460,10 +460,10 @@ fn install(id: Id, version: c_int, target: &str, words: &[&str]) -> Result<(), S
         let error = std::io::Error::from_raw_os_error(error as i32);
         format!("{what} in {}: {error}", folder.to_string_lossy())
     };
-    keeper::start(folder).map_err(|e| failed("no thread can be started that keeps records", e))?;
-    run::begin(entries).map_err(|e| failed("no file can be made", e))?;
+    keeper::start(folder).map_err(|e| failed("cannot start the keeper thread", e))?;
+    run::begin(entries).map_err(|e| failed("cannot create the page of the run", e))?;
     let process = run::here().new_process();
-    let log = Log::create(log_name(process), pid, process).map_err(|e| failed("no log can be made", e))?;
+    let log = Log::create(log_name(process), pid, process).map_err(|e| failed("cannot create a log", e))?;
     if matches!(windows, Windows::Marks | Windows::Symbols) {
         threads::count_in_windows_only();
     }

@@ -99,16 +99,16 @@ impl Model {
     /// # Errors
     /// If a latency is negative, infinite or NaN.
     pub fn with_latencies(mut self, near_ns: Option<f64>, far_ns: Option<f64>) -> Result<Model, Error> {
-        for (what, given, taken) in [("near", near_ns, &mut self.near_ns), ("far", far_ns, &mut self.far_ns)]
+        for (name, given, taken) in [("near", near_ns, &mut self.near_ns), ("far", far_ns, &mut self.far_ns)]
         {
             let Some(ns) = given else { continue };
             if !(ns.is_finite() && ns >= 0.0) {
                 return Err(Error(format!(
-                    "the {what} latency is {ns}, and has to be a number of nanoseconds, not below 0"
+                    "the {name} latency is {ns}: it must be a number of nanoseconds, at least 0"
                 )));
             }
             *taken = ns;
-            self.name = format!("{}, {what} {ns} ns", self.name);
+            self.name = format!("{}, {name} {ns} ns", self.name);
         }
         Ok(self)
     }
@@ -120,7 +120,7 @@ impl Model {
     pub fn with_topology(mut self, text: &str) -> Result<Model, Error> {
         let mut below_cache = 1u32;
         for level in text.split(',') {
-            let wrong = || Error(format!("{level} in the topology {text} is not: level, colon, number"));
+            let wrong = || Error(format!("{level} in the topology {text} is not of the form LEVEL:NUMBER"));
             let (name, number) = level.split_once(':').ok_or_else(wrong)?;
             let number: u32 = number.trim().parse().ok().filter(|n| *n > 0).ok_or_else(wrong)?;
             match name.trim() {

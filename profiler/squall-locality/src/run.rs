@@ -91,7 +91,7 @@ fn choose<'a>(memory: &'a Place, temporary: &'a Place, bytes: u64) -> Result<&'a
         (true, false) => Ok(memory),
         (false, true) => Ok(temporary),
         (false, false) => Err(Error(format!(
-            "no library can be loaded from {} nor from {} (both are mounted with noexec): name another folder by TMPDIR",
+            "no library can be loaded from {} or {}, because both are mounted with noexec: set TMPDIR to another folder",
             memory.path.display(),
             temporary.path.display()
         ))),
@@ -116,9 +116,9 @@ fn new_folder(bytes: u64) -> Result<PathBuf, Error> {
 /// Error of a build without a plugin, with the remedy.
 fn missing_plugin(why: &str) -> Error {
     Error(format!(
-        "this build has no plugin for the emulator, since its build script could not make one: {why}; build it again with a C compiler as linker \
-         (cc, or the one that the target's `linker` names in Cargo's configuration) and the standard library of {} (`rustup target add`), or \
-         name a compiler that can by SQUALL_LOCALITY_RUSTC",
+        "this build has no plugin for the emulator, because its build script failed: {why}; rebuild with a C compiler \
+         as linker (cc, or the target's `linker` in Cargo's configuration) and the standard library of {} \
+         (`rustup target add`), or set SQUALL_LOCALITY_RUSTC to another compiler",
         env!("SQUALL_PLUGIN_TARGET")
     ))
 }
@@ -230,8 +230,8 @@ fn find_program(program: &Path) -> Result<PathBuf, Error> {
         std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| can_run(file))
     };
     let missing = || {
-        let whither = if has_slash { "" } else { " on the path" };
-        Error(format!("there is no program {}{whither}", program.display()))
+        let place = if has_slash { "" } else { " in PATH" };
+        Error(format!("there is no program {}{place}", program.display()))
     };
     let found = found.ok_or_else(missing)?;
     let failed = |e: std::io::Error| Error(format!("{}: {e}", program.display()));
@@ -250,12 +250,12 @@ fn not_a_program(first: &[u8]) -> Option<String> {
         return None;
     }
     let Some(line) = first.strip_prefix(b"#!") else {
-        return Some("is no program: it does not begin as an ELF file does".to_owned());
+        return Some("is no program: it is not an ELF file".to_owned());
     };
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let interpreter = String::from_utf8_lossy(line);
     Some(format!(
-        "is a script: name its interpreter ({}) as the program, and the script as its argument; what a script starts by `exec` is not counted",
+        "is a script: pass its interpreter ({}) as the program, and the script as its argument; programs that it starts by `exec` are not counted",
         shown(interpreter.trim())
     ))
 }

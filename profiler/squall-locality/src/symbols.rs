@@ -209,7 +209,7 @@ pub fn functions(program: &Path, name: &str) -> Result<Vec<Function>, Error> {
     }
     if found.is_empty() {
         let alike =
-            if alike.is_empty() { String::new() } else { format!("; there are {}", alike.join(", ")) };
+            if alike.is_empty() { String::new() } else { format!("; similar names: {}", alike.join(", ")) };
         let program = program.display();
         return Err(Error(format!("{program} has no function {name} (or all its calls are inlined){alike}")));
     }

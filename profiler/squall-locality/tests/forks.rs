@@ -115,7 +115,7 @@ fn the_table_says_of_which_process_the_thread_was() {
     let first = log(1, &[(record::ALLOC, &alloc(3, 0x40))]);
     let copy = of(1, log(2, &[(record::FORKED, &forked(0, bytes_of(&first)))]));
     let said = text(&look(vec![first.clone(), copy], 1, 1));
-    assert!(said.contains("asked for by thread 3 of process 1\n"), "{said}");
+    assert!(said.contains("allocated by thread 3 of process 1\n"), "{said}");
     let said = text(&look(vec![first], 0, 1));
-    assert!(said.contains("asked for by thread 3\n"), "{said}");
+    assert!(said.contains("allocated by thread 3\n"), "{said}");
 }

@@ -97,7 +97,7 @@ fn guest_that_is_forked_knows_the_blocks_from_before() {
     options.window = Window::Marks;
     let report = look(&options, Some(500), LINES);
     assert_eq!((&report.outcome, report.processes.len(), report.threads), (&Outcome::Exited(0), 2, 2));
-    assert!(!report.notes.iter().any(|note| note.contains("not told apart")), "{:?}", report.notes);
+    assert!(!report.notes.iter().any(|note| note.contains("Heap blocks are unknown")), "{:?}", report.notes);
     let [line] = &report.lines[..] else { panic!("{:?}", report.lines) };
     let Object::Heap { blocks } = &line.object else { panic!("{:?}", line.object) };
     let file = blocks[0].asked_by().and_then(|frame| frame.file.as_deref());

@@ -137,13 +137,13 @@ fn what_was_not_counted_to_the_end_is_incomplete() {
     assert!(why(logged(became), Outcome::Exited(0)).contains("became /bin/sh"));
     let mut sampled = logged(whole_log(1));
     set(&mut sampled[1], head::SAMPLE, 1);
-    assert!(why(sampled, Outcome::Exited(0)).contains("of 2 one was kept"));
+    assert!(why(sampled, Outcome::Exited(0)).contains("one in 2 was kept"));
     let mut lost = logged(whole_log(1));
     set(&mut lost[1], head::LOST, 5);
     assert!(why(lost, Outcome::Exited(0)).contains("5 accesses of process 1 found no room"));
     let mut orphan = logged(whole_log(1));
     orphan.push(log(7, &[]));
-    assert!(why(orphan, Outcome::Exited(0)).contains("process 7, a child, did not end"));
+    assert!(why(orphan, Outcome::Exited(0)).contains("child process 7 did not exit"));
 }
 
 #[test]

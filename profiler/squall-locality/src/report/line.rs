@@ -166,15 +166,15 @@ pub(super) fn object_text(object: &Object, address: &str) -> String {
             let each = blocks.iter().map(|block| {
                 let at = block.address.saturating_sub(line);
                 let place_in = if block.address >= line {
-                    format!("from the line's byte {at} on")
+                    format!("from byte {at} of the line")
                 } else {
-                    format!("the line is at its byte {}", line - block.address)
+                    format!("the line is at byte {} of the block", line - block.address)
                 };
                 let of = block.process.map(|pid| format!(" of process {pid}")).unwrap_or_default();
                 let at = block.asked_by().map(|frame| format!(" at {} {}", place(frame), frame.function));
                 let (thread, at) = (block.thread, at.unwrap_or_default());
                 format!(
-                    "heap block of {} bytes ({place_in}), asked for by thread {thread}{of}{at}",
+                    "heap block of {} bytes ({place_in}), allocated by thread {thread}{of}{at}",
                     block.bytes
                 )
             });

@@ -64,14 +64,14 @@ fn write(text: &mut String, report: &Report) -> std::fmt::Result {
         };
         writeln!(
             text,
-            "<h2>Who touches which line</h2>\n<p><small>A row for each shared line, dearest first; a column for {columns}. Blue: reads; red: writes, too; darker: more, by powers of ten.</small></p>"
+            "<h2>Threads by lines</h2>\n<p><small>One row per shared line, most expensive first; one column for {columns}. Blue: reads only; red: also writes; darker: more accesses, by powers of ten.</small></p>"
         )?;
         heat_map(text, report)?;
     }
     if !report.curve.is_empty() {
         writeln!(
             text,
-            "<h2>With more processors, by the model</h2>\n<p><small>{} the thick line; the thin one is perfect. See the manual for what the model assumes.</small></p>",
+            "<h2>With more processors, by the model</h2>\n<p><small>{} thick line. Thin line: perfect scaling. The manual lists the assumptions of the model.</small></p>",
             escape(&summary::curve(report))
         )?;
         curve(text, report)?;

@@ -39,8 +39,8 @@ pub(super) fn heading(report: &Report) -> String {
 pub(super) fn estimate(report: &Report) -> Option<String> {
     (report.one_line_in > 1).then(|| {
         format!(
-            "ESTIMATES: of {} lines one was kept, and each sum over lines is {} times that of those; what is said of a line below was counted",
-            report.one_line_in, report.one_line_in
+            "ESTIMATES: one line in {0} was kept, and sums over lines are multiplied by {0}; figures of a single line are exact",
+            report.one_line_in
         )
     })
 }
@@ -48,7 +48,7 @@ pub(super) fn estimate(report: &Report) -> Option<String> {
 /// Warns that the counts are incomplete, with the reasons.
 pub(super) fn incomplete_text(report: &Report) -> Option<String> {
     let why = &report.incomplete;
-    (!why.is_empty()).then(|| format!("INCOMPLETE, since not everything was counted: {}", why.join("; ")))
+    (!why.is_empty()).then(|| format!("INCOMPLETE: not everything was counted: {}", why.join("; ")))
 }
 
 /// Figures of the run.
@@ -57,29 +57,29 @@ pub(super) fn rows(report: &Report) -> Vec<Row> {
     let shared = if report.steady {
         ("steadily write-shared accesses", "steadily write-shared")
     } else {
-        ("accesses to write-shared lines", "touched by several, written by one or more")
+        ("accesses to write-shared lines", "write-shared")
     };
     let mut rows = vec![
         row("accesses", false, report.accesses, report.accesses_per_op),
         row(shared.0, false, report.write_shared_accesses, report.write_shared_accesses_per_op),
         row("of these, false sharing", true, report.falsely_shared_accesses, None),
         row(
-            "transfers that any interleaving can cause",
+            "transfers at most, over all interleavings",
             false,
             report.transfers_at_most,
             report.transfers_per_op_at_most,
         ),
         row("lines touched", false, report.lines_touched, None),
-        row("read by several, written by none", true, report.lines_read_only, None),
+        row("read by several threads, never written", true, report.lines_read_only, None),
         row(shared.1, true, report.write_shared_lines, None),
     ];
     if !report.steady {
-        rows.push(row("at once, as far as the clock tells", true, report.phases.at_once, None));
+        rows.push(row("shared at once, by the clock", true, report.phases.at_once, None));
     }
     rows.extend([
-        row("now and then", true, report.phases.occasional, None),
-        row("while starting", true, report.phases.start_up, None),
-        row("handed over, one thread after the other", true, report.phases.handed_over, None),
+        row("shared occasionally", true, report.phases.occasional, None),
+        row("shared at start-up", true, report.phases.start_up, None),
+        row("handed over from thread to thread", true, report.phases.handed_over, None),
     ]);
     rows
 }
@@ -87,7 +87,7 @@ pub(super) fn rows(report: &Report) -> Vec<Row> {
 /// Caption of the curve.
 pub(super) fn curve(report: &Report) -> String {
     format!(
-        "By the model of {} (a model, not a measurement), operations of all threads over those of one alone:",
+        "Modelled on {} (not measured), throughput of all threads over that of one thread:",
         report.model.name
     )
 }
@@ -105,7 +105,7 @@ pub(super) fn incomplete(processes: &[(Lines, &Log)], lost: Losses, request: &Re
         let pid = log.pid;
         if lines.sample > 0 {
             why.push(format!(
-                "process {pid} touched more lines than fit, and of {} one was kept (--memory)",
+                "process {pid} touched too many lines for --memory, and one in {} was kept",
                 lines.one_in()
             ));
         }
@@ -121,7 +121,7 @@ pub(super) fn incomplete(processes: &[(Lines, &Log)], lost: Losses, request: &Re
             let path = shown(path);
             why.push(format!("process {pid} became {path}, which ran outside the emulator"));
         } else if pid != request.pid && !ended {
-            why.push(format!("process {pid}, a child, did not end by itself before the program did"));
+            why.push(format!("child process {pid} did not exit before the program"));
         }
     }
     why
@@ -134,11 +134,11 @@ pub(super) fn losses(losses: Losses) -> Vec<String> {
     let all = [
         of(
             losses.accesses,
-            "accesses of threads for which there was no room (--memory), or which were too many",
+            "accesses of threads without a table: no room (--memory), or too many threads",
         ),
-        of(losses.threads, "threads or their windows, for which there was no room (--memory), or no file"),
-        of(losses.processes, "processes, which could make no file"),
-        of(losses.records, "records of mappings, blocks and ends, for which there was no room (--memory)"),
+        of(losses.threads, "threads or windows without a table: no room (--memory), or no file"),
+        of(losses.processes, "processes that could not create a file"),
+        of(losses.records, "records of mappings, blocks and exits: no room (--memory)"),
     ];
     all.into_iter().flatten().collect()
 }
@@ -146,24 +146,24 @@ pub(super) fn losses(losses: Losses) -> Vec<String> {
 /// Remarks for the reader.
 pub(super) fn notes(lines: &Lines, log: &Log, inherited: &[Log], request: &Request) -> Vec<String> {
     let mut notes = vec![
-        "Under emulation no program has restartable sequences (rseq): what was counted is the fallback of programs that use them."
+        "Restartable sequences (rseq) do not exist under emulation: programs that use them ran their fallback."
             .to_owned(),
     ];
     match &request.outcome {
         Outcome::TimedOut => notes.push(
-            "The program did not end in time and was killed; what it did until then is counted.".into(),
+            "The program did not end in time and was killed; its accesses until then are counted.".into(),
         ),
         Outcome::Signal(number) => {
-            notes.push(format!("The program died of signal {number}; what it did until then is counted."))
+            notes.push(format!("The program died of signal {number}; its accesses until then are counted."))
         }
         Outcome::Interrupted(number) => notes.push(format!(
-            "The run was ended by signal {number}, and the program with it; what it did until then is counted."
+            "The run was ended by signal {number}; the program's accesses until then are counted."
         )),
         Outcome::Exited(_) => {}
     }
     if request.rules.ops.is_none() {
         notes.push(
-            "Without --ops nothing is called steady, and starting counts too; when a line is shared goes by a coarse clock, and may differ from run to run."
+            "Without --ops, start-up counts as well, and no sharing is called steady. The time of sharing comes from a coarse clock and may differ between runs."
                 .into(),
         );
     }
@@ -171,20 +171,20 @@ pub(super) fn notes(lines: &Lines, log: &Log, inherited: &[Log], request: &Reque
         if let Event::Exec { path } = event {
             let path = shown(path);
             notes.push(format!(
-                "The process became {path}: from there on it ran outside the emulator, and nothing was counted."
+                "The process became {path}, which ran outside the emulator and was not counted."
             ));
         }
     }
     let has = |wanted: &Event| inherited.iter().chain([log]).any(|log| log.events.contains(wanted));
     if has(&Event::BlocksCut) {
-        notes.push("So many heap blocks came and went that the later ones are not known.".into());
+        notes.push("Later heap blocks are unknown, because too many were allocated.".into());
     }
     if !has(&Event::Preloaded) {
-        notes.push("Heap blocks are not told apart: the program asked for none, or could not be preloaded (it is static, or was not to be).".into());
+        notes.push("Heap blocks are unknown: the program allocated none, or the library could not be preloaded (static program, or --no-preload).".into());
     }
     if lines.sample > 0 {
         notes.push(format!(
-            "There were more lines than fit: one line in {} was kept, with all its accesses; sums are scaled up.",
+            "The lines exceeded --memory: one line in {} was kept, with all its accesses; sums are scaled up.",
             lines.one_in()
         ));
     }
@@ -195,7 +195,7 @@ pub(super) fn notes(lines: &Lines, log: &Log, inherited: &[Log], request: &Reque
     if lines.threads.iter().all(|thread| thread.head.window == window::WHOLE) && request.function.is_some() {
         notes.push("The window's function was never called.".into());
     } else if request.rules.ops.is_some() && !works {
-        notes.push("No thread did as many accesses as the operations that were said.".into());
+        notes.push("No thread made as many accesses as --ops says.".into());
     }
     notes
 }

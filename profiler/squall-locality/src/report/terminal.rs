@@ -96,8 +96,8 @@ fn write_line(text: &mut Text, rank: usize, line: &LineReport) {
     let phase = match line.phase {
         Phase::Steady => "steady",
         Phase::AtOnce => "at once",
-        Phase::Occasional => "now and then",
-        Phase::StartUp => "while starting",
+        Phase::Occasional => "occasionally",
+        Phase::StartUp => "at start-up",
         Phase::HandedOver => "handed over",
     };
     text.line(format_args!(
@@ -113,7 +113,7 @@ fn write_line(text: &mut Text, rank: usize, line: &LineReport) {
     for word in &line.words {
         let names = |threads: &[u32]| names(threads);
         let written = if word.written_by.is_empty() {
-            "nobody writes".to_owned()
+            "not written".to_owned()
         } else if word.written_by == word.touched_by {
             format!("written by {}", names(&word.written_by))
         } else {
@@ -130,7 +130,7 @@ fn write_line(text: &mut Text, rank: usize, line: &LineReport) {
     for code in places.iter().take(PLACES_MAX) {
         let Some(frame) = code.shown() else {
             text.line(format_args!(
-                "   at {} (nothing known): {} reads, {} writes",
+                "   at {} (unknown): {} reads, {} writes",
                 code.address, code.reads, code.writes
             ));
             continue;
