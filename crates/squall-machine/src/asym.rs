@@ -22,8 +22,8 @@
 //! Source: membarrier(2); D. Vyukov and P. Lawrence, P1202 "Asymmetric fences"; Desnoyers et al., "User-level
 //! implementations of read-copy update", 2012.
 
-use squall_sys::sync::atomic::Ordering;
 pub use squall_sys::membarrier::Unavailable;
+use squall_sys::sync::atomic::Ordering;
 
 /// Mechanism of the heavy fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

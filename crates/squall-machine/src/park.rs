@@ -177,8 +177,8 @@ mod portable {
 #[cfg(all(test, any(loom, squall_model)))]
 mod model {
     use super::EventCount;
-    use squall_sys::sync::atomic::{AtomicUsize, Ordering};
     use squall_sys::sync::Arc;
+    use squall_sys::sync::atomic::{AtomicUsize, Ordering};
     use squall_sys::sync::thread;
 
     /// One waiter sleeps until a condition holds; the signaller makes it true and signals once. The condition

@@ -24,9 +24,9 @@
 
 use crate::machine::machine;
 use crate::pervp::mode;
-use squall_sys::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use squall_sys::apart::Apart;
 use squall_sys::area::{self, Asker};
+use squall_sys::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::fmt;
 
 /// Selects the per-thread block that is read (vp/I1). Public only for the `restartable!` macro.

@@ -34,8 +34,8 @@
 use super::mode;
 use crate::restartable;
 use crate::vp::Vp;
-use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use squall_sys::membarrier::{self, Unavailable};
+use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::fmt;
 use std::mem::offset_of;
 

@@ -13,10 +13,10 @@
 
 use crate::machine::machine;
 use crate::vp::AREA_OFFSET;
-use squall_sys::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use squall_sys::sync::Once;
 use squall_sys::apart::Apart;
 use squall_sys::rseq::NoArea;
+use squall_sys::sync::Once;
+use squall_sys::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use squall_sys::{area, membarrier, rseq};
 use std::fmt;
 

@@ -101,7 +101,8 @@ mod tests {
         for n in 0..links {
             chain.push([n; 64]);
         }
-        let dropper = squall_sys::sync::thread::Builder::new().stack_size(32 * 1024).spawn(move || drop(chain));
+        let dropper =
+            squall_sys::sync::thread::Builder::new().stack_size(32 * 1024).spawn(move || drop(chain));
         dropper.unwrap().join().unwrap();
     }
 

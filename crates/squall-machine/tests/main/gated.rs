@@ -1,11 +1,9 @@
 //! The gated word, with more threads than processors, which move and are preempted. No addition is lost while
 //! gates open and close, and a closed gate lets no addition through.
 
-mod pervp_support;
-
 #[cfg(not(miri))]
-use pervp_support::hop;
-use pervp_support::{EXPECT, MODES, Random, again, is_child, roam, slowness};
+use crate::support::hop;
+use crate::support::{EXPECT, MODES, Random, again, is_child, roam, slowness};
 use squall_machine::pervp::{self, GatedWord, RestartMode};
 use squall_machine::{Vp, machine};
 use squall_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,10 +58,10 @@ fn again_in_every_mode() {
         return;
     }
     for &(name, value, expect) in MODES {
-        again(&[(name, value), (EXPECT, expect)], &[]);
+        again(&[(name, value), (EXPECT, expect)], &["gated::"]);
     }
     // The process has sequences, but the kernel does not restart them on request.
-    again(&[("SQUALL_MEMBARRIER", "off")], &[]);
+    again(&[("SQUALL_MEMBARRIER", "off")], &["gated::"]);
 }
 
 #[test]
@@ -216,7 +214,7 @@ fn closing_is_exact() {
 #[test]
 #[cfg(not(miri))]
 fn without_sequences_gates_are_closed() {
-    let name = "without_sequences_gates_are_closed";
+    let name = "gated::without_sequences_gates_are_closed";
     if !is_child() {
         return again(&[], &["--exact", name]);
     }
@@ -231,14 +229,14 @@ fn without_sequences_gates_are_closed() {
 #[test]
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri)))]
 fn an_unregistered_thread_is_rejected_at_every_gate() {
-    let name = "an_unregistered_thread_is_rejected_at_every_gate";
+    let name = "gated::an_unregistered_thread_is_rejected_at_every_gate";
     if !is_child() {
         return again(&[], &["--exact", name]);
     }
     let (before, each) = (pervp::restart_mode(), words());
     let stray = || {
         if before == RestartMode::Restartable {
-            pervp_support::unregister();
+            crate::support::unregister();
         }
         each.iter().for_each(GatedWord::open);
         assert!(each.iter().all(|word| !word.count_at_gate()));
@@ -255,7 +253,7 @@ fn an_unregistered_thread_is_rejected_at_every_gate() {
 #[test]
 #[cfg(not(miri))]
 fn instructions_agree_with_a_model() {
-    let name = "instructions_agree_with_a_model";
+    let name = "gated::instructions_agree_with_a_model";
     if !squall_sys::area::NATIVE || cfg!(squall_tsan) {
         println!("SKIP: no sequences in this build");
         return;

@@ -2,12 +2,9 @@
 
 #![cfg(not(miri))] // Files and processes.
 
-#[path = "trees/mod.rs"]
-mod trees;
-
+use crate::trees::Tree;
 use squall_machine::topology::{Source, Topology};
 use squall_machine::{ClusterSize, Vp};
-use trees::Tree;
 
 /// Lists the clusters of a size as lists of VPs.
 fn lists(topology: &Topology, size: ClusterSize) -> Vec<String> {

@@ -2,15 +2,12 @@
 
 #![cfg(not(miri))] // Files and processes.
 
-#[path = "trees/mod.rs"]
-mod trees;
-
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use crate::trees::Tree;
 use squall_machine::topology::{Topology, VirtualSpec};
 use squall_machine::{ClusterSize, ClusterTree, Clusters, Machine, TreeError, Vp, VpSet};
-use trees::Tree;
 
 /// Every tree of the collection and some virtual machines, unpacked once for all tests of this file.
 fn machines() -> &'static [(String, Machine)] {
@@ -19,7 +16,7 @@ fn machines() -> &'static [(String, Machine)] {
 }
 
 fn make_machines() -> Vec<(String, Machine)> {
-    let read = trees::all().into_iter().map(|name| {
+    let read = crate::trees::all().into_iter().map(|name| {
         let machine = Tree::of(&name).machine();
         (name, machine)
     });
@@ -107,10 +104,7 @@ fn hu_24_each_resource_class_has_its_own_size() {
     let (counters, tables) = (machine.clusters(ClusterSize::Core), machine.clusters(ClusterSize::Node));
     let vp = Vp::new(17);
     assert_eq!((counters.cluster_of(vp).index(), tables.cluster_of(vp).index()), (8, 1));
-    assert!(
-        std::ptr::eq(counters, machine.clusters(ClusterSize::Core)),
-        "shared by all users of that size"
-    );
+    assert!(std::ptr::eq(counters, machine.clusters(ClusterSize::Core)), "shared by all users of that size");
 }
 
 #[test]

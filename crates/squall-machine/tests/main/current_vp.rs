@@ -1,8 +1,6 @@
 //! The current VP of a thread.
 
-mod pervp_support;
-
-use pervp_support::{MODES, again, is_child};
+use crate::support::{MODES, again, is_child};
 use squall_machine::{AssignError, Vp, machine};
 use squall_sys::sync::thread;
 
@@ -10,7 +8,7 @@ use squall_sys::sync::thread;
 #[cfg_attr(miri, ignore = "starts processes")]
 fn again_in_every_mode() {
     if !is_child() {
-        MODES.iter().for_each(|(name, value, _)| again(&[(name, value)], &[]));
+        MODES.iter().for_each(|(name, value, _)| again(&[(name, value)], &["current_vp::"]));
     }
 }
 

@@ -3,13 +3,11 @@
 
 #![cfg(not(miri))] // Files and processes.
 
-mod this_program;
-
 use std::process::Output;
 
+use crate::this_program::this_program;
 use squall_machine::topology::VirtualSpec;
 use squall_machine::{Machine, MachineError, machine, try_machine};
-use this_program::this_program;
 
 const VARIABLE: &str = "SQUALL_TOPOLOGY";
 const CASE: &str = "SQUALL_TEST_CASE";
@@ -17,7 +15,10 @@ const CASE: &str = "SQUALL_TEST_CASE";
 /// Runs `case` in a process in which the variable holds `topology`.
 fn run(case: &str, topology: Option<&str>) -> Output {
     let mut command = this_program();
-    command.args(["--exact", "in_a_process_of_its_own", "--nocapture"]).env(CASE, case).env_remove(VARIABLE);
+    command
+        .args(["--exact", "topology_process::in_a_process_of_its_own", "--nocapture"])
+        .env(CASE, case)
+        .env_remove(VARIABLE);
     if let Some(topology) = topology {
         command.env(VARIABLE, topology);
     }

@@ -1,9 +1,7 @@
 //! The biased word, with more threads than processors, which move and are preempted. The tests run in every
 //! mode, during a downgrade, and beside a thread without restartable sequences.
 
-mod pervp_support;
-
-use pervp_support::{EXPECT, MODES, Random, again, hop, is_child, roam, slowness};
+use crate::support::{EXPECT, MODES, Random, again, hop, is_child, roam, slowness};
 use squall_machine::pervp::{self, BiasedWord, RestartMode};
 use squall_machine::{Vp, machine};
 use squall_sys::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +31,7 @@ fn again_in_every_mode() {
         return;
     }
     for &(name, value, expect) in MODES {
-        again(&[(name, value), (EXPECT, expect)], &[]);
+        again(&[(name, value), (EXPECT, expect)], &["biased::"]);
     }
 }
 
@@ -183,7 +181,7 @@ fn sums_survive_a_downgrade() {
             assert_eq!(pervp::restart_mode(), RestartMode::Atomic { why: pervp::WhyAtomic::Downgraded });
         }
     }
-    trials("sums_survive_a_downgrade");
+    trials("biased::sums_survive_a_downgrade");
 }
 
 /// Unlike per-VP words: here plain and atomic additions never meet on one word.
@@ -194,7 +192,7 @@ fn an_unregistered_thread_keeps_the_mode() {
         let (before, each) = (pervp::restart_mode(), words());
         under_load(|word| {
             if before == RestartMode::Restartable {
-                pervp_support::unregister();
+                crate::support::unregister();
             }
             word.add(1);
             word.add(1u64.wrapping_neg());
@@ -204,14 +202,14 @@ fn an_unregistered_thread_keeps_the_mode() {
         });
         assert_eq!(pervp::restart_mode(), before);
     }
-    trials("an_unregistered_thread_keeps_the_mode");
+    trials("biased::an_unregistered_thread_keeps_the_mode");
 }
 
 /// Runs the instructions themselves on the first and on the last VP, also where the kernel has no sequences.
 #[test]
 #[cfg(not(miri))]
 fn instructions_agree_with_a_model() {
-    let name = "instructions_agree_with_a_model";
+    let name = "biased::instructions_agree_with_a_model";
     if !squall_sys::area::NATIVE || cfg!(squall_tsan) {
         println!("SKIP: no sequences in this build");
         return;

@@ -6,7 +6,7 @@
 //! numbers and stand for one file each: in the content `{i}` is the number and `{}` the list. `{0-3&+4}` is
 //! short for the lists `0,4`, `1,5`, `2,6`, `3,7`.
 
-#![allow(dead_code, reason = "each test binary takes what it needs")]
+#![cfg(not(miri))] // Files and processes.
 
 use std::collections::BTreeMap;
 use std::fs;

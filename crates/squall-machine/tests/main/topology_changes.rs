@@ -2,12 +2,9 @@
 
 #![cfg(not(miri))] // Files and processes.
 
-#[path = "trees/mod.rs"]
-mod trees;
-
+use crate::trees::Tree;
 use squall_machine::topology::{Quota, VirtualSpec};
 use squall_machine::{ClusterSize, Machine, Vp};
-use trees::Tree;
 
 #[test]
 fn control_groups_of_version_2_in_a_namespace() {
@@ -71,7 +68,11 @@ fn a_group_outside_the_mount_gets_the_limits_of_the_mount() {
     let tree = Tree::of("container-v2");
     tree.put("proc/self/cgroup", "0::/..");
     tree.put("sys/fs/cpu.max", "1000 100000");
-    assert_eq!(tree.machine().allowance().quota().unwrap().cpus(), 2.5, "limits above the mount must not be read");
+    assert_eq!(
+        tree.machine().allowance().quota().unwrap().cpus(),
+        2.5,
+        "limits above the mount must not be read"
+    );
 }
 
 #[test]
@@ -148,7 +149,11 @@ fn a_refresh_sees_each_change_and_counts_it_once() {
     for (count, (path, content)) in changes.into_iter().enumerate() {
         tree.put(path, content);
         let expected = count as u64 + 2;
-        assert_eq!(machine.allowance().generation(), expected - 1, "{path}: only a refresh changes the snapshot");
+        assert_eq!(
+            machine.allowance().generation(),
+            expected - 1,
+            "{path}: only a refresh changes the snapshot"
+        );
         assert_eq!(machine.refresh().generation(), expected, "{path}");
         assert_eq!(machine.refresh().generation(), expected, "{path}: a second refresh finds no change");
         assert_eq!((machine.allowance().generation(), machine.generation()), (expected, expected), "{path}");
@@ -216,12 +221,11 @@ fn processors_that_come_online_are_placed_and_old_clusters_stay() {
     let with =
         |vp| after.members(after.cluster_of(Vp::new(vp))).iter().map(|vp| vp.index()).collect::<Vec<_>>();
     assert_eq!((with(6), with(5), with(3)), (vec![2, 6], vec![1, 5], vec![3, 7]));
-    assert_eq!(
-        before.members(before.cluster_of(Vp::new(6))),
-        [Vp::new(6)],
-        "old clusters stay as they are"
+    assert_eq!(before.members(before.cluster_of(Vp::new(6))), [Vp::new(6)], "old clusters stay as they are");
+    assert!(
+        std::ptr::eq(fixed, machine.clusters(ClusterSize::fixed(2))),
+        "fixed sizes do not depend on placed VPs"
     );
-    assert!(std::ptr::eq(fixed, machine.clusters(ClusterSize::fixed(2))), "fixed sizes do not depend on placed VPs");
     assert_eq!(machine.topology().unplaced().to_string(), "8-11");
     machine.refresh();
     assert!(std::ptr::eq(after, machine.clusters(ClusterSize::Core)), "no VP is left to place");
@@ -250,7 +254,10 @@ fn later_snapshots_were_read_later() {
         let mut seen = Vec::new();
         while seen.last().is_none_or(|(_, quota)| *quota < 1000 + ROUNDS) {
             let snapshot = machine.refresh();
-            assert!(machine.generation() >= snapshot.generation(), "a snapshot was visible before its generation");
+            assert!(
+                machine.generation() >= snapshot.generation(),
+                "a snapshot was visible before its generation"
+            );
             seen.push((snapshot.generation(), snapshot.quota().unwrap().quota_us()));
         }
         seen

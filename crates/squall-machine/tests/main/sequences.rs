@@ -3,9 +3,7 @@
 //! registered, in a process with one user of it.
 #![cfg(not(miri))]
 
-mod pervp_support;
-
-use pervp_support::{Random, add_slowly, again, is_child};
+use crate::support::{Random, add_slowly, again, is_child};
 use squall_machine::pervp::{
     self, CasError, ListNode, PerVpList, PerVpWord, PerVpWords, RestartMode, pretend_restartable,
 };
@@ -41,7 +39,7 @@ fn in_children(test: &str, check: impl FnOnce(Vp)) {
 
 #[test]
 fn words_agree_with_a_model() {
-    in_children("words_agree_with_a_model", |vp| {
+    in_children("sequences::words_agree_with_a_model", |vp| {
         let words = PerVpWords::<4>::new();
         let elsewhere = Vp::new(vp.index() as u32 + 1);
         let mut model = [0u64; 4];
@@ -100,7 +98,7 @@ fn words_agree_with_a_model() {
 
 #[test]
 fn lists_agree_with_a_model() {
-    in_children("lists_agree_with_a_model", |vp| {
+    in_children("sequences::lists_agree_with_a_model", |vp| {
         let nodes: Vec<NonNull<ListNode>> =
             (0..50).map(|_| NonNull::from(Box::leak(Box::new(ListNode::new())))).collect();
         let mut list = PerVpList::new();
@@ -162,7 +160,7 @@ fn add_below(word: &PerVpWord, limit: u64) -> Result<Vp, u64> {
 
 #[test]
 fn a_user_sequence_works() {
-    in_children("a_user_sequence_works", |vp| {
+    in_children("sequences::a_user_sequence_works", |vp| {
         let word = PerVpWord::new();
         (0..10).for_each(|_| assert_eq!(add_below(&word, 10), Ok(vp)));
         (0..10).for_each(|_| assert_eq!(add_below(&word, 10), Err(10)));
@@ -222,7 +220,7 @@ fn a_signal_handler_may_run_sequences() {
     use squall_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
     use std::ffi::{c_int, c_long};
     unsafe extern "C" {
-        fn signal(number: c_int, handler: extern "C" fn(c_int)) -> usize;
+        fn signal(number: c_int, handler: *const ()) -> usize;
         fn setitimer(which: c_int, new: *const [c_long; 4], old: *mut [c_long; 4]) -> c_int;
     }
     static WORD: AtomicPtr<PerVpWord> = AtomicPtr::new(std::ptr::null_mut());
@@ -233,7 +231,7 @@ fn a_signal_handler_may_run_sequences() {
         HANDLED.fetch_add(1, Ordering::Relaxed);
     }
     if !is_child() {
-        return again(&[], &["--exact", "a_signal_handler_may_run_sequences"]);
+        return again(&[], &["--exact", "sequences::a_signal_handler_may_run_sequences"]);
     }
     const ALARM: c_int = 14;
     const EACH: u64 = 1_000;
@@ -243,7 +241,7 @@ fn a_signal_handler_may_run_sequences() {
     // SAFETY: the handler uses only atomics and `add`; the array has the layout of `struct itimerval`: 100
     // us.
     unsafe {
-        signal(ALARM, on_alarm);
+        signal(ALARM, on_alarm as *const ());
         assert_eq!(setitimer(0, &[0, 100, 0, 100], std::ptr::null_mut()), 0);
     }
     let mut added = 0;

@@ -3,14 +3,12 @@
 //! comes back.
 #![cfg(not(miri))]
 
-mod pervp_support;
-
-use pervp_support::{Random, add_slowly, again, hop, is_child, roam};
+use crate::support::{Random, add_slowly, again, hop, is_child, roam};
 use squall_machine::Vp;
 use squall_machine::pervp::{self, PerVpStack, PerVpWord, RestartMode, WhyAtomic};
+use squall_sys::area::Asker;
 use squall_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use squall_sys::sync::thread;
-use squall_sys::area::Asker;
 use std::time::Duration;
 
 const TRIALS: u64 = 6;
@@ -76,7 +74,7 @@ fn by_force_with_membarrier() {
     if is_child() {
         give_up_under_load(|_| pervp::force_downgrade());
     }
-    trials(&[], "by_force_with_membarrier");
+    trials(&[], "downgrade::by_force_with_membarrier");
 }
 
 #[test]
@@ -84,7 +82,7 @@ fn by_force_with_visits_to_every_processor() {
     if is_child() {
         give_up_under_load(|_| pervp::force_downgrade());
     }
-    trials(&[("SQUALL_MEMBARRIER", "off")], "by_force_with_visits_to_every_processor");
+    trials(&[("SQUALL_MEMBARRIER", "off")], "downgrade::by_force_with_visits_to_every_processor");
 }
 
 /// A sequence in flight must not commit over an atomic addition made after the mode was given up. To hit such
@@ -132,7 +130,7 @@ fn no_sequence_commits_late() {
     if is_child() {
         give_up_and_add_from_elsewhere();
     }
-    trials(&[], "no_sequence_commits_late");
+    trials(&[], "downgrade::no_sequence_commits_late");
 }
 
 #[test]
@@ -140,7 +138,7 @@ fn no_sequence_commits_late_without_membarrier() {
     if is_child() {
         give_up_and_add_from_elsewhere();
     }
-    trials(&[("SQUALL_MEMBARRIER", "off")], "no_sequence_commits_late_without_membarrier");
+    trials(&[("SQUALL_MEMBARRIER", "off")], "downgrade::no_sequence_commits_late_without_membarrier");
 }
 
 /// Gives the mode up after each of the first instructions of an addition, also between its read of
@@ -152,7 +150,7 @@ fn no_sequence_commits_late_without_membarrier() {
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(squall_tsan)))]
 fn at_every_instruction_of_an_addition() {
     const INSTRUCTIONS: u64 = 48;
-    let name = "at_every_instruction_of_an_addition";
+    let name = "downgrade::at_every_instruction_of_an_addition";
     match std::env::var("SQUALL_TEST_STEP") {
         Ok(step) => step_and_give_up(step.parse().expect("a number")),
         Err(_) => {
@@ -167,7 +165,7 @@ fn at_every_instruction_of_an_addition() {
 fn step_and_give_up(step: u64) {
     use std::ffi::{c_int, c_void};
     unsafe extern "C" {
-        fn signal(number: c_int, handler: extern "C" fn(c_int, *mut c_void, *mut u8)) -> usize;
+        fn signal(number: c_int, handler: *const ()) -> usize;
     }
     const TRAP: c_int = 5;
     static LEFT: AtomicU64 = AtomicU64::new(0);
@@ -193,7 +191,7 @@ fn step_and_give_up(step: u64) {
     // SAFETY: the handler is ours. Setting the flag stops this thread after the following instruction, and
     // the handler clears it. The stack is used below the part that the compiler may use (no `nostack`).
     unsafe {
-        signal(TRAP, on_trap);
+        signal(TRAP, on_trap as *const ());
         std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
     }
     word.add(1);
@@ -212,10 +210,10 @@ fn step_and_give_up(step: u64) {
 fn by_a_thread_without_registration() {
     if is_child() {
         give_up_under_load(|word| {
-            pervp_support::unregister();
+            crate::support::unregister();
             word.add(1);
             word.add(1u64.wrapping_neg());
         });
     }
-    trials(&[], "by_a_thread_without_registration");
+    trials(&[], "downgrade::by_a_thread_without_registration");
 }

@@ -1,11 +1,14 @@
 //! Memory that per-VP objects leave behind. Alone in its program, because it checks figures of the whole
 //! process.
 
-mod pervp_support;
+#[path = "main/support.rs"]
+mod support;
+#[path = "main/this_program.rs"]
+mod this_program;
 
-use pervp_support::{Random, hop, roam};
 use squall_machine::machine;
 use squall_machine::pervp::{PerVp, PerVpStack, PerVpWord, PerVpWords, stats};
+use support::{Random, hop, roam};
 
 #[test]
 fn pr_02_freed_space_is_zero_and_is_used_again() {

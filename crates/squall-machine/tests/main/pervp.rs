@@ -2,15 +2,13 @@
 //! in this process (restartable if the machine supports it) and once per other mode, by
 //! `pr_02_again_in_every_mode`.
 
-mod pervp_support;
-
-use pervp_support::{EXPECT, MODES, Random, again, hop, is_child, roam, slowness};
+use crate::support::{EXPECT, MODES, Random, again, hop, is_child, roam, slowness};
 use squall_machine::pervp::{
     self, CasError, ListNode, PerVp, PerVpList, PerVpMagazine, PerVpStack, PerVpWord, PerVpWords,
 };
 use squall_machine::{Vp, machine};
-use squall_sys::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use squall_sys::sync::Arc;
+use squall_sys::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use squall_sys::sync::thread;
 use std::ptr::NonNull;
 use std::sync::Barrier;
@@ -54,7 +52,7 @@ fn pr_02_again_in_every_mode() {
         return;
     }
     for &(name, value, expect) in MODES {
-        again(&[(name, value), (EXPECT, expect)], &[]);
+        again(&[(name, value), (EXPECT, expect)], &["pervp::"]);
     }
 }
 
@@ -185,7 +183,8 @@ fn to_09_an_array_by_pairs_loses_and_doubles_nothing() {
     const SLOTS: u64 = 7;
     let pool = PerVpWords::<8>::new();
     let seen: Vec<AtomicU8> = (0..THREADS * operations()).map(|_| AtomicU8::new(0)).collect();
-    let take = |value: u64| assert_eq!(seen[value as usize].fetch_add(1, Ordering::Relaxed), 0, "popped twice");
+    let take =
+        |value: u64| assert_eq!(seen[value as usize].fetch_add(1, Ordering::Relaxed), 0, "popped twice");
     storm(|id, operation| {
         let value = id * operations() + operation;
         loop {
@@ -223,8 +222,9 @@ fn to_09_an_array_by_pairs_loses_and_doubles_nothing() {
 fn to_09_a_stack_loses_and_doubles_nothing() {
     let mut stack = PerVpStack::new();
     let seen: Vec<AtomicU8> = (0..THREADS * operations()).map(|_| AtomicU8::new(0)).collect();
-    let take =
-        |value: Box<u64>| assert_eq!(seen[*value as usize].fetch_add(1, Ordering::Relaxed), 0, "popped twice");
+    let take = |value: Box<u64>| {
+        assert_eq!(seen[*value as usize].fetch_add(1, Ordering::Relaxed), 0, "popped twice")
+    };
     storm(|id, operation| {
         stack.push(Box::new(id * operations() + operation));
         // Pops come in waves, so that stacks are sometimes deep and sometimes empty. Races need an empty
@@ -273,7 +273,11 @@ fn a_magazine_keeps_every_pointer_once_and_its_bound() {
     assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "a value was lost");
     assert!(magazine.pop().is_none());
     let pushed = seen.len() - refused.into_inner();
-    assert!(pushed > seen.len() / 8, "only {pushed} of {} pushes succeeded, too few for this test", seen.len());
+    assert!(
+        pushed > seen.len() / 8,
+        "only {pushed} of {} pushes succeeded, too few for this test",
+        seen.len()
+    );
 }
 
 #[test]

@@ -1,13 +1,11 @@
 //! Shared code of the tests of per-VP data: modes in child processes, threads that move, small random
 //! numbers.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "tests/memory.rs uses a part")]
 
 use squall_machine::pervp::PerVpWord;
 use squall_machine::{Vp, machine, restartable};
 
-#[path = "../this_program/mod.rs"]
-mod this_program;
-use this_program::this_program;
+use crate::this_program::this_program;
 
 /// The modes in which a child process can run: a variable, its value, and the resulting text of
 /// `restart_mode`.
