@@ -19,14 +19,13 @@
 //! reported.
 //! Cost: two passes over each block; four bytes of table for each sixteen touched bytes of the block range.
 
+use crate::address_space::{AddressSpace, SETUP};
 use crate::classes::{LINES_BYTES, SIZES, SLAB_BYTES, SLAB_MAX, STEP_BYTES};
-use crate::ground::{Ground, SETTING, ground};
-use crate::raw::{is_of_slab, put_block};
-use crate::{faults, large, mappings};
-use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::debug_table::{begin, entry};
+use crate::fatal::{die, double_free, foreign_free};
 use squall_sys::pages;
+use squall_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::alloc::Layout;
-use std::fmt::Write;
 
 const POISON: u8 = 0xDE;
 const FRESH: u8 = 0xA5;
@@ -35,103 +34,22 @@ const GUARD: u8 = 0xFD;
 const GUARD_BYTES: usize = 16;
 const FREED: u32 = u32::MAX;
 
-/// The table (I1). Null until [`begin`] made it.
-static TABLE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
-
-/// Returns whether the mode is on. False before the first allocation.
-#[inline]
-pub(crate) fn is_on() -> bool {
-    !TABLE.load(Ordering::Relaxed).is_null()
-}
-
-/// Makes the table if there is none. Returns false if there is no memory.
-fn begin(ground: &Ground) -> bool {
-    if is_on() {
-        return true;
-    }
-    let bytes = ground.units * SLAB_BYTES / STEP_BYTES * size_of::<AtomicU32>();
-    let Some(table) = faults::allowed().and_then(|()| pages::reserve_table(bytes).ok()) else { return false };
-    // AcqRel: pairs with itself in other threads. The reader sees the zeros that the table consists of;
-    // nothing else is published.
-    let first = TABLE.compare_exchange(
-        std::ptr::null_mut(),
-        table.as_ptr().cast(),
-        Ordering::AcqRel,
-        Ordering::Relaxed,
-    );
-    if first.is_err() {
-        // SAFETY: mapped just now; no other thread knows the address.
-        unsafe { mappings::unmap(table.as_ptr(), bytes) };
-    }
-    true
-}
-
-/// Makes the table entries for these bytes of the block range usable, before the bytes are. Returns false if
-/// there is no memory or no table.
-pub(crate) fn commit(offset: usize, bytes: usize) -> bool {
-    let table = TABLE.load(Ordering::Relaxed);
-    let words = |bytes: usize| bytes / STEP_BYTES;
-    // SAFETY: the entries of whole segments, so whole pages of the table, which belong to this caller alone.
-    !table.is_null()
-        && unsafe {
-            pages::commit(table.wrapping_add(words(offset)).cast(), words(bytes) * size_of::<AtomicU32>())
-        }
-        .is_ok()
-}
-
-fn entry(offset: usize) -> &'static AtomicU32 {
-    let table = TABLE.load(Ordering::Relaxed);
-    // SAFETY: an offset within a segment in use, for which the table has an entry. Zeros are valid entries.
-    unsafe { &*table.add(offset / STEP_BYTES) }
-}
-
-/// A line of text in a fixed buffer, without allocation.
-struct Line {
-    bytes: [u8; 256],
-    len: usize,
-}
-
-impl Write for Line {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let len = text.len().min(self.bytes.len() - self.len);
-        self.bytes[self.len..][..len].copy_from_slice(&text.as_bytes()[..len]);
-        self.len += len;
-        Ok(())
-    }
-}
-
-#[cold]
-pub(crate) fn die(what: std::fmt::Arguments<'_>) -> ! {
-    let mut line = Line { bytes: [0; 256], len: 0 };
-    let _ = writeln!(line, "squall-alloc: {what}");
-    pages::complain(&line.bytes[..line.len]);
-    std::process::abort();
-}
-
-/// Ends the program: a freed address is no block of this allocator.
-#[cold]
-pub(crate) fn foreign(block: *mut u8) {
-    die(format_args!("foreign free: no block of ours begins at {block:p}"));
-}
-
-/// Ends the program: a block was freed twice.
-#[cold]
-pub(crate) fn twice(block: *mut u8) {
-    die(format_args!("double free of the block at {block:p}"));
-}
-
 /// Allocates a guarded block through `of` and checks that a previously freed block was not written.
-pub(crate) fn take(ground: &Ground, layout: Layout, of: impl FnOnce(&Ground, usize) -> *mut u8) -> *mut u8 {
-    if !begin(ground) {
+pub(crate) fn take(
+    space: &AddressSpace,
+    layout: Layout,
+    of: impl FnOnce(&AddressSpace, usize) -> *mut u8,
+) -> *mut u8 {
+    if !begin(space.units * SLAB_BYTES) {
         return std::ptr::null_mut();
     }
-    let block = of(ground, (layout.size() + GUARD_BYTES).min(SLAB_MAX));
+    let block = of(space, (layout.size() + GUARD_BYTES).min(SLAB_MAX));
     if block.is_null() {
         return block;
     }
-    let offset = block.addr() - ground.arena.addr();
+    let offset = block.addr() - space.arena.addr();
     // SAFETY: the block is ours.
-    let room = SIZES[unsafe { ground.class_at(offset) }];
+    let room = SIZES[unsafe { space.class_at(offset) }];
     // Relaxed, here and below: a lock handed the block from thread to thread.
     if entry(offset).load(Ordering::Relaxed) == FREED {
         // SAFETY: the block has `room` bytes, all written when it was freed.
@@ -151,54 +69,29 @@ pub(crate) fn take(ground: &Ground, layout: Layout, of: impl FnOnce(&Ground, usi
     block
 }
 
-/// Checks a block and frees it.
-///
-/// # Safety
-/// The caller believes that the block may be freed. The checks report most blocks that may not.
-pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
-    let Some(ground) = ground() else { return };
-    if is_of_slab(&layout) {
-        check(ground, block, Some(layout));
-        return put_block(ground, block);
-    }
-    if ground.offset(block).is_some() {
-        die(format_args!("the block at {block:p} is freed with {} bytes, too many for it", layout.size()));
-    }
-    // SAFETY: passed on.
-    unsafe { large::put(block, layout) };
-}
-
-/// Like [`put`], for a caller without the layout.
-///
-/// # Safety
-/// As for [`put`].
-pub(crate) unsafe fn put_unasked(ground: &Ground, block: *mut u8) {
-    check(ground, block, None);
-    put_block(ground, block);
-}
-
 /// Returns whether a request for `asked` bytes got `size`. A request for whole lines is rounded up.
 fn is_size(asked: usize, size: usize) -> bool {
     asked == size || asked.max(1).next_multiple_of(LINES_BYTES) == size
 }
 
-fn check(ground: &Ground, block: *mut u8, layout: Option<Layout>) {
-    let Some(offset) = ground.offset(block) else { return foreign(block) };
-    if !offset.is_multiple_of(STEP_BYTES) || ground.magazine_at(offset).is_null() {
+/// Checks a block that is freed, and poisons it. `layout`: that of the free, if known.
+pub(crate) fn check(space: &AddressSpace, block: *mut u8, layout: Option<Layout>) {
+    let Some(offset) = space.offset(block) else { return foreign_free(block) };
+    if !offset.is_multiple_of(STEP_BYTES) || space.magazine_at(offset).is_null() {
         // Perhaps the block was in a slab that is gone.
-        let may_be = offset.is_multiple_of(STEP_BYTES) && ground.is_in_use(offset);
+        let may_be = offset.is_multiple_of(STEP_BYTES) && space.is_in_use(offset);
         if may_be && entry(offset).load(Ordering::Relaxed) == FREED {
-            return twice(block);
+            return double_free(block);
         }
-        return foreign(block);
+        return foreign_free(block);
     }
     let size = match entry(offset).swap(FREED, Ordering::Relaxed) {
-        0 => return foreign(block),
-        FREED => return twice(block),
+        0 => return foreign_free(block),
+        FREED => return double_free(block),
         size => size as usize - 1,
     };
     // SAFETY: a block in use, which its user passes to us.
-    let class = unsafe { ground.class_at(offset) };
+    let class = unsafe { space.class_at(offset) };
     if let Some(layout) = layout
         && !is_size(layout.size(), size)
     {
@@ -251,7 +144,7 @@ fn large_entry(at: usize) -> Option<&'static Large> {
 
 /// Records a large block that is given out. Returns false if there is no memory for the table.
 pub(crate) fn large_taken(block: *mut u8, bytes: usize) -> bool {
-    SETTING.with(|| {
+    SETUP.with(|| {
         if LARGES.load(Ordering::Relaxed).is_null() {
             let table = pages::map_table(size_of::<Large>() << LARGES_SHIFT);
             let Ok(table) = table else { return false };
@@ -267,14 +160,14 @@ pub(crate) fn large_taken(block: *mut u8, bytes: usize) -> bool {
 
 /// Checks a large block that is resized or, if `is_freed`, freed.
 pub(crate) fn large_check(block: *mut u8, layout: Layout, is_freed: bool) {
-    SETTING.with(|| {
+    SETUP.with(|| {
         let Some(entry) = large_entry(block.addr()) else { return };
         if entry.at.load(Ordering::Relaxed) == 0 {
-            return foreign(block);
+            return foreign_free(block);
         }
         let bytes = entry.bytes.load(Ordering::Relaxed);
         if bytes == LARGE_FREED {
-            return twice(block);
+            return double_free(block);
         }
         if !is_size(layout.size(), bytes) {
             die(format_args!("the block at {block:p} has {bytes} bytes and is freed with {}", layout.size()));

@@ -23,14 +23,15 @@
 //! makes two system calls for each emptied VP.
 //! Source: jemalloc's decay by ticks; tcmalloc's low-water marks.
 
+use crate::address_space::{AddressSpace, known};
 use crate::drain;
 use crate::faults;
-use crate::ground::{Ground, Part, known};
 use crate::lock::Lock;
 use crate::mappings;
-use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::part::Part;
 use squall_sys::apart::Apart;
 use squall_sys::pages;
+use squall_sys::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A VP with so many heap operations since the previous pass is busy.
@@ -41,45 +42,45 @@ const VPS_MAX: usize = 8;
 /// The time of the next pass; 0: not known yet. Every slow path reads it, and each pass writes it once.
 static DUE: Apart<AtomicU64> = Apart::new(AtomicU64::new(0));
 /// Held by the thread that runs a pass.
-pub(crate) static TURN: Lock = Lock::new();
+pub(crate) static PASS: Lock = Lock::new();
 /// The VP at which a pass begins, written under the lock.
 static FIRST: AtomicU32 = AtomicU32::new(0);
 
 /// Runs a pass if one is due. Every slow path calls this without a lock.
 #[inline]
-pub(crate) fn tick(ground: &Ground) {
+pub(crate) fn tick(space: &AddressSpace) {
     // Relaxed: a time; the thread that takes the lock reads it again.
     if pages::coarse_ms() >= DUE.load(Ordering::Relaxed) {
-        turn(ground);
+        pass(space);
     }
 }
 
 /// Runs a pass if one is due and no other thread runs one. Returns whether a later pass may find more.
 #[cold]
-fn turn(ground: &Ground) -> bool {
-    if !TURN.try_lock() {
+fn pass(space: &AddressSpace) -> bool {
+    if !PASS.try_lock() {
         return true;
     }
     let (now, due) = (pages::coarse_ms(), DUE.load(Ordering::Relaxed));
     let is_due = now >= due;
     if is_due {
-        DUE.store(now + faults::turn_ms(), Ordering::Relaxed);
+        DUE.store(now + faults::pass_ms(), Ordering::Relaxed);
     }
     // The first slow path of the process only sets the time of the first pass.
-    let more = if is_due && due != 0 { sweep(ground) } else { true };
-    TURN.unlock();
+    let more = if is_due && due != 0 { sweep(space) } else { true };
+    PASS.unlock();
     more
 }
 
-fn sweep(ground: &Ground) -> bool {
+fn sweep(space: &AddressSpace) -> bool {
     let (mut emptied, mut more) = (0, false);
     let first = FIRST.load(Ordering::Relaxed);
     let turns = |at: &(u32, Part)| at.0 < first;
-    let behind = ground.parts_made().skip_while(turns);
-    for (vp, part) in behind.chain(ground.parts_made().take_while(turns)) {
+    let behind = space.parts_made().skip_while(turns);
+    for (vp, part) in behind.chain(space.parts_made().take_while(turns)) {
         let events = part.heap().events();
         let is_busy = events.wrapping_sub(part.seen(events)) >= BUSY;
-        more |= part.heap().give_spares(ground, !is_busy);
+        more |= part.heap().give_spares(space, !is_busy);
         if is_busy || !part.holds() {
             more |= is_busy;
             continue;
@@ -91,14 +92,14 @@ fn sweep(ground: &Ground) -> bool {
         }
         emptied += 1;
         // If the caches cannot be emptied, a retry fails, too.
-        let _ = drain::empty(ground, vp, part);
-        part.heap().give_spares(ground, true);
+        let _ = drain::empty(space, vp, part);
+        part.heap().give_spares(space, true);
         part.seen(part.heap().events());
     }
-    for pool in &ground.pools {
-        more |= pool.decay(ground);
+    for pool in &space.pools {
+        more |= pool.decay(space);
     }
-    mappings::again();
+    mappings::retry();
     more
 }
 
@@ -123,5 +124,5 @@ fn sweep(ground: &Ground) -> bool {
 /// assert!(pause > Duration::ZERO);
 /// ```
 pub fn decay() -> Option<Duration> {
-    turn(known()?).then_some(Duration::from_millis(faults::turn_ms()))
+    pass(known()?).then_some(Duration::from_millis(faults::pass_ms()))
 }

@@ -19,14 +19,16 @@
 //! Source: tcmalloc's `StopCpu`; membarrier(2).
 
 #[cfg(not(loom))]
-use crate::classes::COUNT;
+use crate::address_space::AddressSpace;
 #[cfg(not(loom))]
-use crate::ground::{Ground, Part};
+use crate::classes::COUNT;
 #[cfg(not(loom))]
 use crate::lock::Lock;
 #[cfg(not(loom))]
 use crate::magazine::Batch;
 use crate::magazine::Magazine;
+#[cfg(not(loom))]
+use crate::part::Part;
 use crate::sites;
 use squall_sys::sync::atomic::Ordering;
 
@@ -35,29 +37,29 @@ const TRIES_MAX: usize = 8;
 
 /// Held by the thread that drains (I3).
 #[cfg(not(loom))]
-pub(crate) static EMPTYING: Lock = Lock::new();
+pub(crate) static DRAINING: Lock = Lock::new();
 
 /// Sends all cached blocks of `vp` home. Returns false if the kernel cannot restart sequences.
 #[cfg(not(loom))]
-pub(crate) fn empty(ground: &Ground, vp: u32, part: Part) -> bool {
-    if !ground.can_restart {
+pub(crate) fn empty(space: &AddressSpace, vp: u32, part: Part) -> bool {
+    if !space.can_restart {
         return false;
     }
     let mut batch = Batch::new();
-    let emptied = EMPTYING.with(|| {
+    let emptied = DRAINING.with(|| {
         empty_magazines(
             || (0..=COUNT).map(|class| part.magazine(class)),
             || squall_sys::membarrier::restart_on(vp as usize).is_ok(),
             |block| {
                 batch.push(block);
                 if batch.is_full() {
-                    crate::home::send_home(ground, vp, &mut batch);
+                    crate::remote_free::send_home(space, vp, &mut batch);
                 }
             },
             || part.open(),
         )
     });
-    crate::home::send_home(ground, vp, &mut batch);
+    crate::remote_free::send_home(space, vp, &mut batch);
     emptied
 }
 

@@ -59,16 +59,16 @@ pub fn pretend_apart() {
 }
 
 /// The time between passes (`decay/I1`).
-static TURN_MS: AtomicU64 = AtomicU64::new(250);
+static PASS_MS: AtomicU64 = AtomicU64::new(250);
 
-/// See [`TURN_MS`].
-pub(crate) fn turn_ms() -> u64 {
-    TURN_MS.load(Ordering::Relaxed)
+/// See [`PASS_MS`].
+pub(crate) fn pass_ms() -> u64 {
+    PASS_MS.load(Ordering::Relaxed)
 }
 
 /// For tests: every slow path gives some idle memory back, as if a quarter of a second had passed. It takes
 /// effect with the second slow path of the process, or with the next pass.
 #[doc(hidden)]
 pub fn turn_always() {
-    TURN_MS.store(0, Ordering::Relaxed);
+    PASS_MS.store(0, Ordering::Relaxed);
 }

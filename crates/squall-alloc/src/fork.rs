@@ -15,37 +15,37 @@
 //! [`prepare`], while all locks are held. An allocation in such a handler deadlocks.
 //! Cost: a lock for each VP with a used heap.
 
-use crate::ground::{GROWTH, SETTING, known};
+use crate::address_space::{GROWTH, SETUP, known};
 
 /// Takes all locks before the fork.
 pub(crate) extern "C" fn prepare() {
-    crate::decay::TURN.lock();
-    SETTING.lock();
-    crate::drain::EMPTYING.lock();
-    let Some(ground) = known() else { return };
-    for (_, part) in ground.parts_made() {
+    crate::decay::PASS.lock();
+    SETUP.lock();
+    crate::drain::DRAINING.lock();
+    let Some(space) = known() else { return };
+    for (_, part) in space.parts_made() {
         part.heap().lock().lock();
     }
     GROWTH.lock().lock();
-    for pool in &ground.pools {
+    for pool in &space.pools {
         pool.lock().lock();
     }
 }
 
 /// Releases all locks after the fork, in parent and child.
 fn release() {
-    if let Some(ground) = known() {
-        for pool in &ground.pools {
+    if let Some(space) = known() {
+        for pool in &space.pools {
             pool.lock().unlock();
         }
         GROWTH.lock().unlock();
-        for (_, part) in ground.parts_made() {
+        for (_, part) in space.parts_made() {
             part.heap().lock().unlock();
         }
     }
-    crate::drain::EMPTYING.unlock();
-    SETTING.unlock();
-    crate::decay::TURN.unlock();
+    crate::drain::DRAINING.unlock();
+    SETUP.unlock();
+    crate::decay::PASS.unlock();
 }
 
 /// Runs after the fork in the parent.
@@ -55,8 +55,8 @@ pub(crate) extern "C" fn parent() {
 
 /// Runs after the fork in the child.
 pub(crate) extern "C" fn child() {
-    if let Some(ground) = known() {
-        for pool in &ground.pools {
+    if let Some(space) = known() {
+        for pool in &space.pools {
             // SAFETY: `prepare` took its lock, and it is held still.
             unsafe { pool.forget_others() };
         }

@@ -1,7 +1,6 @@
 //! The global allocator.
 
-use crate::raw;
-use crate::{classes, debug, large};
+use crate::{classes, debug_table, large, raw};
 use std::alloc::{GlobalAlloc, Layout};
 
 /// Squall's allocator for `#[global_allocator]`.
@@ -40,19 +39,19 @@ static OF_ALL: LocalityAlloc = LocalityAlloc;
 unsafe impl GlobalAlloc for LocalityAlloc {
     #[inline(always)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        raw::take_of_program(layout)
+        raw::take_global(layout)
     }
 
     #[inline(always)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: passed on.
-        unsafe { raw::put_of_program(block, layout) };
+        unsafe { raw::put_global(block, layout) };
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let block = raw::take_of_program(layout);
-        if raw::is_of_slab(&layout) && !block.is_null() {
+        let block = raw::take_global(layout);
+        if classes::is_of_slab(&layout) && !block.is_null() {
             // SAFETY: our own block of so many bytes.
             unsafe { block.write_bytes(0, layout.size()) };
         }
@@ -75,21 +74,21 @@ unsafe impl GlobalAlloc for LocalityAlloc {
 /// As for `GlobalAlloc::realloc`, of a general block.
 unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut u8 {
     let class = |layout: Layout| classes::general(layout.size(), layout.align());
-    match (raw::is_of_slab(&layout), raw::is_of_slab(&new)) {
+    match (classes::is_of_slab(&layout), classes::is_of_slab(&new)) {
         // The later free uses the new layout (raw/I4).
-        (true, true) if class(layout) == class(new) && !debug::is_on() => return block,
+        (true, true) if class(layout) == class(new) && !debug_table::is_on() => return block,
         (false, false) if layout.align() <= classes::ALIGN_MAX => {
             // SAFETY: passed on.
             return unsafe { large::change(block, layout, new) };
         }
         _ => {}
     }
-    let moved = raw::take_of_program(new);
+    let moved = raw::take_global(new);
     if !moved.is_null() {
         // SAFETY: two blocks of at least so many bytes; the old one is freed once.
         unsafe {
             std::ptr::copy_nonoverlapping(block, moved, layout.size().min(new.size()));
-            raw::put_of_program(block, layout);
+            raw::put_global(block, layout);
         }
     }
     moved

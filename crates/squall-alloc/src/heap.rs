@@ -67,7 +67,7 @@ impl Slab {
     /// one.
     #[cfg(not(loom))]
     #[inline]
-    fn expect(this: *mut Slab) {
+    fn prefetch(this: *mut Slab) {
         (0..3).for_each(|line| {
             squall_sys::fetch::line_to_write(this.cast::<u8>().wrapping_add(line * LINE_BYTES))
         });
@@ -123,7 +123,7 @@ impl Slab {
 }
 
 /// The environment of heaps: the metadata of slabs, and the pages.
-pub(crate) trait Land {
+pub(crate) trait SlabBackend {
     /// The metadata of the slab that begins with this unit.
     fn slab(&self, unit: u32) -> *mut Slab;
     /// Takes `count` units at a multiple of `count`, near `home`.
@@ -131,13 +131,13 @@ pub(crate) trait Land {
     /// Gives units back. Their content is no longer needed.
     fn give_units(&self, unit: u32, count: usize);
     /// Lets these units lead to this heap and class: blocks of theirs are freed there from now on.
-    fn direct(&self, unit: u32, count: usize, home: u32, class: usize);
+    fn set_home(&self, unit: u32, count: usize, home: u32, class: usize);
 }
 
 /// The links of slabs, by first unit.
-struct Slabs<'a, L>(&'a L);
+struct SlabLinks<'a, L>(&'a L);
 
-impl<L: Land> Links for Slabs<'_, L> {
+impl<L: SlabBackend> Links for SlabLinks<'_, L> {
     #[inline]
     fn link(&self, number: u32) -> *mut Link {
         let slab = self.0.slab(number);
@@ -149,7 +149,7 @@ impl<L: Land> Links for Slabs<'_, L> {
 /// The counters of a class in a heap. All but `slabs` and `out` only grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// Slabs of the class.
+    /// SlabLinks of the class.
     pub(crate) slabs: u64,
     /// Blocks that are out.
     pub(crate) out: u64,
@@ -198,11 +198,11 @@ pub(crate) struct Heap {
 
 /// The error of a block that is put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wrong {
+pub(crate) enum FreeError {
     /// The block is free already.
-    Twice,
+    DoubleFree,
     /// No block begins there.
-    NoBlock,
+    NotABlock,
 }
 
 impl Heap {
@@ -235,7 +235,7 @@ impl Heap {
     /// Prefetches the line with the counters of this class, before the lock is acquired.
     #[cfg(not(loom))]
     #[inline]
-    fn expect_class(&self, class: usize) {
+    fn prefetch_class(&self, class: usize) {
         self.classes.with(|classes| {
             squall_sys::fetch::line_to_write(classes.cast::<Class>().wrapping_add(class).cast_mut().cast())
         });
@@ -245,44 +245,44 @@ impl Heap {
     /// side from there on. Returns the number of blocks: fewer than `most` only if there are no pages.
     pub(crate) fn take(
         &self,
-        land: &impl Land,
+        backend: &impl SlabBackend,
         class: usize,
         most: usize,
         mut f: impl FnMut(usize, usize),
     ) -> usize {
         let (mut taken, mut new) = (0, None);
         #[cfg(not(loom))]
-        self.expect_class(class);
+        self.prefetch_class(class);
         loop {
             let late = new.filter(|_| sites::DIRECT.is_weak());
             self.locked(|Locked { inner, classes }| {
                 inner.events = inner.events.wrapping_add(1);
                 if let Some(unit) = new.take() {
                     // SAFETY: a new slab, in no list yet.
-                    unsafe { classes[class].enter(land, unit) };
+                    unsafe { classes[class].enter(backend, unit) };
                 }
-                taken += classes[class].take(land, class, most - taken, &mut f);
+                taken += classes[class].take(backend, class, most - taken, &mut f);
                 while taken < most
-                    && let Some(unit) = inner.spare(land, class, self.home)
+                    && let Some(unit) = inner.spare(backend, class, self.home)
                 {
                     // SAFETY: it was just taken out of the spares.
-                    unsafe { classes[class].enter(land, unit) };
-                    taken += classes[class].take(land, class, most - taken, &mut f);
+                    unsafe { classes[class].enter(backend, unit) };
+                    taken += classes[class].take(backend, class, most - taken, &mut f);
                 }
                 classes[class].counts.takes += u64::from(taken == most);
             });
             if let Some(unit) = late {
-                land.direct(unit, units(class), self.home, class);
+                backend.set_home(unit, units(class), self.home, class);
             }
             if taken == most {
                 return taken;
             }
-            let Some(unit) = land.take_units(units(class), self.home) else { break };
+            let Some(unit) = backend.take_units(units(class), self.home) else { break };
             // SAFETY: the units were just given to us alone (I1).
-            unsafe { Slab::begin(land.slab(unit), class, self.home) };
+            unsafe { Slab::begin(backend.slab(unit), class, self.home) };
             // This happens before any thread can have a block of them and free it (I4).
             if !sites::DIRECT.is_weak() {
-                land.direct(unit, units(class), self.home, class);
+                backend.set_home(unit, units(class), self.home, class);
             }
             new = Some(unit);
         }
@@ -292,11 +292,11 @@ impl Heap {
 
     /// Takes one block of the slabs that the heap has already.
     #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn reuse(&self, land: &impl Land, class: usize) -> Option<usize> {
+    pub(crate) fn reuse(&self, backend: &impl SlabBackend, class: usize) -> Option<usize> {
         let mut found = None;
         self.locked(|Locked { inner, classes }| {
             let of = &mut classes[class];
-            if of.take(land, class, 1, &mut |offset, _| found = Some(offset)) > 0 {
+            if of.take(backend, class, 1, &mut |offset, _| found = Some(offset)) > 0 {
                 of.counts.takes += 1;
                 inner.events = inner.events.wrapping_add(1);
             }
@@ -308,20 +308,20 @@ impl Heap {
     /// them.
     pub(crate) fn put(
         &self,
-        land: &impl Land,
+        backend: &impl SlabBackend,
         begin: usize,
         blocks: &[*mut u8],
         sent_home: bool,
         first_unit: impl Fn(usize) -> u32,
-        mut wrong: impl FnMut(*mut u8, Wrong),
+        mut wrong: impl FnMut(*mut u8, FreeError),
     ) {
         let mut empty = List::EMPTY;
         #[cfg(not(loom))]
         if let [first, _, ..] = blocks {
-            let slab = land.slab(first_unit(first.addr() - begin));
-            Slab::expect(slab);
+            let slab = backend.slab(first_unit(first.addr() - begin));
+            Slab::prefetch(slab);
             // SAFETY: the caller has a block of it.
-            self.expect_class(unsafe { Slab::class(slab) });
+            self.prefetch_class(unsafe { Slab::class(slab) });
         }
         let still_in = self.locked(|Locked { inner, classes }| {
             inner.events = inner.events.wrapping_add(1);
@@ -329,7 +329,7 @@ impl Heap {
             let mut rest = blocks;
             while let Some(block) = rest.first() {
                 let unit = first_unit(block.addr() - begin);
-                let slab = land.slab(unit);
+                let slab = backend.slab(unit);
                 // SAFETY: the block is out, so its slab is of this heap (I1), whose lock we hold.
                 let (class, before) = unsafe { ((*slab).class as usize, (*slab).free) };
                 // Blocks of one batch are often of one slab, whose counters are then updated once.
@@ -351,7 +351,7 @@ impl Heap {
                 // out.
                 unsafe {
                     if before == 0 {
-                        of.list.push(&Slabs(land), unit);
+                        of.list.push(&SlabLinks(backend), unit);
                     }
                     if free == COUNTS[class] {
                         of.counts.slabs -= 1;
@@ -359,12 +359,12 @@ impl Heap {
                             still_in = Some((unit, class));
                             continue;
                         }
-                        of.list.remove(&Slabs(land), unit);
+                        of.list.remove(&SlabLinks(backend), unit);
                         if units(class) == SPARE_UNITS && inner.spares_count < self.spares_max {
-                            inner.spares.push(&Slabs(land), unit);
+                            inner.spares.push(&SlabLinks(backend), unit);
                             inner.spares_count += 1;
                         } else {
-                            empty.push(&Slabs(land), unit);
+                            empty.push(&SlabLinks(backend), unit);
                         }
                     }
                 }
@@ -372,15 +372,15 @@ impl Heap {
             still_in
         });
         // SAFETY: they were taken out of their lists under the lock, and are in no other list.
-        unsafe { give(land, empty) };
+        unsafe { give(backend, empty) };
         if let Some((unit, class)) = still_in {
-            land.give_units(unit, units(class));
+            backend.give_units(unit, units(class));
         }
     }
 
     /// Gives spares back: all of them, or as many as were unneeded since the previous call. Returns whether
     /// any are left.
-    pub(crate) fn give_spares(&self, land: &impl Land, all: bool) -> bool {
+    pub(crate) fn give_spares(&self, backend: &impl SlabBackend, all: bool) -> bool {
         let mut spares = List::EMPTY;
         let left = self.locked(|Locked { inner, .. }| {
             for _ in 0..if all { inner.spares_count } else { inner.spares_least } {
@@ -388,19 +388,19 @@ impl Heap {
                 let first = match sites::SPARE_TAKEN_OUT.is_weak() {
                     true => inner.spares.first(),
                     // SAFETY: as above.
-                    false => unsafe { inner.spares.pop(&Slabs(land)) },
+                    false => unsafe { inner.spares.pop(&SlabLinks(backend)) },
                 };
                 if let Some(unit) = first {
                     inner.spares_count -= 1;
                     // SAFETY: it was just taken out of the other list.
-                    unsafe { spares.push(&Slabs(land), unit) };
+                    unsafe { spares.push(&SlabLinks(backend), unit) };
                 }
             }
             inner.spares_least = inner.spares_count;
             inner.spares_count
         });
         // SAFETY: they were taken out of the spares under the lock, and are in no other list.
-        unsafe { give(land, spares) };
+        unsafe { give(backend, spares) };
         left > 0
     }
 
@@ -425,31 +425,31 @@ impl Heap {
 ///
 /// # Safety
 /// The slabs and their list belong to the caller alone (I3).
-unsafe fn give(land: &impl Land, mut slabs: List) {
+unsafe fn give(backend: &impl SlabBackend, mut slabs: List) {
     // SAFETY: by this function's contract.
-    while let Some(unit) = unsafe { slabs.pop(&Slabs(land)) } {
+    while let Some(unit) = unsafe { slabs.pop(&SlabLinks(backend)) } {
         // SAFETY: as above.
-        let class = unsafe { Slab::class(land.slab(unit)) };
-        land.give_units(unit, units(class));
+        let class = unsafe { Slab::class(backend.slab(unit)) };
+        backend.give_units(unit, units(class));
     }
 }
 
 impl Inner {
     /// Takes a spare and makes it a slab of `class` with all blocks free, in no list. The caller holds the
     /// lock of the heap of `home`.
-    fn spare(&mut self, land: &impl Land, class: usize, home: u32) -> Option<u32> {
+    fn spare(&mut self, backend: &impl SlabBackend, class: usize, home: u32) -> Option<u32> {
         if units(class) != SPARE_UNITS {
             return None;
         }
         // SAFETY: the heap's own list, whose lock the caller holds.
-        let unit = unsafe { self.spares.pop(&Slabs(land)) }?;
+        let unit = unsafe { self.spares.pop(&SlabLinks(backend)) }?;
         self.spares_count -= 1;
         self.spares_least = self.spares_least.min(self.spares_count);
         // SAFETY: a spare is of the heap, and none of its blocks is out (I3).
-        if unsafe { Slab::class(land.slab(unit)) } != class {
+        if unsafe { Slab::class(backend.slab(unit)) } != class {
             // SAFETY: as above.
-            unsafe { Slab::begin(land.slab(unit), class, home) };
-            land.direct(unit, SPARE_UNITS, home, class);
+            unsafe { Slab::begin(backend.slab(unit), class, home) };
+            backend.set_home(unit, SPARE_UNITS, home, class);
         }
         Some(unit)
     }
@@ -460,10 +460,10 @@ impl Class {
     ///
     /// # Safety
     /// The slab is of the heap, whose lock the caller holds, and in no list (I4).
-    unsafe fn enter(&mut self, land: &impl Land, unit: u32) {
+    unsafe fn enter(&mut self, backend: &impl SlabBackend, unit: u32) {
         self.counts.slabs += 1;
         // SAFETY: by this function's contract.
-        unsafe { self.list.push(&Slabs(land), unit) };
+        unsafe { self.list.push(&SlabLinks(backend), unit) };
     }
 
     /// Takes up to `most` blocks from the slabs in the list, all of `class`. The caller holds the lock of the
@@ -471,7 +471,7 @@ impl Class {
     #[inline]
     fn take(
         &mut self,
-        land: &impl Land,
+        backend: &impl SlabBackend,
         class: usize,
         most: usize,
         f: &mut impl FnMut(usize, usize),
@@ -480,15 +480,15 @@ impl Class {
         while taken < most
             && let Some(unit) = self.list.first()
         {
-            let slab = land.slab(unit);
+            let slab = backend.slab(unit);
             #[cfg(not(loom))]
-            Slab::expect(slab);
+            Slab::prefetch(slab);
             // SAFETY: a slab in the list is of the heap whose lock the caller holds (I1, I4).
             unsafe {
                 debug_assert_eq!((*slab).class as usize, class);
                 taken += Slab::take(slab, unit, most - taken, f);
                 if (*slab).free == 0 {
-                    self.list.remove(&Slabs(land), unit);
+                    self.list.remove(&SlabLinks(backend), unit);
                 }
             }
         }
@@ -542,7 +542,7 @@ impl Slab {
         class: usize,
         base: usize,
         blocks: &'a [*mut u8],
-        wrong: &mut impl FnMut(*mut u8, Wrong),
+        wrong: &mut impl FnMut(*mut u8, FreeError),
     ) -> &'a [*mut u8] {
         // SAFETY: as in `take`.
         let (bits, hint, free) = unsafe { (&mut (*this).bits, &mut (*this).hint, &mut (*this).free) };
@@ -553,7 +553,7 @@ impl Slab {
             && at < span
         {
             let Some(block) = block_at(class, at) else {
-                wrong(*first, Wrong::NoBlock);
+                wrong(*first, FreeError::NotABlock);
                 rest = &rest[1..];
                 continue;
             };
@@ -570,7 +570,7 @@ impl Slab {
                 for (index, again) in rest[..run].iter().enumerate() {
                     let bit = run_of(block % 64 + index, 1);
                     if *word & bit != 0 {
-                        wrong(*again, Wrong::Twice);
+                        wrong(*again, FreeError::DoubleFree);
                         continue;
                     }
                     *word |= bit;
@@ -622,7 +622,7 @@ mod tests {
     }
 
     /// Puts blocks back. Returns the errors, and the number of blocks that are left.
-    fn put(slab: &mut Slab, class: usize, blocks: &[*mut u8]) -> (Vec<(*mut u8, Wrong)>, usize) {
+    fn put(slab: &mut Slab, class: usize, blocks: &[*mut u8]) -> (Vec<(*mut u8, FreeError)>, usize) {
         let mut wrongs = Vec::new();
         // SAFETY: the slab is ours.
         let rest = unsafe {
@@ -700,12 +700,12 @@ mod tests {
                 let mut blocks = blocks.clone();
                 blocks.extend([other, block(class, 5)]);
                 let mut expected = vec![
-                    (block(class, 66), Wrong::Twice),
-                    (block(class, 1), Wrong::Twice),
-                    (within, Wrong::NoBlock),
+                    (block(class, 66), FreeError::DoubleFree),
+                    (block(class, 1), FreeError::DoubleFree),
+                    (within, FreeError::NotABlock),
                 ];
                 if is_in_slab {
-                    expected.push((behind, Wrong::NoBlock));
+                    expected.push((behind, FreeError::NotABlock));
                 }
                 assert_eq!(put(&mut slab, class, &blocks), (expected, 2));
                 assert_eq!(slab.free, 1 + 9 + 1);

@@ -2,12 +2,12 @@
 //!
 //! Cost: a lock for each VP and class that is inspected. The result is allocated like any other memory.
 
+use crate::address_space::{AddressSpace, NODES_MAX, known};
 use crate::classes::{COUNT, OUTBOX_BLOCK_MAX, SIZES, SLAB_BYTES, SPARE_UNITS};
-use crate::ground::{Ground, NODES_MAX, ground, known};
-use crate::units::PoolUnits;
+use crate::page_pool::PoolUnits;
+use crate::settings::Mode;
+use crate::setup::address_space;
 use crate::{large, mappings};
-
-pub use crate::ground::Mode;
 
 /// The figures of one size class on one VP.
 ///
@@ -95,7 +95,7 @@ impl VpStats {
 /// println!("{used} bytes in slabs, {} in large blocks", stats.large_bytes);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stats {
+pub struct AllocStats {
     /// The way in which blocks are cached.
     pub mode: Mode,
     /// The VPs that ever allocated.
@@ -121,8 +121,8 @@ pub struct Stats {
 /// assert!(!stats.vps.is_empty());
 /// # Ok::<(), squall_alloc::OutOfMemory>(())
 /// ```
-pub fn stats() -> Option<Stats> {
-    ground().map(look)
+pub fn stats() -> Option<AllocStats> {
+    address_space().map(look)
 }
 
 /// Like [`stats`], but returns `None` as well if this allocator was never used.
@@ -133,14 +133,14 @@ pub fn stats() -> Option<Stats> {
 ///     println!("{} VPs allocated", stats.vps.len());
 /// }
 /// ```
-pub fn stats_if_used() -> Option<Stats> {
+pub fn stats_if_used() -> Option<AllocStats> {
     known().map(look)
 }
 
-fn look(ground: &Ground) -> Stats {
+fn look(space: &AddressSpace) -> AllocStats {
     // By class: blocks that VPs keep for other VPs, beyond the blocks that are out of their own heaps.
     let mut kept = [0; COUNT];
-    let mut vps: Vec<VpStats> = ground
+    let mut vps: Vec<VpStats> = space
         .parts_made()
         .map(|(vp, part)| {
             let counts = part.heap().counts();
@@ -171,13 +171,13 @@ fn look(ground: &Ground) -> Stats {
             *kept -= others;
         }
     }
-    let mut nodes: Vec<PoolUnits> = ground.pools.iter().take(NODES_MAX).map(|pool| pool.units()).collect();
+    let mut nodes: Vec<PoolUnits> = space.pools.iter().take(NODES_MAX).map(|pool| pool.units()).collect();
     while nodes.last().is_some_and(|units| units.all == 0) {
         nodes.pop();
     }
     let (large_count, large_bytes) = large::mapped();
-    let unmapped_later_bytes = mappings::later_bytes();
-    Stats { mode: ground.mode, vps, nodes, large_count, large_bytes, unmapped_later_bytes }
+    let unmapped_later_bytes = mappings::deferred_bytes();
+    AllocStats { mode: space.mode, vps, nodes, large_count, large_bytes, unmapped_later_bytes }
 }
 
 /// Returns the way in which this process caches blocks, or `None` if there is no memory at all.
@@ -192,7 +192,7 @@ fn look(ground: &Ground) -> Stats {
 /// }
 /// ```
 pub fn mode() -> Option<Mode> {
-    Some(ground()?.mode)
+    Some(address_space()?.mode)
 }
 
 /// Returns the usable bytes of the block at this address, if it is in a slab. A C-style `malloc` needs this.
@@ -201,10 +201,10 @@ pub fn mode() -> Option<Mode> {
 /// The address is that of a block in use, or does not belong to this allocator.
 #[doc(hidden)]
 pub unsafe fn room_of(block: *mut u8) -> Option<usize> {
-    let ground = known()?;
-    let offset = ground.offset(block)?;
+    let space = known()?;
+    let offset = space.offset(block)?;
     // SAFETY: by this function's contract the block has a user.
-    Some(SIZES[unsafe { ground.class_at(offset) }])
+    Some(SIZES[unsafe { space.class_at(offset) }])
 }
 
 /// Returns whether this address lies in the block range. Memory there always belongs to a slab of this
@@ -214,7 +214,7 @@ pub unsafe fn room_of(block: *mut u8) -> Option<usize> {
 /// arena allocated it. A thread that received a block sees the address space of that block.
 #[doc(hidden)]
 pub fn owns(address: *const u8) -> bool {
-    known().is_some_and(|ground| ground.offset(address.cast_mut()).is_some())
+    known().is_some_and(|space| space.offset(address.cast_mut()).is_some())
 }
 
 /// For tests: returns the VP that owns the heap of the block at this address, and the node of its page pool,
@@ -224,15 +224,15 @@ pub fn owns(address: *const u8) -> bool {
 /// The address is within a block in use, or does not belong to this allocator.
 #[doc(hidden)]
 pub unsafe fn home_of(block: *mut u8) -> Option<(u32, u32)> {
-    let ground = known()?;
-    let offset = ground.offset(block)?;
-    let magazine = ground.magazine_at(offset);
+    let space = known()?;
+    let offset = space.offset(block)?;
+    let magazine = space.magazine_at(offset);
     if magazine.is_null() {
         return None;
     }
     // SAFETY: by this function's contract the block has a user, so its units are of a slab.
-    let node = unsafe { crate::units::node_of(ground, ground.first_unit(offset)) };
-    Some((ground.vp_of(magazine), node))
+    let node = unsafe { crate::page_pool::node_of(space, space.first_unit(offset)) };
+    Some((space.vp_of(magazine), node))
 }
 
 /// Gives all idle memory back to the system now: sends the caches of every VP home, and releases all free
@@ -258,17 +258,17 @@ pub unsafe fn home_of(block: *mut u8) -> Option<(u32, u32)> {
 /// println!("all caches emptied: {emptied}");
 /// ```
 pub fn trim() -> bool {
-    let Some(ground) = known() else { return true };
+    let Some(space) = known() else { return true };
     let mut all = true;
-    for (vp, part) in ground.parts_made() {
-        all &= ground.mode == Mode::Locked || crate::drain::empty(ground, vp, part);
+    for (vp, part) in space.parts_made() {
+        all &= space.mode == Mode::Locked || crate::drain::empty(space, vp, part);
     }
-    for (_, part) in ground.parts_made() {
-        part.heap().give_spares(ground, true);
+    for (_, part) in space.parts_made() {
+        part.heap().give_spares(space, true);
     }
-    for pool in &ground.pools {
-        pool.purge(ground, 0, usize::MAX);
+    for pool in &space.pools {
+        pool.purge(space, 0, usize::MAX);
     }
-    mappings::again();
+    mappings::retry();
     all
 }

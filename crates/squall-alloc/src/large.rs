@@ -5,11 +5,11 @@
 //!
 //! Cost: a system call each, and the page faults of the first touch.
 
-use crate::ground::known;
-use crate::raw::is_of_slab;
+use crate::address_space::known;
+use crate::classes::is_of_slab;
 use crate::{debug, faults, mappings};
-use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use squall_sys::pages;
+use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::Layout;
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -22,7 +22,7 @@ pub(crate) fn mapped() -> (usize, usize) {
 
 /// Returns whether large blocks are recorded and checked (`debug/I3`).
 fn is_debug() -> bool {
-    known().is_some_and(|ground| ground.debug)
+    known().is_some_and(|space| space.debug)
 }
 
 fn rounded(layout: &Layout) -> Option<usize> {
@@ -94,10 +94,10 @@ pub(crate) unsafe fn change(block: *mut u8, layout: Layout, new: Layout) -> *mut
     if faults::allowed().is_none() {
         return std::ptr::null_mut();
     }
-    mappings::tell_end();
+    mappings::tsan_end();
     // SAFETY: a mapping of our own, whole (I1).
     let moved = unsafe { pages::remap(block, old_bytes, new_bytes) };
-    mappings::tell_beginning();
+    mappings::tsan_begin();
     if let Ok(at) = moved {
         BYTES.fetch_add(new_bytes - old_bytes, Ordering::Relaxed);
         return at.as_ptr();

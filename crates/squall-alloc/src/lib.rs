@@ -1,52 +1,67 @@
 //! The locality allocator. Invariant of the crate: a block is in one place, with at most one user, and
 //! returns to the slab it came from. The fast path touches no memory that another VP writes.
+//!
 #![doc = include_str!("../README.md")]
 #![cfg_attr(loom, allow(dead_code))]
 
 #[cfg(not(loom))]
-mod asked;
+mod address_space;
+#[cfg(not(loom))]
+mod arena;
 mod classes;
 #[cfg(not(loom))]
 mod debug;
 #[cfg(not(loom))]
+mod debug_table;
+#[cfg(not(loom))]
 mod decay;
 mod drain;
+#[cfg(not(loom))]
+mod fatal;
 #[cfg(not(loom))]
 mod faults;
 #[cfg(not(loom))]
 mod fork;
 #[cfg(not(loom))]
 mod global;
-#[cfg(not(loom))]
-mod ground;
 mod growth;
 mod heap;
-mod home;
 #[cfg(not(loom))]
 mod inspect;
 #[cfg(not(loom))]
 mod large;
 #[cfg(not(loom))]
-mod last;
+mod last_resort;
 mod list;
 mod lock;
+#[cfg(not(loom))]
+mod lookup;
 mod magazine;
 #[cfg(not(loom))]
 mod mappings;
 #[cfg(all(test, loom))]
 mod model;
+mod page_pool;
 #[cfg(not(loom))]
-mod pool;
+mod part;
 #[cfg(not(loom))]
 mod raw;
+mod remote_free;
 #[cfg(not(loom))]
 mod sequence;
+#[cfg(not(loom))]
+mod settings;
+#[cfg(not(loom))]
+mod setup;
 mod sites;
-mod units;
 
 pub use classes::{BOUND_BYTES, SPARE_BYTES};
-pub use units::PoolUnits;
+pub use page_pool::PoolUnits;
 
+#[cfg(not(loom))]
+pub use arena::{OutOfMemory, Placed, PlacedBytes, Placement, Arena};
+#[doc(hidden)]
+pub use classes::is_of_slab;
 #[cfg(not(loom))]
 pub use decay::decay;
 #[cfg(not(loom))]
@@ -55,15 +70,12 @@ pub use faults::{pretend_apart, pretend_nodes, refuse_after, turn_always};
 #[cfg(not(loom))]
 pub use global::LocalityAlloc;
 #[cfg(not(loom))]
-#[doc(hidden)]
-pub use ground::pretend_restartable;
-#[cfg(not(loom))]
-pub use inspect::{ClassStats, Mode, Stats, VpStats, mode, stats, stats_if_used, trim};
+pub use inspect::{ClassStats, AllocStats, VpStats, mode, stats, stats_if_used, trim};
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use inspect::{home_of, owns, room_of};
 #[cfg(not(loom))]
-pub use pool::{OutOfMemory, Placed, PlacedBytes, Placement, Pool};
+pub use settings::Mode;
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use raw::is_of_slab;
+pub use setup::pretend_restartable;

@@ -4,18 +4,18 @@
 //! if the process has as many mappings as it may have. Idea: a range that could not be unmapped is recorded,
 //! its memory is discarded, and the unmapping is retried later.
 //!
-//! - I1. A range in [`LATER`] is a mapping of ours, or a part of one, without users. A thread that changes
+//! - I1. A range in [`DEFERRED`] is a mapping of ours, or a part of one, without users. A thread that changes
 //!   its `at` to [`BUSY`] has it alone.
 //!
-//! Not promised: room for more than [`LATER_MAX`] such ranges. Beyond them, the memory goes back and the
+//! Not promised: room for more than [`DEFERRED_MAX`] such ranges. Beyond them, the memory goes back and the
 //! addresses stay. A range that another thread retries during a fork stays mapped in the child.
 //! Cost: one load if there are no such ranges.
 
-use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use squall_sys::pages;
+use squall_sys::sync::atomic::{AtomicUsize, Ordering};
 use std::ptr::NonNull;
 
-const LATER_MAX: usize = 256;
+const DEFERRED_MAX: usize = 256;
 /// Ranges that are retried at a time.
 const TRIES_MAX: usize = 8;
 
@@ -27,8 +27,8 @@ struct Range {
 const NONE: usize = 0;
 const BUSY: usize = 1;
 
-static LATER: [Range; LATER_MAX] =
-    [const { Range { at: AtomicUsize::new(NONE), bytes: AtomicUsize::new(0) } }; LATER_MAX];
+static DEFERRED: [Range; DEFERRED_MAX] =
+    [const { Range { at: AtomicUsize::new(NONE), bytes: AtomicUsize::new(0) } }; DEFERRED_MAX];
 /// The number of recorded ranges, and their bytes.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -40,8 +40,8 @@ static ENDS: AtomicUsize = AtomicUsize::new(0);
 
 /// Tells ThreadSanitizer that an address range is about to end.
 #[inline]
-pub(crate) fn tell_end() {
-    // Release: the accesses to the range pair with the Acquire in `tell_beginning`, when its addresses begin
+pub(crate) fn tsan_end() {
+    // Release: the accesses to the range pair with the Acquire in `tsan_begin`, when its addresses begin
     // again.
     #[cfg(squall_tsan)]
     ENDS.fetch_add(1, Ordering::Release);
@@ -49,8 +49,8 @@ pub(crate) fn tell_end() {
 
 /// Tells ThreadSanitizer that an address range has begun.
 #[inline]
-pub(crate) fn tell_beginning() {
-    // Acquire: pairs with the Release in `tell_end` of every end so far: each increment continues the release
+pub(crate) fn tsan_begin() {
+    // Acquire: pairs with the Release in `tsan_end` of every end so far: each increment continues the release
     // sequence.
     #[cfg(squall_tsan)]
     ENDS.load(Ordering::Acquire);
@@ -58,9 +58,9 @@ pub(crate) fn tell_beginning() {
 
 /// Maps zeroed memory, or returns `None` if there is no memory.
 pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
-    again();
+    retry();
     let at = pages::map(bytes, align, note).ok();
-    tell_beginning();
+    tsan_begin();
     at
 }
 
@@ -69,29 +69,29 @@ pub(crate) fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// As for [`pages::unmap`].
 pub(crate) unsafe fn unmap(at: *mut u8, bytes: usize) {
-    tell_end();
+    tsan_end();
     // SAFETY: passed on.
     if unsafe { pages::unmap(at, bytes) }.is_err() {
         // SAFETY: as above. If this fails, too, the memory goes back with the addresses.
         let _ = unsafe { pages::discard(at, bytes) };
         note(at, bytes);
     }
-    again();
+    retry();
 }
 
 /// Bytes of the recorded address ranges.
-pub(crate) fn later_bytes() -> usize {
+pub(crate) fn deferred_bytes() -> usize {
     BYTES.load(Ordering::Relaxed)
 }
 
 fn note(at: *mut u8, bytes: usize) {
-    for range in &LATER {
+    for range in &DEFERRED {
         // Relaxed: the range has no user, and its other stores are published by the Release below.
         if range.at.compare_exchange(NONE, BUSY, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             range.bytes.store(bytes, Ordering::Relaxed);
             COUNT.fetch_add(1, Ordering::Relaxed);
             BYTES.fetch_add(bytes, Ordering::Relaxed);
-            // Release: pairs with the Acquire in `again`.
+            // Release: pairs with the Acquire in `retry`.
             range.at.store(at.expose_provenance(), Ordering::Release);
             return;
         }
@@ -100,16 +100,16 @@ fn note(at: *mut u8, bytes: usize) {
 
 /// Retries some recorded ranges, until the kernel refuses one.
 #[inline]
-pub(crate) fn again() {
+pub(crate) fn retry() {
     // Relaxed: a hint.
     if COUNT.load(Ordering::Relaxed) != 0 {
-        try_again();
+        retry_some();
     }
 }
 
 #[cold]
-fn try_again() {
-    let noted = LATER.iter().filter_map(|range| {
+fn retry_some() {
+    let noted = DEFERRED.iter().filter_map(|range| {
         let at = range.at.load(Ordering::Relaxed);
         (at > BUSY).then_some((range, at))
     });
@@ -119,7 +119,7 @@ fn try_again() {
             continue;
         }
         let bytes = range.bytes.load(Ordering::Relaxed);
-        tell_end();
+        tsan_end();
         // SAFETY: a range without users that we have alone (I1).
         if unsafe { pages::unmap(std::ptr::with_exposed_provenance_mut(at), bytes) }.is_err() {
             // Release: as in `note`.

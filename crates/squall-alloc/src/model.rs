@@ -8,22 +8,22 @@ mod machine;
 
 use crate::classes::{COUNT, SIZES, SLAB_SHIFT, units};
 use crate::growth::Growth;
-use crate::heap::{Heap, Land, Slab};
-use crate::units::{Field, Pool, SEGMENT_UNITS, Segment};
+use crate::heap::{Heap, Slab, SlabBackend};
+use crate::page_pool::{PagePool, SEGMENT_UNITS, Segment, SegmentBackend};
 use squall_sys::sync::atomic::{AtomicU32, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
-use squall_sys::sync::{Arc, Mutex};
 use squall_sys::sync::thread;
+use squall_sys::sync::{Arc, Mutex};
 
 /// The class with four blocks per slab.
 const CLASS: usize = 55;
 const _: () = assert!(units(CLASS) << SLAB_SHIFT == 4 * SIZES[CLASS] && CLASS < COUNT);
 
 /// One segment, which is given out once.
-struct Plot {
+struct TestPages {
     slabs: Box<[UnsafeCell<Slab>]>,
     segment: UnsafeCell<Segment>,
-    pool: Pool,
+    pool: PagePool,
     given: AtomicU32,
     /// The data that the users of the blocks write.
     blocks: Box<[UnsafeCell<u32>]>,
@@ -35,20 +35,20 @@ struct Plot {
 
 // SAFETY: the locks of the heap and the pool protect its content, which is what the model checks; loom checks
 // the blocks.
-unsafe impl Send for Plot {}
+unsafe impl Send for TestPages {}
 // SAFETY: as above.
-unsafe impl Sync for Plot {}
+unsafe impl Sync for TestPages {}
 
 const SLABS: usize = SEGMENT_UNITS / units(CLASS);
 
-impl Plot {
-    fn new() -> Plot {
+impl TestPages {
+    fn new() -> TestPages {
         // SAFETY: all zeros are a valid slab and segment.
         unsafe {
-            Plot {
+            TestPages {
                 slabs: (0..SEGMENT_UNITS).map(|_| UnsafeCell::new(std::mem::zeroed())).collect(),
                 segment: UnsafeCell::new(std::mem::zeroed()),
-                pool: Pool::new(),
+                pool: PagePool::new(),
                 given: AtomicU32::new(0),
                 blocks: (0..4 * SLABS).map(|_| UnsafeCell::new(0)).collect(),
                 free: (0..SLABS).map(|_| Mutex::new(true)).collect(),
@@ -75,7 +75,7 @@ impl Plot {
     }
 }
 
-impl Land for Plot {
+impl SlabBackend for TestPages {
     fn slab(&self, unit: u32) -> *mut Slab {
         self.slabs[unit as usize].with_mut(|slab| slab)
     }
@@ -92,12 +92,12 @@ impl Land for Plot {
         self.pool.give(self, unit, count);
     }
 
-    fn direct(&self, unit: u32, count: usize, home: u32, _class: usize) {
+    fn set_home(&self, unit: u32, count: usize, home: u32, _class: usize) {
         self.map[unit as usize / count].store(home + 1, Ordering::Relaxed);
     }
 }
 
-impl Field for Plot {
+impl SegmentBackend for TestPages {
     fn segment(&self, _number: u32) -> *mut Segment {
         self.segment.with_mut(|segment| segment)
     }
@@ -117,107 +117,107 @@ impl Field for Plot {
     }
 }
 
-fn take(heap: &Heap, plot: &Plot) -> usize {
+fn take(heap: &Heap, test_pages: &TestPages) -> usize {
     let mut block = None;
-    heap.take(plot, CLASS, 1, |offset, _| block = Some(offset));
+    heap.take(test_pages, CLASS, 1, |offset, _| block = Some(offset));
     block.expect("there are enough")
 }
 
-fn put(heap: &Heap, plot: &Plot, block: usize, from_elsewhere: bool) {
+fn put(heap: &Heap, test_pages: &TestPages, block: usize, from_elsewhere: bool) {
     let first = |offset: usize| ((offset >> SLAB_SHIFT) / units(CLASS) * units(CLASS)) as u32;
     let block = std::ptr::without_provenance_mut(block);
-    heap.put(plot, 0, &[block], from_elsewhere, first, |_, wrong| panic!("{wrong:?}"));
+    heap.put(test_pages, 0, &[block], from_elsewhere, first, |_, wrong| panic!("{wrong:?}"));
 }
 
 /// Two threads use one block each. The second one also frees a block that the first one took before.
 fn freed_elsewhere() {
-    let (heap, plot) = (Arc::new(Heap::new(0, 0)), Arc::new(Plot::new()));
-    let kept = take(&heap, &plot);
-    plot.use_block(kept);
+    let (heap, test_pages) = (Arc::new(Heap::new(0, 0)), Arc::new(TestPages::new()));
+    let kept = take(&heap, &test_pages);
+    test_pages.use_block(kept);
     let other = {
-        let (heap, plot) = (heap.clone(), plot.clone());
+        let (heap, test_pages) = (heap.clone(), test_pages.clone());
         thread::spawn(move || {
-            plot.use_block(kept);
-            put(&heap, &plot, kept, true);
+            test_pages.use_block(kept);
+            put(&heap, &test_pages, kept, true);
         })
     };
-    let block = take(&heap, &plot);
-    plot.use_block(block);
-    put(&heap, &plot, block, false);
-    let again = take(&heap, &plot);
-    plot.use_block(again);
-    put(&heap, &plot, again, false);
+    let block = take(&heap, &test_pages);
+    test_pages.use_block(block);
+    put(&heap, &test_pages, block, false);
+    let again = take(&heap, &test_pages);
+    test_pages.use_block(again);
+    put(&heap, &test_pages, again, false);
     other.join().unwrap();
 }
 
 /// The thread that frees the last block gives the slab back, while another thread allocates.
 fn pages_go_back() {
-    let (heap, plot) = (Arc::new(Heap::new(0, 0)), Arc::new(Plot::new()));
-    let kept = take(&heap, &plot);
+    let (heap, test_pages) = (Arc::new(Heap::new(0, 0)), Arc::new(TestPages::new()));
+    let kept = take(&heap, &test_pages);
     let other = {
-        let (heap, plot) = (heap.clone(), plot.clone());
-        thread::spawn(move || put(&heap, &plot, kept, true))
+        let (heap, test_pages) = (heap.clone(), test_pages.clone());
+        thread::spawn(move || put(&heap, &test_pages, kept, true))
     };
-    let block = take(&heap, &plot);
-    plot.use_block(block);
+    let block = take(&heap, &test_pages);
+    test_pages.use_block(block);
     other.join().unwrap();
-    plot.use_block(block);
-    put(&heap, &plot, block, false);
+    test_pages.use_block(block);
+    put(&heap, &test_pages, block, false);
 }
 
 /// Two threads find no free block, and one of them takes from the slab that the other one brings. The block
 /// leads to its heap.
 fn a_new_slab_is_whole() {
-    let (heap, plot) = (Arc::new(Heap::new(0, 0)), Arc::new(Plot::new()));
+    let (heap, test_pages) = (Arc::new(Heap::new(0, 0)), Arc::new(TestPages::new()));
     let other = {
-        let (heap, plot) = (heap.clone(), plot.clone());
+        let (heap, test_pages) = (heap.clone(), test_pages.clone());
         thread::spawn(move || {
-            let block = take(&heap, &plot);
-            plot.use_block(block);
-            assert_eq!(plot.home_of(block), Some(0));
+            let block = take(&heap, &test_pages);
+            test_pages.use_block(block);
+            assert_eq!(test_pages.home_of(block), Some(0));
         })
     };
-    let block = take(&heap, &plot);
-    plot.use_block(block);
-    assert_eq!(plot.home_of(block), Some(0));
+    let block = take(&heap, &test_pages);
+    test_pages.use_block(block);
+    assert_eq!(test_pages.home_of(block), Some(0));
     other.join().unwrap();
 }
 
 /// A slab without blocks in use is kept as a spare. One thread gives it back while another takes a block.
 fn a_spare_is_given_back() {
-    let (heap, plot) = (Arc::new(Heap::new(0, 1)), Arc::new(Plot::new()));
-    let block = take(&heap, &plot);
-    put(&heap, &plot, block, false);
+    let (heap, test_pages) = (Arc::new(Heap::new(0, 1)), Arc::new(TestPages::new()));
+    let block = take(&heap, &test_pages);
+    put(&heap, &test_pages, block, false);
     assert_eq!(heap.spares(), 1);
     let other = {
-        let (heap, plot) = (heap.clone(), plot.clone());
-        thread::spawn(move || heap.give_spares(&*plot, true))
+        let (heap, test_pages) = (heap.clone(), test_pages.clone());
+        thread::spawn(move || heap.give_spares(&*test_pages, true))
     };
-    let block = take(&heap, &plot);
-    plot.use_block(block);
+    let block = take(&heap, &test_pages);
+    test_pages.use_block(block);
     assert!(!other.join().unwrap());
-    plot.use_block(block);
-    assert_eq!((heap.spares(), plot.home_of(block)), (0, Some(0)));
-    put(&heap, &plot, block, false);
+    test_pages.use_block(block);
+    assert_eq!((heap.spares(), test_pages.home_of(block)), (0, Some(0)));
+    put(&heap, &test_pages, block, false);
 }
 
 /// Pages go to the system while another thread takes all units.
 fn pages_leave() {
-    let plot = Arc::new(Plot::new());
+    let test_pages = Arc::new(TestPages::new());
     let half = SEGMENT_UNITS / 2;
-    let unit = plot.pool.take(&*plot, 0, half).unwrap();
-    plot.pool.give(&*plot, unit, half);
+    let unit = test_pages.pool.take(&*test_pages, 0, half).unwrap();
+    test_pages.pool.give(&*test_pages, unit, half);
     let other = {
-        let plot = plot.clone();
-        thread::spawn(move || plot.pool.purge(&*plot, 0, usize::MAX))
+        let test_pages = test_pages.clone();
+        thread::spawn(move || test_pages.pool.purge(&*test_pages, 0, usize::MAX))
     };
     for _ in 0..2 {
-        let unit = plot.pool.take(&*plot, 0, half).expect("none is lost");
-        *plot.free[unit as usize / half].lock().unwrap() = false;
-        plot.use_block((unit as usize) << SLAB_SHIFT);
+        let unit = test_pages.pool.take(&*test_pages, 0, half).expect("none is lost");
+        *test_pages.free[unit as usize / half].lock().unwrap() = false;
+        test_pages.use_block((unit as usize) << SLAB_SHIFT);
     }
     other.join().unwrap();
-    assert_eq!(plot.pool.units().used, SEGMENT_UNITS);
+    assert_eq!(test_pages.pool.units().used, SEGMENT_UNITS);
 }
 
 /// The system refuses a segment to one thread while another asks for the next one.

@@ -21,21 +21,15 @@
 //! Cost: see `magazine`, `heap`, `page_pool`. Progress: the fast paths are wait-free except for restarts; the
 //! slow paths take one lock at a time.
 
-use crate::classes::{self, ALIGN_MAX, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SIZES, SLAB_MAX, SLAB_SHIFT};
-use crate::ground::{self, GENERAL, Ground, Here, LOCAL, ground};
-use crate::heap::Wrong;
-use crate::home::{Homes, send_home};
+use crate::address_space::{AddressSpace, CallerVp};
+use crate::classes::{self, CAPACITIES, LOCAL_MAX, OUTBOX_CAPACITY, SIZES, is_of_slab};
+use crate::lookup::{self, GENERAL, LOCAL};
 use crate::magazine::{Batch, Magazine, Pile};
-use crate::{debug, decay, large, last, sequence};
+use crate::remote_free::{BlockHomes, send_home};
+use crate::setup::{self, address_space};
+use crate::{debug, debug_table, decay, fatal, large, last_resort, sequence};
 use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::alloc::Layout;
-
-/// Returns whether a block of this layout comes from a slab (I1). Any other block is a mapping of its own.
-#[doc(hidden)]
-#[inline(always)]
-pub const fn is_of_slab(layout: &Layout) -> bool {
-    layout.size() <= SLAB_MAX && layout.align() <= ALIGN_MAX
-}
 
 /// Allocates a general block. Null if there is no memory.
 #[inline(always)]
@@ -45,8 +39,8 @@ pub(crate) fn take(layout: Layout) -> *mut u8 {
 
 /// Allocates a general block for the global allocator.
 #[inline(always)]
-pub(crate) fn take_of_program(layout: Layout) -> *mut u8 {
-    take_or(layout, take_slow_of_program)
+pub(crate) fn take_global(layout: Layout) -> *mut u8 {
+    take_or(layout, take_slow_global)
 }
 
 #[inline(always)]
@@ -99,9 +93,9 @@ pub(crate) const fn whole_lines(layout: Layout) -> Layout {
 /// The block was allocated for this layout, and has no users any more.
 #[inline(always)]
 pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
-    if cfg!(debug_assertions) && debug::is_on() {
+    if cfg!(debug_assertions) && debug_table::is_on() {
         // SAFETY: passed on.
-        return unsafe { debug::put(block, layout) };
+        return unsafe { put_checked(block, layout) };
     }
     if is_of_slab(&layout) {
         // SAFETY: passed on; the block is of a slab (I1).
@@ -112,29 +106,49 @@ pub(crate) unsafe fn put(block: *mut u8, layout: Layout) {
     }
 }
 
+/// Checks a block in debug mode and frees it.
+///
+/// # Safety
+/// The caller believes that the block may be freed. The checks report most blocks that may not.
+unsafe fn put_checked(block: *mut u8, layout: Layout) {
+    let Some(space) = address_space() else { return };
+    if is_of_slab(&layout) {
+        debug::check(space, block, Some(layout));
+        return put_block(space, block);
+    }
+    if space.offset(block).is_some() {
+        fatal::die(format_args!(
+            "the block at {block:p} is freed with {} bytes, too many for it",
+            layout.size()
+        ));
+    }
+    // SAFETY: passed on.
+    unsafe { large::put(block, layout) };
+}
+
 /// Frees a block of the global allocator, whose layout gives the class. A block that this VP may keep goes to
 /// the magazine of its class without a lookup of its home.
 ///
 /// # Safety
-/// The block was allocated for this layout by [`take_of_program`], and has no users any more.
+/// The block was allocated for this layout by [`take_global`], and has no users any more.
 #[inline(always)]
-pub(crate) unsafe fn put_of_program(block: *mut u8, layout: Layout) {
-    if cfg!(debug_assertions) && debug::is_on() {
+pub(crate) unsafe fn put_global(block: *mut u8, layout: Layout) {
+    if cfg!(debug_assertions) && debug_table::is_on() {
         // SAFETY: passed on.
-        return unsafe { debug::put(block, layout) };
+        return unsafe { put_checked(block, layout) };
     }
     if !classes::is_by_size(&layout) {
         // SAFETY: passed on.
         return unsafe { put(block, layout) };
     }
     let place = GENERAL.at(classes::slot(layout.size()));
-    if classes::is_of_lines(&layout) && ground::all_are_near() {
+    if classes::is_of_lines(&layout) && lookup::is_one_node() {
         if cfg!(debug_assertions) {
             // SAFETY: as in `put`; the check is for callers that break the contract.
-            let kept = unsafe { ground::place_to_keep(block) };
-            // Relaxed: as in `place_to_keep`.
+            let kept = unsafe { lookup::magazine_to_keep(block) };
+            // Relaxed: as in `magazine_to_keep`.
             if kept != Some(place.load(Ordering::Relaxed)) {
-                return debug::foreign(block);
+                return fatal::foreign_free(block);
             }
         }
         // The next user writes the block. If another processor wrote it before, its line arrives meanwhile.
@@ -152,26 +166,26 @@ pub(crate) unsafe fn put_of_program(block: *mut u8, layout: Layout) {
 
 #[cold]
 #[inline(never)]
-fn take_slow_of_program(layout: Layout) -> *mut u8 {
-    ground::note_of_program();
+fn take_slow_global(layout: Layout) -> *mut u8 {
+    setup::note_global();
     take_slow(layout)
 }
 
 #[cold]
 #[inline(never)]
 pub(crate) fn take_slow(layout: Layout) -> *mut u8 {
-    let Some(ground) = ground() else { return std::ptr::null_mut() };
+    let Some(space) = address_space() else { return std::ptr::null_mut() };
     if !is_of_slab(&layout) {
         return large::take(layout);
     }
-    if ground.debug {
+    if space.debug {
         // A request for whole lines stays one with its guard.
         let lines = if layout.size().is_multiple_of(classes::LINES_BYTES) { classes::LINES_BYTES } else { 1 };
-        return debug::take(ground, layout, |ground, size| {
-            take_class(ground, classes::general(size, layout.align().max(lines)))
+        return debug::take(space, layout, |space, size| {
+            take_class(space, classes::general(size, layout.align().max(lines)))
         });
     }
-    take_class(ground, classes::general(layout.size(), layout.align()))
+    take_class(space, classes::general(layout.size(), layout.align()))
 }
 
 /// The class of strictly local blocks for `size` bytes, or a class of whole lines for larger sizes.
@@ -185,82 +199,82 @@ fn local_class(size: usize) -> usize {
 #[cold]
 #[inline(never)]
 fn take_local_slow(layout: Layout) -> *mut u8 {
-    let Some(ground) = ground() else { return std::ptr::null_mut() };
-    if ground.debug {
-        return debug::take(ground, layout, |ground, size| take_class(ground, local_class(size)));
+    let Some(space) = address_space() else { return std::ptr::null_mut() };
+    if space.debug {
+        return debug::take(space, layout, |space, size| take_class(space, local_class(size)));
     }
-    take_class(ground, local_class(layout.size()))
+    take_class(space, local_class(layout.size()))
 }
 
 /// Allocates a strictly local block of `vp`, at most [`LOCAL_MAX`] bytes and aligned to at most
 /// [`LINE_BYTES`](classes::LINE_BYTES). The block is from that heap, even if the caller moves meanwhile.
 /// Without other memory, whole lines of another heap replace it (`last_resort/I2`).
-pub(crate) fn take_local_of(ground: &Ground, vp: u32, layout: Layout) -> *mut u8 {
+pub(crate) fn take_local_of(space: &AddressSpace, vp: u32, layout: Layout) -> *mut u8 {
     // The alignment is that of a step or a line, so the class of a multiple of it is a multiple, too
     // (`classes/I4`).
     let rounded = |size: usize| size.max(1).next_multiple_of(layout.align());
-    if ground.debug {
-        return debug::take(ground, layout, |ground, size| take_on(ground, vp, local_class(rounded(size))));
+    if space.debug {
+        return debug::take(space, layout, |space, size| take_on(space, vp, local_class(rounded(size))));
     }
     let size = rounded(layout.size());
-    if ground.here() == Here::Sequences(vp)
+    if space.caller_vp() == CallerVp::Restartable(vp)
         && let Ok(rounded) = Layout::from_size_align(size, 1)
     {
         let block = take_local(rounded);
-        if block.is_null() || ground.home_of(block) == Some(vp) {
+        if block.is_null() || space.home_of(block) == Some(vp) {
             return block;
         }
         // The thread moved meanwhile, or the block is whole lines: kept by this VP, or a replacement for a
         // strictly local one.
-        let own = take_on(ground, vp, local_class(size));
+        let own = take_on(space, vp, local_class(size));
         // SAFETY: our own block of a slab.
-        let serves =
-            ground.offset(block).is_some_and(|at| !classes::is_local(unsafe { ground.class_at(at) }));
+        let serves = space.offset(block).is_some_and(|at| !classes::is_local(unsafe { space.class_at(at) }));
         if own.is_null() && serves {
             return block;
         }
         // The block goes home at once: in the magazine, the next allocation would find it.
-        put_many(ground, vp, None, false, block);
+        put_many(space, vp, None, false, block);
         return own;
     }
-    take_on(ground, vp, local_class(size))
+    take_on(space, vp, local_class(size))
 }
 
 /// Allocates a block of `class` near the calling thread.
-fn take_class(ground: &Ground, class: usize) -> *mut u8 {
-    ground.arm();
-    match ground.here() {
-        Here::Locked(vp) => take_on(ground, vp, class),
-        Here::Sequences(vp) => {
+fn take_class(space: &AddressSpace, class: usize) -> *mut u8 {
+    space.arm();
+    match space.caller_vp() {
+        CallerVp::Locked(vp) => take_on(space, vp, class),
+        CallerVp::Restartable(vp) => {
             // On the first call of this thread, the registration was all that was missing.
-            let base = AtomicPtr::new(ground.base(class));
+            let base = AtomicPtr::new(space.base(class));
             // SAFETY: like the slots of the tables.
             let block = unsafe { sequence::pop(&base) };
-            if block.is_null() { refill(ground, vp, class) } else { block }
+            if block.is_null() { refill(space, vp, class) } else { block }
         }
     }
 }
 
 /// Allocates a block of `class` from the heap of `vp`, under its lock; without memory there, from anywhere.
-pub(crate) fn take_on(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
+pub(crate) fn take_on(space: &AddressSpace, vp: u32, class: usize) -> *mut u8 {
     let mut block = std::ptr::null_mut();
-    ground.part(vp).heap().take(ground, class, 1, |offset, _| block = ground.block(offset));
-    decay::tick(ground);
-    if block.is_null() { last::look(ground, vp, class) } else { block }
+    space.part(vp).heap().take(space, class, 1, |offset, _| block = space.block(offset));
+    decay::tick(space);
+    if block.is_null() { last_resort::search(space, vp, class) } else { block }
 }
 
 /// Takes a batch from the heap of the VP that the thread was on. Returns one block and puts the others into
 /// its magazine.
-fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
-    let part = ground.part(vp);
+fn refill(space: &AddressSpace, vp: u32, class: usize) -> *mut u8 {
+    let part = space.part(vp);
     // Relaxed: a hint. A closed magazine (`magazine/I3`) has no room, and all but one block would go home
     // again at once.
     let is_closed = part.magazine(class).high.load(Ordering::Relaxed) == 0;
     let most = if is_closed { 1 } else { (CAPACITIES[class] / 2).clamp(1, classes::BATCH_MAX) };
     let mut pile = Pile::new();
-    part.heap()
-        .take(ground, class, most, |offset, count| pile.put(ground.block(offset), SIZES[class], count));
-    let Some((block, blocks)) = pile.blocks().split_last() else { return last::look(ground, vp, class) };
+    part.heap().take(space, class, most, |offset, count| pile.put(space.block(offset), SIZES[class], count));
+    let Some((block, blocks)) = pile.blocks().split_last() else {
+        return last_resort::search(space, vp, class);
+    };
     if !blocks.is_empty() {
         // SAFETY: the magazine of their class and home; the blocks are ours, and at least one.
         let put = unsafe { sequence::push_many(part.magazine(class), blocks) };
@@ -268,10 +282,10 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
         if put < blocks.len() {
             let mut batch = Batch::new();
             blocks[put..].iter().for_each(|block| batch.push(*block));
-            send_home(ground, vp, &mut batch);
+            send_home(space, vp, &mut batch);
         }
     }
-    decay::tick(ground);
+    decay::tick(space);
     *block
 }
 
@@ -283,7 +297,7 @@ fn refill(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
 #[inline(never)]
 unsafe fn put_slow(block: *mut u8) {
     // SAFETY: as in `put`.
-    if let Some(place) = unsafe { ground::place_to_keep(block) } {
+    if let Some(place) = unsafe { lookup::magazine_to_keep(block) } {
         // SAFETY: a block without users, of that magazine's class.
         if unsafe { sequence::push_here(&AtomicPtr::new(place), block) } {
             return;
@@ -299,28 +313,27 @@ unsafe fn put_slow(block: *mut u8) {
 /// As for [`put_slow`].
 #[inline(never)]
 unsafe fn put_slower(block: *mut u8) {
-    let Some(ground) = ground() else { return };
-    if ground.debug {
-        // SAFETY: passed on.
-        return unsafe { debug::put_unasked(ground, block) };
+    let Some(space) = address_space() else { return };
+    if space.debug {
+        debug::check(space, block, None);
     }
-    put_block(ground, block);
+    put_block(space, block);
 }
 
 /// Frees a block that belongs to the caller, by its home.
-pub(crate) fn put_block(ground: &Ground, block: *mut u8) {
-    let vp = match ground.here() {
-        Here::Sequences(vp) => vp,
-        Here::Locked(vp) => return put_many(ground, vp, None, false, block),
+pub(crate) fn put_block(space: &AddressSpace, block: *mut u8) {
+    let vp = match space.caller_vp() {
+        CallerVp::Restartable(vp) => vp,
+        CallerVp::Locked(vp) => return put_many(space, vp, None, false, block),
     };
-    let Some(offset) = ground.offset(block) else { return debug::foreign(block) };
-    let home = ground.magazine_at(offset);
+    let Some(offset) = space.offset(block) else { return fatal::foreign_free(block) };
+    let home = space.magazine_at(offset);
     if home.is_null() {
-        return debug::foreign(block);
+        return fatal::foreign_free(block);
     }
-    let (part, home_vp, may_be_kept) = (ground.part(vp), ground.vp_of(home), ground.may_be_kept(home));
-    if home_vp == vp || may_be_kept && ground.is_near(home_vp, vp) {
-        let own = ground.same_of(home, vp);
+    let (part, home_vp, may_be_kept) = (space.part(vp), space.vp_of(home), space.may_be_kept(home));
+    if home_vp == vp || may_be_kept && space.is_near(home_vp, vp) {
+        let own = space.same_of(home, vp);
         // On the first call of this thread, the registration was all that was missing. If nodes had to be
         // compared, the block may be kept here.
         // SAFETY: a magazine of this VP, even if the thread moved, of this block's class; the block is ours.
@@ -328,17 +341,17 @@ pub(crate) fn put_block(ground: &Ground, block: *mut u8) {
             return;
         }
         // SAFETY: the class of a slab, of which we have a block.
-        let half = CAPACITIES[unsafe { ground.class_at(offset) }] / 2;
-        return put_many(ground, vp, Some((own, half.min(classes::BATCH_MAX - 1))), !may_be_kept, block);
+        let half = CAPACITIES[unsafe { space.class_at(offset) }] / 2;
+        return put_many(space, vp, Some((own, half.min(classes::BATCH_MAX - 1))), !may_be_kept, block);
     }
     // A long block goes home at once and alone.
-    if !ground.may_wait(home) {
-        return put_many(ground, vp, None, false, block);
+    if !space.may_wait(home) {
+        return put_many(space, vp, None, false, block);
     }
     let outbox = &raw const *part.outbox();
     // SAFETY: a magazine of this VP, even if the thread moved; the block is ours.
     if !unsafe { sequence::push(outbox, block) } {
-        put_many(ground, vp, Some((outbox, OUTBOX_CAPACITY - 1)), false, block);
+        put_many(space, vp, Some((outbox, OUTBOX_CAPACITY - 1)), false, block);
     }
 }
 
@@ -346,7 +359,13 @@ pub(crate) fn put_block(ground: &Ground, block: *mut u8) {
 /// them is `vp`. Out of line, because the batch is a KiB of stack, and most remote frees do not need it.
 #[cold]
 #[inline(never)]
-fn put_many(ground: &Ground, vp: u32, full: Option<(*const Magazine, usize)>, is_home: bool, block: *mut u8) {
+fn put_many(
+    space: &AddressSpace,
+    vp: u32,
+    full: Option<(*const Magazine, usize)>,
+    is_home: bool,
+    block: *mut u8,
+) {
     let mut batch = Batch::new();
     if let Some((full, most)) = full.filter(|(_, most)| *most > 0) {
         // SAFETY: a magazine of this VP, even if the thread moved; the batch has room for one more.
@@ -355,49 +374,17 @@ fn put_many(ground: &Ground, vp: u32, full: Option<(*const Magazine, usize)>, is
     batch.push(block);
     if is_home {
         // The blocks of that magazine have their home there, too (`magazine/I2`).
-        ground.put_on(vp, batch.blocks(), false);
+        space.put_on(vp, batch.blocks(), false);
     } else {
-        send_home(ground, vp, &mut batch);
+        send_home(space, vp, &mut batch);
     }
-    decay::tick(ground);
-}
-
-impl Homes for Ground {
-    #[inline]
-    fn home_of(&self, block: *mut u8) -> Option<u32> {
-        let magazine = self.magazine_at(self.offset(block)?);
-        (!magazine.is_null()).then(|| self.vp_of(magazine))
-    }
-
-    #[inline]
-    fn are_together(&self, block: *mut u8, other: *mut u8) -> bool {
-        // Both blocks are in one unit.
-        (block.addr() ^ other.addr()) >> SLAB_SHIFT == 0
-    }
-
-    fn put_on(&self, home: u32, blocks: &[*mut u8], sent_home: bool) {
-        self.part(home).heap().put(
-            self,
-            self.arena.addr(),
-            blocks,
-            sent_home,
-            |offset| self.first_unit(offset),
-            |block, wrong| match wrong {
-                Wrong::Twice => debug::twice(block),
-                Wrong::NoBlock => debug::foreign(block),
-            },
-        );
-    }
-
-    fn foreign(&self, block: *mut u8) {
-        debug::foreign(block);
-    }
+    decay::tick(space);
 }
 
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-    use crate::units::support;
+    use crate::page_pool::support;
 
     #[test]
     fn where_each_call_takes_a_lock_threads_share_no_area() {
@@ -407,9 +394,9 @@ mod tests {
         }
         let block = take(Layout::new::<u64>());
         assert!(!block.is_null());
-        assert_eq!(ground().unwrap().mode, crate::ground::Mode::Locked);
+        assert_eq!(address_space().unwrap().mode, crate::settings::Mode::Locked);
         if sequence::SEQUENCES {
-            assert!(!std::ptr::addr_eq(sequence::mine::current(), &raw const sequence::NOBODY));
+            assert!(!std::ptr::addr_eq(sequence::thread_area::current(), &raw const sequence::UNREGISTERED));
         }
         // SAFETY: freed once.
         unsafe { put(block, Layout::new::<u64>()) };

@@ -24,8 +24,6 @@
 //! `push_home_of`.
 //! Source: rseq(2); Desnoyers; tcmalloc's `percpu_rseq_x86_64.S`.
 
-/// The distance between the parts of neighbouring VPs, as a binary logarithm.
-pub(crate) const PART_SHIFT: u32 = crate::magazine::VP_AT;
 /// The used fields of `struct rseq`, and the layout of the area for threads without one.
 #[repr(C, align(32))]
 pub(crate) struct Area {
@@ -37,26 +35,26 @@ pub(crate) struct Area {
 
 /// The area of all threads that have not come to the slow path yet. Its processor number is negative, and no
 /// thread reads the descriptor that is armed there.
-pub(crate) static NOBODY: Nobody = Nobody(squall_sys::sync::cell::UnsafeCell::new(Area {
+pub(crate) static UNREGISTERED: SharedArea = SharedArea(squall_sys::sync::cell::UnsafeCell::new(Area {
     _cpu_id_start: -1,
     _cpu_id: -1,
     _rseq_cs: 0,
     _rest: [0; 2],
 }));
 
-/// The type of [`NOBODY`]. It has lines of its own, because threads store to it.
+/// The type of [`UNREGISTERED`]. It has lines of its own, because threads store to it.
 #[repr(C, align(128))]
-pub(crate) struct Nobody(#[allow(dead_code)] squall_sys::sync::cell::UnsafeCell<Area>);
-const _: () = assert!(size_of::<Nobody>() == crate::classes::LINES_BYTES);
+pub(crate) struct SharedArea(#[allow(dead_code)] squall_sys::sync::cell::UnsafeCell<Area>);
+const _: () = assert!(size_of::<SharedArea>() == crate::classes::LINES_BYTES);
 
 // SAFETY: only assembly accesses it, by single aligned loads of constant fields and stores that no thread
 // reads.
-unsafe impl Sync for Nobody {}
+unsafe impl Sync for SharedArea {}
 
-/// The pointer to the area of the calling thread: [`NOBODY`] until its first slow path.
-pub(crate) mod mine {
-    use super::{NOBODY, Nobody};
-    squall_sys::thread_pointer!("__squall_alloc_area_v0_1", Nobody, NOBODY);
+/// The pointer to the area of the calling thread: [`UNREGISTERED`] until its first slow path.
+pub(crate) mod thread_area {
+    use super::{SharedArea, UNREGISTERED};
+    squall_sys::thread_pointer!("__squall_alloc_area_v0_1", SharedArea, UNREGISTERED);
 }
 
 /// Whether this build has sequences.
@@ -85,7 +83,7 @@ pub(crate) use sequences::{pop, pop_many, push, push_here, push_home, push_home_
     not(miri),
     not(squall_tsan)
 )))]
-mod none {
+mod fallback {
     use crate::magazine::{Batch, Magazine};
     use squall_sys::sync::atomic::AtomicPtr;
 
@@ -156,7 +154,7 @@ mod none {
     not(miri),
     not(squall_tsan)
 )))]
-pub(crate) use none::{pop, pop_many, push, push_here, push_home, push_home_of, push_many};
+pub(crate) use fallback::{pop, pop_many, push, push_here, push_home, push_home_of, push_many};
 
 #[cfg(all(
     target_os = "linux",
@@ -166,8 +164,8 @@ pub(crate) use none::{pop, pop_many, push, push_here, push_home, push_home_of, p
     not(squall_tsan)
 ))]
 mod sequences {
-    use super::{PART_SHIFT, mine};
-    use crate::ground::{AREA_OFFSET, MAP};
+    use super::thread_area;
+    use crate::lookup::{AREA_OFFSET, MAP};
     use crate::magazine::{Batch, Magazine};
     use squall_sys::sync::atomic::AtomicPtr;
     use std::arch::asm;
@@ -341,13 +339,13 @@ mod sequences {
                         "str {count:w}, [{part}]",
                     ]
                 },
-                area = in(reg) mine::current(),
+                area = in(reg) thread_area::current(),
                 slot = in(reg) slot,
                 part = out(reg) _,
                 count = out(reg) _,
                 tmp = out(reg) _,
                 block = out(reg) block,
-                shift = const PART_SHIFT,
+                shift = const crate::part::PART_SHIFT,
             }
         }
         block

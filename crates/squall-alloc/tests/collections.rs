@@ -3,7 +3,7 @@
 
 use allocator_api2::boxed::Box;
 use allocator_api2::vec::Vec;
-use squall_alloc::{Placement, Pool};
+use squall_alloc::{Placement, Arena};
 
 #[test]
 fn a_vector_and_a_box_live_in_a_pool() {

@@ -3,7 +3,7 @@
 
 mod support;
 
-use squall_alloc::{Mode, Placement, Pool, decay, mode, stats};
+use squall_alloc::{Mode, Placement, Arena, decay, mode, stats};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::mpsc;
@@ -39,7 +39,7 @@ fn burst() {
                 let _ = squall_sys::affinity::restrict_to(&[index % processors()]);
                 let take = |number| {
                     let layout = layout(number);
-                    let block = Pool::new(Placement::General).allocate(layout).expect("there is memory");
+                    let block = Arena::new(Placement::General).allocate(layout).expect("there is memory");
                     // SAFETY: our own block of so many bytes.
                     unsafe { block.write_bytes(1, layout.size()) };
                     (block.as_ptr().expose_provenance(), layout)
@@ -48,7 +48,7 @@ fn burst() {
                 for (block, layout) in receive.recv().expect("each sends") {
                     let block = NonNull::new(std::ptr::with_exposed_provenance_mut(block)).expect("a block");
                     // SAFETY: another's block, which it gave up; freed once.
-                    unsafe { Pool::new(Placement::General).free(block, layout) };
+                    unsafe { Arena::new(Placement::General).free(block, layout) };
                 }
             });
         }
@@ -62,9 +62,9 @@ fn processors() -> usize {
 /// Something on a slow path, as blocks near a VP that is named always are.
 fn pass_a_slow_path() {
     let layout = Layout::new::<[u8; 100]>();
-    let block = Pool::new(Placement::Near(0)).allocate(layout).expect("there is memory");
+    let block = Arena::new(Placement::Near(0)).allocate(layout).expect("there is memory");
     // SAFETY: freed once.
-    unsafe { Pool::new(Placement::General).free(block, layout) };
+    unsafe { Arena::new(Placement::General).free(block, layout) };
 }
 
 /// Units of the program's own blocks, where these come from there, too: it goes on to use some, as when it tells that a test has passed.

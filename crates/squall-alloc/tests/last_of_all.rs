@@ -4,7 +4,7 @@
 
 mod support;
 
-use squall_alloc::{Mode, Placement, Pool, SPARE_BYTES, decay, mode, refuse_after, stats, trim, turn_always};
+use squall_alloc::{Mode, Placement, Arena, SPARE_BYTES, decay, mode, refuse_after, stats, trim, turn_always};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use support::{Random, is_child};
@@ -27,14 +27,14 @@ fn layout(size: usize) -> Layout {
 }
 
 fn take(placement: Placement, size: usize, blocks: &mut Blocks) -> bool {
-    let block = Pool::new(placement).allocate(layout(size));
+    let block = Arena::new(placement).allocate(layout(size));
     blocks.extend(block.map(|block| Block(block, layout(size))));
     block.is_ok()
 }
 
 fn free(Block(block, layout): Block) {
     // SAFETY: a block that `take` gave us, which is freed once.
-    unsafe { Pool::new(Placement::General).free(block, layout) };
+    unsafe { Arena::new(Placement::General).free(block, layout) };
 }
 
 /// The processors that this program may use.

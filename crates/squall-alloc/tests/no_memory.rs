@@ -4,7 +4,7 @@
 
 mod support;
 
-use squall_alloc::{LocalityAlloc, Placement, Pool, refuse_after, stats, trim};
+use squall_alloc::{LocalityAlloc, Placement, Arena, refuse_after, stats, trim};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -61,7 +61,7 @@ fn round() -> usize {
     let (mut blocks, mut refused) = (Vec::new(), of_program());
     for placement in PLACEMENTS {
         let dropped = Cell::new(0);
-        match Pool::new(placement).place(Told(&dropped, [1; 3_000])) {
+        match Arena::new(placement).place(Told(&dropped, [1; 3_000])) {
             Ok(placed) => {
                 assert_eq!((dropped.get(), placed.1[2_999]), (0, 1));
                 drop(placed);
@@ -74,7 +74,7 @@ fn round() -> usize {
         for placement in PLACEMENTS {
             for _ in 0..3 {
                 let layout = Layout::from_size_align(size, 8).unwrap();
-                match Pool::new(placement).allocate(layout) {
+                match Arena::new(placement).allocate(layout) {
                     Ok(block) => {
                         // SAFETY: our own block.
                         unsafe { block.write_bytes(1, size) };
@@ -90,7 +90,7 @@ fn round() -> usize {
     }
     for (block, layout) in blocks {
         // SAFETY: freed once.
-        unsafe { Pool::new(Placement::General).free(block, layout) };
+        unsafe { Arena::new(Placement::General).free(block, layout) };
     }
     refused
 }
@@ -141,12 +141,12 @@ fn so_it_is_where_there_is_no_ground_yet() {
     let questions = std::env::var("SQUALL_TEST_QUESTIONS").unwrap().parse().unwrap();
     let layout = Layout::new::<u64>();
     refuse_after(Some(questions));
-    let first = Pool::new(Placement::General).allocate(layout);
+    let first = Arena::new(Placement::General).allocate(layout);
     refuse_after(None);
-    let second = Pool::new(Placement::General).allocate(layout).expect("now there is memory");
+    let second = Arena::new(Placement::General).allocate(layout).expect("now there is memory");
     for block in first.into_iter().chain([second]) {
         // SAFETY: freed once.
-        unsafe { Pool::new(Placement::General).free(block, layout) };
+        unsafe { Arena::new(Placement::General).free(block, layout) };
     }
     assert_eq!(held().0, 0);
 }
@@ -158,15 +158,15 @@ fn an_arena_that_is_full_is_no_memory() {
     }
     let layout = Layout::new::<[u8; 1000]>();
     let mut blocks = Vec::new();
-    while let Ok(block) = Pool::new(Placement::General).allocate(layout) {
+    while let Ok(block) = Arena::new(Placement::General).allocate(layout) {
         blocks.push(block);
     }
     assert_eq!(blocks.len(), 128 * (65_536 / 1024), "all of the arena is blocks");
     while let Some(block) = blocks.pop() {
         // SAFETY: freed once.
-        unsafe { Pool::new(Placement::General).free(block, layout) };
+        unsafe { Arena::new(Placement::General).free(block, layout) };
     }
-    assert!(Pool::new(Placement::General).allocate(Layout::new::<[u8; 50]>()).is_ok() || !trim());
+    assert!(Arena::new(Placement::General).allocate(Layout::new::<[u8; 50]>()).is_ok() || !trim());
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn what_could_not_be_made_usable_can_be_later() {
     if !is_child() {
         return support::must_pass(test, &[("SQUALL_ALLOC_ARENA_MIB", "64")]);
     }
-    let pool = Pool::new(Placement::General);
+    let pool = Arena::new(Placement::General);
     let layout = Layout::from_size_align(500_000, 8).unwrap();
     let mut count = usize::from(pool.allocate(layout).is_ok());
     let mut full = false;
@@ -201,13 +201,13 @@ fn what_another_node_has_free_is_memory_too() {
     let layout = Layout::new::<[u8; 1024]>();
     for vp in [0, 2, 0] {
         let mut blocks = Vec::new();
-        while let Ok(block) = Pool::new(Placement::Near(vp)).allocate(layout) {
+        while let Ok(block) = Arena::new(Placement::Near(vp)).allocate(layout) {
             blocks.push(block);
         }
         assert!(blocks.len() > 6_000, "only {} near {vp}, and all pages are free", blocks.len());
         for block in blocks {
             // SAFETY: freed once.
-            unsafe { Pool::new(Placement::General).free(block, layout) };
+            unsafe { Arena::new(Placement::General).free(block, layout) };
         }
     }
 }
@@ -238,13 +238,13 @@ fn at_first_little_is_mapped_that_may_be_written() {
     }
     let before = mapped().0;
     let layout = Layout::new::<[u8; 1000]>();
-    let block = Pool::new(Placement::General).allocate(layout).expect("there is memory");
+    let block = Arena::new(Placement::General).allocate(layout).expect("there is memory");
     // What the program may want of the system where it promises no more than it has: all that may be written. Of 256 GiB the map is
     // 32 MiB, and the region a 64 KiB for each processor.
     let grown = mapped().0 - before;
     assert!(grown < 128 << 20, "{grown} bytes may be written");
     // SAFETY: freed once.
-    unsafe { Pool::new(Placement::General).free(block, layout) };
+    unsafe { Arena::new(Placement::General).free(block, layout) };
 }
 
 #[test]
@@ -265,11 +265,11 @@ fn where_addresses_are_limited_half_are_left_to_others() {
     let reserved = mapped().1 - before;
     assert!((256 << 20..444 << 20).contains(&reserved), "{reserved} bytes are reserved");
     let large = Layout::new::<[u8; 200 << 20]>();
-    let large_block = Pool::new(Placement::General).allocate(large).expect("there is memory");
+    let large_block = Arena::new(Placement::General).allocate(large).expect("there is memory");
     // SAFETY: freed once, both.
     unsafe {
-        Pool::new(Placement::General).free(large_block, large);
-        Pool::new(Placement::General).free(block, layout);
+        Arena::new(Placement::General).free(large_block, large);
+        Arena::new(Placement::General).free(block, layout);
     }
 }
 
@@ -296,14 +296,14 @@ fn where_addresses_are_limited_a_program_with_another_allocator_keeps_them() {
     let before = mapped().1;
     let layout = Layout::new::<[u8; 1000]>();
     let blocks: Vec<_> = (0..10_000)
-        .map(|_| Pool::new(Placement::Near(0)).allocate(layout).expect("there is memory"))
+        .map(|_| Arena::new(Placement::Near(0)).allocate(layout).expect("there is memory"))
         .collect();
     // An arena of 64 MiB, which is half of that until it lies at its multiple; and the parts of the processors there may be.
     let reserved = mapped().1 - before - ((squall_sys::pages::processors_limit().unwrap_or(64) + 2) << 16);
     assert!((64 << 20..130 << 20).contains(&reserved), "{reserved} bytes are reserved");
     for block in blocks {
         // SAFETY: freed once.
-        unsafe { Pool::new(Placement::General).free(block, layout) };
+        unsafe { Arena::new(Placement::General).free(block, layout) };
     }
 }
 
@@ -374,7 +374,7 @@ fn a_mapping_that_cannot_be_ended_now_is_ended_later() {
     if !is_child() {
         return support::must_pass(test, &[]);
     }
-    let (pool, layout) = (Pool::new(Placement::General), Layout::new::<[u8; 4 << 20]>());
+    let (pool, layout) = (Arena::new(Placement::General), Layout::new::<[u8; 4 << 20]>());
     let blocks: Vec<_> = (0..3).map(|_| pool.allocate(layout).expect("there is memory")).collect();
     let aligned = Layout::from_size_align(4 << 20, 4 << 20).expect("a good layout");
     // They lie beside each other, so that the kernel has to split what it joined.

@@ -2,7 +2,7 @@
 
 mod support;
 
-use squall_alloc::{BOUND_BYTES, LocalityAlloc, Mode, Placement, Pool, mode, stats, trim};
+use squall_alloc::{BOUND_BYTES, LocalityAlloc, Mode, Placement, Arena, mode, stats, trim};
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -39,7 +39,7 @@ fn by_processor(placement: Placement) -> Vec<Block> {
             for cpu in (0..2).filter(|cpu| go_to(*cpu)) {
                 for size in SIZES {
                     let layout = Layout::from_size_align(size, 8).unwrap();
-                    let block = Pool::new(placement).allocate(layout).unwrap();
+                    let block = Arena::new(placement).allocate(layout).unwrap();
                     blocks.push((block.addr().get(), size, cpu));
                 }
             }
@@ -54,7 +54,7 @@ fn free(blocks: &[Block]) {
         let layout = Layout::from_size_align(*size, 8).unwrap();
         let block = std::ptr::NonNull::new(std::ptr::with_exposed_provenance_mut(*address)).unwrap();
         // SAFETY: allocated in `by_processor` for this layout, and freed once.
-        unsafe { Pool::new(Placement::General).free(block, layout) };
+        unsafe { Arena::new(Placement::General).free(block, layout) };
     }
 }
 
@@ -137,7 +137,7 @@ fn co_14_what_is_local_to_a_processor_is_its_own_though_it_keeps_others() {
         go_to(1);
         (0..200)
             .map(|_| {
-                let block = Pool::new(Placement::LocalOf(1)).allocate(layout).unwrap().cast::<u8>();
+                let block = Arena::new(Placement::LocalOf(1)).allocate(layout).unwrap().cast::<u8>();
                 // SAFETY: a block of ours.
                 let home = unsafe { squall_alloc::home_of(block.as_ptr()) }.map(|(vp, _)| vp);
                 assert_eq!(home, Some(1));
@@ -154,7 +154,7 @@ fn local_of(vps: &[u32], align: usize) -> Vec<Block> {
     for _ in 0..ROUNDS {
         for (vp, size) in vps.iter().flat_map(|vp| SIZES.map(|size| (*vp, size))) {
             let layout = Layout::from_size_align(size, align).unwrap();
-            let block = Pool::new(Placement::LocalOf(vp)).allocate(layout).unwrap();
+            let block = Arena::new(Placement::LocalOf(vp)).allocate(layout).unwrap();
             assert!(block.addr().get().is_multiple_of(align), "{size} bytes aligned to {align}");
             blocks.push((block.addr().get(), size, vp as usize));
         }
@@ -222,7 +222,7 @@ fn co_14_a_shared_block_has_its_lines_for_itself() {
         assert_eq!(a_shared_line(&each, LINES_BYTES), None);
         let near: Vec<Block> = (0..ROUNDS)
             .map(|index| {
-                let block = Pool::new(Placement::Near(1)).allocate(Layout::new::<u64>()).unwrap();
+                let block = Arena::new(Placement::Near(1)).allocate(Layout::new::<u64>()).unwrap();
                 (block.addr().get(), 8, index)
             })
             .collect();
@@ -282,7 +282,7 @@ fn sent_home() -> u64 {
 fn allocate_and_free_on(processor: usize, count: usize, layout: Layout) {
     let blocks = std::thread::spawn(move || {
         go_to(0);
-        let allocate = |_| Pool::new(Placement::General).allocate(layout).unwrap().addr().get();
+        let allocate = |_| Arena::new(Placement::General).allocate(layout).unwrap().addr().get();
         (0..count).map(allocate).map(|address| (address, layout.size(), 0)).collect::<Vec<Block>>()
     });
     let blocks = blocks.join().unwrap();
@@ -331,7 +331,7 @@ fn is_kept(layout: Layout, by_program: bool) -> bool {
     let take = move || match by_program {
         // SAFETY: of some bytes.
         true => unsafe { LocalityAlloc.alloc(layout) }.addr(),
-        false => Pool::new(Placement::General).allocate(layout).unwrap().addr().get(),
+        false => Arena::new(Placement::General).allocate(layout).unwrap().addr().get(),
     };
     let put = move |address: usize| match by_program {
         // SAFETY: taken for this layout, and freed once.
@@ -450,7 +450,7 @@ fn what_a_vp_caches_is_bounded() {
         let doubling = random.below(13);
         let size = 1 + random.below(16 << doubling);
         let block =
-            Pool::new(Placement::General).allocate(Layout::from_size_align(size, 8).unwrap()).unwrap();
+            Arena::new(Placement::General).allocate(Layout::from_size_align(size, 8).unwrap()).unwrap();
         blocks.push((block.addr().get(), size, 0));
     }
     free(&blocks);
@@ -466,7 +466,7 @@ fn slabs_that_were_full_are_in_their_list_again_and_go_back() {
         for _ in 0..2 {
             let layout = Layout::from_size_align(size, 8).unwrap();
             let allocate =
-                |_| (Pool::new(Placement::General).allocate(layout).unwrap().addr().get(), size, 0);
+                |_| (Arena::new(Placement::General).allocate(layout).unwrap().addr().get(), size, 0);
             let blocks: Vec<Block> = (0..16).map(allocate).collect();
             free(&blocks);
         }
@@ -478,11 +478,11 @@ fn a_placed_value_is_dropped_once_and_moved_out_whole() {
     use std::rc::Rc;
     let counted = Rc::new(());
     for placement in [Placement::General, Placement::Local, Placement::Shared, Placement::Near(0)] {
-        let mut placed = Pool::new(placement).place((counted.clone(), [7u64; 100])).unwrap();
+        let mut placed = Arena::new(placement).place((counted.clone(), [7u64; 100])).unwrap();
         placed.1[3] = 8;
         assert_eq!((Rc::strong_count(&counted), placed.1[3]), (2, 8));
         drop(placed);
-        let placed = Pool::new(placement).place((counted.clone(), 5)).unwrap();
+        let placed = Arena::new(placement).place((counted.clone(), 5)).unwrap();
         assert_eq!(placed.into_inner().1, 5);
         assert_eq!(Rc::strong_count(&counted), 1);
     }
@@ -514,7 +514,7 @@ fn to_09_pages_are_asked_for_from_their_node() {
                 continue;
             }
             let layout = Layout::from_size_align(size, 8).unwrap();
-            let block = Pool::new(placement).allocate(layout).unwrap();
+            let block = Arena::new(placement).allocate(layout).unwrap();
             let preferred = squall_sys::nodes::preferred(block.as_ptr()).unwrap();
             let expected =
                 if placement == Placement::Near(0) { squall_sys::nodes::of_processor(0, 2) } else { node };
@@ -529,7 +529,7 @@ fn to_09_pages_are_asked_for_from_their_node() {
                 assert_eq!(preferred, expected, "{placement:?} {size}, of the byte at {}", address - begin);
             }
             // SAFETY: freed once.
-            unsafe { Pool::new(placement).free(block, layout) };
+            unsafe { Arena::new(placement).free(block, layout) };
         }
     }
 }
@@ -550,10 +550,10 @@ fn where_the_program_was_given_a_policy_nothing_is_asked_for() {
     squall_alloc::pretend_nodes(2);
     for size in [100, 1_000_000] {
         let layout = Layout::from_size_align(size, 8).unwrap();
-        let block = Pool::new(Placement::Near(0)).allocate(layout).unwrap();
+        let block = Arena::new(Placement::Near(0)).allocate(layout).unwrap();
         assert_eq!(squall_sys::nodes::preferred(block.as_ptr()).unwrap(), None, "{size}");
         // SAFETY: freed once.
-        unsafe { Pool::new(Placement::General).free(block, layout) };
+        unsafe { Arena::new(Placement::General).free(block, layout) };
     }
     assert_eq!(stats().unwrap().nodes.len(), 1);
 }

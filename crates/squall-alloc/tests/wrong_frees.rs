@@ -3,13 +3,13 @@
 
 mod support;
 
-use squall_alloc::{Placement, Pool};
+use squall_alloc::{Placement, Arena};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use support::{again, is_child};
 
 const LAYOUT: Layout = Layout::new::<[u64; 5]>();
-const POOL: Pool = Pool::new(Placement::General);
+const POOL: Arena = Arena::new(Placement::General);
 
 /// Runs the test in a child in debug mode, which must end with these words.
 fn is_told(test: &str, words: &str) {
@@ -147,7 +147,7 @@ fn what_is_right_passes() {
             .map(|size| {
                 let layout = Layout::from_size_align(size * 7, 16).unwrap();
                 let placement = [Placement::General, Placement::Local, Placement::Shared][size % 3];
-                (Pool::new(placement).allocate(layout).unwrap(), layout)
+                (Arena::new(placement).allocate(layout).unwrap(), layout)
             })
             .collect();
         for round in 0..3 {

@@ -5,17 +5,17 @@
 //! moves, another sequence commits on the VP, or the kernel (a lock in the model) restarts the sequences in
 //! flight there.
 
-use super::{CLASS, Plot, put, take};
+use super::{CLASS, TestPages, put, take};
 
 use crate::classes::SLAB_SHIFT;
 use crate::heap::Heap;
-use crate::home::{Homes, send_home};
 use crate::magazine::{Batch, Magazine};
+use crate::remote_free::{BlockHomes, send_home};
 use crate::{drain, sites};
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
-use squall_sys::sync::{Arc, Mutex};
 use squall_sys::sync::thread;
+use squall_sys::sync::{Arc, Mutex};
 use std::cell::Cell;
 use std::ptr;
 
@@ -222,21 +222,21 @@ pub(super) fn moved_in_the_middle() {
 }
 
 /// Two heaps, and a VP with an outbox of one slot.
-struct Town {
+struct TwoHeaps {
     machine: Machine,
     /// Boxed separately, because the stacks of loom's threads are small.
     heaps: [Arc<Heap>; 2],
-    plot: Plot,
+    test_pages: TestPages,
 }
 
 // SAFETY: loom checks the heaps and the pages.
-unsafe impl Sync for Town {}
+unsafe impl Sync for TwoHeaps {}
 // SAFETY: as above.
-unsafe impl Send for Town {}
+unsafe impl Send for TwoHeaps {}
 
-impl Homes for Town {
+impl BlockHomes for TwoHeaps {
     fn home_of(&self, block: *mut u8) -> Option<u32> {
-        self.plot.home_of(block.addr() - 1)
+        self.test_pages.home_of(block.addr() - 1)
     }
 
     fn are_together(&self, block: *mut u8, other: *mut u8) -> bool {
@@ -246,7 +246,7 @@ impl Homes for Town {
     fn put_on(&self, home: u32, blocks: &[*mut u8], _sent_home: bool) {
         for block in blocks {
             assert_eq!(self.home_of(*block), Some(home), "a block is put where it is at home");
-            put(&self.heaps[home as usize], &self.plot, block.addr() - 1, true);
+            put(&self.heaps[home as usize], &self.test_pages, block.addr() - 1, true);
         }
     }
 
@@ -255,7 +255,7 @@ impl Homes for Town {
     }
 }
 
-impl Town {
+impl TwoHeaps {
     /// Frees blocks of other VPs on VP 0, like `raw::put_block`.
     fn free(&self, block: *mut u8) {
         let mut batch = Batch::new();
@@ -292,32 +292,32 @@ fn out(heap: &Heap) -> u64 {
 /// blocks come home.
 pub(super) fn sent_home() {
     let rooms = [Room::new(&[], 1), Room::new(&[], 1)];
-    let town = Arc::new(Town {
+    let two = Arc::new(TwoHeaps {
         machine: Machine::new(rooms, 1, [0, 0]),
         heaps: [heap(0), heap(1)],
-        plot: Plot::new(),
+        test_pages: TestPages::new(),
     });
     // The kept blocks hold their slabs; another model covers slabs that go back.
-    let kept = [0, 1].map(|home: usize| take(&town.heaps[home], &town.plot));
+    let kept = [0, 1].map(|home: usize| take(&two.heaps[home], &two.test_pages));
     let blocks = [1, 0].map(|home: usize| {
-        let block = take(&town.heaps[home], &town.plot);
-        town.plot.use_block(block);
+        let block = take(&two.heaps[home], &two.test_pages);
+        two.test_pages.use_block(block);
         pointer(block)
     });
     let other = {
-        let town = town.clone();
+        let two = two.clone();
         // The model uses pointers as numbers.
         let blocks = blocks.map(|block| block.addr());
         thread::spawn(move || {
-            blocks.into_iter().for_each(|block| town.free(ptr::without_provenance_mut(block)))
+            blocks.into_iter().for_each(|block| two.free(ptr::without_provenance_mut(block)))
         })
     };
-    let block = take(&town.heaps[0], &town.plot);
-    town.plot.use_block(block);
-    town.empty();
+    let block = take(&two.heaps[0], &two.test_pages);
+    two.test_pages.use_block(block);
+    two.empty();
     other.join().unwrap();
-    town.empty();
-    let left = (out(&town.heaps[0]), out(&town.heaps[1]));
+    two.empty();
+    let left = (out(&two.heaps[0]), out(&two.heaps[1]));
     assert_eq!(left, (2, 1), "all came home but those that were kept");
     assert!(!kept.contains(&block));
 }
@@ -326,28 +326,28 @@ pub(super) fn sent_home() {
 /// unless it was sent home before. The block comes home.
 pub(super) fn kept() {
     let rooms = [Room::new(&[], 1), Room::new(&[], 1)];
-    let town = Arc::new(Town {
+    let two = Arc::new(TwoHeaps {
         machine: Machine::new(rooms, 1, [0, 0]),
         heaps: [heap(0), heap(1)],
-        plot: Plot::new(),
+        test_pages: TestPages::new(),
     });
-    let kept = take(&town.heaps[1], &town.plot);
-    let block = take(&town.heaps[1], &town.plot);
-    town.plot.use_block(block);
+    let kept = take(&two.heaps[1], &two.test_pages);
+    let block = take(&two.heaps[1], &two.test_pages);
+    two.test_pages.use_block(block);
     let other = {
-        let town = town.clone();
+        let two = two.clone();
         thread::spawn(move || {
-            town.plot.use_block(block);
-            town.free(pointer(block));
-            town.empty();
+            two.test_pages.use_block(block);
+            two.free(pointer(block));
+            two.empty();
         })
     };
-    if let Some(found) = town.machine.pop(0) {
-        town.plot.use_block(found.addr() - 1);
-        town.free(found);
+    if let Some(found) = two.machine.pop(0) {
+        two.test_pages.use_block(found.addr() - 1);
+        two.free(found);
     }
     other.join().unwrap();
-    town.empty();
-    assert_eq!(out(&town.heaps[1]), 1, "it came home");
-    town.plot.use_block(kept);
+    two.empty();
+    assert_eq!(out(&two.heaps[1]), 1, "it came home");
+    two.test_pages.use_block(kept);
 }

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-use squall_alloc::{LocalityAlloc, Placement, Pool, decay, trim};
+use squall_alloc::{LocalityAlloc, Placement, Arena, decay, trim};
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -91,7 +91,7 @@ impl Held {
     fn free(self) {
         self.check(self.layout.size());
         // SAFETY: freed once, for its layout.
-        unsafe { Pool::new(Placement::General).free(self.block, self.layout) };
+        unsafe { Arena::new(Placement::General).free(self.block, self.layout) };
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn run(steps: impl IntoIterator<Item = Step>) {
         match step {
             Step::Take { placement, size, align } => {
                 let layout = Layout::from_size_align(size, align).unwrap();
-                let block = Pool::new(placement).allocate(layout).unwrap();
+                let block = Arena::new(placement).allocate(layout).unwrap();
                 let general = placement == Placement::General;
                 held.insert(block.addr().get(), Held::new(block, layout, mark, general));
             }

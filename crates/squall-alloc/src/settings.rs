@@ -5,12 +5,28 @@
 //! Not promised: a report of an invalid variable. An invalid variable is ignored.
 //! Cost: a few system calls, once.
 
-use crate::ground::{Mode, SEGMENT_BYTES};
+use crate::page_pool::SEGMENT_BYTES;
 use crate::sequence::SEQUENCES;
 use squall_sys::{area, membarrier, pages, rseq};
 
+/// The way in which blocks are cached.
+///
+/// # Example
+/// ```
+/// if squall_alloc::mode() == Some(squall_alloc::Mode::Locked) {
+///     eprintln!("no restartable sequences: each allocation takes a lock");
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In magazines of each VP, by restartable sequences.
+    Restartable,
+    /// Not cached: each call takes the lock of its VP's heap.
+    Locked,
+}
+
 /// The settings of the allocator.
-pub(crate) struct Asked {
+pub(crate) struct Settings {
     pub(crate) mode: Mode,
     pub(crate) can_restart: bool,
     pub(crate) area_offset: isize,
@@ -42,9 +58,9 @@ fn virtual_vps(text: &[u8]) -> (usize, usize) {
 const PARTS_GUESS: usize = 64;
 
 /// Reads the settings. `pretended`: restartable sequences are pretended
-/// ([`pretend_restartable`](crate::pretend_restartable)). `is_of_program`: the address space is for all
+/// ([`pretend_restartable`](crate::pretend_restartable)). `is_global`: the address space is for all
 /// blocks of the program.
-pub(crate) fn asked(pretended: bool, is_of_program: bool) -> Asked {
+pub(crate) fn settings(pretended: bool, is_global: bool) -> Settings {
     let is = |name, value: &[u8]| pages::variable(name).is_some_and(|v| v == value);
     let topology = pages::variable(c"SQUALL_TOPOLOGY").filter(|text| !text.is_empty());
     let debug = pages::variable(c"SQUALL_ALLOC_DEBUG").is_some_and(|v| v != b"0" && !v.is_empty());
@@ -66,14 +82,14 @@ pub(crate) fn asked(pretended: bool, is_of_program: bool) -> Asked {
         parts = parts.max(all);
         all.div_ceil(nodes)
     });
-    Asked {
+    Settings {
         mode: if found.is_some() { Mode::Restartable } else { Mode::Locked },
         can_restart,
         area_offset: found.unwrap_or_else(area::own_offset),
         debug,
         parts,
         vps_of_node,
-        arena_bytes: arena_bytes(found.is_none() || pretended, is_of_program).max(SEGMENT_BYTES),
+        arena_bytes: arena_bytes(found.is_none() || pretended, is_global).max(SEGMENT_BYTES),
     }
 }
 
@@ -83,7 +99,7 @@ const LEFT_SHARE: usize = 16;
 const LEFT_MAX: usize = 1 << 30;
 
 /// Bytes of the block range, a power of two. `is_slow`: there are no restartable sequences.
-fn arena_bytes(is_slow: bool, is_of_program: bool) -> usize {
+fn arena_bytes(is_slow: bool, is_global: bool) -> usize {
     let megabytes = pages::variable(c"SQUALL_ALLOC_ARENA_MIB")
         .and_then(|text| std::str::from_utf8(text).ok())
         .and_then(|text| text.parse::<usize>().ok());
@@ -98,7 +114,7 @@ fn arena_bytes(is_slow: bool, is_of_program: bool) -> usize {
     let bytes = bytes.next_power_of_two();
     // Reserved addresses count towards the limit. The rest is for stacks, large blocks and the program.
     let Some(limit) = pages::address_limit() else { return bytes };
-    let most = if is_of_program {
+    let most = if is_global {
         limit / 2
     } else {
         // The program has another allocator, which needs addresses, too.

@@ -28,6 +28,8 @@ use squall_sys::sync::cell::UnsafeCell;
 
 /// Units of a segment.
 pub(crate) const SEGMENT_UNITS: usize = 64;
+/// Bytes of a segment.
+pub(crate) const SEGMENT_BYTES: usize = SEGMENT_UNITS * SLAB_BYTES;
 /// Dirty units that a pool may always keep.
 pub(crate) const DIRTY_MIN: usize = 64;
 /// The most units that a pass gives to the system: 32 MiB, some milliseconds if freed page by page.
@@ -59,7 +61,7 @@ impl Segment {
 }
 
 /// The environment of page pools.
-pub(crate) trait Field {
+pub(crate) trait SegmentBackend {
     /// The metadata of the segment of this number.
     fn segment(&self, number: u32) -> *mut Segment;
     /// Makes a new segment usable, for this node.
@@ -69,9 +71,9 @@ pub(crate) trait Field {
 }
 
 /// The links of segments.
-struct OfSegments<'a, F>(&'a F);
+struct SegmentLinks<'a, F>(&'a F);
 
-impl<F: Field> Links for OfSegments<'_, F> {
+impl<F: SegmentBackend> Links for SegmentLinks<'_, F> {
     fn link(&self, number: u32) -> *mut Link {
         let segment = self.0.segment(number);
         // SAFETY: the metadata of a segment, all of which may be pointed to.
@@ -114,13 +116,13 @@ impl Inner {
 
 /// The page pool of a node.
 #[repr(C, align(128))]
-pub(crate) struct Pool {
+pub(crate) struct PagePool {
     lock: Lock,
     inner: UnsafeCell<Inner>,
 }
 
 // SAFETY: its content is read and written under its lock.
-unsafe impl Sync for Pool {}
+unsafe impl Sync for PagePool {}
 
 /// The memory of one NUMA node, in units of 64 KiB.
 ///
@@ -165,15 +167,15 @@ impl PoolUnits {
     }
 }
 
-impl Pool {
+impl PagePool {
     #[cfg(not(loom))]
-    pub(crate) const fn new() -> Pool {
-        Pool { lock: Lock::new(), inner: UnsafeCell::new(Inner::NEW) }
+    pub(crate) const fn new() -> PagePool {
+        PagePool { lock: Lock::new(), inner: UnsafeCell::new(Inner::NEW) }
     }
 
     #[cfg(loom)]
-    pub(crate) fn new() -> Pool {
-        Pool { lock: Lock::new(), inner: UnsafeCell::new(Inner::NEW) }
+    pub(crate) fn new() -> PagePool {
+        PagePool { lock: Lock::new(), inner: UnsafeCell::new(Inner::NEW) }
     }
 
     /// The lock, which a fork holds.
@@ -204,20 +206,20 @@ impl Pool {
     }
 
     /// Takes `count` units at a multiple of `count`, a power of two.
-    pub(crate) fn take(&self, field: &impl Field, node: u32, count: usize) -> Option<u32> {
+    pub(crate) fn take(&self, backend: &impl SegmentBackend, node: u32, count: usize) -> Option<u32> {
         let found = self.locked(|inner| {
-            let number = inner.find(field, count, LOOKS_MAX);
+            let number = inner.find(backend, count, LOOKS_MAX);
             inner.coming += u32::from(number.is_none());
-            inner.take(field, number?, count)
+            inner.take(backend, number?, count)
         });
         if found.is_some() {
             return found;
         }
-        let new = field.new_segment(node);
+        let new = backend.new_segment(node);
         let found = self.locked(|inner| {
             inner.coming -= 1;
-            inner.add(field, new?, node);
-            inner.take(field, new?, count)
+            inner.add(backend, new?, node);
+            inner.take(backend, new?, count)
         });
         if found.is_some() {
             return found;
@@ -225,8 +227,8 @@ impl Pool {
         // Without a new segment, the rest of the list has to do, and the units on their way to it.
         loop {
             let (found, more) = self.locked(|inner| {
-                let number = inner.find(field, count, usize::MAX);
-                let found = number.and_then(|number| inner.take(field, number, count));
+                let number = inner.find(backend, count, usize::MAX);
+                let found = number.and_then(|number| inner.take(backend, number, count));
                 (found, inner.leaving > 0 || inner.coming > 0)
             });
             if found.is_some() || !more {
@@ -238,10 +240,10 @@ impl Pool {
 
     /// Takes units of the segments that the pool has already.
     #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn reuse(&self, field: &impl Field, count: usize) -> Option<u32> {
+    pub(crate) fn reuse(&self, backend: &impl SegmentBackend, count: usize) -> Option<u32> {
         self.locked(|inner| {
-            let number = inner.find(field, count, usize::MAX)?;
-            inner.take(field, number, count)
+            let number = inner.find(backend, count, usize::MAX)?;
+            inner.take(backend, number, count)
         })
     }
 
@@ -252,9 +254,9 @@ impl Pool {
     }
 
     /// Gives units without users back.
-    pub(crate) fn give(&self, field: &impl Field, unit: u32, count: usize) {
+    pub(crate) fn give(&self, backend: &impl SegmentBackend, unit: u32, count: usize) {
         let keep = self.locked(|inner| {
-            inner.put(field, unit, count, true);
+            inner.put(backend, unit, count, true);
             inner.used -= count;
             let bound = DIRTY_MIN.max(inner.used / 8);
             // Half of the bound stays, so that the system is not called for each slab. After a refusal, the
@@ -262,21 +264,21 @@ impl Pool {
             (inner.dirty > bound.max(2 * inner.refused_at)).then_some(bound / 2)
         });
         if let Some(keep) = keep {
-            self.purge(field, keep, usize::MAX);
+            self.purge(backend, keep, usize::MAX);
         }
     }
 
     /// Gives dirty units to the system until at most `keep` are left, `most` were given, or the system
     /// refuses.
-    pub(crate) fn purge(&self, field: &impl Field, keep: usize, mut most: usize) {
-        while let Some((unit, count)) = self.locked(|inner| inner.send_off(field, keep, most)) {
-            let gone = field.discard(unit, count);
+    pub(crate) fn purge(&self, backend: &impl SegmentBackend, keep: usize, mut most: usize) {
+        while let Some((unit, count)) = self.locked(|inner| inner.send_off(backend, keep, most)) {
+            let gone = backend.discard(unit, count);
             if sites::LEAVING.is_weak() {
                 continue;
             }
             self.locked(|inner| {
                 inner.leaving -= count;
-                inner.put(field, unit, count, !gone);
+                inner.put(backend, unit, count, !gone);
                 inner.refused_at = if gone { 0 } else { inner.dirty };
             });
             if !gone {
@@ -290,7 +292,7 @@ impl Pool {
     /// most [`DECAY_MAX`]. Returns whether units stay that may go later: false if the system refused the last
     /// ones.
     #[cfg_attr(loom, allow(dead_code))]
-    pub(crate) fn decay(&self, field: &impl Field) -> bool {
+    pub(crate) fn decay(&self, backend: &impl SegmentBackend) -> bool {
         const ALL_OF: usize = 8;
         let going = self.locked(|inner| {
             let idle = inner.idle.min(inner.dirty);
@@ -299,7 +301,7 @@ impl Pool {
             (inner.refused_at == 0).then_some((inner.dirty - gone, gone))
         });
         let Some((keep, gone)) = going else { return false };
-        self.purge(field, keep, gone);
+        self.purge(backend, keep, gone);
         keep > 0
     }
 
@@ -317,7 +319,7 @@ impl Pool {
 #[cold]
 fn twice(unit: u32) -> ! {
     #[cfg(not(loom))]
-    crate::debug::die(format_args!("the unit {unit} was given back twice"));
+    crate::fatal::die(format_args!("the unit {unit} was given back twice"));
     #[cfg(loom)]
     panic!("the unit {unit} was given back twice");
 }
@@ -348,12 +350,12 @@ fn run(mut bits: u64, count: usize) -> Option<u32> {
 
 impl Inner {
     /// Returns a segment with such a run among the first `looks` of each list, preferably one with memory.
-    fn find(&self, field: &impl Field, count: usize, looks: usize) -> Option<u32> {
+    fn find(&self, backend: &impl SegmentBackend, count: usize, looks: usize) -> Option<u32> {
         let (mut at, mut partly) = (self.dirty_list.first(), None);
         for _ in 0..looks {
             let Some(number) = at else { break };
             // SAFETY: a segment of a list, whose pool's lock the caller holds (I1).
-            let (free, dirty) = unsafe { Segment::words(field.segment(number)) };
+            let (free, dirty) = unsafe { Segment::words(backend.segment(number)) };
             if run(free & dirty, count).is_some() {
                 return Some(number);
             }
@@ -364,13 +366,13 @@ impl Inner {
                 }
             }
             // SAFETY: as above.
-            at = unsafe { List::next(&OfSegments(field), number) };
+            at = unsafe { List::next(&SegmentLinks(backend), number) };
         }
         let clean = || {
             // SAFETY: as above.
-            let next = |number: &u32| unsafe { List::next(&OfSegments(field), *number) };
+            let next = |number: &u32| unsafe { List::next(&SegmentLinks(backend), *number) };
             // SAFETY: as above.
-            let words = |number: &u32| unsafe { Segment::words(field.segment(*number)) };
+            let words = |number: &u32| unsafe { Segment::words(backend.segment(*number)) };
             let has_run = |number: &u32| run(words(number).0, count).is_some();
             std::iter::successors(self.clean_list.first(), next).take(looks).find(has_run)
         };
@@ -378,27 +380,27 @@ impl Inner {
     }
 
     /// Takes such a run from this segment, which has one.
-    fn take(&mut self, field: &impl Field, number: u32, count: usize) -> Option<u32> {
+    fn take(&mut self, backend: &impl SegmentBackend, number: u32, count: usize) -> Option<u32> {
         // SAFETY: a segment of this pool, whose lock we hold (I1).
-        let (free, dirty) = unsafe { Segment::words(field.segment(number)) };
+        let (free, dirty) = unsafe { Segment::words(backend.segment(number)) };
         let at = run(free & dirty, count).or_else(|| run(free, count))?;
         self.used += count;
-        Some(self.take_out(field, number, at, count))
+        Some(self.take_out(backend, number, at, count))
     }
 
     /// Takes these free units out of this segment.
-    fn take_out(&mut self, field: &impl Field, number: u32, at: u32, count: usize) -> u32 {
+    fn take_out(&mut self, backend: &impl SegmentBackend, number: u32, at: u32, count: usize) -> u32 {
         let mask = mask(at, count);
-        self.change(field, number, |free, dirty| (free & !mask, dirty & !mask));
+        self.change(backend, number, |free, dirty| (free & !mask, dirty & !mask));
         self.idle = self.idle.min(self.dirty);
         number * SEGMENT_UNITS as u32 + at
     }
 
     /// Puts units back that are neither free nor in use.
-    fn put(&mut self, field: &impl Field, unit: u32, count: usize, is_dirty: bool) {
+    fn put(&mut self, backend: &impl SegmentBackend, unit: u32, count: usize, is_dirty: bool) {
         let (number, at) = (unit / SEGMENT_UNITS as u32, unit % SEGMENT_UNITS as u32);
         let mask = mask(at, count);
-        self.change(field, number, |free, dirty| {
+        self.change(backend, number, |free, dirty| {
             if free & mask != 0 {
                 twice(unit);
             }
@@ -407,8 +409,8 @@ impl Inner {
     }
 
     /// Changes the words of a segment, and puts it into the list where it belongs.
-    fn change(&mut self, field: &impl Field, number: u32, f: impl FnOnce(u64, u64) -> (u64, u64)) {
-        let segment = field.segment(number);
+    fn change(&mut self, backend: &impl SegmentBackend, number: u32, f: impl FnOnce(u64, u64) -> (u64, u64)) {
+        let segment = backend.segment(number);
         // SAFETY: a segment of this pool, whose lock we hold (I1); its words tell the list that it is in.
         unsafe {
             let (old_free, old_dirty) = Segment::words(segment);
@@ -419,10 +421,10 @@ impl Inner {
                 return;
             }
             if let Some(list) = self.list(old_free, old_dirty) {
-                list.remove(&OfSegments(field), number);
+                list.remove(&SegmentLinks(backend), number);
             }
             if let Some(list) = self.list(free, dirty) {
-                list.push(&OfSegments(field), number);
+                list.push(&SegmentLinks(backend), number);
             }
         }
     }
@@ -436,34 +438,34 @@ impl Inner {
         }
     }
 
-    fn add(&mut self, field: &impl Field, number: u32, node: u32) {
+    fn add(&mut self, backend: &impl SegmentBackend, number: u32, node: u32) {
         // SAFETY: it was just given to us alone, and is in no list.
         unsafe {
-            *field.segment(number) = Segment { free: u64::MAX, dirty: 0, link: Link::NONE, node };
-            self.clean_list.push(&OfSegments(field), number);
+            *backend.segment(number) = Segment { free: u64::MAX, dirty: 0, link: Link::NONE, node };
+            self.clean_list.push(&SegmentLinks(backend), number);
         }
         self.segments += 1;
     }
 
     /// Takes a run of at most `most` dirty units out, to be given to the system, while there are more than
     /// `keep`.
-    fn send_off(&mut self, field: &impl Field, keep: usize, most: usize) -> Option<(u32, usize)> {
+    fn send_off(&mut self, backend: &impl SegmentBackend, keep: usize, most: usize) -> Option<(u32, usize)> {
         let most = self.dirty.saturating_sub(keep).min(most);
         if most == 0 {
             return None;
         }
         let number = self.dirty_list.first()?;
         // SAFETY: as in `find`.
-        let (_, dirty) = unsafe { Segment::words(field.segment(number)) };
+        let (_, dirty) = unsafe { Segment::words(backend.segment(number)) };
         let from = dirty.trailing_zeros();
         let count = ((dirty >> from).trailing_ones() as usize).min(most);
         if sites::LEAVING.is_weak() {
             // The units stay free; only their dirty bits change.
-            self.change(field, number, |free, dirty| (free, dirty & !mask(from, count)));
+            self.change(backend, number, |free, dirty| (free, dirty & !mask(from, count)));
             return Some((number * SEGMENT_UNITS as u32 + from, count));
         }
         self.leaving += count;
-        Some((self.take_out(field, number, from, count), count))
+        Some((self.take_out(backend, number, from, count), count))
     }
 }
 
@@ -471,9 +473,9 @@ impl Inner {
 ///
 /// # Safety
 /// The segment is in use: one of its units is of a slab that stays while the caller runs.
-pub(crate) unsafe fn node_of(field: &impl Field, unit: u32) -> u32 {
+pub(crate) unsafe fn node_of(backend: &impl SegmentBackend, unit: u32) -> u32 {
     // SAFETY: written before the first of its units was given out, and never again.
-    unsafe { (&raw const (*field.segment(unit / SEGMENT_UNITS as u32)).node).read() }
+    unsafe { (&raw const (*backend.segment(unit / SEGMENT_UNITS as u32)).node).read() }
 }
 
 #[cfg(all(test, not(loom), not(miri)))]
@@ -486,7 +488,7 @@ mod tests {
 
     /// Segments for tests, of which `left` may be used.
     #[cfg(not(loom))]
-    struct Plot {
+    struct TestPages {
         segments: UnsafeCell<[Segment; 80]>,
         left: std::cell::Cell<u32>,
         /// The units that the system took, the number of requests, and whether it takes any.
@@ -498,7 +500,7 @@ mod tests {
     }
 
     #[cfg(not(loom))]
-    impl Field for Plot {
+    impl SegmentBackend for TestPages {
         fn segment(&self, number: u32) -> *mut Segment {
             self.looks.set(self.looks.get() + 1);
             self.segments.with_mut(|segments| segments.cast::<Segment>().wrapping_add(number as usize))
@@ -518,9 +520,9 @@ mod tests {
     }
 
     #[cfg(not(loom))]
-    fn plot() -> Plot {
+    fn test_pages() -> TestPages {
         use std::cell::Cell;
-        Plot {
+        TestPages {
             // SAFETY: all zeros are valid segments.
             segments: UnsafeCell::new(unsafe { std::mem::zeroed() }),
             left: Cell::new(80),
@@ -534,83 +536,84 @@ mod tests {
     #[test]
     #[cfg(not(loom))]
     fn a_run_at_the_end_of_a_long_list_is_found_before_there_is_no_memory() {
-        let (plot, pool) = (plot(), Pool::new());
-        let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&plot, 0, 1).unwrap()).collect();
-        assert_eq!(pool.take(&plot, 0, 1), None);
+        let (test_pages, pool) = (test_pages(), PagePool::new());
+        let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&test_pages, 0, 1).unwrap()).collect();
+        assert_eq!(pool.take(&test_pages, 0, 1), None);
         // Two neighbours in the last segment of the list, and a single unit in every other.
-        pool.give(&plot, all[0], 1);
-        pool.give(&plot, all[0] ^ 1, 1);
-        all.iter().skip(64).step_by(64).for_each(|unit| pool.give(&plot, *unit, 1));
-        assert_eq!(pool.take(&plot, 0, 2), Some(all[0] & !1));
-        assert_eq!(pool.take(&plot, 0, 2), None);
+        pool.give(&test_pages, all[0], 1);
+        pool.give(&test_pages, all[0] ^ 1, 1);
+        all.iter().skip(64).step_by(64).for_each(|unit| pool.give(&test_pages, *unit, 1));
+        assert_eq!(pool.take(&test_pages, 0, 2), Some(all[0] & !1));
+        assert_eq!(pool.take(&test_pages, 0, 2), None);
         assert_eq!(pool.units().used, 79 * 63 + 64);
     }
 
     #[test]
     #[cfg(all(not(loom), not(miri)))]
     fn a_turn_gives_back_so_much_at_most_and_nothing_where_it_is_refused() {
-        let (plot, pool) = (plot(), Pool::new());
-        let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&plot, 0, 1).unwrap()).collect();
-        plot.takes.set(false);
-        all.iter().for_each(|unit| pool.give(&plot, *unit, 1));
+        let (test_pages, pool) = (test_pages(), PagePool::new());
+        let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&test_pages, 0, 1).unwrap()).collect();
+        test_pages.takes.set(false);
+        all.iter().for_each(|unit| pool.give(&test_pages, *unit, 1));
         assert_eq!(pool.units(), PoolUnits { all: 80 * 64, used: 0, dirty: 80 * 64 });
-        let asked = plot.asked.get();
+        let asked = test_pages.asked.get();
         assert!(asked < 8, "it was asked {asked} times, and refused");
-        assert!(!pool.decay(&plot) && !pool.decay(&plot));
-        assert_eq!(plot.asked.get(), asked);
+        assert!(!pool.decay(&test_pages) && !pool.decay(&test_pages));
+        assert_eq!(test_pages.asked.get(), asked);
         // An explicit purge finds that memory is taken again.
-        plot.takes.set(true);
-        pool.purge(&plot, 80 * 64 - 1, usize::MAX);
-        assert_eq!(plot.gone.get(), 1);
+        test_pages.takes.set(true);
+        pool.purge(&test_pages, 80 * 64 - 1, usize::MAX);
+        assert_eq!(test_pages.gone.get(), 1);
         for turn in 0..3 {
-            assert!(pool.decay(&plot));
-            assert_eq!(plot.gone.get(), 1 + turn * DECAY_MAX + DECAY_MAX);
+            assert!(pool.decay(&test_pages));
+            assert_eq!(test_pages.gone.get(), 1 + turn * DECAY_MAX + DECAY_MAX);
         }
-        while pool.decay(&plot) {}
-        assert_eq!((pool.units().dirty, plot.gone.get()), (0, 80 * 64));
+        while pool.decay(&test_pages) {}
+        assert_eq!((pool.units().dirty, test_pages.gone.get()), (0, 80 * 64));
     }
 
     #[test]
     #[cfg(all(not(loom), not(miri)))]
     fn what_goes_to_the_system_is_found_without_a_look_at_what_is_clean() {
-        let (plot, pool) = (plot(), Pool::new());
-        let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&plot, 0, 1).unwrap()).collect();
+        let (test_pages, pool) = (test_pages(), PagePool::new());
+        let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&test_pages, 0, 1).unwrap()).collect();
         // One unit of each segment; the others have no memory any more.
-        all.iter().step_by(64).for_each(|unit| pool.give(&plot, *unit, 1));
-        pool.purge(&plot, 0, usize::MAX);
-        pool.give(&plot, all[40 * 64 + 1], 1);
-        plot.looks.set(0);
-        pool.purge(&plot, 0, usize::MAX);
-        assert!(plot.looks.get() < 10, "{} looks", plot.looks.get());
+        all.iter().step_by(64).for_each(|unit| pool.give(&test_pages, *unit, 1));
+        pool.purge(&test_pages, 0, usize::MAX);
+        pool.give(&test_pages, all[40 * 64 + 1], 1);
+        test_pages.looks.set(0);
+        pool.purge(&test_pages, 0, usize::MAX);
+        assert!(test_pages.looks.get() < 10, "{} looks", test_pages.looks.get());
         // A unit with memory is taken first, even if the other list is longer.
-        pool.give(&plot, all[7 * 64 + 3], 1);
-        assert_eq!(pool.take(&plot, 0, 1), Some(all[7 * 64 + 3]));
+        pool.give(&test_pages, all[7 * 64 + 3], 1);
+        assert_eq!(pool.take(&test_pages, 0, 1), Some(all[7 * 64 + 3]));
         assert_eq!(pool.units(), PoolUnits { all: 80 * 64, used: 80 * 64 - 81, dirty: 0 });
     }
 
     #[test]
     #[cfg(not(loom))]
     fn who_has_no_memory_in_the_child_of_a_fork_does_not_wait_for_who_is_not_there() {
-        let (plot, pool) = (plot(), Pool::new());
-        plot.left.set(0);
+        let (test_pages, pool) = (test_pages(), PagePool::new());
+        test_pages.left.set(0);
         // Units and segments of other threads, in the middle of their system calls.
         pool.locked(|inner| (inner.leaving, inner.coming) = (3, 2));
         pool.lock().lock();
         // SAFETY: the lock is held.
         unsafe { pool.forget_others() };
         pool.lock().unlock();
-        assert_eq!(pool.take(&plot, 0, 1), None);
+        assert_eq!(pool.take(&test_pages, 0, 1), None);
     }
 
     #[test]
     #[cfg(all(not(loom), not(miri)))]
     fn units_that_come_back_twice_end_the_program_and_nothing_unwinds() {
-        const TEST: &str = "units::tests::units_that_come_back_twice_end_the_program_and_nothing_unwinds";
+        const TEST: &str = "page_pool::tests::units_that_come_back_twice_end_the_program_and_nothing_unwinds";
         if support::is_child() {
-            let (plot, pool) = (plot(), Pool::new());
-            let unit = pool.take(&plot, 0, 1).unwrap();
-            pool.give(&plot, unit, 1);
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.give(&plot, unit, 1)));
+            let (test_pages, pool) = (test_pages(), PagePool::new());
+            let unit = pool.take(&test_pages, 0, 1).unwrap();
+            pool.give(&test_pages, unit, 1);
+            let _ =
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.give(&test_pages, unit, 1)));
             return;
         }
         let output = support::again(TEST, &[]);

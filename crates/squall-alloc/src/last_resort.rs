@@ -18,49 +18,49 @@
 //! once, because the blocks stay at home. Threads that search at the same time begin behind their own VPs, so
 //! they spread over the heaps.
 
+use crate::address_space::AddressSpace;
 use crate::classes::{self, LINES_BYTES, SIZES};
 use crate::drain;
-use crate::ground::Ground;
 
 /// Finds a block of `class`, or another that serves as well, in any heap; the heap of `vp` had none. Null if
 /// there is no memory.
 #[cold]
 #[inline(never)]
-pub(crate) fn look(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
-    let free = in_heaps(ground, vp, class);
+pub(crate) fn search(space: &AddressSpace, vp: u32, class: usize) -> *mut u8 {
+    let free = in_heaps(space, vp, class);
     if !free.is_null() {
         return free;
     }
-    for (vp, part) in ground.parts_made() {
+    for (vp, part) in space.parts_made() {
         if part.holds() {
             // A VP that cannot be drained keeps its blocks; the others are drained all the same.
-            let _ = drain::empty(ground, vp, part);
+            let _ = drain::empty(space, vp, part);
         }
     }
-    for (_, part) in ground.parts_made() {
-        part.heap().give_spares(ground, true);
+    for (_, part) in space.parts_made() {
+        part.heap().give_spares(space, true);
     }
-    let again = anew(ground, vp, class);
+    let again = with_new_slab(space, vp, class);
     if again.is_null() && classes::is_local(class) {
         let lines = classes::general(SIZES[class].next_multiple_of(LINES_BYTES), 1);
-        return anew(ground, vp, lines);
+        return with_new_slab(space, vp, lines);
     }
     again
 }
 
 /// Takes a block from the heap of `vp`, with a new slab if needed, or from another heap.
-fn anew(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
+fn with_new_slab(space: &AddressSpace, vp: u32, class: usize) -> *mut u8 {
     let mut block = std::ptr::null_mut();
-    ground.part(vp).heap().take(ground, class, 1, |offset, _| block = ground.block(offset));
-    if block.is_null() { in_heaps(ground, vp, class) } else { block }
+    space.part(vp).heap().take(space, class, 1, |offset, _| block = space.block(offset));
+    if block.is_null() { in_heaps(space, vp, class) } else { block }
 }
 
 /// Takes a block from an existing slab. A strictly local block comes from the heap of `vp` alone (I2).
-fn in_heaps(ground: &Ground, vp: u32, class: usize) -> *mut u8 {
+fn in_heaps(space: &AddressSpace, vp: u32, class: usize) -> *mut u8 {
     let found = if classes::is_local(class) {
-        ground.part(vp).heap().reuse(ground, class)
+        space.part(vp).heap().reuse(space, class)
     } else {
-        ground.parts_made_behind(vp).find_map(|(_, part)| part.heap().reuse(ground, class))
+        space.parts_made_behind(vp).find_map(|(_, part)| part.heap().reuse(space, class))
     };
-    found.map_or(std::ptr::null_mut(), |offset| ground.block(offset))
+    found.map_or(std::ptr::null_mut(), |offset| space.block(offset))
 }

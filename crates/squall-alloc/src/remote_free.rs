@@ -13,7 +13,7 @@ use crate::sites;
 const NO_HOME: u32 = u32::MAX;
 
 /// Knows the heap of each block.
-pub(crate) trait Homes {
+pub(crate) trait BlockHomes {
     /// Returns the VP that owns the heap of this block, or `None` if the address is no block.
     fn home_of(&self, block: *mut u8) -> Option<u32>;
     /// Returns whether two blocks lie together in memory of one heap. False if their addresses do not show
@@ -26,7 +26,7 @@ pub(crate) trait Homes {
 }
 
 /// Sends the blocks of a batch, which the VP `from` had, to their heaps, and empties the batch.
-pub(crate) fn send_home(homes: &impl Homes, from: u32, batch: &mut Batch) {
+pub(crate) fn send_home(homes: &impl BlockHomes, from: u32, batch: &mut Batch) {
     let blocks = batch.blocks();
     let home_of = |block: *mut u8| homes.home_of(block).unwrap_or(NO_HOME);
     let Some((mut last, first)) = blocks.first().map(|block| (*block, home_of(*block))) else { return };
@@ -42,7 +42,7 @@ pub(crate) fn send_home(homes: &impl Homes, from: u32, batch: &mut Batch) {
     batch.clear();
 }
 
-fn put(homes: &impl Homes, from: u32, home: u32, blocks: &[*mut u8]) {
+fn put(homes: &impl BlockHomes, from: u32, home: u32, blocks: &[*mut u8]) {
     match home {
         NO_HOME => blocks.iter().for_each(|block| homes.foreign(*block)),
         home => homes.put_on(home, blocks, home != from),
@@ -55,7 +55,7 @@ const GATHERED_MAX: usize = 4;
 
 /// Out of line, because it writes a long array.
 #[inline(never)]
-fn sort_and_put(homes: &impl Homes, from: u32, blocks: &mut [*mut u8]) {
+fn sort_and_put(homes: &impl BlockHomes, from: u32, blocks: &mut [*mut u8]) {
     let mut by_home = [(0, std::ptr::null_mut()); BATCH_MAX];
     let mut rest = &mut by_home[..blocks.len()];
     for (at, block) in rest.iter_mut().zip(&*blocks) {
@@ -95,10 +95,10 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// Homes for tests: a block is a number whose last two digits are its home plus one. Zero: no block.
-    struct Town(RefCell<Vec<(u32, usize, bool)>>);
+    /// BlockHomes for tests: a block is a number whose last two digits are its home plus one. Zero: no block.
+    struct TestHomes(RefCell<Vec<(u32, usize, bool)>>);
 
-    impl Homes for Town {
+    impl BlockHomes for TestHomes {
         fn home_of(&self, block: *mut u8) -> Option<u32> {
             (block.addr() as u32 % 100).checked_sub(1)
         }
@@ -120,13 +120,13 @@ mod tests {
     #[test]
     fn each_block_of_a_batch_comes_to_its_home_once() {
         for homes in [1, 2, 3, 5, 60] {
-            let (town, mut batch) = (Town(RefCell::new(Vec::new())), Batch::new());
+            let (test_homes, mut batch) = (TestHomes(RefCell::new(Vec::new())), Batch::new());
             for block in 1..=BATCH_MAX {
                 batch.push(std::ptr::without_provenance_mut(block * 100 + block * 7 % homes));
             }
-            send_home(&town, 1, &mut batch);
+            send_home(&test_homes, 1, &mut batch);
             assert!(batch.blocks().is_empty());
-            let mut all = town.0.into_inner();
+            let mut all = test_homes.0.into_inner();
             for (home, block, sent_home) in &all {
                 let expected = (*block as u32 % 100).checked_sub(1).unwrap_or(NO_HOME);
                 assert_eq!((*home, *sent_home), (expected, ![1, NO_HOME].contains(home)));

@@ -5,8 +5,8 @@
 //! Source: K42's allocation classes (`DEFINE_LOCALSTRICT_NEW`, `DEFINE_GLOBAL_NEW`); Tornado §4.
 
 use crate::classes;
-use crate::ground::ground;
 use crate::raw;
+use crate::setup::address_space;
 use std::alloc::Layout;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -83,11 +83,11 @@ impl std::error::Error for OutOfMemory {}
 /// # Ok::<(), squall_alloc::OutOfMemory>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pool {
+pub struct Arena {
     placement: Placement,
 }
 
-impl Pool {
+impl Arena {
     /// Returns an arena for this placement.
     ///
     /// # Example
@@ -97,8 +97,8 @@ impl Pool {
     /// const LOCAL: Arena = Arena::new(Placement::Local);
     /// assert_eq!(LOCAL.placement(), Placement::Local);
     /// ```
-    pub const fn new(placement: Placement) -> Pool {
-        Pool { placement }
+    pub const fn new(placement: Placement) -> Arena {
+        Arena { placement }
     }
 
     /// Returns the placement of the arena.
@@ -197,7 +197,7 @@ impl Pool {
     }
 }
 
-impl Pool {
+impl Arena {
     /// Allocates `len` bytes in a block of their own, each with the value `value`.
     ///
     /// # Errors
@@ -225,20 +225,20 @@ impl Pool {
 #[cold]
 fn take_near(vp: u32, layout: Layout) -> *mut u8 {
     let layout = raw::whole_lines(layout);
-    let Some(ground) = ground() else { return std::ptr::null_mut() };
-    let vp = (vp as usize % ground.parts) as u32;
-    if !raw::is_of_slab(&layout) {
+    let Some(space) = address_space() else { return std::ptr::null_mut() };
+    let vp = (vp as usize % space.parts) as u32;
+    if !classes::is_of_slab(&layout) {
         let block = raw::take_slow(layout);
         if !block.is_null() {
             // Up to the end of the last page, to which the kernel rounds.
-            ground.bind_near(block, layout.size(), vp);
+            space.bind_near(block, layout.size(), vp);
         }
         return block;
     }
-    if ground.debug {
+    if space.debug {
         return raw::take_slow(layout);
     }
-    raw::take_on(ground, vp, classes::general(layout.size(), layout.align()))
+    raw::take_on(space, vp, classes::general(layout.size(), layout.align()))
 }
 
 /// Allocates like `Local`, from the heap of that VP.
@@ -247,12 +247,12 @@ fn take_local_of(vp: u32, layout: Layout) -> *mut u8 {
     if layout.size() > classes::LOCAL_MAX || layout.align() > classes::LINE_BYTES {
         return take_near(vp, layout);
     }
-    let Some(ground) = ground() else { return std::ptr::null_mut() };
-    if vp as usize >= ground.parts {
+    let Some(space) = address_space() else { return std::ptr::null_mut() };
+    if vp as usize >= space.parts {
         // Two such numbers may mean one heap, and their strictly local blocks must not share a line.
         return take_near(vp, layout);
     }
-    raw::take_local_of(ground, vp, layout)
+    raw::take_local_of(space, vp, layout)
 }
 
 /// A value in a block of its own, allocated by an arena, like a `Box`.
@@ -406,10 +406,10 @@ impl fmt::Debug for PlacedBytes {
 #[cfg(feature = "allocator-api2")]
 // SAFETY: a block stays valid until it is freed, whichever copy of the handle is used; any arena may free any
 // block.
-unsafe impl allocator_api2::alloc::Allocator for Pool {
+unsafe impl allocator_api2::alloc::Allocator for Arena {
     #[inline]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, allocator_api2::alloc::AllocError> {
-        let block = Pool::allocate(*self, layout).map_err(|_| allocator_api2::alloc::AllocError)?;
+        let block = Arena::allocate(*self, layout).map_err(|_| allocator_api2::alloc::AllocError)?;
         Ok(NonNull::slice_from_raw_parts(block, layout.size()))
     }
 
