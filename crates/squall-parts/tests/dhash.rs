@@ -1,8 +1,8 @@
 //! What the master and its locals do, one thread after the other and many at once.
 #![cfg(not(loom))]
 
-use squall_parts::dhash::{Local, Locked, Locking, Master, Verdict};
 use squall_history::rng::Rng;
+use squall_parts::dhash::{Local, Locked, Locking, Master, Verdict};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};

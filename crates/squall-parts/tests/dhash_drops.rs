@@ -2,8 +2,8 @@
 //! In a process of its own, since both are the process's.
 #![cfg(not(loom))]
 
-use squall_parts::dhash::{Local, Locking, Master, Verdict};
 use squall_history::rng::Rng;
+use squall_parts::dhash::{Local, Locking, Master, Verdict};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::thread;
@@ -99,9 +99,9 @@ fn what_is_retired_under_an_elements_lock_is_dropped_after_it() {
         let retire = |many: u64| (0..many).for_each(|_| squall_rcu::retire(Box::new(way.part(1))));
         // Outside operations, at the end of one, and in the table's own.
         ask(&mut || retire(MANY));
-        ask(&mut || squall_rcu::op(|_| retire(MANY)));
+        ask(&mut || squall_rcu::pin(|_| retire(MANY)));
         world.master.find_and_lock(&1, |_| retire(MANY));
-        world.master.lock_all_replicas(&1, |_, _| squall_rcu::op(|_| retire(MANY)));
+        world.master.lock_all_replicas(&1, |_, _| squall_rcu::pin(|_| retire(MANY)));
         retire(MANY);
         world.master.find_or_allocate_and_lock(&2, || (retire(MANY), way.part(2)).1, |_, _| ());
         assert!(world.master.empty_data(&2));
@@ -132,7 +132,7 @@ fn drops_of_parts_lock_their_own_key_under_load() {
                             ),
                             5 => {
                                 // One operation, whose end is a time to drop, with a lock inside.
-                                squall_rcu::op(|_| local.find_and_lock(&key, |_, _| ()));
+                                squall_rcu::pin(|_| local.find_and_lock(&key, |_, _| ()));
                             }
                             6 => squall_rcu::retire(Box::new(way.part(key))),
                             _ => _ = world.master.empty_data(&key),

@@ -1,7 +1,7 @@
 //! Masters and replicas as safe code has them: what walks, panics, copies and drops may do to them.
 
-use squall_rcu::op;
 use squall_parts::replica::{Conflict, Master, Replica, Versioned, Watch};
+use squall_rcu::pin;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -71,8 +71,8 @@ fn to_04_what_was_read_lasts_to_the_end_of_the_operation() {
     let live = Arc::new(AtomicI64::new(0));
     let master = Master::copied(Counted::new(1, &live));
     let replicas = [master.replica()];
-    op(|op| {
-        let seen = [replicas[0].load(&master, op), replicas[0].load(&master, op), master.load(op)];
+    pin(|guard| {
+        let seen = [replicas[0].load(&master, guard), replicas[0].load(&master, guard), master.load(guard)];
         master.set(Counted::new(2, &live), all(&replicas));
         drop(replicas);
         assert_eq!(seen.map(|seen| (seen.0, Versioned::version(seen))), [(1, 1); 3]);
@@ -86,15 +86,15 @@ fn to_04_what_was_read_lasts_to_the_end_of_the_operation() {
 fn to_04_each_replica_has_its_copy_until_the_next_update() {
     let master = Master::copied(7);
     let replicas = [master.replica(), master.replica()];
-    op(|op| {
-        let at = |replica: &Replica<u64>| std::ptr::from_ref(replica.load(&master, op)).addr();
+    pin(|guard| {
+        let at = |replica: &Replica<u64>| std::ptr::from_ref(replica.load(&master, guard)).addr();
         let (one, two) = (at(&replicas[0]), at(&replicas[1]));
-        assert!(one != two && one != std::ptr::from_ref(master.load(op)).addr());
+        assert!(one != two && one != std::ptr::from_ref(master.load(guard)).addr());
         assert_eq!((at(&replicas[0]), at(&replicas[1])), (one, two), "it is made once");
         assert_eq!(master.set(8, all(&replicas)), 2);
         assert!(at(&replicas[0]) != one);
         assert_eq!(
-            Versioned::version(replicas[0].load(&master, op)),
+            Versioned::version(replicas[0].load(&master, guard)),
             2,
             "a copy has the version of its original"
         );
@@ -102,7 +102,7 @@ fn to_04_each_replica_has_its_copy_until_the_next_update() {
     // What is pushed, and what is fetched, is shared.
     for master in [Master::new(7), Master::fetched(7)] {
         let replica = master.replica();
-        op(|op| assert!(std::ptr::eq(replica.load(&master, op), master.load(op))));
+        pin(|guard| assert!(std::ptr::eq(replica.load(&master, guard), master.load(guard))));
     }
 }
 
@@ -177,7 +177,7 @@ fn a_panic_in_what_makes_a_value_changes_nothing() {
     let replica = master.replica();
     assert!(catch_unwind(AssertUnwindSafe(|| replica.read(&master, |_| ()))).is_err());
     fragile.store(false, Ordering::Relaxed);
-    op(|op| assert!(!std::ptr::eq(replica.load(&master, op), master.load(op)), "it is copied now"));
+    pin(|guard| assert!(!std::ptr::eq(replica.load(&master, guard), master.load(guard)), "it is copied now"));
 }
 
 #[test]

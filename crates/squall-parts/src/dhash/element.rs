@@ -1,7 +1,10 @@
-//! A locked element of the master's, as closures have it: operations on it and its replicas, and the steps of emptying it.
+//! A locked element of the master, lent to closures: operations on it and its replicas, and the steps of
+//! emptying it.
 //!
-//! - I1. What is here lives within a closure, and within it the element is locked and was full when it was locked.
-//! - I2. What may be dropped with the last count of it is dropped by who lent this, after the lock.
+//! - I1. These types live within a closure. During the closure the element is locked, and it was full when it
+//!   was locked.
+//! - I2. A value with a count that may be the last one is dropped by the caller of the closure, after the
+//!   lock is released.
 
 use squall_lock::LockGuard;
 use squall_sys::sync::Arc;
@@ -11,19 +14,22 @@ use std::hash::{BuildHasher, Hash};
 use crate::dhash::raw::{After, Element, Replica, Shared, in_a_drop, part};
 use crate::dhash::sites;
 
-/// How an operation on an element and its replicas locks them. The element is locked in either case.
+/// How an operation on an element locks its replicas. The element itself is locked either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locking {
-    /// All replicas are locked before the first operator runs, and until the last has run: nobody sees the operation half done.
+    /// Locks all replicas before the first operator runs, and until the last has run: no other thread sees
+    /// the operation half done.
     All,
-    /// Each replica is locked while its operator runs. Less is held up; what was done to one is seen before it is done to the next.
+    /// Locks each replica only while its operator runs. Other threads wait less, and may see the operation
+    /// half done.
     Each,
 }
 
-/// An element of the master's, locked for as long as the closure runs that it is lent to.
+/// An element of the master, locked while the closure runs that it is lent to.
 ///
-/// Meanwhile no replica of it is made, nobody empties it, and nobody gets it by way of the master. Local tables that have a replica find
-/// and lock that all the same, unless it is locked from here.
+/// Meanwhile no replica of it is made, and no other thread empties it or locks it through the master. Local
+/// tables with a replica of it still find and lock that replica, unless an operation from here holds its
+/// lock.
 pub struct Locked<'a, K, G, L, S>
 where
     K: Send + Sync + 'static,
@@ -41,7 +47,8 @@ pub struct Replicas<'a, 'r, L> {
     parts: &'a mut [LockGuard<'r, Option<L>>],
 }
 
-/// An element that is about to be emptied: it and all its replicas are locked. Nothing has happened yet; where this is dropped, nothing will.
+/// An element that is about to be emptied: it and all its replicas are locked. Dropping this leaves the
+/// element full.
 pub struct Emptying<'a, 'r, K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -54,8 +61,8 @@ where
     replicas: Replicas<'a, 'r, L>,
 }
 
-/// An element that is empty: whoever looks for its key finds nothing, everywhere. It and its replicas are locked still. Its drop takes it out
-/// of the tables, as [`finish_empty`](Emptied::finish_empty) does.
+/// An emptied element: lookups of its key find no value in any table. It and its replicas are still locked.
+/// The drop removes it from the tables, like [`finish_empty`](Emptied::finish_empty).
 pub struct Emptied<'a, 'r, K, G, L, S>(Emptying<'a, 'r, K, G, L, S>)
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -78,30 +85,43 @@ where
         Locked { shared, element, after }
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &'a K {
         self.element.key()
     }
 
-    /// The global part.
+    /// Returns the global part.
     pub fn global(&self) -> &'a G {
         self.element.global()
     }
 
-    /// Locks all replicas, calls `f` with their local parts, and unlocks them: for loops over the replicas that nobody sees half done.
+    /// Locks all replicas, calls `f` with the global part and the local parts, and unlocks them. No other
+    /// thread sees `f`'s changes half done.
     ///
     /// # Cost
-    /// A look into each local table, and a lock for each replica.
+    /// A lookup in each local table, and a lock for each replica.
     /// # Source
     /// CO-60.
+    /// # Example
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let hits = Master::<&str, (), u64>::new(|_| 1);
+    /// let (here, there) = (hits.local(), hits.local());
+    /// here.find_or_allocate_and_lock("home", || (), |_, _, _| ());
+    /// there.find_and_lock("home", |_, _| ());
+    /// let reset = |_: &(), replicas: &mut squall_parts::dhash::Replicas<'_, '_, u64>| {
+    ///     replicas.iter().map(std::mem::take).sum::<u64>()
+    /// };
+    /// assert_eq!(hits.find_and_lock("home", |mut element| element.lock_all_replicas(reset)), Some(2));
+    /// ```
     pub fn lock_all_replicas<R>(&mut self, f: impl FnOnce(&G, &mut Replicas<'_, '_, L>) -> R) -> R {
         let global = self.element.global();
         let mut parts: Vec<_> = self.replicas().iter().map(|replica| replica.lock()).collect();
         f(global, &mut Replicas { parts: &mut parts })
     }
 
-    /// Applies `global` to the global part, and then `local` to each local part: to gather something of them, or to scatter something to
-    /// them.
+    /// Calls `global` with the global part, and then `local` with each local part. Both gather into, or
+    /// scatter from, the value `gathered`, which is returned.
     ///
     /// # Source
     /// CO-59.
@@ -128,19 +148,43 @@ where
         gathered
     }
 
-    /// Puts the element back to empty, in all tables at one moment: whoever looks for the key after finds nothing, and the next who asks
-    /// for it is told to fill it. What it held is dropped when no operation and no walk can see it any more.
+    /// Empties the element, in all tables at one moment. Later lookups do not find the key, and the next
+    /// caller that asks for it fills it again. The parts are dropped when no operation and no walk can still
+    /// see them.
     ///
     /// # Source
     /// CO-61, `emptyData`.
+    /// # Example
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// pages.find_or_allocate_and_lock(&7, || 4096, |_, element| element.empty_data());
+    /// assert_eq!(pages.read(&7, |frame| *frame), None);
+    /// ```
     pub fn empty_data(self) {
         self.start_empty(|emptying| emptying.do_empty().finish_empty());
     }
 
-    /// The same in steps: locks all replicas, and calls `f`, which goes on with [`Emptying::do_empty`], or not.
+    /// Empties the element in steps: locks all replicas and calls `f`, which may go on with
+    /// [`Emptying::do_empty`].
     ///
     /// # Source
     /// CO-61, `startEmpty`.
+    /// # Example
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// pages.find_or_allocate_and_lock(&7, || 4096, |_, _| ());
+    /// // Empties the key only if it has no replicas.
+    /// let emptied = pages.start_empty(&7, |mut emptying| {
+    ///     let unused = emptying.replicas().is_empty();
+    ///     if unused {
+    ///         emptying.do_empty().finish_empty();
+    ///     }
+    ///     unused
+    /// });
+    /// assert_eq!(emptied, Some(true));
+    /// ```
     pub fn start_empty<R>(mut self, f: impl FnOnce(Emptying<'_, '_, K, G, L, S>) -> R) -> R {
         let (shared, element) = (self.shared, self.element);
         let replicas = self.replicas();
@@ -155,7 +199,7 @@ where
         f(Emptying { shared, element, replicas })
     }
 
-    /// The replicas; who lent this lets the last count of each go.
+    /// Collects the replicas; the caller of the closure drops their counts (I2).
     fn replicas(&mut self) -> &[Arc<Replica<K, G, L>>] {
         let first = self.shared.add_replicas(self.element, self.after);
         &self.after.replicas[first..]
@@ -163,17 +207,17 @@ where
 }
 
 impl<L> Replicas<'_, '_, L> {
-    /// How many there are.
+    /// Returns the number of replicas.
     pub fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// Whether there is none.
+    /// Whether the element has no replicas.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// The local parts.
+    /// Iterates over the local parts.
     pub fn iter(&mut self) -> impl Iterator<Item = &mut L> {
         self.parts.iter_mut().map(|held| part(held))
     }
@@ -186,22 +230,22 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &K {
         self.element.key()
     }
 
-    /// The global part.
+    /// Returns the global part.
     pub fn global(&self) -> &G {
         self.element.global()
     }
 
-    /// The local parts.
+    /// Returns the local parts.
     pub fn replicas(&mut self) -> &mut Replicas<'a, 'r, L> {
         &mut self.replicas
     }
 
-    /// Empties it: here it takes effect, for all tables at once.
+    /// Empties the element. It takes effect here, for all tables at once.
     ///
     /// # Source
     /// CO-61, `doEmpty`.
@@ -218,22 +262,23 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &K {
         self.0.element.key()
     }
 
-    /// What was the global part. Reads that began before may be looking at it.
+    /// Returns the former global part. Reads that began earlier may still see it.
     pub fn global(&self) -> &G {
         self.0.element.global()
     }
 
-    /// What were the local parts: nobody will see them any more.
+    /// Returns the former local parts. No other thread can lock them any more.
     pub fn replicas(&mut self) -> &mut Replicas<'a, 'r, L> {
         &mut self.0.replicas
     }
 
-    /// Takes it out of all tables, so that the key may be filled again before the locks are free.
+    /// Removes the element from all tables, so that the key may be filled again before the locks are
+    /// released.
     ///
     /// # Source
     /// CO-61, `finishEmpty`.

@@ -1,9 +1,10 @@
-//! What the protocol stands on: tables and the set of locals. In a model both are small maps under a lock.
+//! The protocol's environment: tables, and the set of local tables. Loom builds use small lists under a lock.
 //!
-//! - I1. Who takes an entry out drops it when nobody is in a [`Store::read`] any more that may have found it: so a reference that
-//!   `read` lends is good until it returns, and a clone that `get` makes is of something that is there.
-//! - I2. Who has an [`Under`] runs nothing that was deferred, and waits for nothing that is, until it has let it go.
-//! - I3. Who finds an entry sees what was done before it was put in.
+//! - I1. A removed entry is dropped only when no [`Store::read`] that may have found it is still running. So
+//!   a reference lent by `read` is valid until that returns, and `get` clones a live value.
+//! - I2. The holder of a [`LockScope`] neither runs deferred drops nor waits for them until it has dropped
+//!   the scope.
+//! - I3. A thread that finds an entry sees all writes made before the entry was inserted.
 
 #[cfg(loom)]
 pub(crate) use in_models::*;
@@ -12,18 +13,18 @@ pub(crate) use on_linux::*;
 
 #[cfg(not(loom))]
 mod on_linux {
-    use squall_rcu::{__quiet, Quiet, Rcu, op};
-    use squall_sys::sync::Arc;
     use crate::table::{Compute, Table};
+    use squall_rcu::{__quiet, Quiet, Rcu, pin};
+    use squall_sys::sync::Arc;
     use std::borrow::Borrow;
     use std::hash::{BuildHasher, Hash};
 
     use crate::dhash::order::{self, Inside};
 
-    /// Being under locks of a table. It is there before the first of them, and goes after the last; what goes after it in turn, and what
-    /// it catches up with, may be users' drops that lock in the same table.
+    /// Scope of holding locks of a table. It is created before the first lock and dropped after the last. Its
+    /// own drop, and the deferred drops that it then runs, may be user code that locks in the same table.
     pub(crate) struct Under {
-        // First: see above.
+        // First, so that it is dropped before deferred drops run.
         _inside: Inside,
         _quiet: Quiet,
     }
@@ -76,17 +77,17 @@ mod on_linux {
             self.0.read(key, f)
         }
 
-        /// Whether the key was not there, and is now.
+        /// Inserts the key if it is absent. Returns whether it did.
         pub(crate) fn try_insert(&self, key: K, value: V) -> bool {
             self.0.try_insert(key, value).is_ok()
         }
 
-        /// Takes the key out if `is` says so of its value.
+        /// Removes the key if `is` returns `true` for its value.
         pub(crate) fn forget(&self, key: &K, is: impl Fn(&V) -> bool) {
             let _ = self.0.change(key, |value| if is(value) { Compute::Remove } else { Compute::Keep });
         }
 
-        /// As [`Table::visit_from`].
+        /// Calls `f` for the values of one home, like [`Table::visit_from`].
         pub(crate) fn visit_from(&self, from: u64, mut f: impl FnMut(&V)) -> Option<u64> {
             self.0.visit_from(from, |_, value| f(value))
         }
@@ -96,7 +97,7 @@ mod on_linux {
         }
     }
 
-    /// A set of what is shared: a look writes nothing.
+    /// A set of shared objects. Reading it writes no shared memory.
     pub(crate) struct Set<T: Send + Sync + 'static>(Rcu<Vec<Arc<T>>>);
 
     impl<T: Send + Sync + 'static> Set<T> {
@@ -115,7 +116,7 @@ mod on_linux {
         }
 
         pub(crate) fn for_each(&self, f: impl FnMut(&Arc<T>)) {
-            op(|op| self.0.load(op).iter().for_each(f));
+            pin(|guard| self.0.load(guard).iter().for_each(f));
         }
     }
 }
@@ -126,7 +127,7 @@ mod in_models {
     use std::borrow::Borrow;
     use std::marker::PhantomData;
 
-    /// Nothing is deferred in a model.
+    /// Models defer no drops.
     pub(crate) struct Under;
 
     impl Under {
@@ -139,7 +140,8 @@ mod in_models {
         fn drop(&mut self) {}
     }
 
-    /// A reader holds the lock, so that what is taken out is dropped after it: no grace period is shorter.
+    /// A table as a list. A reader holds the lock, and removed entries are dropped after its release: the
+    /// shortest possible grace period.
     pub(crate) struct Store<K, V, S>(Mutex<Vec<(K, V)>>, PhantomData<S>);
 
     impl<K: Eq, V: Clone, S> Store<K, V, S> {

@@ -1,6 +1,6 @@
-//! `Master` and `Local`: what a root has, and what a representative has.
+//! `Master` and `Local`: the tables of a root and of its representatives.
 //!
-//! - I1. Each method that locks asks `order` at its beginning whether it may.
+//! - I1. Each method that locks first calls `order::check`.
 
 use squall_sys::sync::Arc;
 use std::borrow::Borrow;
@@ -13,46 +13,56 @@ use crate::dhash::order;
 use crate::dhash::raw::{self, After, Element, Shared};
 use crate::dhash::{Replicas, Verdict};
 
-/// The table of a root: each key's element, with its global part, and the way to its replicas in the [`Local`]s.
+/// The table of a root. It has each key's element, with its global part, and leads to its replicas in the
+/// [`Local`] tables.
 ///
-/// `G` is the global part, one for all; it is lent as `&G`, so that what changes in it is an atomic, or has a lock. `L` is the local part, one for
-/// each local table that looked the key up under a lock; whoever has its lock has it as `&mut L`.
+/// `G` is the global part, one for all. It is lent as `&G`, so mutable state in it is atomic or behind a
+/// lock. `L` is the local part, one for each local table that looked up the key under a lock. The holder of
+/// its lock gets it as `&mut L`.
 ///
-/// Drawbacks first:
-/// - What is looked up once costs twice: an element, and a replica of it.
-/// - Closures run under locks: they must not lock anything in the same table, or wait for who does. In debug builds that panics. [`read`](Master::read)
-///   takes no lock.
-/// - Emptying and operations look into each local table.
+/// Limits first:
+/// - A key that is looked up once costs twice: an element and a replica.
+/// - Closures run under locks: they must not lock in the same table, or wait for a thread that does. Debug
+///   builds panic. [`read`](Master::read) takes no lock.
+/// - Emptying, and operations on all replicas, look into each local table.
 ///
-/// Drops of parts run under no lock of the table's, and may use it, the same key included; so may drops of whatever else the thread has
-/// retired, which wait until its locks are free ([`squall_rcu::quietly`]). What runs under locks besides the closures are the hash, the
-/// comparison, the clone and its drop of keys: these must not use the table.
+/// Drops of parts run after the table's locks are released, and may use it, the same key included. So do
+/// drops of other values that the thread has retired: they wait until its locks are free
+/// ([`squall_rcu::quietly`]). Besides the closures, only the hash, comparison, clone and drop of keys run
+/// under locks: they must not use the table.
 ///
 /// # Progress
-/// As `raw.rs` has it: reads are lock-free. Whoever stalls in a closure holds up its key: there if by way of a local, for all if by way
-/// of the master; while it fills, for all.
+/// Reads are lock-free. A thread that stalls in a closure blocks its key: in its own local table if it came
+/// through one, everywhere if it came through the master or is filling the key.
 ///
 /// # Panics
-/// A closure's panic releases what it was lent, and a key that it was to fill is empty as before; there is no poisoning. So it is with
-/// a panic of a key's hash or comparison, also where it was another key's, which a growing table moves. In debug builds methods that lock
-/// panic in a closure of the same table's.
+/// If a closure panics, its locks are released, and a key that it was to fill stays empty; there is no
+/// poisoning. A panic in a key's hash or comparison behaves likewise, even if it came from another key that a
+/// growing table moves. In debug builds, methods that lock panic within a closure of the same table.
 ///
 /// # Cost
-/// An entry of the master's table, and a block of 32 bytes besides the key and the global part; for each replica an entry of its local
-/// table, and a block of 40 bytes besides the local part. See [`crate::table::Table`] for the entries.
+/// An entry of the master's table, and a block of 32 bytes plus key and global part. Each replica adds an
+/// entry of its local table, and a block of 40 bytes plus the local part. See [`crate::table::Table`] for the
+/// entries.
 ///
 /// # Source
-/// CO-54 to CO-62, CO-66.
+/// CO-54 to CO-62, CO-66 (Appavoo 2005, §4.1.4).
 ///
 /// # Example
 /// ```
-/// use crate::dhash::{Locking, Master, Verdict};
+/// use squall_parts::dhash::{Locking, Master, Verdict};
 ///
-/// // Globally the number of a page frame; locally how often it was mapped here.
+/// // The global part is the number of a page frame; the local part counts the mappings in each place.
 /// let pages = Master::<u64, u64, u32>::new(|_frame| 0);
 /// let (here, there) = (pages.local(), pages.local());
-/// here.find_or_allocate_and_lock(&7, || 4096, |verdict, _, maps| (*maps += 1, assert_eq!(verdict, Verdict::Empty)));
-/// there.find_or_allocate_and_lock(&7, || unreachable!(), |verdict, _, maps| (*maps += 1, assert_eq!(verdict, Verdict::Found)));
+/// here.find_or_allocate_and_lock(&7, || 4096, |verdict, _, maps| {
+///     assert_eq!(verdict, Verdict::Empty);
+///     *maps += 1;
+/// });
+/// there.find_or_allocate_and_lock(&7, || unreachable!(), |verdict, _, maps| {
+///     assert_eq!(verdict, Verdict::Found);
+///     *maps += 1;
+/// });
 /// assert_eq!(pages.do_op(&7, Locking::All, 0, |_, _| (), |sum, _, maps| *sum += *maps), Some(2));
 /// assert!(pages.empty_data(&7) && here.read(&7, |frame| *frame).is_none());
 /// ```
@@ -66,10 +76,11 @@ where
     shared: Arc<Shared<K, G, L, S>>,
 }
 
-/// The table of a representative: replicas of the keys that were looked up here, with their local parts.
+/// The table of a representative. It has replicas of the keys that were looked up in this place, with their
+/// local parts.
 ///
-/// It belongs to the [`Master`] that made it, and answers as part of it: what one finds, all find. Its drop takes it out; its local parts
-/// are dropped when no operation can see them any more, and what they knew is gone.
+/// It belongs to the [`Master`] that made it: a key that one of the tables finds is found by all. Its drop
+/// removes it from the master; its local parts are dropped when no operation can still see them.
 pub struct Local<K, G, L, S = RandomState>
 where
     K: Send + Sync + 'static,
@@ -91,8 +102,14 @@ where
     G: Send + Sync + 'static,
     L: Send + 'static,
 {
-    /// An empty table, without locals. `local_of` makes the local part of a replica; it runs under the element's lock, and must not use
-    /// this table but to read.
+    /// Returns an empty table without local tables. `local_of` makes the local part of a new replica. It runs
+    /// under the element's lock, and may only read in this table.
+    ///
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let pages = Master::<u64, u64, u32>::new(|_frame| 0);
+    /// assert!(pages.is_empty() && pages.locals() == 0);
+    /// ```
     pub fn new(local_of: impl Fn(&G) -> L + Send + Sync + 'static) -> Master<K, G, L> {
         Master::with_hasher(RandomState::new(), local_of)
     }
@@ -105,12 +122,15 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// The same with any hasher. Its locals have clones of it.
+    /// Returns an empty table with this hasher, of which local tables get clones. `local_of` makes the local
+    /// part of a new replica, as in [`new`](Master::new).
     pub fn with_hasher(hasher: S, local_of: impl Fn(&G) -> L + Send + Sync + 'static) -> Master<K, G, L, S> {
         Master { shared: Arc::new(Shared::new(hasher, Box::new(local_of))) }
     }
 
-    /// The same, with room for so many keys; locals begin small. It does not shrink below that by itself.
+    /// Returns an empty table with this hasher and room for `keys` keys in the master's table, which does not
+    /// shrink below that by itself. Local tables begin small. `local_of` makes the local part of a new
+    /// replica, as in [`new`](Master::new).
     pub fn with_capacity_and_hasher(
         keys: usize,
         hasher: S,
@@ -119,10 +139,10 @@ where
         Master { shared: Arc::new(Shared::with_capacity(keys, hasher, Box::new(local_of))) }
     }
 
-    /// A local table more, for a representative. There may be any number; they come and go at any time.
+    /// Adds a local table, for a representative. Local tables may come and go at any time.
     ///
     /// # Cost
-    /// In proportion to those there are.
+    /// Proportional to the number of local tables.
     pub fn local(&self) -> Local<K, G, L, S> {
         let table = self.shared.join(self.shared.hasher().clone());
         Local { shared: self.shared.clone(), table }
@@ -135,8 +155,16 @@ where
 
     // --- one key ---
 
-    /// What `f` makes of the global part of a key that is there. It takes no lock and writes nothing; `f` runs in an operation of
-    /// `squall-rcu`: what was emptied meanwhile stays until it returns.
+    /// Calls `f` with the key's global part and returns its result, or `None` if the key is absent. Takes no
+    /// lock and writes no shared memory. `f` runs in an operation of `squall-rcu`: parts that are emptied
+    /// meanwhile stay until it returns.
+    ///
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// pages.find_or_allocate_and_lock(&7, || 4096, |_, _| ());
+    /// assert_eq!((pages.read(&7, |frame| *frame), pages.read(&8, |frame| *frame)), (Some(4096), None));
+    /// ```
     #[inline]
     pub fn read<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&G) -> R) -> Option<R>
     where
@@ -145,12 +173,20 @@ where
         self.shared.read(key, f)
     }
 
-    /// Locks the key's element and calls `then` with it. If the key is not there, `fill` makes its global part first: of all that ask for
-    /// a key, by way of the master or a local, exactly one is told [`Verdict::Empty`] until the key is emptied; the others wait for it. If `fill`
-    /// panics, the key is as empty as before, and the next one is told so.
+    /// Locks the key's element and calls `then` with it. If the key is absent, `fill` makes its global part
+    /// first. Of all callers that ask for a key, through the master or a local table, exactly one gets
+    /// [`Verdict::Empty`] until the key is emptied. The others wait for the fill. If `fill` panics, the key
+    /// stays empty, and the next caller gets that verdict.
     ///
     /// # Source
     /// CO-57.
+    /// # Example
+    /// ```
+    /// use squall_parts::dhash::{Master, Verdict};
+    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// let verdict = |_| pages.find_or_allocate_and_lock(&7, || 4096, |verdict, _| verdict);
+    /// assert_eq!([0, 1].map(verdict), [Verdict::Empty, Verdict::Found]);
+    /// ```
     pub fn find_or_allocate_and_lock<Q, R>(
         &self,
         key: &Q,
@@ -164,10 +200,19 @@ where
         never(self.try_find_or_allocate_and_lock(key, || Ok(fill()), then))
     }
 
-    /// The same with a `fill` that may fail: then the key is as empty as before.
+    /// Like [`find_or_allocate_and_lock`](Master::find_or_allocate_and_lock), with a `fill` that may fail.
+    /// The key then stays empty.
     ///
     /// # Errors
     /// Those of `fill`.
+    /// # Example
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// let failed = pages.try_find_or_allocate_and_lock(&7, || Err("no memory"), |_, _| ());
+    /// assert_eq!(failed, Err("no memory"));
+    /// assert_eq!(pages.read(&7, |frame| *frame), None);
+    /// ```
     pub fn try_find_or_allocate_and_lock<Q, R, E>(
         &self,
         key: &Q,
@@ -184,7 +229,7 @@ where
         self.shared.find_or_fill(key, fill, then)
     }
 
-    /// Locks the key's element and calls `then` with it, if the key is there.
+    /// Locks the key's element and calls `then` with it, if the key is present. Returns its result.
     pub fn find_and_lock<Q: Eq + Hash + ?Sized, R>(
         &self,
         key: &Q,
@@ -198,11 +243,19 @@ where
         self.shared.find(key, |element| then(Locked::new(&self.shared, element, &mut after)))
     }
 
-    /// Applies `global` to the key's global part, and `local` to the local part of each of its replicas; returns what they gathered, if
-    /// the key is there.
+    /// Calls `global` with the key's global part, and `local` with the local part of each replica. Both
+    /// update `gathered`, which is returned if the key is present.
     ///
     /// # Source
     /// CO-59.
+    /// # Example
+    /// ```
+    /// use squall_parts::dhash::{Locking, Master};
+    /// let hits = Master::<&str, (), u64>::new(|_| 1);
+    /// let place = hits.local();
+    /// place.find_or_allocate_and_lock("home", || (), |_, _, n| *n += 1);
+    /// assert_eq!(hits.do_op("home", Locking::Each, 0, |_, _| (), |sum, _, n| *sum += *n), Some(2));
+    /// ```
     pub fn do_op<Q: Eq + Hash + ?Sized, A>(
         &self,
         key: &Q,
@@ -217,7 +270,8 @@ where
         self.find_and_lock(key, |mut element| element.do_op(locking, gathered, global, local))
     }
 
-    /// Locks the key's element and all its replicas, and calls `f` with the global part and the local ones, if the key is there.
+    /// Locks the key's element and all its replicas, and calls `f` with the global part and the local parts,
+    /// if the key is present.
     ///
     /// # Source
     /// CO-60.
@@ -232,12 +286,21 @@ where
         self.find_and_lock(key, |mut element| element.lock_all_replicas(f))
     }
 
-    /// Puts the key back to empty, in all tables at one moment, and says whether it was there. As [`Locked::empty_data`].
+    /// Empties the key, in all tables at one moment. Returns whether it was present. See
+    /// [`Locked::empty_data`].
     ///
-    /// One that is being filled is emptied after: so what `fill` read before something changed does not stay.
+    /// A key that is being filled is emptied afterwards. So a value that `fill` read before some change does
+    /// not survive it.
     ///
     /// # Source
     /// CO-61.
+    /// # Example
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// pages.find_or_allocate_and_lock(&7, || 4096, |_, _| ());
+    /// assert!(pages.empty_data(&7) && !pages.empty_data(&7));
+    /// ```
     pub fn empty_data<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -245,7 +308,7 @@ where
         self.find_and_lock(key, |element| element.empty_data()).is_some()
     }
 
-    /// The same in steps, if the key is there. As [`Locked::start_empty`].
+    /// Empties the key in steps, if it is present. See [`Locked::start_empty`].
     ///
     /// # Source
     /// CO-61.
@@ -262,10 +325,19 @@ where
 
     // --- all keys ---
 
-    /// As [`do_op`](Master::do_op), of one key after the other, as a [`walk`](Master::add_reference) meets them; the operators are told which.
+    /// Like [`do_op`](Master::do_op), for all keys, one after the other, in the order of a
+    /// [walk](Master::add_reference). The operators also get the key.
     ///
     /// # Source
     /// CO-62.
+    /// # Example
+    /// ```
+    /// use squall_parts::dhash::{Locking, Master};
+    /// let mut stock = Master::<&str, u64, u64>::new(|_| 0);
+    /// stock.extend([("apple", 2), ("pear", 3)]);
+    /// let total = stock.do_op_all(Locking::Each, 0, |sum, _, n| *sum += n, |_, _, _, _| ());
+    /// assert_eq!(total, 5);
+    /// ```
     pub fn do_op_all<A>(
         &self,
         locking: Locking,
@@ -284,13 +356,22 @@ where
         gathered
     }
 
-    /// Empties all that is there from the beginning to the end, one key after the other.
+    /// Empties all keys that are present from begin to end, one after the other.
     pub fn clear(&self) {
         let mut walk = self.add_reference();
         while walk.get_next_and_lock(|element| element.empty_data()).is_some() {}
     }
 
-    /// Empties what `keep` says no to, one key after the other: it runs under the element's lock. Keys that come meanwhile may be met or not.
+    /// Empties all keys for which `keep` returns `false`, one after the other. `keep` runs under the
+    /// element's lock. Keys that come meanwhile may be missed.
+    ///
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let mut stock = Master::<&str, u64, ()>::new(|_| ());
+    /// stock.extend([("apple", 2), ("pear", 0)]);
+    /// stock.retain(|_, n| *n > 0);
+    /// assert_eq!(stock.read("pear", |n| *n), None);
+    /// ```
     pub fn retain(&self, mut keep: impl FnMut(&K, &G) -> bool) {
         let mut walk = self.add_reference();
         while walk.next_locked(|element| {
@@ -300,9 +381,18 @@ where
         }) {}
     }
 
-    /// Calls `f` with the key and the global part of each key that is there from the beginning to the end, and of some others; of one that is
-    /// emptied and filled meanwhile perhaps twice. It takes no lock and writes nothing; `f` runs in operations of `squall-rcu`, of some
-    /// keys each.
+    /// Calls `f` with each key that is present from begin to end, and its global part. It may visit others,
+    /// and may visit a key twice that is emptied and filled meanwhile. Takes no lock and writes no shared
+    /// memory. `f` runs in operations of `squall-rcu`, of some keys each.
+    ///
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let mut stock = Master::<&str, u64, ()>::new(|_| ());
+    /// stock.extend([("apple", 2), ("pear", 3)]);
+    /// let mut total = 0;
+    /// stock.for_each(|_, n| total += n);
+    /// assert_eq!(total, 5);
+    /// ```
     pub fn for_each(&self, mut f: impl FnMut(&K, &G)) {
         let mut from = Some(0);
         while let Some(at) = from {
@@ -310,40 +400,53 @@ where
         }
     }
 
-    /// The same of some elements, from a position on; the first is 0. Returns where the next ones begin.
+    /// Like [`for_each`](Master::for_each), for some keys from a position on; walks begin at 0. Returns the
+    /// next position; `None` at the end.
     pub fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &G)) -> Option<u64> {
         self.shared.read_from(from, &mut f)
     }
 
-    /// Begins a walk over the elements: it ends with the drop of what this returns, or with [`Walk::remove_reference`].
+    /// Begins a walk over the elements. It ends with the drop of the result, or with
+    /// [`Walk::remove_reference`].
     ///
     /// # Source
     /// CO-62.
+    /// # Example
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let mut stock = Master::<&str, u64, ()>::new(|_| ());
+    /// stock.extend([("apple", 2), ("pear", 3)]);
+    /// let mut walk = stock.add_reference();
+    /// let mut total = 0;
+    /// while walk.get_next_and_lock(|element| total += element.global()).is_some() {}
+    /// assert_eq!(total, 5);
+    /// ```
     pub fn add_reference(&self) -> Walk<'_, K, G, L, S> {
         Walk { master: self, from: Some(0), found: Vec::new() }
     }
 
-    /// How many keys there are, about: those that are being filled or taken out count.
+    /// Returns the approximate number of keys, including keys that are being filled or emptied.
     pub fn len(&self) -> usize {
         self.shared.len()
     }
 
-    /// Whether there is none, about.
+    /// Whether the table is empty, approximately.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many keys the master's table has room for before it grows, about.
+    /// Returns the approximate number of keys for which the master's table has room before it grows.
     pub fn capacity(&self) -> usize {
         self.shared.capacity()
     }
 
-    /// Gives back what room the master's table and each local one can spare. They shrink by themselves, too, later and less.
+    /// Frees the room that the master's table and the local tables do not need. They also shrink by
+    /// themselves, later and less.
     pub fn shrink_to_fit(&self) {
         self.shared.shrink_to_fit();
     }
 
-    /// How many locals there are.
+    /// Returns the number of local tables.
     pub fn locals(&self) -> usize {
         self.shared.locals()
     }
@@ -361,8 +464,18 @@ where
         order::check(self.shared.number());
     }
 
-    /// What `f` makes of the global part of a key that is there, found in this table, or else in the master's. It takes no lock, writes nothing and
-    /// makes no replica; `f` runs in an operation of `squall-rcu`.
+    /// Calls `f` with the key's global part, found in this table or in the master's. Returns its result, or
+    /// `None` if the key is absent. Takes no lock, writes no shared memory, and makes no replica. `f` runs in
+    /// an operation of `squall-rcu`.
+    ///
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let pages = Master::<u64, u64, ()>::new(|_| ());
+    /// let place = pages.local();
+    /// pages.find_or_allocate_and_lock(&7, || 4096, |_, _| ());
+    /// assert_eq!(place.read(&7, |frame| *frame), Some(4096));
+    /// assert!(place.is_empty(), "a read makes no replica");
+    /// ```
     #[inline]
     pub fn read<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&G) -> R) -> Option<R>
     where
@@ -371,14 +484,26 @@ where
         self.shared.read_at(&self.table, key, f)
     }
 
-    /// Locks the key's replica here and calls `then` with its parts. If the key is not here, a replica is made; if it is nowhere, `fill` makes its
-    /// global part first: of all that ask for a key, exactly one is told [`Verdict::Empty`] until the key is emptied, and others wait for it. If
-    /// `fill` panics, the key is as empty as before, and the next one is told so.
+    /// Locks the key's replica in this table and calls `then` with its parts. If it has no replica here, one
+    /// is made. If the key is absent everywhere, `fill` makes its global part first. Of all callers that ask
+    /// for a key, exactly one gets [`Verdict::Empty`] until the key is emptied. The others wait for the fill.
+    /// If `fill` panics, the key stays empty, and the next caller gets that verdict.
     ///
     /// # Cost
-    /// Of a hit: a look-up here, a count of this table's up and down, a lock of this table's.
+    /// A hit: a lookup here, a reference count of this table up and down, and a lock of this table.
     /// # Source
     /// CO-55, CO-56.
+    /// # Example
+    /// ```
+    /// use squall_parts::dhash::{Master, Verdict};
+    /// let files = Master::<&str, u64, u64>::new(|_handle| 0);
+    /// let place = files.local();
+    /// let open = |_| place.find_or_allocate_and_lock("motd", || 3, |verdict, _, uses| {
+    ///     *uses += 1;
+    ///     (verdict, *uses)
+    /// });
+    /// assert_eq!([0, 1].map(open), [(Verdict::Empty, 1), (Verdict::Found, 2)]);
+    /// ```
     pub fn find_or_allocate_and_lock<Q, R>(
         &self,
         key: &Q,
@@ -392,7 +517,8 @@ where
         never(self.try_find_or_allocate_and_lock(key, || Ok(fill()), then))
     }
 
-    /// The same with a `fill` that may fail: then the key is as empty as before.
+    /// Like [`find_or_allocate_and_lock`](Local::find_or_allocate_and_lock), with a `fill` that may fail. The
+    /// key then stays empty.
     ///
     /// # Errors
     /// Those of `fill`.
@@ -410,7 +536,16 @@ where
         self.shared.find_or_fill_at(&self.table, key, fill, then)
     }
 
-    /// Locks the key's replica here and calls `then` with its parts, if the key is anywhere; a replica is made if there was none here.
+    /// Locks the key's replica in this table and calls `then` with its parts, if the key is present anywhere.
+    /// If it has no replica here, one is made.
+    ///
+    /// ```
+    /// use squall_parts::dhash::Master;
+    /// let files = Master::<&str, u64, u64>::new(|_handle| 0);
+    /// let (here, there) = (files.local(), files.local());
+    /// here.find_or_allocate_and_lock("motd", || 3, |_, _, uses| *uses += 1);
+    /// assert_eq!(there.find_and_lock("motd", |_, uses| *uses), Some(0));
+    /// ```
     pub fn find_and_lock<Q: Eq + Hash + ?Sized, R>(
         &self,
         key: &Q,
@@ -423,17 +558,17 @@ where
         self.shared.find_at(&self.table, key, then)
     }
 
-    /// How many replicas are here, about.
+    /// Returns the approximate number of replicas in this table.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// How many replicas this table has room for before it grows, about.
+    /// Returns the approximate number of replicas for which this table has room before it grows.
     pub fn capacity(&self) -> usize {
         self.table.capacity()
     }
 
-    /// Whether there is none, about.
+    /// Whether this table has no replicas, approximately.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -451,9 +586,11 @@ where
     }
 }
 
-/// A walk over the elements of a master's. It holds on to those that it is about to come to, so that their memory is not given back; it is no
-/// operation of `squall-rcu`, and may take its time. A key that is there from its beginning to its end is met once; of those that come and go,
-/// some. Others may be changed and emptied meanwhile, by the same thread, too.
+/// A walk over the elements of a master.
+///
+/// It keeps the next few elements alive by counts, so it is no operation of `squall-rcu` and may take its
+/// time. A key that is present from begin to end is visited once; of keys that come and go, some are. Other
+/// threads, and the same thread, may change and empty keys meanwhile.
 pub struct Walk<'a, K, G, L, S = RandomState>
 where
     K: Send + Sync + 'static,
@@ -473,7 +610,7 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    /// Locks the next element that is not empty and calls `f` with it; nothing if there was none left.
+    /// Locks the next element that is not empty and calls `f` with it. Returns `None` at the end.
     pub fn get_next_and_lock<R>(&mut self, f: impl FnOnce(Locked<'_, K, G, L, S>) -> R) -> Option<R> {
         let master = self.master;
         loop {
@@ -489,7 +626,8 @@ where
         }
     }
 
-    /// The same, and all replicas are locked, too.
+    /// Locks the next element that is not empty, and all its replicas, and calls `f` with key, global part
+    /// and local parts. Returns `None` at the end.
     pub fn get_next_and_lock_all<R>(
         &mut self,
         f: impl FnOnce(&K, &G, &mut Replicas<'_, '_, L>) -> R,
@@ -508,7 +646,8 @@ where
     }
 }
 
-/// Fills what is not there, without locals. A key that is there keeps its global part: nothing replaces one but emptying the key.
+/// Fills absent keys, without replicas. A present key keeps its global part, which only emptying the key
+/// removes.
 impl<K, G, L, S> Extend<(K, G)> for Master<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,

@@ -1,10 +1,11 @@
-//! A hash table with a master and local tables that answer as one, a constituent. Invariant of the crate: of all that ask for a key, one is
-//! told to fill it for each of its lives, and what one table finds all find, until it is emptied in all at one moment.
+//! A distributed hash table: a master and local tables that answer as one.
 //!
+//! - I1. Of all callers that ask for a key, exactly one fills it for each of its lives.
+//! - I2. A key that one table finds is found by all, until it is emptied in all at one moment.
 #![doc = include_str!("README.md")]
 #![forbid(unsafe_code)]
 
-// Under loom the models alone use them.
+// Under loom only the models use it.
 #[cfg_attr(loom, allow(dead_code))]
 mod element;
 mod ground;
@@ -14,7 +15,7 @@ mod master;
 mod model;
 #[cfg(not(loom))]
 mod order;
-// As above.
+// Under loom only the models use it.
 #[cfg_attr(loom, allow(dead_code))]
 mod raw;
 mod sites;
@@ -23,11 +24,11 @@ pub use element::{Emptied, Emptying, Locked, Locking, Replicas};
 #[cfg(not(loom))]
 pub use master::{Local, Master, Walk};
 
-/// Whether a key was there.
+/// The answer to a caller that asks for a key and fills it if needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was.
+    /// The key was present.
     Found,
-    /// It was not, and the caller has filled it.
+    /// The key was absent, and this caller has filled it.
     Empty,
 }

@@ -1,5 +1,6 @@
-//! Model checks of the protocol in the form that ships, and the tests of those tests: who is told to fill a key, emptying against who
-//! looks and who locks, keys that are filled again. The tables are small stand-ins (`ground`), the locks are those that ship.
+//! Model checks of the shipped protocol, and their twins, each with one step left out. They cover the
+//! verdict, emptying against readers and lockers, and refilled keys. The tables are small stand-ins
+//! (`platform`); the locks are the shipped ones.
 
 use crate::dhash::Verdict;
 use crate::dhash::element::Locked;
@@ -12,28 +13,28 @@ type Hashing = BuildHasherDefault<DefaultHasher>;
 
 const KEY: u8 = 7;
 
-/// A master and two locals.
+/// A master and two local tables.
 struct World {
     shared: Shared<u8, u32, u32, Hashing>,
     locals: [Arc<Local<u8, u32, u32, Hashing>>; 2],
 }
 
 impl World {
-    /// Nothing is in it.
+    /// An empty master.
     fn new() -> Arc<World> {
         let shared = Shared::new(Hashing::default(), Box::new(|global| global * 10));
         let locals = [shared.join(Hashing::default()), shared.join(Hashing::default())];
         Arc::new(World { shared, locals })
     }
 
-    /// The key is 1, with a replica here.
+    /// The key has the value 1, and a replica in this local table.
     fn filled_at(local: usize) -> Arc<World> {
         let world = World::new();
         assert_eq!(world.ask(local, 1), (Verdict::Empty, 1));
         world
     }
 
-    /// Asks for the key, and fills it with this.
+    /// Asks for the key, and fills it with `fill` if told to.
     fn ask(&self, local: usize, fill: u32) -> (Verdict, u32) {
         let then = |verdict, global: &u32, part: &mut u32| {
             assert_eq!(*part, global * 10);
@@ -42,7 +43,7 @@ impl World {
         self.shared.find_or_fill_at(&self.locals[local], &KEY, || Ok::<_, ()>(fill), then).unwrap()
     }
 
-    /// Asks for the key, and looks while it is locked whether what is locked is there.
+    /// Asks for the key, and checks under its lock that it can still be read.
     fn ask_and_look(&self, local: usize) {
         let then = |_: Verdict, global: &u32, part: &mut u32| {
             assert_eq!(*part, global * 10);
@@ -63,7 +64,7 @@ impl World {
     }
 }
 
-/// Runs one thread beside this one. What only looks is the thread that is spawned, as loom wants it.
+/// Runs a second thread. Loom wants the thread that only reads to be the spawned one.
 fn beside<T: 'static>(
     world: &Arc<World>,
     other: impl FnOnce(&World) -> T + 'static,
@@ -75,7 +76,7 @@ fn beside<T: 'static>(
     other.join().unwrap()
 }
 
-/// Two ask for a key that is not there, by way of these: one is told to fill it, and both see what that one put there.
+/// Two threads ask for an absent key through these local tables: one fills it, and both see its value.
 fn two_ask(first: usize, second: usize) {
     let world = World::new();
     let mut this = None;
@@ -94,7 +95,7 @@ fn two_ask_in_one_place() {
     two_ask(0, 0);
 }
 
-/// One by way of the master, the other by way of a local.
+/// One thread asks through the master, the other through a local table.
 fn one_asks_the_master() {
     let world = World::new();
     let mut this = None;
@@ -108,7 +109,7 @@ fn one_asks_the_master() {
     assert_eq!(this.1, other.1);
 }
 
-/// Who is told to fill a key does not: the next one is told so.
+/// A filler fails: the next caller fills the key.
 fn one_does_not_fill() {
     let world = World::new();
     let fails = |world: &World| {
@@ -122,7 +123,7 @@ fn one_does_not_fill() {
     assert_eq!(world.read(1), Some(2));
 }
 
-/// A key is read while it is filled: all of it or nothing.
+/// A key is read while it is filled: the reader sees the whole value or no value.
 fn fills_under_a_reader() {
     let world = World::new();
     let read = |world: &World| {
@@ -132,19 +133,19 @@ fn fills_under_a_reader() {
     beside(&world, read, || _ = world.ask(0, 2));
 }
 
-/// A key is emptied while another has it locked, or is about to.
+/// A key is emptied while another thread has it locked, or is about to lock it.
 fn empties_under_a_lock() {
     let world = World::filled_at(0);
     beside(&world, |world| world.ask_and_look(0), || assert!(world.empty()));
 }
 
-/// A key is emptied while another makes a replica of it.
+/// A key is emptied while another thread makes a replica of it.
 fn empties_under_a_new_replica() {
     let world = World::filled_at(1);
     beside(&world, |world| world.ask_and_look(0), || assert!(world.empty()));
 }
 
-/// A key is emptied while it is read in two places: whoever found nothing in one finds nothing in the other.
+/// A key is emptied while it is read in two places: if the first finds no value, neither does the second.
 fn empties_under_a_reader() {
     let world = World::filled_at(1);
     let read = |world: &World| {
@@ -155,7 +156,7 @@ fn empties_under_a_reader() {
     assert_eq!((world.read(0), world.read(1)), (None, None));
 }
 
-/// A key is emptied and filled again while it is read: nobody goes back to an earlier life.
+/// A key is emptied and refilled while it is read: no reader goes back to an earlier life.
 fn filled_again_under_a_reader() {
     let world = World::filled_at(0);
     let read = |world: &World| {
@@ -168,7 +169,7 @@ fn filled_again_under_a_reader() {
     });
 }
 
-/// The same while another asks for it: of each life one is told.
+/// A key is emptied and refilled while another thread asks for it: each life has one filler.
 fn filled_again_by_either() {
     let world = World::filled_at(0);
     let mut this = None;

@@ -1,14 +1,15 @@
-//! The order of locks, checked in debug builds.
+//! Lock order, checked in debug builds.
 //!
-//! Problem: a closure runs under the lock of an element. If it locked another element of the same table, two threads could do so in
-//! opposite order; if it locked the same one, it would wait for itself. Idea: a thread remembers the tables under whose locks it
-//! runs, and who comes again panics before it waits.
+//! Problem: a closure runs under the lock of an element. If it locked another element of the same table, two
+//! threads could do so in opposite order. If it locked the same element, it would wait for itself. Idea: each
+//! thread remembers the tables that it holds locks of, and a method that locks panics before it waits.
 //!
-//! - I1. A thread is under a table's locks in one method at a time: each that locks asks at its beginning, whether or not it comes to a
-//!   lock, and is noted from before its first lock until after its last. What the methods themselves take is in the order of raw/I6.
+//! - I1. A thread holds locks of a table in one method at a time. A method that locks checks this at its
+//!   beginning, even if it then takes no lock. The thread is registered from before its first lock until
+//!   after its last. Within a method, locks follow the order of raw/I6.
 //!
-//! Not seen: circles that lead through locks of others, or other tables. Those of `squall-lock` are named by that crate.
-//! Cost: none in release builds.
+//! Not detected: cycles through other locks or other tables. `squall-lock` detects cycles of its own locks.
+//! Cost: free in release builds.
 
 #[cfg(debug_assertions)]
 mod checked {
@@ -18,14 +19,14 @@ mod checked {
         static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     }
 
-    /// This thread runs under locks of a table.
+    /// Registers that this thread holds locks of a table.
     pub(crate) struct Inside(usize);
 
     /// # Panics
-    /// If this thread runs under locks of that table.
+    /// If this thread holds locks of that table.
     #[track_caller]
     pub(crate) fn check(table: usize) {
-        // A thread that is past its thread-local values is not checked.
+        // A thread that has destroyed its thread-local values is not checked.
         assert!(
             INSIDE.try_with(|inside| inside.borrow().contains(&table)) != Ok(true),
             "squall-parts: a closure that runs under the lock of an element locked another element of the same table, or the same \
@@ -33,7 +34,7 @@ mod checked {
         );
     }
 
-    /// To be kept for as long.
+    /// Registers this thread until the drop of the result.
     pub(crate) fn enter(table: usize) -> Inside {
         let _ = INSIDE.try_with(|inside| inside.borrow_mut().push(table));
         Inside(table)

@@ -1,40 +1,51 @@
 //! The protocol: elements, their replicas, and how a key is found, filled and emptied.
 //!
-//! Problem: each cluster shall find a key in a table of its own, lock what it finds there and nothing else; and yet all tables
-//! together are to be one: of many that miss a key at once one is told to fill it, and who empties it does so everywhere at once.
-//! Idea: a key has one element, in the master's table; what local tables have are replicas, made under the element's lock. Whether
-//! there is anything to find is said by the element alone, by two steps that are taken once each: it is filled, and it is gone.
+//! Problem: each cluster finds a key in a table of its own, and locks only its own replica. Yet all tables
+//! together behave as one: of many threads that miss a key at once exactly one fills it, and emptying a key
+//! takes effect everywhere at once. Idea: a key has one element, in the master's table. Local tables have
+//! replicas, made under the element's lock. The element alone says whether there is a value, by two steps
+//! that each happen once: it is filled, and it is gone.
 //!
-//! - I1. A key has one element in the master's table at a time. Who puts it there fills it, or it is gone; that it was put
-//!   there is the verdict EMPTY, and nothing else is. An element that is gone never comes back: the key's next life is another one.
-//! - I2. A replica is of one element, in one local table, under its key. It has its local part from when the element is full.
-//! - I3. Who holds a replica's lock and found its element full has it full for as long. For who empties holds the element's lock,
-//!   and all replicas' locks; replicas are made under the element's lock, so that it knows all.
-//! - I4. Who finds an element that is neither full nor gone waits for its `filling`, and holds nothing meanwhile. So who fills, under
-//!   that lock and its replica's, is waited for by nobody who holds what it might want.
-//! - I5. An element is gone before it, or any replica of it, is taken out of a table: until then every table leads to it, from then on
-//!   what they lead to is gone. Who finds something in a table that is gone takes it out, so that nobody waits for who is at it.
-//! - I6. Locks are taken in this order: an element's, then its replicas'. `filling` and the lock of what nobody else has found yet are
-//!   taken without waiting. Users' functions run under a replica's lock, or an element's and its replicas', in no operation that was
-//!   opened here; what they may not do is said at each, and looked after by `order`. None of these locks is waited for in such an
+//! - I1. A key has one element in the master's table at a time. The thread that inserts it fills it, or marks
+//!   it gone. The verdict EMPTY means that this thread inserted the element, and has no other source. A gone
+//!   element never comes back: the next life of the key is a new element.
+//! - I2. A replica belongs to one element and is in one local table, under the element's key. It has its
+//!   local part once the element is full.
+//! - I3. While a thread holds a replica's lock, having found its element full, the element stays full. For
+//!   the emptying thread holds the element's lock and the locks of all replicas. Replicas are made under the
+//!   element's lock, so that it knows them all.
+//! - I4. A thread that finds an element neither full nor gone waits for its `filling` lock, and holds no
+//!   other lock meanwhile. So no thread that holds a lock the filler may want waits for the filler, which
+//!   holds `filling` and its own replica's lock.
+//! - I5. An element is marked gone before it or any replica of it is removed from a table. Until then every
+//!   table leads to it; from then on the tables lead to a gone element. A thread that finds a gone element in
+//!   a table removes it, so that it need not wait for the thread that is emptying.
+//! - I6. Lock order: an element's lock, then those of its replicas. `filling`, and locks of objects that no
+//!   other thread has found yet, are taken without waiting. User functions run under a replica's lock, or an
+//!   element's and its replicas', and in no operation opened here. Each method documents the limits of its
+//!   functions, and `order` checks them. A thread never waits for any of these locks within such an
 //!   operation.
-//! - I7. What was taken out of a table is dropped when no operation can find it and nobody holds on to it: counts are changed by who
-//!   locks, or walks; who only reads changes none.
-//! - I8. An element that somebody may find is full or gone when who put it there has ended, however that ended: what sees to that is
-//!   there before the element is. That it is taken out of the tables is no more than tidiness (I5), and gives way to a panic.
-//! - I9. Nothing of others' runs under the locks but what this table was given: keys' code, and the closures. Who is under locks is
-//!   [`Under`], so that deferred drops wait until they are free; and what may be the last count of an element or a replica is let
-//!   go after that, too. So a user's drop of a part may lock in the same table, the same key included.
+//! - I7. An object removed from a table is dropped when no operation can find it and its count is zero. Only
+//!   threads that lock or walk change counts; readers do not.
+//! - I8. When the thread that inserted an element ends its call, in any way, an element that others may find
+//!   is full or gone. The guard for this exists before the element is inserted. Removing a gone element from
+//!   the tables is mere tidiness (I5), and is skipped if it panics.
+//! - I9. Under the locks runs no foreign code except the table's own: keys' code and the closures. A thread
+//!   under locks holds a [`LockScope`], so that deferred drops wait until the locks are free. Possibly last
+//!   counts of elements and replicas are also released after that. So a user's drop of a part may lock in the
+//!   same table, the same key included.
 //!
-//! Where things take effect: an element is filled when its global part is set; emptied when it is gone. What a lookup says was so when it
-//! looked at these two. A miss: when the master's table had no element of the key.
+//! Linearization: a fill takes effect when the global part is set, emptying when the element is marked gone.
+//! A lookup takes effect when it checks these two. A miss takes effect when the master's table has no element
+//! of the key.
 //!
-//! Not as in the thesis' Fig 4.15: operations and counts of references stand for request counts (CO-66). Who finds, when it has the
-//! master's element, that its own table has a replica by now, begins again and waits for that one without the element's lock. The
-//! verdict is the same, since it was FOUND.
+//! Difference from the thesis' Fig 4.15: operations and reference counts stand for request counts (CO-66). A
+//! thread that has the master's element may find that its own table has a replica by now. Then it begins
+//! again, and waits for that replica without the element's lock. The verdict is the same, since it was FOUND.
 //!
-//! Progress: reads are lock-free, all else blocks: a thread that stalls under an element's lock holds up its key, under a replica's lock its
-//! key in that local table and whoever wants all replicas. Cost: a hit that locks is a look-up, a count up and down, and a lock.
+//! Progress: reads are lock-free; all other calls block. A thread that stalls under an element's lock blocks
+//! its key. A thread that stalls under a replica's lock blocks its key in that local table, and all
+//! operations on all replicas. Cost: a hit that locks is a lookup, a count up and down, and a lock.
 //! Source: Appavoo 2005, §4.1.4, Fig 4.13 to 4.15.
 
 use squall_lock::{Lock, LockGuard};
@@ -47,19 +58,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::dhash::ground::{Set, Store, Under};
 use crate::dhash::{Verdict, sites};
 
-/// What a key has in the master's table.
+/// The element of a key in the master's table.
 pub(crate) struct Element<K, G> {
-    /// Set once, by who put the element into the table.
+    /// Set once, by the thread that inserted the element.
     global: OnceLock<G>,
     gone: AtomicBool,
-    /// Held by who put it into the table until it is full or gone.
+    /// Held by the thread that inserted the element until it is full or gone.
     filling: Lock<()>,
-    /// Held by who makes replicas, or wants none to be made.
+    /// Held to make replicas, or to prevent that any are made.
     held: Lock<()>,
     key: K,
 }
 
-/// What an element is.
+/// The state of an element.
 enum State<'a, G> {
     Filling,
     Full(&'a G),
@@ -76,14 +87,14 @@ impl<K, G> Element<K, G> {
         &self.key
     }
 
-    /// Of an element that was full when it was locked.
+    /// Returns the global part of an element that was full when it was locked.
     pub(crate) fn global(&self) -> &G {
         self.global.get().expect("it is full")
     }
 
     fn is_gone(&self) -> bool {
-        // Relaxed: where it must be seen, a lock or a table's entry that was taken out after it says so (I3, I5), or the fence
-        // in `make_gone` that the caller is behind.
+        // Relaxed: a caller that must see it is ordered by other means. These are a lock, a table entry that
+        // was removed after it (I3, I5), or the fence in `mark_gone`.
         self.gone.load(Ordering::Relaxed)
     }
 
@@ -103,10 +114,10 @@ impl<K, G> Element<K, G> {
     }
 }
 
-/// What a key has in a local table.
+/// The replica of a key in a local table.
 pub(crate) struct Replica<K, G, L> {
     element: Arc<Element<K, G>>,
-    /// Nothing until the element is full.
+    /// `None` until the element is full.
     part: Lock<Option<L>>,
 }
 
@@ -116,11 +127,11 @@ impl<K, G, L> Replica<K, G, L> {
     }
 }
 
-/// Replicas that are let go after the locks are free (I9).
+/// Counts of replicas, released after the locks are free (I9).
 pub(crate) struct After<K, G, L> {
-    /// Those of elements that are operated on.
+    /// Replicas of elements under operation.
     pub(crate) replicas: Vec<Arc<Replica<K, G, L>>>,
-    /// Those that were found where they should not be any more.
+    /// Outdated replicas that were found in a local table.
     stale: Vec<Arc<Replica<K, G, L>>>,
 }
 
@@ -130,7 +141,7 @@ impl<K, G, L> After<K, G, L> {
     }
 }
 
-/// The local part, for who holds the lock and found the element full (I2).
+/// Returns the local part. The caller holds the lock and found the element full (I2).
 pub(crate) fn part<L>(held: &mut Option<L>) -> &mut L {
     held.as_mut().expect("a full element's replicas have their parts")
 }
@@ -163,24 +174,25 @@ where
         self.replicas.capacity()
     }
 
-    /// Takes out what is gone.
+    /// Removes a replica of a gone element.
     fn forget(&self, replica: &Arc<Replica<K, G, L>>) {
         self.replicas.forget(&replica.element.key, |found| Arc::ptr_eq(found, replica));
     }
 
-    /// The replica of an element, which is full and whose lock the caller holds, if there is one.
+    /// Returns the replica of a full element in this table. The caller holds the element's lock.
     fn of(&self, element: &Arc<Element<K, G>>, after: &mut After<K, G, L>) -> Option<Arc<Replica<K, G, L>>> {
         let found = self.replicas.get(&element.key)?;
         if Arc::ptr_eq(&found.element, element) {
             return Some(found);
         }
-        // Of an earlier life of the key (I1).
+        // It belongs to an earlier life of the key (I1).
         self.forget(&found);
         after.stale.push(found);
         None
     }
 
-    /// Puts a replica in, of an element that has none here and whose lock the caller holds, but for a weakened one.
+    /// Inserts the first replica of an element in this table. The caller holds the element's lock, except in
+    /// a weakened model.
     fn insert(&self, replica: &Arc<Replica<K, G, L>>, after: &mut After<K, G, L>) {
         while !self.replicas.try_insert(replica.element.key.clone(), replica.clone()) {
             if let Some(stale) = self.replicas.get(&replica.element.key) {
@@ -191,10 +203,10 @@ where
     }
 }
 
-/// How a local part is made of a global one.
+/// Makes a local part from the global part.
 type LocalOf<G, L> = Box<dyn Fn(&G) -> L + Send + Sync>;
 
-/// What the master and its locals share.
+/// The state shared by the master and its local tables.
 pub(crate) struct Shared<K, G, L, S>
 where
     K: Send + Sync + 'static,
@@ -219,24 +231,26 @@ where
         self.locals.remove(local);
     }
 
-    /// By which `order` knows the table.
+    /// The identity of the table in `order`.
     #[inline(always)]
     pub(crate) fn number(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// To be there before a lock of the table's, and to go after it; and what may be the last count of something, after that (I9).
+    /// Returns the scope of holding locks. It is created before the first lock of the table and dropped after
+    /// the last; possibly last counts are released after that (I9).
     #[inline(always)]
     pub(crate) fn under(&self) -> Under {
         Under::new(self.number())
     }
 }
 
-/// A replica in a local table.
+/// A replica and its local table.
 type Place<'a, K, G, L, S> = (&'a Local<K, G, L, S>, &'a Arc<Replica<K, G, L>>);
 
-/// Makes an element gone unless it was filled, at the end of who was to fill it, in a panic too. Made before the element is put into the
-/// table, for that may panic when it is done (squall-parts raw/I6); where the element was not put there, it does no harm (I8).
+/// Marks the element gone unless it was filled, when the filling call ends or panics. Created before the
+/// element is inserted, since an insertion may panic after it took effect (table raw/I6). If the element was
+/// not inserted, marking it does no harm (I8).
 struct Unfilled<'a, K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
@@ -247,7 +261,7 @@ where
     shared: &'a Shared<K, G, L, S>,
     element: &'a Arc<Element<K, G>>,
     place: Option<Place<'a, K, G, L, S>>,
-    /// Released when the rest is done.
+    /// Released after the rest is done.
     _filling: LockGuard<'a, ()>,
 }
 
@@ -287,13 +301,14 @@ where
     }
 }
 
-/// Takes what is gone out of tables, in a drop. In a panic a second one, of a key's hash or comparison, goes no further, for it would end the
-/// process: what stays is taken out by who finds it (I8).
+/// Removes gone objects from tables, within a drop. During a panic, a second panic by a key's hash or
+/// comparison is caught, since it would abort the process. The objects that stay are removed by threads that
+/// find them (I8).
 pub(crate) fn in_a_drop(forget: impl FnOnce()) {
     if !std::thread::panicking() {
         forget();
     } else if let Err(payload) = catch_unwind(AssertUnwindSafe(forget)) {
-        // Its drop is the user's code, and could panic here.
+        // Its drop is user code, which could panic here.
         std::mem::forget(payload);
     }
 }
@@ -309,7 +324,7 @@ where
         Shared { elements: Store::new(hasher), locals: Set::new(), local_of }
     }
 
-    /// The same, with room for so many keys.
+    /// Makes a table with room for this many keys.
     #[cfg(not(loom))]
     pub(crate) fn with_capacity(keys: usize, hasher: S, local_of: LocalOf<G, L>) -> Shared<K, G, L, S> {
         Shared { elements: Store::with_capacity(keys, hasher), locals: Set::new(), local_of }
@@ -326,7 +341,7 @@ where
         self.locals.for_each(|local| local.replicas.shrink_to_fit());
     }
 
-    /// A local table more.
+    /// Adds a local table.
     pub(crate) fn join(&self, hasher: S) -> Arc<Local<K, G, L, S>> {
         let local = Arc::new(Local { replicas: Store::new(hasher) });
         self.locals.add(&local);
@@ -350,12 +365,12 @@ where
         locals
     }
 
-    /// Takes out what is gone.
+    /// Removes a gone element.
     fn forget(&self, element: &Arc<Element<K, G>>) {
         self.elements.forget(&element.key, |found| Arc::ptr_eq(found, element));
     }
 
-    /// Locks an element if it is full, when it is (I4).
+    /// Locks an element if it is full, waiting while it is being filled (I4).
     pub(crate) fn lock_full<'e>(&self, element: &'e Arc<Element<K, G>>) -> Option<LockGuard<'e, ()>> {
         loop {
             let held = element.held.lock();
@@ -375,7 +390,8 @@ where
         }
     }
 
-    /// Adds the replicas of an element whose lock the caller holds; returns the index of the first.
+    /// Adds the replicas of an element to `after`; the caller holds the element's lock. Returns the index of
+    /// the first.
     pub(crate) fn add_replicas(&self, element: &Arc<Element<K, G>>, after: &mut After<K, G, L>) -> usize {
         let first = after.replicas.len();
         self.locals.for_each(|local| {
@@ -388,14 +404,15 @@ where
 
     /// Empties an element. The caller holds its lock and those of all its replicas (I3).
     pub(crate) fn make_gone(&self, element: &Arc<Element<K, G>>) {
-        // SeqCst: partner of itself, in whoever empties another key and then looks for this one. One of two such finds nothing.
+        // SeqCst: pairs with itself in a thread that empties another key and then looks up this one. At least
+        // one of two such threads finds no value.
         element.gone.swap(true, Ordering::SeqCst);
-        // On x86-64 the swap is that fence.
+        // On x86-64 the swap is a full fence.
         #[cfg(not(target_arch = "x86_64"))]
         squall_sys::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Takes an element that is gone, and its replicas, out of the tables.
+    /// Removes a gone element and its replicas from the tables.
     pub(crate) fn forget_all(&self, element: &Arc<Element<K, G>>) {
         self.forget(element);
         self.locals.for_each(|local| {
@@ -405,7 +422,7 @@ where
 
     // --- reading ---
 
-    /// What `f` makes of the key's global part, found by way of a local table.
+    /// Calls `f` with the key's global part, found through a local table.
     #[inline]
     pub(crate) fn read_at<Q: Eq + Hash + ?Sized, R>(
         &self,
@@ -420,11 +437,11 @@ where
         let read = local
             .replicas
             .read(key, |replica| replica.element.full().and_then(|global| Some(f.take()?(global))));
-        // Not there, or that life is over: another one may be in the master's table.
+        // The key is absent here, or that life is over: another element may be in the master's table.
         read.flatten().or_else(|| self.read(key, f?))
     }
 
-    /// The same, of the master's table.
+    /// Calls `f` with the key's global part, found in the master's table.
     pub(crate) fn read<Q: Eq + Hash + ?Sized, R>(&self, key: &Q, f: impl FnOnce(&G) -> R) -> Option<R>
     where
         K: Borrow<Q>,
@@ -434,7 +451,7 @@ where
 
     // --- locking ---
 
-    /// Calls `then` with the local part of a key that is there, locked (CO-55 without the allocation).
+    /// Calls `then` with the local part of a present key, locked (CO-55 without the allocation).
     pub(crate) fn find_at<Q: Eq + Hash + ?Sized, R>(
         &self,
         local: &Local<K, G, L, S>,
@@ -472,7 +489,8 @@ where
         }
     }
 
-    /// Calls `then` with the key's local part, locked; `fill` makes the global part if the key is not there (CO-55).
+    /// Calls `then` with the key's local part, locked. `fill` makes the global part if the key is absent
+    /// (CO-55).
     pub(crate) fn find_or_fill_at<Q, R, E>(
         &self,
         local: &Local<K, G, L, S>,
@@ -485,7 +503,7 @@ where
         K: Borrow<Q>,
     {
         loop {
-            // 1 to 3: here. Nothing but the count of the replica, and its lock, is taken.
+            // Steps 1 to 3: in this table. Only the replica's count and lock are taken.
             if let Some(replica) = local.replicas.get(key) {
                 let under = self.under();
                 let mut held = replica.lock();
@@ -500,7 +518,8 @@ where
                 local.forget(&replica);
                 continue;
             }
-            // 4 a, b: the master's element, locked. No operation is open, and nothing of the local table is held.
+            // Steps 4 a, b: the master's element, locked. No operation is open, and no lock of the local
+            // table is held.
             let Some(element) = self.elements.get(key) else {
                 let element = Arc::new(Element::new(key.to_owned()));
                 let replica = Arc::new(Replica { element: element.clone(), part: Lock::new(None) });
@@ -524,7 +543,7 @@ where
             let replica;
             let _under = self.under();
             let Some(held) = self.lock_full(&element) else { continue };
-            // 4 d, e.
+            // Steps 4 d, e.
             match self.replicate(local, &element, &mut after) {
                 Some(new) => replica = new,
                 None => continue,
@@ -532,14 +551,15 @@ where
             let mut part_held = replica.lock();
             let held = (!sites::UNDER.is_weak()).then_some(held);
             local.insert(&replica, &mut after);
-            // 4 g, h: with the master's verdict.
+            // Steps 4 g, h: with the master's verdict.
             drop(held);
             let verdict = if sites::VERDICT.is_weak() { Verdict::Empty } else { Verdict::Found };
             return Ok(then(verdict, element.global(), part(&mut part_held)));
         }
     }
 
-    /// A replica for a local table, of an element whose lock the caller holds and that is full; none if that table has one.
+    /// Makes a replica for a local table of a full element; the caller holds the element's lock. Returns
+    /// `None` if that table has one.
     fn replicate(
         &self,
         local: &Local<K, G, L, S>,
@@ -554,7 +574,7 @@ where
         Some(Arc::new(Replica { element: element.clone(), part: Lock::new(Some(part)) }))
     }
 
-    /// Calls `then` with the master's element of a key that is there, locked.
+    /// Calls `then` with the master's element of a present key, locked.
     pub(crate) fn find<Q: Eq + Hash + ?Sized, R>(
         &self,
         key: &Q,
@@ -572,7 +592,8 @@ where
         }
     }
 
-    /// Calls `then` with the key's element, locked; `fill` makes the global part if the key is not there (CO-57).
+    /// Calls `then` with the key's element, locked. `fill` makes the global part if the key is absent
+    /// (CO-57).
     pub(crate) fn find_or_fill<Q, R, E>(
         &self,
         key: &Q,
@@ -603,7 +624,7 @@ where
         }
     }
 
-    /// As [`Store::visit_from`], of those that are full; without locks.
+    /// Like [`Store::visit_from`], for full elements, without locks.
     #[cfg(not(loom))]
     pub(crate) fn read_from(&self, from: u64, f: &mut impl FnMut(&K, &G)) -> Option<u64> {
         self.elements.visit_from(from, |element| {
@@ -613,7 +634,7 @@ where
         })
     }
 
-    /// As [`Store::visit_from`], of elements, which are held on to.
+    /// Like [`Store::visit_from`], and keeps the elements alive by counts.
     #[cfg(not(loom))]
     pub(crate) fn visit_from(&self, from: u64, found: &mut Vec<Arc<Element<K, G>>>) -> Option<u64> {
         self.elements.visit_from(from, |element| found.push(element.clone()))

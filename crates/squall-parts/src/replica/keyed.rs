@@ -1,30 +1,36 @@
-//! Copies of what is under many keys, in many places: when one may be made, and that none outlives its value.
+//! Copies of keyed values in many places: when a copy may be made, and that no copy outlives its value.
 //!
-//! Problem: a value under a key is looked up in copies that lie near to who looks, and yet nobody may see a value after somebody saw a later
-//! one. Idea: as of a value with replicas (`raw.rs`), key by key: a copy is taken out before the value changes, and made again by who
-//! reads it next, unless somebody is about to change it. Keys share [`Keyed`]'s stripes, by their hashes. What says what a value is, is the
-//! truth, whatever that is; a place is whatever has copies.
+//! Problem: a value under a key is looked up in copies near the reader. Yet no reader may see a value after
+//! any reader has seen a later one. Idea: as for a value with replicas (`raw.rs`), key by key. A copy is
+//! removed before the value changes. The next reader makes it again, unless a change is announced. Keys share
+//! [`Keyed`]'s stripes, by their hashes. The *source* is the table with the authoritative value, and a
+//! *place* is an object with copies.
 //!
-//! - I1. While a copy of a key is in a place, the truth has that value. For who changes a key announces that in its stripe, then takes the
-//!   copies out, and only then changes the truth ([`Keyed::announce`]); and copies are put in under the stripe's lock, while nobody is
-//!   announced there, of what was read from the truth after the last who was had ended ([`Keyed::copy`]).
-//! - I2. Whoever is announced takes the copies out of every place that can have one: a place joins before copies are put in there, and
-//!   the places are asked for after the announcement. A copy that is put in under the stripe's lock was put in before an announcement, whose
-//!   maker then sees the place and the copy; or after it, and then it is not.
-//! - I3. The lock of a stripe is held for two numbers, or for putting a copy in; who looks only tries it. No user's closure that says what a
-//!   value is runs under it.
+//! - I1. While a place has a copy of a key, the source has the same value. A thread that changes a key
+//!   announces this in its stripe, then removes the copies, and only then changes the source
+//!   ([`Keyed::announce`]). Copies are stored under the stripe's lock, while no change is announced there.
+//!   Their values were read from the source after the last change had ended ([`Keyed::copy`]).
+//! - I2. An announced thread removes the copies from every place that can have one: a place joins before
+//!   copies are stored there, and the places are loaded after the announcement. A copy is stored under the
+//!   stripe's lock. If that happens before an announcement, the announcing thread sees the place and the
+//!   copy; if after it, the copy is not stored.
+//! - I3. The lock of a stripe is held to update two numbers, or to store a copy; a reader only tries it. No
+//!   user closure that computes a value runs under it.
 //!
-//! So a look that finds a copy takes effect when it finds it (I1), one that does not when it finds the truth, and a change where the truth
-//! changes. Who has seen a change finds no copy of what was before: the copy was taken out before the truth changed, and the truth was
-//! changed by a release that the sight of it acquires.
+//! So a lookup that finds a copy takes effect when it finds it (I1). Other lookups take effect when they read
+//! the source, changes when they change it. A thread that has seen a change finds no older copy. The copy was
+//! removed before the source changed, by a release that the thread's read of the new value acquires.
 //!
-//! What this asks of truth and places: who finds an entry has seen what came before it was put there; entries that were put in or taken out
-//! are as if at one moment. All other order is the locks'.
+//! Required of source and places: a thread that finds an entry sees the writes before its insertion;
+//! insertions and removals are atomic. The locks give all other order.
 //!
-//! Progress: looks never wait for a stripe; a look that cannot make its copy goes without. Changes of keys of one stripe meet in its lock, for
-//! two numbers. A thread that stalls while it is announced keeps its stripe's keys from being copied, and holds up nobody.
-//! Cost: a change takes the stripe's lock twice, and that of the list of places once; a copy takes the former. What finds a copy does nothing here.
-//! Source: TO-04 (invalidation), HU-16; the counts in place of a lock that is held for the change are ours.
+//! Progress: lookups never wait for a stripe; a lookup that cannot store its copy goes without. Changes of
+//! keys of one stripe share its lock, to update two numbers. A thread that stalls while announced prevents
+//! copies of its stripe's keys, and blocks no thread.
+//! Cost: a change takes the stripe's lock twice and the lock of the list of places once; making a copy takes
+//! the stripe's lock. A lookup that finds a copy calls no code here.
+//! Source: TO-04 (Tornado, §3.1: invalidation), HU-16 (Hurricane); counts in place of a lock that is held
+//! during the change are ours.
 
 use squall_lock::Lock;
 use squall_sys::sync::Arc;
@@ -32,28 +38,28 @@ use std::fmt;
 
 use crate::replica::sites;
 
-/// Those who change keys of a stripe. On a line of its own.
+/// The changes of a stripe's keys, on a cache line of their own.
 #[repr(align(64))]
 #[derive(Default)]
 struct Stripe(Lock<Changes>);
 
 #[derive(Clone, Copy, Default)]
 struct Changes {
-    /// Announced.
+    /// The number of announced changes.
     now: u32,
-    /// That were, and have ended.
+    /// The number of changes that have ended.
     ended: u64,
 }
 
 impl Stripe {
-    /// How many have ended, if nobody is announced and the lock is free.
+    /// Returns the number of ended changes, if no change is announced and the lock is free.
     fn quiet(&self) -> Option<u64> {
         let changes = *self.0.try_lock()?;
         (changes.now == 0).then_some(changes.ended)
     }
 }
 
-/// A change that is announced: the keys of its stripe are not copied before this is dropped, by a panic too.
+/// An announced change: keys of its stripe are not copied until this is dropped, after a panic too.
 #[must_use = "what is announced is over when this is dropped"]
 pub struct Announced<'a>(&'a Stripe);
 
@@ -78,24 +84,44 @@ impl fmt::Debug for Announced<'_> {
     }
 }
 
-/// Which keys are being changed, and the places that may have copies of them: see the module `keyed.rs`.
+/// The keys that are being changed, and the places that may have copies of them. See the module header of
+/// `keyed.rs`.
 ///
-/// A part to build maps from whose entries are copied to where they are read.
+/// A building block for maps with entries that are copied to the places where they are read.
 ///
 /// # Cost
 /// 64 bytes for each stripe, and a handle for each place.
 /// # Source
-/// TO-04, HU-16.
+/// TO-04 (Tornado, §3.1), HU-16 (Hurricane).
+/// # Example
+/// ```
+/// use squall_parts::replica::Keyed;
+/// use squall_parts::table::Table;
+/// use std::sync::Arc;
+///
+/// let source: Table<u64, u64> = [(1, 10)].into_iter().collect();
+/// let place: Arc<Table<u64, u64>> = Arc::default();
+/// let keyed = Keyed::new(64);
+/// keyed.join(place.clone());
+/// // A lookup that found no copy makes one.
+/// keyed.copy(1, || source.get(&1), |value| place.try_insert(1, value).map_err(|(_, value)| value));
+/// assert_eq!(place.get(&1), Some(10));
+/// // A change removes the copies first.
+/// let announced = keyed.announce(1, |place| _ = place.discard(&1));
+/// source.set(1, 20);
+/// drop(announced);
+/// assert_eq!(place.get(&1), None);
+/// ```
 pub struct Keyed<P> {
     stripes: Box<[Stripe]>,
     places: Lock<Arc<Vec<P>>>,
 }
 
 impl<P: Clone> Keyed<P> {
-    /// Without places. Of so many stripes one is shut while a key of it changes.
+    /// Returns a `Keyed` without places. Keys of one stripe are not copied while one of them changes.
     ///
     /// # Panics
-    /// If there shall be no stripe.
+    /// If `stripes` is zero.
     pub fn new(stripes: usize) -> Keyed<P> {
         assert!(stripes > 0, "there is one stripe at least");
         let stripes = (0..stripes).map(|_| Stripe::default()).collect();
@@ -106,12 +132,12 @@ impl<P: Clone> Keyed<P> {
         &self.stripes[hash as usize % self.stripes.len()]
     }
 
-    /// The places.
+    /// Returns the places.
     pub fn places(&self) -> Arc<Vec<P>> {
         self.places.lock().clone()
     }
 
-    /// What becomes of the list of places. It is not dropped under the lock.
+    /// Replaces the list of places. The old list is dropped after the lock is released.
     fn change_places(&self, f: impl FnOnce(&[P]) -> Vec<P>) {
         let mut places = self.places.lock();
         let new = Arc::new(f(&places));
@@ -120,21 +146,21 @@ impl<P: Clone> Keyed<P> {
         drop(old);
     }
 
-    /// Adds a place, which is empty. Copies are put into it only when this has returned.
+    /// Adds an empty place. Copies may be stored in it only after this has returned.
     pub fn join(&self, place: P) {
         self.change_places(|places| [places, &[place]].concat());
     }
 
-    /// Takes out the places of which this says so. None is copied to any more.
+    /// Removes the places for which `goes` returns `true`. No copies may be stored in them any more.
     pub fn leave(&self, goes: impl Fn(&P) -> bool) {
         self.change_places(|places| places.iter().filter(|place| !goes(place)).cloned().collect());
     }
 
-    /// Announces a change of a key of this hash, and takes its copies out: `take_out` does so at each place, under no lock. The truth is
-    /// changed after this, and before what it returns is dropped.
+    /// Announces a change of a key with this hash and removes its copies: `take_out` does so at each place,
+    /// under no lock. Change the source after this call, and before dropping its result.
     ///
     /// # Panics
-    /// If `take_out` does: some copies are out, and nothing is announced.
+    /// If `take_out` panics: some copies are removed, and no change is announced.
     pub fn announce(&self, hash: u64, mut take_out: impl FnMut(&P)) -> Announced<'_> {
         let known_before = sites::PLACES_AFTER.is_weak().then(|| self.places());
         if sites::ANNOUNCE_FIRST.is_weak() {
@@ -146,11 +172,12 @@ impl<P: Clone> Keyed<P> {
         announced
     }
 
-    /// Makes a copy of the value of a key of this hash, unless somebody is at a key of its stripe: `make` reads it, under no lock, from the
-    /// truth; `put` puts it into a place, under the stripe's. What is not put in is dropped under no lock.
+    /// Makes a copy of the value of a key with this hash, unless a change of its stripe is announced. `make`
+    /// reads the value from the source, under no lock; `put` stores it in a place, under the stripe's lock.
+    /// An unused copy is dropped under no lock.
     ///
     /// # Panics
-    /// If `make` or `put` do.
+    /// If `make` or `put` panics.
     pub fn copy<C>(&self, hash: u64, make: impl FnOnce() -> Option<C>, put: impl FnOnce(C) -> Result<(), C>) {
         let stripe = self.stripe(hash);
         let Some(ended) = stripe.quiet() else { return };

@@ -1,13 +1,13 @@
-//! Model checks of copies under keys, in the form that ships, and the tests of those tests. One key, and tables of it that promise no more
-//! than `keyed.rs` asks for.
+//! Model checks of the shipped keyed copies, and their twins, each with one step left out. The model has one
+//! key, and tables that promise no more than `keyed.rs` requires.
 
 use super::keyed::Keyed;
 use super::sites;
-use squall_sys::sync::atomic::{AtomicU32, Ordering};
 use squall_sys::sync::Arc;
+use squall_sys::sync::atomic::{AtomicU32, Ordering};
 use squall_sys::sync::thread;
 
-/// What a place has of the key: zero, nothing.
+/// A place's copy of the key; zero if absent.
 #[derive(Clone)]
 struct Place(Arc<AtomicU32>);
 
@@ -34,7 +34,7 @@ impl Place {
     }
 }
 
-/// The truth, two places, and what is between them. The value is 1 at first.
+/// The source, two places, and the `Keyed` between them. The first value is 1.
 struct World {
     truth: AtomicU32,
     places: [Place; 2],
@@ -42,7 +42,7 @@ struct World {
 }
 
 impl World {
-    /// So many places have joined, and have a copy or none.
+    /// `joined` places have joined, with or without copies.
     fn new(joined: usize, copies: bool) -> Arc<World> {
         let places = [0, 1].map(|at| Place::with(u32::from(copies && at < joined)));
         let world = World { truth: AtomicU32::new(1), places, keyed: Keyed::new(1) };
@@ -55,12 +55,12 @@ impl World {
         self.truth.load(Ordering::Acquire)
     }
 
-    /// As who looks for the key, and makes no copy.
+    /// Looks up the key without making a copy.
     fn look(&self, place: usize) -> u32 {
         self.places[place].find().unwrap_or_else(|| self.truth())
     }
 
-    /// As who found no copy makes one.
+    /// Makes a copy, like a lookup that missed.
     fn copy(&self, place: usize) {
         self.keyed.copy(0, || Some(self.truth()), |value| self.places[place].put(value));
     }
@@ -80,7 +80,7 @@ impl World {
         drop(announced);
     }
 
-    /// No copy of what was is left.
+    /// Asserts that no place has a copy of this value.
     fn has_no_copy_of(&self, value: u32) {
         for (at, place) in self.places.iter().enumerate() {
             assert_ne!(place.find(), Some(value), "a copy survived its value at {at}");
@@ -88,7 +88,7 @@ impl World {
     }
 }
 
-/// Runs something beside this thread's.
+/// Runs `other` in a second thread, and `here` in this one.
 fn beside(world: &Arc<World>, other: impl FnOnce(&World) + Send + 'static, here: impl FnOnce(&World)) {
     let there = {
         let world = world.clone();
@@ -98,7 +98,7 @@ fn beside(world: &Arc<World>, other: impl FnOnce(&World) + Send + 'static, here:
     there.join().unwrap();
 }
 
-/// Who has seen the new value at one place sees it at every other.
+/// A reader that has seen the new value at one place sees it at every other.
 fn never_back() {
     let world = World::new(2, true);
     let looks = |world: &World| {
@@ -109,7 +109,8 @@ fn never_back() {
     world.has_no_copy_of(1);
 }
 
-/// A copy that is made while the value changes is of the new one, or is gone; and what its maker sees next is no older than the truth was.
+/// A copy made while the value changes has the new value, or is removed. The value that its maker reads next
+/// is no older than the source was.
 fn no_copy_survives() {
     let world = World::new(1, false);
     let copies = |world: &World| {
@@ -122,7 +123,7 @@ fn no_copy_survives() {
     world.has_no_copy_of(1);
 }
 
-/// A place that joins while a change is announced, and copies at once, keeps nothing of what was.
+/// A place that joins while a change is announced, and copies at once, keeps no old value.
 fn joins() {
     let world = World::new(1, true);
     let joins = |world: &World| {
@@ -135,7 +136,7 @@ fn joins() {
     world.has_no_copy_of(1);
 }
 
-/// A place that leaves takes no other with it.
+/// A place that leaves removes no other place.
 fn leaves() {
     let world = World::new(2, true);
     let leaves = |world: &World| world.keyed.leave(|place| Arc::ptr_eq(&place.0, &world.places[1].0));
@@ -143,7 +144,7 @@ fn leaves() {
     assert_eq!(world.places[0].find(), None, "a copy survived its value");
 }
 
-/// Of two changes of a stripe each keeps copies away to its own end.
+/// Each of two changes of a stripe prevents copies until its own end.
 fn two_change() {
     let world = World::new(1, false);
     let other = |world: &World| drop(world.keyed.announce(0, Place::take_out));

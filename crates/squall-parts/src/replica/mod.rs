@@ -1,9 +1,11 @@
-//! A read-mostly value with replicas. Invariant of the crate: who has seen a value of a master, or has heard of it from
-//! somebody who has, sees no earlier one, in that master or in any of its replicas; and no reader waits.
+//! A read-mostly value with replicas.
 //!
+//! - I1. Suppose that a reader has seen a value of a master, or was told of it by a thread that has. Then it
+//!   sees no earlier value in that master or in any of its replicas.
+//! - I2. A reader never waits.
 #![doc = include_str!("README.md")]
 
-// Under loom the models alone use it.
+// Under loom only the models use it.
 #[cfg_attr(loom, allow(dead_code))]
 mod keyed;
 #[cfg(all(test, any(loom, squall_model)))]
@@ -11,7 +13,7 @@ mod keyed_model;
 #[cfg(all(test, any(loom, squall_model)))]
 mod model;
 mod places;
-// Under loom the models alone use them.
+// Under loom only the models use it.
 #[cfg_attr(loom, allow(dead_code))]
 mod raw;
 mod sites;

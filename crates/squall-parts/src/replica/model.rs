@@ -1,44 +1,44 @@
-//! Model checks of the protocol in the form that ships, and the tests of those tests.
+//! Model checks of the shipped protocol, and their twins, each with one step weakened.
 
 use super::places::{Holders, Presence};
 use super::raw::{Copied, Dead, Master, Node, Word};
 use super::sites;
 use super::watch::Watch;
 use squall_rcu::__model::Quiescence;
+use squall_sys::sync::Arc;
 use squall_sys::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use squall_sys::sync::cell::UnsafeCell;
-use squall_sys::sync::Arc;
 use squall_sys::sync::thread;
 use std::ptr::NonNull;
 use std::task::{Wake, Waker};
 
-/// A number that the checker watches: written when it is made and when it is freed.
+/// A number watched by the checker: written when it is made and when it is freed.
 struct Value(UnsafeCell<u32>);
 
-/// What it is from when it is freed.
+/// The content of a freed value.
 const FREED: u32 = u32::MAX;
 
-// SAFETY: the protocol under test is what keeps readers and who frees apart; the checker watches.
+// SAFETY: the protocol under test keeps readers and the freeing thread apart; the checker watches.
 unsafe impl Sync for Value {}
 // SAFETY: as above.
 unsafe impl Send for Value {}
 
 fn made(version: u64, value: u32) -> Box<Node<Value>> {
     let node = Node::new(version, Value(UnsafeCell::new(0)));
-    // The checker knows of writes, not of beginnings.
-    // SAFETY: it is ours alone.
+    // The checker tracks writes, not initial values.
+    // SAFETY: only this function has it.
     node.value.0.with_mut(|place| unsafe { *place = value });
     node
 }
 
 fn read(node: NonNull<Node<Value>>) -> u32 {
-    // SAFETY: the protocol under test; a node is never given back to the allocator before all is over (`free`).
+    // SAFETY: the protocol under test; a node's memory is never deallocated in a model (`free`).
     let value = unsafe { node.as_ref() }.value.0.with(|value| unsafe { *value });
     assert_ne!(value, FREED, "a value was read that was freed");
     value
 }
 
-/// As if it were freed; the memory itself stays, so that a mistake is seen and does no harm.
+/// Marks nodes as freed. Their memory stays allocated, so that a bug is seen and does no harm.
 fn free(dead: &mut Dead<Value>) {
     while let Some(node) = dead.take() {
         // SAFETY: as in `read`.
@@ -53,13 +53,13 @@ struct World {
     quiescence: Quiescence,
 }
 
-// SAFETY: as of `Value`.
+// SAFETY: as for `Value`.
 unsafe impl Sync for World {}
-// SAFETY: as of `Value`.
+// SAFETY: as for `Value`.
 unsafe impl Send for World {}
 
 impl World {
-    /// The value is 1, and so many words are attached.
+    /// The value is 1, and `attached` words hold it.
     fn new(attached: usize) -> Arc<World> {
         let words = [Word::new(), Word::new()];
         let world = World { master: Master::new(Some(made(1, 1))), words, quiescence: Quiescence::new() };
@@ -67,13 +67,13 @@ impl World {
         Arc::new(world)
     }
 
-    /// As a replica reads.
+    /// Reads like a replica.
     fn read(&self, word: usize) -> u32 {
         read(self.words[word].find().or_else(|| self.master.ask()).expect("there is a value"))
     }
 
-    /// As a replica reads that was found empty, and has a copy of its own. The word is not looked at again here: of a thread that
-    /// loads from a place and then changes it, loom forgets the load, and with it what others did between.
+    /// Reads like an empty replica that makes its own copy. The word is not loaded first: loom forgets the
+    /// load of a thread that then changes the same location, and with it the steps of others in between.
     fn fetch(&self, word: usize) -> u32 {
         let original = self.master.ask().expect("there is a value");
         let value = read(original);
@@ -93,11 +93,11 @@ impl World {
 }
 
 fn forget(dead: Dead<Value>) {
-    // Nothing is freed in this model.
+    // No memory is freed in this model.
     let _ = dead;
 }
 
-/// Who has seen the new value at one replica sees it at every other.
+/// A reader that has seen the new value in one replica sees it in every other.
 fn never_back(fill: bool) {
     let world = World::new(2);
     let updater = {
@@ -119,7 +119,7 @@ fn emptied() {
     never_back(false);
 }
 
-/// A copy that one reader attaches is whole for another.
+/// A copy attached by one reader is complete for another.
 fn neighbours() {
     let world = World::new(0);
     let other = {
@@ -130,7 +130,7 @@ fn neighbours() {
     assert_eq!(other.join().unwrap(), 1);
 }
 
-/// A replica that is attached in the midst of an update is not left with the old value.
+/// A replica attached during an update does not keep the old value.
 fn late(copies: bool) {
     let world = World::new(0);
     let reader = {
@@ -141,7 +141,7 @@ fn late(copies: bool) {
             } else {
                 world.master.attach(&world.words[0], None, || ());
             }
-            // What it reads next is no older than what others saw before.
+            // Its next read is no older than an earlier read elsewhere.
             world.read(1) <= world.read(0)
         })
     };
@@ -158,7 +158,7 @@ fn late_copied() {
     late(true);
 }
 
-/// Of two who each change one value and then read the other, one sees what the other did.
+/// Two threads each change one value and then read the other: at least one sees the other's change.
 fn two_values() {
     let worlds = [World::new(0), World::new(0)];
     let other = {
@@ -175,7 +175,7 @@ fn two_values() {
     assert!(here == 2 || there == 2, "neither saw what the other did");
 }
 
-/// A node is freed when no operation can still read it.
+/// A node is freed only when no operation can still read it.
 fn reclaimed() {
     let world = World::new(1);
     let (reader, updater) = (world.quiescence.register(), world.quiescence.register());
@@ -183,7 +183,7 @@ fn reclaimed() {
     let reading = {
         let world = world.clone();
         thread::spawn(move || {
-            // SAFETY: of this domain, and this thread's alone.
+            // SAFETY: registered in this domain, and used by this thread alone.
             unsafe { world.quiescence.op(reader, || world.read(0)) }
         })
     };
@@ -195,7 +195,7 @@ fn reclaimed() {
     reading.join().unwrap();
 }
 
-/// Of those who keep a node the last frees it, and has seen the others done with it.
+/// The thread that drops the last reference frees the node, and has seen the other holders finish.
 fn keepers() {
     let world = World::new(0);
     let kept = world.master.share().expect("there is a value").as_ptr() as usize;
@@ -212,7 +212,7 @@ fn keepers() {
     keeper.join().unwrap();
 }
 
-/// An update that reaches those words alone of which was noted that they hold the value leaves none out.
+/// An update that visits only the words noted as holders visits all that hold the value.
 fn noted() {
     let (world, holders) = (World::new(0), Arc::new(Holders::new()));
     let reader = {
@@ -232,15 +232,15 @@ fn noted() {
     assert_eq!(held.is_some(), holders.all().may_have(0), "attached: {attached}");
 }
 
-/// A place that keeps one word, or the other, or none: as representatives of cached objects become thin and full again, with `Rcu`
-/// and a table in place of a number and a word.
+/// A place that has one word, the other, or no word, like a representative of a cached object that becomes
+/// thin and full again. A number and a word stand for `Rcu` and a table.
 struct Moving {
     world: Arc<World>,
     holders: Holders,
     kept: AtomicUsize,
 }
 
-/// A place that keeps no word.
+/// A place without a word.
 const NONE: usize = 2;
 
 impl Moving {
@@ -248,12 +248,12 @@ impl Moving {
         Arc::new(Moving { world: World::new(0), holders: Holders::new(), kept: AtomicUsize::new(kept) })
     }
 
-    /// What the place keeps.
+    /// The word that the place has now.
     fn lend(&self) -> usize {
         self.kept.load(Ordering::Acquire)
     }
 
-    /// A lookup in the word that it was lent: if that is empty, it is given the value.
+    /// Looks up in this word, and fills it if it is empty.
     fn look(&self, word: usize) -> u32 {
         if word == NONE {
             return read(self.world.master.ask().expect("there is a value"));
@@ -269,12 +269,12 @@ impl Moving {
         self.world.master.attach(&self.world.words[word], None, || self.holders.note(0));
     }
 
-    /// The word is taken away.
+    /// The place loses its word.
     fn become_thin(&self) {
         self.kept.swap(NONE, Ordering::AcqRel);
     }
 
-    /// The other word is there, and is handed the value.
+    /// The place gets the other word, which is given the value.
     fn become_full(&self) {
         if sites::PLACE_FIRST.is_weak() {
             self.put(1);
@@ -283,7 +283,7 @@ impl Moving {
         self.put(1);
     }
 
-    /// A change, or a removal, which is one: it empties what the place keeps.
+    /// A change or a removal: both empty the place's word.
     fn change(&self) {
         let mut dead = Dead::new();
         let new = |version| NonNull::from(Box::leak(made(version, 2)));
@@ -296,11 +296,11 @@ impl Moving {
         forget(dead);
     }
 
-    /// Two lookups, of which the other does not find what the one knows to be gone.
+    /// Two lookups: the second must not find a value that the first knows to be outdated.
     fn look_twice(&self) {
         let lent = self.lend();
         let first = self.look(lent);
-        // By whatever way it has heard of.
+        // The newest value that this thread has heard of.
         let known = first.max(read(self.world.master.ask().expect("there is a value")));
         let lent = if sites::LEND_ANEW.is_weak() { lent } else { self.lend() };
         let second = self.look(lent);
@@ -308,7 +308,7 @@ impl Moving {
     }
 }
 
-/// A place becomes thin while a change walks and a lookup puts.
+/// A place becomes thin while a change walks and a lookup fills its word.
 fn thinned() {
     let moving = Moving::new(0);
     let [thin, change] = [Moving::become_thin, Moving::change].map(|act| {
@@ -321,7 +321,7 @@ fn thinned() {
     assert_eq!(moving.look(moving.lend()), 2);
 }
 
-/// A place becomes full, with what was kept elsewhere, while a change walks.
+/// A place becomes full, with a value kept elsewhere, while a change walks.
 fn handed() {
     let moving = Moving::new(0);
     moving.put(0);
@@ -336,7 +336,7 @@ fn handed() {
     moving.look_twice();
 }
 
-/// Of an entry that is made while the thing ends nothing is left.
+/// An entry made while the object ends is removed by one of the two threads.
 fn swept() {
     let (presence, entry) = (Arc::new(Presence::new()), Arc::new(AtomicBool::new(false)));
     let maker = {
@@ -353,7 +353,7 @@ fn swept() {
         let (presence, entry) = (presence.clone(), entry.clone());
         thread::spawn(move || {
             if presence.end().expect("one ends it").may_have(0) {
-                // As a table does that is asked to take out what it does not have.
+                // Like a table: it does not write if the entry is absent.
                 if entry.load(Ordering::Relaxed) {
                     entry.store(false, Ordering::Relaxed);
                 }
@@ -373,7 +373,7 @@ impl Wake for Bell {
     }
 }
 
-/// Who waits sees the change, or is woken after it.
+/// A waiter sees the change, or is woken after it.
 fn watched() {
     let watch = Arc::new(Watch::new());
     let changed = Arc::new(AtomicBool::new(false));
@@ -418,7 +418,7 @@ models!(
     swept
 );
 
-/// The light fence in the release of `squall_lock::Lock`, which is no fence of the machine's, but one of loom's.
+/// The light fence in the release of `squall_lock::Lock`: a fence only in loom, not on the machine.
 #[cfg(loom)]
 const LOCK_LIGHT: squall_sys::sync::weaken::Site = squall_sys::sync::weaken::Site(2);
 
@@ -430,7 +430,7 @@ fn twins() {
     let (filled, emptied) = ("replica::model::filled::holds", "replica::model::emptied::holds");
     for (site, masks, test) in [
         (s::FIND, &[][..], filled),
-        // The fence before it hides it.
+        // The fence before it would hide the weakening.
         (s::FILL, &[s::UPDATE], filled),
         (s::COMMIT, &[], filled),
         (s::ASK, &[], filled),

@@ -1,30 +1,34 @@
-//! Where copies are: sets of places, and what is kept of them beside something that is copied.
+//! Sets of places: the places that have copies of an object, kept in a word beside it.
 //!
-//! Problem: whoever changes or ends something must reach every place that has a copy, and no other, while places make copies of it.
-//! Idea: a word beside it has a bit for each place. Two uses, with two orders.
+//! Problem: a thread that changes or ends an object must reach every place with a copy, and no other, while
+//! places make copies of it.
+//! Idea: a word beside the object has a bit for each place. There are two uses, with different orders.
 //!
-//! [`Holders`], beside a master, says which replicas hold its value.
+//! [`Holders`], beside a master, has the replicas that hold its value.
 //!
-//! - I1. `Holders` changes under the master's lock alone: a replica is noted by the step that gives it the value
-//!   ([`Replica::load_noting`](crate::replica::Replica::load_noting)), and whoever empties replicas takes the notes in the walk of that update. So a
-//!   replica that holds a value is noted.
+//! - I1. `Holders` changes only under the master's lock. A replica is noted in the step that gives it the
+//!   value ([`Replica::load_noting`](crate::replica::Replica::load_noting)). An update that empties replicas
+//!   takes the notes during its walk. So a replica that holds a value is noted.
 //!
-//! [`Presence`], beside something that ends once, says where there may be an entry of it, so that none is left when it is gone.
+//! [`Presence`], beside an object that ends once, has the places that may have an entry of it. So no entry is
+//! left when it has ended.
 //!
-//! - I2. Who makes an entry announces the place, makes it, and then asks whether the thing is gone; if so, it takes the entry out again. Who
-//!   ends the thing marks it as gone, then asks for the places, and takes the entries out there. Each has a fence between its two
-//!   steps, so that one of them sees what the other did (`CONFIRM`, `END`): nothing is left.
+//! - I2. The maker of an entry announces the place, makes the entry, and then checks whether the object has
+//!   ended; if so, the maker removes the entry. The thread that ends the object marks it as ended, then loads
+//!   the places and removes their entries. Each has a fence between its two steps, so that at least one sees
+//!   the other (`CONFIRM`, `END`): no entry is left.
 //!
-//! Not promised: that a place is told from those whose number differs from its own by a multiple of 64. Both sets may say more than is so.
-//! Cost: a read-modify-write of the word for each copy that is made, and none for its use.
-//! Source: HU-15, the page directory: which clusters hold copies.
+//! Not promised: places with numbers that differ by a multiple of 64 share a bit. So both sets may contain
+//! extra places.
+//! Cost: a read-modify-write of the word for each copy made, and no cost for its use.
+//! Source: HU-15 (Hurricane, §4.3), the page directory: the set of clusters with copies.
 
 use squall_sys::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::fmt;
 
 use crate::replica::sites;
 
-/// A set of places, each a small number.
+/// A set of places, which are small numbers. Places that differ by a multiple of 64 share a bit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Places(u64);
 
@@ -35,17 +39,24 @@ impl Places {
         1 << (place % Places::BITS)
     }
 
-    /// Whether this place may be in it.
+    /// Whether the set may contain this place.
     pub fn may_have(self, place: usize) -> bool {
         self.0 & Places::bit(place) != 0
     }
 
-    /// Whether no place is in it.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The places below `count` that may be in it.
+    /// Iterates over the places below `count` that the set may contain.
+    ///
+    /// ```
+    /// use squall_parts::replica::Holders;
+    /// let holders = Holders::new();
+    /// holders.note(3);
+    /// assert_eq!(holders.all().below(128).collect::<Vec<_>>(), [3, 67], "67 shares the bit of 3");
+    /// ```
     pub fn below(self, count: usize) -> impl Iterator<Item = usize> {
         let mut left = self.0;
         let classes = std::iter::from_fn(move || {
@@ -63,29 +74,41 @@ impl fmt::Debug for Places {
     }
 }
 
-/// Which replicas of a master hold its value: see the module.
+/// The replicas of a master that hold its value. See the module header.
+///
+/// ```
+/// use squall_parts::replica::{Holders, Master};
+/// let (master, holders) = (Master::fetched(1), Holders::new());
+/// let replicas = [master.replica(), master.replica()];
+/// squall_rcu::pin(|guard| assert_eq!(**replicas[1].load_noting(&master, guard, || holders.note(1)), 1));
+/// // Only replica 1 holds the value, so the update visits no other.
+/// master.set(2, |reach| holders.take().below(2).for_each(|place| reach(&replicas[place])));
+/// assert!(holders.all().is_empty());
+/// ```
 #[derive(Debug)]
 pub struct Holders(AtomicU64);
 
 impl Holders {
-    /// None.
+    /// Returns an empty set.
     pub fn new() -> Holders {
         Holders(AtomicU64::new(0))
     }
 
-    /// The replica of this place has been given the value. Called by [`Replica::load_noting`](crate::replica::Replica::load_noting)'s closure (I1).
+    /// Notes that the replica of this place has been given the value. Called from the closure of
+    /// [`Replica::load_noting`](crate::replica::Replica::load_noting) (I1).
     pub fn note(&self, place: usize) {
-        // Relaxed: whoever reads it holds the lock that this is called under.
+        // Relaxed: readers hold the lock that this is called under.
         self.0.fetch_or(Places::bit(place), Ordering::Relaxed);
     }
 
-    /// The places, in the walk of an update that gives them the new value: they stay holders (I1).
+    /// Returns the places, in the walk of an update that gives them the new value: they stay holders (I1).
     pub fn all(&self) -> Places {
         // Relaxed: as in `note`.
         Places(self.0.load(Ordering::Relaxed))
     }
 
-    /// The places, in the walk of an update that empties the replicas there: they hold nothing after it (I1).
+    /// Takes the places, in the walk of an update that empties their replicas: the set is empty afterwards
+    /// (I1).
     pub fn take(&self) -> Places {
         // Relaxed: as in `note`.
         Places(self.0.swap(0, Ordering::Relaxed))
@@ -98,7 +121,17 @@ impl Default for Holders {
     }
 }
 
-/// Where there may be entries of something that ends once: see the module.
+/// The places that may have entries of an object that ends once. See the module header.
+///
+/// ```
+/// use squall_parts::replica::Presence;
+/// let presence = Presence::new();
+/// presence.announce(3);
+/// // Make the entry at place 3, then check that it may stay.
+/// assert!(presence.is_here_still());
+/// let places = presence.end().expect("the first call ends it");
+/// assert!(places.may_have(3) && presence.end().is_none());
+/// ```
 #[derive(Debug)]
 pub struct Presence {
     gone: AtomicBool,
@@ -106,35 +139,37 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// There, with no entry anywhere.
+    /// Returns a presence that has not ended and has no places.
     pub fn new() -> Presence {
         Presence { gone: AtomicBool::new(false), places: AtomicU64::new(0) }
     }
 
-    /// An entry is about to be made at this place.
+    /// Announces that an entry is about to be made at this place.
     pub fn announce(&self, place: usize) {
         // Relaxed: the fence in `is_here_still` comes after it.
         self.places.fetch_or(Places::bit(place), Ordering::Relaxed);
     }
 
-    /// Whether an entry that was made after it was announced may stay: if not, its maker takes it out again.
+    /// Whether an entry made after [`announce`](Presence::announce) may stay. If not, its maker must remove
+    /// it.
     #[must_use = "an entry of something that is gone has to be taken out"]
     pub fn is_here_still(&self) -> bool {
-        // Pairs with the fence in `end`: this sees that it is gone, or that one sees the place and the entry.
+        // Pairs with the fence in `end`: either this load sees the end, or the ending thread sees the place
+        // and the entry.
         if !sites::CONFIRM.is_weak() {
             fence(Ordering::SeqCst);
         }
         !self.is_gone()
     }
 
-    /// Whether it has ended.
+    /// Whether the object has ended.
     #[inline(always)]
     pub fn is_gone(&self) -> bool {
-        // Acquire: pairs with the release in `end`: who sees that it is gone sees what was done before.
+        // Acquire: pairs with the release in `end`: a thread that sees the end sees the writes before it.
         self.gone.load(Ordering::Acquire)
     }
 
-    /// Ends it. Of several who do so one gets the places in which it has to take entries out.
+    /// Ends the object. Of several callers, one gets the places from which it must remove entries.
     #[must_use = "entries have to be taken out there"]
     pub fn end(&self) -> Option<Places> {
         // AcqRel: pairs with the acquire in `is_gone`, and with itself.
@@ -145,7 +180,7 @@ impl Presence {
         if !sites::END.is_weak() {
             fence(Ordering::SeqCst);
         }
-        // Relaxed: the fence is before it.
+        // Relaxed: the fence comes before it.
         Some(Places(self.places.load(Ordering::Relaxed)))
     }
 }
@@ -174,7 +209,7 @@ mod tests {
         assert_eq!(places.below(64).collect::<Vec<_>>(), [0, 5, 63]);
         assert_eq!(places.below(63).collect::<Vec<_>>(), [0, 5]);
         assert!(places.may_have(5) && !places.may_have(6) && !places.is_empty());
-        // Beyond, those of the same remainder.
+        // Beyond 63, places with the same remainder.
         assert_eq!(of(&[70]).below(200).collect::<Vec<_>>(), [6, 70, 134, 198]);
         assert!(of(&[70]).may_have(70));
     }

@@ -1,39 +1,43 @@
 //! The protocol of a value with replicas: nodes, words, and the master.
 //!
-//! Problem: a value is read everywhere and changed seldom. Each cluster shall read a word of its own and nothing else, and yet
-//! no reader may see a value after another one has seen a later one, and none may wait for an update.
-//! Idea: a word that is being changed is empty: who finds it so asks the master's word, which alone says what the value is. An
-//! update empties the words, then stores the new node in the master, then fills the words. So a word that is not empty holds
-//! what the master holds; and while an update stores, all words are empty.
+//! Problem: a value is read everywhere and seldom changed. Each cluster reads only a word of its own. Yet no
+//! reader may see a value after another one has seen a later one, and no reader may wait for an update.
+//! Idea: a word is empty while it is being changed. A reader that finds it empty reads the master's word,
+//! which is authoritative. An update empties the words, then stores the new node in the master, then fills
+//! the words. So a filled word holds the master's node, and all words are empty while an update stores.
 //!
-//! - I1. Words and the master's word are changed under the master's lock, or by who owns them alone.
-//! - I2. A node in a word or in the master was kept for it: `keepers` counts them, and is one for whoever made it. Who lets
-//!   go last gets the node, once, and frees it when every operation that is open then has ended.
-//! - I3. When the master's word changes, every word that the walk of this update gives is empty, and stays so until the
-//!   lock is released, but for the fill of that update.
-//! - I4. Who attaches a node says so under the lock, so that a walk may leave out the words of which nothing was said.
+//! - I1. Words and the master's word are changed under the master's lock, or by their exclusive owner.
+//! - I2. A node in a word or in the master has a reference for it: `references` counts them, starting with
+//!   one for its maker. The holder that drops the last reference gets the node, once, and frees it after a
+//!   grace period.
+//! - I3. When the master's word changes, every word visited by the walk of this update is empty. It stays
+//!   empty until the lock is released, except for the fill by the same update.
+//! - I4. A reader that attaches a node notes it under the lock, so that a walk may skip words without a note.
 //! - I5. `version` is written before the node is in any word, and grows by one with each update of a master.
 //!
-//! Linearization: an update takes effect at the store to the master's word (`COMMIT`). A read takes effect at its load of the
-//! word where that holds a node, else at its load of the master's.
-//! Proof. (1) A read finds a node in its word, and knows of a later `COMMIT`, its own or one that somebody whom it heard of has
-//! seen: no, for the word was emptied before that (I3), so the read sees the empty word or what was put there later, and
-//! nobody puts the old node there again (I1: under the lock there is the new one only). (2) A read finds a node in its word before
-//! the `COMMIT` of it: no, for filling and attaching come after that, and who sees them by `FIND` sees the master hold that
-//! node or a later one. (3) A read that asks the master is right at its load. (4) Two threads each change one value and then
-//! read the other: one sees what the other did, by the fences `UPDATE`. (5) Two readers that no synchronisation connects agree on the
-//! order of changes of two values because stores reach all other processors at once, as on x86-64 and aarch64; the words of the
-//! language alone do not say so.
+//! Linearization: an update takes effect at the store to the master's word (`COMMIT`). A read takes effect at
+//! its load of the word if that holds a node, else at its load of the master's word.
+//! Proof. (1) Can a read find an old node in its word, although it knows of a later `COMMIT`? It may have
+//! made that itself, or another thread has told it. No: the word was emptied before that (I3), so the read
+//! sees the empty word or a later node. The old node never comes back: under the lock there is only the new
+//! one (I1). (2) Can a read find a node in its word before the `COMMIT` of that node? No: fills and attaches
+//! come after it, and a reader that sees them through `FIND` sees the master hold that node or a later one.
+//! (3) A read of the master's word is right at its load. (4) Two threads each change one value and then read
+//! the other: at least one sees the other's change, by the fences `UPDATE`. (5) Two readers without
+//! synchronisation agree on the order of changes of two values. The reason is that stores reach all other
+//! processors at once, as on x86-64 and aarch64. The language's memory model alone does not imply this.
 //!
-//! A node with a tag and a pointer to what it replaces would do the same with one word more in each node, and a step more in each
-//! read: a reader that met the tag would have to ask the master just so. There is nothing to ask of an empty word.
+//! A node with a tag and a pointer to its predecessor would do the same. It would cost one more word per node
+//! and one more step per read: a reader that met the tag would still have to read the master.
 //!
-//! What the walk does not give, is not updated: it goes on with its old value for as long as it is left out. That is a wrong
-//! answer, and no wrong memory: the word keeps its node (I2).
+//! A word left out by the walk is not updated: it keeps its old value until a walk visits it. That is a stale
+//! answer, and no memory error: the word has a reference to its node (I2).
 //!
-//! Progress: reads are wait-free; `attach` tries once. Updates block each other. A thread that stalls in an update, or
-//! in `attach`, holds up updates; readers of empty words read the master's meanwhile. Cost: a read is one load of the word; an update changes each word twice.
-//! Source: TO-04, HU-17 (told down the tree of clusters), K42's coordinated swings of all reps; the order is ours.
+//! Progress: reads are wait-free; `attach` tries the lock once. Updates block each other. A thread that
+//! stalls in an update or in `attach` blocks updates; readers of empty words read the master's word
+//! meanwhile. Cost: a read is one load of the word; an update changes each word twice.
+//! Source: TO-04 (Tornado, §3.1), HU-17 (Hurricane: passed down the tree of clusters), K42's coordinated
+//! swings of all representatives; the order is ours.
 
 use squall_lock::Lock;
 use squall_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
@@ -42,36 +46,37 @@ use std::ptr::{self, NonNull};
 
 use crate::replica::sites;
 
-/// A value, its version, and who keeps it.
+/// A value, its version, and its reference count.
 #[repr(C)]
 pub(crate) struct Node<T> {
     pub(crate) version: u64,
     pub(crate) value: T,
-    /// Words, masters and others (I2). Apart from what readers read, but for small values: it changes with updates alone.
+    /// References of words, masters and others (I2). Placed away from the fields that readers read, except
+    /// for small values: only updates change it.
     keepers: AtomicUsize,
-    /// The next one of [`Dead`].
+    /// The next node in [`DeadNodes`].
     next: AtomicPtr<Node<T>>,
 }
 
 impl<T> Node<T> {
-    /// A node that its maker keeps.
+    /// Makes a node with one reference, the maker's.
     pub(crate) fn new(version: u64, value: T) -> Box<Node<T>> {
         let next = AtomicPtr::new(ptr::null_mut());
         Box::new(Node { version, value, keepers: AtomicUsize::new(1), next })
     }
 
-    /// One keeper more.
+    /// Adds references.
     ///
     /// # Safety
-    /// The node has a keeper that does not let go meanwhile.
+    /// The node has a reference that is not dropped meanwhile.
     pub(crate) unsafe fn keep(node: NonNull<Node<T>>, more: usize) {
-        // Relaxed: there is a keeper, as with any count of references.
-        // SAFETY: kept, so valid.
+        // Relaxed: there is a reference, as in any reference count.
+        // SAFETY: the reference keeps the node valid.
         unsafe { node.as_ref() }.keepers.fetch_add(more, Ordering::Relaxed);
     }
 }
 
-/// Nodes that nobody keeps any more, for the caller to free when their time has come.
+/// Nodes without references, to be freed by the caller after a grace period.
 #[must_use]
 pub(crate) struct Dead<T>(*mut Node<T>);
 
@@ -80,22 +85,23 @@ impl<T> Dead<T> {
         Dead(ptr::null_mut())
     }
 
-    /// Lets so many keepers of a node go.
+    /// Drops references to a node.
     ///
     /// # Safety
-    /// They are the caller's, more than none, and it has taken the node out of their words.
+    /// The references belong to the caller, at least one, and it has removed the node from their words.
     pub(crate) unsafe fn let_go(&mut self, node: NonNull<Node<T>>, keepers: usize) {
-        // SAFETY: kept, by the caller.
+        // SAFETY: the caller has a reference.
         let this = unsafe { node.as_ref() };
-        // AcqRel: pairs with itself: who lets go last has seen the node taken out of every word.
+        // AcqRel: pairs with itself: the thread that drops the last reference has seen the node removed from
+        // every word.
         if this.keepers.fetch_sub(keepers, sites::LET_GO.order(Ordering::AcqRel)) == keepers {
-            // Relaxed: it is the caller's alone now, but for readers, which do not look at this.
+            // Relaxed: only the caller has the node now, besides readers, which do not read this field.
             this.next.store(self.0, Ordering::Relaxed);
             self.0 = node.as_ptr();
         }
     }
 
-    /// Takes one of them: nobody keeps it, no word leads to it, and operations that are open may still read it.
+    /// Takes a node. It has no references and is in no word; open operations may still read it.
     pub(crate) fn take(&mut self) -> Option<NonNull<Node<T>>> {
         let first = NonNull::new(self.0)?;
         // SAFETY: in the list, so not freed.
@@ -104,10 +110,10 @@ impl<T> Dead<T> {
     }
 }
 
-/// A replica's word: null, or a node that it keeps.
+/// A replica's word: null, or a node with a reference for the word.
 ///
-/// It is changed by single steps that read and write, not by a load and a store: the line moves once, and the model checker,
-/// which forgets a load that another one follows, sees them.
+/// It is changed by single read-modify-writes, not by a load and a store. So the cache line moves once, and
+/// loom sees the change: it forgets a load that another one follows.
 pub(crate) struct Word<T>(AtomicPtr<Node<T>>);
 
 impl<T> Word<T> {
@@ -115,44 +121,46 @@ impl<T> Word<T> {
         Word(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// The node, if it holds one. It is valid to the end of the operation in which this is called.
+    /// Returns the node, if the word holds one. It is valid until the end of the caller's operation.
     #[inline(always)]
     pub(crate) fn find(&self) -> Option<NonNull<Node<T>>> {
-        // Acquire: pairs with the releases in `fill` and `attach`: the node is whole, and its update committed.
+        // Acquire: pairs with the releases in `fill` and `attach`: the node is complete, and its update
+        // committed.
         NonNull::new(self.0.load(sites::FIND.order(Ordering::Acquire)))
     }
 
-    /// Empties it. Under the lock of its master.
+    /// Empties the word. The caller holds its master's lock.
     fn empty(&self, dead: &mut Dead<T>) {
-        // Relaxed: who holds the lock sees what others stored under it, and the release of `COMMIT` is behind it.
+        // Relaxed: the lock's holder sees stores made under it, and the release of `COMMIT` comes after it.
         if let Some(held) = NonNull::new(self.0.swap(ptr::null_mut(), Ordering::Relaxed)) {
-            // SAFETY: kept for the word (I2), and just taken out of it.
+            // SAFETY: the word's reference (I2), which was just taken out of it.
             unsafe { dead.let_go(held, 1) };
         }
     }
 
-    /// Gives it a node, if it is empty: then one keeper is the word's. Under the lock of its master.
+    /// Stores a node if the word is empty, and then takes over one reference. The caller holds its master's
+    /// lock.
     fn fill(&self, node: NonNull<Node<T>>, site: Site) -> bool {
-        // Release: pairs with the acquire in `find`. Relaxed: a word that is not empty is left alone.
+        // Release: pairs with the acquire in `find`. Relaxed: a filled word is left alone.
         let release = site.order(Ordering::Release);
         self.0.compare_exchange(ptr::null_mut(), node.as_ptr(), release, Ordering::Relaxed).is_ok()
     }
 
-    /// Lets go of what it holds, at its end.
+    /// Drops the word's reference, at the end of its life.
     pub(crate) fn end(&mut self, dead: &mut Dead<T>) {
         // Acquire: pairs with the release of `fill`, as in `find`.
         if let Some(held) = NonNull::new(self.0.swap(ptr::null_mut(), Ordering::Acquire)) {
-            // SAFETY: kept for the word (I2), which is nobody else's.
+            // SAFETY: the word's reference (I2), and the word has no other user.
             unsafe { dead.let_go(held, 1) };
         }
     }
 }
 
-/// A copy for one word alone, with a keeper that the word is to have.
+/// A copy of a node for one word, with a reference for that word.
 #[derive(Debug)]
 pub(crate) struct Copied<T> {
     pub(crate) copy: NonNull<Node<T>>,
-    /// What it is a copy of.
+    /// The original of the copy.
     pub(crate) original: NonNull<Node<T>>,
 }
 
@@ -166,30 +174,30 @@ impl<T> Copy for Copied<T> {}
 /// A walk over the words of a master: it calls its argument with each.
 pub(crate) type Walk<'a, T> = dyn FnMut(&mut dyn FnMut(&Word<T>)) + 'a;
 
-/// What alone says what the value is.
+/// The authoritative copy of the value.
 pub(crate) struct Master<T> {
-    /// Null, or a node that it keeps.
+    /// Null, or a node with a reference for the master.
     current: AtomicPtr<Node<T>>,
-    /// The same, for those who hold the lock.
+    /// A second pointer to that node, for holders of the lock.
     held: Lock<Held<T>>,
 }
 
 struct Held<T>(Option<NonNull<Node<T>>>);
 
-// SAFETY: a pointer, which whoever holds the lock follows as whoever reads `current` does.
+// SAFETY: a pointer, followed by the lock's holder just as by readers of `current`.
 unsafe impl<T: Send + Sync> Send for Held<T> {}
 
 impl<T> Master<T> {
-    /// A master that takes over the keeper of a node, or has none yet.
+    /// Makes a master that takes over the reference of a node, or has no node yet.
     pub(crate) fn new(node: Option<Box<Node<T>>>) -> Master<T> {
         let current = node.map_or(ptr::null_mut(), Box::into_raw);
         Master { current: AtomicPtr::new(current), held: Lock::new(Held(NonNull::new(current))) }
     }
 
-    /// The node, if it has one. It is valid to the end of the operation in which this is called.
+    /// Returns the node, if the master has one. It is valid until the end of the caller's operation.
     #[inline(always)]
     pub(crate) fn ask(&self) -> Option<NonNull<Node<T>>> {
-        // Acquire: pairs with the release of `COMMIT`: the node is whole, and every word was emptied.
+        // Acquire: pairs with the release of `COMMIT`: the node is complete, and every word was emptied.
         NonNull::new(self.current.load(sites::ASK.order(Ordering::Acquire)))
     }
 
@@ -199,19 +207,21 @@ impl<T> Master<T> {
         self.held.is_locked()
     }
 
-    /// The node, with one keeper more, which is the caller's.
+    /// Returns the node with one more reference, the caller's.
     pub(crate) fn share(&self) -> Option<NonNull<Node<T>>> {
         let held = self.held.lock();
         let node = held.0?;
-        // SAFETY: kept by the master, which does not let go while the lock is held.
+        // SAFETY: the master has a reference, and keeps it while the lock is held.
         unsafe { Node::keep(node, 1) };
         Some(node)
     }
 
-    /// Gives an empty word the value, if nobody else is at it: the master's own node, or the copy of a node that is still the
-    /// master's. Returns whether it did; then the copy's keeper is the word's, and `note` was called, under the lock still.
+    /// Gives an empty word the value, unless another thread holds the lock: the master's own node, or a copy
+    /// of a node that the master still has. Returns whether it did; then the word has taken over the copy's
+    /// reference, and `note` was called, still under the lock.
     ///
-    /// Within the operation in which the original was found, so that its address is not another's.
+    /// Called within the operation in which the original was found, so that its address cannot be that of
+    /// another node.
     pub(crate) fn attach(&self, word: &Word<T>, copy: Option<Copied<T>>, note: impl FnOnce()) -> bool {
         let held = self.held.try_lock();
         let current = match &held {
@@ -222,7 +232,7 @@ impl<T> Master<T> {
         let Some(current) = current else { return false };
         let given = match copy {
             None => {
-                // SAFETY: kept by the master, which does not let go while the lock is held.
+                // SAFETY: the master has a reference, and keeps it while the lock is held.
                 unsafe { Node::keep(current, 1) };
                 current
             }
@@ -231,9 +241,9 @@ impl<T> Master<T> {
         };
         let attached = word.fill(given, sites::ATTACH);
         if !attached && copy.is_none() {
-            // It is not the last: the master keeps the node, too.
+            // This is not the last reference: the master has one, too.
             let mut none = Dead::new();
-            // SAFETY: from above, and in no word.
+            // SAFETY: the reference added above, which no word has taken over.
             unsafe { none.let_go(given, 1) };
         }
         if sites::NOTE_LOCKED.is_weak() {
@@ -245,10 +255,12 @@ impl<T> Master<T> {
         attached
     }
 
-    /// Replaces the node, and returns the version of the new one; nothing happens if `admit` says no to the version that there
-    /// is. `new` makes it, of a given version, with one keeper, which becomes the master's. `fill`: the words are given it, too.
+    /// Replaces the node and returns the new version, unless `admit` rejects the current one. `new` makes the
+    /// node of a given version, with one reference, which the master takes over. With `fill`, the words get
+    /// the node too.
     ///
-    /// The walk is made under the lock. Where it panics, nothing was replaced, or everything but words that are empty now.
+    /// The walk is made under the lock. If it panics, either the master is unchanged, or the replacement is
+    /// complete except that some words are empty.
     pub(crate) fn replace(
         &self,
         admit: impl FnOnce(u64) -> bool,
@@ -258,7 +270,7 @@ impl<T> Master<T> {
         dead: &mut Dead<T>,
     ) -> Option<u64> {
         let mut held = self.held.lock();
-        // SAFETY: kept by the master.
+        // SAFETY: the master has a reference.
         let version = held.0.map_or(0, |old| unsafe { old.as_ref() }.version);
         if !admit(version) {
             return None;
@@ -274,21 +286,21 @@ impl<T> Master<T> {
             empty(dead);
         }
         let node = new(version + 1);
-        // Release: pairs with the acquire in `ask`. Before it, the words were emptied.
+        // Release: pairs with the acquire in `ask`. The words were emptied before.
         self.current.store(node.as_ptr(), sites::COMMIT.order(Ordering::Release));
         if late {
             empty(dead);
         }
-        // Pairs with itself, of who updated another master and then reads this one.
+        // Pairs with itself, in a thread that updated another master and then reads this one.
         if !sites::UPDATE.is_weak() {
             fence(Ordering::SeqCst);
         }
         if let Some(old) = held.0.replace(node) {
-            // SAFETY: the master's keeper, and its word has another node.
+            // SAFETY: the master's reference, and its word has another node.
             unsafe { dead.let_go(old, 1) };
         }
         if fill && words > 0 {
-            // SAFETY: kept by the master while the lock is held.
+            // SAFETY: the master has a reference while the lock is held.
             unsafe { Node::keep(node, words) };
             let mut keepers = Keepers { node, left: words, dead };
             walk(&mut |word| keepers.left -= usize::from(keepers.left > 0 && word.fill(node, sites::FILL)));
@@ -296,16 +308,16 @@ impl<T> Master<T> {
         Some(version + 1)
     }
 
-    /// Lets go of the node, at its end.
+    /// Drops the master's reference, at the end of its life.
     pub(crate) fn end(&mut self, dead: &mut Dead<T>) {
         if let Some(held) = self.held.get_mut().0.take() {
-            // SAFETY: the master's keeper, and nobody else has the master.
+            // SAFETY: the master's reference, and the master has no other user.
             unsafe { dead.let_go(held, 1) };
         }
     }
 }
 
-/// Keepers of a node that words were to have: those that no word took, let go.
+/// References meant for words. The drop releases those that no word has taken over.
 struct Keepers<'a, T> {
     node: NonNull<Node<T>>,
     left: usize,
@@ -315,7 +327,7 @@ struct Keepers<'a, T> {
 impl<T> Drop for Keepers<'_, T> {
     fn drop(&mut self) {
         if self.left > 0 {
-            // SAFETY: ours, and in no word.
+            // SAFETY: references of this value, which no word has taken over.
             unsafe { self.dead.let_go(self.node, self.left) };
         }
     }

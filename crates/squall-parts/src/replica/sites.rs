@@ -1,51 +1,55 @@
-//! The orderings and steps that the argument in `raw.rs` and `watch.rs` names, each of which a model test weakens.
+//! The sites of the proofs in `raw.rs`, `watch.rs`, `places.rs` and `keyed.rs`: orderings and steps that
+//! model tests weaken one by one.
 
 use squall_sys::sync::weaken::Site;
 
-/// The acquire of a reader that finds a value in a word. Partners: [`FILL`], [`ATTACH`].
+/// The acquire load of a reader that finds a value in its word. Pairs with [`FILL`] and [`ATTACH`].
 pub(crate) const FIND: Site = Site(110);
-/// The acquire of a reader that asks the master. Partner: [`COMMIT`].
+/// The acquire load of a reader that reads the master's word. Pairs with [`COMMIT`].
 pub(crate) const ASK: Site = Site(111);
-/// The release by which the master has the new value. Partner: [`ASK`].
+/// The release store of the new value into the master's word. Pairs with [`ASK`].
 pub(crate) const COMMIT: Site = Site(112);
-/// The release by which a word is given the new value. Partner: [`FIND`].
+/// The release store by which an update fills a word. Pairs with [`FIND`].
 pub(crate) const FILL: Site = Site(113);
-/// The release by which a reader gives its word the value. Partner: [`FIND`].
+/// The release store by which a reader fills its word. Pairs with [`FIND`].
 pub(crate) const ATTACH: Site = Site(114);
-/// The fence at the end of an update. Partners: itself, of an update elsewhere; [`WATCH`].
+/// The fence at the end of an update. Pairs with itself, in an update of another master, and with [`WATCH`].
 pub(crate) const UPDATE: Site = Site(115);
-/// Not an ordering: the words are emptied before the master has the new value.
+/// A step: the words are emptied before the master gets the new value.
 pub(crate) const EMPTY_FIRST: Site = Site(116);
-/// Not an ordering: a reader gives its word a value under the master's lock.
+/// A step: a reader fills its word under the master's lock.
 pub(crate) const ATTACH_LOCKED: Site = Site(117);
-/// Release and acquire of a keeper that lets go. Partner: itself.
+/// Release and acquire of a holder that drops its reference. Pairs with itself.
 pub(crate) const LET_GO: Site = Site(118);
-/// The fence of who begins to watch, between that and its look at the version. Partner: [`WAKE`].
+/// The fence of a waiter, between registering its waker and checking for the change. Pairs with [`WAKE`] and
+/// [`UPDATE`].
 pub(crate) const WATCH: Site = Site(119);
-/// The fence of who wakes, between what it has changed and its look for watchers. Partner: [`WATCH`].
+/// The fence of a waking thread, between its change and its check for waiters. Pairs with [`WATCH`].
 pub(crate) const WAKE: Site = Site(120);
-/// Not an ordering: who gives a word a value notes that under the master's lock.
+/// A step: a reader that fills its word notes it under the master's lock.
 pub(crate) const NOTE_LOCKED: Site = Site(121);
-/// The fence of who has made an entry, between that and its look whether the thing is gone. Partner: [`END`].
+/// The fence of a thread that has made an entry, between that and its check whether the object has ended.
+/// Pairs with [`END`].
 pub(crate) const CONFIRM: Site = Site(122);
-/// The fence of who ends something, between that and its look for places. Partner: [`CONFIRM`].
+/// The fence of a thread that ends an object, between that and its load of the places. Pairs with
+/// [`CONFIRM`].
 pub(crate) const END: Site = Site(123);
-/// Not an ordering: a change is announced before its copies are taken out.
+/// A step: a change is announced before its copies are removed.
 pub(crate) const ANNOUNCE_FIRST: Site = Site(92);
-/// Not an ordering: the places are asked for after the announcement.
+/// A step: the places are loaded after the announcement.
 pub(crate) const PLACES_AFTER: Site = Site(93);
-/// Not an ordering: a copy is put in while nobody is announced.
+/// A step: a copy is stored only while no change of its stripe is announced.
 pub(crate) const NOBODY_NOW: Site = Site(94);
-/// Not an ordering: a copy is put in only if nobody's change has ended since its value was read.
+/// A step: a copy is stored only if no change of its stripe has ended since its value was read.
 pub(crate) const NOBODY_SINCE: Site = Site(95);
-/// Not an ordering: a copy is put in under the stripe's lock.
+/// A step: a copy is stored under the stripe's lock.
 pub(crate) const COPY_LOCKED: Site = Site(96);
-/// Not an ordering: the copies are taken out before the truth changes. In the models, which change it.
+/// A step, in the models' changes: the copies are removed before the source changes.
 #[cfg(all(test, any(loom, squall_model)))]
 pub(crate) const TAKE_FIRST: Site = Site(97);
-/// Not an ordering: each lookup is lent what its place keeps anew. In the models, which lend it.
+/// A step, in the models' lookups: each lookup loads the word that its place has now.
 #[cfg(all(test, any(loom, squall_model)))]
 pub(crate) const LEND_ANEW: Site = Site(98);
-/// Not an ordering: what a place keeps can be found by changes before anything is put into it. In the models, which put it there.
+/// A step, in the models' places: changes can reach a place's word before a value is stored in it.
 #[cfg(all(test, any(loom, squall_model)))]
 pub(crate) const PLACE_FIRST: Site = Site(99);

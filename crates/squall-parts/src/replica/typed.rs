@@ -1,9 +1,10 @@
-//! Masters and replicas as safe code has them. How they keep their promise: `raw`.
+//! The safe interface of masters and replicas. `raw` has the protocol.
 //!
-//! - I1. A replica's word is given nodes by the master that made it alone, whose number it has: a master touches no other's.
-//! - I2. What `Dead` holds is retired at the end of each function here that fills it, by a panic too.
+//! - I1. Only the master that made a replica, known by its number, stores nodes in the replica's word. A
+//!   master changes no other words.
+//! - I2. Each function here that fills a `DeadNodes` retires its nodes at its end, after a panic too.
 
-use squall_rcu::{Op, op};
+use squall_rcu::{Guard, pin};
 use squall_sys::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
 use std::ops::Deref;
@@ -11,24 +12,31 @@ use std::ptr::NonNull;
 
 use crate::replica::raw::{self, Copied, Dead, Node, Word};
 
-/// A value and its version: what readers see.
+/// A value and its version, as readers see it.
 ///
 /// A master counts its versions from 1; each update adds one.
+///
+/// ```
+/// use squall_parts::replica::{Master, Versioned};
+/// let limit = Master::new(10);
+/// limit.set(20, |_| ());
+/// limit.read(|value| assert_eq!((Versioned::version(value), **value), (2, 20)));
+/// ```
 #[repr(transparent)]
 pub struct Versioned<T>(Node<T>);
 
 impl<T> Versioned<T> {
-    /// Which version of its master's value this is.
+    /// Returns the version of this value.
     #[inline(always)]
     pub fn version(this: &Versioned<T>) -> u64 {
         this.0.version
     }
 
     /// # Safety
-    /// It is valid for the life that is asked for.
+    /// The node is valid for the lifetime of the result.
     #[inline(always)]
     unsafe fn of<'o>(node: NonNull<Node<T>>) -> &'o Versioned<T> {
-        // SAFETY: the caller's promise; of the same layout.
+        // SAFETY: the caller; the types have the same layout.
         unsafe { node.cast().as_ref() }
     }
 }
@@ -48,12 +56,20 @@ impl<T: fmt::Debug> fmt::Debug for Versioned<T> {
     }
 }
 
-/// An update that came too late: another was first. The value is given back.
+/// The error of an update that lost a race: another update was faster. Returns the rejected value.
+///
+/// ```
+/// use squall_parts::replica::Master;
+/// let limit = Master::new(10);
+/// limit.set(20, |_| ());
+/// let conflict = limit.compare_and_set(1, 30, |_| ()).unwrap_err();
+/// assert_eq!((conflict.value, conflict.version), (30, 2));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Conflict<T> {
-    /// What was to be the value.
+    /// The rejected value.
     pub value: T,
-    /// The version that there was instead of the expected one.
+    /// The current version.
     pub version: u64,
 }
 
@@ -71,7 +87,7 @@ impl<T> fmt::Debug for Conflict<T> {
 
 impl<T> std::error::Error for Conflict<T> {}
 
-/// The dead, retired where this ends (I2).
+/// Dead nodes, retired by the drop (I2).
 struct Retired<T: Send + Sync + 'static>(Dead<T>);
 
 impl<T: Send + Sync + 'static> Retired<T> {
@@ -83,16 +99,25 @@ impl<T: Send + Sync + 'static> Retired<T> {
 impl<T: Send + Sync + 'static> Drop for Retired<T> {
     fn drop(&mut self) {
         while let Some(node) = self.0.take() {
-            // SAFETY: 1. a node is a box, and nobody keeps this one (`raw/I2`). 2. it was taken out of every word before.
+            // SAFETY: 1. a node is a box, and this one has no references left (`raw/I2`). 2. it was removed
+            // from every word before.
             unsafe { squall_rcu::retire_raw(node.as_ptr()) };
         }
     }
 }
 
-/// A node that is kept: a counted pointer to a value of a master.
+/// A counted pointer to a value of a master. It outlives the operation in which it was made.
+///
+/// ```
+/// use squall_parts::replica::Master;
+/// let config = Master::new("old".to_owned());
+/// let kept = config.keep().unwrap();
+/// config.set("new".to_owned(), |_| ());
+/// assert_eq!(**kept, "old");
+/// ```
 pub struct Kept<T: Send + Sync + 'static>(NonNull<Node<T>>);
 
-// SAFETY: it hands out `&T` to every thread, and drops `T` on any.
+// SAFETY: it lends `&T` to every thread, and drops `T` on any.
 unsafe impl<T: Send + Sync> Send for Kept<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Kept<T> {}
@@ -101,14 +126,14 @@ impl<T: Send + Sync + 'static> Deref for Kept<T> {
     type Target = Versioned<T>;
 
     fn deref(&self) -> &Versioned<T> {
-        // SAFETY: kept, by this.
+        // SAFETY: this value has a reference.
         unsafe { Versioned::of(self.0) }
     }
 }
 
 impl<T: Send + Sync + 'static> Clone for Kept<T> {
     fn clone(&self) -> Kept<T> {
-        // SAFETY: kept, by this.
+        // SAFETY: this value has a reference.
         unsafe { Node::keep(self.0, 1) };
         Kept(self.0)
     }
@@ -116,7 +141,7 @@ impl<T: Send + Sync + 'static> Clone for Kept<T> {
 
 impl<T: Send + Sync + 'static> Drop for Kept<T> {
     fn drop(&mut self) {
-        // SAFETY: the keeper is ours, and in no word.
+        // SAFETY: the reference belongs to this value, and is not that of a word.
         unsafe { Retired::new().0.let_go(self.0, 1) };
     }
 }
@@ -127,22 +152,24 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Kept<T> {
     }
 }
 
-/// The one place that says what the value is. Keep it in a root, and a [`Replica`] in each representative; or alone, as a
-/// cell with versions.
+/// The authoritative copy of a read-mostly value. Keep it in a root, with a [`Replica`] in each
+/// representative; or use it alone, as a cell with versions.
 ///
-/// Drawbacks first: an update costs an allocation, a lock, a full fence, two stores to a line of each replica that was read, and
-/// a deferred drop, which happens later and maybe on another thread. Each update takes a *walk*: a closure that calls its
-/// argument with every replica of this master. A replica that the walk leaves out keeps the value that it has. The walk is made
-/// under the master's lock, twice: it shall do nothing else, and must not call the master.
+/// Limits first: an update costs an allocation, a lock, a full fence, two stores to a line of each replica
+/// that was read, and a deferred drop, perhaps on another thread. Each update takes a *walk*: a closure that
+/// calls its argument with every replica of this master. A replica left out by the walk keeps its old value.
+/// The walk is made under the master's lock, twice: it must only visit replicas, and must not call the
+/// master.
 ///
-/// No poisoning: a closure of the caller's runs under no lock but for the walk, and where one panics the value is the old or
-/// the new one.
+/// There is no poisoning. Except for the walk, user closures run under no lock. After a panic the value is
+/// the old or the new one.
 ///
 /// # Source
-/// TO-04, TO-05; HU-04, HU-16, HU-17. The protocol is in the header of `raw.rs`.
+/// TO-04, TO-05 (Tornado, §3.1, §3.2); HU-04, HU-16, HU-17 (Hurricane). The header of `raw.rs` has the
+/// protocol.
 /// # Example
 /// ```
-/// use crate::replica::{Master, Replica};
+/// use squall_parts::replica::{Master, Replica};
 ///
 /// let limit = Master::new(10);
 /// let replicas = [limit.replica(), limit.replica()];
@@ -154,18 +181,18 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Kept<T> {
 /// ```
 pub struct Master<T: Send + Sync + 'static> {
     raw: raw::Master<T>,
-    /// Which one it is (I1).
+    /// The number of this master (I1).
     number: u64,
-    /// How replicas that have lost their value get it again.
+    /// How emptied replicas get a value again.
     renewal: Renewal<T>,
 }
 
 enum Renewal<T> {
     /// Each update gives them the new node.
     Update,
-    /// Whoever reads first fetches it.
+    /// The first reader fetches it.
     Fetch,
-    /// The same, with a copy of its own.
+    /// The first reader fetches it and makes a copy for this replica.
     Copy(fn(&T) -> T),
 }
 
@@ -176,27 +203,46 @@ impl<T> Clone for Renewal<T> {
 }
 impl<T> Copy for Renewal<T> {}
 
-// SAFETY: it hands out `&T` to every thread and moves `T` to whichever thread drops it.
+// SAFETY: it lends `&T` to every thread, and drops `T` on any.
 unsafe impl<T: Send + Sync> Send for Master<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Master<T> {}
 
 impl<T: Send + Sync + 'static> Master<T> {
-    /// A master of this value, as version 1. An update gives the new value to the replicas.
+    /// Returns a master with this value as version 1. Each update gives the new value to the replicas.
     pub fn new(value: T) -> Master<T> {
         Master::make(Some(value), Renewal::Update)
     }
 
-    /// The same. An update only takes the old value away from the replicas: each fetches the new one when it is next read
-    /// (invalidation, TO-04). Right where updates come in bursts, or many replicas are read seldom.
+    /// Returns a master with this value as version 1. An update only empties the replicas: each fetches the
+    /// new value at its next read (invalidation). Suits bursts of updates, and many replicas that are seldom
+    /// read.
+    ///
+    /// ```
+    /// use squall_parts::replica::Master;
+    /// let limit = Master::fetched(10);
+    /// let replica = limit.replica();
+    /// assert_eq!(replica.read(&limit, |value| **value), 10);
+    /// limit.set(20, |reach| reach(&replica));
+    /// assert!(!replica.is_filled());
+    /// ```
     pub fn fetched(value: T) -> Master<T> {
         Master::make(Some(value), Renewal::Fetch)
     }
 
-    /// As [`fetched`](Master::fetched), and each replica has a copy of its own, made by its first reader, in memory that is near it. Right where
-    /// the value is large, and clusters are far from each other.
+    /// Like [`fetched`](Master::fetched), with a copy for each replica, made by its first reader in memory
+    /// near it. Suits large values and distant clusters.
     ///
-    /// The copy is made in the operation of that read. What copies do not share, as atomics within them, differs.
+    /// The copy is made in the operation of that read. Unshared state in the value, such as atomics, differs
+    /// between copies.
+    ///
+    /// ```
+    /// use squall_parts::replica::Master;
+    /// let routes = Master::copied(vec![1, 2, 3]);
+    /// let replicas = [routes.replica(), routes.replica()];
+    /// let address = |at: usize| replicas[at].read(&routes, |value| value.as_ptr());
+    /// assert_ne!(address(0), address(1));
+    /// ```
     pub fn copied(value: T) -> Master<T>
     where
         T: Clone,
@@ -204,19 +250,20 @@ impl<T: Send + Sync + 'static> Master<T> {
         Master::make(Some(value), Renewal::Copy(T::clone))
     }
 
-    /// A master without a value, with replicas as this one's: [`adopt`](Master::adopt) gives it one.
+    /// Returns a master without a value, which treats replicas as this one does: [`adopt`](Master::adopt)
+    /// gives it a value.
     ///
-    /// For objects that are to take the place of another one. To read it before that panics.
+    /// For objects that replace another one. Reading it before that panics.
     pub fn vacant(&self) -> Master<T> {
         Master::make(None, self.renewal)
     }
 
-    /// The same, as [`new`](Master::new) has them.
+    /// Returns a master without a value that treats replicas as [`new`](Master::new) does.
     pub fn vacant_updated() -> Master<T> {
         Master::make(None, Renewal::Update)
     }
 
-    /// The same, as [`copied`](Master::copied) has them.
+    /// Returns a master without a value that treats replicas as [`copied`](Master::copied) does.
     pub fn vacant_copied() -> Master<T>
     where
         T: Clone,
@@ -231,50 +278,57 @@ impl<T: Send + Sync + 'static> Master<T> {
         Master { raw, number, renewal }
     }
 
-    /// Whether it has no value yet.
+    /// Whether the master has no value yet.
     pub fn is_vacant(&self) -> bool {
         self.raw.ask().is_none()
     }
 
-    /// A replica of this master, which holds nothing until it is read.
+    /// Returns an empty replica of this master; its first read fills it.
     pub fn replica(&self) -> Replica<T> {
         Replica { word: Word::new(), master: self.number }
     }
 
-    /// The value now, for the rest of the operation, without a replica.
+    /// Returns the current value, for the rest of the operation, without a replica.
     ///
     /// # Panics
-    /// If it is [vacant](Master::vacant).
+    /// If the master is [vacant](Master::vacant).
     /// # Cost
     /// One load. Wait-free; linearizes there.
     #[inline(always)]
-    pub fn load<'o>(&self, _op: &'o Op) -> &'o Versioned<T> {
+    pub fn load<'o>(&self, _guard: &'o Guard) -> &'o Versioned<T> {
         match self.raw.ask() {
-            // SAFETY: it was in the master's word in this operation, so it is not freed before that ends (`raw/I2`).
+            // SAFETY: the node was in the master's word in this operation, so it is not freed before that
+            // ends (`raw/I2`).
             Some(node) => unsafe { Versioned::of(node) },
             None => vacant(),
         }
     }
 
-    /// Calls `f` with the value, in an operation.
+    /// Calls `f` with the current value, in an operation.
     ///
     /// # Panics
-    /// If it is [vacant](Master::vacant).
+    /// If the master is [vacant](Master::vacant).
+    /// # Example
+    /// ```
+    /// use squall_parts::replica::Master;
+    /// assert_eq!(Master::new(10).read(|value| **value + 1), 11);
+    /// ```
     #[inline]
     pub fn read<R>(&self, f: impl FnOnce(&Versioned<T>) -> R) -> R {
-        op(|op| f(self.load(op)))
+        pin(|guard| f(self.load(guard)))
     }
 
-    /// The value, kept beyond the operation. Takes the lock for a moment.
+    /// Returns a counted pointer to the current value; `None` if the master is vacant. Takes the lock for a
+    /// moment.
     pub fn keep(&self) -> Option<Kept<T>> {
         self.raw.share().map(Kept)
     }
 
-    /// Replaces the value; returns the version of the new one. `walk` reaches the replicas.
+    /// Replaces the value. Returns the new version. `walk` visits the replicas.
     ///
     /// # Cost
-    /// See [`Master`]. Blocks other updates; linearizes at the store to the master's word. When it returns, every read that
-    /// begins sees this value or a later one.
+    /// See [`Master`]. Blocks other updates; linearizes at the store to the master's word. Every read that
+    /// begins after it returns sees this value or a later one.
     pub fn set(&self, value: T, walk: impl FnMut(&mut dyn FnMut(&Replica<T>))) -> u64 {
         match self.replace(value, |_| true, walk) {
             Ok(version) => version,
@@ -282,10 +336,17 @@ impl<T: Send + Sync + 'static> Master<T> {
         }
     }
 
-    /// Replaces the value if it is of this version still.
+    /// Replaces the value if it still has this version.
     ///
     /// # Errors
-    /// [`Conflict`]: it is of another one, and nothing has changed.
+    /// [`Conflict`]: it has another version. The master is unchanged.
+    /// # Example
+    /// ```
+    /// use squall_parts::replica::Master;
+    /// let limit = Master::new(10);
+    /// assert_eq!(limit.compare_and_set(1, 20, |_| ()), Ok(2));
+    /// assert!(limit.compare_and_set(1, 30, |_| ()).is_err());
+    /// ```
     pub fn compare_and_set(
         &self,
         version: u64,
@@ -295,10 +356,18 @@ impl<T: Send + Sync + 'static> Master<T> {
         self.replace(value, |there| there == version, walk)
     }
 
-    /// Replaces the value by what `f` makes of it; calls `f` again when another update was faster. `f` runs under no lock.
+    /// Replaces the value by `f`'s result. If another update was faster, `f` is called again. `f` runs under
+    /// no lock.
     ///
     /// # Panics
-    /// If it is [vacant](Master::vacant). If `f` does, nothing has changed.
+    /// If the master is [vacant](Master::vacant). If `f` panics, the value is unchanged.
+    /// # Example
+    /// ```
+    /// use squall_parts::replica::Master;
+    /// let count = Master::new(1);
+    /// assert_eq!(count.update(|n| n + 1, |_| ()), 2, "the new version");
+    /// assert_eq!(count.read(|value| **value), 2);
+    /// ```
     pub fn update(
         &self,
         mut f: impl FnMut(&T) -> T,
@@ -318,7 +387,7 @@ impl<T: Send + Sync + 'static> Master<T> {
         admit: impl FnOnce(u64) -> bool,
         walk: impl FnMut(&mut dyn FnMut(&Replica<T>)),
     ) -> Result<u64, Conflict<T>> {
-        // Made before the lock is taken, and given its version under it.
+        // Allocated before the lock is taken; the version is set under it.
         let mut new = Some(Node::new(0, value));
         let mut there = 0;
         let admit = |version| {
@@ -347,7 +416,7 @@ impl<T: Send + Sync + 'static> Master<T> {
         let mut dead = Retired::new();
         let mut walk = |reach: &mut dyn FnMut(&Word<T>)| {
             walk(&mut |replica: &Replica<T>| {
-                // Another master's, it is none of ours (I1).
+                // Replicas of other masters are skipped (I1).
                 if replica.master == self.number {
                     reach(&replica.word);
                 }
@@ -356,16 +425,23 @@ impl<T: Send + Sync + 'static> Master<T> {
         self.raw.replace(admit, new, &mut walk, matches!(self.renewal, Renewal::Update), &mut dead.0)
     }
 
-    /// Gives a [vacant](Master::vacant) master a value that another one had, with its version. Where it has one, nothing happens, and
-    /// the value comes back.
+    /// Gives a [vacant](Master::vacant) master a value of another master, with its version.
     ///
     /// # Errors
-    /// The value: this master has one.
+    /// This master has a value already. It is unchanged, and `value` comes back.
+    /// # Example
+    /// ```
+    /// use squall_parts::replica::{Master, Versioned};
+    /// let old = Master::new(10);
+    /// let new = old.vacant();
+    /// new.adopt(old.keep().unwrap()).unwrap();
+    /// new.read(|value| assert_eq!((Versioned::version(value), **value), (1, 10)));
+    /// ```
     pub fn adopt(&self, value: Kept<T>) -> Result<(), Kept<T>> {
         let node = value.0;
         let adopted = self.replace_by(|version| version == 0, |_| node, |_| ());
         match adopted {
-            // The keeper is the master's now.
+            // The master has taken over the reference.
             Some(_) => std::mem::forget(value),
             None => return Err(value),
         }
@@ -387,7 +463,7 @@ impl<T: Send + Sync + 'static> Drop for Master<T> {
 
 impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Master<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        op(|_| {
+        pin(|_| {
             let mut shown = f.debug_struct("Master");
             if let Some(node) = self.raw.ask() {
                 // SAFETY: as in `load`.
@@ -399,9 +475,18 @@ impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Master<T> {
     }
 }
 
-/// Where a cluster reads the value of a [`Master`]. Keep it in a representative.
+/// A cluster's copy of the pointer to the value of a [`Master`]. Keep it in a representative.
 ///
-/// Its drop lets go of the value; reads that are under way are not disturbed.
+/// Its drop releases the value; running reads are not disturbed.
+///
+/// ```
+/// use squall_parts::replica::Master;
+/// let limit = Master::new(10);
+/// let replica = limit.replica();
+/// assert!(!replica.is_filled());
+/// assert_eq!(replica.read(&limit, |value| **value), 10);
+/// assert!(replica.is_filled());
+/// ```
 pub struct Replica<T: Send + Sync + 'static> {
     word: Word<T>,
     master: u64,
@@ -413,81 +498,99 @@ unsafe impl<T: Send + Sync> Send for Replica<T> {}
 unsafe impl<T: Send + Sync> Sync for Replica<T> {}
 
 impl<T: Send + Sync + 'static> Replica<T> {
-    /// The value now, for the rest of the operation. `master` is the one that made this replica; asked with another, it gives the
-    /// value of the one or of the other.
+    /// Returns the current value, for the rest of the operation. `master` is the one that made this replica.
+    /// With another master, the result is the value of either.
     ///
     /// # Panics
-    /// If the master is [vacant](Master::vacant); if it makes [copies](Master::copied), and that panics.
+    /// If the master is [vacant](Master::vacant), or if it makes [copies](Master::copied) and the clone
+    /// panics.
     /// # Cost
-    /// One load, of the replica's own word; while an update is under way one of the master's, too. The first read, and with
-    /// masters that do not give the value away the first after each update, tries the master's lock once. Wait-free;
-    /// linearizes at the load that found the value.
+    /// One load, of the replica's own word; during an update, one of the master's word too. A read that finds
+    /// the word empty tries the master's lock once: the first read, and with masters that empty the replicas
+    /// also the first after each update. Wait-free; linearizes at the load that found the value.
     #[inline(always)]
-    pub fn load<'o>(&self, master: &Master<T>, op: &'o Op) -> &'o Versioned<T> {
+    pub fn load<'o>(&self, master: &Master<T>, guard: &'o Guard) -> &'o Versioned<T> {
         match self.word.find() {
-            // SAFETY: it was in the word in this operation, so it is not freed before that ends (`raw/I2`).
+            // SAFETY: the node was in the word in this operation, so it is not freed before that ends
+            // (`raw/I2`).
             Some(node) => unsafe { Versioned::of(node) },
-            None => self.fetch(master, op, || ()),
+            None => self.fetch(master, guard, || ()),
         }
     }
 
-    /// The value that it holds, if it holds one: all that [`load`](Replica::load) does where it does, which is nearly always.
+    /// Returns the value if the replica holds one. Fast path of [`load`](Replica::load), and nearly always
+    /// enough.
     #[inline(always)]
-    pub fn find<'o>(&self, _op: &'o Op) -> Option<&'o Versioned<T>> {
+    pub fn find<'o>(&self, _guard: &'o Guard) -> Option<&'o Versioned<T>> {
         // SAFETY: as in `load`.
         self.word.find().map(|node| unsafe { Versioned::of(node) })
     }
 
-    /// As [`load`](Replica::load). Where that gives the replica the value, `note` is called, in the same step as far as updates can tell:
-    /// it runs under the master's lock, and shall set a bit and no more. So a walk may leave out replicas that are not noted: see
-    /// [`Holders`](crate::replica::Holders).
+    /// Like [`load`](Replica::load), and calls `note` if this fills the replica. `note` runs under the
+    /// master's lock, so updates see both or neither; it must only set a bit. So a walk may skip replicas
+    /// that are not noted: see [`Holders`](crate::replica::Holders).
     ///
     /// # Panics
-    /// As [`load`](Replica::load).
+    /// Like [`load`](Replica::load).
     #[inline(always)]
-    pub fn load_noting<'o>(&self, master: &Master<T>, op: &'o Op, note: impl FnOnce()) -> &'o Versioned<T> {
+    pub fn load_noting<'o>(
+        &self,
+        master: &Master<T>,
+        guard: &'o Guard,
+        note: impl FnOnce(),
+    ) -> &'o Versioned<T> {
         match self.word.find() {
             // SAFETY: as in `load`.
             Some(node) => unsafe { Versioned::of(node) },
-            None => self.fetch(master, op, note),
+            None => self.fetch(master, guard, note),
         }
     }
 
-    /// Whether it holds a value. For counts: it may change at once.
+    /// Whether the replica holds a value. For statistics: it may change at once.
     pub fn is_filled(&self) -> bool {
         self.word.find().is_some()
     }
 
-    /// As [`load`](Replica::load), but leaves the replica as it is: takes no lock, and copies nothing. For who wants the version.
+    /// Like [`load`](Replica::load), but never fills the replica: takes no lock, and makes no copy. For
+    /// readers of the version.
     ///
     /// # Panics
     /// If the master is [vacant](Master::vacant).
     /// # Cost
-    /// One load, or two: of the replica's own word, and of the master's where that holds nothing. Wait-free; linearizes at the
-    /// load that found the value.
+    /// One load of the replica's own word, and one of the master's if that is empty. Wait-free; linearizes at
+    /// the load that found the value.
+    /// # Example
+    /// ```
+    /// use squall_parts::replica::{Master, Versioned};
+    /// let limit = Master::new(10);
+    /// let replica = limit.replica();
+    /// let version = squall_rcu::pin(|guard| Versioned::version(replica.peek(&limit, guard)));
+    /// assert!(version == 1 && !replica.is_filled());
+    /// ```
     #[inline]
-    pub fn peek<'o>(&self, master: &Master<T>, op: &'o Op) -> &'o Versioned<T> {
+    pub fn peek<'o>(&self, master: &Master<T>, guard: &'o Guard) -> &'o Versioned<T> {
         match self.word.find() {
             // SAFETY: as in `load`.
             Some(node) => unsafe { Versioned::of(node) },
-            None => master.load(op),
+            None => master.load(guard),
         }
     }
 
-    /// Calls `f` with the value, in an operation.
+    /// Calls `f` with the current value, in an operation.
     ///
     /// # Panics
-    /// As [`load`](Replica::load).
+    /// Like [`load`](Replica::load).
     #[inline(always)]
     pub fn read<R>(&self, master: &Master<T>, f: impl FnOnce(&Versioned<T>) -> R) -> R {
-        op(|op| f(self.load(master, op)))
+        pin(|guard| f(self.load(master, guard)))
     }
 
     #[cold]
     #[inline(never)]
-    fn fetch<'o>(&self, master: &Master<T>, op: &'o Op, note: impl FnOnce()) -> &'o Versioned<T> {
-        let seen = master.load(op);
-        // An update is under way, or a neighbour is at it: for this time the master's will do.
+    fn fetch<'o>(&self, master: &Master<T>, guard: &'o Guard, note: impl FnOnce()) -> &'o Versioned<T> {
+        let seen = master.load(guard);
+        // An update is under way, or another reader is filling the replica: the master's value will do this
+        // time.
         if self.master != master.number || master.raw.is_busy() {
             return seen;
         }
@@ -500,10 +603,10 @@ impl<T: Send + Sync + 'static> Replica<T> {
         // SAFETY: from a box.
         let copy = unsafe { NonNull::new_unchecked(copy) };
         if master.raw.attach(&self.word, Some(Copied { copy, original }), note) {
-            // SAFETY: the word's by now, and was in it in this operation.
+            // SAFETY: the word owns it now, and it was there in this operation.
             return unsafe { Versioned::of(copy) };
         }
-        // SAFETY: from a box above, and nobody else has seen it.
+        // SAFETY: from a box above, and no other thread has seen it.
         drop(unsafe { Box::from_raw(copy.as_ptr()) });
         seen
     }
@@ -517,7 +620,7 @@ impl<T: Send + Sync + 'static> Drop for Replica<T> {
 
 impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Replica<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        op(|_| {
+        pin(|_| {
             let mut shown = f.debug_struct("Replica");
             if let Some(node) = self.word.find() {
                 // SAFETY: as in `load`.

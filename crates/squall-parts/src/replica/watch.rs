@@ -1,14 +1,16 @@
-//! Who waits for something to change: wakers, and whoever wakes them.
+//! Waiting for changes: the wakers of threads and tasks that wait, and the thread that wakes them.
 //!
-//! Problem: changes are announced to those who wait, threads and tasks alike, and cost nothing where nobody does.
-//! Idea: who waits leaves a waker, and looks again; who has changed something looks whether there is any. Each has a fence between
-//! the two, so that one of them sees the other.
+//! Problem: a change is announced to waiting threads and tasks, at no cost while there are no waiters.
+//! Idea: a waiter registers a waker and then checks for the change again. A changing thread checks for
+//! waiters after its change. Each has a fence between its two steps, so that at least one of them sees the
+//! other.
 //!
-//! - I1. `waiting` is not zero while `wakers` is not empty; it is changed under the lock.
+//! - I1. `waiting` is not zero while `wakers` is not empty; it changes under the lock.
 //! - I2. No code of a waker runs under the lock.
-//! - I3. Each waker that was taken is woken, whatever others do.
+//! - I3. Each waker that was taken is woken, even if another one panics.
 //!
-//! Not promised: that a wake-up means a change. Cost: [`Watch::wake`] is a fence and a load while nobody waits.
+//! Not promised: a wake-up need not mean a change. Cost: [`Watch::wake`] is a fence and a load while there
+//! are no waiters.
 
 use squall_sys::sync::atomic::{AtomicUsize, Ordering, fence};
 use squall_sys::sync::{Mutex, MutexGuard};
@@ -18,7 +20,28 @@ use std::task::Waker;
 
 use crate::replica::sites;
 
-/// Those who wait for the next change of something. Used by subscriptions; each wake-up takes all of them.
+/// The waiters for the next change of an object. Used by subscriptions; each wake-up wakes all waiters.
+///
+/// ```
+/// use squall_parts::replica::Watch;
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use std::task::{Wake, Waker};
+///
+/// #[derive(Default)]
+/// struct Bell(AtomicBool);
+/// impl Wake for Bell {
+///     fn wake(self: Arc<Bell>) {
+///         self.0.store(true, Ordering::Relaxed);
+///     }
+/// }
+///
+/// let (watch, bell) = (Watch::new(), Arc::new(Bell::default()));
+/// watch.leave(None, &Waker::from(bell.clone()));
+/// // Check for the change here, then wait.
+/// watch.wake(); // the changing thread
+/// assert!(bell.0.load(Ordering::Relaxed));
+/// ```
 pub struct Watch {
     waiting: AtomicUsize,
     wakers: Mutex<Wakers>,
@@ -26,24 +49,24 @@ pub struct Watch {
 
 #[derive(Default)]
 struct Wakers {
-    /// By the ticket under which each was left.
+    /// Wakers with their tickets.
     left: Vec<(u64, Waker)>,
     tickets: u64,
 }
 
 impl Watch {
-    /// Nobody waits.
+    /// Returns a watch without waiters.
     pub fn new() -> Watch {
         Watch { waiting: AtomicUsize::new(0), wakers: Mutex::new(Wakers::default()) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Wakers> {
-        // Nothing panics under this lock but a failed allocation, which leaves the list whole.
+        // Only a failed allocation can panic under this lock, which leaves the list intact.
         self.wakers.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 
-    /// Leaves a waker, in place of the one that was left under `ticket`, if any, and returns its ticket. Look for the change
-    /// *after* this: one that comes later than that look wakes.
+    /// Registers a waker, in place of the one with this ticket, if any. Returns its ticket. Check for the
+    /// change *after* this call: a later change wakes the waker.
     pub fn leave(&self, ticket: Option<u64>, waker: &Waker) -> u64 {
         let waker = waker.clone();
         let mut wakers = self.lock();
@@ -57,32 +80,41 @@ impl Watch {
                 (ticket, None)
             }
         };
-        // Relaxed: the fence is behind it.
+        // Relaxed: the fence comes after it.
         self.waiting.store(wakers.left.len(), Ordering::Relaxed);
         drop(wakers);
         drop(replaced);
-        // Pairs with the fence in `wake`: either the caller sees the change, or who made it sees the waker.
+        // Pairs with the fence in `wake`: either the caller sees the change, or the changing thread sees the
+        // waker.
         if !sites::WATCH.is_weak() {
             fence(Ordering::SeqCst);
         }
         ticket
     }
 
-    /// Takes the waker of this ticket back, if it is still there.
+    /// Removes the waker with this ticket, if it is still registered.
+    ///
+    /// ```
+    /// use squall_parts::replica::Watch;
+    /// use std::task::Waker;
+    /// let watch = Watch::new();
+    /// let ticket = watch.leave(None, Waker::noop());
+    /// watch.take_back(ticket);
+    /// ```
     pub fn take_back(&self, ticket: u64) {
         let mut wakers = self.lock();
         let place = wakers.left.iter().position(|(left, _)| *left == ticket);
         let taken = place.map(|place| wakers.left.swap_remove(place));
-        // Relaxed: who reads an older count looks in vain.
+        // Relaxed: a thread that loads an older count searches in vain.
         self.waiting.store(wakers.left.len(), Ordering::Relaxed);
         drop(wakers);
         drop(taken);
     }
 
-    /// Wakes all who wait, after something has changed.
+    /// Wakes all waiters. Call it after the change.
     ///
     /// # Panics
-    /// If a waker does: with what the first of them panicked with, after all were woken.
+    /// If a waker panics. All wakers are called first; the first payload is then raised again.
     pub fn wake(&self) {
         // Pairs with the fence in `leave`.
         if !sites::WAKE.is_weak() {
@@ -102,10 +134,10 @@ impl Watch {
         drop(wakers);
         let mut first = None;
         for (_, waker) in left {
-            // Nothing of ours is in the midst of a change here (I2).
+            // No state of the watch is half changed here (I2).
             match catch_unwind(AssertUnwindSafe(|| waker.wake())) {
                 Err(payload) if first.is_none() => first = Some(payload),
-                // Its drop may panic, too: what that panics with is leaked.
+                // Its drop may panic too; that second payload is leaked.
                 Err(payload) => std::mem::forget(catch_unwind(AssertUnwindSafe(|| drop(payload)))),
                 Ok(()) => {}
             }

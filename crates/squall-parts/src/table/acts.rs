@@ -5,7 +5,7 @@ use crate::table::entry::{Compute, Computed};
 use crate::table::home::{Here, Perhaps};
 use crate::table::layout::{IsKey, Layout};
 use crate::table::raw::{Change, Found, Raw};
-use squall_rcu::op;
+use squall_rcu::pin;
 
 #[inline(always)]
 pub(crate) unsafe fn read<L: Layout, R>(
@@ -415,7 +415,7 @@ pub(crate) fn step<L: Layout>(
     entries: &mut Vec<L::Raw>,
     f: impl FnMut(L::Raw),
 ) -> Option<u64> {
-    op(|_| {
+    pin(|_| {
         entries.clear();
         // SAFETY: within the operation.
         let next = unsafe { raw.visit(from, rehash, entries) };

@@ -27,14 +27,14 @@ use crate::table::sites;
 use crate::table::slab::{ROW, tag_above};
 use crate::table::tags::Tags;
 use squall_lock::{Lock, LockGuard};
-use squall_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use squall_sys::fetch::LINE;
+use squall_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::num::NonZero;
 use std::ptr;
 
-/// Slots of a bucket: as many as tags are compared at once. More slots mean fewer chains, whose readers wait
-/// for two more lines. By Poisson's law, in a half full table 8 of 1,000 insertions find all sixteen slots
-/// taken; with eight slots per bucket it would be 51.
+/// Slots of a bucket: as many as tags are compared at once. More slots mean fewer chains, and a reader of a
+/// chain waits for two more lines. By Poisson's law, in a half full table 8 of 1,000 insertions find all
+/// sixteen slots taken; with eight slots per bucket it would be 51.
 pub(crate) const SLOTS: usize = if cfg!(loom) { 8 } else { 16 };
 
 /// The state word of a bucket: a bit for each slot, two flags, and the version above them.
@@ -97,7 +97,7 @@ impl<L: Layout> Link<L> {
     }
 }
 
-/// Returns a bit for each slot before a row, or none if all slots share one line.
+/// Returns a bit for each slot before a row, or zero if all slots share one line.
 #[inline(always)]
 fn before<L: Layout>(row: u32) -> State {
     if size_of::<[L::Slot; SLOTS]>() > LINE { (1 << (row * ROW as u32)) - 1 } else { 0 }

@@ -1,10 +1,10 @@
 //! Inlined fast paths: operations that find their key in the home's own bucket.
 //!
 //! Nine of ten operations find their key in the home's own bucket, in the first slot with its tag, or find
-//! that it is absent everywhere; and they meet no other writer. This code is compiled into the caller. It has
-//! no loop, keeps its data in registers, and calls no function except to leave for the slow path. The slow
-//! path in [`raw`](crate::table::raw) starts the operation again: a fast path that gives up has changed
-//! nothing. The invariants are in the header of `raw.rs`.
+//! that it is absent. They also meet no other writer. This code is compiled into the caller. It has no loop,
+//! keeps its data in registers, and calls no function except to leave for the slow path. The slow path in
+//! [`raw`](crate::table::raw) starts the operation again: a fast path that gives up leaves the table
+//! unchanged. The invariants are in the header of `raw.rs`.
 
 use crate::table::bucket::{Glance, is_moved};
 use crate::table::layout::{IsKey, Layout};
@@ -51,7 +51,7 @@ impl<L: Layout> Raw<L> {
     }
 
     /// Replaces the value of an entry that was found, if the home's lock is free, the table is not resizing,
-    /// and the entry is unchanged. Returns whether it did; otherwise nothing has changed.
+    /// and the entry is unchanged. Returns whether it did; otherwise the table is unchanged.
     /// [`change`](Raw::change) is the slow path.
     ///
     /// # Safety
@@ -83,7 +83,7 @@ impl<L: Layout> Raw<L> {
     /// retired.
     ///
     /// # Errors
-    /// The fast path gave up and nothing has changed. The entry comes back, for [`write`](Raw::write).
+    /// The fast path gave up and the table is unchanged. The entry comes back, for [`write`](Raw::write).
     /// # Safety
     /// In an operation.
     #[inline(always)]
@@ -126,12 +126,12 @@ impl<L: Layout> Raw<L> {
         }
     }
 
-    /// Removes a key. Requires that the home's lock is free, the table is not resizing, the bucket's versions
-    /// are not exhausted, and the key is in the home's own bucket or absent. Returns the removed entry,
-    /// already retired.
+    /// Removes a key. Requires that the home's lock is free, the table is not resizing, and the bucket's
+    /// versions are not exhausted. The key must be in the home's own bucket or absent. Returns the removed
+    /// entry, already retired.
     ///
     /// # Errors
-    /// The fast path gave up and nothing has changed: [`write`](Raw::write) is the slow path.
+    /// The fast path gave up and the table is unchanged: [`write`](Raw::write) is the slow path.
     /// # Safety
     /// In an operation.
     #[inline(always)]

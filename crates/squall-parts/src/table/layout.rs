@@ -4,17 +4,17 @@
 //! checks the bucket's version after the load (bucket/I3). *Wide*: like flat, for keys of several words that
 //! may point to memory of their own. The reader checks the version before it compares the key, since the
 //! words may be of two keys. *Boxed*: the slot is a pointer to a node with key and value. A new value is a
-//! new node, to which the key's bits are copied. *Split*: like boxed, for keys that may change in place (a
-//! key may contain a lock), so that their bits cannot be copied while they are read. The node stays and has a
-//! pointer to the value.
+//! new node, to which the key's bits are copied. *Split*: like boxed, for keys that may change in place, such
+//! as keys with a lock. Their bits cannot be copied while they are read. The node stays and has a pointer to
+//! the value.
 //!
 //! - I1. A node or value is retired when no later operation can reach it, and freed after a grace period.
 //! - I2. Boxed: the node that replaces another may take over the bits of its key. From then on the key is
 //!   dropped with the new node, which is freed after the old one. So a reader of the old node still reads a
 //!   live key. A shared key with stable bits never changes, so both nodes have equal bits.
 //! - I3. Wide: the memory owned by a key is freed after a grace period that begins when its entry is removed.
-//!   So a reader may follow the words of a key that it loaded in an operation until that ends, once the
-//!   version has shown that they are of one key.
+//!   So a reader may follow the words of a key until the end of the operation in which it loaded them. Before
+//!   that, the version must show that they are of one key.
 
 use crate::table::ground::show;
 use crate::table::sites;
@@ -60,7 +60,7 @@ pub(crate) trait Layout: Sized + 'static {
     /// # Safety
     /// In an operation, or as the table's owner; the slot was filled before.
     unsafe fn load(slot: &Self::Slot) -> Self::Raw;
-    /// Fills a slot that is unread, or whose readers will notice the change.
+    /// Fills a slot that is unread, or has readers that will notice the change.
     fn store(slot: &Self::Slot, fresh: Self::Fresh) -> Self::Raw;
     /// Replaces the entry `old` of the slot; the caller retires `old`. Returns the unused rest of the new
     /// entry, to be dropped under no lock.
@@ -160,8 +160,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Flat<K, V> {
     #[inline(always)]
     unsafe fn load(slot: &FlatSlot) -> FlatRaw {
         // Acquire, both: pairs with the releases of `store` and of the replacements. So a reader of either
-        // word of a new entry sees the removal before it (bucket/I3), and a reader of a value sees its
-        // writer's earlier writes.
+        // word of a new entry sees the removal before it (bucket/I3). A reader of a value sees its writer's
+        // earlier writes.
         FlatRaw {
             key: slot.key.load(sites::LOAD_KEY.order(Ordering::Acquire)),
             value: slot.value.load(sites::LOAD.order(Ordering::Acquire)),
@@ -310,7 +310,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Wide<K, V> {
     #[inline(always)]
     unsafe fn load(slot: &WideSlot) -> WideRaw {
         // Acquire, all: pairs with the releases of `store` and of the replacements. So a reader of any word
-        // of a new entry sees the removal before it (bucket/I3), and a reader of a value sees its writer's
+        // of a new entry sees the removal before it (bucket/I3). A reader of a value sees its writer's
         // earlier writes.
         WideRaw {
             key: std::array::from_fn(|word| slot.key[word].load(sites::LOAD_KEY.order(Ordering::Acquire))),
@@ -544,7 +544,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
 
     unsafe fn retire(raw: Self::Raw) {
         // SAFETY: 1. from `Box::into_raw` in `store` or `replace_value`, of the same layout. 2. the caller.
-        unsafe { crate::table::ground::retire(raw.cast::<Whole<K, V>>(), is_memory::<K>() && is_memory::<V>()) };
+        unsafe {
+            crate::table::ground::retire(raw.cast::<Whole<K, V>>(), is_memory::<K>() && is_memory::<V>())
+        };
     }
 
     unsafe fn retire_value(raw: Self::Raw) {

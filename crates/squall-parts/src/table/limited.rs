@@ -6,7 +6,7 @@
 use crate::table::entry::{Compute, Computed};
 use crate::table::limit::{Budget, Exhausted, Part};
 use crate::table::table::Table;
-use squall_rcu::op;
+use squall_rcu::pin;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -237,7 +237,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
             self.budget.give(1);
             f(value)
         };
-        op(|op| self.table.take_in(op, key, taken))
+        pin(|guard| self.table.take_in(guard, key, taken))
     }
 
     /// Removes all entries for which `f` returns `false`, like [`Table::retain`].

@@ -35,7 +35,7 @@ pub use limited::{Full, Limited};
 #[cfg(not(loom))]
 pub use table::{Iter, Table, position};
 
-/// Internal: copies a value whose type is one of `std`'s plain types; other types give `None`.
+/// Internal: copies a value of one of `std`'s plain types. Values of other types are not copied.
 #[cfg(not(loom))]
 #[doc(hidden)]
 #[inline(always)]

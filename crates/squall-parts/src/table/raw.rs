@@ -16,7 +16,7 @@
 //!   changes and no bit of it is cleared. So a reader that loaded the state before reads a state of the table
 //!   that was current between that load and the setting of `MOVED`. That moment is within its operation.
 //! - I4. An entry stays in its slot until it is removed or its home has moved. So a reader that finds no
-//!   entry, in a home that had not moved when it began, has missed no entry that was there all the time.
+//!   entry has missed no entry that was there all the time, if the home had not moved when it began.
 //! - I5. Slabs and nodes are retired when no later operation can reach them. A slab is retired after another
 //!   one is current, a node after its slot is empty or has another node. An old slab still has pointers to
 //!   nodes, but only in moved homes, which no operation that began later reads.

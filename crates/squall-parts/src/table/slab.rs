@@ -9,9 +9,9 @@
 use crate::table::bucket::{Bucket, Head, Link, Look, SLOTS, State};
 use crate::table::layout::{IsKey, Layout};
 use crate::table::sites;
-use squall_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use squall_sys::fetch::{self, LINE};
+use squall_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use std::ptr::NonNull;
 
@@ -25,7 +25,7 @@ pub(crate) struct Slab<L: Layout> {
     /// [`SHIFT`] less the number of bits that select a home. Shifting a mixed hash by this gives the row of
     /// its home, in steps of [`STEP`].
     row_shift: u32,
-    /// The slab to which all homes move; null while none move.
+    /// The slab to which all homes move; null while the homes stay.
     pub(crate) next: AtomicPtr<Slab<L>>,
     pub(crate) movers: Movers,
 }
@@ -209,7 +209,7 @@ impl<L: Layout> Slab<L> {
             // The chains first, since they are read least: where the memory begins within a huge page, they
             // take the rest of it.
             // SAFETY: the arrays lie one after the other in memory of that size, which the slab holds. Zeros
-            // are valid: null pointers, heads without entries whose lock is free (checked below), and slots
+            // are valid: null pointers, heads without entries and with a free lock (checked below), and slots
             // that are filled before they are read.
             unsafe {
                 let (chains, next) = Many::of(&memory, 0, homes);

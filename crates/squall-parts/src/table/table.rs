@@ -9,7 +9,7 @@ use crate::table::layout::{Boxed, Flat, Split, Wide};
 use crate::table::raw::Raw;
 use crate::table::slab::mix;
 use crate::table::word::{fits, spans, stays};
-use squall_rcu::{Op, op};
+use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -36,8 +36,8 @@ use std::hash::{BuildHasher, Hash, RandomState};
 /// complete. Only `Eq` and `Hash` of keys run under the lock of a home: they must not use the same table. A
 /// hasher or an equality that contradicts itself finds or loses entries, but corrupts no memory.
 ///
-/// A key of a type outside `std` stays where it is and its value is an allocation of its own, since such a
-/// key may change in place while it is shared.
+/// A key of a type outside `std` may change in place while it is shared. So it stays where it is, and its
+/// value is an allocation of its own.
 ///
 /// # Progress
 /// Reading is lock-free: a lookup restarts when an entry was removed from its bucket meanwhile. Writers of
@@ -205,7 +205,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     where
         K: Borrow<Q>,
     {
-        op(|op| self.read_in(op, key, f))
+        pin(|guard| self.read_in(guard, key, f))
     }
 
     /// Like [`read`](Table::read), in an operation that is already open. Several lookups in one operation
@@ -213,13 +213,13 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     ///
     /// ```
     /// use squall_parts::table::Table;
-    /// use squall_rcu::op;
+    /// use squall_rcu::pin;
     /// let table: Table<u64, u64> = (0..10).map(|n| (n, n * n)).collect();
-    /// let sum: u64 = op(|op| (0..10).filter_map(|n| table.read_in(op, &n, |square| *square)).sum());
+    /// let sum: u64 = pin(|guard| (0..10).filter_map(|n| table.read_in(guard, &n, |square| *square)).sum());
     /// assert_eq!(sum, 285);
     /// ```
     #[inline(always)]
-    pub fn read_in<Q: Eq + Hash + ?Sized, R>(&self, _: &Op, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    pub fn read_in<Q: Eq + Hash + ?Sized, R>(&self, _: &Guard, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
     {
@@ -236,7 +236,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     #[inline(always)]
     pub fn read_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
         &self,
-        _: &Op,
+        _: &Guard,
         key: &Q,
         f: F,
     ) -> Result<Option<R>, F>
@@ -255,7 +255,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     #[inline(always)]
     pub fn find_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
         &self,
-        _: &Op,
+        _: &Guard,
         key: &Q,
         f: F,
     ) -> Result<R, F>
@@ -282,7 +282,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         K: Borrow<Q>,
     {
         let hash = self.hasher.hash_one(key);
-        op(|_| {
+        pin(|_| {
             // SAFETY: within the operation.
             either!(self, raw => unsafe {
                 raw.find_raw(hash, move |found| found.borrow() == key).map(|entry| both(raw, entry, f))
@@ -337,7 +337,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
 
     #[inline]
     fn put<R>(&self, key: K, value: V, f: impl FnOnce(&V) -> R) -> Option<R> {
-        op(|op| self.put_in(op, key, value, f))
+        pin(|guard| self.put_in(guard, key, value, f))
     }
 
     /// Sets the key's value, in an operation that is already open. Returns `f`'s result for the old value, or
@@ -345,13 +345,13 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     ///
     /// ```
     /// use squall_parts::table::Table;
-    /// use squall_rcu::op;
+    /// use squall_rcu::pin;
     /// let table: Table<u64, String> = Table::new();
     /// table.set(1, "old".to_owned());
-    /// assert_eq!(op(|op| table.put_in(op, 1, "new".to_owned(), |old| old.len())), Some(3));
+    /// assert_eq!(pin(|guard| table.put_in(guard, 1, "new".to_owned(), |old| old.len())), Some(3));
     /// ```
     #[inline(always)]
-    pub fn put_in<R>(&self, _: &Op, key: K, value: V, f: impl FnOnce(&V) -> R) -> Option<R> {
+    pub fn put_in<R>(&self, _: &Guard, key: K, value: V, f: impl FnOnce(&V) -> R) -> Option<R> {
         let hash = self.hasher.hash_one(&key);
         // SAFETY: within the operation.
         either!(self, raw => unsafe { put(raw, hash, key, value, &self.rehash(), f) })
@@ -366,7 +366,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     #[inline(always)]
     pub fn put_at_home<R>(
         &self,
-        _: &Op,
+        _: &Guard,
         key: K,
         value: V,
         f: impl FnOnce(&V) -> R,
@@ -388,7 +388,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// ```
     pub fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
         let hash = self.hasher.hash_one(&key);
-        op(|_| {
+        pin(|_| {
             // SAFETY: within the operation.
             either!(self, raw => unsafe { try_insert(raw, hash, key, value, &self.rehash(), |_| ()).map_err(|(k, v, ())| (k, v)) })
         })
@@ -413,7 +413,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         }
         let value = value();
         let inserted = value.clone();
-        op(|_| {
+        pin(|_| {
             // SAFETY: within the operation.
             either!(self, raw => unsafe {
                 match try_insert(raw, hash, key, value, &self.rehash(), V::clone) {
@@ -459,7 +459,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     where
         K: Borrow<Q>,
     {
-        op(|op| self.take_in(op, key, f))
+        pin(|guard| self.take_in(guard, key, f))
     }
 
     /// Removes the key, in an operation that is already open. Returns `f`'s result for its value, or `None`
@@ -467,13 +467,13 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     ///
     /// ```
     /// use squall_parts::table::Table;
-    /// use squall_rcu::op;
+    /// use squall_rcu::pin;
     /// let table: Table<u64, String> = Table::new();
     /// table.set(1, "gone".to_owned());
-    /// assert_eq!(op(|op| table.take_in(op, &1, |value| value.len())), Some(4));
+    /// assert_eq!(pin(|guard| table.take_in(guard, &1, |value| value.len())), Some(4));
     /// ```
     #[inline(always)]
-    pub fn take_in<Q: Eq + Hash + ?Sized, R>(&self, _: &Op, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    pub fn take_in<Q: Eq + Hash + ?Sized, R>(&self, _: &Guard, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
     {
@@ -482,16 +482,16 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         either!(self, raw => unsafe { take(raw, hash, move |found| found.borrow() == key, &self.rehash(), f) })
     }
 
-    /// Fast path of [`take_in`](Table::take_in). Succeeds if no other thread writes to the key's home, the
-    /// key is in that home's own bucket or absent, and the table is not resizing. Calls no function except
-    /// `f`, the hasher, and the key's comparison.
+    /// Fast path of [`take_in`](Table::take_in). Succeeds if no other thread writes to the key's home, and
+    /// the table is not resizing. The key must be in that home's own bucket or absent. Calls no function
+    /// except `f`, the hasher, and the key's comparison.
     ///
     /// # Errors
     /// The slow path is needed: [`take_in`](Table::take_in). The table is unchanged; `f` comes back uncalled.
     #[inline(always)]
     pub fn take_at_home<Q: Eq + Hash + ?Sized, R, F: FnOnce(&V) -> R>(
         &self,
-        _: &Op,
+        _: &Guard,
         key: &Q,
         f: F,
     ) -> Result<Option<R>, F>
@@ -551,14 +551,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     where
         K: Borrow<Q>,
     {
-        op(|op| self.change_in(op, key, f))
+        pin(|guard| self.change_in(guard, key, f))
     }
 
     /// Like [`change`](Table::change), in an operation that is already open.
     #[inline(always)]
     pub fn change_in<Q: Eq + Hash + ?Sized>(
         &self,
-        _: &Op,
+        _: &Guard,
         key: &Q,
         f: impl FnMut(&V) -> Compute<V>,
     ) -> Computed
@@ -580,7 +580,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     #[inline(always)]
     pub fn change_at_home<Q: Eq + Hash + ?Sized, F: FnMut(&V) -> Compute<V>>(
         &self,
-        _: &Op,
+        _: &Guard,
         key: &Q,
         f: F,
     ) -> Result<Computed, F>
@@ -608,7 +608,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// ```
     pub fn compute(&self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
         let hash = self.hasher.hash_one(&key);
-        op(|_| {
+        pin(|_| {
             // SAFETY: within the operation.
             either!(self, raw => unsafe { compute(raw, hash, key, &self.rehash(), &mut f) })
         })
@@ -752,7 +752,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
 
     /// Returns the number of entries for which there is room before the table grows.
     pub fn capacity(&self) -> usize {
-        op(|_| either!(self, raw => raw.slots()))
+        pin(|_| either!(self, raw => raw.slots()))
     }
 
     /// Makes room for `more` further entries, and keeps it.
@@ -782,7 +782,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     pub fn try_reserve(&self, more: usize) -> bool {
         let entries = self.len().saturating_add(more);
         // SAFETY: within the operation.
-        op(|_| either!(self, raw => unsafe { raw.fit(entries, false, &self.rehash()) }))
+        pin(|_| either!(self, raw => unsafe { raw.fit(entries, false, &self.rehash()) }))
     }
 
     /// Frees the room that the entries do not need.
@@ -795,7 +795,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// ```
     pub fn shrink_to_fit(&self) {
         // SAFETY: within the operation.
-        op(|_| either!(self, raw => unsafe { raw.fit(0, true, &self.rehash()) }));
+        pin(|_| either!(self, raw => unsafe { raw.fit(0, true, &self.rehash()) }));
     }
 }
 
@@ -835,7 +835,7 @@ where
             let at = self.from?;
             let (table, make) = (self.table, self.make);
             // Assigned only when complete: a clone may panic.
-            let (found, next) = op(|_| {
+            let (found, next) = pin(|_| {
                 either!(table, raw => {
                     let mut entries = Vec::new();
                     // SAFETY: within the operation.

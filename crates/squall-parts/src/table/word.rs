@@ -248,7 +248,7 @@ pub(crate) fn is_memory<T: 'static>() -> bool {
     !std::mem::needs_drop::<T>() || stays::<T>()
 }
 
-/// Copies a value whose type [fits a word](fits_word) (I2); other types give `None`.
+/// Copies a value of a type that [fits a word](fits_word) (I2). Values of other types are not copied.
 #[inline(always)]
 #[cfg(not(loom))]
 pub(crate) fn copied<T: 'static>(value: &T) -> Option<T> {
