@@ -132,10 +132,7 @@ pub(super) fn incomplete(processes: &[(Lines, &Log)], lost: Losses, request: &Re
 pub(super) fn losses(losses: Losses) -> Vec<String> {
     let of = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
     let all = [
-        of(
-            losses.accesses,
-            "accesses of threads without a table: no room (--memory), or too many threads",
-        ),
+        of(losses.accesses, "accesses of threads without a table: no room (--memory), or too many threads"),
         of(losses.threads, "threads or windows without a table: no room (--memory), or no file"),
         of(losses.processes, "processes that could not create a file"),
         of(losses.records, "records of mappings, blocks and exits: no room (--memory)"),
