@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use squall_core::swap::{New, Swap, SwapError, SwapReport};
-use squall_core::{ClassInfo, CoRef, Id, Interface, class_of};
+use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
+use squall_core::{ClassInfo, Handle, Id, Interface, class_of};
 use squall_sys::fork::forked;
 
 use squall_policy::attribute::{self, Attribute, AttributeError, AttributeInfo, InstanceValues, Value};
@@ -239,15 +239,15 @@ pub fn attributes(id: Id) -> Result<Vec<AttributeInfo>, ControlError> {
 }
 
 /// An object that is to be swapped, and for what.
-pub type Replacement<I> = (CoRef<I>, New<I>);
+pub type PlannedSwap<I> = (Handle<I>, Replacement<I>);
 
 /// Makes an attribute known that objects of an interface have, whose value is which implementation an object has: `read` reads it
 /// from the object, nothing if that one does not have it; to set it is to swap what `make` says, within a second, for what it
 /// made. Again is nothing.
 pub fn register_attribute<I: ?Sized + Interface, T: Value>(
     attribute: &'static Attribute<T>,
-    read: fn(CoRef<I>) -> Option<T>,
-    make: fn(CoRef<I>, T) -> Option<Replacement<I>>,
+    read: fn(Handle<I>) -> Option<T>,
+    make: fn(Handle<I>, T) -> Option<PlannedSwap<I>>,
 ) {
     live::register(attribute, read, make);
 }
@@ -298,14 +298,14 @@ fn implementations_list() -> MutexGuard<'static, Vec<Implementation>> {
 /// whose place it is to take. A name that is known already for this interface is replaced.
 pub fn register<I: ?Sized + Interface>(
     name: &'static str,
-    make: impl Fn(CoRef<I>) -> New<I> + Send + Sync + 'static,
+    make: impl Fn(Handle<I>) -> Replacement<I> + Send + Sync + 'static,
 ) {
     if forked() {
         return;
     }
     let replace: Replace = Arc::new(move |id| {
-        let co = CoRef::<I>::find(id)?;
-        Some(Swap::of(co).within(BY_HAND).to(make(co)))
+        let co = Handle::<I>::find(id)?;
+        Some(Swap::new(co).timeout(BY_HAND).run(make(co)))
     });
     let interface = TypeId::of::<I>();
     let before = {

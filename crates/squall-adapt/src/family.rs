@@ -14,8 +14,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use squall_core::swap::{New, Swap, SwapError, SwapReport};
-use squall_core::{CallError, CoRef, Id, Interface, class_of};
+use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
+use squall_core::{CallError, Handle, Id, Interface, class_of};
 use squall_machine::{Vp, VpSet};
 
 use crate::calls::Calls;
@@ -99,7 +99,7 @@ impl Reading {
     }
 }
 
-/// A load that was seen, for a [judge](Family::judge).
+/// A load that was seen, for a [judge](Family::estimate_costs).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Load<'a> {
@@ -143,27 +143,27 @@ pub trait Family: Send + Sync + 'static {
     fn forms(&self) -> &'static [Form];
 
     /// Makes an object of this shape, to take the place of `co`. It must have a format of state in common with the others.
-    fn make(&self, shape: Shape, co: CoRef<Self::Interface>) -> New<Self::Interface>;
+    fn make(&self, shape: Shape, co: Handle<Self::Interface>) -> Replacement<Self::Interface>;
 
     /// Reads the sensors.
     ///
     /// # Errors
     /// [`CallError`]: the object is gone.
-    fn read(&self, co: CoRef<Self::Interface>) -> Result<Reading, CallError>;
+    fn read(&self, co: Handle<Self::Interface>) -> Result<Reading, CallError>;
 
     /// Has the object [post](crate::engine::post) after about so many steps of its sensor; zero: never.
     ///
     /// # Errors
     /// [`CallError`]: the object is gone.
-    fn arm(&self, co: CoRef<Self::Interface>, after: u32) -> Result<(), CallError>;
+    fn arm(&self, co: Handle<Self::Interface>, after: u32) -> Result<(), CallError>;
 
     /// What a load would cost in each shape that is worth a thought, the one that served it among them.
-    fn judge(&self, load: &Load<'_>) -> Vec<Cost>;
+    fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost>;
 
     /// What is at stake where one VP alone calls an object that is not in its first form, which would be better for one alone: callers' time in
     /// nanoseconds, of the swap there and of the one back, if it turns out that it was not alone. Whether it stays alone nobody knows, so it is
     /// swapped when it has lost as much by waiting, and then loses twice of what it had to at most (Karlin, Manasse, Rudolph and Sleator 1988,
-    /// ski rental). Nothing is, unless the family says otherwise: then what [costs](Family::judge) less is followed at once.
+    /// ski rental). Nothing is, unless the family says otherwise: then what [costs](Family::estimate_costs) less is followed at once.
     fn at_stake_ns(&self, shape: Shape, reading: &Reading) -> f64 {
         let _ = (shape, reading);
         0.0
@@ -172,7 +172,7 @@ pub trait Family: Send + Sync + 'static {
     /// Whether an object of this shape, which is not its first form, takes that one when it is calm for a while. That is not judged by costs:
     /// there is nothing to count, or nobody who shares it. It does unless the family says otherwise, as where the first form is for less
     /// than this object has.
-    fn may_fold(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
+    fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
         let _ = (shape, calm, reading);
         true
     }
@@ -229,7 +229,7 @@ impl<F: Family> AnyFamily for F {
     }
 
     fn read(&self, id: Id) -> Result<Reading, Unread> {
-        let co = CoRef::find(id).ok_or(Unread::Gone)?;
+        let co = Handle::find(id).ok_or(Unread::Gone)?;
         let _reading = ReadingNow(READING.replace(true));
         let read = catch_unwind(AssertUnwindSafe(|| Family::read(self, co)));
         // A function of the program's that arbitrates its calls may refuse this one.
@@ -240,7 +240,7 @@ impl<F: Family> AnyFamily for F {
     }
 
     fn arm(&self, id: Id, after: u32) {
-        if let Some(co) = CoRef::find(id) {
+        if let Some(co) = Handle::find(id) {
             let _reading = ReadingNow(READING.replace(true));
             let _ = catch_unwind(AssertUnwindSafe(|| Family::arm(self, co, after)));
         }
@@ -248,7 +248,7 @@ impl<F: Family> AnyFamily for F {
 
     fn judge(&self, load: &Load<'_>) -> Vec<Cost> {
         // Without a judgement the object stays as it is.
-        catch_unwind(AssertUnwindSafe(|| Family::judge(self, load))).unwrap_or_default()
+        catch_unwind(AssertUnwindSafe(|| Family::estimate_costs(self, load))).unwrap_or_default()
     }
 
     fn at_stake_ns(&self, shape: Shape, reading: &Reading) -> f64 {
@@ -257,12 +257,12 @@ impl<F: Family> AnyFamily for F {
     }
 
     fn may_fold(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
-        catch_unwind(AssertUnwindSafe(|| Family::may_fold(self, shape, calm, reading))).unwrap_or(false)
+        catch_unwind(AssertUnwindSafe(|| Family::may_shrink(self, shape, calm, reading))).unwrap_or(false)
     }
 
     fn swap(&self, id: Id, shape: Shape, within: Duration) -> Option<Result<SwapReport, SwapError>> {
-        let co = CoRef::find(id)?;
-        Some(Swap::of(co).within(within).to(Family::make(self, shape, co)))
+        let co = Handle::find(id)?;
+        Some(Swap::new(co).timeout(within).run(Family::make(self, shape, co)))
     }
 }
 

@@ -10,4 +10,4 @@ pub mod engine;
 pub mod family;
 mod live;
 pub mod settings;
-pub mod temper;
+pub mod hysteresis;

@@ -8,11 +8,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use squall_core::swap::{Swap, SwapError, SwapReport};
-use squall_core::{ClassInfo, CoRef, Id, Interface};
+use squall_core::{ClassInfo, Handle, Id, Interface};
 use squall_sys::fork::forked;
 
 use squall_policy::attribute::{AnyAttribute, Attribute, AttributeError, AttributeInfo, Holder, Scope, Value};
-use crate::control::Replacement;
+use crate::control::PlannedSwap;
 use crate::family::reading;
 
 type Read = Arc<dyn Fn(Id) -> Option<u64> + Send + Sync>;
@@ -31,8 +31,8 @@ static LIVE: RwLock<Vec<Live>> = RwLock::new(Vec::new());
 /// See [`control::register_attribute`](crate::control::register_attribute).
 pub(crate) fn register<I: ?Sized + Interface, T: Value>(
     attribute: &'static Attribute<T>,
-    read: fn(CoRef<I>) -> Option<T>,
-    make: fn(CoRef<I>, T) -> Option<Replacement<I>>,
+    read: fn(Handle<I>) -> Option<T>,
+    make: fn(Handle<I>, T) -> Option<PlannedSwap<I>>,
 ) {
     let interface = TypeId::of::<I>();
     let is_it = |there: &Live| there.interface == interface && there.attribute.name() == attribute.name();
@@ -40,12 +40,12 @@ pub(crate) fn register<I: ?Sized + Interface, T: Value>(
         return;
     }
     let read: Read = Arc::new(move |id| {
-        let co = CoRef::<I>::find(id)?;
+        let co = Handle::<I>::find(id)?;
         reading(|| read(co)).map(Value::to_bits)
     });
     let set: Set = Arc::new(move |id, bits, within| {
-        let (co, new) = make(CoRef::<I>::find(id)?, T::from_bits(bits))?;
-        Some(Swap::of(co).within(within).to(new))
+        let (co, new) = make(Handle::<I>::find(id)?, T::from_bits(bits))?;
+        Some(Swap::new(co).timeout(within).run(new))
     });
     let mut list = LIVE.write().unwrap_or_else(PoisonError::into_inner);
     if !list.iter().any(is_it) {

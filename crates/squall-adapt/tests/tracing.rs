@@ -3,8 +3,8 @@
 
 use squall_adapt::control;
 use squall_adapt::family::{self, Cost, Family, Form, Load, Reading, Shape};
-use squall_core::swap::{Formats, New, State};
-use squall_core::{CallError, CoRef, Owned, stateful};
+use squall_core::swap::{StateFormats, Replacement, State};
+use squall_core::{CallError, Handle, Owned, swappable};
 use squall_macros::interface;
 use std::fmt::Debug;
 use std::sync::Mutex;

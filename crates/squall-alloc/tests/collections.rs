@@ -1,4 +1,4 @@
-//! A pool as the allocator of collections.
+//! Collections with an arena as their allocator.
 #![cfg(feature = "allocator-api2")]
 
 use allocator_api2::boxed::Box;

@@ -1,11 +1,11 @@
-//! The child of a fork goes on to allocate, whatever other threads were doing.
+//! After a fork the child goes on to allocate, even if other threads of the parent were in the middle of an
+//! allocation.
 #![cfg(not(miri))]
 
 #[cfg(not(squall_global_alloc))]
 use squall_alloc::LocalityAlloc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-// Where all tests are to run on it, it is that of every program with the crate in it.
 #[cfg(squall_global_alloc)]
 use squall_alloc as _;
 #[cfg(not(squall_global_alloc))]
@@ -17,9 +17,10 @@ fn busy(seed: usize) -> usize {
     kept.iter().map(Vec::len).sum()
 }
 
-/// Forks; the child runs `busy` and ends. Whether it ended well.
+/// Forks. The child runs `busy` and ends. Returns whether it ended well.
 fn child_is_well(seed: usize) -> bool {
-    // SAFETY: the child allocates, which is what is tried, and ends at once; it takes no lock but the allocator's.
+    // SAFETY: the child only allocates, which is the subject of the test, and ends at once; it takes no locks
+    // but the allocator's.
     unsafe {
         match libc::fork() {
             0 => {

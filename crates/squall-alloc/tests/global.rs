@@ -1,11 +1,11 @@
-//! As the allocator of the whole program: threads, collections, sizes, thread-locals, large blocks.
+//! The allocator of a whole program: threads, collections, sizes, thread-locals, large blocks.
 
 use squall_alloc::LocalityAlloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 
-// Where all tests are to run on it, it is every program's already.
+// With this option, the crate itself registers the global allocator.
 #[cfg_attr(not(squall_global_alloc), global_allocator)]
 static ALLOCATOR: LocalityAlloc = LocalityAlloc;
 
@@ -26,7 +26,7 @@ fn every_size_and_alignment_is_served_and_kept() {
                 blocks.push((block, layout, mark));
             }
         }
-        // Every other one.
+        // Frees every other block.
         let mut index = 0;
         blocks.retain(|(block, layout, mark)| {
             index += 1;
@@ -94,7 +94,7 @@ fn threads_pass_blocks_on_and_end() {
     });
 }
 
-/// What was allocated before `main`, by what the linker has called then; and what it was told to call when all is over.
+/// Allocations before `main`, in a function that the linker registers, and after it, in an exit handler.
 #[cfg(target_os = "linux")]
 mod around_main {
     use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -119,7 +119,8 @@ mod around_main {
     }
 
     #[used]
-    // SAFETY: where the linker gathers what is called before `main`, by the C library's way of calling.
+    // SAFETY: the linker gathers the functions that run before `main` here, and calls them by the C
+    // convention.
     #[unsafe(link_section = ".init_array")]
     static BEFORE: extern "C" fn() = before;
 
@@ -127,17 +128,18 @@ mod around_main {
     fn before_main_and_after_it_blocks_are_given_out_and_freed() {
         let kept = KEPT.load(Ordering::Relaxed);
         assert!(!kept.is_null());
-        // SAFETY: `before` leaked it, and `after` comes when no test runs any more.
+        // SAFETY: `before` leaked it, and `after` runs after all tests.
         let kept = unsafe { &*kept };
         assert!(kept.iter().enumerate().all(|(number, text)| *text == number.to_string()));
     }
 
-    /// Destructors of the C library's thread-locals run after all of Rust's, and as long as they leave something, up to four times.
+    /// Destructors of the C library's thread-locals run after all of Rust's, up to four times, as long as
+    /// they store a new value.
     static KEY: AtomicUsize = AtomicUsize::new(usize::MAX);
     static ENDED: AtomicUsize = AtomicUsize::new(0);
 
     extern "C" fn at_end(value: *mut libc::c_void) {
-        // SAFETY: what was put there is a leaked box, of the round.
+        // SAFETY: the value is a leaked box with the round.
         let round = unsafe { *Box::from_raw(value.cast::<usize>()) };
         let some: Vec<Box<usize>> = (0..300).map(|number| Box::new(number * round)).collect();
         assert_eq!(some.into_iter().map(|number| *number).sum::<usize>(), 44_850 * round);
@@ -149,14 +151,14 @@ mod around_main {
 
     fn put(round: usize) {
         let key = KEY.load(Ordering::Relaxed) as libc::pthread_key_t;
-        // SAFETY: a key that was made.
+        // SAFETY: a valid key.
         assert_eq!(unsafe { libc::pthread_setspecific(key, Box::into_raw(Box::new(round)).cast()) }, 0);
     }
 
     #[test]
     fn a_thread_allocates_and_frees_until_the_very_last_of_it() {
         let mut key = 0;
-        // SAFETY: a place for the key, and a destructor that may be called as one.
+        // SAFETY: a place for the key, and a valid destructor.
         assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(at_end)) }, 0);
         KEY.store(key as usize, Ordering::Relaxed);
         for _ in 0..50 {

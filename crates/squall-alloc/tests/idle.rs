@@ -1,4 +1,4 @@
-//! What is idle goes back to the system without being asked to, as long as somebody passes slow paths.
+//! Decay: idle memory goes back to the system while threads pass slow paths, or by calls of `decay`.
 #![cfg(not(miri))]
 
 mod support;
@@ -12,9 +12,10 @@ use support::{in_both_modes, is_child, must_pass};
 
 const THREADS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What may be cached at the end, of some 180 MiB. Where the program's own blocks come from there, too, it goes on to cache some.
+/// The bytes that may be cached at the end, of some 180 MiB. If the program's own blocks come from this
+/// allocator, it goes on to cache some.
 const LITTLE_BYTES: u64 = if cfg!(squall_global_alloc) { 1 << 20 } else { 100_000 };
-/// Of each thread, some 45 MiB.
+/// Blocks per thread, some 45 MiB.
 const BLOCKS: usize = 30_000;
 
 /// Bytes of the resident set.
@@ -28,7 +29,7 @@ fn layout(number: usize) -> Layout {
     Layout::from_size_align(16 + number * 37 % 3_000, 8).expect("a small size")
 }
 
-/// Threads allocate and write, and free what the next one allocated.
+/// Each thread allocates and writes blocks, and frees the blocks of the previous thread.
 fn burst() {
     let channels: Vec<_> = (0..THREADS).map(|_| mpsc::channel::<Vec<(usize, Layout)>>()).collect();
     std::thread::scope(|scope| {
@@ -47,7 +48,7 @@ fn burst() {
                 send.send((0..BLOCKS).map(take).collect()).expect("it is waited for");
                 for (block, layout) in receive.recv().expect("each sends") {
                     let block = NonNull::new(std::ptr::with_exposed_provenance_mut(block)).expect("a block");
-                    // SAFETY: another's block, which it gave up; freed once.
+                    // SAFETY: a block of another thread, which gave it up; freed once.
                     unsafe { Arena::new(Placement::General).free(block, layout) };
                 }
             });
@@ -59,7 +60,7 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get())
 }
 
-/// Something on a slow path, as blocks near a VP that is named always are.
+/// Passes a slow path: a block near a named VP always takes one.
 fn pass_a_slow_path() {
     let layout = Layout::new::<[u8; 100]>();
     let block = Arena::new(Placement::Near(0)).allocate(layout).expect("there is memory");
@@ -67,13 +68,15 @@ fn pass_a_slow_path() {
     unsafe { Arena::new(Placement::General).free(block, layout) };
 }
 
-/// Units of the program's own blocks, where these come from there, too: it goes on to use some, as when it tells that a test has passed.
+/// The units of the program's own blocks, if they come from this allocator. The program goes on to use some,
+/// for example to report a passed test.
 fn of_program() -> usize {
     let units = || stats().map_or(0, |stats| stats.nodes.iter().map(|units| units.dirty + units.used).sum());
     if cfg!(squall_global_alloc) { units() } else { 0 }
 }
 
-/// Calls `step` until little more is kept than those units, or for a long time; what was kept at the end: cached by VPs, and of pages.
+/// Calls `step` until little more than those units is kept, or until a time limit. Returns the cached bytes
+/// and the kept units at the end.
 fn until_little_is_kept(of_program: usize, mut step: impl FnMut()) -> (u64, usize) {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -90,7 +93,7 @@ fn until_little_is_kept(of_program: usize, mut step: impl FnMut()) -> (u64, usiz
     }
 }
 
-/// On a machine where caches cannot be emptied from elsewhere, or there are none, only pages go back.
+/// Returns whether caches can be emptied from elsewhere, or there are no caches.
 fn caches_can_be_emptied() -> bool {
     mode() == Some(Mode::Locked) || squall_alloc::trim()
 }
@@ -107,7 +110,7 @@ fn what_a_burst_left_goes_back_while_somebody_passes_slow_paths() {
         let (cached, units) = until_little_is_kept(of_program, pass_a_slow_path);
         assert!(cached < LITTLE_BYTES && units <= 16, "{cached} bytes are cached, and {units} units kept");
         let after = resident();
-        // A sanitizer and an emulator keep memory of their own for what was touched.
+        // A sanitizer or an emulator keeps memory of its own for touched pages.
         let is_known =
             !cfg!(any(squall_asan, squall_tsan)) && std::env::var_os("SQUALL_TEST_RUNNER").is_none();
         assert!(!is_known || after < before + (6 << 20), "{before} bytes were resident, and are {after}");
@@ -120,7 +123,7 @@ fn and_where_nobody_does_whoever_keeps_house_can() {
     if !is_child() {
         return must_pass(test, &[]);
     }
-    // Where the program's own blocks come from there, too, there is.
+    // If the program's own blocks come from this allocator, there is something.
     assert!(cfg!(squall_global_alloc) || decay().is_none(), "there is nothing yet");
     pass_a_slow_path();
     if !caches_can_be_emptied() {

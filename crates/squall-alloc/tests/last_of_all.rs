@@ -1,5 +1,5 @@
-//! Nobody is told that there is no memory while blocks are free anywhere.
-// Not where the program's own blocks come from there, too: it would be without memory itself.
+//! An allocation fails only if no processor has a free block.
+// The tests need a program whose own blocks come from another allocator, because they use up all memory.
 #![cfg(not(any(miri, squall_global_alloc)))]
 
 mod support;
@@ -9,13 +9,13 @@ use std::alloc::Layout;
 use std::ptr::NonNull;
 use support::{Random, is_child};
 
-/// Half of one is a slab of two mebibytes, with four of the longest blocks.
+/// MiB of the block range. A slab of two mebibytes holds four of the longest blocks.
 const ARENA_MIB: usize = 16;
 const ARENA: (&str, &str) = ("SQUALL_ALLOC_ARENA_MIB", "16");
 const LONG: usize = 512 << 10;
 const LONG_COUNT: usize = ARENA_MIB * 2;
 
-/// A block, which is nobody else's.
+/// A block with one owner.
 struct Block(NonNull<u8>, Layout);
 // SAFETY: any thread may free it.
 unsafe impl Send for Block {}
@@ -33,7 +33,7 @@ fn take(placement: Placement, size: usize, blocks: &mut Blocks) -> bool {
 }
 
 fn free(Block(block, layout): Block) {
-    // SAFETY: a block that `take` gave us, which is freed once.
+    // SAFETY: a block from `take`, which is freed once.
     unsafe { Arena::new(Placement::General).free(block, layout) };
 }
 
@@ -49,7 +49,8 @@ fn processors() -> Vec<usize> {
     (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
 }
 
-/// Runs `body` on a thread that stays on a processor, another for each number if there are so many.
+/// Runs `body` on a thread that stays on one processor: different ones for different numbers, if there are
+/// enough.
 fn on<T: Send>(number: usize, body: impl FnOnce() -> T + Send) -> T {
     let processors = processors();
     let cpu = processors[number % processors.len()];
@@ -68,7 +69,7 @@ fn on<T: Send>(number: usize, body: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Runs `body` in a child for each mode, and one with nodes, in a small arena.
+/// Runs `body` in a child for each mode, and in one with nodes, with a small block range.
 fn in_small_arenas(test: &str, more: &[(&str, &str)], body: impl FnOnce()) {
     if is_child() {
         return body();
@@ -78,12 +79,12 @@ fn in_small_arenas(test: &str, more: &[(&str, &str)], body: impl FnOnce()) {
     }
 }
 
-/// Whether all that is cached can be had again.
+/// Returns whether all cached blocks can be recovered.
 fn can_empty() -> bool {
     trim() || mode() == Some(Mode::Locked)
 }
 
-/// That all of the arena is blocks that can be had, from whatever processor's heap; they are free again afterwards.
+/// Checks that the whole block range can be allocated, from the heap of any processor. Then frees all of it.
 fn all_can_be_had(seed: u64) {
     let (mut random, mut blocks) = (Random::new(seed), Vec::new());
     while take(Placement::Near(random.below(4) as u32), LONG, &mut blocks) {}
@@ -95,13 +96,13 @@ fn all_can_be_had(seed: u64) {
 fn empty_slabs_that_another_processor_keeps_are_memory() {
     in_small_arenas("empty_slabs_that_another_processor_keeps_are_memory", &[], || {
         let spare = || stats().expect("it was used").vps.iter().map(|vp| vp.spare_bytes).collect::<Vec<_>>();
-        // Half of the arena.
+        // Half of the block range.
         let burst = || {
             let mut blocks = Vec::new();
             (0..ARENA_MIB * 128).for_each(|_| assert!(take(Placement::General, 4096, &mut blocks)));
             blocks.drain(..).for_each(free);
         };
-        // A turn of `decay` may take some meanwhile, now and then.
+        // A pass of `decay` may release some meanwhile.
         let in_some_try = |holds: &dyn Fn() -> bool| assert!((0..20).any(|_| holds()), "{:?}", spare());
         in_some_try(&|| {
             on(0, burst);
@@ -115,7 +116,7 @@ fn empty_slabs_that_another_processor_keeps_are_memory() {
         assert!(spare().iter().all(|bytes| *bytes == 0));
         on(0, burst);
         on(1, || all_can_be_had(5));
-        // For blocks of another size they serve, too.
+        // Spare slabs serve blocks of another size, too.
         let used = || stats().expect("it was used").nodes.iter().map(|units| units.used).sum::<usize>();
         in_some_try(&|| {
             on(0, || {
@@ -134,7 +135,7 @@ fn empty_slabs_that_another_processor_keeps_are_memory() {
 fn what_is_free_in_another_processors_slab_is_memory() {
     in_small_arenas("what_is_free_in_another_processors_slab_is_memory", &[], || {
         let mut blocks = Vec::new();
-        // A slab for each, of four blocks.
+        // One slab of four blocks on each VP.
         assert!(take(Placement::Near(0), LONG, &mut blocks));
         while take(Placement::Near(1), LONG, &mut blocks) {}
         assert_eq!(blocks.len(), LONG_COUNT);
@@ -148,7 +149,8 @@ fn what_is_cached_is_memory() {
     in_small_arenas("what_is_cached_is_memory", &[], || {
         let mut blocks = Vec::new();
         while take(Placement::General, 1000, &mut blocks) {}
-        // Of each slab some: the last ones stay in the magazine of whichever processor this is, and keep their slabs from the others.
+        // The order spreads the frees over all slabs. The last blocks stay in the magazine of this processor,
+        // and keep their slabs from other uses.
         let sorted = {
             blocks.sort_unstable_by_key(|block| (block.0.addr().get() % 65_536, block.0));
             blocks
@@ -171,17 +173,18 @@ fn what_is_cached_is_memory() {
 fn a_strictly_local_block_is_none_of_another_processors() {
     in_small_arenas("a_strictly_local_block_is_none_of_another_processors", &[], || {
         let (mut blocks, mut local) = (Vec::new(), Vec::new());
-        // A slab of the class with whole lines, and one of the strictly local one; then there is nothing else.
+        // One slab of the class with whole lines, and one of the strictly local class; then all memory is in
+        // use.
         assert!(take(Placement::General, 128, &mut blocks));
         assert!(on(0, || take(Placement::Local, 100, &mut local)));
         while take(Placement::Near(0), LONG, &mut blocks) {}
         while take(Placement::Near(0), 65_536, &mut blocks) {}
         while take(Placement::Near(0), 5_000, &mut blocks) {}
         on(1, || while take(Placement::Local, 100, &mut local) {});
-        // What the other one cached stays there, where the kernel cannot be asked to restart what may be at it.
+        // If the kernel cannot restart sequences, the blocks cached on the other processor stay there.
         let can_empty = can_empty();
         assert!(local.len() > 511 || !can_empty, "{} blocks", local.len());
-        // Those of another processor have lines of their own, which is 128 bytes each.
+        // Blocks of another processor have lines of their own: 128 bytes each.
         let slab = |at: NonNull<u8>| at.addr().get() >> 16;
         let first = local[0].0;
         let others = local[1..].iter().filter(|block| slab(block.0) == slab(first)).count();
@@ -209,7 +212,7 @@ fn after_whatever_was_refused_all_can_be_had() {
     let seed = std::env::var("SQUALL_TEST_SEED").expect("a seed").parse().expect("a number");
     println!("SQUALL_TEST_SEED={seed}");
     let mut random = Random::new(seed);
-    // Half of them with a turn at every slow path, which otherwise come when they come.
+    // Half of the runs have a decay pass at every slow path; in the others, passes come by time.
     if seed % 2 == 0 {
         turn_always();
     }

@@ -1,5 +1,5 @@
-//! Sequences of calls at random, against a model: every block holds what was written to it, none overlaps another, and when all is
-//! freed the heaps have all their blocks.
+//! Random sequences of calls against a model: every block keeps its content, blocks do not overlap, and after
+//! all frees the heaps have all their blocks.
 
 mod sequences_common;
 mod support;
@@ -26,7 +26,7 @@ fn step() -> impl Strategy<Value = Step> {
         }),
         4 => any::<usize>().prop_map(Step::Free),
         1 => any::<usize>().prop_map(Step::FreeElsewhere),
-        // `GlobalAlloc` asks for a size that is not 0.
+        // `GlobalAlloc` requires a size above 0.
         2 => (any::<usize>(), size()).prop_map(|(which, size)| Step::Change { which, size: size.max(1) }),
         1 => size().prop_map(|size| Step::Zeroed { size: size.max(1) }),
         1 => prop_oneof![Just(Step::Decay), Just(Step::Trim)],

@@ -1,5 +1,5 @@
-//! Out of memory at every question to the system: null, and nothing is lost.
-// Not where the program's own blocks come from there, too: it would be without memory itself.
+//! Refused memory: each request to the system may fail, the allocation returns null, and no memory leaks.
+// The tests need a program whose own blocks come from another allocator, because they refuse all memory.
 #![cfg(not(any(miri, squall_global_alloc)))]
 
 mod support;
@@ -15,7 +15,7 @@ const SIZES: [usize; 10] = [0, 16, 100, 1_000, 5_000, 8_192, 30_000, 200_000, 52
 const PLACEMENTS: [Placement; 5] =
     [Placement::General, Placement::Local, Placement::LocalOf(1), Placement::Shared, Placement::Near(1)];
 
-/// One that says when it is dropped.
+/// Counts its drops.
 struct Told<'a>(&'a Cell<usize>, [u8; 3_000]);
 
 impl Drop for Told<'_> {
@@ -24,7 +24,8 @@ impl Drop for Told<'_> {
     }
 }
 
-/// Asks as the program does: for zeros, and for blocks of other sizes, up and down; one that is refused that is as it was. How often it was refused.
+/// Allocates like a global allocator: zeroed blocks, and resizes in both directions. A block with a refused
+/// resize keeps its content. Returns the number of refusals.
 fn of_program() -> usize {
     let mut refused = 0;
     for size in SIZES.map(|size| size.max(1)) {
@@ -56,7 +57,7 @@ fn of_program() -> usize {
     refused
 }
 
-/// Allocates of each size and placement, a few of each; frees all of it. How many were refused.
+/// Allocates a few blocks of each size and placement, and frees them. Returns the number of refusals.
 fn round() -> usize {
     let (mut blocks, mut refused) = (Vec::new(), of_program());
     for placement in PLACEMENTS {
@@ -95,7 +96,7 @@ fn round() -> usize {
     refused
 }
 
-/// Blocks with users, units in slabs, large blocks.
+/// Blocks in use, units in slabs, and large blocks.
 fn held() -> (u64, usize, usize) {
     let stats = stats().expect("the ground is laid");
     let used = stats.vps.iter().flat_map(|vp| &vp.classes).map(|class| class.used_count).sum();
@@ -180,14 +181,14 @@ fn what_could_not_be_made_usable_can_be_later() {
     let mut count = usize::from(pool.allocate(layout).is_ok());
     let mut full = false;
     while !full {
-        // Half of a segment is made usable, and no more.
+        // One request succeeds: half of the work on a segment.
         refuse_after(Some(1));
         count += std::iter::from_fn(|| pool.allocate(layout).ok()).count();
         refuse_after(None);
         full = pool.allocate(layout).is_err();
         count += usize::from(!full);
     }
-    // Of 512 KiB each.
+    // Blocks of 512 KiB each.
     assert_eq!(count, 128, "all of the arena is blocks");
 }
 
@@ -212,7 +213,7 @@ fn what_another_node_has_free_is_memory_too() {
     }
 }
 
-/// Bytes of the mappings of this process that may be written, and of all.
+/// Bytes of this process's mappings: the writable ones, and all of them.
 fn mapped() -> (usize, usize) {
     let text = std::fs::read_to_string("/proc/self/maps").expect("the kernel tells");
     let (mut writable, mut all) = (0, 0);
@@ -239,8 +240,8 @@ fn at_first_little_is_mapped_that_may_be_written() {
     let before = mapped().0;
     let layout = Layout::new::<[u8; 1000]>();
     let block = Arena::new(Placement::General).allocate(layout).expect("there is memory");
-    // What the program may want of the system where it promises no more than it has: all that may be written. Of 256 GiB the map is
-    // 32 MiB, and the region a 64 KiB for each processor.
+    // A system without overcommit counts all writable memory. For 256 GiB, the map has 32 MiB, and the region
+    // 64 KiB for each processor.
     let grown = mapped().0 - before;
     assert!(grown < 128 << 20, "{grown} bytes may be written");
     // SAFETY: freed once.
@@ -273,7 +274,7 @@ fn where_addresses_are_limited_half_are_left_to_others() {
     }
 }
 
-/// Leaves this process so many bytes of addresses. `None` if it is not told of that.
+/// Limits the addresses of this process to `left` more bytes. `None` if the process cannot read the limit.
 fn limit_addresses(left: usize) -> Option<()> {
     let limit = mapped().1 + left;
     let limits = libc::rlimit { rlim_cur: limit as u64, rlim_max: limit as u64 };
@@ -298,7 +299,8 @@ fn where_addresses_are_limited_a_program_with_another_allocator_keeps_them() {
     let blocks: Vec<_> = (0..10_000)
         .map(|_| Arena::new(Placement::Near(0)).allocate(layout).expect("there is memory"))
         .collect();
-    // An arena of 64 MiB, which is half of that until it lies at its multiple; and the parts of the processors there may be.
+    // 64 MiB of the block range, up to twice that until it is aligned, and the parts of all possible
+    // processors.
     let reserved = mapped().1 - before - ((squall_sys::pages::processors_limit().unwrap_or(64) + 2) << 16);
     assert!((64 << 20..130 << 20).contains(&reserved), "{reserved} bytes are reserved");
     for block in blocks {
@@ -307,10 +309,10 @@ fn where_addresses_are_limited_a_program_with_another_allocator_keeps_them() {
     }
 }
 
-/// Changes the size of a large block to so many bytes.
+/// Resizes a large block.
 fn change(block: *mut u8, from: usize, to: usize) -> *mut u8 {
     let layout = Layout::from_size_align(from, 8).unwrap();
-    // SAFETY: the caller's own block of so many bytes, which goes on with what is returned.
+    // SAFETY: the caller's own block of so many bytes; the caller continues with the result.
     unsafe { LocalityAlloc.realloc(block, layout, to) }
 }
 
@@ -333,7 +335,7 @@ fn a_large_block_shrinks_without_memory_and_grows_where_the_kernel_does_not_move
     assert!(change(block, 3 * MIB, 5 * MIB).is_null());
     refuse_after(None);
     assert_eq!(stats().expect("the ground is laid").large_bytes, 3 * MIB);
-    // What is advised for a part of a mapping makes it several.
+    // Advice for a part of a mapping splits it.
     // SAFETY: a page of our own.
     assert_eq!(unsafe { libc::madvise(at(block, 1).cast(), 4096, libc::MADV_DONTFORK) }, 0);
     let block = change(block, 3 * MIB, 64 * MIB);
@@ -348,12 +350,12 @@ fn a_large_block_shrinks_without_memory_and_grows_where_the_kernel_does_not_move
     assert_eq!((stats.large_count, stats.large_bytes), (0, 0));
 }
 
-/// Maps pages until the process has as many mappings as it may; nothing if that takes too many.
+/// Maps pages until the process has as many mappings as it may have. `None` if that takes too many.
 fn map_all() -> Option<Vec<*mut libc::c_void>> {
     const MAPPINGS_MAX: usize = 200_000;
     let mut pages = Vec::with_capacity(MAPPINGS_MAX);
     for index in 0..MAPPINGS_MAX {
-        // Neighbours that are not alike are not joined.
+        // The kernel does not join neighbours with different protection.
         let prot = if index % 2 == 0 { libc::PROT_READ } else { libc::PROT_NONE };
         // SAFETY: a new mapping, at an address of the kernel's choice.
         let page = unsafe {
@@ -377,7 +379,7 @@ fn a_mapping_that_cannot_be_ended_now_is_ended_later() {
     let (pool, layout) = (Arena::new(Placement::General), Layout::new::<[u8; 4 << 20]>());
     let blocks: Vec<_> = (0..3).map(|_| pool.allocate(layout).expect("there is memory")).collect();
     let aligned = Layout::from_size_align(4 << 20, 4 << 20).expect("a good layout");
-    // They lie beside each other, so that the kernel has to split what it joined.
+    // The blocks must be neighbours, so that the kernel joined them and has to split them.
     let mut sorted: Vec<_> = blocks.iter().map(|block| block.addr().get()).collect();
     sorted.sort_unstable();
     let middle = *blocks.iter().find(|block| block.addr().get() == sorted[1]).expect("one of three");

@@ -1,4 +1,5 @@
-//! TO-09 and CO-14: blocks of different owners never lie on one line; where blocks lie; that they come home.
+//! Placement: blocks of different owners share no line, lie where they were asked for, and return to their
+//! homes.
 
 mod support;
 
@@ -13,13 +14,12 @@ const LINES_BYTES: usize = 128;
 const SIZES: [usize; 9] = [1, 8, 16, 24, 64, 100, 200, 448, 1000];
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 300 };
 
-/// Tests that look at what the allocator holds run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Has the calling thread run on this processor. False if that is refused.
+/// Moves the calling thread to this processor. Returns false if that is refused.
 fn go_to(cpu: usize) -> bool {
     if cfg!(miri) { cpu == 0 } else { squall_sys::affinity::restrict_to(&[cpu]).is_ok() }
 }
@@ -28,10 +28,10 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get())
 }
 
-/// A block: its address, its size, and who may touch it.
+/// A block: its address, its size, and its owner.
 type Block = (usize, usize, usize);
 
-/// Allocates from the processors in turns, so that their slabs are filled beside each other.
+/// Allocates from the processors in turn, so that their slabs fill side by side.
 fn by_processor(placement: Placement) -> Vec<Block> {
     let allocate = move || {
         let mut blocks = Vec::new();
@@ -58,7 +58,7 @@ fn free(blocks: &[Block]) {
     }
 }
 
-/// Whether two blocks of different owners have bytes on one run of `line` bytes.
+/// Returns two blocks of different owners with bytes on one run of `line` bytes, if there are any.
 fn a_shared_line(blocks: &[Block], line: usize) -> Option<(Block, Block)> {
     let mut owners: HashMap<usize, Block> = HashMap::new();
     for block in blocks {
@@ -80,12 +80,13 @@ fn to_09_blocks_of_different_owners_are_never_on_one_line() {
         let _alone = alone();
         let (general, local) = (by_processor(Placement::General), by_processor(Placement::Local));
         if mode() == Some(Mode::Restartable) {
-            // Blocks of one line that another VP had may lie beside them, which the program's own are: those share no line of 64 bytes.
+            // The program's own blocks may include kept blocks of one line from another VP. They share no
+            // line of 64 bytes.
             let line = if cfg!(squall_global_alloc) { LINE_BYTES } else { LINES_BYTES };
             assert_eq!(a_shared_line(&general, line), None);
             assert_eq!(a_shared_line(&local, LINES_BYTES), None);
         }
-        // Strictly local blocks and general ones have no line in common, whoever allocated them.
+        // Strictly local and general blocks have no line in common, on whichever VP they were allocated.
         let kinds: Vec<Block> = general.iter().map(|block| (block.0, block.1, 0)).collect();
         let kinds: Vec<Block> =
             kinds.into_iter().chain(local.iter().map(|block| (block.0, block.1, 1))).collect();
@@ -100,9 +101,9 @@ fn to_09_blocks_of_different_owners_are_never_on_one_line() {
 fn co_14_what_is_local_to_a_processor_is_its_own_whoever_allocates_it() {
     in_both_modes("co_14_what_is_local_to_a_processor_is_its_own_whoever_allocates_it", || {
         let _alone = alone();
-        // Where the machine can have one processor alone, both numbers are its own.
+        // If the machine can have only one processor, both numbers name its VP.
         let are_two = || stats().expect("the ground is laid").vps.len() > 1;
-        // Each asks for both in turns.
+        // Each processor allocates for both VPs in turn.
         let blocks: Vec<Block> = (0..2)
             .flat_map(|vp| {
                 by_processor(Placement::LocalOf(vp as u32))
@@ -130,7 +131,7 @@ fn co_14_what_is_local_to_a_processor_is_its_own_though_it_keeps_others() {
     if processors() < 2 || mode() != Some(Mode::Restartable) {
         return;
     }
-    // Of whole lines, which strictly local blocks of that size are, too.
+    // A size of whole lines, which serve strictly local blocks of that size, too.
     let layout = Layout::new::<[u8; 256]>();
     allocate_and_free_on(1, 100, layout);
     let blocks = std::thread::spawn(move || {
@@ -148,7 +149,7 @@ fn co_14_what_is_local_to_a_processor_is_its_own_though_it_keeps_others() {
     free(&blocks.join().unwrap());
 }
 
-/// Takes strictly local blocks of these VPs, aligned to this, in turns: the numbers are whose they are.
+/// Allocates strictly local blocks of these VPs in turn, with this alignment. The third element is the VP.
 fn local_of(vps: &[u32], align: usize) -> Vec<Block> {
     let mut blocks = Vec::new();
     for _ in 0..ROUNDS {
@@ -169,11 +170,11 @@ fn co_14_what_is_local_and_aligned_to_a_line_shares_none() {
     in_both_modes(test, || {
         let _alone = alone();
         let (lines, packed) = (local_of(&[0, 1], LINE_BYTES), local_of(&[0, 1], 8));
-        // Each is its own owner, and those that are packed are one.
+        // Each aligned block is an owner of its own; the packed blocks are one owner.
         let each = lines.iter().enumerate().map(|(index, block)| (block.0, block.1, index + 1));
         let all: Vec<Block> = each.chain(packed.iter().map(|block| (block.0, block.1, 0))).collect();
         assert_eq!(a_shared_line(&all, LINE_BYTES), None);
-        // They are packed for all that.
+        // Aligned blocks are packed, too.
         let mut of_a_line: Vec<usize> =
             lines.iter().filter(|block| block.1 <= LINE_BYTES).map(|block| block.0).collect();
         of_a_line.sort_unstable();
@@ -196,7 +197,7 @@ fn co_14_of_more_processors_than_there_can_be_none_share_a_line() {
         support::must_pass(test, &[("SQUALL_TOPOLOGY", "nodes:2,cores:1500")]);
         return support::must_pass(test, &[]);
     }
-    // The last one there is, one that is none, and the one whose heap that may be.
+    // The last VP, one beyond it, one that may name the same heap, and two more.
     let is_virtual = std::env::var_os("SQUALL_TOPOLOGY").is_some();
     let blocks = local_of(&[VPS - 1, VPS, (1 << 16) - 1, 1 << 20, 0], 8);
     assert_eq!(a_shared_line(&blocks, LINE_BYTES), None);
@@ -216,7 +217,7 @@ fn co_14_a_shared_block_has_its_lines_for_itself() {
     in_both_modes("co_14_a_shared_block_has_its_lines_for_itself", || {
         let _alone = alone();
         let shared = by_processor(Placement::Shared);
-        // Each is its own owner.
+        // Each block is an owner of its own.
         let each: Vec<Block> =
             shared.iter().enumerate().map(|(index, block)| (block.0, block.1, index)).collect();
         assert_eq!(a_shared_line(&each, LINES_BYTES), None);
@@ -232,12 +233,13 @@ fn co_14_a_shared_block_has_its_lines_for_itself() {
     });
 }
 
-/// Whether there are as many blocks with users. Where the program's own come from there, too, it takes and frees some meanwhile.
+/// Returns whether the numbers of used blocks agree. If the program's own blocks come from this allocator,
+/// they vary.
 fn are_as_many(one: u64, other: u64) -> bool {
     if cfg!(squall_global_alloc) { one.abs_diff(other) < 300 } else { one == other }
 }
 
-/// Blocks with users, of all VPs and classes.
+/// Blocks in use, of all VPs and classes.
 fn used() -> u64 {
     stats().unwrap().vps.iter().flat_map(|vp| &vp.classes).map(|class| class.used_count).sum()
 }
@@ -252,7 +254,7 @@ fn to_09_a_block_freed_elsewhere_goes_home() {
         let blocks = by_processor(Placement::General);
         let (now, expected) = (used(), before + blocks.len() as u64);
         assert!(are_as_many(now, expected), "{now} are used, and not {expected}");
-        // All of them on one processor.
+        // Frees all of them on one processor.
         let blocks = std::thread::spawn(move || {
             go_to(0);
             free(&blocks);
@@ -262,7 +264,7 @@ fn to_09_a_block_freed_elsewhere_goes_home() {
         if trim() {
             let now = used();
             assert!(are_as_many(now, before), "{now} are used, and not {before}");
-            // Where they are its own, the program caches some at once again.
+            // If the program's own blocks come from this allocator, it caches some again at once.
             if cfg!(squall_global_alloc) {
                 return;
             }
@@ -278,7 +280,7 @@ fn sent_home() -> u64 {
     stats().unwrap().vps.iter().flat_map(|vp| &vp.classes).map(|class| class.sent_home_count).sum()
 }
 
-/// Allocates so many blocks on processor 0; frees them on `processor`.
+/// Allocates `count` blocks on processor 0 and frees them on `processor`.
 fn allocate_and_free_on(processor: usize, count: usize, layout: Layout) {
     let blocks = std::thread::spawn(move || {
         go_to(0);
@@ -305,20 +307,21 @@ fn to_09_only_what_was_freed_elsewhere_counts_as_sent_home() {
         trim();
         let before = sent_home();
         allocate_and_free_on(processor, 1000, layout);
-        // The cache of processor 0 is emptied by a thread on the other.
+        // A thread on the other processor empties the cache of processor 0.
         let trimmed = std::thread::spawn(|| {
             go_to(1);
             trim()
         });
         assert!(trimmed.join().unwrap());
-        // The threads' own little blocks go to and fro, too.
+        // The small blocks of the threads themselves move, too.
         let sent = sent_home() - before;
         assert_eq!(sent >= 1000, processor == 1, "freed on {processor}: {sent}");
         assert!(processor == 1 || sent < 50, "freed on {processor}: {sent}");
     }
 }
 
-/// Allocates a block of this layout on processor 0 and frees it on 1, which then takes one: whether that is the same.
+/// Allocates a block of this layout on processor 0, frees it on 1, and allocates one there. Returns whether
+/// it is the same block.
 fn is_kept(layout: Layout, by_program: bool) -> bool {
     let on = |processor: usize, body: Box<dyn FnOnce() -> usize + Send>| {
         std::thread::spawn(move || {
@@ -329,12 +332,12 @@ fn is_kept(layout: Layout, by_program: bool) -> bool {
         .unwrap()
     };
     let take = move || match by_program {
-        // SAFETY: of some bytes.
+        // SAFETY: the size is not 0.
         true => unsafe { LocalityAlloc.alloc(layout) }.addr(),
         false => Arena::new(Placement::General).allocate(layout).unwrap().addr().get(),
     };
     let put = move |address: usize| match by_program {
-        // SAFETY: taken for this layout, and freed once.
+        // SAFETY: allocated for this layout, and freed once.
         true => unsafe { LocalityAlloc.dealloc(std::ptr::with_exposed_provenance_mut(address), layout) },
         false => free(&[(address, layout.size(), 0)]),
     };
@@ -342,7 +345,7 @@ fn is_kept(layout: Layout, by_program: bool) -> bool {
     let other = on(
         1,
         Box::new(move || {
-            // The first of the class brings some, so that none is fetched between.
+            // The first allocation of the class fills the magazine, so that no refill comes in between.
             put(take());
             put(block);
             take()
@@ -360,7 +363,8 @@ fn to_09_whole_lines_of_another_vp_of_the_node_are_kept_by_who_frees_them() {
         return;
     }
     for by_program in [false, true] {
-        // Of the longest there is room for two, which those of the round before would take.
+        // The magazine of the longest class has room for two blocks, which those of the previous round would
+        // take.
         if !trim() {
             return;
         }
@@ -368,7 +372,7 @@ fn to_09_whole_lines_of_another_vp_of_the_node_are_kept_by_who_frees_them() {
             let layout = Layout::from_size_align(size, 8).unwrap();
             assert!(is_kept(layout, by_program), "{size} bytes");
         }
-        // Of these, neighbours on a line are another VP's.
+        // Blocks of these sizes have neighbours of another VP on their lines.
         for size in [8, 16, 48, 80, 100] {
             let layout = Layout::from_size_align(size, 8).unwrap();
             assert!(!is_kept(layout, by_program), "{size} bytes");
@@ -417,7 +421,8 @@ fn what_a_vp_keeps_for_another_is_nobodys_use() {
             .map(|class| class.used_count)
             .sum::<u64>()
     };
-    // Nobody else in this program allocates such blocks, unless its own come from there, too.
+    // In this program, only the test allocates such blocks, unless the program's own come from this
+    // allocator.
     let before = used();
     assert!(cfg!(squall_global_alloc) || before == 0);
     allocate_and_free_on(processors().min(2) - 1, 100, Layout::new::<[u8; 256]>());
@@ -436,7 +441,7 @@ fn what_waits_to_be_sent_home_is_bounded_in_bytes() {
     let pages = || stats().unwrap().nodes.iter().map(|units| units.used).sum::<usize>();
     let before = pages();
     allocate_and_free_on(1, 100, Layout::new::<[u8; 200_000]>());
-    // Of 100 blocks, 320 units.
+    // The 100 blocks have 320 units.
     assert!(pages() <= before + 40, "{} units are in use, and were {before}", pages());
 }
 
@@ -498,7 +503,7 @@ fn to_09_pages_are_asked_for_from_their_node() {
     if !support::is_child() {
         return support::must_pass(test, &[]);
     }
-    // Of the two nodes this machine may have one alone: no processor is on the other.
+    // The machine may have one node only: the pretended second one has no processor.
     squall_alloc::pretend_nodes(2);
     if squall_sys::nodes::has_policy() {
         return eprintln!("this program was given a policy");
@@ -519,7 +524,7 @@ fn to_09_pages_are_asked_for_from_their_node() {
             let expected =
                 if placement == Placement::Near(0) { squall_sys::nodes::of_processor(0, 2) } else { node };
             assert_eq!(preferred, expected, "{placement:?} {size}");
-            // To the end: of a mapping of its own, or of the segment of the arena.
+            // Up to the end: of a mapping of its own, or of the segment.
             const SEGMENT: usize = 4 << 20;
             let at = block.as_ptr();
             let begin = if size < 1_000_000 { at.addr() / SEGMENT * SEGMENT } else { at.addr() };
@@ -543,7 +548,8 @@ fn where_the_program_was_given_a_policy_nothing_is_asked_for() {
     }
     const INTERLEAVE: usize = 3;
     let first_node = 1u64;
-    // SAFETY: set_mempolicy(2) with a set of so many bits, read by the call alone, one more being named than are looked at.
+    // SAFETY: set_mempolicy(2) with a set of so many bits, which only the call reads; it looks at one bit
+    // less than named.
     if unsafe { libc::syscall(libc::SYS_set_mempolicy, INTERLEAVE, &raw const first_node, 65usize) } != 0 {
         return eprintln!("the kernel takes no policies here");
     }

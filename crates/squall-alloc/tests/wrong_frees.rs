@@ -1,4 +1,4 @@
-//! The debug mode names what users do wrong, and without it a block that comes back to its slab twice is noticed.
+//! Debug mode reports wrong frees and overruns. Without it, a heap notices a block that returns twice.
 #![cfg(not(miri))]
 
 mod support;
@@ -11,7 +11,7 @@ use support::{again, is_child};
 const LAYOUT: Layout = Layout::new::<[u64; 5]>();
 const POOL: Arena = Arena::new(Placement::General);
 
-/// Runs the test in a child in debug mode, which must end with these words.
+/// Runs the test in a child in debug mode, which must end with this message.
 fn is_told(test: &str, words: &str) {
     let output = again(test, &[("SQUALL_ALLOC_DEBUG", "1")]);
     let text = String::from_utf8_lossy(&output.stderr);
@@ -19,7 +19,7 @@ fn is_told(test: &str, words: &str) {
 }
 
 fn free(block: NonNull<u8>, layout: Layout) {
-    // SAFETY: what is wrong with it is what the test is about; in debug mode it is checked before anything is touched.
+    // SAFETY: the test breaks the contract on purpose; debug mode checks the block before it touches it.
     unsafe { POOL.free(block, layout) };
 }
 
@@ -58,7 +58,7 @@ fn the_middle_of_a_block_is_no_block() {
 fn a_byte_behind_a_block_is_seen() {
     if is_child() {
         let block = POOL.allocate(LAYOUT).unwrap();
-        // SAFETY: there is a guard behind it.
+        // SAFETY: a guard lies behind the block.
         unsafe { block.add(LAYOUT.size()).write(1) };
         return free(block, LAYOUT);
     }
@@ -71,7 +71,7 @@ fn a_write_to_a_free_block_is_seen() {
         let block = POOL.allocate(LAYOUT).unwrap();
         let keep = POOL.allocate(LAYOUT).unwrap();
         free(block, LAYOUT);
-        // SAFETY: the slab is still there, as another block of it has a user.
+        // SAFETY: the slab is still mapped, because another block of it is in use.
         unsafe { block.add(8).write(1) };
         for _ in 0..10_000 {
             let _ = POOL.allocate(LAYOUT);
@@ -103,7 +103,7 @@ fn without_the_mode_a_block_that_comes_home_twice_ends_the_program() {
     let test = "without_the_mode_a_block_that_comes_home_twice_ends_the_program";
     let output = again(test, &[]);
     let text = String::from_utf8_lossy(&output.stderr);
-    // Where blocks come home at once its pages may be nobody's by then.
+    // If blocks go home at once, the pages of the block may be free by then.
     let told = text.contains("double free") || text.contains("foreign free");
     assert!(!output.status.success() && told, "{text}");
 }
@@ -115,7 +115,7 @@ fn a_double_free_of_a_large_block_is_named() {
     if is_child() {
         let block = POOL.allocate(LARGE).unwrap();
         free(block, LARGE);
-        // It would lie where the first was.
+        // Without kept addresses, it would lie at the address of the first block.
         let _next = POOL.allocate(LARGE).unwrap();
         return free(block, LARGE);
     }

@@ -1,6 +1,6 @@
 //! What goes over the socket: a request is one line of JSON, its answer another one.
 //!
-//! A request is an object with the key `op`; the keys beside it are the fields of [`Request`], and no others are allowed.
+//! A request is an object with the key `pin`; the keys beside it are the fields of [`Request`], and no others are allowed.
 //! The answer is `{"ok": …}` or `{"error": {"kind": …, "message": …}}`, in the order of the requests. Where the server
 //! no longer knows where a line begins it says so and closes the connection.
 //!

@@ -5,13 +5,13 @@ mod common;
 use common::{Hits, Program, hits};
 use squall_browse::protocol::{ListQuery, RefusalKind, Sort};
 use squall_browse::{Builder, ClientError};
-use squall_core::{CoRef, info_of};
+use squall_core::{Handle, info_of};
 
 #[test]
 fn an_object_is_seen_as_inspection_sees_it() {
     let program = Program::new(Builder::new());
     program.object.co().add(5);
-    let info = info_of(CoRef::id(program.object.co())).expect("it lives");
+    let info = info_of(Handle::id(program.object.co())).expect("it lives");
     let detail = program.client().object(&program.id()).expect("an answer");
     assert_eq!(detail.row.interface, info.interface);
     assert_eq!(detail.row.class, "Central");
@@ -28,7 +28,7 @@ fn an_object_is_seen_as_inspection_sees_it() {
 fn looking_makes_no_call_miss() {
     let program = Program::new(Builder::new());
     program.object.co().add(1);
-    let misses = || info_of(CoRef::id(program.object.co())).expect("it lives").misses;
+    let misses = || info_of(Handle::id(program.object.co())).expect("it lives").misses;
     let before = misses();
     let mut client = program.client();
     for _ in 0..20 {
@@ -60,7 +60,7 @@ fn lists_are_cut_sorted_and_continued() {
         seen.extend(listing.objects.into_iter().map(|object| object.id));
     }
     for object in &crowd {
-        let id = CoRef::id(object.co()).to_string();
+        let id = Handle::id(object.co()).to_string();
         assert_eq!(seen.iter().filter(|seen| **seen == id).count(), 1, "{id} is listed once");
     }
     for sort in [Sort::Bytes, Sort::Misses, Sort::Reps] {
@@ -80,7 +80,7 @@ fn lists_are_cut_sorted_and_continued() {
 fn an_object_that_is_gone_is_named_in_the_error() {
     let program = Program::new(Builder::new());
     let gone = hits();
-    let id = CoRef::id(gone.co()).to_string();
+    let id = Handle::id(gone.co()).to_string();
     let mut client = program.client();
     client.object(&id).expect("it lives");
     drop(gone);

@@ -9,8 +9,8 @@ use common::Program;
 use squall_adapt::control;
 use squall_browse::protocol::RefusalKind;
 use squall_browse::{Builder, ClientError};
-use squall_core::swap::{Formats, New, State};
-use squall_core::{CoRef, Id, Owned, stateful};
+use squall_core::swap::{StateFormats, Replacement, State};
+use squall_core::{Handle, Id, Owned, swappable};
 
 #[squall_macros::interface(crate = squall_core)]
 trait Tally: Send + Sync {
@@ -31,7 +31,7 @@ impl<const KIND: u8> Tally for Sum<KIND> {
 }
 
 impl<const KIND: u8> State for Sum<KIND> {
-    fn formats(formats: &mut Formats<'_, Self>) {
+    fn formats(formats: &mut StateFormats<'_, Self>) {
         formats.export_part(|this| Ok(this.sum())).import_part(|this, n: u64| {
             this.add(n);
             Ok(())
@@ -42,16 +42,16 @@ impl<const KIND: u8> State for Sum<KIND> {
 fn tally() -> Owned<dyn Tally> {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
-        control::register::<dyn Tally>("first", |_| New::stateful(Sum::<1>::default()));
-        control::register::<dyn Tally>("second", |_| New::stateful(Sum::<2>::default()));
-        control::register::<dyn Tally>("mute", |_| New::shared(Sum::<3>::default()));
+        control::register::<dyn Tally>("first", |_| Replacement::stateful(Sum::<1>::default()));
+        control::register::<dyn Tally>("second", |_| Replacement::stateful(Sum::<2>::default()));
+        control::register::<dyn Tally>("mute", |_| Replacement::shared(Sum::<3>::default()));
         control::register::<dyn Tally>("broken", |_| panic!("no room for another tally"));
     });
-    stateful(Sum::<1>::default())
+    swappable(Sum::<1>::default())
 }
 
 fn id(object: &Owned<dyn Tally>) -> (Id, String) {
-    let id = CoRef::id(object.co());
+    let id = Handle::id(object.co());
     (id, id.to_string())
 }
 

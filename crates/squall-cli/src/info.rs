@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use squall::adapt::engine::{EngineState, thread_state};
-use squall::{CoRef, Owned, tables};
+use squall::{Handle, Owned, tables};
 use squall_bench::env;
 use squall_machine::asym::{self, Why};
 use squall_machine::pervp::{self, RestartMode};
@@ -193,12 +193,12 @@ fn objects() -> Value {
     impl Nothing for () {
         fn nothing(&self) {}
     }
-    let object: CoRef<dyn Nothing> = match squall::try_shared(()) {
+    let object: Handle<dyn Nothing> = match squall::try_shared(()) {
         Ok(object) => Owned::leak(object),
         Err(error) => return json!({ "state": error.to_string() }),
     };
     let call = object.try_nothing();
-    let seen = squall::info_of(CoRef::id(object));
+    let seen = squall::info_of(Handle::id(object));
     let now = tables::stats();
     json!({
         "state": call.map_or_else(|error| error.to_string(), |()| "working".to_owned()),

@@ -11,8 +11,8 @@ use serde_json::Value;
 use squall::adapt::control::register;
 use squall::browse::Server;
 use squall::objects::counter::Counter;
-use squall::swap::{Formats, New, State};
-use squall::{CoRef, Owned};
+use squall::swap::{StateFormats, Replacement, State};
+use squall::{Handle, Owned};
 
 #[squall::interface]
 trait Tally: Send + Sync {
@@ -29,7 +29,7 @@ impl Tally for One {
 }
 
 impl State for One {
-    fn formats(formats: &mut Formats<'_, Self>) {
+    fn formats(formats: &mut StateFormats<'_, Self>) {
         formats.export_part(|this| Ok(this.add(0))).import_part(|this, n: u64| {
             this.add(n);
             Ok(())
@@ -47,13 +47,13 @@ fn program() -> &'static Program {
     static PROGRAM: OnceLock<Program> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let object = squall::shared(One::default());
-        register::<dyn Tally>("another", |_| New::stateful(One::default()));
+        register::<dyn Tally>("another", |_| Replacement::stateful(One::default()));
         Program { _server: squall::browse::serve().expect("a server"), object }
     })
 }
 
 fn id() -> String {
-    CoRef::id(program().object.co()).to_string()
+    Handle::id(program().object.co()).to_string()
 }
 
 /// `squall top` on this process.
@@ -184,8 +184,8 @@ fn everything_can_be_frozen_and_thawed() {
 #[test]
 fn an_object_is_swapped_by_the_name_of_what_was_registered() {
     program();
-    let object: Owned<dyn Tally> = squall::stateful(One::default());
-    let id = CoRef::id(object.co()).to_string();
+    let object: Owned<dyn Tally> = squall::swappable(One::default());
+    let id = Handle::id(object.co()).to_string();
     object.co().add(41);
     let text = top(&["--swap", &id, "another"]);
     assert!(text.status.success(), "{}", stderr(&text));
@@ -200,7 +200,7 @@ fn an_adaptive_object_is_frozen_set_swapped_by_hand_and_its_history_told() {
     let _alone = alone();
     program();
     let object = squall::objects::counter::adaptive();
-    let id = CoRef::id(object.co()).to_string();
+    let id = Handle::id(object.co()).to_string();
     object.co().add(5);
     let row = |output: &Output| rows(output).into_iter().find(|row| row["id"] == id).expect("its row");
     let seen = row(&top(&["--once", "--json", "--interface", "Counter"]));

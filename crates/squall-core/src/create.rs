@@ -13,7 +13,7 @@ use crate::interface::Interface;
 use crate::memory;
 use crate::owned::Owned;
 use crate::raw::object::{self, Object};
-use crate::reference::CoRef;
+use crate::reference::Handle;
 
 /// Where an object's id comes from.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +114,7 @@ impl Created {
             // SAFETY: an object of that class was built there under this id.
             unsafe { object::publish(tables, block.cast(), id, class.interfaces) };
         }
-        Owned::new(CoRef::new(id))
+        Owned::new(Handle::new(id))
     }
 }
 

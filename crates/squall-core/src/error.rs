@@ -9,7 +9,7 @@ use crate::raw::slot::Absent;
 /// Why a call did not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum CallErrorKind {
     /// The object was destroyed.
     Destroyed,
     /// A well-known object that is not installed yet.
@@ -24,15 +24,15 @@ pub enum Reason {
     InTransfer,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for CallErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Destroyed => f.write_str("the object was destroyed"),
-            Reason::NotThere => f.write_str("the object is not installed"),
-            Reason::Refused(why) => write!(f, "it was refused: {why}"),
-            Reason::Forked => f.write_str("this is the child of a fork, which may only exec"),
-            Reason::Reentrant => f.write_str("a signal handler interrupted a cold path on this thread"),
-            Reason::InTransfer => {
+            CallErrorKind::Destroyed => f.write_str("the object was destroyed"),
+            CallErrorKind::NotThere => f.write_str("the object is not installed"),
+            CallErrorKind::Refused(why) => write!(f, "it was refused: {why}"),
+            CallErrorKind::Forked => f.write_str("this is the child of a fork, which may only exec"),
+            CallErrorKind::Reentrant => f.write_str("a signal handler interrupted a cold path on this thread"),
+            CallErrorKind::InTransfer => {
                 f.write_str("the call would wait for a swap, and this thread moves state for one")
             }
         }
@@ -51,7 +51,7 @@ struct Details {
     class: Option<&'static str>,
     id: Id,
     method: &'static str,
-    reason: Reason,
+    reason: CallErrorKind,
 }
 
 impl CallError {
@@ -78,14 +78,14 @@ impl CallError {
         class: Option<&'static str>,
         id: Id,
         method: &'static str,
-        reason: Reason,
+        reason: CallErrorKind,
     ) -> CallError {
         CallError(Box::new(Details { interface, class, id, method, reason }))
     }
 
     /// Of a call whose interface and method are said later, by [`CallError::of`].
     #[cold]
-    pub(crate) fn unnamed(class: Option<&'static str>, id: Id, reason: Reason) -> CallError {
+    pub(crate) fn unnamed(class: Option<&'static str>, id: Id, reason: CallErrorKind) -> CallError {
         CallError::new("", class, id, "", reason)
     }
 
@@ -93,9 +93,9 @@ impl CallError {
     pub(crate) fn absent(id: Id, absent: Absent) -> CallError {
         match absent {
             // Whoever meets a mediator asks it.
-            Absent::NotThere | Absent::Mediated(_) => CallError::unnamed(None, id, Reason::NotThere),
+            Absent::NotThere | Absent::Mediated(_) => CallError::unnamed(None, id, CallErrorKind::NotThere),
             Absent::Destroyed(class) => {
-                CallError::unnamed(class.map(|class| (class.name)()), id, Reason::Destroyed)
+                CallError::unnamed(class.map(|class| (class.name)()), id, CallErrorKind::Destroyed)
             }
         }
     }
@@ -127,7 +127,7 @@ impl CallError {
     }
 
     /// Why.
-    pub fn reason(&self) -> Reason {
+    pub fn reason(&self) -> CallErrorKind {
         self.0.reason
     }
 }
@@ -191,11 +191,11 @@ impl fmt::Display for CreateError {
     }
 }
 
-impl From<squall_rcu::OpError> for CreateError {
-    fn from(error: squall_rcu::OpError) -> CreateError {
+impl From<squall_rcu::PinError> for CreateError {
+    fn from(error: squall_rcu::PinError) -> CreateError {
         match error {
-            squall_rcu::OpError::Forked => CreateError::Forked,
-            squall_rcu::OpError::Reentrant => CreateError::Reentrant,
+            squall_rcu::PinError::Forked => CreateError::Forked,
+            squall_rcu::PinError::Reentrant => CreateError::Reentrant,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use squall_rcu::Op;
+use squall_rcu::Guard;
 
 use crate::interface::from_fat;
 use crate::layout::words_at;
@@ -34,7 +34,7 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     /// # Safety
     /// I1. The header may be used for its whole block.
     #[inline(always)]
-    pub(crate) unsafe fn new(_: &'o Op, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
+    pub(crate) unsafe fn new(_: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
         // SAFETY: I1.
         let lent = unsafe { header.as_ref() }.lent();
         Hit { header, turn, lent, representative: PhantomData }
@@ -45,9 +45,9 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     /// # Safety
     /// It does. As of [`new`](Hit::new).
     #[inline(always)]
-    pub(crate) unsafe fn of_first(op: &'o Op, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
+    pub(crate) unsafe fn of_first(guard: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
         // SAFETY: the caller.
-        Hit { lent: FIRST, ..unsafe { Hit::new(op, header, turn) } }
+        Hit { lent: FIRST, ..unsafe { Hit::new(guard, header, turn) } }
     }
 
     /// The same, if it does not lend the first thing: not asked again.
@@ -55,10 +55,10 @@ impl<'o, I: ?Sized> Hit<'o, I> {
     /// # Safety
     /// It does not. As of [`new`](Hit::new).
     #[inline(always)]
-    pub(crate) unsafe fn of_other(op: &'o Op, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
+    pub(crate) unsafe fn of_other(guard: &'o Guard, header: NonNull<Header>, turn: u64) -> Hit<'o, I> {
         // SAFETY: the caller.
         unsafe {
-            let hit = Hit::new(op, header, turn);
+            let hit = Hit::new(guard, header, turn);
             std::hint::assert_unchecked(hit.lent & FIRST == 0);
             hit
         }
@@ -149,7 +149,7 @@ const TURNED: u32 = 0x76d2_1313;
 /// what is of a type with an `act_briefly`, that function, always.
 pub trait Act<I: ?Sized, R>: Sized {
     /// Does it.
-    fn act<'o>(self, op: &'o Op, hit: Hit<'o, I>) -> R;
+    fn act<'o>(self, guard: &'o Guard, hit: Hit<'o, I>) -> R;
 
     /// Does it if that is soon done, without a call of any function where it can be: then nothing that a hit needs at its end has to be put
     /// away and fetched again. Else nothing is done, and `act` is called.
@@ -157,15 +157,15 @@ pub trait Act<I: ?Sized, R>: Sized {
     /// # Errors
     /// It is not soon done.
     #[inline(always)]
-    fn act_briefly<'o>(self, op: &'o Op, hit: Hit<'o, I>) -> Result<R, Self> {
-        Ok(self.act(op, hit))
+    fn act_briefly<'o>(self, guard: &'o Guard, hit: Hit<'o, I>) -> Result<R, Self> {
+        Ok(self.act(guard, hit))
     }
 }
 
-impl<I: ?Sized, R, F: for<'o> FnOnce(&'o Op, &'o I) -> R> Act<I, R> for F {
+impl<I: ?Sized, R, F: for<'o> FnOnce(&'o Guard, &'o I) -> R> Act<I, R> for F {
     #[inline(always)]
-    fn act<'o>(self, op: &'o Op, hit: Hit<'o, I>) -> R {
-        self(op, hit.target())
+    fn act<'o>(self, guard: &'o Guard, hit: Hit<'o, I>) -> R {
+        self(guard, hit.target())
     }
 }
 

@@ -21,7 +21,7 @@ use crate::raw::mediator::Phase;
 use crate::raw::object::{Ground, Object, header};
 use crate::raw::reps::{Owner, Rep};
 use crate::raw::slot::Occupant;
-use crate::reference::CoRef;
+use crate::reference::Handle;
 
 /// An object, as it was at one moment.
 #[derive(Clone, Debug)]
@@ -118,18 +118,18 @@ pub fn class_of(id: Id) -> Option<ClassInfo> {
             bytes: class.object_bytes as usize,
         })
     };
-    squall_rcu::try_op(|_| look()).ok().flatten()
+    squall_rcu::try_pin(|_| look()).ok().flatten()
 }
 
-impl<I: ?Sized + Interface> CoRef<I> {
+impl<I: ?Sized + Interface> Handle<I> {
     /// The live object of this id, if it was made for this interface.
     ///
     /// # Cost
     /// An operation. Lock-free.
-    pub fn find(id: Id) -> Option<CoRef<I>> {
+    pub fn find(id: Id) -> Option<Handle<I>> {
         let class = class_of(id)?;
         // An object that was made for this interface has it under its own id (reference/I1).
-        (class.interface_id == TypeId::of::<I>()).then(|| CoRef::new(id))
+        (class.interface_id == TypeId::of::<I>()).then(|| Handle::new(id))
     }
 }
 
@@ -157,7 +157,7 @@ pub fn info_of(id: Id) -> Option<ObjectInfo> {
         let (own, interfaces) = (object.as_ref().id, object.as_ref().class.interfaces);
         (0..interfaces).any(|index| own.offset(index) == id)
     };
-    let live = squall_rcu::op(|_| {
+    let live = squall_rcu::pin(|_| {
         // Valid within this operation (`object/I1`).
         let (object, state) = serving(tables, id.slot())?;
         is_it(object).then(|| describe(tables, object, state))
@@ -190,7 +190,7 @@ pub(crate) fn instances(interface: TypeId, classes: &BTreeSet<TypeId>) -> Vec<Id
 fn all<T>(tables: &Tables, look: impl Fn(u32) -> Option<T>) -> Vec<T> {
     let mut found = Vec::new();
     for first in (0..tables.slots_end()).step_by(BLOCK as usize) {
-        squall_rcu::op(|_| found.extend((first..first + BLOCK).filter_map(&look)));
+        squall_rcu::pin(|_| found.extend((first..first + BLOCK).filter_map(&look)));
     }
     found
 }

@@ -17,7 +17,7 @@ pub(crate) mod id;
 pub(crate) mod raw;
 
 #[cfg(not(loom))]
-mod at;
+mod context;
 #[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
@@ -66,10 +66,10 @@ mod well_known;
 pub mod wrap;
 
 #[cfg(not(loom))]
-pub use at::{At, Ended, Peers};
+pub use context::{RepContext, Interrupted, RepIter};
 pub use class::{ObjectKind, Source};
 #[cfg(not(loom))]
-pub use error::{CallError, CreateError, Reason};
+pub use error::{CallError, CreateError, CallErrorKind};
 pub use id::{Id, NoId};
 #[cfg(not(loom))]
 pub use inspect::{ClassInfo, ObjectInfo, ObjectState, RepInfo, class_of, info_of, snapshot};
@@ -80,11 +80,11 @@ pub use memory::RepMemory;
 #[cfg(not(loom))]
 pub use owned::{Destruction, Owned};
 #[cfg(not(loom))]
-pub use reference::CoRef;
+pub use reference::Handle;
 #[cfg(not(loom))]
-pub use root::{Cleanup, Found, Miss, Reply, Root};
+pub use root::{Cleanup, RepRef, Miss, MissAnswer, Root};
 #[cfg(not(loom))]
-pub use single::{shared, shared_with, stateful, stateful_with, try_shared};
+pub use single::{shared, shared_with, swappable, swappable_with, try_shared};
 #[cfg(not(loom))]
 pub use well_known::WellKnown;
 
@@ -98,7 +98,7 @@ pub mod __macro {
     pub use crate::interface::{Extends, Interface, InterfaceOf, Super};
     pub use crate::lent::{Lender, Lends, Lent};
     pub use crate::reference::{
-        Answer, Arguments, Blocking, Carries, Carry, Checked, CoRef, CopiedArguments, Gone, MovedArguments,
+        Answer, Arguments, Blocking, Carries, Carry, Checked, Handle, CopiedArguments, Gone, MovedArguments,
         Panic, Panics,
     };
     pub use crate::wrap::{Around, Invoked, KeptArguments, SentArguments, Through, Wrap};

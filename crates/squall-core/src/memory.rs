@@ -17,12 +17,12 @@
 //! a page, is the program's allocator's always: no address would tell whose it is.
 //! Below Miri, and in builds with the flags `squall_asan` and `squall_tsan` (`--cfg`), all of it is the program's allocator's, which
 //! those watch. A build with a sanitizer and without its flag sees one block of addresses where all of it lies: it finds no use of a
-//! representative, or of what came from [`At::pool`](crate::At::pool), beyond its end or after it was freed.
+//! representative, or of what came from [`RepContext::pool`](crate::RepContext::pool), beyond its end or after it was freed.
 //! Cost: of `ByCluster` that of the locality allocator, with a lock where the maker is not on the VP, and for clusters of several. Lines
 //! of its own cost a representative 63 bytes at most.
 //! Source: K42's allocation classes (`DEFINE_LOCALSTRICT_NEW`, `DEFINE_GLOBALPADDED_NEW`); Tornado §4.
 
-use squall_alloc::{Placement, Pool, is_of_slab, owns};
+use squall_alloc::{Placement, Arena, is_of_slab, owns};
 use squall_machine::{Cluster, Clusters, Vp};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -45,10 +45,10 @@ pub enum RepMemory {
 const POOLS: bool = !cfg!(any(miri, squall_asan, squall_tsan));
 
 /// For whom a representative is.
-pub(crate) fn pool(clusters: &Clusters, cluster: Cluster, vp: Vp) -> Pool {
+pub(crate) fn pool(clusters: &Clusters, cluster: Cluster, vp: Vp) -> Arena {
     let number = vp.index() as u32;
     let is_alone = clusters.members(cluster).len() == 1;
-    Pool::new(if is_alone { Placement::LocalOf(number) } else { Placement::Near(number) })
+    Arena::new(if is_alone { Placement::LocalOf(number) } else { Placement::Near(number) })
 }
 
 /// What a block is aligned to that has a line to itself.
@@ -77,7 +77,7 @@ const fn is_of_lines(layout: Layout) -> bool {
 
 /// Room for an object's block, which is not of size 0. Where there is no memory the program ends.
 pub(crate) fn take(layout: Layout) -> NonNull<u8> {
-    take_from(is_of_lines(layout).then_some(Pool::new(Placement::Shared)), layout)
+    take_from(is_of_lines(layout).then_some(Arena::new(Placement::Shared)), layout)
 }
 
 /// Gives it back.
@@ -92,7 +92,7 @@ pub(crate) unsafe fn give(block: NonNull<u8>, layout: Layout) {
 
 /// A block of a pool, or where that has none or none is asked, of the program's allocator. Where there is no memory the program ends.
 #[inline]
-fn take_from(pool: Option<Pool>, layout: Layout) -> NonNull<u8> {
+fn take_from(pool: Option<Arena>, layout: Layout) -> NonNull<u8> {
     if let Some(block) = pool.and_then(|pool| pool.allocate(layout).ok()) {
         return block;
     }
@@ -109,7 +109,7 @@ unsafe fn give_to(asked: bool, block: NonNull<u8>, layout: Layout) {
     // Also where the program's allocator is the pools' own: then its blocks of the arena may go by either way.
     if asked && owns(block.as_ptr()) {
         // SAFETY: 1. It lies in the arena, where nothing lies but what pools gave (I1); for this layout, once. 2. The caller's promise.
-        unsafe { Pool::new(Placement::General).free(block, layout) };
+        unsafe { Arena::new(Placement::General).free(block, layout) };
     } else {
         // SAFETY: from `alloc`, for this layout, once: no pool was asked, or what pools give of this layout lies in the arena.
         unsafe { dealloc(block.as_ptr(), layout) };
@@ -136,7 +136,7 @@ impl RepMemory {
     /// memory the program ends, as where a `Box` finds none.
     pub(crate) fn take(self, layout: Layout, clusters: &Clusters, cluster: Cluster, vp: Vp) -> NonNull<u8> {
         let pool = self.is_of_pools(layout).then(|| match self {
-            RepMemory::OwnLines => Pool::new(Placement::Near(vp.index() as u32)),
+            RepMemory::OwnLines => Arena::new(Placement::Near(vp.index() as u32)),
             _ => pool(clusters, cluster, vp),
         });
         take_from(pool, layout)

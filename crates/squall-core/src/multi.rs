@@ -5,7 +5,7 @@
 //! - I2. Representatives are added within the object's gate only, so none is added once it is drained.
 //! - I3. Memory quiet closes the object first. From then on the tree is not walked on behalf of a representative.
 //! - I4. The root and the block live while a link is left: one of the object's own until the last representative was
-//!   dropped, and one of each [`At`](crate::At).
+//!   dropped, and one of each [`RepContext`](crate::At).
 //!
 //! Source: CO-12; without its lock (CO-68).
 
@@ -19,7 +19,7 @@ use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 
-use crate::at::At;
+use crate::context::RepContext;
 use crate::class::{Class, Found, More, ObjectKind, Refusal, Visit, bytes};
 use crate::clock;
 use crate::create::{self, Place};
@@ -188,7 +188,7 @@ impl<R: Root> Multi<R> {
         }
         // SAFETY: the caller owns it.
         let clusters = unsafe { block.as_ref() }.clusters;
-        let made = squall_rcu::try_op(|_| {
+        let made = squall_rcu::try_pin(|_| {
             for cluster in clusters.iter() {
                 // SAFETY: as above.
                 if let Some(_in_flight) = unsafe { InFlight::inside(ground(), block.cast(), 0) } {
@@ -287,7 +287,7 @@ impl<R: Root> Multi<R> {
             squall_sys::sync::thread::yield_now();
         }
         // In an operation, so that nothing in it can wait for a grace period: a miss that waits for us holds that up.
-        squall_rcu::op(|_| f())
+        squall_rcu::pin(|_| f())
     }
 
     unsafe fn for_each_rep(object: NonNull<Object>, f: Visit<'_>) {
@@ -401,7 +401,7 @@ impl<R: Root> Multi<R> {
     }
 }
 
-/// What the drop of an [`At`] does.
+/// What the drop of an [`RepContext`] does.
 pub(crate) fn drop_link<R: Root>(this: NonNull<Multi<R>>) {
     unsafe fn end<R: Root>(this: *mut ()) {
         if let Some(this) = NonNull::new(this.cast()) {
@@ -411,7 +411,7 @@ pub(crate) fn drop_link<R: Root>(this: NonNull<Multi<R>>) {
     }
     // SAFETY: valid while there is a link.
     if unsafe { this.as_ref() }.object.unlink() {
-        // Somebody kept an `At` beyond its representative, and drops it where it likes: the root's drop goes where drops
+        // Somebody kept an `RepContext` beyond its representative, and drops it where it likes: the root's drop goes where drops
         // belong.
         // SAFETY: once, for an object that nobody can reach.
         unsafe { squall_rcu::defer_raw(end::<R>, this.as_ptr().cast(), Multi::<R>::LAYOUT.size()) };
@@ -471,7 +471,7 @@ impl<R: Root> NewRep<R> {
         let unfilled = Unfilled::<R>(rep, PhantomData);
         // SAFETY: the caller is within the object's gate.
         unsafe { object.as_ref() }.object.link();
-        let at = At::new(object, rep, vp, cluster);
+        let at = RepContext::new(object, rep, vp, cluster);
         // SAFETY: the caller is within the object's gate.
         let value = unsafe { object.as_ref() }.root.make_rep(at);
         // SAFETY: our own block, whose prefix is written.
@@ -510,7 +510,7 @@ impl<R: Root> Drop for NewRep<R> {
     }
 }
 
-/// What is behind a link, for [`At`](crate::At): the tables exist, since there is an object.
+/// What is behind a link, for [`RepContext`](crate::At): the tables exist, since there is an object.
 pub(crate) fn ground() -> &'static crate::ground::Tables {
     existing().expect("there is an object, so there are tables")
 }

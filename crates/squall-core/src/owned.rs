@@ -11,7 +11,7 @@ use crate::id::Id;
 use crate::interface::Interface;
 use crate::raw::kill::{Killed, kill};
 use crate::raw::object::{Ground, Object, Stage};
-use crate::reference::CoRef;
+use crate::reference::Handle;
 use crate::swap;
 
 /// An object's owner. Dropping it destroys the object, and may drop what this thread destroyed *earlier*: do not let go of
@@ -19,17 +19,17 @@ use crate::swap;
 ///
 /// References to the object ([`Owned::co`]) may be handed to anyone and outlive it; a call through one then errs.
 pub struct Owned<I: ?Sized + Interface> {
-    co: CoRef<I>,
+    co: Handle<I>,
 }
 
 impl<I: ?Sized + Interface> Owned<I> {
-    pub(crate) fn new(co: CoRef<I>) -> Owned<I> {
+    pub(crate) fn new(co: Handle<I>) -> Owned<I> {
         Owned { co }
     }
 
     /// A reference to the object: `Copy`, 8 bytes, for anyone.
     #[inline(always)]
-    pub fn co(&self) -> CoRef<I> {
+    pub fn co(&self) -> Handle<I> {
         self.co
     }
 
@@ -58,7 +58,7 @@ impl<I: ?Sized + Interface> Owned<I> {
     }
 
     /// Gives the object up without ending it: it lives as long as the process.
-    pub fn leak(this: Owned<I>) -> CoRef<I> {
+    pub fn leak(this: Owned<I>) -> Handle<I> {
         let co = this.co;
         std::mem::forget(this);
         co
@@ -78,7 +78,7 @@ fn end(id: Id) {
     }
     let Some(tables) = existing() else { return };
     // Within one operation, so that nobody frees it in between. Refused where nothing can be reclaimed anyway.
-    let killed = squall_rcu::try_op(|_| {
+    let killed = squall_rcu::try_pin(|_| {
         // SAFETY: within an operation.
         let killed = unsafe { kill(tables, id) };
         match killed {
@@ -129,10 +129,10 @@ unsafe fn wake_sleepers(object: NonNull<Object>) {
 }
 
 impl<I: ?Sized + Interface> Deref for Owned<I> {
-    type Target = CoRef<I>;
+    type Target = Handle<I>;
 
     #[inline(always)]
-    fn deref(&self) -> &CoRef<I> {
+    fn deref(&self) -> &Handle<I> {
         &self.co
     }
 }
@@ -169,7 +169,7 @@ impl Destruction {
     /// [`WaitError`](squall_rcu::WaitError): inside an operation, where it would wait for itself; in a forked child.
     /// # Cost
     /// Grace periods, the drops, and whatever calls that are under way take: a method that never returns, or an
-    /// [`At`](crate::At) that somebody keeps, is waited for for ever.
+    /// [`RepContext`](crate::At) that somebody keeps, is waited for for ever.
     pub fn wait(self) -> Result<(), squall_rcu::WaitError> {
         let mut pause = Duration::from_micros(50);
         while !self.is_complete() {

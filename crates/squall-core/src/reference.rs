@@ -1,11 +1,11 @@
 //! References, and the call.
 //!
-//! - I1. The bits of a `CoRef<I>` are the id under which interface `I` of some object was, is or will be known; no safe
+//! - I1. The bits of a `Handle<I>` are the id under which interface `I` of some object was, is or will be known; no safe
 //!   code makes one of other bits. So a header whose id equals them has a target of type `I`.
 //! - I2. A header found by [`hit`](crate::raw::object::hit) is used within the operation in which it was found, or under
 //!   a hold taken in it.
 //!
-//! Cost: see [`CoRef`]. Source: CO-04, CO-07; TO-06; the compare is ours, where K42 rewrites tables.
+//! Cost: see [`Handle`]. Source: CO-04, CO-07; TO-06; the compare is ours, where K42 rewrites tables.
 
 use squall_sys::sync::Arc;
 use std::cmp;
@@ -16,10 +16,10 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 
 use squall_machine::Vp;
-use squall_rcu::Op;
+use squall_rcu::Guard;
 
 use crate::class::{Found, ObjectKind};
-use crate::error::{CallError, Reason};
+use crate::error::{CallError, CallErrorKind};
 use crate::ground::{Tables, entry_here, existing};
 use crate::hit::{Act, Hit};
 use crate::id::Id;
@@ -46,64 +46,64 @@ use crate::wrap::unanswered;
 /// `#[blocking]` also makes two atomic changes to its representative. Progress: wait-free, then the method's own.
 ///
 /// To let the methods of the interface have all names, what a reference can do by itself are associated functions.
-pub struct CoRef<I: ?Sized> {
+pub struct Handle<I: ?Sized> {
     id: Id,
     // Neither owns nor borrows: sendable, shareable, and unwind safe, whatever the interface is. Invariant: a coercion
     // between interfaces that differ in lifetimes would change what the id means.
     interface: PhantomData<fn(PhantomData<I>) -> PhantomData<I>>,
 }
 
-impl<I: ?Sized> UnwindSafe for CoRef<I> {}
-impl<I: ?Sized> RefUnwindSafe for CoRef<I> {}
+impl<I: ?Sized> UnwindSafe for Handle<I> {}
+impl<I: ?Sized> RefUnwindSafe for Handle<I> {}
 
-impl<I: ?Sized> Clone for CoRef<I> {
+impl<I: ?Sized> Clone for Handle<I> {
     #[inline(always)]
-    fn clone(&self) -> CoRef<I> {
+    fn clone(&self) -> Handle<I> {
         *self
     }
 }
-impl<I: ?Sized> Copy for CoRef<I> {}
+impl<I: ?Sized> Copy for Handle<I> {}
 
-impl<I: ?Sized> PartialEq for CoRef<I> {
-    fn eq(&self, other: &CoRef<I>) -> bool {
+impl<I: ?Sized> PartialEq for Handle<I> {
+    fn eq(&self, other: &Handle<I>) -> bool {
         self.id == other.id
     }
 }
-impl<I: ?Sized> Eq for CoRef<I> {}
+impl<I: ?Sized> Eq for Handle<I> {}
 
-impl<I: ?Sized> PartialOrd for CoRef<I> {
-    fn partial_cmp(&self, other: &CoRef<I>) -> Option<cmp::Ordering> {
+impl<I: ?Sized> PartialOrd for Handle<I> {
+    fn partial_cmp(&self, other: &Handle<I>) -> Option<cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl<I: ?Sized> Ord for CoRef<I> {
-    fn cmp(&self, other: &CoRef<I>) -> cmp::Ordering {
+impl<I: ?Sized> Ord for Handle<I> {
+    fn cmp(&self, other: &Handle<I>) -> cmp::Ordering {
         self.id.cmp(&other.id)
     }
 }
 
-impl<I: ?Sized> Hash for CoRef<I> {
+impl<I: ?Sized> Hash for Handle<I> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.id.hash(state);
     }
 }
 
-impl<I: ?Sized + Interface> fmt::Display for CoRef<I> {
+impl<I: ?Sized + Interface> fmt::Display for Handle<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}#{}", I::NAME, self.id)
     }
 }
 
-impl<I: ?Sized + Interface> fmt::Debug for CoRef<I> {
+impl<I: ?Sized + Interface> fmt::Debug for Handle<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl<I: ?Sized> CoRef<I> {
+impl<I: ?Sized> Handle<I> {
     /// The caller upholds I1.
-    pub(crate) fn new(id: Id) -> CoRef<I> {
-        CoRef { id, interface: PhantomData }
+    pub(crate) fn new(id: Id) -> Handle<I> {
+        Handle { id, interface: PhantomData }
     }
 
     pub(crate) fn bits_id(self) -> Id {
@@ -111,20 +111,20 @@ impl<I: ?Sized> CoRef<I> {
     }
 
     /// The object's id, as this interface.
-    pub fn id(this: CoRef<I>) -> Id {
+    pub fn id(this: Handle<I>) -> Id {
         this.id
     }
 }
 
-impl<I: ?Sized + Interface> CoRef<I> {
+impl<I: ?Sized + Interface> Handle<I> {
     /// The same object, as an interface that `I` extends directly.
     ///
     /// Where two paths lead to one interface, the two references reach the same object and compare different.
-    pub fn upcast<S: ?Sized + Interface>(this: CoRef<I>) -> CoRef<S>
+    pub fn upcast<S: ?Sized + Interface>(this: Handle<I>) -> Handle<S>
     where
         I: Extends<S>,
     {
-        CoRef::new(this.id.offset(offset_of::<I, S>()))
+        Handle::new(this.id.offset(offset_of::<I, S>()))
     }
 
     /// Not public: the body of every method of a reference.
@@ -142,7 +142,7 @@ impl<I: ?Sized + Interface> CoRef<I> {
     pub fn __call_in<R>(
         self,
         method: &'static str,
-        f: impl for<'o> FnOnce(&'o Op, &'o I) -> R,
+        f: impl for<'o> FnOnce(&'o Guard, &'o I) -> R,
         gone: impl Answer<R>,
     ) -> R {
         self.__call_act(method, f, gone)
@@ -162,7 +162,7 @@ impl<I: ?Sized + Interface> CoRef<I> {
             ($found:path, $header:ident) => {
                 // SAFETY: a header of this id (I1), found in the operation; if the interface's representatives lend things, one with this
                 // sign (header/I1).
-                match act.act_briefly(entered.op(), unsafe { $found(entered.op(), $header, entered.turn()) }) {
+                match act.act_briefly(entered.guard(), unsafe { $found(entered.guard(), $header, entered.turn()) }) {
                     Ok(result) => {
                         drop(entered);
                         result
@@ -242,13 +242,13 @@ impl<I: ?Sized + Interface> CoRef<I> {
 
 /// Reaches a representative, and holds it; waits for swaps.
 fn reach_by_parking<I: ?Sized + Interface>(
-    co: CoRef<I>,
+    co: Handle<I>,
     method: &'static str,
 ) -> Result<(Hold, Option<Arc<Arbitration>>), CallError> {
     let mut again = false;
     loop {
         let reached =
-            squall_rcu::try_op(|_| reach(co.id, again)).map_err(|error| refused(co, method, error))?;
+            squall_rcu::try_pin(|_| reach(co.id, again)).map_err(|error| refused(co, method, error))?;
         match reached {
             Reached::Held(hold, arbitration) => return Ok((hold, arbitration)),
             Reached::Parked(park) => park.wait(),
@@ -261,7 +261,7 @@ fn reach_by_parking<I: ?Sized + Interface>(
 /// Makes a call, by way of what arbitrates it.
 fn arbitrated<I: ?Sized + Interface, R>(
     arbitration: Option<&Arbitration>,
-    co: CoRef<I>,
+    co: Handle<I>,
     method: &'static str,
     f: impl FnOnce() -> R,
 ) -> Result<R, CallError> {
@@ -289,7 +289,7 @@ unsafe fn target<I: ?Sized>(header: &NonNull<Header>) -> &I {
 #[track_caller]
 fn act_at_length<I: ?Sized + Interface, R>(
     entered: squall_rcu::Entered,
-    co: CoRef<I>,
+    co: Handle<I>,
     method: &'static str,
     act: impl Act<I, R>,
     gone: impl Answer<R>,
@@ -297,7 +297,7 @@ fn act_at_length<I: ?Sized + Interface, R>(
     // SAFETY: as in `__call_act`.
     match unsafe { hit(entry_here(co.id.slot()), co.id) } {
         // SAFETY: a header of this id (I1), found in the operation.
-        Some(header) => act.act(entered.op(), unsafe { Hit::new(entered.op(), header, entered.turn()) }),
+        Some(header) => act.act(entered.guard(), unsafe { Hit::new(entered.guard(), header, entered.turn()) }),
         None => miss(entered, co, method, act, gone),
     }
 }
@@ -313,7 +313,7 @@ unsafe fn act_apart<I: ?Sized, R>(
     header: NonNull<Header>,
 ) -> R {
     // SAFETY: the caller.
-    act.act(entered.op(), unsafe { Hit::new(entered.op(), header, entered.turn()) })
+    act.act(entered.guard(), unsafe { Hit::new(entered.guard(), header, entered.turn()) })
 }
 
 #[cold]
@@ -321,7 +321,7 @@ unsafe fn act_apart<I: ?Sized, R>(
 #[track_caller]
 fn miss<I: ?Sized + Interface, R>(
     entered: squall_rcu::Entered,
-    co: CoRef<I>,
+    co: Handle<I>,
     method: &'static str,
     act: impl Act<I, R>,
     gone: impl Answer<R>,
@@ -344,7 +344,7 @@ fn miss<I: ?Sized + Interface, R>(
 fn mediated<I: ?Sized + Interface, R>(
     mut entered: squall_rcu::Entered,
     mut mediator: NonNull<Mediator>,
-    co: CoRef<I>,
+    co: Handle<I>,
     method: &'static str,
     act: impl Act<I, R>,
     gone: impl Answer<R>,
@@ -451,12 +451,12 @@ impl Packed {
 #[cold]
 #[inline(never)]
 fn resolve(id: Id) -> Packed {
-    let forked = || Packed::error(CallError::unnamed(None, id, Reason::Forked));
+    let forked = || Packed::error(CallError::unnamed(None, id, CallErrorKind::Forked));
     let Some(tables) = existing() else {
         if squall_sys::fork::forked() {
             return forked();
         }
-        return Packed::error(CallError::unnamed(None, id, Reason::NotThere));
+        return Packed::error(CallError::unnamed(None, id, CallErrorKind::NotThere));
     };
     // Once, so that the entry is made where the translation set says.
     // SAFETY: making the tables asks for the VP first.
@@ -505,7 +505,7 @@ pub(crate) unsafe fn answer(
     } else {
         // SAFETY: within its gate, and an operation.
         unsafe { (class.more.resolve)(miss.block(), vp) }
-            .map_err(|refusal| CallError::unnamed(Some((class.name)()), id, Reason::Refused(refusal.0)))?
+            .map_err(|refusal| CallError::unnamed(Some((class.name)()), id, CallErrorKind::Refused(refusal.0)))?
     };
     // SAFETY: a representative of this object, which has that interface.
     let header = unsafe { header(found.owner, miss.index()) };
@@ -554,13 +554,13 @@ fn reach(id: Id, again: bool) -> Reached {
 #[cold]
 #[inline(never)]
 fn refused<I: ?Sized + Interface>(
-    co: CoRef<I>,
+    co: Handle<I>,
     method: &'static str,
-    error: squall_rcu::OpError,
+    error: squall_rcu::PinError,
 ) -> CallError {
     let reason = match error {
-        squall_rcu::OpError::Forked => Reason::Forked,
-        squall_rcu::OpError::Reentrant => Reason::Reentrant,
+        squall_rcu::PinError::Forked => CallErrorKind::Forked,
+        squall_rcu::PinError::Reentrant => CallErrorKind::Reentrant,
     };
     CallError::new(I::NAME, None, co.id, method, reason)
 }
@@ -597,7 +597,7 @@ impl Drop for Hold {
 pub trait Blocking<I: ?Sized, R, F> {
     /// The call.
     #[track_caller]
-    fn __squall_call(self, co: CoRef<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R;
+    fn __squall_call(self, co: Handle<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R;
 }
 
 /// Not public: its arguments are used up by a call.
@@ -613,7 +613,7 @@ pub struct Many;
 impl<I: ?Sized + Interface, R, F: FnOnce(&I) -> R> Blocking<I, R, F> for Once {
     #[inline(always)]
     #[track_caller]
-    fn __squall_call(self, co: CoRef<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R {
+    fn __squall_call(self, co: Handle<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R {
         co.__call_blocking(method, f, gone)
     }
 }
@@ -621,7 +621,7 @@ impl<I: ?Sized + Interface, R, F: FnOnce(&I) -> R> Blocking<I, R, F> for Once {
 impl<I: ?Sized + Interface, R, F: FnMut(&I) -> R> Blocking<I, R, F> for Many {
     #[inline(always)]
     #[track_caller]
-    fn __squall_call(self, co: CoRef<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R {
+    fn __squall_call(self, co: Handle<I>, method: &'static str, f: F, gone: impl Answer<R>) -> R {
         co.__call_blocking_again(method, f, gone)
     }
 }

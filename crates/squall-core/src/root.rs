@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::panic::Location;
 use std::ptr::NonNull;
 
-use crate::at::At;
+use crate::context::RepContext;
 use crate::create::{self, Place};
 use crate::error::CreateError;
 use crate::interface::{Interface, InterfaceOf};
@@ -20,11 +20,11 @@ use crate::swap::RootFormats;
 /// The root of a distributed object: what is shared by its representatives, and how to make one.
 ///
 /// There is one root for each object; clients never see it. A representative serves a cluster of VPs and is made when one
-/// of them calls first. It implements the interface, and keeps an [`At`] in a field to reach its root and its peers.
+/// of them calls first. It implements the interface, and keeps an [`RepContext`] in a field to reach its root and its peers.
 ///
 /// Nothing here runs under a lock, or twice at once for one representative's life: `make_rep` may be called by several
 /// VPs of a cluster at once; one result is used and the others are dropped at once, in the operation of their call and
-/// without [`cleanup`](Root::cleanup). It runs inside the operation of the call that missed (for [`At::local`] in a
+/// without [`cleanup`](Root::cleanup). It runs inside the operation of the call that missed (for [`RepContext::local`] in a
 /// blocking method, and for a state that moves in by parts, outside), so it must not block. It may call other objects, but not this one where that needs the
 /// very representative that it is making: such a call panics.
 pub trait Root: Send + Sync + Sized + 'static {
@@ -47,15 +47,15 @@ pub trait Root: Send + Sync + Sized + 'static {
     #[doc(hidden)]
     const LENDER: Lender<Self::Rep, Self::Interface> = Lender::NONE;
 
-    /// Makes the representative that [`at`](At::cluster) says.
+    /// Makes the representative that [`at`](RepContext::cluster) says.
     ///
     /// # Panics
     /// A panic goes to the caller that missed; the next one tries again.
-    fn make_rep(&self, at: At<Self>) -> Self::Rep;
+    fn make_rep(&self, at: RepContext<Self>) -> Self::Rep;
 
     /// Answers a miss: says which representative serves this VP, and whether its table may keep that answer. By default
     /// the one of its cluster, kept.
-    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         miss.local().cached()
     }
 
@@ -67,7 +67,7 @@ pub trait Root: Send + Sync + Sized + 'static {
     }
 
     /// The object ends, or a swap waits for its calls: methods of it that sleep by means of their own shall ask
-    /// [`wrap::shall_leave`](crate::wrap::shall_leave). Those in [`At::sleep_until`] need nothing of this.
+    /// [`wrap::shall_leave`](crate::wrap::shall_leave). Those in [`RepContext::sleep_until`] need nothing of this.
     ///
     /// Called again and again while a swap waits, inside an operation: it must not wait long, nor panic. A panic ends here, and
     /// is counted as one of a drop.
@@ -130,13 +130,13 @@ pub struct Miss<'a, R: Root> {
 }
 
 /// A representative that may answer a miss.
-pub struct Found<'a, R: Root> {
+pub struct RepRef<'a, R: Root> {
     rep: NonNull<Rep>,
     life: Bound<'a, R>,
 }
 
 /// What a root answers.
-pub struct Reply<'a, R: Root>(pub(crate) Outcome, Bound<'a, R>);
+pub struct MissAnswer<'a, R: Root>(pub(crate) Outcome, Bound<'a, R>);
 
 pub(crate) enum Outcome {
     Rep { rep: NonNull<Rep>, cache: bool },
@@ -160,29 +160,29 @@ impl<'a, R: Root> Miss<'a, R> {
     }
 
     /// The representative of a cluster, if it has one.
-    pub fn find(&self, cluster: Cluster) -> Option<Found<'a, R>> {
+    pub fn find(&self, cluster: Cluster) -> Option<RepRef<'a, R>> {
         let rep = self.multi().find(cluster)?;
-        Some(Found { rep, life: PhantomData })
+        Some(RepRef { rep, life: PhantomData })
     }
 
     /// The representative of a cluster, made now if it has none.
     ///
     /// # Panics
     /// If there is no such cluster, or `make_rep` does.
-    pub fn rep(&self, cluster: Cluster) -> Found<'a, R> {
+    pub fn rep(&self, cluster: Cluster) -> RepRef<'a, R> {
         let made_on =
             if cluster == self.cluster() { self.vp } else { self.multi().clusters().members(cluster)[0] };
-        Found { rep: Multi::find_or_make(self.object, cluster, made_on), life: PhantomData }
+        RepRef { rep: Multi::find_or_make(self.object, cluster, made_on), life: PhantomData }
     }
 
     /// The representative of the caller's cluster, made now if it has none.
-    pub fn local(&self) -> Found<'a, R> {
+    pub fn local(&self) -> RepRef<'a, R> {
         self.rep(self.cluster())
     }
 
     /// The call errs, for this reason.
-    pub fn refuse(&self, why: &'static str) -> Reply<'a, R> {
-        Reply(Outcome::Refused(why), PhantomData)
+    pub fn refuse(&self, why: &'static str) -> MissAnswer<'a, R> {
+        MissAnswer(Outcome::Refused(why), PhantomData)
     }
 
     fn multi(&self) -> &Multi<R> {
@@ -191,19 +191,19 @@ impl<'a, R: Root> Miss<'a, R> {
     }
 }
 
-impl<'a, R: Root> Found<'a, R> {
+impl<'a, R: Root> RepRef<'a, R> {
     /// This one serves the call, and later ones of this VP without a miss.
-    pub fn cached(self) -> Reply<'a, R> {
-        Reply(Outcome::Rep { rep: self.rep, cache: true }, PhantomData)
+    pub fn cached(self) -> MissAnswer<'a, R> {
+        MissAnswer(Outcome::Rep { rep: self.rep, cache: true }, PhantomData)
     }
 
     /// This one serves the call; the next one of this VP misses again.
-    pub fn once(self) -> Reply<'a, R> {
-        Reply(Outcome::Rep { rep: self.rep, cache: false }, PhantomData)
+    pub fn once(self) -> MissAnswer<'a, R> {
+        MissAnswer(Outcome::Rep { rep: self.rep, cache: false }, PhantomData)
     }
 }
 
-impl<R: Root> Deref for Found<'_, R> {
+impl<R: Root> Deref for RepRef<'_, R> {
     type Target = R::Rep;
 
     fn deref(&self) -> &R::Rep {
@@ -218,13 +218,13 @@ impl<R: Root> std::fmt::Debug for Miss<'_, R> {
     }
 }
 
-impl<R: Root> std::fmt::Debug for Found<'_, R> {
+impl<R: Root> std::fmt::Debug for RepRef<'_, R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Found").finish_non_exhaustive()
     }
 }
 
-impl<R: Root> std::fmt::Debug for Reply<'_, R> {
+impl<R: Root> std::fmt::Debug for MissAnswer<'_, R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reply").finish_non_exhaustive()
     }

@@ -19,8 +19,8 @@ use crate::layout::Block;
 use crate::owned::Owned;
 use crate::raw::object::Object;
 use crate::raw::reps::Owner;
-use crate::reference::CoRef;
-use crate::swap::{Formats, List, State};
+use crate::reference::Handle;
+use crate::swap::{StateFormats, List, State};
 
 /// What precedes the headers.
 #[repr(C)]
@@ -78,7 +78,7 @@ pub(crate) struct Stated;
 impl<T: State> Describe<T> for Stated {
     fn formats<L: Locate<T>>(list: &mut List) {
         // SAFETY: it gives the value of the objects of the class whose list this is.
-        T::formats(&mut unsafe { Formats::new(list, L::value) });
+        T::formats(&mut unsafe { StateFormats::new(list, L::value) });
     }
     fn moved(value: &T) {
         value.moved();
@@ -165,13 +165,13 @@ where
     #[inline(always)]
     pub(crate) fn make_with(
         place: Place,
-        value: impl FnOnce(CoRef<I>) -> T,
+        value: impl FnOnce(Handle<I>) -> T,
         made_at: &'static Location<'static>,
     ) -> Result<Owned<I>, CreateError> {
         // If the value's making or its view panics, this gives back what was taken.
         let created = create::begin(place, Self::CLASS, Block::<Prefix, I, T>::LAYOUT)?;
         // The id is that of this interface, of an object that will be (reference/I1).
-        let value = value(CoRef::new(created.id));
+        let value = value(Handle::new(created.id));
         let block = created.block.cast::<Prefix>();
         let object = Object::new(Self::CLASS, created.id, made_at, clock::ticks());
         // SAFETY: our own block; the prefix is written before what follows it.
@@ -237,7 +237,7 @@ where
 /// # Panics
 /// As [`shared`].
 #[track_caller]
-pub fn stateful<I, T>(value: T) -> Owned<I>
+pub fn swappable<I, T>(value: T) -> Owned<I>
 where
     I: ?Sized + InterfaceOf<T>,
     T: State,
@@ -255,7 +255,7 @@ where
 /// # Panics
 /// If `make` does: there is no object then.
 #[track_caller]
-pub fn shared_with<I, T>(make: impl FnOnce(CoRef<I>) -> T) -> Result<Owned<I>, CreateError>
+pub fn shared_with<I, T>(make: impl FnOnce(Handle<I>) -> T) -> Result<Owned<I>, CreateError>
 where
     I: ?Sized + InterfaceOf<T>,
     T: Send + Sync + 'static,
@@ -263,14 +263,14 @@ where
     Shared::<T, I, Opaque>::make_with(Place::Here, make, Location::caller())
 }
 
-/// As [`shared_with`], of a value whose state can move, as [`stateful`].
+/// As [`shared_with`], of a value whose state can move, as [`swappable`].
 ///
 /// # Errors
 /// As [`shared_with`].
 /// # Panics
 /// As [`shared_with`].
 #[track_caller]
-pub fn stateful_with<I, T>(make: impl FnOnce(CoRef<I>) -> T) -> Result<Owned<I>, CreateError>
+pub fn swappable_with<I, T>(make: impl FnOnce(Handle<I>) -> T) -> Result<Owned<I>, CreateError>
 where
     I: ?Sized + InterfaceOf<T>,
     T: State,

@@ -63,7 +63,7 @@ fn find(id: Id) -> Option<Found> {
         }
         _ => None,
     };
-    squall_rcu::try_op(|_| look()).ok().flatten()
+    squall_rcu::try_pin(|_| look()).ok().flatten()
 }
 
 #[cfg(test)]

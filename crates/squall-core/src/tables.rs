@@ -15,7 +15,7 @@ use crate::raw::slot::{Occupant, Slot};
 /// What the tables amount to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct TableStats {
     /// Address space reserved for all tables, in bytes. Memory is used only for pages that were touched.
     pub reserved_bytes: usize,
     /// Slots that were ever handed to a VP.
@@ -39,9 +39,9 @@ pub struct Stats {
 ///
 /// # Cost
 /// A look at every slot that was ever used.
-pub fn stats() -> Stats {
+pub fn stats() -> TableStats {
     let entry_bytes = size_of::<*const ()>();
-    let mut stats = Stats {
+    let mut stats = TableStats {
         reserved_bytes: 0,
         slots_count: 0,
         objects_count: 0,
@@ -160,5 +160,5 @@ fn for_each_entry(id: Id, f: impl Fn(usize, &AtomicPtr<Header>)) {
             }
         });
     };
-    let _ = squall_rcu::try_op(|_| visit());
+    let _ = squall_rcu::try_pin(|_| visit());
 }

@@ -23,7 +23,7 @@ use crate::multi::Multi;
 use crate::owned::Owned;
 use crate::raw::object::Ground;
 use crate::raw::slot::Occupant;
-use crate::reference::CoRef;
+use crate::reference::Handle;
 use crate::root::Root;
 use crate::single::shared_at;
 
@@ -33,7 +33,7 @@ use crate::single::shared_at;
 /// destroyed another one may be installed: references from before stay stale, [`co`](WellKnown::co) gives new ones.
 pub struct WellKnown<I: ?Sized> {
     number: u32,
-    // Invariant, as in `CoRef`.
+    // Invariant, as in `Handle`.
     interface: PhantomData<fn(PhantomData<I>) -> PhantomData<I>>,
 }
 
@@ -71,7 +71,7 @@ impl<I: ?Sized + Interface> WellKnown<I> {
     /// If the number means another interface in this process, if there is no address space for the tables, in a forked
     /// child, and in a signal handler that interrupted a cold path on this thread.
     #[track_caller]
-    pub fn co(&self) -> CoRef<I> {
+    pub fn co(&self) -> Handle<I> {
         let id = tables().and_then(|tables| {
             self.with_claim(|_| {
                 let slot = tables.slot(self.number);
@@ -82,7 +82,7 @@ impl<I: ?Sized + Interface> WellKnown<I> {
                 Id::new(self.number, generation.saturating_add(over))
             })
         });
-        CoRef::new(id.unwrap_or_else(|error| crate::create::refuse(I::NAME, &error)))
+        Handle::new(id.unwrap_or_else(|error| crate::create::refuse(I::NAME, &error)))
     }
 
     /// Installs an object with one representative for everybody.

@@ -30,14 +30,14 @@ use std::panic::{AssertUnwindSafe, Location, RefUnwindSafe, UnwindSafe, catch_un
 use std::ptr::NonNull;
 
 use crate::create::Place;
-use crate::error::{CallError, CreateError, Reason};
+use crate::error::{CallError, CreateError, CallErrorKind};
 use crate::id::Id;
 use crate::interface::{Counted, Interface, InterfaceOf};
 use crate::owned::Owned;
 use crate::raw::object::Object;
-use crate::reference::{Answer, Arguments, CoRef};
+use crate::reference::{Answer, Arguments, Handle};
 use crate::single::{Describe, Locate, Opaque, Shared, Stated};
-use crate::swap::{List, New, State, calls};
+use crate::swap::{List, Replacement, State, calls};
 
 /// What is done around each call of an object.
 pub trait Wrap: Send + Sync + 'static {
@@ -122,17 +122,17 @@ impl Invoked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     id: Id,
-    reason: Reason,
+    reason: CallErrorKind,
 }
 
 impl Refusal {
-    /// A call of this object was refused, for this reason ([`Reason::Refused`]).
+    /// A call of this object was refused, for this reason ([`CallErrorKind::Refused`]).
     pub fn new(id: Id, why: &'static str) -> Refusal {
-        Refusal { id, reason: Reason::Refused(why) }
+        Refusal { id, reason: CallErrorKind::Refused(why) }
     }
 
     /// Why.
-    pub fn reason(&self) -> Reason {
+    pub fn reason(&self) -> CallErrorKind {
         self.reason
     }
 
@@ -287,7 +287,7 @@ impl<W: Wrap, T: 'static, S: Describe<T>> Describe<Around<W, T>> for Wrapped<S> 
 /// # Panics
 /// If `make` does: there is no object then.
 #[track_caller]
-pub fn wrapped<I, W, T>(make: impl FnOnce(CoRef<I>) -> Around<W, T>) -> Result<Owned<I>, CreateError>
+pub fn wrapped<I, W, T>(make: impl FnOnce(Handle<I>) -> Around<W, T>) -> Result<Owned<I>, CreateError>
 where
     I: ?Sized + InterfaceOf<Around<W, T>>,
     W: Wrap,
@@ -296,14 +296,14 @@ where
     Shared::<Around<W, T>, I, Wrapped<Opaque>>::make_with(Place::Here, make, Location::caller())
 }
 
-/// The same, of a value whose state can move, as [`stateful_with`](crate::stateful_with): that of the value inside.
+/// The same, of a value whose state can move, as [`swappable_with`](crate::swappable_with): that of the value inside.
 ///
 /// # Errors
 /// As [`wrapped`].
 /// # Panics
 /// As [`wrapped`].
 #[track_caller]
-pub fn wrapped_stateful<I, W, T>(make: impl FnOnce(CoRef<I>) -> Around<W, T>) -> Result<Owned<I>, CreateError>
+pub fn wrapped_stateful<I, W, T>(make: impl FnOnce(Handle<I>) -> Around<W, T>) -> Result<Owned<I>, CreateError>
 where
     I: ?Sized + InterfaceOf<Around<W, T>>,
     W: Wrap,
@@ -312,26 +312,26 @@ where
     Shared::<Around<W, T>, I, Wrapped<Stated>>::make_with(Place::Here, make, Location::caller())
 }
 
-impl<I: ?Sized + Interface> New<I> {
-    /// As [`New::shared`], with a wrapper.
+impl<I: ?Sized + Interface> Replacement<I> {
+    /// As [`Replacement::shared`], with a wrapper.
     #[track_caller]
-    pub fn wrapped<W, T>(value: Around<W, T>) -> New<I>
+    pub fn wrapped<W, T>(value: Around<W, T>) -> Replacement<I>
     where
         I: InterfaceOf<Around<W, T>>,
         W: Wrap,
         T: Send + Sync + 'static,
     {
-        New::of(Shared::<Around<W, T>, I, Wrapped<Opaque>>::to_come(value, Location::caller()))
+        Replacement::of(Shared::<Around<W, T>, I, Wrapped<Opaque>>::to_come(value, Location::caller()))
     }
 
-    /// As [`New::stateful`], with a wrapper: the state is that of the value inside.
+    /// As [`Replacement::swappable`], with a wrapper: the state is that of the value inside.
     #[track_caller]
-    pub fn wrapped_stateful<W, T: State>(value: Around<W, T>) -> New<I>
+    pub fn wrapped_stateful<W, T: State>(value: Around<W, T>) -> Replacement<I>
     where
         I: InterfaceOf<Around<W, T>>,
         W: Wrap,
     {
-        New::of(Shared::<Around<W, T>, I, Wrapped<Stated>>::to_come(value, Location::caller()))
+        Replacement::of(Shared::<Around<W, T>, I, Wrapped<Stated>>::to_come(value, Location::caller()))
     }
 }
 
@@ -345,7 +345,7 @@ impl<I: ?Sized + Interface> New<I> {
 /// In the `submit` of [`hand_off`], it is asked only while `submit` has the job: who has it then decides.
 ///
 /// Who waits asks before it sleeps, and again when [`Wrap::wake`] or [`Root::wake`](crate::Root::wake) says so. What
-/// [`At::sleep_until`](crate::At::sleep_until) does is this and an event count.
+/// [`RepContext::sleep_until`](crate::RepContext::sleep_until) does is this and an event count.
 ///
 /// # Cost
 /// In proportion to the object's representatives while a swap waits for it, else a few loads. Wait-free.

@@ -3,7 +3,7 @@
 
 use squall_core::__macro::Panic;
 use squall_core::{
-    At, CoRef, Extends, Interface, InterfaceOf, Owned, Root, Source, Super, shared, tables, try_shared,
+    RepContext, Handle, Extends, Interface, InterfaceOf, Owned, Root, Source, Super, shared, tables, try_shared,
 };
 use squall_machine::ClusterSize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -75,19 +75,19 @@ impl InterfaceOf<Boxed> for dyn Sub {
     }
 }
 
-fn n(co: CoRef<dyn Sub>) -> usize {
-    CoRef::__call(co, "n", |sub: &(dyn Sub + 'static)| sub.n(), Panic)
+fn n(co: Handle<dyn Sub>) -> usize {
+    Handle::__call(co, "n", |sub: &(dyn Sub + 'static)| sub.n(), Panic)
 }
 
-fn text(co: CoRef<dyn Base>) -> String {
-    CoRef::__call(co, "text", |base: &(dyn Base + 'static)| base.text().to_owned(), Panic)
+fn text(co: Handle<dyn Base>) -> String {
+    Handle::__call(co, "text", |base: &(dyn Base + 'static)| base.text().to_owned(), Panic)
 }
 
 #[test]
 fn a_view_may_lead_into_a_box_and_an_upcast_to_something_else() {
     let object: Owned<dyn Sub> = shared(Boxed(Box::new(Inner("in a box".into()))));
     assert_eq!(n(object.co()), 8);
-    assert_eq!(text(CoRef::upcast(object.co())), "in a box");
+    assert_eq!(text(Handle::upcast(object.co())), "in a box");
     Owned::destroy(object).wait().unwrap();
 }
 
@@ -102,7 +102,7 @@ fn pitfall_04_an_upcast_that_is_not_in_the_list_leads_nowhere() {
     let object: Owned<dyn Base> = shared(Plain);
     assert_eq!(text(object.co()), "elsewhere");
     let co = object.co();
-    assert!(catch_unwind(AssertUnwindSafe(|| CoRef::upcast::<dyn Sub>(co))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| Handle::upcast::<dyn Sub>(co))).is_err());
     Owned::destroy(object).wait().unwrap();
 }
 
@@ -130,7 +130,7 @@ impl InterfaceOf<Refuses> for dyn Base {
 struct Shy(Dropped);
 
 struct ShyRep {
-    at: At<Shy>,
+    at: RepContext<Shy>,
     #[allow(dead_code)]
     dropped: Dropped,
 }
@@ -138,7 +138,7 @@ struct ShyRep {
 impl Root for Shy {
     type Interface = dyn Base;
     type Rep = ShyRep;
-    fn make_rep(&self, at: At<Shy>) -> ShyRep {
+    fn make_rep(&self, at: RepContext<Shy>) -> ShyRep {
         ShyRep { at, dropped: Dropped(self.0.0.clone()) }
     }
 }
@@ -215,13 +215,13 @@ struct Empty;
 #[repr(align(256))]
 struct AlignedRep {
     n: [u64; 40],
-    at: Option<(u8, [At<Empty>; 1])>,
+    at: Option<(u8, [RepContext<Empty>; 1])>,
 }
 
 impl Root for Empty {
     type Interface = dyn Shape;
     type Rep = AlignedRep;
-    fn make_rep(&self, at: At<Empty>) -> AlignedRep {
+    fn make_rep(&self, at: RepContext<Empty>) -> AlignedRep {
         AlignedRep { n: [3; 40], at: Some((1, [at])) }
     }
 }
@@ -241,7 +241,7 @@ struct Forgets;
 impl Root for Forgets {
     type Interface = dyn Shape;
     type Rep = Nothing;
-    fn make_rep(&self, _: At<Forgets>) -> Nothing {
+    fn make_rep(&self, _: RepContext<Forgets>) -> Nothing {
         Nothing
     }
 }

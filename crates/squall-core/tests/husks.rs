@@ -1,7 +1,7 @@
 //! Husks: what an ended object leaves goes to the next one of its size on its VP, and to nobody else.
 #![cfg(not(loom))]
 
-use squall_core::{CallError, CoRef, Owned, Reason, info_of, shared, tables};
+use squall_core::{CallError, Handle, Owned, CallErrorKind, info_of, shared, tables};
 use squall_machine::{Machine, Vp};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,7 +56,7 @@ fn end(object: Owned<dyn Number>) {
 
 /// Slot, generation and address of its value.
 fn place(object: &Owned<dyn Number>) -> (u32, u32, usize) {
-    let id = CoRef::id(object.co());
+    let id = Handle::id(object.co());
     (id.slot(), id.generation(), object.address())
 }
 
@@ -76,8 +76,8 @@ fn co_29_the_next_object_of_a_size_has_slot_and_block_under_the_next_generation(
         }
         assert_eq!(next.number(), 2);
         let error: CallError = stale.try_number().unwrap_err();
-        assert_eq!(error.reason(), Reason::Destroyed);
-        assert!(info_of(CoRef::id(stale)).is_none());
+        assert_eq!(error.reason(), CallErrorKind::Destroyed);
+        assert!(info_of(Handle::id(stale)).is_none());
         end(next);
     });
 }
@@ -99,7 +99,7 @@ fn another_size_and_another_vp_do_not_get_it() {
     }
     for (objects, vp) in [(others, 2), (larger, 1)] {
         for object in objects {
-            let home = info_of(CoRef::id(object.co())).unwrap().home;
+            let home = info_of(Handle::id(object.co())).unwrap().home;
             assert_eq!(home, Some(Vp::new(vp)), "an id is of the VP that made the object");
             on(vp, || end(object));
         }
@@ -114,7 +114,7 @@ fn what_ends_elsewhere_comes_home() {
     let _turn = machine_of_8();
     let made = |vp| {
         let objects: Vec<_> = (0..8).map(|n| on(vp, || object::<4>(n))).collect();
-        let slots: HashSet<u32> = objects.iter().map(|object| CoRef::id(object.co()).slot()).collect();
+        let slots: HashSet<u32> = objects.iter().map(|object| Handle::id(object.co()).slot()).collect();
         (objects, slots)
     };
     let (objects, slots) = made(HOME);
@@ -135,7 +135,7 @@ fn more_than_are_kept_end_and_come_again() {
         let mut seen = HashSet::new();
         for round in 0..3 {
             let objects: Vec<_> = (0..count).map(object::<1>).collect();
-            let ids: HashSet<_> = objects.iter().map(|object| CoRef::id(object.co())).collect();
+            let ids: HashSet<_> = objects.iter().map(|object| Handle::id(object.co())).collect();
             assert_eq!(ids.len(), objects.len(), "an id was given twice");
             let addresses: HashSet<_> = objects.iter().map(|object| object.address()).collect();
             assert_eq!(addresses.len(), objects.len(), "a block was given twice");
@@ -163,7 +163,7 @@ fn what_is_kept_can_be_given_back() {
     on(VP, || {
         let mut slots = HashSet::new();
         for object in [object::<1>(1), object::<2>(2), object::<5>(5), object::<100>(100)] {
-            slots.insert(CoRef::id(object.co()).slot());
+            slots.insert(Handle::id(object.co()).slot());
             end(object);
         }
         let before = tables::stats().kept_bytes;
@@ -173,7 +173,7 @@ fn what_is_kept_can_be_given_back() {
         assert_eq!(tables::trim(), 0);
         // What had no block is as good as any other.
         let objects: Vec<_> = (0..4).map(object::<3>).collect();
-        assert!(objects.iter().all(|object| slots.contains(&CoRef::id(object.co()).slot())));
+        assert!(objects.iter().all(|object| slots.contains(&Handle::id(object.co()).slot())));
         objects.into_iter().for_each(end);
     });
 }

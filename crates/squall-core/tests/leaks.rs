@@ -2,7 +2,7 @@
 //! allocator that counts.
 #![cfg(not(any(loom, miri, squall_global_alloc)))]
 
-use squall_core::{At, Owned, RepMemory, Root, shared};
+use squall_core::{RepContext, Owned, RepMemory, Root, shared};
 use squall_machine::ClusterSize;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,7 +45,7 @@ struct Fails(AtomicUsize);
 
 struct Rep {
     #[allow(dead_code)]
-    at: At<Fails>,
+    at: RepContext<Fails>,
     text: String,
 }
 
@@ -54,7 +54,7 @@ impl Root for Fails {
     type Rep = Rep;
     // Where it is counted; `placement.rs` counts the others.
     const REP_MEMORY: RepMemory = RepMemory::Program;
-    fn make_rep(&self, at: At<Fails>) -> Rep {
+    fn make_rep(&self, at: RepContext<Fails>) -> Rep {
         assert!(!self.0.fetch_add(1, Ordering::Relaxed).is_multiple_of(3), "not this time");
         // Others may make the same one meanwhile: all but one of them are dropped.
         thread::yield_now();
@@ -122,7 +122,7 @@ fn co_31_of_objects_that_are_over_nothing_is_left() {
 /// Gives its links away.
 struct Escape;
 
-static ESCAPED: Mutex<Vec<At<Escape>>> = Mutex::new(Vec::new());
+static ESCAPED: Mutex<Vec<RepContext<Escape>>> = Mutex::new(Vec::new());
 
 struct Never;
 
@@ -133,7 +133,7 @@ impl Count for Never {
 }
 
 /// As large as some array of links.
-struct Room(#[allow(dead_code)] [Option<At<Escape>>; 20]);
+struct Room(#[allow(dead_code)] [Option<RepContext<Escape>>; 20]);
 
 impl Count for Room {
     fn count(&self) -> usize {
@@ -146,7 +146,7 @@ impl Root for Escape {
     type Rep = Room;
     // From where the arrays below are.
     const REP_MEMORY: RepMemory = RepMemory::Program;
-    fn make_rep(&self, at: At<Escape>) -> Room {
+    fn make_rep(&self, at: RepContext<Escape>) -> Room {
         ESCAPED.lock().unwrap().push(at);
         panic!("it escaped");
     }
@@ -166,7 +166,7 @@ fn a_link_answers_in_no_memory_but_that_of_its_representative() {
         // if the block had been freed.
         let mut kept = Vec::new();
         for length in (20..26).cycle().take(12) {
-            let mut array: Vec<Option<At<Escape>>> = Vec::with_capacity(length);
+            let mut array: Vec<Option<RepContext<Escape>>> = Vec::with_capacity(length);
             array.resize_with(length, || None);
             for place in &mut array {
                 *place = link.take();
@@ -191,7 +191,7 @@ mod no_memory {
     struct Long;
 
     struct LongRep {
-        at: At<Long>,
+        at: RepContext<Long>,
         words: [usize; 128],
     }
 
@@ -201,7 +201,7 @@ mod no_memory {
         const EAGER: bool = true;
         const ROOT_LINES: bool = true;
 
-        fn make_rep(&self, at: At<Long>) -> LongRep {
+        fn make_rep(&self, at: RepContext<Long>) -> LongRep {
             LongRep { words: [at.vp().index(); 128], at }
         }
     }

@@ -1,8 +1,8 @@
 //! Where representatives lie: on lines that no other VP's have, in memory of their VP's node; and that nothing of them is lost.
 #![cfg(not(any(loom, miri, squall_asan, squall_tsan)))]
 
-use squall_alloc::{Placement, Pool, home_of, stats, trim};
-use squall_core::{At, Owned, RepMemory, Root, shared, tables};
+use squall_alloc::{Placement, Arena, home_of, stats, trim};
+use squall_core::{RepContext, Owned, RepMemory, Root, shared, tables};
 use squall_machine::{ClusterSize, Vp, machine};
 use std::alloc::Layout;
 use std::collections::HashMap;
@@ -66,7 +66,7 @@ impl Between {
     const LAYOUT: Layout = Layout::new::<[u64; 20]>();
 
     fn new() -> Between {
-        Between(Pool::new(Placement::General).allocate(Between::LAYOUT).expect("there is memory"))
+        Between(Arena::new(Placement::General).allocate(Between::LAYOUT).expect("there is memory"))
     }
 
     fn piece(&self) -> Piece {
@@ -77,7 +77,7 @@ impl Between {
 impl Drop for Between {
     fn drop(&mut self) {
         // SAFETY: of this layout, once.
-        unsafe { Pool::new(Placement::General).free(self.0, Between::LAYOUT) };
+        unsafe { Arena::new(Placement::General).free(self.0, Between::LAYOUT) };
     }
 }
 
@@ -139,7 +139,7 @@ impl Kind for OwnLines {
 struct Spread<K>(PhantomData<K>, u64);
 
 struct Rep<K: Kind> {
-    at: At<Spread<K>>,
+    at: RepContext<Spread<K>>,
     of_its: squall_alloc::Placed<u64>,
     /// So that what is in its block is no multiple of a line.
     _more: [u64; 3],
@@ -155,7 +155,7 @@ impl<K: Kind> Root for Spread<K> {
     const REP_MEMORY: RepMemory = K::MEMORY;
     const ROOT_LINES: bool = true;
 
-    fn make_rep(&self, at: At<Self>) -> Rep<K> {
+    fn make_rep(&self, at: RepContext<Self>) -> Rep<K> {
         Rep { of_its: at.pool().place(self.1).expect("there is memory"), at, _more: [0; 3] }
     }
 }
@@ -308,7 +308,7 @@ trait Count: Send + Sync {
 
 struct Text {
     #[allow(dead_code)]
-    at: At<Fails>,
+    at: RepContext<Fails>,
     text: squall_alloc::PlacedBytes,
 }
 
@@ -316,7 +316,7 @@ impl Root for Fails {
     type Interface = dyn Count;
     type Rep = Text;
 
-    fn make_rep(&self, at: At<Fails>) -> Text {
+    fn make_rep(&self, at: RepContext<Fails>) -> Text {
         let text = at.pool().bytes(300, b'x').expect("there is memory");
         assert!(!self.0.fetch_add(1, Ordering::Relaxed).is_multiple_of(3), "{NOT_THIS_TIME}");
         std::thread::yield_now();

@@ -6,7 +6,7 @@ mod forked;
 
 use forked::in_forked_child;
 use squall_core::{
-    At, CallError, CoRef, CreateError, Owned, Reason, Root, WellKnown, shared, tables, try_shared,
+    RepContext, CallError, Handle, CreateError, Owned, CallErrorKind, Root, WellKnown, shared, tables, try_shared,
 };
 use squall_machine::{ClusterSize, Vp};
 use std::process::Command;
@@ -43,12 +43,12 @@ impl Hits for Central {
 
 struct Spread;
 
-struct Local(At<Spread>, AtomicU64);
+struct Local(RepContext<Spread>, AtomicU64);
 
 impl Root for Spread {
     type Interface = dyn Hits;
     type Rep = Local;
-    fn make_rep(&self, at: At<Spread>) -> Local {
+    fn make_rep(&self, at: RepContext<Spread>) -> Local {
         Local(at, AtomicU64::new(0))
     }
 }
@@ -102,7 +102,7 @@ fn pitfall_13_in_a_forked_child_what_is_cold_errs_and_nothing_hangs() {
     if !alone(NAME, &[&[], &[("SQUALL_MEMBARRIER", "off")], &[("SQUALL_TOPOLOGY", "cores:4")]]) {
         return;
     }
-    let forked = |error: CallError| error.reason() == Reason::Forked;
+    let forked = |error: CallError| error.reason() == CallErrorKind::Forked;
     let shared_one: Owned<dyn Hits> = shared(Central::default());
     let spread = Spread.create(ClusterSize::Machine);
     let (s, d) = (shared_one.co(), spread.co());
@@ -158,7 +158,7 @@ fn pitfall_13_in_a_forked_child_what_is_cold_errs_and_nothing_hangs() {
     }
 }
 
-static CALLED: OnceLock<CoRef<dyn Hits>> = OnceLock::new();
+static CALLED: OnceLock<Handle<dyn Hits>> = OnceLock::new();
 static HANDLED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn call_in_handler(_signal: libc::c_int) {

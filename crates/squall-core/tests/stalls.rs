@@ -1,7 +1,7 @@
 //! What the report of a grace period that does not end says of objects: the handler is the process's, hence one test.
 #![cfg(all(target_os = "linux", not(loom), not(miri)))]
 
-use squall_core::{At, CoRef, Owned, Root, shared};
+use squall_core::{RepContext, Handle, Owned, Root, shared};
 use squall_machine::ClusterSize;
 use squall_rcu::Stall;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ fn stay() {
 trait Hits: Send + Sync {
     fn add(&self);
     fn stay(&self);
-    fn call(&self, other: CoRef<dyn Hits>);
+    fn call(&self, other: Handle<dyn Hits>);
     #[blocking]
     fn stay_in_operation(&self);
 }
@@ -39,11 +39,11 @@ impl Hits for Central {
     fn stay(&self) {
         stay();
     }
-    fn call(&self, other: CoRef<dyn Hits>) {
+    fn call(&self, other: Handle<dyn Hits>) {
         other.stay();
     }
     fn stay_in_operation(&self) {
-        squall_rcu::op(|_| stay());
+        squall_rcu::pin(|_| stay());
     }
 }
 
@@ -55,12 +55,12 @@ impl ManyHits for Central {
 
 /// The representative stays where it is made, if the root says so.
 struct Spread(AtomicBool);
-struct Local(At<Spread>);
+struct Local(RepContext<Spread>);
 
 impl Root for Spread {
     type Interface = dyn Hits;
     type Rep = Local;
-    fn make_rep(&self, at: At<Spread>) -> Local {
+    fn make_rep(&self, at: RepContext<Spread>) -> Local {
         if self.0.load(Ordering::Relaxed) {
             stay();
         }
@@ -72,9 +72,9 @@ impl Hits for Local {
     fn add(&self) {}
     fn stay(&self) {
         // Nested: the outermost operation is what counts.
-        squall_rcu::op(|_| self.0.co().call(self.0.co()));
+        squall_rcu::pin(|_| self.0.co().call(self.0.co()));
     }
-    fn call(&self, _: CoRef<dyn Hits>) {
+    fn call(&self, _: Handle<dyn Hits>) {
         stay();
     }
     fn stay_in_operation(&self) {}
@@ -116,7 +116,7 @@ fn nothing<'a>() -> Box<dyn FnOnce() + 'a> {
 fn a_stall_names_the_object_whose_call_it_is() {
     let (tell, told) = mpsc::channel();
     let tell = Mutex::new(tell);
-    squall_rcu::set_patience(Duration::from_millis(1));
+    squall_rcu::set_stall_timeout(Duration::from_millis(1));
     squall_rcu::on_stall(move |stall| _ = tell.lock().unwrap().send(stall.clone()));
 
     // A distributed object; then, by the same thread, an operation that is no call, though one is made in it.
@@ -124,11 +124,11 @@ fn a_stall_names_the_object_whose_call_it_is() {
     let (co, here) = (hits.co(), line!() + 2);
     let stalls = stalls_of("spread", &told, vec![nothing(), nothing(), nothing()], move || {
         co.stay();
-        squall_rcu::op(|_| stay());
-        squall_rcu::op(|_| co.stay());
+        squall_rcu::pin(|_| stay());
+        squall_rcu::pin(|_| co.stay());
     });
     let class = std::any::type_name::<Spread>();
-    let object = format!("Hits#{} of class {class}", CoRef::id(co));
+    let object = format!("Hits#{} of class {class}", Handle::id(co));
     assert_eq!(stalls[0].object, known(object.clone()));
     assert_eq!(stalls[1].object, None);
     assert_eq!(stalls[2].object, None);
@@ -151,9 +151,9 @@ fn a_stall_names_the_object_whose_call_it_is() {
         outer_co.call(slow_co);
     });
     let central = std::any::type_name::<Central>();
-    let slow_name = format!("Hits#{} of class {class}", CoRef::id(slow_co));
+    let slow_name = format!("Hits#{} of class {class}", Handle::id(slow_co));
     assert_eq!(stalls[0].object, known(slow_name));
-    assert_eq!(stalls[1].object, known(format!("Hits#{} of class {central}", CoRef::id(outer_co))));
+    assert_eq!(stalls[1].object, known(format!("Hits#{} of class {central}", Handle::id(outer_co))));
 
     // A blocking method is in no operation of its object's.
     let stalls = stalls_of("blocking", &told, vec![nothing()], move || outer_co.stay_in_operation());
@@ -162,21 +162,21 @@ fn a_stall_names_the_object_whose_call_it_is() {
     // One that is destroyed during the call.
     let meanwhile: Box<dyn FnOnce()> = Box::new(move || drop(outer));
     let stalls = stalls_of("dying", &told, vec![meanwhile], move || outer_co.stay());
-    let dying = format!("Hits#{} of class {central} (destroyed meanwhile)", CoRef::id(outer_co));
+    let dying = format!("Hits#{} of class {central} (destroyed meanwhile)", Handle::id(outer_co));
     assert_eq!(stalls[0].object, known(dying));
 
     // Called through an interface that its own extends: as long as it lives the object is named by its own.
     let many: Owned<dyn ManyHits> = shared(Central);
-    let (own, upcast) = (many.co(), CoRef::upcast::<dyn Hits>(many.co()));
+    let (own, upcast) = (many.co(), Handle::upcast::<dyn Hits>(many.co()));
     let meanwhile: Vec<Box<dyn FnOnce()>> = vec![nothing(), nothing(), Box::new(move || drop(many))];
     let stalls = stalls_of("extended", &told, meanwhile, move || {
         own.stay_long();
         upcast.stay();
         upcast.stay();
     });
-    let name = format!("ManyHits#{} of class {central}", CoRef::id(own));
+    let name = format!("ManyHits#{} of class {central}", Handle::id(own));
     assert_eq!(stalls[0].object, known(name.clone()));
     assert_eq!(stalls[1].object, known(name));
-    let dying = format!("{} of class {central} (destroyed meanwhile)", CoRef::id(upcast));
+    let dying = format!("{} of class {central} (destroyed meanwhile)", Handle::id(upcast));
     assert_eq!(stalls[2].object, known(dying));
 }

@@ -5,8 +5,8 @@
 mod forked;
 
 use forked::in_forked_child;
-use squall_core::swap::{Formats, New, State, Swap, SwapFailure, arbitrate, recent};
-use squall_core::{CoRef, ObjectState, Owned, Reason, info_of, stateful};
+use squall_core::swap::{StateFormats, Replacement, State, Swap, SwapFailure, arbitrate, recent};
+use squall_core::{Handle, ObjectState, Owned, CallErrorKind, info_of, swappable};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
@@ -30,7 +30,7 @@ struct Count {
 }
 
 impl State for Count {
-    fn formats(formats: &mut Formats<'_, Count>) {
+    fn formats(formats: &mut StateFormats<'_, Count>) {
         formats
             .export(|this| {
                 this.on_export.iter().for_each(|hook| hook());
@@ -55,8 +55,8 @@ impl Hits for Count {
     }
 }
 
-fn new() -> New<dyn Hits> {
-    New::stateful(Count::default())
+fn new() -> Replacement<dyn Hits> {
+    Replacement::stateful(Count::default())
 }
 
 /// Runs one test of this file in a process of its own. Returns whether this is that process.
@@ -83,7 +83,7 @@ fn alone(test: &str, environment: &[&[(&str, &str)]]) -> bool {
 
 /// Whether a forked child comes to call what its parent has just called, without a miss, which it could not have: by and by, since a call
 /// is cached only where nothing of a swap or an arbiter is left.
-fn is_cached_at_last(co: CoRef<dyn Hits>, total: u64) -> bool {
+fn is_cached_at_last(co: Handle<dyn Hits>, total: u64) -> bool {
     // What is cached is cached for the VP that called.
     squall_sys::affinity::restrict_to(&[squall_sys::affinity::current_cpu()]).unwrap();
     (0..400).any(|_| {
@@ -104,16 +104,16 @@ fn pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one() {
     if !alone(NAME, MODES) {
         return;
     }
-    let hits: Owned<dyn Hits> = stateful(Count::default());
+    let hits: Owned<dyn Hits> = swappable(Count::default());
     let co = hits.co();
     co.add(1);
     let swap_fails = move |failure| {
-        let error = Swap::of(co).to(new()).unwrap_err();
+        let error = Swap::new(co).run(new()).unwrap_err();
         error.failure() == failure && error.report().is_none()
     };
-    let is_forked = |error: squall_core::CallError| error.reason() == Reason::Forked;
+    let is_forked = |error: squall_core::CallError| error.reason() == CallErrorKind::Forked;
     assert!(in_forked_child(|| swap_fails(SwapFailure::Forked)));
-    assert!(in_forked_child(|| recent().is_empty() && info_of(CoRef::id(co)).is_none()));
+    assert!(in_forked_child(|| recent().is_empty() && info_of(Handle::id(co)).is_none()));
     // What is built there is dropped there, too.
     assert!(in_forked_child(|| {
         drop(new());
@@ -127,7 +127,7 @@ fn pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one() {
         come.lock().unwrap().send(()).unwrap();
         may_go.lock().unwrap().recv().unwrap();
     }));
-    Swap::of(co).to(New::stateful(Count { on_export, ..Count::default() })).unwrap();
+    Swap::new(co).run(Replacement::stateful(Count { on_export, ..Count::default() })).unwrap();
     let (inside, is_inside) = mpsc::channel();
     let (leave, may_leave) = mpsc::channel::<()>();
     let reader = thread::spawn(move || {
@@ -137,8 +137,8 @@ fn pitfall_13_in_a_forked_child_no_swap_begins_and_no_call_waits_for_one() {
         });
     });
     is_inside.recv().unwrap();
-    let swap = thread::spawn(move || Swap::of(co).drain_within(Duration::from_secs(600)).to(new()));
-    while info_of(CoRef::id(co)).unwrap().state != ObjectState::Swapping {
+    let swap = thread::spawn(move || Swap::new(co).drain_timeout(Duration::from_secs(600)).run(new()));
+    while info_of(Handle::id(co)).unwrap().state != ObjectState::Swapping {
         thread::yield_now();
     }
     assert!(in_forked_child(|| is_forked(co.try_total().unwrap_err())));
@@ -163,7 +163,7 @@ fn pitfall_13_a_child_that_is_forked_at_any_moment_of_a_swap_does_not_hang() {
     if !alone(NAME, MODES) {
         return;
     }
-    let hits: Owned<dyn Hits> = stateful(Count::default());
+    let hits: Owned<dyn Hits> = swappable(Count::default());
     let co = hits.co();
     // From its first operation on a process knows its children.
     co.add(1);
@@ -173,7 +173,7 @@ fn pitfall_13_a_child_that_is_forked_at_any_moment_of_a_swap_does_not_hang() {
         // One swaps and arbitrates, one calls, whatever lock they hold at the moment of a fork.
         scope.spawn(|| {
             while !stop.load(Relaxed) {
-                let _ = Swap::of(co).within(Duration::from_secs(600)).to(new());
+                let _ = Swap::new(co).timeout(Duration::from_secs(600)).run(new());
                 drop(arbitrate(co, |_| {}));
                 assert!(recent().len() <= 256);
             }
@@ -187,9 +187,9 @@ fn pitfall_13_a_child_that_is_forked_at_any_moment_of_a_swap_does_not_hang() {
         for _ in 0..50 {
             good += i32::from(in_forked_child(|| {
                 let began = Instant::now();
-                let swap = Swap::of(co).until(began).to(new()).unwrap_err();
+                let swap = Swap::new(co).deadline(began).run(new()).unwrap_err();
                 // A call may hit what is cached; else it errs.
-                let called = co.try_total().map_or_else(|error| error.reason() == Reason::Forked, |_| true);
+                let called = co.try_total().map_or_else(|error| error.reason() == CallErrorKind::Forked, |_| true);
                 swap.failure() == SwapFailure::Forked && called && recent().is_empty()
             }));
         }
@@ -206,7 +206,7 @@ fn pitfall_13_no_arbiter_begins_in_a_forked_child() {
     if !alone(NAME, MODES) {
         return;
     }
-    let hits: Owned<dyn Hits> = stateful(Count::default());
+    let hits: Owned<dyn Hits> = swappable(Count::default());
     let co = hits.co();
     co.add(1);
     assert!(in_forked_child(
@@ -222,7 +222,7 @@ fn pitfall_13_an_arbiter_that_is_dropped_in_a_forked_child_does_nothing() {
     if !alone(NAME, MODES) {
         return;
     }
-    let hits: Owned<dyn Hits> = stateful(Count::default());
+    let hits: Owned<dyn Hits> = swappable(Count::default());
     let co = hits.co();
     co.add(1);
     let seen = Arc::new(AtomicU64::new(0));
@@ -230,7 +230,7 @@ fn pitfall_13_an_arbiter_that_is_dropped_in_a_forked_child_does_nothing() {
     let mut arbiter = Some(arbitrate(co, move |_| _ = sees.fetch_add(1, Relaxed)).unwrap());
     assert!(in_forked_child(|| {
         drop(arbiter.take());
-        co.try_total().is_err_and(|error| error.reason() == Reason::Forked)
+        co.try_total().is_err_and(|error| error.reason() == CallErrorKind::Forked)
     }));
     assert_eq!((co.total(), seen.load(Relaxed)), (1, 1));
     drop(arbiter);

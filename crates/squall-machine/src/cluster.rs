@@ -92,7 +92,7 @@ pub struct ClusterSizeError {
 
 impl fmt::Display for ClusterSizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no cluster size; right are cpu, core, cache, node, machine, or fixed:4", self.text)
+        write!(f, "`{}` is not a cluster size; use cpu, core, cache, node, machine, or fixed:4", self.text)
     }
 }
 

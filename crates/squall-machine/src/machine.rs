@@ -309,7 +309,7 @@ impl Machine {
                 Ok(newer) => {
                     topology.learn(&newer).into_iter().for_each(|t| self.versions.push(Version::new(t)))
                 }
-                Err(error) => readings.warn(format!("{error}; so VPs that came online stay by themselves")),
+                Err(error) => readings.warn(format!("{error}; so VPs that came online stay unplaced")),
             }
         }
         let mut latest = lock(&self.latest);
@@ -375,7 +375,10 @@ impl fmt::Display for MachineError {
                 write!(f, "environment variable {VARIABLE}=\"{}\": {reason}", value.escape_debug())
             }
             MachineError::InUse { asked } => {
-                write!(f, "the machine cannot become virtual ({asked}): it is in use already")
+                write!(
+                    f,
+                    "the machine cannot become virtual ({asked}): it is in use already; set it before its first use"
+                )
             }
         }
     }

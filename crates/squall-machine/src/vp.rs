@@ -61,10 +61,12 @@ pub enum AssignError {
 impl fmt::Display for AssignError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AssignError::RealTopology => {
-                f.write_str("threads are given VPs in a virtual topology only (SQUALL_TOPOLOGY)")
+            AssignError::RealTopology => f.write_str(
+                "no VP can be assigned on the real machine; set SQUALL_TOPOLOGY to make the machine virtual",
+            ),
+            AssignError::OutOfRange { vp, limit } => {
+                write!(f, "{vp} does not exist; VP indices are below {limit}")
             }
-            AssignError::OutOfRange { vp, limit } => write!(f, "{vp} does not exist: the limit is {limit}"),
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::{attrs, parse, types};
 /// The most interfaces that one can extend: an object has at most 16 ids, its own and one for each.
 const SUPERS_MAX: usize = 15;
 
-/// Methods that `CoRef` or `Owned` have themselves: a call would find those first.
+/// Methods that `Handle` or `Owned` have themselves: a call would find those first.
 const TAKEN: [&str; 3] = ["co", "__call", "__call_blocking"];
 
 /// Every reason to refuse `item`.
@@ -341,7 +341,7 @@ impl Reasons {
                 name,
                 format!(
                     "`Self` is another type for each representative, and a caller knows none; name another \
-                     object by its reference, as in `CoRef<dyn {}>`",
+                     object by its reference, as in `Handle<dyn {}>`",
                     self.interface
                 ),
             );

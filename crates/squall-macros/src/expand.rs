@@ -221,7 +221,7 @@ impl<'a> Expansion<'a> {
         quote_spanned! {here(&item.ident)=>
             #attributes
             #[allow(clippy::type_complexity)]
-            impl #parameters #bound for #hidden::CoRef<#parameter> #condition {
+            impl #parameters #bound for #hidden::Handle<#parameter> #condition {
                 #(#methods)*
             }
         }
@@ -239,7 +239,7 @@ impl<'a> Expansion<'a> {
         let (call, way) = if method.blocking {
             (quote_spanned!(here(name)=> #hidden::Blocking::__squall_call), Some(self.way(method)))
         } else {
-            (quote_spanned!(here(name)=> #hidden::CoRef::<#parameter>::__call), None)
+            (quote_spanned!(here(name)=> #hidden::Handle::<#parameter>::__call), None)
         };
         let way = way.into_iter();
         quote_spanned! {here(name)=>

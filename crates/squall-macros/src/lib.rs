@@ -42,7 +42,7 @@ use proc_macro::TokenStream;
 ///
 /// For a trait `Hits` with a method `add`:
 ///
-/// - `Hits` is implemented for every `CoRef` whose interface is `dyn Hits` or extends it, with all its methods,
+/// - `Hits` is implemented for every `Handle` whose interface is `dyn Hits` or extends it, with all its methods,
 ///   provided ones too: a call goes to the representative.
 /// - `try_add` is a provided method, the checked form of `add`: `Result<_, CallError>`. On a reference it answers an error
 ///   where the object is gone or its policy refuses the call; on a representative it always succeeds.

@@ -318,7 +318,7 @@ fn qualifiers() {
 #[test]
 fn the_type_of_the_object() {
     let message = "`Self` is another type for each representative, and a caller knows none; name another \
-                   object by its reference, as in `CoRef<dyn Hits>`";
+                   object by its reference, as in `Handle<dyn Hits>`";
     for method in [
         "fn add(&self, other: Self);",
         "fn add(&self, other: &[&Self]);",
@@ -478,9 +478,9 @@ fn parameters_are_static_where_the_interface_is_made() {
     contains(
         &map,
         "impl<K: Ord, const N: usize, __I: ?::core::marker::Sized + ::squall::__macro::Interface + Map<K, \
-         N> > Map<K, N> for ::squall::__macro::CoRef<__I> where K: Clone",
+         N> > Map<K, N> for ::squall::__macro::Handle<__I> where K: Clone",
     );
-    contains(&expansion("", "trait Map<__I>: Base {}"), "::squall::__macro::CoRef<__I_>");
+    contains(&expansion("", "trait Map<__I>: Base {}"), "::squall::__macro::Handle<__I_>");
 }
 
 #[test]

@@ -10,17 +10,17 @@ use std::time::Instant;
 
 use foldhash::fast::FixedState;
 use squall_adapt::control;
-use squall_core::CoRef;
+use squall_core::Handle;
 use squall_machine::{ClusterSize, Machine, Vp};
-use squall_objects::map::{self, Entries, Mapping};
+use squall_objects::map::{self, MapExt, Map};
 
 const NODES: u32 = 4;
 const KEYS: u64 = 1000;
 const ROUNDS: usize = 400;
 
 type Hasher = FixedState;
-type Co = CoRef<dyn Mapping<u64, u64, Hasher>>;
-type Map = map::Map<u64, u64, Hasher>;
+type Co = Handle<dyn Map<u64, u64, Hasher>>;
+type Map = map::OwnedMap<u64, u64, Hasher>;
 
 fn on<T>(node: u32, f: impl FnOnce() -> T) -> T {
     Vp::with_vp(Vp::new(node * 2), f).expect("it is a processor of the machine")
@@ -38,7 +38,7 @@ fn least(before: impl Fn(), call: impl Fn(u64)) -> f64 {
 }
 
 fn read(co: Co, key: u64) {
-    black_box(co.read(&key, |value| *value));
+    black_box(co.with(&key, |value| *value));
 }
 
 /// What a map reads and writes.
@@ -64,7 +64,7 @@ fn swapped(map: &Map, entries: u64) {
     (0..entries).for_each(|key| _ = map.co().set(key, key));
     let to = |form| {
         let begun = Instant::now();
-        control::swap(CoRef::id(map.co()), form).expect("nobody else is at it");
+        control::swap(Handle::id(map.co()), form).expect("nobody else is at it");
         begun.elapsed().as_secs_f64() * 1e9
     };
     let both = (0..50).map(|_| (to(map::CENTRAL), to(map::SMALL)));

@@ -4,12 +4,12 @@
 #![doc = include_str!("../README.md")]
 
 pub mod cached;
-pub mod cell;
 pub mod counter;
 pub mod directory;
 pub mod lock;
+pub mod gate;
 pub mod map;
-pub mod requests;
+pub mod read_mostly;
 mod sizes;
 mod walk;
 

@@ -1,8 +1,8 @@
 //! The size of an object's clusters as an attribute: read and set by name, by whoever has an object's id, as those of policies are.
 
 use squall_policy::attribute::Attribute;
-use squall_adapt::control::{Replacement, register_attribute};
-use squall_core::{CoRef, Interface};
+use squall_adapt::control::{PlannedSwap, register_attribute};
+use squall_core::{Handle, Interface};
 use squall_machine::ClusterSize;
 
 /// How large the clusters are of which each has a representative of its own. Read-mostly values have it, cached lists and maps that are not
@@ -11,12 +11,12 @@ use squall_machine::ClusterSize;
 ///
 /// ```
 /// use squall_adapt::control;
-/// use squall_core::CoRef;
+/// use squall_core::Handle;
 /// use squall_machine::ClusterSize;
-/// use squall_objects::cell::{self, Published};
+/// use squall_objects::read_mostly::{self, ReadMostly};
 ///
-/// let limits = cell::distributed([10, 20], ClusterSize::Node);
-/// control::set_attribute(CoRef::id(limits.co()), "cluster-size", "core").unwrap();
+/// let limits = read_mostly::distributed([10, 20], ClusterSize::Node);
+/// control::set_attribute(Handle::id(limits.co()), "cluster-size", "core").unwrap();
 /// assert_eq!(limits.cluster_size(), ClusterSize::Core);
 /// ```
 pub static CLUSTER_SIZE: Attribute<ClusterSize> = Attribute::new("cluster-size", ClusterSize::Machine)
@@ -24,8 +24,8 @@ pub static CLUSTER_SIZE: Attribute<ClusterSize> = Attribute::new("cluster-size",
 
 /// Makes it known of an interface: how it is read, if an object has it, and what is to take which object's place to set it.
 pub(crate) fn have<I: ?Sized + Interface>(
-    read: fn(CoRef<I>) -> Option<ClusterSize>,
-    make: fn(CoRef<I>, ClusterSize) -> Option<Replacement<I>>,
+    read: fn(Handle<I>) -> Option<ClusterSize>,
+    make: fn(Handle<I>, ClusterSize) -> Option<PlannedSwap<I>>,
 ) {
     register_attribute(&CLUSTER_SIZE, read, make);
 }

@@ -7,7 +7,7 @@ use common::{alone, eventually, form, made, on};
 use squall_policy::attribute::AttributeError;
 use squall_adapt::control::{self, ControlError, Decision, Held, Verdict};
 use squall_adapt::{engine, settings};
-use squall_core::{CoRef, Id, info_of, snapshot};
+use squall_core::{Handle, Id, info_of, snapshot};
 use squall_machine::Vp;
 use squall_objects::counter::{self, CENTRAL, Counter, SPREAD};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,7 +32,7 @@ enum Mix {
 }
 
 /// Runs `f` while so many threads call the counter; returns how much they added.
-fn with_crowd(co: CoRef<dyn Counter>, threads: u32, mix: Mix, f: impl FnOnce()) -> u64 {
+fn with_crowd(co: Handle<dyn Counter>, threads: u32, mix: Mix, f: impl FnOnce()) -> u64 {
     let (stop, counted) = (AtomicBool::new(false), AtomicU64::new(0));
     let crowd = Crowd { stop: &stop, counted: &counted };
     thread::scope(|scope| {
@@ -54,7 +54,7 @@ fn with_crowd(co: CoRef<dyn Counter>, threads: u32, mix: Mix, f: impl FnOnce()) 
 }
 
 impl Crowd<'_> {
-    fn work(&self, co: CoRef<dyn Counter>, mix: Mix) {
+    fn work(&self, co: Handle<dyn Counter>, mix: Mix) {
         let mut added = 0;
         while !self.stop.load(Ordering::Relaxed) {
             match mix {
@@ -120,8 +120,8 @@ fn pr_17_what_nobody_shares_is_left_alone_and_the_policy_keeps_nothing_of_it() {
     assert_eq!((status.family, status.form, status.swaps_count), ("counter", CENTRAL, 0));
     assert_eq!(status.forms, [CENTRAL, SPREAD]);
     let shared = counter::shared();
-    assert_eq!(info_of(id).unwrap().bytes, info_of(CoRef::id(shared.co())).unwrap().bytes);
-    assert!(control::status(CoRef::id(shared.co())).is_none(), "that one does not adapt");
+    assert_eq!(info_of(id).unwrap().bytes, info_of(Handle::id(shared.co())).unwrap().bytes);
+    assert!(control::status(Handle::id(shared.co())).is_none(), "that one does not adapt");
 }
 
 #[test]
@@ -261,12 +261,12 @@ fn bad_requests_are_errors_that_say_what_would_be_right() {
     assert_eq!(attributes.len(), 13);
     let error = control::sample(id, Duration::from_secs(2)).unwrap_err();
     assert_eq!(error.to_string(), format!("calls of object {id} were to be counted for 2s; at most for 1s"));
-    squall_rcu::op(|_| {
+    squall_rcu::pin(|_| {
         assert!(matches!(control::swap(id, SPREAD), Err(ControlError::InOperation(_))));
         assert!(matches!(control::sample(id, Duration::ZERO), Err(ControlError::InOperation(_))));
     });
     let plain = counter::shared();
-    let error = control::freeze(CoRef::id(plain.co()), true).unwrap_err();
+    let error = control::freeze(Handle::id(plain.co()), true).unwrap_err();
     assert!(error.to_string().contains("does not adapt: its class is in no family"), "{error}");
     drop(counter);
     let gone = format!("there is no live object {id}");
@@ -281,7 +281,7 @@ fn bad_requests_are_errors_that_say_what_would_be_right() {
 fn calls_are_counted_by_method_and_vp_only_while_someone_looks() {
     let _alone = alone();
     let counter = counter::shared();
-    let (co, id) = (counter.co(), CoRef::id(counter.co()));
+    let (co, id) = (counter.co(), Handle::id(counter.co()));
     let calls = thread::scope(|scope| {
         let sample = scope.spawn(move || control::sample(id, Duration::from_millis(100)).unwrap());
         while !sample.is_finished() {

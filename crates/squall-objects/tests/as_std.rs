@@ -3,9 +3,9 @@
 
 use squall_machine::ClusterSize;
 use squall_objects::cached::{self, Form, Items};
-use squall_objects::cell::{self, ReadMostly, Reading};
-use squall_objects::directory::{self, Directory, Parts};
-use squall_objects::map::{self, Entries, Map};
+use squall_objects::read_mostly::{self, OwnedReadMostly, ReadMostlyExt};
+use squall_objects::directory::{self, OwnedDirectory, Parts};
+use squall_objects::map::{self, MapExt, OwnedMap};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -43,19 +43,19 @@ macro_rules! as_a_map_is {
 #[test]
 fn maps_cached_maps_and_directories_are_to_std_what_its_own_maps_are() {
     {
-        use squall_objects::map::Entries;
-        as_a_map_is!(Map<u64, u64>);
-        let map: Map<u64, u64> = [(1, 10)].into_iter().collect();
+        use squall_objects::map::MapExt;
+        as_a_map_is!(OwnedMap<u64, u64>);
+        let map: OwnedMap<u64, u64> = [(1, 10)].into_iter().collect();
         assert_eq!(map.values().collect::<Vec<_>>(), [10]);
     }
     {
-        use squall_objects::cached::Entries;
-        as_a_map_is!(cached::Map<u64, u64>);
-        let map: cached::Map<u64, u64> = [(1, 10)].into_iter().collect();
+        use squall_objects::cached::CachedMapExt;
+        as_a_map_is!(cached::OwnedCachedMap<u64, u64>);
+        let map: cached::OwnedCachedMap<u64, u64> = [(1, 10)].into_iter().collect();
         assert_eq!(map.values().collect::<Vec<_>>(), [10]);
     }
-    as_a_map_is!(Directory<u64, u64, u32>);
-    let directory: Directory<u64, u64, u32> = [(1, 10), (1, 11)].into_iter().collect();
+    as_a_map_is!(OwnedDirectory<u64, u64, u32>);
+    let directory: OwnedDirectory<u64, u64, u32> = [(1, 10), (1, 11)].into_iter().collect();
     assert_eq!(directory.read(&1, |entry| *entry), Some(10), "an entry that is there stays");
     assert_eq!(directory.update(&1, |_, part| *part), Some(0), "parts begin as the default");
 }
@@ -90,14 +90,14 @@ fn owners_and_references_go_to_any_thread_whatever_they_hold_that_may() {
     /// And may be used by one thread at a time.
     struct One(Cell<u8>);
 
-    let value = cell::shared(Plain);
+    let value = read_mostly::shared(Plain);
     shared(&value);
     shared(&value.co());
     sent(&value.co().subscribe());
     let map = map::central::<u64, Plain>();
     shared(&map);
     shared(&map.co());
-    assert!(map.try_insert(1, Plain).is_ok() && map.discard(&1));
+    assert!(map.try_insert(1, Plain).is_ok() && map.delete(&1));
     let copied = map::adaptive::<u64, String>();
     shared(&copied);
     shared(&copied.iter());
@@ -110,7 +110,7 @@ fn owners_and_references_go_to_any_thread_whatever_they_hold_that_may() {
     let kept = cached::map::<u64, String>(Form::shared());
     shared(&kept);
     shared(&kept.co());
-    sent(&cached::Entries::iter(kept.co()));
+    sent(&cached::CachedMapExt::iter(kept.co()));
     // A part is locked by whoever has it, and so need not be such that several may read it.
     let directory = directory::distributed::<u64, Plain, One>(ClusterSize::Core, |_| One(Cell::new(0)));
     shared(&directory);
@@ -118,6 +118,6 @@ fn owners_and_references_go_to_any_thread_whatever_they_hold_that_may() {
     let next = |part: &mut One| part.0.replace(part.0.get() + 1);
     assert_eq!(directory.get_or_make(&1, || Plain, |_, part| next(part)), 0);
     sent(&directory.keys());
-    let from: ReadMostly<u8> = 5.into();
-    assert_eq!((from.get(), ReadMostly::<u8>::default().get()), (5, 0));
+    let from: OwnedReadMostly<u8> = 5.into();
+    assert_eq!((from.get(), OwnedReadMostly::<u8>::default().get()), (5, 0));
 }

@@ -2,7 +2,7 @@
 #![cfg(not(miri))]
 
 use squall_adapt::control;
-use squall_core::CoRef;
+use squall_core::Handle;
 use squall_machine::pervp::{RestartMode, restart_mode};
 use squall_machine::{Vp, VpSet};
 use squall_objects::counter::{self, CENTRAL, Counter};
@@ -19,7 +19,7 @@ fn one_that_a_single_vp_calls_from_elsewhere_is_at_home_there_soon() {
         return;
     }
     let counter = counter::adaptive();
-    let (co, id) = (counter.co(), CoRef::id(counter.co()));
+    let (co, id) = (counter.co(), Handle::id(counter.co()));
     let first = co.sensors().place.unwrap();
     let elsewhere = usable.iter().find(|vp| *vp != first).unwrap();
     let stop = AtomicBool::new(false);

@@ -4,11 +4,11 @@
 mod touchy;
 
 use squall_core::swap::{Swap, swap};
-use squall_core::{CoRef, Owned};
+use squall_core::{Handle, Owned};
 use squall_history::maps::{ConcurrentMap, Held, Load, Maker, Step, checks};
 use squall_machine::{ClusterSize, Machine, Vp, machine};
 use squall_objects::cached::{
-    self, CachedList, CachedMapping, Coherence, Compute, Computed, Entries, Form, Items, Sensors,
+    self, CachedList, CachedMap, Coherence, Compute, Computed, CachedMapExt, Form, Items, Sensors,
 };
 use std::hash::RandomState;
 use std::ops::Range;
@@ -88,7 +88,7 @@ fn eventually(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-type MapRef = CoRef<dyn CachedMapping<u64, u64, RandomState>>;
+type MapRef = Handle<dyn CachedMap<u64, u64, RandomState>>;
 
 /// What the sensors counted more than before.
 fn more(before: Sensors, now: Sensors) -> (u64, u64, u64) {
@@ -296,7 +296,7 @@ fn hu_16_what_is_invalidated_is_copied_and_what_is_updated_is_one() {
     for map in [&copied, &one] {
         map.insert(1, String::from("text"));
     }
-    let address = |map: &cached::Map<u64, String>, vp| on(vp, || map.read(&1, |text| text.as_ptr().addr()));
+    let address = |map: &cached::OwnedCachedMap<u64, String>, vp| on(vp, || map.with(&1, |text| text.as_ptr().addr()));
     assert_eq!(address(&copied, 0), address(&copied, 1));
     assert_ne!(address(&copied, 0), address(&copied, 2));
     assert_eq!(address(&one, 0), address(&one, 2));
@@ -340,7 +340,7 @@ fn to_05_thin_representatives_look_into_a_full_one_and_grow_where_threads_are() 
 }
 
 /// Looks so many times from this VP for what is there.
-fn look_for(map: MapRef, list: CoRef<dyn CachedList<u64>>, vp: u32, times: u32) {
+fn look_for(map: MapRef, list: Handle<dyn CachedList<u64>>, vp: u32, times: u32) {
     on(vp, || {
         for time in 0..times {
             let key = u64::from(time % 10);
@@ -357,7 +357,7 @@ fn to_05_a_thread_that_moves_on_takes_its_representative_along() {
         let form = Form::where_threads_are(ClusterSize::Core, 20);
         let form = if update { form.updated() } else { form };
         let (map, list) = on(0, || (cached::map(form.clone()), cached::list(form)));
-        let (map, list): (MapRef, CoRef<dyn CachedList<u64>>) = (map.co(), list.co());
+        let (map, list): (MapRef, Handle<dyn CachedList<u64>>) = (map.co(), list.co());
         on(0, || {
             (0..10).for_each(|key| _ = map.insert(key, key * 10));
             (0..10).for_each(|key| _ = list.insert(key));
@@ -401,7 +401,7 @@ fn to_05_what_threads_use_stays_full_while_another_one_moves() {
     let _alone = alone();
     let form = Form::where_threads_are(ClusterSize::Core, 10);
     let (map, list) = on(0, || (cached::map(form.clone()), cached::list(form)));
-    let (map, list): (MapRef, CoRef<dyn CachedList<u64>>) = (map.co(), list.co());
+    let (map, list): (MapRef, Handle<dyn CachedList<u64>>) = (map.co(), list.co());
     on(0, || (0..10).for_each(|key| _ = (map.insert(key, key * 10), list.insert(key))));
     let living = [30, 26];
     let live = || living.iter().for_each(|vp| look_for(map, list, *vp, 1));
@@ -436,7 +436,7 @@ fn to_05_a_value_that_somebody_knows_of_is_found_while_representatives_come_and_
         let form = Form::where_threads_are(ClusterSize::Cpu, 1);
         let form = if update { form.updated() } else { form };
         let (map, list) = (cached::map(form.clone()), cached::list(form.clone()));
-        let (co, items): (MapRef, CoRef<dyn CachedList<u64>>) = (map.co(), list.co());
+        let (co, items): (MapRef, Handle<dyn CachedList<u64>>) = (map.co(), list.co());
         let (known, stop, swaps) = (AtomicU64::new(1), AtomicBool::new(false), AtomicU64::new(0));
         co.insert(0, 1);
         items.insert(1);
@@ -511,7 +511,7 @@ fn to_05_what_representatives_leave_is_dropped_once() {
         for vp in (0..VPS).chain((0..VPS).rev()) {
             on(vp, || {
                 for key in 0..20 {
-                    co.read(&key, |_| ());
+                    co.with(&key, |_| ());
                     items.find(|_| true, |_| ());
                 }
             });
@@ -615,8 +615,8 @@ fn to_05_the_cluster_size_is_changed_while_it_is_used() {
 fn a_form_into_which_nothing_moved_says_so() {
     let _alone = alone();
     let (map, list) = (cached::map::<u64, u64>(Form::shared()), cached::list::<u64>(Form::shared()));
-    Swap::of(map.co()).without_state().to(cached::new_map(Form::shared())).unwrap();
-    Swap::of(list.co()).without_state().to(cached::new_list(Form::shared())).unwrap();
+    Swap::new(map.co()).without_state().run(cached::new_map(Form::shared())).unwrap();
+    Swap::new(list.co()).without_state().run(cached::new_list(Form::shared())).unwrap();
     for error in [map.try_form().unwrap_err(), list.try_form().unwrap_err()] {
         assert!(error.to_string().contains("nothing moved in"), "{error}");
     }
@@ -627,7 +627,7 @@ fn a_form_into_which_nothing_moved_says_so() {
 
 struct Checked<V: Held> {
     /// There until it is dropped.
-    map: Option<cached::Map<u64, V>>,
+    map: Option<cached::OwnedCachedMap<u64, V>>,
     /// Calls, of one that is swapped meanwhile.
     calls: Option<AtomicUsize>,
 }
@@ -643,7 +643,7 @@ impl<V: Held> Drop for Checked<V> {
 
 impl<V: Held> Checked<V> {
     /// The map; now and then it takes another form before.
-    fn co(&self) -> CoRef<dyn CachedMapping<u64, V, RandomState>> {
+    fn co(&self) -> Handle<dyn CachedMap<u64, V, RandomState>> {
         const OFTEN: usize = 50;
         let co = self.map.as_ref().expect("it lives").co();
         if let Some(calls) = &self.calls {
@@ -683,7 +683,7 @@ impl<V: Held> ConcurrentMap<V> for Checked<V> {
     }
 
     fn discard(&self, key: u64) -> bool {
-        self.co().discard(&key)
+        self.co().delete(&key)
     }
 
     fn remove_if(&self, key: u64, goes: &mut dyn FnMut(&V) -> bool) -> bool {
@@ -812,11 +812,11 @@ fn values_and_items_are_dropped_once_through_changes_swaps_and_the_end() {
                 });
             }
             everywhere(|vp| {
-                co.read(&(vp % 9), |_| ());
+                co.with(&(vp % 9), |_| ());
                 items.find(|_| true, |_| ());
             });
             (0..4).for_each(|key| assert!(co.update(&key, Counted::clone)));
-            (3..6).for_each(|key| assert!(co.discard(&key)));
+            (3..6).for_each(|key| assert!(co.delete(&key)));
             assert!(co.try_insert(0, Counted::new(&live)).is_err());
             assert!(items.try_insert(Counted::new(&live), |_, _| true).is_err());
             _ = items.remove(|_| true);
@@ -838,7 +838,7 @@ fn a_panic_in_a_closure_changes_nothing() {
     let _alone = alone();
     for form in forms() {
         let (map, list) = (cached::map(form.clone()), cached::list(form));
-        let (map, list): (MapRef, CoRef<dyn CachedList<u64>>) = (map.co(), list.co());
+        let (map, list): (MapRef, Handle<dyn CachedList<u64>>) = (map.co(), list.co());
         map.insert(1, 10);
         list.insert(1);
         let panics = |f: &dyn Fn()| {
@@ -846,7 +846,7 @@ fn a_panic_in_a_closure_changes_nothing() {
             assert!(!squall_rcu::in_operation());
         };
         everywhere(|_| {
-            panics(&|| _ = map.read(&1, |_| panic!("as asked")));
+            panics(&|| _ = map.with(&1, |_| panic!("as asked")));
             panics(&|| _ = map.update(&1, |_| panic!("as asked")));
             panics(&|| _ = map.remove_if(&1, |_| panic!("as asked")));
             panics(&|| _ = map.compute(1, |_| panic!("as asked")));
@@ -862,7 +862,7 @@ fn a_panic_in_a_closure_changes_nothing() {
             assert_eq!((map.get(&1), map.get(&2), map.len()), (Some(10), None, 1));
             assert_eq!((list.find(|_| true, |n| *n), list.len()), (Some(1), 1));
         });
-        assert!(map.discard(&1) && list.remove(|_| true).is_some());
+        assert!(map.delete(&1) && list.remove(|_| true).is_some());
     }
 }
 
@@ -871,7 +871,7 @@ fn a_hash_that_panics_in_a_change_leaves_no_copy_behind() {
     let _alone = alone();
     for form in forms() {
         let map = cached::map(form.clone());
-        let co: CoRef<dyn CachedMapping<Touchy, u64, RandomState>> = map.co();
+        let co: Handle<dyn CachedMap<Touchy, u64, RandomState>> = map.co();
         let agreed = |what: &str| {
             let seen = on(0, || co.get(&Touchy(1)));
             everywhere(|vp| assert_eq!(co.get(&Touchy(1)), seen, "{what} from {vp} of {form:?}"));
@@ -884,7 +884,7 @@ fn a_hash_that_panics_in_a_change_leaves_no_copy_behind() {
                 let ended = on(17, || {
                     ends(hashes, || {
                         if removes {
-                            co.discard(&Touchy(1))
+                            co.delete(&Touchy(1))
                         } else {
                             co.set(Touchy(1), 11)
                         };
@@ -926,11 +926,11 @@ fn closures_may_use_what_they_are_called_by() {
     let _alone = alone();
     for form in forms() {
         let (map, list) = (cached::map(form.clone()), cached::list(form));
-        let (map, list): (MapRef, CoRef<dyn CachedList<u64>>) = (map.co(), list.co());
+        let (map, list): (MapRef, Handle<dyn CachedList<u64>>) = (map.co(), list.co());
         map.insert(1, 10);
         list.insert(1);
-        let inside = map.read(&1, |old| {
-            assert!(map.discard(&1));
+        let inside = map.with(&1, |old| {
+            assert!(map.delete(&1));
             map.insert(1, 20);
             (*old, map.get(&1))
         });

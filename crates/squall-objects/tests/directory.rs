@@ -8,7 +8,7 @@ use squall_history::rng::Rng;
 use squall_history::spec::{At, KeyOp, KeyRet};
 use squall_history::{History, logs};
 use squall_machine::{ClusterSize, Machine, Vp};
-use squall_objects::directory::{self, Directory, Entered, Parts, new_directory};
+use squall_objects::directory::{self, OwnedDirectory, Directory, Parts, new_directory};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -29,17 +29,17 @@ fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
 }
 
 /// Numbers, whose parts count.
-fn counts(size: ClusterSize) -> Directory<u64, u64, u64> {
+fn counts(size: ClusterSize) -> OwnedDirectory<u64, u64, u64> {
     machine();
     directory::distributed(size, |_| 0)
 }
 
-fn count(of: &Directory<u64, u64, u64>, key: u64) -> u64 {
+fn count(of: &OwnedDirectory<u64, u64, u64>, key: u64) -> u64 {
     of.get_or_make(&key, || key * 10, |entry, part| (assert_eq!(*entry, key * 10), *part += 1));
     key
 }
 
-fn sum(of: &Directory<u64, u64, u64>, key: u64) -> Option<u64> {
+fn sum(of: &OwnedDirectory<u64, u64, u64>, key: u64) -> Option<u64> {
     of.gather(&key, 0, |sum, _, part| *sum += *part)
 }
 
@@ -150,17 +150,17 @@ fn parts_stay_when_the_size_of_clusters_changes() {
     let parts = uses.gather(&1, 0, |parts, _, _| *parts += 1).unwrap();
     assert_eq!((parts, uses.sensors().parts), (32, 32));
     // What was swapped in without its state errs, and shows it.
-    Swap::of(uses.co()).without_state().to(new_directory(ClusterSize::Core)).unwrap();
+    Swap::new(uses.co()).without_state().run(new_directory(ClusterSize::Core)).unwrap();
     assert!(uses.try_sensors().is_err() && format!("{uses:?}").contains("no entries moved in"));
 }
 
 /// Entries that can be added to, which is done where all parts are locked.
-type Entries = Directory<u64, AtomicU64, u64>;
+type Entries = OwnedDirectory<u64, AtomicU64, u64>;
 
-fn perform(of: &Entries, key: u64, op: &KeyOp) -> KeyRet {
+fn perform(of: &Entries, key: u64, guard: &KeyOp) -> KeyRet {
     let value = |entry: &AtomicU64| entry.load(Relaxed);
     let last = |last: &mut Option<u64>, entry: &AtomicU64, _: &mut u64| *last = Some(value(entry));
-    match *op {
+    match *guard {
         KeyOp::Get => KeyRet::Value(of.read(&key, value)),
         KeyOp::GetOrInsert(new) => KeyRet::Value(Some(of.get_or_make(
             &key,
@@ -200,7 +200,7 @@ fn histories_of_many_clusters_are_linearizable_across_swaps() {
             meeting.wait();
             for call in 0..calls {
                 let new = ((round * calls + call) * threads + thread) as u64;
-                let op = match rng.below(10) {
+                let guard = match rng.below(10) {
                     0..3 => KeyOp::Get,
                     3..6 => KeyOp::GetOrInsert(new),
                     6 => KeyOp::Remove,
@@ -208,7 +208,7 @@ fn histories_of_many_clusters_are_linearizable_across_swaps() {
                     8 => KeyOp::Update(new),
                     _ => KeyOp::UpdateAndPanic,
                 };
-                let (at, vp) = (At { key: rng.below(2), op }, rng.below(32) as u32);
+                let (at, vp) = (At { key: rng.below(2), guard }, rng.below(32) as u32);
                 on(vp, || _ = log.call(at, |at| perform(&entries, at.key, &at.op)));
             }
         }
@@ -288,7 +288,7 @@ fn each_count_is_in_one_sum_across_removals_and_swaps() {
 #[test]
 fn entries_and_parts_are_dropped_once_each_and_may_use_the_directory_then() {
     machine();
-    struct Counted(Arc<AtomicU64>, Option<squall_core::CoRef<dyn Entered<u64, Counted, Counted, Hasher>>>);
+    struct Counted(Arc<AtomicU64>, Option<squall_core::Handle<dyn Directory<u64, Counted, Counted, Hasher>>>);
     type Hasher = std::hash::RandomState;
     impl Counted {
         fn new(alive: &Arc<AtomicU64>) -> Counted {
@@ -307,7 +307,7 @@ fn entries_and_parts_are_dropped_once_each_and_may_use_the_directory_then() {
     }
     let alive = Arc::new(AtomicU64::new(0));
     let parts = alive.clone();
-    let objects: Directory<u64, Counted, Counted> =
+    let objects: OwnedDirectory<u64, Counted, Counted> =
         directory::distributed(ClusterSize::Cpu, move |_| Counted::new(&parts));
     let co = objects.co();
     for round in 0..MANY / 20 {
@@ -316,7 +316,7 @@ fn entries_and_parts_are_dropped_once_each_and_may_use_the_directory_then() {
         }
         assert!(objects.remove(&1), "round {round}");
     }
-    let owned: Owned<dyn Entered<_, _, _, _>> = objects.into_owned();
+    let owned: Owned<dyn Directory<_, _, _, _>> = objects.into_owned();
     Owned::destroy(owned).wait().unwrap();
     squall_rcu::barrier().unwrap();
     assert_eq!(alive.load(SeqCst), 0);

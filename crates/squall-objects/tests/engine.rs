@@ -8,8 +8,8 @@ use common::{alone, eventually, form, made, on};
 use squall_adapt::control::{self, Verdict};
 use squall_adapt::family::{self, Cost, Family, Form, Load, Reading, Shape};
 use squall_adapt::{engine, settings};
-use squall_core::swap::{Formats, New, State, arbitrate};
-use squall_core::{CallError, CoRef, Id, Owned, info_of, stateful_with};
+use squall_core::swap::{StateFormats, Replacement, State, arbitrate};
+use squall_core::{CallError, Handle, Id, Owned, info_of, swappable_with};
 use squall_macros::interface;
 use squall_objects::counter::{CENTRAL, Counter, SPREAD};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -44,7 +44,7 @@ fn with_crowd(vps: u32, body: impl Fn() + Sync, f: impl FnOnce()) {
     });
 }
 
-fn adds(co: CoRef<dyn Counter>) -> impl Fn() + Sync {
+fn adds(co: Handle<dyn Counter>) -> impl Fn() + Sync {
     move || (0..256).for_each(|_| co.inc())
 }
 
@@ -55,12 +55,12 @@ trait Thing: Send + Sync {
     fn hit(&self);
 }
 
-struct Small(CoRef<dyn Thing>);
+struct Small(Handle<dyn Thing>);
 struct Large;
 
 impl Thing for Small {
     fn hit(&self) {
-        engine::post(CoRef::id(self.0));
+        engine::post(Handle::id(self.0));
     }
 }
 impl Thing for Large {
@@ -72,12 +72,12 @@ static TRIED: AtomicU32 = AtomicU32::new(0);
 static FAILS: AtomicBool = AtomicBool::new(false);
 
 impl State for Small {
-    fn formats(formats: &mut Formats<'_, Small>) {
+    fn formats(formats: &mut StateFormats<'_, Small>) {
         formats.export(|_| Ok(())).import(|_, ()| Ok(()));
     }
 }
 impl State for Large {
-    fn formats(formats: &mut Formats<'_, Large>) {
+    fn formats(formats: &mut StateFormats<'_, Large>) {
         formats.export(|_| Ok(())).import(|_, ()| {
             TRIED.fetch_add(1, Ordering::Relaxed);
             if FAILS.load(Ordering::Relaxed) { Err("it does not fit".into()) } else { Ok(()) }
@@ -112,22 +112,22 @@ impl Family for Things {
         &FORMS
     }
 
-    fn make(&self, shape: Shape, co: CoRef<dyn Thing>) -> New<dyn Thing> {
+    fn make(&self, shape: Shape, co: Handle<dyn Thing>) -> Replacement<dyn Thing> {
         panic_if(MAKE);
-        if shape.form == 0 { New::stateful(Small(co)) } else { New::stateful(Large) }
+        if shape.form == 0 { Replacement::stateful(Small(co)) } else { Replacement::stateful(Large) }
     }
 
-    fn read(&self, _: CoRef<dyn Thing>) -> Result<Reading, CallError> {
+    fn read(&self, _: Handle<dyn Thing>) -> Result<Reading, CallError> {
         static READINGS: AtomicU64 = AtomicU64::new(0);
         panic_if(READ);
         Ok(Reading { foreign: READINGS.fetch_add(1000, Ordering::Relaxed), reps: 1, ..Reading::default() })
     }
 
-    fn arm(&self, _: CoRef<dyn Thing>, _: u32) -> Result<(), CallError> {
+    fn arm(&self, _: Handle<dyn Thing>, _: u32) -> Result<(), CallError> {
         Ok(())
     }
 
-    fn judge(&self, load: &Load<'_>) -> Vec<Cost> {
+    fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
         panic_if(JUDGE);
         let large = Shape { form: 1, place: None };
         let cost = |shape, ns_per_s| Cost { shape, ns_per_s, bytes: 0 };
@@ -138,8 +138,8 @@ impl Family for Things {
 fn thing() -> (Owned<dyn Thing>, Id) {
     family::register(&THINGS);
     engine::start();
-    let thing: Owned<dyn Thing> = stateful_with(Small).unwrap();
-    let id = CoRef::id(thing.co());
+    let thing: Owned<dyn Thing> = swappable_with(Small).unwrap();
+    let id = Handle::id(thing.co());
     (thing, id)
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use squall_policy::attribute;
 use squall_adapt::control;
 use squall_adapt::decision::Verdict;
-use squall_core::CoRef;
+use squall_core::Handle;
 use squall_objects::lock::{AdaptiveLock, LockView, Wanted};
 
 /// What is set for all locks, and who runs how fast, is everybody's.
@@ -68,7 +68,7 @@ fn kt_17_long_sections_are_slept_for_and_the_log_says_why() {
     let view = lock.view().unwrap();
     assert_eq!((view.name(), view.form()), ("long", "block"));
     assert!(view.monitor().contended > 0);
-    assert!(control::recent().iter().any(|decision| decision.id == CoRef::id(view)));
+    assert!(control::recent().iter().any(|decision| decision.id == Handle::id(view)));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn what_a_lock_shows_ends_with_it() {
     let _alone = alone();
     let lock = AdaptiveLock::new(());
     lock.set_form(Wanted::Block);
-    let view: CoRef<dyn LockView> = lock.view().unwrap();
+    let view: Handle<dyn LockView> = lock.view().unwrap();
     assert_eq!(view.form(), "block");
     drop(lock);
     assert!(view.try_form().is_err());
@@ -109,7 +109,7 @@ fn it_is_steered_by_its_attributes_as_a_person_would() {
     let lock = AdaptiveLock::new(());
     lock.set_form(Wanted::Turns);
     lock.set_form(Wanted::StandBy);
-    let id = CoRef::id(lock.view().unwrap());
+    let id = Handle::id(lock.view().unwrap());
     let names: Vec<_> = control::attributes(id).unwrap().iter().map(|info| info.name).collect();
     assert_eq!(names, ["freeze", "dry-run", "cooldown", "form"]);
     control::set_attribute(id, "freeze", "true").unwrap();

@@ -8,10 +8,10 @@ mod map_common;
 use map_common::Form;
 use squall_adapt::decision::Verdict;
 use squall_adapt::{control, settings};
-use squall_core::{CoRef, Id};
+use squall_core::{Handle, Id};
 use squall_history::maps::{ConcurrentMap, Held, Load, Maker, Step, checks};
 use squall_machine::{Machine, Vp, machine};
-use squall_objects::map::{CENTRAL, Compute, Entries, Map, Mapping, REPLICATED, SMALL};
+use squall_objects::map::{CENTRAL, Compute, MapExt, OwnedMap, Map, REPLICATED, SMALL};
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once};
@@ -44,17 +44,17 @@ fn eventually(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-type Co = CoRef<dyn Mapping<u64, u64, RandomState>>;
+type Co = Handle<dyn Map<u64, u64, RandomState>>;
 
-fn id(map: &Map<u64, u64>) -> Id {
-    CoRef::id(map.co())
+fn id(map: &OwnedMap<u64, u64>) -> Id {
+    Handle::id(map.co())
 }
 
-fn form(map: &Map<u64, u64>) -> &'static str {
+fn form(map: &OwnedMap<u64, u64>) -> &'static str {
     control::status(id(map)).expect("it is adaptive").form
 }
 
-fn filled(keys: u64) -> Map<u64, u64> {
+fn filled(keys: u64) -> OwnedMap<u64, u64> {
     let map = Form::Adaptive.make(RandomState::new());
     (0..keys).for_each(|key| _ = map.set(key, 0));
     map
@@ -101,7 +101,7 @@ fn with_callers(co: Co, vps: &[u32], one_in: u64, f: impl FnOnce()) -> u64 {
     added.load(Ordering::Relaxed)
 }
 
-fn sum(map: &Map<u64, u64>) -> u64 {
+fn sum(map: &OwnedMap<u64, u64>) -> u64 {
     map.fold(0, |sum, _, value| sum + value)
 }
 
@@ -153,13 +153,13 @@ fn one_node_s_readers_have_no_copies() {
 fn the_table_moves_between_central_and_copied_as_it_is() {
     let _alone = alone();
     // Values that do not move within the table.
-    let map: Map<u64, Box<u64>> = Form::Adaptive.make(RandomState::new());
+    let map: OwnedMap<u64, Box<u64>> = Form::Adaptive.make(RandomState::new());
     on(0, || (0..5000).for_each(|key| _ = map.set(key, Box::new(key))));
-    let id = CoRef::id(map.co());
+    let id = Handle::id(map.co());
     control::freeze(id, true).unwrap();
     // One that was decided before may be under way.
     eventually("nothing else swaps it", || control::swap(id, CENTRAL).is_ok());
-    let place = || on(3, || map.read(&1, |value| std::ptr::from_ref(&**value).addr()).unwrap());
+    let place = || on(3, || map.with(&1, |value| std::ptr::from_ref(&**value).addr()).unwrap());
     let before = place();
     for to in [REPLICATED, CENTRAL, REPLICATED] {
         control::swap(id, to).unwrap();
@@ -197,8 +197,8 @@ fn values_that_cost_something_to_copy_are_in_a_table_though_one_alone_uses_them(
     settings::ALL.set(&settings::QUIET, Duration::from_millis(100)).unwrap();
     // However slow the machine.
     settings::ALL.set(&settings::GAIN, Duration::ZERO).unwrap();
-    let map: Map<u64, Vec<u8>> = Form::Adaptive.make(RandomState::new());
-    let id = CoRef::id(map.co());
+    let map: OwnedMap<u64, Vec<u8>> = Form::Adaptive.make(RandomState::new());
+    let id = Handle::id(map.co());
     on(0, || {
         (0..64).for_each(|key| _ = map.set(key, vec![1; 1000]));
         let began = Instant::now();
@@ -206,7 +206,7 @@ fn values_that_cost_something_to_copy_are_in_a_table_though_one_alone_uses_them(
         // It becomes a table, and stays one.
         while since.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(2500)) {
             assert!(began.elapsed() < Duration::from_secs(60), "{:?}", control::history(id));
-            (0..64).for_each(|key| assert_eq!(map.read(&key, Vec::len), Some(1000)));
+            (0..64).for_each(|key| assert_eq!(map.with(&key, Vec::len), Some(1000)));
             match (control::status(id).unwrap().form == CENTRAL, since) {
                 (true, None) => since = Some(Instant::now()),
                 (is_table, since) => assert!(is_table || since.is_none(), "{:?}", control::history(id)),
@@ -245,7 +245,7 @@ fn a_large_table_that_one_alone_uses_stays_one_and_a_small_one_goes_back() {
 }
 
 /// Swaps to the small form that the policy made.
-fn folds(map: &Map<u64, u64>) -> usize {
+fn folds(map: &OwnedMap<u64, u64>) -> usize {
     let is_fold =
         |decision: &control::Decision| (decision.to, &decision.verdict) == (SMALL, &Verdict::Swapped);
     control::history(id(map)).iter().filter(|decision| is_fold(decision)).count()
@@ -312,18 +312,18 @@ fn several_threads_of_one_vp_are_taken_for_one_a_few_times_only() {
 
 /// An adaptive map that is steered into its next form with every few calls from outside.
 struct Steered<V: Held> {
-    map: Map<u64, V>,
+    map: OwnedMap<u64, V>,
     calls: AtomicUsize,
 }
 
 impl<V: Held> Steered<V> {
-    fn co(&self) -> CoRef<dyn Mapping<u64, V, RandomState>> {
+    fn co(&self) -> Handle<dyn Map<u64, V, RandomState>> {
         const NEXT: [&str; 5] = [CENTRAL, REPLICATED, CENTRAL, SMALL, REPLICATED];
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
         let co = self.map.co();
         if calls % 7 == 6 && !squall_rcu::in_operation() {
             // Another one may be under way.
-            let _ = control::swap(CoRef::id(co), NEXT[calls / 7 % NEXT.len()]);
+            let _ = control::swap(Handle::id(co), NEXT[calls / 7 % NEXT.len()]);
         }
         co
     }

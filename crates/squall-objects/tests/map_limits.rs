@@ -5,22 +5,22 @@
 mod map_common;
 
 use map_common::{FORMS, Form, NEW, swap_to};
-use squall_core::CoRef;
-use squall_objects::map::{self, Compute, Computed, Entries, Limit, Map, Mapping, ResizeError};
+use squall_core::Handle;
+use squall_objects::map::{self, Compute, Computed, MapExt, MapLimit, OwnedMap, Map, ResizeError};
 use std::hash::RandomState;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-type Co = CoRef<dyn Mapping<u64, u64, RandomState>>;
+type Co = Handle<dyn Map<u64, u64, RandomState>>;
 
-fn made(form: Form, limit: Limit<u64>) -> (Map<u64, u64>, Co) {
+fn made(form: Form, limit: MapLimit<u64>) -> (OwnedMap<u64, u64>, Co) {
     let inner = form.make::<u64, _>(RandomState::new());
     let within = inner.co();
     (map::limited(inner, limit), within)
 }
 
-fn taken(map: &Map<u64, u64>) -> u64 {
+fn taken(map: &OwnedMap<u64, u64>) -> u64 {
     map.budget().expect("it has a limit").taken()
 }
 
@@ -33,14 +33,14 @@ fn panic_of(f: impl FnOnce()) -> String {
 #[test]
 fn a_new_key_beyond_the_limit_is_refused_by_an_error_that_names_the_map_and_the_limit() {
     for form in FORMS {
-        let (map, _) = made(form, Limit::entries(3));
-        assert!((0..3).all(|key| map.set_within(key, key) == Ok(false)), "{form:?}");
-        let full = map.set_within(7, 70).unwrap_err();
-        let id = CoRef::id(map.co());
+        let (map, _) = made(form, MapLimit::entries(3));
+        assert!((0..3).all(|key| map.set_or_full(key, key) == Ok(false)), "{form:?}");
+        let full = map.set_or_full(7, 70).unwrap_err();
+        let id = Handle::id(map.co());
         assert_eq!((full.back, full.id, full.exhausted.most), ((7, 70), id, 3));
         let text = format!("map {id} is full: 3 entries of at most 3, and 1 more were to come");
         assert_eq!(full.to_string(), text);
-        assert!(map.compute_within(7, |_| Compute::Put(1)).is_err());
+        assert!(map.compute_or_full(7, |_| Compute::Put(1)).is_err());
         // What has no other way to say so.
         let refused: [&dyn Fn(); 7] = [
             &|| _ = map.set(7, 1),
@@ -54,18 +54,18 @@ fn a_new_key_beyond_the_limit_is_refused_by_an_error_that_names_the_map_and_the_
         refused.iter().for_each(|act| assert_eq!(panic_of(act), text, "{form:?}"));
         assert!(!map.contains_key(&7) && taken(&map) == 3 && map.len() == 3);
         // What is there is found and changed as ever.
-        assert_eq!((map.insert(1, 11), map.set(1, 12), map.set_within(1, 13)), (Some(1), true, Ok(true)));
+        assert_eq!((map.insert(1, 11), map.set(1, 12), map.set_or_full(1, 13)), (Some(1), true, Ok(true)));
         assert_eq!((map.try_insert(1, 1), map.get_or_insert_with(1, || 1)), (Err((1, 1)), 13));
         assert!(map.update(&1, |old| old + 1) && map.get(&1) == Some(14));
         assert_eq!(map.compute(1, |_| Compute::Put(15)), Computed::Updated);
-        assert_eq!(map.change(&9, |_| Compute::Remove), Computed::Kept);
+        assert_eq!(map.compute_if_present(&9, |_| Compute::Remove), Computed::Kept);
         assert_eq!((taken(&map), map.compute(0, |_| Compute::Remove)), (3, Computed::Removed));
-        assert_eq!((map.set_within(7, 70), map.remove(&7), map.discard(&7)), (Ok(false), Some(70), false));
+        assert_eq!((map.set_or_full(7, 70), map.remove(&7), map.delete(&7)), (Ok(false), Some(70), false));
         assert_eq!((taken(&map), map.iter().count(), map.fold(0, |sum, _, value| sum + value)), (2, 2, 17));
         map.retain(|key, _| *key == 2);
         assert_eq!(taken(&map), 1);
         map.budget().unwrap().set_most(1);
-        assert!(map.set_within(5, 5).is_err() && map.remove_if(&2, |_| true) && map.set_within(5, 5).is_ok());
+        assert!(map.set_or_full(5, 5).is_err() && map.remove_if(&2, |_| true) && map.set_or_full(5, 5).is_ok());
         map.clear();
         assert_eq!((taken(&map), map.is_empty()), (0, true), "{form:?}");
         assert!(map.try_reserve(10) && map.capacity() > 0);
@@ -78,16 +78,16 @@ fn what_values_weigh_is_limited_and_what_is_there_already_counts() {
     for form in FORMS {
         let inner = form.make::<u64, _>(RandomState::new());
         (0..5).for_each(|key| _ = inner.set(key, 10));
-        let map = map::limited(inner, Limit::weight(60, "bytes", |value: &u64| *value));
-        assert_eq!((taken(&map), map.set_within(5, 10)), (50, Ok(false)));
-        let full = map.set_within(0, 11).unwrap_err();
+        let map = map::limited(inner, MapLimit::weight(60, "bytes", |value: &u64| *value));
+        assert_eq!((taken(&map), map.set_or_full(5, 10)), (50, Ok(false)));
+        let full = map.set_or_full(0, 11).unwrap_err();
         assert_eq!((full.back, full.unit, full.exhausted.wanted), ((0, 11), "bytes", 1), "{form:?}");
         assert!(panic_of(|| _ = map.update(&0, |old| old + 1)).contains("60 bytes of at most 60"));
-        assert_eq!((map.get(&0), map.set_within(0, 3), taken(&map)), (Some(10), Ok(true), 53));
+        assert_eq!((map.get(&0), map.set_or_full(0, 3), taken(&map)), (Some(10), Ok(true), 53));
         assert_eq!((map.insert(1, 17), map.insert(9, 0), taken(&map)), (Some(10), None, 60));
-        assert!(map.set_within(1, 17).is_ok(), "no heavier");
+        assert!(map.set_or_full(1, 17).is_ok(), "no heavier");
         assert_eq!((map.get_or_insert_with(6, || 0), map.try_insert(8, 0), taken(&map)), (0, Ok(()), 60));
-        assert!(map.discard(&1) && taken(&map) == 43);
+        assert!(map.delete(&1) && taken(&map) == 43);
         map.clear();
         assert_eq!(taken(&map), 0);
     }
@@ -109,7 +109,7 @@ fn a_closure_a_weight_or_a_clone_that_panics_leaves_the_count_right() {
             assert!(value.0 < 1000, "as asked");
             value.0
         };
-        let map = map::limited(make(), Limit::weight(100, "units", weigh));
+        let map = map::limited(make(), MapLimit::weight(100, "units", weigh));
         map.set(1, Fragile(10));
         let acts: [&dyn Fn(); 6] = [
             &|| _ = map.compute(1, |_| panic!("as asked")),
@@ -124,7 +124,7 @@ fn a_closure_a_weight_or_a_clone_that_panics_leaves_the_count_right() {
         assert!(catch_unwind(AssertUnwindSafe(|| map.remove(&1))).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| map.set(3, Fragile(1)))).is_err());
         FRAGILE.store(false, Ordering::Relaxed);
-        assert_eq!((map.budget().unwrap().taken(), map.len(), map.discard(&1)), (10, 1, true));
+        assert_eq!((map.budget().unwrap().taken(), map.len(), map.delete(&1)), (10, 1, true));
         assert_eq!(map.budget().unwrap().taken(), 0);
     }
 }
@@ -145,7 +145,7 @@ const ROUNDS: u64 = 3_000;
 
 fn keeps_its_limit(form: Form, weighed: bool, swaps: bool) {
     let limit =
-        if weighed { Limit::weight(MOST, "units", |value: &u64| value % 8) } else { Limit::entries(MOST) };
+        if weighed { MapLimit::weight(MOST, "units", |value: &u64| value % 8) } else { MapLimit::entries(MOST) };
     let (map, within) = made(form, limit);
     let weight = |value: u64| if weighed { value % 8 } else { 1 };
     // Told by those who put in and take out of keys that are theirs alone: before the one, after the other it is more than there is.
@@ -187,7 +187,7 @@ fn keeps_its_limit(form: Form, weighed: bool, swaps: bool) {
                         }
                         let lighter = had.saturating_sub(weight(value));
                         there.fetch_sub(lighter, Ordering::SeqCst);
-                        if map.set_within(key, value).is_ok() {
+                        if map.set_or_full(key, value).is_ok() {
                             there.fetch_add(weight(value).saturating_sub(had), Ordering::SeqCst);
                         } else {
                             there.fetch_add(lighter, Ordering::SeqCst);
@@ -211,16 +211,16 @@ fn keeps_its_limit(form: Form, weighed: bool, swaps: bool) {
 #[test]
 fn the_size_of_clusters_is_that_of_the_map_within_and_one_without_clusters_says_so() {
     use squall_machine::ClusterSize;
-    let (map, within) = made(Form::Replicated, Limit::entries(8));
+    let (map, within) = made(Form::Replicated, MapLimit::entries(8));
     map.set(1, 1);
     map.set_cluster_size(ClusterSize::Node).unwrap();
     assert_eq!((within.cluster_size(), map.cluster_size()), (ClusterSize::Node, ClusterSize::Node));
     assert_eq!((map.get(&1), taken(&map)), (Some(1), 1));
     for form in [Form::Central, Form::Locked, Form::Adaptive] {
-        let (map, within) = made(form, Limit::entries(8));
+        let (map, within) = made(form, MapLimit::entries(8));
         let error = map.set_cluster_size(ClusterSize::Node).unwrap_err();
         assert!(matches!(error, ResizeError::OneForAll(_)));
-        assert!(error.to_string().contains(&CoRef::id(map.co()).to_string()), "{error}");
+        assert!(error.to_string().contains(&Handle::id(map.co()).to_string()), "{error}");
         assert!(within.set_cluster_size(ClusterSize::Node).is_err());
     }
 }
@@ -228,17 +228,17 @@ fn the_size_of_clusters_is_that_of_the_map_within_and_one_without_clusters_says_
 #[test]
 fn a_limited_map_of_every_form_takes_every_other_and_keeps_its_limit() {
     for form in FORMS {
-        let (inner, _) = made(form, Limit::entries(8));
+        let (inner, _) = made(form, MapLimit::entries(8));
         // A limit around a limit: the form is that of the innermost.
-        let map = map::limited(inner, Limit::weight(100, "units", |value: &u64| *value));
+        let map = map::limited(inner, MapLimit::weight(100, "units", |value: &u64| *value));
         for new in NEW {
             (1..=8).for_each(|key| _ = map.set(key, key));
             let report =
                 map.swap_to(new.to_come()).unwrap_or_else(|error| panic!("{form:?} to {new:?}: {error}"));
-            assert_ne!(report.id, CoRef::id(map.co()), "the map within, and not this one");
+            assert_ne!(report.id, Handle::id(map.co()), "the map within, and not this one");
             assert_eq!((map.len(), map.get(&8), taken(&map)), (8, Some(8), 36));
             assert!(panic_of(|| _ = map.set(9, 1)).contains("8 entries of at most 8"));
-            assert!(map.set_within(1, 99).is_err() && map.discard(&8) && map.set_within(9, 1).is_ok());
+            assert!(map.set_or_full(1, 99).is_err() && map.delete(&8) && map.set_or_full(9, 1).is_ok());
             assert_eq!((map.len(), taken(&map)), (8, 29));
             map.clear();
             assert_eq!(taken(&map), 0);
@@ -250,6 +250,6 @@ fn a_limited_map_of_every_form_takes_every_other_and_keeps_its_limit() {
     }
     let plain = Form::Central.make::<u64, _>(RandomState::new());
     plain.set(1, 1);
-    assert_eq!(plain.swap_to(Form::Locked.to_come()).unwrap().id, CoRef::id(plain.co()));
+    assert_eq!(plain.swap_to(Form::Locked.to_come()).unwrap().id, Handle::id(plain.co()));
     assert_eq!(plain.get(&1), Some(1));
 }

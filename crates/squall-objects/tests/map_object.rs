@@ -7,9 +7,9 @@ mod map_common;
 use map_common::{FORMS, Form, NEW, swap_to};
 use squall_adapt::{control, settings};
 use squall_core::swap::{Swap, SwapReport, swap};
-use squall_core::{CoRef, ObjectState, Owned, info_of};
+use squall_core::{Handle, ObjectState, Owned, info_of};
 use squall_machine::{ClusterSize, Machine, Vp, machine};
-use squall_objects::map::{self, CENTRAL, Compute, Computed, Entries, Map, Mapping, SMALL};
+use squall_objects::map::{self, CENTRAL, Compute, Computed, MapExt, OwnedMap, Map, SMALL};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hash, Hasher, RandomState};
@@ -45,28 +45,28 @@ fn eventually(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-type Co = CoRef<dyn Mapping<u64, u64, RandomState>>;
+type Co = Handle<dyn Map<u64, u64, RandomState>>;
 
-fn made(form: Form) -> Map<u64, u64> {
+fn made(form: Form) -> OwnedMap<u64, u64> {
     form.make(RandomState::new())
 }
 
-fn filled(form: Form, keys: u64) -> Map<u64, u64> {
+fn filled(form: Form, keys: u64) -> OwnedMap<u64, u64> {
     let map = made(form);
     (0..keys).for_each(|key| _ = map.co().set(key, key));
     map
 }
 
 fn is_swapping(co: Co) -> bool {
-    info_of(CoRef::id(co)).unwrap().state == ObjectState::Swapping
+    info_of(Handle::id(co)).unwrap().state == ObjectState::Swapping
 }
 
-fn reps<K, V>(map: &Map<K, V>) -> usize
+fn reps<K, V>(map: &OwnedMap<K, V>) -> usize
 where
     K: Eq + Hash + Send + Sync,
     V: Send + Sync,
 {
-    info_of(CoRef::id(map.co())).unwrap().reps.len()
+    info_of(Handle::id(map.co())).unwrap().reps.len()
 }
 
 // --- calls within calls ---
@@ -79,7 +79,7 @@ fn within_each_closure(co: Co) {
         assert!(co.update(&10, |value| value + 1));
         let mut seen = 0;
         co.for_each(|_, _| seen += 1);
-        assert!(co.discard(&10) && seen > 0);
+        assert!(co.delete(&10) && seen > 0);
         co.retain(|key, _| *key < 10);
     };
     let mut closures = 0;
@@ -88,7 +88,7 @@ fn within_each_closure(co: Co) {
         closures += 1;
     };
     assert_eq!(
-        co.read(&1, |value| {
+        co.with(&1, |value| {
             run();
             *value
         }),
@@ -125,7 +125,7 @@ fn within_each_closure(co: Co) {
         }),
         8
     );
-    assert!(co.discard(&8));
+    assert!(co.delete(&8));
     let before = co.len();
     co.for_each(|_, _| run());
     co.retain(|_, _| {
@@ -150,13 +150,13 @@ fn every_call_can_be_made_within_every_closure() {
 
 /// Swaps, however long a thread stays in a call.
 fn patiently(co: Co, new: Form) -> SwapReport {
-    Swap::of(co).drain_within(Duration::from_secs(60)).to(new.to_come()).unwrap()
+    Swap::new(co).drain_timeout(Duration::from_secs(60)).run(new.to_come()).unwrap()
 }
 
 /// Runs `f` while a swap waits for it, in `Forward`.
 fn while_a_swap_waits(co: Co, new: Form, f: impl FnOnce()) {
     thread::scope(|scope| {
-        let swapped = co.read(&1, |_| {
+        let swapped = co.with(&1, |_| {
             let swapper = scope.spawn(move || patiently(co, new));
             eventually("the swap begins", || is_swapping(co));
             f();
@@ -192,7 +192,7 @@ fn calls_within_a_call_go_on_when_new_calls_must_wait() {
                 // Keeps the swap in `Forward` until the call below has begun, so that it is one of those that are counted.
                 let (tell, is_in) = mpsc::channel();
                 scope.spawn(move || {
-                    squall_rcu::op(|_| {
+                    squall_rcu::pin(|_| {
                         tell.send(()).unwrap();
                         _ = left.recv();
                     });
@@ -237,7 +237,7 @@ fn what_was_lent_for_an_operation_is_what_the_map_had_when_it_was_swapped() {
             thread::scope(|scope| {
                 let (tell, is_in) = mpsc::channel();
                 scope.spawn(move || {
-                    squall_rcu::op(|_| {
+                    squall_rcu::pin(|_| {
                         tell.send(()).unwrap();
                         _ = left.recv();
                     });
@@ -250,8 +250,8 @@ fn what_was_lent_for_an_operation_is_what_the_map_had_when_it_was_swapped() {
                     }
                 });
                 eventually("the swap begins", || is_swapping(co));
-                squall_rcu::op(|op| {
-                    let store = co.look(op);
+                squall_rcu::pin(|guard| {
+                    let store = co.look(guard);
                     drop(leave);
                     // A swap that began to wait for operations after this one did waits for this one, too: nothing is to be seen then.
                     let begun = Instant::now();
@@ -266,7 +266,7 @@ fn what_was_lent_for_an_operation_is_what_the_map_had_when_it_was_swapped() {
                     let shares = has_a_table(form) && has_a_table(new);
                     assert!(shares || co.is_empty());
                     let seen: Vec<_> =
-                        (0..100_u64).filter_map(|key| store.read(op, &key, |value| *value)).collect();
+                        (0..100_u64).filter_map(|key| store.read(guard, &key, |value| *value)).collect();
                     assert_eq!(seen, (0..100).collect::<Vec<_>>(), "{form:?} to {new:?}");
                 });
             });
@@ -294,7 +294,7 @@ fn an_update_is_asked_again_if_its_key_was_changed_and_not_for_others() {
         co.update(&1, |value| {
             asked += 1;
             if asked == 1 {
-                co.discard(&1);
+                co.delete(&1);
                 co.set(1, value + 5);
             }
             value + 1
@@ -305,7 +305,7 @@ fn an_update_is_asked_again_if_its_key_was_changed_and_not_for_others() {
         let done = co.compute(1, |_| {
             asked += 1;
             (2..100).for_each(|key| _ = co.set(key, key));
-            (2..100).for_each(|key| _ = co.discard(&key));
+            (2..100).for_each(|key| _ = co.delete(&key));
             Compute::Remove
         });
         assert_eq!((done, asked, co.get(&1)), (Computed::Removed, 1, None), "{form:?}");
@@ -338,7 +338,7 @@ fn a_closure_is_not_asked_again_for_other_keys_of_the_same_hash() {
             assert!(asked.get() < 10, "asked again for others: {form:?}");
             co.set(2, 1);
             co.update(&2, |value| value + 1);
-            assert!(co.discard(&3) && !co.discard(&4) && co.try_insert(3, 0).is_ok());
+            assert!(co.delete(&3) && !co.delete(&4) && co.try_insert(3, 0).is_ok());
             assert_eq!((co.insert(3, 1), co.remove(&5)), (Some(0), None));
         };
         assert!(co.update(&1, |value| {
@@ -372,17 +372,17 @@ fn a_map_that_is_gone_is_an_error_and_its_readers_end_in_peace() {
         assert_eq!((co.try_get(&1).unwrap(), co.try_set(1, 2).unwrap()), (Some(1), true));
         assert_eq!(co.try_compute(1, |_| Compute::Remove).unwrap(), Computed::Removed);
         assert_eq!(
-            (co.try_discard(&1).unwrap(), co.try_read(&2, |value| value + 1).unwrap()),
+            (co.try_delete(&1).unwrap(), co.try_with(&2, |value| value + 1).unwrap()),
             (false, Some(3))
         );
         let mut map = Some(map);
-        co.read(&2, |value| {
+        co.with(&2, |value| {
             drop(map.take());
             assert_eq!(*value, 2);
         });
         let mut called = false;
-        assert!(co.try_read(&2, |_| called = true).is_err());
-        assert!(co.try_get(&2).is_err() && co.try_set(2, 2).is_err() && co.try_discard(&2).is_err());
+        assert!(co.try_with(&2, |_| called = true).is_err());
+        assert!(co.try_get(&2).is_err() && co.try_set(2, 2).is_err() && co.try_delete(&2).is_err());
         let computed = co.try_compute(2, |_| {
             called = true;
             Compute::Keep
@@ -400,7 +400,7 @@ fn a_form_into_which_no_entries_moved_says_so() {
     let _alone = alone();
     for form in NEW {
         let map = filled(Form::Locked, 4);
-        Swap::of(map.co()).without_state().to(form.to_come()).unwrap();
+        Swap::new(map.co()).without_state().run(form.to_come()).unwrap();
         let error = map.co().try_get(&1).unwrap_err();
         assert!(error.to_string().contains("no entries moved in"), "{error}");
         assert!(swap(map.co(), map::new_central()).is_err(), "nor do they move on");
@@ -410,7 +410,7 @@ fn a_form_into_which_no_entries_moved_says_so() {
 
 /// A key or a value whose drop runs some code.
 struct Fuse(u64, Arc<OnceLock<Co2>>);
-type Co2 = CoRef<dyn Mapping<Fuse, Fuse, RandomState>>;
+type Co2 = Handle<dyn Map<Fuse, Fuse, RandomState>>;
 
 thread_local! {
     static BURNS: Cell<bool> = const { Cell::new(false) };
@@ -439,8 +439,8 @@ impl Drop for Fuse {
         {
             // It takes the lock of a map under one lock, and of each bucket's.
             let probe = Fuse(self.0, Arc::default());
-            let _ = co.try_discard(&Fuse(1_000 + self.0, Arc::default()));
-            let _ = co.try_read(&probe, |_| ());
+            let _ = co.try_delete(&Fuse(1_000 + self.0, Arc::default()));
+            let _ = co.try_with(&probe, |_| ());
             BURNS.set(false);
         }
     }
@@ -451,7 +451,7 @@ fn keys_and_values_are_dropped_under_no_lock() {
     let _alone = alone();
     for form in [Form::Locked, Form::Central, Form::Partitioned] {
         let known = Arc::new(OnceLock::new());
-        let map: Map<Fuse, Fuse> = match form {
+        let map: OwnedMap<Fuse, Fuse> = match form {
             Form::Locked => map::locked(),
             Form::Partitioned => map::partitioned(3, |number| number as usize),
             _ => map::central(),
@@ -480,7 +480,7 @@ fn keys_and_values_are_dropped_under_no_lock() {
             co.for_each(|_, _| ());
             co.retain(|key, _| key.0 % 2 == 0);
             drop(co.remove(&fuse(0)));
-            co.discard(&fuse(2));
+            co.delete(&fuse(2));
             co.clear();
         }
         assert!(co.is_empty());
@@ -502,7 +502,7 @@ fn a_key_or_value_whose_clone_panics_spoils_no_map_and_no_swap() {
             Fragile
         }
     }
-    let maps: [Map<u64, Fragile>; 3] =
+    let maps: [OwnedMap<u64, Fragile>; 3] =
         [map::locked(), map::central(), map::partitioned(3, |number| number as usize)];
     for map in maps {
         let co = map.co();
@@ -546,7 +546,7 @@ fn a_walk_goes_on_through_swaps_and_sees_each_entry_once() {
 #[test]
 fn co_64_the_first_representatives_hold_the_parts_and_the_others_lead_there() {
     let _alone = alone();
-    let map: Map<u64, u64> = map::partitioned(4, |page| (page >> 4) as usize);
+    let map: OwnedMap<u64, u64> = map::partitioned(4, |page| (page >> 4) as usize);
     assert_eq!(reps(&map), 0, "nothing is made before a call");
     on(9, || (0..64).for_each(|page| _ = map.set(page, page)));
     // The holders of the four parts, and the caller's own.
@@ -568,7 +568,7 @@ fn co_64_the_first_representatives_hold_the_parts_and_the_others_lead_there() {
 #[test]
 fn hu_15_a_directory_of_pages_is_spread_over_the_processors_that_search_it_at_once() {
     let _alone = alone();
-    let pages: Map<u64, u32> = map::partitioned(VPS as usize, |page| (page >> 4) as usize);
+    let pages: OwnedMap<u64, u32> = map::partitioned(VPS as usize, |page| (page >> 4) as usize);
     let (co, threads) = (pages.co(), 8);
     thread::scope(|scope| {
         for cluster in 0..threads {
@@ -577,7 +577,7 @@ fn hu_15_a_directory_of_pages_is_spread_over_the_processors_that_search_it_at_on
                     for page in 0..512 {
                         let copy = 1 << cluster;
                         let _ = co.compute(page, |copies| Compute::Put(copies.unwrap_or(&0) | copy));
-                        assert!(co.read(&page, |copies| copies & copy != 0).unwrap(), "a copy was lost");
+                        assert!(co.with(&page, |copies| copies & copy != 0).unwrap(), "a copy was lost");
                     }
                 });
             });
@@ -594,8 +594,8 @@ fn hu_15_a_directory_of_pages_is_spread_over_the_processors_that_search_it_at_on
 
 // --- the adaptive form ---
 
-fn form<V: Send + Sync>(map: &Map<u64, V>) -> &'static str {
-    control::status(CoRef::id(map.co())).expect("it is adaptive").form
+fn form<V: Send + Sync>(map: &OwnedMap<u64, V>) -> &'static str {
+    control::status(Handle::id(map.co())).expect("it is adaptive").form
 }
 
 /// Runs `f` while these VPs read and write.
@@ -634,7 +634,7 @@ fn co_71_an_adaptive_map_is_a_table_where_several_use_it_and_goes_back() {
     let map = on(0, || filled(Form::Adaptive, 64));
     assert_eq!((form(&map), reps(&map)), (SMALL, 1));
     with_callers(map.co(), &[0, 1, 9, 25], || eventually("it grows", || form(&map) == CENTRAL));
-    let decided = || control::history(CoRef::id(map.co()));
+    let decided = || control::history(Handle::id(map.co()));
     eventually("it is told", || decided().iter().any(|decision| decision.why.contains("lend")));
     let sum = map.fold(0, |sum, _, value| sum + value);
     eventually("it folds", || form(&map) == SMALL);
@@ -647,7 +647,7 @@ fn an_adaptive_map_that_grows_large_is_a_table_at_once_and_loses_nothing() {
     let _alone = alone();
     const MANY: u64 = 140_000;
     let map = on(0, || made(Form::Adaptive));
-    let id = CoRef::id(map.co());
+    let id = Handle::id(map.co());
     control::freeze(id, true).unwrap();
     on(0, || (0..MANY).for_each(|key| _ = map.set(key, key)));
     // In its own form: nobody may swap it. Whoever moves it then copies nothing.
@@ -669,9 +669,9 @@ fn an_adaptive_map_that_grows_large_is_a_table_at_once_and_loses_nothing() {
 fn the_sensors_of_an_adaptive_map_count_its_calls_and_make_no_representatives() {
     let _alone = alone();
     let map = on(0, || filled(Form::Adaptive, 10));
-    let id = CoRef::id(map.co());
+    let id = Handle::id(map.co());
     control::freeze(id, true).unwrap();
-    let seen = |map: &Map<u64, u64>| {
+    let seen = |map: &OwnedMap<u64, u64>| {
         let sensors = map.sensors();
         (sensors.here, sensors.elsewhere)
     };
@@ -710,7 +710,7 @@ fn the_sensors_of_an_adaptive_map_count_its_calls_and_make_no_representatives() 
 #[test]
 fn it_is_filled_from_iterators_and_shown_as_std_s() {
     let _alone = alone();
-    let mut map: Map<u64, &str> = [(1, "one"), (2, "two")].into_iter().collect();
+    let mut map: OwnedMap<u64, &str> = [(1, "one"), (2, "two")].into_iter().collect();
     map.extend([(3, "three")]);
     (&map).extend([(4, "four")]);
     let mut entries: Vec<_> = (&map).into_iter().collect();
@@ -721,7 +721,7 @@ fn it_is_filled_from_iterators_and_shown_as_std_s() {
     assert!(keys.into_iter().eq(1..=4) && values.len() == 4 && map.count() == 4);
     map.retain(|key, _| *key == 2);
     assert_eq!(format!("{map:?}"), r#"{2: "two"}"#);
-    let empty = Map::<u64, u64>::default();
+    let empty = OwnedMap::<u64, u64>::default();
     assert!(empty.is_empty() && format!("{empty:?}") == "{}");
     fn sent<T: Send + Sync>(_: &T) {}
     sent(&map);
@@ -753,7 +753,7 @@ fn an_entry_is_what_std_s_is() {
 #[test]
 fn keys_are_looked_for_in_any_borrowed_form() {
     let _alone = alone();
-    let maps: [Map<String, usize>; 4] =
+    let maps: [OwnedMap<String, usize>; 4] =
         [map::central(), map::locked(), map::adaptive(), map::partitioned(5, |number| number as usize)];
     for map in maps {
         let texts: Vec<String> = (0..200).map(|number| format!("key {number}")).collect();
@@ -761,7 +761,7 @@ fn keys_are_looked_for_in_any_borrowed_form() {
         std.iter().for_each(|(text, length)| _ = map.set(text.clone(), *length));
         assert!(texts.iter().all(|text| map.get(text.as_str()) == std.get(text).copied()));
         assert!(map.update("key 7", |length| length + 1) && map.get("key 7") == Some(6));
-        assert!(map.discard("key 7") && map.get("key 7").is_none() && map.remove("none").is_none());
+        assert!(map.delete("key 7") && map.get("key 7").is_none() && map.remove("none").is_none());
         let sorted: BTreeMap<String, usize> = map.iter().collect();
         assert_eq!(sorted.len(), 199);
     }
@@ -774,12 +774,12 @@ struct Plain(u64);
 #[test]
 fn what_cannot_be_copied_is_in_a_central_map() {
     let _alone = alone();
-    let map: Map<Plain, Plain> = map::central();
+    let map: OwnedMap<Plain, Plain> = map::central();
     assert!(!map.set(Plain(1), Plain(2)) && map.set(Plain(1), Plain(3)));
-    assert_eq!(map.read(&Plain(1), |value| value.0), Some(3));
+    assert_eq!(map.with(&Plain(1), |value| value.0), Some(3));
     swap(map.co(), map::new_central()).unwrap();
     assert!(map.update(&Plain(1), |value| Plain(value.0 + 1)));
-    assert_eq!(map.read(&Plain(1), |value| value.0), Some(4));
+    assert_eq!(map.with(&Plain(1), |value| value.0), Some(4));
     let visited = AtomicUsize::new(0);
     map.for_each(|_, _| _ = visited.fetch_add(1, Ordering::Relaxed));
     assert_eq!(visited.into_inner(), 1);
@@ -789,7 +789,7 @@ fn what_cannot_be_copied_is_in_a_central_map() {
 #[test]
 fn it_is_written_and_read_as_std_s() {
     let _alone = alone();
-    let map: Map<String, u32> = serde_json::from_str(r#"{"a":1,"b":2}"#).unwrap();
+    let map: OwnedMap<String, u32> = serde_json::from_str(r#"{"a":1,"b":2}"#).unwrap();
     assert_eq!((map.len(), map.get("a"), map.get("b")), (2, Some(1), Some(2)));
     map.discard("a");
     assert_eq!(serde_json::to_string(&map).unwrap(), r#"{"b":2}"#);

@@ -5,11 +5,11 @@
 mod map_common;
 
 use map_common::{Form, Maps, swap_to};
-use squall_core::{CoRef, info_of};
+use squall_core::{Handle, info_of};
 use squall_history::maps::{Counted, Ledger, Load, Maker, checks};
 use squall_history::rng::Rng;
 use squall_machine::{ClusterSize, Machine, Vp};
-use squall_objects::map::{self, Compute, Computed, Entries, Map, Mapping};
+use squall_objects::map::{self, Compute, Computed, MapExt, OwnedMap, Map};
 use std::hash::RandomState;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
@@ -53,14 +53,14 @@ fn every_check<M: Maker>(maker: &M, load: &Load) {
 }
 
 /// Where the value is that a read finds.
-fn place(map: &Map<u64, Box<u64>>, vp: u32) -> usize {
-    on(vp, || map.read(&1, |value| std::ptr::from_ref(&**value).addr()).unwrap())
+fn place(map: &OwnedMap<u64, Box<u64>>, vp: u32) -> usize {
+    on(vp, || map.with(&1, |value| std::ptr::from_ref(&**value).addr()).unwrap())
 }
 
 #[test]
 fn hu_16_a_cluster_that_reads_a_key_has_a_copy_of_its_own_until_the_key_changes() {
     begin();
-    let map: Map<u64, Box<u64>> = map::replicated(ClusterSize::Node);
+    let map: OwnedMap<u64, Box<u64>> = map::replicated(ClusterSize::Node);
     map.set(1, Box::new(10));
     // The first look of each cluster finds the original, and copies it.
     let original = place(&map, 0);
@@ -68,7 +68,7 @@ fn hu_16_a_cluster_that_reads_a_key_has_a_copy_of_its_own_until_the_key_changes(
     let (near, far) = (place(&map, 0), place(&map, 20));
     assert!(near != original && far != original && near != far);
     assert_eq!((place(&map, 15), place(&map, 31)), (near, far), "one for each node");
-    assert_eq!(info_of(CoRef::id(map.co())).unwrap().reps.len(), 2);
+    assert_eq!(info_of(Handle::id(map.co())).unwrap().reps.len(), 2);
     // Another key's change leaves them alone, unless it is in the same stripe, where it takes out its own only.
     map.set(2, Box::new(0));
     assert_eq!((place(&map, 0), place(&map, 20)), (near, far));
@@ -76,7 +76,7 @@ fn hu_16_a_cluster_that_reads_a_key_has_a_copy_of_its_own_until_the_key_changes(
     for vp in 0..VPS {
         assert_eq!(on(vp, || map.get(&1)), Some(Box::new(11)));
     }
-    assert!(map.discard(&1));
+    assert!(map.delete(&1));
     assert!((0..VPS).all(|vp| on(vp, || !map.contains_key(&1))));
 }
 
@@ -84,7 +84,7 @@ fn hu_16_a_cluster_that_reads_a_key_has_a_copy_of_its_own_until_the_key_changes(
 fn copies_and_values_are_dropped_once_each_and_room_is_given_up() {
     begin();
     let ledger = Ledger::new();
-    let map: Map<u64, Counted> = map::replicated(ClusterSize::Core);
+    let map: OwnedMap<u64, Counted> = map::replicated(ClusterSize::Core);
     thread::scope(|scope| {
         for id in 0..4 {
             let (map, ledger) = (&map, &ledger);
@@ -95,10 +95,10 @@ fn copies_and_values_are_dropped_once_each_and_room_is_given_up() {
                         let key = rng.below(16);
                         match rng.below(8) {
                             0 => _ = map.set(key, Counted::new(ledger, key)),
-                            1 => _ = map.discard(&key),
+                            1 => _ = map.delete(&key),
                             2 => _ = map.update(&key, |_| Counted::new(ledger, key)),
                             3 => drop(map.get_or_insert_with(key, || Counted::new(ledger, key))),
-                            _ => _ = map.read(&key, |value| assert_eq!(value.number(), key)),
+                            _ => _ = map.with(&key, |value| assert_eq!(value.number(), key)),
                         }
                     }
                 });
@@ -109,14 +109,14 @@ fn copies_and_values_are_dropped_once_each_and_room_is_given_up() {
     settle();
     assert_eq!(ledger.alive(), 16, "a change takes all copies out");
     for vp in [0, 8, 16] {
-        on(vp, || (0..16).for_each(|key| _ = map.read(&key, |_| ())));
+        on(vp, || (0..16).for_each(|key| _ = map.with(&key, |_| ())));
     }
     settle();
     assert_eq!(ledger.alive(), 64, "three clusters have copies");
     map.shrink_to_fit();
     settle();
     assert_eq!((ledger.alive(), map.len()), (16, 16));
-    on(3, || (0..16).for_each(|key| _ = map.read(&key, |_| ())));
+    on(3, || (0..16).for_each(|key| _ = map.with(&key, |_| ())));
     drop(map);
     while ledger.alive() > 0 {
         settle();
@@ -128,7 +128,7 @@ fn copies_and_values_are_dropped_once_each_and_room_is_given_up() {
 #[test]
 fn it_takes_the_entries_over_as_they_are_and_gives_them_back() {
     begin();
-    let map: Map<u64, Box<u64>> = map::central();
+    let map: OwnedMap<u64, Box<u64>> = map::central();
     map.set(1, Box::new(10));
     let original = place(&map, 0);
     for (form, there) in
@@ -151,7 +151,7 @@ fn it_takes_the_entries_over_as_they_are_and_gives_them_back() {
 fn nobody_sees_an_earlier_value_than_anybody_did_before_across_swaps_too() {
     begin();
     const KEYS: usize = 3;
-    let map: Map<u64, u64> = Form::Replicated.make(RandomState::new());
+    let map: OwnedMap<u64, u64> = Form::Replicated.make(RandomState::new());
     let co = map.co();
     (0..KEYS as u64).for_each(|key| _ = co.set(key, 0));
     let latest: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
@@ -186,7 +186,7 @@ fn nobody_sees_an_earlier_value_than_anybody_did_before_across_swaps_too() {
 #[test]
 fn a_closure_may_use_the_map_and_change_any_key() {
     begin();
-    let map: Map<u64, u64> = map::replicated(ClusterSize::Cpu);
+    let map: OwnedMap<u64, u64> = map::replicated(ClusterSize::Cpu);
     let co = map.co();
     (0..200).for_each(|key| _ = co.set(key, key));
     // Some of them are in the stripe of the first.
@@ -247,7 +247,7 @@ impl std::hash::Hash for Touchy {
 #[test]
 fn a_key_or_value_that_panics_at_any_of_its_questions_leaves_a_map_that_all_agree_on() {
     begin();
-    type Act = fn(&Map<Touchy, Touchy>);
+    type Act = fn(&OwnedMap<Touchy, Touchy>);
     let acts: [Act; 8] = [
         |map| _ = map.get(&Touchy(1)),
         |map| _ = map.insert(Touchy(1), Touchy(11)),
@@ -260,7 +260,7 @@ fn a_key_or_value_that_panics_at_any_of_its_questions_leaves_a_map_that_all_agre
     ];
     for (at, act) in acts.into_iter().enumerate() {
         for patience in 0.. {
-            let map: Map<Touchy, Touchy> = map::replicated(ClusterSize::Node);
+            let map: OwnedMap<Touchy, Touchy> = map::replicated(ClusterSize::Node);
             map.set(Touchy(1), Touchy(10));
             map.set(Touchy(3), Touchy(30));
             // The far node has a copy of each, and the near one of the other key alone.
@@ -284,8 +284,8 @@ fn a_key_or_value_that_panics_at_any_of_its_questions_leaves_a_map_that_all_agre
                         .all(|vp| on(vp, || map.get(&Touchy(1))) == Some(Touchy(value)))
                 );
             }
-            let place = || on(20, || map.read(&Touchy(1), |value| std::ptr::from_ref(value).addr()));
-            assert_ne!(on(0, || map.read(&Touchy(1), |value| std::ptr::from_ref(value).addr())), place());
+            let place = || on(20, || map.with(&Touchy(1), |value| std::ptr::from_ref(value).addr()));
+            assert_ne!(on(0, || map.with(&Touchy(1), |value| std::ptr::from_ref(value).addr())), place());
             if ended.is_ok() {
                 assert!(patience > 0, "act {at} asks nothing");
                 break;
@@ -297,8 +297,8 @@ fn a_key_or_value_that_panics_at_any_of_its_questions_leaves_a_map_that_all_agre
 const SIZES: [ClusterSize; 5] =
     [ClusterSize::Core, ClusterSize::Machine, ClusterSize::Node, ClusterSize::Cpu, ClusterSize::Cache];
 
-fn reps(map: &Map<u64, u64>) -> usize {
-    info_of(CoRef::id(map.co())).unwrap().reps.len()
+fn reps(map: &OwnedMap<u64, u64>) -> usize {
+    info_of(Handle::id(map.co())).unwrap().reps.len()
 }
 
 #[test]

@@ -9,9 +9,9 @@ mod map_common;
 mod touchy;
 
 use map_common::{FORMS, Form, Hashing, NEW, swap_to};
-use squall_core::CoRef;
+use squall_core::Handle;
 use squall_history::rng::Rng;
-use squall_objects::map::{self, Compute, Entries, Limit, Map, Mapping};
+use squall_objects::map::{self, Compute, MapExt, MapLimit, OwnedMap, Map};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use touchy::{Touchy, ends};
 
-type Co<S = RandomState> = CoRef<dyn Mapping<u64, u64, S>>;
+type Co<S = RandomState> = Handle<dyn Map<u64, u64, S>>;
 
 const THREADS: u64 = 4;
 
@@ -37,8 +37,8 @@ fn on_each_with<S: Hashing>(hasher: S, check: impl Fn(Co<S>)) {
     for form in FORMS {
         check(form.make(hasher.clone()).co());
     }
-    check(map::limited(Form::Central.make(hasher.clone()), Limit::entries(1 << 20)).co());
-    let map: Map<u64, u64, S> = Form::Locked.make(hasher);
+    check(map::limited(Form::Central.make(hasher.clone()), MapLimit::entries(1 << 20)).co());
+    let map: OwnedMap<u64, u64, S> = Form::Locked.make(hasher);
     let (co, over) = (map.co(), AtomicBool::new(false));
     thread::scope(|scope| {
         let _over = Over(&over);
@@ -363,15 +363,15 @@ fn flurry_jdk_map_check_everything() {
             keys.iter().for_each(|key| assert_eq!(map.insert(*key, !key), None));
             keys.iter().for_each(|key| assert_eq!(map.insert(*key, *key), Some(!key)));
             assert!((0..keys.len()).all(|at| there(at) == Some(keys[at])));
-            keys.iter().step_by(2).for_each(|key| assert!(map.discard(key)));
-            keys.iter().step_by(2).for_each(|key| assert!(!map.discard(key)));
+            keys.iter().step_by(2).for_each(|key| assert!(map.delete(key)));
+            keys.iter().step_by(2).for_each(|key| assert!(!map.delete(key)));
             keys.iter().step_by(2).for_each(|key| assert_eq!(map.try_insert(*key, *key), Ok(())));
             assert!((0..keys.len()).all(|at| there(at) == Some(keys[at])));
         });
         assert_eq!(map.len() as u64, 2 * SIZE);
         let keys: HashSet<u64> = map.keys().collect();
         assert_eq!(keys.len() as u64, 2 * SIZE);
-        at_once(2, |thread| (0..2 * SIZE).for_each(|key| _ = (key % 2 == thread).then(|| map.discard(&key))));
+        at_once(2, |thread| (0..2 * SIZE).for_each(|key| _ = (key % 2 == thread).then(|| map.delete(&key))));
         assert!(map.is_empty());
     });
 }
@@ -403,7 +403,7 @@ fn papaya_current_kv_dropped_flurry_drop_value_scc_insert_drop_reclaim() {
     }
     // Each value holds one count of the `Arc`; what is left at the end is this one.
     let alive = Arc::new(AtomicUsize::new(0));
-    type Make = fn() -> Map<u64, Counted>;
+    type Make = fn() -> OwnedMap<u64, Counted>;
     let makes: [Make; 4] = [
         map::central,
         map::locked,
@@ -455,7 +455,7 @@ fn scc_insert_retain_insert_prune_insert_read_remove() {
                 map.retain(|key, _| !mine.contains(key));
                 assert!(!map.keys().any(|key| mine.contains(&key)));
                 mine.clone()
-                    .for_each(|key| assert_eq!((map.contains_key(&key), map.discard(&key)), (false, false)));
+                    .for_each(|key| assert_eq!((map.contains_key(&key), map.delete(&key)), (false, false)));
             });
             assert!(map.is_empty());
         }
@@ -483,7 +483,7 @@ fn scc_read_write_update_get_upsert_peek_remove() {
                         })
                     }
                     _ => {
-                        let halves = map.read(&key, |value| (value >> 32, value & 0xffff_ffff));
+                        let halves = map.with(&key, |value| (value >> 32, value & 0xffff_ffff));
                         assert!(halves.is_none_or(|(one, other)| one == other), "{halves:?}");
                         over.fetch_add(1, Ordering::Relaxed);
                     }
@@ -496,7 +496,7 @@ fn scc_read_write_update_get_upsert_peek_remove() {
 
 #[test]
 fn scc_string_key_dashmap_test_more_complex_values_test_different_hashers() {
-    type Make = fn() -> Map<String, Vec<u64>>;
+    type Make = fn() -> OwnedMap<String, Vec<u64>>;
     let make: [Make; 3] = [map::central, map::locked, || map::replicated(squall_machine::ClusterSize::Cpu)];
     for make in make {
         let map = make();
@@ -528,8 +528,8 @@ fn dashmap_test_try_reserve_test_try_reserve_errors_iter_count() {
 
 #[test]
 fn a_hash_that_panics_leaves_every_form_usable_and_loses_nothing() {
-    type Touched = CoRef<dyn Mapping<Touchy, u64, RandomState>>;
-    let make: [fn() -> Map<Touchy, u64>; 4] =
+    type Touched = Handle<dyn Map<Touchy, u64, RandomState>>;
+    let make: [fn() -> OwnedMap<Touchy, u64>; 4] =
         [map::central, map::locked, map::adaptive, || map::replicated(squall_machine::ClusterSize::Cpu)];
     let acts: [fn(Touched, u64); 9] = [
         |map, key| _ = map.set(Touchy(key), key),

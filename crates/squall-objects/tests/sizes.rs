@@ -3,13 +3,13 @@
 use squall_policy::attribute::Scope;
 use squall_adapt::control;
 use squall_adapt::decision::Verdict;
-use squall_core::{CoRef, Id};
+use squall_core::{Handle, Id};
 use squall_machine::ClusterSize;
 use squall_objects::CLUSTER_SIZE;
-use squall_objects::cached::{self, CachedList, CachedMapping, Form, Items};
-use squall_objects::cell::{self, Published, Reading};
-use squall_objects::directory::{self, Entered, Parts};
-use squall_objects::map::{self, Entries, Limit, Mapping};
+use squall_objects::cached::{self, CachedList, CachedMap, Form, Items};
+use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+use squall_objects::directory::{self, Directory, Parts};
+use squall_objects::map::{self, MapExt, MapLimit, Map};
 
 fn shown(id: Id) -> Option<String> {
     let list = control::attributes(id).ok()?;
@@ -42,47 +42,47 @@ fn goes_through(id: Id, begins: &str, is: impl Fn() -> ClusterSize, holds: impl 
 #[test]
 fn it_is_read_and_set_by_name_and_what_they_hold_stays() {
     for value in
-        [cell::shared(5), cell::distributed(5, ClusterSize::Machine), cell::copied(5, ClusterSize::Machine)]
+        [read_mostly::shared(5), read_mostly::distributed(5, ClusterSize::Machine), read_mostly::copied(5, ClusterSize::Machine)]
     {
-        goes_through(CoRef::id(value.co()), "machine", || value.cluster_size(), || value.get() == 5);
+        goes_through(Handle::id(value.co()), "machine", || value.cluster_size(), || value.get() == 5);
     }
     let routes = map::replicated(ClusterSize::Cache);
     routes.set(1, 2);
-    goes_through(CoRef::id(routes.co()), "cache", || routes.cluster_size(), || routes.get(&1) == Some(2));
+    goes_through(Handle::id(routes.co()), "cache", || routes.cluster_size(), || routes.get(&1) == Some(2));
     let parts = map::partitioned::<u64, u64>(4, |key| key as usize);
     parts.extend_from(100);
-    goes_through(CoRef::id(parts.co()), "cpu", || parts.cluster_size(), || parts.len() == 100);
-    let limited = map::limited(map::replicated(ClusterSize::Core), Limit::entries(1));
+    goes_through(Handle::id(parts.co()), "cpu", || parts.cluster_size(), || parts.len() == 100);
+    let limited = map::limited(map::replicated(ClusterSize::Core), MapLimit::entries(1));
     limited.set(1, 2);
     goes_through(
-        CoRef::id(limited.co()),
+        Handle::id(limited.co()),
         "core",
         || limited.cluster_size(),
-        || limited.set_within(2, 2).is_err(),
+        || limited.set_or_full(2, 2).is_err(),
     );
     let list = cached::list(Form::distributed(ClusterSize::Core));
     list.insert("item");
-    goes_through(CoRef::id(list.co()), "core", || list.form().cluster_size(), || list.len() == 1);
+    goes_through(Handle::id(list.co()), "core", || list.form().cluster_size(), || list.len() == 1);
     let kept = cached::map::<u8, u8>(Form::where_threads_are(ClusterSize::Core, 1).updated());
-    cached::Entries::set(kept.co(), 1, 2);
+    cached::CachedMapExt::set(kept.co(), 1, 2);
     let form = || kept.form();
     goes_through(
-        CoRef::id(kept.co()),
+        Handle::id(kept.co()),
         "core",
         || form().cluster_size(),
-        || cached::Entries::get(kept.co(), &1) == Some(2) && form().coherence() == cached::Coherence::Update,
+        || cached::CachedMapExt::get(kept.co(), &1) == Some(2) && form().coherence() == cached::Coherence::Update,
     );
     let directory = directory::shared::<u8, u8, u8>(|_| 0);
     directory.get_or_make(&1, || 2, |_, part| *part = 3);
     let sum = || directory.gather(&1, 0, |sum, _, part| *sum += *part);
-    goes_through(CoRef::id(directory.co()), "machine", || directory.cluster_size(), || sum() == Some(3));
+    goes_through(Handle::id(directory.co()), "machine", || directory.cluster_size(), || sum() == Some(3));
 }
 
 trait Filled {
     fn extend_from(&self, keys: u64);
 }
 
-impl Filled for map::Map<u64, u64> {
+impl Filled for map::OwnedMap<u64, u64> {
     fn extend_from(&self, keys: u64) {
         (0..keys).for_each(|key| _ = self.set(key, key));
     }
@@ -91,7 +91,7 @@ impl Filled for map::Map<u64, u64> {
 #[test]
 fn what_has_no_clusters_does_not_have_it_until_it_has_some() {
     let map = map::central::<String, u8>();
-    let id = CoRef::id(map.co());
+    let id = Handle::id(map.co());
     // So that the interface has it.
     let _other = map::replicated::<String, u8>(ClusterSize::Core);
     assert_eq!(shown(id), None);
@@ -99,13 +99,13 @@ fn what_has_no_clusters_does_not_have_it_until_it_has_some() {
     squall_core::swap::swap(map.co(), map::new_replicated(ClusterSize::Core)).unwrap();
     assert_eq!(shown(id).as_deref(), Some("core"));
     let list = cached::list::<u8>(Form::shared());
-    assert_eq!(shown(CoRef::id(list.co())), None);
+    assert_eq!(shown(Handle::id(list.co())), None);
 }
 
 #[test]
 fn one_that_adapts_has_it_beside_its_policy_s_and_the_swap_is_remembered() {
-    let value = cell::adaptive(vec![1, 2]);
-    let id = CoRef::id(value.co());
+    let value = read_mostly::adaptive(vec![1, 2]);
+    let id = Handle::id(value.co());
     control::freeze(id, true).unwrap();
     let names = |id| control::attributes(id).unwrap().into_iter().map(|info| info.name).collect::<Vec<_>>();
     assert!(names(id).contains(&"cooldown") && names(id).contains(&"cluster-size"));
@@ -121,9 +121,9 @@ fn one_that_adapts_has_it_beside_its_policy_s_and_the_swap_is_remembered() {
 
 #[test]
 fn it_is_not_set_within_an_operation_nor_of_what_is_gone() {
-    let value = cell::shared(1);
-    let id = CoRef::id(value.co());
-    squall_rcu::op(|_| assert!(control::set_attribute(id, "cluster-size", "core").is_err()));
+    let value = read_mostly::shared(1);
+    let id = Handle::id(value.co());
+    squall_rcu::pin(|_| assert!(control::set_attribute(id, "cluster-size", "core").is_err()));
     assert_eq!(value.cluster_size(), ClusterSize::Machine);
     drop(value);
     assert!(control::set_attribute(id, "cluster-size", "core").is_err() && control::attributes(id).is_err());

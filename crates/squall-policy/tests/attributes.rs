@@ -4,7 +4,7 @@ use squall_policy::attribute::{
     self, AnyAttribute, Attribute, AttributeError, CALL_ATTRIBUTES_MAX, CallAttributes, Choice, ClassValues,
     InstanceValues, Kind, Received, Refusal, Schema, Scope, Value, choices, receive, with,
 };
-use squall_core::{CoRef, Id, Owned, shared_with};
+use squall_core::{Handle, Id, Owned, shared_with};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -360,7 +360,7 @@ fn what_an_error_repeats_is_harmless() {
 fn an_object_with_an_id_is_named_by_it() {
     let class = lock_class!();
     let owner = probe();
-    let id = CoRef::id(owner.co());
+    let id = Handle::id(owner.co());
     let values = attribute::attach(id, Arc::new(InstanceValues::of_class(class)));
     assert_eq!(values.id(), Some(id));
     assert_eq!(
@@ -511,7 +511,7 @@ trait Probe: Send + Sync {
     /// What this call was given: spins and bias.
     fn given(&self) -> (Option<u64>, Option<i64>);
     /// What a call of `other` has that this one makes: without more ado, passed on whole, passed on in part.
-    fn nested(&self, other: CoRef<dyn Probe>) -> [Option<u64>; 3];
+    fn nested(&self, other: Handle<dyn Probe>) -> [Option<u64>; 3];
     /// Receives, and panics.
     fn panic(&self);
     /// Its own call, made again from the inside.
@@ -519,7 +519,7 @@ trait Probe: Send + Sync {
     /// Calls itself this often, each time with one attribute more than it was given.
     fn dive(&self, depth: u64) -> u64;
     /// Does not receive, but calls `other`.
-    fn ignore(&self, other: CoRef<dyn Probe>) -> Option<u64>;
+    fn ignore(&self, other: Handle<dyn Probe>) -> Option<u64>;
 }
 
 #[squall_macros::interface(crate = squall_core)]
@@ -527,7 +527,7 @@ trait WideProbe: Probe {
     fn more(&self) -> Option<u64>;
 }
 
-struct Plain<I: ?Sized>(CoRef<I>);
+struct Plain<I: ?Sized>(Handle<I>);
 
 impl<I: ?Sized + squall_core::Interface> Plain<I> {
     fn spins(&self) -> Option<u64> {
@@ -540,7 +540,7 @@ impl<I: ?Sized + squall_core::Interface + Probe> Probe for Plain<I> {
         receive(self.0, |call| (call.get(&SPINS), call.get(&BIAS)))
     }
 
-    fn nested(&self, other: CoRef<dyn Probe>) -> [Option<u64>; 3] {
+    fn nested(&self, other: Handle<dyn Probe>) -> [Option<u64>; 3] {
         receive(self.0, |call| {
             let whole = with(other, call, |other| other.given().0).unwrap();
             let part = match call.get(&SPINS) {
@@ -576,7 +576,7 @@ impl<I: ?Sized + squall_core::Interface + Probe> Probe for Plain<I> {
         })
     }
 
-    fn ignore(&self, other: CoRef<dyn Probe>) -> Option<u64> {
+    fn ignore(&self, other: Handle<dyn Probe>) -> Option<u64> {
         other.given().0
     }
 }
@@ -614,7 +614,7 @@ fn a_call_has_what_it_was_given() {
 #[test]
 fn a_value_that_a_call_must_not_have_is_refused_before_it() {
     let owner = probe();
-    let never = |_: CoRef<dyn Probe>| panic!("called");
+    let never = |_: Handle<dyn Probe>| panic!("called");
     assert_eq!(
         words(with(owner.co(), (&SPINS, 10_001), never)),
         "attribute `spins` of a call: 10001 is out of range; it takes a whole number from 0 to 10000, in rounds"
@@ -697,7 +697,7 @@ fn calls_nest_without_a_limit() {
         assert_eq!(with(co, (&SPINS, 1), |co| co.dive(depth)), Ok(depth * (depth + 1) / 2 + 1));
     }
     // Deep, and then a panic.
-    fn deep(co: CoRef<dyn Probe>, depth: u64) {
+    fn deep(co: Handle<dyn Probe>, depth: u64) {
         with(co, ((&SPINS, depth), (&BIAS, 1)), |co| match depth {
             0 => panic!("deep"),
             _ => {
@@ -715,15 +715,15 @@ fn calls_nest_without_a_limit() {
 fn an_object_receives_under_each_of_its_interfaces() {
     let owner: Owned<dyn WideProbe> = shared_with(Plain).unwrap();
     let wide = owner.co();
-    let narrow: CoRef<dyn Probe> = CoRef::upcast(wide);
-    assert_ne!(CoRef::id(wide), CoRef::id(narrow));
+    let narrow: Handle<dyn Probe> = Handle::upcast(wide);
+    assert_ne!(Handle::id(wide), Handle::id(narrow));
     assert_eq!(with(wide, (&SPINS, 3), |co| co.more()), Ok(Some(3)));
     assert_eq!(with(wide, (&SPINS, 3), |co| co.given()), Ok((Some(3), None)));
     assert_eq!(with(narrow, (&SPINS, 3), |co| co.given()), Ok((Some(3), None)));
     // By a plain id, exactly the interface of that id.
     let of_id = |id: Id| receive(id, |call| call.get(&SPINS));
     with(wide, (&SPINS, 3), |_| {
-        assert_eq!((of_id(CoRef::id(wide)), of_id(CoRef::id(narrow))), (Some(3), None));
+        assert_eq!((of_id(Handle::id(wide)), of_id(Handle::id(narrow))), (Some(3), None));
     })
     .unwrap();
 }
@@ -786,7 +786,7 @@ fn attributes_of_a_call_can_be_built_and_kept() {
 fn who_receives_can_check_that_the_class_has_them() {
     let owner = probe();
     let co = owner.co();
-    let check = |co: CoRef<dyn Probe>| receive(co, |call| call.check(&LOCK));
+    let check = |co: Handle<dyn Probe>| receive(co, |call| call.check(&LOCK));
     assert_eq!(check(co), Ok(()));
     assert_eq!(with(co, ((&SPINS, 3), (&WAIT, Wait::Spin)), check), Ok(Ok(())));
     assert_eq!(
@@ -839,7 +839,7 @@ fn values_of_ended_objects_do_not_pile_up() {
     let values = || Arc::new(InstanceValues::of_class(&CLASS));
     let keepers: Vec<_> = (0..40).map(|_| probe()).collect();
     for owner in &keepers {
-        attribute::attach(CoRef::id(owner.co()), values());
+        attribute::attach(Handle::id(owner.co()), values());
     }
     // An object that is not there yet: its maker keeps the values.
     let (early, early_id) = (values(), Id::from_parts(4095, u32::MAX).unwrap());
@@ -847,7 +847,7 @@ fn values_of_ended_objects_do_not_pile_up() {
     let mut ended = Vec::new();
     for _ in 0..5_000 {
         let owner = probe();
-        let id = CoRef::id(owner.co());
+        let id = Handle::id(owner.co());
         attribute::attach(id, values());
         drop(owner);
         ended.push(id);
@@ -857,7 +857,7 @@ fn values_of_ended_objects_do_not_pile_up() {
     // 41 that stay, and a few of other tests: pruned at twice that, or at the least.
     assert!(left < 200, "{left} ended objects are known");
     for owner in &keepers {
-        assert!(attribute::of(CoRef::id(owner.co())).is_some());
+        assert!(attribute::of(Handle::id(owner.co())).is_some());
     }
     assert!(attribute::of(early_id).is_some());
     attribute::detach(early_id);

@@ -1,7 +1,7 @@
 //! The invocation modes, and handles that are waited for, polled, awaited, or dropped at any moment.
 
 use squall_policy::invoke::{
-    self, Event, Handle, InvokeError, Work, asynchronous, asynchronous_by, asynchronous_on, event_dependent,
+    self, Event, PendingCall, InvokeError, Work, asynchronous, asynchronous_by, asynchronous_on, event_dependent,
     synchronous, synchronous_by,
 };
 use squall_core::{CallError, Owned, shared};
@@ -88,7 +88,7 @@ fn wait_for(mut happened: impl FnMut() -> bool) {
 /// A call that lasts until it is told to end.
 struct Busy {
     over: Sender<()>,
-    handle: Handle<thread::ThreadId>,
+    handle: PendingCall<thread::ThreadId>,
 }
 
 impl Busy {
@@ -161,7 +161,7 @@ fn an_object_destroyed_before_the_call_ran_is_an_error_of_the_call() {
     event.signal();
     let error = handle.wait().unwrap_err();
     assert!(
-        matches!(&error, InvokeError::Call(call) if call.reason() == squall_core::Reason::Destroyed),
+        matches!(&error, InvokeError::Call(call) if call.reason() == squall_core::CallErrorKind::Destroyed),
         "{error}"
     );
 }
@@ -243,7 +243,7 @@ fn waiting_inside_an_operation_is_an_error_not_a_deadlock() {
     let Busy { over, handle } = Busy::new(&desk);
     let mut handle = Some(handle);
     let mut result = None;
-    desk.inside(&mut || result = handle.take().map(Handle::wait));
+    desk.inside(&mut || result = handle.take().map(PendingCall::wait));
     assert!(matches!(result, Some(Err(InvokeError::InOperation))));
     over.send(()).unwrap();
     // One that is there is taken.
@@ -251,7 +251,7 @@ fn waiting_inside_an_operation_is_an_error_not_a_deadlock() {
     wait_for(|| done.is_finished());
     let mut done = Some(done);
     let mut result = None;
-    desk.inside(&mut || result = done.take().map(Handle::wait));
+    desk.inside(&mut || result = done.take().map(PendingCall::wait));
     assert_eq!(result.unwrap().unwrap(), 3);
 }
 

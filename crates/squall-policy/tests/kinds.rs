@@ -3,8 +3,8 @@
 
 use squall_policy::invoke::{self, InvokeError, synchronous_by};
 use squall_policy::{Binding, Condition, Monitor, Policy, Task, ThreadedAdt, governed};
-use squall_core::swap::{Format, Formats, New, State, Swap, SwapFailure, SwapPhase};
-use squall_core::{CallError, CoRef, Ended, Owned, Reason};
+use squall_core::swap::{Format, StateFormats, Replacement, State, Swap, SwapFailure, SwapPhase};
+use squall_core::{CallError, Handle, Interrupted, Owned, CallErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -44,7 +44,7 @@ trait Desk: Send + Sync {
     fn fail(&self);
     /// Calls itself.
     #[blocking]
-    fn again(&self, co: CoRef<dyn Desk>) -> Result<(ThreadId, u32), CallError>;
+    fn again(&self, co: Handle<dyn Desk>) -> Result<(ThreadId, u32), CallError>;
     #[blocking]
     fn last(&self, begun: Sender<()>, over: Receiver<()>);
 }
@@ -91,7 +91,7 @@ impl Desk for Clerk {
     fn fail(&self) {
         panic!("the clerk failed")
     }
-    fn again(&self, co: CoRef<dyn Desk>) -> Result<(ThreadId, u32), CallError> {
+    fn again(&self, co: Handle<dyn Desk>) -> Result<(ThreadId, u32), CallError> {
         co.try_place()
     }
     fn last(&self, begun: Sender<()>, over: Receiver<()>) {
@@ -101,7 +101,7 @@ impl Desk for Clerk {
 }
 
 impl State for Clerk {
-    fn formats(formats: &mut Formats<'_, Clerk>) {
+    fn formats(formats: &mut StateFormats<'_, Clerk>) {
         formats.export(|this| Ok(Log(this.added()))).import(|this, log: Log| {
             *this.log.lock().unwrap() = log.0;
             Ok(())
@@ -109,10 +109,10 @@ impl State for Clerk {
     }
 }
 
-fn swap_to<P: Policy>(desk: CoRef<dyn Desk>, binding: &Binding<P>, version: u32) -> Result<(), SwapFailure> {
-    let new: New<dyn Desk> = binding.next_stateful(|_| Clerk::alone(version));
-    let swap = Swap::of(desk).drain_within(Duration::from_secs(60));
-    swap.to(new).map(drop).map_err(|error| error.failure())
+fn swap_to<P: Policy>(desk: Handle<dyn Desk>, binding: &Binding<P>, version: u32) -> Result<(), SwapFailure> {
+    let new: Replacement<dyn Desk> = binding.next_stateful(|_| Clerk::alone(version));
+    let swap = Swap::new(desk).drain_timeout(Duration::from_secs(60));
+    swap.run(new).map(drop).map_err(|error| error.failure())
 }
 
 /// Many threads add while the object is swapped; what each added is there, in its order.
@@ -159,14 +159,14 @@ fn common<P: Policy>(make: impl Fn() -> P) {
     assert_eq!(desk.added(), [(0, 1)]);
     // Inside an operation nothing may wait.
     let co = desk.co();
-    let refused = squall_rcu::op(|_| co.try_place()).unwrap_err();
-    assert!(matches!(refused.reason(), Reason::Refused(why) if why.contains("operation")), "{refused}");
+    let refused = squall_rcu::pin(|_| co.try_place()).unwrap_err();
+    assert!(matches!(refused.reason(), CallErrorKind::Refused(why) if why.contains("operation")), "{refused}");
     // Destroyed while a call is under way and another waits: both end in peace, later ones err.
     let ((begin, begun), (over, end)) = (channel(), channel());
     let last = thread::spawn(move || co.last(begin, end));
     begun.recv().unwrap();
     let destruction = Owned::destroy(desk);
-    assert_eq!(co.try_place().unwrap_err().reason(), Reason::Destroyed);
+    assert_eq!(co.try_place().unwrap_err().reason(), CallErrorKind::Destroyed);
     assert!(!destruction.is_complete());
     over.send(()).unwrap();
     last.join().unwrap();
@@ -201,7 +201,7 @@ fn kt_05_a_monitor_refuses_the_call_that_would_wait_for_itself() {
     let desk: Owned<dyn Desk> = governed(Monitor::new(), |_| Clerk::alone(0));
     let error = desk.again(desk.co()).unwrap_err();
     assert!(
-        matches!(error.reason(), Reason::Refused(why) if why.contains("in the monitor already")),
+        matches!(error.reason(), CallErrorKind::Refused(why) if why.contains("in the monitor already")),
         "{error}"
     );
     assert_eq!(desk.place().0, thread::current().id());
@@ -253,7 +253,7 @@ struct Fifo {
 }
 
 impl Fifo {
-    fn first(&self) -> Result<u64, Ended> {
+    fn first(&self) -> Result<u64, Interrupted> {
         assert_eq!(INSIDE.fetch_add(1, Relaxed), 0, "two are inside");
         let taken = loop {
             let first = {
@@ -267,7 +267,7 @@ impl Fifo {
             let signalled = self.not_empty.wait();
             assert_eq!(INSIDE.fetch_add(1, Relaxed), 0, "two are inside after a wait");
             if signalled.is_err() {
-                break Err(Ended);
+                break Err(Interrupted);
             }
         };
         INSIDE.fetch_sub(1, Relaxed);
@@ -294,7 +294,7 @@ impl Line for Fifo {
 }
 
 impl State for Fifo {
-    fn formats(formats: &mut Formats<'_, Fifo>) {
+    fn formats(formats: &mut StateFormats<'_, Fifo>) {
         formats.export(|this| Ok(this.numbers.lock().unwrap().clone())).import(|this, numbers: Vec<u64>| {
             *this.numbers.lock().unwrap() = numbers;
             Ok(())
@@ -344,7 +344,7 @@ fn kt_05_who_waits_for_a_condition_lets_a_swap_through_and_is_called_again() {
     let (co, not_empty) = (line.co(), binding.condition("not empty"));
     let takers: Vec<_> = (0..3).map(|_| thread::spawn(move || co.take().unwrap())).collect();
     wait_for(|| not_empty.waiting() == 3);
-    Swap::of(co).drain_within(Duration::from_secs(60)).to(binding.next_stateful(fifo(1))).unwrap();
+    Swap::new(co).drain_timeout(Duration::from_secs(60)).run(binding.next_stateful(fifo(1))).unwrap();
     assert_eq!(line.version(), 1);
     wait_for(|| not_empty.waiting() == 3);
     (0..3).for_each(|n| line.put(n));
@@ -365,8 +365,8 @@ fn kt_05_a_waiting_call_that_cannot_be_made_again_waits_on_and_the_swap_gives_up
     wait_for(|| not_empty.waiting() == 1);
     let again = thread::spawn(move || co.take().unwrap());
     wait_for(|| not_empty.waiting() == 2);
-    let swap = Swap::of(co).drain_within(Duration::from_millis(5));
-    let failure = swap.to(binding.next_stateful(fifo(1))).unwrap_err().failure();
+    let swap = Swap::new(co).drain_timeout(Duration::from_millis(5));
+    let failure = swap.run(binding.next_stateful(fifo(1))).unwrap_err().failure();
     assert_eq!(failure, SwapFailure::TimedOut(SwapPhase::Block));
     assert_eq!(line.version(), 0);
     line.put(1);
@@ -407,7 +407,7 @@ fn kt_05_conditions_and_swaps_under_load_lose_no_number_and_let_no_two_in() {
     let mut version = 0;
     while !takers.iter().all(|taker| taker.is_finished()) {
         version += 1;
-        Swap::of(co).drain_within(Duration::from_secs(60)).to(binding.next_stateful(fifo(version))).unwrap();
+        Swap::new(co).drain_timeout(Duration::from_secs(60)).run(binding.next_stateful(fifo(version))).unwrap();
     }
     putters.into_iter().for_each(|putter| putter.join().unwrap());
     let mut taken: Vec<_> = takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect();
@@ -429,19 +429,19 @@ fn kt_05_a_task_takes_calls_one_at_a_time_in_its_own_thread_across_swaps() {
     swap_to(co, &binding, 1).unwrap();
     assert_eq!(thread::spawn(move || co.place()).join().unwrap(), (its_own, 1), "the thread survives");
     let error = desk.again(co).unwrap_err();
-    assert!(matches!(error.reason(), Reason::Refused(why) if why.contains("own thread")), "{error}");
+    assert!(matches!(error.reason(), CallErrorKind::Refused(why) if why.contains("own thread")), "{error}");
     assert!(invoke::threads().iter().any(|name| name == "a-desk"));
     Owned::destroy(desk).wait().unwrap();
     wait_for(|| !invoke::threads().iter().any(|name| name == "a-desk"));
 }
 
 /// What the calls of an import were answered.
-type Answers = Arc<Mutex<Vec<Result<(), Reason>>>>;
+type Answers = Arc<Mutex<Vec<Result<(), CallErrorKind>>>>;
 
 /// A clerk that, while its state moves to it, has `other` call the object that it will serve as.
 struct Successor {
-    co: CoRef<dyn Desk>,
-    other: CoRef<dyn Desk>,
+    co: Handle<dyn Desk>,
+    other: Handle<dyn Desk>,
     answers: Answers,
 }
 
@@ -458,14 +458,14 @@ impl Desk for Successor {
     }
     fn lend(&self, _: &str, _: &mut (dyn FnMut(&str) + Send)) {}
     fn fail(&self) {}
-    fn again(&self, co: CoRef<dyn Desk>) -> Result<(ThreadId, u32), CallError> {
+    fn again(&self, co: Handle<dyn Desk>) -> Result<(ThreadId, u32), CallError> {
         co.try_place()
     }
     fn last(&self, _: Sender<()>, _: Receiver<()>) {}
 }
 
 impl State for Successor {
-    fn formats(formats: &mut Formats<'_, Successor>) {
+    fn formats(formats: &mut StateFormats<'_, Successor>) {
         formats.export(|_| Ok(Log(Vec::new()))).import(|this, _: Log| {
             let (sent, kept) = (this.other.try_again(this.co), this.other.try_kept(Rc::new(7)));
             let answers = [sent.map(drop), kept.map(drop)];
@@ -476,19 +476,19 @@ impl State for Successor {
 }
 
 /// Swaps a plain object for one whose import calls an object of this policy; returns what those calls were answered.
-fn answers_in_an_import<P: Policy>(policy: P) -> Vec<Result<(), Reason>> {
+fn answers_in_an_import<P: Policy>(policy: P) -> Vec<Result<(), CallErrorKind>> {
     let other: Owned<dyn Desk> = governed(policy, |_| Clerk::alone(0));
-    let desk: Owned<dyn Desk> = squall_core::stateful(Clerk::alone(0));
+    let desk: Owned<dyn Desk> = squall_core::swappable(Clerk::alone(0));
     let answers = Answers::default();
     let new = Successor { co: desk.co(), other: other.co(), answers: Arc::clone(&answers) };
-    Swap::of(desk.co()).drain_within(Duration::from_secs(600)).to(New::stateful(new)).unwrap();
+    Swap::new(desk.co()).drain_timeout(Duration::from_secs(600)).run(Replacement::stateful(new)).unwrap();
     assert_eq!(desk.place().1, 9);
     assert_eq!(other.again(desk.co()).unwrap().1, 9, "when the swap is over it is made");
     std::mem::take(&mut *answers.lock().unwrap())
 }
 
-fn is_refused(answer: &Result<(), Reason>) -> bool {
-    matches!(answer, Err(Reason::Refused(why)) if why.contains("moves an object's state"))
+fn is_refused(answer: &Result<(), CallErrorKind>) -> bool {
+    matches!(answer, Err(CallErrorKind::Refused(why)) if why.contains("moves an object's state"))
 }
 
 #[test]
@@ -504,14 +504,14 @@ fn kt_05_an_import_has_no_other_thread_make_a_call_for_which_its_swap_would_wait
 #[test]
 fn kt_05_an_import_does_not_wait_for_who_is_in_a_monitor() {
     let other: Owned<dyn Desk> = governed(Monitor::new(), |_| Clerk::alone(0));
-    let desk: Owned<dyn Desk> = squall_core::stateful(Clerk::alone(0));
+    let desk: Owned<dyn Desk> = squall_core::swappable(Clerk::alone(0));
     let (answers, co) = (Answers::default(), other.co());
     let (inside, is_inside) = channel();
     let (go, goes) = channel();
     let holder = thread::spawn(move || co.last(inside, goes));
     is_inside.recv().unwrap();
     let new = Successor { co: desk.co(), other: other.co(), answers: Arc::clone(&answers) };
-    Swap::of(desk.co()).to(New::stateful(new)).unwrap();
+    Swap::new(desk.co()).run(Replacement::stateful(new)).unwrap();
     let answers = std::mem::take(&mut *answers.lock().unwrap());
     assert!(answers.len() == 2 && answers.iter().all(is_refused), "{answers:?}");
     go.send(()).unwrap();

@@ -2,9 +2,9 @@
 
 use squall_policy::attribute::{self, Attribute, AttributeError, ClassValues, Schema, Scope, with};
 use squall_policy::{Binding, Block, Created, Creation, GovernError, Governor, Policy, governed};
-use squall_core::swap::{Formats, New, State, Swap};
+use squall_core::swap::{StateFormats, Replacement, State, Swap};
 use squall_core::wrap::Around;
-use squall_core::{At, CallError, CoRef, Owned, Reason, Root, shared};
+use squall_core::{RepContext, CallError, Handle, Owned, CallErrorKind, Root, shared};
 use squall_machine::ClusterSize;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,7 +57,7 @@ impl Hits for Central {
 }
 
 impl State for Central {
-    fn formats(formats: &mut Formats<'_, Central>) {
+    fn formats(formats: &mut StateFormats<'_, Central>) {
         formats.export(|this| Ok(this.value())).import(|this, value: u64| {
             this.0.store(value, Relaxed);
             Ok(())
@@ -152,8 +152,8 @@ fn kt_07_the_policy_is_asked_in_ktks_order_before_there_is_an_object() {
         .unwrap();
     let operations = "add0 checked_add0 show0 wait1 fail0";
     assert_eq!(binding.seen(), ["state of Hits", "object", operations, "create", "value", "created"]);
-    assert_eq!(binding.id(), Some(CoRef::id(hits.co())));
-    let values = attribute::of(CoRef::id(hits.co())).unwrap();
+    assert_eq!(binding.id(), Some(Handle::id(hits.co())));
+    let values = attribute::of(Handle::id(hits.co())).unwrap();
     assert_eq!((values.get(&LIMIT), values.get_text("checked_add.limit").unwrap()), (10, "3".into()));
     // One policy, one object.
     let again = binding.govern::<dyn Hits, _>(|_| Central::default()).unwrap_err();
@@ -199,7 +199,7 @@ fn kt_08_every_call_goes_through_the_policy_with_what_it_borrows() {
     assert!(Rc::ptr_eq(&same, &name) && shown == Some(("name".into(), 5)));
     assert_eq!(hits.wait("text"), "TEXT");
     assert_eq!(hits.value(), 5);
-    assert_eq!(CoRef::upcast::<dyn Count>(hits.co()).value(), 5);
+    assert_eq!(Handle::upcast::<dyn Count>(hits.co()).value(), 5);
     assert_eq!(message(|| hits.fail()), "it failed");
     assert_eq!(binding.seen(), ["add1", "add1", "show0", "wait1", "value1", "value1", "fail1"]);
 }
@@ -208,14 +208,14 @@ fn kt_08_every_call_goes_through_the_policy_with_what_it_borrows() {
 fn kt_08_a_refusal_is_an_error_where_there_is_room_for_one() {
     let hits: Owned<dyn Hits> = governed(Limited::default(), |_| Central::default());
     let error = hits.checked_add(1).unwrap_err();
-    assert_eq!(error.reason(), Reason::Refused("three is too little"));
-    let id = CoRef::id(hits.co());
+    assert_eq!(error.reason(), CallErrorKind::Refused("three is too little"));
+    let id = Handle::id(hits.co());
     assert_eq!((error.interface(), error.method(), error.id()), ("Hits", "checked_add", id));
     assert!(error.class().unwrap().ends_with("Central"), "the author's type: {error}");
     // The checked form of any method is an error, nested or not; the plain form of others panics.
     attribute::of(id).unwrap().set(&SHUT, true).unwrap();
-    assert_eq!(hits.try_add(1).unwrap_err().reason(), Reason::Refused("it is shut"));
-    assert_eq!(hits.try_checked_add(1).unwrap_err().reason(), Reason::Refused("it is shut"));
+    assert_eq!(hits.try_add(1).unwrap_err().reason(), CallErrorKind::Refused("it is shut"));
+    assert_eq!(hits.try_checked_add(1).unwrap_err().reason(), CallErrorKind::Refused("it is shut"));
     let said = message(|| hits.add(1));
     assert_eq!(said, hits.try_add(1).unwrap_err().to_string());
     assert_eq!(hits.value(), 0, "none of them ran");
@@ -226,7 +226,7 @@ fn kt_08_attributes_of_a_call_reach_its_policy_and_nobody_else() {
     let binding = Binding::new(Limited::default());
     let hits: Owned<dyn Hits> = binding.govern(|_| Central::default()).unwrap();
     let refused = with(hits.co(), (&LIMIT, 0), |hits| hits.try_add(1)).unwrap();
-    assert_eq!(refused.unwrap_err().reason(), Reason::Refused("nothing may be added"));
+    assert_eq!(refused.unwrap_err().reason(), CallErrorKind::Refused("nothing may be added"));
     // Call before operation before object.
     assert!(hits.checked_add(1).is_err());
     assert_eq!(with(hits.co(), (&LIMIT, 4), |hits| hits.checked_add(1)).unwrap().unwrap(), 1);
@@ -243,11 +243,11 @@ fn kt_03_the_policy_survives_swaps_and_ends_with_the_object() {
     let binding = Binding::new(Limited::default());
     let hits: Owned<dyn Hits> = binding.govern_stateful(|_| Central::default()).unwrap();
     assert_eq!(hits.add(7), 7);
-    Swap::of(hits.co()).to(binding.next_stateful(|_| Central::default())).unwrap();
+    Swap::new(hits.co()).run(binding.next_stateful(|_| Central::default())).unwrap();
     assert_eq!(hits.add(1), 8, "with its state");
     assert!(hits.checked_add(1).is_err(), "the same policy");
     // One that comes to nothing changes nothing.
-    drop::<New<dyn Hits>>(binding.next(|_| Central::default()));
+    drop::<Replacement<dyn Hits>>(binding.next(|_| Central::default()));
     assert_eq!(binding.ended.load(Relaxed), 0);
     Owned::destroy(hits).wait().unwrap();
     squall_rcu::barrier().unwrap();
@@ -257,12 +257,12 @@ fn kt_03_the_policy_survives_swaps_and_ends_with_the_object() {
 
 /// A root that gives each representative to the policy.
 struct Map(Binding<Limited>);
-struct Here(At<Map>, AtomicU64);
+struct Here(RepContext<Map>, AtomicU64);
 
 impl Root for Map {
     type Interface = dyn Count;
     type Rep = Around<Governor<Limited>, Here>;
-    fn make_rep(&self, at: At<Map>) -> Self::Rep {
+    fn make_rep(&self, at: RepContext<Map>) -> Self::Rep {
         self.0.around(Here(at, AtomicU64::new(1)))
     }
 }
@@ -308,7 +308,7 @@ fn a_wrapper_in_a_wrapper_asks_both() {
     outer.seen();
     assert_eq!(nested.add(1), 1);
     assert_eq!(outer.seen(), ["add1"]);
-    assert_eq!(nested.try_fail().unwrap_err().reason(), Reason::Refused("twice"));
+    assert_eq!(nested.try_fail().unwrap_err().reason(), CallErrorKind::Refused("twice"));
     assert_eq!(outer.seen(), ["fail1"]);
 }
 

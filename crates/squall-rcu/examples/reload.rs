@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p squall-rcu --example reload`
 
-use squall_rcu::{Rcu, barrier, op, stats};
+use squall_rcu::{Rcu, barrier, pin, stats};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -32,7 +32,7 @@ fn main() {
                 while !stop.load(Ordering::Relaxed) {
                     let path = format!("/service/{}", (requests + worker) % 100);
                     // One request is one operation, so the table stays valid until the request ends.
-                    let version = op(|o| {
+                    let version = pin(|o| {
                         let routes = routes.load(o);
                         assert!(routes.backends.contains_key(&path));
                         routes.version

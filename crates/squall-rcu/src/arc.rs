@@ -5,7 +5,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
-use crate::op::Op;
+use crate::pin::Guard;
 
 /// An `Arc` that lends its value for the rest of an operation, even if the `RcuArc` itself is dropped
 /// meanwhile.
@@ -18,9 +18,9 @@ use crate::op::Op;
 ///
 /// # Example
 /// ```
-/// use squall_rcu::{RcuArc, op};
+/// use squall_rcu::{RcuArc, pin};
 /// let (one, other) = (RcuArc::new(7), RcuArc::new(8));
-/// let sum = op(|o| {
+/// let sum = pin(|o| {
 ///     let value = one.lend(o);
 ///     drop(one);
 ///     *value + *other
@@ -30,12 +30,18 @@ use crate::op::Op;
 /// A lent reference cannot leave the operation:
 /// ```compile_fail
 /// let value = squall_rcu::RcuArc::new(1);
-/// let leaked: &u32 = squall_rcu::op(|o| value.lend(o));
+/// let leaked: &u32 = squall_rcu::pin(|o| value.lend(o));
 /// ```
 pub struct RcuArc<T: Send + Sync + 'static>(ManuallyDrop<Arc<T>>);
 
 impl<T: Send + Sync + 'static> RcuArc<T> {
     /// Creates the first `RcuArc` of `value`.
+    ///
+    /// # Example
+    /// ```
+    /// let name = squall_rcu::RcuArc::new(String::from("north"));
+    /// assert_eq!(name.len(), 5);
+    /// ```
     pub fn new(value: T) -> RcuArc<T> {
         RcuArc::from(Arc::new(value))
     }
@@ -44,8 +50,17 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
     ///
     /// # Cost
     /// Free: the pointer is computed without a load from memory. Wait-free.
+    /// # Example
+    /// ```
+    /// let name = squall_rcu::RcuArc::new(String::from("north"));
+    /// squall_rcu::pin(|o| {
+    ///     let lent: &str = name.lend(o);
+    ///     drop(name);
+    ///     assert_eq!(lent, "north");
+    /// });
+    /// ```
     #[inline(always)]
-    pub fn lend<'o>(&self, _op: &'o Op) -> &'o T {
+    pub fn lend<'o>(&self, _op: &'o Guard) -> &'o T {
         let value: *const T = Arc::as_ptr(&self.0);
         // SAFETY: 1. aligned and initialised: the pointer comes from an `Arc`. 2. live for `'o`: only a
         // deferred call releases this share. That call runs after every operation that was open when it was
@@ -55,6 +70,14 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
     }
 
     /// Returns an `Arc` of the value, which keeps it alive outside operations too.
+    ///
+    /// # Example
+    /// ```
+    /// let value = squall_rcu::RcuArc::new(7);
+    /// let kept = value.to_arc();
+    /// drop(value);
+    /// assert_eq!(*kept, 7);
+    /// ```
     pub fn to_arc(&self) -> Arc<T> {
         Arc::clone(&self.0)
     }

@@ -4,7 +4,7 @@ use squall_sys::sync::atomic::{AtomicPtr, Ordering};
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::op::Op;
+use crate::pin::Guard;
 
 /// A shared, replaceable `Box<T>`.
 ///
@@ -17,15 +17,15 @@ use crate::op::Op;
 ///
 /// # Example
 /// ```
-/// use squall_rcu::{Rcu, op};
+/// use squall_rcu::{Rcu, pin};
 /// let limit = Rcu::new(Box::new(10));
 /// limit.replace(Box::new(20));
-/// assert_eq!(op(|o| *limit.load(o)), 20);
+/// assert_eq!(pin(|o| *limit.load(o)), 20);
 /// ```
 /// A loaded reference cannot leave the operation:
 /// ```compile_fail
 /// let cell = squall_rcu::Rcu::new(Box::new(1));
-/// let leaked: &u32 = squall_rcu::op(|o| cell.load(o));
+/// let leaked: &u32 = squall_rcu::pin(|o| cell.load(o));
 /// ```
 pub struct Rcu<T: Send + Sync + 'static> {
     // Comes from `Box::into_raw` and is never null. The thread that swaps a pointer out owns it and retires
@@ -42,6 +42,12 @@ unsafe impl<T: Send + Sync> Sync for Rcu<T> {}
 
 impl<T: Send + Sync + 'static> Rcu<T> {
     /// Creates a cell that holds `value`.
+    ///
+    /// # Example
+    /// ```
+    /// let cell = squall_rcu::Rcu::new(Box::new(String::from("v1")));
+    /// assert_eq!(squall_rcu::pin(|o| cell.load(o).clone()), "v1");
+    /// ```
     pub fn new(value: Box<T>) -> Rcu<T> {
         Rcu { pointer: AtomicPtr::new(Box::into_raw(value)), _owns: PhantomData }
     }
@@ -50,8 +56,14 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     ///
     /// # Cost
     /// One load. Wait-free; linearizes at the load.
+    /// # Example
+    /// ```
+    /// let cell = squall_rcu::Rcu::new(Box::new([1, 2, 3]));
+    /// let sum: i32 = squall_rcu::pin(|o| cell.load(o).iter().sum());
+    /// assert_eq!(sum, 6);
+    /// ```
     #[inline(always)]
-    pub fn load<'o>(&self, _op: &'o Op) -> &'o T {
+    pub fn load<'o>(&self, _op: &'o Guard) -> &'o T {
         // Acquire: pairs with the release that published the pointer (the caller's publication of the cell,
         // `replace` or `update`), so the value is fully built.
         let pointer = self.pointer.load(Ordering::Acquire);
@@ -65,6 +77,16 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     ///
     /// # Cost
     /// One atomic exchange and a [`retire`](crate::retire). Lock-free; linearizes at the exchange.
+    /// # Example
+    /// ```
+    /// let cell = squall_rcu::Rcu::new(Box::new(1));
+    /// squall_rcu::pin(|o| {
+    ///     let old = cell.load(o);
+    ///     cell.replace(Box::new(2));
+    ///     // The operation may go on reading the old value.
+    ///     assert_eq!((*old, *cell.load(o)), (1, 2));
+    /// });
+    /// ```
     pub fn replace(&self, value: Box<T>) {
         // AcqRel: the release pairs with the acquire of `load`; the acquire pairs with the release that
         // published the old value, which this thread will drop.
@@ -81,8 +103,18 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     /// # Cost
     /// The cost of [`Rcu::replace`], plus a call of `f` and an allocation per attempt. Lock-free; linearizes
     /// at the exchange.
+    /// # Example
+    /// ```
+    /// let hits = squall_rcu::Rcu::new(Box::new(0));
+    /// std::thread::scope(|scope| {
+    ///     for _ in 0..4 {
+    ///         scope.spawn(|| hits.update(|n| n + 1));
+    ///     }
+    /// });
+    /// assert_eq!(squall_rcu::pin(|o| *hits.load(o)), 4);
+    /// ```
     pub fn update(&self, mut f: impl FnMut(&T) -> T) {
-        let old = crate::op(|o| {
+        let old = crate::pin(|o| {
             loop {
                 let seen = self.load(o);
                 let new = Box::into_raw(Box::new(f(seen)));
@@ -113,6 +145,6 @@ impl<T: Send + Sync + 'static> Drop for Rcu<T> {
 
 impl<T: Send + Sync + fmt::Debug + 'static> fmt::Debug for Rcu<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::op(|o| f.debug_tuple("Rcu").field(self.load(o)).finish())
+        crate::pin(|o| f.debug_tuple("Rcu").field(self.load(o)).finish())
     }
 }

@@ -40,7 +40,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use crate::op::{DOMAIN, is_quiet, own_record, put_off};
+use crate::pin::{DOMAIN, is_quiet, own_record, put_off};
 use crate::raw::defer::{BATCH_CALLS, Batch, Deferred, Kind};
 use crate::raw::grace::{Haste, Moment};
 use crate::raw::record::{Record, attention};
@@ -154,6 +154,16 @@ fn bytes_of<T>() -> u32 {
 ///
 /// # Cost
 /// The cost of [`retire`], and an allocation.
+/// # Example
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// let ran = Arc::new(AtomicBool::new(false));
+/// let sets = ran.clone();
+/// squall_rcu::defer(move || sets.store(true, Ordering::Relaxed));
+/// squall_rcu::barrier().unwrap();
+/// assert!(ran.load(Ordering::Relaxed));
+/// ```
 pub fn defer<F: FnOnce() + Send + 'static>(f: F) {
     unsafe fn call<F: FnOnce()>(data: *mut ()) {
         // SAFETY: the only call of a `Deferred`, whose data is the box that `defer` took apart.
@@ -174,6 +184,17 @@ pub fn defer<F: FnOnce() + Send + 'static>(f: F) {
 ///    reach it.
 /// # Source
 /// liburcu's `call_rcu`.
+/// # Example
+/// ```
+/// unsafe fn free(data: *mut ()) {
+///     // SAFETY: called once, with the pointer that the caller took from a box.
+///     drop(unsafe { Box::from_raw(data.cast::<u64>()) });
+/// }
+/// let data = Box::into_raw(Box::new(7_u64));
+/// // SAFETY: `free` may run once on any thread, and no operation can reach `data`.
+/// unsafe { squall_rcu::defer_raw(free, data.cast(), size_of::<u64>()) };
+/// # squall_rcu::barrier().unwrap();
+/// ```
 #[inline]
 pub unsafe fn defer_raw(call: unsafe fn(*mut ()), data: *mut (), bytes: usize) {
     add(Kind::Code, call, data, u32::try_from(bytes).unwrap_or(u32::MAX));
@@ -235,7 +256,7 @@ fn add_at_once(kind: Kind, call: Deferred) -> bool {
 }
 
 fn add_slowly(kind: Kind, call: Deferred) {
-    if own_record().is_none() && crate::op::register().is_err() {
+    if own_record().is_none() && crate::pin::register().is_err() {
         return;
     }
     // A thread past its exit hook is registered only within an operation, so it has no list of its own here.
@@ -462,9 +483,16 @@ fn may_run() -> Result<(), WaitError> {
 ///
 /// # Errors
 /// The errors of [`wait`](crate::wait()), and [`WaitError::Quiet`].
+/// # Example
+/// ```
+/// squall_rcu::retire(Box::new(1));
+/// // Runs at most the calls that are ripe now, and does not wait.
+/// let ran = squall_rcu::reclaim().unwrap();
+/// println!("{ran} deferred calls ran");
+/// ```
 pub fn reclaim() -> Result<u64, WaitError> {
     may_run()?;
-    crate::op::with_record(reclaim_with).map_err(|_| WaitError::Forked)?
+    crate::pin::with_record(reclaim_with).map_err(|_| WaitError::Forked)?
 }
 
 fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
@@ -494,12 +522,20 @@ fn reclaim_with(record: &'static Record) -> Result<u64, WaitError> {
 /// other threads are running.
 /// # Source
 /// Linux's `rcu_barrier`.
+/// # Example
+/// ```
+/// use squall_rcu::{WaitError, barrier, pin, retire, stats};
+/// retire(Box::new(vec![1, 2, 3]));
+/// barrier().unwrap();
+/// assert_eq!(stats().pending_calls, 0);
+/// assert_eq!(pin(|_| barrier()), Err(WaitError::InOperation));
+/// ```
 pub fn barrier() -> Result<u64, WaitError> {
     may_run()?;
     if !crate::reclaimer::allowed() {
         crate::quiescent::run_jobs();
     }
-    crate::op::with_record(barrier_with).map_err(|_| WaitError::Forked)?
+    crate::pin::with_record(barrier_with).map_err(|_| WaitError::Forked)?
 }
 
 fn barrier_with(record: &'static Record) -> Result<u64, WaitError> {

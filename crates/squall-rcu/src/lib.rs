@@ -2,6 +2,7 @@
 //!
 //! Guarantee of the crate: if a thread cuts every path to an object, sets a marker, and finds the marker
 //! elapsed, then no operation can still reach the object.
+//!
 #![doc = include_str!("../README.md")]
 
 #[cfg(squall_global_alloc)]
@@ -16,7 +17,7 @@ mod cell;
 #[cfg(not(loom))]
 mod defer;
 #[cfg(not(loom))]
-mod op;
+mod pin;
 #[cfg(not(loom))]
 mod quiescent;
 #[cfg(not(loom))]
@@ -38,9 +39,9 @@ pub use defer::{
 };
 #[cfg(not(loom))]
 #[doc(hidden)]
-pub use op::{__enter, __quiet, Entered, Quiet};
+pub use pin::{__enter, __quiet, Entered, Quiet};
 #[cfg(not(loom))]
-pub use op::{Op, OpError, in_operation, op, quietly, register, try_op};
+pub use pin::{Guard, PinError, in_operation, pin, without_callbacks, register, try_pin};
 #[cfg(not(loom))]
 pub use quiescent::{Pending, Quiescent, Where, quiescent_do};
 #[cfg(not(loom))]
@@ -49,9 +50,9 @@ pub use reclaimer::{ReclaimerState, reclaimer_state, set_reclaimer};
 #[doc(hidden)]
 pub use stall::__name_tags;
 #[cfg(not(loom))]
-pub use stall::{Stall, on_stall, set_patience};
+pub use stall::{Stall, on_stall, set_stall_timeout};
 #[cfg(not(loom))]
-pub use stats::{Stats, stats};
+pub use stats::{RcuStats, stats};
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use wait::{__may_wait, __moves_state};

@@ -7,7 +7,7 @@ use squall_sys::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::op::DOMAIN;
+use crate::pin::DOMAIN;
 use crate::raw::grace::{Haste, Moment};
 use crate::wait::{WaitError, may_wait, wait_unchecked};
 
@@ -62,6 +62,16 @@ impl std::fmt::Debug for Pending {
 
 impl Pending {
     /// Returns the outcome, or `None` while the work is in progress.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_rcu::{Where, quiescent_do};
+    /// let vps = squall_machine::machine().vps();
+    /// let pending = quiescent_do(vps, Where::Any, |_| ()).unwrap();
+    /// while pending.poll().is_none() {
+    ///     std::thread::yield_now();
+    /// }
+    /// ```
     pub fn poll(&self) -> Option<Result<Quiescent, WaitError>> {
         *self.0.outcome()
     }
@@ -70,6 +80,13 @@ impl Pending {
     ///
     /// # Errors
     /// The errors of [`wait`](crate::wait()).
+    /// # Example
+    /// ```
+    /// use squall_rcu::{Where, quiescent_do};
+    /// let vps = squall_machine::machine().vps();
+    /// let outcome = quiescent_do(vps, Where::Any, |_| ()).unwrap().wait().unwrap();
+    /// assert_eq!((outcome.placed + outcome.displaced, outcome.panicked), (1, 0));
+    /// ```
     pub fn wait(self) -> Result<Quiescent, WaitError> {
         may_wait()?;
         let mut outcome = self.0.outcome();
@@ -124,6 +141,14 @@ pub(crate) fn wake_waiters() {
 /// [`WaitError::Forked`].
 /// # Source
 /// Appavoo 2005, §8.5 ("Quiescent Do").
+/// # Example
+/// ```
+/// use squall_rcu::{Where, quiescent_do};
+/// let vps = squall_machine::machine().vps();
+/// let pending = quiescent_do(vps, Where::Each, |vp| println!("flushing {vp:?}")).unwrap();
+/// let outcome = pending.wait().unwrap();
+/// assert_eq!(outcome.placed + outcome.displaced, vps.len());
+/// ```
 pub fn quiescent_do(
     vps: &VpSet,
     how: Where,

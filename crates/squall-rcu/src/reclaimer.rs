@@ -24,7 +24,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use crate::defer::{LIMIT_BYTES, orphaned, run_everything};
-use crate::op::{DOMAIN, own_record};
+use crate::pin::{DOMAIN, own_record};
 use crate::raw::defer::Owner;
 use crate::raw::domain::Domain;
 use crate::raw::record::Record;
@@ -64,6 +64,12 @@ pub enum ReclaimerState {
 }
 
 /// Returns the state of the reclaimer thread.
+///
+/// # Example
+/// ```
+/// use squall_rcu::{ReclaimerState, reclaimer_state};
+/// assert_ne!(reclaimer_state(), ReclaimerState::Failed);
+/// ```
 pub fn reclaimer_state() -> ReclaimerState {
     match STATE.load(Ordering::Relaxed) {
         RUNNING => ReclaimerState::Running,
@@ -81,6 +87,16 @@ pub fn reclaimer_state() -> ReclaimerState {
 /// operation. The pending calls of a thread that stopped retiring stay until the thread ends, or until it or
 /// another thread calls [`barrier`](crate::barrier). [`reclaim`](crate::reclaim()) runs the calls of its own
 /// thread and of ended threads.
+///
+/// # Example
+/// ```
+/// use squall_rcu::{ReclaimerState, barrier, reclaimer_state, retire, set_reclaimer};
+/// set_reclaimer(false);
+/// assert_eq!(reclaimer_state(), ReclaimerState::Off);
+/// retire(Box::new(7));
+/// // This thread must drop the value itself.
+/// assert_eq!(barrier().unwrap(), 1);
+/// ```
 pub fn set_reclaimer(allowed: bool) {
     let change = |state| match (state, allowed) {
         (RUNNING | PAUSED, true) => RUNNING,
@@ -154,7 +170,7 @@ fn start() {
 }
 
 fn work() {
-    if crate::op::register().is_err() {
+    if crate::pin::register().is_err() {
         return;
     }
     let Some(record) = own_record() else { return };

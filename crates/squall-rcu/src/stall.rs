@@ -20,6 +20,14 @@ static NAMES: OnceLock<fn(u64) -> String> = OnceLock::new();
 type Handler = Arc<dyn Fn(&Stall) + Send + Sync>;
 
 /// One operation that delays a grace period.
+///
+/// # Example
+/// ```
+/// // Reports to the log instead of stderr.
+/// squall_rcu::on_stall(|stall| {
+///     println!("thread {} is inside for {} ms", stall.thread_name, stall.since.as_millis());
+/// });
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stall {
@@ -62,6 +70,16 @@ impl fmt::Display for Stall {
 /// The thread that waits for the grace period calls `handler`, once per grace period, outside every operation
 /// and without holding a lock of Squall's. A slow handler delays only that thread. Each call of `on_stall`
 /// replaces the previous handler. Without a handler the report goes to stderr.
+///
+/// # Example
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// static STALLS: AtomicU64 = AtomicU64::new(0);
+/// squall_rcu::on_stall(|stall| {
+///     STALLS.fetch_add(1, Ordering::Relaxed);
+///     eprintln!("{stall}");
+/// });
+/// ```
 pub fn on_stall(handler: impl Fn(&Stall) + Send + Sync + 'static) {
     *HANDLER.lock().unwrap_or_else(|poison| poison.into_inner()) = Some(Arc::new(handler));
 }
@@ -71,7 +89,12 @@ pub fn on_stall(handler: impl Fn(&Stall) + Send + Sync + 'static) {
 ///
 /// # Units
 /// Rounded down to milliseconds; at least one millisecond.
-pub fn set_patience(patience: Duration) {
+/// # Example
+/// ```
+/// use std::time::Duration;
+/// squall_rcu::set_stall_timeout(Duration::from_millis(500));
+/// ```
+pub fn set_stall_timeout(patience: Duration) {
     let ms = u64::try_from(patience.as_millis()).unwrap_or(UNSET - 1).clamp(1, UNSET - 1);
     PATIENCE.store(ms, Ordering::Relaxed);
 }
@@ -83,7 +106,7 @@ pub(crate) fn patience() -> Duration {
     }
     let asked = std::env::var("SQUALL_STALL_MS").ok().and_then(|text| text.parse().ok());
     let patience = Duration::from_millis(asked.unwrap_or(PATIENCE_MS).max(1));
-    set_patience(patience);
+    set_stall_timeout(patience);
     patience
 }
 

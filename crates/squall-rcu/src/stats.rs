@@ -4,7 +4,7 @@ use squall_sys::sync::atomic::{AtomicU64, Ordering};
 
 use squall_machine::asym;
 
-use crate::op::DOMAIN;
+use crate::pin::DOMAIN;
 use crate::raw::record::Record;
 
 /// Counters of rare events. The thread that meets the event increments its counter.
@@ -20,7 +20,7 @@ pub(crate) static COUNTS: Counts =
 /// A snapshot of the process's RCU state. [`stats`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct RcuStats {
     /// Threads registered now.
     pub threads: usize,
     /// Records allocated: the largest number of threads registered at once, rounded up to a chunk.
@@ -55,7 +55,13 @@ pub struct Stats {
 ///
 /// # Cost
 /// Reads every record.
-pub fn stats() -> Stats {
+/// # Example
+/// ```
+/// let before = squall_rcu::stats();
+/// squall_rcu::wait().unwrap();
+/// assert!(squall_rcu::stats().grace_periods > before.grace_periods);
+/// ```
+pub fn stats() -> RcuStats {
     let (records, threads) = DOMAIN.registry.counts();
     let (mut pending_calls, mut pending_bytes) = crate::defer::orphaned();
     let mut list_bytes = 0;
@@ -65,7 +71,7 @@ pub fn stats() -> Stats {
         pending_calls += calls;
         pending_bytes += bytes;
     });
-    Stats {
+    RcuStats {
         threads,
         records,
         bytes_per_thread: size_of::<Record>(),

@@ -6,10 +6,17 @@ use std::time::{Duration, Instant};
 
 use squall_machine::asym::Unavailable;
 
-use crate::op::{DOMAIN, in_operation};
+use crate::pin::{DOMAIN, in_operation};
 use crate::raw::grace::{Haste, Limits, Moment, Unfinished};
 
 /// The reason why a wait for a grace period failed.
+///
+/// # Example
+/// ```
+/// use squall_rcu::{WaitError, pin, wait};
+/// assert_eq!(pin(|_| wait()), Err(WaitError::InOperation));
+/// assert_eq!(wait(), Ok(()));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError {
@@ -56,6 +63,14 @@ impl fmt::Display for WaitError {
 impl std::error::Error for WaitError {}
 
 /// The state of a [`Marker`].
+///
+/// # Example
+/// ```
+/// use squall_rcu::{Marker, MarkerState, pin};
+/// // The marker cannot elapse before this operation ends.
+/// let state = pin(|_| Marker::set().update_and_check().unwrap());
+/// assert_eq!(state, MarkerState::Active);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum MarkerState {
@@ -85,6 +100,11 @@ impl Marker {
     ///
     /// # Cost
     /// A full fence and a load. Wait-free.
+    /// # Example
+    /// ```
+    /// let marker = squall_rcu::Marker::set();
+    /// assert!(squall_rcu::Marker::set() >= marker);
+    /// ```
     pub fn set() -> Marker {
         Marker(DOMAIN.grace.mark())
     }
@@ -93,6 +113,13 @@ impl Marker {
     ///
     /// # Cost
     /// One load. Wait-free.
+    /// # Example
+    /// ```
+    /// use squall_rcu::{Marker, MarkerState};
+    /// let marker = Marker::set();
+    /// marker.wait().unwrap();
+    /// assert_eq!(marker.check(), MarkerState::Elapsed);
+    /// ```
     pub fn check(&self) -> MarkerState {
         if DOMAIN.grace.elapsed(self.0) { MarkerState::Elapsed } else { MarkerState::Active }
     }
@@ -107,6 +134,16 @@ impl Marker {
     /// # Cost
     /// One load if the marker has elapsed. Otherwise a heavy fence and a read of every registered thread's
     /// record, at most once per grace period, and one read per operation that was open then. Lock-free.
+    /// # Example
+    /// ```
+    /// use squall_rcu::{Marker, MarkerState};
+    /// let marker = Marker::set();
+    /// // Poll between other work, without ever blocking.
+    /// while marker.update_and_check()? == MarkerState::Active {
+    ///     std::thread::yield_now();
+    /// }
+    /// # Ok::<(), squall_rcu::WaitError>(())
+    /// ```
     pub fn update_and_check(&self) -> Result<MarkerState, WaitError> {
         if DOMAIN.grace.elapsed(self.0) {
             return Ok(MarkerState::Elapsed);
@@ -122,6 +159,12 @@ impl Marker {
     ///
     /// # Errors
     /// The errors of [`wait`].
+    /// # Example
+    /// ```
+    /// let marker = squall_rcu::Marker::set();
+    /// // Other work goes here: the grace period may end meanwhile.
+    /// marker.wait().unwrap();
+    /// ```
     pub fn wait(&self) -> Result<(), WaitError> {
         wait_for(self.0, Haste::Normal, None)
     }
@@ -130,6 +173,12 @@ impl Marker {
     ///
     /// # Errors
     /// The errors of [`wait`], and [`WaitError::Timeout`].
+    /// # Example
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// let marker = squall_rcu::Marker::set();
+    /// marker.wait_until(Instant::now() + Duration::from_secs(10)).unwrap();
+    /// ```
     pub fn wait_until(&self, deadline: Instant) -> Result<(), WaitError> {
         wait_for(self.0, Haste::Normal, Some(deadline))
     }
@@ -149,6 +198,20 @@ impl Marker {
 /// # Source
 /// Appavoo 2005, §5.4.3. Deviation: demand-driven, and one pass instead of two generation swaps (see
 /// `src/raw/README.md`).
+/// # Example
+/// ```
+/// use std::sync::atomic::{AtomicPtr, Ordering};
+/// use squall_rcu::{pin, wait};
+/// let shared = AtomicPtr::new(Box::into_raw(Box::new(1)));
+/// let read = || pin(|_| unsafe { *shared.load(Ordering::Acquire) });
+/// assert_eq!(read(), 1);
+/// let old = shared.swap(Box::into_raw(Box::new(2)), Ordering::AcqRel);
+/// wait().unwrap();
+/// // Every operation that could have seen `old` has ended, so this thread owns it again.
+/// drop(unsafe { Box::from_raw(old) });
+/// assert_eq!(read(), 2);
+/// # drop(unsafe { Box::from_raw(shared.into_inner()) });
+/// ```
 pub fn wait() -> Result<(), WaitError> {
     wait_for(DOMAIN.grace.mark(), Haste::Normal, None)
 }
@@ -157,6 +220,10 @@ pub fn wait() -> Result<(), WaitError> {
 ///
 /// # Errors
 /// The errors of [`wait`].
+/// # Example
+/// ```
+/// squall_rcu::wait_expedited().unwrap();
+/// ```
 pub fn wait_expedited() -> Result<(), WaitError> {
     wait_for(DOMAIN.grace.mark(), Haste::Expedited, None)
 }
@@ -165,6 +232,16 @@ pub fn wait_expedited() -> Result<(), WaitError> {
 ///
 /// # Errors
 /// The errors of [`wait`], and [`WaitError::Timeout`].
+/// # Example
+/// ```
+/// use squall_rcu::{WaitError, wait_until};
+/// use std::time::{Duration, Instant};
+/// match wait_until(Instant::now() + Duration::from_secs(10)) {
+///     Ok(()) => println!("every earlier operation has ended"),
+///     Err(WaitError::Timeout) => println!("a reader is still inside"),
+///     Err(error) => panic!("{error}"),
+/// }
+/// ```
 pub fn wait_until(deadline: Instant) -> Result<(), WaitError> {
     wait_for(DOMAIN.grace.mark(), Haste::Normal, Some(deadline))
 }

@@ -23,8 +23,8 @@ const WORKERS: usize = 4;
 /// The statistics of one route, as its handler holds them: two words, `Copy`.
 #[derive(Clone, Copy)]
 struct Route {
-    requests: CoRef<dyn Counter>,
-    bytes: CoRef<dyn Counter>,
+    requests: Handle<dyn Counter>,
+    bytes: Handle<dyn Counter>,
 }
 
 /// The owners of all counters.
@@ -48,7 +48,7 @@ impl Stats {
     /// Bytes of memory that all of the counters take.
     fn memory(&self) -> usize {
         let of = |counter: &Owned<dyn Counter>| {
-            squall::info_of(CoRef::id(counter.co())).map_or(0, |info| info.bytes)
+            squall::info_of(Handle::id(counter.co())).map_or(0, |info| info.bytes)
         };
         self.0.iter().map(|(requests, bytes)| of(requests) + of(bytes)).sum()
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use squall::lock::DistributedRwLock;
 use squall::objects::lock::AdaptiveLock;
-use squall::objects::requests::{self, Enter, Requests};
+use squall::objects::gate::{self, Enter, Requests};
 
 /// Path to the number of the backend that serves it.
 type Routes = HashMap<&'static str, u32>;
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         routes: DistributedRwLock::new(Routes::from([("/", 1), ("/search", 2)])),
         journal: AdaptiveLock::named("journal", Journal::default()),
     };
-    let gate = requests::distributed();
+    let gate = gate::distributed();
     let gate = gate.co();
     let served = thread::scope(|scope| -> Result<u64, Box<dyn Error>> {
         let workers: Vec<_> = (0..4)

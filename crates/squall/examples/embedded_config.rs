@@ -40,14 +40,14 @@ struct LocalLimits {
     config: Replica<Config>,
     admitted: AtomicU64,
     refused: AtomicU64,
-    at: At<Limits>,
+    at: RepContext<Limits>,
 }
 
 impl Root for Limits {
     type Interface = dyn Limiter;
     type Rep = LocalLimits;
 
-    fn make_rep(&self, at: At<Limits>) -> LocalLimits {
+    fn make_rep(&self, at: RepContext<Limits>) -> LocalLimits {
         // It holds nothing yet: the first read fetches the value that there is then.
         let config = self.config.replica();
         LocalLimits { config, admitted: AtomicU64::new(0), refused: AtomicU64::new(0), at }

@@ -36,14 +36,14 @@ struct PerCore;
 struct Part {
     served: BiasedWord,
     refused: BiasedWord,
-    at: At<PerCore>,
+    at: RepContext<PerCore>,
 }
 
 impl Root for PerCore {
     type Interface = dyn Stats;
     type Rep = Part;
 
-    fn make_rep(&self, at: At<PerCore>) -> Part {
+    fn make_rep(&self, at: RepContext<PerCore>) -> Part {
         Part { served: BiasedWord::new(at.vp()), refused: BiasedWord::new(at.vp()), at }
     }
 }
@@ -77,14 +77,14 @@ struct Buckets(u64);
 
 struct Bucket {
     left: AtomicU64,
-    at: At<Buckets>,
+    at: RepContext<Buckets>,
 }
 
 impl Root for Buckets {
     type Interface = dyn Limiter;
     type Rep = Bucket;
 
-    fn make_rep(&self, at: At<Buckets>) -> Bucket {
+    fn make_rep(&self, at: RepContext<Buckets>) -> Bucket {
         Bucket { left: AtomicU64::new(self.0), at }
     }
 }
@@ -118,12 +118,12 @@ impl Server {
         })
     }
 
-    fn limiter(&self) -> CoRef<dyn Limiter> {
+    fn limiter(&self) -> Handle<dyn Limiter> {
         self.limiter.lock().unwrap().co()
     }
 
     /// Asks the limiter; takes the present one if `limiter` was replaced.
-    fn admit(&self, limiter: &mut CoRef<dyn Limiter>) -> bool {
+    fn admit(&self, limiter: &mut Handle<dyn Limiter>) -> bool {
         loop {
             match limiter.try_admit() {
                 Ok(admitted) => return admitted,

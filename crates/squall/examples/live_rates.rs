@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use squall::prelude::*;
 use squall::swap::{
-    self, Format, Formats, New, RootFormats, State, Swap, SwapFailure, SwapReport, Transferred,
+    self, Format, StateFormats, Replacement, RootFormats, State, Swap, SwapFailure, SwapReport, Transferred,
 };
 
 /// Client to requests.
@@ -66,7 +66,7 @@ impl Rates for Shared {
 }
 
 impl State for Shared {
-    fn formats(formats: &mut Formats<'_, Shared>) {
+    fn formats(formats: &mut StateFormats<'_, Shared>) {
         // A copy goes, since this one may have to serve on.
         formats
             .export_part(|this| Ok(Counted(this.counts())))
@@ -79,14 +79,14 @@ struct PerCore;
 
 struct Part {
     counts: Mutex<Counts>,
-    at: At<PerCore>,
+    at: RepContext<PerCore>,
 }
 
 impl Root for PerCore {
     type Interface = dyn Rates;
     type Rep = Part;
 
-    fn make_rep(&self, at: At<PerCore>) -> Part {
+    fn make_rep(&self, at: RepContext<PerCore>) -> Part {
         Part { counts: Mutex::default(), at }
     }
 
@@ -128,7 +128,7 @@ impl Rates for Compact {
 }
 
 impl State for Compact {
-    fn formats(formats: &mut Formats<'_, Compact>) {
+    fn formats(formats: &mut StateFormats<'_, Compact>) {
         formats.import_part(|this, Counted(counts)| {
             for (client, count) in counts {
                 let count = u16::try_from(count)
@@ -159,7 +159,7 @@ fn print(title: &str, report: &SwapReport) {
 }
 
 /// Serves until it is told to stop. Returns the requests that were served, and refused.
-fn serve(rates: CoRef<dyn Rates>, worker: u32, stop: &AtomicBool) -> (u64, u64) {
+fn serve(rates: Handle<dyn Rates>, worker: u32, stop: &AtomicBool) -> (u64, u64) {
     let (mut served, mut refused) = (0, 0);
     while !stop.load(Ordering::Relaxed) {
         for client in 0..4 {
@@ -173,18 +173,18 @@ fn serve(rates: CoRef<dyn Rates>, worker: u32, stop: &AtomicBool) -> (u64, u64) 
 }
 
 /// What the operator does, while the workers serve.
-fn operate(rates: CoRef<dyn Rates>) -> Result<(), Box<dyn Error>> {
+fn operate(rates: Handle<dyn Rates>) -> Result<(), Box<dyn Error>> {
     let pause = || thread::sleep(Duration::from_millis(50));
     // Workers outnumber processors, and one that is in a call may wait for its turn.
-    let patient = || Swap::of(rates).drain_within(Duration::from_secs(2));
+    let patient = || Swap::new(rates).drain_timeout(Duration::from_secs(2));
     for round in 1..=5 {
         pause();
         print(
             &format!("{round}. to a part for each core"),
-            &patient().to(New::root(PerCore, ClusterSize::Core))?,
+            &patient().run(Replacement::root(PerCore, ClusterSize::Core))?,
         );
         pause();
-        print(&format!("{round}. back to one table"), &patient().to(New::stateful(Shared::default()))?);
+        print(&format!("{round}. back to one table"), &patient().run(Replacement::stateful(Shared::default()))?);
     }
     // A client has had enough requests by now for the upgrade to fail. It is rolled back, and the workers see nothing of it.
     let began = Instant::now();
@@ -194,7 +194,7 @@ fn operate(rates: CoRef<dyn Rates>) -> Result<(), Box<dyn Error>> {
         }
         pause();
     }
-    let error = match patient().to(New::stateful(Compact::default())) {
+    let error = match patient().run(Replacement::stateful(Compact::default())) {
         Err(error) if error.failure() == SwapFailure::TransferFailed => error,
         other => return Err(format!("this upgrade cannot be: {other:?}").into()),
     };
@@ -212,7 +212,7 @@ fn operate(rates: CoRef<dyn Rates>) -> Result<(), Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let workers = thread::available_parallelism().map_or(1, usize::from).clamp(2, 8) as u32;
-    let rates: Owned<dyn Rates> = squall::stateful(Shared::default());
+    let rates: Owned<dyn Rates> = squall::swappable(Shared::default());
     let (co, stop) = (rates.co(), AtomicBool::new(false));
     let (outcome, all) = thread::scope(|scope| {
         let threads: Vec<_> = (1..=workers)

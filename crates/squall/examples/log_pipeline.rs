@@ -72,14 +72,14 @@ struct PerCpu;
 struct Part {
     kept: [BiasedWord; LEVELS.len()],
     dropped: [BiasedWord; LEVELS.len()],
-    at: At<PerCpu>,
+    at: RepContext<PerCpu>,
 }
 
 impl Root for PerCpu {
     type Interface = dyn Counters;
     type Rep = Part;
 
-    fn make_rep(&self, at: At<PerCpu>) -> Part {
+    fn make_rep(&self, at: RepContext<PerCpu>) -> Part {
         let words = || std::array::from_fn(|_| BiasedWord::new(at.vp()));
         Part { kept: words(), dropped: words(), at }
     }
@@ -141,9 +141,9 @@ impl Outlet for Buffer {
 
 /// What all threads share: references, and where the present filter is found.
 struct Pipeline {
-    filter: RwLock<CoRef<dyn Filter>>,
-    counters: CoRef<dyn Counters>,
-    outlet: CoRef<dyn Outlet>,
+    filter: RwLock<Handle<dyn Filter>>,
+    counters: Handle<dyn Counters>,
+    outlet: Handle<dyn Outlet>,
     stop: AtomicBool,
     stale: AtomicU64,
 }

@@ -83,14 +83,14 @@ struct Cache {
 struct LocalCache {
     pages: Local<u64, Page, Here>,
     misses: AtomicU64,
-    at: At<Cache>,
+    at: RepContext<Cache>,
 }
 
 impl Root for Cache {
     type Interface = dyn FileCache;
     type Rep = LocalCache;
 
-    fn make_rep(&self, at: At<Cache>) -> LocalCache {
+    fn make_rep(&self, at: RepContext<Cache>) -> LocalCache {
         LocalCache { pages: self.pages.local(), misses: AtomicU64::new(0), at }
     }
 }
@@ -307,7 +307,7 @@ const THREADS: u64 = 4;
 const OPERATIONS: u64 = 20_000;
 
 /// One thread's work: it writes to words of its own, and knows what is in them. Returns the calls it made.
-fn work(file: CoRef<dyn FileCache>, thread: u64, errors: &AtomicUsize) -> io::Result<u64> {
+fn work(file: Handle<dyn FileCache>, thread: u64, errors: &AtomicUsize) -> io::Result<u64> {
     let mut skewed = Skewed(thread + 1);
     let mut mine = std::collections::HashMap::new();
     for operation in 0..OPERATIONS {

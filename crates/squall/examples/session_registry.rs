@@ -41,14 +41,14 @@ struct Sessions {
 #[repr(align(128))]
 struct LocalSessions {
     served: Table<Token, u64>,
-    at: At<Sessions>,
+    at: RepContext<Sessions>,
 }
 
 impl Root for Sessions {
     type Interface = dyn Registry;
     type Rep = LocalSessions;
 
-    fn make_rep(&self, at: At<Sessions>) -> LocalSessions {
+    fn make_rep(&self, at: RepContext<Sessions>) -> LocalSessions {
         LocalSessions { served: Table::new(), at }
     }
 }

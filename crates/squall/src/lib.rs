@@ -8,10 +8,10 @@ pub use squall_alloc as alloc;
 #[cfg(feature = "browse")]
 pub use squall_browse as browse;
 pub use squall_core::{
-    At, CallError, ClassInfo, Cleanup, CoRef, CreateError, Destruction, Ended, Extends, Found, Id, Interface,
-    InterfaceOf, Miss, NoId, ObjectInfo, ObjectKind, ObjectState, Owned, Peers, Reason, RepInfo, RepMemory,
-    Reply, Root, Source, WellKnown, class_of, info_of, shared, shared_with, snapshot, stateful,
-    stateful_with, swap, tables, try_shared,
+    RepContext, CallError, ClassInfo, Cleanup, Handle, CreateError, Destruction, Interrupted, Extends, RepRef, Id, Interface,
+    InterfaceOf, Miss, NoId, ObjectInfo, ObjectKind, ObjectState, Owned, RepIter, CallErrorKind, RepInfo, RepMemory,
+    MissAnswer, Root, Source, WellKnown, class_of, info_of, shared, shared_with, snapshot, swappable,
+    swappable_with, swap, tables, try_shared,
 };
 pub use squall_lock as lock;
 pub use squall_machine::{
@@ -29,5 +29,5 @@ pub use squall_core::__macro;
 
 /// What most programs need.
 pub mod prelude {
-    pub use crate::{At, CallError, ClusterSize, CoRef, Owned, Root, Vp, interface};
+    pub use crate::{RepContext, CallError, ClusterSize, Handle, Owned, Root, Vp, interface};
 }

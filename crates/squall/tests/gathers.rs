@@ -4,7 +4,7 @@
 mod laws;
 
 use squall::TreeNode;
-use squall::{At, Cluster, ClusterSize, ClusterTree, CoRef, Machine, Owned, Root, Vp, machine};
+use squall::{RepContext, Cluster, ClusterSize, ClusterTree, Handle, Machine, Owned, Root, Vp, machine};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,20 +37,20 @@ struct Sum;
 
 struct Part {
     n: AtomicU64,
-    at: At<Sum>,
+    at: RepContext<Sum>,
 }
 
 #[squall::interface]
 trait Look: Send + Sync {
     fn add(&self, n: u64);
     /// Runs `f` with the link of the representative that answers.
-    fn look(&self, f: &mut dyn FnMut(&At<Sum>));
+    fn look(&self, f: &mut dyn FnMut(&RepContext<Sum>));
 }
 
 impl Root for Sum {
     type Interface = dyn Look;
     type Rep = Part;
-    fn make_rep(&self, at: At<Sum>) -> Part {
+    fn make_rep(&self, at: RepContext<Sum>) -> Part {
         Part { n: AtomicU64::new(0), at }
     }
 }
@@ -59,7 +59,7 @@ impl Look for Part {
     fn add(&self, n: u64) {
         self.n.fetch_add(n, Ordering::Relaxed);
     }
-    fn look(&self, f: &mut dyn FnMut(&At<Sum>)) {
+    fn look(&self, f: &mut dyn FnMut(&RepContext<Sum>)) {
         f(&self.at);
     }
 }
@@ -78,7 +78,7 @@ fn brackets(a: String, b: String) -> String {
 }
 
 /// What a gather promises: each level combines what its children have, and nothing else.
-fn asked(at: &At<Sum>, tree: &ClusterTree<'_>, nodes: &mut dyn Iterator<Item = TreeNode>) -> Option<String> {
+fn asked(at: &RepContext<Sum>, tree: &ClusterTree<'_>, nodes: &mut dyn Iterator<Item = TreeNode>) -> Option<String> {
     let value = |node| {
         if tree.is_leaf(node) {
             at.of_cluster(tree.cluster(node)).map(Part::text)
@@ -90,7 +90,7 @@ fn asked(at: &At<Sum>, tree: &ClusterTree<'_>, nodes: &mut dyn Iterator<Item = T
 }
 
 /// The order of a broadcast, and the brackets of a gather.
-fn expected(at: &At<Sum>) -> (Vec<Cluster>, Option<String>) {
+fn expected(at: &RepContext<Sum>) -> (Vec<Cluster>, Option<String>) {
     let there = |cluster: &Cluster| at.of_cluster(*cluster).is_some();
     match ClusterSize::LEVELS.iter().position(|level| *level == at.clusters().size()) {
         Some(level) => {
@@ -106,7 +106,7 @@ fn expected(at: &At<Sum>) -> (Vec<Cluster>, Option<String>) {
     }
 }
 
-fn check(at: &At<Sum>, clusters: usize, total: u64, why: &str) {
+fn check(at: &RepContext<Sum>, clusters: usize, total: u64, why: &str) {
     // Flat, up the tree, and with nothing added meanwhile.
     assert_eq!(at.reps().map(Part::n).sum::<u64>(), total, "{why}");
     assert_eq!(at.gather(Part::n, |a, b| a + b), Some(total), "{why}");
@@ -180,7 +180,7 @@ fn co_15_a_gather_is_of_the_representatives_there_are_when_it_begins() {
             assert_eq!(told, vps.len());
         });
     });
-    assert_eq!(squall::info_of(CoRef::id(parts)).unwrap().reps.len(), vps.len());
+    assert_eq!(squall::info_of(Handle::id(parts)).unwrap().reps.len(), vps.len());
     Owned::destroy(sum).wait().unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! Calls that another thread makes for their caller, against swaps; and what wakes the waiting, when it panics.
 
-use squall::swap::{Formats, New, RootFormats, State, Swap};
-use squall::{At, ClusterSize, CoRef, Owned, Root, stateful_with};
+use squall::swap::{StateFormats, Replacement, RootFormats, State, Swap};
+use squall::{RepContext, ClusterSize, Handle, Owned, Root, swappable_with};
 use squall_core::wrap::{
     Around, Invoked, NotRun, Refusal, Wrap, hand_off, in_transfer, shall_leave, wrapped_stateful,
 };
@@ -17,8 +17,8 @@ fn wait_for(happened: impl Fn() -> bool) {
 }
 
 /// Swaps with all the time that a slow machine takes.
-fn swap_to(co: CoRef<dyn Work>, new: New<dyn Work>) {
-    Swap::of(co).drain_within(Duration::from_secs(600)).to(new).unwrap();
+fn swap_to(co: Handle<dyn Work>, new: Replacement<dyn Work>) {
+    Swap::new(co).drain_timeout(Duration::from_secs(600)).run(new).unwrap();
 }
 
 #[squall::interface]
@@ -40,7 +40,7 @@ impl Work for Newer {
 }
 
 impl State for Newer {
-    fn formats(formats: &mut Formats<'_, Newer>) {
+    fn formats(formats: &mut StateFormats<'_, Newer>) {
         formats.export_part(|_| Ok(())).import_part(|_, (): ()| Ok(()));
     }
 }
@@ -56,13 +56,13 @@ impl Drop for Newer {
 // --- both threads look at the caller's frames ---
 
 struct Older {
-    co: CoRef<dyn Work>,
+    co: Handle<dyn Work>,
     inside: Arc<AtomicBool>,
 }
 
 impl Work for Older {
     fn work(&self) -> u32 {
-        let id = CoRef::id(self.co);
+        let id = Handle::id(self.co);
         let inside = &self.inside;
         let until_told = || {
             inside.store(true, SeqCst);
@@ -80,7 +80,7 @@ impl Work for Older {
 }
 
 impl State for Older {
-    fn formats(formats: &mut Formats<'_, Older>) {
+    fn formats(formats: &mut StateFormats<'_, Older>) {
         formats.export_part(|_| Ok(())).import_part(|_, (): ()| Ok(()));
     }
 }
@@ -88,11 +88,11 @@ impl State for Older {
 #[test]
 fn who_hands_a_call_off_and_who_runs_it_may_both_ask_whether_it_shall_leave() {
     let inside = Arc::new(AtomicBool::new(false));
-    let old: Owned<dyn Work> = stateful_with(|co| Older { co, inside: Arc::clone(&inside) }).unwrap();
+    let old: Owned<dyn Work> = swappable_with(|co| Older { co, inside: Arc::clone(&inside) }).unwrap();
     let co = old.co();
     let caller = thread::spawn(move || co.work());
     wait_for(|| inside.load(SeqCst));
-    swap_to(co, New::stateful(Newer::default()));
+    swap_to(co, Replacement::stateful(Newer::default()));
     assert_eq!(caller.join().unwrap(), 2, "made again on what serves now");
 }
 
@@ -102,7 +102,7 @@ fn who_hands_a_call_off_and_who_runs_it_may_both_ask_whether_it_shall_leave() {
 type Seen = (bool, Result<u32, NotRun>);
 
 struct Importer {
-    co: CoRef<dyn Work>,
+    co: Handle<dyn Work>,
     seen: Arc<Mutex<Vec<Seen>>>,
     submitted: Arc<AtomicBool>,
 }
@@ -114,7 +114,7 @@ impl Work for Importer {
 }
 
 impl State for Importer {
-    fn formats(formats: &mut Formats<'_, Importer>) {
+    fn formats(formats: &mut StateFormats<'_, Importer>) {
         formats.export_part(|_| Ok(())).import_part(|this, (): ()| {
             let co = this.co;
             // In the job's thread this would wait for the swap, which would wait for it.
@@ -133,10 +133,10 @@ impl State for Importer {
 
 #[test]
 fn who_moves_state_hands_nothing_off() {
-    let old: Owned<dyn Work> = stateful_with(|_| Newer::default()).unwrap();
+    let old: Owned<dyn Work> = swappable_with(|_| Newer::default()).unwrap();
     let (seen, submitted) = (Arc::default(), Arc::new(AtomicBool::new(false)));
     let importer = Importer { co: old.co(), seen: Arc::clone(&seen), submitted: Arc::clone(&submitted) };
-    swap_to(old.co(), New::stateful(importer));
+    swap_to(old.co(), Replacement::stateful(importer));
     assert_eq!(*seen.lock().unwrap(), [(true, Err(NotRun))]);
     assert!(!submitted.load(SeqCst) && !in_transfer());
     assert_eq!(old.work(), 3);
@@ -182,7 +182,7 @@ impl Work for Stays {
 }
 
 impl State for Stays {
-    fn formats(formats: &mut Formats<'_, Stays>) {
+    fn formats(formats: &mut StateFormats<'_, Stays>) {
         formats.export_part(|_| Ok(())).import_part(|_, (): ()| Ok(()));
     }
 }
@@ -212,14 +212,14 @@ fn a_swap_goes_on_though_the_wake_of_what_serves_panics() {
     let co = object.co();
     let caller = thread::spawn(move || co.work());
     wait_for(|| inside.load(SeqCst));
-    swap_to(co, New::stateful(Newer::default()));
+    swap_to(co, Replacement::stateful(Newer::default()));
     assert_eq!(caller.join().unwrap(), 1, "it was in the old object to its end");
     assert_eq!(object.work(), 2);
     assert_eq!(panicked() - before, u64::from(woken.load(SeqCst)));
 }
 
 struct Sleeper(Arc<AtomicBool>);
-struct Part(At<Sleeper>);
+struct Part(RepContext<Sleeper>);
 
 impl Work for Part {
     fn work(&self) -> u32 {
@@ -231,7 +231,7 @@ impl Work for Part {
 impl Root for Sleeper {
     type Interface = dyn Work;
     type Rep = Part;
-    fn make_rep(&self, at: At<Sleeper>) -> Part {
+    fn make_rep(&self, at: RepContext<Sleeper>) -> Part {
         Part(at)
     }
     fn wake(&self) {
@@ -257,7 +257,7 @@ fn a_root_whose_wake_panics_is_dropped_and_its_sleepers_have_woken() {
     Owned::destroy(object).wait().unwrap();
     assert!(matches!(
         sleeper.join().unwrap(),
-        Ok(5) | Err(squall::Reason::Destroyed | squall::Reason::NotThere)
+        Ok(5) | Err(squall::CallErrorKind::Destroyed | squall::CallErrorKind::NotThere)
     ));
     assert!(dropped.load(SeqCst));
     assert_eq!(panicked() - before, 1);

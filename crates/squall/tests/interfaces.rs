@@ -24,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
 
-use squall::{CallError, CoRef, Owned, interface, shared};
+use squall::{CallError, Handle, Owned, interface, shared};
 
 /// Counts.
 #[interface]
@@ -61,7 +61,7 @@ fn panic_of(call: impl FnOnce()) -> String {
 #[test]
 fn plain_and_checked_calls() {
     let hits: Owned<dyn Hits> = shared(Count::default());
-    let reference: CoRef<dyn Hits> = hits.co();
+    let reference: Handle<dyn Hits> = hits.co();
     hits.add(1);
     reference.add(2);
     reference.hit();
@@ -71,7 +71,7 @@ fn plain_and_checked_calls() {
     assert_eq!(reference.try_total().unwrap(), 8);
 
     // In an operation, so that its place remembers its class meanwhile.
-    squall::rcu::op(|_| {
+    squall::rcu::pin(|_| {
         Owned::destroy(hits);
         let error: CallError = reference.try_total().unwrap_err();
         assert_eq!((error.interface(), error.method()), ("Hits", "total"));

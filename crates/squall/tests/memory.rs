@@ -4,7 +4,7 @@
 mod laws;
 
 use laws::{Hits, Log, Shared, Spread, alone, end};
-use squall::{ClusterSize, CoRef, Machine, Owned, Reason, Root, Vp, machine};
+use squall::{ClusterSize, Handle, Machine, Owned, CallErrorKind, Root, Vp, machine};
 
 /// A mapping of this process.
 #[derive(Debug, Default)]
@@ -116,14 +116,14 @@ fn co_24_a_great_many_objects_live_at_once_and_all_end() {
     let stats = squall::tables::stats();
     assert_eq!(stats.objects_count - first.objects_count, objects.len());
     assert!(stats.slots_count >= objects.len());
-    let references: Vec<CoRef<dyn Hits>> = objects.iter().map(Owned::co).collect();
-    let mut ids: Vec<_> = references.iter().map(|hits| CoRef::id(*hits)).collect();
+    let references: Vec<Handle<dyn Hits>> = objects.iter().map(Owned::co).collect();
+    let mut ids: Vec<_> = references.iter().map(|hits| Handle::id(*hits)).collect();
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), references.len());
     let last = Owned::destroy(objects.pop().unwrap());
     drop(objects);
-    assert!(references.iter().all(|hits| hits.try_total().is_err_and(|e| e.reason() == Reason::Destroyed)));
+    assert!(references.iter().all(|hits| hits.try_total().is_err_and(|e| e.reason() == CallErrorKind::Destroyed)));
     last.wait().unwrap();
     while log.roots_dropped() as u64 != count {
         squall::rcu::barrier().unwrap();

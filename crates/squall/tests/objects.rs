@@ -6,7 +6,7 @@ mod laws;
 
 use laws::{Event, Hits, Inside, Log, Shared, Spread, assert_held_up, both_kinds, end, panic_of, stop};
 use squall::{
-    At, CallError, ClusterSize, CoRef, Miss, ObjectKind, Owned, Reason, Reply, Root, Vp, WellKnown, machine,
+    RepContext, CallError, ClusterSize, Handle, Miss, ObjectKind, Owned, CallErrorKind, MissAnswer, Root, Vp, WellKnown, machine,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ fn co_01_forms_of_one_interface_live_together_and_clients_see_no_difference() {
         Spread::new(&log).create(ClusterSize::Machine),
         Spread::new(&log).create(ClusterSize::Cpu),
     ];
-    let references: Vec<CoRef<dyn Hits>> = forms.iter().map(Owned::co).collect();
+    let references: Vec<Handle<dyn Hits>> = forms.iter().map(Owned::co).collect();
     thread::scope(|scope| {
         for _ in 0..4 {
             let references = references.clone();
@@ -32,7 +32,7 @@ fn co_01_forms_of_one_interface_live_together_and_clients_see_no_difference() {
     });
     let expected = 4 * (0..1000).map(|n| n % 3).sum::<u64>();
     assert!(references.iter().all(|hits| hits.total() == expected));
-    let kinds = references.iter().map(|hits| squall::info_of(CoRef::id(*hits)).unwrap().kind);
+    let kinds = references.iter().map(|hits| squall::info_of(Handle::id(*hits)).unwrap().kind);
     assert!(kinds.eq([ObjectKind::Shared, ObjectKind::Clustered, ObjectKind::Clustered]));
     forms.into_iter().for_each(end);
 }
@@ -40,10 +40,10 @@ fn co_01_forms_of_one_interface_live_together_and_clients_see_no_difference() {
 #[test]
 fn co_04_a_reference_is_eight_bytes_for_anyone() {
     fn for_anyone<T: Copy + Send + Sync + Eq + Ord + std::hash::Hash + std::panic::UnwindSafe + 'static>() {}
-    for_anyone::<CoRef<dyn Hits>>();
-    assert_eq!(size_of::<CoRef<dyn Hits>>(), 8);
+    for_anyone::<Handle<dyn Hits>>();
+    assert_eq!(size_of::<Handle<dyn Hits>>(), 8);
     let hits: Owned<dyn Hits> = squall::shared(Shared::default());
-    let id = CoRef::id(hits.co());
+    let id = Handle::id(hits.co());
     assert_eq!(hits.co().to_string(), format!("Hits#{}.{}", id.slot(), id.generation()));
 }
 
@@ -66,7 +66,7 @@ fn co_12_of_two_that_make_one_representative_the_loser_is_dropped() {
     second_stop.wait_until_there();
     first_stop.go();
     // One is there before the other has finished, and serves.
-    while squall::info_of(CoRef::id(h)).unwrap().reps.is_empty() {
+    while squall::info_of(Handle::id(h)).unwrap().reps.is_empty() {
         thread::yield_now();
     }
     h.add(1);
@@ -74,7 +74,7 @@ fn co_12_of_two_that_make_one_representative_the_loser_is_dropped() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(h.total(), 3);
     assert_eq!((log.made(), log.reps_dropped()), (2, 1));
-    assert_eq!(squall::info_of(CoRef::id(h)).unwrap().reps.len(), 1);
+    assert_eq!(squall::info_of(Handle::id(h)).unwrap().reps.len(), 1);
     end(hits);
     log.assert_over();
 }
@@ -94,7 +94,7 @@ enum How {
     First,
 }
 
-struct Answer(#[allow(dead_code)] At<Answers>, AtomicU64);
+struct Answer(#[allow(dead_code)] RepContext<Answers>, AtomicU64);
 
 #[squall::interface]
 trait Count: Send + Sync {
@@ -110,10 +110,10 @@ impl Count for Answer {
 impl Root for Answers {
     type Interface = dyn Count;
     type Rep = Answer;
-    fn make_rep(&self, at: At<Self>) -> Answer {
+    fn make_rep(&self, at: RepContext<Self>) -> Answer {
         Answer(at, AtomicU64::new(0))
     }
-    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         match self.how {
             How::Once => miss.local().once(),
@@ -130,7 +130,7 @@ fn co_08_a_root_may_choose_not_to_cache() {
     let object = Answers { how: How::Once, asked: asked.clone() }.create(ClusterSize::Machine);
     assert_eq!((0..10).map(|_| object.count()).sum::<u64>(), 45);
     assert_eq!(asked.load(Ordering::Relaxed), 10);
-    let info = squall::info_of(CoRef::id(object.co())).unwrap();
+    let info = squall::info_of(Handle::id(object.co())).unwrap();
     assert!(info.translations.is_empty() && info.reps.len() == 1);
     Owned::destroy(object).wait().unwrap();
 }
@@ -140,7 +140,7 @@ fn co_08_a_root_may_refuse() {
     let asked = Arc::new(AtomicUsize::new(0));
     let object = Answers { how: How::Refuse, asked: asked.clone() }.create(ClusterSize::Machine);
     let error = object.try_count().unwrap_err();
-    assert_eq!(error.reason(), Reason::Refused("closed on Sundays"));
+    assert_eq!(error.reason(), CallErrorKind::Refused("closed on Sundays"));
     assert!(error.class().unwrap().ends_with("Answers"));
     assert!(panic_of(|| object.count()).contains("closed on Sundays"));
     assert_eq!(asked.load(Ordering::Relaxed), 2);
@@ -158,7 +158,7 @@ fn co_10_a_root_may_have_a_map_of_its_own() {
         }
     });
     assert_eq!(co.count(), 800, "one representative served all");
-    assert_eq!(squall::info_of(CoRef::id(co)).unwrap().reps.len(), 1);
+    assert_eq!(squall::info_of(Handle::id(co)).unwrap().reps.len(), 1);
     Owned::destroy(object).wait().unwrap();
 }
 
@@ -174,7 +174,7 @@ fn co_08_a_panic_in_make_rep_goes_to_the_caller_and_the_next_one_tries_again() {
         .create(ClusterSize::Machine);
     for _ in 0..3 {
         assert_eq!(panic_of(|| hits.add(1)), "no representative today");
-        assert!(squall::info_of(CoRef::id(hits.co())).unwrap().reps.is_empty());
+        assert!(squall::info_of(Handle::id(hits.co())).unwrap().reps.is_empty());
     }
     hits.add(1);
     assert_eq!((hits.total(), log.made()), (1, 4));
@@ -196,9 +196,9 @@ fn co_08_make_rep_may_use_the_whole_library_but_not_the_representative_it_is_mak
             other.add(1);
             assert_eq!(other.total(), 1);
             drop(other);
-            assert!(squall::snapshot().iter().any(|info| info.id == CoRef::id(at.co())));
+            assert!(squall::snapshot().iter().any(|info| info.id == Handle::id(at.co())));
             squall::tables::discard_all();
-            assert_eq!(PLACE.co().try_count().unwrap_err().reason(), Reason::NotThere);
+            assert_eq!(PLACE.co().try_count().unwrap_err().reason(), CallErrorKind::NotThere);
             *told.lock().unwrap() = panic_of(|| at.co().try_total());
             // It waits for nothing, so it must not.
             assert!(squall::rcu::in_operation());
@@ -222,7 +222,7 @@ fn a_panicking_method_leaves_everybody_else_alone() {
         assert_eq!(panic_of(|| h.within(&mut || panic!("mine alone"))), "mine alone");
         assert!(!squall::rcu::in_operation(), "the operation ended");
         assert_eq!(panic_of(|| h.holding(&mut || panic!("mine too"))), "mine too");
-        let info = squall::info_of(CoRef::id(h)).unwrap();
+        let info = squall::info_of(Handle::id(h)).unwrap();
         assert_eq!(info.reps.iter().map(|rep| rep.holds).sum::<u32>(), 0, "the hold was given back");
         h.add(1);
         assert_eq!(h.total(), 1);
@@ -252,15 +252,15 @@ fn to_07_a_call_that_cannot_be_resolved_errs_and_says_what_it_was() {
     for (hits, _) in both_kinds() {
         let h = hits.co();
         h.add(1);
-        let class = squall::info_of(CoRef::id(h)).unwrap().class;
+        let class = squall::info_of(Handle::id(h)).unwrap().class;
         // Somebody inside, so that the place is not free before this is done.
         let inside = Inside::operation(h);
         let destruction = Owned::destroy(hits);
         let error: CallError = h.try_total().unwrap_err();
         assert_eq!((error.interface(), error.method()), ("Hits", "total"));
-        assert_eq!((error.id(), error.reason()), (CoRef::id(h), Reason::Destroyed));
+        assert_eq!((error.id(), error.reason()), (Handle::id(h), CallErrorKind::Destroyed));
         assert_eq!(error.class(), Some(class));
-        let id = CoRef::id(h);
+        let id = Handle::id(h);
         assert_eq!(
             error.to_string(),
             format!("Hits#{id}.total() of class {class}: the object was destroyed")
@@ -272,8 +272,8 @@ fn to_07_a_call_that_cannot_be_resolved_errs_and_says_what_it_was() {
         assert!(!ran, "the method was not entered");
         drop(inside);
         destruction.wait().unwrap();
-        assert_eq!(h.try_total().unwrap_err().reason(), Reason::Destroyed);
-        assert!(squall::info_of(CoRef::id(h)).is_none());
+        assert_eq!(h.try_total().unwrap_err().reason(), CallErrorKind::Destroyed);
+        assert!(squall::info_of(Handle::id(h)).is_none());
     }
 }
 
@@ -357,15 +357,15 @@ fn co_08_misses_in_flight_end_in_peace_and_no_other_begins() {
     let h = hits.co();
     // What began before the end runs, and what it calls in turn errs: the object is gone for it, too.
     let late = thread::spawn(move || {
-        h.within(&mut || assert_eq!(h.try_add(1).unwrap_err().reason(), Reason::Destroyed))
+        h.within(&mut || assert_eq!(h.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed))
     });
     making.wait_until_there();
     let destruction = Owned::destroy(hits);
-    assert_eq!(h.try_add(1).unwrap_err().reason(), Reason::Destroyed);
+    assert_eq!(h.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed);
     assert!(!destruction.is_complete());
     making.go();
     late.join().unwrap();
-    assert_eq!(h.try_add(1).unwrap_err().reason(), Reason::Destroyed);
+    assert_eq!(h.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed);
     destruction.wait().unwrap();
     assert_eq!(log.made(), 1);
     log.assert_over();
@@ -380,7 +380,7 @@ fn to_12_an_object_may_be_destroyed_in_its_own_method() {
         h.within(&mut || {
             h.add(1);
             let ending = Owned::destroy(owned.lock().unwrap().take().unwrap());
-            assert_eq!(h.try_add(1).unwrap_err().reason(), Reason::Destroyed);
+            assert_eq!(h.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed);
             // Waiting for it here would be waiting for oneself.
             assert_eq!(ending.wait(), Err(squall::rcu::WaitError::InOperation));
             assert_eq!(log.roots_dropped(), 0);
@@ -397,7 +397,7 @@ fn to_12_an_object_may_be_destroyed_in_a_method_of_another_and_in_a_blocking_one
     let (a, b) = (one.co(), two.co());
     let owned = Mutex::new(Some(two));
     a.within(&mut || drop(owned.lock().unwrap().take()));
-    assert_eq!(b.try_add(1).unwrap_err().reason(), Reason::Destroyed);
+    assert_eq!(b.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed);
     let owned = Mutex::new(Some(one));
     let mut ending = None;
     a.holding(&mut || {
@@ -422,7 +422,7 @@ fn to_12_an_object_may_be_destroyed_by_its_own_make_rep() {
     *slot.lock().unwrap() = Some(hits);
     // The call began before the end.
     h.try_add(1).unwrap();
-    assert_eq!(h.try_add(1).unwrap_err().reason(), Reason::Destroyed);
+    assert_eq!(h.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed);
     squall::rcu::barrier().unwrap();
     wait_for(|| log.roots_dropped() == 1);
     log.assert_over();
@@ -448,11 +448,11 @@ fn to_12_a_drop_may_call_create_and_destroy_and_use_its_own_id() {
         assert!(!squall::rcu::in_operation());
         let me = at.co();
         let error = me.try_total().unwrap_err();
-        assert_eq!((error.reason(), error.id()), (Reason::Destroyed, CoRef::id(me)));
+        assert_eq!((error.reason(), error.id()), (CallErrorKind::Destroyed, Handle::id(me)));
         assert_eq!(at.reps().count(), 0, "there are no peers any more");
         // the id is not free before the last drop.
         let fresh: Vec<_> = (0..50).map(|_| Spread::new(&inner_log).create(ClusterSize::Cpu)).collect();
-        assert!(fresh.iter().all(|hits| CoRef::id(hits.co()).slot() != CoRef::id(me).slot()));
+        assert!(fresh.iter().all(|hits| Handle::id(hits.co()).slot() != Handle::id(me).slot()));
         fresh.iter().for_each(|hits| hits.add(1));
         drop(other.lock().unwrap().take());
     });
@@ -549,12 +549,12 @@ struct Tally {
     spread: Spread,
 }
 
-struct Tallied(AtomicU64, At<Tally>);
+struct Tallied(AtomicU64, RepContext<Tally>);
 
 impl Root for Tally {
     type Interface = dyn Count;
     type Rep = Tallied;
-    fn make_rep(&self, at: At<Self>) -> Tallied {
+    fn make_rep(&self, at: RepContext<Self>) -> Tallied {
         Tallied(AtomicU64::new(0), at)
     }
 }
@@ -575,10 +575,10 @@ impl Drop for Tallied {
 
 #[test]
 fn a_link_that_was_moved_out_of_its_representative_answers_about_the_root_alone() {
-    static KEPT: Mutex<Option<At<Keeper>>> = Mutex::new(None);
+    static KEPT: Mutex<Option<RepContext<Keeper>>> = Mutex::new(None);
     struct Keeper(Log);
     struct Kept {
-        at: Option<At<Keeper>>,
+        at: Option<RepContext<Keeper>>,
         text: String,
     }
     impl Count for Kept {
@@ -589,7 +589,7 @@ fn a_link_that_was_moved_out_of_its_representative_answers_about_the_root_alone(
     impl Root for Keeper {
         type Interface = dyn Count;
         type Rep = Kept;
-        fn make_rep(&self, at: At<Self>) -> Kept {
+        fn make_rep(&self, at: RepContext<Self>) -> Kept {
             Kept { at: Some(at), text: "x".repeat(100) }
         }
         fn cleanup(&self, _: Vp, mut rep: Kept) {
@@ -628,8 +628,8 @@ fn a_link_that_was_moved_out_of_its_representative_answers_about_the_root_alone(
 
 #[test]
 fn a_link_of_a_make_that_failed_answers_about_the_root_alone() {
-    let kept: Arc<Mutex<Vec<At<Escape>>>> = Arc::default();
-    struct Escape(Arc<Mutex<Vec<At<Escape>>>>);
+    let kept: Arc<Mutex<Vec<RepContext<Escape>>>> = Arc::default();
+    struct Escape(Arc<Mutex<Vec<RepContext<Escape>>>>);
     struct Never;
     impl Count for Never {
         fn count(&self) -> u64 {
@@ -639,7 +639,7 @@ fn a_link_of_a_make_that_failed_answers_about_the_root_alone() {
     impl Root for Escape {
         type Interface = dyn Count;
         type Rep = Never;
-        fn make_rep(&self, at: At<Self>) -> Never {
+        fn make_rep(&self, at: RepContext<Self>) -> Never {
             self.0.lock().unwrap().push(at);
             panic!("it escaped");
         }
@@ -665,7 +665,7 @@ fn pitfall_01_all_that_sleep_in_an_object_wake_at_its_end() {
     let hits = Spread::new(&log).create(ClusterSize::Machine);
     let h = hits.co();
     let sleepers: Vec<_> = (0..6).map(|_| thread::spawn(move || h.wait_for(1))).collect();
-    while squall::info_of(CoRef::id(h)).unwrap().reps.iter().map(|rep| rep.holds).sum::<u32>() < 6 {
+    while squall::info_of(Handle::id(h)).unwrap().reps.iter().map(|rep| rep.holds).sum::<u32>() < 6 {
         thread::yield_now();
     }
     let destruction = Owned::destroy(hits);
@@ -694,11 +694,11 @@ fn a_wake_wakes_all_that_sleep() {
 fn nothing_sleeps_inside_an_operation() {
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Machine);
-    let text = panic_of(|| squall::rcu::op(|_| hits.wait_for(1)));
+    let text = panic_of(|| squall::rcu::pin(|_| hits.wait_for(1)));
     assert!(text.contains("slept inside an operation"), "{text}");
     let text = panic_of(|| hits.within(&mut || assert!(hits.wait_for(1).is_none())));
     assert!(text.contains("slept inside an operation"), "{text}");
-    assert_eq!(squall::info_of(CoRef::id(hits.co())).unwrap().reps[0].holds, 0);
+    assert_eq!(squall::info_of(Handle::id(hits.co())).unwrap().reps[0].holds, 0);
     end(hits);
 }
 
@@ -719,15 +719,15 @@ fn a_method_that_may_block_runs_outside_every_operation() {
 #[test]
 fn co_16_a_call_of_the_object_while_it_is_frozen_is_caught() {
     struct Icy;
-    struct Ice(At<Icy>);
+    struct Ice(RepContext<Icy>);
     impl Root for Icy {
         type Interface = dyn Count;
         type Rep = Ice;
-        fn make_rep(&self, at: At<Self>) -> Ice {
+        fn make_rep(&self, at: RepContext<Self>) -> Ice {
             Ice(at)
         }
         // Each miss is served by the first cluster that has no representative yet; then by the first one.
-        fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+        fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
             let clusters = machine().clusters(ClusterSize::Cpu);
             let bare = clusters.iter().find(|&cluster| miss.find(cluster).is_none());
             miss.rep(bare.unwrap_or(squall::Cluster::new(0))).once()
@@ -757,7 +757,7 @@ fn co_16_a_call_of_the_object_while_it_is_frozen_is_caught() {
     for made in 1..clusters {
         let text = panic_of(|| object.count());
         assert!(text.contains("CO-16"), "{text}");
-        assert_eq!(squall::info_of(CoRef::id(object.co())).unwrap().reps.len() as u64, made);
+        assert_eq!(squall::info_of(Handle::id(object.co())).unwrap().reps.len() as u64, made);
     }
     // When all are there, it may be called.
     assert_eq!(object.count(), clusters + 1000);
@@ -781,8 +781,8 @@ fn co_15_a_frozen_gather_cannot_wait_for_a_grace_period() {
 fn co_17_a_well_known_object_is_called_by_number() {
     static PLACE: WellKnown<dyn Hits> = WellKnown::new(17);
     let early = PLACE.co();
-    assert_eq!(early.try_add(1).unwrap_err().reason(), Reason::NotThere);
-    assert_eq!(CoRef::id(early).slot(), 17);
+    assert_eq!(early.try_add(1).unwrap_err().reason(), CallErrorKind::NotThere);
+    assert_eq!(Handle::id(early).slot(), 17);
     let log = Log::default();
     let hits = PLACE.install(Spread::new(&log), ClusterSize::Cpu).unwrap();
     // The reference from before is good now.
@@ -792,16 +792,16 @@ fn co_17_a_well_known_object_is_called_by_number() {
     let taken = PLACE.install_shared(Shared::default()).unwrap_err();
     assert!(taken.to_string().contains("17.1"), "{taken}");
     end(hits);
-    assert_eq!(early.try_add(1).unwrap_err().reason(), Reason::Destroyed);
+    assert_eq!(early.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed);
     // Another one, under another generation.
     let again = PLACE.co();
     assert_ne!(again, early);
-    assert_eq!(again.try_add(1).unwrap_err().reason(), Reason::NotThere);
+    assert_eq!(again.try_add(1).unwrap_err().reason(), CallErrorKind::NotThere);
     let hits = PLACE.install_shared(Shared::default()).unwrap();
     again.add(5);
     assert_eq!(hits.total(), 5);
-    assert_eq!(early.try_total().unwrap_err().reason(), Reason::Destroyed);
-    assert!(squall::info_of(CoRef::id(again)).unwrap().home.is_none());
+    assert_eq!(early.try_total().unwrap_err().reason(), CallErrorKind::Destroyed);
+    assert!(squall::info_of(Handle::id(again)).unwrap().home.is_none());
     end(hits);
 }
 
@@ -813,15 +813,15 @@ fn co_17_a_reference_asked_for_while_one_is_reclaimed_is_to_the_next_one() {
     let inside = Inside::hold(old);
     let destruction = Owned::destroy(first);
     let next = PLACE.co();
-    assert_eq!(old.try_add(1).unwrap_err().reason(), Reason::Destroyed);
-    assert_eq!(next.try_add(1).unwrap_err().reason(), Reason::NotThere);
+    assert_eq!(old.try_add(1).unwrap_err().reason(), CallErrorKind::Destroyed);
+    assert_eq!(next.try_add(1).unwrap_err().reason(), CallErrorKind::NotThere);
     assert!(PLACE.install_shared(Shared::default()).is_err());
     drop(inside);
     destruction.wait().unwrap();
     let second = PLACE.install_shared(Shared::default()).unwrap();
     next.add(3);
     assert_eq!((second.total(), PLACE.co()), (3, next));
-    assert_eq!(old.try_total().unwrap_err().reason(), Reason::Destroyed);
+    assert_eq!(old.try_total().unwrap_err().reason(), CallErrorKind::Destroyed);
     end(second);
 }
 
@@ -831,7 +831,7 @@ fn co_17_a_conflict_of_numbers_claims_none() {
     static WIDE: WellKnown<dyn Wide> = WellKnown::new(30);
     static EARLY: WellKnown<dyn Count> = WellKnown::new(30);
     // `Wide` takes two numbers, of which the second is taken; the first stays free.
-    assert_eq!(LATE.co().try_count().unwrap_err().reason(), Reason::NotThere);
+    assert_eq!(LATE.co().try_count().unwrap_err().reason(), CallErrorKind::NotThere);
     let text = panic_of(|| WIDE.co());
     assert!(text.contains("31") && text.contains("Wide"), "{text}");
     let object = EARLY.install_shared(Never(4)).unwrap();
@@ -868,7 +868,7 @@ impl Count for Never {
 
 #[test]
 fn pitfall_14_a_destructor_of_a_thread_may_use_objects() {
-    struct AtExit(CoRef<dyn Hits>, Log);
+    struct AtExit(Handle<dyn Hits>, Log);
     impl Drop for AtExit {
         fn drop(&mut self) {
             self.0.add(1);
@@ -917,7 +917,7 @@ fn a_snapshot_says_what_there_is_and_looking_changes_nothing() {
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Machine);
     let h = hits.co();
-    let info = squall::info_of(CoRef::id(h)).unwrap();
+    let info = squall::info_of(Handle::id(h)).unwrap();
     assert_eq!((info.reps.len(), info.misses), (0, 0));
     assert!(info.translations.is_empty());
     assert_eq!((info.made_at.line(), info.made_at.file()), (here, file!()));
@@ -925,21 +925,21 @@ fn a_snapshot_says_what_there_is_and_looking_changes_nothing() {
     assert!(info.class.ends_with("Spread") && info.interface_source.file.ends_with("mod.rs"));
     assert_eq!(info.state, squall::ObjectState::Live);
     h.add(1);
-    let before = squall::info_of(CoRef::id(h)).unwrap();
+    let before = squall::info_of(Handle::id(h)).unwrap();
     assert!(before.bytes > info.bytes, "a representative has bytes");
     assert!(before.value_bytes < before.bytes);
     assert!(before.misses >= 1 && before.translations.len() as u64 <= before.misses);
     for _ in 0..100 {
         let all = squall::snapshot();
-        let now = all.iter().find(|info| info.id == CoRef::id(h)).unwrap();
+        let now = all.iter().find(|info| info.id == Handle::id(h)).unwrap();
         assert_eq!((now.misses, now.translations.len()), (before.misses, before.translations.len()));
         assert_eq!((now.bytes, now.reps.len()), (before.bytes, 1));
     }
     let inside = Inside::hold(h);
-    assert_eq!(squall::info_of(CoRef::id(h)).unwrap().reps[0].holds, 1);
+    assert_eq!(squall::info_of(Handle::id(h)).unwrap().reps[0].holds, 1);
     drop(inside);
     end(hits);
-    assert!(squall::snapshot().iter().all(|info| info.id != CoRef::id(h)));
+    assert!(squall::snapshot().iter().all(|info| info.id != Handle::id(h)));
 }
 
 #[test]
@@ -949,19 +949,19 @@ fn a_snapshot_shows_what_was_destroyed_while_a_call_holds_it() {
         let inside = Inside::hold(h);
         let destruction = Owned::destroy(hits);
         assert_held_up(destruction);
-        let info = squall::info_of(CoRef::id(h)).unwrap();
+        let info = squall::info_of(Handle::id(h)).unwrap();
         assert_eq!((info.state, info.reps[0].holds), (squall::ObjectState::Ending, 1));
-        assert!(squall::snapshot().iter().any(|info| info.id == CoRef::id(h)));
+        assert!(squall::snapshot().iter().any(|info| info.id == Handle::id(h)));
         drop(inside);
         destruction.wait().unwrap();
-        assert!(squall::info_of(CoRef::id(h)).is_none());
+        assert!(squall::info_of(Handle::id(h)).is_none());
     }
 }
 
 #[test]
 fn co_11_an_unshared_object_costs_little() {
     let object: Owned<dyn Count> = squall::shared(Never(1));
-    let info = squall::info_of(CoRef::id(object.co())).unwrap();
+    let info = squall::info_of(Handle::id(object.co())).unwrap();
     assert_eq!((info.value_bytes, info.reps.len(), info.kind), (8, 1, ObjectKind::Shared));
     let stats = squall::tables::stats();
     assert!(info.bytes - info.value_bytes + stats.slot_bytes <= 160, "{info:?}");
@@ -973,11 +973,11 @@ fn co_11_an_unshared_object_costs_little() {
 fn pr_16_experts_override_each_stage_and_defaults_need_nothing() {
     // The shortest root there can be: two types and one line.
     struct Plain;
-    struct Part(At<Plain>, AtomicU64);
+    struct Part(RepContext<Plain>, AtomicU64);
     impl Root for Plain {
         type Interface = dyn Count;
         type Rep = Part;
-        fn make_rep(&self, at: At<Self>) -> Part {
+        fn make_rep(&self, at: RepContext<Self>) -> Part {
             Part(at, AtomicU64::new(0))
         }
     }

@@ -1,7 +1,7 @@
 //! What policies stand on: references found by ids, values that know their objects, who calls, and what.
 
-use squall::swap::{New, SwapFailure, arbitrate_object};
-use squall::{CoRef, Id, Owned, class_of, shared, shared_with, stateful_with, tables};
+use squall::swap::{Replacement, SwapFailure, arbitrate_object};
+use squall::{Handle, Id, Owned, class_of, shared, shared_with, swappable_with, tables};
 use std::any::TypeId;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,22 +40,22 @@ fn hits() -> Owned<dyn Hits> {
 #[test]
 fn an_id_finds_its_object_as_the_interface_it_was_made_for_and_as_no_other() {
     let object = hits();
-    let id = CoRef::id(object.co());
-    assert_eq!(CoRef::<dyn Hits>::find(id), Some(object.co()));
-    assert_eq!(CoRef::<dyn Other>::find(id), None);
+    let id = Handle::id(object.co());
+    assert_eq!(Handle::<dyn Hits>::find(id), Some(object.co()));
+    assert_eq!(Handle::<dyn Other>::find(id), None);
     let both: Owned<dyn Both> = shared(Count::default());
     // The id of an interface that it extends names the object, which was not made for that.
-    let upcast: CoRef<dyn Hits> = CoRef::upcast(both.co());
-    assert_eq!(CoRef::<dyn Hits>::find(CoRef::id(upcast)), None);
-    assert_eq!(CoRef::<dyn Both>::find(CoRef::id(both.co())), Some(both.co()));
+    let upcast: Handle<dyn Hits> = Handle::upcast(both.co());
+    assert_eq!(Handle::<dyn Hits>::find(Handle::id(upcast)), None);
+    assert_eq!(Handle::<dyn Both>::find(Handle::id(both.co())), Some(both.co()));
     drop(object);
-    assert_eq!(CoRef::<dyn Hits>::find(id), None);
+    assert_eq!(Handle::<dyn Hits>::find(id), None);
     let made_up = Id::from_parts(4000, 1).unwrap();
-    assert_eq!(CoRef::<dyn Hits>::find(made_up), None);
+    assert_eq!(Handle::<dyn Hits>::find(made_up), None);
     assert!(squall::info_of(made_up).is_none() && tables::callers_of(made_up).is_empty());
     assert_eq!((Id::from_parts(u32::MAX, 1), Id::from_parts(7, 0)), (None, None), "nothing ever has these");
     assert!(class_of(Id::NOBODY).is_none() && squall::info_of(Id::NOBODY).is_none());
-    assert!(tables::callers_of(Id::NOBODY).is_empty() && CoRef::<dyn Hits>::find(Id::NOBODY).is_none());
+    assert!(tables::callers_of(Id::NOBODY).is_empty() && Handle::<dyn Hits>::find(Id::NOBODY).is_none());
     tables::forget(Id::NOBODY);
     assert!(arbitrate_object(Id::NOBODY, |_| {}).is_err());
 }
@@ -91,14 +91,14 @@ fn an_id_is_read_from_the_text_that_it_is_written_as() {
 #[test]
 fn the_class_of_an_object_is_that_which_serves_now() {
     let object = stateless();
-    let id = CoRef::id(object.co());
+    let id = Handle::id(object.co());
     let class = class_of(id).unwrap();
     assert_eq!(
         (class.type_id, class.interface, class.interface_id),
         (TypeId::of::<Count>(), "Hits", TypeId::of::<dyn Hits>())
     );
     assert!(class.bytes >= size_of::<Count>());
-    squall::swap::Swap::of(object.co()).without_state().to(New::shared(Wide([0; 64]))).unwrap();
+    squall::swap::Swap::new(object.co()).without_state().run(Replacement::shared(Wide([0; 64]))).unwrap();
     assert_eq!(class_of(id).unwrap().type_id, TypeId::of::<Wide>());
     drop(object);
     assert!(class_of(id).is_none());
@@ -116,7 +116,7 @@ impl Hits for Wide {
 }
 
 /// A value that calls its own object.
-struct Knows(CoRef<dyn Hits>, AtomicU64);
+struct Knows(Handle<dyn Hits>, AtomicU64);
 impl Hits for Knows {
     fn add(&self, n: u64) -> u64 {
         self.1.fetch_add(n, Ordering::Relaxed);
@@ -124,19 +124,19 @@ impl Hits for Knows {
     }
 }
 impl squall::swap::State for Knows {
-    fn formats(_: &mut squall::swap::Formats<'_, Knows>) {}
+    fn formats(_: &mut squall::swap::StateFormats<'_, Knows>) {}
 }
 
 #[test]
 fn a_value_can_know_its_object_which_answers_when_it_is_there() {
-    fn knows(co: CoRef<dyn Hits>) -> Knows {
+    fn knows(co: Handle<dyn Hits>) -> Knows {
         assert!(co.try_add(1).is_err(), "it is not there yet");
-        assert_eq!(CoRef::find(CoRef::id(co)), None::<CoRef<dyn Hits>>);
+        assert_eq!(Handle::find(Handle::id(co)), None::<Handle<dyn Hits>>);
         Knows(co, AtomicU64::new(0))
     }
     // Twice, so that the second is made where the first was.
     for _ in 0..2 {
-        for object in [shared_with(knows), stateful_with(knows)] {
+        for object in [shared_with(knows), swappable_with(knows)] {
             let object: Owned<dyn Hits> = object.unwrap();
             assert_eq!(object.add(5), 5);
         }
@@ -164,7 +164,7 @@ fn a_value_that_panics_in_the_making_leaves_no_object() {
 #[test]
 fn who_calls_is_seen_when_entries_are_thrown_away() {
     let object = hits();
-    let id = CoRef::id(object.co());
+    let id = Handle::id(object.co());
     assert!(tables::callers_of(id).is_empty(), "nobody has called it");
     object.add(1);
     let here = tables::callers_of(id);
@@ -185,7 +185,7 @@ fn who_calls_is_seen_when_entries_are_thrown_away() {
 #[test]
 fn entries_are_thrown_away_under_load_and_no_call_is_lost() {
     let object = hits();
-    let (co, id) = (object.co(), CoRef::id(object.co()));
+    let (co, id) = (object.co(), Handle::id(object.co()));
     let rounds = if cfg!(miri) { 50 } else { 20_000 };
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -202,7 +202,7 @@ fn entries_are_thrown_away_under_load_and_no_call_is_lost() {
 #[test]
 fn calls_are_arbitrated_by_the_id_of_their_object() {
     let object = hits();
-    let id = CoRef::id(object.co());
+    let id = Handle::id(object.co());
     static SEEN: AtomicU64 = AtomicU64::new(0);
     let arbiter = arbitrate_object(id, |call| {
         assert_eq!(call.method(), "add");

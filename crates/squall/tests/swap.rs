@@ -5,8 +5,8 @@
 mod swaps;
 
 use squall::rcu;
-use squall::swap::{Cancel, New, Swap, SwapFailure, SwapOutcome, SwapPhase, arbitrate};
-use squall::{CallError, ClusterSize, CoRef, ObjectState, Owned, Reason, Root, WellKnown};
+use squall::swap::{Cancel, Replacement, Swap, SwapFailure, SwapOutcome, SwapPhase, arbitrate};
+use squall::{CallError, ClusterSize, Handle, ObjectState, Owned, CallErrorKind, Root, WellKnown};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread;
@@ -16,7 +16,7 @@ use swaps::{
     new_many, new_one, one, patient, payload_of, until_seen, wait_until,
 };
 
-type Make = fn(&'static str, &Life) -> New<dyn Hits>;
+type Make = fn(&'static str, &Life) -> Replacement<dyn Hits>;
 
 /// What takes the place: an object of each kind.
 const NEW: [Make; 2] = [new_one, new_many];
@@ -24,7 +24,7 @@ const NEW: [Make; 2] = [new_one, new_many];
 #[test]
 fn co_33_an_object_is_replaced_with_its_state_and_its_clients_see_no_difference() {
     let (first, second, third) = (Life::default(), Life::default(), Life::default());
-    let hits: Owned<dyn Hits> = squall::stateful(one("first", &first));
+    let hits: Owned<dyn Hits> = squall::swappable(one("first", &first));
     let co = hits.co();
     co.add(5);
     let report = squall::swap::swap(co, new_many("second", &second)).unwrap();
@@ -37,7 +37,7 @@ fn co_33_an_object_is_replaced_with_its_state_and_its_clients_see_no_difference(
     assert_eq!((co.name(), co.total(), co.carried().unwrap()), ("third", 6, 6));
     assert_eq!(info(co).class, std::any::type_name::<One>());
     end(hits);
-    assert_eq!(co.try_total().unwrap_err().reason(), Reason::Destroyed);
+    assert_eq!(co.try_total().unwrap_err().reason(), CallErrorKind::Destroyed);
     for (life, moved) in [(first, 1), (second, 1), (third, 0)] {
         life.wait_for_drops(life.count(Step::Make));
         life.assert_over(moved);
@@ -93,7 +93,7 @@ fn co_36_in_forward_calls_pass_to_the_old_object_and_are_counted() {
 
 /// Keeps a swap in `Block` by a thread in the old object, that makes one more call of it before it leaves. Returns whether
 /// another thread was seen to wait.
-fn blocks(hits: Owned<dyn Hits>, new: New<dyn Hits>) -> bool {
+fn blocks(hits: Owned<dyn Hits>, new: Replacement<dyn Hits>) -> bool {
     let co = hits.co();
     co.add(1);
     let (tell, told) = mpsc::channel();
@@ -189,7 +189,7 @@ fn co_39_in_transfer_everybody_waits_and_goes_on_in_the_new_object() {
             let co = hits.co();
             co.add(4);
             // A thread that a swap waits for elsewhere waits here all the same.
-            let other: Owned<dyn Hits> = squall::stateful(one("old", &Life::default()));
+            let other: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
             let other_co = other.co();
             let (tell, told) = mpsc::channel();
             let through = Inside::start(move |gate| {
@@ -232,7 +232,7 @@ fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
             let kept = Life::default();
             let exports = gate();
             kept.on(Step::Export, exports.stops());
-            let other: Owned<dyn Hits> = squall::stateful(one("old", &kept));
+            let other: Owned<dyn Hits> = squall::swappable(one("old", &kept));
             let other_co = other.co();
             let other_swap = Running::start(other_co, patient(other_co), new_one("new", &Life::default()));
             exports.wait();
@@ -240,10 +240,10 @@ fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
                 let life = Life::default();
                 life.on(Step::Import, move || {
                     let error = called.carried().unwrap_err();
-                    assert_eq!((error.reason(), error.id()), (Reason::InTransfer, CoRef::id(called)));
+                    assert_eq!((error.reason(), error.id()), (CallErrorKind::InTransfer, Handle::id(called)));
                     if ignored { Ok(()) } else { Err(error.into()) }
                 });
-                let error = patient(co).to(new_one("new", &life)).unwrap_err();
+                let error = patient(co).run(new_one("new", &life)).unwrap_err();
                 assert_eq!(error.failure(), SwapFailure::TransferFailed);
                 assert!(error.to_string().ends_with("would have had it wait for a swap"), "{error}");
                 life.assert_over(0);
@@ -257,7 +257,7 @@ fn co_40_who_moves_the_state_is_told_so_in_place_of_waiting() {
                 assert_eq!(third.total(), 1);
                 Ok(())
             });
-            patient(co).to(new_many("new", &life)).unwrap();
+            patient(co).run(new_many("new", &life)).unwrap();
             exports.open();
             other_swap.end().unwrap();
             [hits, other].into_iter().for_each(end);
@@ -278,7 +278,7 @@ fn assert_serves_on(hits: Owned<dyn Hits>, old: &Life, new: &Life, total: u64) {
     new.wait_for_drops(new.count(Step::Make));
     new.assert_over(0);
     let next = Life::default();
-    patient(co).to(new_one("next", &next)).unwrap();
+    patient(co).run(new_one("next", &next)).unwrap();
     assert_eq!((co.name(), co.total()), ("next", total));
     end(hits);
     old.wait_for_drops(old.count(Step::Make));
@@ -331,8 +331,8 @@ fn co_39_what_fails_or_panics_in_a_transfer_leaves_the_old_object_in_place() {
     }
 }
 
-fn co_id(co: CoRef<dyn Hits>) -> squall::Id {
-    CoRef::id(co)
+fn co_id(co: Handle<dyn Hits>) -> squall::Id {
+    Handle::id(co)
 }
 
 /// How a swap is ended from outside: by its deadline, or by a cancellation.
@@ -354,8 +354,8 @@ fn ends_in(phase: SwapPhase, by: By, kind: usize) -> bool {
     };
     let deadline = Instant::now() + Duration::from_millis(100);
     let swap = match by {
-        By::Deadline => patient(co).until(deadline),
-        By::Cancel => patient(co).unless(&cancel),
+        By::Deadline => patient(co).deadline(deadline),
+        By::Cancel => patient(co).cancel_on(&cancel),
     };
     if let Some(there) = &there {
         let stops = there.clone();
@@ -365,9 +365,9 @@ fn ends_in(phase: SwapPhase, by: By, kind: usize) -> bool {
             Ok(())
         });
     }
-    let new = New::root(many("new", &life), ClusterSize::Core);
+    let new = Replacement::root(many("new", &life), ClusterSize::Core);
     // With a deadline the swap may be over at once.
-    let swap = thread::spawn(move || swap.to(new));
+    let swap = thread::spawn(move || swap.run(new));
     let caller = Caller::of(co);
     match (&there, by) {
         (Some(there), _) => there.try_wait(),
@@ -420,8 +420,8 @@ fn pitfall_07_block_has_a_bound_so_a_lock_that_is_held_across_calls_ends_the_swa
                 drop(wants.lock().unwrap());
             });
         });
-        let swap = Swap::of(co).drain_within(Duration::from_millis(5));
-        let swap = thread::spawn(move || swap.to(new_many("new", &life)).map_err(|error| (error, life)));
+        let swap = Swap::new(co).drain_timeout(Duration::from_millis(5));
+        let swap = thread::spawn(move || swap.run(new_many("new", &life)).map_err(|error| (error, life)));
         // As long as it is kept waiting, it does not let the lock go; at last it gets its answer from the old object.
         while !swap.is_finished() {
             assert_eq!(co.name(), "old");
@@ -441,9 +441,9 @@ fn co_33_a_swap_that_is_cancelled_already_or_too_late_does_nothing() {
     assert!(!cancel.is_cancelled());
     cancel.cancel();
     assert!(cancel.is_cancelled());
-    for swap in [patient(hits.co()).unless(&cancel), patient(hits.co()).until(Instant::now())] {
+    for swap in [patient(hits.co()).cancel_on(&cancel), patient(hits.co()).deadline(Instant::now())] {
         let life = Life::default();
-        let failure = swap.to(new_one("new", &life)).unwrap_err().failure();
+        let failure = swap.run(new_one("new", &life)).unwrap_err().failure();
         let phase = SwapPhase::Forward;
         assert!(failure == SwapFailure::Cancelled(phase) || failure == SwapFailure::TimedOut(phase));
         life.assert_over(0);
@@ -479,14 +479,14 @@ fn destroyed_in(phase: SwapPhase, kind: usize) -> bool {
     let destruction = Owned::destroy(hits);
     // Calls err at once, those that wait too, whatever the swap waits for.
     let error = co.try_total().unwrap_err();
-    assert_eq!((error.reason(), error.id(), error.class()), (Reason::Destroyed, CoRef::id(co), Some(class)));
-    assert_eq!(caller.answer().unwrap_err().reason(), Reason::Destroyed);
+    assert_eq!((error.reason(), error.id(), error.class()), (CallErrorKind::Destroyed, Handle::id(co), Some(class)));
+    assert_eq!(caller.answer().unwrap_err().reason(), CallErrorKind::Destroyed);
     assert!(inside.is_some() || !swap.is_over());
     exports.open();
     let error = swap.end().unwrap_err();
     assert_eq!(error.failure(), SwapFailure::Destroyed);
     let text = error.to_string();
-    assert!(text.starts_with(&format!("swap of Hits#{}", CoRef::id(co))), "{text}");
+    assert!(text.starts_with(&format!("swap of Hits#{}", Handle::id(co))), "{text}");
     assert!(text.ends_with(": the object was destroyed"), "{text}");
     assert!(!destruction.is_complete() || inside.is_none());
     drop(inside);
@@ -523,7 +523,7 @@ fn co_33_whoever_moves_the_state_may_destroy_the_object() {
                     drop(owner.lock().unwrap().take());
                     Ok(())
                 });
-                let error = patient(co).to(new("new", &life)).unwrap_err();
+                let error = patient(co).run(new("new", &life)).unwrap_err();
                 assert_eq!(error.failure(), SwapFailure::Destroyed);
                 for life in [&old, &life] {
                     life.wait_for_drops(life.count(Step::Make));
@@ -543,14 +543,14 @@ fn co_33_a_swap_that_cannot_be_says_why() {
     let co = hits.co();
     let attempt = move || {
         let life = Life::default();
-        let error = patient(co).to(new_one("new", &life)).unwrap_err();
+        let error = patient(co).run(new_one("new", &life)).unwrap_err();
         // What is refused inside an operation is dropped outside.
         if !rcu::in_operation() {
             life.assert_over(0);
         }
         assert!(error.report().is_none());
         let text = error.to_string();
-        assert!(text.starts_with(&format!("swap of Hits#{}: ", CoRef::id(co))), "{text}");
+        assert!(text.starts_with(&format!("swap of Hits#{}: ", Handle::id(co))), "{text}");
         (error.failure(), text)
     };
     let refused = |(failure, text): (SwapFailure, String), expected: SwapFailure| {
@@ -559,15 +559,15 @@ fn co_33_a_swap_that_cannot_be_says_why() {
     };
     // Inside operations, its own and others.
     co.within(&mut || refused(attempt(), SwapFailure::InOperation));
-    rcu::op(|_| refused(attempt(), SwapFailure::InOperation));
+    rcu::pin(|_| refused(attempt(), SwapFailure::InOperation));
     // Inside its own blocking method; another one's is as good as any place.
     co.holding(&mut || refused(attempt(), SwapFailure::InMethod));
-    let other: Owned<dyn Hits> = squall::stateful(one("old", &Life::default()));
+    let other: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
     other.holding(&mut || co.holding(&mut || refused(attempt(), SwapFailure::InMethod)));
     // While it is swapped.
     let inside = Inside::operation(co);
     let cancel = Cancel::new();
-    let swap = Running::start(co, patient(co).unless(&cancel), new_one("new", &Life::default()));
+    let swap = Running::start(co, patient(co).cancel_on(&cancel), new_one("new", &Life::default()));
     refused(attempt(), SwapFailure::Busy);
     assert_eq!(arbitrate(co, |_| {}).unwrap_err().failure(), SwapFailure::Busy);
     cancel.cancel();
@@ -579,7 +579,7 @@ fn co_33_a_swap_that_cannot_be_says_why() {
         refused(attempt(), SwapFailure::InTransfer);
         Ok(())
     });
-    patient(other.co()).to(new_one("new", &life)).unwrap();
+    patient(other.co()).run(new_one("new", &life)).unwrap();
     // In a deferred call, and in a drop.
     let (tell, told) = mpsc::channel();
     let tell_too = tell.clone();
@@ -594,8 +594,8 @@ fn co_33_a_swap_that_cannot_be_says_why() {
     refused(told.recv().unwrap(), SwapFailure::InDeferredCall);
     // Where nothing was ever, and where nothing is any more.
     let place = PLACE.co();
-    let error = patient(place).to(new_one("new", &Life::default())).unwrap_err();
-    assert_eq!((error.failure(), error.id()), (SwapFailure::NotThere, CoRef::id(place)));
+    let error = patient(place).run(new_one("new", &Life::default())).unwrap_err();
+    assert_eq!((error.failure(), error.id()), (SwapFailure::NotThere, Handle::id(place)));
     assert_serves_on(hits, &old, &Life::default(), 0);
     refused(attempt(), SwapFailure::Destroyed);
 }
@@ -605,7 +605,7 @@ fn co_33_another_blocking_method_is_as_good_a_place_as_any() {
     let [(hits, _), (other, old)] = both_kinds();
     other.add(2);
     hits.holding(&mut || {
-        patient(other.co()).to(new_one("new", &Life::default())).unwrap();
+        patient(other.co()).run(new_one("new", &Life::default())).unwrap();
         assert_eq!((other.name(), other.total()), ("new", 2));
     });
     [hits, other].into_iter().for_each(end);
@@ -639,7 +639,7 @@ fn co_33_swaps_nest_as_deep_as_blocking_calls_do() {
     let objects: Vec<_> = (0..4).flat_map(|_| both_kinds()).collect();
     fn down(objects: &[(Owned<dyn Hits>, Life)]) {
         let Some(((hits, _), rest)) = objects.split_first() else { return };
-        patient(hits.co()).to(new_many("new", &Life::default())).unwrap();
+        patient(hits.co()).run(new_many("new", &Life::default())).unwrap();
         hits.holding(&mut || down(rest));
         hits.add(1);
     }
@@ -661,9 +661,9 @@ fn pitfall_09_what_panics_when_the_old_object_goes_does_not_stop_the_swap() {
         counted.fetch_add(1, Relaxed);
         std::panic::panic_any(Planned)
     });
-    let hits: Owned<dyn Hits> = squall::stateful(one("old", &old));
+    let hits: Owned<dyn Hits> = squall::swappable(one("old", &old));
     hits.add(1);
-    patient(hits.co()).to(new_many("new", &Life::default())).unwrap();
+    patient(hits.co()).run(new_many("new", &Life::default())).unwrap();
     assert_eq!((hits.name(), hits.total(), panicked.load(Relaxed)), ("new", 1, 1));
     end(hits);
     old.wait_for_drops(1);
@@ -688,7 +688,7 @@ fn co_38_a_call_that_waited_for_a_destroyed_object_errs_in_each_form() {
     });
     wait_until(|| ready.get().is_some());
     drop(hits);
-    assert_eq!(carried.join().unwrap().unwrap_err().reason(), Reason::Destroyed);
+    assert_eq!(carried.join().unwrap().unwrap_err().reason(), CallErrorKind::Destroyed);
     assert!(plain.join().unwrap().ends_with("the object was destroyed"));
     assert_eq!(blocking.join().unwrap().method(), "holding");
     exports.open();

@@ -2,8 +2,8 @@
 
 mod swaps;
 
-use squall::swap::{Arbiter, Call, New, Swap, SwapFailure, arbitrate, arbitrate_method};
-use squall::{At, ClusterSize, CoRef, ObjectState, Owned, Reason, Root};
+use squall::swap::{Arbiter, Call, Replacement, Swap, SwapFailure, arbitrate, arbitrate_method};
+use squall::{RepContext, ClusterSize, Handle, ObjectState, Owned, CallErrorKind, Root};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex};
@@ -14,14 +14,14 @@ use swaps::{
 };
 
 /// Counts the calls that it sees.
-fn counting(co: CoRef<dyn Hits>) -> (Arbiter, Arc<AtomicUsize>) {
+fn counting(co: Handle<dyn Hits>) -> (Arbiter, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
     (arbitrate(co, move |_| _ = counted.fetch_add(1, Relaxed)).unwrap(), count)
 }
 
 /// Each method once, with those that they call within: so many calls.
-fn every_kind(co: CoRef<dyn Hits>) -> usize {
+fn every_kind(co: Handle<dyn Hits>) -> usize {
     co.add(1);
     assert!(co.try_total().is_ok() && co.carried().is_ok());
     co.within(&mut || _ = co.name());
@@ -38,12 +38,12 @@ fn co_17_every_call_goes_by_way_of_the_function_and_none_after() {
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let sees = seen.clone();
         let arbiter = arbitrate(co, move |call| {
-            assert_eq!((call.interface(), call.id()), ("Hits", CoRef::id(co)));
+            assert_eq!((call.interface(), call.id()), ("Hits", Handle::id(co)));
             assert_eq!(format!("{call:?}"), format!("Call({co}.{}())", call.method()));
             sees.lock().unwrap().push(call.method().to_owned());
         })
         .unwrap();
-        assert_eq!((info(co).state, arbiter.id()), (ObjectState::Arbitrated, CoRef::id(co)));
+        assert_eq!((info(co).state, arbiter.id()), (ObjectState::Arbitrated, Handle::id(co)));
         let calls = every_kind(co);
         let methods = ["add", "total", "carried", "within", "name", "holding", "local", "panics"];
         assert_eq!(*seen.lock().unwrap(), methods);
@@ -94,12 +94,12 @@ fn co_17_what_the_function_refuses_errs_in_each_form_of_call() {
         let co = hits.co();
         let arbiter = arbitrate(co, |call| call.refuse("not now")).unwrap();
         let error = co.try_total().unwrap_err();
-        assert_eq!((error.reason(), error.method()), (Reason::Refused("not now"), "total"));
-        assert_eq!((error.interface(), error.id()), ("Hits", CoRef::id(co)));
-        assert_eq!(co.carried().unwrap_err().reason(), Reason::Refused("not now"));
+        assert_eq!((error.reason(), error.method()), (CallErrorKind::Refused("not now"), "total"));
+        assert_eq!((error.interface(), error.id()), ("Hits", Handle::id(co)));
+        assert_eq!(co.carried().unwrap_err().reason(), CallErrorKind::Refused("not now"));
         assert_eq!(text_of(|| co.total()), co.try_total().unwrap_err().to_string());
         let blocking = co.try_holding(&mut || panic!("it is not entered")).unwrap_err();
-        assert_eq!((blocking.reason(), blocking.method()), (Reason::Refused("not now"), "holding"));
+        assert_eq!((blocking.reason(), blocking.method()), (CallErrorKind::Refused("not now"), "holding"));
         assert!(text_of(|| co.holding(&mut || {})).contains("not now"));
         arbiter.detach();
         assert_eq!(co.total(), 0, "nothing was entered");
@@ -142,7 +142,7 @@ fn co_17_a_call_is_made_once_whatever_the_function_does() {
             let co = hits.co();
             let arbiter = arbitrate_method(co, "add", function).unwrap();
             let result = co.try_add(1).map_err(|error| error.reason());
-            assert_eq!(result, if made { Ok(()) } else { Err(Reason::Refused("first")) });
+            assert_eq!(result, if made { Ok(()) } else { Err(CallErrorKind::Refused("first")) });
             assert_eq!(co.total(), u64::from(made));
             drop(arbiter);
             end(hits);
@@ -175,7 +175,7 @@ fn co_17_panics_of_the_function_and_of_the_method_reach_the_caller() {
             assert!(catch_unwind(AssertUnwindSafe(|| call.proceed())).is_err());
         });
         let error = co.try_panics().unwrap_err();
-        assert_eq!(error.reason(), Reason::Refused("its method panicked before"));
+        assert_eq!(error.reason(), CallErrorKind::Refused("its method panicked before"));
         drop(arbiter.unwrap());
         end(hits);
     }
@@ -368,7 +368,7 @@ fn co_17_an_arbitrated_object_is_destroyed_as_any_other() {
             let held = Inside::hold(co);
             let arbiter = Some(arbiter).filter(|_| !detached_first);
             let destruction = Owned::destroy(hits);
-            assert_eq!(co.try_total().unwrap_err().reason(), Reason::Destroyed);
+            assert_eq!(co.try_total().unwrap_err().reason(), CallErrorKind::Destroyed);
             assert_eq!(arbitrate(co, |_| {}).unwrap_err().failure(), SwapFailure::Destroyed);
             assert!(!destruction.is_complete());
             held.leave();
@@ -389,7 +389,7 @@ fn co_17_a_function_that_is_kept_stays_as_long_as_the_object() {
         let (arbiter, count) = counting(co);
         arbiter.keep();
         assert_eq!(every_kind(co), count.swap(0, Relaxed));
-        patient(co).to(new_many("new", &Life::default())).unwrap();
+        patient(co).run(new_many("new", &Life::default())).unwrap();
         assert_eq!(every_kind(co), count.swap(0, Relaxed));
         assert_eq!(arbitrate(co, |_| {}).unwrap_err().failure(), SwapFailure::Arbitrated);
         end(hits);
@@ -406,10 +406,10 @@ fn co_17_attaching_errs_where_it_cannot_be() {
     let error = arbitrate(co, |_| {}).unwrap_err();
     assert_eq!(error.failure(), SwapFailure::Arbitrated);
     assert_eq!(error.to_string(), format!("swap of {co}: another function arbitrates its calls"));
-    assert_eq!(format!("{arbiter:?}"), format!("Arbiter({})", CoRef::id(co)));
+    assert_eq!(format!("{arbiter:?}"), format!("Arbiter({})", Handle::id(co)));
     drop(arbiter);
     // Inside operations there is nothing to wait for.
-    let arbiter = squall::rcu::op(|_| counting(co).0);
+    let arbiter = squall::rcu::pin(|_| counting(co).0);
     co.within(&mut || assert!(arbitrate(co, |_| {}).is_err()));
     drop(arbiter);
     // While it is swapped.
@@ -436,12 +436,12 @@ trait Derived: Base {
 }
 
 struct PerCpu;
-struct Rep(At<PerCpu>);
+struct Rep(RepContext<PerCpu>);
 
 impl Root for PerCpu {
     type Interface = dyn Derived;
     type Rep = Rep;
-    fn make_rep(&self, at: At<PerCpu>) -> Rep {
+    fn make_rep(&self, at: RepContext<PerCpu>) -> Rep {
         Rep(at)
     }
 }
@@ -478,7 +478,7 @@ impl Derived for Same {
 fn pitfall_04_calls_by_references_to_what_an_interface_extends_are_seen() {
     let shared: Owned<dyn Derived> = squall::shared(Same);
     for owner in [PerCpu.create(ClusterSize::Cpu), shared] {
-        let (co, base) = (owner.co(), CoRef::upcast::<dyn Base>(owner.co()));
+        let (co, base) = (owner.co(), Handle::upcast::<dyn Base>(owner.co()));
         let seen: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
         let sees = seen.clone();
         let note = move |call: &mut Call<'_>| {
@@ -497,20 +497,20 @@ fn pitfall_04_calls_by_references_to_what_an_interface_extends_are_seen() {
         arbiter.detach();
         // A method of what the interface extends, by its name.
         let arbiter = arbitrate_method(co, "base", other).unwrap();
-        Swap::of(co).without_state().to(New::shared(Same)).unwrap();
+        Swap::new(co).without_state().run(Replacement::shared(Same)).unwrap();
         assert_eq!(all().len(), 2);
         drop(arbiter);
         assert_eq!(all(), []);
         assert_eq!(co.derived(), 3);
         Owned::destroy(owner).wait().unwrap();
-        assert_eq!(base.try_base().unwrap_err().reason(), Reason::Destroyed);
+        assert_eq!(base.try_base().unwrap_err().reason(), CallErrorKind::Destroyed);
     }
 }
 
 #[test]
 fn pr_17_a_mediator_costs_no_misses_and_what_was_detached_costs_nothing() {
     // One value for everybody: how often it misses depends on the VPs alone.
-    let hits: Owned<dyn Hits> = squall::stateful(one("old", &Life::default()));
+    let hits: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
     let co = hits.co();
     let (arbiter, _) = counting(co);
     (0..100).for_each(|_| co.add(1));

@@ -1,8 +1,8 @@
 //! Hot-swap of objects that call each other, all at once, under load: nobody waits for ever, and no call is lost, run
 //! twice, or out of its thread's order.
 
-use squall::swap::{Cancel, Formats, New, RootFormats, State, Swap, SwapFailure, Transferred};
-use squall::{At, ClusterSize, CoRef, Owned, Root};
+use squall::swap::{Cancel, StateFormats, Replacement, RootFormats, State, Swap, SwapFailure, Transferred};
+use squall::{RepContext, ClusterSize, Handle, Owned, Root};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
@@ -32,7 +32,7 @@ trait Node: Send + Sync {
 /// Objects that call each other in a circle.
 #[derive(Default)]
 struct Ring {
-    nodes: OnceLock<Vec<CoRef<dyn Node>>>,
+    nodes: OnceLock<Vec<Handle<dyn Node>>>,
     /// Calls of which the number was not the one after the one before.
     out_of_order: AtomicUsize,
     /// Values and representatives that live.
@@ -60,7 +60,7 @@ impl Common {
     }
 
     /// The next object of the ring.
-    fn after(&self) -> CoRef<dyn Node> {
+    fn after(&self) -> Handle<dyn Node> {
         let nodes = self.ring.nodes.get().expect("the ring is closed");
         nodes[(self.place + 1) % nodes.len()]
     }
@@ -86,7 +86,7 @@ impl Common {
     }
 
     fn churn(&self) {
-        let other: Owned<dyn Node> = squall::stateful(Lone::new(Common::new(&self.ring, self.place, None)));
+        let other: Owned<dyn Node> = squall::swappable(Lone::new(Common::new(&self.ring, self.place, None)));
         other.next(0, 1);
         let wide = Wide(Common::new(&self.ring, self.place, None)).create(ClusterSize::Cpu);
         wide.next(0, 1);
@@ -124,7 +124,7 @@ impl Lone {
 }
 
 impl State for Lone {
-    fn formats(formats: &mut Formats<'_, Lone>) {
+    fn formats(formats: &mut StateFormats<'_, Lone>) {
         formats.export(|this| Ok(Whole((this.passed(), this.state.export())))).import(
             |this, Whole((passed, all))| {
                 this.passed.fetch_add(passed, Relaxed);
@@ -141,7 +141,7 @@ impl squall::swap::Format for Whole {}
 struct Wide(Common);
 
 struct Rep {
-    at: At<Wide>,
+    at: RepContext<Wide>,
     passed: AtomicU64,
     _alive: Alive,
 }
@@ -149,7 +149,7 @@ struct Rep {
 impl Root for Wide {
     type Interface = dyn Node;
     type Rep = Rep;
-    fn make_rep(&self, at: At<Wide>) -> Rep {
+    fn make_rep(&self, at: RepContext<Wide>) -> Rep {
         Rep { at, passed: AtomicU64::new(0), _alive: Alive::new(&self.0.ring) }
     }
     fn formats(formats: &mut RootFormats<'_, Wide>) {
@@ -238,19 +238,19 @@ fn swap_over_and_over(ring: &Arc<Ring>, place: usize) -> u64 {
             _ => None,
         };
         let state = Common::new(ring, place, fails);
-        let new: New<dyn Node> = if n % 2 == 0 {
-            New::root(Wide(state), ClusterSize::Cpu)
+        let new: Replacement<dyn Node> = if n % 2 == 0 {
+            Replacement::root(Wide(state), ClusterSize::Cpu)
         } else {
-            New::stateful(Lone::new(state))
+            Replacement::stateful(Lone::new(state))
         };
         let cancel = Cancel::new();
-        let mut swap = Swap::of(co).drain_within(LONG).unless(&cancel);
+        let mut swap = Swap::new(co).drain_timeout(LONG).cancel_on(&cancel);
         match n % 8 {
             6 => cancel.cancel(),
-            7 => swap = swap.until(Instant::now()),
+            7 => swap = swap.deadline(Instant::now()),
             _ => {}
         }
-        match (n % 8, swap.to(new).map_err(|error| error.failure())) {
+        match (n % 8, swap.run(new).map_err(|error| error.failure())) {
             (3, Err(SwapFailure::TransferFailed)) | (5, Err(SwapFailure::TransferPanicked)) => {}
             (6, Err(SwapFailure::Cancelled(_))) | (7, Err(SwapFailure::TimedOut(_))) => {}
             (0 | 1 | 2 | 4, Ok(_)) => done += 1,
@@ -264,7 +264,7 @@ fn swap_over_and_over(ring: &Arc<Ring>, place: usize) -> u64 {
 fn goes_round(count: usize) {
     let ring = Arc::new(Ring::default());
     let owners: Vec<Owned<dyn Node>> =
-        (0..count).map(|place| squall::stateful(Lone::new(Common::new(&ring, place, None)))).collect();
+        (0..count).map(|place| squall::swappable(Lone::new(Common::new(&ring, place, None)))).collect();
     assert!(ring.nodes.set(owners.iter().map(Owned::co).collect()).is_ok());
     let stop = AtomicBool::new(false);
     let passed = Mutex::new(0);

@@ -2,8 +2,8 @@
 
 mod swaps;
 
-use squall::swap::{Factory, New, SwapFailure};
-use squall::{ClusterSize, CoRef, Owned};
+use squall::swap::{Factory, Replacement, SwapFailure};
+use squall::{ClusterSize, Handle, Owned};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -15,7 +15,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn class_of(co: CoRef<dyn Hits>) -> &'static str {
+fn class_of(co: Handle<dyn Hits>) -> &'static str {
     info(co).class
 }
 
@@ -30,10 +30,10 @@ fn co_72_an_upgrade_swaps_all_that_live_and_makes_new_ones_of_the_new_class() {
     owners.iter().zip(1..).for_each(|(hits, n)| hits.add(n));
     // Some are gone by then; and one of the class was made elsewhere, one of another interface is of the same class.
     owners.drain(3..5).for_each(end);
-    let elsewhere: Owned<dyn Hits> = squall::stateful(one("old", &old));
-    let other: Owned<dyn Names> = squall::stateful(one("old", &old));
+    let elsewhere: Owned<dyn Hits> = squall::swappable(one("old", &old));
+    let other: Owned<dyn Names> = squall::swappable(one("old", &old));
     let new = life.clone();
-    let done = factory.upgrade(move || new_many("new", &new), |swap| swap.drain_within(LONG)).unwrap();
+    let done = factory.upgrade(move || new_many("new", &new), |swap| swap.drain_timeout(LONG)).unwrap();
     assert_eq!(done.len(), 9);
     assert!(done.is_sorted_by_key(|upgraded| upgraded.id.slot()));
     for upgraded in &done {
@@ -44,7 +44,7 @@ fn co_72_an_upgrade_swaps_all_that_live_and_makes_new_ones_of_the_new_class() {
         );
     }
     for (hits, n) in owners.iter().zip([1, 2, 3, 6, 7, 8, 9, 10]) {
-        assert!(done.iter().any(|upgraded| upgraded.id == CoRef::id(hits.co())));
+        assert!(done.iter().any(|upgraded| upgraded.id == Handle::id(hits.co())));
         assert_eq!((hits.name(), hits.total()), ("new", n));
     }
     assert_eq!(elsewhere.name(), "new");
@@ -77,10 +77,10 @@ fn co_72_one_upgrade_follows_another_whether_or_not_any_were_made_between() {
     let factory: Factory<dyn Hits> = Factory::new(|| new_one("first", &Life::default()));
     let owners: Vec<_> = (0..4).map(|_| factory.create()).collect();
     owners.iter().for_each(|hits| hits.add(3));
-    let patient = |swap: squall::swap::Swap<dyn Hits>| swap.drain_within(LONG);
+    let patient = |swap: squall::swap::Swap<dyn Hits>| swap.drain_timeout(LONG);
     let done = factory.upgrade(|| new_many("second", &Life::default()), patient).unwrap();
     assert_eq!(done.len(), 4);
-    let done = factory.upgrade(|| New::stateful(Third(one("third", &Life::default()))), patient).unwrap();
+    let done = factory.upgrade(|| Replacement::stateful(Third(one("third", &Life::default()))), patient).unwrap();
     assert_eq!(done.len(), 4, "those that an upgrade put there");
     assert!(owners.iter().all(|hits| (hits.name(), hits.total()) == ("third", 3)));
     owners.into_iter().for_each(end);
@@ -90,7 +90,7 @@ fn co_72_one_upgrade_follows_another_whether_or_not_any_were_made_between() {
 struct Third(One);
 
 impl squall::swap::State for Third {
-    fn formats(formats: &mut squall::swap::Formats<'_, Third>) {
+    fn formats(formats: &mut squall::swap::StateFormats<'_, Third>) {
         formats.export_part(|this| Ok(this.0.total())).import_part(|this, n: u64| {
             this.0.add(n);
             Ok(())
@@ -151,7 +151,7 @@ fn co_72_those_that_fail_serve_on_and_the_others_are_swapped() {
             move || new_many("new", &new),
             |swap| {
                 limits.fetch_add(1, Relaxed);
-                swap.drain_within(std::time::Duration::from_millis(1))
+                swap.drain_timeout(std::time::Duration::from_millis(1))
             },
         )
         .unwrap();
@@ -161,19 +161,19 @@ fn co_72_those_that_fail_serve_on_and_the_others_are_swapped() {
         .filter_map(|upgraded| Some((upgraded.id, upgraded.outcome.as_ref().err()?.failure())))
         .collect();
     assert_eq!((done.len(), limits.load(Relaxed)), (6, 6));
-    let in_use = CoRef::id(owners[1].co());
+    let in_use = Handle::id(owners[1].co());
     assert!(
         failures.iter().any(|(id, failure)| *id == in_use && matches!(failure, SwapFailure::TimedOut(_)))
     );
     assert!(failures.iter().any(|(_, failure)| *failure == SwapFailure::TransferFailed));
     assert!(failures.iter().any(|(_, failure)| *failure == SwapFailure::Destroyed));
     for (hits, n) in owners.iter().zip([1, 2, 3, 4, 6]) {
-        let failed = failures.iter().any(|(id, _)| *id == CoRef::id(hits.co()));
+        let failed = failures.iter().any(|(id, _)| *id == Handle::id(hits.co()));
         assert_eq!((hits.name(), hits.total()), (if failed { "old" } else { "new" }, n));
     }
     // The next one does what is left.
-    let third = || New::stateful(Third(one("newer", &Life::default())));
-    let left = factory.upgrade(third, |swap| swap.drain_within(LONG)).unwrap();
+    let third = || Replacement::stateful(Third(one("newer", &Life::default())));
+    let left = factory.upgrade(third, |swap| swap.drain_timeout(LONG)).unwrap();
     assert!(left.iter().all(|upgraded| upgraded.outcome.is_ok()));
     assert!(owners.iter().zip([1, 2, 3, 4, 6]).all(|(hits, n)| (hits.name(), hits.total()) == ("newer", n)));
     owners.into_iter().for_each(end);
@@ -204,7 +204,7 @@ fn co_72_none_is_missed_of_those_that_are_being_made() {
             while made.load(Relaxed) < 20 {
                 thread::yield_now();
             }
-            let done = factory.upgrade(|| new_many("new", &Life::default()), |swap| swap.drain_within(LONG));
+            let done = factory.upgrade(|| new_many("new", &Life::default()), |swap| swap.drain_timeout(LONG));
             for upgraded in done.unwrap() {
                 if let Err(error) = upgraded.outcome {
                     assert_eq!(error.failure(), SwapFailure::Destroyed);
@@ -223,10 +223,10 @@ fn co_72_an_upgrade_that_cannot_be_changes_nothing() {
     let factory: Factory<dyn Hits> = Factory::new(|| new_one("old", &Life::default()));
     let hits = factory.create();
     let refused = || factory.upgrade(|| new_many("new", &Life::default()), |swap| swap);
-    assert_eq!(squall::rcu::op(|_| refused().unwrap_err()), squall::rcu::WaitError::InOperation);
+    assert_eq!(squall::rcu::pin(|_| refused().unwrap_err()), squall::rcu::WaitError::InOperation);
     hits.within(&mut || assert!(refused().is_err()));
     // Nor does a maker that panics.
-    let cannot = || -> New<dyn Hits> { panic!("it cannot be made") };
+    let cannot = || -> Replacement<dyn Hits> { panic!("it cannot be made") };
     assert_eq!(text_of(|| factory.upgrade(cannot, |swap| swap)), "it cannot be made");
     assert_eq!((hits.name(), factory.create().name()), ("old", "old"));
     // Makers that panic panic in who asks, and leave nothing behind.
@@ -242,7 +242,7 @@ fn co_72_what_is_made_may_be_of_any_kind() {
     let life = Life::default();
     for size in [ClusterSize::Cpu, ClusterSize::Machine] {
         let of = life.clone();
-        let factory: Factory<dyn Hits> = Factory::new(move || New::root(many("old", &of), size));
+        let factory: Factory<dyn Hits> = Factory::new(move || Replacement::root(many("old", &of), size));
         let hits = factory.try_create().unwrap();
         hits.add(2);
         assert_eq!((hits.total(), info(hits.co()).interface), (2, "Hits"));

@@ -5,9 +5,9 @@
 mod laws;
 mod swaps;
 
-use squall::swap::{New, RootFormats, Swap, SwapFailure, SwapPhase};
+use squall::swap::{Replacement, RootFormats, Swap, SwapFailure, SwapPhase};
 use squall::{
-    At, Cluster, ClusterSize, CoRef, Machine, Miss, Owned, Reason, Reply, Root, Vp, VpSet, WellKnown, machine,
+    RepContext, Cluster, ClusterSize, Handle, Machine, Miss, Owned, CallErrorKind, MissAnswer, Root, Vp, VpSet, WellKnown, machine,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -47,10 +47,10 @@ const KINDS: [Option<ClusterSize>; 6] = [
     Some(ClusterSize::fixed(3)),
 ];
 
-fn new_of(kind: Option<ClusterSize>, name: &'static str, life: &Life) -> New<dyn Hits> {
+fn new_of(kind: Option<ClusterSize>, name: &'static str, life: &Life) -> Replacement<dyn Hits> {
     match kind {
         None => new_one(name, life),
-        Some(size) => New::root(many(name, life), size),
+        Some(size) => Replacement::root(many(name, life), size),
     }
 }
 
@@ -59,7 +59,7 @@ fn cluster_of(kind: Option<ClusterSize>, vp: u32) -> Cluster {
 }
 
 /// What each representative of `new` gets from those of the old object, where `at` is who made these.
-fn moved(co: CoRef<dyn Hits>, here: u32, new: Option<ClusterSize>) -> BTreeMap<Cluster, u64> {
+fn moved(co: Handle<dyn Hits>, here: u32, new: Option<ClusterSize>) -> BTreeMap<Cluster, u64> {
     let mut expected = BTreeMap::new();
     for rep in info(co).reps {
         // One value for everybody goes to where the swap is asked for.
@@ -84,7 +84,7 @@ fn co_33_state_moves_exactly_between_objects_of_all_cluster_sizes() {
             }
             let total = on(0, || co.total());
             let expected = on(17, || moved(co, 17, to));
-            let report = on(17, || patient(co).to(new_of(to, "new", &life))).unwrap();
+            let report = on(17, || patient(co).run(new_of(to, "new", &life))).unwrap();
             let parts = old.count(Step::Export);
             assert_eq!((report.parts, report.bytes), (parts, 8 * parts), "{from:?} to {to:?}");
             // Two that move parts to one cluster at once may both make its representative; one of them is dropped unused.
@@ -185,15 +185,15 @@ fn pr_17_after_a_swap_that_went_back_cached_entries_are_hits_again() {
         let misses = info(co).misses;
         let fail = Life::default();
         fail.on(Step::Import, || Err("not today".into()));
-        let error = on(3, || patient(co).to(new_many("new", &fail))).unwrap_err();
+        let error = on(3, || patient(co).run(new_many("new", &fail))).unwrap_err();
         assert_eq!(error.failure(), SwapFailure::TransferFailed);
         let inside = Inside::operation_on(co, 2);
-        let error = on(3, || Swap::of(co).within(Duration::ZERO).to(new_many("new", &fail))).unwrap_err();
+        let error = on(3, || Swap::new(co).timeout(Duration::ZERO).run(new_many("new", &fail))).unwrap_err();
         assert_eq!(error.failure(), SwapFailure::TimedOut(SwapPhase::Forward));
         inside.leave();
         let inside = Inside::hold_on(co, 2);
         let error =
-            on(3, || Swap::of(co).drain_within(Duration::ZERO).to(new_many("new", &fail))).unwrap_err();
+            on(3, || Swap::new(co).drain_timeout(Duration::ZERO).run(new_many("new", &fail))).unwrap_err();
         assert_eq!(error.failure(), SwapFailure::TimedOut(SwapPhase::Block));
         inside.leave();
         (0..16).for_each(|vp| on(vp, || co.add(1)));
@@ -242,7 +242,7 @@ fn co_06_tables_may_be_discarded_in_any_phase() {
         let swap = Running::start(co, patient(co), new_one("new", &life));
         squall::tables::discard_all();
         everywhere();
-        squall::tables::discard_page_of(Vp::new(4), CoRef::id(co));
+        squall::tables::discard_page_of(Vp::new(4), Handle::id(co));
         everywhere();
         inside.leave();
         assert_eq!(swap.end().is_err(), back);
@@ -271,15 +271,15 @@ enum Answer {
     Not(u32),
 }
 
-struct OddPart(AtomicU64, At<Odd>);
+struct OddPart(AtomicU64, RepContext<Odd>);
 
 impl Root for Odd {
     type Interface = dyn Hits;
     type Rep = OddPart;
-    fn make_rep(&self, at: At<Odd>) -> OddPart {
+    fn make_rep(&self, at: RepContext<Odd>) -> OddPart {
         OddPart(AtomicU64::new(0), at)
     }
-    fn handle_miss<'a>(&'a self, miss: Miss<'a, Odd>) -> Reply<'a, Odd> {
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Odd>) -> MissAnswer<'a, Odd> {
         match self.answer {
             Answer::Central(true) => miss.rep(Cluster::new(0)).cached(),
             Answer::Central(false) => miss.rep(Cluster::new(0)).once(),
@@ -328,8 +328,8 @@ impl Hits for OddPart {
     }
 }
 
-fn odd(answer: Answer) -> New<dyn Hits> {
-    New::root(Odd { life: Life::default(), answer }, ClusterSize::Cpu)
+fn odd(answer: Answer) -> Replacement<dyn Hits> {
+    Replacement::root(Odd { life: Life::default(), answer }, ClusterSize::Cpu)
 }
 
 #[test]
@@ -337,10 +337,10 @@ fn co_34_roots_that_redirect_keep_doing_so_while_they_are_swapped() {
     machine_of_32();
     let _guard = laws::misses_are_counted();
     for cached in [true, false] {
-        let hits: Owned<dyn Hits> = squall::stateful(one("old", &Life::default()));
+        let hits: Owned<dyn Hits> = squall::swappable(one("old", &Life::default()));
         let co = hits.co();
         on(9, || co.add(1));
-        on(8, || patient(co).to(odd(Answer::Central(cached)))).unwrap();
+        on(8, || patient(co).run(odd(Answer::Central(cached)))).unwrap();
         (0..32).for_each(|vp| on(vp, || co.add(1)));
         assert_eq!((info(co).reps.len(), on(30, || co.local())), (1, 33));
         // Forwarded, and asked for each time where that is the root's answer.
@@ -364,14 +364,14 @@ fn co_39_roots_that_refuse_err_as_ever_and_may_refuse_a_part() {
     let hits = many("old", &old).create(ClusterSize::Cpu);
     let co = hits.co();
     (3..9).for_each(|vp| on(vp, || co.add(1)));
-    let error = on(0, || patient(co).to(odd(Answer::Not(7)))).unwrap_err();
+    let error = on(0, || patient(co).run(odd(Answer::Not(7)))).unwrap_err();
     assert_eq!(error.failure(), SwapFailure::TransferFailed);
     assert!(error.to_string().ends_with(": the state could not be moved: not from here"), "{error}");
     assert_eq!((on(0, || co.total()), on(7, || co.name())), (6, "old"));
-    on(0, || patient(co).to(odd(Answer::Not(12)))).unwrap();
+    on(0, || patient(co).run(odd(Answer::Not(12)))).unwrap();
     let refused = || {
         let error = on(12, || co.try_total()).unwrap_err();
-        assert_eq!(error.reason(), Reason::Refused("not from here"));
+        assert_eq!(error.reason(), CallErrorKind::Refused("not from here"));
         assert_eq!(error.class(), Some(std::any::type_name::<Odd>()));
     };
     refused();
@@ -394,13 +394,13 @@ struct Eager {
     fails: bool,
 }
 
-struct EagerPart(AtomicU64, At<Eager>);
+struct EagerPart(AtomicU64, RepContext<Eager>);
 
 impl Root for Eager {
     type Interface = dyn Hits;
     type Rep = EagerPart;
     const EAGER: bool = true;
-    fn make_rep(&self, at: At<Eager>) -> EagerPart {
+    fn make_rep(&self, at: RepContext<Eager>) -> EagerPart {
         assert!(!(self.fails && at.cluster() == Cluster::new(5)), "not the sixth");
         self.life.on_made();
         // What it takes the place of.
@@ -454,27 +454,27 @@ impl Hits for EagerPart {
 fn co_17_an_eager_object_has_its_representatives_before_it_takes_the_place() {
     machine_of_32();
     let (old, life, heard) = (Life::default(), Life::default(), Arc::default());
-    let hits: Owned<dyn Hits> = squall::stateful(one("old", &old));
+    let hits: Owned<dyn Hits> = squall::swappable(one("old", &old));
     let co = hits.co();
     on(6, || co.add(3));
     let eager = |fails| {
         let root = Eager { life: life.clone(), heard: Arc::clone(&heard), fails };
-        New::root(root, ClusterSize::Core)
+        Replacement::root(root, ClusterSize::Core)
     };
     // One that cannot be made panics where the swap is asked for, and nothing has happened.
-    assert_eq!(text_of(|| on(6, || patient(co).to(eager(true)))), "not the sixth");
+    assert_eq!(text_of(|| on(6, || patient(co).run(eager(true)))), "not the sixth");
     assert_eq!((on(1, || co.total()), on(2, || co.name())), (3, "old"));
     assert_eq!((info(co).state, life.count(Step::Make)), (squall::ObjectState::Live, 5));
     life.wait_for_drops(5);
     heard.lock().unwrap().clear();
-    let report = on(6, || patient(co).to(eager(false))).unwrap();
+    let report = on(6, || patient(co).run(eager(false))).unwrap();
     assert_eq!((report.parts, info(co).reps.len()), (1, 16));
     assert_eq!(*heard.lock().unwrap(), ["old"; 16]);
     assert_eq!(on(7, || (co.name(), co.local())), ("eager", 3));
     assert_eq!(on(0, || (co.local(), co.total())), (0, 3));
     // And back, with all of them.
     (0..32).for_each(|vp| on(vp, || co.add(1)));
-    assert_eq!(patient(co).to(new_one("new", &Life::default())).unwrap().parts, 16);
+    assert_eq!(patient(co).run(new_one("new", &Life::default())).unwrap().parts, 16);
     assert_eq!((co.name(), co.total()), ("new", 35));
     end(hits);
     life.wait_for_drops(5 + 16);
@@ -510,12 +510,12 @@ struct Ticks {
     name: &'static str,
 }
 
-struct Tick(AtomicU64, At<Ticks>);
+struct Tick(AtomicU64, RepContext<Ticks>);
 
 impl Root for Ticks {
     type Interface = dyn Tally;
     type Rep = Tick;
-    fn make_rep(&self, at: At<Ticks>) -> Tick {
+    fn make_rep(&self, at: RepContext<Ticks>) -> Tick {
         Tick(AtomicU64::new(0), at)
     }
     fn formats(formats: &mut RootFormats<'_, Ticks>) {
@@ -558,8 +558,8 @@ fn pitfall_04_references_of_all_interfaces_follow_the_swap() {
     let _guard = laws::misses_are_counted();
     let tally = Ticks { name: "old" }.create(ClusterSize::Cpu);
     let t = tally.co();
-    let counts: CoRef<dyn Counts> = CoRef::upcast(t);
-    let (sized, named) = (CoRef::upcast::<dyn Sized_>(t), CoRef::upcast::<dyn Named>(counts));
+    let counts: Handle<dyn Counts> = Handle::upcast(t);
+    let (sized, named) = (Handle::upcast::<dyn Sized_>(t), Handle::upcast::<dyn Named>(counts));
     let all = move |name| {
         assert_eq!((t.called(), counts.called(), named.called()), (name, name, name));
         t.tick();
@@ -572,25 +572,25 @@ fn pitfall_04_references_of_all_interfaces_follow_the_swap() {
         calls += on(vp, || all("old"));
     }
     for size in [ClusterSize::Cpu, ClusterSize::Node] {
-        let info = || squall::info_of(CoRef::id(sized)).unwrap();
+        let info = || squall::info_of(Handle::id(sized)).unwrap();
         // Only the object's own interface can be what takes the place.
-        let error = patient_of(named).to(New::shared(Fixed)).unwrap_err();
-        assert_eq!((error.failure(), error.id()), (SwapFailure::WrongInterface, CoRef::id(named)));
+        let error = patient_of(named).run(Replacement::shared(Fixed)).unwrap_err();
+        assert_eq!((error.failure(), error.id()), (SwapFailure::WrongInterface, Handle::id(named)));
         // Inside a method of the object too, whichever interface that is of.
         counts.hold(&mut || {
-            let error = patient_of(t).to(New::root(Ticks { name: "new" }, size)).unwrap_err();
+            let error = patient_of(t).run(Replacement::root(Ticks { name: "new" }, size)).unwrap_err();
             assert_eq!(error.failure(), SwapFailure::InMethod);
         });
         // Back, after each phase; what is cached is good again.
         let misses = info().misses;
         let total = counts.count();
-        let fails = New::root(Ticks { name: "fails" }, size);
-        assert_eq!(patient_of(t).to(fails).unwrap_err().failure(), SwapFailure::TransferFailed);
+        let fails = Replacement::root(Ticks { name: "fails" }, size);
+        assert_eq!(patient_of(t).run(fails).unwrap_err().failure(), SwapFailure::TransferFailed);
         assert_eq!((named.called(), counts.count()), ("old", total));
         assert!(info().misses - misses <= 5, "VP 0 may be new to some of them");
         // During: from VPs that never called, too.
         let before = Inside::start(move |gate| on(2, || t.stay(&mut || gate.stop())));
-        let swap = thread::spawn(move || patient_of(t).to(New::root(Ticks { name: "old" }, size)));
+        let swap = thread::spawn(move || patient_of(t).run(Replacement::root(Ticks { name: "old" }, size)));
         wait_until(|| info().state == squall::ObjectState::Swapping);
         let forwarded: u64 = [0, 20, 31].into_iter().map(|vp| on(vp, || all("old"))).sum();
         let held = Inside::start(move |gate| on(3, || counts.hold(&mut || gate.stop())));
@@ -611,12 +611,12 @@ fn pitfall_04_references_of_all_interfaces_follow_the_swap() {
             on(vp, || all("old"));
         });
         assert_eq!(info().misses, misses);
-        assert_eq!(info().id, CoRef::id(t));
+        assert_eq!(info().id, Handle::id(t));
     }
     assert!(calls > 0);
     Owned::destroy(tally).wait().unwrap();
-    assert_eq!(named.try_called().unwrap_err().reason(), Reason::Destroyed);
-    assert_eq!(sized.try_size().unwrap_err().reason(), Reason::Destroyed);
+    assert_eq!(named.try_called().unwrap_err().reason(), CallErrorKind::Destroyed);
+    assert_eq!(sized.try_size().unwrap_err().reason(), CallErrorKind::Destroyed);
 }
 
 struct Fixed;
@@ -626,8 +626,8 @@ impl Named for Fixed {
     }
 }
 
-fn patient_of<I: ?Sized + squall::Interface>(co: CoRef<I>) -> Swap<I> {
-    Swap::of(co).drain_within(swaps::LONG)
+fn patient_of<I: ?Sized + squall::Interface>(co: Handle<I>) -> Swap<I> {
+    Swap::new(co).drain_timeout(swaps::LONG)
 }
 
 #[test]
@@ -637,14 +637,14 @@ fn co_17_a_well_known_object_is_swapped_under_its_number() {
     for _ in 0..2 {
         let (old, life) = (Life::default(), Life::default());
         let co = PLACE.co();
-        let refused = patient(co).to(new_one("new", &Life::default())).unwrap_err();
+        let refused = patient(co).run(new_one("new", &Life::default())).unwrap_err();
         assert_eq!(refused.failure(), SwapFailure::NotThere);
         let hits = PLACE.install(many("old", &old), ClusterSize::Node).unwrap();
         assert_eq!(hits.co(), co);
         (0..32).for_each(|vp| on(vp, || co.add(1)));
         for name in ["new", "newer"] {
             let new = if name == "new" { new_many(name, &life) } else { new_one(name, &Life::default()) };
-            patient(PLACE.co()).to(new).unwrap();
+            patient(PLACE.co()).run(new).unwrap();
             assert_eq!(on(9, || (co.name(), co.total())), (name, 32));
             assert!(matches!(
                 PLACE.install_shared(one("", &Life::default())),
@@ -687,7 +687,7 @@ fn co_39_parts_that_take_time_are_moved_by_several_threads_at_once() {
         inner.leave();
         Ok(())
     });
-    let report = on(0, || patient(co).to(new_many("new", &life))).unwrap();
+    let report = on(0, || patient(co).run(new_many("new", &life))).unwrap();
     assert_eq!((report.parts, report.bytes, crowd.entered()), (32, 256, 32));
     assert!(crowd.most() > 1 || processors == 1);
     // Each part is where it was.
@@ -721,7 +721,7 @@ fn co_39_who_moves_a_part_that_fails_moves_no_other() {
                     Err("one of them".into())
                 }
             });
-            let error = on(0, || patient(co).to(new_many("new", &life))).unwrap_err();
+            let error = on(0, || patient(co).run(new_many("new", &life))).unwrap_err();
             let expected = if panics { SwapFailure::TransferPanicked } else { SwapFailure::TransferFailed };
             assert_eq!(error.failure(), expected);
             assert!(error.to_string().ends_with(": one of them"), "{error}");

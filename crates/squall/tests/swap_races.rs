@@ -1,7 +1,7 @@
 //! Hot-swap where several have to do with one object at once, and where users' code misbehaves.
 
-use squall::swap::{Formats, New, State, Swap, SwapFailure, SwapOutcome, arbitrate};
-use squall::{CallError, CoRef, ObjectState, Owned, info_of, rcu};
+use squall::swap::{StateFormats, Replacement, State, Swap, SwapFailure, SwapOutcome, arbitrate};
+use squall::{CallError, Handle, ObjectState, Owned, info_of, rcu};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
@@ -48,7 +48,7 @@ impl Sum for Plain {
 }
 
 impl State for Plain {
-    fn formats(formats: &mut Formats<'_, Plain>) {
+    fn formats(formats: &mut StateFormats<'_, Plain>) {
         formats.export(|this| Ok(this.sum())).import(|this, n: u64| {
             this.0.store(n, Relaxed);
             Ok(())
@@ -56,12 +56,12 @@ impl State for Plain {
     }
 }
 
-fn plain() -> New<dyn Sum> {
-    New::stateful(Plain::default())
+fn plain() -> Replacement<dyn Sum> {
+    Replacement::stateful(Plain::default())
 }
 
-fn state_of(co: CoRef<dyn Sum>) -> Option<ObjectState> {
-    info_of(CoRef::id(co)).map(|info| info.state)
+fn state_of(co: Handle<dyn Sum>) -> Option<ObjectState> {
+    info_of(Handle::id(co)).map(|info| info.state)
 }
 
 /// How long the threads of a test race.
@@ -69,9 +69,9 @@ const RACE: Duration = Duration::from_millis(if cfg!(miri) { 50 } else { 400 });
 
 #[test]
 fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
-    let owned: Owned<dyn Sum> = squall::stateful(Plain::default());
+    let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
     let co = owned.co();
-    let (base, other): (CoRef<dyn Base>, CoRef<dyn Other>) = (CoRef::upcast(co), CoRef::upcast(co));
+    let (base, other): (Handle<dyn Base>, Handle<dyn Other>) = (Handle::upcast(co), Handle::upcast(co));
     let stop = AtomicBool::new(false);
     let arbitrated = AtomicU64::new(0);
     let calls: u64 = thread::scope(|scope| {
@@ -80,7 +80,7 @@ fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
                 scope.spawn(|| {
                     let mut swapped = 0;
                     while !stop.load(Relaxed) {
-                        swapped += u64::from(Swap::of(co).to(plain()).is_ok());
+                        swapped += u64::from(Swap::new(co).run(plain()).is_ok());
                     }
                     swapped
                 })
@@ -120,12 +120,12 @@ fn co_34_one_mediation_after_another_loses_no_call_by_any_interface() {
 #[test]
 fn co_33_a_destruction_among_swaps_and_arbitrations_is_final() {
     for _ in 0..if cfg!(miri) { 2 } else { 200 } {
-        let owned: Owned<dyn Sum> = squall::stateful(Plain::default());
+        let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
         let co = owned.co();
         co.add();
         let destroyed = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| _ = Swap::of(co).to(plain()));
+            scope.spawn(|| _ = Swap::new(co).run(plain()));
             scope.spawn(|| drop(arbitrate(co, |_| ())));
             scope.spawn(|| {
                 // What is seen first is older than what is asked next.
@@ -152,11 +152,11 @@ fn co_37_a_thread_in_a_call_of_an_arbitrated_object_parks_as_others_do() {
     #[squall::interface]
     trait Home: Send + Sync {
         #[blocking]
-        fn live(&self, sum: CoRef<dyn Sum>, until: &AtomicBool);
+        fn live(&self, sum: Handle<dyn Sum>, until: &AtomicBool);
     }
     struct House;
     impl Home for House {
-        fn live(&self, sum: CoRef<dyn Sum>, until: &AtomicBool) {
+        fn live(&self, sum: Handle<dyn Sum>, until: &AtomicBool) {
             while !until.load(Relaxed) {
                 sum.add();
             }
@@ -164,7 +164,7 @@ fn co_37_a_thread_in_a_call_of_an_arbitrated_object_parks_as_others_do() {
     }
     let home: Owned<dyn Home> = squall::shared(House);
     let arbiter = arbitrate(home.co(), |_| ()).unwrap();
-    let owned: Owned<dyn Sum> = squall::stateful(Plain::default());
+    let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
     let (co, house) = (owned.co(), home.co());
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -172,7 +172,7 @@ fn co_37_a_thread_in_a_call_of_an_arbitrated_object_parks_as_others_do() {
         while co.sum() == 0 {
             thread::yield_now();
         }
-        let swapped = Swap::of(co).drain_within(Duration::from_secs(60)).to(plain());
+        let swapped = Swap::new(co).drain_timeout(Duration::from_secs(60)).run(plain());
         stop.store(true, Relaxed);
         assert!(swapped.unwrap().outcome == SwapOutcome::Swapped);
     });
@@ -181,10 +181,10 @@ fn co_37_a_thread_in_a_call_of_an_arbitrated_object_parks_as_others_do() {
 
 #[test]
 fn x_02_a_bound_beyond_all_clocks_is_none() {
-    let owned: Owned<dyn Sum> = squall::stateful(Plain::default());
-    let swap = Swap::of(owned.co()).drain_within(Duration::MAX).within(Duration::MAX);
-    swap.clone().to(plain()).unwrap();
-    swap.to(plain()).unwrap();
+    let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
+    let swap = Swap::new(owned.co()).drain_timeout(Duration::MAX).timeout(Duration::MAX);
+    swap.clone().run(plain()).unwrap();
+    swap.run(plain()).unwrap();
     assert_eq!(state_of(owned.co()), Some(ObjectState::Live));
 }
 
@@ -204,7 +204,7 @@ impl Sum for Strange {
     }
 }
 impl State for Strange {
-    fn formats(formats: &mut Formats<'_, Strange>) {
+    fn formats(formats: &mut StateFormats<'_, Strange>) {
         formats.import(|this, _: u64| (this.0)());
     }
 }
@@ -212,17 +212,17 @@ impl State for Strange {
 /// Swaps an object for one whose import does that. Returns why it failed; the object serves on, unharmed.
 fn fails(
     import: fn() -> Result<(), Box<dyn std::error::Error + Send + Sync>>,
-    co: CoRef<dyn Sum>,
+    co: Handle<dyn Sum>,
 ) -> SwapFailure {
     co.add();
     let before = co.sum();
-    let error = Swap::of(co).to(New::stateful(Strange(import))).unwrap_err();
+    let error = Swap::new(co).run(Replacement::stateful(Strange(import))).unwrap_err();
     let failure = error.failure();
     // Its drop is the test's affair.
     std::mem::forget(error);
     assert_eq!(state_of(co), Some(ObjectState::Live));
     assert_eq!(co.sum(), before);
-    Swap::of(co).to(plain()).unwrap();
+    Swap::new(co).run(plain()).unwrap();
     assert_eq!(co.sum(), before);
     failure
 }
@@ -230,7 +230,7 @@ fn fails(
 #[test]
 fn pitfall_12_who_moves_state_waits_for_no_grace_period() {
     static WAITS: Mutex<Vec<rcu::WaitError>> = Mutex::new(Vec::new());
-    let owned: Owned<dyn Sum> = squall::stateful(Plain::default());
+    let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
     let failure = fails(
         || {
             let errors = [rcu::wait(), rcu::barrier().map(drop), rcu::wait_until(Instant::now())];
@@ -260,8 +260,8 @@ fn pitfall_09_an_error_that_panics_when_it_is_dropped_stops_nothing() {
             panic!("the drop of an error");
         }
     }
-    static CO: OnceLock<CoRef<dyn Sum>> = OnceLock::new();
-    let owned: Owned<dyn Sum> = squall::stateful(Plain::default());
+    static CO: OnceLock<Handle<dyn Sum>> = OnceLock::new();
+    let owned: Owned<dyn Sum> = squall::swappable(Plain::default());
     CO.set(owned.co()).unwrap();
     // It parks, so that its own error is thrown away.
     let failure = fails(

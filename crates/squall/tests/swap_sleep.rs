@@ -1,7 +1,7 @@
 //! Methods that sleep, while their object is swapped: they leave and their calls are made again, if they can be.
 
-use squall::swap::{New, RootFormats, Swap, SwapFailure, SwapPhase, Whole};
-use squall::{At, CallError, ClusterSize, Ended, Owned, Root};
+use squall::swap::{Replacement, RootFormats, Swap, SwapFailure, SwapPhase, Whole};
+use squall::{RepContext, CallError, ClusterSize, Interrupted, Owned, Root};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
@@ -28,12 +28,12 @@ struct Store {
     asleep: AtomicU32,
 }
 
-struct Counter(At<Store>);
+struct Counter(RepContext<Store>);
 
 impl Root for Store {
     type Interface = dyn Line;
     type Rep = Counter;
-    fn make_rep(&self, at: At<Store>) -> Counter {
+    fn make_rep(&self, at: RepContext<Store>) -> Counter {
         Counter(at)
     }
     fn formats(formats: &mut RootFormats<'_, Store>) {
@@ -47,7 +47,7 @@ impl Root for Store {
 }
 
 impl Counter {
-    fn first(&self) -> Result<u64, Ended> {
+    fn first(&self) -> Result<u64, Interrupted> {
         let store = self.0.root();
         self.0.sleep_until(|| {
             let mut numbers = store.numbers.lock().unwrap();
@@ -79,8 +79,8 @@ impl Line for Counter {
     }
 }
 
-fn line(version: u32, size: ClusterSize) -> New<dyn Line> {
-    New::root(Store { version, ..Store::default() }, size)
+fn line(version: u32, size: ClusterSize) -> Replacement<dyn Line> {
+    Replacement::root(Store { version, ..Store::default() }, size)
 }
 
 fn wait_for(mut happened: impl FnMut() -> bool) {
@@ -96,7 +96,7 @@ fn pitfall_01_a_call_that_sleeps_is_made_again_on_what_serves_after_a_swap() {
     let consumers: Vec<_> = (1..=3).map(|n| thread::spawn(move || co.take(n).unwrap())).collect();
     wait_for(|| co.sleepers() >= 3);
     let report =
-        Swap::of(co).drain_within(Duration::from_secs(60)).to(line(1, ClusterSize::Machine)).unwrap();
+        Swap::new(co).drain_timeout(Duration::from_secs(60)).run(line(1, ClusterSize::Machine)).unwrap();
     assert!(report.blocked <= 3, "those who slept parked, and nobody else");
     assert_eq!(co.version(), 1);
     wait_for(|| co.sleepers() >= 3);
@@ -114,13 +114,13 @@ fn pitfall_01_a_call_that_cannot_be_made_again_sleeps_on_and_the_swap_gives_up()
     let consumer = thread::spawn(move || co.take_with(vec![1]).unwrap());
     wait_for(|| co.sleepers() >= 1);
     let error =
-        Swap::of(co).drain_within(Duration::from_millis(5)).to(line(1, ClusterSize::Cpu)).unwrap_err();
+        Swap::new(co).drain_timeout(Duration::from_millis(5)).run(line(1, ClusterSize::Cpu)).unwrap_err();
     assert_eq!(error.failure(), SwapFailure::TimedOut(SwapPhase::Block));
     assert_eq!(co.version(), 0);
     co.put(8);
     assert_eq!(consumer.join().unwrap(), 7);
     // Now it can be.
-    Swap::of(co).to(line(1, ClusterSize::Cpu)).unwrap();
+    Swap::new(co).run(line(1, ClusterSize::Cpu)).unwrap();
     assert_eq!(co.version(), 1);
     Owned::destroy(owned).wait().unwrap();
 }
@@ -133,7 +133,7 @@ fn pitfall_01_of_those_that_sleep_when_a_swap_fails_none_is_lost() {
     let consumers =
         [thread::spawn(move || co.take(1).unwrap()), thread::spawn(move || co.take_with(vec![1]).unwrap())];
     wait_for(|| co.sleepers() >= 2);
-    let failed = Swap::of(co).drain_within(Duration::from_millis(5)).to(line(1, ClusterSize::Cpu));
+    let failed = Swap::new(co).drain_timeout(Duration::from_millis(5)).run(line(1, ClusterSize::Cpu));
     assert!(failed.is_err());
     (0..2).for_each(|_| co.put(5));
     assert_eq!(consumers.map(|consumer| consumer.join().unwrap()), [4, 4]);
@@ -144,13 +144,13 @@ fn pitfall_01_of_those_that_sleep_when_a_swap_fails_none_is_lost() {
 #[squall::interface]
 trait Outer: Send + Sync {
     #[blocking]
-    fn run(&self, line: squall::CoRef<dyn Line>) -> u64;
+    fn run(&self, line: squall::Handle<dyn Line>) -> u64;
 }
 
 struct Plain;
 
 impl Outer for Plain {
-    fn run(&self, line: squall::CoRef<dyn Line>) -> u64 {
+    fn run(&self, line: squall::Handle<dyn Line>) -> u64 {
         line.take(0).unwrap()
     }
 }
@@ -162,7 +162,7 @@ fn pitfall_01_a_sleeper_inside_anothers_method_leaves_too() {
     let (co, run) = (line_owned.co(), outer.co());
     let consumer = thread::spawn(move || run.run(co));
     wait_for(|| co.sleepers() >= 1);
-    Swap::of(co).drain_within(Duration::from_secs(60)).to(line(1, ClusterSize::Cpu)).unwrap();
+    Swap::new(co).drain_timeout(Duration::from_secs(60)).run(line(1, ClusterSize::Cpu)).unwrap();
     co.put(3);
     assert_eq!(consumer.join().unwrap(), 3);
     Owned::destroy(outer).wait().unwrap();

@@ -1,9 +1,9 @@
 //! Hot-swap: the formats in which state moves, and what is recorded.
 
 use squall::swap::{
-    Format, Formats, New, RootFormats, State, Swap, SwapFailure, SwapOutcome, SwapPhase, Transferred, recent,
+    Format, StateFormats, Replacement, RootFormats, State, Swap, SwapFailure, SwapOutcome, SwapPhase, Transferred, recent,
 };
-use squall::{At, ClusterSize, CoRef, Owned, Root, Vp};
+use squall::{RepContext, ClusterSize, Handle, Owned, Root, Vp};
 use std::error::Error;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -95,7 +95,7 @@ impl<L: Lists> One<L> {
 }
 
 impl<L: Lists> State for One<L> {
-    fn formats(formats: &mut Formats<'_, One<L>>) {
+    fn formats(formats: &mut StateFormats<'_, One<L>>) {
         for knows in L::OUT {
             match knows {
                 Pointer => formats.export(|this| Ok(this.table())),
@@ -140,12 +140,12 @@ impl<L: Lists> Words for One<L> {
 #[derive(Default)]
 struct Many<L>(L);
 
-struct Part<L: Lists>(At<Many<L>>, Table);
+struct Part<L: Lists>(RepContext<Many<L>>, Table);
 
 impl<L: Lists> Root for Many<L> {
     type Interface = dyn Words;
     type Rep = Part<L>;
-    fn make_rep(&self, at: At<Many<L>>) -> Part<L> {
+    fn make_rep(&self, at: RepContext<Many<L>>) -> Part<L> {
         Part(at, Table::default())
     }
     fn formats(formats: &mut RootFormats<'_, Many<L>>) {
@@ -189,21 +189,21 @@ impl<L: Lists> Words for Part<L> {
     }
 }
 
-fn one<L: Lists + Default>() -> New<dyn Words> {
-    New::stateful(One::<L>::default())
+fn one<L: Lists + Default>() -> Replacement<dyn Words> {
+    Replacement::stateful(One::<L>::default())
 }
 
-fn many<L: Lists + Default>() -> New<dyn Words> {
-    New::root(Many::<L>::default(), ClusterSize::Cpu)
+fn many<L: Lists + Default>() -> Replacement<dyn Words> {
+    Replacement::root(Many::<L>::default(), ClusterSize::Cpu)
 }
 
-fn patient(co: CoRef<dyn Words>) -> Swap<dyn Words> {
-    Swap::of(co).drain_within(Duration::from_secs(600))
+fn patient(co: Handle<dyn Words>) -> Swap<dyn Words> {
+    Swap::new(co).drain_timeout(Duration::from_secs(600))
 }
 
 #[test]
 fn co_39_the_best_common_format_is_used() {
-    type Make = fn() -> New<dyn Words>;
+    type Make = fn() -> Replacement<dyn Words>;
     let (pointer, copy, text) = (
         std::any::type_name::<Arc<Table>>(),
         std::any::type_name::<Vec<String>>(),
@@ -232,8 +232,8 @@ fn co_39_the_best_common_format_is_used() {
         let owner = from().create().unwrap();
         ["some", "words", "of", "state"].iter().for_each(|word| owner.push(word));
         let address = owner.address();
-        let reps = squall::info_of(CoRef::id(owner.co())).unwrap().reps.len();
-        let report = patient(owner.co()).to(to()).unwrap();
+        let reps = squall::info_of(Handle::id(owner.co())).unwrap().reps.len();
+        let report = patient(owner.co()).run(to()).unwrap();
         assert_eq!((report.format, report.bytes), (Some(*format), *bytes), "case {number}");
         // The thread may have been on several VPs.
         assert_eq!(report.parts, if *by_parts { reps } else { 1 }, "case {number}");
@@ -250,17 +250,17 @@ fn co_39_the_best_common_format_is_used() {
 fn co_39_without_a_common_format_nobody_is_blocked() {
     let owner = one::<Plain>().create().unwrap();
     owner.push("word");
-    let before = squall::info_of(CoRef::id(owner.co())).unwrap();
+    let before = squall::info_of(Handle::id(owner.co())).unwrap();
     let (text, copies) = (std::any::type_name::<Text>(), std::any::type_name::<Vec<String>>());
     let by_parts = format!("{copies} by parts");
     for (new, class, imports) in [
         (one::<Nothing>(), std::any::type_name::<One<Nothing>>(), "none"),
-        (New::shared(Fixed), std::any::type_name::<Fixed>(), "none"),
+        (Replacement::shared(Fixed), std::any::type_name::<Fixed>(), "none"),
         (many::<Nothing>(), std::any::type_name::<Many<Nothing>>(), "none"),
         // Parts are no whole.
         (many::<InPartsOnly>(), std::any::type_name::<Many<InPartsOnly>>(), &by_parts),
     ] {
-        let error = patient(owner.co()).to(new).unwrap_err();
+        let error = patient(owner.co()).run(new).unwrap_err();
         assert_eq!(error.failure(), SwapFailure::NoCommonFormat);
         assert!(error.report().is_none(), "it never began");
         let from = std::any::type_name::<One<Plain>>();
@@ -271,7 +271,7 @@ fn co_39_without_a_common_format_nobody_is_blocked() {
             format!("swap of Words#{}: the two have no format of state in common: {detail}", error.id())
         );
     }
-    let after = squall::info_of(CoRef::id(owner.co())).unwrap();
+    let after = squall::info_of(Handle::id(owner.co())).unwrap();
     assert_eq!((before.class, before.state), (after.class, after.state));
     assert!(recent().iter().all(|report| report.id != before.id));
     assert_eq!(owner.all(), ["word"]);
@@ -296,13 +296,13 @@ impl Words for Fixed {
 fn co_39_a_swap_without_state_needs_no_format() {
     let owner = one::<Plain>().create().unwrap();
     owner.push("word");
-    let report = patient(owner.co()).without_state().to(New::shared(Fixed)).unwrap();
+    let report = patient(owner.co()).without_state().run(Replacement::shared(Fixed)).unwrap();
     assert_eq!((report.format, report.parts, report.bytes), (None, 0, 0));
     assert_eq!(owner.all(), ["fixed"]);
     // And from there, too.
     let filled = One::<Plain>::default();
     filled.push("other");
-    patient(owner.co()).without_state().to(New::stateful(filled)).unwrap();
+    patient(owner.co()).without_state().run(Replacement::stateful(filled)).unwrap();
     assert_eq!(owner.all(), ["other"]);
 }
 
@@ -311,16 +311,16 @@ fn co_39_who_gives_its_state_is_told_once_and_only_if_it_moved() {
     let told = Arc::new(AtomicUsize::new(0));
     let mine = One::<Rich> { moved: Some(told.clone()), ..One::default() };
     mine.push("word");
-    let owner: Owned<dyn Words> = squall::stateful(mine);
+    let owner: Owned<dyn Words> = squall::swappable(mine);
     for _ in 0..3 {
-        patient(owner.co()).to(New::shared(Fixed)).unwrap_err();
-        patient(owner.co()).until(std::time::Instant::now()).to(one::<Rich>()).unwrap_err();
+        patient(owner.co()).run(Replacement::shared(Fixed)).unwrap_err();
+        patient(owner.co()).deadline(std::time::Instant::now()).run(one::<Rich>()).unwrap_err();
     }
     assert_eq!(told.load(Relaxed), 0);
-    patient(owner.co()).to(one::<Rich>()).unwrap();
+    patient(owner.co()).run(one::<Rich>()).unwrap();
     // Before the swap returns: who shared its state lets go of it then.
     assert_eq!((told.load(Relaxed), owner.all()), (1, vec!["word".to_owned()]));
-    patient(owner.co()).to(one::<Rich>()).unwrap();
+    patient(owner.co()).run(one::<Rich>()).unwrap();
     Owned::destroy(owner).wait().unwrap();
     assert_eq!(told.load(Relaxed), 1);
 }
@@ -332,9 +332,9 @@ fn x_02_every_swap_is_recorded_with_its_phases() {
     let owner = one::<Rich>().create().unwrap();
     owner.push("word");
     let began = SystemTime::now();
-    let id = CoRef::id(owner.co());
-    let done = patient(owner.co()).to(one::<Plain>()).unwrap();
-    let error = patient(owner.co()).within(Duration::ZERO).to(one::<Rich>()).unwrap_err();
+    let id = Handle::id(owner.co());
+    let done = patient(owner.co()).run(one::<Plain>()).unwrap();
+    let error = patient(owner.co()).timeout(Duration::ZERO).run(one::<Rich>()).unwrap_err();
     let back = error.report().unwrap();
     let seen: Vec<_> = recent().into_iter().filter(|report| report.id == id).collect();
     assert_eq!(seen.len(), 2, "the latest last");
@@ -356,7 +356,7 @@ fn x_02_every_swap_is_recorded_with_its_phases() {
     assert_eq!((back.format, back.parts, back.bytes), (None, 0, 0));
     // So many are remembered.
     for _ in 0..300 {
-        patient(owner.co()).to(one::<Rich>()).unwrap();
+        patient(owner.co()).run(one::<Rich>()).unwrap();
     }
     assert_eq!(recent().len(), 256);
 }

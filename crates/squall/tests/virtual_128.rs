@@ -4,7 +4,7 @@
 mod laws;
 
 use laws::{Hits, Log, Spread, end};
-use squall::{ClusterSize, CoRef, Machine, Owned, Reason, Root, Vp, machine};
+use squall::{ClusterSize, Handle, Machine, Owned, CallErrorKind, Root, Vp, machine};
 use std::sync::Once;
 use std::thread;
 
@@ -28,7 +28,7 @@ fn co_10_translation_sets_have_as_many_words_as_are_needed() {
     let log = Log::default();
     let hits = Spread::new(&log).create(ClusterSize::Node);
     let h = hits.co();
-    let info = || squall::info_of(CoRef::id(h)).unwrap();
+    let info = || squall::info_of(Handle::id(h)).unwrap();
     let unused = info().bytes;
     assert!(info().translations.is_empty());
     for vp in [127, 0, 63, 64, 65, 127] {
@@ -41,7 +41,7 @@ fn co_10_translation_sets_have_as_many_words_as_are_needed() {
     assert_eq!(info().bytes, unused + 4 * rep + 128 / 8, "the set is counted");
     let end = Owned::destroy(hits);
     for vp in [0, 63, 64, 127, 5] {
-        assert_eq!(on(vp, || h.try_add(1)).unwrap_err().reason(), Reason::Destroyed);
+        assert_eq!(on(vp, || h.try_add(1)).unwrap_err().reason(), CallErrorKind::Destroyed);
     }
     end.wait().unwrap();
     log.assert_over();
@@ -68,7 +68,7 @@ fn co_12_first_misses_from_everywhere_at_once_lose_nothing() {
             }
         });
         assert_eq!(h.total(), 16 * 128, "{size}");
-        let info = squall::info_of(CoRef::id(h)).unwrap();
+        let info = squall::info_of(Handle::id(h)).unwrap();
         assert_eq!(info.reps.len(), machine().clusters(size).len(), "{size}");
         assert_eq!(info.translations.len(), 128);
         // Losers of a race are dropped, the others live.

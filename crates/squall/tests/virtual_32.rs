@@ -6,7 +6,7 @@ mod laws;
 
 use laws::{Event, Hits, Inside, Log, Spread, assert_held_up, end, stop};
 use squall::{
-    At, Cleanup, Cluster, ClusterSize, CoRef, Interface, Machine, Owned, Reason, Root, Vp, VpSet, machine,
+    RepContext, Cleanup, Cluster, ClusterSize, Handle, Interface, Machine, Owned, CallErrorKind, Root, Vp, VpSet, machine,
 };
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,8 +27,8 @@ fn on<T>(vp: u32, f: impl FnOnce() -> T) -> T {
     Vp::with_vp(Vp::new(vp), f).unwrap()
 }
 
-fn info(hits: CoRef<dyn Hits>) -> squall::ObjectInfo {
-    squall::info_of(CoRef::id(hits)).unwrap()
+fn info(hits: Handle<dyn Hits>) -> squall::ObjectInfo {
+    squall::info_of(Handle::id(hits)).unwrap()
 }
 
 fn vps(set: &VpSet) -> Vec<usize> {
@@ -121,7 +121,7 @@ fn co_06_a_local_entry_may_be_discarded_at_any_time() {
     on(3, || h.add(1));
     assert_eq!((info(h).misses, log.made()), (2, 1));
     // Between calls, within one, and by the VP of another.
-    squall::tables::discard_page_of(Vp::new(2), CoRef::id(h));
+    squall::tables::discard_page_of(Vp::new(2), Handle::id(h));
     on(3, || h.add(1));
     assert_eq!(info(h).misses, 2, "the entry of VP 3 stayed");
     on(2, || {
@@ -160,7 +160,7 @@ fn to_08_tables_are_discarded_while_every_vp_calls() {
         let mut vp = 0;
         while going.load(Ordering::Relaxed) > 0 {
             squall::tables::discard(Vp::new(vp));
-            squall::tables::discard_page_of(Vp::new((vp + 16) % 32), CoRef::id(references[0]));
+            squall::tables::discard_page_of(Vp::new((vp + 16) % 32), Handle::id(references[0]));
             vp = (vp + 1) % 32;
         }
     });
@@ -249,21 +249,21 @@ fn pitfall_06_an_id_is_used_again_under_another_generation_only() {
         Owned::destroy(sum).wait().unwrap();
         for generation in 2..20 {
             // Of another interface, in the same slot.
-            let text = text_in(CoRef::id(stale).slot(), &"not a number".repeat(5));
-            assert_eq!(CoRef::id(text.co()).generation(), generation);
+            let text = text_in(Handle::id(stale).slot(), &"not a number".repeat(5));
+            assert_eq!(Handle::id(text.co()).generation(), generation);
             assert_eq!(text.other().len(), 60);
             on(1, || assert_eq!(text.other().len(), 60));
             for vp in [1, 2, 5] {
                 let error = on(vp, || stale.try_add(1)).unwrap_err();
                 assert_eq!(
                     (error.reason(), error.id(), error.class()),
-                    (Reason::Destroyed, CoRef::id(stale), None)
+                    (CallErrorKind::Destroyed, Handle::id(stale), None)
                 );
             }
-            assert!(squall::info_of(CoRef::id(stale)).is_none());
+            assert!(squall::info_of(Handle::id(stale)).is_none());
             // While it is being reclaimed its class is told of itself only.
             let dying = text.co();
-            let done = squall::rcu::op(|_| {
+            let done = squall::rcu::pin(|_| {
                 let done = Owned::destroy(text);
                 assert_eq!(stale.try_add(1).unwrap_err().class(), None);
                 assert_eq!(dying.try_other().unwrap_err().class(), Some(std::any::type_name::<Text>()));
@@ -279,7 +279,7 @@ fn pitfall_06_an_id_is_used_again_under_another_generation_only() {
 fn in_slot<I: ?Sized + Interface>(slot: u32, make: impl Fn() -> Owned<I>) -> Owned<I> {
     for _ in 0..1000 {
         let made = make();
-        if CoRef::id(made.co()).slot() == slot {
+        if Handle::id(made.co()).slot() == slot {
             return made;
         }
         // Kept, so that the next one does not get that one's.
@@ -308,13 +308,13 @@ fn co_29_the_id_is_free_only_after_the_last_drop() {
             .on_drop(move |_| {
                 // A free slot of this VP would be taken at once (`pitfall_06`).
                 let text: Owned<dyn Other> = on(vp, || squall::shared(Text(String::new())));
-                slots.lock().unwrap().push(CoRef::id(text.co()).slot());
+                slots.lock().unwrap().push(Handle::id(text.co()).slot());
                 // Kept, so that the next one does not get that one's.
                 let _ = Owned::leak(text);
             })
             .create(ClusterSize::Cpu)
     });
-    let mine = CoRef::id(hits.co()).slot();
+    let mine = Handle::id(hits.co()).slot();
     (0..32).for_each(|vp| on(vp, || hits.add(1)));
     end(hits);
     log.assert_over();
@@ -374,8 +374,8 @@ fn pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface() {
     on(11, || {
         let file: Owned<dyn File> = squall::shared(Doc("text".into()));
         let f = file.co();
-        let named: CoRef<dyn Named> = CoRef::upcast(f);
-        let sized: CoRef<dyn Sized_> = CoRef::upcast(f);
+        let named: Handle<dyn Named> = Handle::upcast(f);
+        let sized: Handle<dyn Sized_> = Handle::upcast(f);
         for vp in [0, 9, 11] {
             on(vp, || {
                 assert_eq!((f.read(), f.name(), f.size()), ("text".into(), "the name of text".into(), 4));
@@ -383,19 +383,19 @@ fn pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface() {
             });
         }
         // One object, three ids in a row, one of them for each interface.
-        let slots = [CoRef::id(f), CoRef::id(named), CoRef::id(sized)].map(|id| id.slot());
+        let slots = [Handle::id(f), Handle::id(named), Handle::id(sized)].map(|id| id.slot());
         assert_eq!(slots, [slots[0], slots[0] + 1, slots[0] + 2]);
-        assert_eq!(squall::info_of(CoRef::id(sized)).unwrap().id, CoRef::id(f));
+        assert_eq!(squall::info_of(Handle::id(sized)).unwrap().id, Handle::id(f));
         assert_eq!(squall::snapshot().iter().filter(|info| slots.contains(&info.id.slot())).count(), 1);
         let destruction = Owned::destroy(file);
         for error in [f.try_read().map(drop), named.try_name().map(drop), sized.try_size().map(drop)] {
-            assert_eq!(error.unwrap_err().reason(), Reason::Destroyed);
+            assert_eq!(error.unwrap_err().reason(), CallErrorKind::Destroyed);
         }
         destruction.wait().unwrap();
         // The three ids are used again together, by an object of the same number of interfaces.
         let other: Owned<dyn File> = in_slot(slots[0], || squall::shared(Doc("other".into())));
         assert_eq!(sized.try_size().unwrap_err().interface(), "Sized_");
-        assert_eq!(CoRef::upcast::<dyn Sized_>(other.co()).size(), 5);
+        assert_eq!(Handle::upcast::<dyn Sized_>(other.co()).size(), 5);
         Owned::destroy(other).wait().unwrap();
     });
 }
@@ -405,7 +405,7 @@ fn pitfall_04_a_reference_to_what_an_interface_extends_is_of_that_interface() {
 /// Calls of the link's own functions.
 struct Ring;
 struct Link {
-    at: At<Ring>,
+    at: RepContext<Ring>,
     n: AtomicU64,
 }
 
@@ -427,7 +427,7 @@ trait Peer: Send + Sync {
 impl Root for Ring {
     type Interface = dyn Peer;
     type Rep = Link;
-    fn make_rep(&self, at: At<Ring>) -> Link {
+    fn make_rep(&self, at: RepContext<Ring>) -> Link {
         Link { n: AtomicU64::new(at.cluster().index() as u64), at }
     }
 }
@@ -476,7 +476,7 @@ fn co_68_each_vp_leads_to_its_representative() {
         })
         .collect();
     assert_eq!(on(2, || r.found()), expected);
-    assert_eq!(squall::info_of(CoRef::id(r)).unwrap().reps.len(), 3, "looking makes none");
+    assert_eq!(squall::info_of(Handle::id(r)).unwrap().reps.len(), 3, "looking makes none");
     Owned::destroy(ring).wait().unwrap();
 }
 
@@ -593,13 +593,13 @@ fn co_31_experts_clean_up_where_and_how_they_like() {
     machine_of_32();
     type Cleaned = Arc<Mutex<Vec<(Vp, u64)>>>;
     struct Mine(Cleaned, Log);
-    struct Part(At<Mine>, AtomicU64);
+    struct Part(RepContext<Mine>, AtomicU64);
     impl Root for Mine {
         type Interface = dyn Peer;
         type Rep = Part;
         const EAGER: bool = true;
         const CLEANUP: Cleanup = Cleanup::Anywhere;
-        fn make_rep(&self, at: At<Mine>) -> Part {
+        fn make_rep(&self, at: RepContext<Mine>) -> Part {
             Part(at, AtomicU64::new(0))
         }
         fn cleanup(&self, made_on: Vp, rep: Part) {
@@ -637,7 +637,7 @@ fn co_31_experts_clean_up_where_and_how_they_like() {
     let (cleaned, log) = (Cleaned::default(), Log::default());
     let object = Mine(cleaned.clone(), log.clone()).create(ClusterSize::Core);
     // Eager: all are there before the first call; no translation is.
-    let before = squall::info_of(CoRef::id(object.co())).unwrap();
+    let before = squall::info_of(Handle::id(object.co())).unwrap();
     assert_eq!((before.reps.len(), before.translations.len()), (16, 0));
     on(12, || object.set(5));
     assert_eq!(on(13, || object.own()), (5, 16));
@@ -691,7 +691,7 @@ fn pitfall_03_a_miss_that_installs_late_leaves_no_entry() {
         log.assert_over();
         // Freed; whoever finds it in a table reads freed memory, which sanitizers see.
         for vp in [0, 9, 18] {
-            assert_eq!(on(vp, || h.try_add(1)).unwrap_err().reason(), Reason::Destroyed);
+            assert_eq!(on(vp, || h.try_add(1)).unwrap_err().reason(), CallErrorKind::Destroyed);
         }
     }
 }
@@ -715,7 +715,7 @@ fn pitfall_02_cached_entries_die_at_once_though_a_miss_keeps_them_from_being_cle
     let destruction = Owned::destroy(hits);
     for vp in [3, 12, 4] {
         let error = on(vp, || h.try_add(1)).unwrap_err();
-        assert_eq!(error.reason(), Reason::Destroyed, "VP {vp}");
+        assert_eq!(error.reason(), CallErrorKind::Destroyed, "VP {vp}");
     }
     making.go();
     late.join().unwrap();
@@ -729,7 +729,7 @@ fn pitfall_09_users_code_runs_under_no_lock_of_ours() {
     machine_of_32();
     let _guard = laws::tables_are_discarded();
     // Everything that could need a lock, from the VP where the author's code is stopped, and on the same object.
-    let everything = |hits: CoRef<dyn Hits>, live: bool| {
+    let everything = |hits: Handle<dyn Hits>, live: bool| {
         on(5, || {
             let (one, other_log) = (Log::default(), Log::default());
             let objects: Vec<_> = (0..600).map(|_| Spread::new(&one).create(ClusterSize::Core)).collect();
@@ -740,7 +740,7 @@ fn pitfall_09_users_code_runs_under_no_lock_of_ours() {
                 .for_each(|end| assert!(!end.is_complete() || one.made() == 600));
             let text: Owned<dyn Other> = squall::shared(Text("text".into()));
             assert_eq!(text.other(), "text");
-            assert!(squall::snapshot().iter().any(|info| info.id == CoRef::id(text.co())));
+            assert!(squall::snapshot().iter().any(|info| info.id == Handle::id(text.co())));
             drop(text);
             squall::tables::discard_all();
             assert!(squall::tables::stats().objects_count > 0 || !live);

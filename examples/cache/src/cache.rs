@@ -8,8 +8,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use squall::CoRef;
-use squall::objects::cell::{self, Published, ReadMostly, Reading};
+use squall::Handle;
+use squall::objects::read_mostly::{self, ReadMostly, OwnedReadMostly, ReadMostlyExt};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -38,7 +38,7 @@ const CAS_BATCH: u64 = 256;
 #[derive(Debug)]
 pub struct Cache<S> {
     store: S,
-    config: ReadMostly<Config>,
+    config: OwnedReadMostly<Config>,
     stats: Stats,
     clock: Clock,
     began: u64,
@@ -126,7 +126,7 @@ impl<S: Store> Cache<S> {
     pub fn new(store: S, config: Config, clock: Clock) -> Arc<Cache<S>> {
         Arc::new(Cache {
             store,
-            config: cell::shared(config),
+            config: read_mostly::shared(config),
             stats: Stats::new(),
             began: clock.now(),
             clock,
@@ -142,7 +142,7 @@ impl<S: Store> Cache<S> {
     }
 
     /// The configuration, to read it and to change it while the server serves.
-    pub fn config(&self) -> CoRef<dyn Published<Config>> {
+    pub fn config(&self) -> Handle<dyn ReadMostly<Config>> {
         self.config.co()
     }
 

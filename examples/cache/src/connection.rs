@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use squall::objects::cell::Reading;
+use squall::objects::read_mostly::ReadMostlyExt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use crate::VERSION;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use squall::objects::cell::Reading;
+use squall::objects::read_mostly::ReadMostlyExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 

@@ -2,8 +2,8 @@
 
 use std::hash::RandomState;
 
-use squall::CoRef;
-use squall::objects::map::{self, Compute, Entries, Map, Mapping};
+use squall::Handle;
+use squall::objects::map::{self, Compute, MapExt, OwnedMap, Map};
 use squall::rcu::op;
 
 use crate::item::Item;
@@ -12,7 +12,7 @@ use crate::store::{Change, Key, Store};
 /// Entries in a map of `squall::objects`. A read of it writes nothing that is shared, and waits for nobody; and what serves the entries
 /// may be swapped while it serves.
 #[derive(Debug)]
-pub struct SquallStore(Map<Key, Item>);
+pub struct SquallStore(OwnedMap<Key, Item>);
 
 impl SquallStore {
     /// An empty one, in the map's central form.
@@ -21,7 +21,7 @@ impl SquallStore {
     }
 
     /// The map, for what can be done to one from outside: to swap it for another form while it serves.
-    pub fn map(&self) -> CoRef<dyn Mapping<Key, Item, RandomState>> {
+    pub fn map(&self) -> Handle<dyn Map<Key, Item, RandomState>> {
         self.0.co()
     }
 }
@@ -32,8 +32,8 @@ impl Default for SquallStore {
     }
 }
 
-impl From<Map<Key, Item>> for SquallStore {
-    fn from(map: Map<Key, Item>) -> SquallStore {
+impl From<OwnedMap<Key, Item>> for SquallStore {
+    fn from(map: OwnedMap<Key, Item>) -> SquallStore {
         SquallStore(map)
     }
 }
@@ -41,7 +41,7 @@ impl From<Map<Key, Item>> for SquallStore {
 impl Store for SquallStore {
     #[inline]
     fn read<R>(&self, key: &[u8], f: impl FnOnce(&Item) -> R) -> Option<R> {
-        self.0.co().read(key, f)
+        self.0.co().with(key, f)
     }
 
     fn change(&self, key: &[u8], mut f: impl FnMut(Option<&Item>) -> Change) {
@@ -53,8 +53,8 @@ impl Store for SquallStore {
     }
 
     fn visit(&self, from: u64, mut f: impl FnMut(&[u8], &Item) -> bool) -> Option<u64> {
-        op(|op| {
-            let store = self.0.co().look(op);
+        pin(|guard| {
+            let store = self.0.co().look(guard);
             let (mut next, mut shown, mut more) = (Some(from), false, true);
             while let Some(at) = next
                 && !shown

@@ -1,11 +1,11 @@
 /*
- * The liburcu side of the cases rcu-read, rcu-wait and rcu-retire. Compiled once for each flavour: the headers of
- * two flavours do not go together in one file.
+ * The liburcu side of the cases rcu-read, rcu-wait and rcu-retire. Compiled once per flavour: the headers of two
+ * flavours cannot be included in one file.
  *
- * The loops are here and not in Rust so that the read side is inlined, as liburcu's README advises for speed
- * (_LGPL_SOURCE). This file is compiled only with the feature `rivals`; nothing of it is in a published crate.
+ * The loops are in C so that the read side is inlined, as liburcu's README advises for speed (_LGPL_SOURCE). This
+ * file is compiled only with the feature `rivals`, and is part of no published crate.
  *
- * Both flavours do the same work: enter, load a pointer, read a word through it, leave. The qsbr flavour reports a
+ * Both flavours do equal work: enter, load a pointer, read a word through it, leave. The qsbr flavour reports a
  * quiescent state every 1024 reads, as liburcu's own test program does, and is offline outside these loops. For the
  * memb flavour the calls about quiescent states are empty.
  */
@@ -62,7 +62,7 @@ uint64_t SHIM(read)(uint64_t **slot, uint64_t ops)
 	return sum;
 }
 
-/* The caller is offline or not registered, as a thread that waits should be. */
+/* The caller is offline or not registered, as required of a waiting thread. */
 void SHIM(wait)(void)
 {
 	RCU(synchronize_rcu)();

@@ -225,7 +225,7 @@ pub(crate) struct Background {
     reading: Reading,
     stop: AtomicBool,
     running: AtomicUsize,
-    /// The readers of [`Reading::Once`] sleep on this until the harness stops them.
+    /// The readers of [`ReadMostlyExt::Once`] sleep on this until the harness stops them.
     sleepers: Mutex<()>,
     stopped: Condvar,
 }
@@ -247,9 +247,9 @@ impl Background {
         // Release: pairs with the Acquire in `await_ready`.
         self.running.fetch_add(1, Ordering::Release);
         if self.reading == Reading::Once {
-            let mut asleep = self.sleepers.lock().expect("nobody panics holding it");
+            let mut asleep = self.sleepers.lock().expect("the lock is not poisoned");
             while !self.is_stopped() {
-                asleep = self.stopped.wait(asleep).expect("nobody panics holding it");
+                asleep = self.stopped.wait(asleep).expect("the lock is not poisoned");
             }
         }
         while !self.is_stopped() {
@@ -263,7 +263,7 @@ impl Background {
     }
 
     pub(crate) fn stop(&self) {
-        let _asleep = self.sleepers.lock().expect("nobody panics holding it");
+        let _asleep = self.sleepers.lock().expect("the lock is not poisoned");
         self.stop.store(true, Ordering::Relaxed);
         self.stopped.notify_all();
     }

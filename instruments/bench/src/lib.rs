@@ -36,6 +36,7 @@ mod ours_swap;
 mod report;
 mod rivals;
 mod uncounted;
+mod work;
 
 pub mod env;
 

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::sync::OnceLock;
 
-use crate::cases::rcu_retire::Tally;
+use crate::work::retire::Tally;
 
 /// The interface of the cases `call`, `miss` and `lifecycle`.
 #[squall::interface]

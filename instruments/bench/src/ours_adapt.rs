@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use squall::adapt::control::{self, Verdict};
 use squall::objects::counter::{self, CENTRAL, Counter, SPREAD};
-use squall::{CoRef, Id, Owned, Vp};
+use squall::{Handle, Id, Owned, Vp};
 
 use crate::case::{Make, Missing, Setting, Subject, Worker};
 use crate::ours_machine::on_processor;
@@ -44,12 +44,12 @@ impl Kind {
 pub(crate) struct Counted(Owned<dyn Counter>);
 
 impl Counted {
-    pub(crate) fn co(&self) -> CoRef<dyn Counter> {
+    pub(crate) fn co(&self) -> Handle<dyn Counter> {
         self.0.co()
     }
 
     pub(crate) fn id(&self) -> Id {
-        CoRef::id(self.0.co())
+        Handle::id(self.0.co())
     }
 
     pub(crate) fn total(&self) -> u64 {
@@ -137,7 +137,7 @@ fn adding(kind: Kind, grown: bool) -> Result<Box<dyn Subject>, Missing> {
 
 fn one(kind: Kind) -> Result<Counted, Missing> {
     let mut made = kind.make(1).map_err(Missing)?;
-    made.pop().ok_or_else(|| Missing("none was made".to_owned()))
+    made.pop().ok_or_else(|| Missing("no counter was made".to_owned()))
 }
 
 impl Subject for Adding {
@@ -182,7 +182,7 @@ pub(crate) const TOTALS_PER_ADD: u64 = 99;
 
 /// Adds one, `calls` times.
 #[inline]
-pub(crate) fn add(co: CoRef<dyn Counter>, calls: u64) -> u64 {
+pub(crate) fn add(co: Handle<dyn Counter>, calls: u64) -> u64 {
     for _ in 0..calls {
         black_box(&co).add(1);
     }
@@ -192,7 +192,7 @@ pub(crate) fn add(co: CoRef<dyn Counter>, calls: u64) -> u64 {
 /// Makes `calls` calls: one in a hundred adds one, the others ask for the sum. Returns the number of
 /// additions.
 #[inline]
-pub(crate) fn mostly_total(co: CoRef<dyn Counter>, calls: u64) -> u64 {
+pub(crate) fn mostly_total(co: Handle<dyn Counter>, calls: u64) -> u64 {
     let (mut left, mut added) = (calls, 0);
     while left > 0 {
         black_box(&co).add(1);

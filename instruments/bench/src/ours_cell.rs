@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
-use squall::objects::cell::{self, Published, ReadMostly, Reading};
-use squall::{ClusterSize, CoRef};
+use squall::objects::read_mostly::{self, ReadMostly, OwnedReadMostly, ReadMostlyExt};
+use squall::{ClusterSize, Handle};
 use squall_parts::replica::{Master, Replica};
 
-use crate::cases::cell::{Kept, Value, value};
+use crate::rivals::cells::{Kept, Value, value};
 
 /// `squall-embedded`: the master alone, as embedded in another structure; the threads keep no replica.
 pub(crate) struct Embedded(Master<Value>);
@@ -66,15 +66,15 @@ impl Kept for Replicated {
 
 /// Makes one form of the object.
 pub(crate) trait Form: Send + Sync + 'static {
-    fn make(value: Value) -> ReadMostly<Value>;
+    fn make(value: Value) -> OwnedReadMostly<Value>;
 }
 
 /// `squall-shared`.
 pub(crate) struct Shared;
 
 impl Form for Shared {
-    fn make(value: Value) -> ReadMostly<Value> {
-        cell::shared(value)
+    fn make(value: Value) -> OwnedReadMostly<Value> {
+        read_mostly::shared(value)
     }
 }
 
@@ -82,8 +82,8 @@ impl Form for Shared {
 pub(crate) struct Distributed;
 
 impl Form for Distributed {
-    fn make(value: Value) -> ReadMostly<Value> {
-        cell::distributed(value, ClusterSize::Cpu)
+    fn make(value: Value) -> OwnedReadMostly<Value> {
+        read_mostly::distributed(value, ClusterSize::Cpu)
     }
 }
 
@@ -91,15 +91,15 @@ impl Form for Distributed {
 pub(crate) struct Adaptive;
 
 impl Form for Adaptive {
-    fn make(value: Value) -> ReadMostly<Value> {
-        cell::adaptive(value)
+    fn make(value: Value) -> OwnedReadMostly<Value> {
+        read_mostly::adaptive(value)
     }
 }
 
 /// An object, called through a handle that all threads copy.
 pub(crate) struct Object<F> {
-    co: CoRef<dyn Published<Value>>,
-    _owner: ReadMostly<Value>,
+    co: Handle<dyn ReadMostly<Value>>,
+    _owner: OwnedReadMostly<Value>,
     form: std::marker::PhantomData<F>,
 }
 

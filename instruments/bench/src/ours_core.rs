@@ -3,28 +3,28 @@
 use std::hint::black_box;
 
 use squall::pervp::BiasedWord;
-use squall::swap::{New, RootFormats, Swap};
-use squall::{At, ClusterSize, CoRef, Miss, Owned, Reply, Root};
+use squall::swap::{Replacement, RootFormats, Swap};
+use squall::{RepContext, ClusterSize, Handle, Miss, Owned, MissAnswer, Root};
 
 use crate::case::{Make, Missing, Setting, Subject, Worker};
-use crate::cases::call::{Reach, calling};
-use crate::cases::gather::{Gather, gathering};
-use crate::cases::lifecycle::{Live, living};
-use crate::cases::miss::{Batch, first_calls};
+use crate::work::call::{Reach, calling};
+use crate::work::gather::{Gather, gathering};
+use crate::work::lifecycle::{Live, living};
+use crate::work::miss::{Batch, first_calls};
 use crate::objects::{Field, Hits, Mortal, Probe};
 use crate::ours_machine::on_processor;
 
 // --- `call` ---
 
 pub(crate) struct Called {
-    co: CoRef<dyn Probe>,
+    co: Handle<dyn Probe>,
     _owner: Owned<dyn Probe>,
 }
 
 pub(crate) const CALL: Make = calling::<Called>();
 
 impl Called {
-    pub(crate) fn co(&self) -> CoRef<dyn Probe> {
+    pub(crate) fn co(&self) -> Handle<dyn Probe> {
         self.co
     }
 }
@@ -54,8 +54,8 @@ impl Reach for Swapped {
         let called = Called::new(object);
         for _ in 0..SWAPS {
             called.get(0);
-            let swap = Swap::of(called.co).without_state();
-            swap.to(New::shared(Field::new())).expect("nobody calls it, so nothing is waited for");
+            let swap = Swap::new(called.co).without_state();
+            swap.run(Replacement::shared(Field::new())).expect("there are no calls to wait for");
         }
         // Drops the replaced objects now, so that the counted calls do not.
         squall::rcu::barrier().expect("outside every operation");
@@ -77,14 +77,14 @@ pub(crate) struct PerProcessor;
 #[repr(align(128))]
 pub(crate) struct LocalHits {
     count: BiasedWord,
-    at: At<PerProcessor>,
+    at: RepContext<PerProcessor>,
 }
 
 impl Root for PerProcessor {
     type Interface = dyn Hits;
     type Rep = LocalHits;
 
-    fn make_rep(&self, at: At<PerProcessor>) -> LocalHits {
+    fn make_rep(&self, at: RepContext<PerProcessor>) -> LocalHits {
         LocalHits { count: BiasedWord::new(at.vp()), at }
     }
 
@@ -125,7 +125,7 @@ fn counted_on(reps: usize) -> Result<Owned<dyn Hits>, Missing> {
     for index in 0..reps {
         on_processor(index, || hits.add(1))?;
     }
-    let made = squall::info_of(CoRef::id(hits.co())).map_or(0, |info| info.reps.len());
+    let made = squall::info_of(Handle::id(hits.co())).map_or(0, |info| info.reps.len());
     if made == reps {
         Ok(hits)
     } else {
@@ -160,7 +160,7 @@ impl Gather for Tree {
 /// A representative that only answers.
 pub(crate) struct Answering {
     field: Field,
-    _at: At<PerProcessorField>,
+    _at: RepContext<PerProcessorField>,
 }
 
 /// The root with the measured misses. By variant, its representative is kept in the tables or bypasses them.
@@ -172,11 +172,11 @@ impl Root for PerProcessorField {
     type Interface = dyn Probe;
     type Rep = Answering;
 
-    fn make_rep(&self, at: At<PerProcessorField>) -> Answering {
+    fn make_rep(&self, at: RepContext<PerProcessorField>) -> Answering {
         Answering { field: Field::new(), _at: at }
     }
 
-    fn handle_miss<'a>(&'a self, miss: Miss<'a, PerProcessorField>) -> Reply<'a, PerProcessorField> {
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, PerProcessorField>) -> MissAnswer<'a, PerProcessorField> {
         if self.redirects { miss.local().once() } else { miss.local().cached() }
     }
 }
@@ -212,7 +212,7 @@ impl Subject for Redirecting {
 
     fn check(&self, ops: u64) -> Result<(), String> {
         // The count wraps at 2^32.
-        let info = squall::info_of(CoRef::id(self.0.co())).ok_or("the object is gone")?;
+        let info = squall::info_of(Handle::id(self.0.co())).ok_or("the object is gone")?;
         let missed = info.misses;
         if (missed as u32).wrapping_sub(ops as u32) < u32::MAX / 2 {
             return Ok(());

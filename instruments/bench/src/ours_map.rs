@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::marker::PhantomData;
 
-use squall::objects::map::{self, Entries, Map};
-use squall::{ClusterSize, CoRef, Id};
+use squall::objects::map::{self, MapExt, OwnedMap};
+use squall::{ClusterSize, Handle, Id};
 use squall_parts::table::Table;
 
 use crate::cases::map::Key;
@@ -60,17 +60,17 @@ impl<K: Key, S: Hashing> Mapping<K> for Table<K, u64, S> {
 
 /// Makes one form of the object.
 pub(crate) trait Form: Send + Sync + 'static {
-    /// See [`Mapping::LEARNS`].
+    /// See [`Map::LEARNS`].
     const LEARNS: bool = false;
 
-    fn make<K: Key, S: Hashing>() -> Map<K, u64, S>;
+    fn make<K: Key, S: Hashing>() -> OwnedMap<K, u64, S>;
 }
 
 /// `squall-central`.
 pub(crate) struct Central;
 
 impl Form for Central {
-    fn make<K: Key, S: Hashing>() -> Map<K, u64, S> {
+    fn make<K: Key, S: Hashing>() -> OwnedMap<K, u64, S> {
         map::central_with(0, S::default())
     }
 }
@@ -79,7 +79,7 @@ impl Form for Central {
 pub(crate) struct OneLock;
 
 impl Form for OneLock {
-    fn make<K: Key, S: Hashing>() -> Map<K, u64, S> {
+    fn make<K: Key, S: Hashing>() -> OwnedMap<K, u64, S> {
         map::locked_with(0, S::default())
     }
 }
@@ -90,7 +90,7 @@ pub(crate) struct Replicated;
 impl Form for Replicated {
     const LEARNS: bool = true;
 
-    fn make<K: Key, S: Hashing>() -> Map<K, u64, S> {
+    fn make<K: Key, S: Hashing>() -> OwnedMap<K, u64, S> {
         map::replicated_with(0, ClusterSize::Cpu, S::default())
     }
 }
@@ -99,7 +99,7 @@ impl Form for Replicated {
 pub(crate) struct Partitioned;
 
 impl Form for Partitioned {
-    fn make<K: Key, S: Hashing>() -> Map<K, u64, S> {
+    fn make<K: Key, S: Hashing>() -> OwnedMap<K, u64, S> {
         map::partitioned_with(8, |key| key as usize, ClusterSize::Cpu, S::default())
     }
 }
@@ -108,15 +108,15 @@ impl Form for Partitioned {
 pub(crate) struct Adaptive;
 
 impl Form for Adaptive {
-    fn make<K: Key, S: Hashing>() -> Map<K, u64, S> {
+    fn make<K: Key, S: Hashing>() -> OwnedMap<K, u64, S> {
         map::adaptive_with(0, S::default())
     }
 }
 
 /// An object, called through a handle that all threads copy.
 pub(crate) struct Object<K: Key, S: BuildHasher + Send + Sync + 'static, F> {
-    co: CoRef<dyn map::Mapping<K, u64, S>>,
-    _owner: Map<K, u64, S>,
+    co: Handle<dyn map::Map<K, u64, S>>,
+    _owner: OwnedMap<K, u64, S>,
     form: PhantomData<F>,
 }
 
@@ -158,7 +158,7 @@ impl<K: Key, S: Hashing, F: Form> Mapping<K> for Object<K, S, F> {
     }
 
     fn object(&self) -> Option<Id> {
-        Some(CoRef::id(self.co))
+        Some(Handle::id(self.co))
     }
 
     fn sum(&self) -> u64 {

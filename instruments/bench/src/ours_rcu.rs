@@ -4,10 +4,10 @@
 use std::hint::black_box;
 
 use crossbeam_utils::CachePadded;
-use squall_rcu::{Rcu, op};
+use squall_rcu::{Rcu, pin};
 
 use crate::case::{Background, Missing, Setting, Spacing, Subject, Worker};
-use crate::cases::rcu_retire::{Item, Reclaim, retiring};
+use crate::work::retire::{Item, Reclaim, retiring};
 
 struct Shared {
     cell: CachePadded<Rcu<u64>>,
@@ -21,7 +21,7 @@ impl Shared {
     fn read_times(&self, ops: u64) {
         let mut sum = 0u64;
         for _ in 0..ops {
-            sum = sum.wrapping_add(op(|o| *self.cell.load(o)));
+            sum = sum.wrapping_add(pin(|o| *self.cell.load(o)));
         }
         black_box(sum);
     }
@@ -95,7 +95,7 @@ impl Reclaim for Slots {
 
     #[inline]
     fn exchange(&self, _: &mut (), own: usize, other: usize, fresh: Box<Item>) -> u64 {
-        let value = op(|o| self.0[other].load(o).value);
+        let value = pin(|o| self.0[other].load(o).value);
         self.0[own].replace(fresh);
         value
     }

@@ -1,7 +1,7 @@
 //! Subjects `squall-*` of the case `request-counter`: the ready gates, used as a service would.
 
-use squall::objects::requests::{self, Requests};
-use squall::{CoRef, Owned};
+use squall::objects::gate::{self, Requests};
+use squall::{Handle, Owned};
 
 use crate::case::Missing;
 use crate::ours_machine::on_processor;
@@ -10,12 +10,12 @@ use crate::rivals::gates::Gate;
 /// `squall-shared` and `squall-distributed`.
 pub(crate) struct Counted<const DISTRIBUTED: bool> {
     owned: Owned<dyn Requests>,
-    co: CoRef<dyn Requests>,
+    co: Handle<dyn Requests>,
 }
 
 impl<const DISTRIBUTED: bool> Gate for Counted<DISTRIBUTED> {
     fn make() -> Result<Self, Missing> {
-        let make = if DISTRIBUTED { requests::distributed } else { requests::shared };
+        let make = if DISTRIBUTED { gate::distributed } else { gate::shared };
         let owned = on_processor(0, make)?;
         let co = owned.co();
         Ok(Counted { owned, co })

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use squall::swap::{Formats, New, RootFormats, State, Swap, SwapFailure};
-use squall::{At, ClusterSize, CoRef, ObjectState, Owned, Root};
+use squall::swap::{StateFormats, Replacement, RootFormats, State, Swap, SwapFailure};
+use squall::{RepContext, ClusterSize, Handle, ObjectState, Owned, Root};
 
-use crate::cases::swap::{Replace, Replaced, Shape, checked};
+use crate::work::replace::{Replace, Replaced, Shape, checked};
 use crate::objects::{Field, Hits, Probe};
 use crate::ours_core::PerProcessor;
 use crate::ours_machine::on_processor;
@@ -27,12 +27,12 @@ impl Ours {
         Ok(ours)
     }
 
-    pub(crate) fn co(&self) -> CoRef<dyn Probe> {
+    pub(crate) fn co(&self) -> Handle<dyn Probe> {
         self.owner.co()
     }
 
     fn info(&self) -> Option<squall::ObjectInfo> {
-        squall::info_of(CoRef::id(self.co()))
+        squall::info_of(Handle::id(self.co()))
     }
 
     /// Whether a swap of the object is under way.
@@ -58,18 +58,18 @@ impl Ours {
 }
 
 /// Makes an implementation of this shape, with its state or ready to import it.
-fn new(shape: &Shape, filled: bool) -> New<dyn Probe> {
+fn new(shape: &Shape, filled: bool) -> Replacement<dyn Probe> {
     let bytes = shape.state_bytes.unwrap_or(0);
     match shape.reps {
         Some(reps) => {
             let size = if reps == 1 { ClusterSize::Machine } else { ClusterSize::Cpu };
-            New::root(Spread { part_bytes: bytes / reps, filled }, size)
+            Replacement::root(Spread { part_bytes: bytes / reps, filled }, size)
         }
-        None if shape.state_bytes.is_none() => New::shared(Field::new()),
+        None if shape.state_bytes.is_none() => Replacement::shared(Field::new()),
         None if shape.by_pointer => {
-            New::stateful(Pointed { field: Field::new(), state: fill(filled, || vec![1; bytes].into()) })
+            Replacement::stateful(Pointed { field: Field::new(), state: fill(filled, || vec![1; bytes].into()) })
         }
-        None => New::stateful(Copied { field: Field::new(), state: fill(filled, || vec![1; bytes]) }),
+        None => Replacement::stateful(Copied { field: Field::new(), state: fill(filled, || vec![1; bytes]) }),
     }
 }
 
@@ -86,10 +86,10 @@ impl Replace for Ours {
 
     fn replace(&self) -> Result<Replaced, String> {
         let swap = match self.shape.state_bytes {
-            Some(_) => Swap::of(self.co()),
-            None => Swap::of(self.co()).without_state(),
+            Some(_) => Swap::new(self.co()),
+            None => Swap::new(self.co()).without_state(),
         };
-        match swap.to(new(&self.shape, false)) {
+        match swap.run(new(&self.shape, false)) {
             Ok(report)
                 if report.bytes == self.shape.state_bytes.map_or(0, |bytes| self.moved_bytes(bytes)) =>
             {
@@ -140,7 +140,7 @@ impl Probe for Copied {
 }
 
 impl State for Copied {
-    fn formats(formats: &mut Formats<'_, Copied>) {
+    fn formats(formats: &mut StateFormats<'_, Copied>) {
         formats
             .export(|this| Ok(this.state.get().ok_or(NOT_ONCE)?.clone()))
             .import(|this, state: Vec<u8>| Ok(this.state.set(state).map_err(|_| NOT_ONCE)?));
@@ -160,7 +160,7 @@ impl Probe for Pointed {
 }
 
 impl State for Pointed {
-    fn formats(formats: &mut Formats<'_, Pointed>) {
+    fn formats(formats: &mut StateFormats<'_, Pointed>) {
         formats
             .export(|this| Ok(Arc::clone(this.state.get().ok_or(NOT_ONCE)?)))
             .import(|this, state: Arc<[u8]>| Ok(this.state.set(state).map_err(|_| NOT_ONCE)?));
@@ -177,14 +177,14 @@ struct Spread {
 struct SpreadPart {
     field: Field,
     state: OnceLock<Vec<u8>>,
-    _at: At<Spread>,
+    _at: RepContext<Spread>,
 }
 
 impl Root for Spread {
     type Interface = dyn Probe;
     type Rep = SpreadPart;
 
-    fn make_rep(&self, at: At<Spread>) -> SpreadPart {
+    fn make_rep(&self, at: RepContext<Spread>) -> SpreadPart {
         let state = fill(self.filled, || vec![1; self.part_bytes]);
         SpreadPart { field: Field::new(), state, _at: at }
     }
@@ -225,7 +225,7 @@ impl Replace for Counting {
     }
 
     fn replace(&self) -> Result<Replaced, String> {
-        match Swap::of(self.0.co()).to(New::root(PerProcessor, ClusterSize::Cpu)) {
+        match Swap::new(self.0.co()).run(Replacement::root(PerProcessor, ClusterSize::Cpu)) {
             Ok(report) => Ok(Replaced::swapped(report)),
             Err(error) => match error.failure() {
                 SwapFailure::TimedOut(_) => Ok(Replaced::TIMED_OUT),

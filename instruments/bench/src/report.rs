@@ -154,7 +154,7 @@ impl Text {
         if !subjects.is_empty() {
             let against = if rivals(table).next().is_some() { ours.as_slice() } else { &[] };
             let heads: Vec<String> = against.iter().map(|o| format!("{} / it", o.name)).collect();
-            let _ = write!(text, "    {:<18} {:>12} {:>8}", "subject", "ns per op", "spread");
+            let _ = write!(text, "    {:<18} {:>12} {:>8}", "subject", "ns per guard", "spread");
             for head in &heads {
                 let _ = write!(text, " {head:>22}");
             }
@@ -214,7 +214,7 @@ impl Text {
     }
 }
 
-/// Formats a number with a useful number of digits.
+/// StateFormats a number with a useful number of digits.
 fn digits(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 || v.fract() == 0.0 => format!("{value:.0}"),

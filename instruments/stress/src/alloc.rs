@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use squall::alloc::{PlacedBytes, Placement, Pool, Stats, stats, trim};
+use squall::alloc::{PlacedBytes, Placement, Arena, AllocStats, stats, trim};
 use squall_bench::Owned;
 
 use super::places::{Home, hop};
@@ -87,7 +87,7 @@ impl Block {
             _ => Placement::General,
         };
         let mark = rng.next() as u8;
-        let bytes = Pool::new(placement).bytes(size, mark);
+        let bytes = Arena::new(placement).bytes(size, mark);
         let bytes = bytes.map_err(|error| Violation(format!("{placement:?}: {error}")))?;
         Ok(Block(Bytes::Placed(bytes), mark))
     }
@@ -193,7 +193,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
 }
 
 /// Blocks with users.
-fn used(stats: &Stats) -> u64 {
+fn used(stats: &AllocStats) -> u64 {
     stats.vps.iter().flat_map(|vp| &vp.classes).map(|class| class.used_count).sum()
 }
 

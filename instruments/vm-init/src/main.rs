@@ -152,11 +152,13 @@ fn run_stress(order: &Order, stress: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a test program to its end. Nothing in it may be skipped for want of an emulator.
+/// Runs the tests of `PROGRAM` or `PROGRAM,FILTER`. A test that finds no emulator fails.
 fn run_test(test: &str) -> Result<(), String> {
     println!("vm: test {test}");
     let start = Instant::now();
-    let mut command = Command::new(test);
+    let (program, filter) = test.split_once(',').unwrap_or((test, ""));
+    let mut command = Command::new(program);
+    command.args((!filter.is_empty()).then_some(filter));
     command.env("PATH", "/usr/bin").env("SQUALL_TEST_NEEDS", "emulator").env("RUST_BACKTRACE", "0");
     // One at a time, with its name before it runs.
     let status =

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use squall_core::Id;
 use squall_machine::park::EventCount;
 
-use crate::temper::Allowance;
+use crate::hysteresis::Allowance;
 use posts::Posts;
 use record::Record;
 

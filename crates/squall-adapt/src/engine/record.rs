@@ -7,7 +7,7 @@ use squall_machine::VpSet;
 use crate::decision::Verdict;
 use crate::family::{Reading, Shape};
 
-use crate::temper::Temper;
+use crate::hysteresis::Hysteresis;
 
 /// After so many steps a sensor trips that was just armed.
 pub(crate) const ALARM: u32 = 1024;
@@ -65,7 +65,7 @@ pub(crate) struct Record {
     pub(crate) shape: Shape,
     pub(crate) reading: Reading,
     pub(super) read_at: Duration,
-    pub(super) temper: Temper,
+    pub(super) temper: Hysteresis,
     /// When it is looked at although it did not post.
     pub(super) due: Option<Duration>,
     /// What it is held from, if it is: then it is looked at soon again.
@@ -102,7 +102,7 @@ impl Record {
             shape,
             reading,
             read_at: now,
-            temper: Temper::new(shape.form),
+            temper: Hysteresis::new(shape.form),
             due: None,
             held: None,
             backoff: 0,

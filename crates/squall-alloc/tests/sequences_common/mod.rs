@@ -1,4 +1,4 @@
-//! Sequences of calls against a model of what is held; also as bytes, for the fuzzer.
+//! Sequences of calls against a model of the held blocks; also decoded from bytes, for the fuzzer.
 
 #![allow(dead_code)]
 
@@ -15,7 +15,7 @@ pub(crate) enum Step {
         align: usize,
     },
     Free(usize),
-    /// By another thread, which is over then.
+    /// A free by another thread, which then ends.
     FreeElsewhere(usize),
     Change {
         which: usize,
@@ -24,17 +24,17 @@ pub(crate) enum Step {
     Zeroed {
         size: usize,
     },
-    /// Gives back what is idle, some of it or all.
+    /// Gives idle memory back: some of it, or all.
     Decay,
     Trim,
 }
 
-/// The steps that these bytes are: four for each.
+/// Decodes bytes into steps, four bytes each.
 fn steps(bytes: &[u8]) -> impl Iterator<Item = Step> {
     bytes.chunks_exact(4).map(|bytes| {
         let [what, shape, low, high] = *bytes else { unreachable!("chunks of four") };
         let number = usize::from(u16::from_le_bytes([low, high]));
-        // Up to some MiB, small ones more often.
+        // Up to some MiB, small sizes more often.
         let size = match shape >> 6 {
             0 | 1 => number % 300,
             2 => number % 9000,
@@ -59,7 +59,7 @@ fn steps(bytes: &[u8]) -> impl Iterator<Item = Step> {
     })
 }
 
-/// Runs what these bytes say.
+/// Runs the steps that the bytes encode.
 pub(crate) fn alloc(bytes: &[u8]) {
     run(steps(bytes));
 }
@@ -71,7 +71,7 @@ struct Held {
     general: bool,
 }
 
-// SAFETY: a block is its holder's, wherever that is.
+// SAFETY: a block belongs to its holder, on any thread.
 unsafe impl Send for Held {}
 
 impl Held {
@@ -95,7 +95,8 @@ impl Held {
     }
 }
 
-/// Every block holds what was written to it, none overlaps another; what is held at the end is freed.
+/// Runs the steps. Checks that each block keeps its content and that blocks do not overlap. Frees all blocks
+/// at the end.
 pub(crate) fn run(steps: impl IntoIterator<Item = Step>) {
     let mut held: BTreeMap<usize, Held> = BTreeMap::new();
     for (number, step) in steps.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What the tests share: a child that runs one test of this program, in another environment.
+//! Shared support of the tests: a child process that runs one test of this program, in another environment.
 
 #![allow(dead_code)]
 
@@ -6,15 +6,15 @@ use std::process::{Command, Output};
 
 const CHILD: &str = "SQUALL_TEST_CHILD";
 
-/// Whether this is such a child.
+/// Returns whether this process is such a child.
 pub(crate) fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// Runs the test of this name in a child with these variables.
+/// Runs the test of this name in a child with these environment variables.
 pub(crate) fn again(test: &str, variables: &[(&str, &str)]) -> Output {
     let program = std::env::current_exe().expect("this program has a path");
-    // Emulated programs start others through the emulator.
+    // An emulated program starts others through the emulator.
     let mut command = match std::env::var("SQUALL_TEST_RUNNER") {
         Ok(runner) => {
             let mut words = runner.split_whitespace();
@@ -28,7 +28,7 @@ pub(crate) fn again(test: &str, variables: &[(&str, &str)]) -> Output {
     command.envs(variables.iter().copied()).output().expect("a child")
 }
 
-/// As [`again`]; the child must pass.
+/// Like [`again`]; the child must pass.
 pub(crate) fn must_pass(test: &str, variables: &[(&str, &str)]) {
     let output = again(test, variables);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -39,7 +39,8 @@ pub(crate) fn must_pass(test: &str, variables: &[(&str, &str)]) {
     );
 }
 
-/// Runs `body` here, and in a child where each call takes a lock.
+/// Runs `body` in a child for each mode: with restartable sequences, and with locks. Miri runs it in this
+/// process.
 pub(crate) fn in_both_modes(test: &str, body: impl FnOnce()) {
     body();
     if !is_child() && !cfg!(miri) {
@@ -47,7 +48,7 @@ pub(crate) fn in_both_modes(test: &str, body: impl FnOnce()) {
     }
 }
 
-/// Random numbers of a seed.
+/// Random numbers from a seed.
 pub(crate) struct Random(u64);
 
 impl Random {

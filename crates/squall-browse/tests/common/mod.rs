@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use serde_json::Value;
 use squall_browse::{Builder, Client, Server, Target, protocol::ListQuery};
-use squall_core::{CoRef, Owned, shared};
+use squall_core::{Handle, Owned, shared};
 
 #[squall_macros::interface(crate = squall_core)]
 pub(crate) trait Hits: Send + Sync {
@@ -78,7 +78,7 @@ impl Program {
     }
 
     pub(crate) fn id(&self) -> String {
-        CoRef::id(self.object.co()).to_string()
+        Handle::id(self.object.co()).to_string()
     }
 
     /// A good client is answered, and the object has every call that was made.

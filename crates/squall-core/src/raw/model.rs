@@ -347,7 +347,7 @@ fn holds_on_two() {
 }
 
 /// A call takes its hold in an operation and uses it outside, while the object dies. With `peer` it also makes another
-/// representative there, as `At::local`, and may be the last one out.
+/// representative there, as `RepContext::local`, and may be the last one out.
 fn hold_against_death(peer: bool) {
     World::run(&[0], true, |world| {
         let (thing, name) = world.create(1, 1);

@@ -12,14 +12,14 @@ use squall_sys::sync::thread;
 use std::fmt;
 use std::ptr::NonNull;
 
-use crate::error::{CallError, Reason};
+use crate::error::{CallError, CallErrorKind};
 use crate::ground::{Tables, existing};
 use crate::id::Id;
 use crate::interface::{Interface, find_method};
 use crate::raw::mediator::{Mediator, Phase, Put, attach, detach};
 use crate::raw::object::{Ground, Object, unkeep};
 use crate::raw::slot::Absent;
-use crate::reference::CoRef;
+use crate::reference::Handle;
 use crate::swap::calls::{Full, retire};
 use crate::swap::report::{SwapError, SwapFailure};
 
@@ -66,8 +66,8 @@ impl Arbitration {
         let state = call.state;
         match (result, state) {
             (Some(result), _) => Ok(result),
-            (None, CallState::Refused(why)) => Err(CallError::unnamed(None, id, Reason::Refused(why))),
-            (None, _) => Err(CallError::unnamed(None, id, Reason::Refused("its method panicked before"))),
+            (None, CallState::Refused(why)) => Err(CallError::unnamed(None, id, CallErrorKind::Refused(why))),
+            (None, _) => Err(CallError::unnamed(None, id, CallErrorKind::Refused("its method panicked before"))),
         }
     }
 }
@@ -119,7 +119,7 @@ impl Call<'_> {
         }
     }
 
-    /// The call errs, for this reason ([`Reason::Refused`]). Not after it was made.
+    /// The call errs, for this reason ([`CallErrorKind::Refused`]). Not after it was made.
     pub fn refuse(&mut self, why: &'static str) {
         if let CallState::Waiting = self.state {
             self.state = CallState::Refused(why);
@@ -160,10 +160,10 @@ pub struct Arbiter {
 /// # Source
 /// Appavoo 2005, §8.3.
 pub fn arbitrate<I: ?Sized + Interface>(
-    co: CoRef<I>,
+    co: Handle<I>,
     function: impl Fn(&mut Call<'_>) + Send + Sync + 'static,
 ) -> Result<Arbiter, SwapError> {
-    begin(I::NAME, CoRef::id(co), None, Box::new(function))
+    begin(I::NAME, Handle::id(co), None, Box::new(function))
 }
 
 /// As [`arbitrate`], of an object whose interface the caller does not know: of one that [`snapshot`](crate::snapshot) found,
@@ -186,15 +186,15 @@ pub fn arbitrate_object(
 /// # Cost
 /// As [`arbitrate`]: calls of the other methods take the longer way, too.
 pub fn arbitrate_method<I: ?Sized + Interface>(
-    co: CoRef<I>,
+    co: Handle<I>,
     method: &str,
     function: impl Fn(&mut Call<'_>) + Send + Sync + 'static,
 ) -> Result<Arbiter, SwapError> {
     let Some(method) = find_method::<I>(method) else {
-        let error = SwapError::new(I::NAME, CoRef::id(co), SwapFailure::NoSuchMethod);
+        let error = SwapError::new(I::NAME, Handle::id(co), SwapFailure::NoSuchMethod);
         return Err(error.because(Some(format!("{method}()").into())));
     };
-    begin(I::NAME, CoRef::id(co), Some(method), Box::new(function))
+    begin(I::NAME, Handle::id(co), Some(method), Box::new(function))
 }
 
 fn begin(
@@ -212,7 +212,7 @@ fn begin(
     for _ in 0..TRIES {
         // SAFETY: within an operation.
         let put = || unsafe { put_before(tables, id, &arbitration) };
-        if squall_rcu::try_op(|_| put()).unwrap_or_else(|error| Err(error.into())).map_err(refuse)? {
+        if squall_rcu::try_pin(|_| put()).unwrap_or_else(|error| Err(error.into())).map_err(refuse)? {
             return Ok(Arbiter { id, arbitration: Some(arbitration) });
         }
         thread::yield_now();
@@ -314,7 +314,7 @@ pub(crate) fn take_away(tables: &Tables, id: Id, arbitration: &Arc<Arbitration>)
     // SeqCst: pairs with the fence after a swap has put such a mediator there: it sees that this is detached, or we see the
     // mediator.
     fence(Ordering::SeqCst);
-    let _ = squall_rcu::try_op(|_| {
+    let _ = squall_rcu::try_pin(|_| {
         // SAFETY: within this operation; what is found is valid, and a `Full`.
         unsafe {
             let Ok(Serving::Mediated(mediator)) = serving(tables, id) else { return };

@@ -20,7 +20,7 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::time::Instant;
 
-use crate::error::{CallError, Reason};
+use crate::error::{CallError, CallErrorKind};
 use crate::ground::{Tables, existing};
 use crate::id::Id;
 use crate::raw::header::Header;
@@ -350,7 +350,7 @@ impl Park {
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn meet(id: Id, mediator: NonNull<Mediator>, again: bool) -> Met {
-    let Some(tables) = existing() else { return Met::Error(CallError::unnamed(None, id, Reason::NotThere)) };
+    let Some(tables) = existing() else { return Met::Error(CallError::unnamed(None, id, CallErrorKind::NotThere)) };
     // SAFETY: valid within this operation.
     let (this, full) = unsafe { (mediator.as_ref(), Full::of(mediator)) };
     // SAFETY: valid within this operation.
@@ -360,14 +360,14 @@ pub(crate) unsafe fn meet(id: Id, mediator: NonNull<Mediator>, again: bool) -> M
         Ok(Admission::To(object)) => (object, None),
         Ok(Admission::Arbitrated) => (this.old, None),
         Ok(Admission::Doomed) => {
-            return Met::Error(CallError::unnamed(Some(class()), id, Reason::Destroyed));
+            return Met::Error(CallError::unnamed(Some(class()), id, CallErrorKind::Destroyed));
         }
         Ok(Admission::Parked) | Err(_) if in_transfer() => {
             // SAFETY: on the stack of `transferring`, below us.
             if let Some(parked) = unsafe { TRANSFER.get().as_ref() } {
                 parked.set(true);
             }
-            return Met::Error(CallError::unnamed(Some(class()), id, Reason::InTransfer));
+            return Met::Error(CallError::unnamed(Some(class()), id, CallErrorKind::InTransfer));
         }
         Ok(Admission::Parked) => unreachable!("who parks has seen why"),
         Err(seen) => {
@@ -416,7 +416,7 @@ unsafe fn header_of(
         None => {
             // SAFETY: as above.
             let class = (unsafe { object.as_ref() }.class.name)();
-            Err(CallError::unnamed(Some(class), id, Reason::Destroyed))
+            Err(CallError::unnamed(Some(class), id, CallErrorKind::Destroyed))
         }
     }
 }

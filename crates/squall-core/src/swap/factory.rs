@@ -16,12 +16,12 @@ use crate::id::Id;
 use crate::inspect;
 use crate::interface::Interface;
 use crate::owned::Owned;
-use crate::reference::CoRef;
-use crate::swap::{New, Swap, SwapError, SwapReport};
+use crate::reference::Handle;
+use crate::swap::{Replacement, Swap, SwapError, SwapReport};
 
 /// What makes objects now.
 struct Maker<I: ?Sized + Interface> {
-    make: Box<dyn Fn() -> New<I> + Send + Sync>,
+    make: Box<dyn Fn() -> Replacement<I> + Send + Sync>,
     /// The class of the first that it made, which is in the list.
     class: OnceLock<TypeId>,
 }
@@ -44,7 +44,7 @@ pub struct Upgraded {
 
 impl<I: ?Sized + Interface> Factory<I> {
     /// A factory whose objects are made by `make`, which runs inside an operation: it must not block.
-    pub fn new(make: impl Fn() -> New<I> + Send + Sync + 'static) -> Factory<I> {
+    pub fn new(make: impl Fn() -> Replacement<I> + Send + Sync + 'static) -> Factory<I> {
         Factory { maker: Rcu::new(Maker::new(make)), classes: Mutex::new(BTreeSet::new()) }
     }
 
@@ -67,8 +67,8 @@ impl<I: ?Sized + Interface> Factory<I> {
     /// # Errors
     /// [`CreateError`].
     pub fn try_create(&self) -> Result<Owned<I>, CreateError> {
-        let made = squall_rcu::try_op(|op| {
-            let maker = self.maker.load(op);
+        let made = squall_rcu::try_pin(|guard| {
+            let maker = self.maker.load(guard);
             let new = (maker.make)();
             let class = new.type_id();
             if maker.class.get() != Some(&class) {
@@ -95,7 +95,7 @@ impl<I: ?Sized + Interface> Factory<I> {
     /// A grace period, a look at every slot, and a swap for each object.
     pub fn upgrade(
         &self,
-        make: impl Fn() -> New<I> + Clone + Send + Sync + 'static,
+        make: impl Fn() -> Replacement<I> + Clone + Send + Sync + 'static,
         limits: impl Fn(Swap<I>) -> Swap<I>,
     ) -> Result<Vec<Upgraded>, squall_rcu::WaitError> {
         // Refused where it would wait for itself.
@@ -115,7 +115,7 @@ impl<I: ?Sized + Interface> Factory<I> {
         let mut first = Some(first);
         let swap = |id| {
             // An object made for this interface.
-            let swap = limits(Swap::of(CoRef::<I>::new(id)));
+            let swap = limits(Swap::new(Handle::<I>::new(id)));
             // Of two upgrades at once the one whose maker is older changes nothing that the other has changed.
             Upgraded { id, outcome: swap.to_expecting(first.take().unwrap_or_else(&make), Some(&classes)) }
         };
@@ -124,7 +124,7 @@ impl<I: ?Sized + Interface> Factory<I> {
 }
 
 impl<I: ?Sized + Interface> Maker<I> {
-    fn new(make: impl Fn() -> New<I> + Send + Sync + 'static) -> Box<Maker<I>> {
+    fn new(make: impl Fn() -> Replacement<I> + Send + Sync + 'static) -> Box<Maker<I>> {
         Box::new(Maker { make: Box::new(make), class: OnceLock::new() })
     }
 }

@@ -67,15 +67,15 @@ impl<T: Send + ?Sized + 'static> Format for Box<T> {
     }
 }
 
-/// A value whose state can move to another implementation, and from one: see [`stateful`](crate::stateful).
+/// A value whose state can move to another implementation, and from one: see [`swappable`](crate::swappable).
 ///
 /// ```
-/// use squall_core::swap::{Formats, State};
+/// use squall_core::swap::{StateFormats, State};
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 ///
 /// struct Central(AtomicU64);
 /// impl State for Central {
-///     fn formats(formats: &mut Formats<'_, Central>) {
+///     fn formats(formats: &mut StateFormats<'_, Central>) {
 ///         formats
 ///             .export_part(|this| Ok(this.0.load(Relaxed)))
 ///             .import_part(|this, n: u64| Ok(drop(this.0.fetch_add(n, Relaxed))));
@@ -84,13 +84,13 @@ impl<T: Send + ?Sized + 'static> Format for Box<T> {
 /// ```
 pub trait State: Send + Sync + Sized + 'static {
     /// Lists the formats: best first.
-    fn formats(formats: &mut Formats<'_, Self>);
+    fn formats(formats: &mut StateFormats<'_, Self>);
 
     /// The state has moved to another object, which serves from now on: called once, before the value is dropped.
     fn moved(&self) {}
 }
 
-/// Formats of one class, without its types.
+/// StateFormats of one class, without its types.
 #[derive(Default)]
 pub(crate) struct List {
     exports: Vec<Export>,
@@ -235,23 +235,23 @@ pub(crate) fn agree(old: &mut List, new: &mut List) -> Option<Agreed> {
 ///
 /// All callers wait for them. Neither may use the object by its reference, which would wait for the swap: such a call fails the
 /// transfer. Neither may take a lock that anybody holds while calling the object: that is a deadlock which nothing ends.
-pub struct Formats<'a, T> {
+pub struct StateFormats<'a, T> {
     list: &'a mut List,
     value: unsafe fn(NonNull<Object>) -> NonNull<T>,
 }
 
-impl<'a, T> Formats<'a, T> {
+impl<'a, T> StateFormats<'a, T> {
     /// # Safety
     /// `value` gives the value of any object of the class whose list this is.
     pub(crate) unsafe fn new(
         list: &'a mut List,
         value: unsafe fn(NonNull<Object>) -> NonNull<T>,
-    ) -> Formats<'a, T> {
-        Formats { list, value }
+    ) -> StateFormats<'a, T> {
+        StateFormats { list, value }
     }
 }
 
-impl<T: 'static> Formats<'_, T> {
+impl<T: 'static> StateFormats<'_, T> {
     /// Exports the whole state.
     pub fn export<F: Format>(
         &mut self,
@@ -310,7 +310,7 @@ impl<T: 'static> Formats<'_, T> {
 
 /// The formats of a distributed object: see [`Root::formats`].
 ///
-/// As [`Formats`], with two forms: the whole object at once, or representative by representative, which may run on several
+/// As [`StateFormats`], with two forms: the whole object at once, or representative by representative, which may run on several
 /// threads at once. What lies in the root is in no part: roots with state of their own list formats of the whole.
 pub struct RootFormats<'a, R: Root> {
     list: &'a mut List,
@@ -426,7 +426,7 @@ impl<'a, R: Root> Whole<'a, R> {
     }
 }
 
-impl<T> fmt::Debug for Formats<'_, T> {
+impl<T> fmt::Debug for StateFormats<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Formats(out: {}; in: {})", self.list.exports(), self.list.imports())
     }

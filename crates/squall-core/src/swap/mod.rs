@@ -1,6 +1,6 @@
 //! Hot-swap: another implementation takes a live object's place, with its state, while it is called.
 //!
-//! [`Swap`] asks for it, [`New`] is what takes the place, and [`Formats`], [`RootFormats`] say how state moves; a [`SwapReport`]
+//! [`Swap`] asks for it, [`Replacement`] is what takes the place, and [`StateFormats`], [`RootFormats`] say how state moves; a [`SwapReport`]
 //! tells how it went. A [`Factory`] replaces all that it made; [`arbitrate`] puts a function around every call of an object.
 //!
 //! The protocol is in `README.md` beside this file, and what the models run in `raw/mediator.rs`; the phases are in `run.rs`,
@@ -10,7 +10,7 @@ pub(crate) mod arbiter;
 pub(crate) mod calls;
 mod factory;
 pub(crate) mod format;
-mod new;
+mod replacement;
 mod report;
 mod run;
 
@@ -22,13 +22,13 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::interface::Interface;
-use crate::reference::CoRef;
+use crate::reference::Handle;
 
 pub use arbiter::{Arbiter, Call, arbitrate, arbitrate_method, arbitrate_object};
 pub use factory::{Factory, Upgraded};
 pub(crate) use format::List;
-pub use format::{Format, Formats, RootFormats, State, Transferred, Whole};
-pub use new::New;
+pub use format::{Format, StateFormats, RootFormats, State, Transferred, Whole};
+pub use replacement::Replacement;
 pub use report::{SwapError, SwapFailure, SwapOutcome, SwapPhase, SwapReport, recent};
 pub(crate) use run::doomed;
 
@@ -39,8 +39,8 @@ const DRAIN: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// [`SwapError`]; the object serves on as it was.
-pub fn swap<I: ?Sized + Interface>(co: CoRef<I>, new: New<I>) -> Result<SwapReport, SwapError> {
-    Swap::of(co).to(new)
+pub fn swap<I: ?Sized + Interface>(co: Handle<I>, new: Replacement<I>) -> Result<SwapReport, SwapError> {
+    Swap::new(co).run(new)
 }
 
 /// A swap to be asked for: of which object, and within which limits.
@@ -50,7 +50,7 @@ pub fn swap<I: ?Sized + Interface>(co: CoRef<I>, new: New<I>) -> Result<SwapRepo
 /// those of one thread stay in order.
 #[must_use = "a swap is done by `to`"]
 pub struct Swap<I: ?Sized + Interface> {
-    co: CoRef<I>,
+    co: Handle<I>,
     deadline: Option<Instant>,
     drain: Duration,
     cancel: Option<Cancel>,
@@ -70,34 +70,34 @@ pub(crate) struct Limits<'a> {
 
 impl<I: ?Sized + Interface> Swap<I> {
     /// A swap of this object.
-    pub fn of(co: CoRef<I>) -> Swap<I> {
+    pub fn new(co: Handle<I>) -> Swap<I> {
         Swap { co, deadline: None, drain: DRAIN, cancel: None, state: true }
     }
 
     /// The swap is rolled back if it has not ended by then. A step of the users' own, an export or an import, is not
     /// interrupted: the deadline is looked at after it.
-    pub fn until(mut self, deadline: Instant) -> Swap<I> {
+    pub fn deadline(mut self, deadline: Instant) -> Swap<I> {
         self.deadline = Some(deadline);
         self
     }
 
-    /// The same, from now: from this call, not from that of [`to`](Swap::to).
-    pub fn within(self, limit: Duration) -> Swap<I> {
+    /// The same, from now: from this call, not from that of [`to`](Swap::run).
+    pub fn timeout(self, limit: Duration) -> Swap<I> {
         match Instant::now().checked_add(limit) {
-            Some(deadline) => self.until(deadline),
+            Some(deadline) => self.deadline(deadline),
             None => self,
         }
     }
 
     /// How long calls may be kept waiting for those that are in the object: by default 20 ms. There is always such a
     /// bound, since a lock that is held across calls can make these wait for those; the swap is then rolled back.
-    pub fn drain_within(mut self, limit: Duration) -> Swap<I> {
+    pub fn drain_timeout(mut self, limit: Duration) -> Swap<I> {
         self.drain = limit;
         self
     }
 
     /// The swap is rolled back if this is cancelled meanwhile.
-    pub fn unless(mut self, cancel: &Cancel) -> Swap<I> {
+    pub fn cancel_on(mut self, cancel: &Cancel) -> Swap<I> {
         self.cancel = Some(cancel.clone());
         self
     }
@@ -120,14 +120,14 @@ impl<I: ?Sized + Interface> Swap<I> {
     /// the representatives. Blocking. Nothing afterwards: a call costs what it cost before.
     /// # Source
     /// Appavoo 2005, chapter 6. Deadlines, cancelling and the way back are ours.
-    pub fn to(&self, new: New<I>) -> Result<SwapReport, SwapError> {
+    pub fn run(&self, new: Replacement<I>) -> Result<SwapReport, SwapError> {
         self.to_expecting(new, None)
     }
 
     /// As `to`, if what serves is of one of these classes.
     fn to_expecting(
         &self,
-        new: New<I>,
+        new: Replacement<I>,
         expected: Option<&BTreeSet<TypeId>>,
     ) -> Result<SwapReport, SwapError> {
         let limits = Limits {
@@ -137,7 +137,7 @@ impl<I: ?Sized + Interface> Swap<I> {
             state: self.state,
             expected,
         };
-        run::swap(CoRef::id(self.co), I::NAME, new.into_object(), &limits)
+        run::swap(Handle::id(self.co), I::NAME, new.into_object(), &limits)
     }
 }
 

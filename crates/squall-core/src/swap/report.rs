@@ -1,6 +1,6 @@
 //! What is recorded of a swap, and why one did not happen.
 
-use squall_rcu::{OpError, WaitError};
+use squall_rcu::{PinError, WaitError};
 use squall_sys::sync::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::error::Error;
@@ -204,11 +204,11 @@ impl fmt::Display for SwapFailure {
     }
 }
 
-impl From<OpError> for SwapFailure {
-    fn from(error: OpError) -> SwapFailure {
+impl From<PinError> for SwapFailure {
+    fn from(error: PinError) -> SwapFailure {
         match error {
-            OpError::Forked => SwapFailure::Forked,
-            OpError::Reentrant => SwapFailure::Reentrant,
+            PinError::Forked => SwapFailure::Forked,
+            PinError::Reentrant => SwapFailure::Reentrant,
         }
     }
 }

@@ -28,7 +28,7 @@ use crate::raw::reps::{Owner, Rep};
 use crate::swap::arbiter::{Business, Serving, TRIES, serving, take_away};
 use crate::swap::calls::{Full, in_method, in_transfer, retire, sleepers, transferring};
 use crate::swap::format::{Agreed, List, agree};
-use crate::swap::new::discard;
+use crate::swap::replacement::discard;
 use crate::swap::report::{SwapError, SwapFailure, SwapOutcome, SwapPhase, SwapReport, remember};
 use crate::swap::{Cancel, Limits};
 
@@ -164,7 +164,7 @@ fn class_of(tables: &Tables, id: Id) -> Result<&'static Class, SwapFailure> {
             }
         },
     };
-    squall_rcu::try_op(|_| look()).unwrap_or_else(|error| Err(error.into()))
+    squall_rcu::try_pin(|_| look()).unwrap_or_else(|error| Err(error.into()))
 }
 
 /// A swap under way: the mediator is there.
@@ -192,7 +192,7 @@ impl<'a> Run<'a> {
         let new = new.0;
         for _ in 0..TRIES {
             // SAFETY: within the operation; what is found is valid there.
-            let attached = squall_rcu::op(|_| unsafe {
+            let attached = squall_rcu::pin(|_| unsafe {
                 let (found, before) = match serving(tables, id)? {
                     Serving::Alone(object) => (object, None),
                     Serving::Mediated(mediator) => match Business::of(mediator.as_ref()) {
@@ -397,7 +397,7 @@ impl<'a> Run<'a> {
             NonNull::from(Box::leak(Full::new(next, Some(Arc::clone(arbitration))))).cast::<Mediator>()
         });
         // SAFETY: both objects are valid (I1), as they are to the end of the operation; the mediator is ours.
-        let settled = squall_rcu::op(|_| unsafe { settle(self.tables, self.mediator, phase, next) });
+        let settled = squall_rcu::pin(|_| unsafe { settle(self.tables, self.mediator, phase, next) });
         self.note_pauses(report);
         match (settled, next) {
             (Settled::Decided { there: true }, _) | (Settled::Decided { .. }, None) => {}
@@ -435,7 +435,7 @@ impl<'a> Run<'a> {
             run_drop(|| unsafe { (self.old.as_ref().class.more.moved)(self.old) });
         }
         // SAFETY: kept since `attach`; once.
-        squall_rcu::op(|_| unsafe { unkeep(self.tables, self.old) });
+        squall_rcu::pin(|_| unsafe { unkeep(self.tables, self.old) });
         if !moved {
             // Nobody has called it.
             drop(Candidate(self.new));

@@ -263,12 +263,12 @@ impl fmt::Display for TreeError {
         match self {
             TreeError::NoSizes => f.write_str("a tree of clusters needs at least one size"),
             TreeError::NotOneMachine { vp } => {
-                write!(f, "the sizes of a tree are of different machines: one has no VP {}", vp.index())
+                write!(f, "the levels of a tree belong to different machines: one has no VP {}", vp.index())
             }
             TreeError::Straddles { inner, cluster, vps, outer, parents: [first, second] } => write!(
                 f,
                 "cluster {} of size {inner} (VPs {vps}) lies across clusters {} and {} of size {outer}; \
-                 sizes are listed finest first, each within the next",
+                 list sizes finest first, each nested in the next",
                 cluster.index(),
                 first.index(),
                 second.index()

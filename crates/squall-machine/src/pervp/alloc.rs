@@ -58,7 +58,7 @@ impl std::error::Error for OutOfMemory {
 
 /// Per-VP memory in use by this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stats {
+pub struct PerVpStats {
     /// Number of mappings made. They are kept for the life of the process.
     pub chunks_count: usize,
     /// Reserved address space, in bytes. Memory is used only for pages that were touched.
@@ -183,10 +183,10 @@ pub(crate) fn parts() -> usize {
 /// let _counter = squall_machine::pervp::PerVpWord::new();
 /// assert!(squall_machine::pervp::stats().bytes_per_vp >= 8);
 /// ```
-pub fn stats() -> Stats {
+pub fn stats() -> PerVpStats {
     mode::initialise();
     let chunks = chunks();
-    Stats {
+    PerVpStats {
         chunks_count: chunks.len(),
         reserved_bytes: chunks.len() * (parts() << SHIFT),
         bytes_per_vp: chunks.iter().map(|chunk| chunk.used_count * GRANULE_BYTES).sum(),

@@ -72,7 +72,11 @@ impl BiasedWord {
     /// If `vp` is not below [`Machine::vp_limit`](crate::Machine::vp_limit).
     pub fn new(vp: Vp) -> BiasedWord {
         mode::initialise();
-        assert!(vp.index() < mode::vp_limit(), "{vp} does not exist");
+        assert!(
+            vp.index() < mode::vp_limit(),
+            "{vp} does not exist; VP indices are below {}",
+            mode::vp_limit()
+        );
         BiasedWord { local: AtomicU64::new(0), elsewhere: AtomicU64::new(0), vp, alarm: AtomicU32::new(0) }
     }
 

@@ -26,8 +26,8 @@
 //!
 //! Not promised: a snapshot while a gate is open.
 //! Cost: an addition at the gate is eight instructions on x86-64, with one branch and no lock prefix. Closing
-//! is a store per word, then one system call for all words, which interrupts each processor that runs a thread
-//! of the process.
+//! is a store per word, then one system call for all words, which interrupts each processor that runs a
+//! thread of the process.
 //! Source: Tornado §4; membarrier(2): its restarting form makes check and store one step for the closing
 //! thread.
 
@@ -90,7 +90,11 @@ impl GatedWord {
     /// If `vp` is not below [`Machine::vp_limit`](crate::Machine::vp_limit).
     pub fn new(vp: Vp) -> GatedWord {
         mode::initialise();
-        assert!(vp.index() < mode::vp_limit(), "{vp} does not exist");
+        assert!(
+            vp.index() < mode::vp_limit(),
+            "{vp} does not exist; VP indices are below {}",
+            mode::vp_limit()
+        );
         GatedWord {
             local: AtomicU64::new(0),
             elsewhere: AtomicU64::new(0),
@@ -147,8 +151,8 @@ impl GatedWord {
     /// Adds one, wrapping, and returns true, if the gate is open and the calling thread is on the word's VP.
     /// Else returns false without adding.
     #[inline(always)]
-    #[must_use = "nothing was added where the gate is closed, or elsewhere"]
-    #[allow(unused_assignments, reason = "where there are no sequences the fallback is all there is")]
+    #[must_use = "if false, the gate is closed or the thread is elsewhere, and the caller must count otherwise"]
+    #[allow(unused_assignments, reason = "a build without sequences evaluates only the fallback")]
     pub fn count_at_gate(&self) -> bool {
         let mut here = true;
         // SAFETY: of `restartable!`: 1. one store, which is the last instruction. 2. Only `{tmp}` changes. 3.

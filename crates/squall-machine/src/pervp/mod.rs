@@ -22,9 +22,9 @@
 //!   stores would overwrite its updates.
 //! - I4. Such a thread first gives the mode up for the whole process. It points `AREA_OFFSET` at our own
 //!   blocks, which hold a negative `cpu_id`. Then it makes the kernel restart all sequences in flight. Each
-//!   sequence reads `AREA_OFFSET` *inside*. So a sequence that restarts, or begins later, sees the negative number and
-//!   takes the atomic path too. The mode never comes back. An atomic operation waits for this before its
-//!   first access (`mode`).
+//!   sequence reads `AREA_OFFSET` *inside*. So a sequence that restarts, or begins later, sees the negative
+//!   number and takes the atomic path too. The mode never comes back. An atomic operation waits for this
+//!   before its first access (`mode`).
 //!
 //! **Plain stores and atomic readers.** `sum` and `load` read words of other VPs with atomic loads while
 //! sequences write them. The sequences are assembly, opaque to the memory model; their effect on memory
@@ -58,7 +58,7 @@ mod stack;
 mod value;
 mod word;
 
-pub use alloc::{OutOfMemory, Stats, stats};
+pub use alloc::{OutOfMemory, PerVpStats, stats};
 pub use biased::BiasedWord;
 pub use gated::GatedWord;
 pub use list::{ListNode, PerVpList};

@@ -60,9 +60,8 @@ use std::ptr::NonNull;
 ///    there does so by such sequences or, after [`settle`](crate::pervp::settle), atomically;
 /// 4. with `on`, all other writers of the words use sequences on the same VP; and the process has called
 ///    [`restart_mode`](crate::pervp::restart_mode) or created a per-VP object before;
-/// 5. with `gate`, condition 4 holds for one VP. The gate's word holds the index of that VP, or a positive `i32`
-///    that is the index of no VP. The word is aligned, and readable while the sequence
-///    runs.
+/// 5. with `gate`, condition 4 holds for one VP. The gate's word holds the index of that VP, or a positive
+///    `i32` that is the index of no VP. The word is aligned, and readable while the sequence runs.
 ///
 /// # Example
 /// ```
@@ -353,8 +352,8 @@ macro_rules! __restartable_frame {
     };
 }
 
-/// An empty function. A build without sequences calls it in their place, so that the macro requires `unsafe` there
-/// too.
+/// An empty function. A build without sequences calls it in their place, so that the macro requires `unsafe`
+/// there too.
 ///
 /// # Safety
 /// Always safe to call.

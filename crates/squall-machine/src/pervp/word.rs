@@ -236,7 +236,7 @@ impl<const N: usize> PerVpWords<N> {
 
     #[inline(always)]
     fn at(&self, index: usize) -> NonNull<u64> {
-        assert!(index < N, "word {index} of {N}");
+        assert!(index < N, "word {index} does not exist: this object has {N} words");
         // SAFETY: `index` is below the number of words of the extent.
         unsafe { self.home.add(index) }
     }
@@ -291,7 +291,7 @@ impl<const N: usize> PerVpWords<N> {
         (key, expected, new): (usize, u64, u64),
         (side, value): (usize, u64),
     ) -> Result<(), CasError> {
-        assert!(key != side, "the two words of a pair differ");
+        assert!(key != side, "key and side word must differ: both are word {key}");
         let pair = restart::Pair { key: self.at(key), expected, new, side: self.at(side), value };
         // SAFETY: 1. two words of our extent. 2. `N` is at least 2, so there is a lock behind the last word,
         // used only here.

@@ -73,8 +73,8 @@ impl Allowance {
         &self.readings.warnings
     }
 
-    /// Returns the VPs that are allowed and online. If that set is empty because the VPs are being moved, returns
-    /// the allowed VPs. Never empty.
+    /// Returns the VPs that are allowed and online. If that set is empty because the VPs are being moved,
+    /// returns the allowed VPs. Never empty.
     pub fn usable(&self) -> VpSet {
         let usable = self.readings.allowed.intersection(&self.readings.online);
         if usable.is_empty() { self.readings.allowed.clone() } else { usable }
@@ -156,5 +156,5 @@ fn within(possible: &VpSet, set: Option<VpSet>) -> VpSet {
 }
 
 fn or_warn<T>(read: Result<T, ReadError>, warnings: &mut Vec<String>) -> Option<T> {
-    read.map_err(|e| warnings.push(format!("{e}; so no restriction is assumed from it"))).ok()
+    read.map_err(|e| warnings.push(format!("{e}; its limit is ignored"))).ok()
 }

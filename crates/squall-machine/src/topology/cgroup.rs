@@ -118,7 +118,7 @@ impl Reader {
         let fail = || {
             self.malformed(
                 file,
-                format!("holds `{shown}`; a limit reads like `max 100000` or `50000 100000`"),
+                format!("holds `{shown}`; a limit looks like `max 100000` or `50000 100000`"),
             )
         };
         let (quota, period) = text.trim().split_once(' ').ok_or_else(fail)?;
@@ -146,7 +146,7 @@ impl Reader {
             let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next())
             else {
                 let shown = super::shorten(line);
-                let reason = format!("has the line `{shown}`; a line reads `number:names:path`");
+                let reason = format!("has the line `{shown}`; a line looks like `number:names:path`");
                 return Err(self.malformed(OWN_GROUPS, reason));
             };
             if controllers.split(',').any(|name| name == controller) {

@@ -85,9 +85,9 @@ impl FromStr for VirtualSpec {
             if count.is_empty() || !count.bytes().all(|b| b.is_ascii_digit()) {
                 return Err(fail("has a count that is not a number"));
             }
-            let count = count.parse().map_err(|_| fail("has too large a count"))?;
+            let count = count.parse().map_err(|_| fail("has a count that is too large"))?;
             if counts[index].replace(count).is_some() {
-                return Err(fail("gives its key a second time"));
+                return Err(fail("repeats its key"));
             }
         }
         let [nodes, caches, cores, threads] = counts.map(|count| count.unwrap_or(1));
@@ -112,7 +112,7 @@ impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` {}; right is for example nodes:2,caches:2,cores:4,threads:2 (any order, each key at most once, \
+            "`{}` {}; write for example nodes:2,caches:2,cores:4,threads:2 (any order, each key at most once, \
              a missing key is 1, at most {} VPs in all)",
             self.item,
             self.reason,

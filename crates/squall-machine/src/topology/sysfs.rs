@@ -37,10 +37,11 @@ impl Reader {
         let known = core_known.union(&cache_known);
         let unplaced = if known.is_empty() { VpSet::new() } else { possible.difference(&known) };
         if core_known.is_empty() {
-            warnings.push("the kernel tells no cores: each VP counts as a core of its own".to_owned());
+            warnings.push("the kernel reports no cores: each VP counts as a core".to_owned());
         }
         if cache_known.is_empty() {
-            warnings.push("the kernel tells no caches: each package and node counts as one cache".to_owned());
+            warnings
+                .push("the kernel reports no caches: each package and node counts as one cache".to_owned());
             cache = self.packages(&possible.difference(&unplaced), limit)?;
         }
         let (node, memory_nodes) = self.nodes(&possible, limit, &mut warnings)?;
@@ -64,7 +65,7 @@ impl Reader {
             Ok(topology) => return topology,
             Err(error) => error,
         };
-        let reason = format!("{error}; so nothing is assumed but the VPs: one cache, one node");
+        let reason = format!("{error}; so the VPs are taken as one cache and one node");
         match self.possible().or_else(|_| self.possible_by_mask()) {
             Ok(Some((possible, source))) => Topology::flat(source, possible, reason),
             Ok(None) | Err(_) => counted(reason),
@@ -193,7 +194,7 @@ impl Reader {
             node_of.extend(named.first().map(|&number| (vp, number)));
         }
         if !twice.is_empty() {
-            warnings.push(format!("VPs {twice} are in several nodes: the first counts"));
+            warnings.push(format!("VPs {twice} are in several nodes: the first node counts"));
         }
         let used: BTreeSet<u32> = node_of.values().copied().collect();
         let first = used.first().copied().unwrap_or(numbers[0]);
@@ -260,7 +261,8 @@ impl Found {
 /// Builds a virtual topology for a machine that does not describe its processors (topology/I1).
 fn counted(reason: String) -> Topology {
     let count = squall_sys::sync::thread::available_parallelism().map_or(1, usize::from);
-    let warning = format!("{reason}; the VPs are virtual, as many as processors were counted");
+    let warning =
+        format!("{reason}; the VPs are virtual, one per processor that the standard library counts");
     Topology::flat(Source::Count, VpSet::first_n(count.min(VpSet::LIMIT)), warning)
 }
 

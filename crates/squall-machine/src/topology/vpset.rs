@@ -260,7 +260,7 @@ pub struct VpSetError {
 
 impl fmt::Display for VpSetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` {}; a list of processors reads like 0-3,8,10-11", self.item, self.reason)
+        write!(f, "`{}` {}; a list of processors looks like 0-3,8,10-11", self.item, self.reason)
     }
 }
 
@@ -318,7 +318,7 @@ pub(super) fn parse_mask(mask: &str) -> Result<(VpSet, usize), VpSetError> {
     let mut bit = 0;
     for digit in mask.trim().chars().rev().filter(|&c| c != ',') {
         let fail = |reason| VpSetError { item: shorten(mask.trim()), reason };
-        let nibble = digit.to_digit(16).ok_or_else(|| fail("is no mask of processors"))?;
+        let nibble = digit.to_digit(16).ok_or_else(|| fail("is not a mask of processors"))?;
         if bit >= VpSet::LIMIT {
             return Err(fail("is wider than 65536 processors"));
         }

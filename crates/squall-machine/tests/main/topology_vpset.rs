@@ -157,7 +157,7 @@ fn a_malformed_spec_is_rejected_with_a_correct_one() {
         ("sockets:2", "`sockets:2` has an unknown key"),
         ("Nodes:2", "unknown key"),
         (" nodes:2", "unknown key"),
-        ("nodes:2,nodes:2", "a second time"),
+        ("nodes:2,nodes:2", "repeats its key"),
         ("nodes:4097", "too many VPs"),
         ("nodes:64,threads:65", "too many VPs"),
         ("nodes:65536,caches:65536", "too many VPs"),

@@ -9,10 +9,10 @@
 //! So the sum has what Hurricane has it have (Unrau et al. 1995, Fig. 4): small clusters pay for what they tell each other, large ones for
 //! what is far from some of them. There is no waiting in it, for lookups of these objects wait for nobody.
 
-use squall_core::{CoRef, Id, info_of};
+use squall_core::{Handle, Id, info_of};
 use squall_machine::{Cluster, ClusterSize, Machine, Vp, machine};
-use squall_objects::cached::{self, CachedMapping, Entries, Form};
-use squall_objects::cell::{self, Published, Reading};
+use squall_objects::cached::{self, CachedMap, CachedMapExt, Form};
+use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Once};
 
@@ -63,9 +63,9 @@ impl Subject {
         let value = Value { number: 0, copies: copies.clone() };
         let form = Form::distributed(size);
         match self {
-            Subject::CellCopied => Box::new(Cell { cell: cell::copied(value, size), copies, updates: 0 }),
+            Subject::CellCopied => Box::new(Cell { cell: read_mostly::copied(value, size), copies, updates: 0 }),
             Subject::CellDistributed => {
-                Box::new(Cell { cell: cell::distributed(value, size), copies, updates: 0 })
+                Box::new(Cell { cell: read_mostly::distributed(value, size), copies, updates: 0 })
             }
             Subject::MapInvalidated => Box::new(cached::map::<u64, u64>(form)),
             Subject::MapUpdated => Box::new(cached::map::<u64, u64>(form.updated())),
@@ -92,7 +92,7 @@ fn homes(id: Id) -> Vec<Option<Vp>> {
     (0..VPS as usize).map(|cluster| home(cluster)?.vp).collect()
 }
 
-impl Counting for cached::Map<u64, u64> {
+impl Counting for cached::OwnedCachedMap<u64, u64> {
     fn read(&self, key: u64) -> Option<u64> {
         self.get(&key)
     }
@@ -110,7 +110,7 @@ impl Counting for cached::Map<u64, u64> {
     }
 
     fn homes(&self) -> Vec<Option<Vp>> {
-        homes(CoRef::id(self.co()))
+        homes(Handle::id(self.co()))
     }
 }
 
@@ -128,7 +128,7 @@ impl Clone for Value {
 }
 
 struct Cell {
-    cell: cell::ReadMostly<Value>,
+    cell: read_mostly::OwnedReadMostly<Value>,
     copies: Arc<AtomicU64>,
     updates: u64,
 }
@@ -153,7 +153,7 @@ impl Counting for Cell {
     }
 
     fn homes(&self) -> Vec<Option<Vp>> {
-        homes(CoRef::id(self.cell.co()))
+        homes(Handle::id(self.cell.co()))
     }
 }
 

@@ -6,11 +6,11 @@
 //! buckets, stripes, elements. Caches keep nothing from one operation to the next, as where a table is larger than they are. So this is a
 //! model of distance, with real events; nothing waits in it.
 
-use squall_core::{CoRef, info_of};
+use squall_core::{Handle, info_of};
 use squall_parts::dhash::{Local, Locking, Master, Verdict};
 use squall_machine::{ClusterSize, Machine, Vp, machine};
 use squall_objects::counter::{self, Counter};
-use squall_objects::map::{self, Entries, Map};
+use squall_objects::map::{self, MapExt, OwnedMap};
 use std::collections::HashMap;
 use std::sync::Once;
 
@@ -114,7 +114,7 @@ fn bucket(key: u64) -> u64 {
 
 /// A structure, and what its operations touch.
 enum Subject {
-    Map(Structure, Map<u64, Page>),
+    Map(Structure, OwnedMap<u64, Page>),
     Dhash(Master<u64, Page, Page>, Vec<Local<u64, Page, Page>>),
 }
 
@@ -157,7 +157,7 @@ impl Subject {
         match self {
             Subject::Map(structure, map) => {
                 let own = ("copies", here, bucket(key));
-                let page = map.read(&key, |page| Page { ..*page }).expect("it is there");
+                let page = map.with(&key, |page| Page { ..*page }).expect("it is there");
                 if *structure == Structure::Replicated {
                     lines.read(own);
                     if page.is_copy {
@@ -262,7 +262,7 @@ pub(crate) fn counted_inside(distributed: bool) -> (u64, u64) {
     (0..operations).for_each(|at| on(by(at), || inside.inc()));
     assert_eq!(inside.total(), operations);
     let homes: Vec<Option<Vp>> = if distributed {
-        info_of(CoRef::id(inside.co())).expect("it lives").reps.iter().map(|rep| rep.vp).collect()
+        info_of(Handle::id(inside.co())).expect("it lives").reps.iter().map(|rep| rep.vp).collect()
     } else {
         vec![inside.sensors().place]
     };

@@ -20,7 +20,7 @@
 
 use squall_lock::Lock;
 use squall_machine::pervp::PerVpWord;
-use squall_rcu::{Op, Rcu, op};
+use squall_rcu::{Guard, Rcu, pin};
 use squall_parts::replica::Presence;
 use std::fmt;
 use std::ops::Deref;
@@ -91,15 +91,15 @@ impl<T: Send + Sync + 'static> Copied<T> {
     }
 
     #[inline(always)]
-    fn load<'o>(&self, op: &'o Op) -> &'o Vec<Item<T>> {
-        self.items.load(op)
+    fn load<'o>(&self, guard: &'o Guard) -> &'o Vec<Item<T>> {
+        self.items.load(guard)
     }
 
     /// Adds items, in the place of the first ones where there would be more than `most`; not if the list is another one than that which
     /// was `seen` in this operation.
-    fn push(&self, op: &Op, items: &[Item<T>], seen: Option<&Vec<Item<T>>>, most: usize) -> bool {
+    fn push(&self, guard: &Guard, items: &[Item<T>], seen: Option<&Vec<Item<T>>>, most: usize) -> bool {
         let _changing = self.changing.lock();
-        let old = self.load(op);
+        let old = self.load(guard);
         if seen.is_some_and(|seen| !std::ptr::eq(seen, old)) {
             return false;
         }
@@ -115,9 +115,9 @@ impl<T: Send + Sync + 'static> Copied<T> {
 
     /// Takes an item out, and says whether it was in it.
     fn take_out(&self, item: &Item<T>) -> bool {
-        op(|op| {
+        pin(|guard| {
             let _changing = self.changing.lock();
-            let old = self.load(op);
+            let old = self.load(guard);
             let is_in = old.iter().any(|there| there.is(item));
             if is_in {
                 let new = old.iter().filter(|there| !there.is(item)).cloned().collect();
@@ -155,27 +155,27 @@ impl<T: Send + Sync + 'static> Cache<T> {
     }
 
     #[inline]
-    fn find<'o>(&self, op: &'o Op, pred: &mut dyn FnMut(&T) -> bool) -> Option<&'o Item<T>> {
-        self.list.load(op).iter().find(|item| pred(item) && !item.is_gone())
+    fn find<'o>(&self, guard: &'o Guard, pred: &mut dyn FnMut(&T) -> bool) -> Option<&'o Item<T>> {
+        self.list.load(guard).iter().find(|item| pred(item) && !item.is_gone())
     }
 
     /// Keeps items of the store's.
-    fn keep(&self, op: &Op, items: &[Item<T>]) {
+    fn keep(&self, guard: &Guard, items: &[Item<T>]) {
         items.iter().for_each(|item| item.0.presence.announce(self.place));
-        self.list.push(op, items, None, self.most);
+        self.list.push(guard, items, None, self.most);
         for item in items.iter().filter(|item| !item.0.presence.is_here_still()) {
             self.list.take_out(item);
         }
     }
 
     /// Keeps what another cache of the same store kept last, so much at most.
-    pub(super) fn take_over(&self, op: &Op, from: &Self, most: usize) {
-        let list = from.list.load(op);
-        self.keep(op, &list[list.len().saturating_sub(most)..]);
+    pub(super) fn take_over(&self, guard: &Guard, from: &Self, most: usize) {
+        let list = from.list.load(guard);
+        self.keep(guard, &list[list.len().saturating_sub(most)..]);
     }
 
     pub(super) fn read_sensors(&self, sensors: &mut Sensors) {
-        sensors.copies += op(|op| self.list.load(op).len());
+        sensors.copies += pin(|guard| self.list.load(guard).len());
         sensors.asked += self.asked.read();
     }
 }
@@ -194,9 +194,9 @@ impl<T: Send + Sync + 'static> Store<T> {
     }
 
     /// An item that matches, and is there.
-    fn find<'o>(&self, op: &'o Op, pred: &mut dyn FnMut(&T) -> bool) -> Option<&'o Item<T>> {
+    fn find<'o>(&self, guard: &'o Guard, pred: &mut dyn FnMut(&T) -> bool) -> Option<&'o Item<T>> {
         loop {
-            let list = self.list.load(op);
+            let list = self.list.load(guard);
             let mut was_gone = false;
             for item in list {
                 if pred(item) {
@@ -207,19 +207,19 @@ impl<T: Send + Sync + 'static> Store<T> {
                 }
             }
             // Another that matches may have come before this one went. In an operation no other list comes to lie where this one does.
-            if !was_gone || std::ptr::eq(list, self.list.load(op)) {
+            if !was_gone || std::ptr::eq(list, self.list.load(guard)) {
                 return None;
             }
         }
     }
 
-    pub(super) fn for_each(&self, op: &Op, f: impl FnMut(&Item<T>)) {
-        self.list.load(op).iter().filter(|item| !item.is_gone()).for_each(f);
+    pub(super) fn for_each(&self, guard: &Guard, f: impl FnMut(&Item<T>)) {
+        self.list.load(guard).iter().filter(|item| !item.is_gone()).for_each(f);
     }
 
     pub(super) fn read_sensors(&self) -> Sensors {
         let mut entries = 0;
-        op(|op| self.for_each(op, |_| entries += 1));
+        pin(|guard| self.for_each(guard, |_| entries += 1));
         Sensors {
             entries,
             asked: self.asked.sum(),
@@ -232,21 +232,21 @@ impl<T: Send + Sync + 'static> Store<T> {
 
 /// Looks for an item: in this cache, if there is one, then in the store.
 pub(super) fn find<'o, T: Send + Sync + 'static>(
-    op: &'o Op,
+    guard: &'o Guard,
     cache: Option<&Cache<T>>,
     store: &Store<T>,
     pred: &mut dyn FnMut(&T) -> bool,
 ) -> Option<&'o Item<T>> {
     let Some(cache) = cache else {
         store.asked.add(1);
-        return store.find(op, pred);
+        return store.find(guard, pred);
     };
-    if let Some(item) = cache.find(op, pred) {
+    if let Some(item) = cache.find(guard, pred) {
         return Some(item);
     }
     cache.asked.step();
-    let item = store.find(op, pred)?;
-    cache.keep(op, slice::from_ref(item));
+    let item = store.find(guard, pred)?;
+    cache.keep(guard, slice::from_ref(item));
     Some(item)
 }
 
@@ -263,13 +263,13 @@ impl<T: Send + Sync + 'static> Changes<'_, T> {
     pub(super) fn insert(&self, value: T, mut conflicts: impl FnMut(&T, &T) -> bool) -> Result<Item<T>, T> {
         let item = Item::new(value, self.store.number);
         // In one operation: the list that was looked through is still the same if it lies where it did.
-        let inserted = op(|op| {
+        let inserted = pin(|guard| {
             loop {
-                let list = self.store.list.load(op);
+                let list = self.store.list.load(guard);
                 if list.iter().any(|there| conflicts(there, &item) && !there.is_gone()) {
                     return false;
                 }
-                if self.store.list.push(op, slice::from_ref(&item), Some(list), usize::MAX) {
+                if self.store.list.push(guard, slice::from_ref(&item), Some(list), usize::MAX) {
                     return true;
                 }
             }
@@ -280,7 +280,7 @@ impl<T: Send + Sync + 'static> Changes<'_, T> {
         }
         self.store.changes.add(1);
         if let Some(cache) = self.here {
-            op(|op| cache.keep(op, slice::from_ref(&item)));
+            pin(|guard| cache.keep(guard, slice::from_ref(&item)));
         }
         Ok(item)
     }
@@ -288,7 +288,7 @@ impl<T: Send + Sync + 'static> Changes<'_, T> {
     /// Removes an item that matches.
     pub(super) fn remove(&self, pred: &mut dyn FnMut(&T) -> bool) -> Option<Item<T>> {
         loop {
-            let item = op(|op| self.store.find(op, pred).cloned())?;
+            let item = pin(|guard| self.store.find(guard, pred).cloned())?;
             if self.remove_item(&item) {
                 return Some(item);
             }

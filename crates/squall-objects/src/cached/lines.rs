@@ -36,7 +36,7 @@
 //! of the root and then out of each cache: there, one may still find here what another has seen to be gone there.
 
 use squall_machine::pervp::PerVpWord;
-use squall_rcu::{Op, op};
+use squall_rcu::{Guard, pin};
 use squall_parts::replica::{Conflict, Holders, Master, Presence, Replica, Versioned};
 use squall_parts::table::{Compute, Computed, Table};
 use std::borrow::Borrow;
@@ -89,12 +89,12 @@ impl<V: Clone + Send + Sync + 'static> Line<V> {
 
     /// The value, unless the line is dead.
     #[inline]
-    fn load<'o>(&self, op: &'o Op) -> Option<&'o V> {
-        self.master.load(op).as_ref()
+    fn load<'o>(&self, guard: &'o Guard) -> Option<&'o V> {
+        self.master.load(guard).as_ref()
     }
 
     fn is_dead(&self) -> bool {
-        op(|op| self.load(op).is_none())
+        pin(|guard| self.load(guard).is_none())
     }
 }
 
@@ -107,14 +107,14 @@ pub(super) struct Held<V: Send + Sync + 'static> {
 impl<V: Clone + Send + Sync + 'static> Held<V> {
     /// The value, unless the line is dead. Of a replica that has it from the line only now, `asked` counts that.
     #[inline(always)]
-    fn load<'o>(&self, op: &'o Op, place: usize, asked: Option<&Tally>) -> Option<&'o V> {
+    fn load<'o>(&self, guard: &'o Guard, place: usize, asked: Option<&Tally>) -> Option<&'o V> {
         let note = || {
             self.line.holders.note(place);
             if let Some(asked) = asked {
                 asked.step();
             }
         };
-        self.replica.load_noting(&self.line.master, op, note).as_ref()
+        self.replica.load_noting(&self.line.master, guard, note).as_ref()
     }
 }
 
@@ -152,11 +152,11 @@ where
     }
 
     #[inline(always)]
-    fn find<'o, Q: Eq + Hash + ?Sized>(&self, op: &'o Op, key: &Q) -> Option<&'o V>
+    fn find<'o, Q: Eq + Hash + ?Sized>(&self, guard: &'o Guard, key: &Q) -> Option<&'o V>
     where
         K: Borrow<Q>,
     {
-        self.held.read_in(op, key, |held| held.load(op, self.place, Some(&self.asked))).flatten()
+        self.held.read_in(guard, key, |held| held.load(guard, self.place, Some(&self.asked))).flatten()
     }
 
     /// Keeps a replica of a line of the store's.
@@ -201,7 +201,7 @@ where
     /// Keeps a line that was inserted from here, or that another cache had, with its value.
     fn keep_new(&self, key: &K, line: &Arc<Line<V>>) {
         self.keep(key, line);
-        op(|op| self.held.read_in(op, key, |held| held.load(op, self.place, None).is_some()));
+        pin(|guard| self.held.read_in(guard, key, |held| held.load(guard, self.place, None).is_some()));
     }
 
     /// Keeps what another cache of the same store has values of, so much at most: as a lookup does with what it found in the store.
@@ -300,8 +300,8 @@ where
     /// Calls `f` for some entries, from a position on; returns the position after them.
     pub(super) fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {
         self.table.visit_from(from, |key, line| {
-            op(|op| {
-                if let Some(value) = line.load(op) {
+            pin(|guard| {
+                if let Some(value) = line.load(guard) {
                     f(key, value);
                 }
             });
@@ -316,7 +316,7 @@ where
 /// Looks a key up: in this cache, if there is one, then in the store.
 #[inline(always)]
 pub(super) fn find<'o, K, V, S, Q: Eq + Hash + ?Sized>(
-    op: &'o Op,
+    guard: &'o Guard,
     cache: Option<&Cache<K, V, S>>,
     lines: &Lines<K, V, S>,
     key: &Q,
@@ -326,8 +326,8 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone,
 {
-    match cache.and_then(|cache| cache.find(op, key)) {
-        None => ask(op, cache, lines, key),
+    match cache.and_then(|cache| cache.find(guard, key)) {
+        None => ask(guard, cache, lines, key),
         hit => hit,
     }
 }
@@ -335,7 +335,7 @@ where
 #[cold]
 #[inline(never)]
 fn ask<'o, K, V, S, Q: Eq + Hash + ?Sized>(
-    op: &'o Op,
+    guard: &'o Guard,
     cache: Option<&Cache<K, V, S>>,
     lines: &Lines<K, V, S>,
     key: &Q,
@@ -347,16 +347,16 @@ where
 {
     let Some(cache) = cache else {
         lines.asked.add(1);
-        return lines.table.read_in(op, key, |line| line.load(op)).flatten();
+        return lines.table.read_in(guard, key, |line| line.load(guard)).flatten();
     };
     let entry = lines.table.read_entry(key, |key, line| (key.clone(), line.clone()));
-    let Some((kept, line)) = entry.filter(|(_, line)| line.load(op).is_some()) else {
+    let Some((kept, line)) = entry.filter(|(_, line)| line.load(guard).is_some()) else {
         cache.asked.step();
         return None;
     };
     cache.keep(&kept, &line);
     // It was taken out again if the line has died, and is another line's if that was faster.
-    cache.find(op, key).or_else(|| line.load(op))
+    cache.find(guard, key).or_else(|| line.load(guard))
 }
 
 /// Changes of the lines, from within a call of the object.
@@ -433,8 +433,8 @@ where
         K: Borrow<Q>,
     {
         loop {
-            let (version, wanted) = op(|op| {
-                let seen = line.master.load(op);
+            let (version, wanted) = pin(|guard| {
+                let seen = line.master.load(guard);
                 seen.as_ref().map(|value| (Versioned::version(seen), f(value)))
             })?;
             let (value, computed) = match wanted {
@@ -486,7 +486,7 @@ where
             _ => Compute::Put(fresh.clone()),
         });
         if computed == Computed::Kept {
-            let value = op(|op| fresh.load(op).cloned());
+            let value = pin(|guard| fresh.load(guard).cloned());
             return Err((key, value.unwrap_or_else(|| unreachable!("nobody has seen it to remove it"))));
         }
         self.lines.changes.add(1);
@@ -501,8 +501,8 @@ where
         loop {
             if let Some(line) = self.lines.line(&key) {
                 let seen = || {
-                    op(|op| {
-                        let seen = line.master.load(op);
+                    pin(|guard| {
+                        let seen = line.master.load(guard);
                         seen.as_ref().map(|value| (Versioned::version(seen), f(value)))
                     })
                 };
@@ -522,7 +522,7 @@ where
     }
 
     pub(super) fn get_or_insert_with(&self, mut key: K, value: impl FnOnce() -> V) -> V {
-        let there = |key: &K| self.lines.line(key).and_then(|line| op(|op| line.load(op).cloned()));
+        let there = |key: &K| self.lines.line(key).and_then(|line| pin(|guard| line.load(guard).cloned()));
         if let Some(value) = there(&key) {
             return value;
         }

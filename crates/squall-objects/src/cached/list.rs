@@ -1,11 +1,11 @@
 //! The cached list as an object: its interface, what people do with it, and its owner.
 
 use squall_core::__macro::Panic;
-use squall_core::swap::{New, Swap, SwapError, SwapReport};
-use squall_core::{CoRef, Owned, Root};
+use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
+use squall_core::{Handle, Owned, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
-use squall_rcu::{Op, op};
+use squall_rcu::{Guard, pin};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -27,7 +27,7 @@ use crate::sizes;
 #[interface(crate = squall_core)]
 pub trait CachedList<T: Send + Sync + 'static>: Send + Sync {
     /// Lends what a lookup looks into, for one lookup in the rest of the operation.
-    fn look<'o>(&self, op: &'o Op) -> ListView<'o, T>;
+    fn look<'o>(&self, guard: &'o Guard) -> ListView<'o, T>;
 
     /// Calls `act` once with the list, for what changes it: when this returns, nothing is done to it any more.
     fn with(&self, act: &mut dyn FnMut(ListWriter<'_, T>));
@@ -49,8 +49,8 @@ pub struct ListView<'o, T: Send + Sync + 'static> {
 
 impl<'o, T: Send + Sync + 'static> ListView<'o, T> {
     /// An item of which `pred` says so.
-    pub fn find(&self, op: &'o Op, mut pred: impl FnMut(&T) -> bool) -> Option<&'o Item<T>> {
-        items::find(op, self.cache, self.store, &mut pred)
+    pub fn find(&self, guard: &'o Guard, mut pred: impl FnMut(&T) -> bool) -> Option<&'o Item<T>> {
+        items::find(guard, self.cache, self.store, &mut pred)
     }
 }
 
@@ -141,16 +141,16 @@ pub trait Items<T: Send + Sync + 'static>: Copy {
 #[inline(always)]
 #[track_caller]
 fn look<T: Send + Sync + 'static, R>(
-    co: CoRef<dyn CachedList<T>>,
-    f: impl for<'o> FnOnce(&'o Op, ListView<'o, T>) -> R,
+    co: Handle<dyn CachedList<T>>,
+    f: impl for<'o> FnOnce(&'o Guard, ListView<'o, T>) -> R,
 ) -> R {
-    co.__call_in("look", |op, list| f(op, list.look(op)), Panic)
+    co.__call_in("look", |guard, list| f(guard, list.look(guard)), Panic)
 }
 
 /// Changes within a call.
 #[track_caller]
 fn write<T: Send + Sync + 'static, R>(
-    co: CoRef<dyn CachedList<T>>,
+    co: Handle<dyn CachedList<T>>,
     f: impl FnOnce(&Changes<'_, T>) -> R,
 ) -> R {
     let (mut f, mut done) = (Some(f), None);
@@ -158,16 +158,16 @@ fn write<T: Send + Sync + 'static, R>(
     done.expect("an implementation of a cached list calls what it is given")
 }
 
-impl<T: Send + Sync + 'static> Items<T> for CoRef<dyn CachedList<T>> {
+impl<T: Send + Sync + 'static> Items<T> for Handle<dyn CachedList<T>> {
     #[inline]
     #[track_caller]
     fn find<R>(self, pred: impl FnMut(&T) -> bool, f: impl FnOnce(&T) -> R) -> Option<R> {
-        look(self, |op, list| list.find(op, pred).map(|item| f(item)))
+        look(self, |guard, list| list.find(guard, pred).map(|item| f(item)))
     }
 
     #[track_caller]
     fn get(self, pred: impl FnMut(&T) -> bool) -> Option<Item<T>> {
-        look(self, |op, list| list.find(op, pred).cloned())
+        look(self, |guard, list| list.find(guard, pred).cloned())
     }
 
     #[track_caller]
@@ -195,19 +195,19 @@ impl<T: Send + Sync + 'static> Items<T> for CoRef<dyn CachedList<T>> {
 
     #[track_caller]
     fn for_each(self, mut f: impl FnMut(&T)) {
-        look(self, |op, list| list.store.for_each(op, |item| f(item)));
+        look(self, |guard, list| list.store.for_each(guard, |item| f(item)));
     }
 
     #[track_caller]
     fn items(self) -> Vec<Item<T>> {
         let mut items = Vec::new();
-        look(self, |op, list| list.store.for_each(op, |item| items.push(item.clone())));
+        look(self, |guard, list| list.store.for_each(guard, |item| items.push(item.clone())));
         items
     }
 
     #[track_caller]
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError> {
-        Swap::of(self).to(new_list(self.form().resized(size)))
+        Swap::new(self).run(new_list(self.form().resized(size)))
     }
 }
 
@@ -235,19 +235,19 @@ impl<T: Send + Sync + 'static> Body for Listed<T> {
         cache.read_sensors(sensors);
     }
 
-    fn hand_on(op: &Op, from: &Cache<T>, to: &Cache<T>, most: usize) {
-        to.take_over(op, from, most);
+    fn hand_on(guard: &Guard, from: &Cache<T>, to: &Cache<T>, most: usize) {
+        to.take_over(guard, from, most);
     }
 }
 
 impl<T: Send + Sync + 'static> CachedList<T> for Local<Listed<T>> {
     #[inline]
-    fn look<'o>(&self, op: &'o Op) -> ListView<'o, T> {
-        ListView { cache: self.lend_cache(op), store: self.lend_store(op) }
+    fn look<'o>(&self, guard: &'o Guard) -> ListView<'o, T> {
+        ListView { cache: self.lend_cache(guard), store: self.lend_store(guard) }
     }
 
     fn with(&self, act: &mut dyn FnMut(ListWriter<'_, T>)) {
-        op(|op| act(ListWriter(Changes { store: self.store(), here: self.own_cache(op), reach: self })));
+        pin(|guard| act(ListWriter(Changes { store: self.store(), here: self.own_cache(guard), reach: self })));
     }
 
     fn form(&self) -> Form {
@@ -366,6 +366,6 @@ fn have_sizes<T: Send + Sync + 'static>() {
 
 /// An implementation, to take the place of a cached list: as [`list`] makes it. It takes the items over; swapped in without state it has
 /// none, and every call errs.
-pub fn new_list<T: Send + Sync + 'static>(form: Form) -> New<dyn CachedList<T>> {
+pub fn new_list<T: Send + Sync + 'static>(form: Form) -> Replacement<dyn CachedList<T>> {
     Spread::<Listed<T>>::to_come(form)
 }

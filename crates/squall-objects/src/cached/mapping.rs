@@ -1,11 +1,11 @@
 //! The cached map as an object: its interface, what people do with it, and its owner.
 
 use squall_core::__macro::Panic;
-use squall_core::swap::{New, Swap, SwapError, SwapReport};
-use squall_core::{CoRef, Root};
+use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
+use squall_core::{Handle, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
-use squall_rcu::{Op, op};
+use squall_rcu::{Guard, pin};
 use squall_parts::table::{Compute, Computed};
 use std::borrow::Borrow;
 use std::fmt;
@@ -14,12 +14,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::lines::{self, Cache, Changes, Lines};
-use super::owner::Map;
+use super::owner::OwnedCachedMap;
 use super::spread::{Body, Local, Spread};
 use super::{Form, Sensors, Walk};
 use crate::sizes;
 
-/// A cached map. [`Entries`] has what people do with one; this is what an implementation has.
+/// A cached map. [`MapExt`] has what people do with one; this is what an implementation has.
 ///
 /// Progress: a lookup of what the cluster keeps is lock-free, and waits for no change; one whose copy a change has taken away tries a lock
 /// once, to have it again. One that asked the one place keeps what it found: that takes a lock of the cluster's own table for a moment, as
@@ -29,14 +29,14 @@ use crate::sizes;
 /// # Source
 /// CO-43, TO-04, TO-05, HU-15, HU-16; X-23.
 #[interface(crate = squall_core)]
-pub trait CachedMapping<
+pub trait CachedMap<
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 >: Send + Sync
 {
     /// Lends what a lookup looks into, for one lookup in the rest of the operation.
-    fn look<'o>(&self, op: &'o Op) -> MapView<'o, K, V, S>;
+    fn look<'o>(&self, guard: &'o Guard) -> MapView<'o, K, V, S>;
 
     /// Calls `act` once with the map, for what changes it: when this returns, nothing is done to it any more.
     fn with(&self, act: &mut dyn FnMut(MapWriter<'_, K, V, S>));
@@ -64,11 +64,11 @@ where
 {
     /// The key's value.
     #[inline(always)]
-    pub fn find<Q: Eq + Hash + ?Sized>(&self, op: &'o Op, key: &Q) -> Option<&'o V>
+    pub fn find<Q: Eq + Hash + ?Sized>(&self, guard: &'o Guard, key: &Q) -> Option<&'o V>
     where
         K: Borrow<Q>,
     {
-        lines::find(op, self.cache, self.lines, key)
+        lines::find(guard, self.cache, self.lines, key)
     }
 }
 
@@ -78,7 +78,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for MapVi
     }
 }
 
-/// A cached map within a call, for changes: what the methods of [`Entries`] are made of.
+/// A cached map within a call, for changes: what the methods of [`MapExt`] are made of.
 pub struct MapWriter<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S>(Changes<'a, K, V, S>);
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for MapWriter<'_, K, V, S> {
@@ -92,7 +92,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> fmt::Debug for MapWr
 /// Closures run under no lock, in an operation, and may use the map; those that say what becomes of an entry are called again where
 /// another change was faster, and have changed nothing if they panic. Such a change may be their own: one that changes its key each time that
 /// it is called is called for ever. Each method panics as every call does if the object was destroyed.
-pub trait Entries<K, V, S>: Copy
+pub trait CachedMapExt<K, V, S>: Copy
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -102,7 +102,7 @@ where
     ///
     /// # Cost
     /// A lookup in the cluster's own table, which writes nothing; where the cluster does not have the key, one in the one place, too.
-    fn read<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    fn with<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>;
 
@@ -113,7 +113,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.read(key, V::clone)
+        self.with(key, V::clone)
     }
 
     /// Whether the key is there.
@@ -122,7 +122,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.read(key, |_| ()).is_some()
+        self.with(key, |_| ()).is_some()
     }
 
     /// Sets the key's value; a clone of the old one is returned. A new key is kept by the caller's cluster from then on.
@@ -147,7 +147,7 @@ where
         K: Borrow<Q>;
 
     /// Takes the key out, and says whether it was there.
-    fn discard<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
+    fn delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
     where
         K: Borrow<Q>;
 
@@ -169,7 +169,7 @@ where
     /// It is one call of the object for a few entries at a time, so a swap may come between two of them. Nothing of it is kept.
     fn for_each(self, f: impl FnMut(&K, &V));
 
-    /// Clones of the entries, as [`for_each`](Entries::for_each) sees them.
+    /// Clones of the entries, as [`for_each`](MapExt::for_each) sees them.
     fn iter(self) -> Walk<(K, V)>;
 
     /// Clones of the keys.
@@ -189,7 +189,7 @@ where
     /// How many entries there are: exactly if nobody changes the map, else about.
     fn len(self) -> usize;
 
-    /// Whether there is no entry, as [`len`](Entries::len) has it.
+    /// Whether there is no entry, as [`len`](MapExt::len) has it.
     #[track_caller]
     fn is_empty(self) -> bool {
         self.len() == 0
@@ -208,21 +208,21 @@ where
 #[inline(always)]
 #[track_caller]
 fn look<K, V, S, R>(
-    co: CoRef<dyn CachedMapping<K, V, S>>,
-    f: impl for<'o> FnOnce(&'o Op, MapView<'o, K, V, S>) -> R,
+    co: Handle<dyn CachedMap<K, V, S>>,
+    f: impl for<'o> FnOnce(&'o Guard, MapView<'o, K, V, S>) -> R,
 ) -> R
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    co.__call_in("look", |op, map| f(op, map.look(op)), Panic)
+    co.__call_in("look", |guard, map| f(guard, map.look(guard)), Panic)
 }
 
 /// Changes within a call.
 #[inline(always)]
 #[track_caller]
-fn write<K, V, S, R>(co: CoRef<dyn CachedMapping<K, V, S>>, f: impl FnOnce(&Changes<'_, K, V, S>) -> R) -> R
+fn write<K, V, S, R>(co: Handle<dyn CachedMap<K, V, S>>, f: impl FnOnce(&Changes<'_, K, V, S>) -> R) -> R
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -235,7 +235,7 @@ where
 
 /// Some entries from a position on.
 #[track_caller]
-fn visit_from<K, V, S>(co: CoRef<dyn CachedMapping<K, V, S>>, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>
+fn visit_from<K, V, S>(co: Handle<dyn CachedMap<K, V, S>>, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -244,7 +244,7 @@ where
     look(co, |_, map| map.lines.visit_from(from, f))
 }
 
-fn walk<K, V, S, T: 'static>(co: CoRef<dyn CachedMapping<K, V, S>>, make: fn(&K, &V) -> T) -> Walk<T>
+fn walk<K, V, S, T: 'static>(co: Handle<dyn CachedMap<K, V, S>>, make: fn(&K, &V) -> T) -> Walk<T>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -253,7 +253,7 @@ where
     Walk::new(move |from, found| visit_from(co, from, |key, value| found.push(make(key, value))))
 }
 
-impl<K, V, S> Entries<K, V, S> for CoRef<dyn CachedMapping<K, V, S>>
+impl<K, V, S> CachedMapExt<K, V, S> for Handle<dyn CachedMap<K, V, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -261,11 +261,11 @@ where
 {
     #[inline]
     #[track_caller]
-    fn read<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    fn with<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
     {
-        look(self, |op, map| map.find(op, key).map(f))
+        look(self, |guard, map| map.find(guard, key).map(f))
     }
 
     #[track_caller]
@@ -303,7 +303,7 @@ where
     }
 
     #[track_caller]
-    fn discard<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
+    fn delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
     where
         K: Borrow<Q>,
     {
@@ -368,7 +368,7 @@ where
 
     #[track_caller]
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError> {
-        Swap::of(self).to(new_map(self.form().resized(size)))
+        Swap::new(self).run(new_map(self.form().resized(size)))
     }
 }
 
@@ -381,7 +381,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    type Interface = dyn CachedMapping<K, V, S>;
+    type Interface = dyn CachedMap<K, V, S>;
     type Store = Lines<K, V, S>;
     type Cache = Cache<K, V, S>;
 
@@ -401,24 +401,24 @@ where
         cache.read_sensors(sensors);
     }
 
-    fn hand_on(_: &Op, from: &Cache<K, V, S>, to: &Cache<K, V, S>, most: usize) {
+    fn hand_on(_: &Guard, from: &Cache<K, V, S>, to: &Cache<K, V, S>, most: usize) {
         to.take_over(from, most);
     }
 }
 
-impl<K, V, S> CachedMapping<K, V, S> for Local<Mapped<K, V, S>>
+impl<K, V, S> CachedMap<K, V, S> for Local<Mapped<K, V, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     #[inline]
-    fn look<'o>(&self, op: &'o Op) -> MapView<'o, K, V, S> {
-        MapView { cache: self.lend_cache(op), lines: self.lend_store(op) }
+    fn look<'o>(&self, guard: &'o Guard) -> MapView<'o, K, V, S> {
+        MapView { cache: self.lend_cache(guard), lines: self.lend_store(guard) }
     }
 
     fn with(&self, act: &mut dyn FnMut(MapWriter<'_, K, V, S>)) {
-        op(|op| act(MapWriter(Changes { lines: self.store(), here: self.own_cache(op), reach: self })));
+        pin(|guard| act(MapWriter(Changes { lines: self.store(), here: self.own_cache(guard), reach: self })));
     }
 
     fn form(&self) -> Form {
@@ -435,7 +435,7 @@ where
 /// # Panics
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
-pub fn map<K, V>(form: Form) -> Map<K, V>
+pub fn map<K, V>(form: Form) -> OwnedCachedMap<K, V>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -448,7 +448,7 @@ where
 /// # Panics
 /// As [`map`].
 #[track_caller]
-pub fn map_with<K, V, S>(form: Form, hasher: S) -> Map<K, V, S>
+pub fn map_with<K, V, S>(form: Form, hasher: S) -> OwnedCachedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -456,7 +456,7 @@ where
 {
     have_sizes::<K, V, S>();
     let (size, lines) = (form.cluster_size(), Lines::new(hasher, form.coherence()));
-    Map(Spread::<Mapped<K, V, S>>::new(form, Some(lines)).create(size))
+    OwnedCachedMap(Spread::<Mapped<K, V, S>>::new(form, Some(lines)).create(size))
 }
 
 /// Has maps of these types have the attribute of their clusters' size.
@@ -466,7 +466,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    sizes::have::<dyn CachedMapping<K, V, S>>(
+    sizes::have::<dyn CachedMap<K, V, S>>(
         |co| co.try_form().ok()?.chosen_size(),
         |co, size| Some((co, new_map(co.try_form().ok()?.resized(size)))),
     );
@@ -475,7 +475,7 @@ where
 /// An implementation, to take the place of a cached map: as [`map`] makes it. It takes the entries over; swapped in without state it has
 /// none, and every call errs. Where copies were taken away and are to be updated now, or the other way round, all callers wait for as
 /// long as a line for each entry takes to be made.
-pub fn new_map<K, V, S>(form: Form) -> New<dyn CachedMapping<K, V, S>>
+pub fn new_map<K, V, S>(form: Form) -> Replacement<dyn CachedMap<K, V, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,

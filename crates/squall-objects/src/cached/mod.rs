@@ -2,7 +2,7 @@
 //!
 //! Not for what is changed as often as it is looked up, nor for what is mostly looked up in vain: a lookup that finds nothing has asked
 //! the one place, and a removal visits every cluster that has what goes. And not for what one cluster uses alone: all that is kept at
-//! hand is kept twice. For such loads, and for most, take a [`map`](mod@crate::map); for one value, a [`cell`](crate::cell).
+//! hand is kept twice. For such loads, and for most, take a [`map`](mod@crate::map); for one value, a [`cell`](crate::read_mostly).
 //!
 //! - [`list`]: items that are found by a relation ([`Items::find`]): the regions of an address space, the rules that a request may match.
 //! - [`map`]: values by key, which can be changed, too.
@@ -24,7 +24,7 @@
 //!
 //! ```
 //! use squall_machine::ClusterSize;
-//! use squall_objects::cached::{self, Entries, Form, Items};
+//! use squall_objects::cached::{self, MapExt, Form, Items};
 //!
 //! let regions = cached::list(Form::distributed(ClusterSize::Core));
 //! regions.insert((0x1000..0x3000, "heap"));
@@ -56,8 +56,8 @@ use squall_machine::{ClusterSize, Vp};
 pub use crate::walk::Walk;
 pub use items::Item;
 pub use list::{CachedList, Items, List, ListView, ListWriter, list, new_list};
-pub use mapping::{CachedMapping, Entries, MapView, MapWriter, map, map_with, new_map};
-pub use owner::Map;
+pub use mapping::{CachedMap, CachedMapExt, MapView, MapWriter, map, map_with, new_map};
+pub use owner::OwnedCachedMap;
 pub use squall_parts::table::{Compute, Computed};
 
 /// What a list or a map keeps where: made for an object, or for one that is to take its place.
@@ -142,7 +142,7 @@ impl Form {
     ///
     /// ```
     /// use squall_machine::ClusterSize;
-    /// use squall_objects::cached::{self, CachedMapping, Entries, Form};
+    /// use squall_objects::cached::{self, CachedMap, MapExt, Form};
     /// let names = cached::map::<u32, String>(Form::distributed(ClusterSize::Core).keeping(100));
     /// (0..1000).for_each(|id| _ = names.insert(id, format!("name {id}")));
     /// (0..1000).for_each(|id| assert!(names.contains_key(&id)));
@@ -188,7 +188,7 @@ impl Form {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sensors {
-    /// Entries, or items.
+    /// MapExt, or items.
     pub entries: usize,
     /// Representatives.
     pub reps: usize,

@@ -5,43 +5,43 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Deref;
 
-use super::mapping::{CachedMapping, Entries, map_with};
+use super::mapping::{CachedMap, CachedMapExt, map_with};
 use super::{Form, Walk};
 
 /// The owner of a cached map: its drop ends the object. It derefs to the reference.
-pub struct Map<K, V, S = RandomState>(pub(super) Owned<dyn CachedMapping<K, V, S>>)
+pub struct OwnedCachedMap<K, V, S = RandomState>(pub(super) Owned<dyn CachedMap<K, V, S>>)
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static;
 
-impl<K, V, S> Map<K, V, S>
+impl<K, V, S> OwnedCachedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     /// As an owner of any object.
-    pub fn into_owned(self) -> Owned<dyn CachedMapping<K, V, S>> {
+    pub fn into_owned(self) -> Owned<dyn CachedMap<K, V, S>> {
         self.0
     }
 }
 
-impl<K, V, S> Deref for Map<K, V, S>
+impl<K, V, S> Deref for OwnedCachedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    type Target = Owned<dyn CachedMapping<K, V, S>>;
+    type Target = Owned<dyn CachedMap<K, V, S>>;
 
     #[inline(always)]
-    fn deref(&self) -> &Owned<dyn CachedMapping<K, V, S>> {
+    fn deref(&self) -> &Owned<dyn CachedMap<K, V, S>> {
         &self.0
     }
 }
 
-impl<K, V, S> fmt::Debug for Map<K, V, S>
+impl<K, V, S> fmt::Debug for OwnedCachedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + fmt::Debug + 'static,
     V: Clone + Send + Sync + fmt::Debug + 'static,
@@ -54,7 +54,7 @@ where
     }
 }
 
-impl<K, V, S> Extend<(K, V)> for Map<K, V, S>
+impl<K, V, S> Extend<(K, V)> for OwnedCachedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -65,7 +65,7 @@ where
     }
 }
 
-impl<K, V, S> Default for Map<K, V, S>
+impl<K, V, S> Default for OwnedCachedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -73,12 +73,12 @@ where
 {
     /// Of the form [`Form::shared`].
     #[track_caller]
-    fn default() -> Map<K, V, S> {
+    fn default() -> OwnedCachedMap<K, V, S> {
         map_with(Form::shared(), S::default())
     }
 }
 
-impl<K, V, S> FromIterator<(K, V)> for Map<K, V, S>
+impl<K, V, S> FromIterator<(K, V)> for OwnedCachedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -86,14 +86,14 @@ where
 {
     /// Of the form [`Form::shared`].
     #[track_caller]
-    fn from_iter<T: IntoIterator<Item = (K, V)>>(entries: T) -> Map<K, V, S> {
-        let map = Map::default();
+    fn from_iter<T: IntoIterator<Item = (K, V)>>(entries: T) -> OwnedCachedMap<K, V, S> {
+        let map = OwnedCachedMap::default();
         (&map).extend(entries);
         map
     }
 }
 
-impl<K, V, S> IntoIterator for &Map<K, V, S>
+impl<K, V, S> IntoIterator for &OwnedCachedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -102,14 +102,14 @@ where
     type Item = (K, V);
     type IntoIter = Walk<(K, V)>;
 
-    /// As [`Entries::iter`].
+    /// As [`MapExt::iter`].
     fn into_iter(self) -> Walk<(K, V)> {
         self.0.co().iter()
     }
 }
 
 #[cfg(feature = "serde")]
-impl<K, V, S> serde::Serialize for Map<K, V, S>
+impl<K, V, S> serde::Serialize for OwnedCachedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + serde::Serialize + 'static,
     V: Clone + Send + Sync + serde::Serialize + 'static,
@@ -122,20 +122,20 @@ where
 }
 
 #[cfg(feature = "serde")]
-impl<'de, K, V, S> serde::Deserialize<'de> for Map<K, V, S>
+impl<'de, K, V, S> serde::Deserialize<'de> for OwnedCachedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + serde::Deserialize<'de> + 'static,
     V: Clone + Send + Sync + serde::Deserialize<'de> + 'static,
     S: BuildHasher + Clone + Default + Send + Sync + 'static,
 {
     /// Of the form [`Form::shared`].
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Map<K, V, S>, D::Error> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<OwnedCachedMap<K, V, S>, D::Error> {
         let entries = std::collections::HashMap::<K, V, S>::deserialize(deserializer)?;
         Ok(entries.into_iter().collect())
     }
 }
 
-impl<K, V, S> Extend<(K, V)> for &Map<K, V, S>
+impl<K, V, S> Extend<(K, V)> for &OwnedCachedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,

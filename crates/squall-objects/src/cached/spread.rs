@@ -32,11 +32,11 @@
 //! Source: TO-05 (Tornado, §3.2, Fig. 5: "when threads migrate, their Rep migrates too"). There the system that moves the thread says so; here
 //! lookups tell.
 
-use squall_core::swap::{Format, New, RootFormats};
-use squall_core::{At, InterfaceOf, Miss, Reply, Root};
+use squall_core::swap::{Format, Replacement, RootFormats};
+use squall_core::{RepContext, InterfaceOf, Miss, MissAnswer, Root};
 use squall_lock::Lock;
 use squall_machine::{Cluster, Vp};
-use squall_rcu::{Op, Rcu, RcuArc, op};
+use squall_rcu::{Guard, Rcu, RcuArc, pin};
 use squall_parts::replica::Places;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -58,7 +58,7 @@ pub(crate) trait Body: Sized + Send + Sync + 'static {
     /// Adds what a cache's sensors read.
     fn add(cache: &Self::Cache, sensors: &mut Sensors);
     /// Hands on what is in a cache that was taken away, so much at most, to one that changes find (I3).
-    fn hand_on(op: &Op, from: &Self::Cache, to: &Self::Cache, most: usize);
+    fn hand_on(guard: &Guard, from: &Self::Cache, to: &Self::Cache, most: usize);
 }
 
 /// Entries that one that becomes full is handed at once: a lookup waits for it.
@@ -103,7 +103,7 @@ pub(crate) struct Local<B: Body> {
     watch: AtomicU64,
     /// The last watch in which a full one was used, as far as that was asked.
     used_in: AtomicU64,
-    at: At<Spread<B>>,
+    at: RepContext<Spread<B>>,
 }
 
 /// The state.
@@ -129,12 +129,12 @@ impl<B: Body> Spread<B> {
     }
 
     /// An object that is to take the place of another one.
-    pub(crate) fn to_come(form: Form) -> New<B::Interface> {
+    pub(crate) fn to_come(form: Form) -> Replacement<B::Interface> {
         let size = form.size;
-        New::root(Spread::<B>::new(form, None), size)
+        Replacement::root(Spread::<B>::new(form, None), size)
     }
 
-    fn is_full_from_the_start(&self, at: &At<Spread<B>>) -> bool {
+    fn is_full_from_the_start(&self, at: &RepContext<Spread<B>>) -> bool {
         let is_here = |vp: &Vp| at.clusters().get(*vp) == Some(at.cluster());
         match &self.form.full {
             Full::Nowhere => false,
@@ -149,7 +149,7 @@ impl<B: Body> Root for Spread<B> {
     type Interface = B::Interface;
     type Rep = Local<B>;
 
-    fn make_rep(&self, at: At<Self>) -> Local<B> {
+    fn make_rep(&self, at: RepContext<Self>) -> Local<B> {
         let store = self.store.get().expect("a miss is refused while nothing moved in").clone();
         let limit = match self.form.full {
             Full::After(limit) => limit,
@@ -169,7 +169,7 @@ impl<B: Body> Root for Spread<B> {
         }
     }
 
-    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         if self.store.get().is_none() {
             return miss.refuse("nothing moved in");
         }
@@ -193,14 +193,14 @@ impl<B: Body> Root for Spread<B> {
 impl<B: Body> Local<B> {
     /// The store, for the rest of the operation.
     #[inline(always)]
-    pub(crate) fn lend_store<'o>(&self, op: &'o Op) -> &'o B::Store {
-        self.store.lend(op)
+    pub(crate) fn lend_store<'o>(&self, guard: &'o Guard) -> &'o B::Store {
+        self.store.lend(guard)
     }
 
     /// The cache in which lookups from here are made, if there is one, for the rest of the operation.
     #[inline(always)]
-    pub(crate) fn lend_cache<'o>(&self, op: &'o Op) -> Option<&'o B::Cache> {
-        match self.cache.load(op) {
+    pub(crate) fn lend_cache<'o>(&self, guard: &'o Guard) -> Option<&'o B::Cache> {
+        match self.cache.load(guard) {
             Some(cache) => {
                 // Relaxed, here and wherever it is asked: a hint.
                 if !self.used.load(Ordering::Relaxed) {
@@ -208,7 +208,7 @@ impl<B: Body> Local<B> {
                 }
                 Some(cache)
             }
-            None => self.redirect(op),
+            None => self.redirect(guard),
         }
     }
 
@@ -218,7 +218,7 @@ impl<B: Body> Local<B> {
     }
 
     #[cold]
-    fn redirect<'o>(&self, op: &'o Op) -> Option<&'o B::Cache> {
+    fn redirect<'o>(&self, guard: &'o Guard) -> Option<&'o B::Cache> {
         let root = self.at.root();
         match root.form.full {
             Full::Nowhere => return None,
@@ -229,14 +229,14 @@ impl<B: Body> Local<B> {
                 if before == limit / 2 {
                     self.begin_watch(before);
                 } else if before >= limit
-                    && let Some(cache) = self.become_full(op)
+                    && let Some(cache) = self.become_full(guard)
                 {
                     return Some(cache);
                 }
             }
             Full::Everywhere | Full::On(_) => {}
         }
-        self.at.find(root.home)?.cache.load(op).as_ref()
+        self.at.find(root.home)?.cache.load(guard).as_ref()
     }
 
     /// Half way to its being full: from now on it is noted which others are used.
@@ -257,19 +257,19 @@ impl<B: Body> Local<B> {
     }
 
     /// Makes it full, and those thin that were not used in its watch; unless somebody else is at it.
-    fn become_full<'o>(&self, op: &'o Op) -> Option<&'o B::Cache> {
+    fn become_full<'o>(&self, guard: &'o Guard) -> Option<&'o B::Cache> {
         let new = B::cache(&self.store, self.at.cluster().index(), self.form().most);
         let root = self.at.root();
         let home = self.at.clusters().get(root.home);
         let mut left = Vec::new();
         {
             let mut moves = root.moves.try_lock()?;
-            if let Some(cache) = self.cache.load(op) {
+            if let Some(cache) = self.cache.load(guard) {
                 return Some(cache);
             }
             let watch = self.watch.load(Ordering::Relaxed);
             for rep in self.at.reps().filter(|rep| Some(rep.at.cluster()) != home) {
-                if let Some(cache) = rep.cache.load(op)
+                if let Some(cache) = rep.cache.load(guard)
                     && !rep.used.load(Ordering::Relaxed)
                     && rep.used_in.load(Ordering::Relaxed) < watch
                 {
@@ -281,9 +281,9 @@ impl<B: Body> Local<B> {
             self.cache.replace(Box::new(Some(new)));
         }
         // It may have been taken away again by now.
-        let cache = self.cache.load(op).as_ref()?;
+        let cache = self.cache.load(guard).as_ref()?;
         // Who was left by several is handed a part by each.
-        left.iter().for_each(|from| B::hand_on(op, from, cache, HANDED / left.len()));
+        left.iter().for_each(|from| B::hand_on(guard, from, cache, HANDED / left.len()));
         Some(cache)
     }
 
@@ -308,8 +308,8 @@ impl<B: Body> Local<B> {
     }
 
     /// The cache of this cluster, if it is full, for the rest of the operation.
-    pub(crate) fn own_cache<'o>(&self, op: &'o Op) -> Option<&'o B::Cache> {
-        self.cache.load(op).as_ref()
+    pub(crate) fn own_cache<'o>(&self, guard: &'o Guard) -> Option<&'o B::Cache> {
+        self.cache.load(guard).as_ref()
     }
 
     pub(crate) fn form(&self) -> &Form {
@@ -318,12 +318,12 @@ impl<B: Body> Local<B> {
 
     pub(crate) fn read_sensors(&self) -> Sensors {
         let mut sensors = B::read(&self.store);
-        op(|op| {
+        pin(|guard| {
             // So that what goes meanwhile is counted once.
             let moves = self.at.root().moves.lock();
             for rep in self.at.reps() {
                 sensors.reps += 1;
-                if let Some(cache) = rep.own_cache(op) {
+                if let Some(cache) = rep.own_cache(guard) {
                     sensors.full += 1;
                     B::add(cache, &mut sensors);
                 }
@@ -339,8 +339,8 @@ impl<B: Body> Reach<B::Cache> for Local<B> {
     fn each(&self, places: Places, act: &mut dyn FnMut(&B::Cache)) {
         for place in places.below(self.at.clusters().len()) {
             let rep = self.at.of_cluster(Cluster::new(place as u32));
-            op(|op| {
-                if let Some(cache) = rep.and_then(|rep| rep.own_cache(op)) {
+            pin(|guard| {
+                if let Some(cache) = rep.and_then(|rep| rep.own_cache(guard)) {
                     act(cache);
                 }
             });

@@ -3,8 +3,8 @@
 //! Its sensor costs nothing while nobody shares it: who adds from elsewhere has to take a second word with a locked
 //! addition anyway, and counts an alarm down beside it.
 
-use squall_core::CoRef;
-use squall_core::swap::{Formats, State};
+use squall_core::Handle;
+use squall_core::swap::{StateFormats, State};
 use squall_machine::Vp;
 use squall_machine::pervp::BiasedWord;
 
@@ -15,11 +15,11 @@ use crate::counter::policy::{ALARM, post};
 pub(super) struct Central<const ADAPTS: bool> {
     count: BiasedWord,
     /// The object that it serves.
-    own: CoRef<dyn Counter>,
+    own: Handle<dyn Counter>,
 }
 
 impl<const ADAPTS: bool> Central<ADAPTS> {
-    pub(super) fn new(own: CoRef<dyn Counter>, place: Vp) -> Central<ADAPTS> {
+    pub(super) fn new(own: Handle<dyn Counter>, place: Vp) -> Central<ADAPTS> {
         let count = BiasedWord::new(place);
         if ADAPTS {
             count.set_alarm(ALARM);
@@ -71,7 +71,7 @@ impl<const ADAPTS: bool> Counter for Central<ADAPTS> {
 }
 
 impl<const ADAPTS: bool> State for Central<ADAPTS> {
-    fn formats(formats: &mut Formats<'_, Central<ADAPTS>>) {
+    fn formats(formats: &mut StateFormats<'_, Central<ADAPTS>>) {
         formats.export_part(|this| Ok(this.count.load())).import_part(|this, n: u64| {
             this.count.add(n);
             Ok(())

@@ -6,14 +6,14 @@
 //! | [`distributed`] | plain instructions, on every VP | a line for each VP that ever added | a block, and 256 bytes for each such VP |
 //! | [`adaptive`] | begins as shared, is distributed where several VPs are seen adding, and goes back when that is over | as the form that it has | as the form that it has |
 //!
-//! All three are the same to those who call them: a `CoRef<dyn Counter>`.
+//! All three are the same to those who call them: a `Handle<dyn Counter>`.
 //!
 //! ```
-//! use squall_core::{CoRef, Owned};
+//! use squall_core::{Handle, Owned};
 //! use squall_objects::counter::{self, Counter};
 //!
 //! let requests: Owned<dyn Counter> = counter::adaptive();
-//! let reference: CoRef<dyn Counter> = requests.co(); // `Copy`, for any thread or task
+//! let reference: Handle<dyn Counter> = requests.co(); // `Copy`, for any thread or task
 //! std::thread::scope(|scope| {
 //!     for _ in 0..4 {
 //!         scope.spawn(move || (0..1000).for_each(|_| reference.inc()));
@@ -30,8 +30,8 @@ mod policy;
 mod spread;
 
 use squall_adapt::{engine, family};
-use squall_core::swap::New;
-use squall_core::{CoRef, CreateError, Owned, Root, stateful_with};
+use squall_core::swap::Replacement;
+use squall_core::{Handle, CreateError, Owned, Root, swappable_with};
 use squall_machine::{ClusterSize, Vp};
 use squall_macros::interface;
 use std::sync::Once;
@@ -96,7 +96,7 @@ pub struct Sensors {
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
 pub fn shared() -> Owned<dyn Counter> {
-    made(stateful_with(|co| Central::<FIXED>::new(co, Vp::current())))
+    made(swappable_with(|co| Central::<FIXED>::new(co, Vp::current())))
 }
 
 /// Makes a counter with a representative for each VP that adds.
@@ -130,7 +130,7 @@ pub fn try_adaptive() -> Result<Owned<dyn Counter>, CreateError> {
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| family::register(&policy::COUNTERS));
     engine::start();
-    stateful_with(|co| Central::<ADAPTS>::new(co, Vp::current()))
+    swappable_with(|co| Central::<ADAPTS>::new(co, Vp::current()))
 }
 
 /// Whether an implementation posts to the policy: the forms of adaptive counters are classes of their own.
@@ -138,13 +138,13 @@ const FIXED: bool = false;
 const ADAPTS: bool = true;
 
 /// An implementation, to take the place of a counter: as [`shared`] makes it.
-pub fn new_shared(co: CoRef<dyn Counter>) -> New<dyn Counter> {
-    New::stateful(Central::<FIXED>::new(co, Vp::current()))
+pub fn new_shared(co: Handle<dyn Counter>) -> Replacement<dyn Counter> {
+    Replacement::stateful(Central::<FIXED>::new(co, Vp::current()))
 }
 
 /// An implementation, to take the place of a counter: as [`distributed`] makes it.
-pub fn new_distributed() -> New<dyn Counter> {
-    New::root(Spread::<FIXED>::new(), ClusterSize::Cpu)
+pub fn new_distributed() -> Replacement<dyn Counter> {
+    Replacement::root(Spread::<FIXED>::new(), ClusterSize::Cpu)
 }
 
 #[track_caller]

@@ -2,8 +2,8 @@
 
 use squall_adapt::engine;
 use squall_adapt::family::{Cost, Family, Form, Load, Reading, Shape};
-use squall_core::swap::New;
-use squall_core::{CallError, CoRef, info_of};
+use squall_core::swap::Replacement;
+use squall_core::{CallError, Handle, info_of};
 use squall_machine::pervp::{RestartMode, restart_mode};
 use squall_machine::{ClusterSize, Vp};
 
@@ -20,8 +20,8 @@ pub const SPREAD: &str = "spread";
 pub(super) const ALARM: u32 = 1024;
 
 /// Asks the policy for a look.
-pub(super) fn post(co: CoRef<dyn Counter>) -> bool {
-    engine::post(CoRef::id(co))
+pub(super) fn post(co: Handle<dyn Counter>) -> bool {
+    engine::post(Handle::id(co))
 }
 
 pub(super) static COUNTERS: Counters = Counters;
@@ -42,18 +42,18 @@ impl Family for Counters {
         &FORMS
     }
 
-    fn make(&self, shape: Shape, co: CoRef<dyn Counter>) -> New<dyn Counter> {
+    fn make(&self, shape: Shape, co: Handle<dyn Counter>) -> Replacement<dyn Counter> {
         match shape {
-            Shape { form: SPREAD_FORM, .. } => New::root(Spread::<ADAPTS>::new(), ClusterSize::Cpu),
+            Shape { form: SPREAD_FORM, .. } => Replacement::root(Spread::<ADAPTS>::new(), ClusterSize::Cpu),
             Shape { place, .. } => {
-                New::stateful(Central::<ADAPTS>::new(co, place.unwrap_or_else(Vp::current)))
+                Replacement::stateful(Central::<ADAPTS>::new(co, place.unwrap_or_else(Vp::current)))
             }
         }
     }
 
-    fn read(&self, co: CoRef<dyn Counter>) -> Result<Reading, CallError> {
+    fn read(&self, co: Handle<dyn Counter>) -> Result<Reading, CallError> {
         let sensors = co.try_sensors()?;
-        let bytes = info_of(CoRef::id(co)).map_or(0, |info| info.bytes);
+        let bytes = info_of(Handle::id(co)).map_or(0, |info| info.bytes);
         Ok(Reading {
             local: sensors.here,
             foreign: sensors.elsewhere,
@@ -65,11 +65,11 @@ impl Family for Counters {
         })
     }
 
-    fn arm(&self, co: CoRef<dyn Counter>, after: u32) -> Result<(), CallError> {
+    fn arm(&self, co: Handle<dyn Counter>, after: u32) -> Result<(), CallError> {
         co.try_arm(after)
     }
 
-    fn judge(&self, load: &Load<'_>) -> Vec<Cost> {
+    fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
         judge(load, restart_mode() == RestartMode::Restartable)
     }
 }

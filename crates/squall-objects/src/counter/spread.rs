@@ -4,7 +4,7 @@
 
 use squall_adapt::family::is_reading;
 use squall_core::swap::RootFormats;
-use squall_core::{At, Miss, Reply, Root};
+use squall_core::{RepContext, Miss, MissAnswer, Root};
 use squall_machine::pervp::BiasedWord;
 use squall_machine::{Cluster, machine};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,7 +26,7 @@ impl<const ADAPTS: bool> Spread<ADAPTS> {
 pub(super) struct Local<const ADAPTS: bool> {
     count: BiasedWord,
     own: Own,
-    at: At<Spread<ADAPTS>>,
+    at: RepContext<Spread<ADAPTS>>,
 }
 
 /// What the representative's own callers write when they ask for the sum: apart from what others read then.
@@ -41,13 +41,13 @@ impl<const ADAPTS: bool> Root for Spread<ADAPTS> {
     type Interface = dyn Counter;
     type Rep = Local<ADAPTS>;
 
-    fn make_rep(&self, at: At<Spread<ADAPTS>>) -> Local<ADAPTS> {
+    fn make_rep(&self, at: RepContext<Spread<ADAPTS>>) -> Local<ADAPTS> {
         let alarm = AtomicU32::new(if ADAPTS { ALARM } else { 0 });
         let own = Own { totals: AtomicU32::new(0), alarm };
         Local { count: BiasedWord::new(at.vp()), own, at }
     }
 
-    fn handle_miss<'a>(&'a self, miss: Miss<'a, Spread<ADAPTS>>) -> Reply<'a, Spread<ADAPTS>> {
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Spread<ADAPTS>>) -> MissAnswer<'a, Spread<ADAPTS>> {
         // Who only looks is no caller.
         let any = || (0..machine().vp_limit()).find_map(|cluster| miss.find(Cluster::new(cluster as u32)));
         match is_reading().then(any).flatten() {

@@ -45,12 +45,12 @@
 mod owner;
 mod spread;
 
-use squall_core::swap::{New, Swap, SwapError, SwapReport};
-use squall_core::{CoRef, Root};
+use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
+use squall_core::{Handle, Root};
 use squall_parts::dhash::{Local, Locking, Master};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
-use squall_rcu::{Op, op};
+use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;
 use std::convert::Infallible;
 use std::fmt;
@@ -58,7 +58,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 use crate::sizes;
 pub use crate::walk::Walk;
-pub use owner::Directory;
+pub use owner::OwnedDirectory;
 use spread::Spread;
 
 /// A directory. [`Parts`] has what people do with one; this is what an implementation has.
@@ -69,7 +69,7 @@ use spread::Spread;
 /// # Source
 /// CO-54 to CO-62, CO-73.
 #[interface(crate = squall_core)]
-pub trait Entered<K, G, L, S>: Send + Sync
+pub trait Directory<K, G, L, S>: Send + Sync
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -77,7 +77,7 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     /// Lends the tables, for one read in the rest of the operation.
-    fn look<'o>(&self, op: &'o Op, found: &mut Option<Tables<'o, K, G, L, S>>);
+    fn look<'o>(&self, guard: &'o Guard, found: &mut Option<Tables<'o, K, G, L, S>>);
 
     /// Calls `act` once with the tables: when this returns, nothing is done to them any more.
     #[blocking]
@@ -252,16 +252,16 @@ where
 /// Reads within an operation.
 #[inline]
 #[track_caller]
-fn look<K, G, L, S, R>(co: CoRef<dyn Entered<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
+fn look<K, G, L, S, R>(co: Handle<dyn Directory<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    op(|op| {
+    pin(|guard| {
         let mut found = None;
-        co.look(op, &mut found);
+        co.look(guard, &mut found);
         f(found.expect("an implementation of a directory lends its tables"))
     })
 }
@@ -269,7 +269,7 @@ where
 /// What locks, within a call.
 #[inline]
 #[track_caller]
-fn act<K, G, L, S, R>(co: CoRef<dyn Entered<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
+fn act<K, G, L, S, R>(co: Handle<dyn Directory<K, G, L, S>>, f: impl FnOnce(Tables<'_, K, G, L, S>) -> R) -> R
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -281,7 +281,7 @@ where
     done.expect("an implementation of a directory calls what it is given")
 }
 
-fn walk<K, G, L, S, T: 'static>(co: CoRef<dyn Entered<K, G, L, S>>, make: fn(&K, &G) -> T) -> Walk<T>
+fn walk<K, G, L, S, T: 'static>(co: Handle<dyn Directory<K, G, L, S>>, make: fn(&K, &G) -> T) -> Walk<T>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -293,7 +293,7 @@ where
     })
 }
 
-impl<K, G, L, S> Parts<K, G, L, S> for CoRef<dyn Entered<K, G, L, S>>
+impl<K, G, L, S> Parts<K, G, L, S> for Handle<dyn Directory<K, G, L, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -396,7 +396,7 @@ where
 
     #[track_caller]
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, SwapError> {
-        Swap::of(self).to(new_directory(size))
+        Swap::new(self).run(new_directory(size))
     }
 }
 
@@ -406,7 +406,7 @@ where
 /// # Panics
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
-pub fn shared<K, G, L>(part: impl Fn(&G) -> L + Send + Sync + 'static) -> Directory<K, G, L>
+pub fn shared<K, G, L>(part: impl Fn(&G) -> L + Send + Sync + 'static) -> OwnedDirectory<K, G, L>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -424,7 +424,7 @@ where
 pub fn distributed<K, G, L>(
     size: ClusterSize,
     part: impl Fn(&G) -> L + Send + Sync + 'static,
-) -> Directory<K, G, L>
+) -> OwnedDirectory<K, G, L>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -442,28 +442,28 @@ pub fn with_hasher<K, G, L, S>(
     size: ClusterSize,
     hasher: S,
     part: impl Fn(&G) -> L + Send + Sync + 'static,
-) -> Directory<K, G, L, S>
+) -> OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    sizes::have::<dyn Entered<K, G, L, S>>(
+    sizes::have::<dyn Directory<K, G, L, S>>(
         |co| co.try_cluster_size().ok(),
         |co, size| Some((co, new_directory(size))),
     );
-    Directory(Spread::of(Master::with_hasher(hasher, part)).create(size))
+    OwnedDirectory(Spread::of(Master::with_hasher(hasher, part)).create(size))
 }
 
 /// An implementation, to take the place of a directory: as [`distributed`] makes it. It takes entries and parts over; swapped in without
 /// state it has none, and every call errs.
-pub fn new_directory<K, G, L, S>(size: ClusterSize) -> New<dyn Entered<K, G, L, S>>
+pub fn new_directory<K, G, L, S>(size: ClusterSize) -> Replacement<dyn Directory<K, G, L, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    New::root(Spread::<K, G, L, S>::vacant(), size)
+    Replacement::root(Spread::<K, G, L, S>::vacant(), size)
 }

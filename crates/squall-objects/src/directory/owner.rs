@@ -6,17 +6,17 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Deref;
 
-use super::{Entered, Parts, Walk, act, with_hasher};
+use super::{Directory, Parts, Walk, act, with_hasher};
 
 /// The owner of a directory: its drop ends the object. It derefs to the reference.
-pub struct Directory<K, G, L, S = RandomState>(pub(super) Owned<dyn Entered<K, G, L, S>>)
+pub struct OwnedDirectory<K, G, L, S = RandomState>(pub(super) Owned<dyn Directory<K, G, L, S>>)
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static;
 
-impl<K, G, L, S> Directory<K, G, L, S>
+impl<K, G, L, S> OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -24,28 +24,28 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     /// As an owner of any object.
-    pub fn into_owned(self) -> Owned<dyn Entered<K, G, L, S>> {
+    pub fn into_owned(self) -> Owned<dyn Directory<K, G, L, S>> {
         self.0
     }
 }
 
-impl<K, G, L, S> Deref for Directory<K, G, L, S>
+impl<K, G, L, S> Deref for OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    type Target = Owned<dyn Entered<K, G, L, S>>;
+    type Target = Owned<dyn Directory<K, G, L, S>>;
 
     #[inline(always)]
-    fn deref(&self) -> &Owned<dyn Entered<K, G, L, S>> {
+    fn deref(&self) -> &Owned<dyn Directory<K, G, L, S>> {
         &self.0
     }
 }
 
 /// The keys with their entries; parts are not locked for it.
-impl<K, G, L, S> fmt::Debug for Directory<K, G, L, S>
+impl<K, G, L, S> fmt::Debug for OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + fmt::Debug + 'static,
     G: Send + Sync + fmt::Debug + 'static,
@@ -65,7 +65,7 @@ where
 }
 
 /// Makes entries for keys that are not there; where one is, it stays, and the new one is dropped.
-impl<K, G, L, S> Extend<(K, G)> for Directory<K, G, L, S>
+impl<K, G, L, S> Extend<(K, G)> for OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -78,7 +78,7 @@ where
 }
 
 /// The same, through a reference.
-impl<K, G, L, S> Extend<(K, G)> for &Directory<K, G, L, S>
+impl<K, G, L, S> Extend<(K, G)> for &OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -95,7 +95,7 @@ where
 }
 
 /// A [`shared`](super::shared) one, whose parts begin as the type's default.
-impl<K, G, L, S> Default for Directory<K, G, L, S>
+impl<K, G, L, S> Default for OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -103,13 +103,13 @@ where
     S: BuildHasher + Clone + Default + Send + Sync + 'static,
 {
     #[track_caller]
-    fn default() -> Directory<K, G, L, S> {
+    fn default() -> OwnedDirectory<K, G, L, S> {
         with_hasher(ClusterSize::Machine, S::default(), |_| L::default())
     }
 }
 
 /// A [`shared`](super::shared) one, whose parts begin as the type's default.
-impl<K, G, L, S> FromIterator<(K, G)> for Directory<K, G, L, S>
+impl<K, G, L, S> FromIterator<(K, G)> for OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -117,15 +117,15 @@ where
     S: BuildHasher + Clone + Default + Send + Sync + 'static,
 {
     #[track_caller]
-    fn from_iter<T: IntoIterator<Item = (K, G)>>(entries: T) -> Directory<K, G, L, S> {
-        let directory = Directory::default();
+    fn from_iter<T: IntoIterator<Item = (K, G)>>(entries: T) -> OwnedDirectory<K, G, L, S> {
+        let directory = OwnedDirectory::default();
         (&directory).extend(entries);
         directory
     }
 }
 
 /// As [`Parts::iter`].
-impl<K, G, L, S> IntoIterator for &Directory<K, G, L, S>
+impl<K, G, L, S> IntoIterator for &OwnedDirectory<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Clone + Send + Sync + 'static,
@@ -142,7 +142,7 @@ where
 
 /// As a map of copies of the keys and their entries; what the parts hold is not in it.
 #[cfg(feature = "serde")]
-impl<K, G, L, S> serde::Serialize for Directory<K, G, L, S>
+impl<K, G, L, S> serde::Serialize for OwnedDirectory<K, G, L, S>
 where
     K: serde::Serialize + Eq + Hash + Clone + Send + Sync + 'static,
     G: serde::Serialize + Clone + Send + Sync + 'static,
@@ -156,7 +156,7 @@ where
 
 /// A [`shared`](super::shared) one, whose parts begin as the type's default.
 #[cfg(feature = "serde")]
-impl<'de, K, G, L, S> serde::Deserialize<'de> for Directory<K, G, L, S>
+impl<'de, K, G, L, S> serde::Deserialize<'de> for OwnedDirectory<K, G, L, S>
 where
     K: serde::Deserialize<'de> + Eq + Hash + Clone + Send + Sync + 'static,
     G: serde::Deserialize<'de> + Send + Sync + 'static,

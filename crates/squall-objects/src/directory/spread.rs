@@ -7,14 +7,14 @@
 //!   meet in it depends on who has it.
 
 use squall_core::swap::{Format, RootFormats};
-use squall_core::{At, Miss, Reply, Root};
+use squall_core::{RepContext, Miss, MissAnswer, Root};
 use squall_parts::dhash::{Local, Master};
 use squall_machine::ClusterSize;
-use squall_rcu::{Op, RcuArc};
+use squall_rcu::{Guard, RcuArc};
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{Act, Entered, Sensors, Tables};
+use super::{Act, Directory, Sensors, Tables};
 
 /// Local tables.
 type Locals<K, G, L, S> = Mutex<Vec<Arc<Local<K, G, L, S>>>>;
@@ -56,7 +56,7 @@ where
 {
     here: RcuArc<Local<K, G, L, S>>,
     whole: RcuArc<Whole<K, G, L, S>>,
-    at: At<Spread<K, G, L, S>>,
+    at: RepContext<Spread<K, G, L, S>>,
 }
 
 /// The state.
@@ -105,10 +105,10 @@ where
     L: Send + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    type Interface = dyn Entered<K, G, L, S>;
+    type Interface = dyn Directory<K, G, L, S>;
     type Rep = Holder<K, G, L, S>;
 
-    fn make_rep(&self, at: At<Self>) -> Holder<K, G, L, S> {
+    fn make_rep(&self, at: RepContext<Self>) -> Holder<K, G, L, S> {
         let whole = self.whole.get().expect("a miss is refused while nothing moved in");
         let spare = locked(&self.spare).pop();
         let here = spare.unwrap_or_else(|| {
@@ -119,7 +119,7 @@ where
         Holder { here: here.into(), whole: whole.clone().into(), at }
     }
 
-    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         if self.whole.get().is_none() {
             return miss.refuse("no entries moved in");
         }
@@ -143,7 +143,7 @@ where
     }
 }
 
-impl<K, G, L, S> Entered<K, G, L, S> for Holder<K, G, L, S>
+impl<K, G, L, S> Directory<K, G, L, S> for Holder<K, G, L, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     G: Send + Sync + 'static,
@@ -151,8 +151,8 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     #[inline]
-    fn look<'o>(&self, op: &'o Op, found: &mut Option<Tables<'o, K, G, L, S>>) {
-        *found = Some(Tables { here: self.here.lend(op), master: &self.whole.lend(op).master });
+    fn look<'o>(&self, guard: &'o Guard, found: &mut Option<Tables<'o, K, G, L, S>>) {
+        *found = Some(Tables { here: self.here.lend(guard), master: &self.whole.lend(guard).master });
     }
 
     fn with(&self, act: &mut Act<'_, K, G, L, S>) {

@@ -41,8 +41,8 @@ use squall_policy::attribute::{Attribute, ClassValues, InstanceValues, Schema, a
 use squall_adapt::control;
 use squall_adapt::decision::{self, Decision, Held, Verdict};
 use squall_adapt::settings::{DRY, FREEZE};
-use squall_adapt::temper::Temper;
-use squall_core::CoRef;
+use squall_adapt::hysteresis::Hysteresis;
+use squall_core::Handle;
 use squall_lock::{ConfigurableGuard, ConfigurableLock, LockError, MonitorReading, Request};
 
 use policy::{FORMS, Seen, TURNS};
@@ -118,7 +118,7 @@ struct State {
     began: Instant,
     looked: Instant,
     before: MonitorReading,
-    temper: Temper,
+    temper: Hysteresis,
     /// What was thought best at the last looks, and at how many of them.
     agreed: (usize, u32),
     /// How often in a row a bold form did not last, and when it was chosen.
@@ -236,13 +236,13 @@ impl<T: ?Sized> AdaptiveLock<T> {
     }
 
     /// The object that shows the lock, once its policy has decided something.
-    pub fn view(&self) -> Option<CoRef<dyn LockView>> {
+    pub fn view(&self) -> Option<Handle<dyn LockView>> {
         Some(self.policy.shown.get()?.as_ref()?.co())
     }
 
     /// What was decided of it, as far as it is remembered.
     pub fn history(&self) -> Vec<Decision> {
-        self.view().map(|view| decision::history(CoRef::id(view))).unwrap_or_default()
+        self.view().map(|view| decision::history(Handle::id(view))).unwrap_or_default()
     }
 
     #[cold]
@@ -290,7 +290,7 @@ impl<T: ?Sized> AdaptiveLock<T> {
                 began: now,
                 looked: now,
                 before: MonitorReading::default(),
-                temper: Temper::new(form),
+                temper: Hysteresis::new(form),
                 agreed: (form, 0),
                 regrets: 0,
                 chosen: now,

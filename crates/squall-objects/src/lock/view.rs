@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use squall_core::{CoRef, Id, Owned};
+use squall_core::{Handle, Id, Owned};
 use squall_lock::MonitorReading;
 use squall_macros::interface;
 
@@ -73,10 +73,10 @@ impl Shown {
     }
 
     pub(super) fn id(&self) -> Id {
-        CoRef::id(self.object.co())
+        Handle::id(self.object.co())
     }
 
-    pub(super) fn co(&self) -> CoRef<dyn LockView> {
+    pub(super) fn co(&self) -> Handle<dyn LockView> {
         self.object.co()
     }
 }

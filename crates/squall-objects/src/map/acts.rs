@@ -3,12 +3,12 @@
 
 use squall_core::__macro::{Act, Hit};
 use squall_core::CallError;
-use squall_rcu::Op;
+use squall_rcu::Guard;
 use squall_parts::table::{Compute, Computed};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
-use super::Mapping;
+use super::Map;
 use super::direct::{for_write, is_noted};
 use super::store::Store;
 
@@ -16,7 +16,7 @@ use super::store::Store;
 macro_rules! act {
     (
         [$($of:tt)*] $name:ty => $result:ty, where [$($bounds:tt)*]
-        |$this:pat_param, $op:ident, $hit:ident| $do:expr
+        |$this:pat_param, $guard:ident, $hit:ident| $do:expr
         $(, briefly |$brief:pat_param| $briefly:expr)?
     ) => {
         impl<K, V, S, $($of)*> Act<dyn Mapping<K, V, S>, $result> for $name
@@ -27,13 +27,13 @@ macro_rules! act {
             $($bounds)*
         {
             #[inline(always)]
-            fn act<'o>(self, $op: &'o Op, $hit: Hit<'o, dyn Mapping<K, V, S>>) -> $result {
+            fn act<'o>(self, $guard: &'o Op, $hit: Hit<'o, dyn Mapping<K, V, S>>) -> $result {
                 let $this = self;
                 $do
             }
 
             $(#[inline(always)]
-            fn act_briefly<'o>(self, $op: &'o Op, $hit: Hit<'o, dyn Mapping<K, V, S>>) -> Result<$result, Self> {
+            fn act_briefly<'o>(self, $guard: &'o Op, $hit: Hit<'o, dyn Mapping<K, V, S>>) -> Result<$result, Self> {
                 let $brief = self;
                 $briefly
             })?
@@ -44,24 +44,24 @@ macro_rules! act {
 /// Writes to what a call lends, with or without being asked.
 #[inline(always)]
 fn within<'o, K, V, S, R>(
-    hit: &Hit<'o, dyn Mapping<K, V, S>>,
-    op: &'o Op,
-    f: impl FnOnce(&'o Op, Store<'o, K, V, S>) -> R,
+    hit: &Hit<'o, dyn Map<K, V, S>>,
+    guard: &'o Guard,
+    f: impl FnOnce(&'o Guard, Store<'o, K, V, S>) -> R,
 ) -> R
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    let store = for_write(hit).unwrap_or_else(|| hit.target().lend(op));
-    store.within(hit.target(), op, f)
+    let store = for_write(hit).unwrap_or_else(|| hit.target().lend(guard));
+    store.within(hit.target(), guard, f)
 }
 
 /// What a write does briefly to a table that is lent; what is none acts at length, unless that is due for a table: so that of a table's write
 /// nothing is asked that concerns other forms. In the form of one lock the lock's owner does it at once. A macro: a closure would be called where
 /// the compiler finds it too long.
 macro_rules! in_table {
-    ($hit:ident, $op:ident, $act:expr, |$table:ident| $do:expr, |$locked:ident| $as_owner:expr) => {{
+    ($hit:ident, $guard:ident, $act:expr, |$table:ident| $do:expr, |$locked:ident| $as_owner:expr) => {{
         // First, and not as the last arm below: as it is compiled, the way of one lock is slower else (`squall loop map-mixed --subject
         // squall-locked --variant 10k-u64-uniform-50-50`).
         if $hit.first().is_none() {
@@ -72,7 +72,7 @@ macro_rules! in_table {
                 },
                 None => $act,
             };
-            return Ok(act.act($op, $hit));
+            return Ok(act.act($guard, $hit));
         }
         match $hit.first() {
             Some($table) if !is_noted(&$hit) => $do,
@@ -88,16 +88,16 @@ pub(super) struct Read<'q, Q: ?Sized, F> {
 }
 
 act!([Q: Eq + Hash + ?Sized, F, R] Read<'_, Q, F> => Option<R>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
-|Read { key, f }, op, hit| match hit.first() {
-    Some(table) => table.read_in(op, key, f),
-    None => hit.target().look(op).read(op, key, f),
+|Read { key, f }, guard, hit| match hit.first() {
+    Some(table) => table.read_in(guard, key, f),
+    None => hit.target().look(guard).read(guard, key, f),
 },
 briefly |Read { key, f }| {
     if let Some(table) = hit.first() {
-        return table.read_at_home(op, key, f).map_err(|f| Read { key, f });
+        return table.read_at_home(guard, key, f).map_err(|f| Read { key, f });
     }
     if let Some(copies) = hit.third() {
-        return copies.find_at_home(op, key, f).map(Some).map_err(|f| Read { key, f });
+        return copies.find_at_home(guard, key, f).map(Some).map_err(|f| Read { key, f });
     }
     match hit.second().and_then(|locked| locked.read_as_owner(key)) {
         Some(read) => Ok(read.map(|value| f(&value))),
@@ -109,8 +109,8 @@ briefly |Read { key, f }| {
 pub(super) struct TryRead<'q, Q: ?Sized, F>(pub(super) Read<'q, Q, F>);
 
 act!([Q: Eq + Hash + ?Sized, F, R] TryRead<'_, Q, F> => Result<Option<R>, CallError>, where [K: Borrow<Q>, F: FnOnce(&V) -> R]
-|TryRead(read), op, hit| Ok(read.act(op, hit)),
-briefly |TryRead(read)| read.act_briefly(op, hit).map(Ok).map_err(TryRead));
+|TryRead(read), guard, hit| Ok(read.act(guard, hit)),
+briefly |TryRead(read)| read.act_briefly(guard, hit).map(Ok).map_err(TryRead));
 
 /// Whether the key is there.
 pub(super) struct Contains<'q, Q: ?Sized> {
@@ -118,15 +118,15 @@ pub(super) struct Contains<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Contains<'_, Q> => bool, where [K: Borrow<Q>]
-|Contains { key }, op, hit| match hit.first() {
-    Some(table) => table.read_in(op, key, |_| ()).is_some(),
-    None => hit.target().look(op).contains(op, key),
+|Contains { key }, guard, hit| match hit.first() {
+    Some(table) => table.read_in(guard, key, |_| ()).is_some(),
+    None => hit.target().look(guard).contains(guard, key),
 },
 briefly |Contains { key }| {
     let found = if let Some(table) = hit.first() {
-        table.read_at_home(op, key, |_| ()).ok().map(|read| read.is_some())
+        table.read_at_home(guard, key, |_| ()).ok().map(|read| read.is_some())
     } else if let Some(copies) = hit.third() {
-        copies.find_at_home(op, key, |_| ()).ok().map(|()| true)
+        copies.find_at_home(guard, key, |_| ()).ok().map(|()| true)
     } else {
         hit.second().and_then(|locked| locked.read_as_owner(key)).map(|read| read.is_some())
     };
@@ -140,9 +140,9 @@ pub(super) struct Insert<K, V> {
 }
 
 act!([] Insert<K, V> => Option<V>, where [V: Clone]
-|Insert { key, value }, op, hit| within(&hit, op, |op, store| store.insert(op, key, value)),
-briefly |Insert { key, value }| in_table!(hit, op, Insert { key, value }, |table| {
-    table.put_at_home(op, key, value, V::clone).map_err(|(key, value)| Insert { key, value })
+|Insert { key, value }, guard, hit| within(&hit, guard, |guard, store| store.insert(guard, key, value)),
+briefly |Insert { key, value }| in_table!(hit, guard, Insert { key, value }, |table| {
+    table.put_at_home(guard, key, value, V::clone).map_err(|(key, value)| Insert { key, value })
 }, |locked| {
     locked.put_as_owner(key, value).map_err(|(key, value)| Insert { key, value })
 }));
@@ -154,9 +154,9 @@ pub(super) struct Set<K, V> {
 }
 
 act!([] Set<K, V> => bool, where []
-|Set { key, value }, op, hit| within(&hit, op, |op, store| store.set(op, key, value)),
-briefly |Set { key, value }| in_table!(hit, op, Set { key, value }, |table| {
-    let put = table.put_at_home(op, key, value, |_| ());
+|Set { key, value }, guard, hit| within(&hit, guard, |guard, store| store.set(guard, key, value)),
+briefly |Set { key, value }| in_table!(hit, guard, Set { key, value }, |table| {
+    let put = table.put_at_home(guard, key, value, |_| ());
     put.map(|old| old.is_some()).map_err(|(key, value)| Set { key, value })
 }, |locked| {
     let put = locked.put_as_owner(key, value);
@@ -169,9 +169,9 @@ pub(super) struct Remove<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Remove<'_, Q> => Option<V>, where [K: Borrow<Q>, V: Clone]
-|Remove { key }, op, hit| within(&hit, op, |op, store| store.remove(op, key)),
-briefly |Remove { key }| in_table!(hit, op, Remove { key }, |table| {
-    table.take_at_home(op, key, V::clone).map_err(|_| Remove { key })
+|Remove { key }, guard, hit| within(&hit, guard, |guard, store| store.remove(guard, key)),
+briefly |Remove { key }| in_table!(hit, guard, Remove { key }, |table| {
+    table.take_at_home(guard, key, V::clone).map_err(|_| Remove { key })
 }, |locked| {
     locked.take_as_owner(key).ok_or(Remove { key })
 }));
@@ -182,9 +182,9 @@ pub(super) struct Discard<'q, Q: ?Sized> {
 }
 
 act!([Q: Eq + Hash + ?Sized] Discard<'_, Q> => bool, where [K: Borrow<Q>]
-|Discard { key }, op, hit| within(&hit, op, |op, store| store.discard(op, key)),
-briefly |Discard { key }| in_table!(hit, op, Discard { key }, |table| {
-    let taken = table.take_at_home(op, key, |_| ());
+|Discard { key }, guard, hit| within(&hit, guard, |guard, store| store.discard(guard, key)),
+briefly |Discard { key }| in_table!(hit, guard, Discard { key }, |table| {
+    let taken = table.take_at_home(guard, key, |_| ());
     taken.map(|old| old.is_some()).map_err(|_| Discard { key })
 }, |locked| {
     locked.take_as_owner(key).map(|old| old.is_some()).ok_or(Discard { key })
@@ -197,11 +197,11 @@ pub(super) struct Change<'q, Q: ?Sized, F> {
 }
 
 act!([Q: Eq + Hash + ?Sized, F] Change<'_, Q, F> => Computed, where [K: Borrow<Q>, F: FnMut(&V) -> Compute<V>]
-    |Change { key, f }, op, hit| within(&hit, op, |op, store| store.change(op, key, f)),
+    |Change { key, f }, guard, hit| within(&hit, guard, |guard, store| store.change(guard, key, f)),
 briefly |Change { key, mut f }| {
     if hit.first().is_some() {
         return match hit.first() {
-            Some(table) if !is_noted(&hit) => table.change_at_home(op, key, f).map_err(|f| Change { key, f }),
+            Some(table) if !is_noted(&hit) => table.change_at_home(guard, key, f).map_err(|f| Change { key, f }),
             _ => Err(Change { key, f }),
         };
     }

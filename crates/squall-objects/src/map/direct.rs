@@ -9,19 +9,19 @@
 //! - I1. Only where the representative would do no more about a call than is done here: it notes nothing of a read of a table whose readers
 //!   are not counted, nor of one that finds a copy, of a write of a table that nobody adapts, and of a call of the form of one lock by the lock's owner where values are cheap
 //!   to copy. Of the writes of a table that a policy looks after some are chosen, as if by chance, and it is told of each of these for many
-//!   (`Mapping::written`). All others ask.
+//!   (`Map::written`). All others ask.
 
 use squall_core::__macro::{Hit, Lends};
 use squall_parts::table::Table;
 use std::hash::{BuildHasher, Hash};
 
-use super::Mapping;
+use super::Map;
 use super::forms::{FEW_LOG2, Sensor};
 use super::locked::Locked;
 use super::store::{Form, Store};
 
-/// The structure that [`look`](Mapping::look) and [`lend`](Mapping::lend) lend whenever they are asked, so that they need not be.
-impl<K, V, S> Lends for dyn Mapping<K, V, S>
+/// The structure that [`look`](Map::look) and [`lend`](Map::lend) lend whenever they are asked, so that they need not be.
+impl<K, V, S> Lends for dyn Map<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -35,7 +35,7 @@ where
 
 /// For a write, if nobody is to note it but what is noted here.
 #[inline(always)]
-pub(super) fn for_write<'o, K, V, S>(hit: &Hit<'o, dyn Mapping<K, V, S>>) -> Option<Store<'o, K, V, S>>
+pub(super) fn for_write<'o, K, V, S>(hit: &Hit<'o, dyn Map<K, V, S>>) -> Option<Store<'o, K, V, S>>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -54,7 +54,7 @@ where
 
 /// Whether a write of a table that is lent is to be noted, for many.
 #[inline(always)]
-pub(super) fn is_noted<K, V, S>(hit: &Hit<'_, dyn Mapping<K, V, S>>) -> bool
+pub(super) fn is_noted<K, V, S>(hit: &Hit<'_, dyn Map<K, V, S>>) -> bool
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -68,18 +68,18 @@ mod tests {
     use super::*;
     use crate::map;
     use squall_core::__macro::{Act, Panic};
-    use squall_core::CoRef;
+    use squall_core::Handle;
     use squall_machine::ClusterSize;
-    use squall_rcu::Op;
+    use squall_rcu::Guard;
     use std::hash::RandomState;
 
-    type Map = dyn Mapping<u64, u64, RandomState>;
+    type Map = dyn Map<u64, u64, RandomState>;
 
     /// Says what is lent.
     struct What;
 
     impl Act<Map, &'static str> for What {
-        fn act<'o>(self, _: &'o Op, hit: Hit<'o, Map>) -> &'static str {
+        fn act<'o>(self, _: &'o Guard, hit: Hit<'o, Map>) -> &'static str {
             match (hit.first(), hit.beside(), hit.second(), hit.third()) {
                 (Some(_), None, None, None) => "a table",
                 (Some(_), Some(_), None, None) => "a table, and what counts its writers",
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    fn lent(co: CoRef<Map>) -> &'static str {
+    fn lent(co: Handle<Map>) -> &'static str {
         co.__call_act("lend", What, Panic)
     }
 
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_map_under_one_lock_that_becomes_a_table_lends_that() {
-        use crate::map::{Entries, forms::One};
+        use crate::map::{MapExt, forms::One};
         use squall_parts::table::Table;
         let owner = map::adaptive::<u64, u64>();
         owner.co().set(1, 5);
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn of_the_writes_of_an_adaptive_table_one_of_many_is_noted_for_all_of_them() {
-        use crate::map::{Entries, forms::One};
+        use crate::map::{MapExt, forms::One};
         use squall_parts::table::Table;
         let owner = map::adaptive::<u64, u64>();
         let to = One::<_, _, _, Table<u64, u64, RandomState>, true>::to_come(());

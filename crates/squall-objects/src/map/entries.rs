@@ -1,10 +1,10 @@
 //! What people do with a map: on the reference, with the types of the caller.
 
 use squall_core::__macro::{Checked, Panic};
-use squall_core::swap::{New, Swap, SwapError, SwapReport};
-use squall_core::{CallError, CoRef, Id};
+use squall_core::swap::{Replacement, Swap, SwapError, SwapReport};
+use squall_core::{CallError, Handle, Id};
 use squall_machine::ClusterSize;
-use squall_rcu::Op;
+use squall_rcu::Guard;
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -13,14 +13,14 @@ use std::vec;
 use super::acts::{Change, Contains, Discard, Insert, Read, Remove, Set, TryRead};
 use super::limited::Full;
 use super::store::Store;
-use super::{Compute, Computed, Mapping};
+use super::{Compute, Computed, Map};
 
 /// What people do with a map. Comes with the reference.
 ///
 /// Closures run under no lock, in an operation, and may use the map; those that say what becomes of an entry are called again where
 /// another writer was faster, and have changed nothing if they panic; one that changes its own key each time is asked for ever. Each
 /// method panics as every call does if the object was destroyed.
-pub trait Entries<K, V, S>: Copy
+pub trait MapExt<K, V, S>: Copy
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -28,7 +28,7 @@ where
 {
     /// What `f` makes of the key's value, or of a copy of it that the form has or makes: what is changed in place in a value is
     /// found by others only where it is behind an `Arc`.
-    fn read<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    fn with<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>;
 
@@ -40,7 +40,7 @@ where
         K: Borrow<Q>,
         V: Clone,
     {
-        self.read(key, V::clone)
+        self.with(key, V::clone)
     }
 
     /// Whether the key is there.
@@ -50,7 +50,7 @@ where
     where
         K: Borrow<Q>,
     {
-        self.read(key, |_| ()).is_some()
+        self.with(key, |_| ()).is_some()
     }
 
     /// Sets the key's value; a clone of the old one is returned.
@@ -80,7 +80,7 @@ where
         V: Clone;
 
     /// Takes the key out, and says whether it was there.
-    fn discard<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
+    fn delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
     where
         K: Borrow<Q>;
 
@@ -94,25 +94,25 @@ where
     where
         K: Borrow<Q>;
 
-    /// Does with a key that is there what `f` says of its value; as [`compute`](Entries::compute) for a key that is borrowed.
-    fn change<Q: Eq + Hash + ?Sized>(self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
+    /// Does with a key that is there what `f` says of its value; as [`compute`](MapExt::compute) for a key that is borrowed.
+    fn compute_if_present<Q: Eq + Hash + ?Sized>(self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
     where
         K: Borrow<Q>;
 
     /// Does with the key what `f` says of its value, if it has one.
     fn compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed;
 
-    /// As [`set`](Entries::set), of a map that may have a limit.
+    /// As [`set`](MapExt::set), of a map that may have a limit.
     ///
     /// # Errors
     /// The map is [`limited`](super::limited), and full. Of others there is none.
-    fn set_within(self, key: K, value: V) -> Result<bool, Full<(K, V)>>;
+    fn set_or_full(self, key: K, value: V) -> Result<bool, Full<(K, V)>>;
 
-    /// As [`compute`](Entries::compute), of a map that may have a limit: whatever is done with one key.
+    /// As [`compute`](MapExt::compute), of a map that may have a limit: whatever is done with one key.
     ///
     /// # Errors
-    /// As [`set_within`](Entries::set_within).
-    fn compute_within(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>>;
+    /// As [`set_within`](MapExt::set_or_full).
+    fn compute_or_full(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>>;
 
     /// Changes the size of the clusters of which each has a representative of its own, while the map is used: by a swap, of the map
     /// within where it is [`limited`](super::limited).
@@ -129,7 +129,7 @@ where
     ///
     /// # Errors
     /// [`SwapError`]: everything is as it was.
-    fn swap_to(self, new: New<dyn Mapping<K, V, S>>) -> Result<SwapReport, SwapError>;
+    fn swap_to(self, new: Replacement<dyn Map<K, V, S>>) -> Result<SwapReport, SwapError>;
 
     /// The key, for what people do with an entry.
     fn entry(self, key: K) -> Entry<Self, K>
@@ -152,7 +152,7 @@ where
         self.retain(|_, _| false);
     }
 
-    /// Clones of the entries, as [`for_each`](Entries::for_each) sees them.
+    /// Clones of the entries, as [`for_each`](MapExt::for_each) sees them.
     fn iter(self) -> Iter<Self, K, V, S>
     where
         K: Clone,
@@ -187,7 +187,7 @@ where
     /// How many entries there are: exactly if nobody writes, else about.
     fn len(self) -> usize;
 
-    /// Whether there is no entry, as [`len`](Entries::len) has it.
+    /// Whether there is no entry, as [`len`](MapExt::len) has it.
     #[track_caller]
     fn is_empty(self) -> bool {
         self.len() == 0
@@ -206,7 +206,7 @@ where
     #[must_use = "perhaps nothing was reserved"]
     fn try_reserve(self, more: usize) -> bool;
 
-    /// As [`try_reserve`](Entries::try_reserve).
+    /// As [`try_reserve`](MapExt::try_reserve).
     ///
     /// # Panics
     /// If there is no memory for it.
@@ -220,11 +220,11 @@ where
 
     // --- for those who do not know whether it is there still ---
 
-    /// As [`read`](Entries::read).
+    /// As [`read`](MapExt::with).
     ///
     /// # Errors
     /// [`CallError`]: the map is gone, and `f` was not called. Of the others named `try_`, too: nothing was done.
-    fn try_read<Q: Eq + Hash + ?Sized, R>(
+    fn try_with<Q: Eq + Hash + ?Sized, R>(
         self,
         key: &Q,
         f: impl FnOnce(&V) -> R,
@@ -232,46 +232,46 @@ where
     where
         K: Borrow<Q>;
 
-    /// As [`get`](Entries::get).
+    /// As [`get`](MapExt::get).
     ///
     /// # Errors
-    /// As [`try_read`](Entries::try_read).
+    /// As [`try_read`](MapExt::try_with).
     #[inline]
     fn try_get<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<Option<V>, CallError>
     where
         K: Borrow<Q>,
         V: Clone,
     {
-        self.try_read(key, V::clone)
+        self.try_with(key, V::clone)
     }
 
-    /// As [`set`](Entries::set).
+    /// As [`set`](MapExt::set).
     ///
     /// # Errors
-    /// As [`try_read`](Entries::try_read); key and value are dropped.
+    /// As [`try_read`](MapExt::try_with); key and value are dropped.
     fn try_set(self, key: K, value: V) -> Result<bool, CallError>;
 
-    /// As [`discard`](Entries::discard).
+    /// As [`discard`](MapExt::delete).
     ///
     /// # Errors
-    /// As [`try_read`](Entries::try_read).
-    fn try_discard<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<bool, CallError>
+    /// As [`try_read`](MapExt::try_with).
+    fn try_delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<bool, CallError>
     where
         K: Borrow<Q>;
 
-    /// As [`compute`](Entries::compute), which can do whatever is done with one key.
+    /// As [`compute`](MapExt::compute), which can do whatever is done with one key.
     ///
     /// # Errors
-    /// As [`try_read`](Entries::try_read); the key is dropped.
+    /// As [`try_read`](MapExt::try_with); the key is dropped.
     fn try_compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, CallError>;
 
-    /// As [`for_each`](Entries::for_each).
+    /// As [`for_each`](MapExt::for_each).
     ///
     /// # Errors
     /// [`CallError`]: the map is gone; perhaps since a moment ago, and `f` saw some entries.
     fn try_for_each(self, f: impl FnMut(&K, &V)) -> Result<(), CallError>;
 
-    /// Some entries from a position on: what [`iter`](Entries::iter) is made of.
+    /// Some entries from a position on: what [`iter`](MapExt::iter) is made of.
     #[doc(hidden)]
     fn visit_from(self, from: u64, f: impl FnMut(&K, &V)) -> Option<u64>;
 }
@@ -279,56 +279,56 @@ where
 /// Writes within a call.
 #[inline(always)]
 #[track_caller]
-fn write<K, V, S, R>(co: CoRef<dyn Mapping<K, V, S>>, f: impl FnOnce(&Op, Store<'_, K, V, S>) -> R) -> R
+fn write<K, V, S, R>(co: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    co.__call_in("lend", |op, map| map.lend(op).within(map, op, f), Panic)
+    co.__call_in("lend", |guard, map| map.lend(guard).within(map, guard, f), Panic)
 }
 
 /// The same, if the object is there.
 #[inline(always)]
 fn try_write<K, V, S, R>(
-    co: CoRef<dyn Mapping<K, V, S>>,
-    f: impl FnOnce(&Op, Store<'_, K, V, S>) -> R,
+    co: Handle<dyn Map<K, V, S>>,
+    f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R,
 ) -> Result<R, CallError>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    co.__call_in("lend", |op, map| Ok(map.lend(op).within(map, op, f)), Checked)
+    co.__call_in("lend", |guard, map| Ok(map.lend(guard).within(map, guard, f)), Checked)
 }
 
 /// Reads within a call.
 #[inline(always)]
 #[track_caller]
-fn look<K, V, S, R>(co: CoRef<dyn Mapping<K, V, S>>, f: impl FnOnce(&Op, Store<'_, K, V, S>) -> R) -> R
+fn look<K, V, S, R>(co: Handle<dyn Map<K, V, S>>, f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R) -> R
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    co.__call_in("look", |op, map| f(op, map.look(op)), Panic)
+    co.__call_in("look", |guard, map| f(guard, map.look(guard)), Panic)
 }
 
 /// The same, if the object is there.
 #[inline(always)]
 fn try_look<K, V, S, R>(
-    co: CoRef<dyn Mapping<K, V, S>>,
-    f: impl FnOnce(&Op, Store<'_, K, V, S>) -> R,
+    co: Handle<dyn Map<K, V, S>>,
+    f: impl FnOnce(&Guard, Store<'_, K, V, S>) -> R,
 ) -> Result<R, CallError>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    co.__call_in("look", |op, map| Ok(f(op, map.look(op))), Checked)
+    co.__call_in("look", |guard, map| Ok(f(guard, map.look(guard))), Checked)
 }
 
-impl<K, V, S> Entries<K, V, S> for CoRef<dyn Mapping<K, V, S>>
+impl<K, V, S> MapExt<K, V, S> for Handle<dyn Map<K, V, S>>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -336,7 +336,7 @@ where
 {
     #[inline]
     #[track_caller]
-    fn read<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    fn with<Q: Eq + Hash + ?Sized, R>(self, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
     {
@@ -392,7 +392,7 @@ where
 
     #[inline]
     #[track_caller]
-    fn discard<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
+    fn delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> bool
     where
         K: Borrow<Q>,
     {
@@ -405,7 +405,7 @@ where
         K: Borrow<Q>,
     {
         let decide = |value: &V| if f(value) { Compute::Remove } else { Compute::Keep };
-        write(self, |op, store| store.change(op, key, decide)) == Computed::Removed
+        write(self, |guard, store| store.change(guard, key, decide)) == Computed::Removed
     }
 
     #[inline]
@@ -419,7 +419,7 @@ where
     }
 
     #[track_caller]
-    fn change<Q: Eq + Hash + ?Sized>(self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
+    fn compute_if_present<Q: Eq + Hash + ?Sized>(self, key: &Q, f: impl FnMut(&V) -> Compute<V>) -> Computed
     where
         K: Borrow<Q>,
     {
@@ -432,28 +432,28 @@ where
     }
 
     #[track_caller]
-    fn set_within(self, key: K, value: V) -> Result<bool, Full<(K, V)>> {
-        write(self, |op, store| store.put_within(op, key, value))
+    fn set_or_full(self, key: K, value: V) -> Result<bool, Full<(K, V)>> {
+        write(self, |guard, store| store.put_within(guard, key, value))
     }
 
     #[track_caller]
-    fn compute_within(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>> {
+    fn compute_or_full(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>> {
         write(self, |_, store| store.compute_within(key, f))
     }
 
     #[track_caller]
     fn set_cluster_size(self, size: ClusterSize) -> Result<SwapReport, ResizeError> {
-        let (co, new) = self.resized(size).ok_or(ResizeError::OneForAll(CoRef::id(self)))?;
-        Swap::of(co).to(new).map_err(ResizeError::Swap)
+        let (co, new) = self.resized(size).ok_or(ResizeError::OneForAll(Handle::id(self)))?;
+        Swap::new(co).run(new).map_err(ResizeError::Swap)
     }
 
     #[track_caller]
-    fn swap_to(self, new: New<dyn Mapping<K, V, S>>) -> Result<SwapReport, SwapError> {
+    fn swap_to(self, new: Replacement<dyn Map<K, V, S>>) -> Result<SwapReport, SwapError> {
         let mut co = self;
         while let Some(within) = co.within() {
             co = within;
         }
-        Swap::of(co).to(new)
+        Swap::new(co).run(new)
     }
 
     #[track_caller]
@@ -493,7 +493,7 @@ where
     }
 
     #[inline]
-    fn try_read<Q: Eq + Hash + ?Sized, R>(
+    fn try_with<Q: Eq + Hash + ?Sized, R>(
         self,
         key: &Q,
         f: impl FnOnce(&V) -> R,
@@ -505,14 +505,14 @@ where
     }
 
     fn try_set(self, key: K, value: V) -> Result<bool, CallError> {
-        try_write(self, |op, store| store.set(op, key, value))
+        try_write(self, |guard, store| store.set(guard, key, value))
     }
 
-    fn try_discard<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<bool, CallError>
+    fn try_delete<Q: Eq + Hash + ?Sized>(self, key: &Q) -> Result<bool, CallError>
     where
         K: Borrow<Q>,
     {
-        try_write(self, |op, store| store.discard(op, key))
+        try_write(self, |guard, store| store.discard(guard, key))
     }
 
     fn try_compute(self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, CallError> {
@@ -563,7 +563,7 @@ impl std::error::Error for ResizeError {
     }
 }
 
-/// One key of a map, there or not: made by [`Entries::entry`]. It holds nothing: each of its methods is one operation on the map,
+/// One key of a map, there or not: made by [`MapExt::entry`]. It holds nothing: each of its methods is one operation on the map,
 /// and between two of them others may change the entry.
 #[derive(Debug)]
 pub struct Entry<M, K> {
@@ -578,13 +578,13 @@ impl<M, K> Entry<M, K> {
     }
 }
 
-impl<K, V, S> Entry<CoRef<dyn Mapping<K, V, S>>, K>
+impl<K, V, S> Entry<Handle<dyn Map<K, V, S>>, K>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Changes the value by what `f` makes of it, if the key is there. As [`Entries::update`].
+    /// Changes the value by what `f` makes of it, if the key is there. As [`MapExt::update`].
     #[track_caller]
     pub fn and_modify(self, f: impl FnMut(&V) -> V) -> Self {
         self.map.update(&self.key, f);
@@ -600,7 +600,7 @@ where
         self.or_insert_with(|| value)
     }
 
-    /// The value; if the key is not there, what `value` makes. As [`Entries::get_or_insert_with`].
+    /// The value; if the key is not there, what `value` makes. As [`MapExt::get_or_insert_with`].
     #[track_caller]
     pub fn or_insert_with(self, value: impl FnOnce() -> V) -> V
     where
@@ -619,7 +619,7 @@ where
     }
 }
 
-/// What is made of each entry, a few at a time: see [`Entries::iter`].
+/// What is made of each entry, a few at a time: see [`MapExt::iter`].
 pub struct Iter<M, K, V, S, T = (K, V)> {
     map: M,
     make: fn(&K, &V) -> T,
@@ -637,7 +637,7 @@ impl<M, K, V, S, T> Iter<M, K, V, S, T> {
 
 impl<M, K, V, S, T> Iterator for Iter<M, K, V, S, T>
 where
-    M: Entries<K, V, S>,
+    M: MapExt<K, V, S>,
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,

@@ -5,10 +5,10 @@
 
 use squall_adapt::family::is_reading;
 use squall_core::__macro::{Lender, Lent};
-use squall_core::swap::{Format, New, RootFormats};
-use squall_core::{At, Miss, Reply, Root};
+use squall_core::swap::{Format, Replacement, RootFormats};
+use squall_core::{RepContext, Miss, MissAnswer, Root};
 use squall_machine::{Cluster, ClusterSize, Vp, machine};
-use squall_rcu::{Op, RcuArc};
+use squall_rcu::{Guard, RcuArc};
 use squall_parts::table::Table;
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
@@ -20,7 +20,7 @@ use super::locked::{Copies, Locked};
 use super::policy::{ALARM, APART, is_apart, post};
 use super::replicated::{Place, Replicated};
 use super::store::{Form, Store};
-use super::{Mapping, Sensors};
+use super::{Map, Sensors};
 
 /// The state.
 pub(super) struct Moved<K: Send + Sync + 'static, V: Send + Sync + 'static, S>(
@@ -55,7 +55,7 @@ where
     fn direct<'a>(
         here: &'a Self::Here,
         sensor: Option<&'a Sensor>,
-    ) -> Option<Lent<'a, dyn Mapping<K, V, S>>> {
+    ) -> Option<Lent<'a, dyn Map<K, V, S>>> {
         let _ = (here, sensor);
         None
     }
@@ -87,7 +87,7 @@ where
         Form::Central(here)
     }
 
-    fn direct<'a>(here: &'a Self, sensor: Option<&'a Sensor>) -> Option<Lent<'a, dyn Mapping<K, V, S>>> {
+    fn direct<'a>(here: &'a Self, sensor: Option<&'a Sensor>) -> Option<Lent<'a, dyn Map<K, V, S>>> {
         // Where there may be a form that only readers have a use for, these are counted, too.
         (!counts_readers(sensor.is_some())).then_some(Lent::First(here, sensor))
     }
@@ -137,7 +137,7 @@ where
         }
     }
 
-    fn direct<'a>(here: &'a Self, _: Option<&'a Sensor>) -> Option<Lent<'a, dyn Mapping<K, V, S>>> {
+    fn direct<'a>(here: &'a Self, _: Option<&'a Sensor>) -> Option<Lent<'a, dyn Map<K, V, S>>> {
         Some(Lent::Second(here))
     }
 
@@ -170,7 +170,7 @@ where
         Form::Replicated(here)
     }
 
-    fn direct<'a>(here: &'a Place<K, V, S>, _: Option<&'a Sensor>) -> Option<Lent<'a, dyn Mapping<K, V, S>>> {
+    fn direct<'a>(here: &'a Place<K, V, S>, _: Option<&'a Sensor>) -> Option<Lent<'a, dyn Map<K, V, S>>> {
         Some(Lent::Third(here.here()))
     }
 
@@ -214,7 +214,7 @@ where
     sensor: Option<Arc<Sensor>>,
     /// Whether that counts who reads a table, too. It is each processor's own.
     counts_readers: bool,
-    at: At<One<K, V, S, F, ADAPTS>>,
+    at: RepContext<One<K, V, S, F, ADAPTS>>,
 }
 
 /// Whether who reads a table is counted, too: where there may be a form that only readers have a use for.
@@ -296,8 +296,8 @@ where
     }
 
     /// One that a swap moves a state into.
-    pub(super) fn to_come(with: F::With) -> New<dyn Mapping<K, V, S>> {
-        New::root(Self::vacant(with), Self::SIZE)
+    pub(super) fn to_come(with: F::With) -> Replacement<dyn Map<K, V, S>> {
+        Replacement::root(Self::vacant(with), Self::SIZE)
     }
 
     fn vacant(with: F::With) -> Self {
@@ -312,13 +312,13 @@ where
     S: BuildHasher + Send + Sync + 'static,
     F: Shape<K, V, S>,
 {
-    type Interface = dyn Mapping<K, V, S>;
+    type Interface = dyn Map<K, V, S>;
     type Rep = Local<K, V, S, F, ADAPTS>;
 
     const LENDER: Lender<Self::Rep, Self::Interface> =
         Lender::of(|rep| F::direct(&rep.store, rep.sensor.as_deref()));
 
-    fn make_rep(&self, at: At<Self>) -> Self::Rep {
+    fn make_rep(&self, at: RepContext<Self>) -> Self::Rep {
         let store = self.store.get().expect("a miss is refused while nothing moved in");
         let counts_readers = F::SENSED_BY == ClusterSize::Cpu && counts_readers(ADAPTS);
         let here = F::here(store);
@@ -326,7 +326,7 @@ where
         Local { store: here.into(), sensor, counts_readers, at }
     }
 
-    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         if self.store.get().is_none() {
             return miss.refuse("no entries moved in");
         }
@@ -383,7 +383,7 @@ where
     }
 }
 
-impl<K, V, S, F, const ADAPTS: bool> Mapping<K, V, S> for Local<K, V, S, F, ADAPTS>
+impl<K, V, S, F, const ADAPTS: bool> Map<K, V, S> for Local<K, V, S, F, ADAPTS>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -391,8 +391,8 @@ where
     F: Shape<K, V, S>,
 {
     #[inline]
-    fn look<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
-        let form = F::form(self.store.lend(op));
+    fn look<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
+        let form = F::form(self.store.lend(guard));
         if ADAPTS {
             match form {
                 // Whoever has the lock to itself is told by losing it.
@@ -409,8 +409,8 @@ where
     }
 
     #[inline]
-    fn lend<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
-        let form = F::form(self.store.lend(op));
+    fn lend<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
+        let form = F::form(self.store.lend(guard));
         if ADAPTS {
             match &form {
                 Form::Locked(map) if map.is_mine_for_nothing() => {}

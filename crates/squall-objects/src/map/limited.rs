@@ -11,9 +11,9 @@
 //! - I3. What is handed to the map within has a type that does not name the caller's: that map may have a limit, too, and so on.
 //! - I4. Nobody else calls the map within, but to change its form or its clusters: its owner gave it up.
 
-use squall_core::{At, CoRef, Id, Miss, Owned, Reply, Root};
+use squall_core::{RepContext, Handle, Id, Miss, Owned, MissAnswer, Root};
 use squall_machine::ClusterSize;
-use squall_rcu::{Op, RcuArc};
+use squall_rcu::{Guard, RcuArc};
 use squall_parts::table::{Budget, Compute, Computed, Exhausted, Part};
 use std::any::Any;
 use std::borrow::Borrow;
@@ -21,25 +21,25 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, OnceLock};
 
-use super::entries::Entries;
+use super::entries::MapExt;
 use super::locked::Copies;
 use super::store::{Form, Store};
-use super::{Mapping, Resized, Sensors};
+use super::{Map, Resized, Sensors};
 
 /// What a value weighs.
 type Weigh<V> = Arc<dyn Fn(&V) -> u64 + Send + Sync>;
 
 /// So much and no more: of entries, or of what values weigh.
-pub struct Limit<V> {
+pub struct MapLimit<V> {
     most: u64,
     unit: &'static str,
     weigh: Option<Weigh<V>>,
 }
 
-impl<V> Limit<V> {
+impl<V> MapLimit<V> {
     /// So many entries.
-    pub fn entries(most: u64) -> Limit<V> {
-        Limit { most, unit: "entries", weigh: None }
+    pub fn entries(most: u64) -> MapLimit<V> {
+        MapLimit { most, unit: "entries", weigh: None }
     }
 
     /// Values that weigh so much together, in this unit: bytes, say. `weigh` says the same of a value each time it is asked, and of its
@@ -48,12 +48,12 @@ impl<V> Limit<V> {
         most: u64,
         unit: &'static str,
         weigh: impl Fn(&V) -> u64 + Send + Sync + 'static,
-    ) -> Limit<V> {
-        Limit { most, unit, weigh: Some(Arc::new(weigh)) }
+    ) -> MapLimit<V> {
+        MapLimit { most, unit, weigh: Some(Arc::new(weigh)) }
     }
 }
 
-impl<V> fmt::Debug for Limit<V> {
+impl<V> fmt::Debug for MapLimit<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Limit({} {})", self.most, self.unit)
     }
@@ -153,16 +153,16 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    fn new(inner: Owned<dyn Mapping<K, V, S>>, limit: Limit<V>, copies: Copies<K, V, S>) -> Limited<K, V, S> {
-        let Limit { most, unit, weigh } = limit;
+    fn new(inner: Owned<dyn Map<K, V, S>>, limit: MapLimit<V>, copies: Copies<K, V, S>) -> Limited<K, V, S> {
+        let MapLimit { most, unit, weigh } = limit;
         let budget = Arc::new(Budget::new(most));
         let limited = Limited { inner: Box::new(inner), budget, unit, weigh, copies, id: OnceLock::new() };
         limited.co().for_each(|_, value| limited.budget.take_anyway(limited.weight(value)));
         limited
     }
 
-    fn co(&self) -> CoRef<dyn Mapping<K, V, S>> {
-        let inner = self.inner.downcast_ref::<Owned<dyn Mapping<K, V, S>>>();
+    fn co(&self) -> Handle<dyn Map<K, V, S>> {
+        let inner = self.inner.downcast_ref::<Owned<dyn Map<K, V, S>>>();
         inner.expect("made of one").co()
     }
 
@@ -184,7 +184,7 @@ where
 
     pub(super) fn read_in<Q: Eq + Hash + ?Sized, R>(
         &self,
-        _: &Op,
+        _: &Guard,
         key: &Q,
         f: impl FnOnce(&V) -> R,
     ) -> Option<R>
@@ -194,7 +194,7 @@ where
         let (mut f, mut read) = (Some(f), None);
         let mut keep = |value: &V| read = f.take().map(|f| f(value));
         let keep: &mut dyn FnMut(&V) = &mut keep;
-        self.co().read(key, keep)?;
+        self.co().with(key, keep)?;
         read
     }
 
@@ -332,7 +332,7 @@ where
         let mut asked = Asked::of(&self.budget);
         let mut decide = |value: &V| self.asked(&mut asked, Some(value), |_| f(value));
         let decide: &mut dyn FnMut(&V) -> Compute<V> = &mut decide;
-        let computed = self.co().change(key, decide);
+        let computed = self.co().compute_if_present(key, decide);
         asked.end(computed).unwrap_or_else(|exhausted| self.refuse(exhausted))
     }
 
@@ -394,8 +394,8 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     pub(super) fn new(
-        inner: Owned<dyn Mapping<K, V, S>>,
-        limit: Limit<V>,
+        inner: Owned<dyn Map<K, V, S>>,
+        limit: MapLimit<V>,
         copies: Copies<K, V, S>,
     ) -> Bounded<K, V, S> {
         Bounded { limited: Arc::new(Limited::new(inner, limit, copies)) }
@@ -408,27 +408,27 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    type Interface = dyn Mapping<K, V, S>;
+    type Interface = dyn Map<K, V, S>;
     type Rep = Bound<K, V, S>;
 
-    fn make_rep(&self, at: At<Self>) -> Bound<K, V, S> {
-        self.limited.id.get_or_init(|| CoRef::id(at.co()));
+    fn make_rep(&self, at: RepContext<Self>) -> Bound<K, V, S> {
+        self.limited.id.get_or_init(|| Handle::id(at.co()));
         Bound { limited: self.limited.clone().into() }
     }
 
-    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         miss.local().cached()
     }
 }
 
-impl<K, V, S> Mapping<K, V, S> for Bound<K, V, S>
+impl<K, V, S> Map<K, V, S> for Bound<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    fn look<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
-        Store::new(Form::Limited(self.limited.lend(op)))
+    fn look<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
+        Store::new(Form::Limited(self.limited.lend(guard)))
     }
 
     fn sensors(&self) -> Sensors {
@@ -439,7 +439,7 @@ where
         Some(self.limited.budget.clone())
     }
 
-    fn within(&self) -> Option<CoRef<dyn Mapping<K, V, S>>> {
+    fn within(&self) -> Option<Handle<dyn Map<K, V, S>>> {
         Some(self.limited.co())
     }
 

@@ -14,7 +14,7 @@
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use squall_lock::{BiasedGuard, BiasedLock};
-use squall_rcu::Op;
+use squall_rcu::Guard;
 use squall_parts::table::{Compute, Computed, Table, position};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -115,7 +115,7 @@ impl<K, V> Inner<K, V> {
     }
 }
 
-type Guard<'a, K, V> = BiasedGuard<'a, Inner<K, V>>;
+type LockGuard<'a, K, V> = BiasedGuard<'a, Inner<K, V>>;
 /// The table that has taken the hash table's place.
 type Spilled<'a, K, V, S> = &'a Table<K, V, S>;
 /// The same, with what was to be put into the map.
@@ -209,7 +209,7 @@ where
 
     /// The hash table, unless the table has its entries.
     #[inline(always)]
-    fn lock(&self) -> Result<Guard<'_, K, V>, Spilled<'_, K, V, S>> {
+    fn lock(&self) -> Result<LockGuard<'_, K, V>, Spilled<'_, K, V, S>> {
         let inner = self.inner.lock();
         match self.spilled() {
             None => Ok(inner),
@@ -244,7 +244,7 @@ where
 
     /// Something was put in, and stays there: where it cannot be copied the lock does for as many again.
     #[inline]
-    fn has_grown(&self, inner: Guard<'_, K, V>) {
+    fn has_grown(&self, inner: LockGuard<'_, K, V>) {
         self.count(&inner);
         if inner.map.len() > inner.most {
             let _ = self.spill(inner, 0);
@@ -254,7 +254,7 @@ where
     /// Has a table take the map's place, with room for so many entries more; whether there was memory for it. If not, or if a copy
     /// panics, the entries are where they were, and may be twice as many before they are too many.
     #[cold]
-    fn spill(&self, inner: Guard<'_, K, V>, more: usize) -> thread::Result<bool> {
+    fn spill(&self, inner: LockGuard<'_, K, V>, more: usize) -> thread::Result<bool> {
         // Before the guard, so that they are dropped after it.
         let (mut made, mut half) = (None, None);
         let mut inner = inner;
@@ -328,7 +328,7 @@ where
     #[inline]
     pub(super) fn read_in<Q: Eq + Hash + ?Sized, R>(
         &self,
-        op: &Op,
+        guard: &Guard,
         key: &Q,
         f: impl FnOnce(&V) -> R,
     ) -> Option<R>
@@ -337,18 +337,18 @@ where
     {
         match self.cloned(key) {
             Ok(value) => value.map(|value| f(&value)),
-            Err(table) => table.read_in(op, key, f),
+            Err(table) => table.read_in(guard, key, f),
         }
     }
 
-    pub(super) fn contains_in<Q: Eq + Hash + ?Sized>(&self, op: &Op, key: &Q) -> bool
+    pub(super) fn contains_in<Q: Eq + Hash + ?Sized>(&self, guard: &Guard, key: &Q) -> bool
     where
         K: Borrow<Q>,
     {
         let hash = self.hash(key);
         match self.lock() {
             Ok(inner) => inner.map.find(hash, |(there, _)| there.borrow() == key).is_some(),
-            Err(table) => table.read_in(op, key, |_| ()).is_some(),
+            Err(table) => table.read_in(guard, key, |_| ()).is_some(),
         }
     }
 
@@ -434,7 +434,7 @@ where
 
     /// Puts a key in that is not there. Apart: what is mostly done to a map that one thread has to itself is to change what is there.
     #[inline(never)]
-    fn add_as_owner(&self, mut guard: Guard<'_, K, V>, hash: u64, key: K, value: V) -> Result<(), (K, V)> {
+    fn add_as_owner(&self, mut guard: LockGuard<'_, K, V>, hash: u64, key: K, value: V) -> Result<(), (K, V)> {
         let inner = &mut *guard;
         let entries = inner.map.len();
         if entries >= inner.most || entries >= inner.map.capacity() || self.spilled().is_some() {
@@ -742,7 +742,7 @@ mod tests {
     }
 
     fn get(map: &Locked<u64, u64, RandomState>, key: u64) -> Option<u64> {
-        squall_rcu::op(|op| map.read_in(op, &key, |value| *value))
+        squall_rcu::pin(|guard| map.read_in(guard, &key, |value| *value))
     }
 
     #[test]
@@ -922,7 +922,7 @@ mod tests {
         assert_eq!(map.done(&1, right, Compute::Remove), Some(Computed::Removed));
         assert_eq!((get(&map, 1), get(&map, 2), map.len()), (None, Some(2), MOST - 1));
         assert!(
-            !squall_rcu::op(|op| map.contains_in(op, &1)) && squall_rcu::op(|op| map.contains_in(op, &2))
+            !squall_rcu::pin(|guard| map.contains_in(guard, &1)) && squall_rcu::pin(|guard| map.contains_in(guard, &2))
         );
     }
 

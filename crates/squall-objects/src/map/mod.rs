@@ -1,6 +1,6 @@
 //! Maps: many threads look keys up, insert and remove.
 //!
-//! Not for a map that is filled once and read from then on: put std's into a read-mostly value ([`cell`](crate::cell)). Not for two
+//! Not for a map that is filled once and read from then on: put std's into a read-mostly value ([`cell`](crate::read_mostly)). Not for two
 //! entries that must change together: each operation is about one key, and nothing locks two. And where values are large and change
 //! often, put something into them that changes in place, a lock or an atomic, behind an `Arc`: another value for a key is another
 //! allocation.
@@ -13,14 +13,14 @@
 //! | [`replicated`] | of what was read here before writes nothing and reads memory of its cluster; else as central, and makes a copy | as central, and first takes the copies out of every cluster's table | as central, once more for each cluster that reads an entry |
 //! | [`adaptive`] | begins as locked, is central where several use it, and beyond some ten thousand entries, replicated where several nodes read what their caches do not keep; goes back | as the form that it has | as the form that it has |
 //!
-//! All are the same to those who call them, a `CoRef<dyn Mapping<K, V, S>>`, on which [`Entries`] has what people do with a map; and of
+//! All are the same to those who call them, a `Handle<dyn Map<K, V, S>>`, on which [`MapExt`] has what people do with a map; and of
 //! all it is true that each operation on one key takes effect at one moment, hot-swaps included. [`Map`] owns one.
 //!
 //! All but the central form copy what they hold, when they are read or when they take another's place. So a clone of a key or value must
 //! be as good as the original: what changes in place belongs behind an `Arc`, or each copy goes its own way.
 //!
 //! ```
-//! use squall_objects::map::{self, Entries};
+//! use squall_objects::map::{self, MapExt};
 //!
 //! let hits = map::central::<String, u64>();
 //! let co = hits.co(); // `Copy`, for any thread or task
@@ -55,45 +55,45 @@ mod replicated;
 mod store;
 
 use squall_adapt::{engine, family};
-use squall_core::swap::New;
-use squall_core::{CoRef, Root};
+use squall_core::swap::Replacement;
+use squall_core::{Handle, Root};
 use squall_machine::ClusterSize;
 use squall_macros::interface;
-use squall_rcu::Op;
+use squall_rcu::Guard;
 use squall_parts::table::Table;
 pub use squall_parts::table::{Budget, Compute, Computed, Exhausted};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 
 use crate::sizes;
-pub use entries::{Entries, Entry, Iter, ResizeError};
+pub use entries::{MapExt, Entry, Iter, ResizeError};
 use forms::{One, Terms};
-pub use limited::{Full, Limit};
+pub use limited::{Full, MapLimit};
 use locked::{Copies, Locked};
-pub use owner::Map;
+pub use owner::OwnedMap;
 use partitioned::Partitioned;
 pub use policy::{CENTRAL, REPLICATED, SMALL};
 pub use store::Store;
 
-/// A map. [`Entries`] has what people do with one; this is what an implementation has.
+/// A map. [`MapExt`] has what people do with one; this is what an implementation has.
 ///
 /// # Source
 /// CO-54 to CO-64, HU-15.
 #[interface(crate = squall_core, lends)]
-pub trait Mapping<
+pub trait Map<
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 >: Send + Sync
 {
     /// Lends the structure that holds the entries, for reads in the rest of the operation.
-    fn look<'o>(&self, op: &'o Op) -> Store<'o, K, V, S>;
+    fn look<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S>;
 
-    /// Lends it for a change, which is done before the call that lends it is over. Only [`Entries`] can do that: for others, as
-    /// [`look`](Mapping::look), which it is unless an implementation tells the two apart.
+    /// Lends it for a change, which is done before the call that lends it is over. Only [`MapExt`] can do that: for others, as
+    /// [`look`](Map::look), which it is unless an implementation tells the two apart.
     #[inline]
-    fn lend<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
-        self.look(op)
+    fn lend<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
+        self.look(guard)
     }
 
     /// Told of one of many writes to what it lent to all of them without being asked, whose calls it would count else.
@@ -118,14 +118,14 @@ pub trait Mapping<
     }
 
     /// For clusters of this size: which map to swap, and for what; nothing, if the implementation has no clusters whose size is to be
-    /// chosen. [`Entries::set_cluster_size`] is the handy form.
+    /// chosen. [`MapExt::set_cluster_size`] is the handy form.
     fn resized(&self, size: ClusterSize) -> Option<Resized<K, V, S>> {
         let _ = size;
         None
     }
 
-    /// The map within, if this is one that is around it: what a swap is of. [`Entries::swap_to`] is the handy form.
-    fn within(&self) -> Option<CoRef<dyn Mapping<K, V, S>>> {
+    /// The map within, if this is one that is around it: what a swap is of. [`MapExt::swap_to`] is the handy form.
+    fn within(&self) -> Option<Handle<dyn Map<K, V, S>>> {
         None
     }
 
@@ -135,8 +135,8 @@ pub trait Mapping<
     }
 }
 
-/// A map, and what is to take its place: see [`Mapping::resized`].
-pub type Resized<K, V, S> = (CoRef<dyn Mapping<K, V, S>>, New<dyn Mapping<K, V, S>>);
+/// A map, and what is to take its place: see [`Map::resized`].
+pub type Resized<K, V, S> = (Handle<dyn Map<K, V, S>>, Replacement<dyn Map<K, V, S>>);
 
 /// What the sensors of a map read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,7 +165,7 @@ pub struct Sensors {
 /// # Panics
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
-pub fn central<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static>() -> Map<K, V> {
+pub fn central<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static>() -> OwnedMap<K, V> {
     central_with(0, RandomState::new())
 }
 
@@ -174,14 +174,14 @@ pub fn central<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static>()
 /// # Panics
 /// As [`central`], and if there is no memory for so many.
 #[track_caller]
-pub fn central_with<K, V, S>(capacity: usize, hasher: S) -> Map<K, V, S>
+pub fn central_with<K, V, S>(capacity: usize, hasher: S) -> OwnedMap<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
     let table = Table::with_capacity_and_hasher(capacity, hasher);
-    Map(One::<K, V, S, Table<K, V, S>, FIXED>::new(table, ()).create(ClusterSize::Machine))
+    OwnedMap(One::<K, V, S, Table<K, V, S>, FIXED>::new(table, ()).create(ClusterSize::Machine))
 }
 
 /// Makes a map under one lock: for few entries that few threads use, and where entries are written more often than read. What reads
@@ -190,7 +190,7 @@ where
 /// # Panics
 /// As [`squall_core::try_shared`] errs.
 #[track_caller]
-pub fn locked<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static>() -> Map<K, V> {
+pub fn locked<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static>() -> OwnedMap<K, V> {
     locked_with(0, RandomState::new())
 }
 
@@ -199,7 +199,7 @@ pub fn locked<K: Eq + Hash + Clone + Send + Sync + 'static, V: Clone + Send + Sy
 /// # Panics
 /// As [`locked`], and if there is no memory for so many.
 #[track_caller]
-pub fn locked_with<K, V, S>(capacity: usize, hasher: S) -> Map<K, V, S>
+pub fn locked_with<K, V, S>(capacity: usize, hasher: S) -> OwnedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -207,7 +207,7 @@ where
 {
     let terms = under_one_lock();
     let map = Locked::new(capacity, hasher, terms.most, terms.copies);
-    Map(One::<K, V, S, Locked<K, V, S>, FIXED>::new(map, terms).create(ClusterSize::Machine))
+    OwnedMap(One::<K, V, S, Locked<K, V, S>, FIXED>::new(map, terms).create(ClusterSize::Machine))
 }
 
 /// However many entries there are.
@@ -225,11 +225,11 @@ fn under_one_lock<K: Clone, V: Clone, S: Clone>() -> Terms<K, V, S> {
 /// keys and regions of 256 of them: `|page| (page >> 8) as usize`.
 ///
 /// Not where all look for all: then it is a central map that takes longer to find the table. What walks through it, or asks for its
-/// length, visits every part. Room is each part's own: [`try_reserve`](Entries::try_reserve) makes room for an equal share in each, and of
-/// the sum that [`capacity`](Entries::capacity) is a part that has more than others can use no more than its own.
+/// length, visits every part. Room is each part's own: [`try_reserve`](MapExt::try_reserve) makes room for an equal share in each, and of
+/// the sum that [`capacity`](MapExt::capacity) is a part that has more than others can use no more than its own.
 ///
 /// ```
-/// use squall_objects::map::{self, Entries};
+/// use squall_objects::map::{self, MapExt};
 /// let pages = map::partitioned::<u64, &str>(4, |page| (page >> 8) as usize);
 /// pages.set(0x3ff, "the last page of part three");
 /// assert_eq!(pages.len(), 1);
@@ -240,7 +240,7 @@ fn under_one_lock<K: Clone, V: Clone, S: Clone>() -> Terms<K, V, S> {
 /// # Source
 /// CO-64.
 #[track_caller]
-pub fn partitioned<K, V>(parts: usize, home: impl Fn(u64) -> usize + Send + Sync + 'static) -> Map<K, V>
+pub fn partitioned<K, V>(parts: usize, home: impl Fn(u64) -> usize + Send + Sync + 'static) -> OwnedMap<K, V>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -258,14 +258,14 @@ pub fn partitioned_with<K, V, S>(
     home: impl Fn(u64) -> usize + Send + Sync + 'static,
     size: ClusterSize,
     hasher: S,
-) -> Map<K, V, S>
+) -> OwnedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     have_sizes::<K, V, S>();
-    Map(Partitioned::new(parts, Arc::new(home), size, hasher, Copies::new()).create(size))
+    OwnedMap(Partitioned::new(parts, Arc::new(home), size, hasher, Copies::new()).create(size))
 }
 
 /// Makes a map with copies of its entries in each cluster of this size that reads them: for what is read everywhere, again and again, and hardly
@@ -274,12 +274,12 @@ where
 ///
 /// Not for keys that are looked up once, or change about as often as they are read: then it is a central map that makes copies for nobody. Not
 /// on a machine with one node, unless the clusters are small: there a copy is no nearer than the original. What is read once is
-/// copied, and stays until its key changes or [`shrink_to_fit`](Entries::shrink_to_fit). A closure that says what becomes of a key keeps a
+/// copied, and stays until its key changes or [`shrink_to_fit`](MapExt::shrink_to_fit). A closure that says what becomes of a key keeps a
 /// sixty-fourth of all keys from being copied while it runs.
 ///
 /// ```
 /// use squall_machine::ClusterSize;
-/// use squall_objects::map::{self, Entries};
+/// use squall_objects::map::{self, MapExt};
 /// let routes = map::replicated::<&str, u32>(ClusterSize::Node);
 /// routes.set("/", 80);
 /// assert_eq!(routes.get("/"), Some(80)); // and copies it
@@ -291,7 +291,7 @@ where
 /// # Source
 /// CO-54, HU-16, TO-04.
 #[track_caller]
-pub fn replicated<K, V>(size: ClusterSize) -> Map<K, V>
+pub fn replicated<K, V>(size: ClusterSize) -> OwnedMap<K, V>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -304,7 +304,7 @@ where
 /// # Panics
 /// As [`replicated`], and if there is no memory for so many.
 #[track_caller]
-pub fn replicated_with<K, V, S>(capacity: usize, size: ClusterSize, hasher: S) -> Map<K, V, S>
+pub fn replicated_with<K, V, S>(capacity: usize, size: ClusterSize, hasher: S) -> OwnedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -312,7 +312,7 @@ where
 {
     have_sizes::<K, V, S>();
     let table = Table::with_capacity_and_hasher(capacity, hasher);
-    Map(replicated::Spread::new(table, Copies::new()).create(size))
+    OwnedMap(replicated::Spread::new(table, Copies::new()).create(size))
 }
 
 /// Makes a map that is under one lock while it is small and little used, and else as [`central`] makes it; on machines with several nodes,
@@ -329,7 +329,7 @@ where
 /// a thread that does not have it to itself, and a write of the other, costs about a nanosecond more than one of a map that does not adapt; on machines
 /// with several nodes a look into a table, too.
 #[track_caller]
-pub fn adaptive<K, V>() -> Map<K, V>
+pub fn adaptive<K, V>() -> OwnedMap<K, V>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -342,7 +342,7 @@ where
 /// # Panics
 /// As [`adaptive`], and if there is no memory for so many.
 #[track_caller]
-pub fn adaptive_with<K, V, S>(capacity: usize, hasher: S) -> Map<K, V, S>
+pub fn adaptive_with<K, V, S>(capacity: usize, hasher: S) -> OwnedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -353,31 +353,31 @@ where
     if capacity > policy::most::<K, V>() {
         type Large<K, V, S> = One<K, V, S, Table<K, V, S>, ADAPTS>;
         let table = Table::with_capacity_and_hasher(capacity, hasher);
-        return Map(Large::new(table, ()).create(Large::<K, V, S>::SIZE));
+        return OwnedMap(Large::new(table, ()).create(Large::<K, V, S>::SIZE));
     }
     type Small<K, V, S> = One<K, V, S, Locked<K, V, S>, ADAPTS>;
     let terms = policy::small();
     let map = Locked::new(capacity, hasher, terms.most, terms.copies);
-    Map(Small::new(map, terms).create(Small::<K, V, S>::SIZE))
+    OwnedMap(Small::new(map, terms).create(Small::<K, V, S>::SIZE))
 }
 
 /// Gives a map of any form a limit, of entries or of what values weigh. Where it has more already that stays, and nothing is added before
 /// there is less.
 ///
-/// A new key beyond the limit is refused, and so is a heavier value: [`set_within`](Entries::set_within) and
-/// [`compute_within`](Entries::compute_within) return an error that names the map and the limit; methods that have no way to say so panic with
+/// A new key beyond the limit is refused, and so is a heavier value: [`set_within`](MapExt::set_or_full) and
+/// [`compute_within`](MapExt::compute_or_full) return an error that names the map and the limit; methods that have no way to say so panic with
 /// it, and have changed nothing. Reads, removals and lighter values are as ever.
 ///
 /// How exact it is: what the entries weigh is at no moment more than the limit. What is refused would have made it more, together with the
 /// changes that run at that moment, of which some may turn out not to need what they took: so with n threads a limit may be reached n - 1
 /// entries, or changes, too soon. When no change runs, what is taken is what the entries weigh.
 ///
-/// The limit is this object's: [`Mapping::budget`] has it, also to be changed. A swap is of the map within, and the limit stays:
-/// [`Entries::swap_to`] and [`Entries::set_cluster_size`] do that; an adaptive map goes on to adapt. This object itself is not swapped: that errs.
+/// The limit is this object's: [`Map::budget`] has it, also to be changed. A swap is of the map within, and the limit stays:
+/// [`MapExt::swap_to`] and [`MapExt::set_cluster_size`] do that; an adaptive map goes on to adapt. This object itself is not swapped: that errs.
 /// What is put in through a reference to the map within is not counted.
 ///
 /// ```
-/// use squall_objects::map::{self, Entries, Limit, Mapping};
+/// use squall_objects::map::{self, MapExt, Limit, Map};
 /// let sessions = map::limited(map::central::<u64, String>(), Limit::entries(2));
 /// assert!(sessions.set_within(1, "one".into()).is_ok() && !sessions.set(2, "two".into()));
 /// let full = sessions.set_within(3, "three".into()).unwrap_err();
@@ -394,13 +394,13 @@ where
 /// A walk over what is there. Each call is two: about as much as a call more. What puts in or takes out changes a word that all share,
 /// and of a weighed map, or one that is full, clones the value. Maps without a limit pay nothing.
 #[track_caller]
-pub fn limited<K, V, S>(map: Map<K, V, S>, limit: Limit<V>) -> Map<K, V, S>
+pub fn limited<K, V, S>(map: OwnedMap<K, V, S>, limit: MapLimit<V>) -> OwnedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    Map(limited::Bounded::new(map.into_owned(), limit, Copies::new()).create(ClusterSize::Machine))
+    OwnedMap(limited::Bounded::new(map.into_owned(), limit, Copies::new()).create(ClusterSize::Machine))
 }
 
 /// Has those maps of these types that have clusters have the attribute of their size.
@@ -410,12 +410,12 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    let make = |co: CoRef<dyn Mapping<K, V, S>>, size| co.try_resized(size).ok().flatten();
-    let read = |co: CoRef<dyn Mapping<K, V, S>>| {
+    let make = |co: Handle<dyn Map<K, V, S>>, size| co.try_resized(size).ok().flatten();
+    let read = |co: Handle<dyn Map<K, V, S>>| {
         let size = co.try_cluster_size().ok()?;
         co.try_resized(size).ok().flatten().map(|_| size)
     };
-    sizes::have::<dyn Mapping<K, V, S>>(read, make);
+    sizes::have::<dyn Map<K, V, S>>(read, make);
 }
 
 /// Whether an implementation posts to the policy: the forms of adaptive maps are classes of their own.
@@ -424,7 +424,7 @@ const ADAPTS: bool = true;
 
 /// An implementation, to take the place of a map: as [`central`] makes it. It takes the entries over; swapped in without state it has
 /// none, and every call errs.
-pub fn new_central<K, V, S>() -> New<dyn Mapping<K, V, S>>
+pub fn new_central<K, V, S>() -> Replacement<dyn Map<K, V, S>>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -435,7 +435,7 @@ where
 
 /// An implementation, to take the place of a map: as [`locked`] makes it. It copies the entries; swapped in without state it has
 /// none, and every call errs.
-pub fn new_locked<K, V, S>() -> New<dyn Mapping<K, V, S>>
+pub fn new_locked<K, V, S>() -> Replacement<dyn Map<K, V, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -446,7 +446,7 @@ where
 
 /// An implementation, to take the place of a map: as [`replicated`] makes it. It takes the entries over, without their copies; swapped in without
 /// state it has none, and every call errs.
-pub fn new_replicated<K, V, S>(size: ClusterSize) -> New<dyn Mapping<K, V, S>>
+pub fn new_replicated<K, V, S>(size: ClusterSize) -> Replacement<dyn Map<K, V, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -465,7 +465,7 @@ pub fn new_partitioned<K, V, S>(
     parts: usize,
     home: impl Fn(u64) -> usize + Send + Sync + 'static,
     size: ClusterSize,
-) -> New<dyn Mapping<K, V, S>>
+) -> Replacement<dyn Map<K, V, S>>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,

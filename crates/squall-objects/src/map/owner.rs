@@ -1,47 +1,47 @@
 //! Who owns a map, and what it is to std.
 
-use squall_core::{CoRef, Owned};
+use squall_core::{Handle, Owned};
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Deref;
 
-use super::entries::{Entries, Iter};
-use super::{Mapping, central_with};
+use super::entries::{MapExt, Iter};
+use super::{Map, central_with};
 
 /// The owner of a map: its drop ends the object. It derefs to the reference.
-pub struct Map<K, V, S = RandomState>(pub(super) Owned<dyn Mapping<K, V, S>>)
+pub struct OwnedMap<K, V, S = RandomState>(pub(super) Owned<dyn Map<K, V, S>>)
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static;
 
-impl<K, V, S> Map<K, V, S>
+impl<K, V, S> OwnedMap<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
     /// As an owner of any object.
-    pub fn into_owned(self) -> Owned<dyn Mapping<K, V, S>> {
+    pub fn into_owned(self) -> Owned<dyn Map<K, V, S>> {
         self.0
     }
 }
 
-impl<K, V, S> Deref for Map<K, V, S>
+impl<K, V, S> Deref for OwnedMap<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    type Target = Owned<dyn Mapping<K, V, S>>;
+    type Target = Owned<dyn Map<K, V, S>>;
 
     #[inline(always)]
-    fn deref(&self) -> &Owned<dyn Mapping<K, V, S>> {
+    fn deref(&self) -> &Owned<dyn Map<K, V, S>> {
         &self.0
     }
 }
 
-impl<K, V, S> fmt::Debug for Map<K, V, S>
+impl<K, V, S> fmt::Debug for OwnedMap<K, V, S>
 where
     K: Eq + Hash + Send + Sync + fmt::Debug + 'static,
     V: Send + Sync + fmt::Debug + 'static,
@@ -59,7 +59,7 @@ where
     }
 }
 
-impl<K, V, S> Default for Map<K, V, S>
+impl<K, V, S> Default for OwnedMap<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -67,12 +67,12 @@ where
 {
     /// As [`central`](super::central).
     #[track_caller]
-    fn default() -> Map<K, V, S> {
+    fn default() -> OwnedMap<K, V, S> {
         central_with(0, S::default())
     }
 }
 
-impl<K, V, S> Extend<(K, V)> for Map<K, V, S>
+impl<K, V, S> Extend<(K, V)> for OwnedMap<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -83,7 +83,7 @@ where
     }
 }
 
-impl<K, V, S> Extend<(K, V)> for &Map<K, V, S>
+impl<K, V, S> Extend<(K, V)> for &OwnedMap<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -95,14 +95,14 @@ where
     }
 }
 
-impl<K, V, S> FromIterator<(K, V)> for Map<K, V, S>
+impl<K, V, S> FromIterator<(K, V)> for OwnedMap<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Default + Send + Sync + 'static,
 {
     /// As [`central`](super::central).
-    fn from_iter<T: IntoIterator<Item = (K, V)>>(entries: T) -> Map<K, V, S> {
+    fn from_iter<T: IntoIterator<Item = (K, V)>>(entries: T) -> OwnedMap<K, V, S> {
         let entries = entries.into_iter();
         let mut map = central_with(entries.size_hint().0, S::default());
         map.extend(entries);
@@ -110,23 +110,23 @@ where
     }
 }
 
-impl<K, V, S> IntoIterator for &Map<K, V, S>
+impl<K, V, S> IntoIterator for &OwnedMap<K, V, S>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
     type Item = (K, V);
-    type IntoIter = Iter<CoRef<dyn Mapping<K, V, S>>, K, V, S>;
+    type IntoIter = Iter<Handle<dyn Map<K, V, S>>, K, V, S>;
 
-    /// Clones of the entries, as [`Entries::iter`].
+    /// Clones of the entries, as [`MapExt::iter`].
     fn into_iter(self) -> Self::IntoIter {
         self.0.co().iter()
     }
 }
 
 #[cfg(feature = "serde")]
-impl<K, V, S> serde::Serialize for Map<K, V, S>
+impl<K, V, S> serde::Serialize for OwnedMap<K, V, S>
 where
     K: Eq + Hash + Send + Sync + serde::Serialize + Clone + 'static,
     V: Send + Sync + serde::Serialize + Clone + 'static,
@@ -139,14 +139,14 @@ where
 }
 
 #[cfg(feature = "serde")]
-impl<'de, K, V, S> serde::Deserialize<'de> for Map<K, V, S>
+impl<'de, K, V, S> serde::Deserialize<'de> for OwnedMap<K, V, S>
 where
     K: Eq + Hash + Send + Sync + serde::Deserialize<'de> + 'static,
     V: Send + Sync + serde::Deserialize<'de> + 'static,
     S: BuildHasher + Default + Send + Sync + 'static,
 {
     /// As [`central`](super::central), of the entries.
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Map<K, V, S>, D::Error> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<OwnedMap<K, V, S>, D::Error> {
         let entries = std::collections::HashMap::<K, V, S>::deserialize(deserializer)?;
         Ok(entries.into_iter().collect())
     }

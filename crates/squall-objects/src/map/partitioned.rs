@@ -9,10 +9,10 @@
 //! `(key >> shift) % m`, and m is known when the object is made. Ours: any function from key to part; a part's table is made when something
 //! is put in; and where there are fewer clusters than parts a representative holds several.
 
-use squall_core::swap::{New, RootFormats};
-use squall_core::{At, Miss, Reply, Root};
+use squall_core::swap::{Replacement, RootFormats};
+use squall_core::{RepContext, Miss, MissAnswer, Root};
 use squall_machine::{Cluster, ClusterSize, machine};
-use squall_rcu::{Op, RcuArc};
+use squall_rcu::{Guard, RcuArc};
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, OnceLock};
 
@@ -20,7 +20,7 @@ use super::forms::Moved;
 use super::locked::Copies;
 use super::parts::{Home, Part, Parts};
 use super::store::{Form, Store};
-use super::{Mapping, Resized, Sensors};
+use super::{Map, Resized, Sensors};
 
 /// The root.
 pub(super) struct Partitioned<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
@@ -44,7 +44,7 @@ where
     parts: RcuArc<Parts<K, V, S>>,
     /// Those that it holds, if it is one of the first.
     held: Box<[Arc<Part<K, V, S>>]>,
-    at: At<Partitioned<K, V, S>>,
+    at: RepContext<Partitioned<K, V, S>>,
 }
 
 impl<K, V, S> Partitioned<K, V, S>
@@ -75,8 +75,8 @@ where
         home: Home,
         size: ClusterSize,
         copies: Copies<K, V, S>,
-    ) -> New<dyn Mapping<K, V, S>> {
-        New::root(Self::vacant(count, home, size, copies), size)
+    ) -> Replacement<dyn Map<K, V, S>> {
+        Replacement::root(Self::vacant(count, home, size, copies), size)
     }
 
     /// The clusters whose representatives hold parts: the first, one for each part if there are so many.
@@ -91,10 +91,10 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    type Interface = dyn Mapping<K, V, S>;
+    type Interface = dyn Map<K, V, S>;
     type Rep = Holder<K, V, S>;
 
-    fn make_rep(&self, at: At<Self>) -> Holder<K, V, S> {
+    fn make_rep(&self, at: RepContext<Self>) -> Holder<K, V, S> {
         let parts = self.parts.get().expect("a miss is refused while nothing moved in").clone();
         let holders = self.holders().count();
         let first = self.holders().position(|cluster| cluster == at.cluster());
@@ -103,7 +103,7 @@ where
         Holder { parts: parts.into(), held, at }
     }
 
-    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         if self.parts.get().is_none() {
             return miss.refuse("no entries moved in");
         }
@@ -128,15 +128,15 @@ where
     }
 }
 
-impl<K, V, S> Mapping<K, V, S> for Holder<K, V, S>
+impl<K, V, S> Map<K, V, S> for Holder<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
     #[inline]
-    fn look<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
-        Store::new(Form::Partitioned(self.parts.lend(op)))
+    fn look<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
+        Store::new(Form::Partitioned(self.parts.lend(guard)))
     }
 
     fn sensors(&self) -> Sensors {

@@ -4,7 +4,7 @@
 //!   of it has the same.
 //! - I2. The tables' hashers are clones of one, so that a position means the same in all of them, and a walk can go through all at once.
 
-use squall_rcu::Op;
+use squall_rcu::Guard;
 use squall_parts::table::{Compute, Computed, Table, position};
 use std::borrow::Borrow;
 use std::fmt;
@@ -107,14 +107,14 @@ where
     #[inline]
     pub(super) fn read_in<Q: Eq + Hash + ?Sized, R>(
         &self,
-        op: &Op,
+        guard: &Guard,
         key: &Q,
         f: impl FnOnce(&V) -> R,
     ) -> Option<R>
     where
         K: Borrow<Q>,
     {
-        self.at(key)?.read_in(op, key, f)
+        self.at(key)?.read_in(guard, key, f)
     }
 
     pub(super) fn visit_from(&self, from: u64, mut f: impl FnMut(&K, &V)) -> Option<u64> {

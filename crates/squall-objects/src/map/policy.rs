@@ -18,8 +18,8 @@
 
 use squall_adapt::engine;
 use squall_adapt::family::{Calm, Cost, Family, Form, Load, Reading, Shape};
-use squall_core::swap::New;
-use squall_core::{CallError, CoRef, info_of};
+use squall_core::swap::Replacement;
+use squall_core::{CallError, Handle, info_of};
 use squall_machine::{ClusterSize, machine};
 use squall_parts::table::Table;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ use std::mem::needs_drop;
 use super::forms::{One, Terms};
 use super::locked::{Copies, Locked};
 use super::replicated::Replicated;
-use super::{ADAPTS, Mapping, Sensors};
+use super::{ADAPTS, Map, Sensors};
 
 /// The form in which an adaptive map begins: as [`locked`](super::locked), up to 131,072 entries of which a clone copies bytes, 32 at most,
 /// and up to 16,384 others.
@@ -58,13 +58,13 @@ pub(super) const fn most<K, V>() -> usize {
 }
 
 /// Asks the policy for a look.
-pub(super) fn post<K, V, S>(co: CoRef<dyn Mapping<K, V, S>>) -> bool
+pub(super) fn post<K, V, S>(co: Handle<dyn Map<K, V, S>>) -> bool
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    engine::post(CoRef::id(co))
+    engine::post(Handle::id(co))
 }
 
 /// The family of maps of these types.
@@ -106,7 +106,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
-    type Interface = dyn Mapping<K, V, S>;
+    type Interface = dyn Map<K, V, S>;
 
     fn name(&self) -> &'static str {
         "map"
@@ -116,7 +116,7 @@ where
         &Self::FORMS
     }
 
-    fn make(&self, shape: Shape, _: CoRef<dyn Mapping<K, V, S>>) -> New<dyn Mapping<K, V, S>> {
+    fn make(&self, shape: Shape, _: Handle<dyn Map<K, V, S>>) -> Replacement<dyn Map<K, V, S>> {
         match shape.form {
             CENTRAL_FORM => One::<K, V, S, Table<K, V, S>, ADAPTS>::to_come(()),
             REPLICATED_FORM => One::<K, V, S, Replicated<K, V, S>, ADAPTS>::to_come(Copies::new()),
@@ -124,9 +124,9 @@ where
         }
     }
 
-    fn read(&self, co: CoRef<dyn Mapping<K, V, S>>) -> Result<Reading, CallError> {
+    fn read(&self, co: Handle<dyn Map<K, V, S>>) -> Result<Reading, CallError> {
         let sensors = co.try_sensors()?;
-        let bytes = info_of(CoRef::id(co)).map_or(0, |info| info.bytes);
+        let bytes = info_of(Handle::id(co)).map_or(0, |info| info.bytes);
         Ok(Reading {
             local: sensors.here,
             foreign: sensors.elsewhere,
@@ -137,11 +137,11 @@ where
         })
     }
 
-    fn arm(&self, co: CoRef<dyn Mapping<K, V, S>>, after: u32) -> Result<(), CallError> {
+    fn arm(&self, co: Handle<dyn Map<K, V, S>>, after: u32) -> Result<(), CallError> {
         co.try_arm(after)
     }
 
-    fn judge(&self, load: &Load<'_>) -> Vec<Cost> {
+    fn estimate_costs(&self, load: &Load<'_>) -> Vec<Cost> {
         let (detail, is_small) = (load.before.detail, load.shape.form == SMALL_FORM);
         let entries = entries(detail);
         // One that became a table because it was large does not go back before it is much smaller.
@@ -167,7 +167,7 @@ where
 
     /// A large table stays one, and one of values that cost something to copy while somebody reads it. Copies end, however large: who reads
     /// then finds a table.
-    fn may_fold(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
+    fn may_shrink(&self, shape: Shape, calm: Calm, reading: &Reading) -> bool {
         let is_small = entries(reading.detail) <= most::<K, V>() / 2;
         shape.form != CENTRAL_FORM || is_small && (calm == Calm::Quiet || is_cheap::<V>())
     }

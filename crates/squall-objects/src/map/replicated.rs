@@ -17,10 +17,10 @@
 //! use: nothing is local to a copy, so that nothing is locked to find one.
 
 use squall_core::__macro::{Lender, Lent};
-use squall_core::swap::{New, RootFormats};
-use squall_core::{At, Miss, Reply, Root};
+use squall_core::swap::{Replacement, RootFormats};
+use squall_core::{RepContext, Miss, MissAnswer, Root};
 use squall_machine::ClusterSize;
-use squall_rcu::{Op, RcuArc};
+use squall_rcu::{Guard, RcuArc};
 use squall_parts::replica::{Announced, Keyed};
 use squall_parts::table::{Compute, Computed, Table};
 use std::borrow::Borrow;
@@ -30,7 +30,7 @@ use std::sync::{Arc, OnceLock};
 use super::forms::Moved;
 use super::locked::Copies;
 use super::store::{Form, Store};
-use super::{Mapping, Resized, Sensors};
+use super::{Map, Resized, Sensors};
 
 /// How many stripes there are.
 const STRIPES: usize = 64;
@@ -121,7 +121,7 @@ where
     #[inline]
     pub(super) fn read_in<Q: Eq + Hash + ?Sized, R>(
         &self,
-        op: &Op,
+        guard: &Guard,
         key: &Q,
         f: impl FnOnce(&V) -> R,
     ) -> Option<R>
@@ -129,10 +129,10 @@ where
         K: Borrow<Q>,
     {
         let mut f = Some(f);
-        if let Some(read) = self.here.read_in(op, key, |value| f.take().map(|f| f(value))) {
+        if let Some(read) = self.here.read_in(guard, key, |value| f.take().map(|f| f(value))) {
             return read;
         }
-        let read = self.truth().read_in(op, key, f?)?;
+        let read = self.truth().read_in(guard, key, f?)?;
         self.whole.copy(&self.here, key);
         Some(read)
     }
@@ -254,7 +254,7 @@ where
     S: BuildHasher + Send + Sync + 'static,
 {
     place: RcuArc<Place<K, V, S>>,
-    at: At<Spread<K, V, S>>,
+    at: RepContext<Spread<K, V, S>>,
 }
 
 impl<K, V, S> Spread<K, V, S>
@@ -268,8 +268,8 @@ where
         Spread { copies, whole: OnceLock::from(Arc::new(whole)) }
     }
 
-    pub(super) fn to_come(size: ClusterSize, copies: Copies<K, V, S>) -> New<dyn Mapping<K, V, S>> {
-        New::root(Spread { copies, whole: OnceLock::new() }, size)
+    pub(super) fn to_come(size: ClusterSize, copies: Copies<K, V, S>) -> Replacement<dyn Map<K, V, S>> {
+        Replacement::root(Spread { copies, whole: OnceLock::new() }, size)
     }
 }
 
@@ -279,17 +279,17 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    type Interface = dyn Mapping<K, V, S>;
+    type Interface = dyn Map<K, V, S>;
     type Rep = Local<K, V, S>;
 
     const LENDER: Lender<Self::Rep, Self::Interface> = Lender::of(|rep| Some(Lent::Third(rep.place.here())));
 
-    fn make_rep(&self, at: At<Self>) -> Local<K, V, S> {
+    fn make_rep(&self, at: RepContext<Self>) -> Local<K, V, S> {
         let whole = self.whole.get().expect("a miss is refused while nothing moved in");
         Local { place: RcuArc::new(whole.join()), at }
     }
 
-    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+    fn handle_miss<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         if self.whole.get().is_none() {
             return miss.refuse("no entries moved in");
         }
@@ -310,15 +310,15 @@ where
     }
 }
 
-impl<K, V, S> Mapping<K, V, S> for Local<K, V, S>
+impl<K, V, S> Map<K, V, S> for Local<K, V, S>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
     #[inline]
-    fn look<'o>(&self, op: &'o Op) -> Store<'o, K, V, S> {
-        Store::new(Form::Replicated(self.place.lend(op)))
+    fn look<'o>(&self, guard: &'o Guard) -> Store<'o, K, V, S> {
+        Store::new(Form::Replicated(self.place.lend(guard)))
     }
 
     fn sensors(&self) -> Sensors {

@@ -12,12 +12,12 @@
 //!   the swap on, which is within the read.
 //! - I3. No closure of the user's runs under a lock.
 
-use squall_rcu::Op;
+use squall_rcu::Guard;
 use squall_parts::table::{Compute, Computed, Table};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
-use super::Mapping;
+use super::Map;
 use super::limited::{Full, Limited};
 use super::locked::Locked;
 use super::parts::Parts;
@@ -107,26 +107,26 @@ where
 
     /// What `f` makes of the key's value.
     #[inline(always)]
-    pub fn read<Q: Eq + Hash + ?Sized, R>(&self, op: &Op, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
+    pub fn read<Q: Eq + Hash + ?Sized, R>(&self, guard: &Guard, key: &Q, f: impl FnOnce(&V) -> R) -> Option<R>
     where
         K: Borrow<Q>,
     {
         // A table that is all there is, and whose readers are not counted, is read without this (`Lends` of a map).
         match self.0 {
-            Form::Locked(form) => form.read_in(op, key, f),
-            _ => apart(|| each!(self, form => form.read_in(op, key, f))),
+            Form::Locked(form) => form.read_in(guard, key, f),
+            _ => apart(|| each!(self, form => form.read_in(guard, key, f))),
         }
     }
 
     /// Whether the key is there. Nothing is copied.
     #[inline(always)]
-    pub(super) fn contains<Q: Eq + Hash + ?Sized>(&self, op: &Op, key: &Q) -> bool
+    pub(super) fn contains<Q: Eq + Hash + ?Sized>(&self, guard: &Guard, key: &Q) -> bool
     where
         K: Borrow<Q>,
     {
         match self.0 {
-            Form::Locked(locked) => locked.contains_in(op, key),
-            _ => self.read(op, key, |_| ()).is_some(),
+            Form::Locked(locked) => locked.contains_in(guard, key),
+            _ => self.read(guard, key, |_| ()).is_some(),
         }
     }
 
@@ -156,11 +156,11 @@ where
     #[inline(always)]
     pub(super) fn within<'o, R>(
         self,
-        map: &dyn Mapping<K, V, S>,
-        op: &'o Op,
-        f: impl FnOnce(&'o Op, Self) -> R,
+        map: &dyn Map<K, V, S>,
+        guard: &'o Guard,
+        f: impl FnOnce(&'o Guard, Self) -> R,
     ) -> R {
-        let result = f(op, self);
+        let result = f(guard, self);
         // Under one lock when it was lent, and a table now.
         if matches!(self.0, Form::Locked(locked) if locked.spilled().is_some()) {
             map.spilled();
@@ -169,16 +169,16 @@ where
     }
 
     #[inline(always)]
-    pub(super) fn insert(&self, op: &Op, key: K, value: V) -> Option<V>
+    pub(super) fn insert(&self, guard: &Guard, key: K, value: V) -> Option<V>
     where
         V: Clone,
     {
-        central!(self, table => table.put_in(op, key, value, V::clone), form => form.insert(key, value))
+        central!(self, table => table.put_in(guard, key, value, V::clone), form => form.insert(key, value))
     }
 
     #[inline(always)]
-    pub(super) fn set(&self, op: &Op, key: K, value: V) -> bool {
-        central!(self, table => table.put_in(op, key, value, |_| ()).is_some(), form => form.set(key, value))
+    pub(super) fn set(&self, guard: &Guard, key: K, value: V) -> bool {
+        central!(self, table => table.put_in(guard, key, value, |_| ()).is_some(), form => form.set(key, value))
     }
 
     pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
@@ -193,34 +193,34 @@ where
     }
 
     #[inline(always)]
-    pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, op: &Op, key: &Q) -> Option<V>
+    pub(super) fn remove<Q: Eq + Hash + ?Sized>(&self, guard: &Guard, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
         V: Clone,
     {
-        central!(self, table => table.take_in(op, key, V::clone), form => form.remove(key))
+        central!(self, table => table.take_in(guard, key, V::clone), form => form.remove(key))
     }
 
     #[inline(always)]
-    pub(super) fn discard<Q: Eq + Hash + ?Sized>(&self, op: &Op, key: &Q) -> bool
+    pub(super) fn discard<Q: Eq + Hash + ?Sized>(&self, guard: &Guard, key: &Q) -> bool
     where
         K: Borrow<Q>,
     {
-        central!(self, table => table.take_in(op, key, |_| ()).is_some(), form => form.discard(key))
+        central!(self, table => table.take_in(guard, key, |_| ()).is_some(), form => form.discard(key))
     }
 
     /// Does with a key that is there what `f` says of its value.
     #[inline(always)]
     pub(super) fn change<Q: Eq + Hash + ?Sized>(
         &self,
-        op: &Op,
+        guard: &Guard,
         key: &Q,
         f: impl FnMut(&V) -> Compute<V>,
     ) -> Computed
     where
         K: Borrow<Q>,
     {
-        central!(self, table => table.change_in(op, key, f), form => form.change(key, f))
+        central!(self, table => table.change_in(guard, key, f), form => form.change(key, f))
     }
 
     pub(super) fn compute(&self, key: K, f: impl FnMut(Option<&V>) -> Compute<V>) -> Computed {
@@ -228,10 +228,10 @@ where
     }
 
     /// As `set`, with an error where there is a limit.
-    pub(super) fn put_within(&self, op: &Op, key: K, value: V) -> Result<bool, Full<(K, V)>> {
+    pub(super) fn put_within(&self, guard: &Guard, key: K, value: V) -> Result<bool, Full<(K, V)>> {
         match self.0 {
             Form::Limited(limited) => limited.put_within(key, value),
-            _ => Ok(self.set(op, key, value)),
+            _ => Ok(self.set(guard, key, value)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The machine on which adaptive counters are tested, and what the tests of it share.
 
 use squall_adapt::{control, settings};
-use squall_core::{CoRef, Id, Owned};
+use squall_core::{Handle, Id, Owned};
 use squall_machine::{Machine, Vp, machine};
 use squall_objects::counter::{self, Counter};
 use std::sync::{Mutex, MutexGuard, Once};
@@ -41,7 +41,7 @@ pub(crate) fn eventually(what: &str, is_so: impl Fn() -> bool) {
 /// A counter, made on VP 0.
 pub(crate) fn made() -> (Owned<dyn Counter>, Id) {
     let counter = on(0, counter::adaptive);
-    let id = CoRef::id(counter.co());
+    let id = Handle::id(counter.co());
     (counter, id)
 }
 

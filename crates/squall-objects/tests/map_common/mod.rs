@@ -2,11 +2,11 @@
 
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
-use squall_core::CoRef;
-use squall_core::swap::{New, Swap};
+use squall_core::Handle;
+use squall_core::swap::{Replacement, Swap};
 use squall_history::maps::{ConcurrentMap, Held, Maker, Step};
 use squall_machine::ClusterSize;
-use squall_objects::map::{self, Compute, Entries, Map, Mapping};
+use squall_objects::map::{self, Compute, MapExt, OwnedMap, Map};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ fn home(key: u64) -> usize {
 }
 
 impl Form {
-    pub(crate) fn make<V: Held, S: Hashing>(self, hasher: S) -> Map<u64, V, S> {
+    pub(crate) fn make<V: Held, S: Hashing>(self, hasher: S) -> OwnedMap<u64, V, S> {
         match self {
             Form::Central => map::central_with(0, hasher),
             Form::Locked => map::locked_with(0, hasher),
@@ -45,7 +45,7 @@ impl Form {
         }
     }
 
-    pub(crate) fn to_come<V: Held, S: Hashing>(self) -> New<dyn Mapping<u64, V, S>> {
+    pub(crate) fn to_come<V: Held, S: Hashing>(self) -> Replacement<dyn Map<u64, V, S>> {
         match self {
             Form::Locked => map::new_locked(),
             Form::Partitioned => map::new_partitioned(PARTS, home, ClusterSize::Cpu),
@@ -136,7 +136,7 @@ macro_rules! as_checked {
 }
 
 /// A map that keeps its form.
-pub(crate) struct AtRest<V: Held, S: Hashing>(pub(crate) Map<u64, V, S>);
+pub(crate) struct AtRest<V: Held, S: Hashing>(pub(crate) OwnedMap<u64, V, S>);
 as_checked!(AtRest<V, S: Hashing>, this => this.0.co());
 
 /// Makes maps of one form.
@@ -168,7 +168,7 @@ impl BuildHasher for Tracked {
 
 /// A map that a thread of its own swaps from form to form.
 pub(crate) struct Swapped<V: Held> {
-    map: Option<Map<u64, V, Tracked>>,
+    map: Option<OwnedMap<u64, V, Tracked>>,
     turns: Arc<Turns>,
     swapper: Option<JoinHandle<()>>,
     gone: Arc<AtomicBool>,
@@ -282,20 +282,20 @@ impl<V: Held> Swapped<V> {
     }
 }
 
-pub(crate) fn swap_to<V: Held, S: Hashing>(co: CoRef<dyn Mapping<u64, V, S>>, form: Form) {
+pub(crate) fn swap_to<V: Held, S: Hashing>(co: Handle<dyn Map<u64, V, S>>, form: Form) {
     // A thread may have been preempted in the midst of a call; a deadlock lasts longer.
-    let swap = Swap::of(co).drain_within(Duration::from_secs(60));
-    swap.to(form.to_come()).unwrap_or_else(|error| panic!("to {form:?}: {error}"));
+    let swap = Swap::new(co).drain_timeout(Duration::from_secs(60));
+    swap.run(form.to_come()).unwrap_or_else(|error| panic!("to {form:?}: {error}"));
 }
 
 /// A map that changes its form by itself with every few calls from outside.
 pub(crate) struct Restless<V: Held> {
-    map: Map<u64, V>,
+    map: OwnedMap<u64, V>,
     calls: AtomicUsize,
 }
 
 impl<V: Held> Restless<V> {
-    fn co(&self) -> CoRef<dyn Mapping<u64, V, RandomState>> {
+    fn co(&self) -> Handle<dyn Map<u64, V, RandomState>> {
         let calls = self.calls.fetch_add(1, Ordering::Relaxed);
         let co = self.map.co();
         if calls % 5 == 4 && !squall_rcu::in_operation() {

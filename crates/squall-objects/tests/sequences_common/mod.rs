@@ -11,8 +11,8 @@ use map_common::{FORMS, Maps, RestlessMaps};
 use squall_core::swap::{Swap, swap};
 use squall_history::maps::{Act, ConcurrentMap, Held, Maker, Step, Wide, acts};
 use squall_machine::ClusterSize;
-use squall_objects::cell::{self, Published, Reading};
-use squall_objects::map::{self, Compute, Computed, Entries, Limit, Mapping};
+use squall_objects::read_mostly::{self, ReadMostly, ReadMostlyExt};
+use squall_objects::map::{self, Compute, Computed, MapExt, MapLimit, Map};
 use squall_parts::table::Table;
 use std::collections::BTreeMap;
 use std::hash::RandomState;
@@ -53,7 +53,7 @@ pub(crate) fn limited(bytes: &[u8]) {
     let [form, acts @ ..] = bytes else { return };
     let inner = FORMS[usize::from(*form) % FORMS.len()].make::<u64, _>(RandomState::new());
     let within = inner.co();
-    let map = map::limited(inner, Limit::weight(MOST, "units", |value: &u64| *value));
+    let map = map::limited(inner, MapLimit::weight(MOST, "units", |value: &u64| *value));
     let mut model = BTreeMap::<u64, u64>::new();
     for [which, key, value] in acts.as_chunks().0 {
         let (key, value) = (u64::from(key % 16), u64::from(value % 16));
@@ -62,7 +62,7 @@ pub(crate) fn limited(bytes: &[u8]) {
         let fits = |value: u64| sum - had.unwrap_or(0) + value <= MOST;
         match which % 8 {
             0 | 1 => {
-                let done = map.set_within(key, value);
+                let done = map.set_or_full(key, value);
                 if fits(value) || had.is_some_and(|had| value <= had) {
                     assert_eq!(done, Ok(model.insert(key, value).is_some()));
                 } else {
@@ -70,9 +70,9 @@ pub(crate) fn limited(bytes: &[u8]) {
                 }
             }
             2 => assert_eq!(map.remove(&key), model.remove(&key)),
-            3 => assert_eq!(map.discard(&key), model.remove(&key).is_some()),
+            3 => assert_eq!(map.delete(&key), model.remove(&key).is_some()),
             4 => {
-                let done = map.compute_within(key, |old| match old {
+                let done = map.compute_or_full(key, |old| match old {
                     Some(old) if old % 2 == 1 => Compute::Remove,
                     _ => Compute::Put(value),
                 });
@@ -107,10 +107,10 @@ pub(crate) fn cell(bytes: &[u8]) {
     const SIZES: [ClusterSize; 3] = [ClusterSize::Machine, ClusterSize::Cpu, ClusterSize::Node];
     let [form, acts @ ..] = bytes else { return };
     let owner = match form % 4 {
-        0 => cell::shared(vec![0]),
-        1 => cell::distributed(vec![0], ClusterSize::Cpu),
-        2 => cell::copied(vec![0], ClusterSize::Cpu),
-        _ => cell::adaptive(vec![0]),
+        0 => read_mostly::shared(vec![0]),
+        1 => read_mostly::distributed(vec![0], ClusterSize::Cpu),
+        2 => read_mostly::copied(vec![0], ClusterSize::Cpu),
+        _ => read_mostly::adaptive(vec![0]),
     };
     let co = owner.co();
     let (mut value, mut version, mut told) = (vec![0], 1, 1);
@@ -149,9 +149,9 @@ pub(crate) fn cell(bytes: &[u8]) {
                 co.set_cluster_size(size).unwrap();
                 assert_eq!(co.cluster_size(), size);
             }
-            6 => _ = swap(co, cell::new_shared()).unwrap(),
-            7 => _ = Swap::of(co).to(cell::new_distributed(size)).unwrap(),
-            _ => _ = swap(co, cell::new_copied(size)).unwrap(),
+            6 => _ = swap(co, read_mostly::new_shared()).unwrap(),
+            7 => _ = Swap::new(co).run(read_mostly::new_distributed(size)).unwrap(),
+            _ => _ = swap(co, read_mostly::new_copied(size)).unwrap(),
         }
         assert_eq!((co.get() == value, co.version()), (true, version));
     }

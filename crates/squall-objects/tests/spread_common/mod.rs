@@ -5,9 +5,9 @@
 
 use squall_core::swap::Swap;
 use squall_machine::{ClusterSize, Machine, Vp};
-use squall_objects::cached::{self, CachedMapping, Form, Items};
-use squall_objects::directory::{self, Entered, Parts, new_directory};
-use squall_objects::map::{self, Compute, Computed, Entries};
+use squall_objects::cached::{self, CachedMap, Form, Items};
+use squall_objects::directory::{self, Directory, Parts, new_directory};
+use squall_objects::map::{self, Compute, Computed, MapExt};
 use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::Once;
@@ -108,7 +108,7 @@ pub(crate) fn spread_map(bytes: &[u8]) {
 
 /// A cached map, against std's.
 pub(crate) fn cached_map(bytes: &[u8]) {
-    use cached::Entries;
+    use cached::CachedMapExt;
     let [kind, acts @ ..] = bytes else { return };
     each_on_its_vp(&[], |_, _, _| ());
     let owner = cached::map::<u64, u64>(form(*kind));
@@ -135,7 +135,7 @@ pub(crate) fn cached_map(bytes: &[u8]) {
             9 => assert_eq!(co.get_or_insert_with(key, || fresh), *model.entry(key).or_insert(fresh)),
             10 => _ = co.set_cluster_size(size(value)).unwrap(),
             _ => {
-                _ = Swap::of(co).to(cached::new_map(form(value))).unwrap();
+                _ = Swap::new(co).run(cached::new_map(form(value))).unwrap();
                 assert_eq!(co.form(), form(value));
             }
         }
@@ -185,7 +185,7 @@ pub(crate) fn cached_list(bytes: &[u8]) {
                 }
             }
             6 => _ = co.set_cluster_size(size(value)).unwrap(),
-            _ => _ = Swap::of(co).to(cached::new_list(form(value))).unwrap(),
+            _ => _ = Swap::new(co).run(cached::new_list(form(value))).unwrap(),
         }
         let found = co.get(|item| *item == number);
         assert_eq!((found.is_some(), co.len()), (model.contains(&number), model.len()));
@@ -243,7 +243,7 @@ pub(crate) fn parts(bytes: &[u8]) {
                 );
             }
             _ => {
-                _ = Swap::of(co).to(new_directory(size(value))).unwrap();
+                _ = Swap::new(co).run(new_directory(size(value))).unwrap();
                 assert_eq!(co.cluster_size(), size(value));
             }
         }

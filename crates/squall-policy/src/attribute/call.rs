@@ -17,7 +17,7 @@
 //! Source: KTK §2.1 (`INVOKE q$op(args) <attributes>`). There they lie in the invocation block, which every invocation
 //! has; here a call has none unless something is given.
 
-use squall_core::{CoRef, Id, Interface, interfaces_count};
+use squall_core::{Handle, Id, Interface, interfaces_count};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -345,14 +345,14 @@ given_tuple!(4: A 0, B 1, C 2, D 3);
 /// `with(queue, (&PRIORITY, 3), |queue| queue.put(item))?`, or, with two,
 /// `with(queue, ((&PRIORITY, 3), (&URGENT, true)), |queue| queue.put(item))?`; the module has a whole one.
 #[inline(always)]
-pub fn with<I, G, R>(co: CoRef<I>, given: G, f: impl FnOnce(CoRef<I>) -> R) -> Result<R, AttributeError>
+pub fn with<I, G, R>(co: Handle<I>, given: G, f: impl FnOnce(Handle<I>) -> R) -> Result<R, AttributeError>
 where
     I: ?Sized + Interface,
     G: Given,
 {
     given.check()?;
     let _frame = with_waiting(|waiting| {
-        let frame = waiting.push(CoRef::id(co), given.count());
+        let frame = waiting.push(Handle::id(co), given.count());
         given.write(waiting, &frame);
         frame
     });
@@ -366,10 +366,10 @@ pub struct Callee {
     interfaces: u32,
 }
 
-impl<I: ?Sized + Interface> From<CoRef<I>> for Callee {
+impl<I: ?Sized + Interface> From<Handle<I>> for Callee {
     /// The object, called by this interface or one that it extends.
-    fn from(co: CoRef<I>) -> Callee {
-        Callee { first: CoRef::id(co), interfaces: interfaces_count::<I>() }
+    fn from(co: Handle<I>) -> Callee {
+        Callee { first: Handle::id(co), interfaces: interfaces_count::<I>() }
     }
 }
 

@@ -32,7 +32,7 @@
 //! use squall_policy::attribute::{
 //!     Attribute, ClassValues, InstanceValues, Schema, Scope, choices, receive, with,
 //! };
-//! use squall_core::{CoRef, shared_with};
+//! use squall_core::{Handle, shared_with};
 //! use std::sync::Arc;
 //!
 //! choices! {
@@ -56,7 +56,7 @@
 //! }
 //!
 //! struct Lines {
-//!     co: CoRef<dyn Log>,
+//!     co: Handle<dyn Log>,
 //!     values: Arc<InstanceValues>,
 //!     lines: std::sync::Mutex<Vec<String>>,
 //! }
@@ -84,8 +84,8 @@
 //! let values = Arc::new(InstanceValues::of_class(&CLASS));
 //! let for_log = values.clone();
 //! let owner = shared_with(|co| Lines { co, values: for_log, lines: Default::default() }).unwrap();
-//! let log: CoRef<dyn Log> = owner.co();
-//! squall_policy::attribute::attach(CoRef::id(log), values.clone());
+//! let log: Handle<dyn Log> = owner.co();
+//! squall_policy::attribute::attach(Handle::id(log), values.clone());
 //!
 //! // For one call, which is checked.
 //! log.write("first");
@@ -94,7 +94,7 @@
 //! assert_eq!(log.read(), ["before it", "first", "last"]);
 //!
 //! // For the object, for one of its operations, as text: by whoever knows its id.
-//! let found = squall_policy::attribute::of(CoRef::id(log)).unwrap();
+//! let found = squall_policy::attribute::of(Handle::id(log)).unwrap();
 //! found.set_text("lines-max", "2")?;
 //! found.set_text("write.join", "front")?;
 //! log.write("now");
@@ -105,7 +105,7 @@
 //!     format!(
 //!         "attribute `lines-max` of object {} of class log: 0 is out of range; \
 //!          it takes a whole number from 1 to 1000, in lines",
-//!         CoRef::id(log)
+//!         Handle::id(log)
 //!     )
 //! );
 //! # Ok::<(), squall_policy::attribute::AttributeError>(())
@@ -134,7 +134,7 @@ pub use schema::{ATTRIBUTES_MAX, Schema};
 #[doc(hidden)]
 pub use value::check_names;
 pub use value::{Choice, Kind, NoValue, Value};
-pub use values::{AttributeInfo, ClassValues, InstanceValues, Scope, View};
+pub use values::{AttributeInfo, ClassValues, InstanceValues, Scope, AttributeView};
 
 #[doc(inline)]
 pub use crate::choices;

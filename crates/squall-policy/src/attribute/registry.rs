@@ -47,7 +47,7 @@ pub fn attach(id: Id, values: Arc<InstanceValues>) -> Arc<InstanceValues> {
     let Table { entries, prune_at } = &mut *table;
     let entries = entries.get_or_insert_default();
     // Where no operation can begin, every object looks as if it had ended.
-    if entries.len() >= *prune_at && squall_rcu::try_op(|_| ()).is_ok() {
+    if entries.len() >= *prune_at && squall_rcu::try_pin(|_| ()).is_ok() {
         // Nobody can take another reference to one that is here alone: that is done under this lock.
         let is_over = |id: &Id, values: &mut Arc<InstanceValues>| {
             Arc::strong_count(values) == 1 && class_of(*id).is_none()

@@ -342,13 +342,13 @@ impl InstanceValues {
     /// The values for one call: those given to it, then those of its operation, by its place in the schema's list, then
     /// those of the object.
     #[inline]
-    pub fn view<'a>(&'a self, operation: Option<usize>, call: Received<'a>) -> View<'a> {
+    pub fn view<'a>(&'a self, operation: Option<usize>, call: Received<'a>) -> AttributeView<'a> {
         let level = match operation {
             // Nobody set anything for any operation, or not for this one.
             Some(operation) => self.operations.get().and_then(|levels| levels.get(operation)),
             None => None,
         };
-        View { values: self, operation: level, call }
+        AttributeView { values: self, operation: level, call }
     }
 
     /// Sets a value for the object.
@@ -447,7 +447,7 @@ impl InstanceValues {
     }
 
     fn bits(&self, operation: Option<usize>, index: usize) -> Option<(u64, Scope)> {
-        View {
+        AttributeView {
             operation: operation.and_then(|at| self.operations.get()?.get(at)),
             ..self.view(None, Received::NONE)
         }
@@ -467,20 +467,20 @@ fn debug_list(f: &mut fmt::Formatter<'_>, list: Vec<AttributeInfo>) -> fmt::Resu
 
 /// The values as one call sees them ([`InstanceValues::view`]).
 #[derive(Clone, Copy)]
-pub struct View<'a> {
+pub struct AttributeView<'a> {
     values: &'a InstanceValues,
     /// Of its operation, if anything was set for one.
     operation: Option<&'a Level>,
     call: Received<'a>,
 }
 
-impl fmt::Debug for View<'_> {
+impl fmt::Debug for AttributeView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("View").field("values", self.values).field("call", &self.call).finish_non_exhaustive()
     }
 }
 
-impl View<'_> {
+impl AttributeView<'_> {
     /// The value: given to the call, or set for its operation, the object or the class, or the default.
     ///
     /// # Panics

@@ -1,7 +1,7 @@
 //! What comes of an invocation that has no result.
 
 use squall_core::wrap::Caught;
-use squall_core::{CallError, Reason};
+use squall_core::{CallError, CallErrorKind};
 use std::any::Any;
 use std::fmt;
 use std::panic::resume_unwind;
@@ -33,7 +33,7 @@ pub enum InvokeError {
 impl From<Caught> for InvokeError {
     fn from(caught: Caught) -> InvokeError {
         match caught {
-            Caught::Call(error) if error.reason() == Reason::Refused(LATE) => InvokeError::TooLate,
+            Caught::Call(error) if error.reason() == CallErrorKind::Refused(LATE) => InvokeError::TooLate,
             Caught::Call(error) => InvokeError::Call(error),
             Caught::Panicked(payload) => InvokeError::Panicked(Payload(Mutex::new(payload))),
         }

@@ -23,7 +23,7 @@ type Function<R> = Box<dyn FnOnce() -> Result<R, InvokeError> + Send>;
 ///
 /// A future that is awaited needs no runtime of ours, and may be awaited in any.
 #[must_use = "the invocation goes on without it, and its errors are lost"]
-pub struct Handle<R>(Arc<Invocation<R>>);
+pub struct PendingCall<R>(Arc<Invocation<R>>);
 
 struct Invocation<R> {
     function: Mutex<Option<Function<R>>>,
@@ -88,13 +88,13 @@ pub(super) struct Runner<R>(Arc<Invocation<R>>);
 
 impl<R: Send + 'static> Runner<R> {
     /// An invocation of `f`, and its handle.
-    pub(super) fn new(f: impl FnOnce() -> Result<R, InvokeError> + Send + 'static) -> (Runner<R>, Handle<R>) {
+    pub(super) fn new(f: impl FnOnce() -> Result<R, InvokeError> + Send + 'static) -> (Runner<R>, PendingCall<R>) {
         let invocation = Arc::new(Invocation {
             function: Mutex::new(Some(Box::new(f))),
             slot: Mutex::new(Slot::Empty(None)),
             filled: Condvar::new(),
         });
-        (Runner(Arc::clone(&invocation)), Handle(invocation))
+        (Runner(Arc::clone(&invocation)), PendingCall(invocation))
     }
 
     /// What an executor gets.
@@ -114,7 +114,7 @@ impl<R> Drop for Runner<R> {
     }
 }
 
-impl<R> Handle<R> {
+impl<R> PendingCall<R> {
     /// Whether the result is there.
     pub fn is_finished(&self) -> bool {
         !matches!(&*lock(&self.0.slot), Slot::Empty(_))
@@ -178,7 +178,7 @@ impl<R> Handle<R> {
     }
 }
 
-impl<R> Future for Handle<R> {
+impl<R> Future for PendingCall<R> {
     type Output = Result<R, InvokeError>;
 
     /// # Panics
@@ -196,7 +196,7 @@ impl<R> Future for Handle<R> {
     }
 }
 
-impl<R> fmt::Debug for Handle<R> {
+impl<R> fmt::Debug for PendingCall<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle").field("is_finished", &self.is_finished()).finish_non_exhaustive()
     }

@@ -66,13 +66,13 @@ mod handle;
 pub(crate) mod threads;
 
 use squall_core::wrap::catching;
-use squall_core::{CoRef, Interface};
+use squall_core::{Handle, Interface};
 use std::time::{Duration, Instant};
 
 pub use error::{InvokeError, Payload};
 pub use event::{Event, WAITING_MAX};
 pub use executor::{Executor, POOL_QUEUE_MAX, Work, pool_size, set_executor, set_pool_size};
-pub use handle::Handle;
+pub use handle::PendingCall;
 pub use threads::threads;
 
 use executor::execute;
@@ -94,7 +94,7 @@ pub struct Done<R> {
 /// [`InvokeError::Call`] and [`InvokeError::Panicked`].
 /// # Cost
 /// A few instructions over the call.
-pub fn synchronous<I, R>(co: CoRef<I>, f: impl FnOnce(CoRef<I>) -> R) -> Result<R, InvokeError>
+pub fn synchronous<I, R>(co: Handle<I>, f: impl FnOnce(Handle<I>) -> R) -> Result<R, InvokeError>
 where
     I: ?Sized + Interface,
 {
@@ -144,9 +144,9 @@ where
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn synchronous_by<I, R>(
-    co: CoRef<I>,
+    co: Handle<I>,
     deadline: Instant,
-    f: impl FnOnce(CoRef<I>) -> R,
+    f: impl FnOnce(Handle<I>) -> R,
 ) -> Result<Done<R>, InvokeError>
 where
     I: ?Sized + Interface,
@@ -155,7 +155,7 @@ where
         return Err(InvokeError::TooLate);
     }
     let value = {
-        let _deadline = deadline::set(CoRef::id(co), deadline);
+        let _deadline = deadline::set(Handle::id(co), deadline);
         synchronous(co, f)?
     };
     let late = Instant::now().checked_duration_since(deadline).filter(|late| !late.is_zero());
@@ -186,7 +186,7 @@ where
 /// assert_eq!(slow.wait()?, 5);
 /// # Ok::<(), squall_policy::invoke::InvokeError>(())
 /// ```
-pub fn asynchronous<I, R>(co: CoRef<I>, f: impl FnOnce(CoRef<I>) -> R + Send + 'static) -> Handle<R>
+pub fn asynchronous<I, R>(co: Handle<I>, f: impl FnOnce(Handle<I>) -> R + Send + 'static) -> PendingCall<R>
 where
     I: ?Sized + Interface,
     R: Send + 'static,
@@ -199,9 +199,9 @@ where
 /// As [`asynchronous`], by this executor.
 pub fn asynchronous_on<I, R>(
     executor: &impl Executor,
-    co: CoRef<I>,
-    f: impl FnOnce(CoRef<I>) -> R + Send + 'static,
-) -> Handle<R>
+    co: Handle<I>,
+    f: impl FnOnce(Handle<I>) -> R + Send + 'static,
+) -> PendingCall<R>
 where
     I: ?Sized + Interface,
     R: Send + 'static,
@@ -213,10 +213,10 @@ where
 
 /// As [`asynchronous`], if the call can begin by `deadline`: see [`synchronous_by`].
 pub fn asynchronous_by<I, R>(
-    co: CoRef<I>,
+    co: Handle<I>,
     deadline: Instant,
-    f: impl FnOnce(CoRef<I>) -> R + Send + 'static,
-) -> Handle<Done<R>>
+    f: impl FnOnce(Handle<I>) -> R + Send + 'static,
+) -> PendingCall<Done<R>>
 where
     I: ?Sized + Interface,
     R: Send + 'static,
@@ -253,9 +253,9 @@ where
 /// ```
 pub fn event_dependent<I, R>(
     event: &Event,
-    co: CoRef<I>,
-    f: impl FnOnce(CoRef<I>) -> R + Send + 'static,
-) -> Handle<R>
+    co: Handle<I>,
+    f: impl FnOnce(Handle<I>) -> R + Send + 'static,
+) -> PendingCall<R>
 where
     I: ?Sized + Interface,
     R: Send + 'static,

@@ -76,7 +76,7 @@ pub enum CollectorState {
 /// What the general monitor has and does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct MonitorStats {
     /// Open subscriptions; without one the monitor is off.
     pub subscriptions: usize,
     /// Threads that have a buffer.
@@ -193,13 +193,13 @@ pub fn collect() -> usize {
 }
 
 /// What the general monitor has and does.
-pub fn stats() -> Stats {
+pub fn stats() -> MonitorStats {
     if forked() {
-        return Stats { subscriptions: 0, buffers: 0, bytes: 0, collector: CollectorState::None, rounds: 0 };
+        return MonitorStats { subscriptions: 0, buffers: 0, bytes: 0, collector: CollectorState::None, rounds: 0 };
     }
     let centre = centre();
     let resting = centre.collector == CollectorState::Working && is_rest(RESTS.load(Ordering::Relaxed));
-    Stats {
+    MonitorStats {
         subscriptions: centre.queues.len(),
         buffers: centre.buffers.len(),
         bytes: centre.buffers.len() * buffer_bytes(),

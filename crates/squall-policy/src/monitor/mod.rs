@@ -61,7 +61,7 @@ mod window;
 
 pub use batch::{Aggregate, BATCH_RECORDS_MAX, Batch};
 pub use centre::{
-    CollectorState, MonitorError, Stats, collect, stats, subscribe, subscribe_without_collector,
+    CollectorState, MonitorError, MonitorStats, collect, stats, subscribe, subscribe_without_collector,
 };
 pub use clock::now_ns;
 pub use kind::{KINDS_MAX, Kind};

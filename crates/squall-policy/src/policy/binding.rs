@@ -5,9 +5,9 @@
 //! - I2. `governors` counts what it governs: the implementations that serve or served, and those that wait to be swapped in.
 //!   When the last is dropped, the policy learns that it has ended.
 
-use squall_core::swap::{New, State};
+use squall_core::swap::{Replacement, State};
 use squall_core::wrap::{self, Around, Invoked, Refusal, Wrap, all_blocking};
-use squall_core::{CoRef, Id, Interface, InterfaceOf, Owned, Root, class_of, interfaces_count};
+use squall_core::{Handle, Id, Interface, InterfaceOf, Owned, Root, class_of, interfaces_count};
 use squall_machine::ClusterSize;
 use std::cell::Cell;
 use std::fmt;
@@ -114,10 +114,10 @@ impl<P: Policy> Binding<P> {
         T: Send + Sync + 'static,
     {
         check_kind::<I, P>();
-        self.make(|| wrap::wrapped(|co: CoRef<I>| self.bound_around(co, make)))
+        self.make(|| wrap::wrapped(|co: Handle<I>| self.bound_around(co, make)))
     }
 
-    /// The same, of a value whose state can move, as [`stateful_with`](squall_core::stateful_with) does.
+    /// The same, of a value whose state can move, as [`swappable_with`](squall_core::swappable_with) does.
     ///
     /// # Errors
     /// As [`govern`](Binding::govern).
@@ -130,7 +130,7 @@ impl<P: Policy> Binding<P> {
         T: State,
     {
         check_kind::<I, P>();
-        self.make(|| wrap::wrapped_stateful(|co: CoRef<I>| self.bound_around(co, make)))
+        self.make(|| wrap::wrapped_stateful(|co: Handle<I>| self.bound_around(co, make)))
     }
 
     /// Makes a distributed object: `make`'s root puts each representative in the policy's hands, by [`around`](Binding::around)
@@ -144,18 +144,18 @@ impl<P: Policy> Binding<P> {
     /// ```
     /// use squall_policy::{Adt, Binding, Governor};
     /// use squall_core::wrap::Around;
-    /// use squall_core::{At, Owned, Root};
+    /// use squall_core::{RepContext, Owned, Root};
     /// use squall_machine::ClusterSize;
     /// # #[squall_macros::interface(crate = squall_core)]
     /// trait Where: Send + Sync {
     ///     fn cluster(&self) -> usize;
     /// }
     /// struct Map(Binding<Adt>);
-    /// struct Here(At<Map>);
+    /// struct Here(RepContext<Map>);
     /// impl Root for Map {
     ///     type Interface = dyn Where;
     ///     type Rep = Around<Governor<Adt>, Here>;
-    ///     fn make_rep(&self, at: At<Map>) -> Self::Rep {
+    ///     fn make_rep(&self, at: RepContext<Map>) -> Self::Rep {
     ///         self.0.around(Here(at))
     ///     }
     /// }
@@ -194,29 +194,29 @@ impl<P: Policy> Binding<P> {
     /// # impl Version for Is { fn version(&self) -> u32 { self.0 } }
     /// let binding = Binding::new(Adt::new());
     /// let object: Owned<dyn Version> = binding.govern(|_| Is(1))?;
-    /// Swap::of(object.co()).without_state().to(binding.next(|_| Is(2)))?;
+    /// Swap::new(object.co()).without_state().to(binding.next(|_| Is(2)))?;
     /// assert_eq!(object.version(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[track_caller]
-    pub fn next<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> New<I>
+    pub fn next<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> Replacement<I>
     where
         I: ?Sized + InterfaceOf<Around<Governor<P>, T>>,
         T: Send + Sync + 'static,
     {
         check_kind::<I, P>();
-        New::wrapped(self.around(make(self)))
+        Replacement::wrapped(self.around(make(self)))
     }
 
     /// The same, with the formats of its state.
     #[track_caller]
-    pub fn next_stateful<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> New<I>
+    pub fn next_stateful<I, T>(&self, make: impl FnOnce(&Binding<P>) -> T) -> Replacement<I>
     where
         I: ?Sized + InterfaceOf<Around<Governor<P>, T>>,
         T: State,
     {
         check_kind::<I, P>();
-        New::wrapped_stateful(self.around(make(self)))
+        Replacement::wrapped_stateful(self.around(make(self)))
     }
 
     /// A representative in the policy's hands, for a root to answer with.
@@ -224,7 +224,7 @@ impl<P: Policy> Binding<P> {
         Around::new(Governor::new(self), rep)
     }
 
-    fn bound_around<I, T>(&self, co: CoRef<I>, make: impl FnOnce(&Binding<P>) -> T) -> Around<Governor<P>, T>
+    fn bound_around<I, T>(&self, co: Handle<I>, make: impl FnOnce(&Binding<P>) -> T) -> Around<Governor<P>, T>
     where
         I: ?Sized + Interface,
     {
@@ -233,10 +233,10 @@ impl<P: Policy> Binding<P> {
         self.around(value)
     }
 
-    fn bind<I: ?Sized + Interface>(&self, co: CoRef<I>) {
+    fn bind<I: ?Sized + Interface>(&self, co: Handle<I>) {
         // It is not bound (`make`), unless two threads do this at once: then one of them is told by `make`.
         let interfaces = interfaces_count::<I>();
-        let _ = self.0.object.set(Object { id: CoRef::id(co), callee: Callee::from(co), interfaces });
+        let _ = self.0.object.set(Object { id: Handle::id(co), callee: Callee::from(co), interfaces });
     }
 
     /// Asks the policy to make an object.
@@ -259,7 +259,7 @@ impl<P: Policy> Binding<P> {
         policy.set_operation_attributes(&creation)?;
         policy.create(creation)?;
         let Some(owned) = owned else { return Err(GovernError::Refused("its policy made nothing")) };
-        let id = CoRef::id(owned.co());
+        let id = Handle::id(owned.co());
         match self.id() {
             Some(bound) if bound != id => return Err(GovernError::Bound(bound)),
             _ => {}

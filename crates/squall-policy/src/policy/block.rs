@@ -171,7 +171,7 @@ impl<'a> Block<'a> {
         Ok(())
     }
 
-    /// The call errs, for this reason ([`Reason::Refused`](squall_core::Reason::Refused)). Not after it was made.
+    /// The call errs, for this reason ([`CallErrorKind::Refused`](squall_core::CallErrorKind::Refused)). Not after it was made.
     #[inline]
     pub fn refuse(&mut self, why: &'static str) {
         if let State::Waiting = self.state {

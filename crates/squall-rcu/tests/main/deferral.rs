@@ -1,7 +1,7 @@
 //! Deferred calls run once, late enough, outside operations, and are bounded.
 
 use super::alone;
-use squall_rcu::{WaitError, barrier, defer, in_operation, op, reclaim, retire, stats, wait};
+use squall_rcu::{WaitError, barrier, defer, in_operation, pin, reclaim, retire, stats, wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -22,7 +22,7 @@ fn each_deferred_call_runs_once() {
                         assert!(!in_operation());
                         ran.fetch_add(1, Ordering::Relaxed);
                     };
-                    if i % 3 == 0 { op(|_| defer(call)) } else { defer(call) }
+                    if i % 3 == 0 { pin(|_| defer(call)) } else { defer(call) }
                 }
             });
         }
@@ -219,7 +219,7 @@ fn a_caller_that_retires_too_much_waits_for_a_bounded_time() {
     let (inside_tx, inside) = std::sync::mpsc::channel();
     let (done, done_rx) = std::sync::mpsc::channel::<()>();
     let reader = thread::spawn(move || {
-        op(|_| {
+        pin(|_| {
             inside_tx.send(()).unwrap();
             done_rx.recv().unwrap();
         });
@@ -285,7 +285,7 @@ fn co_69_quiescent_do_runs_on_each_vp_after_the_operations_before_it() {
     let reader = {
         let over = over.clone();
         thread::spawn(move || {
-            op(|_| {
+            pin(|_| {
                 inside_tx.send(()).unwrap();
                 thread::sleep(Duration::from_millis(20));
                 over.store(true, Ordering::SeqCst);

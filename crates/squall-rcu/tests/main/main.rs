@@ -12,38 +12,17 @@ mod forked;
 mod operations;
 #[cfg(all(target_os = "linux", not(miri)))]
 mod process;
-mod quiet;
 #[cfg(not(miri))]
 mod reclaimer;
 
 use std::sync::{Mutex, MutexGuard};
 
-/// Permission to use the library alone. Allows the reclaimer again when dropped.
-pub(crate) struct Alone {
-    _lock: MutexGuard<'static, ()>,
-}
-
-impl Drop for Alone {
-    fn drop(&mut self) {
-        squall_rcu::set_reclaimer(true);
-    }
-}
-
-/// Waits until no other test of this process runs and no deferred call is pending. The reclaimer is allowed.
-pub(crate) fn alone() -> Alone {
-    alone_with(true)
-}
-
-/// Does the work of [`alone`], and forbids the reclaimer.
-pub(crate) fn alone_without_reclaimer() -> Alone {
-    alone_with(false)
-}
-
-fn alone_with(reclaimer: bool) -> Alone {
+/// Waits until no other test of this process runs and no deferred call is pending. The result is the
+/// permission to use the library alone.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
-    let alone = Alone { _lock: LOCK.lock().unwrap_or_else(|poison| poison.into_inner()) };
-    squall_rcu::set_reclaimer(reclaimer);
-    // A deferred call may have deferred another.
+    let alone = LOCK.lock().unwrap_or_else(|poison| poison.into_inner());
+    // Several times: a deferred call may have deferred another.
     while squall_rcu::stats().pending_calls > 0 {
         squall_rcu::barrier().unwrap();
     }

@@ -1,7 +1,7 @@
 //! Operations, markers and waits, through the public interface.
 
 use super::alone;
-use squall_rcu::{Marker, MarkerState, OpError, Rcu, WaitError, in_operation, op, try_op, wait, wait_until};
+use squall_rcu::{Marker, MarkerState, PinError, Rcu, WaitError, in_operation, pin, try_pin, wait, wait_until};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
@@ -16,9 +16,9 @@ const fn times(many: usize) -> usize {
 fn operations_nest_and_end() {
     let _alone = alone();
     assert!(!in_operation());
-    let result = op(|_| {
+    let result = pin(|_| {
         assert!(in_operation());
-        op(|_| assert!(in_operation()));
+        pin(|_| assert!(in_operation()));
         assert!(in_operation());
         7
     });
@@ -29,7 +29,7 @@ fn operations_nest_and_end() {
 #[test]
 fn a_panic_ends_the_operation_and_goes_on() {
     let _alone = alone();
-    let panic = std::panic::catch_unwind(|| op(|_| op(|_| panic!("mine"))));
+    let panic = std::panic::catch_unwind(|| pin(|_| pin(|_| panic!("mine"))));
     assert_eq!(panic.unwrap_err().downcast_ref::<&str>(), Some(&"mine"));
     assert!(!in_operation());
     wait().unwrap();
@@ -38,11 +38,11 @@ fn a_panic_ends_the_operation_and_goes_on() {
 #[test]
 fn pitfall_08_waiting_inside_an_operation_is_an_error() {
     let _alone = alone();
-    assert_eq!(op(|_| wait()), Err(WaitError::InOperation));
-    assert_eq!(op(|_| squall_rcu::wait_expedited()), Err(WaitError::InOperation));
-    assert_eq!(op(|_| squall_rcu::barrier()), Err(WaitError::InOperation));
-    assert_eq!(op(|_| squall_rcu::reclaim()), Err(WaitError::InOperation));
-    assert_eq!(op(|_| Marker::set().wait()), Err(WaitError::InOperation));
+    assert_eq!(pin(|_| wait()), Err(WaitError::InOperation));
+    assert_eq!(pin(|_| squall_rcu::wait_expedited()), Err(WaitError::InOperation));
+    assert_eq!(pin(|_| squall_rcu::barrier()), Err(WaitError::InOperation));
+    assert_eq!(pin(|_| squall_rcu::reclaim()), Err(WaitError::InOperation));
+    assert_eq!(pin(|_| Marker::set().wait()), Err(WaitError::InOperation));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn co_22_a_marker_elapses_only_after_every_operation_alive_at_set() {
     let reader = {
         let (inside, go) = (inside.clone(), go.clone());
         thread::spawn(move || {
-            op(|_| {
+            pin(|_| {
                 inside.wait();
                 go.wait();
             });
@@ -82,7 +82,7 @@ fn co_21_new_operations_do_not_delay_the_verdict() {
         let stop = stop.clone();
         thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
-                op(|_| (0..50).for_each(|_| std::hint::spin_loop()));
+                pin(|_| (0..50).for_each(|_| std::hint::spin_loop()));
             }
         })
     };
@@ -109,7 +109,7 @@ fn to_11_a_value_read_in_an_operation_outlives_its_replacement() {
     let reader = {
         let (cell, dropped) = (cell.clone(), dropped.clone());
         thread::spawn(move || {
-            op(|o| {
+            pin(|o| {
                 let canary = cell.load(o);
                 loaded_tx.send(()).unwrap();
                 replaced_rx.recv().unwrap();
@@ -137,7 +137,7 @@ fn update_loses_nothing_between_writers() {
             scope.spawn(|| (0..each).for_each(|_| cell.update(|value| value + 1)));
         }
     });
-    assert_eq!(op(|o| *cell.load(o)), 4 * each);
+    assert_eq!(pin(|o| *cell.load(o)), 4 * each);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn pitfall_11_a_reader_may_join_a_thread_whose_first_operation_it_is() {
     // thread.
     for _ in 0..times(50) {
         let waiting = Arc::new(AtomicBool::new(false));
-        let waiter = op(|_| {
+        let waiter = pin(|_| {
             let waiter = {
                 let waiting = waiting.clone();
                 thread::spawn(move || {
@@ -158,7 +158,7 @@ fn pitfall_11_a_reader_may_join_a_thread_whose_first_operation_it_is() {
             while !waiting.load(Ordering::SeqCst) {
                 thread::yield_now();
             }
-            thread::spawn(|| op(|_| ())).join().unwrap();
+            thread::spawn(|| pin(|_| ())).join().unwrap();
             waiter
         });
         waiter.join().unwrap();
@@ -173,7 +173,7 @@ fn pitfall_14_thread_local_destructors_may_open_operations() {
         fn drop(&mut self) {
             // Works before and after the library's own exit hook has run: nested, with a deferred call, and
             // with a wait.
-            op(|_| op(|_| self.0.fetch_add(1, Ordering::SeqCst)));
+            pin(|_| pin(|_| self.0.fetch_add(1, Ordering::SeqCst)));
             let (count, ran) = (self.0.clone(), Arc::new(AtomicBool::new(false)));
             let runs = ran.clone();
             squall_rcu::defer(move || {
@@ -183,7 +183,7 @@ fn pitfall_14_thread_local_destructors_may_open_operations() {
             wait().unwrap();
             squall_rcu::barrier().unwrap();
             assert!(ran.load(Ordering::SeqCst), "a barrier did not wait for its caller's own call");
-            assert!(try_op(|_| ()).is_ok());
+            assert!(try_pin(|_| ()).is_ok());
         }
     }
     thread_local! {
@@ -197,7 +197,7 @@ fn pitfall_14_thread_local_destructors_may_open_operations() {
             // Destructors run in reverse order: this one runs after the exit hook of the registration that
             // follows.
             BEFORE.with(|slot| *slot.borrow_mut() = Some(AtExit(count.clone())));
-            op(|_| ());
+            pin(|_| ());
             AFTER.with(|slot| *slot.borrow_mut() = Some(AtExit(count.clone())));
         })
         .join()
@@ -216,7 +216,7 @@ fn threads_come_and_go_by_the_thousand() {
         thread::scope(|scope| {
             for _ in 0..at_once {
                 scope.spawn(|| {
-                    op(|_| ());
+                    pin(|_| ());
                     squall_rcu::retire(Box::new([0_u8; 32]));
                 });
             }
@@ -231,6 +231,6 @@ fn threads_come_and_go_by_the_thousand() {
 #[test]
 fn errors_say_what_is_wrong() {
     assert!(WaitError::InOperation.to_string().contains("inside an operation"));
-    assert!(OpError::Forked.to_string().contains("fork"));
+    assert!(PinError::Forked.to_string().contains("fork"));
     assert!(WaitError::Forked.to_string().contains("fork"));
 }

@@ -2,7 +2,7 @@
 //! fallbacks.
 
 use super::forked::in_forked_child;
-use squall_rcu::{OpError, Rcu, WaitError, barrier, defer, op, retire, stats, try_op, wait};
+use squall_rcu::{PinError, Rcu, WaitError, barrier, defer, pin, retire, stats, try_pin, wait};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -48,9 +48,9 @@ static HANDLED: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn read_in_handler(_signal: libc::c_int) {
     let cell = CELL.get().unwrap();
-    op(|o| {
+    pin(|o| {
         let outer = cell.load(o);
-        let inner = op(|o| *cell.load(o));
+        let inner = pin(|o| *cell.load(o));
         assert_eq!(inner[0], inner[7], "a nested handler's operation saw what was freed");
         assert_eq!(outer[0], outer[7], "a handler saw what was freed");
     });
@@ -75,7 +75,7 @@ fn pitfall_05_a_signal_handler_may_open_operations_at_any_instruction() {
             id_tx.send(unsafe { libc::pthread_self() }).unwrap();
             let cell = CELL.get().unwrap();
             while !stop.load(Ordering::Relaxed) {
-                op(|o| {
+                pin(|o| {
                     let value = cell.load(o);
                     assert_eq!(value[0], value[7], "a reader saw what was freed");
                     // The operation must do its owed work itself when it leaves. A handler that arrives just
@@ -121,20 +121,20 @@ fn pitfall_13_in_a_forked_child_cold_paths_are_refused() {
     let (inside_tx, inside) = std::sync::mpsc::channel();
     let (done, done_rx) = std::sync::mpsc::channel::<()>();
     let other = thread::spawn(move || {
-        op(|_| {
+        pin(|_| {
             inside_tx.send(()).unwrap();
             done_rx.recv().unwrap();
         });
     });
     inside.recv().unwrap();
-    op(|_| ());
+    pin(|_| ());
     assert!(in_forked_child(|| wait() == Err(WaitError::Forked)));
     assert!(in_forked_child(|| barrier() == Err(WaitError::Forked)));
     assert!(in_forked_child(|| squall_rcu::reclaim() == Err(WaitError::Forked)));
     assert!(in_forked_child(|| { squall_rcu::Marker::set().update_and_check() == Err(WaitError::Forked) }));
     // The registration of the forking thread still works in the child. Retired values are leaked there, and
     // retiring does not hang.
-    assert!(in_forked_child(|| op(|_| true)));
+    assert!(in_forked_child(|| pin(|_| true)));
     assert!(in_forked_child(|| {
         (0..10_000).for_each(|_| retire(Box::new(1_u64)));
         true
@@ -145,7 +145,7 @@ fn pitfall_13_in_a_forked_child_cold_paths_are_refused() {
     wait().unwrap();
     barrier().unwrap();
     // An unregistered thread forks: its child cannot register.
-    let refused = thread::spawn(|| in_forked_child(|| try_op(|_| ()) == Err(OpError::Forked)));
+    let refused = thread::spawn(|| in_forked_child(|| try_pin(|_| ()) == Err(PinError::Forked)));
     assert!(refused.join().unwrap());
 }
 
@@ -156,7 +156,7 @@ fn a_stalled_grace_period_names_its_holder() {
         return;
     }
     let told = Arc::new(Mutex::new(Vec::new()));
-    squall_rcu::set_patience(Duration::from_millis(30));
+    squall_rcu::set_stall_timeout(Duration::from_millis(30));
     {
         let told = told.clone();
         squall_rcu::on_stall(move |stall| told.lock().unwrap().push(stall.clone()));
@@ -164,7 +164,7 @@ fn a_stalled_grace_period_names_its_holder() {
     let (inside_tx, inside) = std::sync::mpsc::channel();
     let here = line!() + 2;
     let reader = thread::Builder::new().name("the-culprit".into()).spawn(move || {
-        op(|_| {
+        pin(|_| {
             inside_tx.send(()).unwrap();
             thread::sleep(Duration::from_millis(200));
         });
@@ -195,8 +195,8 @@ fn a_stall_report_translates_the_tag_of_the_outermost_operation() {
         unsafe { squall_rcu::__enter(tag) }.unwrap()
     }
     // Opens an operation, as a reporting thread may, although the reported grace period is still under way.
-    squall_rcu::__name_tags(|tag| op(|_| format!("tag {tag}")));
-    squall_rcu::set_patience(Duration::from_millis(1));
+    squall_rcu::__name_tags(|tag| pin(|_| format!("tag {tag}")));
+    squall_rcu::set_stall_timeout(Duration::from_millis(1));
     let (tell, told) = std::sync::mpsc::channel();
     let tell = Mutex::new(tell);
     squall_rcu::on_stall(move |stall| _ = tell.lock().unwrap().send(stall.clone()));
@@ -210,10 +210,10 @@ fn a_stall_report_translates_the_tag_of_the_outermost_operation() {
         {
             let _outer = enter(7);
             let _inner = enter(8);
-            op(|_| stay());
+            pin(|_| stay());
         }
-        op(|_| stay());
-        op(|_| {
+        pin(|_| stay());
+        pin(|_| {
             let _inner = enter(9);
             stay();
         });
@@ -233,8 +233,8 @@ fn a_stall_report_translates_the_tag_of_the_outermost_operation() {
 }
 
 extern "C-unwind" fn end_inside(_argument: *mut libc::c_void) -> *mut libc::c_void {
-    op(|_| {
-        op(|_| {
+    pin(|_| {
+        pin(|_| {
             // SAFETY: the system call has no preconditions.
             unsafe { libc::syscall(libc::SYS_gettid) };
             ENDED.fetch_add(1, Ordering::SeqCst);
@@ -303,13 +303,13 @@ fn every_mode_reads_waits_and_reclaims() {
         for _ in 0..3 {
             scope.spawn(|| {
                 for i in 0..20_000 {
-                    op(|o| {
+                    pin(|o| {
                         let value = cell.load(o);
                         assert_eq!(value[0], value[7]);
                     });
                     if i % 64 == 0 {
                         let ran = ran.clone();
-                        op(|_| {
+                        pin(|_| {
                             defer(move || {
                                 ran.fetch_add(1, Ordering::SeqCst);
                             });
@@ -391,7 +391,7 @@ fn a_membarrier_forbidden_from_the_start_leads_to_fences() {
     }
     forbid_membarrier();
     let cell = Rcu::new(Box::new(1));
-    assert_eq!(op(|o| *cell.load(o)), 1);
+    assert_eq!(pin(|o| *cell.load(o)), 1);
     wait().unwrap();
     let fence = stats().fence.to_string();
     assert!(fence.starts_with("fence ("), "{fence}");
@@ -422,5 +422,5 @@ fn a_membarrier_forbidden_later_frees_nothing_and_says_so() {
     assert!(!ran.load(Ordering::SeqCst));
     assert_eq!(stats().pending_calls, 5001);
     // Readers go on working.
-    assert_eq!(op(|_| 7), 7);
+    assert_eq!(pin(|_| 7), 7);
 }

@@ -1,7 +1,7 @@
 //! The calls that the reclaimer takes, and those it leaves to their owners.
 
 use super::alone;
-use squall_rcu::{barrier, defer, op, retire, stats};
+use squall_rcu::{barrier, defer, pin, retire, stats};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -65,8 +65,8 @@ fn a_call_of_a_thread_that_defers_little_by_little_is_run() {
 #[test]
 fn a_call_deferred_inside_an_operation_runs() {
     let _alone = alone();
-    let ran = op(|_| deferred());
-    until_run(&ran, || op(|_| (0..100).for_each(|n: u64| retire(Box::new(n)))));
+    let ran = pin(|_| deferred());
+    until_run(&ran, || pin(|_| (0..100).for_each(|n: u64| retire(Box::new(n)))));
     barrier().unwrap();
 }
 

@@ -78,6 +78,6 @@ fn the_mark_alone_decides_whether_a_call_is_an_operation() {
 #[test]
 fn a_marked_method_called_inside_an_operation() {
     let object: Owned<dyn Whereabouts> = shared(Count::default());
-    let inside = squall::rcu::op(|_| object.marked());
+    let inside = squall::rcu::pin(|_| object.marked());
     assert!(matches!(inside, Err(WaitError::InOperation)));
 }

@@ -84,7 +84,7 @@ impl<E: From<CallError> + 'static, F: 'static> Fallible<E, F> for Count {
 
 type All = dyn Fallible<Refusal, CallError>;
 
-fn gone() -> CoRef<All> {
+fn gone() -> Handle<All> {
     let object: Owned<All> = shared(Count::default());
     object.co()
 }
@@ -102,7 +102,7 @@ fn errors_of_the_method_pass_through() {
 #[test]
 fn results_that_can_carry_the_error_do() {
     // In an operation, so that its place remembers its class meanwhile.
-    let object = squall::rcu::op(|_| {
+    let object = squall::rcu::pin(|_| {
         let object = gone();
         let message = object.try_io().unwrap_err().to_string();
         assert_eq!(object.io().unwrap_err().to_string(), message);
@@ -118,7 +118,7 @@ fn results_that_can_carry_the_error_do() {
 
 #[test]
 fn others_panic() {
-    squall::rcu::op(|_| {
+    squall::rcu::pin(|_| {
         let object = gone();
         // Which errors a parameter has is decided where the trait stands, for all types alike.
         assert_eq!(panic_of(|| drop(object.closed())), object.try_closed().unwrap_err().to_string());
@@ -168,7 +168,7 @@ fn a_panic_is_at_the_callers_line() {
     let through_generic = place_of(move || _ = generic(&reference));
     assert_eq!(through_generic, (file!().into(), IN_GENERIC));
     let through_a_function = place_of(move || {
-        let call: fn(&CoRef<dyn Hits>) = Hits::hit;
+        let call: fn(&Handle<dyn Hits>) = Hits::hit;
         call(&reference);
     });
     assert_ne!(through_a_function.0, "", "no caller is known there, and it is no less a panic");

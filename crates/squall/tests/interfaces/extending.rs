@@ -1,6 +1,6 @@
 //! Interfaces that extend others.
 
-use squall::{At, ClusterSize, Root};
+use squall::{RepContext, ClusterSize, Root};
 
 use super::*;
 
@@ -75,9 +75,9 @@ fn inherited_methods() {
 #[test]
 fn upcasts_over_both_sides_of_a_diamond() {
     let pipe = pipe();
-    let source: CoRef<dyn Source<u32>> = CoRef::upcast::<dyn Source<u32>>(pipe.co());
-    let sink: CoRef<dyn Sink<u32>> = CoRef::upcast::<dyn Sink<u32>>(pipe.co());
-    let named: [CoRef<dyn Named>; 2] = [CoRef::upcast::<dyn Named>(source), CoRef::upcast::<dyn Named>(sink)];
+    let source: Handle<dyn Source<u32>> = Handle::upcast::<dyn Source<u32>>(pipe.co());
+    let sink: Handle<dyn Sink<u32>> = Handle::upcast::<dyn Sink<u32>>(pipe.co());
+    let named: [Handle<dyn Named>; 2] = [Handle::upcast::<dyn Named>(source), Handle::upcast::<dyn Named>(sink)];
     sink.write(1);
     assert_eq!((pipe.len(), source.read(), pipe.len()), (1, Some(1), 0));
     assert_eq!(named.map(|named| named.name()), ["stack", "stack"]);
@@ -116,8 +116,8 @@ impl Both for Sum {}
 #[test]
 fn one_base_twice() {
     let both: Owned<dyn Both> = shared(Sum(AtomicU64::new(0)));
-    CoRef::upcast::<dyn Sink<u8>>(both.co()).write(200);
-    CoRef::upcast::<dyn Sink<u16>>(both.co()).write(300);
+    Handle::upcast::<dyn Sink<u8>>(both.co()).write(200);
+    Handle::upcast::<dyn Sink<u16>>(both.co()).write(300);
     assert_eq!(both.name(), "sum 500");
 }
 
@@ -126,13 +126,13 @@ struct PerCpu;
 
 struct Local {
     stack: Stack<u32>,
-    at: At<PerCpu>,
+    at: RepContext<PerCpu>,
 }
 
 impl Root for PerCpu {
     type Interface = dyn Pipe<u32>;
     type Rep = Local;
-    fn make_rep(&self, at: At<Self>) -> Local {
+    fn make_rep(&self, at: RepContext<Self>) -> Local {
         Local { stack: Stack(Mutex::default()), at }
     }
 }
@@ -161,8 +161,8 @@ impl Pipe<u32> for Local {
 fn upcasts_of_a_distributed_object() {
     let pipe: Owned<dyn Pipe<u32>> = PerCpu.create(ClusterSize::Cpu);
     let (source, sink) =
-        (CoRef::upcast::<dyn Source<u32>>(pipe.co()), CoRef::upcast::<dyn Sink<u32>>(pipe.co()));
-    let named = CoRef::upcast::<dyn Named>(sink);
+        (Handle::upcast::<dyn Source<u32>>(pipe.co()), Handle::upcast::<dyn Sink<u32>>(pipe.co()));
+    let named = Handle::upcast::<dyn Named>(sink);
     // The first call of each kind is a miss under an id of its own.
     assert!(named.name().starts_with("one of "));
     std::thread::scope(|threads| {

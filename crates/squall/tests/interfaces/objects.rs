@@ -8,9 +8,9 @@ use super::*;
 #[interface]
 pub trait Node: Send + Sync {
     /// The next one.
-    fn next(&self) -> Option<CoRef<dyn Node>>;
+    fn next(&self) -> Option<Handle<dyn Node>>;
     /// Sets it, once.
-    fn link(&self, next: CoRef<dyn Node>);
+    fn link(&self, next: Handle<dyn Node>);
     /// Asks that many nodes, from this one on, who they are, and adds that up.
     fn walk(&self, steps: u64) -> u64;
     /// Calls the next one, which has to be there.
@@ -19,14 +19,14 @@ pub trait Node: Send + Sync {
 
 struct Link {
     value: u64,
-    next: OnceLock<CoRef<dyn Node>>,
+    next: OnceLock<Handle<dyn Node>>,
 }
 
 impl Node for Link {
-    fn next(&self) -> Option<CoRef<dyn Node>> {
+    fn next(&self) -> Option<Handle<dyn Node>> {
         self.next.get().copied()
     }
-    fn link(&self, next: CoRef<dyn Node>) {
+    fn link(&self, next: Handle<dyn Node>) {
         self.next.set(next).expect("linked once");
     }
     fn walk(&self, steps: u64) -> u64 {
@@ -76,16 +76,16 @@ fn a_gone_neighbour_is_an_error_and_no_more() {
 #[interface]
 pub trait Directory<I: ?Sized + 'static>: Send + Sync {
     /// What is known by that name.
-    fn find(&self, name: &str) -> Option<CoRef<I>>;
+    fn find(&self, name: &str) -> Option<Handle<I>>;
 }
 
-struct Known<I: ?Sized>(Vec<(&'static str, CoRef<I>)>);
+struct Known<I: ?Sized>(Vec<(&'static str, Handle<I>)>);
 
 impl<I: ?Sized + 'static> Directory<I> for Known<I>
 where
-    CoRef<I>: Send + Sync,
+    Handle<I>: Send + Sync,
 {
-    fn find(&self, name: &str) -> Option<CoRef<I>> {
+    fn find(&self, name: &str) -> Option<Handle<I>> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, found)| *found)
     }
 }

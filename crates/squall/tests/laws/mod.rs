@@ -2,7 +2,7 @@
 //! that stop at a place.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use squall::{At, Cleanup, Cluster, ClusterSize, CoRef, Destruction, Owned, Root, Vp};
+use squall::{RepContext, Cleanup, Cluster, ClusterSize, Handle, Destruction, Owned, Root, Vp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,7 +76,7 @@ impl Log {
     }
 }
 
-type Hook = Box<dyn Fn(&At<Spread>) + Send + Sync>;
+type Hook = Box<dyn Fn(&RepContext<Spread>) + Send + Sync>;
 
 /// A root whose hooks a test chooses.
 pub(crate) struct Spread {
@@ -90,12 +90,12 @@ impl Spread {
         Spread { log: log.clone(), on_make: None, on_drop: None }
     }
 
-    pub(crate) fn on_make(mut self, hook: impl Fn(&At<Spread>) + Send + Sync + 'static) -> Spread {
+    pub(crate) fn on_make(mut self, hook: impl Fn(&RepContext<Spread>) + Send + Sync + 'static) -> Spread {
         self.on_make = Some(Box::new(hook));
         self
     }
 
-    pub(crate) fn on_drop(mut self, hook: impl Fn(&At<Spread>) + Send + Sync + 'static) -> Spread {
+    pub(crate) fn on_drop(mut self, hook: impl Fn(&RepContext<Spread>) + Send + Sync + 'static) -> Spread {
         self.on_drop = Some(Box::new(hook));
         self
     }
@@ -104,7 +104,7 @@ impl Spread {
 /// Its representative.
 pub(crate) struct Local {
     n: AtomicU64,
-    at: At<Spread>,
+    at: RepContext<Spread>,
 }
 
 impl Root for Spread {
@@ -112,7 +112,7 @@ impl Root for Spread {
     type Rep = Local;
     const CLEANUP: Cleanup = Cleanup::WhereMade;
 
-    fn make_rep(&self, at: At<Spread>) -> Local {
+    fn make_rep(&self, at: RepContext<Spread>) -> Local {
         self.log.push(Event::Made(at.cluster()));
         if let Some(hook) = &self.on_make {
             hook(&at);
@@ -274,12 +274,12 @@ pub(crate) struct Inside {
 
 impl Inside {
     /// In an operation.
-    pub(crate) fn operation(hits: CoRef<dyn Hits>) -> Inside {
+    pub(crate) fn operation(hits: Handle<dyn Hits>) -> Inside {
         Inside::start(move |f| hits.within(f))
     }
 
     /// Under a hold, outside every operation.
-    pub(crate) fn hold(hits: CoRef<dyn Hits>) -> Inside {
+    pub(crate) fn hold(hits: Handle<dyn Hits>) -> Inside {
         Inside::start(move |f| hits.holding(f))
     }
 

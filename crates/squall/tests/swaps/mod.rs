@@ -2,8 +2,8 @@
 //! in a phase.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use squall::swap::{Formats, New, RootFormats, State, Swap, SwapError, SwapReport, Transferred};
-use squall::{At, CallError, ClusterSize, CoRef, ObjectInfo, ObjectState, Owned, Root, Vp};
+use squall::swap::{StateFormats, Replacement, RootFormats, State, Swap, SwapError, SwapReport, Transferred};
+use squall::{RepContext, CallError, ClusterSize, Handle, ObjectInfo, ObjectState, Owned, Root, Vp};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -137,12 +137,12 @@ pub(crate) fn one(name: &'static str, life: &Life) -> One {
     One { name, n: AtomicU64::new(0), life: life.clone() }
 }
 
-pub(crate) fn new_one(name: &'static str, life: &Life) -> New<dyn Hits> {
-    New::stateful(one(name, life))
+pub(crate) fn new_one(name: &'static str, life: &Life) -> Replacement<dyn Hits> {
+    Replacement::stateful(one(name, life))
 }
 
 impl State for One {
-    fn formats(formats: &mut Formats<'_, One>) {
+    fn formats(formats: &mut StateFormats<'_, One>) {
         formats.export_part(|this| this.life.reach(Step::Export).map(|()| this.n.load(Relaxed))).import_part(
             |this, n: u64| {
                 this.n.fetch_add(n, Relaxed);
@@ -197,22 +197,22 @@ pub(crate) struct Many {
 
 pub(crate) struct Part {
     n: AtomicU64,
-    at: At<Many>,
+    at: RepContext<Many>,
 }
 
 pub(crate) fn many(name: &'static str, life: &Life) -> Many {
     Many { name, life: life.clone() }
 }
 
-pub(crate) fn new_many(name: &'static str, life: &Life) -> New<dyn Hits> {
-    New::root(many(name, life), ClusterSize::Cpu)
+pub(crate) fn new_many(name: &'static str, life: &Life) -> Replacement<dyn Hits> {
+    Replacement::root(many(name, life), ClusterSize::Cpu)
 }
 
 impl Root for Many {
     type Interface = dyn Hits;
     type Rep = Part;
 
-    fn make_rep(&self, at: At<Many>) -> Part {
+    fn make_rep(&self, at: RepContext<Many>) -> Part {
         let part = Part { n: AtomicU64::new(0), at };
         self.life.reach(Step::Make).unwrap();
         part
@@ -275,13 +275,13 @@ impl Hits for Part {
 pub(crate) fn both_kinds() -> [(Owned<dyn Hits>, Life); 2] {
     let lives = [Life::default(), Life::default()];
     [
-        (squall::stateful(one("old", &lives[0])), lives[0].clone()),
+        (squall::swappable(one("old", &lives[0])), lives[0].clone()),
         (many("old", &lives[1]).create(ClusterSize::Cpu), lives[1].clone()),
     ]
 }
 
-pub(crate) fn info(co: CoRef<dyn Hits>) -> ObjectInfo {
-    squall::info_of(CoRef::id(co)).expect("the object lives")
+pub(crate) fn info(co: Handle<dyn Hits>) -> ObjectInfo {
+    squall::info_of(Handle::id(co)).expect("the object lives")
 }
 
 /// Ends an object and waits until everything of it is dropped.
@@ -373,22 +373,22 @@ pub(crate) struct Inside {
 
 impl Inside {
     /// In an operation.
-    pub(crate) fn operation(co: CoRef<dyn Hits>) -> Inside {
+    pub(crate) fn operation(co: Handle<dyn Hits>) -> Inside {
         Inside::start(move |gate| co.within(&mut || gate.stop()))
     }
 
     /// Under a hold, outside every operation.
-    pub(crate) fn hold(co: CoRef<dyn Hits>) -> Inside {
+    pub(crate) fn hold(co: Handle<dyn Hits>) -> Inside {
         Inside::start(move |gate| co.holding(&mut || gate.stop()))
     }
 
     /// As [`Inside::operation`], on this VP.
-    pub(crate) fn operation_on(co: CoRef<dyn Hits>, vp: u32) -> Inside {
+    pub(crate) fn operation_on(co: Handle<dyn Hits>, vp: u32) -> Inside {
         Inside::start(move |gate| Vp::with_vp(Vp::new(vp), || co.within(&mut || gate.stop())).unwrap())
     }
 
     /// As [`Inside::hold`], on this VP.
-    pub(crate) fn hold_on(co: CoRef<dyn Hits>, vp: u32) -> Inside {
+    pub(crate) fn hold_on(co: Handle<dyn Hits>, vp: u32) -> Inside {
         Inside::start(move |gate| Vp::with_vp(Vp::new(vp), || co.holding(&mut || gate.stop())).unwrap())
     }
 
@@ -430,8 +430,8 @@ pub(crate) struct Running(JoinHandle<Result<SwapReport, SwapError>>);
 
 impl Running {
     /// Starts it, and waits until its mediator stands before the object: something must keep the swap from ending.
-    pub(crate) fn start(co: CoRef<dyn Hits>, swap: Swap<dyn Hits>, new: New<dyn Hits>) -> Running {
-        let thread = thread::spawn(move || swap.to(new));
+    pub(crate) fn start(co: Handle<dyn Hits>, swap: Swap<dyn Hits>, new: Replacement<dyn Hits>) -> Running {
+        let thread = thread::spawn(move || swap.run(new));
         wait_until(|| {
             assert!(!thread.is_finished(), "the swap ended early");
             info(co).state == ObjectState::Swapping
@@ -449,8 +449,8 @@ impl Running {
 }
 
 /// A swap without limits.
-pub(crate) fn patient(co: CoRef<dyn Hits>) -> Swap<dyn Hits> {
-    Swap::of(co).drain_within(LONG)
+pub(crate) fn patient(co: Handle<dyn Hits>) -> Swap<dyn Hits> {
+    Swap::new(co).drain_timeout(LONG)
 }
 
 /// A thread that calls an object over and over, one call after the other, until it is told to stop or the object answers
@@ -464,17 +464,17 @@ pub(crate) struct Caller {
 type Answer = Result<&'static str, CallError>;
 
 impl Caller {
-    pub(crate) fn of(co: CoRef<dyn Hits>) -> Caller {
+    pub(crate) fn of(co: Handle<dyn Hits>) -> Caller {
         Caller::start(co, |calls| calls())
     }
 
     /// On this VP.
-    pub(crate) fn of_on(co: CoRef<dyn Hits>, vp: u32) -> Caller {
+    pub(crate) fn of_on(co: Handle<dyn Hits>, vp: u32) -> Caller {
         Caller::start(co, move |calls| Vp::with_vp(Vp::new(vp), calls).unwrap())
     }
 
     fn start(
-        co: CoRef<dyn Hits>,
+        co: Handle<dyn Hits>,
         place: impl FnOnce(&mut dyn FnMut() -> Answer) -> Answer + Send + 'static,
     ) -> Caller {
         let (calls, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));

@@ -24,7 +24,7 @@ pub(crate) fn sources(folder: &Path) -> Vec<String> {
 
 /// Parses and prints all sources; returns the number of bytes printed.
 pub(crate) fn run(sources: Vec<String>) -> u64 {
-    assert!(!sources.is_empty(), "no sources were found");
+    assert!(!sources.is_empty(), "there are no sources below this folder");
     let mut bytes = 0;
     for _ in 0..ROUNDS {
         for source in &sources {

@@ -7,18 +7,13 @@
 //! itself allows neither. `squall-swapped` is `squall` after a hundred swaps, which must leave no cost
 //! behind.
 
-use std::hint::black_box;
-
-use crossbeam_utils::CachePadded;
-
-use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Worker};
-use crate::objects::{Field, sum_of_calls};
+use crate::case::{Case, PLAIN, Scale, Spec};
 use crate::ours_core;
 use crate::rivals::{arcdyn, arcswap, epoch, seize};
 
 pub(super) static CASE: Case = Case {
     name: "call",
-    about: "one call of a trivial method of a shared object, through a reference that outlives the object or not",
+    about: "one call of a trivial method of a shared object",
     variants: &[PLAIN],
     subjects: &[
         Spec::ours("squall", ours_core::CALL),
@@ -34,43 +29,3 @@ pub(super) static CASE: Case = Case {
     metrics: None,
     default_threads: &[],
 };
-
-/// A way to reach the object.
-pub(crate) trait Reach: Send + Sync {
-    fn new(object: Field) -> Self
-    where
-        Self: Sized;
-
-    /// Calls the object.
-    fn get(&self, n: u64) -> u64;
-}
-
-struct Calling<R>(CachePadded<R>);
-
-/// Makes the subject that calls through `R`.
-pub(crate) const fn calling<R: Reach + 'static>() -> Make {
-    fn make<R: Reach + 'static>(_: &Setting) -> Result<Box<dyn Subject>, Missing> {
-        called::<R>()
-    }
-    make::<R>
-}
-
-/// The subject that calls through `R`.
-pub(crate) fn called<R: Reach + 'static>() -> Result<Box<dyn Subject>, Missing> {
-    Ok(Box::new(Calling(CachePadded::new(R::new(Field::new())))))
-}
-
-impl<R: Reach> Subject for Calling<R> {
-    fn worker(&self, _: usize) -> Worker<'_> {
-        // Registers the thread, and makes everything that its first call makes.
-        black_box(self.0.get(0));
-        Box::new(|ops| {
-            let mut sum = 0u64;
-            for n in 0..ops {
-                let reach: &R = black_box(&self.0);
-                sum = sum.wrapping_add(reach.get(n));
-            }
-            assert_eq!(sum, sum_of_calls(ops), "a call was lost, or ran twice");
-        })
-    }
-}

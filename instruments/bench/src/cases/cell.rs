@@ -17,40 +17,14 @@ use crossbeam_utils::CachePadded;
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Worker};
 use crate::harness::median;
 use crate::ours_cell::{Adaptive, Distributed, Embedded, Object, Replicated, Shared};
-use crate::rivals::cells::{Cached, Evmap, LeftRight, Loaded};
-
-/// The value: one line, with equal words.
-pub(crate) type Value = [u64; 8];
-
-/// The value with this number.
-pub(crate) fn value(number: u64) -> Value {
-    [number; 8]
-}
-
-/// A way to keep a value.
-pub(crate) trait Kept: Send + Sync + 'static {
-    /// State that a reading thread keeps.
-    type Reader<'a>
-    where
-        Self: 'a;
-
-    /// Makes the value with number 1, for `threads` threads.
-    fn new(threads: usize) -> Self;
-
-    fn reader(&self) -> Self::Reader<'_>;
-
-    /// Returns the number of the current value.
-    fn read(&self, reader: &mut Self::Reader<'_>) -> u64;
-
-    fn set(&self, value: Value);
-}
+use crate::rivals::cells::{Cached, Evmap, Kept, LeftRight, Loaded, Value, value};
 
 type StdRwLock = std::sync::RwLock<std::sync::Arc<Value>>;
 type TokioWatch = tokio::sync::watch::Sender<Value>;
 
 pub(super) static CASE: Case = Case {
     name: "cell",
-    about: "one read of a value that all threads read and nobody replaces; and what it costs to replace it",
+    about: "one read of a value that all threads read; and the cost of its replacement",
     variants: &[PLAIN],
     subjects: &[
         Spec::ours("squall-shared", reading::<Object<Shared>>()),
@@ -200,7 +174,7 @@ fn update_ns<C: Kept>(threads: usize, length: Duration) -> Result<f64, String> {
         done.store(true, Ordering::Relaxed);
         readers.into_iter().try_for_each(|reader| reader.join().expect("a reader does not panic"))?;
         let seen = kept.read(&mut kept.reader());
-        if seen == number { Ok(ns) } else { Err(format!("{number} was put in, but {seen} is there")) }
+        if seen == number { Ok(ns) } else { Err(format!("value {number} was installed, but value {seen} was read")) }
     })
 }
 

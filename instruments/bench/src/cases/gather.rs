@@ -10,12 +10,10 @@
 //! More representatives than processors need a virtual topology; without one, a variant is reported on stderr
 //! as missing: `SQUALL_TOPOLOGY=nodes:4,caches:2,cores:4,threads:2 squall bench gather`.
 
-use std::hint::black_box;
-
-use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant, Worker};
+use crate::case::{Case, Missing, PLAIN, Scale, Spec, Variant};
 use crate::ours_core;
-use crate::ours_machine::processors_count;
 use crate::rivals::counters::{Count, Padded};
+use crate::work::gather::{Gather, gathering};
 
 const fn reps(name: &'static str, about: &'static str) -> Variant {
     Variant { name, about, ..PLAIN }
@@ -26,10 +24,10 @@ pub(super) static CASE: Case = Case {
     about: "the sum over all representatives of a distributed counter",
     variants: &[
         reps("reps-1", "one representative"),
-        reps("reps-2", "two"),
-        reps("reps-8", "eight"),
-        reps("reps-32", "thirty-two"),
-        reps("reps-64", "sixty-four"),
+        reps("reps-2", "two representatives"),
+        reps("reps-8", "eight representatives"),
+        reps("reps-32", "32 representatives"),
+        reps("reps-64", "64 representatives"),
     ],
     subjects: &[
         Spec::ours("squall-flat", ours_core::GATHER_FLAT),
@@ -42,51 +40,6 @@ pub(super) static CASE: Case = Case {
     metrics: None,
     default_threads: &[1],
 };
-
-/// A structure with parts that can be summed up.
-pub(crate) trait Gather: Send + Sync {
-    /// Makes a structure of `parts` parts, each holding one.
-    fn new(parts: usize) -> Result<Self, Missing>
-    where
-        Self: Sized;
-
-    fn total(&self) -> u64;
-}
-
-struct Gathering<G> {
-    parts: u64,
-    gather: G,
-}
-
-/// Makes the subject that gathers from `G`.
-pub(crate) const fn gathering<G: Gather + 'static>() -> Make {
-    fn make<G: Gather + 'static>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
-        let name = setting.variant.name;
-        let parts = name.strip_prefix("reps-").and_then(|count| count.parse().ok()).unwrap_or(1);
-        let there = processors_count();
-        if parts > there {
-            return Err(Missing(format!(
-                "{name} needs {parts} processors and there are {there}: \
-                 SQUALL_TOPOLOGY=nodes:4,caches:2,cores:4,threads:2 has 64"
-            )));
-        }
-        Ok(Box::new(Gathering { parts: parts as u64, gather: G::new(parts)? }))
-    }
-    make::<G>
-}
-
-impl<G: Gather> Subject for Gathering<G> {
-    fn worker(&self, _: usize) -> Worker<'_> {
-        black_box(self.gather.total());
-        Box::new(|ops| {
-            let mut sum = 0u64;
-            for _ in 0..ops {
-                sum = sum.wrapping_add(black_box(&self.gather).total());
-            }
-            assert_eq!(sum, ops * self.parts, "a part was left out, or counted twice");
-        })
-    }
-}
 
 impl Gather for Padded {
     fn new(parts: usize) -> Result<Padded, Missing> {

@@ -24,10 +24,10 @@ use crossbeam_utils::CachePadded;
 use squall::policy::attribute::{Attribute, with};
 use squall::policy::invoke::{Event, asynchronous, event_dependent, synchronous, synchronous_by};
 use squall::policy::{Adt, Block, Monitor, Policy, Task, ThreadedAdt, governed};
-use squall::{CoRef, Owned};
+use squall::{Handle, Owned};
 
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant, Worker};
-use crate::cases::call::{Reach, called};
+use crate::work::call::{Reach, called};
 use crate::cases::swap::crew::crew;
 use crate::gate::Gate;
 use crate::harness::median;
@@ -38,10 +38,10 @@ use crate::uncounted::thread_cpu_ns;
 
 pub(super) static CASE: Case = Case {
     name: "invoke",
-    about: "one call, plain or with what attributes, policies and invocation modes add to it",
+    about: "one call: plain, or with attributes, policies and invocation modes",
     variants: &[
-        Variant { name: CALL, about: "made by its caller", ..PLAIN },
-        Variant { name: OTHER_THREAD, about: "made by another thread, until its result is there", ..PLAIN },
+        Variant { name: CALL, about: "made on the caller's thread", ..PLAIN },
+        Variant { name: OTHER_THREAD, about: "made on another thread, until its result is there", ..PLAIN },
     ],
     subjects: &[
         Spec::ours("squall", here::<Called>()),
@@ -130,7 +130,7 @@ macro_rules! reach {
 }
 
 /// Expectation about our objects in this case.
-const LIVES: &str = "the object lives, and nobody refuses";
+const LIVES: &str = "the object lives, and its policy refuses no call";
 
 reach!(Synchronously: dyn Probe, |object| squall::shared(object), |co, n| {
     synchronous(co, |co| co.get(n)).expect(LIVES)
@@ -208,7 +208,7 @@ impl Reach for Locked {
 
     #[inline(always)]
     fn get(&self, n: u64) -> u64 {
-        self.0.lock().expect("nobody panics holding it").get(n)
+        self.0.lock().expect("the lock is not poisoned").get(n)
     }
 }
 

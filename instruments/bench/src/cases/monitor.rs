@@ -20,17 +20,17 @@ use std::time::{Duration, Instant};
 
 use squall::policy::monitor::sensor::{Count, Noted, Threshold};
 use squall::policy::monitor::{
-    self, BUFFER_RECORDS, CollectorState, Kind, Object, Record, Subscription, Window, collect, now_ns,
+    self, CollectorState, Kind, Object, Record, Subscription, Window, collect, now_ns,
 };
 
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, SliceEnd, Spec, Subject, Worker};
 use crate::harness::quantile;
-use crate::rivals::logs;
+use crate::rivals::logs::{self, CHUNK, Log};
 use crate::uncounted::uncounted;
 
 pub(super) static CASE: Case = Case {
     name: "monitor",
-    about: "one fact noted: for a reader elsewhere, or in sensors next to what they tune",
+    about: "one fact noted: for a reader elsewhere, or in sensors next to the setting they control",
     variants: &[PLAIN],
     subjects: &[
         Spec::ours("squall-general", logging::<General>()),
@@ -46,42 +46,7 @@ pub(super) static CASE: Case = Case {
     default_threads: &[],
 };
 
-/// Operations of a thread between two rounds of emptying buffers.
-pub(crate) const CHUNK: usize = BUFFER_RECORDS;
-
 static FACT: Kind = Kind::new("bench.fact", ["n", ""]);
-
-/// A place to note facts.
-pub(crate) trait Log: Send + Sync {
-    /// Most facts a thread notes before it reads; absent if no buffer fills up.
-    const CHUNK: Option<usize> = Some(CHUNK);
-
-    /// Makes a log for `threads` threads.
-    fn new(threads: usize) -> Self
-    where
-        Self: Sized;
-
-    /// A slice of operations begins.
-    fn begin(&self) {}
-
-    /// Notes fact `n` of a thread.
-    fn note(&self, thread: usize, n: u64);
-
-    /// Reads all available facts and returns their number.
-    fn read(&self) -> u64 {
-        0
-    }
-
-    /// Ends the slice and reads the remaining facts.
-    fn end(&self) -> u64 {
-        self.read()
-    }
-
-    /// Number of facts lost or doubled, after `read` of `ops` facts were read.
-    fn wrong(&self, ops: u64, read: u64) -> u64 {
-        ops.abs_diff(read)
-    }
-}
 
 struct Logging<L> {
     log: L,
@@ -139,7 +104,7 @@ const BATCHES_MAX: usize = 1 << 20;
 
 impl General {
     fn subscription(&self) -> std::sync::MutexGuard<'_, Option<Subscription>> {
-        self.subscription.lock().expect("nobody panics holding it")
+        self.subscription.lock().expect("the lock is not poisoned")
     }
 
     fn count(&self, subscription: &Subscription) -> u64 {
@@ -334,7 +299,7 @@ impl Parts {
             object.decide();
         }));
         let mutex = Mutex::new(0u64);
-        self.mutex_ns.push(each_ns(|n| *black_box(&mutex).lock().expect("nobody panics holding it") += n));
+        self.mutex_ns.push(each_ns(|n| *black_box(&mutex).lock().expect("the lock is not poisoned") += n));
         if read == CHUNK {
             Ok(())
         } else {

@@ -19,7 +19,7 @@
 
 use std::hint::black_box;
 
-use squall::{CoRef, ObjectInfo, Owned};
+use squall::{Handle, ObjectInfo, Owned};
 
 use super::rcu_idle::resident_bytes;
 use crate::case::{Case, Missing, PLAIN, Scale, Setting};
@@ -63,8 +63,8 @@ pub(super) fn accounted(_: &Setting, _: bool) -> Result<Vec<(String, f64)>, Stri
     Ok(metrics)
 }
 
-fn info<I: ?Sized + squall::Interface>(co: CoRef<I>) -> Result<ObjectInfo, String> {
-    squall::info_of(CoRef::id(co)).ok_or_else(|| format!("{co} is not in the tables"))
+fn info<I: ?Sized + squall::Interface>(co: Handle<I>) -> Result<ObjectInfo, String> {
+    squall::info_of(Handle::id(co)).ok_or_else(|| format!("{co} is not in the tables"))
 }
 
 fn measure(setting: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String> {

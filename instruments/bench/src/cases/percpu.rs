@@ -51,7 +51,7 @@ pub(super) static PERCPU: Case = Case {
 
 pub(super) static PACED: Case = Case {
     name: "percpu-paced",
-    about: "the same with a pause after each addition, so that threads hardly meet; the pause's own time is subtracted",
+    about: "one addition with a pause after it, so that threads rarely meet; the pause's time is subtracted",
     variants: &[PLAIN],
     subjects: counters!(
         Paced,

@@ -72,7 +72,7 @@ fn measure(setting: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String>
         if started.wait() == Door::GoHome {
             return;
         }
-        squall_rcu::op(|_| ());
+        squall_rcu::pin(|_| ());
         (0..items_each).for_each(|n| squall_rcu::retire(item(n)));
         let _ = over.wait();
     };

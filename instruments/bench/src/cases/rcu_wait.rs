@@ -11,11 +11,11 @@ use crate::rivals::{epoch, hazard, seize, urcu};
 
 pub(super) static CASE: Case = Case {
     name: "rcu-wait",
-    about: "one wait until everything that readers could have seen before may be freed",
+    about: "one wait until all memory that readers could have seen may be freed",
     variants: &[
         Variant {
             name: "busy-reader",
-            about: "one more thread reads without a pause, on a processor of its own where there is one",
+            about: "one more thread reads without a pause, on its own processor if there is one",
             background: |_| 1,
             ..PLAIN
         },

@@ -19,7 +19,7 @@ use crate::rivals::gates::{Atomic, Clones, Group, passing};
 
 pub(super) static CASE: Case = Case {
     name: "request-counter",
-    about: "one request enters and leaves, at a gate that all threads pass and that can be drained",
+    about: "one request enters and leaves a gate that all threads pass and that can be drained",
     variants: &[PLAIN],
     subjects: &[
         Spec::ours("squall-shared", passing::<Counted<false>>()),
@@ -43,9 +43,9 @@ fn measure(_: &Setting, quick: bool) -> Result<Vec<(String, f64)>, String> {
 
 fn pass_over_two_additions(quick: bool) -> f64 {
     use squall::objects::counter::Counter as _;
-    use squall::objects::requests::Requests as _;
+    use squall::objects::gate::Requests as _;
     let (pairs, ops) = if quick { (9, 200_000) } else { (41, 1_000_000) };
-    let (gate, counter) = (requests::distributed(), counter::distributed());
+    let (gate, counter) = (gate::distributed(), counter::distributed());
     let (gate, counter) = (gate.co(), counter.co());
     let timed = |run: &dyn Fn()| {
         let began = Instant::now();

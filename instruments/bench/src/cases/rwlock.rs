@@ -30,17 +30,17 @@ use crossbeam_utils::sync::ShardedLock;
 use squall::lock::DistributedRwLock;
 
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant};
-use crate::rivals::rwlocks::{Guarded, guarded};
+use crate::rivals::rwlocks::{Guarded, READ, guarded};
 
 pub(super) static CASE: Case = Case {
     name: "rwlock",
-    about: "one word under a reader-writer lock that all threads use: read it, or now and then write it",
+    about: "one word under a reader-writer lock that all threads use: mostly read, sometimes written",
     variants: &[
-        Variant { name: READ, about: "nobody writes", ..PLAIN },
+        Variant { name: READ, about: "all threads only read", ..PLAIN },
         Variant { name: "one-percent", about: "one operation in a hundred is a write", ..PLAIN },
         Variant {
             name: WRITE,
-            about: "a write beside threads that read or have read; metrics only",
+            about: "a write beside active or past readers; metrics only",
             threads: Some(1),
             ..PLAIN
         },
@@ -59,7 +59,6 @@ pub(super) static CASE: Case = Case {
     default_threads: &[1, 2, 8],
 };
 
-const READ: &str = "read";
 const WRITE: &str = "write";
 
 /// Makes the subject that reads and writes `G`, in variants with subjects.
@@ -68,11 +67,6 @@ const fn mixing<G: Guarded + 'static>() -> Make {
         if setting.variant.name == WRITE { Err(Missing::no_part()) } else { guarded::<G>()(setting) }
     }
     make::<G>
-}
-
-/// Reads per write in a variant; 0 if there are only reads.
-pub(crate) fn writes_of(variant: &Variant) -> u64 {
-    if variant.name == READ { 0 } else { 99 }
 }
 
 impl Guarded for DistributedRwLock<u64> {
@@ -161,7 +155,7 @@ fn read_over_operation(quick: bool) -> f64 {
     };
     let operation = || {
         let cell = black_box(&cell);
-        black_box((0..ops).fold(0u64, |sum, _| sum.wrapping_add(squall_rcu::op(|o| *cell.load(o)))));
+        black_box((0..ops).fold(0u64, |sum, _| sum.wrapping_add(squall_rcu::pin(|o| *cell.load(o)))));
     };
     read();
     operation();
@@ -216,9 +210,9 @@ impl Sleepers {
                 let lock = DistributedRwLock::new(());
                 drop(lock.read());
                 told.wait();
-                let mut morning = bed.morning.lock().expect("nobody panics holding it");
+                let mut morning = bed.morning.lock().expect("the lock is not poisoned");
                 while !*morning {
-                    morning = bed.bell.wait(morning).expect("nobody panics holding it");
+                    morning = bed.bell.wait(morning).expect("the lock is not poisoned");
                 }
             };
             let small = std::thread::Builder::new().stack_size(64 << 10);
@@ -229,7 +223,7 @@ impl Sleepers {
     }
 
     fn end(self) {
-        *self.bed.morning.lock().expect("nobody panics holding it") = true;
+        *self.bed.morning.lock().expect("the lock is not poisoned") = true;
         self.bed.bell.notify_all();
         for thread in self.threads {
             thread.join().expect("it does not panic");

@@ -9,6 +9,7 @@
 mod foreign;
 mod plan;
 mod pool;
+mod progress;
 mod stats;
 mod table;
 
@@ -20,6 +21,7 @@ use pool::{Placement, Pool, Shared, Slice};
 
 pub(crate) use foreign::{Lost, RoundWatch, SliceWatch, field, preemptions, process_cpu_ns};
 pub use plan::Plan;
+pub use progress::{RunError, Step};
 pub(crate) use stats::{median, paired_ratio, quantile, spread};
 pub use table::{SubjectResult, Table};
 
@@ -36,33 +38,6 @@ const CALIBRATION_STEPS_MAX: u32 = 24;
 const CALIBRATION_SLICES: usize = 3;
 /// One in this many operations of a slice runs beforehand, unmeasured.
 const WARM_PART: u64 = 16;
-
-/// Current activity of the harness, for a display of progress.
-#[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
-    /// The case.
-    pub case: &'a str,
-    /// The variant, or empty.
-    pub variant: &'a str,
-    /// Measured threads.
-    pub threads: usize,
-    /// Rounds done.
-    pub round: usize,
-    /// Rounds wanted.
-    pub rounds: usize,
-}
-
-/// Reason why a run gave no figures.
-#[derive(Debug)]
-pub struct RunError(pub String);
-
-impl std::fmt::Display for RunError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for RunError {}
 
 /// Result of a case.
 #[derive(Clone, Debug, Default)]

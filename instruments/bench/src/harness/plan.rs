@@ -1,6 +1,6 @@
 //! The request: thread counts, a variant, and the length of the run.
 
-use super::RunError;
+use super::progress::RunError;
 use crate::case::{Case, Variant};
 use crate::env;
 

@@ -182,7 +182,7 @@ impl<'scope, 'env> Pool<'scope, 'env> {
             }
             _ => mean,
         };
-        let said = std::mem::take(&mut *self.end.lock().expect("nobody panics holding it"));
+        let said = std::mem::take(&mut *self.end.lock().expect("the lock is not poisoned"));
         let begun = ops as f64 * threads;
         let done = said.done.map_or(begun, |done| (done as f64).clamp(1.0, begun));
         let (slow, fast) = walls.iter().fold((0.0f64, f64::MAX), |(s, f), w| (s.max(*w), f.min(*w)));
@@ -226,7 +226,7 @@ fn run(shared: &Shared, index: usize, job: &Job<'_>) -> Sample {
     let uncounted = take_uncounted();
     shared.gate.wait();
     if index == 0 {
-        *shared.end.lock().expect("nobody panics holding it") =
+        *shared.end.lock().expect("the lock is not poisoned") =
             job.subject.end_slice(job.ops * shared.place.threads as u64);
     }
     shared.gate.wait();

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::case::Make;
-use crate::cases::call::{Reach, calling};
-use crate::cases::lifecycle::{Live, living};
+use crate::work::call::{Reach, calling};
+use crate::work::lifecycle::{Live, living};
 use crate::objects::{Field, Mortal, Probe};
 
 pub(crate) struct Held(Arc<dyn Probe>);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::case::{Make, Missing, Setting, Subject, Worker};
-use crate::cases::call::{Reach, calling};
-use crate::cases::swap::{Replace, Replaced, checked};
+use crate::work::call::{Reach, calling};
+use crate::work::replace::{Replace, Replaced, checked};
 use crate::objects::{Field, Probe};
 
 struct Read {

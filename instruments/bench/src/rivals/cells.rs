@@ -1,4 +1,4 @@
-//! A read-mostly value, kept by each library as its documentation advises.
+//! Ways to keep a read-mostly value: their interface, and the rivals, each used as its documentation advises.
 
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -6,7 +6,31 @@ use arc_swap::{ArcSwap, Cache};
 use left_right::Absorb;
 use tokio::sync::watch;
 
-use crate::cases::cell::{Kept, Value, value};
+/// The value: one line, with equal words.
+pub(crate) type Value = [u64; 8];
+
+/// The value with this number.
+pub(crate) fn value(number: u64) -> Value {
+    [number; 8]
+}
+
+/// A way to keep a value.
+pub(crate) trait Kept: Send + Sync + 'static {
+    /// State that a reading thread keeps.
+    type Reader<'a>
+    where
+        Self: 'a;
+
+    /// Makes the value with number 1, for `threads` threads.
+    fn new(threads: usize) -> Self;
+
+    fn reader(&self) -> Self::Reader<'_>;
+
+    /// Returns the number of the current value.
+    fn read(&self, reader: &mut Self::Reader<'_>) -> u64;
+
+    fn set(&self, value: Value);
+}
 
 /// `arc-swap`: a guard for each read.
 pub(crate) struct Loaded(ArcSwap<Value>);

@@ -50,7 +50,7 @@ impl<G: Gate> Subject for Passing<G> {
     }
 
     fn check(&self, _: u64) -> Result<(), String> {
-        if self.0.is_empty() { Ok(()) } else { Err("somebody is inside when all have left".to_owned()) }
+        if self.0.is_empty() { Ok(()) } else { Err("the gate counts a request after all have left".to_owned()) }
     }
 }
 
@@ -76,7 +76,7 @@ impl Atomic {
 
     #[cold]
     fn wake(&self) {
-        drop(self.waits.lock().expect("nobody panics holding it"));
+        drop(self.waits.lock().expect("the lock is not poisoned"));
         self.gone.notify_all();
     }
 }
@@ -100,9 +100,9 @@ impl Gate for Atomic {
     fn is_empty(&self) -> bool {
         // SeqCst, here and below: pairs with the accesses of requests in `enter` and `leave`.
         self.closed.store(true, Ordering::SeqCst);
-        let waits = self.waits.lock().expect("nobody panics holding it");
+        let waits = self.waits.lock().expect("the lock is not poisoned");
         let inside = |_: &mut ()| self.inside.load(Ordering::SeqCst) != 0;
-        let waited = self.gone.wait_timeout_while(waits, DRAIN, inside).expect("nobody panics holding it");
+        let waited = self.gone.wait_timeout_while(waits, DRAIN, inside).expect("the lock is not poisoned");
         self.closed.store(false, Ordering::SeqCst);
         !waited.1.timed_out()
     }
@@ -153,7 +153,7 @@ impl Gate for std::sync::RwLock<()> {
 
     #[inline]
     fn pass(&self) {
-        drop(black_box(self.read().expect("nobody panics holding it")));
+        drop(black_box(self.read().expect("the lock is not poisoned")));
     }
 
     fn is_empty(&self) -> bool {

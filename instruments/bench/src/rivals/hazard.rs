@@ -10,7 +10,7 @@ use haphazard::{AtomicPtr, Domain, HazardPointer};
 
 use super::spin_or_yield;
 use crate::case::{Background, Missing, Setting, Spacing, Subject, Worker};
-use crate::cases::rcu_retire::{Item, Reclaim, retiring};
+use crate::work::retire::{Item, Reclaim, retiring};
 
 struct Read {
     cell: CachePadded<AtomicPtr<u64>>,
@@ -89,8 +89,8 @@ impl Subject for Wait {
                 // SAFETY: the dereference requires a live object. It is freed only after it is retired, which
                 // is done below, and only by this thread, since one swap returns it.
                 let gone = Arc::clone(unsafe { &old.as_ref().as_ref().gone });
-                // SAFETY: `retire` requires that the object is never loaded again (the swap took it out of
-                // the cell) and was not retired before (one swap returns it).
+                // SAFETY: `retire` requires two things. The object is never loaded again: the swap took it
+                // out of the cell. It was not retired before: one swap returns it.
                 unsafe { old.retire() };
                 let mut tries = 0;
                 // Acquire: pairs with the Release in `Node::drop`.

@@ -1,11 +1,48 @@
-//! Ways to hand records of 40 bytes to a later reader: one bounded buffer for all threads.
+//! Logs of the case `monitor`: their interface, and rivals that use one bounded buffer for all threads.
+//!
+//! A record has 40 bytes and is handed to a later reader.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Instant;
 
-use crate::cases::monitor::{CHUNK, Log};
+use squall::policy::monitor::BUFFER_RECORDS;
+
+/// Operations of a thread between two rounds of emptying buffers.
+pub(crate) const CHUNK: usize = BUFFER_RECORDS;
+
+/// A place to note facts.
+pub(crate) trait Log: Send + Sync {
+    /// Most facts a thread notes before it reads; absent if no buffer fills up.
+    const CHUNK: Option<usize> = Some(CHUNK);
+
+    /// Makes a log for `threads` threads.
+    fn new(threads: usize) -> Self
+    where
+        Self: Sized;
+
+    /// A slice of operations begins.
+    fn begin(&self) {}
+
+    /// Notes fact `n` of a thread.
+    fn note(&self, thread: usize, n: u64);
+
+    /// Reads all available facts and returns their number.
+    fn read(&self) -> u64 {
+        0
+    }
+
+    /// Ends the slice and reads the remaining facts.
+    fn end(&self) -> u64 {
+        self.read()
+    }
+
+    /// Number of facts lost or doubled, after `read` of `ops` facts were read.
+    fn wrong(&self, ops: u64, read: u64) -> u64 {
+        ops.abs_diff(read)
+    }
+}
 
 /// As large as a record of Squall: place, time, object, two values.
 type Record = [u64; 5];
@@ -30,7 +67,7 @@ impl Log for Locked {
     #[inline(always)]
     fn note(&self, thread: usize, n: u64) {
         let record = record(self.began, thread, n);
-        let mut ring = self.ring.lock().expect("nobody panics holding it");
+        let mut ring = self.ring.lock().expect("the lock is not poisoned");
         // The buffer is bounded: a record that does not fit is lost, and the count then shows it.
         if ring.len() < ring.capacity() {
             ring.push_back(record);
@@ -38,7 +75,7 @@ impl Log for Locked {
     }
 
     fn read(&self) -> u64 {
-        let mut ring = self.ring.lock().expect("nobody panics holding it");
+        let mut ring = self.ring.lock().expect("the lock is not poisoned");
         ring.drain(..).count() as u64
     }
 }
@@ -63,6 +100,6 @@ impl Log for Channel {
     }
 
     fn read(&self) -> u64 {
-        self.receiver.lock().expect("nobody panics holding it").try_iter().count() as u64
+        self.receiver.lock().expect("the lock is not poisoned").try_iter().count() as u64
     }
 }

@@ -53,5 +53,5 @@ pub(crate) fn start(threads: usize) -> Result<(Memcached, SocketAddr), Missing> 
         }
         std::thread::sleep(BETWEEN_TRIES);
     }
-    Err(failed(&"it does not answer"))
+    Err(failed(&"the server does not answer"))
 }

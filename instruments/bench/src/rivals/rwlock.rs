@@ -2,8 +2,8 @@
 
 use std::sync::RwLock;
 
-use crate::cases::call::Reach;
-use crate::cases::swap::{Replace, Replaced, checked};
+use crate::work::call::Reach;
+use crate::work::replace::{Replace, Replaced, checked};
 use crate::objects::{Field, Probe};
 
 pub(crate) struct Locked(RwLock<Box<dyn Probe>>);
@@ -15,7 +15,7 @@ impl Reach for Locked {
 
     #[inline(always)]
     fn get(&self, n: u64) -> u64 {
-        self.0.read().expect("nobody panics holding it").get(n)
+        self.0.read().expect("the lock is not poisoned").get(n)
     }
 }
 
@@ -27,7 +27,7 @@ impl Replace for Locked {
 
     fn replace(&self) -> Result<Replaced, String> {
         let new: Box<dyn Probe> = Box::new(Field::new());
-        let old = std::mem::replace(&mut *self.0.write().expect("nobody panics holding it"), new);
+        let old = std::mem::replace(&mut *self.0.write().expect("the lock is not poisoned"), new);
         // Drops outside the lock.
         drop(old);
         Ok(Replaced::PLAIN)

@@ -8,8 +8,15 @@ use arc_swap::ArcSwap;
 use crossbeam_utils::CachePadded;
 use crossbeam_utils::sync::ShardedLock;
 
-use crate::case::{Make, Missing, Setting, Subject, Worker};
-use crate::cases::rwlock::writes_of;
+use crate::case::{Make, Missing, Setting, Subject, Variant, Worker};
+
+/// The variant without writes.
+pub(crate) const READ: &str = "read";
+
+/// Reads per write in a variant; 0 if there are only reads.
+fn reads_per_write(variant: &Variant) -> u64 {
+    if variant.name == READ { 0 } else { 99 }
+}
 
 /// A word under a lock.
 pub(crate) trait Guarded: Send + Sync {
@@ -22,7 +29,7 @@ pub(crate) trait Guarded: Send + Sync {
     fn increment(&self);
 }
 
-/// Load of the threads: one operation in `each` is a write; 0 means reads only.
+/// Load of the threads: one write after each `reads_per_write` reads; 0 means reads only.
 struct Mixed<G> {
     lock: CachePadded<G>,
     reads_per_write: u64,
@@ -35,7 +42,7 @@ pub(crate) const fn guarded<G: Guarded + 'static>() -> Make {
     fn make<G: Guarded + 'static>(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
         Ok(Box::new(Mixed {
             lock: CachePadded::new(G::new()),
-            reads_per_write: writes_of(setting.variant),
+            reads_per_write: reads_per_write(setting.variant),
             writes: CachePadded::new(AtomicU64::new(0)),
         }))
     }

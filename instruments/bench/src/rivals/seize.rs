@@ -9,8 +9,8 @@ use seize::{Collector, Guard, LocalGuard, reclaim};
 
 use super::spin_or_yield;
 use crate::case::{Background, Make, Missing, Setting, Spacing, Subject, Worker};
-use crate::cases::call::{Reach, calling};
-use crate::cases::rcu_retire::{Item, Reclaim, retiring};
+use crate::work::call::{Reach, calling};
+use crate::work::retire::{Item, Reclaim, retiring};
 use crate::env;
 use crate::objects::{Field, Probe};
 
@@ -104,10 +104,10 @@ impl Subject for Wait {
                 self.spacing.before();
                 let target = count.load(Ordering::Relaxed) + self.batch;
                 for _ in 0..self.batch {
-                    // SAFETY: `retire` requires that the object is unreachable, that this thread does not use
-                    // it afterwards, and that the reclaimer may run on it at any later time. The object is
-                    // the word `count`. The reclaimer only adds to it, and the loop below waits for that
-                    // before the word can be dropped.
+                    // SAFETY: `retire` requires three things. The object is unreachable, this thread does not
+                    // use it afterwards, and the reclaimer may run on it at any later time. The object is the
+                    // word `count`. The reclaimer only adds to it, and the loop below waits for that before
+                    // the word can be dropped.
                     unsafe { collector.retire(std::ptr::from_ref(count).cast_mut(), count_one) };
                 }
                 collector.enter().flush();

@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use squall::objects::counter::Counter;
-use squall::{CallError, CoRef, Id};
+use squall::{CallError, Handle, Id};
 
 use super::breaks::Break;
 use super::tally::{What, count, count_many};
@@ -34,7 +34,7 @@ struct Lane {
 pub(super) struct Book {
     world: &'static World,
     pub(super) serial: u64,
-    pub(super) co: CoRef<dyn Counter>,
+    pub(super) co: Handle<dyn Counter>,
     lanes: Box<[Lane]>,
     door: Door,
     pub(super) fate: Fate,
@@ -43,7 +43,7 @@ pub(super) struct Book {
 }
 
 impl Book {
-    pub(super) fn open(world: &'static World, serial: u64, co: CoRef<dyn Counter>, cooldown_us: u64) -> Book {
+    pub(super) fn open(world: &'static World, serial: u64, co: Handle<dyn Counter>, cooldown_us: u64) -> Book {
         Book {
             world,
             serial,
@@ -56,7 +56,7 @@ impl Book {
     }
 
     pub(super) fn id(&self) -> Id {
-        CoRef::id(self.co)
+        Handle::id(self.co)
     }
 
     fn accuse(&self, what: String) {

@@ -14,9 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use squall::adapt::control;
-use squall::policy::invoke::{self, Event, Handle, InvokeError};
+use squall::policy::invoke::{self, Event, PendingCall, InvokeError};
 use squall::objects::counter::{self, Counter};
-use squall::{CoRef, Owned};
+use squall::{Handle, Owned};
 
 use super::breaks::Break;
 use super::tally::{What, count};
@@ -36,7 +36,7 @@ const SHORT: u32 = 100;
 #[derive(Default)]
 pub(super) struct Errands {
     owned: Mutex<Option<Owned<dyn Counter>>>,
-    co: OnceLock<CoRef<dyn Counter>>,
+    co: OnceLock<Handle<dyn Counter>>,
     event: Event,
     /// What the calls that ran have added.
     done: AtomicU64,
@@ -74,7 +74,7 @@ impl Errands {
         let n = 1 + rng.below(5);
         let payload = Payload::new(self);
         let keeps = world.is_broken(Break::LeakPayload) && rng.one_in(BREAK_ONE_IN);
-        let call = move |co: CoRef<dyn Counter>| {
+        let call = move |co: Handle<dyn Counter>| {
             co.add(n);
             payload.0.done.fetch_add(n, Ordering::Relaxed);
             if keeps {
@@ -98,7 +98,7 @@ impl Errands {
             6..20 => drop(self.event.signal_many(rng.below(8) as usize)),
             20 => {
                 // Its policy may swap it just then.
-                let _ = control::swap(CoRef::id(co), if rng.one_in(2) { "central" } else { "spread" });
+                let _ = control::swap(Handle::id(co), if rng.one_in(2) { "central" } else { "spread" });
             }
             _ => {}
         }
@@ -135,7 +135,7 @@ impl Errands {
 }
 
 /// Something that may become of a handle.
-fn finish<R: Send + 'static>(world: &World, mut handle: Handle<R>, rng: &mut Rng) {
+fn finish<R: Send + 'static>(world: &World, mut handle: PendingCall<R>, rng: &mut Rng) {
     match rng.below(5) {
         // One that waits for an event that nobody lets happen is not waited for to the end.
         0 | 1 => match handle.wait_timeout(Duration::from_micros(rng.below(WAIT_US))) {

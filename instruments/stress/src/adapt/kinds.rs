@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use squall::policy::{Adt, Binding, Monitor, Policy, Task, ThreadedAdt};
-use squall::swap::{Format, Formats, State, Swap, SwapFailure};
-use squall::{CoRef, Owned};
+use squall::swap::{Format, StateFormats, State, Swap, SwapFailure};
+use squall::{Handle, Owned};
 
 use super::breaks::Break;
 use super::tally::{What, count};
@@ -56,7 +56,7 @@ impl Desk for Clerk {
 }
 
 impl State for Clerk {
-    fn formats(formats: &mut Formats<'_, Clerk>) {
+    fn formats(formats: &mut StateFormats<'_, Clerk>) {
         formats.export(|this| Ok(Numbers(lock(&this.numbers).clone()))).import(|this, numbers: Numbers| {
             *lock(&this.numbers) = numbers.0;
             Ok(())
@@ -65,13 +65,13 @@ impl State for Clerk {
 }
 
 /// Asks for the next implementation.
-type Next = Box<dyn Fn(CoRef<dyn Desk>) -> Result<(), SwapFailure> + Send + Sync>;
+type Next = Box<dyn Fn(Handle<dyn Desk>) -> Result<(), SwapFailure> + Send + Sync>;
 
 /// An object, as its callers know it.
 struct Life {
     kind: &'static str,
     excludes: bool,
-    co: CoRef<dyn Desk>,
+    co: Handle<dyn Desk>,
     next: Next,
     /// The number of the last call of each thread.
     numbers: Vec<AtomicU64>,
@@ -95,9 +95,9 @@ fn govern<P: Policy>(world: &World, kind: &'static str, excludes: bool, policy: 
             return None;
         }
     };
-    let next = move |co: CoRef<dyn Desk>| {
+    let next = move |co: Handle<dyn Desk>| {
         let new = binding.next_stateful(|_: &Binding<P>| clerk());
-        Swap::of(co).to(new).map(drop).map_err(|error| error.failure())
+        Swap::new(co).run(new).map(drop).map_err(|error| error.failure())
     };
     let life = Life {
         kind,

@@ -3,7 +3,7 @@
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use squall::CoRef;
+use squall::Handle;
 
 use super::book::Book;
 use super::people::Person;
@@ -118,7 +118,7 @@ fn own(world: &'static World, rng: &mut Rng) {
 }
 
 pub(super) fn read_the_log(world: &World) {
-    let wave = world.shown(WAVE).map(|book| CoRef::id(book.co));
+    let wave = world.shown(WAVE).map(|book| Handle::id(book.co));
     let collected = crate::lock(&world.log).collect(world, wave);
     if let Err(what) = collected {
         world.trial.accuse(what);

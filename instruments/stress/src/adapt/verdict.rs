@@ -8,7 +8,7 @@ use squall::adapt::{control, engine, settings};
 use squall::policy::attribute;
 use squall::objects::counter;
 use squall::rcu::{WaitError, barrier, stats};
-use squall::{CoRef, info_of, snapshot, tables};
+use squall::{Handle, info_of, snapshot, tables};
 
 use super::breaks::Break;
 use super::lives::read_the_log;
@@ -151,7 +151,7 @@ fn fold(world: &'static World) -> Result<(), String> {
     }
     let new = counter::adaptive();
     let bytes = |id| info_of(id).map_or(0, |info| info.bytes);
-    let most = bytes(CoRef::id(new.co()));
+    let most = bytes(Handle::id(new.co()));
     for book in world.all() {
         let has = bytes(book.id());
         if has > most {

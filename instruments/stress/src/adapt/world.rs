@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use squall::adapt::{control, settings};
 use squall::objects::counter::{self, Counter};
-use squall::{CoRef, Id, Owned};
+use squall::{Handle, Id, Owned};
 
 use super::book::Book;
 use super::breaks::Break;
@@ -222,7 +222,7 @@ impl World {
         };
         let serial = self.serials.fetch_add(1, Ordering::Relaxed);
         let book = Arc::new(Book::open(self, serial, co, cooldown.as_micros() as u64));
-        lock(&self.books).insert(CoRef::id(co), Arc::clone(&book));
+        lock(&self.books).insert(Handle::id(co), Arc::clone(&book));
         if place >= PLACES {
             let text = if wrong { "1ms".to_owned() } else { format!("{}us", cooldown.as_micros()) };
             let set = control::set_attribute(book.id(), "cooldown", &text);

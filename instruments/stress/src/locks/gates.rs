@@ -16,8 +16,8 @@ use squall::lock::Steps;
 use squall::parts::gate::{
     ControlError, Limits, LocalRequests, Refused, RequestCounter, ShutDown, SpreadRequests,
 };
-use squall::objects::requests::{self, Enter, Requests};
-use squall::{CoRef, Owned};
+use squall::objects::gate::{self, Enter, Requests};
+use squall::{Handle, Owned};
 
 use super::breaks::Break;
 use super::disturbed::Disturbed;
@@ -117,7 +117,7 @@ impl Counter for Spread {
 struct Object(Owned<dyn Requests>);
 
 impl Object {
-    fn co(&self) -> CoRef<dyn Requests> {
+    fn co(&self) -> Handle<dyn Requests> {
         self.0.co()
     }
 }
@@ -184,8 +184,8 @@ pub(super) fn gates() -> Vec<Gate> {
         Gate::new(first, make_first),
         Gate::new(second, make_second),
         Gate::new("the request counter", || Box::new(RequestCounter::new())),
-        Gate::new("the shared request counter", || Box::new(Object(requests::shared()))),
-        Gate::new("the distributed request counter", || Box::new(Object(requests::distributed()))),
+        Gate::new("the shared request counter", || Box::new(Object(gate::shared()))),
+        Gate::new("the distributed request counter", || Box::new(Object(gate::distributed()))),
     ]
 }
 

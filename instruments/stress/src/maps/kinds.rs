@@ -3,10 +3,10 @@
 use std::hash::RandomState;
 use std::time::Duration;
 
-use squall::objects::cached::{self, CachedMapping, Entries as _, Form};
-use squall::objects::map::{self, Compute, Computed, Entries as _, Map, Mapping};
-use squall::swap::{New, Swap, SwapError, SwapReport};
-use squall::{ClusterSize, CoRef, Id, Owned, Vp, machine};
+use squall::objects::cached::{self, CachedMap, CachedMapExt as _, Form};
+use squall::objects::map::{self, Compute, Computed, MapExt as _, OwnedMap, Map};
+use squall::swap::{Replacement, Swap, SwapError, SwapReport};
+use squall::{ClusterSize, Handle, Id, Owned, Vp, machine};
 
 use super::token::Token;
 use crate::Rng;
@@ -27,14 +27,14 @@ const LOOKUPS: u64 = 400;
 /// A reference to a map of one kind or the other.
 #[derive(Clone, Copy)]
 pub(super) enum Co {
-    InTables(CoRef<dyn Mapping<u64, Token, RandomState>>),
-    Cached(CoRef<dyn CachedMapping<u64, Token, RandomState>>),
+    InTables(Handle<dyn Map<u64, Token, RandomState>>),
+    Cached(Handle<dyn CachedMap<u64, Token, RandomState>>),
 }
 
 /// The owner of one.
 pub(super) enum Kept {
-    InTables(Map<u64, Token>),
-    Cached(cached::Map<u64, Token>),
+    InTables(OwnedMap<u64, Token>),
+    Cached(cached::OwnedCachedMap<u64, Token>),
 }
 
 /// A map of any kind and form, and whether a policy swaps it.
@@ -76,7 +76,7 @@ fn any_form(rng: &mut Rng) -> Form {
     if rng.one_in(3) { form.keeping(1 + rng.below(KEPT) as usize) } else { form }
 }
 
-fn any_in_tables(rng: &mut Rng) -> New<dyn Mapping<u64, Token, RandomState>> {
+fn any_in_tables(rng: &mut Rng) -> Replacement<dyn Map<u64, Token, RandomState>> {
     match rng.below(4) {
         0 => map::new_central(),
         1 => map::new_locked(),
@@ -113,14 +113,14 @@ macro_rules! either {
 
 impl Co {
     pub(super) fn id(self) -> Id {
-        either!(self, map => CoRef::id(map))
+        either!(self, map => Handle::id(map))
     }
 
     /// Swaps it for another one of its kind, of any form.
     pub(super) fn swap(self, patience: Duration, rng: &mut Rng) -> Result<SwapReport, SwapError> {
         match self {
-            Co::InTables(map) => Swap::of(map).drain_within(patience).to(any_in_tables(rng)),
-            Co::Cached(map) => Swap::of(map).drain_within(patience).to(cached::new_map(any_form(rng))),
+            Co::InTables(map) => Swap::new(map).drain_timeout(patience).run(any_in_tables(rng)),
+            Co::Cached(map) => Swap::new(map).drain_timeout(patience).run(cached::new_map(any_form(rng))),
         }
     }
 
@@ -130,7 +130,7 @@ impl Co {
     }
 
     pub(super) fn read<R>(self, key: &u64, f: impl FnOnce(&Token) -> R) -> Option<R> {
-        either!(self, map => map.read(key, f))
+        either!(self, map => map.with(key, f))
     }
 
     pub(super) fn set(self, key: u64, value: Token) -> bool {
@@ -162,7 +162,7 @@ impl Co {
     }
 
     pub(super) fn discard(self, key: &u64) -> bool {
-        either!(self, map => map.discard(key))
+        either!(self, map => map.delete(key))
     }
 
     pub(super) fn remove_if(self, key: &u64, f: impl FnMut(&Token) -> bool) -> bool {

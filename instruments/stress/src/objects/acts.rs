@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use squall::rcu::{WaitError, barrier, in_operation, wait};
-use squall::{CoRef, Vp, machine, tables};
+use squall::{Handle, Vp, machine, tables};
 
 use super::body::Body;
 use super::breaks::Break;
@@ -117,11 +117,11 @@ impl<R: Planted> Behave for Leaf<R> {
                 }
             }
             _ => {
-                let own = CoRef::id(self.at.co());
+                let own = Handle::id(self.at.co());
                 let shown = world.ledger.face(self.body.life).map(|face| match face {
-                    Face::Probe(co) => CoRef::id(co),
-                    Face::Deep(co) => CoRef::id(co),
-                    Face::Pair(co) => CoRef::id(co),
+                    Face::Probe(co) => Handle::id(co),
+                    Face::Deep(co) => Handle::id(co),
+                    Face::Pair(co) => Handle::id(co),
                 });
                 if shown.is_some_and(|shown| shown != own) {
                     world.trial.accuse(format!("{own} is what object {shown:?} takes itself for"));
@@ -249,9 +249,9 @@ pub(super) fn discard(rng: &mut Rng, face: Face) {
     let vp = Vp::new(rng.below(machine().vp_limit() as u64) as u32);
     let vp = if machine().vps().contains(vp) { vp } else { Vp::current() };
     let id = match face {
-        Face::Probe(co) => CoRef::id(co),
-        Face::Deep(co) => CoRef::id(co),
-        Face::Pair(co) => CoRef::id(co),
+        Face::Probe(co) => Handle::id(co),
+        Face::Deep(co) => Handle::id(co),
+        Face::Pair(co) => Handle::id(co),
     };
     match rng.below(16) {
         0 => tables::discard_all(),

@@ -6,7 +6,7 @@
 
 use std::sync::Mutex;
 
-use squall::rcu::{Op, Rcu, op};
+use squall::rcu::{Guard, Rcu, pin};
 use squall::{Destruction, Owned};
 
 use super::interfaces::{Deep, Face, Pair, Probe};
@@ -86,10 +86,10 @@ impl Board {
     /// What a random slot shows.
     pub(super) fn any(&self, rng: &mut Rng) -> Option<Entry> {
         let slot = self.any_slot(rng);
-        op(|o| *self.shown(o, slot))
+        pin(|o| *self.shown(o, slot))
     }
 
-    pub(super) fn shown<'o>(&self, o: &'o Op, slot: usize) -> &'o Option<Entry> {
+    pub(super) fn shown<'o>(&self, o: &'o Guard, slot: usize) -> &'o Option<Entry> {
         self.0[slot].shown.load(o)
     }
 

@@ -11,7 +11,7 @@
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 
 use squall::rcu::op;
-use squall::{CallError, CoRef, Id, Reason};
+use squall::{CallError, Handle, Id, CallErrorKind};
 
 use super::board::Entry;
 use super::breaks::Break;
@@ -65,7 +65,7 @@ impl Caller<'_> {
     pub(super) fn call_any(&mut self) {
         if self.rng.one_in(8) {
             let slot = self.world.board.any_slot(self.rng);
-            op(|o| {
+            pin(|o| {
                 if let Some(entry) = self.world.board.shown(o, slot) {
                     self.call(entry);
                 }
@@ -136,13 +136,13 @@ impl Caller<'_> {
                 }
                 10..20 => {
                     count(What::Upcast);
-                    self.mark(entry, CoRef::upcast::<dyn Mark>(co), "Mark")
+                    self.mark(entry, Handle::upcast::<dyn Mark>(co), "Mark")
                 }
                 20..24 => self.mark(entry, co, "Deep"),
                 24..44 => {
                     count(What::Upcast);
                     let choice = self.rng.below(64);
-                    self.probe(entry, CoRef::upcast::<dyn Probe>(co), "Probe", choice)
+                    self.probe(entry, Handle::upcast::<dyn Probe>(co), "Probe", choice)
                 }
                 _ => {
                     let choice = self.rng.below(64);
@@ -155,13 +155,13 @@ impl Caller<'_> {
     fn probe<I>(
         &mut self,
         entry: &Entry,
-        co: CoRef<I>,
+        co: Handle<I>,
         interface: &'static str,
         choice: u64,
     ) -> (Target, Outcome)
     where
         I: ?Sized + squall::Interface,
-        CoRef<I>: Probe,
+        Handle<I>: Probe,
     {
         let to = |method| target(co, interface, method);
         match choice {
@@ -206,10 +206,10 @@ impl Caller<'_> {
         }
     }
 
-    fn mark<I>(&mut self, entry: &Entry, co: CoRef<I>, interface: &'static str) -> (Target, Outcome)
+    fn mark<I>(&mut self, entry: &Entry, co: Handle<I>, interface: &'static str) -> (Target, Outcome)
     where
         I: ?Sized + squall::Interface,
-        CoRef<I>: Mark,
+        Handle<I>: Mark,
     {
         if self.rng.one_in(8) {
             let ask = self.ask(entry);
@@ -221,7 +221,7 @@ impl Caller<'_> {
         said(target(co, interface, "mark"), told)
     }
 
-    fn pair(&mut self, entry: &Entry, co: CoRef<dyn Pair<u64, 3>>, choice: u64) -> (Target, Outcome) {
+    fn pair(&mut self, entry: &Entry, co: Handle<dyn Pair<u64, 3>>, choice: u64) -> (Target, Outcome) {
         match choice {
             0..40 => turn(co, self.rng.next()),
             _ => {
@@ -235,10 +235,10 @@ impl Caller<'_> {
         Ask { seed: self.rng.next(), depth: self.depth, entry }
     }
 
-    fn add_to<I>(&mut self, entry: &Entry, co: CoRef<I>, interface: &'static str, n: u64) -> (Target, Outcome)
+    fn add_to<I>(&mut self, entry: &Entry, co: Handle<I>, interface: &'static str, n: u64) -> (Target, Outcome)
     where
         I: ?Sized + squall::Interface,
-        CoRef<I>: Probe,
+        Handle<I>: Probe,
     {
         let to = target(co, interface, "add");
         if !entry.counted {
@@ -333,8 +333,8 @@ impl Caller<'_> {
                 .accuse(format!("a call of {method} on {interface}#{id} erred of another: {error}"));
         }
         match error.reason() {
-            Reason::Refused(_) if entry.refuses => count(What::Refusals),
-            Reason::Destroyed => {
+            CallErrorKind::Refused(_) if entry.refuses => count(What::Refusals),
+            CallErrorKind::Destroyed => {
                 count(What::StaleErrors);
                 self.expect_begun(entry, target, &error.to_string());
             }
@@ -354,23 +354,23 @@ impl Caller<'_> {
     }
 }
 
-fn target<I: ?Sized>(co: CoRef<I>, interface: &'static str, method: &'static str) -> Target {
-    Target { interface, id: CoRef::id(co), method }
+fn target<I: ?Sized>(co: Handle<I>, interface: &'static str, method: &'static str) -> Target {
+    Target { interface, id: Handle::id(co), method }
 }
 
 fn said(target: Target, outcome: Result<Told, CallError>) -> (Target, Outcome) {
     (target, outcome.map_or_else(Outcome::Error, Outcome::Told))
 }
 
-fn probe_look<I>(co: CoRef<I>, interface: &'static str, spins: u64) -> (Target, Outcome)
+fn probe_look<I>(co: Handle<I>, interface: &'static str, spins: u64) -> (Target, Outcome)
 where
     I: ?Sized + squall::Interface,
-    CoRef<I>: Probe,
+    Handle<I>: Probe,
 {
     said(target(co, interface, "look"), co.try_look(spins))
 }
 
-fn turn(co: CoRef<dyn Pair<u64, 3>>, seed: u64) -> (Target, Outcome) {
+fn turn(co: Handle<dyn Pair<u64, 3>>, seed: u64) -> (Target, Outcome) {
     let to = target(co, "Pair", "turn");
     let told = co.try_turn([seed, !seed, 0]);
     said(to, told.map(|(told, turned)| if turned == [0, !seed, seed] { told } else { NOBODY }))

@@ -1,6 +1,6 @@
 //! The interfaces of the torture: two, one that extends both, and one with parameters that is unrelated to them.
 
-use squall::{CallError, CoRef};
+use squall::{CallError, Handle};
 
 use super::board::Entry;
 
@@ -95,9 +95,9 @@ pub(super) trait Pair<T: Copy + Send + Sync + 'static, const N: usize>: Send + S
 /// A reference to an object, as one of its interfaces.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Face {
-    Probe(CoRef<dyn Probe>),
-    Deep(CoRef<dyn Deep>),
-    Pair(CoRef<dyn Pair<u64, 3>>),
+    Probe(Handle<dyn Probe>),
+    Deep(Handle<dyn Deep>),
+    Pair(Handle<dyn Pair<u64, 3>>),
 }
 
 impl Face {

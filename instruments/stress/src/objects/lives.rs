@@ -4,8 +4,8 @@
 use std::panic::catch_unwind;
 use std::thread::{self, JoinHandle};
 
-use squall::rcu::{barrier, in_operation, op, reclaim};
-use squall::{CoRef, ObjectState, Reason, info_of, snapshot};
+use squall::rcu::{barrier, in_operation, pin, reclaim};
+use squall::{Handle, ObjectState, CallErrorKind, info_of, snapshot};
 
 use super::acts::discard;
 use super::board::Entry;
@@ -162,7 +162,7 @@ impl Live<'_> {
     fn call_known(&mut self) {
         match catch_unwind(call_known) {
             Ok(Ok(told)) if told.kind == Kind::Probe => count(What::Known),
-            Ok(Err(error)) if matches!(error.reason(), Reason::NotThere | Reason::Destroyed) => {}
+            Ok(Err(error)) if matches!(error.reason(), CallErrorKind::NotThere | CallErrorKind::Destroyed) => {}
             Err(payload) if payload.is::<Planned>() => {}
             Err(_) => {
                 self.world.trial.accuse("a call of a well-known place panicked, and was not to".to_owned())
@@ -207,7 +207,7 @@ impl Live<'_> {
                         owner::await_end(self.world, &entry, destruction);
                     }
                 }
-            } else if let Some(entry) = op(|o| *self.world.board.shown(o, slot)) {
+            } else if let Some(entry) = pin(|o| *self.world.board.shown(o, slot)) {
                 // The entry of this VP is there, and the next call is a hit.
                 self.caller().glance_for(&entry, 0);
                 let spins = self.rng.below(SPINS_LATE);
@@ -268,9 +268,9 @@ impl Live<'_> {
         // Before the look.
         let over = self.world.ledger.is_over(entry.life);
         let (id, interface) = match entry.face {
-            Face::Probe(co) => (CoRef::id(co), "Probe"),
-            Face::Deep(co) => (CoRef::id(co), "Deep"),
-            Face::Pair(co) => (CoRef::id(co), "Pair"),
+            Face::Probe(co) => (Handle::id(co), "Probe"),
+            Face::Deep(co) => (Handle::id(co), "Deep"),
+            Face::Pair(co) => (Handle::id(co), "Pair"),
         };
         match info_of(id) {
             Some(info) if info.id != id || info.interface != interface => {

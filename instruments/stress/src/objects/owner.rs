@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use squall::rcu::in_operation;
-use squall::{Destruction, Reason};
+use squall::{Destruction, CallErrorKind};
 
 use super::board::{Entry, Held};
 use super::breaks::Break;
@@ -147,7 +147,7 @@ fn audit(world: &'static World, rng: &mut Rng, entry: &Entry) {
                     entry.life.serial, entry.face
                 ));
             }
-            Ok(Err(error)) if matches!(error.reason(), Reason::Refused(_)) => {}
+            Ok(Err(error)) if matches!(error.reason(), CallErrorKind::Refused(_)) => {}
             Ok(Err(error)) => return world.trial.accuse(format!("its own owner's call erred: {error}")),
             Err(payload) if payload.is::<Planned>() => {}
             Err(_) => return world.trial.accuse("total panicked, and was not to".to_owned()),

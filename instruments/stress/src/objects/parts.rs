@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use squall::pervp::BiasedWord;
-use squall::{At, Cleanup, Cluster, Miss, Reply, Root, Vp, machine};
+use squall::{RepContext, Cleanup, Cluster, Miss, MissAnswer, Root, Vp, machine};
 
 use super::acts::{Behave, make_busy};
 use super::body::Body;
@@ -116,12 +116,12 @@ pub(super) trait Planted: Root<Rep = Leaf<Self>> {
     fn stem(&self) -> &Stem;
 
     /// The body of `handle_miss`.
-    fn answer<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+    fn answer<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         miss.local().cached()
     }
 
     /// The body of `make_rep`.
-    fn grow(&self, at: At<Self>) -> Leaf<Self> {
+    fn grow(&self, at: RepContext<Self>) -> Leaf<Self> {
         let stem = self.stem();
         stem.check("making a representative");
         make_busy(stem);
@@ -133,7 +133,7 @@ pub(super) trait Planted: Root<Rep = Leaf<Self>> {
 pub(super) struct Leaf<R: Planted> {
     pub(super) body: Body,
     pub(super) sum: BiasedWord,
-    pub(super) at: At<R>,
+    pub(super) at: RepContext<R>,
 }
 
 impl<R: Planted> Drop for Leaf<R> {
@@ -191,12 +191,12 @@ planted!(
     {}
 );
 planted!(Redirecting, dyn Probe, Kind::Probe, {}, {
-    fn answer<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+    fn answer<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         miss.local().once()
     }
 });
 planted!(Fickle, dyn Probe, Kind::Probe, {}, {
-    fn answer<'a>(&'a self, miss: Miss<'a, Self>) -> Reply<'a, Self> {
+    fn answer<'a>(&'a self, miss: Miss<'a, Self>) -> MissAnswer<'a, Self> {
         let mut rng = self.0.rng();
         let clusters = machine().vp_limit() as u64;
         match rng.below(8) {

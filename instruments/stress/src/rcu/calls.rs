@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use squall_rcu::{WaitError, defer, in_operation, op, retire, wait};
+use squall_rcu::{WaitError, defer, in_operation, pin, retire, wait};
 
 use super::breaks::Break;
 use super::world::{Removed, World};
@@ -84,7 +84,7 @@ fn ran(world: &'static World, number: u64) {
                 world.trial.accuse(format!("waiting inside a deferred call gave {refused:?}, not an error"));
             }
         }
-        1 => op(|o| {
+        1 => pin(|o| {
             let held = world.take(Some(o), 0);
             if let Err(wrong) = world.examine(&held) {
                 world.trial.accuse(format!(

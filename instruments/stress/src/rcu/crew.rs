@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use squall_rcu::set_patience;
+use squall_rcu::set_stall_timeout;
 
 use super::calls::Tally;
 use super::lives::{Crowd, Role, start, visit};
@@ -89,7 +89,7 @@ impl Torture for RcuTorture {
             96..100 => crew.pause(),
             100..104 => self.crowd(crew),
             104..107 => crew.switch_reclaimer(),
-            107..110 => set_patience(Duration::from_millis(1 + crew.rng.below(100))),
+            107..110 => set_stall_timeout(Duration::from_millis(1 + crew.rng.below(100))),
             _ => {}
         }
         if signals::accusation(self.world).is_some() {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use squall_rcu::{Marker, barrier, op, register, wait};
+use squall_rcu::{Marker, barrier, pin, register, wait};
 
 use super::calls::{Tally, defer_aging, expect_all, flood};
 use super::reader::{Reader, Seen};
@@ -100,7 +100,7 @@ fn live(world: &'static World, slot: &'static Slot, role: Role, mut rng: Rng) {
     // A signal that was sent before is ignored from here on.
     signals::listen(None);
     if rng.one_in(8) {
-        op(|_| op(|_| panic_as_planned()))
+        pin(|_| pin(|_| panic_as_planned()))
     }
 }
 
@@ -108,7 +108,7 @@ fn live(world: &'static World, slot: &'static Slot, role: Role, mut rng: Rng) {
 fn be_born(world: &'static World, farewells: &'static Farewells, rng: &mut Rng) {
     let number = rng.next();
     farewells.say_after_the_library(move || say_farewell(world, number));
-    let registered = if rng.one_in(2) { register() } else { op(|_| register()) };
+    let registered = if rng.one_in(2) { register() } else { pin(|_| register()) };
     if let Err(error) = registered {
         world.trial.accuse(format!("a thread could not be registered: {error}"));
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use squall_rcu::{
-    Marker, MarkerState, Op, WaitError, in_operation, op, quiescent_do, reclaim, wait, wait_until,
+    Marker, MarkerState, Guard, WaitError, in_operation, guard, quiescent_do, reclaim, wait, wait_until,
 };
 
 use super::breaks::Break;
@@ -81,15 +81,15 @@ impl Reader<'_> {
     }
 
     /// Runs `f` inside an operation; outside where the torture breaks that rule.
-    fn inside(&mut self, f: impl FnOnce(&mut Self, Option<&Op>)) {
+    fn inside(&mut self, f: impl FnOnce(&mut Self, Option<&Guard>)) {
         self.seen.operations += 1;
         if self.world.is_broken(Break::NoOperation) && self.rng.one_in(16) {
             return f(self, None);
         }
-        op(|o| f(self, Some(o)));
+        pin(|o| f(self, Some(o)));
     }
 
-    fn take(&mut self, o: Option<&Op>) -> Held {
+    fn take(&mut self, o: Option<&Guard>) -> Held {
         self.world.take(o, any_place(self.rng))
     }
 
@@ -159,13 +159,13 @@ impl Reader<'_> {
     }
 
     /// Takes a block at each level; all are held until the outermost operation ends.
-    fn descend(&mut self, o: Option<&Op>, depth: u64, held: &mut Vec<Held>) {
+    fn descend(&mut self, o: Option<&Guard>, depth: u64, held: &mut Vec<Held>) {
         held.push(self.take(o));
         delay(self.rng);
         self.check(held, "entering nested operations");
         if depth > 0 {
             self.seen.nested += 1;
-            op(|o| self.descend(Some(o), depth - 1, held));
+            pin(|o| self.descend(Some(o), depth - 1, held));
             delay(self.rng);
             self.check(held, "between nested operations");
         }
@@ -178,7 +178,7 @@ impl Reader<'_> {
         self.inside(|me, o| {
             held.push(me.take(o));
             let outcome = catch_unwind(AssertUnwindSafe(|| {
-                op(|o| {
+                pin(|o| {
                     me.descend(Some(o), depth, &mut held);
                     panic_as_planned()
                 })

@@ -9,7 +9,7 @@ mod raw;
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use squall_rcu::try_op;
+use squall_rcu::try_pin;
 
 use super::world::{AGE_FREE, PLACES, World, Wrong};
 use crate::delay::spin;
@@ -39,10 +39,10 @@ fn handle() {
     let Some(world) = LISTENS.get() else { return };
     let count = world.handled.fetch_add(1, Ordering::Relaxed);
     let outer = |depth: u64| {
-        try_op(|o| {
+        try_pin(|o| {
             let held = world.take(Some(o), (count % PLACES as u64) as usize);
             spin(count % 64);
-            let nested = try_op(|_| world.examine(&held));
+            let nested = try_pin(|_| world.examine(&held));
             spin(depth + count % 16);
             nested.map(|first| first.and_then(|_| world.examine(&held)))
         })

@@ -2,7 +2,7 @@
 
 use squall_machine::machine;
 use squall_rcu::{
-    ReclaimerState, Stats, WaitError, Where, barrier, quiescent_do, reclaimer_state, stats, wait,
+    ReclaimerState, RcuStats, WaitError, Where, barrier, quiescent_do, reclaimer_state, stats, wait,
 };
 
 use super::leaf::Leaf;
@@ -16,7 +16,7 @@ const BARRIERS: u32 = 4 * GENERATIONS;
 
 /// The process before the torture began.
 pub(super) struct Before {
-    stats: Stats,
+    stats: RcuStats,
     reclaimer: bool,
     leaves: u64,
 }

@@ -16,7 +16,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use squall_rcu::{Op, Rcu};
+use squall_rcu::{Guard, Rcu};
 
 use super::breaks::Break;
 use super::calls::Ledger;
@@ -188,7 +188,7 @@ impl World {
     }
 
     /// Takes the block that is in `place` now, for a reader inside an operation (or one that breaks the rule).
-    pub(super) fn take(&self, _op: Option<&Op>, place: usize) -> Held {
+    pub(super) fn take(&self, _op: Option<&Guard>, place: usize) -> Held {
         // Acquire: pairs with the exchange in `replace`: the block is filled.
         let block = self.places[place].0.load(Ordering::Acquire);
         let age = self.blocks[block].age.load(Ordering::Relaxed);

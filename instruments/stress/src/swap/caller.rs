@@ -10,7 +10,7 @@ use std::cell::{RefCell, RefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use squall::{CallError, CoRef, Reason};
+use squall::{CallError, Handle, CallErrorKind};
 
 use super::breaks::Break;
 use super::faults::MakePanicked;
@@ -41,7 +41,7 @@ const REST: usize = 5;
 #[derive(Clone)]
 pub(super) struct Entry {
     pub(super) life: Arc<Life>,
-    pub(super) co: CoRef<dyn Relay>,
+    pub(super) co: Handle<dyn Relay>,
     /// Whether the factory made it.
     pub(super) of_factory: bool,
 }
@@ -133,7 +133,7 @@ impl Cast<'_> {
         let target = Target { method: MARK, number: Some(number), act: Act::Nothing };
         let mark = Mark { life, lane, number };
         self.make(entry, target, || match number % 4 {
-            0 => CoRef::upcast::<dyn Station>(entry.co).try_mark(mark),
+            0 => Handle::upcast::<dyn Station>(entry.co).try_mark(mark),
             _ => entry.co.try_mark(mark),
         });
     }
@@ -262,11 +262,11 @@ impl Cast<'_> {
 
     fn judge_error(&self, entry: &Entry, error: &CallError, via: Via) -> Result<(), String> {
         match error.reason() {
-            Reason::Destroyed => {
+            CallErrorKind::Destroyed => {
                 count(What::Stale);
                 self.expect_begun(entry, &error.to_string())
             }
-            Reason::Refused(REFUSAL) if via.may_refuse() => {
+            CallErrorKind::Refused(REFUSAL) if via.may_refuse() => {
                 count(What::Refused);
                 Ok(())
             }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use squall::Reason;
+use squall::CallErrorKind;
 use squall::swap::SwapFailure;
 
 use super::breaks::Break;
@@ -182,10 +182,10 @@ impl Chassis {
         }
         let may = match answer {
             Ok(Ok(_)) => !own,
-            Ok(Err(Reason::InTransfer)) => true,
-            Ok(Err(Reason::Destroyed)) => life.has_begun_to_end(),
+            Ok(Err(CallErrorKind::InTransfer)) => true,
+            Ok(Err(CallErrorKind::Destroyed)) => life.has_begun_to_end(),
             // An arbiter of it.
-            Ok(Err(Reason::Refused(_))) => !own,
+            Ok(Err(CallErrorKind::Refused(_))) => !own,
             Ok(Err(_)) => false,
             // An arbiter, or the making of a representative.
             Err(payload) => !own && (payload.is::<Planned>() || payload.is::<MakePanicked>()),

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, RwLock};
 
-use squall::CoRef;
+use squall::Handle;
 
 use super::interfaces::Relay;
 use super::marks::Sums;
@@ -39,7 +39,7 @@ pub(super) struct Life {
     pub(super) world: &'static World,
     pub(super) serial: u64,
     /// The object, once it is there.
-    pub(super) co: OnceLock<CoRef<dyn Relay>>,
+    pub(super) co: OnceLock<Handle<dyn Relay>>,
     issued: Box<[Issued]>,
     begun: AtomicBool,
     gone: AtomicBool,

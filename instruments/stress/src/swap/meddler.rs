@@ -1,6 +1,6 @@
 //! What is done to the objects besides calling and swapping them.
 
-use squall::{CoRef, info_of, tables};
+use squall::{Handle, info_of, tables};
 
 use super::interfaces::Relay;
 use super::stations::any_vp;
@@ -14,12 +14,12 @@ use crate::{Rng, lock};
 const ARBITERS_MAX: usize = 4;
 
 /// Throws tables away, more or less of them.
-pub(super) fn discard(co: CoRef<dyn Relay>, rng: &mut Rng) {
+pub(super) fn discard(co: Handle<dyn Relay>, rng: &mut Rng) {
     let vp = any_vp(rng);
     match rng.below(16) {
         0 => tables::discard_all(),
         1..6 => tables::discard(vp),
-        _ => tables::discard_page_of(vp, CoRef::id(co)),
+        _ => tables::discard_page_of(vp, Handle::id(co)),
     }
     count(What::Discards);
 }
@@ -38,7 +38,7 @@ pub(super) fn meddle(world: &'static World, rng: &mut Rng) {
         53 => ask_for_no_method(world, &entry),
         54 => swaps::look_back(world),
         55..59 => {
-            if info_of(CoRef::id(entry.co)).is_none() && !entry.life.has_begun_to_end() {
+            if info_of(Handle::id(entry.co)).is_none() && !entry.life.has_begun_to_end() {
                 world
                     .trial
                     .accuse(format!("object #{} is alive, and nothing is known of it", entry.life.serial));

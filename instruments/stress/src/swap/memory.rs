@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use squall::swap::{Formats, New, RootFormats, State, Swap, SwapFailure, SwapPhase, arbitrate};
-use squall::{At, ClusterSize, CoRef, Owned, Root};
+use squall::swap::{StateFormats, Replacement, RootFormats, State, Swap, SwapFailure, SwapPhase, arbitrate};
+use squall::{RepContext, ClusterSize, Handle, Owned, Root};
 
 use crate::breaks;
 use crate::places::{choose_machine, hop};
@@ -65,7 +65,7 @@ impl Sum for Central {
 }
 
 impl State for Central {
-    fn formats(formats: &mut Formats<'_, Central>) {
+    fn formats(formats: &mut StateFormats<'_, Central>) {
         formats.export_part(|this| Ok(this.total())).import_part(|this, n| {
             this.add(n);
             Ok(())
@@ -79,7 +79,7 @@ struct Spread {
 }
 
 struct Leaf {
-    at: At<Spread>,
+    at: RepContext<Spread>,
     sum: AtomicU64,
 }
 
@@ -87,7 +87,7 @@ impl Root for Spread {
     type Interface = dyn Sum;
     type Rep = Leaf;
 
-    fn make_rep(&self, at: At<Spread>) -> Leaf {
+    fn make_rep(&self, at: RepContext<Spread>) -> Leaf {
         Leaf { at, sum: AtomicU64::new(0) }
     }
 
@@ -131,14 +131,14 @@ struct Done {
 }
 
 /// One swap of one of the objects.
-fn swap(co: CoRef<dyn Sum>, leaks: bool, rng: &mut Rng, done: &mut Done) -> Result<(), Violation> {
+fn swap(co: Handle<dyn Sum>, leaks: bool, rng: &mut Rng, done: &mut Done) -> Result<(), Violation> {
     let fails = rng.one_in(8);
     let (new, fails) = match rng.below(4) {
-        0 => (New::stateful(Central::new(leaks)), false),
-        level => (New::root(Spread { fails }, ClusterSize::LEVELS[level as usize]), fails),
+        0 => (Replacement::stateful(Central::new(leaks)), false),
+        level => (Replacement::root(Spread { fails }, ClusterSize::LEVELS[level as usize]), fails),
     };
-    let swap = Swap::of(co).drain_within(Duration::from_millis(20));
-    let count = match swap.to(new).map_err(|error| error.failure()) {
+    let swap = Swap::new(co).drain_timeout(Duration::from_millis(20));
+    let count = match swap.run(new).map_err(|error| error.failure()) {
         Ok(report) if fails && report.parts > 0 => {
             return Err(Violation("an import that erred was taken".to_owned()));
         }
@@ -152,7 +152,7 @@ fn swap(co: CoRef<dyn Sum>, leaks: bool, rng: &mut Rng, done: &mut Done) -> Resu
 }
 
 /// Swaps until enough is done, and looks at the memory.
-fn work(run: &Run, leaks: bool, objects: &[CoRef<dyn Sum>]) -> Result<(Done, Vec<u64>), Violation> {
+fn work(run: &Run, leaks: bool, objects: &[Handle<dyn Sum>]) -> Result<(Done, Vec<u64>), Violation> {
     let (mut done, mut looks, mut rng) = (Done::default(), Vec::new(), run.rng(0));
     while done.swaps < SWAPS || !run.is_over() {
         let arbiter = if rng.one_in(16) {
@@ -176,7 +176,7 @@ fn run(run: &Run) -> Result<Report, Violation> {
     let _alone = crate::alone();
     let leaks = breaks::asked(&[("leak-value", ())])?.is_some();
     choose_machine(run.real);
-    let owners: [Owned<dyn Sum>; 2] = std::array::from_fn(|_| squall::stateful(Central::new(false)));
+    let owners: [Owned<dyn Sum>; 2] = std::array::from_fn(|_| squall::swappable(Central::new(false)));
     let objects = owners.each_ref().map(Owned::co);
     let stop = Arc::new(AtomicBool::new(false));
     let began = Instant::now();

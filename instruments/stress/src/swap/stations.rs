@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use squall::swap::{Format, Formats, New, RootFormats, State};
-use squall::{At, ClusterSize, Root, Vp, machine};
+use squall::swap::{Format, StateFormats, Replacement, RootFormats, State};
+use squall::{RepContext, ClusterSize, Root, Vp, machine};
 
 use super::chassis::{Book, Chassis};
 use super::faults::{Fault, Planted};
@@ -121,7 +121,7 @@ impl<const KIND: u8> Body for Single<KIND> {
 }
 
 impl<const KIND: u8> State for Single<KIND> {
-    fn formats(formats: &mut Formats<'_, Self>) {
+    fn formats(formats: &mut StateFormats<'_, Self>) {
         if KIND == ALIEN {
             formats.export(|_| Ok(Foreign)).import(|_, Foreign| Ok(()));
             return;
@@ -154,7 +154,7 @@ pub(super) struct Spread<const F: bool, const EAGER: bool> {
 
 pub(super) struct Leaf<const F: bool, const EAGER: bool> {
     marks: Marks,
-    at: At<Spread<F, EAGER>>,
+    at: RepContext<Spread<F, EAGER>>,
 }
 
 impl<const F: bool, const EAGER: bool> Root for Spread<F, EAGER> {
@@ -162,7 +162,7 @@ impl<const F: bool, const EAGER: bool> Root for Spread<F, EAGER> {
     type Rep = Leaf<F, EAGER>;
     const EAGER: bool = EAGER;
 
-    fn make_rep(&self, at: At<Self>) -> Leaf<F, EAGER> {
+    fn make_rep(&self, at: RepContext<Self>) -> Leaf<F, EAGER> {
         Leaf { marks: self.chassis.make_rep(), at }
     }
 
@@ -269,7 +269,7 @@ impl Kind {
 
 /// An implementation that is to serve, and what is known of it.
 pub(super) struct Candidate {
-    pub(super) new: New<dyn Relay>,
+    pub(super) new: Replacement<dyn Relay>,
     pub(super) kind: Kind,
     pub(super) number: u64,
     pub(super) book: Book,
@@ -289,21 +289,21 @@ impl Candidate {
         let (number, book, fault) = (chassis.number, chassis.book(), chassis.fault());
         let (draws, wakes) = (AtomicU64::new(0), AtomicU64::new(0));
         let new = match (kind, of_factory) {
-            (Kind::Alien, _) => New::stateful(Single::<ALIEN>::new(chassis)),
-            (Kind::Text, false) => New::stateful(Single::<TEXT>::new(chassis)),
-            (Kind::Central, false) => New::stateful(Single::<CENTRAL>::new(chassis)),
-            (Kind::Text | Kind::Central, true) => New::stateful(Single::<CENTRAL_OF_FACTORY>::new(chassis)),
-            (Kind::Eager, _) => New::root(Spread::<false, true> { chassis, draws, wakes }, any_size(rng)),
+            (Kind::Alien, _) => Replacement::stateful(Single::<ALIEN>::new(chassis)),
+            (Kind::Text, false) => Replacement::stateful(Single::<TEXT>::new(chassis)),
+            (Kind::Central, false) => Replacement::stateful(Single::<CENTRAL>::new(chassis)),
+            (Kind::Text | Kind::Central, true) => Replacement::stateful(Single::<CENTRAL_OF_FACTORY>::new(chassis)),
+            (Kind::Eager, _) => Replacement::root(Spread::<false, true> { chassis, draws, wakes }, any_size(rng)),
             (Kind::Spread, false) => {
-                New::root(Spread::<false, false> { chassis, draws, wakes }, any_size(rng))
+                Replacement::root(Spread::<false, false> { chassis, draws, wakes }, any_size(rng))
             }
-            (Kind::Spread, true) => New::root(Spread::<true, false> { chassis, draws, wakes }, any_size(rng)),
+            (Kind::Spread, true) => Replacement::root(Spread::<true, false> { chassis, draws, wakes }, any_size(rng)),
         };
         Candidate { new, kind, number, book, fault }
     }
 }
 
 /// An implementation of the interface that the objects' own one extends.
-pub(super) fn of_super(world: &'static World) -> New<dyn Station> {
-    New::stateful(Single::<CENTRAL>::new(Chassis::new(world, None, Fault::None)))
+pub(super) fn of_super(world: &'static World) -> Replacement<dyn Station> {
+    Replacement::stateful(Single::<CENTRAL>::new(Chassis::new(world, None, Fault::None)))
 }

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use squall::CoRef;
-use squall::rcu::{WaitError, defer, in_operation, op};
-use squall::swap::{Cancel, New, Swap, SwapError, SwapFailure, SwapOutcome, SwapPhase, SwapReport, recent};
+use squall::Handle;
+use squall::rcu::{WaitError, defer, in_operation, pin};
+use squall::swap::{Cancel, Replacement, Swap, SwapError, SwapFailure, SwapOutcome, SwapPhase, SwapReport, recent};
 
 use super::breaks::Break;
 use super::caller::Entry;
@@ -70,7 +70,7 @@ pub(super) fn refused(world: &'static World, life: &Arc<Life>, wanted: &[SwapFai
     let Some(co) = life.co.get() else { return };
     let mut rng = Rng::new(life.serial, 0);
     let candidate = Candidate::build(world, Some(life), (Kind::Central, false), Fault::None, &mut rng);
-    let outcome = Swap::of(*co).to(candidate.new).map_err(|error| error.failure());
+    let outcome = Swap::new(*co).run(candidate.new).map_err(|error| error.failure());
     life.failed(candidate.number);
     count(What::RefusedThere);
     if !outcome.as_ref().is_err_and(|failure| wanted.contains(failure)) {
@@ -81,7 +81,7 @@ pub(super) fn refused(world: &'static World, life: &Arc<Life>, wanted: &[SwapFai
 
 /// Asks for a swap by the interface that the object's own one extends.
 pub(super) fn refused_of_super(world: &'static World, entry: &Entry) {
-    let outcome = Swap::of(CoRef::upcast::<dyn Station>(entry.co)).to(of_super(world));
+    let outcome = Swap::new(Handle::upcast::<dyn Station>(entry.co)).run(of_super(world));
     count(What::RefusedThere);
     match outcome.map_err(|error| error.failure()) {
         Err(SwapFailure::WrongInterface) => {}
@@ -92,7 +92,7 @@ pub(super) fn refused_of_super(world: &'static World, entry: &Entry) {
 
 /// Asks for a swap inside an operation.
 pub(super) fn refused_in_operation(world: &'static World, entry: &Entry) {
-    op(|_| refused(world, &entry.life, &[SwapFailure::InOperation]));
+    pin(|_| refused(world, &entry.life, &[SwapFailure::InOperation]));
 }
 
 /// Asks for a swap in a deferred call. Where there is no reclaimer, that may run in a method of the object.
@@ -128,13 +128,13 @@ pub(super) fn one(world: &'static World, entry: &Entry, inside: bool, rng: &mut 
         _ if patient => PATIENCE,
         index => Duration::from_micros(DRAINS_US[index as usize]),
     };
-    let mut swap = Swap::of(entry.co).drain_within(drain);
+    let mut swap = Swap::new(entry.co).drain_timeout(drain);
     let deadline = rng.one_in(LIMIT_ONE_IN);
     if deadline {
-        swap = swap.within(Duration::from_micros(rng.below(DEADLINE_US_MAX)));
+        swap = swap.timeout(Duration::from_micros(rng.below(DEADLINE_US_MAX)));
     }
     let cancel = rng.one_in(LIMIT_ONE_IN).then(|| offer_cancel(world, rng));
-    swap = swap.unless(cancel.as_ref().unwrap_or(&world.last));
+    swap = swap.cancel_on(cancel.as_ref().unwrap_or(&world.last));
     if alone.is_some() {
         life.export.store(fault as u8, Ordering::Relaxed);
     }
@@ -145,7 +145,7 @@ pub(super) fn one(world: &'static World, entry: &Entry, inside: bool, rng: &mut 
     // AcqRel, by changes: of two that overlap one finds the other.
     let upgrades = world.upgrades.fetch_add(0, Ordering::AcqRel);
     let began = life.begin_ask();
-    let outcome = catch_unwind(AssertUnwindSafe(|| swap.to(new)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| swap.run(new)));
     let mut disturbed = life.end_ask(began);
     if entry.of_factory {
         disturbed |= upgrades % 2 == 1 || world.upgrades.fetch_add(0, Ordering::AcqRel) != upgrades;
@@ -280,7 +280,7 @@ pub(super) fn make(world: &World, life: &Arc<Life>) -> Option<squall::Owned<dyn 
 }
 
 /// The factory's maker of implementations of this kind.
-pub(super) fn maker(world: &'static World, kind: Kind) -> impl Fn() -> New<dyn Relay> + Clone + Send + Sync {
+pub(super) fn maker(world: &'static World, kind: Kind) -> impl Fn() -> Replacement<dyn Relay> + Clone + Send + Sync {
     move || {
         let life = MAKING.take();
         let mut rng = Rng::new(world.numbers.load(Ordering::Relaxed), DRAWS.replace(DRAWS.get() + 1));
@@ -297,7 +297,7 @@ pub(super) fn upgrade(world: &'static World, rng: &mut Rng) {
     MADE.take();
     // AcqRel: pairs with those in `one`, before and after.
     world.upgrades.fetch_add(1, Ordering::AcqRel);
-    let outcome = world.factory.upgrade(maker(world, kind), |swap| swap.drain_within(UPGRADE_DRAIN));
+    let outcome = world.factory.upgrade(maker(world, kind), |swap| swap.drain_timeout(UPGRADE_DRAIN));
     world.upgrades.fetch_add(1, Ordering::AcqRel);
     drop(alone);
     count(What::Upgrades);
@@ -334,7 +334,7 @@ pub(super) fn upgrade(world: &'static World, rng: &mut Rng) {
 
 /// An upgrade that is asked for inside an operation.
 pub(super) fn refused_upgrade(world: &'static World) {
-    let outcome = op(|_| world.factory.upgrade(maker(world, Kind::Central), |swap| swap));
+    let outcome = pin(|_| world.factory.upgrade(maker(world, Kind::Central), |swap| swap));
     MADE.take();
     if !matches!(outcome, Err(WaitError::InOperation)) {
         world.trial.accuse(format!("an upgrade inside an operation gave {outcome:?}"));

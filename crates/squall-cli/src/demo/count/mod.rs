@@ -15,7 +15,7 @@ mod table;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use squall::{ClusterSize, CoRef, Id, Owned, Root};
+use squall::{ClusterSize, Handle, Id, Owned, Root};
 
 use super::collect::{Collected, Text};
 use super::{LAPS_TIME, LAPS_TIME_MAX, Progress, ROUNDS_MAX, ROUNDS_MIN};
@@ -220,9 +220,9 @@ fn run_object(
     truth: &Totals,
     watch: &mut dyn FnMut(usize),
 ) -> Result<(), Failure> {
-    let reference: CoRef<dyn TextStats> = object.co();
+    let reference: Handle<dyn TextStats> = object.co();
     finish(row, &reference, texts, threads, truth, watch)?;
-    row.anatomy = Some(Anatomy::default().plus(CoRef::id(reference))?);
+    row.anatomy = Some(Anatomy::default().plus(Handle::id(reference))?);
     drop(object);
     match reference.try_totals() {
         Err(_) => Ok(()),

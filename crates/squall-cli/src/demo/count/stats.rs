@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use squall::objects::counter::{self, Counter};
 use squall::pervp::BiasedWord;
-use squall::{At, CoRef, Id, Owned, Root};
+use squall::{RepContext, Handle, Id, Owned, Root};
 
 /// What is counted of a text, or of many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,7 +125,7 @@ pub(crate) struct Part {
     bytes: BiasedWord,
     longest_line: AtomicU64,
     threads: Mutex<Vec<Totals>>,
-    at: At<Spread>,
+    at: RepContext<Spread>,
 }
 
 impl Part {
@@ -144,7 +144,7 @@ impl Root for Spread {
     type Interface = dyn TextStats;
     type Rep = Part;
 
-    fn make_rep(&self, at: At<Spread>) -> Part {
+    fn make_rep(&self, at: RepContext<Spread>) -> Part {
         let word = || BiasedWord::new(at.vp());
         Part {
             files: word(),
@@ -186,10 +186,10 @@ impl TextStats for Part {
 /// Four counters that adapt, each by itself.
 pub(crate) struct Adaptive {
     owned: [Owned<dyn Counter>; 4],
-    files: CoRef<dyn Counter>,
-    lines: CoRef<dyn Counter>,
-    words: CoRef<dyn Counter>,
-    bytes: CoRef<dyn Counter>,
+    files: Handle<dyn Counter>,
+    lines: Handle<dyn Counter>,
+    words: Handle<dyn Counter>,
+    bytes: Handle<dyn Counter>,
     longest_line: AtomicU64,
     threads: Mutex<Vec<Totals>>,
 }
@@ -217,7 +217,7 @@ impl Adaptive {
 
     /// Their ids, in the order of their names.
     pub(crate) fn ids(&self) -> [Id; 4] {
-        std::array::from_fn(|index| CoRef::id(self.owned[index].co()))
+        std::array::from_fn(|index| Handle::id(self.owned[index].co()))
     }
 }
 

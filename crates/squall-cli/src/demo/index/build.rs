@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use squall::objects::cell::{self, ReadMostly, Reading};
+use squall::objects::read_mostly::{self, OwnedReadMostly, ReadMostlyExt};
 use squall::objects::counter::{self, Counter};
-use squall::{CoRef, Id, Owned};
+use squall::{Handle, Id, Owned};
 
 use super::job::Job;
 use super::keep::Keep;
@@ -54,14 +54,14 @@ impl Statistics {
 pub(super) struct Build<'a> {
     job: &'a Job,
     next: AtomicUsize,
-    config: ReadMostly<Config>,
+    config: OwnedReadMostly<Config>,
     pub(super) statistics: Statistics,
 }
 
 impl<'a> Build<'a> {
     /// Of which so many of the threads may work at first.
     pub(super) fn new(job: &'a Job, workers: usize) -> Build<'a> {
-        let config = cell::adaptive(Config { workers, word_bytes_max: WORD_BYTES_MAX });
+        let config = read_mostly::adaptive(Config { workers, word_bytes_max: WORD_BYTES_MAX });
         Build { job, next: AtomicUsize::new(0), config, statistics: Statistics::new() }
     }
 
@@ -69,11 +69,11 @@ impl<'a> Build<'a> {
     pub(super) fn objects(&self) -> Vec<(&'static str, Id)> {
         let Statistics { texts, bytes, words, postings } = &self.statistics;
         vec![
-            ("configuration", CoRef::id(self.config.co())),
-            ("texts", CoRef::id(texts.co())),
-            ("bytes", CoRef::id(bytes.co())),
-            ("words", CoRef::id(words.co())),
-            ("postings", CoRef::id(postings.co())),
+            ("configuration", Handle::id(self.config.co())),
+            ("texts", Handle::id(texts.co())),
+            ("bytes", Handle::id(bytes.co())),
+            ("words", Handle::id(words.co())),
+            ("postings", Handle::id(postings.co())),
         ]
     }
 

@@ -1,7 +1,7 @@
 //! The forms of the map of ours.
 
 use squall::ClusterSize;
-use squall::objects::map::{self, Map};
+use squall::objects::map::{self, OwnedMap};
 
 use super::keep::List;
 use super::words::Hasher;
@@ -21,7 +21,7 @@ const PARTS: usize = 8;
 
 impl Form {
     /// A map that is empty.
-    pub(super) fn make(self) -> Map<Box<str>, List, Hasher> {
+    pub(super) fn make(self) -> OwnedMap<Box<str>, List, Hasher> {
         let hasher = Hasher::default();
         match self {
             Form::Locked => map::locked_with(0, hasher),

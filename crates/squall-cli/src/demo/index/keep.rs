@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use dashmap::DashMap;
-use squall::CoRef;
+use squall::Handle;
 use squall::lock::Lock;
-use squall::objects::map::{Entries, Mapping};
+use squall::objects::map::{MapExt, Map};
 
 use super::plain::Posting;
 use super::words::Hasher;
@@ -27,7 +27,7 @@ pub(super) trait Keep: Sync {
 pub(super) struct List(Arc<Lock<Vec<Posting>>>);
 
 /// Any map of ours.
-pub(super) type Ours = CoRef<dyn Mapping<Box<str>, List, Hasher>>;
+pub(super) type Ours = Handle<dyn Map<Box<str>, List, Hasher>>;
 
 impl List {
     /// A copy of the texts.
@@ -39,7 +39,7 @@ impl List {
 impl Keep for Ours {
     fn post(&self, word: &str, posting: Posting) {
         // A read is an operation, which must not wait: where somebody else is at the list, a share in it is taken out first.
-        let left = self.read(word, |list| match list.0.try_lock() {
+        let left = self.with(word, |list| match list.0.try_lock() {
             Some(mut texts) => {
                 texts.push(posting);
                 None

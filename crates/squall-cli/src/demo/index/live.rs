@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use squall::CoRef;
+use squall::Handle;
 use squall::objects::counter::{self, Counter};
-use squall::objects::map::{Entries, Map};
+use squall::objects::map::{MapExt, OwnedMap};
 
 use super::build::Build;
 use super::form::Form;
@@ -30,7 +30,7 @@ const ASKED: Duration = Duration::from_millis(700);
 
 /// An index that is built, with its texts.
 pub(super) struct Index<'a> {
-    map: Map<Box<str>, List, Hasher>,
+    map: OwnedMap<Box<str>, List, Hasher>,
     job: &'a Job,
     pub(super) time: Duration,
     teller: Teller,
@@ -65,7 +65,7 @@ impl<'a> Index<'a> {
     pub(super) fn build(form: Form, job: &'a Job, told: Told) -> Result<Index<'a>, Failure> {
         let (totals, map) = (job.totals, form.make());
         let build = Build::new(job, 1);
-        let mut objects = vec![("index", CoRef::id(map.co()))];
+        let mut objects = vec![("index", Handle::id(map.co()))];
         objects.extend(build.objects());
         let mut teller = Teller::new(objects);
         let bar = Progress::new(totals.bytes, "building");
@@ -96,7 +96,7 @@ impl<'a> Index<'a> {
     /// Lets all threads ask for its words for a while, and tells what is decided.
     pub(super) fn ask(&mut self) -> Result<(), Failure> {
         let questions = counter::adaptive();
-        self.teller.also("questions", CoRef::id(questions.co()));
+        self.teller.also("questions", Handle::id(questions.co()));
         let (over, map, job) = (AtomicBool::new(false), self.map.co(), self.job);
         line(self.teller.now("All threads ask for words."))?;
         let began = Instant::now();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use squall::adapt::control;
-use squall::{CoRef, Owned, rcu};
+use squall::{Handle, Owned, rcu};
 
 use super::build::Build;
 use super::form::Form;
@@ -114,7 +114,7 @@ fn lap(row: &mut Row, job: &Job, watch: &dyn Fn(u64)) -> Result<(), Failure> {
         Keeper::Ours(form) => {
             let map = form.make();
             run(row, &map.co(), job, watch)?;
-            if let Some(status) = control::status(CoRef::id(map.co())) {
+            if let Some(status) = control::status(Handle::id(map.co())) {
                 row.swaps += status.swaps_count;
                 row.form = Some(status.form);
             }

@@ -432,7 +432,7 @@ impl World {
     }
 
     /// Runs `f` as an operation, if the model has them.
-    pub(super) fn op<T>(&self, reader: Option<Reader>, f: impl FnOnce() -> T) -> T {
+    pub(super) fn guard<T>(&self, reader: Option<Reader>, f: impl FnOnce() -> T) -> T {
         match (&self.quiescence, reader) {
             // SAFETY: of this domain; each thread of a model has a reader of its own.
             (Some(quiescence), Some(reader)) => unsafe { quiescence.op(reader, f) },

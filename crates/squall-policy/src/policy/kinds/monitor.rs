@@ -13,7 +13,7 @@
 //! after the signaller.
 
 use squall_core::wrap::{goes_on, in_transfer, shall_leave};
-use squall_core::{Ended, Id};
+use squall_core::{Interrupted, Id};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ use crate::policy::{Block, Policy};
 /// A call from inside the monitor to the object itself is refused, since it would wait for itself. Swaps keep all of this:
 /// calls in the old implementation and in the new one exclude each other, and a call that waits for a condition leaves for the
 /// swap and is made again on what serves then, if its arguments can be used again (see
-/// [`At::sleep_until`](squall_core::At::sleep_until)).
+/// [`RepContext::sleep_until`](squall_core::RepContext::sleep_until)).
 ///
 /// # Cost
 /// To enter and to leave, a lock each, held for some tens of nanoseconds; a thread that must wait allocates 40 bytes, and is
@@ -38,7 +38,7 @@ use crate::policy::{Block, Policy};
 /// # Example
 /// ```
 /// use squall_policy::{Binding, Condition, Monitor, governed};
-/// use squall_core::{CallError, Ended, Owned};
+/// use squall_core::{CallError, Interrupted, Owned};
 /// use std::sync::Mutex;
 ///
 /// #[squall_macros::interface(crate = squall_core)]
@@ -235,7 +235,7 @@ impl Gate {
     }
 
     /// Waits in the line of a condition, outside the monitor; inside again when this returns.
-    fn wait(&self, condition: usize) -> Result<(), Ended> {
+    fn wait(&self, condition: usize) -> Result<(), Interrupted> {
         let waiter = Waiter::new();
         let next = {
             let mut state = self.lock();
@@ -251,7 +251,7 @@ impl Gate {
         while !waiter.is_granted() {
             // After it is in the line (I4).
             if self.id.get().is_some_and(|id| shall_leave(*id)) && self.leave_line(condition, &waiter) {
-                return Err(Ended);
+                return Err(Interrupted);
             }
             if !waiter.is_granted() {
                 thread::park();
@@ -406,12 +406,12 @@ impl Condition {
     /// Another call may have come between the signal and that: look again, or use [`wait_until`](Condition::wait_until).
     ///
     /// # Errors
-    /// [`Ended`]: the object was destroyed, or a swap waits for this call. Return soon, and leave the object as if the method
-    /// had not begun: see [`At::sleep_until`](squall_core::At::sleep_until). A call that cannot be made again waits on, and
+    /// [`Interrupted`]: the object was destroyed, or a swap waits for this call. Return soon, and leave the object as if the method
+    /// had not begun: see [`RepContext::sleep_until`](squall_core::RepContext::sleep_until). A call that cannot be made again waits on, and
     /// holds up a swap until that gives up.
     /// # Panics
     /// In a thread that is not in the monitor.
-    pub fn wait(&self) -> Result<(), Ended> {
+    pub fn wait(&self) -> Result<(), Interrupted> {
         self.gate.wait(self.index)
     }
 
@@ -421,7 +421,7 @@ impl Condition {
     /// As [`wait`](Condition::wait).
     /// # Panics
     /// As [`wait`](Condition::wait).
-    pub fn wait_until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Result<T, Ended> {
+    pub fn wait_until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> Result<T, Interrupted> {
         loop {
             if let Some(result) = ready() {
                 return Ok(result);

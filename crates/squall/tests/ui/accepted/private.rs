@@ -20,12 +20,12 @@ mod inner {
     pub(super) fn call() {
         let unseen: squall::Owned<dyn Unseen> = squall::shared(Rep);
         unseen.unseen();
-        let seen = squall::CoRef::upcast::<dyn Seen>(unseen.co());
+        let seen = squall::Handle::upcast::<dyn Seen>(unseen.co());
         super::call(seen);
     }
 }
 
-fn call(seen: squall::CoRef<dyn inner::Seen>) {
+fn call(seen: squall::Handle<dyn inner::Seen>) {
     use inner::Seen;
     seen.seen();
 }

@@ -1,6 +1,6 @@
 //! A reference is upcast to what its interface extends.
 
-use squall::{CoRef, interface};
+use squall::{Handle, interface};
 
 #[interface]
 trait Named: Send + Sync {
@@ -12,8 +12,8 @@ trait Hits: Send + Sync {
     fn add(&self, n: u64);
 }
 
-fn upcast(hits: CoRef<dyn Hits>) -> CoRef<dyn Named> {
-    CoRef::upcast::<dyn Named>(hits)
+fn upcast(hits: Handle<dyn Hits>) -> Handle<dyn Named> {
+    Handle::upcast::<dyn Named>(hits)
 }
 
 fn main() {

@@ -60,7 +60,7 @@ fn compare(folder: &Path, program: &str, rounds: usize) -> Result<(), String> {
     );
     for (allocator, of) in ALLOCATORS.iter().zip(&runs) {
         if let Some(other) = of.iter().find(|run| run.sum != sum) {
-            return Err(format!("{program}: {allocator} came to {}, not {sum}", other.sum));
+            return Err(format!("{program}: the sum with {allocator} is {}, not {sum}", other.sum));
         }
         let [low, ms, high] = quartiles(of.iter().map(|run| run.ms).collect());
         let of_half = |f: fn(&Run) -> f64| quartiles(of.iter().map(f).collect())[1];

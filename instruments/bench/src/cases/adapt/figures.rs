@@ -6,8 +6,14 @@ use squall::adapt::settings;
 use super::play::Load;
 use super::script::{self, Length, Script};
 use super::turn::{Took, Turn};
-use crate::harness::{median, quantile};
+use crate::case::Role;
+use crate::harness::{SubjectResult, median, quantile};
 use crate::ours_adapt::{Kind, Shape};
+
+/// A subject's row, from one figure per round.
+pub(super) fn subject(kind: Kind, ns: Vec<f64>) -> SubjectResult {
+    SubjectResult { name: kind.name(), role: Role::Ours, ns, metrics: Vec::new() }
+}
 
 /// All turns of one kind: by round, then by script.
 pub(super) type Turns = Vec<Vec<Turn>>;

@@ -1,50 +1,50 @@
 //! Ten thousand counters, of which ten are hot.
 //!
-//! - I1. All sets are made before the policy has seen anything, and live to the end: so what the resident set grows by from
-//!   then on is what the policy keeps and what grows.
+//! - I1. All sets are made before the policy has seen any load, and live to the end. So the resident set
+//!   grows from then on only by the policy's records and by counters that are distributed.
 //!
-//! Not promised: that growth at later thread counts of one run, which find memory that earlier ones left.
+//! Not promised: that growth at later thread counts of one run, which reuse memory of earlier ones.
 
 use std::time::{Duration, SystemTime};
 
-use squall::CoRef;
+use squall::Handle;
 use squall::objects::counter::Counter;
 
-use super::figures::{BEST_FIXED, over_best};
+use super::figures::{BEST_FIXED, over_best, subject};
 use super::play::{Caller, Load, Step, play, policy_ms_per_s};
 use super::turn::{BATCH, tells_why};
 use crate::cases::rcu_idle::resident_bytes;
 use crate::harness::{Table, median, paired_ratio, quantile};
 use crate::ours_adapt::{Counted, Kind, checked};
 
-/// Counters, and those of them to which most is added.
+/// Number of counters, and of the hot ones among them.
 pub(super) const OBJECTS: usize = 10_000;
 pub(super) const HOT: usize = 10;
 
-/// One addition in so many goes to any of them.
+/// One addition in this many goes to any of the counters.
 const COLD_ONE_IN: u64 = 100;
-/// For so long the load is there before anything is measured, and the policy decides.
+/// Time for which the load runs before any measurement, while the policy decides.
 const DECIDES: Duration = Duration::from_millis(1500);
-/// A turn: until its caches are warm, and then. Four turns of others are shorter than a policy's quiet time, so that an object
-/// that is hot in its own turns does not go back in theirs.
+/// A turn: first until its caches are warm, then the measured part. Four turns of other sets are shorter than
+/// a policy's quiet time. So an object that is hot in its own turns does not shrink in theirs.
 const AGAIN: Duration = Duration::from_millis(50);
 const STEADY: Duration = Duration::from_millis(120);
 
-/// One thread's way to pick among them.
+/// One thread's way to pick among the counters.
 pub(super) struct Picking {
-    all: Vec<CoRef<dyn Counter>>,
+    all: Vec<Handle<dyn Counter>>,
     random: u64,
 }
 
 impl Picking {
     pub(super) fn new(counters: &[Counted], thread: usize) -> Picking {
-        let all: Vec<CoRef<dyn Counter>> = counters.iter().map(Counted::co).collect();
-        // A miss of each.
+        let all: Vec<Handle<dyn Counter>> = counters.iter().map(Counted::co).collect();
+        // Causes a miss of each.
         all.iter().for_each(|co| co.add(0));
         Picking { all, random: 0x9E37_79B9_7F4A_7C15 ^ (thread as u64 + 1) << 20 }
     }
 
-    /// Adds one so many times.
+    /// Adds one, `calls` times.
     pub(super) fn add(&mut self, calls: u64) -> u64 {
         let (all, objects) = (self.all.as_slice(), self.all.len() as u64);
         for _ in 0..calls {
@@ -52,7 +52,7 @@ impl Picking {
             self.random ^= self.random >> 7;
             self.random ^= self.random << 17;
             let (which, among) = (self.random >> 32, self.random & 0xFFFF_FFFF);
-            // The high bits of a product: without a division.
+            // The high bits of a product, to avoid a division.
             let count = if (among * COLD_ONE_IN) >> 32 == 0 { objects } else { objects.min(HOT as u64) };
             all[((which * count) >> 32) as usize].add(1);
         }
@@ -71,7 +71,7 @@ struct Set {
     counters: Vec<Counted>,
     added: u64,
     ns: Vec<f64>,
-    /// Of the policies' thread.
+    /// Processor time of the engine's thread.
     policy_ms_per_s: Vec<f64>,
 }
 
@@ -79,7 +79,7 @@ impl Set {
     fn new(kind: Kind, threads: usize) -> Result<Set, String> {
         let counters = kind.make(OBJECTS)?;
         let mut set = Set { counters, added: 0, ns: Vec::new(), policy_ms_per_s: Vec::new() };
-        // Each thread calls each of them once, before it begins with nothing.
+        // Each thread calls each counter once before it begins.
         set.play(threads, &[]);
         Ok(set)
     }
@@ -99,12 +99,12 @@ impl Set {
 /// The three sets.
 pub(super) struct Many {
     threads: usize,
-    /// Kept, so that nobody gets its memory.
+    /// Kept alive, so that its memory is not reused.
     _first: Set,
     sets: [Set; 3],
-    /// When the hot ones were swapped, after the load began.
+    /// Times of the swaps of the hot counters, after the load began.
     decisions_ms: Vec<f64>,
-    /// The resident set when all were made, and before the policy had seen anything.
+    /// The resident set after all were made, before the policy had seen any load.
     undecided_rss_bytes: u64,
 }
 
@@ -114,7 +114,7 @@ fn step(steady: bool, length: Duration) -> Step {
 
 impl Many {
     pub(super) fn new(threads: usize) -> Result<Many, String> {
-        // The first ones bring what all share.
+        // The first set also makes everything shared by all.
         let first = Set::new(Kind::Shared, threads)?;
         let sets = [Set::new(Kind::Shared, threads)?, Set::new(Kind::Distributed, threads)?];
         let [shared, distributed] = sets;
@@ -143,12 +143,12 @@ impl Many {
         Ok(())
     }
 
-    /// Fills the table, of these rounds.
+    /// Fills the table from the kept rounds.
     pub(super) fn tell(&self, kept: &[usize], table: &mut Table) -> Result<(), String> {
         let ns = |kind: Kind| -> Vec<f64> {
             kept.iter().map(|round| self.sets[kind as usize].ns[*round]).collect()
         };
-        table.subjects = Kind::ALL.map(|kind| super::subject(kind, ns(kind))).into();
+        table.subjects = Kind::ALL.map(|kind| subject(kind, ns(kind))).into();
         let mine = ns(Kind::Adaptive);
         let name = |other: &str| format!("{}/{other}", Kind::Adaptive.name());
         table.ratios.push((name(BEST_FIXED), over_best(kept.len(), |kind, round| ns(kind)[round]), ""));
@@ -160,7 +160,7 @@ impl Many {
         let bytes = adaptive.bytes();
         one("bytes", bytes);
         one("policy_ms_per_s", median(&adaptive.policy_ms_per_s));
-        // What has grown is in it twice.
+        // Memory of distributed counters is included twice.
         let kept_by_policy = resident_bytes()?.saturating_sub(self.undecided_rss_bytes) as f64;
         one("policy_rss_bytes", kept_by_policy);
         one("bytes_over_shared", (bytes + kept_by_policy) / shared.bytes());

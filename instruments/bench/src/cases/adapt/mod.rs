@@ -21,13 +21,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use squall::Vp;
 
-use crate::case::{Case, Make, Missing, PLAIN, Role, Scale, Setting, Spec, Subject, Variant, Worker};
+use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant, Worker};
 use crate::cases::swap::crew::fit;
 use crate::env;
-use crate::harness::{CLEAN_ROUNDS_MIN, Plan, RoundWatch, RunError, Step, SubjectResult, Table};
+use crate::harness::{CLEAN_ROUNDS_MIN, Plan, RoundWatch, RunError, Step, Table};
 use crate::ours_adapt::{Counted, Kind, checked, for_counting};
 use crate::ours_machine::on_processor;
-use figures::{Seen, Turns};
+use figures::{Seen, Turns, subject};
 use play::Load;
 use script::Script;
 
@@ -39,15 +39,15 @@ const MANY: &str = "ten-thousand-objects";
 
 pub(super) static CASE: Case = Case {
     name: "adapt",
-    about: "a call of a counter that changes its form when its load does, beside the two forms that it may have",
+    about: "one call of a counter that adapts its form to the load, compared with its two fixed forms",
     variants: &[
-        variant("one-adds", "the first thread adds, nobody else calls"),
+        variant("one-adds", "the first thread adds, the others sleep"),
         variant("all-add", "all threads add"),
-        variant("mostly-total", "all threads ask for the sum, but for one call in a hundred, which adds"),
-        variant("phases", "these and others in turns, each long enough to be followed"),
+        variant("mostly-total", "all threads ask for the sum; one call in a hundred adds"),
+        variant("phases", "these and other loads in sequence, each long enough to be followed"),
         variant(
             "square-wave",
-            "all-add and mostly-total in turns, each too short to be followed: 20 ms and 100 ms",
+            "all-add and mostly-total by turns, each too short to be followed: 20 ms and 100 ms",
         ),
         variant(
             MANY,
@@ -130,10 +130,6 @@ fn empty(setting: &Setting) -> Table {
 
 fn is_pinned(threads: usize) -> bool {
     fit(threads) && !crate::ours_machine::is_virtual()
-}
-
-fn subject(kind: Kind, ns: Vec<f64>) -> SubjectResult {
-    SubjectResult { name: kind.name(), role: Role::Ours, ns, metrics: Vec::new() }
 }
 
 /// The VPs of the first and of the last thread, if they stay there.

@@ -1,23 +1,23 @@
-//! One object's way through a script, and what is to be said of it.
+//! One object's way through a script, and its results.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use squall::objects::counter::Counter;
-use squall::{CoRef, Vp};
+use squall::{Handle, Vp};
 
 use super::play::{Caller, Load, Step, Stepped, play, policy_ms_per_s};
 use super::script::{self, Script};
 use crate::cases::swap::crew::fit;
 use crate::ours_adapt::{Counted, Kind, Shape, Swapped, add, checked, mostly_total};
 
-/// Calls between two looks at the stage.
+/// Calls between two checks of the step.
 pub(super) const BATCH: u64 = 200;
 
 /// Calls of one counter.
-pub(super) struct One(CoRef<dyn Counter>);
+pub(super) struct One(Handle<dyn Counter>);
 
 impl One {
-    pub(super) fn new(co: CoRef<dyn Counter>) -> One {
+    pub(super) fn new(co: Handle<dyn Counter>) -> One {
         // Registers the thread, and misses.
         co.add(0);
         One(co)
@@ -31,8 +31,8 @@ impl Caller for One {
     }
 }
 
-/// Makes so many calls. Returns how many of them added one.
-pub(super) fn call(co: CoRef<dyn Counter>, load: Load, calls: u64) -> u64 {
+/// Makes `calls` calls. Returns how many of them added one.
+pub(super) fn call(co: Handle<dyn Counter>, load: Load, calls: u64) -> u64 {
     match load {
         Load::MostlyTotal => mostly_total(co, calls),
         _ => add(co, calls),
@@ -42,33 +42,33 @@ pub(super) fn call(co: CoRef<dyn Counter>, load: Load, calls: u64) -> u64 {
 /// Nanoseconds per call in one part.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Took {
-    /// In its steady steps: the mean over the loads, each alone.
+    /// In the steady steps: the mean over the loads, each alone.
     pub(super) steady: f64,
-    /// In all of it.
+    /// In all steps.
     pub(super) whole: f64,
 }
 
-/// What came of a turn.
+/// Result of a turn.
 pub(super) struct Turn {
     pub(super) parts: Vec<Took>,
-    /// When each part began.
+    /// Start of each part.
     pub(super) began: Vec<SystemTime>,
     pub(super) ended: SystemTime,
     pub(super) swaps: Vec<Swapped>,
     pub(super) bytes: usize,
-    /// Of the policies' thread.
+    /// Processor time of the engine's thread.
     pub(super) policy_ms_per_s: f64,
-    /// How long after the end an adaptive counter that was grown went back, and the bytes that it has then.
+    /// Time after the end until a distributed adaptive counter shrank, and its bytes then.
     pub(super) folded: Option<(Duration, usize)>,
 }
 
-/// An object goes back within so long, or it does not.
+/// An object shrinks within this time, or it never does.
 const FOLDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Makes a counter and plays the script with it.
 pub(super) fn turn(kind: Kind, script: Script, threads: usize, quick: bool) -> Result<Turn, String> {
     let made = kind.make(1)?;
-    let counter = made.first().ok_or("none was made")?;
+    let counter = made.first().ok_or("no counter was made")?;
     let steps = script::steps(script, fit(threads), quick);
     let co = counter.co();
     let played = play(threads, &steps, |_| One::new(co));
@@ -89,7 +89,7 @@ pub(super) fn turn(kind: Kind, script: Script, threads: usize, quick: bool) -> R
     })
 }
 
-/// Whether each step and each decision is to be told on stderr.
+/// Whether each step and each decision is reported on stderr.
 pub(super) fn tells_why() -> bool {
     std::env::var_os("SQUALL_BENCH_WHY").is_some()
 }
@@ -125,7 +125,7 @@ fn took(part: usize, steps: &[Step], played: &[Stepped]) -> Took {
     Took { steady: mean(true), whole: mean(false) }
 }
 
-/// Waits until it goes back.
+/// Waits until the counter shrinks.
 fn folded(counter: &Counted) -> Option<(Duration, usize)> {
     let began = Instant::now();
     if !counter.is_grown() {
@@ -138,12 +138,12 @@ fn folded(counter: &Counted) -> Option<(Duration, usize)> {
 }
 
 impl Turn {
-    /// The end of a part.
+    /// End of a part.
     fn end(&self, part: usize) -> SystemTime {
         self.began.get(part + 1).copied().unwrap_or(self.ended)
     }
 
-    /// The swaps of a part, and how long after its beginning.
+    /// The swaps of a part, with their time after its start.
     pub(super) fn swaps_in(&self, part: usize) -> impl Iterator<Item = (f64, Shape)> {
         let (began, end) = (self.began[part], self.end(part));
         let of_part = self.swaps.iter().filter(move |swap| began <= swap.at && swap.at < end);

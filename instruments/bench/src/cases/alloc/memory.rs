@@ -105,7 +105,7 @@ fn churn<A: Allocator>(quick: bool) -> Result<Growth, String> {
     barrier.wait();
     let churn = resident_bytes()?.saturating_sub(before);
     barrier.wait();
-    let live = threads.into_iter().map(|thread| thread.join().expect("nobody panics")).sum();
+    let live = threads.into_iter().map(|thread| thread.join().expect("threads do not panic")).sum();
     let freed = resident_bytes()?.saturating_sub(before);
     A::collect();
     let idle = resident_bytes()?.saturating_sub(before);

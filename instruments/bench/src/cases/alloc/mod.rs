@@ -50,15 +50,15 @@ use allocators;
 
 pub(super) static CASE: Case = Case {
     name: "alloc",
-    about: "one block allocated and freed by the same thread",
+    about: "one block allocated and freed by one thread",
     variants: &[
         variant("tight-64", "64 bytes, freed at once", false),
         variant("tight-16", "16 bytes, freed at once", true),
         variant("tight-256", "256 bytes, freed at once", true),
-        variant("random-64", "64 bytes, in the place of one of 1,000 at random", false),
-        variant("random-16", "16 bytes, in the place of one of 1,000 at random", true),
-        variant("random-256", "256 bytes, in the place of one of 1,000 at random", true),
-        variant("random-mixed", "16 to 1,024 bytes, in the place of one of 1,000 at random", false),
+        variant("random-64", "64 bytes, replacing one of 1,000 at random", false),
+        variant("random-16", "16 bytes, replacing one of 1,000 at random", true),
+        variant("random-256", "256 bytes, replacing one of 1,000 at random", true),
+        variant("random-mixed", "16 to 1,024 bytes, replacing one of 1,000 at random", false),
         variant("burst-64", "64 bytes, 10,000 before they are freed", false),
         variant("burst-16", "16 bytes, 10,000 before they are freed", true),
         variant("burst-256", "256 bytes, 10,000 before they are freed", true),

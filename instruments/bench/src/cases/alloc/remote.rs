@@ -38,7 +38,7 @@ const fn make<A: Allocator>() -> Make {
             return Err(Missing(why));
         }
         if !setting.threads.is_multiple_of(2) {
-            return Err(Missing("it takes pairs of threads".to_owned()));
+            return Err(Missing("needs an even number of threads".to_owned()));
         }
         Ok(Box::new(Pairs::<A> {
             counted: setting.counted,
@@ -117,7 +117,7 @@ impl<A: Allocator> Subject for Pairs<A> {
     fn check(&self, _: u64) -> Result<(), String> {
         match self.freed.load(Ordering::Relaxed) {
             0 => Ok(()),
-            wrong => Err(format!("{wrong} blocks did not hold what was written to them")),
+            wrong => Err(format!("{wrong} blocks lost the word written to them")),
         }
     }
 }

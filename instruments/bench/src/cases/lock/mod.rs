@@ -12,6 +12,7 @@
 //!
 //! - I1. The word is checked: it must have counted the sections.
 
+mod loads;
 mod mix;
 mod play;
 mod rounds;
@@ -27,7 +28,7 @@ use rounds::{Rounds, Script};
 pub(super) static LOCK: Case = Case {
     name: "lock",
     about: "a lock taken and released, with work inside and outside",
-    variants: steady::VARIANTS,
+    variants: loads::VARIANTS,
     subjects: subjects::SPECS,
     scale: Scale::Own(run_steady),
     slice_ms: (0, 0),
@@ -38,8 +39,8 @@ pub(super) static LOCK: Case = Case {
 
 pub(super) static MIX: Case = Case {
     name: "lock-mix",
-    about: "the same while the length of sections and the number of threads change, every few tens of milliseconds",
-    variants: &[Variant { threads: Some(mix::THREADS), ..PLAIN }],
+    about: "a lock taken and released while the length of sections and the number of threads change every 40 ms",
+    variants: &[Variant { threads: Some(loads::THREADS), ..PLAIN }],
     subjects: subjects::SPECS,
     scale: Scale::Own(run_mix),
     slice_ms: (0, 0),
@@ -51,13 +52,13 @@ pub(super) static MIX: Case = Case {
 fn run_steady(setting: &Setting, plan: &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Result<Table, RunError> {
     let name = setting.variant.name;
     let shape =
-        steady::Shape::of(name).ok_or_else(|| RunError(format!("case lock has no variant {name:?}")))?;
+        loads::Shape::of(name).ok_or_else(|| RunError(format!("case lock has no variant {name:?}")))?;
     let script = steady::Script::new(shape, plan.quick);
     run(&LOCK, setting, plan, &script, &[], progress)
 }
 
 fn run_mix(setting: &Setting, plan: &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Result<Table, RunError> {
-    let names = mix::PHASES.map(|(name, ..)| name);
+    let names = loads::PHASES.map(|(name, ..)| name);
     run(&MIX, setting, plan, &mix::Script::new(plan.quick), &names, progress)
 }
 

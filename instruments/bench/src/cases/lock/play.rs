@@ -82,7 +82,7 @@ impl Stage {
     }
 
     fn change_to(&self, step: usize) {
-        let guard = self.change.lock().expect("nobody panics holding it");
+        let guard = self.change.lock().expect("the lock is not poisoned");
         // Relaxed: the number publishes no other data.
         self.now.store(step, Ordering::Relaxed);
         drop(guard);
@@ -91,9 +91,9 @@ impl Stage {
 
     /// Sleeps until `step` is over.
     fn sleep_through(&self, step: usize) {
-        let guard = self.change.lock().expect("nobody panics holding it");
+        let guard = self.change.lock().expect("the lock is not poisoned");
         let is_on = |_: &mut ()| self.is_on(step);
-        drop(self.changed.wait_while(guard, is_on).expect("nobody panics holding it"));
+        drop(self.changed.wait_while(guard, is_on).expect("the lock is not poisoned"));
     }
 
     fn read(&self) -> (Instant, Vec<u64>) {

@@ -76,9 +76,9 @@ const fn looping<Fits: Exclusive, Crowded: Exclusive>() -> Make {
 
 impl<L: Exclusive> Looping<L> {
     fn make(setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
-        let loads = match steady::Shape::of(setting.variant.name) {
+        let loads = match loads::Shape::of(setting.variant.name) {
             Some(shape) => vec![shape.load(super::work::Turns::nominal)],
-            None => mix::loads(super::work::Turns::nominal),
+            None => loads::phases(super::work::Turns::nominal),
         };
         Ok(Box::new(Looping { lock: L::new(), loads }))
     }

@@ -19,7 +19,7 @@ use crate::rivals::maps::{Dash, Family, Job, Locked, Mapping, Papaya, SccHashInd
 
 pub(in crate::cases) static CASE: Case = Case {
     name: "map-memory",
-    about: "bytes of a map for each entry, by the allocator's count; metrics only",
+    about: "bytes of a map per entry, by the allocator's account; metrics only",
     variants: SIZES,
     subjects: &[],
     scale: Scale::Latency,
@@ -87,7 +87,7 @@ impl Job for Weighing {
     type Result = Result<Weight, Missing>;
 
     fn run<K: Key, M: Mapping<K>>(self) -> Self::Result {
-        let told = || heap::bytes().ok_or_else(|| Missing("the C library does not say".to_owned()));
+        let told = || heap::bytes().ok_or_else(|| Missing("the C library has no account of its allocations".to_owned()));
         // I1.
         M::settle();
         let before = told()?;

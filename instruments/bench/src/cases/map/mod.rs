@@ -68,7 +68,7 @@ macro_rules! subjects {
 
 pub(super) static GET: Case = Case {
     name: "map-get",
-    about: "one look for a key that is there, in a map that all threads read",
+    about: "one lookup of a present key, in a map that all threads read",
     variants: shape::READING,
     subjects: subjects!(work::getting),
     scale: Scale::Work,
@@ -92,7 +92,7 @@ pub(super) static MIXED: Case = Case {
 
 pub(super) static CHURN: Case = Case {
     name: "map-churn",
-    about: "a new key put in or the oldest taken out, in turns, in a map that all threads write",
+    about: "a new key inserted or the oldest removed, by turns, in a map that all threads write",
     variants: shape::SIZES,
     subjects: subjects!(work::churning),
     scale: Scale::Work,

@@ -86,7 +86,7 @@ impl<K: Key> Plan<K> {
     fn shared(shape: &Shape, churn: bool) -> Arc<Plan<K>> {
         let Shape { keys, entries, law, writes, .. } = *shape;
         let made = Made { keys, entries, law, writes, churn };
-        let mut last = LAST.lock().expect("nobody panics holding it");
+        let mut last = LAST.lock().expect("the lock is not poisoned");
         if let Some((of, plan)) = &*last
             && *of == made
             && let Ok(plan) = plan.clone().downcast()

@@ -107,7 +107,7 @@ impl<K: Key, M: Mapping<K>> Load<K, M> {
     }
 
     fn place(&self, thread: usize) -> MutexGuard<'_, Place> {
-        self.threads[thread].lock().expect("nobody panics holding it")
+        self.threads[thread].lock().expect("the lock is not poisoned")
     }
 
     /// Triggers the map's work that it does once per thread.
@@ -115,8 +115,8 @@ impl<K: Key, M: Mapping<K>> Load<K, M> {
         black_box(self.map.get(key));
     }
 
-    /// Looks up all keys for a map that learns from a first lookup. Twice: a lookup may learn nothing while
-    /// other threads do likewise.
+    /// Looks up all keys for a map that learns from a first lookup. Twice: a lookup may be ineffective while
+    /// other threads look up too.
     fn look_at_all(&self, thread: usize) {
         if !M::LEARNS || mem::replace(&mut self.place(thread).looked, true) {
             return;
@@ -142,11 +142,11 @@ impl<K: Key, M: Mapping<K>> Load<K, M> {
         }
         let (entries, sum) = (self.map.len(), self.map.sum());
         if entries != expected {
-            return Err(format!("{expected} entries should be there, but {entries} are"));
+            return Err(format!("the map has {entries} entries, not {expected}"));
         }
         if sum != entries as u64 + updates {
             let found = sum.wrapping_sub(entries as u64) as i64;
-            return Err(format!("{updates} updates were made, but {found} are there"));
+            return Err(format!("{updates} updates were made, but the values hold {found}"));
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::case::Variant;
 use crate::cases::map::zipf;
 
 /// Number of keys, all of them present.
@@ -20,6 +21,17 @@ pub(super) struct Load {
     pub(super) value_bytes: usize,
     /// Number of `set` requests in a hundred; the others are `get`.
     pub(super) sets_of_100: u64,
+}
+
+impl Load {
+    /// The mix named by a variant.
+    pub(super) fn of(variant: &Variant) -> Load {
+        match variant.name {
+            "100b-50-50" => Load { value_bytes: 100, sets_of_100: 50 },
+            "4k-90-10" => Load { value_bytes: 4096, sets_of_100: 10 },
+            _ => Load { value_bytes: 100, sets_of_100: 10 },
+        }
+    }
 }
 
 /// Requests, drawn beforehand.

@@ -26,7 +26,7 @@ use client::Load;
 
 pub(super) static CASE: Case = Case {
     name: "serve",
-    about: "a request to a cache server over loopback, which each of the threads waits for",
+    about: "one request to a cache server over loopback, until its answer is there",
     variants: VARIANTS,
     subjects: subjects::SPECS,
     scale: Scale::Own(run),
@@ -37,34 +37,25 @@ pub(super) static CASE: Case = Case {
 };
 
 static VARIANTS: &[Variant] = &[
-    Variant { name: "100b-90-10", about: "values of 100 bytes; of a hundred requests 10 are `set`", ..PLAIN },
+    Variant { name: "100b-90-10", about: "values of 100 bytes; 10 % of the requests are `set`", ..PLAIN },
     Variant {
         name: "100b-50-50",
-        about: "values of 100 bytes; of a hundred requests 50 are `set`",
+        about: "values of 100 bytes; 50 % of the requests are `set`",
         thorough: true,
         ..PLAIN
     },
     Variant {
         name: "4k-90-10",
-        about: "values of 4096 bytes; of a hundred requests 10 are `set`",
+        about: "values of 4096 bytes; 10 % of the requests are `set`",
         thorough: true,
         ..PLAIN
     },
 ];
 
-/// Parses a variant's name.
-fn load(variant: &Variant) -> Load {
-    match variant.name {
-        "100b-50-50" => Load { value_bytes: 100, sets_of_100: 50 },
-        "4k-90-10" => Load { value_bytes: 4096, sets_of_100: 10 },
-        _ => Load { value_bytes: 100, sets_of_100: 10 },
-    }
-}
-
 fn run(setting: &Setting, plan: &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Result<Table, RunError> {
     let Setting { threads, variant, .. } = *setting;
     let failed = |why| RunError(format!("case {} {}: {why}", CASE.name, variant.name));
-    let mut rounds = rounds::Rounds::begin(threads, load(variant), plan.quick).map_err(failed)?;
+    let mut rounds = rounds::Rounds::begin(threads, Load::of(variant), plan.quick).map_err(failed)?;
     for round in 1..=plan.rounds() {
         rounds.round().map_err(failed)?;
         progress(Step { case: CASE.name, variant: variant.name, threads, round, rounds: plan.rounds() });

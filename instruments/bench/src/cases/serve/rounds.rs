@@ -65,8 +65,8 @@ impl Contestant {
             joined.collect::<Result<Vec<Asked>, _>>()
         });
         let asked = asked.map_err(|error| format!("{}: {error}", self.entry.name))?;
-        let began = asked.iter().map(|asked| asked.began).min().ok_or("nobody asked")?;
-        let ended = asked.iter().map(|asked| asked.ended).max().ok_or("nobody asked")?;
+        let began = asked.iter().map(|asked| asked.began).min().ok_or("there are no connections")?;
+        let ended = asked.iter().map(|asked| asked.ended).max().ok_or("there are no connections")?;
         let took_us: Vec<f64> = asked.into_iter().flat_map(|asked| asked.took_us).collect();
         Ok(Turn {
             ns: (ended - began).as_nanos() as f64 / took_us.len().max(1) as f64,

@@ -9,8 +9,7 @@ use squall_cache_example::{Cache, Clock, Config, SquallStore, Store, serve};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
-use super::client::{Client, Script};
-use super::load;
+use super::client::{Client, Load, Script};
 use crate::case::{Missing, Role, Setting, Spec, Subject, Worker};
 use crate::env;
 use crate::rivals::{memcached, stores};
@@ -66,7 +65,7 @@ fn threads() -> usize {
 
 /// Starts the server of the example.
 fn ours<S: Store + Default>() -> Result<Running, Missing> {
-    let failed = |error: std::io::Error| Missing(format!("it cannot be started: {error}"));
+    let failed = |error: std::io::Error| Missing(format!("the server cannot be started: {error}"));
     let runtime =
         Builder::new_multi_thread().worker_threads(threads()).enable_all().build().map_err(failed)?;
     let bound = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
@@ -91,9 +90,9 @@ struct Asked {
 
 fn asked(entry: &'static Entry, setting: &Setting) -> Result<Box<dyn Subject>, Missing> {
     let running = (entry.start)()?;
-    let script = Script::new(load(setting.variant));
+    let script = Script::new(Load::of(setting.variant));
     let filled = Client::new(running.address, &script, 0).and_then(|mut client| client.fill());
-    filled.map_err(|error| Missing(format!("it cannot be filled: {error}")))?;
+    filled.map_err(|error| Missing(format!("the server cannot be filled: {error}")))?;
     Ok(Box::new(Asked { running, script, answered: AtomicU64::new(0) }))
 }
 

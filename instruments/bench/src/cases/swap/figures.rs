@@ -2,29 +2,9 @@
 
 use std::time::Duration;
 
-use squall::swap::SwapReport;
-
 use crate::harness::quantile;
 use crate::report::HISTOGRAM;
-
-/// Result of one replacement.
-pub(crate) struct Replaced {
-    /// Whether the new object serves. Otherwise the deadline passed before all calls had left the old one.
-    pub(crate) done: bool,
-    /// Report of the swap, if there is one.
-    pub(crate) report: Option<SwapReport>,
-}
-
-impl Replaced {
-    /// The new object serves; there is no report.
-    pub(crate) const PLAIN: Replaced = Replaced { done: true, report: None };
-    /// The old object serves on.
-    pub(crate) const TIMED_OUT: Replaced = Replaced { done: false, report: None };
-
-    pub(crate) fn swapped(report: SwapReport) -> Replaced {
-        Replaced { done: true, report: Some(report) }
-    }
-}
+use crate::work::replace::Replaced;
 
 /// Observations of many swaps.
 #[derive(Default)]

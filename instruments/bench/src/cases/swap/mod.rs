@@ -31,16 +31,14 @@ mod throughput;
 use std::time::Duration;
 
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant};
-use crate::cases::call::{Reach, called};
 use crate::harness::spread;
-use crate::ours_machine::processors_count;
 use crate::ours_swap::{Counting, Ours};
 use crate::rivals::{arcswap, rwlock};
+use crate::work::call::{Reach, called};
+use crate::work::replace::Shape;
 use figures::{Figures, Swaps};
 use phases::{Arbitrating, Gaps};
 use throughput::Throughput;
-
-pub(crate) use phases::{Replace, Replaced, checked};
 
 const fn variant(name: &'static str, about: &'static str) -> Variant {
     Variant { name, about, ..PLAIN }
@@ -48,16 +46,16 @@ const fn variant(name: &'static str, about: &'static str) -> Variant {
 
 pub(super) static CASE: Case = Case {
     name: "swap",
-    about: "another implementation takes the place of a live object: for how long, and what it costs its calls",
+    about: "one call of an object that can be replaced; and the duration and cost of its replacement",
     variants: &[
         variant("null", "one representative for all, no state moves; with the rivals"),
         variant("reps-1", "a distributed object with one representative, no state moves"),
-        variant("reps-8", "with eight"),
-        variant("reps-64", "with sixty-four"),
-        variant("state-0", "one representative, with a format for its state, which is empty"),
+        variant("reps-8", "a distributed object with eight representatives, no state moves"),
+        variant("reps-64", "a distributed object with 64 representatives, no state moves"),
+        variant("state-0", "one representative, with a format for an empty state"),
         variant("state-64k", "64 KiB of state, copied"),
         variant("state-16m", "16 MiB of state, copied"),
-        variant("state-16m-pointer", "16 MiB of state, of which a pointer moves"),
+        variant("state-16m-pointer", "16 MiB of state, moved by a pointer"),
         variant("reps-8-state-64k", "eight representatives, 64 KiB in eight parts"),
         variant("reps-8-state-16m", "eight representatives, 16 MiB in eight parts"),
         variant("reps-64-state-64k", "sixty-four representatives, 64 KiB in sixty-four parts"),
@@ -89,51 +87,6 @@ const fn calling<R: Reach + 'static>(to_tell: bool) -> Make {
         make::<R>(setting)
     }
     if to_tell { tell::<R> } else { make::<R> }
-}
-
-/// Properties of the swapped object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    /// Representatives of a distributed object; absent for a shared object.
-    pub(crate) reps: Option<usize>,
-    /// Bytes of state that move; absent if there is no state.
-    pub(crate) state_bytes: Option<usize>,
-    /// Whether the state moves by a pointer.
-    pub(crate) by_pointer: bool,
-}
-
-impl Shape {
-    /// The shape of a variant, if this machine is large enough.
-    fn of(variant: &str) -> Result<Shape, Missing> {
-        let mut shape = Shape { reps: None, state_bytes: None, by_pointer: false };
-        let mut words = variant.split('-');
-        while let Some(word) = words.next() {
-            match word {
-                "reps" => shape.reps = words.next().and_then(|count| count.parse().ok()),
-                "state" => shape.state_bytes = words.next().and_then(bytes),
-                "pointer" => shape.by_pointer = true,
-                _ => {}
-            }
-        }
-        let (there, reps) = (processors_count(), shape.reps.unwrap_or(1));
-        if reps > there {
-            return Err(Missing(format!(
-                "{variant} needs {reps} processors and there are {there}: \
-                 SQUALL_TOPOLOGY=nodes:4,caches:2,cores:4,threads:2 has 64"
-            )));
-        }
-        Ok(shape)
-    }
-}
-
-/// Parses a size such as `64k`.
-fn bytes(word: &str) -> Option<usize> {
-    let (digits, unit) = match word.strip_suffix(['k', 'm']) {
-        Some(digits) if word.ends_with('k') => (digits, 1 << 10),
-        Some(digits) => (digits, 1 << 20),
-        None => (word, 1),
-    };
-    digits.parse::<usize>().ok()?.checked_mul(unit)
 }
 
 /// Number and length of the rounds.
@@ -296,24 +249,5 @@ impl Against {
             figures.times(&format!("{name}_busy"), &busy.us);
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shape_is_what_its_variant_is_called() {
-        let shape = |reps, state_bytes, by_pointer| Shape { reps, state_bytes, by_pointer };
-        assert!(Shape::of("null").is_ok_and(|s| s == shape(None, None, false)));
-        assert!(Shape::of("reps-1").is_ok_and(|s| s == shape(Some(1), None, false)));
-        assert!(Shape::of("state-0").is_ok_and(|s| s == shape(None, Some(0), false)));
-        assert!(Shape::of("state-64k").is_ok_and(|s| s == shape(None, Some(65536), false)));
-        assert!(Shape::of("state-16m-pointer").is_ok_and(|s| s == shape(None, Some(16 << 20), true)));
-        assert!(Shape::of("reps-1-state-16m").is_ok_and(|s| s == shape(Some(1), Some(16 << 20), false)));
-        let there = processors_count();
-        let too_many = Shape::of(&format!("reps-{}", there + 1));
-        assert!(too_many.is_err_and(|Missing(why)| why.contains("SQUALL_TOPOLOGY")));
     }
 }

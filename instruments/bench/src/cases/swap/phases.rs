@@ -11,32 +11,8 @@ use squall::swap::arbitrate_method;
 use super::crew::{crew, run_queue_us, timed};
 use super::figures::{Swaps, us};
 use crate::gate::{Gate, NoUnwind, poll};
-use crate::objects::sum_of_calls;
 use crate::ours_swap::Ours;
-
-pub(crate) use super::figures::Replaced;
-
-/// An object that is called and replaced.
-pub(crate) trait Replace: Send + Sync {
-    /// Makes `count` calls and checks their results.
-    fn calls(&self, count: u64);
-
-    /// Makes a new object and puts it in the place of the present one.
-    ///
-    /// # Errors
-    /// The replacement failed in a way that must not occur here.
-    fn replace(&self) -> Result<Replaced, String>;
-
-    /// Makes the representatives before a replacement.
-    fn settle(&self) {}
-}
-
-/// Makes the calls of one batch by `call`, with numbers from zero on; the results are checked as a sum.
-#[inline(always)]
-pub(crate) fn checked(count: u64, call: impl Fn(u64) -> u64) {
-    let sum = (0..count).fold(0u64, |sum, n| sum.wrapping_add(call(n)));
-    assert_eq!(sum, sum_of_calls(count), "a call was lost, or ran twice");
-}
+use crate::work::replace::{Replace, Replaced};
 
 /// Calls between two checks of the stop flag.
 pub(super) const BATCH: u64 = 1024;
@@ -178,7 +154,7 @@ pub(super) fn through(ours: &Ours, threads: usize) -> Result<Option<f64>, String
     thread::scope(|scope| {
         scope.spawn(|| {
             let _guard = NoUnwind;
-            squall::rcu::op(|_| {
+            squall::rcu::pin(|_| {
                 inside.store(true, Ordering::Relaxed);
                 poll(|| release.load(Ordering::Relaxed));
             });
@@ -220,7 +196,7 @@ impl<'a> Arbitrating<'a> {
 
     /// Durations of attaching, and of detaching.
     pub(super) fn into_times_us(self) -> (Vec<f64>, Vec<f64>) {
-        self.times_us.into_inner().expect("nobody panics holding it")
+        self.times_us.into_inner().expect("the lock is not poisoned")
     }
 }
 
@@ -238,7 +214,7 @@ impl Replace for Arbitrating<'_> {
         let detaching = Instant::now();
         arbiter.detach();
         let detached = detaching.elapsed();
-        let mut times = self.times_us.lock().expect("nobody panics holding it");
+        let mut times = self.times_us.lock().expect("the lock is not poisoned");
         times.0.push(us(attached - began));
         times.1.push(us(detached));
         Ok(Replaced::PLAIN)

@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 
 use super::crew::{crew, fit, watched};
 use super::figures::Swaps;
-use super::phases::{BATCH, Replace, one};
+use super::phases::{BATCH, one};
 use crate::gate::Gate;
 use crate::harness::{Lost, SliceWatch};
+use crate::work::replace::Replace;
 
 /// Time from one swap to the next.
 const PACE: Duration = Duration::from_millis(1);

@@ -217,7 +217,7 @@ impl<A: Allocator> Any<A> {
         assert!(size >= 8, "a block holds a word");
         // SAFETY: at least eight bytes.
         let block = unsafe { A::take(Self::layout(size)) };
-        Any(NonNull::new(block).expect("there is memory"), size, PhantomData)
+        Any(NonNull::new(block).expect("memory is not exhausted"), size, PhantomData)
     }
 
     /// Writes its first word.

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicPtr;
 use crossbeam_utils::CachePadded;
 
 use crate::case::{Background, Missing, Setting, SliceEnd, Spacing, Subject, Worker};
-use crate::cases::rcu_retire::{SAMPLE_EVERY, Tally};
+use crate::work::retire::{SAMPLE_EVERY, Tally};
 
 type Slot = AtomicPtr<c_void>;
 
@@ -103,8 +103,8 @@ impl Shared {
     }
 
     fn read_times(&self, _: &Registered, ops: u64) {
-        // SAFETY: `read` requires a registered thread (the argument shows it) and a slot that always holds a
-        // live word (`new` put it there, and only `drop` takes it out).
+        // SAFETY: `read` requires a registered thread; the argument shows it. The slot must always hold a
+        // live word: `new` put it there, and only `drop` takes it out.
         black_box(unsafe { (self.flavour.read)(&raw const *self.cell, ops) });
     }
 }
@@ -203,9 +203,9 @@ impl Subject for Retire {
             let mut left = ops;
             while left > 0 {
                 let chunk = left.min(SAMPLE_EVERY);
-                // SAFETY: `retire` requires a registered thread (`body` shows it) and two slots that always
-                // hold an item of the shim's (made so, and it only exchanges them), the first written by this
-                // thread alone.
+                // SAFETY: `retire` requires a registered thread; `body` shows it. The two slots must always
+                // hold an item of the shim's: they are made so, and the shim only exchanges items. Only this
+                // thread may write the first: it is the thread's own.
                 black_box(unsafe { (body.here.flavour.retire)(own, other, left, chunk) });
                 left -= chunk;
                 self.tally.publish(thread, chunk);

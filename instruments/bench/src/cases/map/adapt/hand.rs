@@ -114,12 +114,12 @@ impl<K: Key> Deck<K> {
             failed += hand.failed;
         }
         if failed > 0 {
-            return Err(format!("{failed} operations did not do what they say"));
+            return Err(format!("{failed} operations had a wrong result"));
         }
         let (expected, found) =
             ((self.stay + own, (self.stay + own) as u64 + updates), (map.len(), map.sum()));
         if expected != found {
-            return Err(format!("entries and their sum should be {expected:?}, and are {found:?}"));
+            return Err(format!("entries and sum of values are {found:?}, not {expected:?}"));
         }
         Ok(())
     }

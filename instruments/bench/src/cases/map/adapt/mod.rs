@@ -39,14 +39,14 @@ const fn variant(name: &'static str, about: &'static str) -> Variant {
 
 pub(in crate::cases) static CASE: Case = Case {
     name: "map-adapt",
-    about: "one operation on a map whose load has changed, adaptive and in each form that it may have",
+    about: "one operation on a map after a change of load: adaptive, and in each fixed form",
     variants: &[
-        variant("read-mostly", "all read, one operation in a hundred writes; before, all wrote"),
-        variant("write-heavy", "all write nine times of ten; before, all read"),
-        variant("one-thread", "the first reads and writes by halves; before, all did"),
-        variant("all-threads", "all read and write by halves; before, the first alone did"),
-        variant("growing", "from one thousand entries to sixty-six, again and again"),
-        variant("shrinking", "the way back"),
+        variant("read-mostly", "all threads, 1 % writes; before, 90 % writes"),
+        variant("write-heavy", "all threads, 90 % writes; before, 1 % writes"),
+        variant("one-thread", "the first thread reads and writes by halves; before, all threads"),
+        variant("all-threads", "all threads read and write by halves; before, the first alone"),
+        variant("growing", "all threads grow the map from 1,000 entries by 65,536, repeatedly"),
+        variant("shrinking", "all threads remove the 65,536 entries again"),
     ],
     subjects: SUBJECTS,
     scale: Scale::Own(run),
@@ -187,7 +187,7 @@ impl Job for Turning<'_> {
             let policy_ns: u64 = played.iter().map(|stepped| stepped.policy_ns).sum();
             let length: Duration = played.iter().map(|stepped| stepped.length).sum();
             turn.policy_ms_per_s = policy_ns as f64 / 1e6 / length.as_secs_f64();
-            tell(&mut turn, id, began.ok_or("no phase")?);
+            tell(&mut turn, id, began.ok_or("the turn has no timed phase")?);
             if std::env::var_os("SQUALL_BENCH_WHY").is_some() {
                 both().for_each(|(step, s)| {
                     eprintln!("{:?}: {:.1} ns", step.load, s.ns / s.calls.max(1) as f64)
@@ -331,7 +331,7 @@ struct Looping<K: Key, M> {
 
 impl<K: Key, M> Looping<K, M> {
     fn hand(&self, thread: usize) -> MutexGuard<'_, Hand> {
-        self.hands[thread].lock().expect("nobody panics holding it")
+        self.hands[thread].lock().expect("the lock is not poisoned")
     }
 }
 

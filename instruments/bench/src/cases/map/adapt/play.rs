@@ -60,7 +60,7 @@ struct Stage {
 
 impl Stage {
     fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().expect("nobody panics holding it")
+        self.now.lock().expect("the lock is not poisoned")
     }
 
     fn change_to(&self, step: usize) {
@@ -79,12 +79,12 @@ impl Stage {
             now.done += 1;
             self.changed.notify_all();
         }
-        drop(self.changed.wait_while(now, |now| now.step == step).expect("nobody panics holding it"));
+        drop(self.changed.wait_while(now, |now| now.step == step).expect("the lock is not poisoned"));
     }
 
     fn await_done(&self, threads: usize) {
         drop(
-            self.changed.wait_while(self.now(), |now| now.done < threads).expect("nobody panics holding it"),
+            self.changed.wait_while(self.now(), |now| now.done < threads).expect("the lock is not poisoned"),
         );
     }
 }
@@ -127,7 +127,7 @@ pub(super) fn play<K: Key, M: Mapping<K>>(
     let (stage, begin) = (Stage::default(), Gate::new(threads + 1));
     let places: Vec<Mutex<Option<Hand>>> = hands.drain(..).map(|hand| Mutex::new(Some(hand))).collect();
     let body = |thread: usize, _: &Gate| {
-        let mut hand = places[thread].lock().expect("nobody panics").take().expect("taken once");
+        let mut hand = places[thread].lock().expect("threads do not panic").take().expect("taken once");
         let mut did = vec![Did::default(); steps.len()];
         begin.wait();
         loop {

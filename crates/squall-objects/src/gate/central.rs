@@ -1,0 +1,103 @@
+//! The shared form: one counter, and one representative that has a link to it.
+
+use squall_core::wrap::shall_leave;
+use squall_core::{RepContext, Handle, Root};
+use squall_parts::gate::RequestCounter;
+use std::time::Duration;
+
+use super::{ControlError, Refused, Requests, State, until};
+
+/// The root, which has the counter: so that it can wake those who sleep there when the object ends.
+pub(super) struct Central {
+    requests: RequestCounter,
+}
+
+pub(super) struct All {
+    at: RepContext<Central>,
+}
+
+impl Central {
+    pub(super) fn new(requests: RequestCounter) -> Central {
+        Central { requests }
+    }
+}
+
+impl Root for Central {
+    type Interface = dyn Requests;
+    type Rep = All;
+
+    fn make_rep(&self, at: RepContext<Central>) -> All {
+        All { at }
+    }
+
+    fn wake(&self) {
+        self.requests.wake();
+    }
+}
+
+impl All {
+    #[inline(always)]
+    fn requests(&self) -> &RequestCounter {
+        &self.at.root().requests
+    }
+
+    fn shall_leave(&self) -> bool {
+        shall_leave(Handle::id(self.at.co()))
+    }
+
+    fn stop_within(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+        self.requests().stop_within(until(limit, &|| self.shall_leave()))
+    }
+
+    fn shutdown_within(&self, limit: Option<Duration>) -> Result<(), ControlError> {
+        self.requests().shutdown_within(until(limit, &|| self.shall_leave()))
+    }
+}
+
+impl Requests for All {
+    #[inline]
+    fn enter_now(&self) -> Result<(), Refused> {
+        self.requests().try_enter()
+    }
+
+    #[inline]
+    fn leave(&self) {
+        self.requests().leave();
+    }
+
+    fn await_turn(&self) {
+        self.requests().await_turn(until(None, &|| self.shall_leave()));
+    }
+
+    fn stop(&self) -> Result<(), ControlError> {
+        self.stop_within(None)
+    }
+
+    fn stop_for(&self, limit: Duration) -> Result<(), ControlError> {
+        self.stop_within(Some(limit))
+    }
+
+    fn restart(&self) -> Result<(), ControlError> {
+        self.requests().restart()
+    }
+
+    fn shutdown(&self) -> Result<(), ControlError> {
+        self.shutdown_within(None)
+    }
+
+    fn shutdown_for(&self, limit: Duration) -> Result<(), ControlError> {
+        self.shutdown_within(Some(limit))
+    }
+
+    fn drained_for(&self, limit: Duration) -> Result<(), ControlError> {
+        self.requests().drained_within(until(Some(limit), &|| self.shall_leave()))
+    }
+
+    fn inside(&self) -> u64 {
+        self.requests().inside()
+    }
+
+    fn state(&self) -> State {
+        self.requests().state()
+    }
+}

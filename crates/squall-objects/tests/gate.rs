@@ -1,0 +1,247 @@
+//! Request counters as objects, in both forms: what the object adds to the constituent, whose rules have tests of their own.
+
+use squall_core::swap::{Replacement, Swap};
+use squall_core::{RepContext, Handle, Owned, Root};
+use squall_machine::ClusterSize;
+use squall_objects::gate::{self, ControlError, Enter, Refused, Requests, ShutDown, State};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+const SHORT: Duration = Duration::from_millis(1);
+/// Longer than any test; a wait that lasts so long has lost its wake-up.
+const LONG: Duration = Duration::from_secs(60);
+
+fn both(test: impl Fn(Owned<dyn Requests>)) {
+    test(gate::shared());
+    test(gate::distributed());
+}
+
+fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn requests_enter_and_leave_on_any_thread() {
+    both(|owned| {
+        let co = owned.co();
+        let requests: Vec<_> = (0..4)
+            .map(|_| std::thread::spawn(move || co.request().unwrap()))
+            .map(|thread| thread.join().unwrap())
+            .collect();
+        assert_eq!(co.inside(), 4);
+        assert_eq!(co.stop_for(SHORT), Err(ControlError::TimedOut));
+        assert_eq!((co.inside(), co.state()), (4, State::Normal));
+        drop(requests);
+        co.stop().unwrap();
+        assert_eq!((co.inside(), co.state()), (0, State::Stopped));
+        assert_eq!(co.request_now().unwrap_err(), Refused::Stopped);
+        assert_eq!(co.stop(), Err(ControlError::Stopped));
+        co.restart().unwrap();
+        drop(co.request_now().unwrap());
+        co.shutdown().unwrap();
+        assert_eq!(co.request().unwrap_err(), ShutDown);
+        assert_eq!(co.enter().unwrap_err(), ShutDown);
+        assert_eq!(co.restart(), Err(ControlError::ShutDown));
+        assert_eq!(co.shutdown_for(SHORT), Err(ControlError::ShutDown));
+    });
+}
+
+#[test]
+fn nothing_is_inside_while_it_is_stopped() {
+    both(|owned| {
+        let co = owned.co();
+        let (odd, done) = (AtomicU32::new(0), AtomicBool::new(false));
+        std::thread::scope(|threads| {
+            for _ in 0..3 {
+                threads.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        let _request = co.request().unwrap();
+                        assert_eq!(odd.load(Ordering::Relaxed) % 2, 0, "inside while it is stopped");
+                    }
+                });
+            }
+            for _ in 0..200 {
+                co.stop().unwrap();
+                odd.fetch_add(1, Ordering::Relaxed);
+                std::thread::yield_now();
+                odd.fetch_add(1, Ordering::Relaxed);
+                co.restart().unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(co.inside(), 0);
+    });
+}
+
+#[test]
+fn those_that_wait_are_admitted_or_refused() {
+    both(|owned| {
+        let co = owned.co();
+        for last in [false, true] {
+            co.stop().unwrap();
+            let came = AtomicU32::new(0);
+            std::thread::scope(|threads| {
+                let waits = || {
+                    came.fetch_add(1, Ordering::Relaxed);
+                    co.request().map(drop)
+                };
+                let waiting: Vec<_> = (0..3).map(|_| threads.spawn(waits)).collect();
+                until(|| came.load(Ordering::Relaxed) == 3);
+                std::thread::sleep(SHORT);
+                assert!(waiting.iter().all(|request| !request.is_finished()), "none is admitted");
+                if last { co.shutdown() } else { co.restart() }.unwrap();
+                let expected = if last { Err(ShutDown) } else { Ok(()) };
+                assert!(waiting.into_iter().all(|request| request.join().unwrap() == expected));
+            });
+        }
+    });
+}
+
+/// A representative is made while a stop waits for the very request that needs it (CO-16, CO-51).
+#[test]
+fn a_miss_does_not_wait_for_a_stop() {
+    let owned = gate::distributed();
+    let co: Handle<dyn Requests> = owned.co();
+    let request = co.request().unwrap();
+    std::thread::scope(|threads| {
+        let stop = threads.spawn(move || co.stop());
+        until(|| co.state() == State::Stopped);
+        // On every processor there is: most of them have no representative yet.
+        let vps = squall_machine::machine().vp_limit();
+        for vp in 0..vps {
+            let call = move || {
+                if squall_machine::machine().is_virtual() {
+                    squall_machine::Vp::assign_current(squall_machine::Vp::new(vp as u32)).unwrap();
+                } else if squall_sys::affinity::restrict_to(&[vp]).is_err() {
+                    return;
+                }
+                // Born in the state that there is, or one that the stop is on its way to: what enters there leaves again.
+                let refused = || co.request_now().map(drop).err();
+                until(|| refused().is_some());
+                assert_eq!(refused(), Some(Refused::Stopped));
+            };
+            threads.spawn(call).join().unwrap();
+        }
+        threads.spawn(move || drop(request)).join().unwrap();
+        assert_eq!(stop.join().unwrap(), Ok(()));
+    });
+    co.restart().unwrap();
+    drop(co.request().unwrap());
+}
+
+#[test]
+fn a_shutdown_whose_time_was_over_is_waited_for() {
+    both(|owned| {
+        let co = owned.co();
+        assert_eq!(co.drained_for(LONG), Err(ControlError::NotShutDown));
+        let request = co.request().unwrap();
+        assert_eq!(co.shutdown_for(SHORT), Err(ControlError::TimedOut));
+        assert_eq!(co.drained_for(SHORT), Err(ControlError::TimedOut));
+        std::thread::scope(|threads| {
+            let drained = threads.spawn(move || co.drained_for(LONG));
+            std::thread::sleep(SHORT);
+            assert!(!drained.is_finished(), "one is inside");
+            drop(request);
+            assert_eq!(drained.join().unwrap(), Ok(()));
+        });
+    });
+}
+
+/// What a swap puts in the place of a request counter, if it is done.
+struct Elsewhere;
+struct ElsewhereRep;
+
+impl Root for Elsewhere {
+    type Interface = dyn Requests;
+    type Rep = ElsewhereRep;
+
+    fn make_rep(&self, _: RepContext<Elsewhere>) -> ElsewhereRep {
+        ElsewhereRep
+    }
+}
+
+/// It admits everybody, and does nothing.
+impl Requests for ElsewhereRep {
+    fn enter_now(&self) -> Result<(), Refused> {
+        Ok(())
+    }
+    fn leave(&self) {}
+    fn await_turn(&self) {}
+    fn stop(&self) -> Result<(), ControlError> {
+        Ok(())
+    }
+    fn stop_for(&self, _: Duration) -> Result<(), ControlError> {
+        Ok(())
+    }
+    fn restart(&self) -> Result<(), ControlError> {
+        Ok(())
+    }
+    fn shutdown(&self) -> Result<(), ControlError> {
+        Ok(())
+    }
+    fn shutdown_for(&self, _: Duration) -> Result<(), ControlError> {
+        Ok(())
+    }
+    fn drained_for(&self, _: Duration) -> Result<(), ControlError> {
+        Ok(())
+    }
+    fn inside(&self) -> u64 {
+        0
+    }
+    fn state(&self) -> State {
+        State::Normal
+    }
+}
+
+/// A swap has the shutdown leave, but too late, and is undone: the shutdown begins again, and waits for the request that is inside.
+#[test]
+fn a_swap_that_is_undone_does_not_end_a_shutdown() {
+    both(|owned| {
+        let co = owned.co();
+        let request = co.request().unwrap();
+        std::thread::scope(|threads| {
+            let shutdown = threads.spawn(move || (co.shutdown(), co.inside()));
+            until(|| co.state() == State::ShutDown);
+            for round in 0..200 {
+                let other = Replacement::root(Elsewhere, ClusterSize::Machine);
+                let limit = Duration::from_micros(round % 40);
+                if Swap::new(co).without_state().timeout(limit).run(other).is_ok() {
+                    // It left in time: then the other has shut down.
+                    break;
+                }
+                until(|| shutdown.is_finished() || co.state() == State::ShutDown);
+                assert!(!shutdown.is_finished(), "a request is inside");
+            }
+            drop(request);
+            assert_eq!(shutdown.join().unwrap(), (Ok(()), 0));
+        });
+    });
+}
+
+#[test]
+fn the_end_of_the_object_ends_all_waits() {
+    both(|owned| {
+        let co = owned.co();
+        let request = co.request().unwrap();
+        let stop = std::thread::spawn(move || co.try_stop());
+        until(|| co.state() == State::Stopped);
+        let (told, came) = mpsc::channel();
+        let waits = std::thread::spawn(move || {
+            told.send(()).unwrap();
+            co.try_await_turn()
+        });
+        came.recv().unwrap();
+        std::thread::sleep(SHORT);
+        drop(owned);
+        // Both return; what they answer depends on who was first.
+        let stopped = stop.join().unwrap();
+        assert!(!matches!(stopped, Ok(Ok(()))), "a request was inside: {stopped:?}");
+        let _ended = waits.join().unwrap();
+        // The request outlives the object, and leaves nothing.
+        drop(request);
+        assert!(co.try_enter_now().is_err(), "the object is gone");
+    });
+}

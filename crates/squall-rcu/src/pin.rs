@@ -1,0 +1,455 @@
+//! Operations: spans in which the memory that a thread reads cannot be reclaimed. Also each thread's
+//! registration.
+//!
+//! - I1. A thread's pointer is the address of `UNREGISTERED` or of the record that the domain gave to that
+//!   thread.
+//! - I2. A [`Guard`] exists only within the closure of [`pin`], on the thread that called it, while the depth
+//!   of that thread's record is not zero.
+//! - I3. The exit hook of a thread takes its record back. After the hook has run (in a later thread-local
+//!   destructor) a record is taken for one outermost operation at a time.
+//!
+//! Not promised: service to a signal handler that runs before its thread has registered, or that interrupts a
+//! cold path of this crate. Such a handler is refused. A handler on a registered thread may open operations
+//! at any other instruction.
+//!
+//! Cost: entry and exit are two stores and three loads, all to one cache line of the thread's own.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr;
+
+use crate::raw::domain::Domain;
+use crate::raw::record::{Record, Token, attention};
+
+/// The process-wide domain.
+pub(crate) static DOMAIN: Domain = Domain::new();
+
+/// The record of every unregistered thread. Its word always says "slow".
+static UNREGISTERED: Record = Record::new();
+
+mod pointer {
+    use super::{Record, UNREGISTERED};
+    squall_sys::thread_pointer!("__squall_rcu_record_v0_1", Record, UNREGISTERED);
+}
+
+thread_local! {
+    // Has no destructor, so it can be read at any time, also by a signal handler.
+    static COLD: Cell<bool> = const { Cell::new(false) };
+    static EXIT: ExitHook = const { ExitHook };
+    // Counts callback-free scopes that began without a record. Has no destructor, like `COLD`.
+    static QUIET: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Proof that the calling thread is inside an operation: objects reachable when it began are not reclaimed
+/// before it ends.
+///
+/// [`pin`] passes the guard to its closure. The guard is neither `Send` nor `Sync`, and cannot leave the
+/// closure.
+///
+/// It cannot move to another thread:
+/// ```compile_fail
+/// squall_rcu::pin(|o| std::thread::scope(|s| { s.spawn(|| { let _kept = o; }); }));
+/// ```
+/// It cannot be returned from the closure:
+/// ```compile_fail
+/// let kept = squall_rcu::pin(|o| o);
+/// ```
+/// It cannot be held across an `.await`, even in a future that stays on its thread:
+/// ```compile_fail
+/// let cell = squall_rcu::Rcu::new(Box::new(1));
+/// let future = squall_rcu::pin(|o| async { std::future::ready(()).await; *cell.load(o) });
+/// ```
+#[derive(Debug)]
+pub struct Guard {
+    _this_thread: PhantomData<*mut ()>,
+}
+
+/// The reason why an operation could not be opened.
+///
+/// # Example
+/// ```
+/// // On an ordinary thread, operations are never refused.
+/// assert_eq!(squall_rcu::try_pin(|_| 7), Ok(7));
+/// assert!(squall_rcu::PinError::Forked.to_string().contains("may only exec"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PinError {
+    /// This process is the child of a fork, and this thread is not registered. Such a child may only exec.
+    Forked,
+    /// The caller is a signal handler that interrupted a cold path of this crate on the same thread.
+    Reentrant,
+}
+
+impl fmt::Display for PinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PinError::Forked => {
+                "squall-rcu: an operation cannot be opened in the child of a fork, which may only exec"
+            }
+            PinError::Reentrant => {
+                "squall-rcu: an operation cannot be opened by a signal handler that interrupted a registration; \
+                 call squall_rcu::register on its thread first"
+            }
+        })
+    }
+}
+
+impl std::error::Error for PinError {}
+
+/// Runs `f` as an operation.
+///
+/// References that `f` obtains through [`Rcu::load`](crate::Rcu::load) stay valid until `f` returns. So does
+/// any other object if its paths are cut before its memory is retired. Operations nest; only the outermost
+/// one counts. Keep them short: memory retired by any thread while this operation is open stays allocated
+/// until it ends.
+///
+/// # Panics
+/// Panics if the thread's first operation is refused with a [`PinError`]; later ones cannot fail. Use
+/// [`try_pin`] to get the error. A panic in `f` ends the operation and propagates.
+/// # Cost
+/// About a nanosecond. Only the thread's own cache line is written, except while a grace period waits for
+/// this very thread. The first operation of a thread registers it, which takes a lock for a few instructions.
+/// Wait-free after the first. A thread that stalls inside delays all reclamation.
+/// # Source
+/// Appavoo 2005, §5.4.3 (requests); Desnoyers et al. 2012 (read sections without fences).
+/// # Example
+/// ```
+/// let config = squall_rcu::Rcu::new(Box::new(String::from("v1")));
+/// let length = squall_rcu::pin(|o| config.load(o).len());
+/// assert_eq!(length, 2);
+/// ```
+#[inline]
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn pin<R>(f: impl FnOnce(&Guard) -> R) -> R {
+    match Entered::new(0) {
+        Ok(entered) => f(&entered.guard),
+        Err(error) => refuse(error),
+    }
+}
+
+/// Runs `f` as an operation like [`pin`], but returns an error instead of panicking.
+///
+/// # Errors
+/// [`PinError`] if the operation was refused; `f` was not called.
+/// # Example
+/// ```
+/// let config = squall_rcu::Rcu::new(Box::new(80_u16));
+/// let port = squall_rcu::try_pin(|o| *config.load(o))?;
+/// assert_eq!(port, 80);
+/// # Ok::<(), squall_rcu::PinError>(())
+/// ```
+#[inline]
+#[cfg_attr(debug_assertions, track_caller)]
+pub fn try_pin<R>(f: impl FnOnce(&Guard) -> R) -> Result<R, PinError> {
+    Entered::new(0).map(|entered| f(&entered.guard))
+}
+
+/// Registers the calling thread, unless it is registered already.
+///
+/// The thread's first operation then costs no more than later ones, and a signal handler may open it.
+///
+/// # Errors
+/// [`PinError`], as for a thread's first operation.
+/// # Example
+/// ```
+/// std::thread::spawn(|| {
+///     // Before the thread's first request, and before a signal handler may run on it.
+///     squall_rcu::register().unwrap();
+/// })
+/// .join()
+/// .unwrap();
+/// ```
+pub fn register() -> Result<(), PinError> {
+    try_pin(|_| ())
+}
+
+/// Returns whether the calling thread is inside an operation.
+///
+/// # Cost
+/// Two loads.
+/// # Example
+/// ```
+/// use squall_rcu::{in_operation, pin};
+/// assert!(!in_operation());
+/// assert!(pin(|_| in_operation()));
+/// ```
+#[inline]
+pub fn in_operation() -> bool {
+    current().depth() > 0
+}
+
+/// Runs `f`, and keeps deferred calls from running on this thread meanwhile.
+///
+/// Calls that fall due inside `f` run later: once `f` has returned or panicked, and the thread is outside
+/// every operation. The thread is not made to wait for its bound inside `f` either. Scopes nest; the end of
+/// the outermost one runs the postponed calls.
+///
+/// Use it around code that retires values or opens operations while it holds a lock, if the drop of a retired
+/// value may take that lock too. With the reclaimer, users' deferred calls can run in
+/// [`retire`](crate::retire). Without it (see [`set_reclaimer`](crate::set_reclaimer)) they also run at the
+/// end of an operation. Take the lock inside `f`.
+///
+/// Plain memory is freed inside `f` too. Keep `f` short: the values it retires stay pending beyond every
+/// bound.
+///
+/// [`reclaim`](crate::reclaim()) and [`barrier`](crate::barrier) return an error inside `f`. Waiting for a
+/// grace period is allowed.
+///
+/// # Cost
+/// Two additions in the thread's own cache line, and the postponed calls.
+/// # Example
+/// ```
+/// use std::sync::Mutex;
+/// static NAMES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// struct Logged(String);
+/// impl Drop for Logged {
+///     fn drop(&mut self) { NAMES.lock().unwrap().push(std::mem::take(&mut self.0)); }
+/// }
+/// // Whatever this thread retired before, its drops do not run here.
+/// squall_rcu::without_callbacks(|| {
+///     let names = NAMES.lock().unwrap();
+///     (0..200).for_each(|n| squall_rcu::retire(Box::new(Logged(n.to_string()))));
+///     assert!(names.is_empty());
+/// });
+/// squall_rcu::barrier().unwrap();
+/// assert_eq!(NAMES.lock().unwrap().len(), 200);
+/// ```
+#[inline]
+pub fn without_callbacks<R>(f: impl FnOnce() -> R) -> R {
+    let _quiet = __quiet();
+    f()
+}
+
+/// A callback-free scope. It ends when it is dropped, on its thread. If it is leaked, the thread's deferred
+/// calls wait until the thread ends.
+#[doc(hidden)]
+#[derive(Debug)]
+#[must_use]
+pub struct Quiet {
+    _this_thread: PhantomData<*mut ()>,
+}
+
+/// Not public: opens the scope of [`without_callbacks`] for a caller that must end it between the drops of
+/// other variables.
+#[doc(hidden)]
+#[inline(always)]
+pub fn __quiet() -> Quiet {
+    match own_record() {
+        Some(record) => record.begin_quiet(),
+        None => begin_quiet_cold(),
+    }
+    Quiet { _this_thread: PhantomData }
+}
+
+#[cold]
+#[inline(never)]
+fn begin_quiet_cold() {
+    // If registration is refused, operations are refused too.
+    let _ = register();
+    match own_record() {
+        Some(record) => record.begin_quiet(),
+        None => QUIET.set(QUIET.get() + 1),
+    }
+}
+
+impl Drop for Quiet {
+    #[inline(always)]
+    fn drop(&mut self) {
+        match own_record() {
+            Some(record) if record.end_quiet() => catch_up(record),
+            Some(_) => {}
+            // A thread past its exit hook keeps no deferred calls, so it has no postponed calls to run.
+            None => QUIET.set(QUIET.get().saturating_sub(1)),
+        }
+    }
+}
+
+/// Runs the calls that were postponed inside a scope that has ended.
+#[cold]
+#[inline(never)]
+fn catch_up(record: &'static Record) {
+    if record.depth() > 0 {
+        record.owe(attention::DEFERRED);
+    } else {
+        crate::defer::after_operation(record);
+    }
+}
+
+/// Returns whether the calling thread, the owner of `record`, is in a callback-free scope. If so, notes in
+/// the record that calls fell due.
+pub(crate) fn put_off(record: &Record) -> bool {
+    record.put_off() || QUIET.get() > 0
+}
+
+/// Returns whether the calling thread is in a callback-free scope.
+pub(crate) fn is_quiet() -> bool {
+    own_record().is_some_and(Record::is_quiet) || QUIET.get() > 0
+}
+
+#[cold]
+#[track_caller]
+fn refuse(error: PinError) -> ! {
+    panic!("{error}")
+}
+
+/// Returns the record that the calling thread's pointer leads to.
+#[inline(always)]
+fn current() -> &'static Record {
+    // SAFETY: by I1 the pointer leads to a record of `DOMAIN` or to `UNREGISTERED`. Both live forever
+    // (`registry/I1`; both are statics).
+    unsafe { &*pointer::current() }
+}
+
+/// Returns the calling thread's record, if it is registered.
+pub(crate) fn own_record() -> Option<&'static Record> {
+    let record = current();
+    (!ptr::eq(record, &UNREGISTERED)).then_some(record)
+}
+
+/// Calls `f` with the calling thread's record, and registers the thread first if needed. Past the exit hook
+/// the record is taken for this call only.
+pub(crate) fn with_record<R>(f: impl FnOnce(&'static Record) -> R) -> Result<R, PinError> {
+    if let Some(record) = own_record() {
+        return Ok(f(record));
+    }
+    let record = register_current()?;
+    // Operations within `f` must not give the record back.
+    let temporary = record.clear(attention::TEMPORARY) != 0;
+    let result = f(record);
+    if temporary {
+        give_back(record);
+    }
+    Ok(result)
+}
+
+/// An open operation on this thread, from which a [`Guard`] is borrowed. Used only by the upper crates of
+/// Squall.
+#[doc(hidden)]
+#[derive(Debug)]
+#[must_use]
+pub struct Entered {
+    record: &'static Record,
+    token: Token,
+    guard: Guard,
+}
+
+impl Entered {
+    #[inline(always)]
+    #[cfg_attr(debug_assertions, track_caller)]
+    fn new(tag: u64) -> Result<Entered, PinError> {
+        let record = current();
+        let (record, token) = match record.enter_fast() {
+            Some(token) => (record, token),
+            None => enter_cold(record)?,
+        };
+        #[cfg(debug_assertions)]
+        record.note(std::panic::Location::caller(), tag);
+        #[cfg(not(debug_assertions))]
+        let _ = tag;
+        Ok(Entered { record, token, guard: Guard { _this_thread: PhantomData } })
+    }
+
+    /// Not public: returns the operation's guard.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Not public: returns a number that differs between any two outermost operations of a thread.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn turn(&self) -> u64 {
+        self.token.turn()
+    }
+}
+
+/// Not public: opens an operation like [`try_pin`], for callers that run different code on different exits.
+///
+/// `tag` names the object that the operation belongs to, in the form that the function given to
+/// [`__name_tags`](crate::__name_tags) translates; 0 means no object. Builds with debug assertions keep the
+/// tag for stall reports. Other builds ignore it.
+///
+/// # Safety
+/// The caller drops the result on this thread, in the reverse order of entries, in every case. So the result
+/// must not be stored in a future or passed to other code.
+#[doc(hidden)]
+#[inline(always)]
+#[cfg_attr(debug_assertions, track_caller)]
+pub unsafe fn __enter(tag: u64) -> Result<Entered, PinError> {
+    Entered::new(tag)
+}
+
+impl Drop for Entered {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.record.leave(self.token) {
+            leave_cold(self.record, self.token);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn enter_cold(record: &'static Record) -> Result<(&'static Record, Token), PinError> {
+    let record = if ptr::eq(record, &UNREGISTERED) { register_current()? } else { record };
+    let token = DOMAIN.enter(record);
+    Ok((record, token))
+}
+
+#[cold]
+#[inline(never)]
+fn leave_cold(record: &'static Record, token: Token) {
+    let bits = DOMAIN.leave_slow(record, token);
+    if bits & attention::DEFERRED != 0 {
+        record.clear(attention::DEFERRED);
+        crate::defer::after_operation(record);
+    }
+    if bits & attention::TEMPORARY != 0 {
+        give_back(record);
+    }
+}
+
+/// Registers the calling thread, which is not registered yet.
+fn register_current() -> Result<&'static Record, PinError> {
+    if squall_sys::fork::forked() {
+        return Err(PinError::Forked);
+    }
+    // A handler that arrives between here and the end of this function is refused: the lock below may be held
+    // by the code that it interrupted.
+    if COLD.replace(true) {
+        return Err(PinError::Reentrant);
+    }
+    squall_sys::fork::arm();
+    let hooked = EXIT.try_with(|_| ()).is_ok();
+    let record = DOMAIN.register(squall_sys::affinity::thread_id(), Domain::fenced());
+    if !hooked {
+        record.owe(attention::TEMPORARY);
+    }
+    pointer::set_current(record);
+    COLD.set(false);
+    Ok(record)
+}
+
+/// Takes the calling thread's record back (I3).
+fn give_back(record: &'static Record) {
+    crate::defer::adopt_from(record);
+    // From here on a handler must not use the record, which is about to belong to another thread. It cannot
+    // register anew either: it would interrupt this function, so it is refused.
+    COLD.set(true);
+    pointer::set_current(&raw const UNREGISTERED);
+    DOMAIN.unregister(record);
+    COLD.set(false);
+}
+
+/// Takes the record back when its thread ends.
+struct ExitHook;
+
+impl Drop for ExitHook {
+    fn drop(&mut self) {
+        if let Some(record) = own_record() {
+            give_back(record);
+        }
+    }
+}
