@@ -34,6 +34,13 @@ const README: &str = "# squall-sys\n\nWhat Linux gives.\n\nNothing more.\n";
 const LIST_HEAD: &str =
     "| id | paper, section | in our words | where | test | state |\n|---|---|---|---|---|---|\n";
 
+/// A word of 100 columns.
+macro_rules! hundred {
+    () => {
+        "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+    };
+}
+
 const EXAMPLES: &[Example] = &[
     Example {
         rule: "depend-down",
@@ -372,6 +379,86 @@ const EXAMPLES: &[Example] = &[
             ("is left over", &[("a/src/lib.rs", concat!("// TO", "DO: later\n"))]),
             ("is left over", &[("README.md", concat!("(FIX", "ME)\n"))]),
             ("is left over", &[("a/src/lib.rs", concat!("fn f() { unimple", "mented!() }\n"))]),
+        ],
+    },
+    Example {
+        rule: "plain-words",
+        good: &[
+            ("a/src/lib.rs", "// One who waits; nothing else.\nlet s = \"what who whose none\";\n"),
+            ("a.md", "```\nwhat who nobody none\n```\n"),
+            ("docs/results/x.md", "What who whose.\n"),
+            ("xtask/ratchet.txt", "relatives b.md 3\n"),
+            ("b.md", "What, who, whose.\n"),
+        ],
+        bad: &[
+            ("2 relatives (what, who, whose ...), 1 are allowed: lines 1, 2", &[("a.md", "What\nwho\n")]),
+            ("2 negatives", &[("a/src/lib.rs", "fn f() {} // None if no one waits.\n")]),
+            (
+                "4 relatives (what, who, whose ...), 3 are allowed",
+                &[("xtask/ratchet.txt", "relatives b.md 3\n"), ("b.md", "What, who, whose, whom.\n")],
+            ),
+            (
+                "b.md has 2 relatives (what, who, whose ...) now: write that down",
+                &[("xtask/ratchet.txt", "relatives b.md 3\n"), ("b.md", "What, who.\n")],
+            ),
+            (
+                "b.md keeps the rule now: strike it out",
+                &[("xtask/ratchet.txt", "relatives b.md 3\n"), ("b.md", "What.\n")],
+            ),
+        ],
+    },
+    Example {
+        rule: "plain-openings",
+        good: &[(
+            "a/src/lib.rs",
+            "/// Returns it.\n///\n/// It waits.\nfn f() {}\n// As [`f`].\n/// Items.\nfn g() {}\n",
+        )],
+        bad: &[
+            (
+                "open with a pointer, 0 are allowed: lines 1",
+                &[("a/src/lib.rs", "/// As [`f`].\nfn g() {}\n")],
+            ),
+            ("open with a pointer", &[("a/src/lib.rs", "//! This waits.\n")]),
+        ],
+    },
+    Example {
+        rule: "comment-columns",
+        good: &[(
+            "a/src/lib.rs",
+            concat!("//! 123456", hundred!(), "\nlet s = \"0123456789", hundred!(), "\";\n"),
+        )],
+        bad: &[(
+            "1 comment lines above 110 columns, 0 are allowed: lines 1",
+            &[("a/src/lib.rs", concat!("f(); // 123", hundred!(), "\n"))],
+        )],
+    },
+    Example {
+        rule: "safety-comment",
+        good: &[(
+            "a/src/lib.rs",
+            "// SAFETY: alone.\nunsafe impl Send for A {}\nfn f() {\n    // SAFETY: yes.\n    // More.\n    let x =\n        g(1, unsafe { h() });\n    unsafe { h() } // SAFETY: yes.\n}\nunsafe fn g() {}\n// SAFETY: one\n#[cfg(x)]\nlet y = unsafe { h() };\nunsafe extern \"C\" {}\n",
+        )],
+        bad: &[
+            ("1 unsafe blocks without", &[("a/src/lib.rs", "// SAFETY: of a.\na();\nunsafe { b() }\n")]),
+            ("1 unsafe blocks without", &[("a/tests/t.rs", "// SAFETY: a.\n\nunsafe impl Send for A {}\n")]),
+            (
+                "2 unsafe blocks without a SAFETY comment, 0 are allowed: lines 1, 2",
+                &[("a/src/lib.rs", "unsafe { b() };\nlet c = unsafe { b() };\n")],
+            ),
+        ],
+    },
+    Example {
+        rule: "glossary",
+        good: &[(
+            "ARCHITECTURE.md",
+            "# Map\n## Glossary\n\nOne word.\n\n- **object**: a thing.\n- **hold**: a count.\n\n## Next\ntext\n",
+        )],
+        bad: &[
+            ("has no section", &[("ARCHITECTURE.md", "# Map\n")]),
+            ("has no section", &[]),
+            ("has no entry", &[("ARCHITECTURE.md", "## Glossary\n\nWords.\n")]),
+            ("is not one line", &[("ARCHITECTURE.md", "## Glossary\n- **a**: b.\n  c.\n")]),
+            ("twice", &[("ARCHITECTURE.md", "## Glossary\n- **a**: b.\n- **a**: c.\n")]),
         ],
     },
     Example {

@@ -42,6 +42,35 @@ pub(crate) fn map_matches_tree(tree: &Tree, problems: &mut Problems) {
     }
 }
 
+/// `glossary`: ARCHITECTURE.md has a section `## Glossary`, a list of lines `- **word**: meaning.`, each word once.
+pub(crate) fn glossary(tree: &Tree, problems: &mut Problems) {
+    let lines: Vec<&str> = tree.text(MAP).unwrap_or_default().lines().collect();
+    let Some(start) = lines.iter().position(|line| *line == "## Glossary") else {
+        problems.file(MAP, "has no section ## Glossary: add one, a list of lines `- **word**: meaning.`");
+        return;
+    };
+    let mut words = BTreeSet::new();
+    let section = lines[start + 1..].iter().take_while(|line| !line.starts_with('#'));
+    for (at, line) in section.enumerate().filter(|(_, line)| !line.is_empty()) {
+        match entry(line) {
+            Some(word) if words.insert(word) => {}
+            Some(word) => problems.line(MAP, start + 1 + at, format!("{word} stands in the glossary twice")),
+            // Text before the first entry introduces the list.
+            None if words.is_empty() => {}
+            None => problems.line(MAP, start + 1 + at, "is not one line `- **word**: meaning.`"),
+        }
+    }
+    if words.is_empty() {
+        problems.line(MAP, start, "the glossary has no entry");
+    }
+}
+
+/// The word that a line of the glossary explains.
+fn entry(line: &str) -> Option<&str> {
+    let (word, meaning) = line.strip_prefix("- **")?.split_once("**: ")?;
+    (!word.is_empty() && meaning.ends_with('.')).then_some(word)
+}
+
 /// `style-matches-tidy`: the rules marked T in STYLE.md are those that tidy checks. A rule is a line that begins with a
 /// number, the id in back-ticks and, in brackets, its marks: T, L, C or R.
 pub(crate) fn style_matches_tidy(tree: &Tree, problems: &mut Problems) {

@@ -18,12 +18,14 @@ mod manifests;
 mod map;
 mod mechanisms;
 mod order;
+mod plain;
 mod problems;
 mod prose;
 mod ratchet;
 mod shape;
 mod source;
 mod tree;
+mod words;
 
 use anyhow::{Result, bail};
 
@@ -62,11 +64,16 @@ const RULES: &[Rule] = &[
     Rule { id: "no-machine-paths", check: prose::no_machine_paths },
     Rule { id: "no-leftovers", check: prose::no_leftovers },
     Rule { id: "clean-text", check: prose::clean_text },
+    Rule { id: "plain-words", check: plain::plain_words },
+    Rule { id: "plain-openings", check: plain::plain_openings },
+    Rule { id: "comment-columns", check: plain::comment_columns },
+    Rule { id: "safety-comment", check: plain::safety_comment },
+    Rule { id: "glossary", check: map::glossary },
     Rule { id: "style-matches-tidy", check: map::style_matches_tidy },
 ];
 
 /// The functions that count for the rules with a ratchet.
-const COUNTED: &[fn(&Tree, &mut Problems) -> Vec<(Measure, Counts)>] = &[imports::counts];
+const COUNTED: &[fn(&Tree, &mut Problems) -> Vec<(Measure, Counts)>] = &[imports::counts, plain::counts];
 
 /// Options of `tidy`.
 #[derive(clap::Args)]
@@ -74,6 +81,9 @@ pub(crate) struct Options {
     /// Write counts that have fallen into xtask/ratchet.txt, then check
     #[arg(long)]
     write: bool,
+    /// List the sentences of more than 25 words, and check no rule
+    #[arg(long)]
+    long: bool,
 }
 
 /// Checks the repository.
@@ -82,6 +92,10 @@ pub(crate) struct Options {
 /// When a rule is broken, after every problem was printed.
 pub(crate) fn command(options: &Options) -> Result<()> {
     let root = shell::root();
+    if options.long {
+        plain::print_long(&Tree::read(&root)?);
+        return Ok(());
+    }
     if options.write {
         let tree = Tree::read(&root)?;
         let mut ignored = Problems::new("");

@@ -35,6 +35,11 @@ impl Problems {
         Problems { rule, list: Vec::new() }
     }
 
+    /// The id of the rule.
+    pub(crate) fn rule(&self) -> &'static str {
+        self.rule
+    }
+
     /// Notes a problem of a file as a whole.
     pub(crate) fn file(&mut self, path: &str, text: impl Into<String>) {
         self.list.push(Problem { rule: self.rule, path: path.to_owned(), line: 0, text: text.into() });

@@ -55,8 +55,8 @@ pub(crate) struct Options {
         default_value = "percpu;rcu;objects,--real;percpu,SQUALL_RSEQ=off;rcu,SQUALL_MEMBARRIER=off"
     )]
     stress: Vec<String>,
-    /// Tests of the locality profiler that are run instead of the stresses, built for the machine and under the emulator that
-    /// Debian has for it: `known,guests`
+    /// Modules of the locality profiler's tests to run instead of the stresses, such as `known,guests`. They are
+    /// built for the machine and use Debian's emulator for it
     #[arg(long, value_delimiter = ',')]
     profiler: Vec<String>,
     /// Seconds after which a machine that has not ended is killed

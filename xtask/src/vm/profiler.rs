@@ -21,7 +21,7 @@ const SUITE: &str = "bookworm";
 const PACKAGES: [&str; 2] = ["qemu-user", "coreutils"];
 /// That program.
 const STARTED: &str = "bin/false";
-/// Tests that need a compiler or a shell, which the machine has not.
+/// Modules of tests that need a compiler or a shell, which the machine does not have.
 const LEFT_OUT: [&str; 2] = ["aarch64", "emulators"];
 
 /// The emulator for `arch`, a program of `arch`, with all its libraries: the root of a file system.
@@ -41,31 +41,35 @@ pub(crate) fn emulator(arch: Arch) -> Result<PathBuf> {
 /// What is run there.
 #[derive(Debug, Default)]
 pub(crate) struct Built {
-    /// The tests that were asked for.
+    /// The test program.
     tests: Vec<PathBuf>,
+    /// Modules of tests to run.
+    modules: Vec<String>,
     /// What they need.
     examples: Vec<PathBuf>,
     /// The first program.
     init: Option<PathBuf>,
 }
 
-/// Builds the tests of these names for `arch`, with what they run.
+/// Builds the profiler's tests for `arch`, with the examples that they run. `names` selects modules of tests.
 ///
 /// # Errors
-/// When something does not build, or a test has no such name.
+/// If the build fails, or there is no such module.
 pub(crate) fn build(arch: Arch, names: &[String]) -> Result<Built> {
-    let mut built = Built::default();
-    let mut arguments: Vec<&str> = vec!["build", "-p", "squall-locality", "--examples"];
+    let mut built = Built { modules: names.to_vec(), ..Built::default() };
+    let folder = shell::root().join("profiler/squall-locality/tests/main");
     for name in names {
         if LEFT_OUT.contains(&name.as_str()) {
-            bail!("the test {name} needs a compiler or a shell, and the machine has none");
+            bail!("the tests of {name} need a compiler or a shell, and the machine has none");
         }
-        arguments.extend(["--test", name]);
+        if !folder.join(name).with_extension("rs").is_file() {
+            bail!("there is no module {name} in {}", folder.display());
+        }
     }
-    built.add(&cargo(arch, &arguments)?);
+    built.add(&cargo(arch, &["build", "-p", "squall-locality", "--examples", "--test", "main"])?);
     built.add(&cargo(arch, &["build", "-p", "squall-vm-init"])?);
-    if built.tests.len() != names.len() {
-        bail!("{} of the tests {} were built", built.tests.len(), names.join(", "));
+    if built.tests.len() != 1 {
+        bail!("{} test programs were built instead of one", built.tests.len());
     }
     Ok(built)
 }
@@ -96,9 +100,11 @@ impl Built {
         }
     }
 
-    /// What the first program is told: the tests.
+    /// Orders for the first program: the test program with each module as a filter.
     pub(crate) fn orders(&self) -> String {
-        self.tests.iter().map(|test| format!(" squall.test={}", test.display())).collect()
+        let Some(test) = self.tests.first() else { return String::new() };
+        let test = test.display();
+        self.modules.iter().map(|module| format!(" squall.test={test},{module}::")).collect()
     }
 }
 
@@ -170,19 +176,19 @@ mod tests {
         let line = |kind: &str, path: &str| {
             format!(r#"{{"reason":"compiler-artifact","target":{{"kind":["{kind}"]}},"executable":{path}}}"#)
         };
-        let mut built = Built::default();
+        let mut built = Built { modules: vec!["known".to_owned(), "whose".to_owned()], ..Built::default() };
         let said = [
             line("lib", "null"),
-            line("test", r#""/t/deps/known-1""#),
+            line("test", r#""/t/deps/main-1""#),
             line("example", r#""/t/examples/known""#),
             line("bin", r#""/t/squall-vm-init""#),
             "no message".to_owned(),
         ];
         built.add(&said.join("\n"));
-        assert_eq!(built.orders(), " squall.test=/t/deps/known-1");
+        assert_eq!(built.orders(), " squall.test=/t/deps/main-1,known:: squall.test=/t/deps/main-1,whose::");
         assert_eq!(built.examples, [Path::new("/t/examples/known")]);
         assert_eq!(built.init.as_deref(), Some(Path::new("/t/squall-vm-init")));
-        assert_eq!(below_root(Path::new("/t/deps/known-1")).expect("it is absolute"), "t/deps/known-1");
+        assert_eq!(below_root(Path::new("/t/deps/main-1")).expect("it is absolute"), "t/deps/main-1");
         assert!(below_root(Path::new("known")).is_err());
     }
 }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use syn::spanned::Spanned;
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 use super::names::{Names, ParsedFile, Target, imports, is_re_export, is_test_line};
@@ -49,23 +48,23 @@ struct Walk<'w> {
 }
 
 impl Walk<'_> {
-    fn note(&mut self, target: Option<Target>, path: &[String], line: usize) {
+    fn note(&mut self, target: Option<Target>, path: &[String], span: Span) {
         let Some(Target::Item(module)) = target else { return };
         let to = &self.names.modules[module].file;
-        if *to == self.file.path {
+        if *to == self.file.path || is_test_line(self.tree, &self.file.path, span) {
             return;
         }
         let edge = self.edges.entry((self.file.path.clone(), to.clone())).or_insert_with(|| Edge {
             file: self.file.path.clone(),
-            line,
+            line: span.start().line,
             path: path.join("::"),
             uses: 0,
         });
         edge.uses += 1;
     }
 
-    fn note_path(&mut self, path: &[String], line: usize) {
-        self.note(self.names.resolve(self.module, path), path, line);
+    fn note_path(&mut self, path: &[String], span: Span) {
+        self.note(self.names.resolve(self.module, path), path, span);
     }
 
     /// Notes the paths in the tokens of a macro.
@@ -80,7 +79,6 @@ impl Walk<'_> {
                 }
                 TokenTree::Ident(first) => {
                     let path = path_at(&trees, at);
-                    let line = first.span().start().line;
                     let length = 3 * path.len() - 2;
                     let from_root = path[0] == "crate";
                     let wanted = if self.in_macro_rules { from_root } else { !continues(&trees, at) };
@@ -90,7 +88,7 @@ impl Walk<'_> {
                             true => self.names.resolve_macro(self.module, &path),
                             false => self.names.resolve(self.module, &path),
                         };
-                        self.note(target, &path, line);
+                        self.note(target, &path, first.span());
                     }
                     at += length;
                 }
@@ -101,12 +99,6 @@ impl Walk<'_> {
 }
 
 impl<'ast> Visit<'ast> for Walk<'_> {
-    fn visit_item(&mut self, item: &'ast syn::Item) {
-        if !is_test_line(self.tree, &self.file.path, item) {
-            visit::visit_item(self, item);
-        }
-    }
-
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         let Some((_, items)) = &item.content else { return };
         let Some(child) = self.names.child(self.module, &item.ident.to_string()) else { return };
@@ -120,7 +112,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
             return;
         }
         for import in imports(item).iter().filter(|import| import.name.is_some()) {
-            self.note_path(&import.path, item.span().start().line);
+            self.note_path(&import.path, item.use_token.span);
         }
     }
 
@@ -136,13 +128,13 @@ impl<'ast> Visit<'ast> for Walk<'_> {
 
     fn visit_macro(&mut self, mac: &'ast syn::Macro) {
         let path = segments(&mac.path);
-        self.note(self.names.resolve_macro(self.module, &path), &path, mac.path.span().start().line);
+        self.note(self.names.resolve_macro(self.module, &path), &path, first_span(&mac.path));
         self.tokens(mac.tokens.clone());
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        if path.leading_colon.is_none() && !is_test_line(self.tree, &self.file.path, path) {
-            self.note_path(&segments(path), path.span().start().line);
+        if path.leading_colon.is_none() {
+            self.note_path(&segments(path), first_span(path));
         }
         visit::visit_path(self, path);
     }
@@ -152,6 +144,10 @@ impl<'ast> Visit<'ast> for Walk<'_> {
 
 fn segments(path: &syn::Path) -> Vec<String> {
     path.segments.iter().map(|segment| segment.ident.to_string()).collect()
+}
+
+fn first_span(path: &syn::Path) -> Span {
+    path.segments.first().map_or_else(Span::call_site, |segment| segment.ident.span())
 }
 
 /// The path that begins with the identifier at `at`: identifiers joined by `::`.

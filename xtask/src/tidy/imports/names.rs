@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use syn::spanned::Spanned;
+use proc_macro2::Span;
 use syn::visit::{self, Visit};
 use syn::{Item, ItemUse, UseTree, Visibility};
 
@@ -187,12 +187,14 @@ impl Collect<'_> {
         }
     }
 
-    fn is_test(&self, spanned: &impl Spanned) -> bool {
-        is_test_line(self.tree, self.path, spanned)
+    fn is_test(&self, span: Span) -> bool {
+        is_test_line(self.tree, self.path, span)
     }
 
     fn define(&mut self, name: &syn::Ident) {
-        self.names.modules[self.module].items.insert(name.to_string());
+        if !self.is_test(name.span()) {
+            self.names.modules[self.module].items.insert(name.to_string());
+        }
     }
 
     fn declare(&mut self, item: &syn::ItemMod) {
@@ -218,11 +220,10 @@ impl Collect<'_> {
 
 impl<'ast> Visit<'ast> for Collect<'_> {
     fn visit_item(&mut self, item: &'ast Item) {
-        if self.is_test(item) {
-            return;
-        }
         match item {
+            Item::Mod(item) if self.is_test(item.mod_token.span) => return,
             Item::Mod(item) => return self.declare(item),
+            Item::Use(item) if self.is_test(item.use_token.span) => return,
             Item::Use(item) => {
                 for import in imports(item) {
                     let here = &mut self.names.modules[self.module];
@@ -310,9 +311,9 @@ fn flatten(tree: &UseTree, mut path: Vec<String>, found: &mut Vec<Import>) {
     }
 }
 
-/// Whether `spanned` begins on a line of test code.
-pub(super) fn is_test_line(tree: &Tree, path: &str, spanned: &impl Spanned) -> bool {
-    let line = spanned.span().start().line;
+/// Whether `span` begins on a line of test code.
+pub(super) fn is_test_line(tree: &Tree, path: &str, span: Span) -> bool {
+    let line = span.start().line;
     tree.sources.get(path).is_some_and(|source| source.test.get(line.saturating_sub(1)) == Some(&true))
 }
 
