@@ -36,6 +36,15 @@ use crate::topology::VpSet;
 /// Size of a cluster: a level of the machine, or a number of VPs.
 ///
 /// Text form, for parsing and display: `cpu`, `core`, `cache`, `node`, `machine`, `fixed:4`.
+///
+/// # Example
+/// ```
+/// use squall_machine::ClusterSize;
+///
+/// let size: ClusterSize = "fixed:4".parse().unwrap();
+/// assert_eq!(size, ClusterSize::fixed(4));
+/// assert_eq!(ClusterSize::Node.to_string(), "node");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ClusterSize {
@@ -56,6 +65,15 @@ pub enum ClusterSize {
 
 impl ClusterSize {
     /// The levels of the machine, finest first. Each level nests in the next.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{ClusterSize, machine};
+    ///
+    /// for size in ClusterSize::LEVELS {
+    ///     println!("{size}: {} clusters", machine().clusters(size).len());
+    /// }
+    /// ```
     pub const LEVELS: [ClusterSize; 5] =
         [ClusterSize::Cpu, ClusterSize::Core, ClusterSize::Cache, ClusterSize::Node, ClusterSize::Machine];
 
@@ -113,6 +131,15 @@ impl FromStr for ClusterSize {
 
 /// A cluster: its number among the clusters of its size, dense from 0. The number has a meaning only within
 /// the [`Clusters`] that returned it.
+///
+/// # Example
+/// ```
+/// use squall_machine::{ClusterSize, Vp, machine};
+///
+/// let nodes = machine().clusters(ClusterSize::Node);
+/// let mut requests = vec![0; nodes.len()];
+/// requests[nodes.cluster_of(Vp::current()).index()] += 1;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cluster(u32);
 
@@ -198,6 +225,16 @@ impl Clusters {
     ///
     /// # Cost
     /// One read of an array that is never written; wait-free.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::topology::Topology;
+    /// use squall_machine::{ClusterSize, Vp};
+    ///
+    /// let cores = Topology::virtual_of("cores:2,threads:2".parse().unwrap()).clusters(ClusterSize::Core);
+    /// assert_eq!(cores.cluster_of(Vp::new(0)), cores.cluster_of(Vp::new(1)));
+    /// assert_ne!(cores.cluster_of(Vp::new(1)), cores.cluster_of(Vp::new(2)));
+    /// ```
     #[inline]
     pub fn cluster_of(&self, vp: Vp) -> Cluster {
         match self.of.get(vp.index()) {
@@ -207,6 +244,16 @@ impl Clusters {
     }
 
     /// Returns the cluster that contains `vp`, or `None` if the machine has no such VP.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::topology::Topology;
+    /// use squall_machine::{ClusterSize, Vp};
+    ///
+    /// let cores = Topology::virtual_of("cores:2".parse().unwrap()).clusters(ClusterSize::Core);
+    /// assert!(cores.get(Vp::new(1)).is_some());
+    /// assert!(cores.get(Vp::new(2)).is_none());
+    /// ```
     pub fn get(&self, vp: Vp) -> Option<Cluster> {
         self.of.get(vp.index()).filter(|number| **number != GAP).copied().map(Cluster)
     }
@@ -221,6 +268,15 @@ impl Clusters {
     }
 
     /// Iterates over the clusters in the order of their numbers.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{ClusterSize, machine};
+    ///
+    /// let nodes = machine().clusters(ClusterSize::Node);
+    /// let vps: usize = nodes.iter().map(|node| nodes.members(node).len()).sum();
+    /// assert_eq!(vps, machine().vps().len());
+    /// ```
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Cluster> + DoubleEndedIterator + use<> {
         (0..self.len() as u32).map(Cluster)
     }

@@ -74,6 +74,14 @@ fn first_use() -> &'static Machine {
 /// # Errors
 /// [`MachineError::Variable`] if `SQUALL_TOPOLOGY` is malformed. The machine is then still unset, and
 /// [`Machine::set_virtual`] can set it.
+///
+/// # Example
+/// ```
+/// match squall_machine::try_machine() {
+///     Ok(machine) => println!("{} VPs", machine.vps().len()),
+///     Err(error) => eprintln!("{error}"), // names the variable and the reason
+/// }
+/// ```
 pub fn try_machine() -> Result<&'static Machine, MachineError> {
     if let Some(machine) = MACHINE.get() {
         return Ok(machine);
@@ -85,6 +93,15 @@ pub fn try_machine() -> Result<&'static Machine, MachineError> {
 }
 
 /// A machine: its VPs, their clusters, and the share of it that the process may use.
+///
+/// # Example
+/// ```
+/// use squall_machine::{ClusterSize, Machine};
+///
+/// let machine = Machine::virtual_of("nodes:2,cores:4".parse().unwrap());
+/// assert_eq!(machine.vps().to_string(), "0-7");
+/// assert_eq!(machine.clusters(ClusterSize::Node).len(), 2);
+/// ```
 #[derive(Debug)]
 pub struct Machine {
     reader: Reader,
@@ -133,6 +150,15 @@ impl Machine {
     /// # Errors
     /// [`MachineError::InUse`] if the machine is already set, by [`machine`] or by an earlier call of this
     /// function.
+    ///
+    /// # Example
+    /// ```standalone_crate
+    /// use squall_machine::{Machine, machine};
+    ///
+    /// Machine::set_virtual("nodes:2,cores:2".parse().unwrap()).unwrap();
+    /// assert!(machine().is_virtual());
+    /// assert_eq!(machine().vp_limit(), 4);
+    /// ```
     pub fn set_virtual(spec: VirtualSpec) -> Result<&'static Machine, MachineError> {
         match MACHINE.set(Machine::virtual_of(spec)) {
             Ok(()) => Ok(machine()),
@@ -168,6 +194,13 @@ impl Machine {
     }
 
     /// Returns the topology as known now.
+    ///
+    /// # Example
+    /// ```
+    /// let topology = squall_machine::machine().topology();
+    /// println!("read from {}", topology.source());
+    /// topology.warnings().iter().for_each(|warning| eprintln!("{warning}"));
+    /// ```
     pub fn topology(&self) -> &Topology {
         &self.version().topology
     }
@@ -179,6 +212,15 @@ impl Machine {
 
     /// Returns the highest VP index plus one: the length of an array with one element per VP. Indices may
     /// have gaps.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{Vp, machine};
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// let counts: Vec<AtomicU64> = (0..machine().vp_limit()).map(|_| AtomicU64::new(0)).collect();
+    /// counts[Vp::current().index()].fetch_add(1, Ordering::Relaxed);
+    /// ```
     pub fn vp_limit(&self) -> usize {
         self.topology().vp_limit()
     }
@@ -248,6 +290,16 @@ impl Machine {
     }
 
     /// Sets the cluster size of objects that choose no size themselves. Existing objects keep their size.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{ClusterSize, Machine};
+    ///
+    /// let machine = Machine::virtual_of("nodes:2,cores:4".parse().unwrap());
+    /// assert_eq!(machine.default_cluster_size(), ClusterSize::Core);
+    /// machine.set_default_cluster_size(ClusterSize::Node);
+    /// assert_eq!(machine.default_cluster_size(), ClusterSize::Node);
+    /// ```
     pub fn set_default_cluster_size(&self, size: ClusterSize) {
         self.default_size.store(encode(size), Ordering::Relaxed);
     }
@@ -264,6 +316,12 @@ impl Machine {
 
     /// Reads the affinity mask of the calling thread. Returns all VPs if the kernel does not tell, or if the
     /// machine is virtual. The set may contain offline VPs; it is never empty.
+    ///
+    /// # Example
+    /// ```
+    /// let machine = squall_machine::machine();
+    /// println!("this thread may run on {}", machine.thread_allowed().intersection(&machine.online()));
+    /// ```
     pub fn thread_allowed(&self) -> VpSet {
         let possible = self.vps();
         if self.is_virtual() {
@@ -300,6 +358,17 @@ impl Machine {
     /// # Cost
     /// Opens about five files, and two per control group on the way to the root, and allocates. Blocks while
     /// another thread refreshes, then reads for itself.
+    ///
+    /// # Example
+    /// ```
+    /// let machine = squall_machine::machine();
+    /// let before = machine.refresh();
+    /// // Later, for example once a second:
+    /// let now = machine.refresh();
+    /// if now.generation() != before.generation() {
+    ///     println!("now {} threads can run at once", now.parallelism());
+    /// }
+    /// ```
     pub fn refresh(&self) -> Arc<Allowance> {
         let _one_at_a_time = lock(&self.refreshing);
         let topology = self.topology();

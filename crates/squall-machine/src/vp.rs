@@ -40,6 +40,15 @@ const USES_PER_QUESTION: u32 = 64;
 ///
 /// On the real machine it is the kernel's number of the CPU. In a virtual topology each thread is assigned a
 /// VP. Indices may have gaps; all are below [`Machine::vp_limit`](crate::Machine::vp_limit).
+///
+/// # Example
+/// ```
+/// use squall_machine::Vp;
+///
+/// let vp = Vp::new(3);
+/// assert_eq!(vp.index(), 3);
+/// assert_eq!(vp.to_string(), "VP 3");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Vp(u32);
@@ -152,6 +161,15 @@ impl Vp {
     ///
     /// # Errors
     /// [`AssignError`] if the topology is not virtual, or has no such VP.
+    ///
+    /// # Example
+    /// ```standalone_crate
+    /// use squall_machine::{Machine, Vp};
+    ///
+    /// Machine::set_virtual("cores:4".parse().unwrap()).unwrap();
+    /// Vp::assign_current(Vp::new(2)).unwrap();
+    /// assert_eq!(Vp::current(), Vp::new(2));
+    /// ```
     pub fn assign_current(vp: Vp) -> Result<(), AssignError> {
         check_assignable(vp)?;
         area::set_own_vp(vp.0.cast_signed());

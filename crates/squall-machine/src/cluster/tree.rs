@@ -75,6 +75,17 @@ impl<'a> ClusterTree<'a> {
     /// # Errors
     /// [`TreeError`] if `levels` is empty, if the machines have different VPs, or if a cluster lies across
     /// two of the next size.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::topology::Topology;
+    /// use squall_machine::{ClusterSize, ClusterTree};
+    ///
+    /// let topology = Topology::virtual_of("nodes:2,cores:3".parse().unwrap());
+    /// let levels = [ClusterSize::Core, ClusterSize::Node].map(|size| topology.clusters(size));
+    /// let tree = ClusterTree::new(&levels).unwrap();
+    /// assert_eq!((tree.roots().len(), tree.len()), (2, 8));
+    /// ```
     pub fn new(levels: impl IntoIterator<Item = &'a Clusters>) -> Result<ClusterTree<'a>, TreeError> {
         let mut levels: Box<[&Clusters]> = levels.into_iter().collect();
         levels.reverse();
@@ -130,6 +141,20 @@ impl<'a> ClusterTree<'a> {
     }
 
     /// Iterates over all nodes, each before its children: the order of a broadcast.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{ClusterSize, machine};
+    ///
+    /// // Broadcast: each node passes its message to its children.
+    /// let tree = machine().tree(&ClusterSize::LEVELS).unwrap();
+    /// let mut message = vec![""; tree.len()];
+    /// tree.roots().for_each(|root| message[root.index()] = "flush");
+    /// for node in tree.down() {
+    ///     tree.children(node).for_each(|child| message[child.index()] = message[node.index()]);
+    /// }
+    /// assert!(message.iter().all(|text| *text == "flush"));
+    /// ```
     pub fn down(&self) -> impl ExactSizeIterator<Item = TreeNode> + DoubleEndedIterator + use<> {
         (0..self.nodes.len() as u32).map(TreeNode)
     }
@@ -146,6 +171,16 @@ impl<'a> ClusterTree<'a> {
     }
 
     /// Iterates over the nodes of the next finer size within `node`. Empty for a leaf.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{ClusterSize, Machine};
+    ///
+    /// let machine = Machine::virtual_of("nodes:2,cores:3".parse().unwrap());
+    /// let tree = machine.tree(&[ClusterSize::Core, ClusterSize::Node]).unwrap();
+    /// let node = tree.roots().next().unwrap();
+    /// assert_eq!(tree.children(node).len(), 3);
+    /// ```
     pub fn children(
         &self,
         node: TreeNode,
@@ -169,6 +204,16 @@ impl<'a> ClusterTree<'a> {
     }
 
     /// Returns the VPs below `node`, lowest first.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{ClusterSize, machine};
+    ///
+    /// let tree = machine().tree(&[ClusterSize::Core, ClusterSize::Machine]).unwrap();
+    /// for node in tree.down() {
+    ///     println!("depth {}: VPs {:?}", tree.depth(node), tree.members(node));
+    /// }
+    /// ```
     pub fn members(&self, node: TreeNode) -> &'a [Vp] {
         self.levels[self.depth(node)].members(self.cluster(node))
     }

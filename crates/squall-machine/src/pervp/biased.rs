@@ -87,6 +87,16 @@ impl BiasedWord {
     }
 
     /// Adds `n`, wrapping. To subtract, add `n.wrapping_neg()`.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{Vp, pervp::BiasedWord};
+    ///
+    /// let level = BiasedWord::new(Vp::current());
+    /// level.add(10);
+    /// level.add(3_u64.wrapping_neg());
+    /// assert_eq!(level.load(), 7);
+    /// ```
     #[inline(always)]
     pub fn add(&self, n: u64) {
         // SAFETY: of `restartable!`: 1. one store, which is the last instruction. 2. Only `{tmp}` changes. 3.
@@ -136,6 +146,15 @@ impl BiasedWord {
 
     /// Makes [`add_or_ring`](BiasedWord::add_or_ring) ring after about `after` additions from elsewhere.
     /// Threads that count down together may ring a few times. Zero, the initial value, turns the alarm off.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{Vp, pervp::BiasedWord};
+    ///
+    /// let word = BiasedWord::new(Vp::current());
+    /// word.set_alarm(100);
+    /// word.add_or_ring(1, || println!("about 100 additions came from elsewhere"));
+    /// ```
     pub fn set_alarm(&self, after: u32) {
         self.alarm.store(after, Ordering::Relaxed);
     }
@@ -174,6 +193,15 @@ impl BiasedWord {
     /// Returns the part of the sum that came from elsewhere: from threads that were not on the word's VP, or
     /// had no restartable sequences. It is a sensor of sharing that is free while only one VP
     /// adds.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{Vp, pervp::BiasedWord};
+    ///
+    /// let word = BiasedWord::new(Vp::current());
+    /// word.add(4);
+    /// assert_eq!(word.added_here() + word.added_elsewhere(), 4);
+    /// ```
     #[inline]
     pub fn added_elsewhere(&self) -> u64 {
         self.elsewhere.load(Ordering::Relaxed)

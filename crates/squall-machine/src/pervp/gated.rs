@@ -176,6 +176,15 @@ impl GatedWord {
     ///
     /// # Cost
     /// An atomic addition.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{Vp, pervp::GatedWord};
+    ///
+    /// let requests = GatedWord::new(Vp::current());
+    /// requests.count();
+    /// assert_eq!((requests.added_elsewhere(), requests.load()), (1, 1));
+    /// ```
     #[inline]
     pub fn count(&self) {
         // Relaxed: no order is promised.

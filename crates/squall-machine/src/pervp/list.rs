@@ -32,6 +32,22 @@ const HEAD_BYTES: usize = 16;
 /// Sixteen bytes per VP. `push` and `pop`: a handful of plain instructions, without access to a line that
 /// another VP writes, unless a node came from there. Progress: wait-free except for restarts. The atomic form
 /// is lock-free on processors with a 16-byte exchange. Linearized at the store to the head.
+///
+/// # Example
+/// ```
+/// use squall_machine::pervp::{ListNode, PerVpList};
+/// use std::ptr::NonNull;
+///
+/// let node = NonNull::from(Box::leak(Box::new(ListNode::new())));
+/// let mut list = PerVpList::new();
+/// // SAFETY: the node is valid and in no list. It is freed after the list.
+/// unsafe { list.push(node) };
+/// // SAFETY: the node in the list is valid.
+/// unsafe { list.drain(|_vp, drained| assert_eq!(drained, node)) };
+/// drop(list);
+/// // SAFETY: the node came from a `Box`, and the list is gone.
+/// drop(unsafe { Box::from_raw(node.as_ptr()) });
+/// ```
 pub struct PerVpList {
     home: NonNull<u64>,
 }

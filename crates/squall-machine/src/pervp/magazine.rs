@@ -34,6 +34,21 @@ const WORD_BYTES: usize = size_of::<u64>();
 /// plain instructions, without access to a line that another VP writes. Progress: wait-free except for
 /// restarts. The atomic form is wait-free too, but a thread preempted in it makes its VP's magazine unusable
 /// meanwhile. Linearized at the store to the count.
+///
+/// # Example
+/// ```
+/// use squall_machine::{Vp, pervp::PerVpMagazine};
+/// use std::ptr::NonNull;
+///
+/// let mut magazine = PerVpMagazine::try_new(16).unwrap();
+/// let block = NonNull::from(Box::leak(Box::new([0_u8; 64]))).cast();
+/// let kept = magazine.push_on(Vp::current(), block);
+/// let mut blocks = Vec::new();
+/// magazine.drain(|_vp, block| blocks.push(block));
+/// assert_eq!(blocks.len(), usize::from(kept));
+/// // SAFETY: the block came from a `Box`, and the magazine no longer holds it.
+/// drop(unsafe { Box::from_raw(block.cast::<[u8; 64]>().as_ptr()) });
+/// ```
 #[derive(Debug)]
 pub struct PerVpMagazine {
     home: NonNull<u64>,

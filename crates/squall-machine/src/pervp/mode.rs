@@ -21,6 +21,16 @@ use squall_sys::{area, membarrier, rseq};
 use std::fmt;
 
 /// Mode in which the process runs its per-VP operations.
+///
+/// # Example
+/// ```
+/// use squall_machine::pervp::{RestartMode, restart_mode};
+///
+/// match restart_mode() {
+///     RestartMode::Restartable => println!("plain instructions"),
+///     RestartMode::Atomic { why } => println!("atomic instructions: {why}"),
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartMode {
     /// Restartable sequences: no lock prefix, no compare-exchange.

@@ -104,6 +104,14 @@ impl<T: Send> PerVpStack<T> {
 
     /// Pops the value pushed last on the VP where the thread is now. Returns `None` if that VP's stack is
     /// empty.
+    ///
+    /// # Example
+    /// ```
+    /// let buffers = squall_machine::pervp::PerVpStack::<Vec<u8>>::new();
+    /// let mut buffer = buffers.pop().unwrap_or_default(); // reuse a local buffer, or make one
+    /// buffer.clear();
+    /// buffers.push(buffer);
+    /// ```
     pub fn pop(&self) -> Option<T> {
         // SAFETY: nodes of `full` are kept as the list requires (stack/I1).
         let node = unsafe { self.full.pop() }?.cast::<Node<T>>();
@@ -116,6 +124,15 @@ impl<T: Send> PerVpStack<T> {
     }
 
     /// Removes and returns the values of all VPs, lowest VP first, and last pushed first within a VP.
+    ///
+    /// # Example
+    /// ```
+    /// let mut stack = squall_machine::pervp::PerVpStack::new();
+    /// stack.push('a');
+    /// for (vp, value) in stack.drain() {
+    ///     println!("{value} was pushed on {vp}");
+    /// }
+    /// ```
     pub fn drain(&mut self) -> Vec<(Vp, T)> {
         let mut values = Vec::new();
         // SAFETY: the nodes in `full` are valid and hold values (stack/I1); each leaves the list before

@@ -130,6 +130,14 @@ impl<T: Send + Sync> PerVp<T> {
     }
 
     /// Returns the value of `vp`, or `None` if it has not been made or the machine has no such VP.
+    ///
+    /// # Example
+    /// ```
+    /// let names = squall_machine::pervp::PerVp::new(|vp| vp.to_string());
+    /// names.here();
+    /// let made = names.iter().next().unwrap().0;
+    /// assert_eq!(names.get(made), Some(&made.to_string()));
+    /// ```
     #[inline]
     pub fn get(&self, vp: Vp) -> Option<&T> {
         if vp.index() >= alloc::parts() {

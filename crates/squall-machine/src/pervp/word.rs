@@ -139,6 +139,13 @@ impl PerVpWord {
     ///
     /// # Panics
     /// If `vp` is not below [`Machine::vp_limit`](crate::Machine::vp_limit).
+    ///
+    /// # Example
+    /// ```
+    /// let word = squall_machine::pervp::PerVpWord::new();
+    /// let (vp, _) = word.swap(5);
+    /// assert_eq!(word.load(vp), 5);
+    /// ```
     #[inline]
     pub fn load(&self, vp: Vp) -> u64 {
         self.0.load(vp, 0)
@@ -149,6 +156,14 @@ impl PerVpWord {
     ///
     /// # Cost
     /// A cache miss for each VP that wrote its word since the last sum.
+    ///
+    /// # Example
+    /// ```
+    /// let hits = squall_machine::pervp::PerVpWord::new();
+    /// hits.add(2);
+    /// hits.add(3);
+    /// assert_eq!(hits.sum(), 5);
+    /// ```
     pub fn sum(&self) -> u64 {
         self.0.sum(0)
     }
@@ -284,6 +299,26 @@ impl<const N: usize> PerVpWords<N> {
     /// [`CasError`] names the condition that failed.
     /// # Panics
     /// If `key` and `side` are the same word.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::Vp;
+    /// use squall_machine::pervp::PerVpWords;
+    ///
+    /// // Word 0 is a version and a count; words 1 to 7 are elements. Push 42 on the VP where the thread is.
+    /// let pool = PerVpWords::<8>::new();
+    /// loop {
+    ///     let vp = Vp::current();
+    ///     let key = pool.load(vp, 0);
+    ///     let (version, count) = (key >> 8, key & 0xff);
+    ///     assert!(count < 7, "the pool is full");
+    ///     let new = (version + 1) << 8 | (count + 1);
+    ///     if pool.compare_store_and_store(vp, (0, key, new), (count as usize + 1, 42)).is_ok() {
+    ///         assert_eq!(pool.load(vp, 1), 42);
+    ///         break;
+    ///     }
+    /// }
+    /// ```
     #[inline]
     pub fn compare_store_and_store(
         &self,
@@ -300,6 +335,13 @@ impl<const N: usize> PerVpWords<N> {
 
     /// Replaces word `index` on the VP where the thread is by the result of `f`, as [`PerVpWord::update`]
     /// does.
+    ///
+    /// # Example
+    /// ```
+    /// let words = squall_machine::pervp::PerVpWords::<2>::new();
+    /// let (vp, old) = words.update(1, |value| Some(value.max(9))).unwrap();
+    /// assert_eq!((old, words.load(vp, 1)), (0, 9));
+    /// ```
     #[inline]
     pub fn update(&self, index: usize, mut f: impl FnMut(u64) -> Option<u64>) -> Option<(Vp, u64)> {
         let word = self.at(index);

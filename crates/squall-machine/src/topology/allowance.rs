@@ -64,6 +64,13 @@ impl Allowance {
     }
 
     /// Returns the tightest limit of processor time among the process's control groups.
+    ///
+    /// # Example
+    /// ```
+    /// if let Some(quota) = squall_machine::machine().allowance().quota() {
+    ///     println!("{} processors, in periods of {} us", quota.cpus(), quota.period_us());
+    /// }
+    /// ```
     pub fn quota(&self) -> Option<Quota> {
         self.readings.quota
     }
@@ -82,6 +89,13 @@ impl Allowance {
 
     /// Returns the number of threads that can run at once: the number of usable VPs, or the quota rounded up
     /// if that is less. At least 1.
+    ///
+    /// # Example
+    /// ```
+    /// // One worker thread per thread that can run at once.
+    /// let workers = squall_machine::machine().allowance().parallelism();
+    /// assert!(workers >= 1);
+    /// ```
     pub fn parallelism(&self) -> usize {
         let quota = self.readings.quota.map_or(usize::MAX, |quota| quota.cpus_ceil());
         self.usable().len().min(quota)

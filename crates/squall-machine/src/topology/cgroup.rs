@@ -48,6 +48,13 @@ impl Quota {
     }
 
     /// Returns the number of threads that can run all the time under the quota, rounded up.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::topology::Quota;
+    ///
+    /// assert_eq!(Quota::new(150_000, 100_000).unwrap().cpus_ceil(), 2);
+    /// ```
     pub fn cpus_ceil(&self) -> usize {
         usize::try_from(self.quota_us.div_ceil(self.period_us)).unwrap_or(usize::MAX)
     }

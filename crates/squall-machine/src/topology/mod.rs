@@ -84,6 +84,15 @@ impl fmt::Display for Source {
 }
 
 /// The VPs of a machine and their levels, as read at one time. Immutable.
+///
+/// # Example
+/// ```
+/// use squall_machine::ClusterSize;
+/// use squall_machine::topology::Reader;
+///
+/// let topology = Reader::system().topology_or_flat();
+/// println!("{} cores", topology.clusters(ClusterSize::Core).len());
+/// ```
 #[derive(Clone, Debug)]
 pub struct Topology {
     source: Source,
@@ -227,6 +236,14 @@ impl Topology {
     ///
     /// # Panics
     /// If `vp` is not below [`Topology::vp_limit`].
+    ///
+    /// # Example
+    /// ```
+    /// let topology = squall_machine::machine().topology();
+    /// for vp in topology.possible() {
+    ///     println!("{vp} is in node {:?}", topology.node_number(vp));
+    /// }
+    /// ```
     pub fn node_number(&self, vp: Vp) -> Option<u32> {
         let number = self.read.node[vp.index()];
         self.has_node_numbers.then_some(number)
@@ -239,6 +256,14 @@ impl Topology {
 
     /// Returns the VPs by kind of processor, fastest first. There is one set, unless the machine mixes big
     /// and little processors. VPs that have been offline since the start may be in no set.
+    ///
+    /// # Example
+    /// ```
+    /// let topology = squall_machine::machine().topology();
+    /// if let [fast, .., slow] = topology.kinds() {
+    ///     println!("fast processors {fast}, slow ones {slow}");
+    /// }
+    /// ```
     pub fn kinds(&self) -> &[VpSet] {
         &self.kinds
     }
@@ -249,6 +274,15 @@ impl Topology {
     }
 
     /// Builds the clusters of one size. [`crate::Machine::clusters`] returns shared ones instead.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::topology::Topology;
+    /// use squall_machine::{ClusterSize, Vp};
+    ///
+    /// let caches = Topology::virtual_of("caches:2,cores:2".parse().unwrap()).clusters(ClusterSize::Cache);
+    /// assert_eq!(caches.members(caches.cluster_of(Vp::new(3))), [Vp::new(2), Vp::new(3)]);
+    /// ```
     pub fn clusters(&self, size: ClusterSize) -> Clusters {
         let [core, cache, node] = &self.labels;
         Clusters::group(size, &self.possible, |id| match size {

@@ -39,6 +39,15 @@ impl Reader {
     }
 
     /// Returns a reader of the tree below `root`, which holds `sys` and `proc` as `/` does.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::topology::Reader;
+    ///
+    /// // A tree without any file: the VPs are then virtual.
+    /// let topology = Reader::at("/nonexistent").topology_or_flat();
+    /// assert!(topology.is_virtual());
+    /// ```
     pub fn at(root: impl Into<PathBuf>) -> Reader {
         Reader { root: root.into() }
     }

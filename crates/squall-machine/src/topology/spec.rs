@@ -36,6 +36,15 @@ impl VirtualSpec {
     ///
     /// # Errors
     /// [`SpecError`] if a count is zero, or if there would be more than [`VirtualSpec::VPS_MAX`] VPs.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::topology::VirtualSpec;
+    ///
+    /// let spec = VirtualSpec::new(2, 1, 4, 2).unwrap();
+    /// assert_eq!(spec.to_string(), "nodes:2,caches:1,cores:4,threads:2");
+    /// assert_eq!(spec.vps(), 16);
+    /// ```
     pub fn new(nodes: u32, caches: u32, cores: u32, threads: u32) -> Result<VirtualSpec, SpecError> {
         for (key, count) in KEYS.iter().zip([nodes, caches, cores, threads]) {
             if count == 0 {

@@ -43,6 +43,13 @@ impl VpSet {
     ///
     /// # Panics
     /// If `count` is above [`VpSet::LIMIT`].
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::VpSet;
+    ///
+    /// assert_eq!(VpSet::first_n(4).to_string(), "0-3");
+    /// ```
     pub fn first_n(count: usize) -> VpSet {
         (0..count).map(vp).collect()
     }
@@ -51,6 +58,15 @@ impl VpSet {
     ///
     /// # Panics
     /// If the VP's index is not below [`VpSet::LIMIT`].
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{Vp, VpSet};
+    ///
+    /// let mut set = VpSet::new();
+    /// assert!(set.insert(Vp::new(5)));
+    /// assert!(!set.insert(Vp::new(5)));
+    /// ```
     pub fn insert(&mut self, vp: Vp) -> bool {
         let (word, bit) = place(vp);
         assert!(vp.index() < Self::LIMIT, "VP {} is beyond VpSet::LIMIT ({})", vp.index(), Self::LIMIT);
@@ -63,6 +79,15 @@ impl VpSet {
     }
 
     /// Removes `vp`. Returns true if it was present.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{Vp, VpSet};
+    ///
+    /// let mut set: VpSet = "0-3".parse().unwrap();
+    /// assert!(set.remove(Vp::new(2)));
+    /// assert_eq!(set.to_string(), "0-1,3");
+    /// ```
     pub fn remove(&mut self, vp: Vp) -> bool {
         let present = self.contains(vp);
         if present {
@@ -95,6 +120,14 @@ impl VpSet {
     }
 
     /// Returns the member with the highest index.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::{Vp, VpSet};
+    ///
+    /// let set: VpSet = "2-5,9".parse().unwrap();
+    /// assert_eq!((set.first(), set.last()), (Some(Vp::new(2)), Some(Vp::new(9))));
+    /// ```
     pub fn last(&self) -> Option<Vp> {
         let top = self.words.last()?;
         Some(vp(self.words.len() * WORD_BITS - 1 - top.leading_zeros() as usize))
@@ -149,6 +182,14 @@ impl VpSet {
     }
 
     /// True if every member is also in `other`.
+    ///
+    /// # Example
+    /// ```
+    /// use squall_machine::VpSet;
+    ///
+    /// let (inner, outer): (VpSet, VpSet) = ("2-3".parse().unwrap(), "0-7".parse().unwrap());
+    /// assert!(inner.is_subset(&outer) && !outer.is_subset(&inner));
+    /// ```
     pub fn is_subset(&self, other: &VpSet) -> bool {
         self.words.len() <= other.words.len() && self.words.iter().zip(&other.words).all(|(a, b)| a & !b == 0)
     }
