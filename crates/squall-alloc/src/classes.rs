@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_size_tells_the_class_all_its_blocks_lie_as_they_are_to() {
+    fn blocks_of_a_size_class_are_aligned() {
         for align in [1, 2, 16, 32, 64, 128, 256, ALIGN_MAX] {
             for size in 1..=SMALL_MAX + LINES_BYTES {
                 let layout = Layout::from_size_align(size, align).unwrap();

@@ -637,7 +637,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_side_by_side_and_alone_come_back_each_once() {
+    fn every_block_comes_back_once() {
         for class in [0, 3, 5, 12, 25, 40, COUNT - 1] {
             let count = COUNTS[class] as usize;
             let (mut random, mut slab) = (0x9E37_79B9_7F4A_7C15u64 ^ class as u64, all_out(class));
@@ -677,7 +677,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_or_no_block_is_named_among_others_that_come_back() {
+    fn put_reports_free_and_foreign_blocks() {
         for class in [0, 3, 10] {
             let (count, mut slab) = (COUNTS[class] as usize, all_out(class));
             assert!(count > 70);

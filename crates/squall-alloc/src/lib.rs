@@ -59,7 +59,7 @@ pub use classes::{BOUND_BYTES, SPARE_BYTES};
 pub use page_pool::PoolUnits;
 
 #[cfg(not(loom))]
-pub use arena::{OutOfMemory, Placed, PlacedBytes, Placement, Arena};
+pub use arena::{Arena, OutOfMemory, Placed, PlacedBytes, Placement};
 #[doc(hidden)]
 pub use classes::is_of_slab;
 #[cfg(not(loom))]
@@ -70,7 +70,7 @@ pub use faults::{pretend_apart, pretend_nodes, refuse_after, turn_always};
 #[cfg(not(loom))]
 pub use global::LocalityAlloc;
 #[cfg(not(loom))]
-pub use inspect::{ClassStats, AllocStats, VpStats, mode, stats, stats_if_used, trim};
+pub use inspect::{AllocStats, ClassStats, VpStats, mode, stats, stats_if_used, trim};
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use inspect::{home_of, owns, room_of};

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_is_in_it_until_it_is_taken_out() {
+    fn the_list_holds_inserted_numbers() {
         let (of, mut list) = (Ten(UnsafeCell::new([Link::NONE; 10])), List::EMPTY);
         // SAFETY: one thread; each number is inserted while it is in no list, and removed once.
         unsafe {

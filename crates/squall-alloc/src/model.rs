@@ -300,72 +300,72 @@ mod twins {
     use squall_sys::sync::weaken::twin;
 
     #[test]
-    fn who_gets_a_lock_has_to_see_what_its_holders_did() {
+    fn a_lock_needs_its_acquire() {
         twin(sites::ACQUIRE, &[], "model::checks::freed_elsewhere");
     }
 
     #[test]
-    fn who_gives_it_back_has_to_show_it() {
+    fn an_unlock_needs_its_release() {
         twin(sites::RELEASE, &[], "model::checks::freed_elsewhere");
     }
 
     #[test]
-    fn a_slab_that_is_given_back_has_to_be_in_no_list() {
+    fn a_slab_must_leave_its_list_before_it_is_given_back() {
         twin(sites::TAKEN_OUT, &[], "model::checks::pages_go_back");
     }
 
     #[test]
-    fn a_spare_that_is_given_back_has_to_be_no_spare() {
+    fn a_spare_must_leave_the_spares_before_it_is_given_back() {
         twin(sites::SPARE_TAKEN_OUT, &[], "model::checks::a_spare_is_given_back");
     }
 
     #[test]
-    fn a_slab_has_to_lead_home_before_it_is_in_a_list() {
+    fn a_slab_must_lead_home_before_it_enters_a_list() {
         twin(sites::DIRECT, &[], "model::checks::a_new_slab_is_whole");
     }
 
     #[test]
-    fn pages_that_leave_have_to_be_nobodys() {
+    fn leaving_pages_must_not_be_free() {
         twin(sites::LEAVING, &[], "model::checks::pages_leave");
     }
 
     #[test]
-    fn segments_have_to_be_made_usable_one_at_a_time() {
+    fn segments_must_be_made_usable_one_at_a_time() {
         twin(sites::GROWS_ALONE, &[], "model::checks::a_segment_is_refused");
     }
 
     #[test]
-    fn a_sequence_has_to_ask_where_it_is_whenever_it_begins() {
+    fn a_sequence_must_read_its_vp_after_it_began() {
         twin(sites::ASKED_WITHIN, &[], "model::checks::moved_in_the_middle");
     }
 
     #[test]
-    fn blocks_that_are_sent_home_have_to_be_sorted() {
+    fn a_batch_must_be_sorted_by_home() {
         twin(sites::BY_HOME, &[], "model::checks::sent_home");
     }
 
     #[test]
-    fn an_outbox_that_is_emptied_has_to_be_closed() {
+    fn a_drained_outbox_must_be_closed() {
         twin(sites::CLOSE, &[], "model::checks::sent_home");
     }
 
     #[test]
-    fn what_is_kept_has_to_be_taken_from_a_closed_magazine() {
+    fn a_magazine_with_kept_blocks_must_be_closed() {
         twin(sites::CLOSE, &[], "model::checks::kept");
     }
 
     #[test]
-    fn a_magazine_has_to_be_closed() {
+    fn a_drained_magazine_must_be_closed() {
         twin(sites::CLOSE, &[], "model::checks::emptied_beside_sequences");
     }
 
     #[test]
-    fn sequences_have_to_be_restarted() {
+    fn a_drain_must_restart_the_sequences() {
         twin(sites::RESTART, &[], "model::checks::emptied_beside_sequences");
     }
 
     #[test]
-    fn and_once_more() {
+    fn a_drain_must_restart_the_sequences_twice() {
         twin(sites::AGAIN, &[], "model::checks::emptied_beside_sequences");
     }
 }

@@ -479,7 +479,7 @@ pub(crate) unsafe fn node_of(backend: &impl SegmentBackend, unit: u32) -> u32 {
 }
 
 #[cfg(all(test, not(loom), not(miri)))]
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/main/support.rs"]
 pub(crate) mod support;
 
 #[cfg(test)]
@@ -535,7 +535,7 @@ mod tests {
 
     #[test]
     #[cfg(not(loom))]
-    fn a_run_at_the_end_of_a_long_list_is_found_before_there_is_no_memory() {
+    fn a_run_at_the_end_of_a_long_list_is_found() {
         let (test_pages, pool) = (test_pages(), PagePool::new());
         let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&test_pages, 0, 1).unwrap()).collect();
         assert_eq!(pool.take(&test_pages, 0, 1), None);
@@ -550,7 +550,7 @@ mod tests {
 
     #[test]
     #[cfg(all(not(loom), not(miri)))]
-    fn a_turn_gives_back_so_much_at_most_and_nothing_where_it_is_refused() {
+    fn a_decay_pass_is_bounded_and_respects_refusals() {
         let (test_pages, pool) = (test_pages(), PagePool::new());
         let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&test_pages, 0, 1).unwrap()).collect();
         test_pages.takes.set(false);
@@ -574,7 +574,7 @@ mod tests {
 
     #[test]
     #[cfg(all(not(loom), not(miri)))]
-    fn what_goes_to_the_system_is_found_without_a_look_at_what_is_clean() {
+    fn a_purge_reads_no_clean_segment() {
         let (test_pages, pool) = (test_pages(), PagePool::new());
         let all: Vec<u32> = (0..80 * 64).map(|_| pool.take(&test_pages, 0, 1).unwrap()).collect();
         // One unit of each segment; the others have no memory any more.
@@ -592,7 +592,7 @@ mod tests {
 
     #[test]
     #[cfg(not(loom))]
-    fn who_has_no_memory_in_the_child_of_a_fork_does_not_wait_for_who_is_not_there() {
+    fn the_child_of_a_fork_waits_for_no_other_thread() {
         let (test_pages, pool) = (test_pages(), PagePool::new());
         test_pages.left.set(0);
         // Units and segments of other threads, in the middle of their system calls.
@@ -606,8 +606,8 @@ mod tests {
 
     #[test]
     #[cfg(all(not(loom), not(miri)))]
-    fn units_that_come_back_twice_end_the_program_and_nothing_unwinds() {
-        const TEST: &str = "page_pool::tests::units_that_come_back_twice_end_the_program_and_nothing_unwinds";
+    fn a_double_give_ends_the_program() {
+        const TEST: &str = "page_pool::tests::a_double_give_ends_the_program";
         if support::is_child() {
             let (test_pages, pool) = (test_pages(), PagePool::new());
             let unit = pool.take(&test_pages, 0, 1).unwrap();
@@ -622,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_found_where_there_is_one_at_a_multiple() {
+    fn run_finds_the_first_aligned_run() {
         assert_eq!(run(0b1000, 1), Some(3));
         assert_eq!(run(0b0110, 2), None);
         assert_eq!(run(0b1100, 2), Some(2));

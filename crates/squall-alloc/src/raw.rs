@@ -387,8 +387,8 @@ mod tests {
     use crate::page_pool::support;
 
     #[test]
-    fn where_each_call_takes_a_lock_threads_share_no_area() {
-        const TEST: &str = "raw::tests::where_each_call_takes_a_lock_threads_share_no_area";
+    fn in_locked_mode_threads_share_no_area() {
+        const TEST: &str = "raw::tests::in_locked_mode_threads_share_no_area";
         if !support::is_child() {
             return support::must_pass(TEST, &[("SQUALL_RSEQ", "off")]);
         }

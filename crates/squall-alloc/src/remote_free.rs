@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn each_block_of_a_batch_comes_to_its_home_once() {
+    fn each_block_of_a_batch_reaches_its_home_once() {
         for homes in [1, 2, 3, 5, 60] {
             let (test_homes, mut batch) = (TestHomes(RefCell::new(Vec::new())), Batch::new());
             for block in 1..=BATCH_MAX {

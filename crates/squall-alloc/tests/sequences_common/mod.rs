@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-use squall_alloc::{LocalityAlloc, Placement, Arena, decay, trim};
+use squall_alloc::{Arena, LocalityAlloc, Placement, decay, trim};
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;

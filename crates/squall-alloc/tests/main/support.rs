@@ -39,13 +39,18 @@ pub(crate) fn must_pass(test: &str, variables: &[(&str, &str)]) {
     );
 }
 
-/// Runs `body` in a child for each mode: with restartable sequences, and with locks. Miri runs it in this
-/// process.
+/// Runs `body` in a child of its own. Miri runs it in this process.
+pub(crate) fn in_child(test: &str, body: impl FnOnce()) {
+    if is_child() || cfg!(miri) { body() } else { must_pass(test, &[]) }
+}
+
+/// Runs `body` in a child for each mode: with restartable sequences, and with locks. Miri runs it in this process.
 pub(crate) fn in_both_modes(test: &str, body: impl FnOnce()) {
-    body();
-    if !is_child() && !cfg!(miri) {
-        must_pass(test, &[("SQUALL_RSEQ", "off")]);
+    if is_child() || cfg!(miri) {
+        return body();
     }
+    must_pass(test, &[]);
+    must_pass(test, &[("SQUALL_RSEQ", "off")]);
 }
 
 /// Random numbers from a seed.

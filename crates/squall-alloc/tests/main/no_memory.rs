@@ -1,14 +1,10 @@
 //! Refused memory: each request to the system may fail, the allocation returns null, and no memory leaks.
-// The tests need a program whose own blocks come from another allocator, because they refuse all memory.
-#![cfg(not(any(miri, squall_global_alloc)))]
 
-mod support;
-
-use squall_alloc::{LocalityAlloc, Placement, Arena, refuse_after, stats, trim};
+use super::support::{self, again, in_both_modes, is_child};
+use squall_alloc::{Arena, LocalityAlloc, Placement, refuse_after, stats, trim};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::ptr::NonNull;
-use support::{again, in_both_modes, is_child};
 
 const SIZES: [usize; 10] = [0, 16, 100, 1_000, 5_000, 8_192, 30_000, 200_000, 524_288, 2_000_000];
 
@@ -104,8 +100,8 @@ fn held() -> (u64, usize, usize) {
 }
 
 #[test]
-fn at_every_question_the_answer_is_null_and_nothing_is_lost() {
-    in_both_modes("at_every_question_the_answer_is_null_and_nothing_is_lost", || {
+fn a_refusal_at_any_request_returns_null_and_leaks_no_memory() {
+    in_both_modes("no_memory::a_refusal_at_any_request_returns_null_and_leaks_no_memory", || {
         round();
         let emptied = trim();
         let before = held();
@@ -128,11 +124,11 @@ fn at_every_question_the_answer_is_null_and_nothing_is_lost() {
 }
 
 #[test]
-fn so_it_is_where_there_is_no_ground_yet() {
+fn a_refusal_during_setup_is_recoverable() {
     if !is_child() {
         for questions in 0..6 {
             let output = again(
-                "so_it_is_where_there_is_no_ground_yet",
+                "no_memory::a_refusal_during_setup_is_recoverable",
                 &[("SQUALL_TEST_QUESTIONS", &questions.to_string())],
             );
             assert!(output.status.success(), "{questions}: {}", String::from_utf8_lossy(&output.stdout));
@@ -153,9 +149,12 @@ fn so_it_is_where_there_is_no_ground_yet() {
 }
 
 #[test]
-fn an_arena_that_is_full_is_no_memory() {
+fn a_full_block_range_is_out_of_memory() {
     if !is_child() {
-        return support::must_pass("an_arena_that_is_full_is_no_memory", &[("SQUALL_ALLOC_ARENA_MIB", "8")]);
+        return support::must_pass(
+            "no_memory::a_full_block_range_is_out_of_memory",
+            &[("SQUALL_ALLOC_ARENA_MIB", "8")],
+        );
     }
     let layout = Layout::new::<[u8; 1000]>();
     let mut blocks = Vec::new();
@@ -171,8 +170,8 @@ fn an_arena_that_is_full_is_no_memory() {
 }
 
 #[test]
-fn what_could_not_be_made_usable_can_be_later() {
-    let test = "what_could_not_be_made_usable_can_be_later";
+fn a_refused_segment_is_made_usable_later() {
+    let test = "no_memory::a_refused_segment_is_made_usable_later";
     if !is_child() {
         return support::must_pass(test, &[("SQUALL_ALLOC_ARENA_MIB", "64")]);
     }
@@ -193,8 +192,8 @@ fn what_could_not_be_made_usable_can_be_later() {
 }
 
 #[test]
-fn what_another_node_has_free_is_memory_too() {
-    let test = "what_another_node_has_free_is_memory_too";
+fn free_memory_of_another_node_is_used() {
+    let test = "no_memory::free_memory_of_another_node_is_used";
     if !is_child() {
         let topology = ("SQUALL_TOPOLOGY", "nodes:2,cores:2");
         return support::must_pass(test, &[("SQUALL_ALLOC_ARENA_MIB", "8"), topology]);
@@ -229,8 +228,8 @@ fn mapped() -> (usize, usize) {
 }
 
 #[test]
-fn at_first_little_is_mapped_that_may_be_written() {
-    let test = "at_first_little_is_mapped_that_may_be_written";
+fn the_setup_maps_little_writable_memory() {
+    let test = "no_memory::the_setup_maps_little_writable_memory";
     if !is_child() {
         for variable in [("SQUALL_RSEQ", ""), ("SQUALL_RSEQ", "off"), ("SQUALL_ALLOC_DEBUG", "1")] {
             support::must_pass(test, &[variable, ("SQUALL_ALLOC_ARENA_MIB", "262144")]);
@@ -250,8 +249,8 @@ fn at_first_little_is_mapped_that_may_be_written() {
 
 #[test]
 #[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer needs addresses and mappings itself")]
-fn where_addresses_are_limited_half_are_left_to_others() {
-    let test = "where_addresses_are_limited_half_are_left_to_others";
+fn an_address_limit_leaves_half_to_the_program() {
+    let test = "no_memory::an_address_limit_leaves_half_to_the_program";
     if !is_child() {
         support::must_pass(test, &[]);
         return support::must_pass(test, &[("SQUALL_RSEQ", "off")]);
@@ -285,8 +284,8 @@ fn limit_addresses(left: usize) -> Option<()> {
 
 #[test]
 #[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer needs addresses and mappings itself")]
-fn where_addresses_are_limited_a_program_with_another_allocator_keeps_them() {
-    let test = "where_addresses_are_limited_a_program_with_another_allocator_keeps_them";
+fn an_address_limit_leaves_most_to_another_allocator() {
+    let test = "no_memory::an_address_limit_leaves_most_to_another_allocator";
     if !is_child() {
         support::must_pass(test, &[]);
         return support::must_pass(test, &[("SQUALL_RSEQ", "off")]);
@@ -317,8 +316,8 @@ fn change(block: *mut u8, from: usize, to: usize) -> *mut u8 {
 }
 
 #[test]
-fn a_large_block_shrinks_without_memory_and_grows_where_the_kernel_does_not_move_it() {
-    let test = "a_large_block_shrinks_without_memory_and_grows_where_the_kernel_does_not_move_it";
+fn a_large_block_shrinks_without_memory_and_grows_by_copy() {
+    let test = "no_memory::a_large_block_shrinks_without_memory_and_grows_by_copy";
     if !is_child() {
         return support::must_pass(test, &[]);
     }
@@ -371,8 +370,8 @@ fn map_all() -> Option<Vec<*mut libc::c_void>> {
 
 #[test]
 #[cfg_attr(any(squall_asan, squall_tsan), ignore = "the sanitizer needs addresses and mappings itself")]
-fn a_mapping_that_cannot_be_ended_now_is_ended_later() {
-    let test = "a_mapping_that_cannot_be_ended_now_is_ended_later";
+fn a_refused_unmapping_is_retried() {
+    let test = "no_memory::a_refused_unmapping_is_retried";
     if !is_child() {
         return support::must_pass(test, &[]);
     }

@@ -1,12 +1,9 @@
 //! Debug mode reports wrong frees and overruns. Without it, a heap notices a block that returns twice.
-#![cfg(not(miri))]
 
-mod support;
-
-use squall_alloc::{Placement, Arena};
+use super::support::{self, again, is_child};
+use squall_alloc::{Arena, Placement};
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use support::{again, is_child};
 
 const LAYOUT: Layout = Layout::new::<[u64; 5]>();
 const POOL: Arena = Arena::new(Placement::General);
@@ -24,49 +21,49 @@ fn free(block: NonNull<u8>, layout: Layout) {
 }
 
 #[test]
-fn a_double_free_is_named() {
+fn a_double_free_is_reported() {
     if is_child() {
         let block = POOL.allocate(LAYOUT).unwrap();
         free(block, LAYOUT);
         return free(block, LAYOUT);
     }
-    is_told("a_double_free_is_named", "double free of the block at 0x");
+    is_told("wrong_frees::a_double_free_is_reported", "double free of the block at 0x");
 }
 
 #[test]
-fn a_foreign_free_is_named() {
+fn a_foreign_free_is_reported() {
     if is_child() {
         free(POOL.allocate(LAYOUT).unwrap(), LAYOUT);
         return free(NonNull::from(&mut [0u64; 5]).cast(), LAYOUT);
     }
     if cfg!(debug_assertions) {
-        is_told("a_foreign_free_is_named", "foreign free: no block of ours begins at 0x");
+        is_told("wrong_frees::a_foreign_free_is_reported", "foreign free: no block of ours begins at 0x");
     }
 }
 
 #[test]
-fn the_middle_of_a_block_is_no_block() {
+fn a_free_within_a_block_is_reported() {
     if is_child() {
         let block = POOL.allocate(LAYOUT).unwrap();
         // SAFETY: within the block.
         return free(unsafe { block.add(16) }, LAYOUT);
     }
-    is_told("the_middle_of_a_block_is_no_block", "foreign free");
+    is_told("wrong_frees::a_free_within_a_block_is_reported", "foreign free");
 }
 
 #[test]
-fn a_byte_behind_a_block_is_seen() {
+fn an_overrun_is_reported() {
     if is_child() {
         let block = POOL.allocate(LAYOUT).unwrap();
         // SAFETY: a guard lies behind the block.
         unsafe { block.add(LAYOUT.size()).write(1) };
         return free(block, LAYOUT);
     }
-    is_told("a_byte_behind_a_block_is_seen", "has 40 bytes, and byte 40 was written");
+    is_told("wrong_frees::an_overrun_is_reported", "has 40 bytes, and byte 40 was written");
 }
 
 #[test]
-fn a_write_to_a_free_block_is_seen() {
+fn a_write_to_a_freed_block_is_reported() {
     if is_child() {
         let block = POOL.allocate(LAYOUT).unwrap();
         let keep = POOL.allocate(LAYOUT).unwrap();
@@ -78,21 +75,21 @@ fn a_write_to_a_free_block_is_seen() {
         }
         return free(keep, LAYOUT);
     }
-    is_told("a_write_to_a_free_block_is_seen", "byte 8 of the free block at 0x");
+    is_told("wrong_frees::a_write_to_a_freed_block_is_reported", "byte 8 of the free block at 0x");
 }
 
 #[test]
-fn another_layout_is_seen() {
+fn a_wrong_layout_is_reported() {
     if is_child() {
         return free(POOL.allocate(LAYOUT).unwrap(), Layout::new::<u64>());
     }
     if cfg!(debug_assertions) {
-        is_told("another_layout_is_seen", "has 40 bytes and is freed with 8");
+        is_told("wrong_frees::a_wrong_layout_is_reported", "has 40 bytes and is freed with 8");
     }
 }
 
 #[test]
-fn without_the_mode_a_block_that_comes_home_twice_ends_the_program() {
+fn without_debug_mode_a_double_free_ends_the_program() {
     if is_child() {
         let block = POOL.allocate(LAYOUT).unwrap();
         for _ in 0..1_000 {
@@ -100,7 +97,7 @@ fn without_the_mode_a_block_that_comes_home_twice_ends_the_program() {
         }
         return;
     }
-    let test = "without_the_mode_a_block_that_comes_home_twice_ends_the_program";
+    let test = "wrong_frees::without_debug_mode_a_double_free_ends_the_program";
     let output = again(test, &[]);
     let text = String::from_utf8_lossy(&output.stderr);
     // If blocks go home at once, the pages of the block may be free by then.
@@ -111,7 +108,7 @@ fn without_the_mode_a_block_that_comes_home_twice_ends_the_program() {
 const LARGE: Layout = Layout::new::<[u8; 1 << 20]>();
 
 #[test]
-fn a_double_free_of_a_large_block_is_named() {
+fn a_double_free_of_a_large_block_is_reported() {
     if is_child() {
         let block = POOL.allocate(LARGE).unwrap();
         free(block, LARGE);
@@ -119,29 +116,32 @@ fn a_double_free_of_a_large_block_is_named() {
         let _next = POOL.allocate(LARGE).unwrap();
         return free(block, LARGE);
     }
-    is_told("a_double_free_of_a_large_block_is_named", "double free of the block at 0x");
+    is_told("wrong_frees::a_double_free_of_a_large_block_is_reported", "double free of the block at 0x");
 }
 
 #[test]
-fn a_foreign_free_of_a_large_block_is_named() {
+fn a_foreign_free_of_a_large_block_is_reported() {
     if is_child() {
         let block = POOL.allocate(LARGE).unwrap();
         // SAFETY: within the block.
         return free(unsafe { block.add(4096) }, LARGE);
     }
-    is_told("a_foreign_free_of_a_large_block_is_named", "foreign free");
+    is_told("wrong_frees::a_foreign_free_of_a_large_block_is_reported", "foreign free");
 }
 
 #[test]
-fn another_layout_of_a_large_block_is_seen() {
+fn a_wrong_layout_of_a_large_block_is_reported() {
     if is_child() {
         return free(POOL.allocate(LARGE).unwrap(), Layout::new::<[u8; 2 << 20]>());
     }
-    is_told("another_layout_of_a_large_block_is_seen", "has 1048576 bytes and is freed with 2097152");
+    is_told(
+        "wrong_frees::a_wrong_layout_of_a_large_block_is_reported",
+        "has 1048576 bytes and is freed with 2097152",
+    );
 }
 
 #[test]
-fn what_is_right_passes() {
+fn correct_frees_pass() {
     if is_child() {
         let mut blocks: Vec<_> = (1..3000)
             .map(|size| {
@@ -160,5 +160,5 @@ fn what_is_right_passes() {
         }
         return blocks.into_iter().for_each(|(block, layout)| free(block, layout));
     }
-    support::must_pass("what_is_right_passes", &[("SQUALL_ALLOC_DEBUG", "1")]);
+    support::must_pass("wrong_frees::correct_frees_pass", &[("SQUALL_ALLOC_DEBUG", "1")]);
 }

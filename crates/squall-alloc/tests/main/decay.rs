@@ -1,14 +1,11 @@
 //! Decay: idle memory goes back to the system while threads pass slow paths, or by calls of `decay`.
-#![cfg(not(miri))]
 
-mod support;
-
-use squall_alloc::{Mode, Placement, Arena, decay, mode, stats};
+use super::support::{in_both_modes, is_child, must_pass};
+use squall_alloc::{Arena, Mode, Placement, decay, mode, stats};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use support::{in_both_modes, is_child, must_pass};
 
 const THREADS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -99,8 +96,8 @@ fn caches_can_be_emptied() -> bool {
 }
 
 #[test]
-fn what_a_burst_left_goes_back_while_somebody_passes_slow_paths() {
-    in_both_modes("what_a_burst_left_goes_back_while_somebody_passes_slow_paths", || {
+fn slow_paths_give_back_the_memory_of_a_burst() {
+    in_both_modes("decay::slow_paths_give_back_the_memory_of_a_burst", || {
         pass_a_slow_path();
         if !caches_can_be_emptied() {
             return;
@@ -118,8 +115,8 @@ fn what_a_burst_left_goes_back_while_somebody_passes_slow_paths() {
 }
 
 #[test]
-fn and_where_nobody_does_whoever_keeps_house_can() {
-    let test = "and_where_nobody_does_whoever_keeps_house_can";
+fn decay_gives_back_the_memory_of_a_burst() {
+    let test = "decay::decay_gives_back_the_memory_of_a_burst";
     if !is_child() {
         return must_pass(test, &[]);
     }

@@ -1,13 +1,11 @@
 //! An allocation fails only if no processor has a free block.
-// The tests need a program whose own blocks come from another allocator, because they use up all memory.
-#![cfg(not(any(miri, squall_global_alloc)))]
 
-mod support;
-
-use squall_alloc::{Mode, Placement, Arena, SPARE_BYTES, decay, mode, refuse_after, stats, trim, turn_always};
+use super::support::{self, Random, is_child};
+use squall_alloc::{
+    Arena, Mode, Placement, SPARE_BYTES, decay, mode, refuse_after, stats, trim, turn_always,
+};
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use support::{Random, is_child};
 
 /// MiB of the block range. A slab of two mebibytes holds four of the longest blocks.
 const ARENA_MIB: usize = 16;
@@ -93,8 +91,8 @@ fn all_can_be_had(seed: u64) {
 }
 
 #[test]
-fn empty_slabs_that_another_processor_keeps_are_memory() {
-    in_small_arenas("empty_slabs_that_another_processor_keeps_are_memory", &[], || {
+fn spare_slabs_of_another_processor_are_found() {
+    in_small_arenas("last_resort::spare_slabs_of_another_processor_are_found", &[], || {
         let spare = || stats().expect("it was used").vps.iter().map(|vp| vp.spare_bytes).collect::<Vec<_>>();
         // Half of the block range.
         let burst = || {
@@ -132,8 +130,8 @@ fn empty_slabs_that_another_processor_keeps_are_memory() {
 }
 
 #[test]
-fn what_is_free_in_another_processors_slab_is_memory() {
-    in_small_arenas("what_is_free_in_another_processors_slab_is_memory", &[], || {
+fn free_blocks_of_another_processor_are_found() {
+    in_small_arenas("last_resort::free_blocks_of_another_processor_are_found", &[], || {
         let mut blocks = Vec::new();
         // One slab of four blocks on each VP.
         assert!(take(Placement::Near(0), LONG, &mut blocks));
@@ -145,8 +143,8 @@ fn what_is_free_in_another_processors_slab_is_memory() {
 }
 
 #[test]
-fn what_is_cached_is_memory() {
-    in_small_arenas("what_is_cached_is_memory", &[], || {
+fn cached_blocks_are_found() {
+    in_small_arenas("last_resort::cached_blocks_are_found", &[], || {
         let mut blocks = Vec::new();
         while take(Placement::General, 1000, &mut blocks) {}
         // The order spreads the frees over all slabs. The last blocks stay in the magazine of this processor,
@@ -170,8 +168,8 @@ fn what_is_cached_is_memory() {
 }
 
 #[test]
-fn a_strictly_local_block_is_none_of_another_processors() {
-    in_small_arenas("a_strictly_local_block_is_none_of_another_processors", &[], || {
+fn a_strictly_local_block_never_comes_from_another_processor() {
+    in_small_arenas("last_resort::a_strictly_local_block_never_comes_from_another_processor", &[], || {
         let (mut blocks, mut local) = (Vec::new(), Vec::new());
         // One slab of the class with whole lines, and one of the strictly local class; then all memory is in
         // use.
@@ -200,8 +198,8 @@ fn a_strictly_local_block_is_none_of_another_processors() {
 }
 
 #[test]
-fn after_whatever_was_refused_all_can_be_had() {
-    const TEST: &str = "after_whatever_was_refused_all_can_be_had";
+fn all_memory_is_usable_after_refusals() {
+    const TEST: &str = "last_resort::all_memory_is_usable_after_refusals";
     const SIZES: [usize; 10] = [1, 16, 100, 1_000, 5_000, 9_000, 40_000, 100_000, 300_000, LONG];
     if !is_child() {
         for seed in 1..=4 {

@@ -1,16 +1,7 @@
 //! After a fork the child goes on to allocate, even if other threads of the parent were in the middle of an
 //! allocation.
-#![cfg(not(miri))]
 
-#[cfg(not(squall_global_alloc))]
-use squall_alloc::LocalityAlloc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-#[cfg(squall_global_alloc)]
-use squall_alloc as _;
-#[cfg(not(squall_global_alloc))]
-#[global_allocator]
-static ALLOCATOR: LocalityAlloc = LocalityAlloc;
 
 fn busy(seed: usize) -> usize {
     let kept: Vec<Vec<u8>> = (0..300).map(|n| vec![n as u8; 1 + (n * 37 + seed * 101) % 20_000]).collect();
@@ -38,7 +29,7 @@ fn child_is_well(seed: usize) -> bool {
 }
 
 #[test]
-fn a_child_allocates_while_the_parents_threads_were_in_the_middle() {
+fn a_child_allocates_after_a_fork_amid_allocations() {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..3 {

@@ -1,23 +1,15 @@
 //! Placement: blocks of different owners share no line, lie where they were asked for, and return to their
 //! homes.
 
-mod support;
-
-use squall_alloc::{BOUND_BYTES, LocalityAlloc, Mode, Placement, Arena, mode, stats, trim};
+use super::support::{self, Random, in_both_modes};
+use squall_alloc::{Arena, BOUND_BYTES, LocalityAlloc, Mode, Placement, mode, stats, trim};
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
-use support::{Random, in_both_modes};
 
 const LINE_BYTES: usize = 64;
 const LINES_BYTES: usize = 128;
 const SIZES: [usize; 9] = [1, 8, 16, 24, 64, 100, 200, 448, 1000];
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 300 };
-
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
 
 /// Moves the calling thread to this processor. Returns false if that is refused.
 fn go_to(cpu: usize) -> bool {
@@ -76,8 +68,7 @@ fn a_shared_line(blocks: &[Block], line: usize) -> Option<(Block, Block)> {
 #[test]
 #[cfg_attr(miri, ignore = "there is one processor")]
 fn to_09_blocks_of_different_owners_are_never_on_one_line() {
-    in_both_modes("to_09_blocks_of_different_owners_are_never_on_one_line", || {
-        let _alone = alone();
+    in_both_modes("placement::to_09_blocks_of_different_owners_are_never_on_one_line", || {
         let (general, local) = (by_processor(Placement::General), by_processor(Placement::Local));
         if mode() == Some(Mode::Restartable) {
             // The program's own blocks may include kept blocks of one line from another VP. They share no
@@ -98,9 +89,8 @@ fn to_09_blocks_of_different_owners_are_never_on_one_line() {
 
 #[test]
 #[cfg_attr(miri, ignore = "there is one processor")]
-fn co_14_what_is_local_to_a_processor_is_its_own_whoever_allocates_it() {
-    in_both_modes("co_14_what_is_local_to_a_processor_is_its_own_whoever_allocates_it", || {
-        let _alone = alone();
+fn co_14_local_of_blocks_come_from_the_named_vp() {
+    in_both_modes("placement::co_14_local_of_blocks_come_from_the_named_vp", || {
         // If the machine can have only one processor, both numbers name its VP.
         let are_two = || stats().expect("the ground is laid").vps.len() > 1;
         // Each processor allocates for both VPs in turn.
@@ -126,27 +116,28 @@ fn co_14_what_is_local_to_a_processor_is_its_own_whoever_allocates_it() {
 
 #[test]
 #[cfg_attr(miri, ignore = "there is one processor")]
-fn co_14_what_is_local_to_a_processor_is_its_own_though_it_keeps_others() {
-    let _alone = alone();
-    if processors() < 2 || mode() != Some(Mode::Restartable) {
-        return;
-    }
-    // A size of whole lines, which serve strictly local blocks of that size, too.
-    let layout = Layout::new::<[u8; 256]>();
-    allocate_and_free_on(1, 100, layout);
-    let blocks = std::thread::spawn(move || {
-        go_to(1);
-        (0..200)
-            .map(|_| {
-                let block = Arena::new(Placement::LocalOf(1)).allocate(layout).unwrap().cast::<u8>();
-                // SAFETY: a block of ours.
-                let home = unsafe { squall_alloc::home_of(block.as_ptr()) }.map(|(vp, _)| vp);
-                assert_eq!(home, Some(1));
-                (block.addr().get(), layout.size(), 1)
-            })
-            .collect::<Vec<Block>>()
+fn co_14_local_of_blocks_are_never_kept_ones() {
+    support::in_child("placement::co_14_local_of_blocks_are_never_kept_ones", || {
+        if processors() < 2 || mode() != Some(Mode::Restartable) {
+            return;
+        }
+        // A size of whole lines, which serve strictly local blocks of that size, too.
+        let layout = Layout::new::<[u8; 256]>();
+        allocate_and_free_on(1, 100, layout);
+        let blocks = std::thread::spawn(move || {
+            go_to(1);
+            (0..200)
+                .map(|_| {
+                    let block = Arena::new(Placement::LocalOf(1)).allocate(layout).unwrap().cast::<u8>();
+                    // SAFETY: a block of ours.
+                    let home = unsafe { squall_alloc::home_of(block.as_ptr()) }.map(|(vp, _)| vp);
+                    assert_eq!(home, Some(1));
+                    (block.addr().get(), layout.size(), 1)
+                })
+                .collect::<Vec<Block>>()
+        });
+        free(&blocks.join().unwrap());
     });
-    free(&blocks.join().unwrap());
 }
 
 /// Allocates strictly local blocks of these VPs in turn, with this alignment. The third element is the VP.
@@ -165,10 +156,9 @@ fn local_of(vps: &[u32], align: usize) -> Vec<Block> {
 
 #[test]
 #[cfg_attr(miri, ignore = "there is one processor")]
-fn co_14_what_is_local_and_aligned_to_a_line_shares_none() {
-    let test = "co_14_what_is_local_and_aligned_to_a_line_shares_none";
+fn co_14_aligned_local_blocks_share_no_line() {
+    let test = "placement::co_14_aligned_local_blocks_share_no_line";
     in_both_modes(test, || {
-        let _alone = alone();
         let (lines, packed) = (local_of(&[0, 1], LINE_BYTES), local_of(&[0, 1], 8));
         // Each aligned block is an owner of its own; the packed blocks are one owner.
         let each = lines.iter().enumerate().map(|(index, block)| (block.0, block.1, index + 1));
@@ -190,8 +180,8 @@ fn co_14_what_is_local_and_aligned_to_a_line_shares_none() {
 
 #[test]
 #[cfg_attr(miri, ignore = "there is one processor")]
-fn co_14_of_more_processors_than_there_can_be_none_share_a_line() {
-    let test = "co_14_of_more_processors_than_there_can_be_none_share_a_line";
+fn co_14_vps_beyond_the_limit_share_no_line() {
+    let test = "placement::co_14_vps_beyond_the_limit_share_no_line";
     const VPS: u32 = 3_000;
     if !support::is_child() {
         support::must_pass(test, &[("SQUALL_TOPOLOGY", "nodes:2,cores:1500")]);
@@ -213,9 +203,8 @@ fn co_14_of_more_processors_than_there_can_be_none_share_a_line() {
 }
 
 #[test]
-fn co_14_a_shared_block_has_its_lines_for_itself() {
-    in_both_modes("co_14_a_shared_block_has_its_lines_for_itself", || {
-        let _alone = alone();
+fn co_14_a_shared_block_has_lines_of_its_own() {
+    in_both_modes("placement::co_14_a_shared_block_has_lines_of_its_own", || {
         let shared = by_processor(Placement::Shared);
         // Each block is an owner of its own.
         let each: Vec<Block> =
@@ -247,8 +236,7 @@ fn used() -> u64 {
 #[test]
 #[cfg_attr(miri, ignore = "there is one processor")]
 fn to_09_a_block_freed_elsewhere_goes_home() {
-    in_both_modes("to_09_a_block_freed_elsewhere_goes_home", || {
-        let _alone = alone();
+    in_both_modes("placement::to_09_a_block_freed_elsewhere_goes_home", || {
         trim();
         let before = used();
         let blocks = by_processor(Placement::General);
@@ -297,27 +285,28 @@ fn allocate_and_free_on(processor: usize, count: usize, layout: Layout) {
 
 #[test]
 #[cfg_attr(miri, ignore = "there is one processor")]
-fn to_09_only_what_was_freed_elsewhere_counts_as_sent_home() {
-    let _alone = alone();
-    if processors() < 2 || mode() != Some(Mode::Restartable) || !trim() {
-        return;
-    }
-    let layout = Layout::new::<[u8; 1000]>();
-    for processor in [0, 1] {
-        trim();
-        let before = sent_home();
-        allocate_and_free_on(processor, 1000, layout);
-        // A thread on the other processor empties the cache of processor 0.
-        let trimmed = std::thread::spawn(|| {
-            go_to(1);
-            trim()
-        });
-        assert!(trimmed.join().unwrap());
-        // The small blocks of the threads themselves move, too.
-        let sent = sent_home() - before;
-        assert_eq!(sent >= 1000, processor == 1, "freed on {processor}: {sent}");
-        assert!(processor == 1 || sent < 50, "freed on {processor}: {sent}");
-    }
+fn to_09_only_remote_frees_count_as_sent_home() {
+    support::in_child("placement::to_09_only_remote_frees_count_as_sent_home", || {
+        if processors() < 2 || mode() != Some(Mode::Restartable) || !trim() {
+            return;
+        }
+        let layout = Layout::new::<[u8; 1000]>();
+        for processor in [0, 1] {
+            trim();
+            let before = sent_home();
+            allocate_and_free_on(processor, 1000, layout);
+            // A thread on the other processor empties the cache of processor 0.
+            let trimmed = std::thread::spawn(|| {
+                go_to(1);
+                trim()
+            });
+            assert!(trimmed.join().unwrap());
+            // The small blocks of the threads themselves move, too.
+            let sent = sent_home() - before;
+            assert_eq!(sent >= 1000, processor == 1, "freed on {processor}: {sent}");
+            assert!(processor == 1 || sent < 50, "freed on {processor}: {sent}");
+        }
+    });
 }
 
 /// Allocates a block of this layout on processor 0, frees it on 1, and allocates one there. Returns whether
@@ -357,33 +346,34 @@ fn is_kept(layout: Layout, by_program: bool) -> bool {
 
 #[test]
 #[cfg_attr(miri, ignore = "there is one processor")]
-fn to_09_whole_lines_of_another_vp_of_the_node_are_kept_by_who_frees_them() {
-    let _alone = alone();
-    if processors() < 2 || mode() != Some(Mode::Restartable) {
-        return;
-    }
-    for by_program in [false, true] {
-        // The magazine of the longest class has room for two blocks, which those of the previous round would
-        // take.
-        if !trim() {
+fn to_09_whole_lines_stay_with_the_freeing_vp_of_the_node() {
+    support::in_child("placement::to_09_whole_lines_stay_with_the_freeing_vp_of_the_node", || {
+        if processors() < 2 || mode() != Some(Mode::Restartable) {
             return;
         }
-        for size in [64, 128, 192, 1000, 5000, 60_000] {
-            let layout = Layout::from_size_align(size, 8).unwrap();
-            assert!(is_kept(layout, by_program), "{size} bytes");
+        for by_program in [false, true] {
+            // The magazine of the longest class has room for two blocks, which those of the previous round would
+            // take.
+            if !trim() {
+                return;
+            }
+            for size in [64, 128, 192, 1000, 5000, 60_000] {
+                let layout = Layout::from_size_align(size, 8).unwrap();
+                assert!(is_kept(layout, by_program), "{size} bytes");
+            }
+            // Blocks of these sizes have neighbours of another VP on their lines.
+            for size in [8, 16, 48, 80, 100] {
+                let layout = Layout::from_size_align(size, 8).unwrap();
+                assert!(!is_kept(layout, by_program), "{size} bytes");
+            }
         }
-        // Blocks of these sizes have neighbours of another VP on their lines.
-        for size in [8, 16, 48, 80, 100] {
-            let layout = Layout::from_size_align(size, 8).unwrap();
-            assert!(!is_kept(layout, by_program), "{size} bytes");
-        }
-    }
+    });
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "there are no nodes")]
-fn to_09_what_is_of_another_node_is_sent_home() {
-    let test = "to_09_what_is_of_another_node_is_sent_home";
+fn to_09_blocks_of_another_node_are_sent_home() {
+    let test = "placement::to_09_blocks_of_another_node_are_sent_home";
     if cfg!(squall_global_alloc) {
         return eprintln!("the first block was given out before this could be pretended");
     }
@@ -408,8 +398,8 @@ fn to_09_what_is_of_another_node_is_sent_home() {
 
 #[test]
 #[cfg_attr(miri, ignore = "there is one processor")]
-fn what_a_vp_keeps_for_another_is_nobodys_use() {
-    let test = "what_a_vp_keeps_for_another_is_nobodys_use";
+fn kept_blocks_do_not_count_as_used() {
+    let test = "placement::kept_blocks_do_not_count_as_used";
     if !support::is_child() {
         return support::must_pass(test, &[]);
     }
@@ -432,50 +422,53 @@ fn what_a_vp_keeps_for_another_is_nobodys_use() {
 
 #[test]
 #[cfg_attr(miri, ignore = "there is one processor")]
-fn what_waits_to_be_sent_home_is_bounded_in_bytes() {
-    let _alone = alone();
-    if processors() < 2 {
-        return;
-    }
-    trim();
-    let pages = || stats().unwrap().nodes.iter().map(|units| units.used).sum::<usize>();
-    let before = pages();
-    allocate_and_free_on(1, 100, Layout::new::<[u8; 200_000]>());
-    // The 100 blocks have 320 units.
-    assert!(pages() <= before + 40, "{} units are in use, and were {before}", pages());
-}
-
-#[test]
-fn what_a_vp_caches_is_bounded() {
-    let _alone = alone();
-    let mut random = Random::new(1);
-    let count = if cfg!(miri) { 100 } else { 100_000 };
-    let mut blocks: Vec<Block> = Vec::new();
-    for _ in 0..count {
-        let doubling = random.below(13);
-        let size = 1 + random.below(16 << doubling);
-        let block =
-            Arena::new(Placement::General).allocate(Layout::from_size_align(size, 8).unwrap()).unwrap();
-        blocks.push((block.addr().get(), size, 0));
-    }
-    free(&blocks);
-    for vp in stats().unwrap().vps {
-        assert!(vp.cached_bytes() + vp.outbox_bytes_max() <= BOUND_BYTES as u64, "{vp:?}");
-    }
-}
-
-#[test]
-fn slabs_that_were_full_are_in_their_list_again_and_go_back() {
-    let _alone = alone();
-    for size in [8 << 10, 200_000] {
-        for _ in 0..2 {
-            let layout = Layout::from_size_align(size, 8).unwrap();
-            let allocate =
-                |_| (Arena::new(Placement::General).allocate(layout).unwrap().addr().get(), size, 0);
-            let blocks: Vec<Block> = (0..16).map(allocate).collect();
-            free(&blocks);
+fn the_bytes_of_an_outbox_are_bounded() {
+    support::in_child("placement::the_bytes_of_an_outbox_are_bounded", || {
+        if processors() < 2 {
+            return;
         }
-    }
+        trim();
+        let pages = || stats().unwrap().nodes.iter().map(|units| units.used).sum::<usize>();
+        let before = pages();
+        allocate_and_free_on(1, 100, Layout::new::<[u8; 200_000]>());
+        // The 100 blocks have 320 units.
+        assert!(pages() <= before + 40, "{} units are in use, and were {before}", pages());
+    });
+}
+
+#[test]
+fn the_cache_of_a_vp_is_bounded() {
+    support::in_child("placement::the_cache_of_a_vp_is_bounded", || {
+        let mut random = Random::new(1);
+        let count = if cfg!(miri) { 100 } else { 100_000 };
+        let mut blocks: Vec<Block> = Vec::new();
+        for _ in 0..count {
+            let doubling = random.below(13);
+            let size = 1 + random.below(16 << doubling);
+            let block =
+                Arena::new(Placement::General).allocate(Layout::from_size_align(size, 8).unwrap()).unwrap();
+            blocks.push((block.addr().get(), size, 0));
+        }
+        free(&blocks);
+        for vp in stats().unwrap().vps {
+            assert!(vp.cached_bytes() + vp.outbox_bytes_max() <= BOUND_BYTES as u64, "{vp:?}");
+        }
+    });
+}
+
+#[test]
+fn full_slabs_return_to_their_list() {
+    support::in_child("placement::full_slabs_return_to_their_list", || {
+        for size in [8 << 10, 200_000] {
+            for _ in 0..2 {
+                let layout = Layout::from_size_align(size, 8).unwrap();
+                let allocate =
+                    |_| (Arena::new(Placement::General).allocate(layout).unwrap().addr().get(), size, 0);
+                let blocks: Vec<Block> = (0..16).map(allocate).collect();
+                free(&blocks);
+            }
+        }
+    });
 }
 
 #[test]
@@ -495,8 +488,8 @@ fn a_placed_value_is_dropped_once_and_moved_out_whole() {
 
 #[test]
 #[cfg_attr(miri, ignore = "there are no nodes")]
-fn to_09_pages_are_asked_for_from_their_node() {
-    let test = "to_09_pages_are_asked_for_from_their_node";
+fn to_09_pages_are_requested_from_their_node() {
+    let test = "placement::to_09_pages_are_requested_from_their_node";
     if cfg!(squall_global_alloc) {
         return eprintln!("the first block was given out before this could be pretended");
     }
@@ -541,8 +534,8 @@ fn to_09_pages_are_asked_for_from_their_node() {
 
 #[test]
 #[cfg(all(target_os = "linux", not(miri)))]
-fn where_the_program_was_given_a_policy_nothing_is_asked_for() {
-    let test = "where_the_program_was_given_a_policy_nothing_is_asked_for";
+fn a_memory_policy_of_the_program_has_precedence() {
+    let test = "placement::a_memory_policy_of_the_program_has_precedence";
     if !support::is_child() {
         return support::must_pass(test, &[]);
     }

@@ -1,11 +1,9 @@
 //! Random sequences of calls against a model: every block keeps its content, blocks do not overlap, and after
 //! all frees the heaps have all their blocks.
 
-mod sequences_common;
-mod support;
-
+use super::sequences_common::{Step, alloc, run};
+use super::support;
 use proptest::prelude::*;
-use sequences_common::{Step, alloc, run};
 use squall_alloc::Placement;
 
 fn size() -> impl Strategy<Value = usize> {
@@ -44,15 +42,15 @@ proptest! {
 
     #[test]
     #[cfg_attr(miri, ignore = "large blocks are never given back there")]
-    fn so_does_what_the_fuzzer_runs(bytes in prop::collection::vec(any::<u8>(), 0..800)) {
+    fn any_fuzzer_input_agrees_with_the_model(bytes in prop::collection::vec(any::<u8>(), 0..800)) {
         alloc(&bytes);
     }
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "it starts processes")]
-fn and_so_it_does_in_the_other_modes() {
-    let test = "any_sequence_agrees_with_the_model";
+fn the_other_modes_agree_with_the_model() {
+    let test = "model::any_sequence_agrees_with_the_model";
     support::must_pass(test, &[("SQUALL_RSEQ", "off")]);
     support::must_pass(test, &[("SQUALL_ALLOC_DEBUG", "1")]);
     support::must_pass(test, &[("SQUALL_TOPOLOGY", "nodes:2,cores:4")]);

@@ -1,5 +1,8 @@
 //! The allocator of a whole program: threads, collections, sizes, thread-locals, large blocks.
 
+#[cfg(not(miri))]
+mod fork;
+
 use squall_alloc::LocalityAlloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::RefCell;
@@ -47,7 +50,7 @@ fn every_size_and_alignment_is_served_and_kept() {
 }
 
 #[test]
-fn what_grows_and_shrinks_keeps_what_is_in_it() {
+fn a_resized_block_keeps_its_content() {
     let mut bytes: Vec<u8> = Vec::new();
     for index in 0..3_000_000u32 {
         bytes.push(index as u8);
@@ -62,7 +65,7 @@ fn what_grows_and_shrinks_keeps_what_is_in_it() {
 }
 
 #[test]
-fn threads_pass_blocks_on_and_end() {
+fn threads_pass_blocks_on() {
     thread_local! {
         static KEPT: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
     }
@@ -125,7 +128,7 @@ mod around_main {
     static BEFORE: extern "C" fn() = before;
 
     #[test]
-    fn before_main_and_after_it_blocks_are_given_out_and_freed() {
+    fn blocks_are_served_before_and_after_main() {
         let kept = KEPT.load(Ordering::Relaxed);
         assert!(!kept.is_null());
         // SAFETY: `before` leaked it, and `after` runs after all tests.
@@ -156,7 +159,7 @@ mod around_main {
     }
 
     #[test]
-    fn a_thread_allocates_and_frees_until_the_very_last_of_it() {
+    fn a_thread_allocates_in_its_last_destructors() {
         let mut key = 0;
         // SAFETY: a place for the key, and a valid destructor.
         assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(at_end)) }, 0);
