@@ -29,7 +29,7 @@ fn new_keys_beyond_the_limit_are_refused_and_all_else_goes_on() {
     table.budget().set_most(0);
     assert!(table.set(7, String::new()).is_err() && table.set(1, String::new()) == Ok(true));
     // One that had more before.
-    let table = Limited::of(table.into_table(), 0);
+    let table = Limited::with_table(table.into_table(), 0);
     assert!(table.budget().taken() == 1 && table.discard(&1) && table.is_empty());
 }
 
@@ -55,7 +55,7 @@ fn a_closure_a_clone_or_a_key_that_panics_leaves_the_count_right() {
 fn the_limit_is_kept_at_every_moment_and_the_count_is_right_in_the_end() {
     const MOST: u64 = 20;
     const KEYS: u64 = 64;
-    let table: Limited<u64, u64> = Limited::of(Table::new(), MOST);
+    let table: Limited<u64, u64> = Limited::with_table(Table::new(), MOST);
     let (over, refused) = (AtomicBool::new(false), AtomicU64::new(0));
     let rounds: u64 = if cfg!(miri) { 30 } else { 20_000 };
     thread::scope(|scope| {

@@ -14,7 +14,7 @@
 use squall_core::{RepContext, Handle, Id, Miss, Owned, MissAnswer, Root};
 use squall_machine::ClusterSize;
 use squall_rcu::{Guard, RcuArc};
-use squall_parts::table::{Budget, Compute, Computed, Exhausted, Part};
+use squall_parts::table::{Budget, Compute, Computed, Exhausted, Reservation};
 use std::any::Any;
 use std::borrow::Borrow;
 use std::fmt;
@@ -111,14 +111,14 @@ pub(super) struct Limited<K, V, S> {
 /// What a change takes while its closure is asked, and what it gives back when it is done (I2).
 struct Asked<'a> {
     budget: &'a Budget,
-    part: Part<'a>,
+    part: Reservation<'a>,
     back: u64,
     refused: Option<Exhausted>,
 }
 
 impl<'a> Asked<'a> {
     fn of(budget: &'a Budget) -> Asked<'a> {
-        Asked { budget, part: Part::of(budget), back: 0, refused: None }
+        Asked { budget, part: Reservation::new(budget), back: 0, refused: None }
     }
 
     /// What is done of what is wanted in the place of a value that weighs so much.
@@ -157,7 +157,7 @@ where
         let MapLimit { most, unit, weigh } = limit;
         let budget = Arc::new(Budget::new(most));
         let limited = Limited { inner: Box::new(inner), budget, unit, weigh, copies, id: OnceLock::new() };
-        limited.co().for_each(|_, value| limited.budget.take_anyway(limited.weight(value)));
+        limited.co().for_each(|_, value| limited.budget.take_unchecked(limited.weight(value)));
         limited
     }
 
@@ -252,7 +252,7 @@ where
                 Err(full) => Err(full.map(|()| (again, value))),
             };
         }
-        let mut part = Part::of(&self.budget);
+        let mut part = Reservation::new(&self.budget);
         if let Err(exhausted) = part.take(1) {
             // A key that is there needs nothing.
             let there = self.co().update(&key, |_| copy());
@@ -284,7 +284,7 @@ where
     }
 
     pub(super) fn try_insert(&self, key: K, value: V) -> Result<(), (K, V)> {
-        let mut part = Part::of(&self.budget);
+        let mut part = Reservation::new(&self.budget);
         if let Err(exhausted) = part.take(self.weight(&value)) {
             if self.co().contains_key(&key) {
                 return Err((key, value));
@@ -305,7 +305,7 @@ where
             return there;
         }
         let value = value();
-        let mut part = Part::of(&self.budget);
+        let mut part = Reservation::new(&self.budget);
         let taken = part.take(self.weight(&value));
         loop {
             if let Some(there) = co.get(&key) {

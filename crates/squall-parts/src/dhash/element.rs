@@ -105,7 +105,7 @@ where
     /// # Example
     /// ```
     /// use squall_parts::dhash::Master;
-    /// let hits = Master::<&str, (), u64>::new(|_| 1);
+    /// let hits = Master::<String, (), u64>::new(|_| 1);
     /// let (here, there) = (hits.local(), hits.local());
     /// here.find_or_allocate_and_lock("home", || (), |_, _, _| ());
     /// there.find_and_lock("home", |_, _| ());

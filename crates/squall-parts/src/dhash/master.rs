@@ -28,7 +28,7 @@ use crate::dhash::{Replicas, Verdict};
 ///
 /// Drops of parts run after the table's locks are released, and may use it, the same key included. So do
 /// drops of other values that the thread has retired: they wait until its locks are free
-/// ([`squall_rcu::quietly`]). Besides the closures, only the hash, comparison, clone and drop of keys run
+/// ([`squall_rcu::without_callbacks`]). Besides the closures, only the hash, comparison, clone and drop of keys run
 /// under locks: they must not use the table.
 ///
 /// # Progress
@@ -251,7 +251,7 @@ where
     /// # Example
     /// ```
     /// use squall_parts::dhash::{Locking, Master};
-    /// let hits = Master::<&str, (), u64>::new(|_| 1);
+    /// let hits = Master::<String, (), u64>::new(|_| 1);
     /// let place = hits.local();
     /// place.find_or_allocate_and_lock("home", || (), |_, _, n| *n += 1);
     /// assert_eq!(hits.do_op("home", Locking::Each, 0, |_, _| (), |sum, _, n| *sum += *n), Some(2));
@@ -496,7 +496,7 @@ where
     /// # Example
     /// ```
     /// use squall_parts::dhash::{Master, Verdict};
-    /// let files = Master::<&str, u64, u64>::new(|_handle| 0);
+    /// let files = Master::<String, u64, u64>::new(|_handle| 0);
     /// let place = files.local();
     /// let open = |_| place.find_or_allocate_and_lock("motd", || 3, |verdict, _, uses| {
     ///     *uses += 1;
@@ -541,7 +541,7 @@ where
     ///
     /// ```
     /// use squall_parts::dhash::Master;
-    /// let files = Master::<&str, u64, u64>::new(|_handle| 0);
+    /// let files = Master::<String, u64, u64>::new(|_handle| 0);
     /// let (here, there) = (files.local(), files.local());
     /// here.find_or_allocate_and_lock("motd", || 3, |_, _, uses| *uses += 1);
     /// assert_eq!(there.find_and_lock("motd", |_, uses| *uses), Some(0));

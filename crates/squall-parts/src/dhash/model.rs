@@ -47,7 +47,7 @@ impl World {
     fn ask_and_look(&self, local: usize) {
         let then = |_: Verdict, global: &u32, part: &mut u32| {
             assert_eq!(*part, global * 10);
-            assert_eq!(self.read(local), Some(*global), "what is locked went away");
+            assert_eq!(self.read(local), Some(*global), "a locked value disappeared");
         };
         self.shared.find_or_fill_at(&self.locals[local], &KEY, || Ok::<_, ()>(2), then).unwrap();
     }
@@ -82,7 +82,7 @@ fn two_ask(first: usize, second: usize) {
     let mut this = None;
     let other = beside(&world, move |world| world.ask(second, 3), || this = Some(world.ask(first, 2)));
     let this = this.unwrap();
-    assert_ne!(this.0, other.0, "one of two fills it");
+    assert_ne!(this.0, other.0, "one of two callers fills the key");
     assert_eq!(this.1, other.1);
     assert_eq!((world.read(0), world.read(1)), (Some(this.1), Some(this.1)));
 }
@@ -128,7 +128,7 @@ fn fills_under_a_reader() {
     let world = World::new();
     let read = |world: &World| {
         let (first, second) = (world.read(0), world.read(1));
-        assert!(first.is_none() || second.is_some(), "it was there, and went");
+        assert!(first.is_none() || second.is_some(), "the key disappeared");
     };
     beside(&world, read, || _ = world.ask(0, 2));
 }
@@ -150,7 +150,7 @@ fn empties_under_a_reader() {
     let world = World::filled_at(1);
     let read = |world: &World| {
         let (first, second) = (world.read(0), world.read(1));
-        assert!(first.is_some() || second.is_none(), "it was empty here and full there");
+        assert!(first.is_some() || second.is_none(), "the key was absent here and present there");
     };
     beside(&world, read, || assert!(world.empty()));
     assert_eq!((world.read(0), world.read(1)), (None, None));

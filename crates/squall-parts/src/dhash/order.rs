@@ -29,8 +29,8 @@ mod checked {
         // A thread that has destroyed its thread-local values is not checked.
         assert!(
             INSIDE.try_with(|inside| inside.borrow().contains(&table)) != Ok(true),
-            "squall-parts: a closure that runs under the lock of an element locked another element of the same table, or the same \
-             one. That can deadlock: the order is master, then local, and one key at a time. `read` takes no lock"
+            "squall-parts: a closure under the lock of an element locked again in the same table, which can deadlock. \
+             Lock the master before a local table, and one key at a time; `read` takes no lock"
         );
     }
 

@@ -89,7 +89,7 @@ impl<K, G> Element<K, G> {
 
     /// Returns the global part of an element that was full when it was locked.
     pub(crate) fn global(&self) -> &G {
-        self.global.get().expect("it is full")
+        self.global.get().expect("the element is full")
     }
 
     fn is_gone(&self) -> bool {
@@ -143,7 +143,7 @@ impl<K, G, L> After<K, G, L> {
 
 /// Returns the local part. The caller holds the lock and found the element full (I2).
 pub(crate) fn part<L>(held: &mut Option<L>) -> &mut L {
-    held.as_mut().expect("a full element's replicas have their parts")
+    held.as_mut().expect("a full element's replicas have local parts")
 }
 
 /// A local table.

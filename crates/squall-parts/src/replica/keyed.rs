@@ -123,7 +123,7 @@ impl<P: Clone> Keyed<P> {
     /// # Panics
     /// If `stripes` is zero.
     pub fn new(stripes: usize) -> Keyed<P> {
-        assert!(stripes > 0, "there is one stripe at least");
+        assert!(stripes > 0, "`Keyed::new` needs at least one stripe");
         let stripes = (0..stripes).map(|_| Stripe::default()).collect();
         Keyed { stripes, places: Lock::new(Arc::new(Vec::new())) }
     }

@@ -152,7 +152,7 @@ fn two_change() {
         let announced = world.keyed.announce(0, Place::take_out);
         world.copy(0);
         assert_eq!(world.look(0), 1);
-        assert_eq!(world.places[0].find(), None, "a copy was made of what is changed");
+        assert_eq!(world.places[0].find(), None, "a key was copied while its change was announced");
         drop(announced);
     });
 }

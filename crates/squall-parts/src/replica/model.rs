@@ -34,7 +34,7 @@ fn made(version: u64, value: u32) -> Box<Node<Value>> {
 fn read(node: NonNull<Node<Value>>) -> u32 {
     // SAFETY: the protocol under test; a node's memory is never deallocated in a model (`free`).
     let value = unsafe { node.as_ref() }.value.0.with(|value| unsafe { *value });
-    assert_ne!(value, FREED, "a value was read that was freed");
+    assert_ne!(value, FREED, "a freed value was read");
     value
 }
 
@@ -69,13 +69,13 @@ impl World {
 
     /// Reads like a replica.
     fn read(&self, word: usize) -> u32 {
-        read(self.words[word].find().or_else(|| self.master.ask()).expect("there is a value"))
+        read(self.words[word].find().or_else(|| self.master.ask()).expect("the master has a value"))
     }
 
     /// Reads like an empty replica that makes its own copy. The word is not loaded first: loom forgets the
     /// load of a thread that then changes the same location, and with it the steps of others in between.
     fn fetch(&self, word: usize) -> u32 {
-        let original = self.master.ask().expect("there is a value");
+        let original = self.master.ask().expect("the master has a value");
         let value = read(original);
         let copy = NonNull::from(Box::leak(made(0, value)));
         self.master.attach(&self.words[word], Some(Copied { copy, original }), || ());
@@ -198,7 +198,7 @@ fn reclaimed() {
 /// The thread that drops the last reference frees the node, and has seen the other holders finish.
 fn keepers() {
     let world = World::new(0);
-    let kept = world.master.share().expect("there is a value").as_ptr() as usize;
+    let kept = world.master.share().expect("the master has a value").as_ptr() as usize;
     let keeper = thread::spawn(move || {
         let kept = NonNull::new(kept as *mut Node<Value>).expect("from a node");
         assert_eq!(read(kept), 1);
@@ -256,13 +256,13 @@ impl Moving {
     /// Looks up in this word, and fills it if it is empty.
     fn look(&self, word: usize) -> u32 {
         if word == NONE {
-            return read(self.world.master.ask().expect("there is a value"));
+            return read(self.world.master.ask().expect("the master has a value"));
         }
         if let Some(node) = self.world.words[word].find() {
             return read(node);
         }
         self.put(word);
-        read(self.world.master.ask().expect("there is a value"))
+        read(self.world.master.ask().expect("the master has a value"))
     }
 
     fn put(&self, word: usize) {
@@ -301,7 +301,7 @@ impl Moving {
         let lent = self.lend();
         let first = self.look(lent);
         // The newest value that this thread has heard of.
-        let known = first.max(read(self.world.master.ask().expect("there is a value")));
+        let known = first.max(read(self.world.master.ask().expect("the master has a value")));
         let lent = if sites::LEND_ANEW.is_weak() { lent } else { self.lend() };
         let second = self.look(lent);
         assert!(second >= known, "{second} was found when {known} was known");
@@ -352,7 +352,7 @@ fn swept() {
     let ender = {
         let (presence, entry) = (presence.clone(), entry.clone());
         thread::spawn(move || {
-            if presence.end().expect("one ends it").may_have(0) {
+            if presence.end().expect("the first call ends it").may_have(0) {
                 // Like a table: it does not write if the entry is absent.
                 if entry.load(Ordering::Relaxed) {
                     entry.store(false, Ordering::Relaxed);

@@ -395,7 +395,7 @@ impl<T: Send + Sync + 'static> Master<T> {
             admit(version)
         };
         let take = |version| {
-            let mut node = new.take().unwrap_or_else(|| unreachable!("taken once"));
+            let mut node = new.take().unwrap_or_else(|| unreachable!("the node is taken once"));
             node.version = version;
             NonNull::from(Box::leak(node))
         };
@@ -403,7 +403,7 @@ impl<T: Send + Sync + 'static> Master<T> {
         match (replaced, new) {
             (Some(version), _) => Ok(version),
             (None, Some(node)) => Err(Conflict { value: node.value, version: there }),
-            (None, None) => unreachable!("nothing was taken"),
+            (None, None) => unreachable!("a rejected node is still here"),
         }
     }
 
@@ -452,7 +452,7 @@ impl<T: Send + Sync + 'static> Master<T> {
 #[cold]
 #[inline(never)]
 fn vacant() -> ! {
-    panic!("a master was read that has no value yet")
+    panic!("a vacant master was read: give it a value by `Master::adopt` first")
 }
 
 impl<T: Send + Sync + 'static> Drop for Master<T> {

@@ -21,8 +21,8 @@
 //!   So a reader that loads a state without `CHAINED` and finds no entry here has missed no entry that was
 //!   present at that moment.
 
-use crate::table::ground::show;
 use crate::table::layout::{IsKey, Layout};
+use crate::table::platform::store_with_barrier;
 use crate::table::sites;
 use crate::table::slab::{ROW, tag_above};
 use crate::table::tags::Tags;
@@ -49,7 +49,7 @@ const CHAINED: State = 2 << SLOTS;
 /// One step of the version, which takes the bits from here upwards.
 const VERSION: State = 4 << SLOTS;
 /// The last version: then the slab must be replaced (I5). Tests use a small one.
-const LAST: State = if cfg!(loom) {
+const LAST_VERSION: State = if cfg!(loom) {
     1
 } else if cfg!(test) {
     200
@@ -99,7 +99,7 @@ impl<L: Layout> Link<L> {
 
 /// Returns a bit for each slot before a row, or zero if all slots share one line.
 #[inline(always)]
-fn before<L: Layout>(row: u32) -> State {
+fn slots_before<L: Layout>(row: u32) -> State {
     if size_of::<[L::Slot; SLOTS]>() > LINE { (1 << (row * ROW as u32)) - 1 } else { 0 }
 }
 
@@ -118,7 +118,7 @@ impl<L: Layout> Clone for Bucket<'_, L> {
 impl<L: Layout> Copy for Bucket<'_, L> {}
 
 /// The result of a full probe of one bucket.
-pub(crate) enum Look<R> {
+pub(crate) enum Probe<R> {
     Found {
         slot: usize,
         raw: R,
@@ -130,21 +130,21 @@ pub(crate) enum Look<R> {
 }
 
 /// The result of a probe of the first slot with an equal tag.
-pub(crate) enum Glance<R> {
+pub(crate) enum FirstProbe<R> {
     Found {
         slot: usize,
         raw: R,
     },
     Absent,
     /// The key may be in another slot or in a chained bucket, or its entry changed during the probe.
-    Perhaps,
+    Unknown,
 }
 
 /// Returns the first slot of [`Bucket::tag_hits`]. Without hits, the error says whether the key is absent.
 #[inline(always)]
-fn first_slot<R>(state: State, hits: u32) -> Result<usize, Glance<R>> {
+fn first_slot<R>(state: State, hits: u32) -> Result<usize, FirstProbe<R>> {
     if hits == 0 {
-        return Err(if state & CHAINED == 0 { Glance::Absent } else { Glance::Perhaps });
+        return Err(if state & CHAINED == 0 { FirstProbe::Absent } else { FirstProbe::Unknown });
     }
     Ok(hits.trailing_zeros() as usize)
 }
@@ -166,7 +166,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
     /// Whether both refer to the same bucket.
     #[inline(always)]
-    pub(crate) fn is(self, other: Bucket<'_, L>) -> bool {
+    pub(crate) fn is_same_bucket(self, other: Bucket<'_, L>) -> bool {
         ptr::eq(self.head, other.head)
     }
 
@@ -181,7 +181,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// which the key comparison filters. The load is relaxed: it comes after the acquire load of the state
     /// (I2), or runs under the lock.
     #[inline(always)]
-    fn hits(self, state: State, mixed: u64) -> u32 {
+    fn tag_hits(self, state: State, mixed: u64) -> u32 {
         // SAFETY: the tags of a head.
         let tagged = unsafe {
             Tags::find::<{ std::mem::offset_of!(Head, tags) }>(
@@ -198,20 +198,20 @@ impl<'a, L: Layout> Bucket<'a, L> {
     #[inline(always)]
     pub(crate) fn state(self) -> State {
         // Acquire: pairs with the release of `publish` and of `set_moved` (I2, I4).
-        self.head.state.load(sites::LOOK.order(Ordering::Acquire))
+        self.head.state.load(sites::PROBE.order(Ordering::Acquire))
     }
 
     /// Loads the state again after a slot was loaded.
     #[inline(always)]
-    fn state_now(self) -> State {
+    fn reload_state(self) -> State {
         // Relaxed: it comes after the acquire load of the slot (I3).
         self.head.state.load(Ordering::Relaxed)
     }
 
     /// Whether an entry was removed since this state was loaded.
     #[inline(always)]
-    fn has_lost(self, state: State) -> bool {
-        (self.state_now() ^ state) / VERSION != 0 && !sites::VERSION.is_weak()
+    fn removed_since(self, state: State) -> bool {
+        (self.reload_state() ^ state) / VERSION != 0 && !sites::VERSION.is_weak()
     }
 
     /// Searches the bucket for a key with this mixed hash. `state` was loaded from this bucket.
@@ -219,39 +219,39 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// # Safety
     /// In an operation in which the bucket was reached, or under its home's lock.
     #[inline(always)]
-    pub(crate) unsafe fn look(
+    pub(crate) unsafe fn probe(
         self,
         mut state: State,
         mixed: u64,
         is_key: impl IsKey<L::Key>,
-    ) -> Look<L::Raw> {
+    ) -> Probe<L::Raw> {
         'again: loop {
-            let mut hits = self.hits(state, mixed);
+            let mut hits = self.tag_hits(state, mixed);
             while hits != 0 {
                 let slot = hits.trailing_zeros() as usize;
                 // SAFETY: in the caller's operation; the slot was occupied.
                 let raw = unsafe { L::load(self.slot(slot)) };
-                if L::VALIDATE_FIRST && self.has_lost(state) {
+                if L::VALIDATE_FIRST && self.removed_since(state) {
                     state = self.state();
                     continue 'again;
                 }
                 // SAFETY: loaded in the caller's operation; the slot was occupied.
                 if unsafe { L::key(raw, is_key) } {
                     if L::VALIDATE {
-                        if !L::VALIDATE_FIRST && self.has_lost(state) {
+                        if !L::VALIDATE_FIRST && self.removed_since(state) {
                             state = self.state();
                             continue 'again;
                         }
-                        return Look::Found { slot, raw, state };
+                        return Probe::Found { slot, raw, state };
                     }
-                    if self.state_now() >> slot & 1 != 0 || sites::OCCUPIED.is_weak() {
-                        return Look::Found { slot, raw, state };
+                    if self.reload_state() >> slot & 1 != 0 || sites::OCCUPIED.is_weak() {
+                        return Probe::Found { slot, raw, state };
                     }
                     // The entry was removed since the state was loaded, or is not yet published.
                 }
                 hits &= hits - 1;
             }
-            return Look::Absent { chained: state & CHAINED != 0 };
+            return Probe::Absent { chained: state & CHAINED != 0 };
         }
     }
 
@@ -261,13 +261,13 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// # Safety
     /// As for [`probe`](Bucket::probe).
     #[inline(always)]
-    pub(crate) unsafe fn glance(
+    pub(crate) unsafe fn probe_first(
         self,
         state: State,
         mixed: u64,
         is_key: impl IsKey<L::Key>,
-    ) -> Glance<L::Raw> {
-        let slot = match first_slot(state, self.hits(state, mixed)) {
+    ) -> FirstProbe<L::Raw> {
+        let slot = match first_slot(state, self.tag_hits(state, mixed)) {
             Ok(slot) => slot,
             Err(none) => return none,
         };
@@ -277,11 +277,14 @@ impl<'a, L: Layout> Bucket<'a, L> {
         unsafe {
             let raw = L::load(self.slot(slot));
             let site = if L::VALIDATE { sites::VERSION } else { sites::OCCUPIED };
-            let stays = || self.state_now() == state || site.is_weak();
-            if (!L::VALIDATE_FIRST || stays()) && L::key(raw, is_key) && (L::VALIDATE_FIRST || stays()) {
-                Glance::Found { slot, raw }
+            let unchanged = || self.reload_state() == state || site.is_weak();
+            if (!L::VALIDATE_FIRST || unchanged())
+                && L::key(raw, is_key)
+                && (L::VALIDATE_FIRST || unchanged())
+            {
+                FirstProbe::Found { slot, raw }
             } else {
-                Glance::Perhaps
+                FirstProbe::Unknown
             }
         }
     }
@@ -300,11 +303,11 @@ impl<'a, L: Layout> Bucket<'a, L> {
                 left &= left - 1;
                 // SAFETY: in the caller's operation; the slot was occupied.
                 let raw = unsafe { L::load(self.slot(slot)) };
-                if L::VALIDATE || self.state_now() >> slot & 1 != 0 {
+                if L::VALIDATE || self.reload_state() >> slot & 1 != 0 {
                     entries.push(raw);
                 }
             }
-            let now = self.state_now();
+            let now = self.reload_state();
             if !L::VALIDATE || (now ^ state) / VERSION == 0 {
                 return state & CHAINED != 0;
             }
@@ -320,20 +323,20 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// # Safety
     /// Under the home's lock.
     #[inline(always)]
-    pub(crate) unsafe fn glance_held(
+    pub(crate) unsafe fn probe_first_locked(
         self,
         state: State,
         mixed: u64,
         is_key: impl IsKey<L::Key>,
-    ) -> Glance<L::Raw> {
-        let slot = match first_slot(state, self.hits(state, mixed)) {
+    ) -> FirstProbe<L::Raw> {
+        let slot = match first_slot(state, self.tag_hits(state, mixed)) {
             Ok(slot) => slot,
             Err(none) => return none,
         };
         // SAFETY: under the lock, so no entry here is retired; the slot is occupied.
         unsafe {
             let raw = L::load(self.slot(slot));
-            if L::key(raw, is_key) { Glance::Found { slot, raw } } else { Glance::Perhaps }
+            if L::key(raw, is_key) { FirstProbe::Found { slot, raw } } else { FirstProbe::Unknown }
         }
     }
 
@@ -348,7 +351,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     pub(crate) fn free_slot_in(self, state: State, row: u32) -> Option<usize> {
         let free = !state & OCCUPIED;
         // Slots before the row only if all others are taken.
-        let near = free & !before::<L>(row);
+        let near = free & !slots_before::<L>(row);
         // The outcome is unpredictable, so it is selected without a branch.
         let slots = NonZero::new(std::hint::select_unpredictable(near != 0, near, free))?;
         Some(slots.trailing_zeros() as usize)
@@ -371,14 +374,14 @@ impl<'a, L: Layout> Bucket<'a, L> {
         fill(self.slot(slot));
         self.head.tags.set(slot, tag);
         // Release: pairs with the acquire of `state` (I2).
-        show!(self.head.state, state | 1 << slot, sites::PUBLISH.order(Ordering::Release));
+        store_with_barrier!(self.head.state, state | 1 << slot, sites::PUBLISH.order(Ordering::Release));
     }
 
     /// Fills a free slot with an entry that moves here from another slab, where it was published. Readers
     /// come here only after the old home is marked as moved. So no barrier is needed here
     /// ([`store_with_barrier`] has its cost).
     #[inline]
-    pub(crate) fn publish_again(self, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
+    pub(crate) fn publish_moved(self, slot: usize, tag: u8, fill: impl FnOnce(&L::Slot)) {
         fill(self.slot(slot));
         let state = self.head.state.load(Ordering::Relaxed);
         self.head.tags.set(slot, tag);
@@ -388,14 +391,14 @@ impl<'a, L: Layout> Bucket<'a, L> {
 
     /// Whether one more removal would use up the last version.
     #[inline]
-    pub(crate) fn is_worn(self) -> bool {
-        self.is_worn_in(self.head.state.load(Ordering::Relaxed))
+    pub(crate) fn is_exhausted(self) -> bool {
+        self.is_exhausted_in(self.head.state.load(Ordering::Relaxed))
     }
 
     /// Whether one more removal would use up the last version. `state` is the current state.
     #[inline(always)]
-    pub(crate) fn is_worn_in(self, state: State) -> bool {
-        L::VALIDATE && state / VERSION >= LAST
+    pub(crate) fn is_exhausted_in(self, state: State) -> bool {
+        L::VALIDATE && state / VERSION >= LAST_VERSION
     }
 
     /// Removes the entry of a slot. The versions must not be [exhausted](Bucket::is_exhausted).
@@ -410,7 +413,7 @@ impl<'a, L: Layout> Bucket<'a, L> {
     pub(crate) fn remove_in(self, state: State, slot: usize) -> bool {
         let left = state & !(1 << slot);
         // Release: a thread that learns of the removal by the state sees the remover's earlier writes.
-        show!(self.head.state, left.wrapping_add(VERSION), Ordering::Release);
+        store_with_barrier!(self.head.state, left.wrapping_add(VERSION), Ordering::Release);
         left & OCCUPIED == 0
     }
 
@@ -422,24 +425,24 @@ impl<'a, L: Layout> Bucket<'a, L> {
     /// Whether the slot still holds this entry, which was found there. An entry that was removed and inserted
     /// again meanwhile counts as the same.
     #[inline]
-    pub(crate) fn is_still(self, slot: usize, raw: L::Raw) -> bool {
+    pub(crate) fn holds(self, slot: usize, raw: L::Raw) -> bool {
         // The version is not compared: removals of other keys change it, and a closure that removes one would
         // be called again for ever.
-        let stays = self.head.state.load(Ordering::Relaxed) >> slot & 1 != 0;
+        let unchanged = self.head.state.load(Ordering::Relaxed) >> slot & 1 != 0;
         // SAFETY: in the operation in which `raw` was loaded, and the slot is occupied.
-        stays && L::is_same(unsafe { L::load(self.slot(slot)) }, raw)
+        unchanged && L::is_same(unsafe { L::load(self.slot(slot)) }, raw)
     }
 
     /// Like [`holds`](Bucket::holds), for an entry that was found after `state` was loaded. If the state is
     /// unchanged, no entry was removed, and the key need not be compared. Layouts without a key in the slot
     /// have no versions, so the slot's content is compared.
     #[inline(always)]
-    pub(crate) fn is_still_since(self, state: State, slot: usize, raw: L::Raw) -> bool {
+    pub(crate) fn holds_since(self, state: State, slot: usize, raw: L::Raw) -> bool {
         // Relaxed: under the lock, like all stores to a state.
-        if L::VALIDATE && self.state_now() == state {
+        if L::VALIDATE && self.reload_state() == state {
             L::has_value(self.slot(slot), raw)
         } else {
-            self.is_still(slot, raw)
+            self.holds(slot, raw)
         }
     }
 
@@ -452,14 +455,14 @@ impl<'a, L: Layout> Bucket<'a, L> {
     }
 
     /// Marks that all chained buckets are empty. They stay allocated for readers on their way there.
-    pub(crate) fn set_alone(self) {
+    pub(crate) fn clear_chained(self) {
         let state = self.head.state.load(Ordering::Relaxed) & !CHAINED;
         // Release: as in `remove`, which emptied the chain.
         self.head.state.store(state, Ordering::Release);
     }
 
     pub(crate) fn set_moved(self) {
-        let kept = if sites::KEPT.is_weak() { !OCCUPIED } else { State::MAX };
+        let kept = if sites::KEEP_BITS.is_weak() { !OCCUPIED } else { State::MAX };
         let state = self.head.state.load(Ordering::Relaxed) & kept | MOVED;
         // Release: pairs with the acquire of `state` (I4).
         self.head.state.store(state, sites::MOVE.order(Ordering::Release));

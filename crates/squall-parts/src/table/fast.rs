@@ -6,24 +6,24 @@
 //! [`raw`](crate::table::raw) starts the operation again: a fast path that gives up leaves the table
 //! unchanged. The invariants are in the header of `raw.rs`.
 
-use crate::table::bucket::{Glance, is_moved};
+use crate::table::bucket::{FirstProbe, is_moved};
 use crate::table::layout::{IsKey, Layout};
-use crate::table::raw::{EMPTIED, Found, Raw};
+use crate::table::raw::{EMPTIED_LOG2, Found, Raw};
 use crate::table::sites;
-use crate::table::slab::{Place, mix, tag};
+use crate::table::slab::{Location, mix, tag};
 use squall_sys::sync::atomic::Ordering;
 
 /// The result of a lookup in the home's own bucket.
-pub(crate) enum Here<'a, L: Layout> {
+pub(crate) enum FastFind<'a, L: Layout> {
     Found(Found<'a, L>),
     Absent,
     /// The key may be in a chained bucket or in another slab: the slow path is needed.
-    Perhaps,
+    Unknown,
 }
 
 /// The fast path gave up: the key may be in a chained bucket or another slab, or another thread holds the
 /// home.
-pub(crate) struct Perhaps;
+pub(crate) struct NeedsSlowPath;
 
 impl<L: Layout> Raw<L> {
     /// Finds a key in its home's own bucket. [`find`](Raw::find) is the slow path.
@@ -31,22 +31,22 @@ impl<L: Layout> Raw<L> {
     /// # Safety
     /// As for [`find`](Raw::find).
     #[inline(always)]
-    pub(crate) unsafe fn find_here(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Here<'_, L> {
+    pub(crate) unsafe fn find_fast(&self, hash: u64, is_key: impl IsKey<L::Key>) -> FastFind<'_, L> {
         let mixed = mix(hash);
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
-        let (bucket, _) = slab.fetch(mixed);
+        let (bucket, _) = slab.prefetch(mixed);
         let state = bucket.state();
         if is_moved(state) {
-            return Here::Perhaps;
+            return FastFind::Unknown;
         }
         // SAFETY: the caller; the state of this home is not `MOVED`.
-        match unsafe { bucket.glance(state, mixed, is_key) } {
-            Glance::Found { slot, raw } => {
-                Here::Found(Found { place: Place { bucket, slot, raw, state }, slab, mixed })
+        match unsafe { bucket.probe_first(state, mixed, is_key) } {
+            FirstProbe::Found { slot, raw } => {
+                FastFind::Found(Found { location: Location { bucket, slot, raw, state }, slab, mixed })
             }
-            Glance::Absent => Here::Absent,
-            Glance::Perhaps => Here::Perhaps,
+            FirstProbe::Absent => FastFind::Absent,
+            FirstProbe::Unknown => FastFind::Unknown,
         }
     }
 
@@ -57,14 +57,14 @@ impl<L: Layout> Raw<L> {
     /// # Safety
     /// In the operation in which [`find_fast`](Raw::find_fast) found the entry.
     #[inline(always)]
-    pub(crate) unsafe fn change_value(&self, found: Found<'_, L>, value: L::NewValue) -> bool {
+    pub(crate) unsafe fn change_value_fast(&self, found: Found<'_, L>, value: L::NewValue) -> bool {
         // The entry is in the home's own bucket, which has the lock.
-        let Found { slab, place: Place { bucket, slot, raw, state }, .. } = found;
+        let Found { slab, location: Location { bucket, slot, raw, state }, .. } = found;
         let Some(lock) = bucket.try_lock() else { return false };
         // Acquire: pairs with the release of `begin_move` (raw/I2).
         let moves = !slab.next.load(Ordering::Acquire).is_null();
-        if moves && !sites::ASK.is_weak()
-            || !bucket.is_still_since(state, slot, raw) && !sites::STILL.is_weak()
+        if moves && !sites::CHECK_MOVED.is_weak()
+            || !bucket.holds_since(state, slot, raw) && !sites::CHECK_UNCHANGED.is_weak()
         {
             return false;
         }
@@ -87,27 +87,27 @@ impl<L: Layout> Raw<L> {
     /// # Safety
     /// In an operation.
     #[inline(always)]
-    pub(crate) unsafe fn put_here(
+    pub(crate) unsafe fn put_fast(
         &self,
         hash: u64,
-        fresh: L::Fresh,
+        new_entry: L::NewEntry,
         is_key: impl IsKey<L::Key>,
-    ) -> Result<Option<L::Raw>, L::Fresh> {
+    ) -> Result<Option<L::Raw>, L::NewEntry> {
         let mixed = mix(hash);
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
         // Before the lock, as in `write`.
-        let (bucket, row) = slab.fetch(mixed);
-        let Some(lock) = bucket.try_lock() else { return Err(fresh) };
+        let (bucket, row) = slab.prefetch(mixed);
+        let Some(lock) = bucket.try_lock() else { return Err(new_entry) };
         // Acquire: pairs with the release of `begin_move` (raw/I2).
-        if !slab.next.load(Ordering::Acquire).is_null() && !sites::ASK.is_weak() {
-            return Err(fresh);
+        if !slab.next.load(Ordering::Acquire).is_null() && !sites::CHECK_MOVED.is_weak() {
+            return Err(new_entry);
         }
         let state = bucket.state();
         // SAFETY: under the lock.
-        match unsafe { bucket.glance_held(state, mixed, is_key) } {
-            Glance::Found { slot, raw } => {
-                let spare = bucket.change(slot, |slot| L::replace(slot, raw, fresh));
+        match unsafe { bucket.probe_first_locked(state, mixed, is_key) } {
+            FirstProbe::Found { slot, raw } => {
+                let spare = bucket.change(slot, |slot| L::replace(slot, raw, new_entry));
                 drop(lock);
                 // SAFETY: the slot already has another entry. The thread that replaced the old one is the
                 // only one to retire it.
@@ -115,10 +115,10 @@ impl<L: Layout> Raw<L> {
                 drop(spare);
                 Ok(Some(raw))
             }
-            Glance::Perhaps => Err(fresh),
-            Glance::Absent => {
-                let Some(slot) = bucket.free_slot_in(state, row) else { return Err(fresh) };
-                bucket.publish_in(state, slot, tag(mixed), |slot| _ = L::store(slot, fresh));
+            FirstProbe::Unknown => Err(new_entry),
+            FirstProbe::Absent => {
+                let Some(slot) = bucket.free_slot_in(state, row) else { return Err(new_entry) };
+                bucket.publish_in(state, slot, tag(mixed), |slot| _ = L::store(slot, new_entry));
                 drop(lock);
                 self.count.add(1);
                 Ok(None)
@@ -135,27 +135,27 @@ impl<L: Layout> Raw<L> {
     /// # Safety
     /// In an operation.
     #[inline(always)]
-    pub(crate) unsafe fn remove_here(
+    pub(crate) unsafe fn remove_fast(
         &self,
         hash: u64,
         is_key: impl IsKey<L::Key>,
         rehash: &impl Fn(&L::Key) -> u64,
-    ) -> Result<Option<L::Raw>, Perhaps> {
+    ) -> Result<Option<L::Raw>, NeedsSlowPath> {
         let mixed = mix(hash);
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
         // Before the lock, as in `write`.
-        let (bucket, _) = slab.fetch(mixed);
-        let Some(lock) = bucket.try_lock() else { return Err(Perhaps) };
+        let (bucket, _) = slab.prefetch(mixed);
+        let Some(lock) = bucket.try_lock() else { return Err(NeedsSlowPath) };
         let state = bucket.state();
         // Acquire: pairs with the release of `begin_move` (raw/I2).
-        let moves = !slab.next.load(Ordering::Acquire).is_null() && !sites::ASK.is_weak();
-        if moves || bucket.is_worn_in(state) {
-            return Err(Perhaps);
+        let moves = !slab.next.load(Ordering::Acquire).is_null() && !sites::CHECK_MOVED.is_weak();
+        if moves || bucket.is_exhausted_in(state) {
+            return Err(NeedsSlowPath);
         }
         // SAFETY: under the lock.
-        match unsafe { bucket.glance_held(state, mixed, is_key) } {
-            Glance::Found { slot, raw } => {
+        match unsafe { bucket.probe_first_locked(state, mixed, is_key) } {
+            FirstProbe::Found { slot, raw } => {
                 let was_last = bucket.remove_in(state, slot);
                 drop(lock);
                 self.count.add(u64::MAX);
@@ -164,12 +164,12 @@ impl<L: Layout> Raw<L> {
                 unsafe { L::retire(raw) };
                 if was_last {
                     // SAFETY: the caller.
-                    unsafe { self.resize_perhaps(mixed, rehash) };
+                    unsafe { self.resize_if_sampled(mixed, rehash) };
                 }
                 Ok(Some(raw))
             }
-            Glance::Absent => Ok(None),
-            Glance::Perhaps => Err(Perhaps),
+            FirstProbe::Absent => Ok(None),
+            FirstProbe::Unknown => Err(NeedsSlowPath),
         }
     }
 
@@ -179,9 +179,9 @@ impl<L: Layout> Raw<L> {
     /// In an operation.
     #[cold]
     #[inline(never)]
-    unsafe fn resize_perhaps(&self, mixed: u64, rehash: &impl Fn(&L::Key) -> u64) {
+    unsafe fn resize_if_sampled(&self, mixed: u64, rehash: &impl Fn(&L::Key) -> u64) {
         // SAFETY: the caller.
-        if unsafe { self.current() }.is_sampled(mixed, EMPTIED) {
+        if unsafe { self.current() }.is_sampled(mixed, EMPTIED_LOG2) {
             // SAFETY: the caller.
             unsafe { self.resize(rehash) };
         }

@@ -16,9 +16,9 @@
 //!   So a reader may follow the words of a key until the end of the operation in which it loaded them. Before
 //!   that, the version must show that they are of one key.
 
-use crate::table::ground::show;
+use crate::table::platform::store_with_barrier;
 use crate::table::sites;
-use crate::table::word::{WORDS, Words, from_word, is_memory, of_words, to_word, to_words};
+use crate::table::word::{WORDS, Words, drop_only_frees, from_word, to_word, to_words, words_as_ref};
 use squall_sys::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -40,7 +40,7 @@ pub(crate) trait Layout: Sized + 'static {
     /// The content of a slot, loaded.
     type Raw: Copy;
     /// An entry that is not yet in a table.
-    type Fresh;
+    type NewEntry;
 
     /// Whether a loaded slot must be validated by the bucket's version.
     const VALIDATE: bool;
@@ -50,21 +50,21 @@ pub(crate) trait Layout: Sized + 'static {
     const KEEPS_KEY: bool;
 
     fn empty() -> Self::Slot;
-    fn fresh(key: Self::Key, value: Self::Value) -> Self::Fresh;
+    fn new_entry(key: Self::Key, value: Self::Value) -> Self::NewEntry;
     /// Returns the content of a slot with this entry.
-    fn peek(fresh: &Self::Fresh) -> Self::Raw;
+    fn as_raw(new_entry: &Self::NewEntry) -> Self::Raw;
     /// Takes apart an entry that was never in a table.
-    fn unmake(fresh: Self::Fresh) -> (Self::Key, Self::Value);
+    fn into_parts(new_entry: Self::NewEntry) -> (Self::Key, Self::Value);
     /// Loads the content of a slot.
     ///
     /// # Safety
     /// In an operation, or as the table's owner; the slot was filled before.
     unsafe fn load(slot: &Self::Slot) -> Self::Raw;
     /// Fills a slot that is unread, or has readers that will notice the change.
-    fn store(slot: &Self::Slot, fresh: Self::Fresh) -> Self::Raw;
+    fn store(slot: &Self::Slot, new_entry: Self::NewEntry) -> Self::Raw;
     /// Replaces the entry `old` of the slot; the caller retires `old`. Returns the unused rest of the new
     /// entry, to be dropped under no lock.
-    fn replace(slot: &Self::Slot, old: Self::Raw, fresh: Self::Fresh) -> Option<Self::Fresh>;
+    fn replace(slot: &Self::Slot, old: Self::Raw, new_entry: Self::NewEntry) -> Option<Self::NewEntry>;
     /// Like `replace`, with a value for the same key; the caller retires `old` by
     /// [`retire_value`](Layout::retire_value).
     ///
@@ -133,7 +133,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Flat<K, V> {
     type Value = V;
     type Slot = FlatSlot;
     type Raw = FlatRaw;
-    type Fresh = FlatRaw;
+    type NewEntry = FlatRaw;
     type NewValue = u64;
     const VALIDATE: bool = true;
     const KEEPS_KEY: bool = true;
@@ -143,18 +143,18 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Flat<K, V> {
     }
 
     #[inline(always)]
-    fn fresh(key: K, value: V) -> FlatRaw {
+    fn new_entry(key: K, value: V) -> FlatRaw {
         FlatRaw { key: to_word(&key), value: to_word(&value) }
     }
 
     #[inline(always)]
-    fn peek(fresh: &FlatRaw) -> FlatRaw {
-        *fresh
+    fn as_raw(new_entry: &FlatRaw) -> FlatRaw {
+        *new_entry
     }
 
-    fn unmake(fresh: FlatRaw) -> (K, V) {
+    fn into_parts(new_entry: FlatRaw) -> (K, V) {
         // SAFETY: words made from these types by `new_entry`.
-        unsafe { (from_word(fresh.key), from_word(fresh.value)) }
+        unsafe { (from_word(new_entry.key), from_word(new_entry.value)) }
     }
 
     #[inline(always)]
@@ -169,24 +169,24 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Flat<K, V> {
     }
 
     #[inline(always)]
-    fn store(slot: &FlatSlot, fresh: FlatRaw) -> FlatRaw {
+    fn store(slot: &FlatSlot, new_entry: FlatRaw) -> FlatRaw {
         // Release, both: pairs with the acquires of `load`.
-        slot.key.store(fresh.key, Ordering::Release);
-        slot.value.store(fresh.value, Ordering::Release);
-        fresh
+        slot.key.store(new_entry.key, Ordering::Release);
+        slot.value.store(new_entry.value, Ordering::Release);
+        new_entry
     }
 
     #[inline(always)]
-    fn replace(slot: &FlatSlot, _old: FlatRaw, fresh: FlatRaw) -> Option<FlatRaw> {
+    fn replace(slot: &FlatSlot, _old: FlatRaw, new_entry: FlatRaw) -> Option<FlatRaw> {
         // Release: as in `store`. The new key is equal, though perhaps not bit by bit; the present one stays.
-        show!(slot.value, fresh.value, Ordering::Release);
+        store_with_barrier!(slot.value, new_entry.value, Ordering::Release);
         None
     }
 
     #[inline(always)]
     unsafe fn replace_value(slot: &FlatSlot, _old: FlatRaw, value: u64) {
         // Release: as in `store`.
-        show!(slot.value, value, Ordering::Release);
+        store_with_barrier!(slot.value, value, Ordering::Release);
     }
 
     #[inline(always)]
@@ -254,19 +254,19 @@ impl Clone for WideRaw {
 impl Copy for WideRaw {}
 
 /// An entry that is not yet in a table, and owns its key.
-pub(crate) struct LooseWords<K> {
+pub(crate) struct DetachedWords<K> {
     raw: WideRaw,
     key: PhantomData<K>,
 }
 
-impl<K> LooseWords<K> {
+impl<K> DetachedWords<K> {
     #[inline(always)]
     fn into_raw(self) -> WideRaw {
         ManuallyDrop::new(self).raw
     }
 }
 
-impl<K> Drop for LooseWords<K> {
+impl<K> Drop for DetachedWords<K> {
     fn drop(&mut self) {
         // SAFETY: made from a `K` by `new_entry`, and still owned by this value alone.
         drop(unsafe { self.raw.key.as_ptr().cast::<K>().read() });
@@ -278,7 +278,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Wide<K, V> {
     type Value = V;
     type Slot = WideSlot;
     type Raw = WideRaw;
-    type Fresh = LooseWords<K>;
+    type NewEntry = DetachedWords<K>;
     type NewValue = u64;
     const VALIDATE: bool = true;
     const VALIDATE_FIRST: bool = true;
@@ -292,17 +292,17 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Wide<K, V> {
     }
 
     #[inline(always)]
-    fn fresh(key: K, value: V) -> LooseWords<K> {
-        LooseWords { raw: WideRaw { key: to_words(key), value: to_word(&value) }, key: PhantomData }
+    fn new_entry(key: K, value: V) -> DetachedWords<K> {
+        DetachedWords { raw: WideRaw { key: to_words(key), value: to_word(&value) }, key: PhantomData }
     }
 
     #[inline(always)]
-    fn peek(fresh: &LooseWords<K>) -> WideRaw {
-        fresh.raw
+    fn as_raw(new_entry: &DetachedWords<K>) -> WideRaw {
+        new_entry.raw
     }
 
-    fn unmake(fresh: LooseWords<K>) -> (K, V) {
-        let raw = fresh.into_raw();
+    fn into_parts(new_entry: DetachedWords<K>) -> (K, V) {
+        let raw = new_entry.into_raw();
         // SAFETY: words made from these types by `new_entry`; the key is moved out once.
         unsafe { (raw.key.as_ptr().cast::<K>().read(), from_word(raw.value)) }
     }
@@ -319,23 +319,23 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Wide<K, V> {
     }
 
     #[inline(always)]
-    fn store(slot: &WideSlot, fresh: LooseWords<K>) -> WideRaw {
-        let raw = fresh.into_raw();
+    fn store(slot: &WideSlot, new_entry: DetachedWords<K>) -> WideRaw {
+        let raw = new_entry.into_raw();
         Self::copy(slot, raw);
         raw
     }
 
     #[inline(always)]
-    fn replace(slot: &WideSlot, _old: WideRaw, fresh: LooseWords<K>) -> Option<LooseWords<K>> {
+    fn replace(slot: &WideSlot, _old: WideRaw, new_entry: DetachedWords<K>) -> Option<DetachedWords<K>> {
         // Release: as in `copy`. The present key stays; the new one was never published.
-        show!(slot.value, fresh.raw.value, Ordering::Release);
-        Some(fresh)
+        store_with_barrier!(slot.value, new_entry.raw.value, Ordering::Release);
+        Some(new_entry)
     }
 
     #[inline(always)]
     unsafe fn replace_value(slot: &WideSlot, _old: WideRaw, value: u64) {
         // Release: as in `copy`.
-        show!(slot.value, value, Ordering::Release);
+        store_with_barrier!(slot.value, value, Ordering::Release);
     }
 
     #[inline(always)]
@@ -366,7 +366,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Wide<K, V> {
     unsafe fn key<R>(raw: WideRaw, f: impl FnOnce(&K) -> R) -> R {
         // SAFETY: the words are of one key (VALIDATE_FIRST, or the bucket's lock). The memory that it owns
         // lives until the operation ends (I3).
-        f(unsafe { of_words(&raw.key) })
+        f(unsafe { words_as_ref(&raw.key) })
     }
 
     #[inline(always)]
@@ -378,7 +378,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Wide<K, V> {
     #[inline]
     unsafe fn retire(raw: WideRaw) {
         // SAFETY: the caller: only this call frees the memory of the entry's words.
-        unsafe { crate::table::ground::retire_words::<K>(&raw.key) };
+        unsafe { crate::table::platform::retire_words::<K>(&raw.key) };
     }
 
     // The value owns no memory.
@@ -402,9 +402,9 @@ pub(crate) struct Node<K, V> {
 
 /// A node that drops its key too.
 #[repr(transparent)]
-struct Whole<K, V>(Node<K, V>);
+struct NodeWithKey<K, V>(Node<K, V>);
 
-impl<K, V> Drop for Whole<K, V> {
+impl<K, V> Drop for NodeWithKey<K, V> {
     fn drop(&mut self) {
         // SAFETY: dropped once, here; the node's own drop leaves it.
         unsafe { ManuallyDrop::drop(&mut self.0.key) };
@@ -413,25 +413,25 @@ impl<K, V> Drop for Whole<K, V> {
 
 /// A node that is not yet in a table. A pointer instead of a `Box`, since its key is read while the node goes
 /// into the table.
-pub(crate) struct Loose<K, V>(NonNull<Node<K, V>>);
+pub(crate) struct DetachedNode<K, V>(NonNull<Node<K, V>>);
 
-impl<K, V> Loose<K, V> {
+impl<K, V> DetachedNode<K, V> {
     fn into_raw(self) -> *mut Node<K, V> {
         ManuallyDrop::new(self).0.as_ptr()
     }
 }
 
-impl<K, V> Drop for Loose<K, V> {
+impl<K, V> Drop for DetachedNode<K, V> {
     fn drop(&mut self) {
         // SAFETY: from `Box::into_raw`, of the same layout, and still owned by this value alone.
-        drop(unsafe { Box::from_raw(self.0.as_ptr().cast::<Whole<K, V>>()) });
+        drop(unsafe { Box::from_raw(self.0.as_ptr().cast::<NodeWithKey<K, V>>()) });
     }
 }
 
 /// A node without its key's bits, which it gets when it replaces another node.
-pub(crate) struct Keyless<K, V>(Box<std::mem::MaybeUninit<Node<K, V>>>);
+pub(crate) struct KeylessNode<K, V>(Box<std::mem::MaybeUninit<Node<K, V>>>);
 
-impl<K, V> Keyless<K, V> {
+impl<K, V> KeylessNode<K, V> {
     fn into_raw(self) -> *mut Node<K, V> {
         let this = ManuallyDrop::new(self);
         // SAFETY: read once; `this` is not dropped.
@@ -439,7 +439,7 @@ impl<K, V> Keyless<K, V> {
     }
 }
 
-impl<K, V> Drop for Keyless<K, V> {
+impl<K, V> Drop for KeylessNode<K, V> {
     fn drop(&mut self) {
         // SAFETY: the value was written by `new_value`, and the node was never in a table.
         unsafe { std::ptr::drop_in_place(&raw mut (*self.0.as_mut_ptr()).value) };
@@ -451,8 +451,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
     type Value = V;
     type Slot = AtomicPtr<Node<K, V>>;
     type Raw = *mut Node<K, V>;
-    type Fresh = Loose<K, V>;
-    type NewValue = Keyless<K, V>;
+    type NewEntry = DetachedNode<K, V>;
+    type NewValue = KeylessNode<K, V>;
     const VALIDATE: bool = false;
     const KEEPS_KEY: bool = false;
 
@@ -461,20 +461,20 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
     }
 
     #[inline]
-    fn fresh(key: K, value: V) -> Self::Fresh {
-        Loose(NonNull::from(Box::leak(Box::new(Node { key: ManuallyDrop::new(key), value }))))
+    fn new_entry(key: K, value: V) -> Self::NewEntry {
+        DetachedNode(NonNull::from(Box::leak(Box::new(Node { key: ManuallyDrop::new(key), value }))))
     }
 
-    fn unmake(fresh: Self::Fresh) -> (K, V) {
+    fn into_parts(new_entry: Self::NewEntry) -> (K, V) {
         // SAFETY: from `Box::into_raw`, with no other owner. A node's drop leaves its key, so both are moved
         // out once.
-        let node = *unsafe { Box::from_raw(fresh.into_raw()) };
+        let node = *unsafe { Box::from_raw(new_entry.into_raw()) };
         (ManuallyDrop::into_inner(node.key), node.value)
     }
 
     #[inline]
-    fn peek(fresh: &Self::Fresh) -> Self::Raw {
-        fresh.0.as_ptr()
+    fn as_raw(new_entry: &Self::NewEntry) -> Self::Raw {
+        new_entry.0.as_ptr()
     }
 
     #[inline(always)]
@@ -484,17 +484,17 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
     }
 
     #[inline]
-    fn store(slot: &Self::Slot, fresh: Self::Fresh) -> Self::Raw {
-        let node = fresh.into_raw();
+    fn store(slot: &Self::Slot, new_entry: Self::NewEntry) -> Self::Raw {
+        let node = new_entry.into_raw();
         // Release: pairs with the acquire of `load`.
         slot.store(node, Ordering::Release);
         node
     }
 
     #[inline]
-    fn replace(slot: &Self::Slot, _old: Self::Raw, fresh: Self::Fresh) -> Option<Self::Fresh> {
+    fn replace(slot: &Self::Slot, _old: Self::Raw, new_entry: Self::NewEntry) -> Option<Self::NewEntry> {
         // Release: as in `store`.
-        show!(slot, fresh.into_raw(), Ordering::Release);
+        store_with_barrier!(slot, new_entry.into_raw(), Ordering::Release);
         None
     }
 
@@ -508,7 +508,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
             std::ptr::copy_nonoverlapping(&raw const (*old).key, &raw mut (*node).key, 1);
         }
         // Release: as in `store`.
-        show!(slot, node, Ordering::Release);
+        store_with_barrier!(slot, node, Ordering::Release);
     }
 
     #[inline]
@@ -516,7 +516,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
         let mut node = Box::<Node<K, V>>::new_uninit();
         // SAFETY: a field of a node under construction.
         unsafe { (&raw mut (*node.as_mut_ptr()).value).write(value) };
-        Keyless(node)
+        KeylessNode(node)
     }
 
     fn copy(slot: &Self::Slot, raw: Self::Raw) {
@@ -545,18 +545,21 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
     unsafe fn retire(raw: Self::Raw) {
         // SAFETY: 1. from `Box::into_raw` in `store` or `replace_value`, of the same layout. 2. the caller.
         unsafe {
-            crate::table::ground::retire(raw.cast::<Whole<K, V>>(), is_memory::<K>() && is_memory::<V>())
+            crate::table::platform::retire(
+                raw.cast::<NodeWithKey<K, V>>(),
+                drop_only_frees::<K>() && drop_only_frees::<V>(),
+            )
         };
     }
 
     unsafe fn retire_value(raw: Self::Raw) {
         // SAFETY: as in `retire`; the key belongs to another node.
-        unsafe { crate::table::ground::retire(raw, is_memory::<V>()) };
+        unsafe { crate::table::platform::retire(raw, drop_only_frees::<V>()) };
     }
 
     unsafe fn free(raw: Self::Raw) {
         // SAFETY: as in `retire`; the caller is the only owner.
-        drop(unsafe { Box::from_raw(raw.cast::<Whole<K, V>>()) });
+        drop(unsafe { Box::from_raw(raw.cast::<NodeWithKey<K, V>>()) });
     }
 }
 
@@ -564,12 +567,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Boxed<K, V> 
 pub(crate) struct Split<K, V>(PhantomData<fn() -> (K, V)>);
 
 /// A key and a pointer to its value. The pointer is null only in a node that lost its value to another node.
-pub(crate) struct Stem<K, V> {
+pub(crate) struct SplitNode<K, V> {
     key: K,
     value: AtomicPtr<V>,
 }
 
-impl<K, V> Drop for Stem<K, V> {
+impl<K, V> Drop for SplitNode<K, V> {
     fn drop(&mut self) {
         // Relaxed: the node has no other owner.
         let value = self.value.load(Ordering::Relaxed);
@@ -582,7 +585,7 @@ impl<K, V> Drop for Stem<K, V> {
 
 /// The content of a slot and its node.
 pub(crate) struct SplitRaw<K, V> {
-    stem: *mut Stem<K, V>,
+    node: *mut SplitNode<K, V>,
     value: *mut V,
 }
 
@@ -595,15 +598,15 @@ impl<K, V> Clone for SplitRaw<K, V> {
 impl<K, V> Copy for SplitRaw<K, V> {}
 
 /// A split node that is not yet in a table.
-pub(crate) struct LooseStem<K, V>(NonNull<Stem<K, V>>);
+pub(crate) struct DetachedSplit<K, V>(NonNull<SplitNode<K, V>>);
 
-impl<K, V> LooseStem<K, V> {
-    fn into_raw(self) -> *mut Stem<K, V> {
+impl<K, V> DetachedSplit<K, V> {
+    fn into_raw(self) -> *mut SplitNode<K, V> {
         ManuallyDrop::new(self).0.as_ptr()
     }
 }
 
-impl<K, V> Drop for LooseStem<K, V> {
+impl<K, V> Drop for DetachedSplit<K, V> {
     fn drop(&mut self) {
         // SAFETY: from `Box::into_raw`, and still owned by this value alone.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
@@ -613,9 +616,9 @@ impl<K, V> Drop for LooseStem<K, V> {
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> {
     type Key = K;
     type Value = V;
-    type Slot = AtomicPtr<Stem<K, V>>;
+    type Slot = AtomicPtr<SplitNode<K, V>>;
     type Raw = SplitRaw<K, V>;
-    type Fresh = LooseStem<K, V>;
+    type NewEntry = DetachedSplit<K, V>;
     type NewValue = Box<V>;
     const VALIDATE: bool = false;
     const KEEPS_KEY: bool = true;
@@ -624,55 +627,55 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> 
         AtomicPtr::new(std::ptr::null_mut())
     }
 
-    fn fresh(key: K, value: V) -> Self::Fresh {
+    fn new_entry(key: K, value: V) -> Self::NewEntry {
         let value = AtomicPtr::new(Box::into_raw(Box::new(value)));
-        LooseStem(NonNull::from(Box::leak(Box::new(Stem { key, value }))))
+        DetachedSplit(NonNull::from(Box::leak(Box::new(SplitNode { key, value }))))
     }
 
-    fn peek(fresh: &Self::Fresh) -> Self::Raw {
-        let stem = fresh.0.as_ptr();
+    fn as_raw(new_entry: &Self::NewEntry) -> Self::Raw {
+        let node = new_entry.0.as_ptr();
         // SAFETY: valid until it goes into a table, where operations keep it alive. Relaxed: no other thread
         // has it.
-        SplitRaw { stem, value: unsafe { (*stem).value.load(Ordering::Relaxed) } }
+        SplitRaw { node, value: unsafe { (*node).value.load(Ordering::Relaxed) } }
     }
 
-    fn unmake(fresh: Self::Fresh) -> (K, V) {
+    fn into_parts(new_entry: Self::NewEntry) -> (K, V) {
         // SAFETY: from `Box::into_raw`, with no other owner; so is its value. Both are moved out once: the
         // node is not dropped.
         unsafe {
-            let stem = ManuallyDrop::new(*Box::from_raw(fresh.into_raw()));
-            let value = *Box::from_raw(stem.value.load(Ordering::Relaxed));
-            (std::ptr::read(&raw const stem.key), value)
+            let node = ManuallyDrop::new(*Box::from_raw(new_entry.into_raw()));
+            let value = *Box::from_raw(node.value.load(Ordering::Relaxed));
+            (std::ptr::read(&raw const node.key), value)
         }
     }
 
     #[inline]
     unsafe fn load(slot: &Self::Slot) -> Self::Raw {
         // Acquire: pairs with the release of `store`: the node is complete.
-        let stem = slot.load(Ordering::Acquire);
+        let node = slot.load(Ordering::Acquire);
         // Acquire: pairs with the release of the replacements.
         // SAFETY: a filled slot holds a node that is not freed before the operation ends (the caller, I1).
-        SplitRaw { stem, value: unsafe { (*stem).value.load(Ordering::Acquire) } }
+        SplitRaw { node, value: unsafe { (*node).value.load(Ordering::Acquire) } }
     }
 
-    fn store(slot: &Self::Slot, fresh: Self::Fresh) -> Self::Raw {
-        let raw = Self::peek(&fresh);
+    fn store(slot: &Self::Slot, new_entry: Self::NewEntry) -> Self::Raw {
+        let raw = Self::as_raw(&new_entry);
         // Release: pairs with the acquire of `load`.
-        slot.store(fresh.into_raw(), Ordering::Release);
+        slot.store(new_entry.into_raw(), Ordering::Release);
         raw
     }
 
-    fn replace(_slot: &Self::Slot, old: Self::Raw, fresh: Self::Fresh) -> Option<Self::Fresh> {
-        let stem = fresh.into_raw();
+    fn replace(_slot: &Self::Slot, old: Self::Raw, new_entry: Self::NewEntry) -> Option<Self::NewEntry> {
+        let node = new_entry.into_raw();
         // SAFETY: 1. the new node has no other owner and loses its value. It is freed as from
         // `Box::into_raw`, later, since its key's drop is user code and this runs under a lock. 2. the old
         // node is in the slot, and the caller holds the lock.
         unsafe {
             // Relaxed: no other thread has the new node.
-            let value = (*stem).value.swap(std::ptr::null_mut(), Ordering::Relaxed);
+            let value = (*node).value.swap(std::ptr::null_mut(), Ordering::Relaxed);
             // Release: pairs with the acquire of `load`.
-            show!((*old.stem).value, value, Ordering::Release);
-            crate::table::ground::retire(stem, is_memory::<K>());
+            store_with_barrier!((*old.node).value, value, Ordering::Release);
+            crate::table::platform::retire(node, drop_only_frees::<K>());
         }
         None
     }
@@ -680,7 +683,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> 
     unsafe fn replace_value(_slot: &Self::Slot, old: Self::Raw, value: Box<V>) {
         // Release: as in `replace`.
         // SAFETY: the node is in the slot, and the caller holds the lock.
-        unsafe { show!((*old.stem).value, Box::into_raw(value), Ordering::Release) };
+        unsafe { store_with_barrier!((*old.node).value, Box::into_raw(value), Ordering::Release) };
     }
 
     fn new_value(value: V) -> Box<V> {
@@ -689,17 +692,17 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> 
 
     fn copy(slot: &Self::Slot, raw: Self::Raw) {
         // Release: as in `store`.
-        slot.store(raw.stem, Ordering::Release);
+        slot.store(raw.node, Ordering::Release);
     }
 
     fn is_same(a: Self::Raw, b: Self::Raw) -> bool {
-        a.stem == b.stem && a.value == b.value
+        a.node == b.node && a.value == b.value
     }
 
     #[inline]
     unsafe fn key<R>(raw: Self::Raw, f: impl FnOnce(&K) -> R) -> R {
         // SAFETY: the node was in a slot within the operation (the caller, I1); its key is never written.
-        f(unsafe { &(*raw.stem).key })
+        f(unsafe { &(*raw.node).key })
     }
 
     #[inline]
@@ -711,16 +714,16 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Layout for Split<K, V> 
     unsafe fn retire(raw: Self::Raw) {
         // SAFETY: from `Box::into_raw`. The node's value is freed with it, and is `raw.value`: earlier
         // replacements ran under the same lock.
-        unsafe { crate::table::ground::retire(raw.stem, is_memory::<K>() && is_memory::<V>()) };
+        unsafe { crate::table::platform::retire(raw.node, drop_only_frees::<K>() && drop_only_frees::<V>()) };
     }
 
     unsafe fn retire_value(raw: Self::Raw) {
         // SAFETY: from `Box::into_raw`; the node has another value now.
-        unsafe { crate::table::ground::retire(raw.value, is_memory::<V>()) };
+        unsafe { crate::table::platform::retire(raw.value, drop_only_frees::<V>()) };
     }
 
     unsafe fn free(raw: Self::Raw) {
         // SAFETY: from `Box::into_raw`; the caller is the only owner.
-        drop(unsafe { Box::from_raw(raw.stem) });
+        drop(unsafe { Box::from_raw(raw.node) });
     }
 }

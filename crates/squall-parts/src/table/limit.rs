@@ -41,7 +41,7 @@ pub struct Exhausted {
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Exhausted { most, taken, wanted } = self;
-        write!(f, "{wanted} more than {taken} is over the limit of {most}")
+        write!(f, "{wanted} more requested, {taken} of {most} in use")
     }
 }
 
@@ -89,7 +89,7 @@ impl Budget {
     }
 
     /// Takes this amount without checking the limit: for data that was there before the limit.
-    pub fn take_anyway(&self, taken: u64) {
+    pub fn take_unchecked(&self, taken: u64) {
         self.taken.fetch_add(taken, Ordering::Relaxed);
     }
 
@@ -124,15 +124,15 @@ impl fmt::Debug for Budget {
 /// assert_eq!(budget.taken(), 0);
 /// ```
 #[derive(Debug)]
-pub struct Part<'a> {
+pub struct Reservation<'a> {
     budget: &'a Budget,
     held: u64,
 }
 
-impl<'a> Part<'a> {
+impl<'a> Reservation<'a> {
     /// Returns an empty reservation.
-    pub fn of(budget: &'a Budget) -> Part<'a> {
-        Part { budget, held: 0 }
+    pub fn new(budget: &'a Budget) -> Reservation<'a> {
+        Reservation { budget, held: 0 }
     }
 
     /// Takes this amount in place of the earlier one.
@@ -161,7 +161,7 @@ impl<'a> Part<'a> {
     }
 }
 
-impl Drop for Part<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.give_back();
     }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_taken_and_is_given_does_not_make_the_limit_wrap() {
+    fn giving_back_too_much_does_not_wrap() {
         let budget = Budget::new(2);
         budget.take(1).unwrap();
         budget.give(5);
@@ -180,26 +180,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_at_most_the_limit_and_comes_back() {
+    fn at_most_the_limit_is_taken_and_all_comes_back() {
         let budget = Budget::new(3);
         assert_eq!(budget.take(2), Ok(()));
         assert_eq!(budget.take(2), Err(Exhausted { most: 3, taken: 2, wanted: 2 }));
-        assert!(budget.take(u64::MAX).is_err(), "no sum goes round");
-        let mut part = Part::of(&budget);
-        assert_eq!(part.take(1), Ok(()));
-        assert_eq!((part.take(1), budget.taken()), (Ok(()), 3), "in place of what it had");
-        assert!(part.take(2).is_err() && budget.taken() == 2);
-        assert_eq!(part.take(1), Ok(()));
-        drop(part);
+        assert!(budget.take(u64::MAX).is_err(), "the sum does not overflow");
+        let mut reservation = Reservation::new(&budget);
+        assert_eq!(reservation.take(1), Ok(()));
+        assert_eq!((reservation.take(1), budget.taken()), (Ok(()), 3), "in place of the earlier amount");
+        assert!(reservation.take(2).is_err() && budget.taken() == 2);
+        assert_eq!(reservation.take(1), Ok(()));
+        drop(reservation);
         assert_eq!(budget.taken(), 2);
-        let mut part = Part::of(&budget);
-        part.take(1).unwrap();
-        part.keep();
+        let mut reservation = Reservation::new(&budget);
+        reservation.take(1).unwrap();
+        reservation.keep();
         budget.set_most(1);
         assert!(budget.taken() == 3 && budget.take(1).is_err());
         budget.give(3);
         assert_eq!((budget.take(1), budget.most()), (Ok(()), 1));
         let text = budget.take(5).unwrap_err().to_string();
-        assert_eq!(text, "5 more than 1 is over the limit of 1");
+        assert_eq!(text, "5 more requested, 1 of 1 in use");
     }
 }

@@ -4,7 +4,7 @@
 //!   it back if the key was present. A removal gives one back afterwards.
 
 use crate::table::entry::{Compute, Computed};
-use crate::table::limit::{Budget, Exhausted, Part};
+use crate::table::limit::{Budget, Exhausted, Reservation};
 use crate::table::table::Table;
 use squall_rcu::pin;
 use std::borrow::Borrow;
@@ -58,7 +58,7 @@ impl<T> fmt::Debug for Full<T> {
 
 impl<T> fmt::Display for Full<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the table is full: {}", self.exhausted)
+        write!(f, "the table is full: {}; remove entries or raise the limit", self.exhausted)
     }
 }
 
@@ -67,7 +67,7 @@ impl<T> std::error::Error for Full<T> {}
 impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static> Limited<K, V> {
     /// Returns an empty table for at most `most` entries, with `std`'s hasher.
     pub fn new(most: u64) -> Limited<K, V> {
-        Limited::of(Table::new(), most)
+        Limited::with_table(Table::new(), most)
     }
 }
 
@@ -81,9 +81,9 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// let limited = Limited::with_table(table, 1);
     /// assert!(limited.set(3, 3).is_err());
     /// ```
-    pub fn of(table: Table<K, V, S>, most: u64) -> Limited<K, V, S> {
+    pub fn with_table(table: Table<K, V, S>, most: u64) -> Limited<K, V, S> {
         let budget = Budget::new(most);
-        budget.take_anyway(table.len() as u64);
+        budget.take_unchecked(table.len() as u64);
         Limited { table, budget }
     }
 
@@ -131,14 +131,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     where
         V: Clone,
     {
-        let mut part = Part::of(&self.budget);
-        if let Err(exhausted) = part.take(1) {
+        let mut reservation = Reservation::new(&self.budget);
+        if let Err(exhausted) = reservation.take(1) {
             let there = self.table.update(&key, |_| value.clone());
             return if there { Ok(true) } else { Err(Full { back: (key, value), exhausted }) };
         }
         let there = self.table.set(key, value);
         if !there {
-            part.keep();
+            reservation.keep();
         }
         Ok(there)
     }
@@ -155,14 +155,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// assert!(limited.try_insert(2, 2).is_err());
     /// ```
     pub fn try_insert(&self, key: K, value: V) -> Result<bool, Full<(K, V)>> {
-        let mut part = Part::of(&self.budget);
-        if let Err(exhausted) = part.take(1) {
+        let mut reservation = Reservation::new(&self.budget);
+        if let Err(exhausted) = reservation.take(1) {
             let there = self.table.contains_key(&key);
             return if there { Ok(false) } else { Err(Full { back: (key, value), exhausted }) };
         }
         let inserted = self.table.try_insert(key, value).is_ok();
         if inserted {
-            part.keep();
+            reservation.keep();
         }
         Ok(inserted)
     }
@@ -187,14 +187,14 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// assert!(limited.compute(2, |_| Compute::Put(1)).is_err());
     /// ```
     pub fn compute(&self, key: K, mut f: impl FnMut(Option<&V>) -> Compute<V>) -> Result<Computed, Full<()>> {
-        let (mut part, mut refused) = (Part::of(&self.budget), None);
+        let (mut reservation, mut refused) = (Reservation::new(&self.budget), None);
         let computed = self.table.compute(key, |there| {
             refused = None;
             let wanted = f(there);
             if there.is_some() || !matches!(wanted, Compute::Put(_)) {
                 return wanted;
             }
-            match part.take(1) {
+            match reservation.take(1) {
                 Ok(()) => wanted,
                 Err(exhausted) => {
                     refused = Some(exhausted);
@@ -204,7 +204,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
         });
         match (computed, refused) {
             (_, Some(exhausted)) => return Err(Full { back: (), exhausted }),
-            (Computed::Inserted, _) => part.keep(),
+            (Computed::Inserted, _) => reservation.keep(),
             (Computed::Removed, _) => self.budget.give(1),
             _ => {}
         }

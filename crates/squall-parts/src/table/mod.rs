@@ -4,14 +4,14 @@
 //! - I2. A reader gets an entry that was in the table at one moment during its lookup.
 #![doc = include_str!("README.md")]
 
-#[cfg(not(loom))]
-mod acts;
 mod bucket;
 #[cfg(not(loom))]
 mod entry;
-mod ground;
-mod home;
+mod fast;
 mod layout;
+#[cfg(not(loom))]
+mod ops;
+mod platform;
 // Loom builds have no `Table` to limit.
 #[cfg_attr(loom, allow(dead_code))]
 mod limit;
@@ -29,7 +29,7 @@ mod word;
 
 #[cfg(not(loom))]
 pub use entry::{Compute, Computed, Entry};
-pub use limit::{Budget, Exhausted, Part};
+pub use limit::{Budget, Exhausted, Reservation};
 #[cfg(not(loom))]
 pub use limited::{Full, Limited};
 #[cfg(not(loom))]
@@ -40,5 +40,5 @@ pub use table::{Iter, Table, position};
 #[doc(hidden)]
 #[inline(always)]
 pub fn __copied<T: 'static>(value: &T) -> Option<T> {
-    word::copied(value)
+    word::copy_if_plain(value)
 }

@@ -3,7 +3,7 @@
 //! `platform`: retired memory is never freed.
 
 use crate::table::bucket::SLOTS;
-use crate::table::home::{Here, Perhaps};
+use crate::table::fast::{FastFind, NeedsSlowPath};
 use crate::table::layout::{Boxed, Flat, Layout, Split, Wide};
 use crate::table::raw::{Change, Raw};
 use crate::table::slab::{mix, tag};
@@ -23,7 +23,7 @@ fn hash(key: &u64) -> u64 {
 fn alike<const N: usize>() -> [u64; N] {
     let same = |mixed: u64| mixed >> 62 == 0 && tag(mixed) == 7;
     let mut keys = (0..).filter(|key| same(mix(*key)));
-    std::array::from_fn(|_| keys.next().expect("there are many"))
+    std::array::from_fn(|_| keys.next().expect("numbers do not run out"))
 }
 
 // The functions of `Table` within an operation; a model runs in one operation.
@@ -36,29 +36,29 @@ fn get<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> Option<u6
 /// Like `Table::put_in`.
 fn set<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
     // SAFETY: as in `get`.
-    if let Err(fresh) = unsafe { table.put_here(key, L::fresh(key, value), |found| *found == key) } {
-        drop(fresh);
-        set_at_length(table, key, value);
+    if let Err(new_entry) = unsafe { table.put_fast(key, L::new_entry(key, value), |found| *found == key) } {
+        drop(new_entry);
+        set_slow(table, key, value);
     }
 }
 
 /// Slow path of `set`.
-fn set_at_length<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
+fn set_slow<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64, value: u64) {
     // SAFETY: as in `get`.
-    unsafe { table.write(key, |found| *found == key, &hash, |_| (Change::Put(L::fresh(key, value)), ())) }
+    unsafe { table.write(key, |found| *found == key, &hash, |_| (Change::Put(L::new_entry(key, value)), ())) }
 }
 
 /// Like `Table::take_in`.
 fn discard<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool {
     // SAFETY: as in `get`.
-    match unsafe { table.remove_here(key, |found| *found == key, &hash) } {
+    match unsafe { table.remove_fast(key, |found| *found == key, &hash) } {
         Ok(entry) => entry.is_some(),
-        Err(Perhaps) => discard_at_length(table, key),
+        Err(NeedsSlowPath) => discard_slow(table, key),
     }
 }
 
 /// Slow path of `discard`.
-fn discard_at_length<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool {
+fn discard_slow<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) -> bool {
     let remove = |found: Option<L::Raw>| match found {
         Some(_) => (Change::Remove, true),
         None => (Change::Nothing, false),
@@ -72,10 +72,10 @@ fn add<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
     loop {
         // SAFETY: as in `get`.
         unsafe {
-            let found = match table.find_here(key, |found| *found == key) {
-                Here::Found(found) => found,
-                Here::Perhaps => table.find(key, |found| *found == key).expect("it is there"),
-                Here::Absent => panic!("it is there"),
+            let found = match table.find_fast(key, |found| *found == key) {
+                FastFind::Found(found) => found,
+                FastFind::Unknown => table.find(key, |found| *found == key).expect("the key is present"),
+                FastFind::Absent => panic!("the key is present"),
             };
             let (seen, new) = (found.raw(), L::value(found.raw(), |value| *value + 1));
             let done = match table.change(found, Change::Value(L::new_value(new)), &hash) {
@@ -101,13 +101,13 @@ fn add<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
 fn add_at_home<L: Layout<Key = u64, Value = u64>>(table: &Raw<L>, key: u64) {
     // SAFETY: as in `get`.
     let done = unsafe {
-        match table.find_here(key, |found| *found == key) {
-            Here::Found(found) => {
+        match table.find_fast(key, |found| *found == key) {
+            FastFind::Found(found) => {
                 let new = L::value(found.raw(), |value| *value + 1);
-                table.change_value(found, L::new_value(new))
+                table.change_value_fast(found, L::new_value(new))
             }
-            Here::Perhaps => false,
-            Here::Absent => panic!("it is there"),
+            FastFind::Unknown => false,
+            FastFind::Absent => panic!("the key is present"),
         }
     };
     if !done {
@@ -139,8 +139,8 @@ fn slot_again<L: Layout<Key = u64, Value = u64>>() {
     slot_again_by::<L>(set, discard);
 }
 
-fn slot_again_at_length<L: Layout<Key = u64, Value = u64>>() {
-    slot_again_by::<L>(set_at_length, discard_at_length);
+fn slot_again_slow<L: Layout<Key = u64, Value = u64>>() {
+    slot_again_by::<L>(set_slow, discard_slow);
 }
 
 /// A function that sets a value.
@@ -179,8 +179,8 @@ fn slot_of_another<L: Layout<Key = u64, Value = u64>>() {
     slot_of_another_by::<L>(set, discard);
 }
 
-fn slot_of_another_at_length<L: Layout<Key = u64, Value = u64>>() {
-    slot_of_another_by::<L>(set_at_length, discard_at_length);
+fn slot_of_another_slow<L: Layout<Key = u64, Value = u64>>() {
+    slot_of_another_by::<L>(set_slow, discard_slow);
 }
 
 fn slot_of_another_by<L: Layout<Key = u64, Value = u64>>(set: Set<L>, discard: Discard<L>) {
@@ -197,15 +197,15 @@ fn slot_of_another_by<L: Layout<Key = u64, Value = u64>>(set: Set<L>, discard: D
 fn full_home<L: Layout<Key = u64, Value = u64>, const N: usize>() -> (Arc<Raw<L>>, [u64; N]) {
     let keys = alike::<16>();
     let table = Arc::new(Raw::<L>::new(0));
-    keys[..SLOTS].iter().for_each(|key| set_at_length(&table, *key, 1));
+    keys[..SLOTS].iter().for_each(|key| set_slow(&table, *key, 1));
     (table, std::array::from_fn(|i| keys[SLOTS + i]))
 }
 
 /// One of two chained entries is removed while the other is read.
 fn chain_loses_one<L: Layout<Key = u64, Value = u64>>() {
     let (table, [a, b]) = full_home::<L, 2>();
-    set_at_length(&table, a, 5);
-    set_at_length(&table, b, 6);
+    set_slow(&table, a, 5);
+    set_slow(&table, b, 6);
     beside(&table, move |table| assert_eq!(get(table, a), Some(5)), || assert!(discard(&table, b)));
     assert_eq!((get(&table, a), get(&table, b)), (Some(5), None));
 }
@@ -213,7 +213,7 @@ fn chain_loses_one<L: Layout<Key = u64, Value = u64>>() {
 /// The only chained entry is removed, and another is inserted while it is read.
 fn chain_again<L: Layout<Key = u64, Value = u64>>() {
     let (table, [a, b]) = full_home::<L, 2>();
-    set_at_length(&table, a, 5);
+    set_slow(&table, a, 5);
     beside(&table, comes_to_stay(b), || {
         assert!(discard(&table, a));
         set(&table, b, 6);
@@ -233,9 +233,11 @@ fn never_of_two_keys() {
     let [a, b] = alike();
     let table = Arc::new(Raw::<TwiceLayout>::new(0));
     let set = |table: &Raw<TwiceLayout>, key: u64, value: u64| {
-        let fresh = TwiceLayout::fresh([key, key], value);
+        let new_entry = TwiceLayout::new_entry([key, key], value);
         // SAFETY: as in `get`.
-        unsafe { table.write(key, |found| *found == [key, key], &hash_twice, |_| (Change::Put(fresh), ())) }
+        unsafe {
+            table.write(key, |found| *found == [key, key], &hash_twice, |_| (Change::Put(new_entry), ()))
+        }
     };
     set(&table, a, 5);
     let read = move |table: &Raw<TwiceLayout>| {
@@ -272,7 +274,7 @@ fn moves_under_a_reader<L: Layout<Key = u64, Value = u64>>() {
 }
 
 /// A home moves while one of its entries, always present, is read by the slow path.
-fn moves_under_a_look<L: Layout<Key = u64, Value = u64>>() {
+fn moves_under_a_slow_lookup<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
     let table = Arc::new(Raw::<L>::new(0));
     set(&table, a, 5);
@@ -280,7 +282,7 @@ fn moves_under_a_look<L: Layout<Key = u64, Value = u64>>() {
     let read = move |table: &Raw<L>| {
         // SAFETY: as in `get`.
         let found = unsafe { table.find(a, |found| *found == a) };
-        let found = found.expect("it is there all the time");
+        let found = found.expect("the entry is always present");
         // SAFETY: as in `get`.
         assert_eq!(unsafe { L::value(found.raw(), |value| *value) }, 5);
     };
@@ -288,7 +290,7 @@ fn moves_under_a_look<L: Layout<Key = u64, Value = u64>>() {
 }
 
 /// Another entry is removed before the home moves, so that the lookup restarts, perhaps after the move.
-fn moves_under_a_look_that_begins_anew<L: Layout<Key = u64, Value = u64>>() {
+fn moves_under_a_restarted_lookup<L: Layout<Key = u64, Value = u64>>() {
     let [a, b] = alike();
     let table = Arc::new(Raw::<L>::new(0));
     set(&table, b, 6);
@@ -296,12 +298,12 @@ fn moves_under_a_look_that_begins_anew<L: Layout<Key = u64, Value = u64>>() {
     let read = move |table: &Raw<L>| {
         // SAFETY: as in `get`.
         let found = unsafe { table.find(a, |found| *found == a) };
-        assert!(found.is_some(), "it is there all the time");
+        assert!(found.is_some(), "the entry is always present");
     };
     beside(&table, read, || {
         assert!(discard(&table, b));
         table.grow();
-        table.settle(&hash);
+        table.complete_move(&hash);
     });
 }
 
@@ -319,7 +321,7 @@ fn moves_under_a_walk<L: Layout<Key = u64, Value = u64>>() {
         }
         // SAFETY: as in `get`.
         let is_a = |entry: &L::Raw| unsafe { L::key(*entry, |key| *key == a) };
-        assert_eq!(entries.iter().filter(|entry| is_a(entry)).count(), 1, "it is there all the time");
+        assert_eq!(entries.iter().filter(|entry| is_a(entry)).count(), 1, "the entry is always present");
     };
     beside(&table, read, || set(&table, b, 6));
 }
@@ -375,7 +377,7 @@ fn moves_while<L: Layout<Key = u64, Value = u64>>(add: Add<L>) {
         move |table| add(table, a),
         || {
             table.grow();
-            table.settle(&hash);
+            table.complete_move(&hash);
         },
     );
     assert_eq!(get(&table, a), Some(1));
@@ -398,7 +400,7 @@ fn moves_under_a_put<L: Layout<Key = u64, Value = u64>>() {
         move |table| set(table, a, 5),
         || {
             table.grow();
-            table.settle(&hash);
+            table.complete_move(&hash);
         },
     );
     assert_eq!(get(&table, a), Some(5));
@@ -414,7 +416,7 @@ fn moves_under_a_removal<L: Layout<Key = u64, Value = u64>>() {
         move |table| assert!(discard(table, a)),
         || {
             table.grow();
-            table.settle(&hash);
+            table.complete_move(&hash);
         },
     );
     assert_eq!((get(&table, a), table.len()), (None, 0));
@@ -446,9 +448,9 @@ fn two_move_all<L: Layout<Key = u64, Value = u64>>() {
     table.grow();
     let other = {
         let table = table.clone();
-        thread::spawn(move || table.settle(&hash))
+        thread::spawn(move || table.complete_move(&hash))
     };
-    table.settle(&hash);
+    table.complete_move(&hash);
     other.join().unwrap();
     let mut entries = Vec::new();
     let mut from = Some(0);
@@ -464,7 +466,7 @@ fn two_begin<L: Layout<Key = u64, Value = u64>>() {
     let [a] = alike();
     let table = Arc::new(Raw::<L>::new(0));
     set(&table, a, 5);
-    beside(&table, |table| table.grow_perhaps(&hash), || table.grow_perhaps(&hash));
+    beside(&table, |table| table.try_grow(&hash), || table.try_grow(&hash));
     assert_eq!(get(&table, a), Some(5));
 }
 
@@ -505,10 +507,10 @@ models! {
     slot_of_another_split slot_of_another SplitLayout;
     moves_under_a_reader_flat moves_under_a_reader FlatLayout;
     moves_under_a_reader_boxed moves_under_a_reader BoxedLayout;
-    moves_under_a_look_flat moves_under_a_look FlatLayout;
-    moves_under_a_look_boxed moves_under_a_look BoxedLayout;
-    moves_under_a_look_that_begins_anew_flat moves_under_a_look_that_begins_anew FlatLayout;
-    moves_under_a_look_that_begins_anew_wide moves_under_a_look_that_begins_anew WideLayout;
+    moves_under_a_slow_lookup_flat moves_under_a_slow_lookup FlatLayout;
+    moves_under_a_slow_lookup_boxed moves_under_a_slow_lookup BoxedLayout;
+    moves_under_a_restarted_lookup_flat moves_under_a_restarted_lookup FlatLayout;
+    moves_under_a_restarted_lookup_wide moves_under_a_restarted_lookup WideLayout;
     moves_under_a_walk_flat moves_under_a_walk FlatLayout;
     moves_under_a_walk_boxed moves_under_a_walk BoxedLayout;
     moves_and_changes_flat moves_and_changes FlatLayout;
@@ -524,9 +526,9 @@ models! {
     moves_under_a_writer_split moves_under_a_writer SplitLayout;
     two_move_all_flat two_move_all FlatLayout;
     two_begin_flat two_begin FlatLayout;
-    slot_again_at_length_flat slot_again_at_length FlatLayout;
-    slot_again_at_length_boxed slot_again_at_length BoxedLayout;
-    slot_of_another_at_length_flat slot_of_another_at_length FlatLayout;
+    slot_again_slow_flat slot_again_slow FlatLayout;
+    slot_again_slow_boxed slot_again_slow BoxedLayout;
+    slot_of_another_slow_flat slot_of_another_slow FlatLayout;
     moves_under_a_put_flat moves_under_a_put FlatLayout;
     moves_under_a_put_boxed moves_under_a_put BoxedLayout;
     moves_under_a_removal_flat moves_under_a_removal FlatLayout;
@@ -568,7 +570,7 @@ mod twins {
 
     #[test]
     fn a_look_without_an_acquire() {
-        twin(sites::LOOK, &[], "table::model::appears_flat");
+        twin(sites::PROBE, &[], "table::model::appears_flat");
     }
 
     #[test]
@@ -608,56 +610,56 @@ mod twins {
 
     #[test]
     fn two_that_each_make_a_next_slab() {
-        twin(sites::TAKEN, &[], "table::model::two_begin_flat");
+        twin(sites::CLAIM, &[], "table::model::two_begin_flat");
     }
 
     #[test]
     fn a_home_that_is_cleared_when_it_has_moved() {
-        twin(sites::KEPT, &[], "table::model::moves_under_a_look_that_begins_anew_flat");
+        twin(sites::KEEP_BITS, &[], "table::model::moves_under_a_restarted_lookup_flat");
     }
 
     #[test]
     fn a_home_of_pointers_that_is_cleared_when_it_has_moved() {
-        twin(sites::KEPT, &[], "table::model::moves_under_a_look_boxed");
+        twin(sites::KEEP_BITS, &[], "table::model::moves_under_a_slow_lookup_boxed");
     }
 
     #[test]
     fn a_home_that_is_cleared_while_it_is_walked() {
-        twin(sites::KEPT, &[], "table::model::moves_under_a_walk_flat");
+        twin(sites::KEEP_BITS, &[], "table::model::moves_under_a_walk_flat");
     }
 
     #[test]
     fn a_writer_that_does_not_ask_whether_the_home_has_moved() {
-        twin(sites::ASK, &[], "table::model::moves_under_a_writer_flat");
+        twin(sites::CHECK_MOVED, &[], "table::model::moves_under_a_writer_flat");
     }
 
     #[test]
     fn a_put_that_does_not_ask_whether_the_home_has_moved() {
-        twin(sites::ASK, &[], "table::model::moves_under_a_put_flat");
+        twin(sites::CHECK_MOVED, &[], "table::model::moves_under_a_put_flat");
     }
 
     #[test]
     fn a_removal_that_does_not_ask_whether_the_home_has_moved() {
-        twin(sites::ASK, &[], "table::model::moves_under_a_removal_flat");
+        twin(sites::CHECK_MOVED, &[], "table::model::moves_under_a_removal_flat");
     }
 
     #[test]
     fn a_change_at_home_that_does_not_ask_whether_the_home_has_moved() {
-        twin(sites::ASK, &[], "table::model::moves_under_a_writer_at_home_flat");
+        twin(sites::CHECK_MOVED, &[], "table::model::moves_under_a_writer_at_home_flat");
     }
 
     #[test]
     fn a_change_at_home_of_what_may_be_another_value_by_now() {
-        twin(sites::STILL, &[], "table::model::grows_under_writers_at_home_flat");
+        twin(sites::CHECK_UNCHANGED, &[], "table::model::grows_under_writers_at_home_flat");
     }
 
     #[test]
     fn a_chain_that_is_passed_over_though_it_has_an_entry() {
-        twin(sites::EMPTY, &[], "table::model::chain_loses_one_flat");
+        twin(sites::CHAIN_EMPTY, &[], "table::model::chain_loses_one_flat");
     }
 
     #[test]
     fn a_change_of_what_may_be_another_value_by_now() {
-        twin(sites::STILL, &[], "table::model::grows_under_writers_flat");
+        twin(sites::CHECK_UNCHANGED, &[], "table::model::grows_under_writers_flat");
     }
 }

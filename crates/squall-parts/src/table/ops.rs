@@ -2,7 +2,7 @@
 //! the `unsafe` ones require it.
 
 use crate::table::entry::{Compute, Computed};
-use crate::table::home::{Here, Perhaps};
+use crate::table::fast::{FastFind, NeedsSlowPath};
 use crate::table::layout::{IsKey, Layout};
 use crate::table::raw::{Change, Found, Raw};
 use squall_rcu::pin;
@@ -17,10 +17,10 @@ pub(crate) unsafe fn read<L: Layout, R>(
     // Not through `read_at_home`: matching its result again would cost two instructions per lookup.
     // SAFETY: the caller.
     unsafe {
-        match raw.find_here(hash, is_key) {
-            Here::Found(found) => Some(L::value(found.raw(), f)),
-            Here::Absent => None,
-            Here::Perhaps => read_elsewhere(raw, hash, is_key, f),
+        match raw.find_fast(hash, is_key) {
+            FastFind::Found(found) => Some(L::value(found.raw(), f)),
+            FastFind::Absent => None,
+            FastFind::Unknown => read_slow(raw, hash, is_key, f),
         }
     }
 }
@@ -35,10 +35,10 @@ pub(crate) unsafe fn read_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
 ) -> Result<Option<R>, F> {
     // SAFETY: the caller.
     unsafe {
-        match raw.find_here(hash, is_key) {
-            Here::Found(found) => Ok(Some(L::value(found.raw(), f))),
-            Here::Absent => Ok(None),
-            Here::Perhaps => Err(f),
+        match raw.find_fast(hash, is_key) {
+            FastFind::Found(found) => Ok(Some(L::value(found.raw(), f))),
+            FastFind::Absent => Ok(None),
+            FastFind::Unknown => Err(f),
         }
     }
 }
@@ -53,9 +53,9 @@ pub(crate) unsafe fn find_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
 ) -> Result<R, F> {
     // SAFETY: the caller.
     unsafe {
-        match raw.find_here(hash, is_key) {
-            Here::Found(found) => Ok(L::value(found.raw(), f)),
-            Here::Absent | Here::Perhaps => Err(f),
+        match raw.find_fast(hash, is_key) {
+            FastFind::Found(found) => Ok(L::value(found.raw(), f)),
+            FastFind::Absent | FastFind::Unknown => Err(f),
         }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) unsafe fn find_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
 /// the fast path too.
 #[cold]
 #[inline(never)]
-unsafe fn read_elsewhere<L: Layout, R>(
+unsafe fn read_slow<L: Layout, R>(
     raw: &Raw<L>,
     hash: u64,
     is_key: impl IsKey<L::Key>,
@@ -95,9 +95,9 @@ pub(crate) unsafe fn put<L: Layout<Key: Eq>, R>(
 ) -> Option<R> {
     // SAFETY: the caller.
     unsafe {
-        match put_entry(raw, hash, L::fresh(key, value)) {
+        match put_entry(raw, hash, L::new_entry(key, value)) {
             Ok(old) => old.map(|entry| L::value(entry, f)),
-            Err(fresh) => put_slowly(raw, hash, fresh, rehash, f),
+            Err(new_entry) => put_slow(raw, hash, new_entry, rehash, f),
         }
     }
 }
@@ -113,9 +113,9 @@ pub(crate) unsafe fn put_at_home<L: Layout<Key: Eq>, R>(
 ) -> Result<Option<R>, (L::Key, L::Value)> {
     // SAFETY: the caller.
     unsafe {
-        match put_entry(raw, hash, L::fresh(key, value)) {
+        match put_entry(raw, hash, L::new_entry(key, value)) {
             Ok(old) => Ok(old.map(|entry| L::value(entry, f))),
-            Err(fresh) => Err(L::unmake(fresh)),
+            Err(new_entry) => Err(L::into_parts(new_entry)),
         }
     }
 }
@@ -124,28 +124,28 @@ pub(crate) unsafe fn put_at_home<L: Layout<Key: Eq>, R>(
 unsafe fn put_entry<L: Layout<Key: Eq>>(
     raw: &Raw<L>,
     hash: u64,
-    fresh: L::Fresh,
-) -> Result<Option<L::Raw>, L::Fresh> {
-    let new = L::peek(&fresh);
+    new_entry: L::NewEntry,
+) -> Result<Option<L::Raw>, L::NewEntry> {
+    let new = L::as_raw(&new_entry);
     // SAFETY: the caller; `new` is compared before it goes into the table.
-    unsafe { raw.put_here(hash, fresh, move |found: &L::Key| L::key(new, |key| key == found)) }
+    unsafe { raw.put_fast(hash, new_entry, move |found: &L::Key| L::key(new, |key| key == found)) }
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn put_slowly<L: Layout<Key: Eq>, R>(
+unsafe fn put_slow<L: Layout<Key: Eq>, R>(
     raw: &Raw<L>,
     hash: u64,
-    fresh: L::Fresh,
+    new_entry: L::NewEntry,
     rehash: &impl Fn(&L::Key) -> u64,
     f: impl FnOnce(&L::Value) -> R,
 ) -> Option<R> {
-    let new = L::peek(&fresh);
+    let new = L::as_raw(&new_entry);
     // SAFETY: the caller; `new` is compared before it goes into the table. An entry retired by `write` stays
     // until the operation ends.
     unsafe {
         let is_key = move |found: &L::Key| L::key(new, |key| key == found);
-        let old = raw.write(hash, is_key, rehash, |found| (Change::Put(fresh), found));
+        let old = raw.write(hash, is_key, rehash, |found| (Change::Put(new_entry), found));
         old.map(|entry| L::value(entry, f))
     }
 }
@@ -160,8 +160,7 @@ pub(crate) unsafe fn take<L: Layout, R>(
 ) -> Option<R> {
     // SAFETY: the caller.
     unsafe {
-        take_at_home(raw, hash, is_key, rehash, f)
-            .unwrap_or_else(|f| take_slowly(raw, hash, is_key, rehash, f))
+        take_at_home(raw, hash, is_key, rehash, f).unwrap_or_else(|f| take_slow(raw, hash, is_key, rehash, f))
     }
 }
 
@@ -176,16 +175,16 @@ pub(crate) unsafe fn take_at_home<L: Layout, R, F: FnOnce(&L::Value) -> R>(
 ) -> Result<Option<R>, F> {
     // SAFETY: the caller.
     unsafe {
-        match raw.remove_here(hash, is_key, rehash) {
+        match raw.remove_fast(hash, is_key, rehash) {
             Ok(entry) => Ok(entry.map(|entry| L::value(entry, f))),
-            Err(Perhaps) => Err(f),
+            Err(NeedsSlowPath) => Err(f),
         }
     }
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn take_slowly<L: Layout, R>(
+unsafe fn take_slow<L: Layout, R>(
     raw: &Raw<L>,
     hash: u64,
     is_key: impl IsKey<L::Key>,
@@ -211,18 +210,18 @@ pub(crate) unsafe fn try_insert<L: Layout<Key: Eq>, R>(
         if let Some(entry) = raw.find_raw(hash, |found| *found == key) {
             return Err((key, value, L::value(entry, f)));
         }
-        let fresh = L::fresh(key, value);
-        let new = L::peek(&fresh);
+        let new_entry = L::new_entry(key, value);
+        let new = L::as_raw(&new_entry);
         let is_key = move |found: &L::Key| L::key(new, |key| key == found);
         let insert = |found| match found {
-            None => (Change::Put(fresh), None),
-            Some(entry) => (Change::Nothing, Some((fresh, entry))),
+            None => (Change::Put(new_entry), None),
+            Some(entry) => (Change::Nothing, Some((new_entry, entry))),
         };
         match raw.write(hash, is_key, rehash, insert) {
             None => Ok(()),
-            Some((fresh, entry)) => {
+            Some((new_entry, entry)) => {
                 let there = L::value(entry, f);
-                let (key, value) = L::unmake(fresh);
+                let (key, value) = L::into_parts(new_entry);
                 Err((key, value, there))
             }
         }
@@ -249,14 +248,14 @@ unsafe fn change_entry<L: Layout>(
     unsafe {
         match raw.change(found, change, rehash) {
             Ok(done) => done.then_some(computed),
-            Err(change) => change_slowly(raw, hash, seen, is_key, rehash, change).then_some(computed),
+            Err(change) => change_entry_slow(raw, hash, seen, is_key, rehash, change).then_some(computed),
         }
     }
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn change_slowly<L: Layout>(
+unsafe fn change_entry_slow<L: Layout>(
     raw: &Raw<L>,
     hash: u64,
     seen: L::Raw,
@@ -283,17 +282,17 @@ pub(crate) unsafe fn change<L: Layout>(
 ) -> Computed {
     // SAFETY: the caller.
     unsafe {
-        match raw.find_here(hash, is_key) {
-            Here::Found(found) => {
+        match raw.find_fast(hash, is_key) {
+            FastFind::Found(found) => {
                 let wanted = L::value(found.raw(), &mut f);
                 if let Some(computed) = change_entry(raw, hash, found, is_key, rehash, wanted) {
                     return computed;
                 }
             }
-            Here::Absent => return Computed::Kept,
-            Here::Perhaps => {}
+            FastFind::Absent => return Computed::Kept,
+            FastFind::Unknown => {}
         }
-        change_elsewhere(raw, hash, is_key, rehash, f)
+        change_slow(raw, hash, is_key, rehash, f)
     }
 }
 
@@ -308,16 +307,18 @@ pub(crate) unsafe fn change_at_home<L: Layout, F: FnMut(&L::Value) -> Compute<L:
 ) -> Result<Computed, F> {
     // SAFETY: the caller; it changes the entry that it found.
     unsafe {
-        let found = match raw.find_here(hash, is_key) {
-            Here::Found(found) => found,
-            Here::Absent => return Ok(Computed::Kept),
-            Here::Perhaps => return Err(f),
+        let found = match raw.find_fast(hash, is_key) {
+            FastFind::Found(found) => found,
+            FastFind::Absent => return Ok(Computed::Kept),
+            FastFind::Unknown => return Err(f),
         };
         let computed = match L::value(found.raw(), &mut f) {
             Compute::Keep => Some(Computed::Kept),
-            Compute::Put(value) => raw.change_value(found, L::new_value(value)).then_some(Computed::Updated),
+            Compute::Put(value) => {
+                raw.change_value_fast(found, L::new_value(value)).then_some(Computed::Updated)
+            }
             Compute::Remove => {
-                let removed = change_slowly(raw, hash, found.raw(), is_key, rehash, Change::Remove);
+                let removed = change_entry_slow(raw, hash, found.raw(), is_key, rehash, Change::Remove);
                 removed.then_some(Computed::Removed)
             }
         };
@@ -327,7 +328,7 @@ pub(crate) unsafe fn change_at_home<L: Layout, F: FnMut(&L::Value) -> Compute<L:
 
 /// Slow path of `change`, for a key in any bucket.
 #[inline(never)]
-unsafe fn change_elsewhere<L: Layout>(
+unsafe fn change_slow<L: Layout>(
     raw: &Raw<L>,
     hash: u64,
     is_key: impl IsKey<L::Key>,
@@ -384,7 +385,7 @@ pub(crate) unsafe fn keep_if<L: Layout<Key: Eq>>(
     unsafe {
         let hash = L::key(entry, rehash);
         let is_key = move |found: &L::Key| L::key(entry, |key| key == found);
-        if both(raw, entry, &mut *f) || change_slowly(raw, hash, entry, is_key, rehash, Change::Remove) {
+        if both(raw, entry, &mut *f) || change_entry_slow(raw, hash, entry, is_key, rehash, Change::Remove) {
             return;
         }
         // Another thread changed it meanwhile.

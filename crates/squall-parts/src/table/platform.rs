@@ -1,13 +1,13 @@
 //! The table's environment: grace periods and per-VP counts. Loom builds use stand-ins.
 
 #[cfg(loom)]
-pub(crate) use in_models::*;
+pub(crate) use loom_stubs::*;
 /// Stores the value that makes a user's write visible, and goes on only when every processor sees it. So if
 /// two threads each write one entry and then read the other's, at least one sees the other's write. The store
 /// is a Release, or has ordering `$order` in models.
 ///
 /// On x86-64 an exchange is a full barrier; on other architectures a fence follows the store.
-macro_rules! show {
+macro_rules! store_with_barrier {
     ($word:expr, $value:expr, $order:expr) => {{
         #[cfg(loom)]
         $word.swap($value, $order);
@@ -25,13 +25,13 @@ macro_rules! show {
         }
     }};
 }
-pub(crate) use show;
+pub(crate) use store_with_barrier;
 
 #[cfg(not(loom))]
-pub(crate) use on_linux::*;
+pub(crate) use real::*;
 
 #[cfg(not(loom))]
-mod on_linux {
+mod real {
     use crate::table::word::{Owned, Words, owned};
     use squall_sys::sync::Arc;
 
@@ -104,7 +104,7 @@ mod on_linux {
     ///
     /// # Safety
     /// As for [`squall_rcu::retire_raw`].
-    pub(crate) unsafe fn retire_much<T: Send + 'static>(value: *mut T, bytes: usize) {
+    pub(crate) unsafe fn retire_sized<T: Send + 'static>(value: *mut T, bytes: usize) {
         unsafe fn free<T>(value: *mut ()) {
             // SAFETY: called once, after the grace period, with the box passed to `retire_sized`.
             drop(unsafe { Box::from_raw(value.cast::<T>()) });
@@ -115,7 +115,7 @@ mod on_linux {
 }
 
 #[cfg(loom)]
-mod in_models {
+mod loom_stubs {
     use squall_sys::sync::atomic::{AtomicU64, Ordering};
 
     pub(crate) struct Count(AtomicU64);
@@ -139,5 +139,5 @@ mod in_models {
 
     pub(crate) unsafe fn retire_words<K: Send + 'static>(_words: &crate::table::word::Words) {}
 
-    pub(crate) unsafe fn retire_much<T: Send + 'static>(_value: *mut T, _bytes: usize) {}
+    pub(crate) unsafe fn retire_sized<T: Send + 'static>(_value: *mut T, _bytes: usize) {}
 }

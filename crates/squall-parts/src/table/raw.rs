@@ -36,32 +36,32 @@
 //! MemC3, 2013). Comparing sixteen tags at once follows Abseil's tables (Kulukundis 2017). The proof above is
 //! our own.
 
-use crate::table::bucket::{Bucket, Look, SLOTS, is_moved};
-use crate::table::ground::{self, Count};
-use crate::table::home::Here;
+use crate::table::bucket::{Bucket, Probe, SLOTS, is_moved};
+use crate::table::fast::FastFind;
 use crate::table::layout::{IsKey, Layout};
+use crate::table::platform::{self, Count};
 use crate::table::sites;
-use crate::table::slab::{Place, Slab, mix, tag};
+use crate::table::slab::{Location, Slab, mix, tag};
 use squall_lock::LockGuard;
 use squall_sys::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Homes of the smallest slab.
-const FEWEST: usize = if cfg!(loom) { 2 } else { 1 };
+const MIN_HOMES: usize = if cfg!(loom) { 2 } else { 1 };
 /// Homes that one writer moves for others.
-const HELP: usize = if cfg!(loom) { 0 } else { 8 };
+const HOMES_PER_HELP: usize = if cfg!(loom) { 0 } else { 8 };
 /// Sampling rates ([`Slab::is_sampled`]) of the two operations that may check the table's size: an insertion
 /// into a chain, and a removal that empties a bucket.
-const CROWDED: u32 = 3;
-pub(crate) const EMPTIED: u32 = 2;
+const CROWDED_LOG2: u32 = 3;
+pub(crate) const EMPTIED_LOG2: u32 = 2;
 /// The table grows when it has more entries per 100 slots than this. A larger value means longer chains.
-const FULL: usize = 80;
+const GROW_PERCENT: usize = 80;
 /// The table shrinks when it has fewer entries per 100 slots than this.
-const SPARSE: usize = 15;
+const SHRINK_PERCENT: usize = 15;
 
 pub(crate) struct Raw<L: Layout> {
     current: AtomicPtr<Slab<L>>,
     /// The table does not shrink below this number of homes.
-    fewest: AtomicUsize,
+    min_homes: AtomicUsize,
     pub(crate) count: Count,
 }
 
@@ -74,7 +74,7 @@ unsafe impl<L: Layout> Sync for Raw<L> {}
 pub(crate) enum Change<L: Layout> {
     Nothing,
     /// Insert an entry, or replace the whole entry.
-    Put(L::Fresh),
+    Put(L::NewEntry),
     /// Replace the value of the key that was found.
     Value(L::NewValue),
     Remove,
@@ -82,7 +82,7 @@ pub(crate) enum Change<L: Layout> {
 
 /// An entry that was found, and its location.
 pub(crate) struct Found<'a, L: Layout> {
-    pub(crate) place: Place<'a, L>,
+    pub(crate) location: Location<'a, L>,
     pub(crate) slab: &'a Slab<L>,
     pub(crate) mixed: u64,
 }
@@ -90,68 +90,68 @@ pub(crate) struct Found<'a, L: Layout> {
 impl<L: Layout> Found<'_, L> {
     #[inline(always)]
     pub(crate) fn raw(&self) -> L::Raw {
-        self.place.raw
+        self.location.raw
     }
 }
 
 /// The reason to retry a write.
-enum Again<F> {
+enum Retry<F> {
     /// The home has moved to the next slab.
     Moved(F),
     /// The bucket has no version left for a removal.
-    Worn(F),
+    VersionsExhausted(F),
 }
 
 /// The result of starting a move.
 #[derive(PartialEq, Eq)]
-enum Begun {
-    Here,
+enum MoveStart {
+    Ready,
     /// Another thread is about to make the next slab, or this slab is no longer the current one.
-    Elsewhere,
+    Busy,
     NoMemory,
 }
 
 /// The work that remains after a write has released the lock.
-struct Done<L: Layout, R> {
+struct AfterUnlock<L: Layout, R> {
     result: R,
     /// The replaced or removed entry, and whether its key lives on in the new entry.
-    dead: Option<(L::Raw, bool)>,
+    replaced: Option<(L::Raw, bool)>,
     /// The unused rest of an inserted entry.
-    spare: Option<L::Fresh>,
+    leftover: Option<L::NewEntry>,
     added: i8,
     /// Whether the caller should check the table's size.
-    ask: bool,
+    check_size: bool,
 }
 
 /// The homes of one slab that one thread is moving: buffers reused from home to home, and the number of homes
 /// moved. The drop adds that number to the slab's counter, once, since all movers share that word.
-struct Moving<'s, L: Layout> {
+struct MoveBatch<'s, L: Layout> {
     slab: &'s Slab<L>,
     found: Vec<L::Raw>,
     entries: Vec<(u64, L::Raw)>,
     homes: usize,
 }
 
-impl<L: Layout> Moving<'_, L> {
-    fn new(slab: &Slab<L>) -> Moving<'_, L> {
+impl<L: Layout> MoveBatch<'_, L> {
+    fn new(slab: &Slab<L>) -> MoveBatch<'_, L> {
         let (found, entries) = (Vec::with_capacity(2 * SLOTS), Vec::with_capacity(2 * SLOTS));
-        Moving { slab, found, entries, homes: 0 }
+        MoveBatch { slab, found, entries, homes: 0 }
     }
 }
 
-impl<L: Layout> Drop for Moving<'_, L> {
+impl<L: Layout> Drop for MoveBatch<'_, L> {
     fn drop(&mut self) {
         if self.homes != 0 {
             // Release: pairs with the acquire of `finish_move`.
-            self.slab.movers.moved.fetch_add(self.homes, Ordering::AcqRel);
+            self.slab.progress.moved.fetch_add(self.homes, Ordering::AcqRel);
         }
     }
 }
 
 /// Returns the number of homes for this many entries.
 fn homes_for(entries: usize) -> usize {
-    let slots = entries.saturating_mul(100) / FULL + 1;
-    slots.div_ceil(SLOTS).max(FEWEST).checked_next_power_of_two().unwrap_or(1 << 40)
+    let slots = entries.saturating_mul(100) / GROW_PERCENT + 1;
+    slots.div_ceil(SLOTS).max(MIN_HOMES).checked_next_power_of_two().unwrap_or(1 << 40)
 }
 
 impl<L: Layout> Raw<L> {
@@ -159,10 +159,11 @@ impl<L: Layout> Raw<L> {
     /// If memory for this many entries is exhausted.
     pub(crate) fn new(entries: usize) -> Raw<L> {
         let homes = homes_for(entries);
-        let slab = Slab::new(homes).expect("no memory for a table of this size");
+        let slab = Slab::new(homes)
+            .expect("a table cannot be allocated: memory is exhausted; ask for a smaller capacity");
         Raw {
             current: AtomicPtr::new(Box::into_raw(slab)),
-            fewest: AtomicUsize::new(homes),
+            min_homes: AtomicUsize::new(homes),
             count: Count::new(),
         }
     }
@@ -172,22 +173,22 @@ impl<L: Layout> Raw<L> {
     pub(crate) fn grow(&self) {
         // SAFETY: no memory is freed in a model.
         let slab = unsafe { self.current() };
-        assert!(self.begin(slab, 2 * slab.homes()) == Begun::Here);
+        assert!(self.begin_move(slab, 2 * slab.homes()) == MoveStart::Ready);
     }
 
     /// Moves all homes to a slab of twice as many, unless another thread has started a move.
     #[cfg(all(test, loom))]
-    pub(crate) fn grow_perhaps(&self, rehash: &impl Fn(&L::Key) -> u64) {
+    pub(crate) fn try_grow(&self, rehash: &impl Fn(&L::Key) -> u64) {
         // SAFETY: no memory is freed in a model.
         let slab = unsafe { self.current() };
-        if self.begin(slab, 2 * slab.homes()) == Begun::Here {
-            self.settle(rehash);
+        if self.begin_move(slab, 2 * slab.homes()) == MoveStart::Ready {
+            self.complete_move(rehash);
         }
     }
 
     /// Moves all homes that have not moved.
     #[cfg(all(test, loom))]
-    pub(crate) fn settle(&self, rehash: &impl Fn(&L::Key) -> u64) {
+    pub(crate) fn complete_move(&self, rehash: &impl Fn(&L::Key) -> u64) {
         // SAFETY: no memory is freed in a model.
         unsafe { self.move_all(self.current(), rehash) };
     }
@@ -225,10 +226,10 @@ impl<L: Layout> Raw<L> {
     pub(crate) unsafe fn find_raw(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Option<L::Raw> {
         // SAFETY: the caller.
         unsafe {
-            match self.find_here(hash, is_key) {
-                Here::Found(found) => Some(found.raw()),
-                Here::Absent => None,
-                Here::Perhaps => self.find(hash, is_key).map(|found| found.raw()),
+            match self.find_fast(hash, is_key) {
+                FastFind::Found(found) => Some(found.raw()),
+                FastFind::Absent => None,
+                FastFind::Unknown => self.find(hash, is_key).map(|found| found.raw()),
             }
         }
     }
@@ -240,20 +241,24 @@ impl<L: Layout> Raw<L> {
     #[inline(never)]
     pub(crate) unsafe fn find(&self, hash: u64, is_key: impl IsKey<L::Key>) -> Option<Found<'_, L>> {
         // SAFETY: the caller.
-        unsafe { Self::find_later(self.current(), mix(hash), is_key) }
+        unsafe { Self::find_in_slabs(self.current(), mix(hash), is_key) }
     }
 
     #[cold]
     #[inline(never)]
-    unsafe fn find_later(mut slab: &Slab<L>, mixed: u64, is_key: impl IsKey<L::Key>) -> Option<Found<'_, L>> {
+    unsafe fn find_in_slabs(
+        mut slab: &Slab<L>,
+        mixed: u64,
+        is_key: impl IsKey<L::Key>,
+    ) -> Option<Found<'_, L>> {
         loop {
             let home = slab.home(mixed);
             let bucket = slab.bucket(home);
             let state = bucket.state();
             if !is_moved(state) {
                 // SAFETY: as in `find`.
-                let place = unsafe { slab.look(home, state, mixed, is_key) };
-                return place.map(|place| Found { place, slab, mixed });
+                let location = unsafe { slab.probe(home, state, mixed, is_key) };
+                return location.map(|location| Found { location, slab, mixed });
             }
             slab = Self::next(slab);
         }
@@ -278,35 +283,37 @@ impl<L: Layout> Raw<L> {
         // SAFETY: the caller.
         let slab = unsafe { self.current() };
         // Prefetches the slots before the lock, which is a barrier: they arrive while it is taken.
-        let (bucket, _) = slab.fetch(mixed);
+        let (bucket, _) = slab.prefetch(mixed);
         let lock = bucket.lock();
         let state = bucket.state();
         let found = 'here: {
             // Acquire: pairs with the release of `begin_move` (I2).
-            if !bucket.is_worn_in(state) && slab.next.load(Ordering::Acquire).is_null() {
+            if !bucket.is_exhausted_in(state) && slab.next.load(Ordering::Acquire).is_null() {
                 // SAFETY: the caller. The home is in this slab alone, so without a chain an absent key is
                 // absent everywhere.
-                match unsafe { bucket.look(state, mixed, is_key) } {
-                    Look::Found { slot, raw, state } => break 'here Some(Place { bucket, slot, raw, state }),
-                    Look::Absent { chained: false } => break 'here None,
-                    Look::Absent { chained: true } => {}
+                match unsafe { bucket.probe(state, mixed, is_key) } {
+                    Probe::Found { slot, raw, state } => {
+                        break 'here Some(Location { bucket, slot, raw, state });
+                    }
+                    Probe::Absent { chained: false } => break 'here None,
+                    Probe::Absent { chained: true } => {}
                 }
             }
             // SAFETY: the caller.
-            return unsafe { self.write_slowly(slab, mixed, lock, is_key, rehash, decide) };
+            return unsafe { self.write_slow(slab, mixed, lock, is_key, rehash, decide) };
         };
-        let (change, result) = decide(found.as_ref().map(|place| place.raw));
+        let (change, result) = decide(found.as_ref().map(|location| location.raw));
         // SAFETY: found here, under the lock.
         let done = unsafe { Self::apply(slab, bucket, mixed, change, found, result) };
         drop(lock);
         // SAFETY: the caller.
-        unsafe { self.done(done, rehash) }
+        unsafe { self.finish_write(done, rehash) }
     }
 
     /// Slow path of `write`: the key may be in a chained bucket, the home is moving, or a version is used up.
     /// `lock` is the home's.
     #[inline(never)]
-    unsafe fn write_slowly<R>(
+    unsafe fn write_slow<R>(
         &self,
         mut slab: &Slab<L>,
         mixed: u64,
@@ -320,23 +327,23 @@ impl<L: Layout> Raw<L> {
             let home = slab.home(mixed);
             let lock = lock.take().unwrap_or_else(|| slab.bucket(home).lock());
             // SAFETY: the caller.
-            match unsafe { Self::write_here(slab, mixed, lock, is_key, rehash, decide) } {
+            match unsafe { Self::write_in_slab(slab, mixed, lock, is_key, rehash, decide) } {
                 Ok(done) => break done,
-                Err(Again::Moved(back)) => {
+                Err(Retry::Moved(back)) => {
                     // SAFETY: the caller.
                     unsafe { self.help(slab, rehash) };
                     decide = back;
                     slab = Self::next(slab);
                 }
-                Err(Again::Worn(back)) => {
+                Err(Retry::VersionsExhausted(back)) => {
                     // SAFETY: the caller.
-                    unsafe { self.renew(slab, rehash) };
+                    unsafe { self.replace_exhausted(slab, rehash) };
                     decide = back;
                 }
             }
         };
         // SAFETY: the caller.
-        unsafe { self.done(done, rehash) }
+        unsafe { self.finish_write(done, rehash) }
     }
 
     /// Changes an entry that was found before, without a second lookup, if it is unchanged. Returns whether
@@ -353,24 +360,24 @@ impl<L: Layout> Raw<L> {
         change: Change<L>,
         rehash: &impl Fn(&L::Key) -> u64,
     ) -> Result<bool, Change<L>> {
-        let Found { slab, mixed, place } = found;
+        let Found { slab, mixed, location } = found;
         let home = slab.home(mixed);
         let first = slab.bucket(home);
         let lock = first.lock();
         // Acquire: pairs with the release of `begin_move` (I2).
         let moves = !slab.next.load(Ordering::Acquire).is_null();
-        let is_worn = matches!(change, Change::Remove) && place.bucket.is_worn();
-        if moves && !sites::ASK.is_weak() || is_worn {
+        let is_exhausted = matches!(change, Change::Remove) && location.bucket.is_exhausted();
+        if moves && !sites::CHECK_MOVED.is_weak() || is_exhausted {
             return Err(change);
         }
-        if !place.bucket.is_still(place.slot, place.raw) && !sites::STILL.is_weak() {
+        if !location.bucket.holds(location.slot, location.raw) && !sites::CHECK_UNCHANGED.is_weak() {
             return Ok(false);
         }
         // SAFETY: found, and still there, under the lock.
-        let done = unsafe { Self::apply(slab, first, mixed, change, Some(place), true) };
+        let done = unsafe { Self::apply(slab, first, mixed, change, Some(location), true) };
         drop(lock);
         // SAFETY: the caller.
-        Ok(unsafe { self.done(done, rehash) })
+        Ok(unsafe { self.finish_write(done, rehash) })
     }
 
     /// Finishes a write after its lock is released: counts, retires, and resizes if needed.
@@ -378,11 +385,11 @@ impl<L: Layout> Raw<L> {
     /// # Safety
     /// In an operation; the write is complete.
     #[inline(always)]
-    unsafe fn done<R>(&self, done: Done<L, R>, rehash: &impl Fn(&L::Key) -> u64) -> R {
+    unsafe fn finish_write<R>(&self, done: AfterUnlock<L, R>, rehash: &impl Fn(&L::Key) -> u64) -> R {
         if done.added != 0 {
             self.count.add(i64::from(done.added).cast_unsigned());
         }
-        match done.dead {
+        match done.replaced {
             // SAFETY: the slot is already empty or has another entry. The thread that changed it is the only
             // one to retire the old entry.
             Some((raw, false)) => unsafe { L::retire(raw) },
@@ -390,8 +397,8 @@ impl<L: Layout> Raw<L> {
             Some((raw, true)) => unsafe { L::retire_value(raw) },
             None => {}
         }
-        drop(done.spare);
-        if done.ask {
+        drop(done.leftover);
+        if done.check_size {
             // SAFETY: the caller.
             unsafe { self.resize(rehash) };
         }
@@ -399,31 +406,31 @@ impl<L: Layout> Raw<L> {
     }
 
     /// Like [`write`](Raw::write), in this slab, unless the home has moved on. `_lock` is the home's lock.
-    unsafe fn write_here<R, D: FnOnce(Option<L::Raw>) -> (Change<L>, R)>(
+    unsafe fn write_in_slab<R, D: FnOnce(Option<L::Raw>) -> (Change<L>, R)>(
         slab: &Slab<L>,
         mixed: u64,
         _lock: LockGuard<'_, ()>,
         is_key: impl IsKey<L::Key>,
         rehash: &impl Fn(&L::Key) -> u64,
         decide: D,
-    ) -> Result<Done<L, R>, Again<D>> {
+    ) -> Result<AfterUnlock<L, R>, Retry<D>> {
         let home = slab.home(mixed);
         let first = slab.bucket(home);
         let state = first.state();
         // Acquire: pairs with the release of `begin_move` (I2).
-        if is_moved(state) && !sites::ASK.is_weak() || !slab.next.load(Ordering::Acquire).is_null() {
+        if is_moved(state) && !sites::CHECK_MOVED.is_weak() || !slab.next.load(Ordering::Acquire).is_null() {
             if !is_moved(state) {
                 // SAFETY: the caller; under the home's lock.
-                unsafe { Self::move_home(home, rehash, &mut Moving::new(slab)) };
+                unsafe { Self::move_home(home, rehash, &mut MoveBatch::new(slab)) };
             }
-            return Err(Again::Moved(decide));
+            return Err(Retry::Moved(decide));
         }
         // SAFETY: the caller.
-        let found = unsafe { slab.look(home, state, mixed, is_key) };
-        if found.as_ref().is_some_and(|place| place.bucket.is_worn()) {
-            return Err(Again::Worn(decide));
+        let found = unsafe { slab.probe(home, state, mixed, is_key) };
+        if found.as_ref().is_some_and(|location| location.bucket.is_exhausted()) {
+            return Err(Retry::VersionsExhausted(decide));
         }
-        let (change, result) = decide(found.as_ref().map(|place| place.raw));
+        let (change, result) = decide(found.as_ref().map(|location| location.raw));
         // SAFETY: found here, under the lock.
         Ok(unsafe { Self::apply(slab, first, mixed, change, found, result) })
     }
@@ -438,39 +445,39 @@ impl<L: Layout> Raw<L> {
         first: Bucket<'_, L>,
         mixed: u64,
         change: Change<L>,
-        found: Option<Place<'_, L>>,
+        found: Option<Location<'_, L>>,
         result: R,
-    ) -> Done<L, R> {
-        let mut done = Done { result, dead: None, spare: None, added: 0, ask: false };
+    ) -> AfterUnlock<L, R> {
+        let mut done = AfterUnlock { result, replaced: None, leftover: None, added: 0, check_size: false };
         match (change, found) {
             (Change::Nothing, _) => {}
-            (Change::Put(fresh), None) => {
-                let (bucket, slot, own) = slab.room(first, mixed);
-                bucket.publish(slot, tag(mixed), |slot| _ = L::store(slot, fresh));
+            (Change::Put(new_entry), None) => {
+                let (bucket, slot, own) = slab.find_room(first, mixed);
+                bucket.publish(slot, tag(mixed), |slot| _ = L::store(slot, new_entry));
                 done.added = 1;
                 // A sample of the insertions into chains checks the size. A fuller table has more of them.
-                done.ask =
-                    !own && (slab.is_sampled(mixed, CROWDED) || slab.chain_length(slab.home(mixed)) > 1);
+                done.check_size =
+                    !own && (slab.is_sampled(mixed, CROWDED_LOG2) || slab.chain_length(slab.home(mixed)) > 1);
             }
-            (Change::Put(fresh), Some(Place { bucket, slot, raw, .. })) => {
-                done.spare = bucket.change(slot, |slot| L::replace(slot, raw, fresh));
-                done.dead = Some((raw, L::KEEPS_KEY));
+            (Change::Put(new_entry), Some(Location { bucket, slot, raw, .. })) => {
+                done.leftover = bucket.change(slot, |slot| L::replace(slot, raw, new_entry));
+                done.replaced = Some((raw, L::KEEPS_KEY));
             }
-            (Change::Value(value), Some(Place { bucket, slot, raw, .. })) => {
+            (Change::Value(value), Some(Location { bucket, slot, raw, .. })) => {
                 // SAFETY: the caller.
                 bucket.change(slot, |slot| unsafe { L::replace_value(slot, raw, value) });
-                done.dead = Some((raw, true));
+                done.replaced = Some((raw, true));
             }
-            (Change::Remove, Some(Place { bucket, slot, raw, .. })) => {
+            (Change::Remove, Some(Location { bucket, slot, raw, .. })) => {
                 bucket.remove(slot);
                 // A removal from the home's own bucket leaves the chain as it is.
-                if !bucket.is(first) {
-                    slab.has_lost(slab.home(mixed), first);
+                if !bucket.is_same_bucket(first) {
+                    slab.unchain_if_empty(slab.home(mixed), first);
                 }
-                done.dead = Some((raw, false));
+                done.replaced = Some((raw, false));
                 done.added = -1;
                 // In this order: few buckets are empty, and the sample is unpredictable.
-                done.ask = first.is_empty() && slab.is_sampled(mixed, EMPTIED);
+                done.check_size = first.is_empty() && slab.is_sampled(mixed, EMPTIED_LOG2);
             }
             (Change::Value(_) | Change::Remove, None) => unreachable!("nothing was found"),
         }
@@ -484,7 +491,7 @@ impl<L: Layout> Raw<L> {
     ///
     /// # Safety
     /// In an operation, under the home's lock; there is a next slab, and the home has not moved.
-    unsafe fn move_home(home: usize, rehash: &impl Fn(&L::Key) -> u64, moving: &mut Moving<'_, L>) {
+    unsafe fn move_home(home: usize, rehash: &impl Fn(&L::Key) -> u64, moving: &mut MoveBatch<'_, L>) {
         let slab = moving.slab;
         let next = Self::next(slab);
         moving.found.clear();
@@ -505,8 +512,8 @@ impl<L: Layout> Raw<L> {
         let _lock = shared.then(|| next.bucket(next.home(first)).lock());
         for &(mixed, raw) in &moving.entries {
             let mixed = mixed.clamp(first, last);
-            let (bucket, slot, _) = next.room(next.bucket(next.home(mixed)), mixed);
-            bucket.publish_again(slot, tag(mixed), |slot| L::copy(slot, raw));
+            let (bucket, slot, _) = next.find_room(next.bucket(next.home(mixed)), mixed);
+            bucket.publish_moved(slot, tag(mixed), |slot| L::copy(slot, raw));
         }
         slab.bucket(home).set_moved();
         moving.homes += 1;
@@ -521,9 +528,9 @@ impl<L: Layout> Raw<L> {
     unsafe fn help(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) {
         // Relaxed: a ticket. Tickets wrap around, since a thread that took a home before may have been
         // stopped halfway.
-        let first = slab.movers.cursor.fetch_add(HELP, Ordering::Relaxed);
-        let mut moving = Moving::new(slab);
-        for home in (0..HELP).map(|step| first.wrapping_add(step) & (slab.homes() - 1)) {
+        let first = slab.progress.cursor.fetch_add(HOMES_PER_HELP, Ordering::Relaxed);
+        let mut moving = MoveBatch::new(slab);
+        for home in (0..HOMES_PER_HELP).map(|step| first.wrapping_add(step) & (slab.homes() - 1)) {
             // Checked before locking: towards the end, most homes have moved.
             if !is_moved(slab.bucket(home).state()) {
                 // SAFETY: the caller.
@@ -531,12 +538,12 @@ impl<L: Layout> Raw<L> {
             }
         }
         drop(moving);
-        self.finish(slab);
+        self.finish_move(slab);
     }
 
     /// # Safety
     /// In an operation; there is a next slab.
-    unsafe fn move_if_here(home: usize, rehash: &impl Fn(&L::Key) -> u64, moving: &mut Moving<'_, L>) {
+    unsafe fn move_if_here(home: usize, rehash: &impl Fn(&L::Key) -> u64, moving: &mut MoveBatch<'_, L>) {
         let bucket = moving.slab.bucket(home);
         let _lock = bucket.lock();
         if !is_moved(bucket.state()) {
@@ -547,9 +554,9 @@ impl<L: Layout> Raw<L> {
 
     /// Makes the next slab the current one, once all homes of this one have moved. Only the first call does
     /// so.
-    fn finish(&self, slab: &Slab<L>) {
+    fn finish_move(&self, slab: &Slab<L>) {
         // Acquire: pairs with the release of each `MoveBatch`: all its entries are in the next slab.
-        if slab.movers.moved.load(Ordering::Acquire) < slab.homes() {
+        if slab.progress.moved.load(Ordering::Acquire) < slab.homes() {
             return;
         }
         let old = std::ptr::from_ref(slab).cast_mut();
@@ -559,7 +566,7 @@ impl<L: Layout> Raw<L> {
         if let Ok(old) = self.current.compare_exchange(old, next, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: from `Box::into_raw`. The exchange cut the only path to it (I5). Only one exchange
             // succeeds: a slab becomes the current one once.
-            unsafe { ground::retire_much(old, slab.bytes()) };
+            unsafe { platform::retire_sized(old, slab.bytes()) };
         }
     }
 
@@ -572,7 +579,7 @@ impl<L: Layout> Raw<L> {
         if slab.next.load(Ordering::Acquire).is_null() {
             return false;
         }
-        let mut moving = Moving::new(slab);
+        let mut moving = MoveBatch::new(slab);
         for home in 0..slab.homes() {
             if !is_moved(slab.bucket(home).state()) {
                 // SAFETY: the caller.
@@ -581,12 +588,12 @@ impl<L: Layout> Raw<L> {
         }
         drop(moving);
         // Acquire: as in `finish_move`.
-        if slab.movers.moved.load(Ordering::Acquire) < slab.homes() {
+        if slab.progress.moved.load(Ordering::Acquire) < slab.homes() {
             // Another thread has moved a home and is about to count it. Yield, since the caller will retry
             // until then.
             squall_sys::sync::thread::yield_now();
         }
-        self.finish(slab);
+        self.finish_move(slab);
         true
     }
 
@@ -603,13 +610,13 @@ impl<L: Layout> Raw<L> {
         let slab = unsafe { self.current() };
         let (len, slots) = (self.len(), slab.slots());
         // Relaxed: a hint.
-        let fewest = self.fewest.load(Ordering::Relaxed);
-        let full = len.saturating_mul(100) / FULL > slots;
-        let sparse = len.saturating_mul(100) / SPARSE < slots && slab.homes() > fewest;
+        let min_homes = self.min_homes.load(Ordering::Relaxed);
+        let full = len.saturating_mul(100) / GROW_PERCENT > slots;
+        let sparse = len.saturating_mul(100) / SHRINK_PERCENT < slots && slab.homes() > min_homes;
         if full || sparse {
             // Room for half as many again, so that the next change of size is far away. If memory is
             // exhausted, the chains grow instead.
-            if self.begin(slab, homes_for(len + len / 2).max(fewest)) == Begun::Here {
+            if self.begin_move(slab, homes_for(len + len / 2).max(min_homes)) == MoveStart::Ready {
                 // SAFETY: the caller.
                 unsafe { self.help(slab, rehash) };
             }
@@ -617,33 +624,33 @@ impl<L: Layout> Raw<L> {
     }
 
     /// Gives a slab a next one, unless it is no longer current or another thread does.
-    fn begin(&self, slab: &Slab<L>, homes: usize) -> Begun {
+    fn begin_move(&self, slab: &Slab<L>, homes: usize) -> MoveStart {
         // Acquire: pairs with the release further down.
         if !slab.next.load(Ordering::Acquire).is_null() {
-            return Begun::Here;
+            return MoveStart::Ready;
         }
         // One thread makes the next slab, which takes a while if it is large. Other threads that notice
         // meanwhile do not make their own, but go on with this slab.
         // Relaxed: a ticket. Its holder finds the slab to be current, or the slab would have a next one.
         // Acquire: pairs with the release of `finish_move`.
         if !std::ptr::eq(self.current.load(Ordering::Acquire), slab)
-            || slab.movers.is_taken.swap(true, Ordering::Relaxed) && !sites::TAKEN.is_weak()
+            || slab.progress.is_claimed.swap(true, Ordering::Relaxed) && !sites::CLAIM.is_weak()
         {
-            return Begun::Elsewhere;
+            return MoveStart::Busy;
         }
         let Some(new) = Slab::new(homes) else {
-            slab.movers.is_taken.store(false, Ordering::Relaxed);
-            return Begun::NoMemory;
+            slab.progress.is_claimed.store(false, Ordering::Relaxed);
+            return MoveStart::NoMemory;
         };
         // Release: pairs with the acquire of `next` and of `write_in_slab`.
         slab.next.store(Box::into_raw(new), Ordering::Release);
-        Begun::Here
+        MoveStart::Ready
     }
 
     /// Replaces a slab with an exhausted bucket by one of the same size.
     #[cold]
     #[inline(never)]
-    unsafe fn renew(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) {
+    unsafe fn replace_exhausted(&self, slab: &Slab<L>, rehash: &impl Fn(&L::Key) -> u64) {
         // SAFETY: the caller. If the slab is not yet the current one, it becomes so.
         unsafe {
             let current = self.current();
@@ -651,12 +658,12 @@ impl<L: Layout> Raw<L> {
                 self.move_all(current, rehash);
             }
         }
-        match self.begin(slab, slab.homes()) {
-            Begun::Here => {}
+        match self.begin_move(slab, slab.homes()) {
+            MoveStart::Ready => {}
             // The caller retries.
-            Begun::Elsewhere => squall_sys::sync::thread::yield_now(),
+            MoveStart::Busy => squall_sys::sync::thread::yield_now(),
             // A repeated version could be mistaken for the earlier one.
-            Begun::NoMemory => std::alloc::handle_alloc_error(std::alloc::Layout::new::<Slab<L>>()),
+            MoveStart::NoMemory => std::alloc::handle_alloc_error(std::alloc::Layout::new::<Slab<L>>()),
         }
     }
 
@@ -665,7 +672,12 @@ impl<L: Layout> Raw<L> {
     ///
     /// # Safety
     /// In an operation.
-    pub(crate) unsafe fn fit(&self, entries: usize, less: bool, rehash: &impl Fn(&L::Key) -> u64) -> bool {
+    pub(crate) unsafe fn resize_to(
+        &self,
+        entries: usize,
+        less: bool,
+        rehash: &impl Fn(&L::Key) -> u64,
+    ) -> bool {
         loop {
             // SAFETY: the caller.
             let slab = unsafe { self.current() };
@@ -676,18 +688,18 @@ impl<L: Layout> Raw<L> {
             }
             let homes = homes_for(entries.max(self.len()));
             if less {
-                self.fewest.store(FEWEST, Ordering::Relaxed);
+                self.min_homes.store(MIN_HOMES, Ordering::Relaxed);
             }
             if homes != slab.homes() && (less || homes > slab.homes()) {
-                match self.begin(slab, homes) {
-                    Begun::Here => {}
-                    Begun::Elsewhere => squall_sys::sync::thread::yield_now(),
-                    Begun::NoMemory => return false,
+                match self.begin_move(slab, homes) {
+                    MoveStart::Ready => {}
+                    MoveStart::Busy => squall_sys::sync::thread::yield_now(),
+                    MoveStart::NoMemory => return false,
                 }
                 continue;
             }
             if !less {
-                self.fewest.fetch_max(homes, Ordering::Relaxed);
+                self.min_homes.fetch_max(homes, Ordering::Relaxed);
             }
             return true;
         }
@@ -695,7 +707,7 @@ impl<L: Layout> Raw<L> {
 
     pub(crate) fn slots(&self) -> usize {
         // SAFETY: all callers are in an operation.
-        unsafe { self.current() }.slots() * FULL / 100
+        unsafe { self.current() }.slots() * GROW_PERCENT / 100
     }
 
     // --- all entries ---

@@ -3,7 +3,7 @@
 use squall_sys::sync::weaken::Site;
 
 /// The acquire load of a bucket's state by a probe (bucket/I2).
-pub(crate) const LOOK: Site = Site(0);
+pub(crate) const PROBE: Site = Site(0);
 /// The release store that publishes an entry (bucket/I2).
 pub(crate) const PUBLISH: Site = Site(1);
 /// The acquire load of a slot (bucket/I3).
@@ -11,19 +11,19 @@ pub(crate) const LOAD: Site = Site(2);
 /// A step: the probe checks the version again (bucket/I3).
 pub(crate) const VERSION: Site = Site(3);
 /// A step: a home that has moved keeps its occupied bits (bucket/I4).
-pub(crate) const KEPT: Site = Site(4);
+pub(crate) const KEEP_BITS: Site = Site(4);
 /// The release store of the mark `MOVED` (bucket/I4).
 pub(crate) const MOVE: Site = Site(5);
 /// A step: a writer checks under the lock whether the home has moved (raw/I2).
-pub(crate) const ASK: Site = Site(6);
+pub(crate) const CHECK_MOVED: Site = Site(6);
 /// A step: a writer checks under the lock whether the entry it found is still there (raw/I2).
-pub(crate) const STILL: Site = Site(7);
+pub(crate) const CHECK_UNCHANGED: Site = Site(7);
 /// The acquire load of a slot's key (bucket/I3).
 pub(crate) const LOAD_KEY: Site = Site(8);
 /// A step: a reader of a pointer checks whether its slot is still occupied (bucket/I3).
 pub(crate) const OCCUPIED: Site = Site(9);
 /// A step: a chain is skipped only when all its buckets are empty (bucket/I6).
-pub(crate) const EMPTY: Site = Site(10);
+pub(crate) const CHAIN_EMPTY: Site = Site(10);
 /// A step: a thread that wants to give a slab a next one checks whether another thread has claimed that
 /// (raw/I1).
-pub(crate) const TAKEN: Site = Site(11);
+pub(crate) const CLAIM: Site = Site(11);

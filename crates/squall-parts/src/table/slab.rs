@@ -6,7 +6,7 @@
 //!   link may follow it. A chain without entries is skipped (bucket/I6), and reused.
 //! - I3. `next` is set once, and only in a slab that was the table's current one then (raw/I1).
 
-use crate::table::bucket::{Bucket, Head, Link, Look, SLOTS, State};
+use crate::table::bucket::{Bucket, Head, Link, Probe, SLOTS, State};
 use crate::table::layout::{IsKey, Layout};
 use crate::table::sites;
 #[cfg(not(loom))]
@@ -16,9 +16,9 @@ use squall_sys::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::ptr::NonNull;
 
 pub(crate) struct Slab<L: Layout> {
-    heads: Many<Head>,
-    slots: Many<[L::Slot; SLOTS]>,
-    chains: Many<AtomicPtr<Link<L>>>,
+    heads: HomeArray<Head>,
+    slots: HomeArray<[L::Slot; SLOTS]>,
+    chains: HomeArray<AtomicPtr<Link<L>>>,
     /// The memory of these three arrays.
     #[cfg(not(loom))]
     _memory: Zeroed,
@@ -27,15 +27,15 @@ pub(crate) struct Slab<L: Layout> {
     row_shift: u32,
     /// The slab to which all homes move; null while the homes stay.
     pub(crate) next: AtomicPtr<Slab<L>>,
-    pub(crate) movers: Movers,
+    pub(crate) progress: MoveProgress,
 }
 
 /// Words written by threads that move homes. They have cache lines of their own, since all users of the table
 /// read the other fields.
 #[cfg_attr(not(loom), repr(align(128)))]
-pub(crate) struct Movers {
+pub(crate) struct MoveProgress {
     /// Whether a thread has claimed to give the slab a `next` one (raw/I1).
-    pub(crate) is_taken: AtomicBool,
+    pub(crate) is_claimed: AtomicBool,
     /// The first home that no thread has started to move.
     pub(crate) cursor: AtomicUsize,
     /// The number of moved homes.
@@ -103,13 +103,13 @@ impl Drop for Zeroed {
 
 /// An array in the slab's memory, initially zeros.
 #[cfg(not(loom))]
-struct Part<T> {
+struct Array<T> {
     start: NonNull<T>,
     count: usize,
 }
 
 #[cfg(not(loom))]
-impl<T> Part<T> {
+impl<T> Array<T> {
     /// Two lines, since the processor fetches lines in pairs.
     const ALIGN: usize = 128;
 
@@ -124,13 +124,13 @@ impl<T> Part<T> {
     /// # Safety
     /// [`bytes`](Array::bytes) bytes from `from` are in the memory, unused otherwise, and live as long as the
     /// array. A `T` of zeros is valid.
-    unsafe fn of(memory: &Zeroed, from: usize, count: usize) -> (Part<T>, usize) {
+    unsafe fn carve(memory: &Zeroed, from: usize, count: usize) -> (Array<T>, usize) {
         // SAFETY: the caller.
         let start = unsafe { memory.allocated.add(from) };
         let skip = start.as_ptr().align_offset(Self::ALIGN);
         // SAFETY: the caller; the skip is less than the alignment, which `bytes` includes.
         let start = unsafe { start.add(skip) }.cast();
-        (Part { start, count }, from + skip + count * size_of::<T>())
+        (Array { start, count }, from + skip + count * size_of::<T>())
     }
 
     #[inline(always)]
@@ -155,9 +155,9 @@ impl<T> Part<T> {
 
 /// An array with one element per home, initially zeros.
 #[cfg(not(loom))]
-type Many<T> = Part<T>;
+type HomeArray<T> = Array<T>;
 #[cfg(loom)]
-type Many<T> = Box<[T]>;
+type HomeArray<T> = Box<[T]>;
 
 /// Slots of a row: a row fills a line or two if a bucket has several lines.
 pub(crate) const ROW: usize = 4;
@@ -170,7 +170,7 @@ fn row_of(rows: usize) -> u32 {
 }
 
 /// The location of an entry, and the entry as it was loaded there.
-pub(crate) struct Place<'a, L: Layout> {
+pub(crate) struct Location<'a, L: Layout> {
     pub(crate) bucket: Bucket<'a, L>,
     pub(crate) slot: usize,
     pub(crate) raw: L::Raw,
@@ -203,8 +203,9 @@ impl<L: Layout> Slab<L> {
         debug_assert!(homes.is_power_of_two());
         #[cfg(not(loom))]
         let (heads, slots, chains, memory) = {
-            let chains = Many::<AtomicPtr<Link<L>>>::bytes(homes)?;
-            let (heads, slots) = (Many::<Head>::bytes(homes)?, Many::<[L::Slot; SLOTS]>::bytes(homes)?);
+            let chains = HomeArray::<AtomicPtr<Link<L>>>::bytes(homes)?;
+            let (heads, slots) =
+                (HomeArray::<Head>::bytes(homes)?, HomeArray::<[L::Slot; SLOTS]>::bytes(homes)?);
             let memory = Zeroed::new(chains.checked_add(heads)?.checked_add(slots)?)?;
             // The chains first, since they are read least: where the memory begins within a huge page, they
             // take the rest of it.
@@ -212,9 +213,9 @@ impl<L: Layout> Slab<L> {
             // are valid: null pointers, heads without entries and with a free lock (checked below), and slots
             // that are filled before they are read.
             unsafe {
-                let (chains, next) = Many::of(&memory, 0, homes);
-                let (heads, next) = Many::of(&memory, next, homes);
-                let (slots, _) = Many::of(&memory, next, homes);
+                let (chains, next) = HomeArray::carve(&memory, 0, homes);
+                let (heads, next) = HomeArray::carve(&memory, next, homes);
+                let (slots, _) = HomeArray::carve(&memory, next, homes);
                 (heads, slots, chains, memory)
             }
         };
@@ -232,8 +233,8 @@ impl<L: Layout> Slab<L> {
             _memory: memory,
             row_shift: SHIFT - homes.trailing_zeros(),
             next: AtomicPtr::new(std::ptr::null_mut()),
-            movers: Movers {
-                is_taken: AtomicBool::new(false),
+            progress: MoveProgress {
+                is_claimed: AtomicBool::new(false),
                 cursor: AtomicUsize::new(0),
                 moved: AtomicUsize::new(0),
             },
@@ -286,7 +287,7 @@ impl<L: Layout> Slab<L> {
     /// Returns the home's bucket and the row of a mixed hash, and prefetches the lines of slots that most
     /// likely have the entry.
     #[inline(always)]
-    pub(crate) fn fetch(&self, mixed: u64) -> (Bucket<'_, L>, u32) {
+    pub(crate) fn prefetch(&self, mixed: u64) -> (Bucket<'_, L>, u32) {
         let rows = self.rows(mixed);
         #[cfg(loom)]
         return (self.bucket(rows / HOME), row_of(rows));
@@ -354,32 +355,37 @@ impl<L: Layout> Slab<L> {
     /// # Safety
     /// As for [`Bucket::probe`].
     #[inline(always)]
-    pub(crate) unsafe fn look(
+    pub(crate) unsafe fn probe(
         &self,
         home: usize,
         state: State,
         mixed: u64,
         is_key: impl IsKey<L::Key>,
-    ) -> Option<Place<'_, L>> {
+    ) -> Option<Location<'_, L>> {
         let bucket = self.bucket(home);
         // SAFETY: the caller.
-        match unsafe { bucket.look(state, mixed, is_key) } {
-            Look::Found { slot, raw, state } => Some(Place { bucket, slot, raw, state }),
-            Look::Absent { chained: false } => None,
+        match unsafe { bucket.probe(state, mixed, is_key) } {
+            Probe::Found { slot, raw, state } => Some(Location { bucket, slot, raw, state }),
+            Probe::Absent { chained: false } => None,
             // SAFETY: the caller.
-            Look::Absent { chained: true } => unsafe { self.look_along(home, mixed, is_key) },
+            Probe::Absent { chained: true } => unsafe { self.probe_chain(home, mixed, is_key) },
         }
     }
 
     // Not inlined: chains are rare.
     #[inline(never)]
-    unsafe fn look_along(&self, home: usize, mixed: u64, is_key: impl IsKey<L::Key>) -> Option<Place<'_, L>> {
+    unsafe fn probe_chain(
+        &self,
+        home: usize,
+        mixed: u64,
+        is_key: impl IsKey<L::Key>,
+    ) -> Option<Location<'_, L>> {
         for link in self.links(home) {
             let bucket = link.bucket();
             // SAFETY: the caller, as in `probe`.
-            let look = unsafe { bucket.look(bucket.state(), mixed, is_key) };
-            if let Look::Found { slot, raw, state } = look {
-                return Some(Place { bucket, slot, raw, state });
+            let probe = unsafe { bucket.probe(bucket.state(), mixed, is_key) };
+            if let Probe::Found { slot, raw, state } = probe {
+                return Some(Location { bucket, slot, raw, state });
             }
         }
         None
@@ -401,16 +407,16 @@ impl<L: Layout> Slab<L> {
     /// Finds a free slot for an entry of this mixed hash in its home, and returns whether it is in the home's
     /// own bucket `first`. The caller holds the home's lock.
     #[inline(always)]
-    pub(crate) fn room<'a>(&'a self, first: Bucket<'a, L>, mixed: u64) -> (Bucket<'a, L>, usize, bool) {
+    pub(crate) fn find_room<'a>(&'a self, first: Bucket<'a, L>, mixed: u64) -> (Bucket<'a, L>, usize, bool) {
         match first.free_slot(self.row(mixed)) {
             Some(slot) => (first, slot, true),
-            None => self.room_along(first, mixed),
+            None => self.find_room_in_chain(first, mixed),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn room_along<'a>(&'a self, first: Bucket<'a, L>, mixed: u64) -> (Bucket<'a, L>, usize, bool) {
+    fn find_room_in_chain<'a>(&'a self, first: Bucket<'a, L>, mixed: u64) -> (Bucket<'a, L>, usize, bool) {
         let mut at = self.chain(self.home(mixed));
         // Acquire: pairs with the release below.
         // SAFETY: as in `links`.
@@ -434,9 +440,9 @@ impl<L: Layout> Slab<L> {
     /// lookup longer.
     #[cold]
     #[inline(never)]
-    pub(crate) fn has_lost(&self, home: usize, first: Bucket<'_, L>) {
-        if sites::EMPTY.is_weak() || self.links(home).all(|link| link.bucket().is_empty()) {
-            first.set_alone();
+    pub(crate) fn unchain_if_empty(&self, home: usize, first: Bucket<'_, L>) {
+        if sites::CHAIN_EMPTY.is_weak() || self.links(home).all(|link| link.bucket().is_empty()) {
+            first.clear_chained();
         }
     }
 
@@ -472,9 +478,9 @@ mod tests {
     use super::*;
     use crate::table::layout::{Boxed, Flat, Wide};
 
-    fn lie_apart<L: Layout>() {
+    fn assert_disjoint<L: Layout>() {
         for homes in [1, 2, 4, 64, 1024] {
-            let slab = Slab::<L>::new(homes).expect("there is memory");
+            let slab = Slab::<L>::new(homes).expect("memory suffices");
             let begins = slab._memory.allocated.addr().get();
             let ends = begins + slab._memory.layout.size();
             let lies = |start: usize, of: usize| (start, start + homes * of);
@@ -483,24 +489,27 @@ mod tests {
                 lies(slab.heads.start.addr().get(), size_of::<Head>()),
                 lies(slab.slots.start.addr().get(), size_of::<[L::Slot; SLOTS]>()),
             ];
-            assert!(parts.is_sorted(), "the chains first: what is looked at most is in whole huge pages");
-            assert!(parts.iter().all(|(start, _)| start % Part::<()>::ALIGN == 0), "{homes}: {parts:x?}");
+            assert!(
+                parts.is_sorted(),
+                "the chains come first, so that heads and slots are in whole huge pages"
+            );
+            assert!(parts.iter().all(|(start, _)| start % Array::<()>::ALIGN == 0), "{homes}: {parts:x?}");
             let edges = [begins].into_iter().chain(parts.into_iter().flat_map(|(from, to)| [from, to]));
             assert!(edges.chain([ends]).is_sorted(), "{homes}: {parts:x?} in {begins:x}..{ends:x}");
         }
     }
 
     #[test]
-    fn the_parts_of_a_slab_lie_apart_in_its_memory_on_pairs_of_lines() {
-        lie_apart::<Flat<u64, u64>>();
-        lie_apart::<Wide<[u64; 2], u64>>();
-        lie_apart::<Boxed<String, u64>>();
+    fn the_arrays_of_a_slab_are_disjoint_and_aligned() {
+        assert_disjoint::<Flat<u64, u64>>();
+        assert_disjoint::<Wide<[u64; 2], u64>>();
+        assert_disjoint::<Boxed<String, u64>>();
     }
 
     #[test]
-    fn a_slab_too_large_for_any_memory_is_none() {
-        assert!(Slab::<Flat<u64, u64>>::new(1 << 62).is_none(), "the bytes of its parts overflow");
+    fn a_slab_larger_than_memory_is_rejected() {
+        assert!(Slab::<Flat<u64, u64>>::new(1 << 62).is_none(), "the sizes of its arrays overflow");
         // A size that no allocator is asked for: sanitizers abort on huge requests.
-        assert!(Slab::<Flat<u64, u64>>::new(1 << 56).is_none(), "their sum is more than a layout may have");
+        assert!(Slab::<Flat<u64, u64>>::new(1 << 56).is_none(), "their sum exceeds the largest layout");
     }
 }

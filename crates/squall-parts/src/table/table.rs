@@ -1,14 +1,14 @@
 //! `Table`: the public interface of the hash table.
 
-use crate::table::acts::{
+use crate::table::entry::{Compute, Computed, Entry};
+use crate::table::layout::{Boxed, Flat, Split, Wide};
+use crate::table::ops::{
     both, change, change_at_home, compute, find_at_home, keep_if, put, put_at_home, read, read_at_home, step,
     take, take_at_home, try_insert, visit,
 };
-use crate::table::entry::{Compute, Computed, Entry};
-use crate::table::layout::{Boxed, Flat, Split, Wide};
 use crate::table::raw::Raw;
 use crate::table::slab::mix;
-use crate::table::word::{fits, spans, stays};
+use crate::table::word::{fits_word, fits_words, has_stable_bits};
 use squall_rcu::{Guard, pin};
 use std::borrow::Borrow;
 use std::fmt;
@@ -90,8 +90,8 @@ macro_rules! either {
         match &$table.entries {
             Entries::Flat($raw) if is_flat::<K, V>() => $do,
             Entries::Wide($raw) if is_wide::<K, V>() => $do,
-            Entries::Boxed($raw) if !is_flat::<K, V>() && !is_wide::<K, V>() && stays::<K>() => $do,
-            Entries::Split($raw) if !is_flat::<K, V>() && !stays::<K>() => $do,
+            Entries::Boxed($raw) if !is_flat::<K, V>() && !is_wide::<K, V>() && has_stable_bits::<K>() => $do,
+            Entries::Split($raw) if !is_flat::<K, V>() && !has_stable_bits::<K>() => $do,
             // SAFETY: `with_capacity_and_hasher` selected the layout by the same constant conditions.
             _ => unsafe { std::hint::unreachable_unchecked() },
         }
@@ -101,13 +101,13 @@ macro_rules! either {
 /// Whether entries of these types lie in the slots, one word each for key and value.
 #[inline(always)]
 fn is_flat<K: 'static, V: 'static>() -> bool {
-    fits::<K>() && fits::<V>()
+    fits_word::<K>() && fits_word::<V>()
 }
 
 /// Whether entries of these types lie in the slots, with a key of several words.
 #[inline(always)]
 fn is_wide<K: 'static, V: 'static>() -> bool {
-    spans::<K>() && fits::<V>()
+    fits_words::<K>() && fits_word::<V>()
 }
 
 impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static> Table<K, V> {
@@ -155,7 +155,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
             Entries::Flat(Raw::new(entries))
         } else if is_wide::<K, V>() {
             Entries::Wide(Raw::new(entries))
-        } else if stays::<K>() {
+        } else if has_stable_bits::<K>() {
             Entries::Boxed(Raw::new(entries))
         } else {
             Entries::Split(Raw::new(entries))
@@ -767,7 +767,10 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// assert!(table.capacity() >= 1000);
     /// ```
     pub fn reserve(&self, more: usize) {
-        assert!(self.try_reserve(more), "no memory for {more} entries more");
+        assert!(
+            self.try_reserve(more),
+            "a table cannot reserve room for {more} further entries: memory is exhausted"
+        );
     }
 
     /// Makes room for `more` further entries, and keeps it. Returns `false`, with the table unchanged, if
@@ -782,7 +785,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     pub fn try_reserve(&self, more: usize) -> bool {
         let entries = self.len().saturating_add(more);
         // SAFETY: within the operation.
-        pin(|_| either!(self, raw => unsafe { raw.fit(entries, false, &self.rehash()) }))
+        pin(|_| either!(self, raw => unsafe { raw.resize_to(entries, false, &self.rehash()) }))
     }
 
     /// Frees the room that the entries do not need.
@@ -795,7 +798,7 @@ impl<K: Eq + Hash + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHas
     /// ```
     pub fn shrink_to_fit(&self) {
         // SAFETY: within the operation.
-        pin(|_| either!(self, raw => unsafe { raw.fit(0, true, &self.rehash()) }));
+        pin(|_| either!(self, raw => unsafe { raw.resize_to(0, true, &self.rehash()) }));
     }
 }
 

@@ -166,7 +166,7 @@ mod tests {
     /// `at_once` finds exactly the slots with the tag. `in_words` may find more, but no false one below the
     /// first true one in a word.
     #[test]
-    fn the_slots_of_a_tag_are_found_in_either_way() {
+    fn both_implementations_find_the_slots_of_a_tag() {
         let (tags, words) = (Tags::new(), in_words::Tags::new());
         let mut random = 1u64;
         let mut now = [0u8; SLOTS];

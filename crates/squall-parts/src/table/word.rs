@@ -18,7 +18,7 @@ use std::path::PathBuf;
 /// # Cost
 /// A constant in optimised builds.
 #[inline(always)]
-pub(crate) fn fits<T: 'static>() -> bool {
+pub(crate) fn fits_word<T: 'static>() -> bool {
     macro_rules! among {
         ($($known:ty),* $(,)?) => { $(TypeId::of::<T>() == TypeId::of::<$known>())||* };
     }
@@ -66,11 +66,11 @@ pub(crate) fn fits<T: 'static>() -> bool {
 /// Whether a shared `T` never changes in place, so that all copies of its bits stay equal (layout/I2). Such
 /// types have interior mutability behind a pointer at most. Only a list of known types is recognised.
 #[inline(always)]
-pub(crate) fn stays<T: 'static>() -> bool {
+pub(crate) fn has_stable_bits<T: 'static>() -> bool {
     macro_rules! among {
         ($($known:ty),* $(,)?) => { $(TypeId::of::<T>() == TypeId::of::<$known>())||* };
     }
-    fits::<T>()
+    fits_word::<T>()
         || among!(
             String,
             Box<str>,
@@ -128,7 +128,7 @@ pub(crate) type Words = [*mut (); WORDS];
 /// Whether `T` fits [`Words`]: its bits are [stable](has_stable_bits), all its bytes are initialised, and it
 /// owns at most one allocation.
 #[inline(always)]
-pub(crate) fn spans<T: 'static>() -> bool {
+pub(crate) fn fits_words<T: 'static>() -> bool {
     macro_rules! among {
         ($($known:ty),* $(,)?) => { $(TypeId::of::<T>() == TypeId::of::<$known>())||* };
     }
@@ -180,7 +180,7 @@ pub(crate) fn to_words<T: 'static>(value: T) -> Words {
 /// # Safety
 /// [`to_words`] made them from a `T`, and the memory owned by that value has not been freed.
 #[inline(always)]
-pub(crate) unsafe fn of_words<T: 'static>(words: &Words) -> &T {
+pub(crate) unsafe fn words_as_ref<T: 'static>(words: &Words) -> &T {
     // SAFETY: 1. the words begin with the bits of a `T` (the caller). 2. their alignment suffices
     // (`fits_words`). 3. a shared `T` does not change (`has_stable_bits`).
     unsafe { &*words.as_ptr().cast::<T>() }
@@ -244,22 +244,22 @@ pub(crate) unsafe fn owned<T: 'static>(words: &Words) -> Owned {
 /// Whether dropping a `T` runs no user code and only frees memory. Holds for all types with stable bits and
 /// for types without a drop; other types count as not known.
 #[inline(always)]
-pub(crate) fn is_memory<T: 'static>() -> bool {
-    !std::mem::needs_drop::<T>() || stays::<T>()
+pub(crate) fn drop_only_frees<T: 'static>() -> bool {
+    !std::mem::needs_drop::<T>() || has_stable_bits::<T>()
 }
 
 /// Copies a value of a type that [fits a word](fits_word) (I2). Values of other types are not copied.
 #[inline(always)]
 #[cfg(not(loom))]
-pub(crate) fn copied<T: 'static>(value: &T) -> Option<T> {
+pub(crate) fn copy_if_plain<T: 'static>(value: &T) -> Option<T> {
     // SAFETY: a copy of the bits of such a `T` is a `T` (I2).
-    fits::<T>().then(|| unsafe { std::ptr::read(value) })
+    fits_word::<T>().then(|| unsafe { std::ptr::read(value) })
 }
 
 /// Converts a value that [fits a word](fits_word) to its bits.
 #[inline(always)]
 pub(crate) fn to_word<T: 'static>(value: &T) -> u64 {
-    debug_assert!(fits::<T>());
+    debug_assert!(fits_word::<T>());
     let mut word = 0u64;
     // SAFETY: 1. the copy has the size of the value, which is at most that of the word. 2. all bytes of the
     // value are initialised: it has no padding (I2).
@@ -279,7 +279,7 @@ pub(crate) fn to_word<T: 'static>(value: &T) -> u64 {
 /// [`to_word`] made the word from a value of this type.
 #[inline(always)]
 pub(crate) unsafe fn from_word<T: 'static>(word: u64) -> T {
-    debug_assert!(fits::<T>());
+    debug_assert!(fits_word::<T>());
     // SAFETY: 1. the word's first bytes are those of a `T` (the caller). 2. a copy of a `T` is a `T` (I2). 3.
     // the word is aligned enough: no such type is aligned to more than its size.
     unsafe { std::ptr::read((&raw const word).cast::<T>()) }
@@ -289,81 +289,90 @@ pub(crate) unsafe fn from_word<T: 'static>(word: u64) -> T {
 mod tests {
     use super::*;
 
-    fn there_and_back<T: 'static + PartialEq + std::fmt::Debug + Copy>(value: T) {
-        assert!(fits::<T>());
+    fn round_trip<T: 'static + PartialEq + std::fmt::Debug + Copy>(value: T) {
+        assert!(fits_word::<T>());
         // SAFETY: the word is made from a `T`.
         assert_eq!(unsafe { from_word::<T>(to_word(&value)) }, value);
     }
 
     #[test]
-    fn what_fits_comes_back_as_it_was() {
-        there_and_back(());
-        there_and_back(true);
-        there_and_back('ß');
-        there_and_back(u64::MAX);
-        there_and_back(-3i8);
-        there_and_back(-0.5f64);
-        there_and_back([1u8, 2, 3]);
-        there_and_back(std::num::NonZeroU32::new(7).unwrap());
+    fn values_of_one_word_round_trip() {
+        round_trip(());
+        round_trip(true);
+        round_trip('ß');
+        round_trip(u64::MAX);
+        round_trip(-3i8);
+        round_trip(-0.5f64);
+        round_trip([1u8, 2, 3]);
+        round_trip(std::num::NonZeroU32::new(7).unwrap());
     }
 
     /// Frees the memory owned by a value from its parts, and drops a clone of the value as usual.
     #[cfg(not(loom))]
-    fn given_back<T: 'static + Clone + PartialEq + std::fmt::Debug>(value: T) {
-        assert!(spans::<T>());
+    fn frees_by_parts<T: 'static + Clone + PartialEq + std::fmt::Debug>(value: T) {
+        assert!(fits_words::<T>());
         let words = to_words(value.clone());
         // SAFETY: made from a `T`; freed once.
         unsafe {
-            assert_eq!(*of_words::<T>(&words), value);
+            assert_eq!(*words_as_ref::<T>(&words), value);
             match owned::<T>(&words) {
                 Owned::Nothing => {}
                 Owned::Bytes(data, bytes) => drop(Vec::<u8>::from_raw_parts(data.cast(), 0, bytes as usize)),
                 Owned::Arc(data, bytes) => {
                     drop(Arc::from_raw(std::ptr::slice_from_raw_parts(data.cast::<u8>(), bytes as usize)));
                 }
-                Owned::Other => unreachable!("all that span are known"),
+                Owned::Other => unreachable!("every type that fits words is known"),
             }
         }
     }
 
     #[test]
     #[cfg(not(loom))]
-    fn what_spans_words_comes_back_and_is_given_back_by_its_parts() {
+    fn keys_of_several_words_round_trip_and_are_freed_by_parts() {
         for text in ["", "a", "as long as a string can be that is written down here"] {
-            given_back(text.to_owned());
-            given_back(String::with_capacity(100) + text);
-            given_back::<Box<str>>(text.into());
-            given_back::<Arc<str>>(text.into());
-            given_back::<Arc<[u8]>>(text.as_bytes().into());
-            given_back::<Box<[u8]>>(text.as_bytes().into());
-            given_back(text.as_bytes().to_vec());
-            given_back(std::path::PathBuf::from(text));
-            given_back(std::ffi::OsString::from(text));
+            frees_by_parts(text.to_owned());
+            frees_by_parts(String::with_capacity(100) + text);
+            frees_by_parts::<Box<str>>(text.into());
+            frees_by_parts::<Arc<str>>(text.into());
+            frees_by_parts::<Arc<[u8]>>(text.as_bytes().into());
+            frees_by_parts::<Box<[u8]>>(text.as_bytes().into());
+            frees_by_parts(text.as_bytes().to_vec());
+            frees_by_parts(std::path::PathBuf::from(text));
+            frees_by_parts(std::ffi::OsString::from(text));
         }
-        given_back("static");
-        given_back([1u64, 2, 3]);
-        given_back([7u8; 20]);
-        given_back((1u64, 2u64));
-        given_back(std::net::Ipv6Addr::LOCALHOST);
-        assert!(!spans::<u64>() && !spans::<u128>() && !spans::<(String, String)>() && !spans::<Vec<u64>>());
+        frees_by_parts("static");
+        frees_by_parts([1u64, 2, 3]);
+        frees_by_parts([7u8; 20]);
+        frees_by_parts((1u64, 2u64));
+        frees_by_parts(std::net::Ipv6Addr::LOCALHOST);
+        assert!(
+            !fits_words::<u64>()
+                && !fits_words::<u128>()
+                && !fits_words::<(String, String)>()
+                && !fits_words::<Vec<u64>>()
+        );
     }
 
     #[test]
-    fn what_owns_or_changes_or_is_too_long_does_not_fit() {
-        assert!(!fits::<String>());
-        assert!(!fits::<std::sync::atomic::AtomicU64>());
-        assert!(!fits::<u128>());
-        assert!(!fits::<(u8, u32)>());
-        assert!(!fits::<&'static str>());
+    fn owning_mutable_or_long_types_do_not_fit() {
+        assert!(!fits_word::<String>());
+        assert!(!fits_word::<std::sync::atomic::AtomicU64>());
+        assert!(!fits_word::<u128>());
+        assert!(!fits_word::<(u8, u32)>());
+        assert!(!fits_word::<&'static str>());
     }
 
     #[test]
-    fn a_drop_that_may_be_the_users_is_not_only_memory() {
+    fn a_user_drop_does_not_only_free() {
         struct Mine;
         impl Drop for Mine {
             fn drop(&mut self) {}
         }
-        assert!(is_memory::<u64>() && is_memory::<String>() && is_memory::<(String, u64)>());
-        assert!(!is_memory::<Mine>() && !is_memory::<Arc<Mine>>() && !is_memory::<Vec<Mine>>());
+        assert!(
+            drop_only_frees::<u64>() && drop_only_frees::<String>() && drop_only_frees::<(String, u64)>()
+        );
+        assert!(
+            !drop_only_frees::<Mine>() && !drop_only_frees::<Arc<Mine>>() && !drop_only_frees::<Vec<Mine>>()
+        );
     }
 }
