@@ -56,8 +56,8 @@ use std::ptr::NonNull;
 ///    sequence may be cut short after it and begin again;
 /// 2. the templates change no register but `{tmp}`, the `out` operands and the flags, do not use the stack,
 ///    and make no call;
-/// 3. addresses formed with `{part}` are in an extent of per-VP memory, and every other thread that writes
-///    there does so by such sequences or, after [`settle`](crate::pervp::settle), atomically;
+/// 3. addresses formed with `{part}` are in an extent of per-VP memory; every other thread that writes there
+///    does so by such sequences or, after [`settle`](crate::pervp::settle), atomically;
 /// 4. with `on`, all other writers of the words use sequences on the same VP; and the process has called
 ///    [`restart_mode`](crate::pervp::restart_mode) or created a per-VP object before;
 /// 5. with `gate`, condition 4 holds for one VP. The gate's word holds the index of that VP, or a positive
