@@ -8,8 +8,8 @@
 //! Idea: the frequent side restrains only the compiler ([`light`]). The rare side makes every processor that
 //! runs a thread of this process pass a full barrier ([`heavy`], by `membarrier`).
 //!
-//! - I1. Take a light fence L of one thread and a heavy fence H of another. Either everything before L is visible to
-//!   everything after H, or everything before H is visible to everything after L.
+//! - I1. Take a light fence L of one thread and a heavy fence H of another. Either everything before L is
+//!   visible to everything after H, or everything before H is visible to everything after L.
 //! - I2. I1 holds only while [`mode`] is [`Mode::Membarrier`]. In [`Mode::Fence`] the frequent side must
 //!   execute `fence(SeqCst)` in place of `light`. The mode is chosen once and never changes.
 //!

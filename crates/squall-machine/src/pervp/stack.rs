@@ -25,8 +25,8 @@ struct Node<T> {
 ///
 /// # Cost
 /// `push` and `pop` are two list operations each ([`PerVpList`]) and copy the value. A push that finds no
-/// spare node on its VP allocates one. Nodes are kept until the stack is drained or dropped. Each VP keeps one
-/// node per value of its largest stack so far, plus at most one per move of a thread during a call.
+/// spare node on its VP allocates one. Nodes are kept until the stack is drained or dropped. Each VP keeps
+/// one node per value of its largest stack so far, plus at most one per move of a thread during a call.
 /// # Example
 /// ```
 /// let cache = squall_machine::pervp::PerVpStack::new();

@@ -1,7 +1,7 @@
 //! Topology: the machine's virtual processors, and which of them are neighbours.
 //!
-//! Problem: the kernel's lists of processors may be missing (containers, small VMs), partial (offline processors), or
-//! contradictory (a cache said to span two nodes). The layers above want one clean answer.
+//! Problem: the kernel's lists of processors may be missing (containers, small VMs), partial (offline
+//! processors), or contradictory (a cache said to span two nodes). The layers above want one clean answer.
 //!
 //! Idea: five levels, cpu ⊂ core ⊂ cache ⊂ node ⊂ machine, each a partition of the VPs. A [`Reader`] reads
 //! the kernel's files. A [`Topology`] is the normalized result. A [`VirtualSpec`] describes a made-up
