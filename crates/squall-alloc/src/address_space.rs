@@ -143,8 +143,8 @@ impl AddressSpace {
     }
 
     /// Points the calling thread's fast path to its own area, so that it no longer stores to the shared
-    /// [`UNREGISTERED`](crate::sequence::UNREGISTERED). In the locked mode that is this library's area, which runs no
-    /// sequences (I3).
+    /// [`UNREGISTERED`](crate::sequence::UNREGISTERED). In the locked mode that is this library's area, which
+    /// runs no sequences (I3).
     pub(crate) fn arm(&self) {
         #[cfg(all(
             target_os = "linux",

@@ -261,7 +261,8 @@ pub(crate) const fn is_of_lines(layout: &Layout) -> bool {
     layout.size().is_multiple_of(LINE_BYTES) && is_by_size(layout) && layout.size() > 0
 }
 
-/// Returns whether a block of this layout comes from a slab (`raw/I1`). Any other block is a mapping of its own.
+/// Returns whether a block of this layout comes from a slab (`raw/I1`). Any other block is a mapping of its
+/// own.
 #[doc(hidden)]
 #[inline(always)]
 pub const fn is_of_slab(layout: &Layout) -> bool {

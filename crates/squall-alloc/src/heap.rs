@@ -347,8 +347,7 @@ impl Heap {
                 if put == 0 {
                     continue;
                 }
-                // SAFETY: a slab is in the list if it had a free block (I4), and in no list once it was taken
-                // out.
+                // SAFETY: a slab with a free block is in the list (I4), and in no list after its removal.
                 unsafe {
                     if before == 0 {
                         of.list.push(&SlabLinks(backend), unit);
@@ -682,8 +681,8 @@ mod tests {
             let (count, mut slab) = (COUNTS[class] as usize, all_out(class));
             assert!(count > 70);
             assert_eq!(put(&mut slab, class, &[block(class, 66)]), (Vec::new(), 0));
-            // A run across the end of a word with one free block; a block twice; an address within a block;
-            // one behind the last block; one of another slab, at which the put stops.
+            // A run across the end of a word, with one free block. A block twice. An address within a block.
+            // An address behind the last block. A block of another slab, at which the put stops.
             let within = block(class, 2).wrapping_add(8);
             let behind = block(class, count);
             let is_in_slab = count * SIZES[class] < units(class) << SLAB_SHIFT;

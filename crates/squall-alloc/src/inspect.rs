@@ -41,7 +41,7 @@ pub struct ClassStats {
     pub fills_count: u64,
     /// Blocks that went back to slabs since the program began.
     pub returned_count: u64,
-    /// Those of the returned blocks that other VPs sent home.
+    /// Blocks among the returned ones that other VPs sent home.
     pub sent_home_count: u64,
 }
 

@@ -1,9 +1,9 @@
 //! Last resort: where a block is searched for before an allocation fails.
 //!
-//! Problem: if the system has no more pages, blocks may still be free elsewhere: in the slabs of other VPs,
-//! in their magazines, outboxes and spare slabs, and in slabs that one cached block keeps. A thread that
-//! moved to another processor would run out of memory that it had a moment before. Idea: before an allocation
-//! fails, its thread searches all these places, at any cost.
+//! Problem: if the system has no more pages, other VPs may still have free blocks in their slabs, magazines,
+//! outboxes and spare slabs. One cached block may keep a whole slab. A thread that moved to another processor
+//! would run out of memory that it had a moment before. Idea: before an allocation fails, its thread searches
+//! all these places, at any cost.
 //!
 //! - I1. Before an allocation fails, all caches were sent home. After that, the thread found each heap
 //!   without a free block of the class, and each page pool without room for a slab of it. The visits are one

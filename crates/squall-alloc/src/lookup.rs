@@ -1,7 +1,7 @@
 //! Statics of the fast path: the way from a size or an address to a magazine.
 //!
-//! The fast path reads only these statics and the magazine. Before the address space is set up, they lead each
-//! thread to the slow path (`address_space/I2`).
+//! The fast path reads only these statics and the magazine. Before the address space is set up, they lead
+//! each thread to the slow path (`address_space/I2`).
 //!
 //! Cost: one or two loads for each operation.
 
@@ -53,7 +53,8 @@ pub(crate) static GENERAL: Bases<GENERAL_SLOTS> = Bases::new();
 pub(crate) static LOCAL: Bases<LOCAL_SLOTS> = Bases::new();
 
 /// Returns the address, in the part of VP 0, of the magazine that may keep this block on whichever VP frees
-/// it. `None` if the block may not be kept, or if nodes have to be compared ([`AddressSpace::is_near`](crate::address_space::AddressSpace::is_near)).
+/// it. `None` if the block may not be kept, or if nodes have to be compared
+/// ([`AddressSpace::is_near`](crate::address_space::AddressSpace::is_near)).
 ///
 /// # Safety
 /// As for [`push_home`](crate::sequence::push_home).

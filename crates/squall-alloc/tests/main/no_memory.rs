@@ -273,7 +273,7 @@ fn an_address_limit_leaves_half_to_the_program() {
     }
 }
 
-/// Limits the addresses of this process to `left` more bytes. `None` if the process cannot read the limit.
+/// Limits the addresses of this process to `left` more bytes. Fails if the process cannot read the limit.
 fn limit_addresses(left: usize) -> Option<()> {
     let limit = mapped().1 + left;
     let limits = libc::rlimit { rlim_cur: limit as u64, rlim_max: limit as u64 };
@@ -349,7 +349,7 @@ fn a_large_block_shrinks_without_memory_and_grows_by_copy() {
     assert_eq!((stats.large_count, stats.large_bytes), (0, 0));
 }
 
-/// Maps pages until the process has as many mappings as it may have. `None` if that takes too many.
+/// Maps pages until the process has as many mappings as it may have. Gives up after too many.
 fn map_all() -> Option<Vec<*mut libc::c_void>> {
     const MAPPINGS_MAX: usize = 200_000;
     let mut pages = Vec::with_capacity(MAPPINGS_MAX);

@@ -352,8 +352,8 @@ fn to_09_whole_lines_stay_with_the_freeing_vp_of_the_node() {
             return;
         }
         for by_program in [false, true] {
-            // The magazine of the longest class has room for two blocks, which those of the previous round would
-            // take.
+            // The magazine of the longest class has room for two blocks, which those of the previous round
+            // would take.
             if !trim() {
                 return;
             }

@@ -44,7 +44,8 @@ pub(crate) fn in_child(test: &str, body: impl FnOnce()) {
     if is_child() || cfg!(miri) { body() } else { must_pass(test, &[]) }
 }
 
-/// Runs `body` in a child for each mode: with restartable sequences, and with locks. Miri runs it in this process.
+/// Runs `body` in a child for each mode: with restartable sequences, and with locks. Miri runs it in this
+/// process.
 pub(crate) fn in_both_modes(test: &str, body: impl FnOnce()) {
     if is_child() || cfg!(miri) {
         return body();
