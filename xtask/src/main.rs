@@ -1,12 +1,16 @@
 //! Checks of the repository that a machine can do, each one command:
 //!
-//! - `cargo run -p xtask -- tidy`: the rules of STYLE.md that are marked T. `cargo test -p xtask` runs them too.
-//! - `cargo run -p xtask -- sharing`: counts the accesses per operation to lines that several threads write.
-//! - `cargo run -p xtask -- instructions`: counts the instructions of one operation.
-//! - `cargo run -p xtask -- vm`: boots emulated machines of many processors and runs the stresses on them.
+//! - `cargo run -p xtask -- tidy` checks the rules of STYLE.md that are marked T. `cargo test -p xtask` runs
+//!   it too.
+//! - `cargo run -p xtask -- imports` prints the circles of imports between files.
+//! - `cargo run -p xtask -- sharing` counts the accesses per operation to cache lines that several threads
+//!   write.
+//! - `cargo run -p xtask -- instructions` counts the instructions of one operation.
+//! - `cargo run -p xtask -- locality-model` compares the profiler's model of sharing with measured times.
+//! - `cargo run -p xtask -- vm` boots emulated machines of many processors and runs the stresses on them.
 //!
-//! A command exits with 0 when what it checks holds, with 1 when it does not. What cannot be checked here, because an
-//! instrument is missing, is named on a line of its own that begins with `SKIP`, and is no failure.
+//! A command exits with 0 if its check holds and with 1 if it fails. A check that lacks its instrument prints
+//! a line that begins with `SKIP`, and does not fail.
 
 #![forbid(unsafe_code)]
 
@@ -35,16 +39,16 @@ struct Arguments {
 enum Task {
     /// Checks the rules of STYLE.md that are marked T
     Tidy(tidy::Options),
-    /// Prints the circles of imports between the files of each crate, and the edges that make them
+    /// Prints the circles of imports between the files of each crate, and the edges to cut
     Imports {
         /// The crate; all crates if absent
         name: Option<String>,
     },
     /// Counts accesses per operation to cache lines that several threads write, under emulation
     Sharing(sharing::Options),
-    /// Holds the profiler's model of what sharing costs against measured times, by rank
+    /// Compares the profiler's model of the cost of sharing with measured times, by rank
     LocalityModel(model::Options),
-    /// Counts the instructions of one operation, by callgrind
+    /// Counts the instructions of one operation with callgrind
     Instructions(instructions::Options),
     /// Boots emulated machines of many processors and runs the stresses on them
     Vm(vm::Options),

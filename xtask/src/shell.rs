@@ -1,17 +1,17 @@
-//! Running other programs, and knowing which of them are here.
+//! Running other programs, and finding out which of them are installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// The answer of a check that may lack its instrument.
+/// The outcome of a check that may lack its instrument.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Outcome {
-    /// It ran, and what it checks holds.
+    /// The check ran and holds.
     Passed,
-    /// It did not run, for this reason.
+    /// The check did not run, for this reason.
     Skipped(String),
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn root() -> PathBuf {
     manifest.parent().expect("xtask lies in a folder of the repository").to_path_buf()
 }
 
-/// Where build products go: `CARGO_TARGET_DIR`, or `target` in the repository.
+/// The folder of build products: `CARGO_TARGET_DIR`, or `target` in the repository.
 pub(crate) fn target_dir() -> PathBuf {
     match std::env::var_os("CARGO_TARGET_DIR") {
         Some(dir) => root().join(dir),
@@ -29,23 +29,23 @@ pub(crate) fn target_dir() -> PathBuf {
     }
 }
 
-/// Where on `PATH` this program lies, if anywhere.
+/// The path of `program`, searched on `PATH`.
 pub(crate) fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
-/// A `cargo` command in the root of the repository, with warnings of the build left as they are.
+/// A `cargo` command that runs in the root of the repository.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// Runs `command` to its end, its output going where ours goes.
+/// Runs `command` to its end. The child shares our stdout and stderr.
 ///
 /// # Errors
-/// When it cannot be started or does not succeed.
+/// If the command cannot be started or fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
     if !status.success() {
@@ -54,10 +54,10 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs `command` to its end and returns what it wrote to stdout.
+/// Runs `command` to its end and returns its stdout.
 ///
 /// # Errors
-/// When it cannot be started or does not succeed; the error carries what it wrote to stderr.
+/// If the command cannot be started or fails; the error carries its stderr.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {

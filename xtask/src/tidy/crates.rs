@@ -1,15 +1,15 @@
-//! The crates of the workspace: on which floor each stands, and what it may do.
+//! The crates of the workspace: the floor of each, and its permissions.
 //!
-//! A new crate is entered here first; a crate that is not is refused.
+//! A new crate needs a row here; tidy refuses a crate without one.
 
 /// Where a crate may hold `unsafe`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsafe {
-    /// Anywhere; each block is argued, which a lint demands.
+    /// Anywhere. A lint demands an argument for each block.
     Anywhere,
-    /// Below this folder of the crate only; the crate's root denies it.
+    /// Only below this folder of the crate. The crate's root denies it elsewhere.
     Below(&'static str),
-    /// Nowhere; the crate's root forbids it.
+    /// Nowhere. The crate's root forbids it.
     Nowhere,
 }
 
@@ -18,23 +18,24 @@ pub(crate) enum Unsafe {
 pub(crate) struct Crate {
     /// Its package name.
     pub(crate) name: &'static str,
-    /// Its floor: it may depend on crates of lower floors only.
+    /// Its floor. A crate may depend only on crates of lower floors.
     pub(crate) floor: u32,
     /// Where it may hold `unsafe`.
     pub(crate) may_unsafe: Unsafe,
-    /// Whether it takes atomics, cells and threads from `squall_sys::sync` alone, so that a model checker sees them.
+    /// Whether it takes atomics, cells and threads from `squall_sys::sync` alone, so that a model checker
+    /// sees them.
     pub(crate) one_door: bool,
 }
 
-/// The highest floor whose modules open with an essay on what they keep.
+/// The highest floor on which every module opens with a header.
 pub(crate) const ESSAY_FLOOR: u32 = 3;
-/// The floor of what users depend on.
+/// The floor of the crate that users depend on.
 const FACADE: u32 = 7;
 /// The floor of programs as users write them.
 const EXAMPLES: u32 = 8;
 /// The floor of the programs that measure Squall.
 const ROOF: u32 = 9;
-/// The floor of what builds and checks the rest; like floor 0, it may depend on no crate of ours.
+/// The floor of the tools that build and check the rest. Like floor 0, it depends on no crate of Squall.
 const BESIDE: u32 = 0;
 
 /// Every crate of the workspace.

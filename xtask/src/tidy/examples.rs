@@ -1,4 +1,4 @@
-//! For each rule, a tree that keeps it and trees that break it, each in one way.
+//! For each rule, a tree that keeps it and trees that each break it in one way.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ type Files = &'static [(&'static str, &'static str)];
 
 struct Example {
     rule: &'static str,
-    /// Nothing is found here.
+    /// The rule finds no problem here.
     good: Files,
-    /// Exactly one problem is found in each, and its text contains the words beside it.
+    /// The rule finds exactly one problem in each tree, and its text contains the words beside the tree.
     bad: &'static [(&'static str, Files)],
 }
 
-/// A manifest of a crate on floor 1, and one on floor 0, that keep every rule.
+/// Manifests that keep every rule.
 const MACHINE: &str = "[package]\nname = \"squall-machine\"\n[lints]\nworkspace = true\n[dependencies]\nsquall-sys = { workspace = true }\n";
 const SYS: &str = "[package]\nname = \"squall-sys\"\n[lints]\nworkspace = true\n";
 const CORE: &str = "[package]\nname = \"squall-core\"\n[lints]\nworkspace = true\n";
@@ -183,7 +183,30 @@ const EXAMPLES: &[Example] = &[
         rule: "ordering-names-partner",
         good: &[(
             "a/src/lib.rs",
-            "use x::Ordering::{self, Acquire};\nuse x::{\n    Release, fence,\n};\nfn a() {\n    // Pairs with b.\n    x.load(Ordering::Acquire);\n    y.load(Ordering::Relaxed);\n    z.store(1, Release); // pairs with a\n    defence(1);\n\n\n\n\n\n\n    pass(Release::HandOff);\n}\n#[cfg(test)]\nmod tests {\n    fn t() { x.load(Ordering::SeqCst); }\n}\n",
+            concat!(
+                "use x::Ordering::{self, Acquire};\n",
+                "use x::{\n",
+                "    Release, fence,\n",
+                "};\n",
+                "fn a() {\n",
+                "    // Pairs with b.\n",
+                "    x.load(Ordering::Acquire);\n",
+                "    y.load(Ordering::Relaxed);\n",
+                "    z.store(1, Release); // pairs with a\n",
+                "    defence(1);\n",
+                "\n",
+                "\n",
+                "\n",
+                "\n",
+                "\n",
+                "\n",
+                "    pass(Release::HandOff);\n",
+                "}\n",
+                "#[cfg(test)]\n",
+                "mod tests {\n",
+                "    fn t() { x.load(Ordering::SeqCst); }\n",
+                "}\n"
+            ),
         )],
         bad: &[
             ("Acquire without", &[("a/src/lib.rs", "fn a() {\n    x.load(Ordering::Acquire);\n}\n")]),
@@ -436,7 +459,22 @@ const EXAMPLES: &[Example] = &[
         rule: "safety-comment",
         good: &[(
             "a/src/lib.rs",
-            "// SAFETY: alone.\nunsafe impl Send for A {}\nfn f() {\n    // SAFETY: yes.\n    // More.\n    let x =\n        g(1, unsafe { h() });\n    unsafe { h() } // SAFETY: yes.\n}\nunsafe fn g() {}\n// SAFETY: one\n#[cfg(x)]\nlet y = unsafe { h() };\nunsafe extern \"C\" {}\n",
+            concat!(
+                "// SAFETY: alone.\n",
+                "unsafe impl Send for A {}\n",
+                "fn f() {\n",
+                "    // SAFETY: yes.\n",
+                "    // More.\n",
+                "    let x =\n",
+                "        g(1, unsafe { h() });\n",
+                "    unsafe { h() } // SAFETY: yes.\n",
+                "}\n",
+                "unsafe fn g() {}\n",
+                "// SAFETY: one\n",
+                "#[cfg(x)]\n",
+                "let y = unsafe { h() };\n",
+                "unsafe extern \"C\" {}\n"
+            ),
         )],
         bad: &[
             ("1 unsafe blocks without", &[("a/src/lib.rs", "// SAFETY: of a.\na();\nunsafe { b() }\n")]),
@@ -473,7 +511,7 @@ const EXAMPLES: &[Example] = &[
     },
 ];
 
-/// What rule `id` finds in a tree.
+/// The problems that rule `id` finds in a tree.
 fn found(id: &str, files: impl IntoIterator<Item = (String, String)>) -> Vec<Problem> {
     let rule = RULES.iter().find(|rule| rule.id == id).expect("a rule of this id");
     let mut problems = Problems::new(rule.id);
@@ -510,7 +548,7 @@ fn bad_trees_break_their_rule_once() {
 
 #[test]
 fn every_rule_has_examples() {
-    // These are too large for the table; each has a test of its own below.
+    // The trees of these rules are too large for the table. Each has its own test below.
     let apart = ["one-concept-file", "short-functions", "mechanisms-tested", "style-matches-tidy"];
     let shown: BTreeSet<&str> = EXAMPLES.iter().map(|example| example.rule).chain(apart).collect();
     let all: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).collect();
@@ -525,7 +563,7 @@ fn one_concept_file_counts_lines_outside_tests() {
             "fn a();\n".repeat(shipped) + "#[cfg(test)]\nmod tests {\n" + &"fn t();\n".repeat(test) + "}\n";
         vec![("a/src/lib.rs".to_owned(), text)]
     };
-    // The empty line after the last newline counts as shipped.
+    // The empty line after the last newline counts as shipped code.
     assert!(found("one-concept-file", lines(799, 900)).is_empty());
     assert_one("one-concept-file", lines(800, 0), "801 lines outside tests");
 }
@@ -590,6 +628,6 @@ fn style_and_tidy_name_the_same_rules() {
     assert_one(rule, list(&ids[1..]), "is checked and not marked T");
     assert_one(rule, list(&[&ids[..], &["unheard-of"]].concat()), "marked T and not checked");
     let unmarked = vec![("STYLE.md".to_owned(), list(&ids)[0].1.clone() + "31. `later`: text\n")];
-    assert_one(rule, unmarked, "no mark that we know");
+    assert_one(rule, unmarked, "an unknown mark");
     assert_one(rule, Vec::new(), "is not here");
 }

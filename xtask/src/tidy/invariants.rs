@@ -1,8 +1,9 @@
-//! Invariants with numbers: where they are stated and where they are cited.
+//! Numbered invariants: the places that state them and the places that cite them.
 //!
-//! A module states `- I` and a number and a full stop in its comments, a README of a crate in its text. Inside that file
-//! a comment may cite the bare number; elsewhere it cites the file's stem, a slash and the number. The stem of `mod.rs`
-//! and of a README is the name of its folder, that of `lib.rs` and `main.rs` the crate's name without `squall-`.
+//! A statement is a list item: `- I`, a number and a full stop. It stands in the comments of a module or the
+//! text of a crate's README. A comment of the same file may cite the bare number. Other files cite the file's
+//! stem, a slash and the number. The stem of `mod.rs` and of a README is its folder; that of `lib.rs` and
+//! `main.rs` is the crate's name without `squall-`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,8 @@ use regex::Regex;
 use super::problems::Problems;
 use super::tree::Tree;
 
-/// `numbered-invariants`: numbers in a file run from 1 without gap or repetition, and each citation leads to one.
+/// `numbered-invariants`: numbers in a file run from 1 without a gap, and each citation leads to an
+/// invariant.
 pub(crate) fn numbered_invariants(tree: &Tree, problems: &mut Problems) {
     let stated = Regex::new(r"^\s*(?:///|//!|//)?\s*- \**I(\d+)\.").expect("a pattern");
     let cited = Regex::new(r"\b([a-z][a-z0-9_-]*)/I(\d+)\b").expect("a pattern");
@@ -50,7 +52,7 @@ pub(crate) fn numbered_invariants(tree: &Tree, problems: &mut Problems) {
     }
 }
 
-/// The comments of every file of Rust, and the text of every Markdown file of a crate, by lines.
+/// The comments of every file of Rust and the text of every Markdown file of a crate, by lines.
 fn texts(tree: &Tree) -> Vec<(&str, Vec<&str>)> {
     let comments =
         tree.rust("").map(|(path, source)| (path, source.comment.iter().map(String::as_str).collect()));
@@ -58,7 +60,7 @@ fn texts(tree: &Tree) -> Vec<(&str, Vec<&str>)> {
     comments.chain(prose.map(|(path, text)| (path, text.lines().collect()))).collect()
 }
 
-/// The name by which a file's invariants are cited.
+/// The name by which other files cite a file's invariants.
 fn stem(path: &str) -> String {
     let mut parts = path.rsplit('/');
     let file = parts.next().unwrap_or_default();

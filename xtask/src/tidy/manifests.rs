@@ -1,4 +1,4 @@
-//! Rules about crates as a whole: what they depend on, what they may do, what they carry when published.
+//! Rules about whole crates: their dependencies, their use of `unsafe`, and their manifests when published.
 
 use toml::{Table, Value};
 
@@ -20,7 +20,7 @@ pub(crate) struct Package {
 }
 
 impl Package {
-    /// Whether it is meant to be published.
+    /// Whether the package may be published.
     fn published(&self) -> bool {
         self.field("publish").and_then(Value::as_bool) != Some(false)
     }
@@ -29,7 +29,7 @@ impl Package {
         self.table.get("package")?.get(key)
     }
 
-    /// Whether the package, or the workspace in its stead, says something for this key.
+    /// Whether the package has a value for this key, its own or one inherited from the workspace.
     fn says(&self, key: &str, workspace: &Table) -> bool {
         let shared = workspace.get("workspace").and_then(|w| w.get("package")).and_then(|p| p.get(key));
         match self.field(key) {
@@ -40,7 +40,8 @@ impl Package {
         }
     }
 
-    /// The names of all packages it depends on, for building, testing or one target; but for [`LENT`].
+    /// The names of all packages that it depends on, for building, testing or one target, except for
+    /// [`LENT`].
     fn dependencies(&self) -> Vec<String> {
         let mut names = Vec::new();
         collect_dependencies(&self.table, &mut names);
@@ -56,7 +57,8 @@ impl Package {
     }
 }
 
-/// What no crate uses, and all may name: the allocator of test-suites that are to run on it (`.ci/run global`), by the name of the target.
+/// The dependency that every crate may name: the allocator, for the build in which all tests run on it
+/// (`.ci/run global`). The first part is the target under which it is named.
 const LENT: (&str, &str) = ("cfg(squall_global_alloc)", "squall-alloc");
 
 fn collect_dependencies(table: &Table, names: &mut Vec<String>) {
@@ -68,11 +70,11 @@ fn collect_dependencies(table: &Table, names: &mut Vec<String>) {
     }
 }
 
-/// Workspaces of their own, which nothing here builds: the targets of a fuzzer, which need a compiler that instruments, and programs from
-/// the registry, which need some two hundred packages.
+/// Workspaces of their own, which the main workspace does not build. The fuzzer's targets need an
+/// instrumenting compiler; the programs from the registry need about two hundred packages.
 const APART: [&str; 2] = ["instruments/fuzz/", "instruments/bench/programs/"];
 
-/// The packages of the tree; a manifest that cannot be read is a problem.
+/// The packages of the tree. A manifest that cannot be parsed is a problem.
 pub(crate) fn packages(tree: &Tree, problems: &mut Problems) -> Vec<Package> {
     let mut packages = Vec::new();
     let is_manifest = |path: &str| path == "Cargo.toml" || path.ends_with("/Cargo.toml");
@@ -122,7 +124,7 @@ pub(crate) fn depend_down(tree: &Tree, problems: &mut Problems) {
     }
 }
 
-/// `unsafe-floor`: a crate without leave for `unsafe` forbids it.
+/// `unsafe-floor`: a crate that may not use `unsafe` forbids it.
 pub(crate) fn unsafe_floor(tree: &Tree, problems: &mut Problems) {
     for package in packages(tree, problems) {
         let Some(known) = crates::named(&package.name) else { continue };
@@ -162,7 +164,7 @@ pub(crate) fn lints_inherited(tree: &Tree, problems: &mut Problems) {
     }
 }
 
-/// `published-complete`: what is published has a description, a readme, a licence, keywords and categories.
+/// `published-complete`: a published crate has a description, a readme, a licence, keywords and categories.
 pub(crate) fn published_complete(tree: &Tree, problems: &mut Problems) {
     let workspace = workspace(tree);
     for package in packages(tree, problems) {
@@ -177,7 +179,7 @@ pub(crate) fn published_complete(tree: &Tree, problems: &mut Problems) {
         let readme = package.field("readme").and_then(Value::as_str);
         let path = readme.map(|name| format!("{}/{name}", package.folder));
         let text = path.as_deref().and_then(|path| tree.text(path)).unwrap_or_default();
-        // A title alone tells a visitor nothing.
+        // A title alone is no readme.
         if text.lines().filter(|line| !line.trim().is_empty()).count() < 3 {
             problems.file(&package.manifest, "no readme of three lines or more");
         }

@@ -1,4 +1,4 @@
-//! Rules that hold a document against the tree: the map of the crates, and the list of rules itself.
+//! Rules that compare a document with the tree: the map of the crates, its glossary, and the list of rules.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ const MAP: &str = "ARCHITECTURE.md";
 /// The rules.
 const STYLE: &str = "STYLE.md";
 
-/// `map-matches-tree`: ARCHITECTURE.md has a heading for every crate and for no other, each with its invariant and what
-/// it does not know. A heading names a crate in back-ticks.
+/// `map-matches-tree`: ARCHITECTURE.md has one heading per crate and no heading for anything else. A heading
+/// names its crate in back-ticks; under it stand an **Invariant** and a **Does not know**.
 pub(crate) fn map_matches_tree(tree: &Tree, problems: &mut Problems) {
     let Some(text) = tree.text(MAP) else {
         problems.file(MAP, "is not here");
@@ -42,7 +42,8 @@ pub(crate) fn map_matches_tree(tree: &Tree, problems: &mut Problems) {
     }
 }
 
-/// `glossary`: ARCHITECTURE.md has a section `## Glossary`, a list of lines `- **word**: meaning.`, each word once.
+/// `glossary`: ARCHITECTURE.md has a section `## Glossary`, a list of lines `- **word**: meaning.`, each word
+/// once.
 pub(crate) fn glossary(tree: &Tree, problems: &mut Problems) {
     let lines: Vec<&str> = tree.text(MAP).unwrap_or_default().lines().collect();
     let Some(start) = lines.iter().position(|line| *line == "## Glossary") else {
@@ -71,7 +72,7 @@ fn entry(line: &str) -> Option<&str> {
     (!word.is_empty() && meaning.ends_with('.')).then_some(word)
 }
 
-/// `style-matches-tidy`: the rules marked T in STYLE.md are those that tidy checks. A rule is a line that begins with a
+/// `style-matches-tidy`: the rules marked T in STYLE.md are those that tidy checks. A rule is a line with a
 /// number, the id in back-ticks and, in brackets, its marks: T, L, C or R.
 pub(crate) fn style_matches_tidy(tree: &Tree, problems: &mut Problems) {
     let Some(text) = tree.text(STYLE) else {
@@ -89,7 +90,7 @@ pub(crate) fn style_matches_tidy(tree: &Tree, problems: &mut Problems) {
             rest.strip_prefix(" (").and_then(|rest| rest.split_once(')')).map_or("", |(marks, _)| marks);
         let marks: Vec<&str> = marks.split(", ").collect();
         if !marks.iter().all(|mark| ["T", "L", "C", "R"].contains(mark)) {
-            problems.line(STYLE, line, format!("{id} has no mark that we know"));
+            problems.line(STYLE, line, format!("{id} has an unknown mark; known are T, L, C, R"));
         }
         if marks.contains(&"T") && !marked.insert(id) {
             problems.line(STYLE, line, format!("{id} stands here twice"));
@@ -104,7 +105,7 @@ pub(crate) fn style_matches_tidy(tree: &Tree, problems: &mut Problems) {
     }
 }
 
-/// What stands between back-ticks in a line.
+/// The spans of a line between back-ticks.
 pub(crate) fn spans(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }

@@ -1,7 +1,7 @@
-//! The list of mechanisms, `docs/mechanisms.md`: what each came from, where it is, and which test checks it.
+//! The list of mechanisms, `docs/mechanisms.md`: the source of each, its files, and its tests.
 //!
-//! One Markdown table with the columns of [`COLUMNS`]. A row whose state is `done` names in back-ticks the files where
-//! the mechanism is, and tests by the names of their functions.
+//! The list is one Markdown table with the columns of [`COLUMNS`]. A row in state `done` names, in
+//! back-ticks, the files of the mechanism and the functions that test it.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,8 @@ const LIST: &str = "docs/mechanisms.md";
 const COLUMNS: [&str; 6] = ["id", "paper, section", "in our words", "where", "test", "state"];
 const STATES: [&str; 3] = ["done", "part", "planned"];
 
-/// `mechanisms-tested`: ids are unique, states are known, and what is done names files and tests that exist.
+/// `mechanisms-tested`: ids are unique, states are known, and a row that is done names files and tests that
+/// exist.
 pub(crate) fn mechanisms_tested(tree: &Tree, problems: &mut Problems) {
     let Some(text) = tree.text(LIST) else {
         problems.file(LIST, "is not here");
@@ -61,7 +62,7 @@ fn cells(line: &str) -> Option<Vec<&str>> {
     Some(inner.split('|').map(str::trim).collect())
 }
 
-/// What a finished row names and the tree has not.
+/// The files and tests that a finished row names and the tree lacks.
 fn missing(tree: &Tree, tests: &BTreeSet<&str>, places: &str, checks: &str) -> Vec<String> {
     let mut missing = Vec::new();
     let (places, checks) = (spans(places), spans(checks));
@@ -74,7 +75,7 @@ fn missing(tree: &Tree, tests: &BTreeSet<&str>, places: &str, checks: &str) -> V
             missing.push(format!("{file} is not a file"));
         }
     }
-    // A span with a space in it is a command; commands may be named beside tests.
+    // A span with a space is a command; a row may name commands beside tests.
     let functions: Vec<&str> = checks.into_iter().filter(|check| !check.contains(' ')).collect();
     if functions.is_empty() {
         missing.push("names no test".to_owned());
@@ -88,11 +89,11 @@ fn missing(tree: &Tree, tests: &BTreeSet<&str>, places: &str, checks: &str) -> V
     missing
 }
 
-/// The names of all tests: functions marked `#[test]`, and what is listed line by line in a call of a macro that makes
-/// such functions.
+/// The names of all tests: functions marked `#[test]`, and the names listed line by line in a call of a macro
+/// that defines such functions.
 fn test_names(tree: &Tree) -> BTreeSet<&str> {
     let mut names = BTreeSet::new();
-    // Files of one folder may share a macro: those that are first in the order of paths define it.
+    // Files of one folder may share a macro. The file that defines it comes first in the order of paths.
     let mut macros = Vec::new();
     for (_, source) in tree.rust("") {
         let mut marked = false;
@@ -123,7 +124,7 @@ fn test_names(tree: &Tree) -> BTreeSet<&str> {
     names
 }
 
-/// The identifier at the start of a piece of code, white space aside.
+/// The identifier at the start of a piece of code, after any white space.
 fn first_word(code: &str) -> &str {
     let code = code.trim_start();
     &code[..code.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(code.len())]

@@ -1,13 +1,14 @@
-//! `cargo run -p xtask -- tidy`: the rules of STYLE.md that are marked T, checked by a machine.
+//! `cargo run -p xtask -- tidy`: checks the rules of STYLE.md that are marked T.
 //!
-//! Idea: a rule is a function from the tree of text files to a list of problems. It sees the tree in memory, so that
-//! its examples, good and bad, are small trees written down in `examples.rs`; the repository is one more tree.
+//! Idea: a rule is a function from a tree of text files, in memory, to a list of problems. The examples of a
+//! rule, good and bad, are small trees in `examples.rs`. The repository is one more tree.
 //!
-//! - I1. The rules marked T in STYLE.md are exactly those in [`RULES`]; rule `style-matches-tidy` sees to it.
-//! - I2. Every rule has a tree that keeps it and one that breaks it; a test sees to it.
+//! - I1. The rules marked T in STYLE.md are exactly those in [`RULES`]. Rule `style-matches-tidy` checks
+//!   that.
+//! - I2. Every rule has a tree that keeps it and one that breaks it. A test checks that.
 //!
-//! Not promised: that a rule understands Rust. They look for words, and each says what it looks for.
-//! Source: TigerBeetle's `tidy.zig`, which runs inside the test suite as this does.
+//! Not promised: that a rule understands Rust. Most rules look for words; each documents its words.
+//! Source: TigerBeetle's `tidy.zig`, which also runs inside the test suite.
 
 mod crates;
 #[cfg(test)]
@@ -39,7 +40,7 @@ use tree::Tree;
 pub(crate) struct Rule {
     /// Its id in STYLE.md.
     id: &'static str,
-    /// Finds what breaks it.
+    /// Finds the places that break it.
     check: fn(&Tree, &mut Problems),
 }
 
@@ -89,7 +90,7 @@ pub(crate) struct Options {
 /// Checks the repository.
 ///
 /// # Errors
-/// When a rule is broken, after every problem was printed.
+/// If a rule is broken. Every problem is printed first.
 pub(crate) fn command(options: &Options) -> Result<()> {
     let root = shell::root();
     if options.long {

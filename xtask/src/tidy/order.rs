@@ -1,4 +1,4 @@
-//! Rules about how code touches what other threads, and the kernel, hold.
+//! Rules about state that code shares with other threads and with the kernel.
 
 use super::crates;
 use super::manifests::packages;
@@ -6,18 +6,18 @@ use super::problems::Problems;
 use super::source::word_positions;
 use super::tree::Tree;
 
-/// Lines above an ordering in which its comment may stand.
+/// The number of lines above an ordering in which its comment may stand.
 const COMMENT_LINES: usize = 6;
-/// Orderings that promise something to another thread.
+/// The orderings above `Relaxed`.
 const ORDERINGS: &[&str] = &["Acquire", "Release", "AcqRel", "SeqCst"];
-/// Fences, of std and of ours.
+/// The fences of std and of Squall.
 const FENCES: &[&str] = &["fence", "compiler_fence", "light_fence", "heavy_fence", "light", "heavy"];
 /// Words by which a comment names the other side of an ordering.
 const PARTNER_WORDS: &[&str] =
     &["pair", "partner", "acquire", "release", "acqrel", "seqcst", "fence", "order"];
 
-/// `ordering-names-partner`: beside each ordering above Relaxed, and each fence, a comment names its partner. It stands
-/// on the line or within the six above, and contains one of a few words (pairs, partner, Acquire, ...).
+/// `ordering-names-partner`: a comment names the partner of each ordering above Relaxed and of each fence. It
+/// stands on the line or within the six lines above, and contains one of [`PARTNER_WORDS`].
 pub(crate) fn ordering_names_partner(tree: &Tree, problems: &mut Problems) {
     for (path, source) in tree.rust("").filter(|(path, _)| !path.starts_with("xtask/")) {
         for (line, code) in source.shipped() {
@@ -38,7 +38,7 @@ pub(crate) fn ordering_names_partner(tree: &Tree, problems: &mut Problems) {
 
 /// The ordering or fence in a line of code.
 fn promise(code: &str) -> Option<&'static str> {
-    // What is followed by a path is a type of that name.
+    // A name before `::` is a type, not an ordering.
     let is_ordering = |word: &str, at: &usize| !code[at + word.len()..].starts_with("::");
     let ordering =
         ORDERINGS.iter().find(|word| word_positions(code, word).iter().any(|at| is_ordering(word, at)));
@@ -51,13 +51,14 @@ fn promise(code: &str) -> Option<&'static str> {
     ordering.or_else(|| FENCES.iter().find(|word| called(word))).copied()
 }
 
-/// Whether this line continues a list of imports: names and commas only.
+/// Whether this line continues a list of imports: it holds names and commas only.
 fn is_list(code: &str) -> bool {
     code.contains(',')
         && code.chars().all(|c| c.is_alphanumeric() || c == '_' || c == ',' || c.is_whitespace())
 }
 
-/// `one-sync-door`: a crate that a model checker sees takes atomics, cells and threads from `squall_sys::sync` alone.
+/// `one-sync-door`: a crate that the model checker runs takes atomics, cells and threads from
+/// `squall_sys::sync` alone.
 pub(crate) fn one_sync_door(tree: &Tree, problems: &mut Problems) {
     for package in packages(tree, problems) {
         if !crates::named(&package.name).is_some_and(|known| known.one_door) {
@@ -85,14 +86,14 @@ fn other_way(code: &str) -> Option<&'static str> {
     ];
     let path = |way: &str, at: usize| match (way, &code[at + way.len()..]) {
         ("loom", rest) => rest.starts_with("::"),
-        // Whether this thread unwinds is a fact about its own stack.
+        // `panicking` reads only the state of its own thread.
         ("std::thread", rest) => !rest.starts_with("::panicking()"),
         _ => true,
     };
     WAYS.iter().find(|way| word_positions(code, way).iter().any(|at| path(way, *at))).copied()
 }
 
-/// `owned-fd`: a descriptor is an `OwnedFd`; nobody makes one out of a number, and nobody closes one by hand.
+/// `owned-fd`: a descriptor is an `OwnedFd`. Code never makes one from a number and never closes one by hand.
 pub(crate) fn owned_fd(tree: &Tree, problems: &mut Problems) {
     const BANNED: &[&str] = &["RawFd", "into_raw_fd", "from_raw_fd", "libc::close", "io::close"];
     for (path, source) in tree.rust("") {

@@ -1,4 +1,4 @@
-//! Rules about how comments and Markdown are written. All of them have a ratchet.
+//! Rules about the prose of comments and Markdown. Each of them has a ratchet.
 
 use super::problems::Problems;
 use super::ratchet::{self, Count, Counts, Measure};
@@ -12,13 +12,13 @@ use super::words::{
 const RELATIVES_MAX: usize = 3;
 /// Negatives per 1000 words that a file may have.
 const NEGATIVES_MAX: usize = 4;
-/// A file with fewer words may have one of each.
+/// A file with fewer words may have one relative and one negative.
 const WORDS_MIN: usize = 80;
-/// Columns that a line with a comment may have.
+/// The most columns of a line with a comment.
 const COLUMNS_MAX: usize = 110;
-/// Words that a sentence should have at most.
+/// The most words that a sentence should have.
 const SENTENCE_WORDS_MAX: usize = 25;
-/// Places that a message names at most.
+/// The most places that a message names.
 const PLACES_MAX: usize = 8;
 
 const RELATIVES: Measure =
@@ -37,7 +37,7 @@ pub(crate) fn plain_words(tree: &Tree, problems: &mut Problems) {
     check(tree, problems);
 }
 
-/// `plain-openings`: a doc comment begins with a noun or a verb, not with a word that points elsewhere.
+/// `plain-openings`: a doc comment begins with a noun or a verb, not with a pointer.
 pub(crate) fn plain_openings(tree: &Tree, problems: &mut Problems) {
     check(tree, problems);
 }
@@ -47,13 +47,13 @@ pub(crate) fn comment_columns(tree: &Tree, problems: &mut Problems) {
     check(tree, problems);
 }
 
-/// `safety-comment`: each `unsafe` block and `unsafe impl` has a comment that begins with `SAFETY:`, in tests too. It
-/// stands on its line or directly above its statement.
+/// `safety-comment`: each `unsafe` block and `unsafe impl` has a comment that begins with `SAFETY:`, in tests
+/// too. It stands on its line or directly above its statement.
 pub(crate) fn safety_comment(tree: &Tree, problems: &mut Problems) {
     check(tree, problems);
 }
 
-/// Holds the counts of the rule that `problems` belongs to against the ratchet.
+/// Compares the counts of the rule that `problems` belongs to with the ratchet.
 fn check(tree: &Tree, problems: &mut Problems) {
     let rule = problems.rule();
     for (measure, counts) in counts(tree, problems).into_iter().filter(|(measure, _)| measure.rule == rule) {
@@ -61,13 +61,13 @@ fn check(tree: &Tree, problems: &mut Problems) {
     }
 }
 
-/// Files whose prose is counted: Rust and Markdown, but for recorded results.
+/// The files with counted prose: Rust and Markdown, without recorded results.
 fn files(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {
     let has_prose = |path: &str| path.ends_with(".rs") || path.ends_with(".md");
     tree.written().filter(move |(path, _)| has_prose(path) && !path.starts_with("docs/results"))
 }
 
-/// The counts of all measures of this file, by path.
+/// The counts of all measures in this module, by path.
 pub(crate) fn counts(tree: &Tree, _: &mut Problems) -> Vec<(Measure, Counts)> {
     let [mut relatives, mut negatives, mut openings, mut columns, mut unargued] =
         [const { Counts::new() }; 5];
@@ -110,7 +110,7 @@ fn count_at(lines: impl Iterator<Item = (usize, usize)>, limit: usize) -> Count 
     if places.is_empty() { count } else { count.with_places(format!("lines {}", places.join(", "))) }
 }
 
-/// The lines, from 0, of the `unsafe` blocks and impls that no SAFETY comment argues.
+/// The lines, from 0, of the `unsafe` blocks and impls without a SAFETY comment.
 fn unargued_lines(source: &Source) -> impl Iterator<Item = usize> {
     let claims = |code: &str| {
         word_positions(code, "unsafe").iter().any(|at| {
@@ -127,7 +127,7 @@ fn unargued_lines(source: &Source) -> impl Iterator<Item = usize> {
         .filter(|line| !is_argued(source, *line))
 }
 
-/// Whether a SAFETY comment stands on this line, or above the statement that it belongs to.
+/// Whether a SAFETY comment stands on this line or directly above its statement.
 fn is_argued(source: &Source, line: usize) -> bool {
     const MARK: &str = "SAFETY:";
     if source.comment[line].contains(MARK) {

@@ -7,7 +7,7 @@ use std::fmt;
 pub(crate) struct Problem {
     rule: &'static str,
     path: String,
-    /// From 1; 0 stands for the file as a whole.
+    /// The line, from 1; 0 stands for the whole file.
     line: usize,
     pub(crate) text: String,
 }
@@ -22,7 +22,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The problems that one rule finds.
+/// The problems that one rule found.
 #[derive(Debug)]
 pub(crate) struct Problems {
     rule: &'static str,
@@ -40,12 +40,12 @@ impl Problems {
         self.rule
     }
 
-    /// Notes a problem of a file as a whole.
+    /// Adds a problem of a whole file.
     pub(crate) fn file(&mut self, path: &str, text: impl Into<String>) {
         self.list.push(Problem { rule: self.rule, path: path.to_owned(), line: 0, text: text.into() });
     }
 
-    /// Notes a problem of a line, counted from 0.
+    /// Adds a problem of a line, counted from 0.
     pub(crate) fn line(&mut self, path: &str, line: usize, text: impl Into<String>) {
         self.list.push(Problem { rule: self.rule, path: path.to_owned(), line: line + 1, text: text.into() });
     }

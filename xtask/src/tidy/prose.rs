@@ -5,7 +5,7 @@ use regex::Regex;
 use super::problems::Problems;
 use super::tree::Tree;
 
-/// `no-ignored-doctest`: an example that no compiler reads is no example; `no_run` is allowed.
+/// `no-ignored-doctest`: the compiler reads every example. `no_run` is allowed.
 pub(crate) fn no_ignored_doctest(tree: &Tree, problems: &mut Problems) {
     let fence = Regex::new(r"^\s*(?:///|//!)?\s*```[a-z0-9_,]*\bignore\b").expect("a pattern");
     for (path, text) in tree.written().filter(|(path, _)| path.ends_with(".rs") || path.ends_with(".md")) {
@@ -15,7 +15,7 @@ pub(crate) fn no_ignored_doctest(tree: &Tree, problems: &mut Problems) {
     }
 }
 
-/// `no-machine-paths`: no path that exists on the author's machine only.
+/// `no-machine-paths`: no path that exists only on the author's machine.
 pub(crate) fn no_machine_paths(tree: &Tree, problems: &mut Problems) {
     // Written in parts, so that this file keeps its own rule.
     let roots = ["home", "Users", "root", "work", "mnt"].join("|");
@@ -27,7 +27,7 @@ pub(crate) fn no_machine_paths(tree: &Tree, problems: &mut Problems) {
     }
 }
 
-/// `no-leftovers`: no mark of unfinished work, in words or as a macro.
+/// `no-leftovers`: no mark of unfinished work, neither a word nor a macro.
 pub(crate) fn no_leftovers(tree: &Tree, problems: &mut Problems) {
     // Written in parts, so that this file keeps its own rule.
     let words =
@@ -43,7 +43,7 @@ pub(crate) fn no_leftovers(tree: &Tree, problems: &mut Problems) {
     }
 }
 
-/// `clean-text`: no white space at the end of a line, one newline at the end of a file, no tabs but in C.
+/// `clean-text`: no white space at the end of a line, one newline at the end of a file, tabs in C only.
 pub(crate) fn clean_text(tree: &Tree, problems: &mut Problems) {
     for (path, text) in tree.written().filter(|(path, _)| !recorded(path)) {
         for (line, text) in text.lines().enumerate() {
@@ -60,7 +60,7 @@ pub(crate) fn clean_text(tree: &Tree, problems: &mut Problems) {
     }
 }
 
-/// Whether a file was recorded from a machine, and is kept as it was.
+/// Whether a file was recorded from a machine, and therefore stays unchanged.
 fn recorded(path: &str) -> bool {
     path.contains("/tests/") && !path.ends_with(".rs")
 }

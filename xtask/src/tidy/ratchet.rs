@@ -1,11 +1,11 @@
-//! The ratchet: counts of what breaks a rule today, by file or crate, that may only fall.
+//! The ratchet: today's violations of a rule, counted by file or crate. Counts may only fall.
 //!
-//! Problem: a new rule that the whole tree breaks cannot be switched on at once.
-//! Idea: `xtask/ratchet.txt` lists the count of each file that breaks it. A count above its row is refused, and so is a
-//! row above its count. `cargo run -p xtask -- tidy --write` writes falling counts down.
+//! Problem: a new rule that the whole tree breaks cannot be enforced at once. Idea: `xtask/ratchet.txt` has a
+//! row for each file that breaks the rule, with its count. Tidy refuses a count above its row, and a row
+//! above its count. `cargo run -p xtask -- tidy --write` lowers the rows.
 //!
-//! - I1. A file is over its limit exactly if it has a row, and the row is its count.
-//! - I2. `--write` never raises the sum of a measure's rows. A file that moves takes its count along.
+//! - I1. In a tidy tree a file is over its limit exactly if it has a row, and the row equals its count.
+//! - I2. `--write` never raises the sum of a measure's rows. The count of a renamed file moves with it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,9 +18,9 @@ use super::tree::Tree;
 
 /// The list.
 const RATCHET: &str = "xtask/ratchet.txt";
-const HEAD: &str = "# What breaks a rule today: measure, file or crate, count. Counts may only fall; `tidy --write` lowers them.\n";
+const HEAD: &str = "# Violations of today: measure, file or crate, count. Counts may only fall; `tidy --write` lowers them.\n";
 
-/// Something that a rule counts.
+/// A kind of violation that a rule counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measure {
     /// The rule that counts it.
@@ -31,7 +31,7 @@ pub(crate) struct Measure {
     pub(crate) unit: &'static str,
 }
 
-/// What one file or crate has of a measure.
+/// The violations of one measure in one file or crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Count {
     count: usize,
@@ -40,12 +40,12 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// A count; up to `limit` needs no row in the list.
+    /// A count. A count up to `limit` needs no row in the list.
     pub(crate) fn new(count: usize, limit: usize) -> Count {
         Count { count, limit, places: String::new() }
     }
 
-    /// Adds the places, for messages.
+    /// Adds the places of the violations, for messages.
     pub(crate) fn with_places(self, places: String) -> Count {
         Count { places, ..self }
     }
@@ -78,7 +78,7 @@ fn rows(tree: &Tree) -> (BTreeMap<(&str, &str), Row>, Vec<usize>) {
     (rows, broken)
 }
 
-/// Holds the counts of a measure against its rows in the list.
+/// Compares the counts of a measure with its rows in the list.
 pub(crate) fn check(tree: &Tree, problems: &mut Problems, measure: Measure, counts: &Counts) {
     let Measure { name, unit, .. } = measure;
     let (rows, broken) = rows(tree);
@@ -115,13 +115,13 @@ pub(crate) fn check(tree: &Tree, problems: &mut Problems, measure: Measure, coun
 /// Writes the list anew from these counts.
 ///
 /// # Errors
-/// When the sum of a measure has risen: then nothing is written. When the file cannot be written.
+/// If the sum of a measure has risen (the file is then left as it was), or if the file cannot be written.
 pub(crate) fn write(tree: &Tree, root: &Path, all: &[(Measure, Counts)]) -> Result<()> {
     let text = rewritten(tree, all)?;
     std::fs::write(root.join(RATCHET), text).with_context(|| format!("cannot write {RATCHET}"))
 }
 
-/// The text of the list for these counts. Where there is no list yet, every count is accepted.
+/// The text of the list for these counts. Without a list, every count is accepted.
 fn rewritten(tree: &Tree, all: &[(Measure, Counts)]) -> Result<String> {
     let (old, _) = rows(tree);
     let is_new = tree.text(RATCHET).is_none();

@@ -1,4 +1,4 @@
-//! Rules about the size of files and functions, and about what a module opens with.
+//! Rules about the size of files and functions, and about the header of a module.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::tree::{Tree, is_test};
 const FILE_LINES_MAX: usize = 800;
 /// Lines that a function may have.
 const FUNCTION_LINES_MAX: usize = 70;
-/// Functions that are longer, with their length; the list may only shrink.
+/// The list of longer functions with their lengths, which may only shrink.
 const LONG_FUNCTIONS: &str = "xtask/long-functions.txt";
 
 /// `one-concept-file`: at most 800 lines outside tests.
@@ -24,7 +24,8 @@ pub(crate) fn one_concept_file(tree: &Tree, problems: &mut Problems) {
     }
 }
 
-/// `short-functions`: at most 70 lines; longer ones are listed with their length, and the list may only shrink.
+/// `short-functions`: at most 70 lines. Longer functions are listed with their lengths; the list may only
+/// shrink.
 pub(crate) fn short_functions(tree: &Tree, problems: &mut Problems) {
     let mut listed = BTreeMap::new();
     for (line, entry) in tree.text(LONG_FUNCTIONS).unwrap_or_default().lines().enumerate() {
@@ -63,7 +64,11 @@ pub(crate) fn short_functions(tree: &Tree, problems: &mut Problems) {
         }
     }
     for ((path, name), (_, line)) in listed {
-        problems.line(LONG_FUNCTIONS, line, format!("{name} in {path} is no long function: strike it out"));
+        problems.line(
+            LONG_FUNCTIONS,
+            line,
+            format!("{name} in {path} is not a long function: strike it out"),
+        );
     }
 }
 
@@ -81,7 +86,7 @@ pub(crate) fn header_essay(tree: &Tree, problems: &mut Problems) {
                 .find(|line| !line.trim().is_empty())
                 .is_some_and(|line| line.starts_with("//! "));
             if !opens {
-                problems.file(path, "does not open with //! and what it is and keeps");
+                problems.file(path, "does not open with //! and a header");
             }
         }
     }

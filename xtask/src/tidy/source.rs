@@ -1,13 +1,15 @@
-//! Rust source as tidy sees it: each line parted into code and comment, with tests and functions marked.
+//! Rust source for tidy: each line split into code and comment, with tests and functions marked.
 //!
-//! Idea: a small lexer that knows comments, strings, characters and lifetimes, and no grammar. Rules ask for words in
-//! code, words in comments and the extent of functions; for these it is exact, and it needs no compiler.
+//! Idea: a small lexer knows comments, strings, characters and lifetimes, but no grammar. Rules ask for words
+//! in code, words in comments and the extent of functions. The lexer is exact for these, and needs no
+//! compiler.
 //!
-//! - I1. `code` and `comment` have the same number of lines as the text; what is not of their kind is left out of
-//!   them, so the contents of strings are in neither.
-//! - I2. A line is marked as test when it belongs to an item under `#[cfg(test)]`, or the file is a test as a whole.
+//! - I1. `code` and `comment` have as many lines as the text. Each holds only its own kind, so the contents
+//!   of strings are in neither.
+//! - I2. A line is marked as test if it belongs to an item under `#[cfg(test)]`, or if the whole file is a
+//!   test.
 //!
-//! Not promised: macros that unbalance braces, or raw identifiers. Cost: one pass over the text.
+//! Not promised: macros with unbalanced braces, and raw identifiers. Cost: one pass over the text.
 
 /// A function found in a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,9 +25,9 @@ pub(crate) struct Function {
 /// A file of Rust.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// Code of each line; strings and characters are reduced to their quotes.
+    /// The code of each line, with strings and characters reduced to their quotes.
     pub(crate) code: Vec<String>,
-    /// Comment text of each line, with its slashes or stars.
+    /// The comment of each line, with its slashes or stars.
     pub(crate) comment: Vec<String>,
     /// Whether each line is test code.
     pub(crate) test: Vec<bool>,
@@ -63,7 +65,7 @@ impl Source {
         functions
     }
 
-    /// The modules that are declared here for tests only, and lie in files of their own.
+    /// The modules that are declared here for tests only and lie in separate files.
     pub(crate) fn test_modules(&self) -> Vec<&str> {
         let marked = self.code.iter().zip(&self.test).filter(|(_, test)| **test).map(|(code, _)| code.trim());
         marked.filter_map(|code| code.rsplit_once("mod ")?.1.strip_suffix(';')).collect()
@@ -79,7 +81,7 @@ impl Source {
     }
 }
 
-/// Where `word` stands in `code` as a word of its own.
+/// The places in `code` of `word` as a whole word.
 pub(crate) fn word_positions(code: &str, word: &str) -> Vec<usize> {
     let part_of_word = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word)
@@ -89,7 +91,8 @@ pub(crate) fn word_positions(code: &str, word: &str) -> Vec<usize> {
         .collect()
 }
 
-/// The line of the brace that closes the first body opened at or after this place, or `None` where a `;` comes first.
+/// The line of the brace that closes the first body opened at or after this place; `None` if a `;` comes
+/// first.
 fn body_end(code: &[String], line: usize, column: usize) -> Option<usize> {
     let mut depth = 0_i32;
     let mut brackets = 0_i32;
@@ -120,19 +123,19 @@ fn mark_tests(code: &[String], test: &mut [bool]) {
         if test[line] || !only_in_tests(&code[line]) {
             continue;
         }
-        // The item begins after the attribute; an attribute alone on its line is followed by others or by the item.
+        // The item begins after the attribute, on the same line or after further attributes.
         let column = code[line].find(']').map_or(0, |at| at + 1);
         let end = item_end(code, line, column);
         test[line..=end].fill(true);
     }
 }
 
-/// Whether an attribute in this line keeps the item after it out of what ships: `test`, not negated.
+/// Whether an attribute in this line restricts the next item to tests: it names `test`, not negated.
 fn only_in_tests(code: &str) -> bool {
     let squeezed: String = code.split_whitespace().collect();
     let Some(at) = squeezed.find("#[cfg(") else { return squeezed.contains("#[test]") };
     let condition = &squeezed[at..];
-    // With `any`, the item may be there without a test.
+    // Under `any`, the item may exist in other builds too.
     !condition.contains("not(test")
         && !condition.contains("any(test")
         && !word_positions(condition, "test").is_empty()
@@ -147,7 +150,7 @@ fn item_end(code: &[String], line: usize, column: usize) -> usize {
     rest.take_while(|text| !text.contains(';')).count().min(code.len() - 1 - line) + line
 }
 
-/// Parts text into code and comments.
+/// Splits text into code and comments.
 struct Lexer<'a> {
     rest: &'a str,
     code: Vec<String>,
@@ -179,7 +182,7 @@ impl<'a> Lexer<'a> {
         } else if let Some(length) = character(self.rest) {
             self.take(length, Kind::Text);
         } else {
-            // A whole word at once, so that the `r` or `b` at the end of one opens no string.
+            // Take a whole word at once: an `r` or `b` at its end must not open a string.
             let word = self.rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(self.rest.len());
             let length = if word > 0 { word } else { self.rest.chars().next().map_or(1, char::len_utf8) };
             self.take(length, Kind::Code);
@@ -252,7 +255,7 @@ fn raw_string(text: &str) -> Option<usize> {
     rest[hashes..].starts_with('"').then_some(hashes)
 }
 
-/// The length of the plain string at the start, which may have a letter before its quote.
+/// The length of the plain string at the start. A letter may stand before its quote.
 fn string(text: &str) -> usize {
     let open = text.find('"').expect("a string has a quote") + 1;
     let mut escaped = false;
@@ -267,7 +270,7 @@ fn string(text: &str) -> usize {
     text.len()
 }
 
-/// The length of the character literal at the start; a lifetime is none.
+/// The length of the character literal at the start; `None` for a lifetime.
 fn character(text: &str) -> Option<usize> {
     let rest = text.strip_prefix('\'')?;
     let mut chars = rest.char_indices();
@@ -289,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_strings_are_no_code() {
+    fn comments_and_strings_are_left_out_of_code() {
         assert_eq!(code("let a = \"x // y\"; // z"), ["let a = \"\"; "]);
         assert_eq!(code("a /* b /* c */ d */ e"), ["a  e"]);
         assert_eq!(code("r#\"one \" two\"# + br\"x\" + c\"y\""), ["\"\" + \"\" + \"\""]);
@@ -298,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_are_no_characters() {
+    fn lifetimes_are_not_characters() {
         assert_eq!(
             code("fn f<'a>(x: &'a str, y: &'static u8) {}"),
             ["fn f<'a>(x: &'a str, y: &'static u8) {}"]

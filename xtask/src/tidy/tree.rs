@@ -16,10 +16,11 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// Reads every text file below `root` but what is built and what begins with a dot (`.ci` excepted).
+    /// Reads every text file below `root`. Build products are left out, and names that begin with a dot,
+    /// except `.ci`.
     ///
     /// # Errors
-    /// When a file or folder cannot be read.
+    /// If a file or folder cannot be read.
     pub(crate) fn read(root: &Path) -> Result<Tree> {
         let mut files = Vec::new();
         for entry in WalkDir::new(root).into_iter().filter_entry(|entry| entry.depth() == 0 || belongs(entry))
@@ -29,7 +30,7 @@ impl Tree {
                 continue;
             }
             let path = entry.path().strip_prefix(root)?.to_string_lossy().replace('\\', "/");
-            // What is not text has no rule.
+            // Rules apply to text only.
             if let Ok(text) = String::from_utf8(std::fs::read(entry.path())?) {
                 files.push((path, text));
             }
@@ -62,7 +63,7 @@ impl Tree {
         self.files.get(path).map(String::as_str)
     }
 
-    /// All files that people write, and their text: everything but `Cargo.lock`.
+    /// All files that people write, with their texts: all but `Cargo.lock`.
     pub(crate) fn written(&self) -> impl Iterator<Item = (&str, &str)> {
         let named = self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
         named.filter(|(path, _)| !path.ends_with("Cargo.lock"))
@@ -77,7 +78,7 @@ impl Tree {
     }
 }
 
-/// Whether `path` lies in `folder`; everything lies in the folder without a name.
+/// Whether `path` lies in `folder`. Every path lies in the folder with the empty name.
 pub(crate) fn below(path: &str, folder: &str) -> bool {
     folder.is_empty() || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
@@ -92,14 +93,14 @@ pub(crate) fn module_files(path: &str, name: &str) -> [String; 2] {
     [format!("{folder}/{name}.rs"), format!("{folder}/{name}/mod.rs")]
 }
 
-/// Whether a folder or file is part of the repository as people write it.
+/// Whether people wrote this folder or file, and no build made it.
 fn belongs(entry: &DirEntry) -> bool {
     let name = entry.file_name().to_string_lossy();
     let built = name == "target" || name.starts_with("target-");
     !built && (!name.starts_with('.') || name == ".ci")
 }
 
-/// Whether a file of Rust is a test as a whole.
+/// Whether a whole file of Rust is test code, by its path.
 pub(crate) fn is_test(path: &str) -> bool {
     path.split('/').any(|part| part == "tests" || part == "tests.rs")
 }

@@ -1,7 +1,13 @@
-//! The prose of a file: its comments, or its Markdown text, by lines; and the words that rules count in it.
+//! The prose of a file, which is its comments or its Markdown text, and the words that rules count there.
 //!
-//! - I1. Lines of code blocks (between lines that begin with three back-ticks) are left out.
-//! - I2. A line of Rust gives at most one line of prose: the comment it begins with, or else one after ` // `.
+//! - I1. Code blocks are left out: the lines between two lines that begin with three back-ticks.
+//! - I2. A line of Rust gives at most one line of prose: the comment that begins it, or the comment after `
+//!   // `.
+
+/// Words that open a clause in the place of a noun.
+const RELATIVES: [&str; 6] = ["what", "who", "whoever", "whatever", "whose", "whom"];
+/// Negative words in the place of a noun.
+const NEGATIVES: [&str; 3] = ["nobody", "nothing", "none"];
 
 /// A line of prose.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,15 +94,13 @@ pub(crate) fn words_count(text: &str) -> usize {
     count
 }
 
-/// The number of clauses that stand where a noun should: `what`, `who` and their kin.
+/// The number of relatives: the words of [`RELATIVES`].
 pub(crate) fn relatives_count(text: &str) -> usize {
-    const WORDS: [&str; 6] = ["what", "who", "whoever", "whatever", "whose", "whom"];
-    tokens(text).filter(|(_, word)| WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))).count()
+    tokens(text).filter(|(_, word)| RELATIVES.iter().any(|known| word.eq_ignore_ascii_case(known))).count()
 }
 
-/// The number of negatives that stand where a subject or an object should: `nobody`, `nothing`, `none`, `no one`.
+/// The number of negatives: the words of [`NEGATIVES`], and "no" followed by "one".
 pub(crate) fn negatives_count(text: &str) -> usize {
-    const WORDS: [&str; 3] = ["nobody", "nothing", "none"];
     let is_no_one = |at: usize, word: &str| {
         let rest = text[at + word.len()..].strip_prefix(' ');
         let next = rest.and_then(|rest| tokens(rest).next().filter(|(start, _)| *start == 0));
@@ -104,7 +108,7 @@ pub(crate) fn negatives_count(text: &str) -> usize {
     };
     tokens(text)
         .filter(|(at, word)| {
-            WORDS.iter().any(|known| word.eq_ignore_ascii_case(known)) || is_no_one(*at, word)
+            NEGATIVES.iter().any(|known| word.eq_ignore_ascii_case(known)) || is_no_one(*at, word)
         })
         .count()
 }
@@ -121,7 +125,7 @@ fn tokens(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether a doc comment that begins with `text` points elsewhere in place of naming its subject.
+/// Whether a doc comment that begins with `text` opens with a pointer instead of a noun or a verb.
 pub(crate) fn opens_with_pointer(text: &str) -> bool {
     const WORDS: [&str; 10] =
         ["What", "Who", "Whoever", "It", "None", "Nothing", "This", "Of", "Those", "That"];
@@ -134,8 +138,8 @@ pub(crate) fn opens_with_pointer(text: &str) -> bool {
         || first.is_some_and(|word| WORDS.contains(&word))
 }
 
-/// The sentences of more than `limit` words, each with the line, from 0, on which its paragraph begins. A sentence ends
-/// with a full stop, a mark or a colon before a space; headings and tables have none.
+/// The sentences of more than `limit` words, each with the first line, from 0, of its paragraph. A sentence
+/// ends with `.`, `!`, `?`, `:` or `;` before a space. Headings and tables hold no sentences.
 pub(crate) fn long_sentences(prose: &[Prose<'_>], limit: usize) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut paragraph: Vec<&str> = Vec::new();
@@ -191,7 +195,17 @@ mod tests {
 
     #[test]
     fn comments_are_prose_and_code_is_none() {
-        let text = "//! Head.\n//! More.\nfn f() { // why\n    /// Doc.\n    ///\n    /// Second.\n    //// no\n    // plain\n    x(\"//\") }\n";
+        let text = concat!(
+            "//! Head.\n",
+            "//! More.\n",
+            "fn f() { // why\n",
+            "    /// Doc.\n",
+            "    ///\n",
+            "    /// Second.\n",
+            "    //// no\n",
+            "    // plain\n",
+            "    x(\"//\") }\n"
+        );
         let expected = [
             (0, "Head.", true),
             (1, "More.", false),

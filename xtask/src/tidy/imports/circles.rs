@@ -20,17 +20,17 @@ pub(super) fn components<'a>(edges: impl IntoIterator<Item = (&'a str, &'a str)>
     search.found
 }
 
-/// The size of the largest component that is left when `edge` is removed; 1 if no circle is left.
+/// The size of the largest component after removing `edge`; 1 if the rest has no circle.
 pub(super) fn largest_without(edges: &[(&str, &str)], edge: (&str, &str)) -> usize {
     let left = edges.iter().copied().filter(|other| *other != edge);
     components(left).iter().map(Vec::len).max().unwrap_or(1)
 }
 
-/// A set of edges without which no circle is left, chosen to weigh little: the edges that point backwards in a good
-/// order of the nodes. The least set is not promised.
+/// A light set of edges that breaks every circle when it is removed: the edges that point backwards in a good
+/// order of the nodes. The set need not be the lightest.
 ///
-/// Source: P. Eades, X. Lin and W. Smyth, "A fast and effective heuristic for the feedback arc set problem", 1993; here
-/// followed by moving single nodes while that helps.
+/// Source: P. Eades, X. Lin and W. Smyth, "A fast and effective heuristic for the feedback arc set problem",
+/// 1993. Difference: single nodes are moved afterwards while that helps.
 pub(super) fn feedback<'a>(edges: &[(&'a str, &'a str, usize)]) -> Vec<(&'a str, &'a str)> {
     let names = eades_order(edges);
     let index: BTreeMap<&str, usize> = names.iter().enumerate().map(|(at, name)| (*name, at)).collect();
@@ -42,7 +42,7 @@ pub(super) fn feedback<'a>(edges: &[(&'a str, &'a str, usize)]) -> Vec<(&'a str,
     backward.map(|(from, to, _)| (*from, *to)).collect()
 }
 
-/// Moves single nodes of an order while less weight points backwards for it.
+/// Moves single nodes of an order while that reduces the weight that points backwards.
 fn improve(mut order: Vec<usize>, edges: &[(usize, usize, usize)]) -> Vec<usize> {
     let backward = |order: &[usize]| -> usize {
         let places = places(order);
@@ -74,8 +74,8 @@ fn places(order: &[usize]) -> Vec<usize> {
     places
 }
 
-/// An order of the nodes in which little weight points backwards: sinks go last and sources first; then the node follows
-/// whose edges out outweigh its edges in the most.
+/// An order of the nodes in which little weight points backwards. Sinks go last. Among the others, the node
+/// with the greatest surplus of outgoing over incoming weight comes next.
 fn eades_order<'a>(edges: &[(&'a str, &'a str, usize)]) -> Vec<&'a str> {
     let mut nodes: BTreeSet<&str> = edges.iter().flat_map(|(from, to, _)| [*from, *to]).collect();
     let (mut first, mut last) = (Vec::new(), Vec::new());

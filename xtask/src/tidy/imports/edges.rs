@@ -1,4 +1,4 @@
-//! The edges of the import graph: each path in a file, resolved to the file that defines its item.
+//! The edges of the import graph: each path of a file, resolved to the file that defines the item.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use syn::visit::{self, Visit};
 use super::names::{Names, ParsedFile, Target, imports, is_re_export, is_test_line};
 use crate::tidy::tree::Tree;
 
-/// Edges by the file that names and the file that defines.
+/// Edges by the file that names an item and the file that defines it.
 pub(super) type Edges = BTreeMap<(String, String), Edge>;
 
 /// The places that make an edge.
@@ -18,9 +18,9 @@ pub(super) struct Edge {
     pub(super) file: String,
     /// The line of the first place, from 1.
     pub(super) line: usize,
-    /// The path that stands there.
+    /// The path at the first place.
     pub(super) path: String,
-    /// How many places there are.
+    /// The number of places.
     pub(super) uses: usize,
 }
 
@@ -35,15 +35,16 @@ pub(super) fn edges(tree: &Tree, names: &Names) -> Edges {
     edges
 }
 
-/// Walks one file and notes its edges.
+/// Walks one file and collects its edges.
 struct Walk<'w> {
     tree: &'w Tree,
     names: &'w Names,
     file: &'w ParsedFile,
-    /// The module that the walk is in.
+    /// The module of the current position.
     module: usize,
     edges: &'w mut Edges,
-    /// Within `macro_rules!` only paths from the crate's root are resolved: others belong to the place of expansion.
+    /// Whether the walk is inside `macro_rules!`. Only paths from the crate's root are resolved there; other
+    /// paths belong to the place of expansion.
     in_macro_rules: bool,
 }
 
@@ -67,7 +68,7 @@ impl Walk<'_> {
         self.note(self.names.resolve(self.module, path), path, span);
     }
 
-    /// Notes the paths in the tokens of a macro.
+    /// Collects the paths in the tokens of a macro.
     fn tokens(&mut self, tokens: TokenStream) {
         let trees: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;
@@ -162,16 +163,16 @@ fn path_at(trees: &[TokenTree], at: usize) -> Vec<String> {
     path
 }
 
-/// Whether the token at `at` continues something before it: a field, a path, or a lifetime.
+/// Whether the token at `at` continues the tokens before it, as a field, a path or a lifetime.
 fn continues(trees: &[TokenTree], at: usize) -> bool {
     let before = |back: usize| at.checked_sub(back).and_then(|index| trees.get(index));
-    // The end of a range is no field.
+    // After `..` the token ends a range.
     let field = is_punct(before(1), '.') && !is_punct(before(2), '.');
     let path = is_punct(before(1), ':') && is_punct(before(2), ':');
     field || path || is_punct(before(1), '\'')
 }
 
-/// Whether a macro is called with the arguments that begin after `at`.
+/// Whether the tokens from `at` on call a macro: `!` and its arguments.
 fn is_call(trees: &[TokenTree], at: usize) -> bool {
     let arguments = |tree: Option<&TokenTree>| matches!(tree, Some(TokenTree::Group(group)) if group.delimiter() != Delimiter::None);
     is_punct(trees.get(at), '!') && arguments(trees.get(at + 1))

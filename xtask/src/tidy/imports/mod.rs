@@ -1,15 +1,16 @@
-//! The import graph of a crate: which of its files names an item of which other file, and the circles among them.
+//! The import graph of a crate, and the circles in it.
 //!
-//! Problem: files that import each other in a circle can only be understood together.
-//! Idea: `names.rs` builds the modules of a crate and the names that each binds. `edges.rs` then resolves every path of a
-//! file to the file that defines its item. `circles.rs` finds the strongly connected components of that graph.
+//! Problem: files that import each other in a circle can only be understood together. Idea: `names.rs` builds
+//! the modules of a crate and the names that each binds. `edges.rs` resolves every path in a file to the file
+//! that defines the item. `circles.rs` finds the strongly connected components of the graph.
 //!
-//! - I1. An edge leads from the file that names an item to the file that defines it; re-exports are followed.
-//! - I2. `mod x;` is no edge, and neither is a re-export whose name its own file does not use.
+//! - I1. An edge leads from the file that names an item to the file that defines the item. Re-exports are
+//!   followed.
+//! - I2. `mod x;` adds no edge. A re-export adds an edge only if its own file uses the name.
 //! - I3. Test code (`#[cfg(test)]`) adds no edge.
 //!
-//! Not promised: names that only a macro expansion produces, and methods of traits that a glob brings in.
-//! Cost: each file is parsed once, by `syn`.
+//! Not promised: names that exist only after macro expansion, and traits that a glob imports for their
+//! methods. Cost: each file is parsed once, by `syn`.
 
 mod circles;
 mod edges;
@@ -30,7 +31,7 @@ use crate::shell;
 
 /// The most files that may import each other in a circle.
 const CIRCLE_FILES_MAX: usize = 5;
-/// The crate with wings, and its wings: folders of `src` whose graph may have no circle at all.
+/// The crate with wings, and its wings: folders of `src` that may not form any circle.
 const WINGED: (&str, &[&str]) = ("squall-core", &["protocol", "object", "call", "swap", "observe"]);
 
 /// Files in the largest circle of a crate.
@@ -41,7 +42,7 @@ const WINGS: Measure = Measure { rule: "no-import-circle", name: "circle-wings",
 /// The import graph of one crate.
 #[derive(Debug)]
 pub(crate) struct Graph {
-    /// The folder of its sources, which all paths below leave out.
+    /// The folder of its sources, which messages leave out of paths.
     folder: String,
     edges: Edges,
     /// Files that could not be parsed, and why.
@@ -49,7 +50,7 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Builds the graph of the crate `name`, whose sources lie in `folder`.
+    /// Builds the graph of the crate `name` with its sources in `folder`.
     fn new(tree: &Tree, name: &str, folder: &str) -> Graph {
         let mut names = Names::default();
         let own_name = name.replace('-', "_");
@@ -65,8 +66,8 @@ impl Graph {
         circles(&self.edges)
     }
 
-    /// The circles of the folders `wings`. A file that lies directly in `src` is a node of its own, so that no circle
-    /// hides behind it; it does not count as a wing.
+    /// The circles of the folders `wings`. A file directly in `src` is a node of its own, so a circle through
+    /// it is found; it does not count as a wing.
     fn circles_of_wings(&self, wings: &[&str]) -> Vec<Vec<String>> {
         let circles = circles(&self.between_folders()).into_iter();
         let wings_of = |circle: Vec<String>| circle.into_iter().filter(|node| wings.contains(&node.as_str()));
@@ -89,7 +90,7 @@ impl Graph {
         between
     }
 
-    /// The folder of `src` that a file lies in, or the file's own stem.
+    /// The folder of `src` with this file, or the stem of a file directly in `src`.
     fn top(&self, path: &str) -> String {
         let inner = self.short(path);
         inner.split_once('/').map_or(inner.trim_end_matches(".rs"), |(folder, _)| folder).to_owned()
@@ -120,7 +121,8 @@ fn circles(edges: &Edges) -> Vec<Vec<String>> {
     circles
 }
 
-/// `no-import-circle`: at most 5 files of a crate import each other in a circle; wings of squall-core never do.
+/// `no-import-circle`: at most 5 files of a crate import each other in a circle. Wings of squall-core never
+/// do.
 pub(crate) fn no_import_circle(tree: &Tree, problems: &mut Problems) {
     for (measure, counts) in counts(tree, problems) {
         ratchet::check(tree, problems, measure, &counts);
@@ -173,7 +175,7 @@ fn inner_edges<'a>(edges: &'a Edges, circle: &[String]) -> Vec<(&'a (String, Str
 /// Prints the circles of every crate, or of the crate `only`, and the edges of each.
 ///
 /// # Errors
-/// When no crate has that name, or a file cannot be parsed.
+/// If there is no crate of that name, or a file cannot be parsed.
 pub(crate) fn command(only: Option<&str>) -> Result<()> {
     let tree = Tree::read(&shell::root())?;
     let mut problems = Problems::new(FILES.rule);
@@ -210,17 +212,16 @@ pub(crate) fn command(only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Prints a circle: its members, then each edge with the number of places that use it and the size of the largest
-/// circle that would be left without it. The edges that help most come first.
+/// Prints a circle: its members, then its edges. A small set of edges to cut comes first.
 fn print_circle(name: &str, kind: &str, graph: &Graph, edges: &Edges, circle: &[String]) {
     println!("{name}: {} {kind} in a circle:", circle.len());
     for member in circle {
         println!("    {}", graph.short(member));
     }
+    println!("  edges (CUT: removing all edges marked so ends the circle;");
     println!(
-        "  edges (CUT: without all of these no circle is left; rest: size of the largest circle without that edge;"
+        "  rest: files in the largest circle after removing this edge alone; uses: places that name it):"
     );
-    println!("  uses: places that name it):");
     let inner = inner_edges(edges, circle);
     let pairs: Vec<(&str, &str)> = inner.iter().map(|((from, to), _)| (from.as_str(), to.as_str())).collect();
     let weighted: Vec<(&str, &str, usize)> =

@@ -1,4 +1,4 @@
-//! The modules of a crate and the names that each binds.
+//! The modules of a crate and the names that each of them binds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,17 @@ use crate::tidy::tree::{Tree, module_files};
 /// A module: a file, or a part of one.
 #[derive(Debug)]
 pub(super) struct Module {
-    /// The file it lies in.
+    /// The file of the module.
     pub(super) file: String,
-    /// The index of the module around it; that of the crate's root is its own.
+    /// The index of the parent module. The crate's root is its own parent.
     parent: usize,
     /// Items that are defined here.
     items: BTreeSet<String>,
     /// Modules that are declared here, by index.
     children: BTreeMap<String, usize>,
-    /// Names that `use` binds here, with the path that each stands for.
+    /// Names that a `use` binds here, with their paths.
     uses: BTreeMap<String, Vec<String>>,
-    /// Paths whose names are all bound here (`use x::*`).
+    /// Paths of glob imports (`use x::*`).
     globs: Vec<Vec<String>>,
 }
 
@@ -30,11 +30,11 @@ pub(super) struct Module {
 pub(super) enum Target {
     /// A module, by index.
     Module(usize),
-    /// An item, or a part of one, that the module of this index defines.
+    /// An item, or part of an item, that the module of this index defines.
     Item(usize),
 }
 
-/// A file with its syntax tree, and the module that it is.
+/// A file, its syntax tree and its module.
 pub(super) struct ParsedFile {
     pub(super) path: String,
     pub(super) module: usize,
@@ -55,7 +55,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Adds the modules below the crate root `root`; `own_name` is the name by which the crate may call itself.
+    /// Adds the modules below the crate root `root`; `own_name` is the name by which the crate may call
+    /// itself.
     pub(super) fn add_crate(&mut self, tree: &Tree, own_name: &str, root: &str) {
         self.own_name = own_name.to_owned();
         let index = self.modules.len();
@@ -93,12 +94,13 @@ impl Names {
         self.modules[within].children.get(name).copied()
     }
 
-    /// The target of `path` as named in the module `from`, or `None` if it leads out of the crate.
+    /// The target of `path` in the module `from`; `None` if the path leads out of the crate.
     pub(super) fn resolve(&self, from: usize, path: &[String]) -> Option<Target> {
         self.resolve_within(from, path, 0)
     }
 
-    /// The module that defines the macro `name` for the module `from`: by its bound names, or by the order of the text.
+    /// The target of a macro's `path` in the module `from`. A macro without a path is also found by its
+    /// textual scope, if the crate defines only one of that name.
     pub(super) fn resolve_macro(&self, from: usize, path: &[String]) -> Option<Target> {
         self.resolve(from, path).or_else(|| match path {
             [name] => match self.macros.get(name)?[..] {
@@ -110,7 +112,7 @@ impl Names {
     }
 
     fn resolve_within(&self, from: usize, path: &[String], depth: usize) -> Option<Target> {
-        /// Re-exports of re-exports that are followed; a longer chain is a circle of names.
+        /// The most re-exports that are followed; a longer chain is a circle of names.
         const DEPTH_MAX: usize = 24;
         if depth > DEPTH_MAX {
             return None;
@@ -132,14 +134,15 @@ impl Names {
             target = match name.as_str() {
                 "self" => target,
                 "super" => Target::Module(self.modules[module].parent),
-                // A name that only an expansion defines belongs to the module it is asked of.
+                // An unknown name comes from a macro expansion in this module.
                 _ => self.lookup(module, name, last, depth).unwrap_or(Target::Item(module)),
             };
         }
         Some(target)
     }
 
-    /// The target of `name` in `module`. A module and an item may share a name: as the last of a path, it is the item.
+    /// The target of `name` in `module`. If a module and an item share a name, the end of a path means the
+    /// item.
     fn lookup(&self, module: usize, name: &str, last: bool, depth: usize) -> Option<Target> {
         let here = &self.modules[module];
         if last && here.items.contains(name) {
@@ -152,7 +155,7 @@ impl Names {
             return Some(Target::Item(module));
         }
         if let Some(path) = here.uses.get(name) {
-            // `use name;` or `use name::x as name;` binds an external crate or a macro of the same name.
+            // `use name;` binds an external crate or a macro.
             let same = path.first().is_some_and(|first| first == name);
             return if same { None } else { self.resolve_within(module, path, depth + 1) };
         }
@@ -228,7 +231,7 @@ impl<'ast> Visit<'ast> for Collect<'_> {
                 for import in imports(item) {
                     let here = &mut self.names.modules[self.module];
                     match import.name {
-                        // A name of the module goes before the same name within a function.
+                        // An import of the module precedes an import of the same name within a function.
                         Some(name) => drop(here.uses.entry(name).or_insert(import.path)),
                         None => here.globs.push(import.path),
                     }
@@ -255,14 +258,14 @@ impl<'ast> Visit<'ast> for Collect<'_> {
     }
 }
 
-/// A name that a `use` binds, and the path it stands for.
+/// A name that a `use` binds, and its path.
 pub(super) struct Import {
     pub(super) path: Vec<String>,
     /// Absent for a glob.
     pub(super) name: Option<String>,
 }
 
-/// The names that a `use` binds. Names bound as `_` are told apart by their paths.
+/// The names that a `use` binds. A name bound as `_` is represented by its path.
 pub(super) fn imports(item: &ItemUse) -> Vec<Import> {
     let mut found = Vec::new();
     if item.leading_colon.is_none() {
@@ -271,7 +274,7 @@ pub(super) fn imports(item: &ItemUse) -> Vec<Import> {
     found
 }
 
-/// Whether a `use` only passes names on: it has a visibility of its own.
+/// Whether a `use` is a re-export: it has a visibility of its own.
 pub(super) fn is_re_export(item: &ItemUse) -> bool {
     !matches!(item.vis, Visibility::Inherited)
 }
