@@ -1,9 +1,11 @@
-//! Histories: calls, what they returned, and which was before which.
+//! Histories: calls, their answers, and the order known between them.
 //!
-//! - I1. The calls lie in an order in which each comes after all that were before it.
-//! - I2. "Before" is transitive: what a call's predecessors knew to be over, it knows too. That is no invention, since happening
-//!   before is transitive, and a recorder that loads one word after the other may have missed it.
-//! - I3. A call that never returned is before nothing, not even before what its thread did later: it may still take effect.
+//! - I1. Each call is listed after all calls that were before it.
+//! - I2. "Before" is transitive: calls known to the predecessors of a call are before that call. This is
+//!   sound, because happens-before is transitive. It is needed, because a recorder that loads one word after
+//!   another may miss such calls.
+//! - I3. A call that never returned is before no call, not even before later calls of its thread, since it
+//!   may still take effect.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +15,15 @@ use crate::record::Log;
 /// One call of a history.
 #[derive(Clone, Debug)]
 pub struct Call<O, R> {
-    /// Who made it.
+    /// Number of the calling thread.
     pub thread: usize,
-    /// The how-manieth of its thread, from zero.
+    /// Index of the call in its thread, from zero.
     pub index: u32,
-    /// What was asked.
+    /// Operation.
     pub op: O,
-    /// What was answered; None if it never returned.
+    /// Answer; `None` if the call never returned.
     pub ret: Option<R>,
-    /// How many calls of each thread were over when this one began.
+    /// Number of calls of each thread that were over when this call began.
     seen: Arc<[u32]>,
 }
 
@@ -32,31 +34,31 @@ impl<O, R> Call<O, R> {
     }
 }
 
-/// What happens in a history that was written by hand: the calls and returns of numbered threads.
+/// Event of a handwritten history: calls and returns of numbered threads.
 #[derive(Clone, Debug)]
 pub enum Event<O, R> {
-    /// The thread asks. If its last call has not returned, it never will.
+    /// The thread begins a call. If its previous call has not returned, it never will.
     Ask(usize, O),
     /// The thread's call returns.
     Answer(usize, R),
 }
 
-/// What several threads did.
+/// Calls of several threads.
 #[derive(Clone, Debug)]
 pub struct History<O, R> {
     calls: Vec<Call<O, R>>,
     threads: usize,
 }
 
-/// A call before it has its place: what was asked, what was answered, what had been seen.
+/// A call before it has its place: operation, answer, and number of calls seen per thread.
 pub(crate) type Raw<O, R> = (O, Option<R>, Vec<u32>);
 
 impl<O, R> History<O, R> {
-    /// What these logs recorded.
+    /// Builds the history from recorded logs.
     ///
     /// # Panics
     ///
-    /// If these are not all the logs of one call of [`logs`](crate::logs).
+    /// If these are not all logs of one call of [`logs`](crate::logs).
     pub fn from_logs(logs: Vec<Log<O, R>>) -> History<O, R> {
         let threads = logs.len();
         let mut raw: Vec<Vec<Raw<O, R>>> = (0..threads).map(|_| Vec::new()).collect();
@@ -71,11 +73,11 @@ impl<O, R> History<O, R> {
         History::assemble(raw)
     }
 
-    /// What happens in these events, one after the other.
+    /// Builds a history from events in order.
     ///
     /// # Panics
     ///
-    /// If a thread is answered that has not asked.
+    /// If a thread returns without an open call.
     pub fn from_events(events: impl IntoIterator<Item = Event<O, R>>) -> History<O, R> {
         let events: Vec<_> = events.into_iter().collect();
         let thread = |event: &Event<O, R>| match *event {
@@ -101,7 +103,7 @@ impl<O, R> History<O, R> {
         History::assemble(raw)
     }
 
-    /// Puts the calls of each thread into one order (I1), and closes what they have seen (I2).
+    /// Orders the calls (I1) and closes the sets of seen calls (I2).
     pub(crate) fn assemble(raw: Vec<Vec<Raw<O, R>>>) -> History<O, R> {
         let threads = raw.len();
         let mut closed: Vec<Vec<Arc<[u32]>>> = vec![Vec::new(); threads];
@@ -139,16 +141,16 @@ impl<O, R> History<O, R> {
         History { calls, threads }
     }
 
-    /// The calls, each after all that were before it.
+    /// The calls, each after all calls that were before it.
     pub fn calls(&self) -> &[Call<O, R>] {
         &self.calls
     }
 
-    /// A history for each key, of the calls on it.
+    /// Splits the history by key.
     ///
-    /// If the order is that of a time line, the history of an object of independent keys is linearizable if and only if each of
-    /// these is (Herlihy and Wing call it locality). If less is known, as by a recorder, only the one direction holds: a wrong key is a wrong
-    /// object.
+    /// If the known order is that of a time line, a history of independent keys is linearizable if and only
+    /// if each key's history is; Herlihy and Wing call this locality. A recorder may know less. Then one
+    /// direction holds: if the history of a key is wrong, the object is wrong.
     pub fn split<K: Ord>(&self, key: impl Fn(&O) -> K) -> BTreeMap<K, History<O, R>>
     where
         O: Clone,
@@ -164,7 +166,7 @@ impl<O, R> History<O, R> {
         keys
     }
 
-    /// The same calls, with their operations said in another way.
+    /// Converts the operations of all calls.
     pub fn map<P>(self, op: impl Fn(&O) -> P) -> History<P, R> {
         let calls = self.calls.into_iter().map(|call| {
             let Call { thread, index, op: asked, ret, seen } = call;
@@ -173,10 +175,11 @@ impl<O, R> History<O, R> {
         History { calls: calls.collect(), threads: self.threads }
     }
 
-    /// The calls that returned, cut where each that comes before the cut was over when each that comes after it began.
+    /// Divides the returned calls into windows. Every call before a boundary was over when every call after
+    /// it began.
     pub(crate) fn windows(&self) -> Vec<Vec<&Call<O, R>>> {
         let returned: Vec<_> = self.calls.iter().filter(|call| call.ret.is_some()).collect();
-        // What all calls from here on have seen.
+        // At each index: the calls seen by all calls from that index on.
         let mut seen_by_rest = vec![vec![u32::MAX; self.threads]; returned.len() + 1];
         for (at, call) in returned.iter().enumerate().rev() {
             let (here, after) = seen_by_rest.split_at_mut(at + 1);
@@ -247,7 +250,8 @@ mod tests {
 
     #[test]
     fn seeing_is_transitive() {
-        // Thread 2 looked at thread 0's word, then thread 0 and thread 1 each made a call, then it looked at thread 1's.
+        // Thread 2 reads the word of thread 0. Then threads 0 and 1 each make a call, and thread 2 reads the
+        // word of thread 1.
         let raw = vec![
             vec![('a', Some(()), vec![0, 0, 0])],
             vec![('b', Some(()), vec![1, 0, 0])],

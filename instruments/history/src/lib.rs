@@ -1,18 +1,19 @@
-//! Evidence that what many threads do at once could have been done one after the other.
+//! Checks recorded concurrent histories for linearizability.
 //!
-//! Problem: a test of a concurrent object that looks at the end only misses what was wrong on the way.
-//! Idea: [`record`] what each thread asked and was answered, and what it knew to be over when it asked; then search an order of
-//! all calls that keeps what was known and in which a sequential [`Spec`] gives the same answers ([`check`]). If there is none, the
-//! object is wrong, whatever the specification's author or the scheduler meant.
+//! Problem: a test that looks only at the final state of a concurrent object misses errors on the way. Idea:
+//! [`record`] each thread's calls, their answers, and the calls known to be over when each call began. Then
+//! search for an order of all calls that respects this knowledge and in which a sequential [`Spec`] gives the
+//! same answers ([`check`]). If no such order exists, the object is wrong.
 //!
-//! [`maps`] is the load: checks that any concurrent map can be put through, by one trait.
+//! [`maps`] generates the load: checks for any concurrent map that implements a trait.
 //!
-//! Limits: the search is exponential. It is cut where nobody was inside ([`history`]), it never goes twice through the same set of
-//! calls in the same state, and it says so when it gives up. A history that passes shows nothing about the others.
+//! Limits: the search is exponential. It is divided where no call is in progress ([`history`]). It never
+//! visits the same set of calls with the same state twice, and reports when it gives up. A history that
+//! passes proves nothing about other histories.
 //!
-//! Source: Herlihy and Wing, "Linearizability", 1990; Wing and Gong, "Testing and verifying concurrent objects", 1993; Lowe,
-//! "Testing for linearizability", 2017 (the memory of what was searched); Horn and Kroening, "Faster linearizability checking via
-//! P-compositionality", 2015 (the split by key).
+//! Source: Herlihy and Wing, "Linearizability", 1990; Wing and Gong, "Testing and verifying concurrent
+//! objects", 1993; Lowe, "Testing for linearizability", 2017 (memoised search); Horn and Kroening, "Faster
+//! linearizability checking via P-compositionality", 2015 (split by key).
 #![forbid(unsafe_code)]
 
 #[cfg(squall_global_alloc)]

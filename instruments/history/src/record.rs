@@ -1,56 +1,60 @@
-//! Recording: a log per thread, and in each line what the thread knew to be over when it asked.
+//! Records one log per thread. Each line stores the calls that the thread knew to be over when its call
+//! began.
 //!
-//! Problem: an order of calls and returns needs a clock, and a clock that all threads write serialises what is tested. A shared
-//! counter with `fetch_add` is worse than slow: on x86 it is a full fence before and after each call, and a call that forgot one of its
-//! own passes.
-//! Idea: no clock. Each thread has a word, on a line of its own, that says how many of its calls have ended. A thread that ends a
-//! call stores there; a thread that begins one loads all of them. The loaded numbers are the calls that are before it.
+//! Problem: ordering calls and returns needs a clock, and a clock written by all threads serialises the test.
+//! A shared counter with `fetch_add` is also a full fence on x86 before and after each call, which hides a
+//! missing fence in the object. Idea: use no clock. Each thread has a word on its own cache line with the
+//! number of its completed calls. The end of a call stores to it; the beginning of a call loads the words of
+//! all threads. The loaded numbers give the calls that are before it.
 //!
-//! - I1. If a call is recorded as before another, its return happened before the other's beginning, in the sense of the memory model:
-//!   the beginning loaded, with Acquire, what the end stored with Release, or something later in the same word.
-//! - I2. If a call had returned, and the news had come to the thread in any way that the memory model knows, it is recorded as
-//!   before the thread's next call: the store into the word is before the news, and a load after the news sees it.
-//! - I3. A thread stores into its own word only, and reads and writes of a call's own are never behind a fence or an atomic
-//!   read-modify-write of the recorder's.
+//! - I1. If a call is recorded as before another, its return happened before the other's beginning, in the
+//!   sense of the memory model. The beginning loaded, with Acquire, the value stored by the end with Release,
+//!   or a later value of the same word.
+//! - I2. If a call had returned, and this fact reached a thread in any way known to the memory model, the
+//!   call is recorded as before the thread's next call. The store to the word precedes the notification, and
+//!   a load after it sees the store.
+//! - I3. A thread stores only to its own word. The recorder puts no fence and no atomic read-modify-write
+//!   between the memory accesses of the calls.
 //!
-//! By I1 no right object is accused, on any processor. By I2 nothing that a program could notice is forgiven. What is forgiven is
-//! an order that a wall clock would have shown and the program could not: an x86 may still hold the last store of a call that has
-//! returned, and the objects that are tested here may rely on that.
+//! By I1 a correct object is never accused, on any processor. By I2 every error that a program could notice
+//! is found. An order that only a wall clock could show is ignored: an x86 processor may still buffer the
+//! last store of a returned call, and tested objects may rely on that.
 //!
-//! The order is not that of intervals on one time line: of two pairs of calls, each in order, nothing else may be known. So
-//! each key may be right while all of them together are not (two threads that each store and then look for the other's); whoever
-//! wants to know checks the whole, by [`Keyed`](crate::Keyed).
+//! The recorded order need not be that of intervals on a time line: two pairs of calls may be ordered with no
+//! order between the pairs. Each key may then be right while all keys together are not, for example if two
+//! threads each store and then look for the other's store. To check the whole, use [`Keyed`](crate::Keyed).
 //!
-//! Cost: beginning a call is one load per thread, of which those that changed meanwhile miss; ending it is one store, to a line that the
-//! others read. No thread waits for another.
+//! Cost: the beginning of a call loads one word per thread; words that changed miss the cache. The end stores
+//! one word on a line that other threads read. No thread waits for another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crossbeam_utils::CachePadded;
 
-/// How many calls of each thread have ended.
+/// Number of completed calls of each thread.
 type Ended = Arc<[CachePadded<AtomicU32>]>;
 
-/// One call, as its thread saw it.
+/// One call as recorded by its thread.
 pub(crate) struct Line<O, R> {
     pub(crate) op: O,
-    /// None while it has not returned.
+    /// Answer; `None` while the call is open.
     pub(crate) ret: Option<R>,
 }
 
-/// What one thread asked and was answered.
+/// Calls of one thread.
 pub struct Log<O, R> {
     pub(crate) thread: usize,
     pub(crate) ended: Ended,
     pub(crate) lines: Vec<Line<O, R>>,
-    /// For each line, how many calls of each thread had ended.
+    /// Per line: the number of completed calls of each thread.
     pub(crate) seen: Vec<u32>,
 }
 
-/// A log for each of so many threads, to be made into one [`History`](crate::History) when all have done.
+/// Creates a log for each thread; [`History::from_logs`](crate::History::from_logs) combines them afterwards.
 ///
-/// `calls` is how many calls are expected of each: room is made before, so that recording does not allocate.
+/// `calls` is the expected number of calls per thread. Memory is reserved for them, so that recording does
+/// not allocate.
 pub fn logs<O, R>(threads: usize, calls: usize) -> Vec<Log<O, R>> {
     let ended: Ended = (0..threads).map(|_| CachePadded::new(AtomicU32::new(0))).collect();
     (0..threads)
@@ -64,12 +68,12 @@ pub fn logs<O, R>(threads: usize, calls: usize) -> Vec<Log<O, R>> {
 }
 
 impl<O, R> Log<O, R> {
-    /// The thread's number.
+    /// Number of the thread.
     pub fn thread(&self) -> usize {
         self.thread
     }
 
-    /// Makes a call and records it. If it panics, it stays recorded as one that never returned.
+    /// Makes a call and records it. A call that panics is recorded as one that never returned.
     pub fn call(&mut self, op: O, run: impl FnOnce(&O) -> R) -> R
     where
         R: Clone,
@@ -80,13 +84,14 @@ impl<O, R> Log<O, R> {
         ret
     }
 
-    /// Records that a call begins now. One that was begun before and has not ended never returns.
+    /// Records the beginning of a call. An open earlier call of this thread never returns.
     pub fn begin(&mut self, op: O) {
         for (thread, ended) in self.ended.iter().enumerate() {
             let seen = if thread == self.thread {
                 self.lines.len() as u32
             } else {
-                // Acquire: pairs with the Release in `end`. What the counted calls did is before what this call does.
+                // Acquire: pairs with the Release in `end`. The effects of the counted calls happen before
+                // this call.
                 ended.load(Ordering::Acquire)
             };
             self.seen.push(seen);
@@ -94,7 +99,7 @@ impl<O, R> Log<O, R> {
         self.lines.push(Line { op, ret: None });
     }
 
-    /// Records that the call that was begun last has returned this.
+    /// Records the return of the open call.
     ///
     /// # Panics
     ///
@@ -103,7 +108,8 @@ impl<O, R> Log<O, R> {
         let line = self.lines.last_mut().expect("a call was begun");
         assert!(line.ret.is_none(), "the call has ended before");
         line.ret = Some(ret);
-        // Release: pairs with the Acquire in `begin`. Who sees the number sees what the call did.
+        // Release: pairs with the Acquire in `begin`. A thread that sees the number also sees the call's
+        // effects.
         self.ended[self.thread].store(self.lines.len() as u32, Ordering::Release);
     }
 }

@@ -1,18 +1,18 @@
-//! A small seeded generator: SplitMix64. It chooses what to do next, the same on every machine.
+//! A small seeded generator (SplitMix64) with the same numbers on every machine.
 
-/// A sequence of numbers that is decided by its seed.
+/// Pseudo-random numbers determined by a seed.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The generator of `stream` under `seed`; different streams are unrelated.
+    /// Generator of `stream` under `seed`. Streams are independent.
     pub fn new(seed: u64, stream: u64) -> Rng {
         let mut rng = Rng(seed ^ stream.wrapping_mul(0xD134_2543_DE82_EF95));
         rng.draw();
         rng
     }
 
-    /// The next number.
+    /// Draws the next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -21,7 +21,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
+    /// Draws a number below `n`.
     ///
     /// # Panics
     ///
@@ -30,7 +30,7 @@ impl Rng {
         self.draw() % n
     }
 
-    /// True once in `n` times.
+    /// Returns true with probability 1/`n`.
     ///
     /// # Panics
     ///
@@ -39,7 +39,7 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// Puts these into an order drawn at random.
+    /// Shuffles the items.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);

@@ -1,4 +1,4 @@
-//! Against another checker: `stateright`'s tester must give the same verdict on every history.
+//! Compares the verdicts with those of another checker, `stateright`'s tester.
 
 use squall_history::Event::{Answer, Ask};
 use squall_history::rng::Rng;
@@ -9,7 +9,7 @@ use stateright::semantics::{ConsistencyTester, LinearizabilityTester, Sequential
 const HISTORIES: u64 = if cfg!(miri) { 20 } else { 4_000 };
 const THREADS: u64 = 4;
 
-/// Our specification in the other's words.
+/// Adapts a specification to `stateright`.
 struct Theirs<S: Spec>(S, S::State);
 
 impl<S: Spec + Clone> Clone for Theirs<S> {
@@ -49,11 +49,11 @@ fn by_ours<S: Spec>(spec: S, start: S::State, events: &[Event<S::Op, S::Ret>]) -
     }
 }
 
-/// What a thread has asked, and, once that took effect, what it will be answered.
+/// The open call of a thread: its operation, and its answer once it took effect.
 type Open<S> = Option<(<S as Spec>::Op, Option<<S as Spec>::Ret>)>;
 
-/// Events of threads that call at random. Each call takes effect somewhere between; now and then an answer is another than it was.
-/// Some calls never return.
+/// Events of threads with random calls. Each call takes effect between its beginning and its return. Some
+/// answers are corrupted, and some calls never return.
 fn events<S: Spec>(
     rng: &mut Rng,
     spec: &S,

@@ -1,4 +1,4 @@
-//! Histories that are wrong, each named after what is wrong with it, and beside each one that differs a little and is right.
+//! Wrong histories, each named after its error, with a slightly different right one beside each.
 
 use squall_history::Event::{self, Answer, Ask};
 use squall_history::spec::{
@@ -8,7 +8,7 @@ use squall_history::{Checker, History, Refused};
 
 type Of<S> = Event<<S as Spec>::Op, <S as Spec>::Ret>;
 
-/// Asked and answered before anything else happens.
+/// A call and its return, with no event between.
 fn call<O, R>(thread: usize, op: O, ret: R) -> [Event<O, R>; 2] {
     [Ask(thread, op), Answer(thread, ret)]
 }
@@ -40,7 +40,7 @@ fn some(value: u64) -> KeyRet {
 fn stale_read() {
     let write = call(0, KeyOp::Insert(2), some(1));
     wrong(Key, Some(1), [write.clone(), call(1, KeyOp::Get, some(1))].concat());
-    // While the write is under way, either value will do.
+    // During the write, both values are right.
     let [ask, answer] = write;
     right(Key, Some(1), [vec![ask], call(1, KeyOp::Get, some(1)).into(), vec![answer]].concat());
 }
@@ -52,7 +52,7 @@ fn lost_update() {
     };
     wrong(Key, Some(0), both_at_once(0));
     right(Key, Some(0), both_at_once(1));
-    // Nobody was told the same value, but the sum shows it.
+    // The two updates returned different values, but the sum is wrong.
     let sum = |value| [both_at_once(1), call(2, KeyOp::Get, some(value)).into()].concat();
     wrong(Key, Some(0), sum(1));
     right(Key, Some(0), sum(2));
@@ -79,7 +79,7 @@ fn resurrected_key() {
     };
     wrong(Key, Some(1), events(some(2)));
     wrong(Key, Some(1), events(NONE));
-    // An update that found nothing changes nothing.
+    // An update of an absent key changes nothing.
     let during = call(1, KeyOp::Remove, some(1));
     let none = [
         vec![Ask(0, KeyOp::Update(1))],
@@ -100,7 +100,7 @@ fn two_winners_of_try_insert() {
     };
     wrong(Key, None, events(YES));
     right(Key, None, events(NO));
-    // A removal between them lets both win.
+    // A removal between them lets both succeed.
     let removed = [vec![Ask(2, KeyOp::Discard)], events(YES), vec![Answer(2, YES)]];
     right(Key, None, removed.concat());
 }
@@ -139,7 +139,7 @@ fn read_out_of_thin_air() {
 
 #[test]
 fn two_reads_reversed() {
-    // While one write is under way, a reader sees it, and then a reader no longer.
+    // During one write, one reader sees it, and a later reader does not.
     let events = |first, second| {
         let reads = [call(1, KeyOp::Get, first), call(2, KeyOp::Get, second)].concat();
         [vec![Ask(0, KeyOp::Set(2))], reads, vec![Answer(0, YES)]].concat()
@@ -169,7 +169,7 @@ fn removed_twice() {
 
 #[test]
 fn removed_what_was_not_to_be() {
-    // It is odd only before the update that was over.
+    // The value is odd only before the completed update.
     let events = |removed| [call(0, KeyOp::Update(1), some(1)), call(1, KeyOp::RemoveOdd, removed)].concat();
     wrong(Key, Some(1), events(YES));
     right(Key, Some(1), events(NO));
@@ -198,14 +198,14 @@ fn a_write_that_never_returned_undone() {
     wrong(Key, Some(1), [begun, seen.to_vec(), call(1, KeyOp::Get, some(1)).to_vec()].concat());
 }
 
-/// Each key alone is right; nobody could have done all four, one after the other.
+/// Each key alone is right, but the four calls have no common order.
 #[test]
 fn each_misses_the_other() {
     let at = |key, op| At { key, op };
     let set = |thread, key| call(thread, at(key, KeyOp::Set(1)), NO);
     let get = |thread, key, ret| call(thread, at(key, KeyOp::Get), ret);
     let map = || Keyed::new(Key, None);
-    // On a time line one of the two began last, and must see what the other did.
+    // On a time line one of the two reads began last, and must see the other thread's write.
     let events = |first, second| {
         let [set_1, done_1] = set(1, 'y');
         let [get_1, got_1] = get(1, 'x', second);
@@ -214,7 +214,7 @@ fn each_misses_the_other() {
     };
     wrong(map(), Default::default(), events(NONE, NONE));
     right(map(), Default::default(), events(NONE, some(1)));
-    // As recorded: neither thread knew of the other, so that the keys by themselves show nothing.
+    // As recorded, neither thread knew of the other, so the separate keys show no error.
     let mut logs = squall_history::logs(2, 2);
     let mut second = logs.pop().expect("two logs");
     let mut first = logs.pop().expect("two logs");
@@ -286,7 +286,7 @@ fn a_lost_update_of_a_register() {
     right(Register, ZERO, [update(0, 0).to_vec(), read, update(1, 1).to_vec()].concat());
 }
 
-/// What is printed names the key, has the calls that matter and no other, and says what should have been.
+/// The printed explanation names the key, shows only the relevant calls, and gives the expected answer.
 #[test]
 fn a_wrong_key_is_shown_by_what_matters() {
     let at = |key, op| At { key, op };
@@ -307,9 +307,9 @@ fn a_wrong_key_is_shown_by_what_matters() {
         [
             "key 'a'",
             "t2 #20  Get -> Value(Some(3))  []",
-            "before it: Some(19)",
-            "the longest order that fits: nothing; then it is Some(19)",
-            "where t2 #20 should have had Value(Some(19))",
+            "state before: Some(19)",
+            "longest order that fits: empty; state after it: Some(19)",
+            "next, t2 #20 should have returned Value(Some(19))",
         ]
     );
 }

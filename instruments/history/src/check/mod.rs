@@ -1,19 +1,23 @@
-//! The checker: is there an order of all calls in which the specification gives the answers that were given?
+//! The checker: searches for an order of all calls in which the specification gives the recorded answers.
 //!
-//! Problem: n calls have n! orders.
-//! Idea: build the order from the front (Wing and Gong). A call may be next if all that were before it have been; it must be answered by
-//! the specification as it was in the history. What is reached is the set of calls done and the state; no such pair is searched
-//! twice (Lowe). A long history is cut into windows where nobody was inside, and each is searched from every state in which the one
-//! before it may have ended.
+//! Problem: n calls have n! orders. Idea: build the order from the front (Wing and Gong). A call may be next
+//! if all calls before it are done, and if the specification gives its recorded answer. A search node is the
+//! set of done calls and the state; no node is visited twice (Lowe). A long history is divided into windows
+//! between moments without a call in progress. Each window is searched from all states in which the previous
+//! one may end.
 //!
 //! - I1. A call is done once, and after all calls that were before it.
-//! - I2. A call that never returned may be done at any time after those that were before it, in this window or a later one, or never.
-//! - I3. A call that fits and only reads is done at once, and nothing else is tried instead: any order that has it later is still one
-//!   with it moved here, since it changes nothing for those it passes, and all before it are done. This does not hold for a call
-//!   that happens to change nothing here, as a write of what is there: it may have to come later, where it does.
-//! - I4. What is refused as wrong was searched to its end. Whoever has no time or space says so by another name.
+//! - I2. A call that never returned may be done at any time after the calls before it, in this window or a
+//!   later one, or never.
+//! - I3. A call that fits and only reads is done at once, without alternatives. Any order with it later can
+//!   be changed to have it here, because it changes nothing for the calls it passes, and all calls before it
+//!   are done. This does not apply to a call that merely happens to change nothing here, such as a write of
+//!   the present value. It may have to come later, where it does change the state.
+//! - I4. A history is refused as wrong only after a complete search. Lack of time or space has other variants
+//!   of the error.
 //!
-//! Cost: exponential in the calls that overlap. 30 calls of four threads on one key are some hundreds of steps.
+//! Cost: exponential in the number of overlapping calls. 30 calls of four threads on one key take some
+//! hundreds of steps.
 
 mod search;
 mod show;
@@ -29,22 +33,22 @@ use crate::history::{Call, History};
 use crate::spec::Spec;
 use search::{Found, Mark, Start, Window};
 
-/// Calls that a window may have: as many as a word has bits.
+/// Maximum number of calls in a window: the bits of a word.
 pub const WINDOW_CALLS_MAX: usize = 64;
-/// Calls that may stay without a return, in all.
+/// Maximum number of calls without a return, in total.
 pub const PENDING_CALLS_MAX: usize = 64;
-/// Steps of a search, unless told.
+/// Default limit for the steps of a search.
 const STEPS_MAX: u64 = 2_000_000;
 
-/// Why a history was not accepted.
+/// Reason why a history was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Refused {
-    /// There is no such order. The text shows the calls that are enough to see it.
+    /// The history is not linearizable. The text shows a sufficient subset of the calls.
     Wrong(String),
-    /// Not decided: this many calls lie between two moments at which nobody was inside, or never returned.
+    /// Undecided: this many calls overlap or never returned.
     TooLong(usize),
-    /// Not decided: so many steps were not enough.
+    /// Undecided after this many steps.
     TooHard(u64),
 }
 
@@ -62,7 +66,7 @@ impl Display for Refused {
 
 impl Error for Refused {}
 
-/// A specification, the state at the beginning, and a limit.
+/// A checker: specification, start state and limit.
 #[derive(Clone, Debug)]
 pub struct Checker<S, T> {
     spec: S,
@@ -71,21 +75,21 @@ pub struct Checker<S, T> {
 }
 
 impl<S: Spec> Checker<S, S::State> {
-    /// Checks histories of objects of this specification that begin in this state.
+    /// Checker for histories of objects with this specification that begin in state `start`.
     pub fn new(spec: S, start: S::State) -> Self {
         Checker { spec, start, steps_max: STEPS_MAX }
     }
 
-    /// Gives up a window after so many steps.
+    /// Sets the number of steps after which a window is given up. Default: 2,000,000.
     pub fn steps_max(self, steps_max: u64) -> Self {
         Checker { steps_max, ..self }
     }
 
-    /// Whether these calls could have been made one after the other.
+    /// Checks that the calls could have been made one after the other.
     ///
     /// # Errors
     ///
-    /// [`Refused::Wrong`] if they could not; the others if it is not known.
+    /// [`Refused::Wrong`] if they could not; the other variants if the question is undecided.
     pub fn check(&self, history: &History<S::Op, S::Ret>) -> Result<(), Refused> {
         let pending: Vec<_> = history.calls().iter().filter(|call| call.ret.is_none()).collect();
         if pending.len() > PENDING_CALLS_MAX {
@@ -115,11 +119,11 @@ impl<S: Spec> Checker<S, S::State> {
         Ok(())
     }
 
-    /// Whether the calls on each key could have been made one after the other; all keys begin in the same state.
+    /// Checks the calls on each key separately; all keys begin in the same state.
     ///
     /// # Errors
     ///
-    /// As [`check`](Checker::check), with the key.
+    /// The errors of [`check`](Checker::check), with the key.
     pub fn check_keys<K, O>(
         &self,
         history: &History<O, S::Ret>,

@@ -1,64 +1,65 @@
-//! The search of one window.
+//! Search of one window.
 
 use std::collections::HashSet;
 
 use crate::history::Call;
 use crate::spec::Spec;
 
-/// What is asked of a call in a search.
+/// Role of a call in a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// It must be done, and answered as it was.
+    /// The call must be done with its recorded answer.
     Returned,
-    /// It may be done, whatever the answer.
+    /// The call may be done, with any answer.
     Pending,
-    /// It may be done in a later window only.
+    /// The call may be done in a later window only.
     NotYet,
-    /// It is not looked at.
+    /// The call is ignored.
     Left,
 }
 
-/// A call, and what is asked of it.
+/// A call with its role.
 pub(super) type Marked<'h, S> = (&'h Call<<S as Spec>::Op, <S as Spec>::Ret>, Mark);
 
-/// In what a window may begin or end: which of the calls that never returned are done, and the state.
+/// A state in which a window may begin or end: the set of unreturned calls that are done, and the object's
+/// state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Start<T> {
     pub(super) late: u64,
     pub(super) state: T,
 }
 
-/// What a search found.
+/// Result of a search.
 pub(super) enum Found<T> {
-    /// An order for each of these ends.
+    /// An order exists for each of these ends.
     Ends(Vec<Start<T>>),
-    /// No order; and the longest beginning of one.
+    /// No order exists. Contains the longest partial order.
     None(Longest<T>),
-    /// Neither, in the steps that were allowed.
+    /// Undecided within the step limit.
     TooHard,
 }
 
-/// The longest beginning of an order: the calls in it, and the state that it leads to.
+/// The longest partial order: its calls, and the state after them.
 pub(super) struct Longest<T> {
     pub(super) calls: Vec<usize>,
     pub(super) done: u64,
     pub(super) state: T,
 }
 
-/// A call with what the search must know of it.
+/// A call with the facts that the search needs.
 struct Item<'h, O, R> {
     op: &'h O,
-    /// None if any answer is right.
+    /// Required answer; absent if any answer is right.
     ret: Option<&'h R>,
-    /// Its bit among the calls of its kind.
+    /// Bit of the call in the set of its kind.
     bit: u64,
-    /// The bits of the returned calls that were before it.
+    /// Bits of the returned calls before it.
     before: u64,
-    /// Where it stood in what the window was made of.
+    /// Index in the list that the window was built from.
     place: usize,
 }
 
-/// Calls to be put into an order.
+/// Calls to be ordered.
 pub(super) struct Window<'s, 'h, S: Spec> {
     spec: &'s S,
     returned: Vec<Item<'h, S::Op, S::Ret>>,
@@ -71,15 +72,15 @@ struct Node<T> {
     start: Start<T>,
 }
 
-/// How a node was reached: from which one, by which calls.
+/// Path to a node: the previous node, and the calls between.
 struct Way {
     from: usize,
     by: Vec<usize>,
 }
 
 impl<'s, 'h, S: Spec> Window<'s, 'h, S> {
-    /// Of these calls. Those that never returned have their bits in the order in which they stand, whatever their mark, so that the
-    /// bits mean the same in each window; those that did, and whose answer is forgiven, come after them.
+    /// Builds a window. Calls that never returned get their bits in list order, independent of their role, so
+    /// that a bit means the same call in each window. Returned calls with a forgiven answer come after them.
     pub(super) fn new(spec: &'s S, calls: &[Marked<'h, S>]) -> Self {
         let bit = |index: usize| 1_u64 << index;
         let must: Vec<_> = calls.iter().filter(|(_, mark)| *mark == Mark::Returned).collect();
@@ -106,7 +107,7 @@ impl<'s, 'h, S: Spec> Window<'s, 'h, S> {
         window
     }
 
-    /// All ends of all orders of the calls, begun in any of these states.
+    /// Finds the ends of all orders of the calls, begun in any of these states.
     pub(super) fn search(&self, starts: &[Start<S::State>], steps_max: u64) -> Found<S::State> {
         let all = self.returned.iter().fold(0, |mask, item| mask | item.bit);
         let mut ways: Vec<Way> = Vec::new();
@@ -154,7 +155,7 @@ impl<'s, 'h, S: Spec> Window<'s, 'h, S> {
         Found::None(Longest { calls, done: node.done, state: node.start.state })
     }
 
-    /// Does what fits and only reads (`check/I3`).
+    /// Does all calls that fit and only read (`check/I3`).
     fn settle(&self, node: &mut Node<S::State>, by: &mut Vec<usize>) {
         loop {
             let before = node.done;
@@ -174,7 +175,7 @@ impl<'s, 'h, S: Spec> Window<'s, 'h, S> {
         }
     }
 
-    /// All that may be next and changes something.
+    /// Continues with each call that may be next and changes the state.
     fn branch(&self, node: &Node<S::State>, mut next: impl FnMut(Node<S::State>, usize)) {
         for item in self.returned.iter().filter(|item| self.may_be_next(item, node.done)) {
             let (state, ret) = self.spec.apply(&node.start.state, item.op);
@@ -188,7 +189,7 @@ impl<'s, 'h, S: Spec> Window<'s, 'h, S> {
                 continue;
             }
             let (state, _) = self.spec.apply(&node.start.state, item.op);
-            // One that changes nothing here need not be done here.
+            // A call that changes nothing here need not be done here.
             if state != node.start.state {
                 let start = Start { late: node.start.late | item.bit, state };
                 next(Node { done: node.done, start }, item.place);
@@ -200,7 +201,8 @@ impl<'s, 'h, S: Spec> Window<'s, 'h, S> {
         done & item.bit == 0 && item.before & !done == 0
     }
 
-    /// What the specification says to each call that may be next after this, and is not right: its place, and the answer.
+    /// For each call that may be next after this partial order but does not fit: its index, and the answer it
+    /// should have had.
     pub(super) fn refuses(&self, longest: &Longest<S::State>) -> Vec<(usize, S::Ret)> {
         let next = self.returned.iter().filter(|item| self.may_be_next(item, longest.done));
         next.map(|item| (item.place, self.spec.apply(&longest.state, item.op).1)).collect()

@@ -1,14 +1,15 @@
-//! A wrong history for people: a line for each call, with a bar that shows when it was.
+//! Prints a wrong history: one line per call, with a bar for its duration.
 
 use std::fmt::{Debug, Write};
 
 use super::search::{Longest, Mark, Start};
 use crate::history::Call;
 
-/// States that are shown of those in which a history may begin.
+/// Maximum number of printed start states.
 const STARTS_SHOWN_MAX: usize = 4;
 
-/// How far the search came, and what was refused there: the place of each call that may be next, and the answer that it should have had.
+/// End of a failed search: index and expected answer of each call that might have been next, and the longest
+/// partial order.
 pub(super) type End<T, R> = (Vec<(usize, R)>, Longest<T>);
 
 pub(super) fn show<T: Debug, O: Debug, R: Debug>(
@@ -27,24 +28,24 @@ pub(super) fn show<T: Debug, O: Debug, R: Debug>(
         line(&mut out, format_args!("  {text:width$}  {bar}"));
     }
     if !exact {
-        line(&mut out, format_args!("  (of some calls whose bars do not overlap no order is known)"));
+        line(&mut out, format_args!("  (some calls with disjoint bars have no known order)"));
     }
     let mut states: Vec<String> = starts.iter().map(|start| format!("{:?}", start.state)).collect();
     states.sort_unstable();
     states.dedup();
     let more = if states.len() > STARTS_SHOWN_MAX { ", or others" } else { "" };
     states.truncate(STARTS_SHOWN_MAX);
-    line(&mut out, format_args!("  before it: {}{more}", states.join(" or ")));
+    line(&mut out, format_args!("  state before: {}{more}", states.join(" or ")));
     let name = |place: &usize| format!("t{} #{}", calls[*place].0.thread, calls[*place].0.index);
     if let Some((refused, longest)) = end {
         let order: Vec<_> = longest.calls.iter().map(name).collect();
-        let order = if order.is_empty() { "nothing".to_owned() } else { order.join(", ") };
+        let order = if order.is_empty() { "empty".to_owned() } else { order.join(", ") };
         line(
             &mut out,
-            format_args!("  the longest order that fits: {order}; then it is {:?}", longest.state),
+            format_args!("  longest order that fits: {order}; state after it: {:?}", longest.state),
         );
         for (place, ret) in refused {
-            line(&mut out, format_args!("  where {} should have had {ret:?}", name(&place)));
+            line(&mut out, format_args!("  next, {} should have returned {ret:?}", name(&place)));
         }
     }
     out
@@ -57,14 +58,14 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
 fn text<O: Debug, R: Debug>((call, mark): (&Call<O, R>, Mark)) -> String {
     let ret = match &call.ret {
         None => "never returned".to_owned(),
-        Some(_) if mark == Mark::Pending => "whatever it returned".to_owned(),
+        Some(_) if mark == Mark::Pending => "any answer".to_owned(),
         Some(ret) => format!("{ret:?}"),
     };
     format!("t{} #{}  {:?} -> {ret}", call.thread, call.index, call.op)
 }
 
-/// A bar for each call, over the same line of events: each begins as early as it may, and those return first that most others wait for.
-/// Where the order is that of a time line, the bars show it exactly.
+/// Draws a bar per call over a common axis of events. Each call begins as early as possible; the call that
+/// most others wait for returns first. If the known order is that of a time line, the bars show it exactly.
 fn bars<O, R>(calls: &[&Call<O, R>]) -> (Vec<String>, bool) {
     let count = calls.len();
     let before = |a: usize, b: usize| calls[a].is_before(calls[b]);

@@ -1,18 +1,19 @@
-//! From a wrong history to the calls that are enough to see it.
+//! Reduces a wrong history to a sufficient subset of its calls.
 //!
-//! - I1. What is left is wrong only if the whole is: a call that only reads may be left out, and the return of another may be forgiven,
-//!   so that it is done at any time or never. Both allow more orders than there were. No call that writes is left out, since what it
-//!   wrote may be what another read, unless it could only come after all the rest.
+//! - I1. The rest is wrong only if the whole is. A call that only reads may be omitted. The answer of another
+//!   call may be forgiven, so that it is done at any time or never. Both steps only allow more orders. A
+//!   writing call is never omitted, because another call may have read its value, unless it could only come
+//!   after all remaining calls.
 
 use super::search::{Found, Mark, Marked, Start, Window};
 use super::{PENDING_CALLS_MAX, show};
 use crate::history::Call;
 use crate::spec::Spec;
 
-/// Steps that are spent on the question whether one call may be left out.
+/// Maximum number of steps to decide whether one call may be omitted.
 const STEPS_PER_CALL_MAX: u64 = 20_000;
 
-/// The text that shows why these calls, begun in any of these states, have no order.
+/// Explains why these calls, begun in any of these states, have no order.
 pub(super) fn explain<S: Spec>(
     spec: &S,
     mut calls: Vec<Marked<'_, S>>,
@@ -51,12 +52,12 @@ pub(super) fn explain<S: Spec>(
     show::show(&calls, starts, end)
 }
 
-/// Calls whose return is not asked for, or that have none.
+/// Number of calls whose answer is forgiven or absent.
 fn forgiven<O, R>(calls: &[(&Call<O, R>, Mark)]) -> usize {
     calls.iter().filter(|(call, mark)| *mark == Mark::Pending || call.ret.is_none()).count()
 }
 
-/// What may be done only when all the rest is.
+/// Omits calls that can be done only after all others.
 fn leave_out_what_comes_last<O, R>(calls: &mut [(&Call<O, R>, Mark)]) {
     let core: Vec<_> =
         calls.iter().filter(|(_, mark)| *mark == Mark::Returned).map(|(call, _)| *call).collect();

@@ -1,4 +1,5 @@
-//! The checker against all orders, on small histories; what it says when it gives up; what is left of a wrong history.
+//! Compares the checker with a brute-force search on small histories, and tests its limits and the printed
+//! explanation.
 
 use proptest::prelude::*;
 
@@ -9,7 +10,7 @@ use crate::spec::{At, Key, KeyOp, KeyRet, Keyed, Plan};
 
 type KeyHistory = History<KeyOp, KeyRet>;
 
-/// Whether an order exists, found by trying all of them.
+/// Whether an order exists, by trying all of them.
 fn brute_force<S: Spec>(spec: &S, start: &S::State, history: &History<S::Op, S::Ret>) -> bool {
     fn extend<S: Spec>(
         spec: &S,
@@ -41,7 +42,7 @@ fn brute_force<S: Spec>(spec: &S, start: &S::State, history: &History<S::Op, S::
     extend(spec, start, &mut Vec::new(), history.calls())
 }
 
-/// An operation of few values, from one byte.
+/// An operation with one of a few values, from one byte.
 fn op(byte: u8) -> KeyOp {
     let value = u64::from(byte >> 5) % 4;
     match byte % 11 {
@@ -58,7 +59,7 @@ fn op(byte: u8) -> KeyOp {
     }
 }
 
-/// What a thread of a made-up history is doing.
+/// State of a thread in a generated history.
 #[derive(Clone, Copy)]
 enum At1 {
     Idle,
@@ -66,8 +67,9 @@ enum At1 {
     Done(KeyRet),
 }
 
-/// A history of at most so many calls on three threads: each byte moves a thread one step on, some answers are then corrupted, and
-/// some of what was seen is forgotten. About half of what comes out is linearizable.
+/// Generates a history of at most `calls_max` calls on three threads. Each byte advances one thread by a
+/// step. Some answers are then corrupted, and some seen calls forgotten. About half of the histories are
+/// linearizable.
 fn made_up(moves: &[u8], wrongs: &[u8], forgotten: &[u8], calls_max: usize) -> KeyHistory {
     const THREADS: usize = 3;
     let mut state = None;
@@ -153,7 +155,7 @@ proptest! {
         let spec = Keyed::new(Key, None);
         let whole = Checker::new(Keyed::new(Key, None), Default::default()).check(&history).is_ok();
         prop_assert_eq!(whole, brute_force(&spec, &Default::default(), &history));
-        // The order is that of a time line unless something was forgotten, so that keys may be looked at one by one.
+        // Nothing was forgotten, so the order is that of a time line, and keys may be checked separately.
         let by_key = Checker::new(Key, None).check_keys(&history, |at| at.key, |at| at.op).is_ok();
         prop_assert_eq!(whole, by_key);
     }
@@ -168,7 +170,7 @@ proptest! {
     }
 }
 
-/// The generator is worth something only if both verdicts come of it often.
+/// The generator is useful only if both verdicts are frequent.
 #[test]
 #[cfg_attr(miri, ignore = "a statistic, of code that other tests run")]
 fn both_verdicts_are_common() {
@@ -219,7 +221,8 @@ fn too_few_steps_are_no_verdict() {
     assert!(matches!(checker.check(&history), Err(Refused::Wrong(_))));
 }
 
-/// What only a write of what is there already can explain, done late: a checker that does it as soon as it changes nothing is wrong.
+/// Only a late write of the already present value explains this history. A checker that does such a write
+/// early is wrong.
 #[test]
 fn a_write_of_the_same_may_have_to_come_late() {
     let events = [
@@ -246,7 +249,7 @@ fn what_never_returned_may_come_late_but_once() {
     assert!(matches!(Checker::new(Key, None).check(&History::from_events(twice)), Err(Refused::Wrong(_))));
 }
 
-/// Nor before what was over when it began.
+/// A write that never returned is not seen before it began.
 #[test]
 fn what_never_returned_is_not_seen_before_it_began() {
     let get = |value| [Ask(1, KeyOp::Get), Answer(1, KeyRet::Value(value))];
@@ -270,9 +273,9 @@ fn of_a_wrong_history_what_matters_is_shown() {
     let expected = "  \
 t0 #10  Set(77) -> Flag(true)  []
   t1 #0  Get -> Value(Some(9))    []
-  before it: Some(9)
-  the longest order that fits: t0 #10; then it is Some(77)
-  where t1 #0 should have had Value(Some(77))
+  state before: Some(9)
+  longest order that fits: t0 #10; state after it: Some(77)
+  next, t1 #0 should have returned Value(Some(77))
 ";
     let Err(Refused::Wrong(text)) = refused else { panic!("{refused:?}") };
     let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,4 +1,4 @@
-//! One thread: random acts on a map, compared with std's after each.
+//! Random operations of one thread on a map, compared with std's map after each.
 
 use std::collections::BTreeMap;
 
@@ -8,36 +8,37 @@ use super::{ConcurrentMap, Load, Maker, Outcome, Value, Wide, ensure};
 use crate::rng::Rng;
 use crate::spec::{Key, KeyOp, Plan, Spec};
 
-/// Something done to a map.
+/// An operation on a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// An operation on a key.
+    /// An operation on one key.
     On(u64, KeyOp),
-    /// So many keys that follow each other are set, from this on: the map grows.
+    /// Sets this many consecutive keys from the first on, so that the map grows.
     Fill(u64, u64),
-    /// Only the keys of this remainder by that stay.
+    /// Retains the keys with this remainder modulo the second number.
     Retain(u64, u64),
-    /// Nothing stays.
+    /// Clears the map.
     Clear,
-    /// All entries are compared.
+    /// Compares all entries.
     Visit,
-    /// Room is made for so many more.
+    /// Reserves room for this many entries.
     Reserve(u64),
-    /// Room is given up.
+    /// Shrinks the map.
     Shrink,
 }
 
-/// Bytes that make one act.
+/// Bytes per operation.
 pub const ACT_BYTES: usize = 4;
-/// Keys that single acts are on.
+/// Number of keys for single operations.
 const KEYS: u64 = 24;
-/// Acts of a sequence that is drawn.
+/// Operations in a random sequence.
 const ACTS: usize = if cfg!(miri) { 60 } else { 400 };
-/// Keys that one act fills in.
+/// Maximum number of keys that one operation fills in.
 const FILL_MAX: u64 = if cfg!(miri) { 20 } else { 250 };
 
 impl Act {
-    /// The act that these bytes stand for: every four bytes are one, so that shorter sequences of bytes are simpler sequences of acts.
+    /// Decodes an operation. Each group of four bytes is one operation, so shorter byte sequences give
+    /// simpler tests.
     pub fn from_bytes(bytes: [u8; ACT_BYTES]) -> Act {
         let [which, key, value, more] = bytes.map(u64::from);
         let value = match value {
@@ -73,17 +74,17 @@ impl Act {
         Act::On(key, op)
     }
 
-    /// The acts that these bytes stand for; what is left over is nothing.
+    /// Decodes all operations; incomplete groups at the end are ignored.
     pub fn all_from_bytes(bytes: &[u8]) -> Vec<Act> {
         bytes.as_chunks().0.iter().copied().map(Act::from_bytes).collect()
     }
 }
 
-/// Does these, one after the other, to the map and to std's.
+/// Applies the operations to the map and to std's map.
 ///
 /// # Errors
 ///
-/// Where they first differ.
+/// The first difference.
 pub fn follow<V: Value>(map: &impl ConcurrentMap<V>, acts: &[Act]) -> Outcome {
     let mut model = BTreeMap::new();
     let mut rng = Rng::new(0, 0);
@@ -110,7 +111,7 @@ fn step<V: Value>(
                 None => model.remove(&key),
             };
             let now = map.get(key).map(|value| value.number());
-            ensure!(now == after, "then {now:?} lies there, not {after:?}");
+            ensure!(now == after, "the key then holds {now:?}, not {after:?}");
         }
         Act::Fill(from, count) => {
             for key in (from..=u64::MAX).take(count as usize) {
@@ -124,8 +125,8 @@ fn step<V: Value>(
                 *seen.entry(key).or_insert(0) += 1;
                 (key.wrapping_add(value.number())) % by == rest
             });
-            ensure!(seen.values().all(|times| *times == 1), "some were shown twice");
-            ensure!(seen.keys().eq(model.keys()), "others were shown than are there");
+            ensure!(seen.values().all(|times| *times == 1), "retain showed an entry twice");
+            ensure!(seen.keys().eq(model.keys()), "retain showed other entries than are present");
             model.retain(|key, value| key.wrapping_add(*value) % by == rest);
         }
         Act::Clear => {
@@ -142,21 +143,22 @@ fn step<V: Value>(
     }
 }
 
-/// All entries, once each, and no others.
+/// Checks that iteration shows each entry once, and no other entries.
 fn visit<V: Value>(map: &impl ConcurrentMap<V>, model: &BTreeMap<u64, u64>) -> Outcome {
     let mut found = Vec::new();
     map.for_each(&mut |key, value| found.push((key, value.number())));
     found.sort_unstable();
     let right: Vec<_> = model.iter().map(|(key, value)| (*key, *value)).collect();
-    ensure!(found == right, "it holds {found:?}, not {right:?}");
+    ensure!(found == right, "the map holds {found:?}, not {right:?}");
     for (key, value) in right {
         let got = map.get(key).map(|value| value.number());
-        ensure!(got == Some(value), "at {key} it has {got:?}, not {value}");
+        ensure!(got == Some(value), "key {key} holds {got:?}, not {value}");
     }
     Ok(())
 }
 
-/// Random acts of one thread are those of std's map, for plain values and wide ones; what fails is made shorter.
+/// Compares random operations of one thread with std's map, for plain and wide values. A failing sequence is
+/// shortened.
 pub(super) fn sequential<M: Maker>(maker: &M, load: &Load) -> Outcome {
     for stream in 0..load.rounds.div_ceil(6) as u64 {
         let mut rng = Rng::new(load.seed, stream);
@@ -175,7 +177,7 @@ fn one_sequence(acts: &[Act], run: impl Fn(&[Act]) -> Outcome) -> Outcome {
     Err(format!("{what}\nof {acts:?}"))
 }
 
-/// A shorter sequence that still fails: ever smaller pieces are left out.
+/// Shortens a failing sequence by omitting ever smaller pieces.
 fn shorter(acts: &[Act], fails: impl Fn(&[Act]) -> bool) -> Vec<Act> {
     let mut acts = acts.to_vec();
     let mut piece = acts.len() / 2;

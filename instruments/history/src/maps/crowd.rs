@@ -1,6 +1,7 @@
-//! Threads that begin at once, and what became of them.
+//! Runs threads that begin at once, and collects their results.
 //!
-//! - I1. Nobody waits for a thread that has returned or panicked: it has left every [`Meeting`], and what ends with it is [`Over`].
+//! - I1. No thread waits for one that has returned or panicked: dropping a [`Member`] leaves the [`Meeting`],
+//!   and dropping an [`Until`] marks its [`Over`].
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,11 +12,11 @@ use std::thread;
 use super::Outcome;
 use crate::rng::Rng;
 
-/// Runs this on so many threads at once, numbered from zero, and waits for all.
+/// Runs `run` on several threads at once, numbered from zero, and waits for all.
 ///
 /// # Errors
 ///
-/// What one of them returned, or its panic.
+/// The error or panic of one of them.
 pub fn crowd(threads: usize, run: impl Fn(usize) -> Outcome + Sync) -> Outcome {
     let barrier = Barrier::new(threads);
     let all = thread::scope(|scope| {
@@ -33,22 +34,22 @@ pub fn crowd(threads: usize, run: impl Fn(usize) -> Outcome + Sync) -> Outcome {
     all.into_iter().collect()
 }
 
-/// Runs this; a panic is a failure.
+/// Runs `run`; a panic becomes an error.
 ///
 /// # Errors
 ///
-/// What it returned, or its panic.
+/// The error or panic of `run`.
 pub fn caught(run: impl FnOnce() -> Outcome) -> Outcome {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(panicked)
 }
 
 fn panicked(what: Box<dyn Any + Send>) -> Outcome {
     let text = what.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| what.downcast_ref::<&str>().copied()).unwrap_or("something else than text");
+    let text = text.or_else(|| what.downcast_ref::<&str>().copied()).unwrap_or("a payload that is not text");
     Err(format!("a thread panicked: {text}"))
 }
 
-/// Where threads wait for each other, again and again.
+/// A reusable barrier that threads can leave.
 #[derive(Debug)]
 pub struct Meeting {
     state: Mutex<Meet>,
@@ -62,17 +63,17 @@ struct Meet {
     round: u64,
 }
 
-/// A thread's part in a [`Meeting`]; it leaves when this is dropped.
+/// Membership of a thread in a [`Meeting`]; dropping it leaves the meeting.
 #[derive(Debug)]
 pub struct Member<'m>(&'m Meeting);
 
 impl Meeting {
-    /// Of so many threads; each takes part by [`member`](Meeting::member).
+    /// A meeting of this many threads; each takes part through [`member`](Meeting::member).
     pub fn new(members: usize) -> Meeting {
         Meeting { state: Mutex::new(Meet { members, here: 0, round: 0 }), all_here: Condvar::new() }
     }
 
-    /// One thread's part.
+    /// Membership for one thread.
     pub fn member(&self) -> Member<'_> {
         Member(self)
     }
@@ -91,7 +92,7 @@ impl Meeting {
 }
 
 impl Member<'_> {
-    /// Waits until all who have not left are here.
+    /// Waits until all remaining members have arrived.
     pub fn wait(&self) {
         let mut meet = self.0.state();
         let round = meet.round;
@@ -109,21 +110,21 @@ impl Drop for Member<'_> {
     }
 }
 
-/// Whether what the others wait for is over.
+/// Flag that tells waiting threads to stop.
 #[derive(Debug, Default)]
 pub struct Over(AtomicBool);
 
-/// Until this is dropped, it is not [`Over`].
+/// Guard that sets its [`Over`] when dropped.
 #[derive(Debug)]
 pub struct Until<'o>(&'o Over);
 
 impl Over {
-    /// It is over when the guard is dropped, be it by a panic.
+    /// Returns a guard that sets the flag when it is dropped, also by a panic.
     pub fn until_dropped(&self) -> Until<'_> {
         Until(self)
     }
 
-    /// Whether it is.
+    /// Whether the flag is set.
     pub fn is_over(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -135,7 +136,7 @@ impl Drop for Until<'_> {
     }
 }
 
-/// Now and then gives the processor away, so that others come between.
+/// Sometimes yields or spins, so that other threads interleave.
 pub fn pause(rng: &mut Rng) {
     match rng.below(8) {
         0 => thread::yield_now(),

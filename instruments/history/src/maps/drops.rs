@@ -1,4 +1,4 @@
-//! Values are dropped: each once, and not while somebody looks at it.
+//! Checks that each value is dropped once, and not while a function reads it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use super::crowd::{Over, crowd, pause};
 use super::{ConcurrentMap, Counted, Ledger, Load, Maker, Outcome, Step, ensure};
 use crate::rng::Rng;
 
-/// Keys that all threads are on.
+/// Number of keys, shared by all threads.
 const KEYS: u64 = 32;
 
-/// All that a map can do with a value, by many threads. At rest there are as many values as the map holds; without it, none.
+/// Applies all operations from many threads. At rest, exactly the values in the map are alive; after its
+/// drop, none.
 pub(super) fn counted<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let ledger = Ledger::new();
     let map = maker.make::<Counted>();
@@ -36,14 +37,14 @@ pub(super) fn counted<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let held = map.len();
     let (alive, wrong) = (ledger.alive(), ledger.is_wrong());
     ensure!(!wrong, "a value was dropped twice, or read after it was dropped");
-    ensure!(alive == held as i64, "it holds {held}, and {alive} are alive");
+    ensure!(alive == held as i64, "the map holds {held} values, and {alive} are alive");
     drop(map);
     maker.settle();
     let (born, died) = ledger.counts();
     ensure!(born == died && !ledger.is_wrong(), "of {born} values {died} were dropped with the map");
     ensure!(
         Arc::strong_count(&ledger) == 1,
-        "{} values hold the ledger still",
+        "{} values still hold the ledger",
         Arc::strong_count(&ledger) - 1
     );
     Ok(())
@@ -86,7 +87,7 @@ fn once(map: &impl ConcurrentMap<Counted>, ledger: &Arc<Ledger>, key: u64, rng: 
     }
 }
 
-/// Some replace and take out values while others look at them: a value that is looked at is one that lives.
+/// Some threads replace and remove values while others read them. Values that are read must be alive.
 pub(super) fn nobody_reads_what_was_dropped<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let ledger = Ledger::new();
     let map = maker.make::<Counted>();
@@ -120,7 +121,7 @@ pub(super) fn nobody_reads_what_was_dropped<M: Maker>(maker: &M, load: &Load) ->
                     wrong = Some(key);
                 }
             });
-            ensure!(wrong.is_none(), "another value was visited at {wrong:?}");
+            ensure!(wrong.is_none(), "iteration showed another key's value at {wrong:?}");
             ensure!(!ledger.is_wrong(), "a value was read after it was dropped");
         }
         Ok(())

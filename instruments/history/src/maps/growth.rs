@@ -1,14 +1,15 @@
-//! While the map grows and shrinks.
+//! Checks during growth and shrinking of the map.
 
 use super::crowd::{Over, crowd};
 use super::{ConcurrentMap, Load, Maker, Outcome, empty, ensure, fill};
 
-/// Keys that are there all the time.
+/// Number of keys that stay present.
 const STABLE: u64 = 64;
-/// The first of the keys that make the map grow; between, no key is ever there.
+/// First of the keys that make the map grow. Keys between the two groups are never present.
 const OTHERS: u64 = 10_000;
 
-/// One thread makes the map grow and shrink, all others read: what is there is found with its value, what is not is not.
+/// One thread grows and shrinks the map while all others read. Present keys have their values; absent keys
+/// stay absent.
 pub(super) fn readers<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     fill(&map, 0..STABLE, |key| !key);
@@ -26,7 +27,7 @@ pub(super) fn readers<M: Maker>(maker: &M, load: &Load) -> Outcome {
                 let absent = map.get(STABLE + key);
                 ensure!(
                     absent.is_none(),
-                    "while the map grew, {absent:?} was found at {}, where nothing is",
+                    "while the map grew, {absent:?} was found at the absent key {}",
                     STABLE + key
                 );
             }
@@ -44,7 +45,7 @@ fn grow_and_shrink(map: &impl ConcurrentMap<u64>, many: u64, round: u64) {
     map.shrink();
 }
 
-/// One thread makes the map grow and shrink, all others add to each key: nothing is lost.
+/// One thread grows and shrinks the map while all others add to each key. No addition is lost.
 pub(super) fn updates<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     let rounds = 4;
@@ -63,7 +64,7 @@ pub(super) fn updates<M: Maker>(maker: &M, load: &Load) -> Outcome {
         Ok(())
     })?;
     let right = rounds * (load.threads.max(2) as u64 - 1);
-    ensure!(map.len() as u64 == keys, "it holds {} keys, not {keys}", map.len());
+    ensure!(map.len() as u64 == keys, "the map holds {} keys, not {keys}", map.len());
     (0..keys).try_for_each(|key| {
         let got = map.get(key);
         ensure!(got == Some(right), "key {key} holds {got:?}, not {right}");

@@ -1,4 +1,4 @@
-//! Several threads on keys of their own, and on the same keys.
+//! Several threads on keys of their own, and on shared keys.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -6,10 +6,11 @@ use super::crowd::{Meeting, crowd, pause};
 use super::{ConcurrentMap, Load, Maker, Outcome, Step, ensure, fill};
 use crate::rng::Rng;
 
-/// Keys that all threads are on, where they are to meet.
+/// Number of shared keys.
 const FEW: u64 = 16;
 
-/// Each thread fills, looks at, changes and empties a range of its own, while the others make the map grow and shrink under it.
+/// Each thread fills, reads, changes and empties its own range, while the other threads make the map grow and
+/// shrink.
 pub(super) fn own_ranges<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     let many = load.many;
@@ -17,9 +18,9 @@ pub(super) fn own_ranges<M: Maker>(maker: &M, load: &Load) -> Outcome {
         let own = thread as u64 * many..(thread as u64 + 1) * many;
         for round in 0..2 {
             for key in own.clone() {
-                ensure!(map.try_insert(key, key).is_ok(), "key {key} was there, and nobody had inserted it");
+                ensure!(map.try_insert(key, key).is_ok(), "key {key} was present before its insertion");
                 let again = map.try_insert(key, key + 1);
-                ensure!(again == Err(key + 1), "key {key} was inserted twice, or gave back {again:?}");
+                ensure!(again == Err(key + 1), "the second try_insert of key {key} returned {again:?}");
                 ensure!(map.get(key) == Some(key), "key {key} was lost as soon as it was inserted");
             }
             for key in own.clone() {
@@ -32,28 +33,28 @@ pub(super) fn own_ranges<M: Maker>(maker: &M, load: &Load) -> Outcome {
                 ensure!(old == Some(key + 1), "insert at {key} replaced {old:?}");
                 let old = map.remove(key);
                 ensure!(old == Some(key + 2), "remove of {key} took {old:?}");
-                ensure!(map.get(key).is_none(), "key {key} was removed, and is there");
-                ensure!(!map.update(key, &mut |value| value + 1), "key {key} was removed, and was updated");
+                ensure!(map.get(key).is_none(), "key {key} is present after its removal");
+                ensure!(!map.update(key, &mut |value| value + 1), "key {key} was updated after its removal");
             }
             if round == 0 {
                 map.shrink();
             }
         }
         own.clone().try_for_each(|key| {
-            ensure!(!map.set(key, key * 3), "key {key} was there at last");
+            ensure!(!map.set(key, key * 3), "key {key} was present after its last removal");
             Ok(())
         })
     })?;
     let all = many * load.threads as u64;
-    ensure!(map.len() as u64 == all, "it holds {}, not {all}", map.len());
+    ensure!(map.len() as u64 == all, "the map holds {} keys, not {all}", map.len());
     (0..all).try_for_each(|key| {
         let got = map.get(key);
-        ensure!(got == Some(key * 3), "at the end {got:?} lies at {key}");
+        ensure!(got == Some(key * 3), "at the end key {key} holds {got:?}");
         Ok(())
     })
 }
 
-/// All insert the same key at once: one of them does. Then all take it out: one gets it.
+/// All threads insert the same key at once: one succeeds. Then all remove it: one succeeds.
 pub(super) fn one_winner<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     let keys = load.many.div_ceil(4);
@@ -61,7 +62,7 @@ pub(super) fn one_winner<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let meeting = Meeting::new(threads);
     let tallies = || (0..keys).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let (winners, takers) = (tallies(), tallies());
-    // In the units of a thread, so that the sum says who it was.
+    // Each thread has its own byte, so that the sum identifies the threads.
     let told = |thread: usize| 1 << (8 * thread);
     crowd(threads, |thread| {
         let member = meeting.member();
@@ -77,7 +78,7 @@ pub(super) fn one_winner<M: Maker>(maker: &M, load: &Load) -> Outcome {
         let winner = winner.load(Ordering::Relaxed);
         let there = map.get(key as u64);
         let one = there.is_some_and(|thread| winner == told(thread as usize));
-        ensure!(one, "winners of key {key}: {winner:#x}, and {there:?} lies there");
+        ensure!(one, "winners of key {key}: {winner:#x}, and its value is {there:?}");
     }
     let meeting = Meeting::new(threads);
     crowd(threads, |thread| {
@@ -93,17 +94,17 @@ pub(super) fn one_winner<M: Maker>(maker: &M, load: &Load) -> Outcome {
     })?;
     let one = |taker: &AtomicU64| taker.load(Ordering::Relaxed).count_ones() == 1;
     let not_one = takers.iter().position(|taker| !one(taker));
-    ensure!(not_one.is_none(), "key {not_one:?} was taken out by none, or by several");
-    ensure!(map.len() == 0, "all was taken out, and {} are there", map.len());
+    ensure!(not_one.is_none(), "key {not_one:?} was not removed by exactly one thread");
+    ensure!(map.len() == 0, "all keys were removed, and {} are present", map.len());
     Ok(())
 }
 
-/// All want the same key at once, and each would make another value: all get the same one.
+/// All threads request the same key at once, each with its own value: all receive the same value.
 pub(super) fn one_value_for_all<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     let keys = load.many.div_ceil(4);
     let meeting = Meeting::new(load.threads);
-    // The value that was told, and one more.
+    // The received value plus one.
     let told: Vec<_> = (0..keys).map(|_| AtomicU64::new(0)).collect();
     crowd(load.threads, |thread| {
         let (member, mut rng) = (meeting.member(), Rng::new(load.seed, thread as u64));
@@ -114,7 +115,7 @@ pub(super) fn one_value_for_all<M: Maker>(maker: &M, load: &Load) -> Outcome {
                 thread as u64
             });
             let before = told[key as usize].swap(got + 1, Ordering::Relaxed);
-            ensure!(before == 0 || before == got + 1, "{} and {got} were told of key {key}", before - 1);
+            ensure!(before == 0 || before == got + 1, "key {key} returned {} and {got}", before - 1);
         }
         Ok(())
     })?;
@@ -122,25 +123,25 @@ pub(super) fn one_value_for_all<M: Maker>(maker: &M, load: &Load) -> Outcome {
         let (told, there) = (told.load(Ordering::Relaxed), map.get(key as u64));
         ensure!(
             there.is_some_and(|there| there + 1 == told),
-            "{there:?} lies at {key}, and another was told"
+            "key {key} holds {there:?}, and another value was returned"
         );
     }
     Ok(())
 }
 
-/// All put values of their own at few keys: each value is replaced once, or lies there at the end.
+/// All threads insert unique values at few keys. Each value is replaced once or remains at the end.
 pub(super) fn overwritten_once<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     let all = load.many * load.threads as u64;
     let replaced: Vec<_> = (0..all).map(|_| AtomicU64::new(0)).collect();
-    // All threads go through all keys.
+    // Every thread uses every key.
     let key_of = |value: u64| value / load.threads as u64 % FEW;
     crowd(load.threads, |thread| {
         let mut rng = Rng::new(load.seed, thread as u64);
         for value in (thread as u64..all).step_by(load.threads) {
             pause(&mut rng);
             if let Some(old) = map.insert(key_of(value), value) {
-                ensure!(key_of(old) == key_of(value), "{old} lay at {}", key_of(value));
+                ensure!(key_of(old) == key_of(value), "{old} was at another key: {}", key_of(value));
                 replaced[old as usize].fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -150,11 +151,11 @@ pub(super) fn overwritten_once<M: Maker>(maker: &M, load: &Load) -> Outcome {
         replaced[last as usize].fetch_add(1, Ordering::Relaxed);
     }
     let wrong = replaced.iter().position(|times| times.load(Ordering::Relaxed) != 1);
-    ensure!(wrong.is_none(), "value {wrong:?} was replaced more than once, or never and does not lie there");
+    ensure!(wrong.is_none(), "value {wrong:?} was not replaced or left exactly once");
     Ok(())
 }
 
-/// All add to few keys, by updating what is there or computing what is not: no addition is lost.
+/// All threads add to few keys, by update or compute. No addition is lost.
 pub(super) fn counted_updates<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     fill(&map, 0..FEW, |_| 0);
@@ -173,7 +174,7 @@ pub(super) fn counted_updates<M: Maker>(maker: &M, load: &Load) -> Outcome {
         }
         Ok(())
     })?;
-    // Rounds of one key, by all.
+    // Number of additions to one key by all threads.
     let right = |key| (load.many * 2 / FEW + u64::from(key < load.many * 2 % FEW)) * load.threads as u64;
     for key in (0..FEW).filter(|key| right(*key) > 0) {
         for (way, got) in [("updated", map.get(key)), ("computed", map.get(FEW + key))] {
@@ -190,7 +191,8 @@ fn add(map: &impl ConcurrentMap<u64>, key: u64, more: u64, rng: &mut Rng) {
     });
 }
 
-/// All put and take out the same keys, each in every way: of each key, puttings where nothing was and takings differ by what is there.
+/// All threads insert and remove the same keys in every way. For each key, insertions into an absent key
+/// minus removals equal its final presence.
 pub(super) fn balanced<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     let balances: Vec<_> = (0..FEW).map(|_| AtomicI64::new(0)).collect();
@@ -217,15 +219,15 @@ pub(super) fn balanced<M: Maker>(maker: &M, load: &Load) -> Outcome {
         let (balance, there) = (balance.load(Ordering::Relaxed), map.get(key as u64).is_some());
         ensure!(
             balance == i64::from(there),
-            "key {key}: {balance} more puttings than takings; there: {there}"
+            "key {key}: {balance} more insertions than removals; present: {there}"
         );
         there_all += usize::from(there);
     }
-    ensure!(map.len() == there_all, "it says that it holds {}, and holds {there_all}", map.len());
+    ensure!(map.len() == there_all, "len is {}, and {there_all} keys are present", map.len());
     Ok(())
 }
 
-/// Takes the key out, or puts it where it is not; by how many it changed.
+/// Removes a present key or inserts an absent one. Returns the change of the number of entries.
 fn compute_other(map: &impl ConcurrentMap<u64>, key: u64, rng: &mut Rng) -> i64 {
     let mut change = 0;
     map.compute(key, &mut |value| {
@@ -236,7 +238,8 @@ fn compute_other(map: &impl ConcurrentMap<u64>, key: u64, rng: &mut Rng) -> i64 
     change
 }
 
-/// Some add to keys; others take values out, at will or only odd ones, and add them elsewhere. Nothing of the sum is lost, or doubled.
+/// Some threads add to keys. Others remove values, any or only odd ones, and add them to other keys. The sum
+/// is preserved.
 pub(super) fn moved_sums<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     let added = AtomicU64::new(0);
@@ -269,6 +272,6 @@ pub(super) fn moved_sums<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let mut sum = 0;
     map.for_each(&mut |_, value| sum += value);
     let added = added.into_inner();
-    ensure!(sum == added, "{added} was added, and {sum} is there");
+    ensure!(sum == added, "{added} was added, and the sum is {sum}");
     Ok(())
 }

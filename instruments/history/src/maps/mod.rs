@@ -1,15 +1,17 @@
-//! What every concurrent map of ours must pass, and any other may be put through: one trait, and checks that are generic over it.
+//! Checks for concurrent maps: one trait, and generic checks that every map must pass.
 //!
-//! Idea: what is checked is said once, for numbers as keys, and each implementation, in each of its states, is led through all of it by a
-//! [`Maker`]. A check is worth something if a map that is wrong in its way fails it: `tests/mutants.rs` has such a map for each.
+//! Idea: each check is written once, for numbers as keys. A [`Maker`] creates an implementation in each of
+//! its states and passes it through all checks. A check is useful only if some wrong map fails it;
+//! `tests/maps` has such a map for each check.
 //!
-//! - I1. What a check draws at random comes from the seed of its [`Load`]; what the scheduler does, does not.
-//! - I2. A check decides by counts and orders, never by a time. One that does not end has found a thread that waits for ever.
-//! - I3. A thread of a check that panics is a failure, not an end: its message is what the check returns.
+//! - I1. Random choices come from the seed of the [`Load`]. The schedule does not.
+//! - I2. A check decides by counts and orders, never by time. A check that does not end has found a thread
+//!   that waits forever.
+//! - I3. A panic in a thread of a check is a failure of the check, which returns the message.
 //!
-//! What the test suites of papaya, flurry, scc and libcuckoo check of several threads is here in our words: ranges of each thread's own,
-//! the same keys for all, sums that are moved about, updates while the table grows, iteration and retention against insertion, counted
-//! drops. What they check of one thread is the comparison with std's map ([`acts`]).
+//! The checks with several threads cover those of papaya, flurry, scc and libcuckoo: ranges per thread, keys
+//! shared by all, moved sums, updates during growth, iteration and retention during insertion, counted drops.
+//! Their checks with one thread are covered by the comparison with std's map ([`acts`]).
 
 pub mod acts;
 pub mod crowd;
@@ -26,100 +28,103 @@ use std::fmt;
 pub use acts::Act;
 pub use value::{Counted, Held, Ledger, Value, Wide};
 
-/// What [`ConcurrentMap::compute`]'s function wants to be done.
+/// Decision of the function passed to [`ConcurrentMap::compute`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<V> {
-    /// Nothing.
+    /// Keep the entry.
     Keep,
-    /// This is the key's value.
+    /// Insert or replace the value.
     Put(V),
-    /// The key goes, if it is there.
+    /// Remove the key, if present.
     Remove,
 }
 
-/// A map from numbers that many threads use at once. Each method but those of the whole map takes effect at one moment.
+/// A map from numbers, used by many threads at once. Each method on one key takes effect atomically.
 ///
-/// Functions that are handed in may be called again; the last call is the one that counts. They may panic, and have then changed
-/// nothing.
+/// A method may call its function several times; the last call counts. If the function panics, the map is
+/// unchanged.
 pub trait ConcurrentMap<V: Held>: Send + Sync {
-    /// The key's value.
+    /// Returns the value of the key.
     fn get(&self, key: u64) -> Option<V>;
-    /// Sets the key's value; returns the old one.
+    /// Sets the value of the key. Returns the old value.
     fn insert(&self, key: u64, value: V) -> Option<V>;
-    /// Sets the key's value, and says whether there was another.
+    /// Sets the value of the key. Returns whether the key was present.
     fn set(&self, key: u64, value: V) -> bool;
-    /// Sets the key's value if it has none.
+    /// Sets the value of the key if it is absent.
     ///
     /// # Errors
     ///
-    /// It has one: what was to be put comes back.
+    /// The new value, if the key is present.
     fn try_insert(&self, key: u64, value: V) -> Result<(), V>;
-    /// The key's value; if it has none, it is made, and all who come at once get the same.
+    /// Returns the value of the key, or inserts a new one. Concurrent calls receive the same value.
     fn get_or_insert_with(&self, key: u64, make: &mut dyn FnMut() -> V) -> V;
-    /// Takes the key out; returns its value.
+    /// Removes the key. Returns its value.
     fn remove(&self, key: u64) -> Option<V>;
-    /// Takes the key out, and says whether it was there.
+    /// Removes the key. Returns whether it was present.
     fn discard(&self, key: u64) -> bool;
-    /// Takes the key out if the function says so of the value that goes; says whether it did.
+    /// Removes the key if the function returns true for its value. Returns whether it was removed.
     fn remove_if(&self, key: u64, goes: &mut dyn FnMut(&V) -> bool) -> bool;
-    /// Replaces the key's value by what the function makes of it, and says whether there is one.
+    /// Replaces the value of the key by the function's result. Returns whether the key is present.
     fn update(&self, key: u64, change: &mut dyn FnMut(&V) -> V) -> bool;
-    /// Does with the key what the function says.
+    /// Keeps, replaces or removes the entry, as the function decides.
     fn compute(&self, key: u64, step: &mut dyn FnMut(Option<&V>) -> Step<V>);
-    /// Visits each key that is there all the time once; those that come or go meanwhile, perhaps.
+    /// Visits each key once that stays present during the call. Keys that come or go meanwhile may be
+    /// visited.
     fn for_each(&self, visit: &mut dyn FnMut(u64, &V));
-    /// Takes out the entries of which the function says no, if they are still what it was told; others that come meanwhile, perhaps.
+    /// Removes each entry that the function rejects, if its value is unchanged. Entries inserted meanwhile
+    /// may stay.
     fn retain(&self, keep: &mut dyn FnMut(u64, &V) -> bool);
-    /// Takes out all that is there from the beginning to the end; others that come meanwhile, perhaps.
+    /// Removes each entry that stays present during the call. Entries inserted meanwhile may stay.
     fn clear(&self);
-    /// How many entries there are: exactly if nobody writes.
+    /// Number of entries; exact if no thread writes.
     fn len(&self) -> usize;
-    /// Whether there is none.
+    /// Whether the map is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Makes room for so many more, if the map can.
+    /// Reserves room for more entries, if the map supports it.
     fn reserve(&self, _more: usize) {}
-    /// Gives up room that is not needed, if the map can.
+    /// Releases unneeded room, if the map supports it.
     fn shrink(&self) {}
 }
 
-/// Makes the maps that are checked: small ones, so that they grow under the load.
+/// Creates the maps to check: small ones, so that they grow under the load.
 pub trait Maker: Sync {
-    /// The map of values of a type.
+    /// Map type for values of type `V`.
     type Map<V: Held>: ConcurrentMap<V>;
 
-    /// An empty map.
+    /// Creates an empty map.
     fn make<V: Held>(&self) -> Self::Map<V>;
 
-    /// Comes back when all that was replaced or removed before has been dropped, where the map does that later.
+    /// Waits until all replaced or removed values have been dropped, if the map defers drops.
     fn settle(&self) {}
 }
 
-/// How much a check does.
+/// Size of a check.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// From what all that is drawn at random is drawn.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Threads of a check.
+    /// Number of threads.
     pub threads: usize,
-    /// Keys, or rounds over them, of each thread.
+    /// Keys, or rounds over them, per thread.
     pub many: u64,
-    /// Rounds of a random history, of some calls by each thread.
+    /// Rounds of a random history, with some calls by each thread in each.
     pub rounds: usize,
-    /// Whether the map promises one order of all keys, and not one of each key only: who has put something and then looks at another
-    /// key finds all that was put before by those who then look at his. A map whose writes end with a plain store does not keep it.
+    /// Whether the map promises one order of all keys, and not only an order per key. With it, of two threads
+    /// that each write a key and then read the other's, at least one sees the other's write. A map whose
+    /// writes end with a plain store does not promise this.
     pub one_order: bool,
 }
 
-/// The variable from which a seed is taken, to repeat what failed.
+/// Environment variable with the seed, to repeat a failure.
 pub const SEED: &str = "SQUALL_HISTORY_SEED";
-/// The variable that names the emulator by which tests start themselves again.
+/// Environment variable with the emulator that tests use to restart themselves.
 pub const EMULATOR: &str = "SQUALL_TEST_RUNNER";
 
 impl Default for Load {
-    /// A second or two for all checks of a map; less under Miri and the sanitizers, and where an emulator runs the tests ([`EMULATOR`]). The seed is
-    /// that of the environment, or 1.
+    /// Size for one or two seconds for all checks of a map; smaller under Miri, sanitizers and emulators
+    /// ([`EMULATOR`]). The seed comes from the environment, else it is 1.
     fn default() -> Load {
         let seed = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
         let (many, rounds) = if cfg!(miri) {
@@ -133,14 +138,14 @@ impl Default for Load {
     }
 }
 
-/// A check that failed.
+/// A failed check.
 #[derive(Clone, Debug)]
 pub struct Failed {
-    /// Which.
+    /// Name of the check.
     pub check: &'static str,
-    /// Under which seed.
+    /// Seed of the load.
     pub seed: u64,
-    /// What was wrong.
+    /// Description of the failure.
     pub what: String,
 }
 
@@ -156,7 +161,7 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// All checks that failed, of one load.
+/// All failed checks of one load.
 #[derive(Clone, Debug)]
 pub struct Failures(pub Vec<Failed>);
 
@@ -168,20 +173,20 @@ impl fmt::Display for Failures {
 
 impl std::error::Error for Failures {}
 
-/// What a check returns: what was wrong, in words.
+/// Result of a check; the error describes the failure.
 pub type Outcome = Result<(), String>;
 
 /// A check.
 pub struct Check<M> {
-    /// What it is called.
+    /// Name of the check.
     pub name: &'static str,
-    /// What it does.
+    /// Function that runs the check.
     pub run: fn(&M, &Load) -> Outcome,
-    /// Whether it checks that there is one order of all keys, or that too ([`Load::one_order`]).
+    /// Whether the check requires one order of all keys ([`Load::one_order`]), at least in part.
     pub needs_one_order: bool,
 }
 
-/// All of them.
+/// All checks.
 pub fn checks<M: Maker>() -> Vec<Check<M>> {
     const ONE_ORDER: [&str; 3] =
         ["random::histories", "random::histories_of_wide_values", "whole::each_sees_the_other"];
@@ -218,11 +223,11 @@ pub fn checks<M: Maker>() -> Vec<Check<M>> {
     ]
 }
 
-/// Leads the maps of a maker through all checks.
+/// Runs all checks on the maps of a maker.
 ///
 /// # Errors
 ///
-/// The checks that failed.
+/// The failed checks.
 pub fn all_checks<M: Maker>(maker: &M, load: &Load) -> Result<(), Failures> {
     let run = |check: Check<M>| {
         let what = (check.run)(maker, load).err()?;
@@ -232,21 +237,21 @@ pub fn all_checks<M: Maker>(maker: &M, load: &Load) -> Result<(), Failures> {
     if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
 }
 
-/// Sets all of these keys.
+/// Sets all these keys.
 fn fill(map: &impl ConcurrentMap<u64>, keys: impl IntoIterator<Item = u64>, value: impl Fn(u64) -> u64) {
     for key in keys {
         map.set(key, value(key));
     }
 }
 
-/// Takes all of these keys out.
+/// Removes all these keys.
 fn empty(map: &impl ConcurrentMap<u64>, keys: impl IntoIterator<Item = u64>) {
     for key in keys {
         map.discard(key);
     }
 }
 
-/// Returns from a check with this, unless the condition holds.
+/// Returns an error from a check unless the condition holds.
 macro_rules! ensure {
     ($holds:expr, $($what:tt)+) => {
         if !$holds {

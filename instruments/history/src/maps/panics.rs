@@ -1,4 +1,4 @@
-//! Functions of the user's that panic.
+//! Functions passed by the user that panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,10 +7,11 @@ use super::crowd::crowd;
 use super::{ConcurrentMap, Load, Maker, Outcome, ensure, fill};
 use crate::rng::Rng;
 
-/// Keys that are there, of twice as many.
+/// Number of present keys, of twice as many.
 const KEYS: u64 = 8;
 
-/// Each function that is handed in panics; nothing has changed, and the map goes on. Meanwhile another thread counts in the same keys.
+/// Each passed function panics. The map is unchanged and stays usable. Meanwhile another thread counts in the
+/// same keys.
 pub(super) fn change_nothing<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     fill(&map, 0..KEYS, |_| 0);
@@ -29,7 +30,7 @@ pub(super) fn change_nothing<M: Maker>(maker: &M, load: &Load) -> Outcome {
         Ok(())
     })?;
     ensure!(planned.into_inner() > 0, "no panic came through");
-    ensure!(map.len() as u64 == KEYS, "it holds {} keys, not {KEYS}", map.len());
+    ensure!(map.len() as u64 == KEYS, "the map holds {} keys, not {KEYS}", map.len());
     (0..KEYS).try_for_each(|key| {
         let right = load.many / KEYS + u64::from(key < load.many % KEYS);
         let got = map.get(key);
@@ -45,19 +46,19 @@ fn alone(map: &impl ConcurrentMap<u64>) -> Outcome {
             let got = map.get(key);
             ensure!(got == Some(0), "after a panic of way {way} key {key} holds {got:?}");
             let absent = map.get(KEYS + key);
-            ensure!(absent.is_none(), "after a panic of way {way} key {} is there", KEYS + key);
+            ensure!(absent.is_none(), "after a panic of way {way} key {} is present", KEYS + key);
         }
-        ensure!(map.len() as u64 == KEYS, "after panics of way {way} it holds {}", map.len());
+        ensure!(map.len() as u64 == KEYS, "after panics of way {way} the map holds {}", map.len());
     }
     Ok(())
 }
 
-/// Functions that can be handed in.
+/// Number of methods that take a function.
 const WAYS: u64 = 7;
 
-/// Hands in a function that panics. Whether the panic came back.
+/// Passes a panicking function. Returns whether the panic reached the caller.
 fn panics(map: &impl ConcurrentMap<u64>, way: u64, key: u64) -> bool {
-    // Without the hook of panics, which would print.
+    // `resume_unwind` skips the panic hook, which would print.
     fn planned() -> ! {
         resume_unwind(Box::new("planned"))
     }

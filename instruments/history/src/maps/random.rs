@@ -1,5 +1,5 @@
-//! Random calls of several threads on few keys, recorded, and checked for linearizability: each key by itself, and all of them
-//! together. Beside them a thread that nobody records makes the map grow and shrink.
+//! Random calls of several threads on few keys, recorded and checked for linearizability, per key and for all
+//! keys together. An unrecorded thread makes the map grow and shrink meanwhile.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
@@ -13,17 +13,17 @@ use crate::rng::Rng;
 use crate::spec::key::is_odd;
 use crate::spec::{At, Key, KeyOp, KeyRet, Keyed, Plan};
 
-/// What is recorded of a map.
+/// Log of one thread's calls on a map.
 pub type MapLog = Log<At<u64, KeyOp>, KeyRet>;
-/// What several threads did to a map.
+/// History of several threads' calls on a map.
 pub type MapHistory = History<At<u64, KeyOp>, KeyRet>;
 
-/// Threads, their calls in each round, keys. In a round there are never more calls than a window may have.
+/// Threads, calls per thread and round, and keys. A round fits into a window.
 const SHAPES: &[(usize, usize, u64)] = &[(4, 7, 2), (3, 8, 3), (6, 5, 1), (2, 12, 2)];
-/// The first of the keys that come and go beside those that are recorded, and how many.
+/// First key and number of the unrecorded keys that come and go.
 const BALLAST: (u64, u64) = (1_000, if cfg!(miri) { 12 } else { 300 });
 
-/// Does this to the map.
+/// Applies the operation to the map.
 pub fn perform<V: Value>(map: &impl ConcurrentMap<V>, key: u64, op: &KeyOp, rng: &mut Rng) -> KeyRet {
     use KeyRet::{Flag, Value as Told};
     let told = |value: Option<V>| Told(value.map(|value| value.number()));
@@ -33,7 +33,7 @@ pub fn perform<V: Value>(map: &impl ConcurrentMap<V>, key: u64, op: &KeyOp, rng:
         KeyOp::Set(value) => Flag(map.set(key, V::of(value))),
         KeyOp::TryInsert(value) => Flag(match map.try_insert(key, V::of(value)) {
             Ok(()) => true,
-            // Another than was handed in comes back: no specification allows that.
+            // The map returned another value than it was given. No specification allows this answer.
             Err(back) if back.number() != value => return Told(Some(back.number())),
             Err(_) => false,
         }),
@@ -80,19 +80,20 @@ fn update_and_panic<V: Value>(map: &impl ConcurrentMap<V>, key: u64) -> KeyRet {
     let update = || {
         map.update(key, &mut |_| {
             called = true;
-            // Without the hook of panics, which would print.
+            // `resume_unwind` skips the panic hook, which would print.
             resume_unwind(Box::new("planned"))
         })
     };
     match catch_unwind(AssertUnwindSafe(update)) {
         Err(_) => KeyRet::Flag(true),
         Ok(false) if !called => KeyRet::Flag(false),
-        // A panic was swallowed, or a value replaced without asking: no specification allows that.
+        // A panic was swallowed, or a value was replaced without a call of the function. No specification
+        // allows this answer.
         Ok(_) => KeyRet::Value(None),
     }
 }
 
-/// An operation drawn at random. What it puts nobody else puts.
+/// Draws an operation. The inserted values are unique.
 fn draw(rng: &mut Rng, unique: u64) -> KeyOp {
     let value = unique * 2 + rng.below(2);
     match rng.below(20) {
@@ -111,12 +112,12 @@ fn draw(rng: &mut Rng, unique: u64) -> KeyOp {
     }
 }
 
-/// Random calls of plain values.
+/// Random calls with plain values.
 pub(super) fn histories<M: Maker>(maker: &M, load: &Load) -> Outcome {
     of_values::<M, u64>(maker, load)
 }
 
-/// Random calls of values that do not fit into a word.
+/// Random calls with values larger than a word.
 pub(super) fn histories_of_wide_values<M: Maker>(maker: &M, load: &Load) -> Outcome {
     of_values::<M, Wide>(maker, load)
 }
@@ -130,12 +131,12 @@ fn of_values<M: Maker, V: Value>(maker: &M, load: &Load) -> Outcome {
     Ok(())
 }
 
-/// Whether what was done to a map that was empty could have been done one after the other: to each key, and to all together if
+/// Checks a history of a map that was empty at the start, for each key, and for all keys together if
 /// `one_order` is promised.
 ///
 /// # Errors
 ///
-/// How not.
+/// The reason why the history is refused.
 pub fn check(history: &MapHistory, one_order: bool) -> Outcome {
     Checker::new(Key, None)
         .check_keys(history, |at| at.key, |at| at.op)
@@ -147,11 +148,11 @@ pub fn check(history: &MapHistory, one_order: bool) -> Outcome {
     whole.map_err(|refused| format!("each key is right, and all of them together are not: {refused}"))
 }
 
-/// Rounds of random calls. Between two rounds nobody is inside, so that each is a window of its own.
+/// Records rounds of random calls. No call is in progress between two rounds, so each round is a window.
 ///
 /// # Errors
 ///
-/// A call panicked.
+/// The panic of a call.
 fn record<V: Value>(
     map: &impl ConcurrentMap<V>,
     load: &Load,
@@ -185,13 +186,13 @@ fn record<V: Value>(
     Ok(History::from_logs(logs.collect()))
 }
 
-/// Makes the map grow and shrink until the others have done.
+/// Makes the map grow and shrink until the others are done.
 fn come_and_go<V: Value>(map: &impl ConcurrentMap<V>, over: &Over) -> Outcome {
     let (from, count) = BALLAST;
     while !over.is_over() {
         for key in from..from + count {
             if map.set(key, V::of(key)) {
-                return Err(format!("key {key} was there, and nobody had set it"));
+                return Err(format!("key {key} was present before it was set"));
             }
             if key % 8 == 0 {
                 std::thread::yield_now();

@@ -1,23 +1,23 @@
-//! Values that show what is done to them.
+//! Values that detect misuse.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a map may hold.
+/// Requirements on the values of a map.
 pub trait Held: Clone + Send + Sync + 'static {}
 
 impl<V: Clone + Send + Sync + 'static> Held for V {}
 
-/// A value that stands for a number.
+/// A value that represents a number.
 pub trait Value: Held {
-    /// The value of this number.
+    /// Creates the value of this number.
     fn of(number: u64) -> Self;
 
-    /// Its number.
+    /// Number of the value.
     ///
     /// # Panics
     ///
-    /// If this was never a value.
+    /// If the value is corrupt.
     fn number(&self) -> u64;
 }
 
@@ -31,7 +31,8 @@ impl Value for u64 {
     }
 }
 
-/// A number in several words and on the heap: one that is read half written, or after it was freed, does not agree with itself.
+/// A number in several words and on the heap. If it is read half written, or after its free, its parts
+/// disagree.
 #[derive(Clone, Debug)]
 pub struct Wide(u64, Box<u64>, u64);
 
@@ -42,12 +43,12 @@ impl Value for Wide {
 
     fn number(&self) -> u64 {
         let agrees = self.1.rotate_right(17) == self.0 && !self.2 == self.0;
-        assert!(agrees, "a value that nobody put: {self:x?}");
+        assert!(agrees, "a corrupt value: {self:x?}");
         self.0
     }
 }
 
-/// How many values there are.
+/// Counts values.
 #[derive(Debug, Default)]
 pub struct Ledger {
     born: AtomicU64,
@@ -56,52 +57,53 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An empty one.
+    /// Creates an empty ledger.
     pub fn new() -> Arc<Ledger> {
         Arc::default()
     }
 
-    /// How many were made or cloned, and how many were dropped.
+    /// Numbers of created (or cloned) and dropped values.
     pub fn counts(&self) -> (u64, u64) {
         (self.born.load(Ordering::Relaxed), self.died.load(Ordering::Relaxed))
     }
 
-    /// How many there are now.
+    /// Number of living values.
     pub fn alive(&self) -> i64 {
         let (born, died) = self.counts();
         born as i64 - died as i64
     }
 
-    /// Whether one was dropped twice, or read after it was dropped.
+    /// Whether a value was dropped twice, or read after its drop.
     pub fn is_wrong(&self) -> bool {
         self.wrong.load(Ordering::Relaxed)
     }
 }
 
-/// A value that is counted in a ledger, and that knows whether it was dropped.
+/// A value that is counted in a ledger and detects use after its drop.
 #[derive(Debug)]
 pub struct Counted {
     ledger: Arc<Ledger>,
     number: u64,
-    /// `number` and a mark while it lives.
+    /// `number` combined with a mark while the value is alive.
     seal: AtomicU64,
 }
 
 const ALIVE: u64 = 0x5EA1_ED00_A11F_E000;
 
 impl Counted {
-    /// One more.
+    /// Creates a value.
     pub fn new(ledger: &Arc<Ledger>, number: u64) -> Counted {
         ledger.born.fetch_add(1, Ordering::Relaxed);
         Counted { ledger: Arc::clone(ledger), number, seal: AtomicU64::new(number ^ ALIVE) }
     }
 
-    /// Marks it as dropped, and leaves it: what a map does that drops it too early, without the crash.
+    /// Marks the value as dropped without dropping it: imitates a map that drops too early, without the
+    /// crash.
     pub fn bury(&self) {
         self.seal.store(0, Ordering::Relaxed);
     }
 
-    /// Its number; whether it was dropped goes to the ledger.
+    /// Number of the value. A read after the drop is noted in the ledger.
     pub fn number(&self) -> u64 {
         if self.seal.load(Ordering::Relaxed) != self.number ^ ALIVE {
             self.ledger.wrong.store(true, Ordering::Relaxed);
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a value that nobody put")]
+    #[should_panic(expected = "a corrupt value")]
     fn a_torn_value_is_noticed() {
         Wide(1, Box::new(1), !1).number();
     }

@@ -1,4 +1,4 @@
-//! What is said of the map as a whole: iteration, retention, emptying, size, and one order of all keys.
+//! Operations on the whole map: iteration, retention, clearing, length, and one order of all keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -8,18 +8,18 @@ use super::crowd::{Meeting, Over, crowd, pause};
 use super::{ConcurrentMap, Load, Maker, Outcome, empty, ensure, fill};
 use crate::rng::Rng;
 
-/// Keys that are there all the time.
+/// Number of keys that stay present.
 const STABLE: u64 = 64;
-/// The first of the keys that come and go.
+/// First of the keys that come and go.
 const OTHERS: u64 = 10_000;
-/// Rounds of the check in which two threads look for each other's, to those of the rest: that they meet in the few nanoseconds that
-/// matter is rare.
+/// Factor for the rounds of the check in which two threads look for each other's writes. The critical few
+/// nanoseconds are rarely hit.
 const MEETINGS: u64 = if cfg!(miri) { 10 } else { 60 };
-/// How many steps one of them may come later than the other: about as long as a processor may hold a store.
+/// Maximum random delay of one of the threads in steps: about as long as a processor may buffer a store.
 const LATER_MAX: u64 = 64;
 
-/// One thread visits all, others put keys in and out, and put new values at keys that are there: each key that is there all the time
-/// is visited once, and nothing that never was.
+/// One thread iterates while others insert, remove and replace entries. Each key that stays present is
+/// visited once, and no foreign entry is visited.
 pub(super) fn iteration<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     fill(&map, 0..STABLE, |key| key);
@@ -60,13 +60,13 @@ fn visit_stable(map: &impl ConcurrentMap<u64>, many: u64) -> Outcome {
             *times.entry(key).or_insert(0) += 1;
         }
     });
-    ensure!(wrong.is_none(), "visited {wrong:?}, which never was there");
+    ensure!(wrong.is_none(), "visited {wrong:?}, which was never inserted");
     let not_once: Vec<_> = (0..STABLE).filter(|key| times.get(key) != Some(&1)).collect();
-    ensure!(not_once.is_empty(), "keys {not_once:?} were there all the time, and not visited once");
+    ensure!(not_once.is_empty(), "keys {not_once:?} stayed present and were not visited exactly once");
     Ok(())
 }
 
-/// Each thread puts a range of its own, sees all of it, takes it out by `retain`, and sees none of it.
+/// Each thread inserts its own range, sees all of it, removes it by `retain`, and then sees no part of it.
 pub(super) fn retain_own<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     let many = (load.many / 8).max(4);
@@ -96,15 +96,15 @@ pub(super) fn retain_own<M: Maker>(maker: &M, load: &Load) -> Outcome {
                 gone.len()
             );
             let rest: Vec<_> = own.clone().filter(|key| map.get(*key).is_some()).collect();
-            ensure!(rest.is_empty() && seen() == 0, "keys {rest:?} were not retained, and are there");
+            ensure!(rest.is_empty() && seen() == 0, "keys {rest:?} are present after retain removed them");
         }
         Ok(())
     })?;
-    ensure!(map.len() == 0, "nothing was retained, and {} are there", map.len());
+    ensure!(map.len() == 0, "retain removed all keys, and {} are present", map.len());
     Ok(())
 }
 
-/// One thread retains what is even, and meanwhile others make everything even: nothing that is even goes.
+/// One thread retains even values while others make all values even. No even value is removed.
 pub(super) fn retain_spares_what_was_changed<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     let meeting = Meeting::new(load.threads);
@@ -134,17 +134,18 @@ pub(super) fn retain_spares_what_was_changed<M: Maker>(maker: &M, load: &Load) -
         Ok(())
     })?;
     let lost = lost.into_inner();
-    ensure!(lost == 0, "{lost} values went, of which the function had never said so");
+    ensure!(lost == 0, "retain removed {lost} values that the function kept");
     Ok(())
 }
 
-/// One thread empties the map, others insert each key once: what was there before is gone, what came after is there.
+/// One thread clears the map while others insert each key once. Earlier keys are gone, later keys are
+/// present.
 pub(super) fn clear<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     let inserters = load.threads.max(2) - 1;
     let inserted: Vec<_> = (0..inserters).map(|_| AtomicU64::new(0)).collect();
     let key = |thread: usize, at: u64| (thread as u64 * load.many * 4) + at;
-    // Acquire: pairs with the Release of the inserters below. What is counted was there.
+    // Acquire: pairs with the Release of the inserters. Counted keys were present.
     let so_far = || inserted.iter().map(|count| count.load(Ordering::Acquire)).collect::<Vec<_>>();
     crowd(inserters + 1, |thread| {
         if let Some(count) = inserted.get(thread) {
@@ -161,7 +162,7 @@ pub(super) fn clear<M: Maker>(maker: &M, load: &Load) -> Outcome {
             for (thread, before) in before.iter().enumerate() {
                 let newest = before.saturating_sub(200)..*before;
                 let left = newest.filter(|at| map.get(key(thread, *at)).is_some()).count();
-                ensure!(left == 0, "{left} keys were there before the map was emptied, and are there after");
+                ensure!(left == 0, "{left} keys survived clear");
             }
         }
         Ok(())
@@ -169,12 +170,16 @@ pub(super) fn clear<M: Maker>(maker: &M, load: &Load) -> Outcome {
     map.clear();
     let mut visited = 0;
     map.for_each(&mut |_, _| visited += 1);
-    ensure!(map.len() == 0 && visited == 0, "emptied, it holds {} and shows {visited}", map.len());
-    ensure!(!map.set(1, 1) && map.get(1) == Some(1), "emptied, it takes nothing any more");
+    ensure!(
+        map.len() == 0 && visited == 0,
+        "after clear, len is {} and {visited} entries are visited",
+        map.len()
+    );
+    ensure!(!map.set(1, 1) && map.get(1) == Some(1), "after clear, the map takes no key");
     Ok(())
 }
 
-/// After any load, when nobody writes: `len`, what is visited and what is found agree.
+/// After a load, without writers: `len`, iteration and lookups agree.
 pub(super) fn len_at_rest<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let map = maker.make::<u64>();
     let keys = 200;
@@ -200,8 +205,8 @@ pub(super) fn len_at_rest<M: Maker>(maker: &M, load: &Load) -> Outcome {
         });
         let found: BTreeSet<_> = (0..keys).filter(|key| map.get(*key).is_some()).collect();
         let (len, count) = (map.len(), found.len());
-        ensure!(visited == found && shown == count, "{count} are found, and {shown} visited");
-        ensure!(len == count && map.is_empty() == (len == 0), "{count} are there, and len is {len}");
+        ensure!(visited == found && shown == count, "{count} keys are found, and {shown} visited");
+        ensure!(len == count && map.is_empty() == (len == 0), "{count} keys are present, and len is {len}");
         if round == 2 {
             map.shrink();
         }
@@ -209,9 +214,9 @@ pub(super) fn len_at_rest<M: Maker>(maker: &M, load: &Load) -> Outcome {
     Ok(())
 }
 
-/// Two threads each put something, then look for the other's: one of them began to look last, and must find it. That is what makes one
-/// order of all keys out of an order for each. A write that has returned while its store is still under way fails here, if the two
-/// threads run at once and the code is optimised.
+/// Two threads each write a key, then read the other's. One of them begins to read last and must see the
+/// other's write. This makes one order of all keys out of the orders per key. A write that returns while its
+/// store is still buffered fails here, if the threads run in parallel and the code is optimised.
 pub(super) fn each_sees_the_other<M: Maker>(maker: &M, load: &Load) -> Outcome {
     if !load.one_order {
         return Ok(());
@@ -241,7 +246,7 @@ pub(super) fn each_sees_the_other<M: Maker>(maker: &M, load: &Load) -> Outcome {
                 missed.push(round);
             }
         }
-        // Told through keys that nobody has used yet.
+        // Reports misses through unused keys of the map.
         fill(&map, missed.into_iter().map(|round| 2 + round * 2 + own), |_| 1);
         Ok(())
     })?;
@@ -249,7 +254,7 @@ pub(super) fn each_sees_the_other<M: Maker>(maker: &M, load: &Load) -> Outcome {
     let both = (1..=rounds).filter(missed).count();
     ensure!(
         both == 0,
-        "in {both} of {rounds} rounds each of two threads put something, and neither then saw the other's"
+        "in {both} of {rounds} rounds two threads each wrote a key, and neither saw the other's write"
     );
     Ok(())
 }

@@ -1,55 +1,55 @@
-//! What a map does with one key. What lies there is a number, or nothing.
+//! Specification of one key of a map. Its value is a number or absent.
 
 use super::Spec;
 
-/// One key of a map from anything to numbers; its state is what lies there.
+/// One key of a map to numbers; the state is its value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Key;
 
-/// What is asked of a key.
+/// Operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyOp {
-    /// What lies there? Answered by a value.
+    /// Reads the value. Returns the value.
     Get,
-    /// Put this. Answered by the value before.
+    /// Inserts this value. Returns the old value.
     Insert(u64),
-    /// Put this. Answered by whether something was there.
+    /// Inserts this value. Returns whether the key was present.
     Set(u64),
-    /// Put this if nothing is there. Answered by whether it was put.
+    /// Inserts this value if the key is absent. Returns whether it was inserted.
     TryInsert(u64),
-    /// Put this if nothing is there. Answered by the value that lies there then.
+    /// Inserts this value if the key is absent. Returns the value present afterwards.
     GetOrInsert(u64),
-    /// Take it out. Answered by the value.
+    /// Removes the key. Returns the old value.
     Remove,
-    /// Take it out. Answered by whether something was there.
+    /// Removes the key. Returns whether it was present.
     Discard,
-    /// Take it out if it is odd. Answered by whether it was taken out.
+    /// Removes the key if its value is odd. Returns whether it was removed.
     RemoveOdd,
-    /// Add this to it. Answered by the value before, if there was one.
+    /// Adds this to the value, if present. Returns the old value.
     Update(u64),
-    /// Add to it, by a closure that panics. Answered by whether it did, as a flag.
+    /// Updates by a closure that panics. Returns whether it panicked, as a flag.
     UpdateAndPanic,
-    /// What the plan says. Answered by the value before.
+    /// Follows the plan. Returns the old value.
     Compute(Plan),
 }
 
-/// What a closure does with what it finds.
+/// Action of a closure on the current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Plan {
-    /// Something is taken out; where nothing is, this is put.
+    /// Removes a present key; inserts this value if the key is absent.
     Toggle(u64),
-    /// This is added; where nothing is, it is put.
+    /// Adds this to a present value; inserts this value if the key is absent.
     Add(u64),
-    /// What is odd is taken out; all else stays.
+    /// Removes an odd value.
     DropOdd,
 }
 
-/// What a key answers.
+/// Answer of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyRet {
-    /// A value, or that there is none.
+    /// A value, or its absence.
     Value(Option<u64>),
-    /// Yes or no.
+    /// A yes or no.
     Flag(bool),
 }
 
@@ -82,7 +82,7 @@ impl Spec for Key {
 }
 
 impl Plan {
-    /// What shall lie there, where this lies now.
+    /// Value after the action, given the value before.
     pub fn follow(self, old: Option<u64>) -> Option<u64> {
         match (self, old) {
             (Plan::Toggle(_), Some(_)) | (Plan::DropOdd, None) => None,
@@ -93,7 +93,7 @@ impl Plan {
     }
 }
 
-/// What [`KeyOp::RemoveOdd`] and [`Plan::DropOdd`] take out.
+/// Whether [`KeyOp::RemoveOdd`] and [`Plan::DropOdd`] remove this value.
 pub(crate) fn is_odd(value: u64) -> bool {
     value % 2 == 1
 }

@@ -1,4 +1,4 @@
-//! Sequential specifications: what an object does when nobody else is there.
+//! Sequential specifications: the behaviour of an object used by a single thread.
 
 pub(crate) mod key;
 mod register;
@@ -10,21 +10,20 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::hash::Hash;
 
-/// What an object does when nobody else is there.
+/// Sequential behaviour of an object.
 pub trait Spec {
-    /// What the object holds.
+    /// State of the object.
     type State: Clone + Eq + Hash + Debug;
-    /// What it is asked.
+    /// Operation.
     type Op: Clone + Debug;
-    /// What it answers.
+    /// Answer.
     type Ret: Clone + PartialEq + Debug;
 
-    /// The state after the operation, and the answer.
-    ///
-    /// The same state and operation always give the same.
+    /// Returns the state after the operation, and the answer. The function is deterministic.
     fn apply(&self, state: &Self::State, op: &Self::Op) -> (Self::State, Self::Ret);
 
-    /// Whether the operation leaves every state as it is. Such a call can be left out of a wrong history if the rest is wrong too.
+    /// Whether the operation leaves every state unchanged. Such a call can be omitted from a wrong history if
+    /// the rest stays wrong.
     fn only_reads(&self, op: &Self::Op) -> bool;
 }
 
@@ -33,7 +32,7 @@ pub trait Spec {
 pub struct At<K, O> {
     /// The key.
     pub key: K,
-    /// What is asked of it.
+    /// The operation.
     pub op: O,
 }
 
@@ -43,17 +42,17 @@ impl<K: Debug, O: Debug> Debug for At<K, O> {
     }
 }
 
-/// Many objects of one specification, each at its key: a map, where `S` is what it does with one key.
+/// Independent objects, one per key: a map, if `S` specifies one key.
 #[derive(Clone, Debug)]
 pub struct Keyed<S, K, T> {
     spec: S,
-    /// What lies at a key that nobody has changed.
+    /// State of an unchanged key.
     start: T,
     keys: std::marker::PhantomData<fn(K)>,
 }
 
 impl<S: Spec, K> Keyed<S, K, S::State> {
-    /// Objects of this specification, all in this state at first.
+    /// Objects with this specification, all in state `start`.
     pub fn new(spec: S, start: S::State) -> Self {
         Keyed { spec, start, keys: std::marker::PhantomData }
     }
@@ -64,7 +63,7 @@ where
     S: Spec,
     K: Clone + Ord + Hash + Debug,
 {
-    /// What differs from the start.
+    /// Keys with a state other than the start.
     type State = BTreeMap<K, S::State>;
     type Op = At<K, S::Op>;
     type Ret = S::Ret;

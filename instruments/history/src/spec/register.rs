@@ -1,49 +1,50 @@
-//! What a versioned register does: a value, and how many times it was changed.
+//! Specification of a versioned register: a value and the number of its changes.
 
 use super::Spec;
 
-/// A value whose changes are counted.
+/// A value with a count of its changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Register;
 
-/// What a register holds.
+/// State of a register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Versioned {
-    /// How many times it was changed.
+    /// Number of changes.
     pub version: u64,
-    /// What was put last.
+    /// Current value.
     pub value: u64,
 }
 
-/// What is asked of a register.
+/// Operation on a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RegisterOp {
-    /// Answered by the value.
+    /// Reads the value.
     Read,
-    /// Answered by the version.
+    /// Reads the version.
     Version,
-    /// Answered by both.
+    /// Reads both.
     ReadVersioned,
-    /// Put this.
+    /// Stores this value.
     Write(u64),
-    /// Add this to the value. Answered by the value before.
+    /// Adds this to the value. Returns the old value.
     Update(u64),
-    /// If the version is this, put that. Answered by the new version, or by both as they are.
+    /// Stores the second number if the version equals the first. Returns the new version, or the unchanged
+    /// state.
     CompareAndUpdate(u64, u64),
 }
 
-/// What a register answers.
+/// Answer of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RegisterRet {
     /// A value.
     Value(u64),
     /// A version.
     Version(u64),
-    /// Both.
+    /// Version and value.
     Both(Versioned),
-    /// It was not the version that was expected, but this.
+    /// The version differed from the expected one; this is the current state.
     Conflict(Versioned),
-    /// It was done.
+    /// The value was stored.
     Done,
 }
 

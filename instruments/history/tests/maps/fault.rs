@@ -1,63 +1,63 @@
-//! What may be wrong with a map, and which checks must notice.
+//! Faults of a map, and the checks that must detect them.
 
-/// What is wrong with a map.
+/// A fault of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// A look sometimes shows what lay there before.
+    /// A lookup sometimes returns the previous value.
     StaleGet,
-    /// An update reads under the lock, and writes under it again.
+    /// An update reads and writes in two critical sections.
     TornUpdate,
-    /// The same, and it writes even if the key went meanwhile.
+    /// An update reads and writes in two critical sections, and writes even if the key was removed between.
     UpdateResurrects,
-    /// A computation looks and writes under two locks.
+    /// A compute reads and writes in two critical sections.
     TornCompute,
-    /// Whoever found nothing inserts, even if there is something now.
+    /// A try-insert that found no value inserts even if one is present by then.
     TwoWinners,
-    /// The same, where a value is made.
+    /// A get-or-insert that found no value inserts even if one is present by then.
     TwoValues,
-    /// The value that was found is returned, not the one that was replaced.
+    /// An insert returns the value it found earlier instead of the replaced one.
     InsertTellsOther,
-    /// Two may get the value that one takes out.
+    /// Two removals may return the same value.
     RemovedTwice,
-    /// The value is asked about under one lock and removed under another.
+    /// A conditional removal tests and removes in two critical sections.
     RemoveIfTorn,
-    /// Taking out always says that something was there.
+    /// A discard always reports that the key was present.
     DiscardLies,
     /// A key is lost whenever the map grows.
     LosesInGrowth,
-    /// Half of the keys are away while the map grows.
+    /// Half of the keys are absent while the map grows.
     HidesInGrowth,
-    /// While the map grows, a look for what is not there finds something.
+    /// While the map grows, the lookup of an absent key finds a value.
     GhostsInGrowth,
-    /// While the map grows, updates go to what is thrown away.
+    /// While the map grows, updates are lost.
     UpdatesLostInGrowth,
-    /// Iteration misses an entry if something was put or removed meanwhile.
+    /// Iteration misses an entry after a concurrent insertion or removal.
     IterationSkips,
-    /// Iteration shows an entry twice if something was put or removed meanwhile.
+    /// Iteration repeats an entry after a concurrent insertion or removal.
     IterationRepeats,
-    /// What goes is decided on a copy, and removed by its key.
+    /// Retention decides on a copy and removes by key.
     RetainByKey,
-    /// One entry is not asked about.
+    /// Retention skips one entry.
     RetainMisses,
-    /// Emptying leaves one entry.
+    /// Clearing leaves one entry.
     ClearLeaves,
-    /// The count is read and written by itself.
+    /// The length is read and written without atomicity.
     LenDrifts,
-    /// What is replaced is forgotten.
+    /// Replaced values are leaked.
     Leaks,
-    /// What is replaced is kept as long as the map.
+    /// Replaced values are kept as long as the map.
     Keeps,
-    /// What is taken out is dropped while others can still find it.
+    /// Removed values are dropped while others can still find them.
     DropsEarly,
-    /// A value is away while a function looks at it, and does not come back if that panics.
+    /// A value is absent while a function reads it, and is lost if the function panics.
     PanicLoses,
-    /// What is set is seen by others only when its thread does something else.
+    /// A set becomes visible to others only with the next operation of its thread.
     LateStores,
 }
 
-/// Each fault, and a check that must notice it.
+/// Each fault, with a check that must detect it.
 pub(crate) const FAULTS: &[(Fault, &str)] = &[
     (Fault::StaleGet, "random::histories"),
     (Fault::StaleGet, "random::histories_of_wide_values"),

@@ -1,4 +1,4 @@
-//! Std's map behind a lock, with one fault or none.
+//! Std's map behind a lock, with one fault or without.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::thread::{ThreadId, current, yield_now};
 use crate::fault::Fault;
 use squall_history::maps::{ConcurrentMap, Counted, Held, Maker, Step};
 
-/// Makes maps with this fault.
+/// Creates maps with this fault.
 pub(crate) struct Broken(pub(crate) Fault);
 
 impl Maker for Broken {
@@ -32,7 +32,7 @@ impl Maker for Broken {
     }
 }
 
-/// Entries for which there is room at first.
+/// Initial capacity.
 const FEWEST: usize = 4;
 
 /// A map with a fault.
@@ -40,16 +40,16 @@ pub(crate) struct Flawed<V> {
     fault: Fault,
     inner: Mutex<Inner<V>>,
     grows: AtomicBool,
-    /// A count beside the map.
+    /// A separate count of entries.
     len: AtomicUsize,
 }
 
 struct Inner<V> {
     map: HashMap<u64, V>,
-    /// What lay there before.
+    /// Previous values.
     before: HashMap<u64, V>,
     kept: Vec<V>,
-    /// What a thread has set, and others do not see.
+    /// Values set by a thread and not yet visible to others.
     late: HashMap<ThreadId, (u64, V)>,
     room: usize,
     looks: usize,
@@ -78,7 +78,7 @@ impl<V: Held> Flawed<V> {
         self.len.store(len.wrapping_add_signed(change), Ordering::Relaxed);
     }
 
-    /// Puts it, and grows if there is no room.
+    /// Inserts a value and grows if there is no room.
     fn put(&self, key: u64, value: V) -> Option<V> {
         let mut inner = self.lock();
         if inner.map.len() >= inner.room && !inner.map.contains_key(&key) {
@@ -96,7 +96,7 @@ impl<V: Held> Flawed<V> {
         old
     }
 
-    /// What lies there then, and the value if it was not put.
+    /// Inserts the value if the key is absent. Returns the value present afterwards, and the rejected value.
     fn put_if_absent(&self, key: u64, value: V) -> (V, Option<V>) {
         let mut inner = self.lock();
         if inner.map.len() >= inner.room && !inner.map.contains_key(&key) {
@@ -154,7 +154,7 @@ impl<V: Held> Flawed<V> {
         old
     }
 
-    /// Marks the value as dropped, and lets others see it.
+    /// Marks the value as dropped while others can still see it.
     fn bury(&self, key: u64) {
         let inner = self.lock();
         let value = inner.map.get(&key).map(|value| value as &dyn Any);

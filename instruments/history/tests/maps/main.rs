@@ -1,5 +1,5 @@
-//! The checks on maps: std's behind a lock passes all of them, and each of them fails on a map that is wrong in its way. A check that
-//! has never failed shows nothing.
+//! Tests of the map checks: std's map behind a lock passes all of them, and each check fails for some faulty
+//! map. A check that has never failed shows nothing.
 
 mod fault;
 mod flawed;
@@ -9,7 +9,7 @@ use flawed::Broken;
 use proptest::prelude::*;
 use squall_history::maps::{Act, Load, Maker, Wide, acts, all_checks, checks};
 
-/// Seeds that a check may need to meet a fault.
+/// Maximum number of seeds that a check may need to detect a fault.
 const SEEDS_MAX: u64 = 64;
 
 #[test]
