@@ -2,7 +2,7 @@
 //!
 //! Idea: each check is written once, for numbers as keys. A [`Maker`] creates an implementation in each of
 //! its states and passes it through all checks. A check is useful only if some wrong map fails it;
-//! `tests/maps` has such a map for each check.
+//! `tests/main/maps` has such a map for each check.
 //!
 //! - I1. Random choices come from the seed of the [`Load`]. The schedule does not.
 //! - I2. A check decides by counts and orders, never by time. A check that does not end has found a thread

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{ThreadId, current, yield_now};
 
-use crate::fault::Fault;
+use super::fault::Fault;
 use squall_history::maps::{ConcurrentMap, Counted, Held, Maker, Step};
 
 /// Creates maps with this fault.
