@@ -1,16 +1,18 @@
-//! `cargo run -p xtask -- instructions`: counts the instructions of one operation, and holds them against what is asked.
+//! `cargo run -p xtask -- instructions`: counts the instructions of one operation and compares them with
+//! limits.
 //!
-//! Idea: instructions can be counted exactly on any machine, whatever else runs on it. Callgrind counts those of
-//! `squall loop` for two numbers of operations; the difference over the difference is one operation's, and starting up
-//! is not in it. A virtual topology is set, in which the processor is read from our own block: below valgrind there are no
-//! restartable sequences.
+//! Idea: instructions can be counted exactly on any machine, under any other load. Callgrind counts the
+//! instructions of `squall loop` for two numbers of operations. The difference of the counts, divided by the
+//! difference of the numbers, is the cost of one operation without start-up. The runs use a virtual topology,
+//! where a thread reads its VP from a block of Squall's own, because valgrind has no restartable sequences.
 //!
-//! - I1. A figure that is held against a limit counts every thread but the main one, which only waits, or is said to be
-//!   of one function ([`Scope`]).
-//! - I2. A run that fails, and a count that does not grow with the operations, are errors, not figures.
-//! - I3. What is counted in the loop's thread while it does its operations is the same in every run: the difference of
-//!   two runs of one subject is exact, and an object that was swapped has to be called by as many instructions as one
-//!   that was not.
+//! - I1. A figure with a limit counts every thread except the main one, which only waits, or it names the one
+//!   function that it counts ([`Scope`]).
+//! - I2. A run that fails, or a count that does not grow with the operations, is an error and gives no
+//!   figure.
+//! - I3. The count of the loop's thread during its operations is the same in every run. So the difference of
+//!   two runs of one subject is exact. Calls of a swapped object must take exactly as many instructions as
+//!   calls of an object that was never swapped.
 //!
 //! Not promised: that instructions are time.
 
@@ -23,43 +25,43 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::sharing;
 use crate::shell::{self, Outcome};
 
-/// The virtual machine.
+/// The virtual topology of the runs.
 const TOPOLOGY: &str = "nodes:2,caches:2,cores:8,threads:2";
-/// One of one node, where who frees a block need not ask whose node it is of.
+/// A topology of one node, in which a thread frees a block without looking up the block's node.
 const TOPOLOGY_OF_ONE_NODE: &str = "nodes:1,caches:2,cores:8,threads:2";
 
-/// What `instructions` can be asked for.
+/// Options of `instructions`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Operations of the shorter run; the longer has twice as many
+    /// Operations of the shorter run; the longer run has twice as many
     #[arg(long, default_value_t = 50_000)]
     ops: u64,
-    /// A binary to count in place of the `squall` that is built
+    /// Count this `squall` binary instead of building one
     #[arg(long)]
     squall: Option<PathBuf>,
 }
 
-/// Where instructions are counted.
+/// The part of a run in which instructions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// In the thread of the loop, while it does its operations.
+    /// The loop's thread, during its operations.
     Operations,
-    /// In this function and what it calls: the rest of the operation is not the point.
+    /// This function and its callees, without the rest of the operation.
     Function(&'static str),
-    /// In every thread but the main one: part of the work is done by another.
+    /// Every thread except the main one, because another thread does part of the work.
     Threads,
 }
 
-/// One thing to count.
+/// One subject of a case to count.
 #[derive(Debug)]
 struct Subject {
     case: &'static str,
     variant: &'static str,
     subject: &'static str,
     scope: Scope,
-    /// At most so many.
+    /// The most instructions allowed.
     limit: Option<f64>,
-    /// The virtual machine that it runs on.
+    /// The virtual topology of its runs.
     topology: &'static str,
 }
 
@@ -68,13 +70,13 @@ const fn subject(case: &'static str, variant: &'static str, subject: &'static st
 }
 
 const CALL: Subject = subject("call", "", "squall", Scope::Operations);
-/// The same, of an object that was swapped before.
+/// Calls of an object that was swapped before.
 const CALL_SWAPPED: Subject = subject("call", "", "squall-swapped", Scope::Operations);
 const CALL_ARC: Subject = subject("call", "", "arc-dyn", Scope::Operations);
-/// What a call may cost over the same call through an `Arc`.
+/// The most instructions that a call may take beyond the same call through an `Arc`.
 const CALL_OVER_ARC_MAX: f64 = 25.0;
 
-/// All but those calls.
+/// All other subjects.
 const SUBJECTS: &[Subject] = &[
     subject("call", "", "crossbeam-epoch", Scope::Operations),
     subject("call", "", "seize", Scope::Operations),
@@ -84,24 +86,24 @@ const SUBJECTS: &[Subject] = &[
     subject("miss", "make-rep", "squall", Scope::Function("first_calls")),
     subject("miss", "once", "squall", Scope::Function("first_calls")),
     Subject { limit: Some(600.0), ..subject("lifecycle", "", "squall", Scope::Threads) },
-    // The loop itself is two of them, and a store to the block one.
+    // Of these, the loop itself takes two, and the store to the block one.
     Subject { limit: Some(33.0), ..subject("alloc", "tight-16", "squall", Scope::Operations) },
     Subject {
         limit: Some(33.0),
         topology: TOPOLOGY_OF_ONE_NODE,
         ..subject("alloc", "tight-64", "squall", Scope::Operations)
     },
-    // On one of several, whether it is one of one node is asked, and a jump comes back: four more.
+    // With several nodes, four more instructions check the block's node.
     Subject { limit: Some(37.0), ..subject("alloc", "tight-64", "squall", Scope::Operations) },
     subject("alloc", "tight-64", "glibc", Scope::Operations),
     subject("lifecycle", "", "crossbeam-epoch", Scope::Threads),
     subject("lifecycle", "", "arc-dyn", Scope::Threads),
 ];
 
-/// Counts, and prints a table.
+/// Counts all subjects and prints a table.
 ///
 /// # Errors
-/// When a limit is not kept, or a count cannot be made though the instrument is here.
+/// If a limit is exceeded, or if a count fails although valgrind is installed.
 pub(crate) fn command(options: &Options) -> Result<()> {
     match count_all(options)? {
         Outcome::Passed => Ok(()),
@@ -114,7 +116,7 @@ pub(crate) fn command(options: &Options) -> Result<()> {
 
 fn count_all(options: &Options) -> Result<Outcome> {
     if std::env::consts::ARCH != "x86_64" {
-        return Ok(Outcome::Skipped("the limits are those of x86-64".into()));
+        return Ok(Outcome::Skipped("the limits hold for x86-64 only".into()));
     }
     if shell::which("valgrind").is_none() {
         return Ok(Outcome::Skipped("valgrind is not installed".into()));
@@ -128,7 +130,7 @@ fn count_all(options: &Options) -> Result<Outcome> {
     let mut judge = |name: &str, count: f64, limit: Option<f64>| {
         let mark = match limit {
             Some(limit) if !kept(count, limit) => {
-                broken.push(format!("{name} takes {count:.1} instructions, more than {limit}"));
+                broken.push(format!("{name} takes {count:.1} instructions, at most {limit} are allowed"));
                 format!("  at most {limit}  BROKEN")
             }
             Some(limit) => format!("  at most {limit}"),
@@ -147,7 +149,7 @@ fn count_all(options: &Options) -> Result<Outcome> {
     }
     if !is_same(call, swapped) {
         broken.push(format!(
-            "a call takes {call} instructions, and {swapped} where the object was swapped before"
+            "a call takes {call} instructions, but {swapped} if the object was swapped before; they must be equal"
         ));
     }
     if !broken.is_empty() {
@@ -156,13 +158,13 @@ fn count_all(options: &Options) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Whether a count is within its limit; a threadful of polls of a barrier, spread over all operations, is nothing.
+/// Whether a count is within its limit. Polls of a barrier, spread over all operations, are tolerated.
 fn kept(count: f64, limit: f64) -> bool {
     const POLLS: f64 = 0.5;
     count < limit + POLLS
 }
 
-/// Whether two counts are the same: exactly, since nothing but the operations is in either (I3).
+/// Whether two counts are exactly the same. Both contain only the operations (I3).
 fn is_same(one: f64, other: f64) -> bool {
     one.to_bits() == other.to_bits()
 }
@@ -179,18 +181,18 @@ impl Subject {
 
 /// Instructions of one operation: the difference of two runs.
 fn per_operation(squall: &Path, subject: &Subject, ops: u64) -> Result<f64> {
-    ensure!(ops > 0, "at least one operation");
+    ensure!(ops > 0, "--ops must be at least 1");
     let short = run(squall, subject, ops)?;
     let long = run(squall, subject, 2 * ops)?;
     ensure!(
         long > short,
-        "{}: {short} instructions for {ops} operations, and {long} for twice as many",
+        "{}: {short} instructions for {ops} operations, but {long} for twice as many",
         subject.name()
     );
     Ok((long - short) as f64 / ops as f64)
 }
 
-/// Runs one loop under callgrind; what it counted.
+/// Runs one loop under callgrind and returns its count.
 fn run(squall: &Path, subject: &Subject, ops: u64) -> Result<u64> {
     let folder = shell::target_dir().join("instructions");
     if folder.exists() {
@@ -215,18 +217,18 @@ fn run(squall: &Path, subject: &Subject, ops: u64) -> Result<u64> {
     let mut sum = 0;
     for file in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = file?.path();
-        // The first thread is the main one; the file without a number is empty.
+        // The first thread is the main one. The file without a number is empty.
         if path.to_string_lossy().ends_with("-01") {
             continue;
         }
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         sum += total(&text).unwrap_or(0);
     }
-    ensure!(sum > 0, "nothing was counted by {command:?}");
+    ensure!(sum > 0, "callgrind counted no instruction: {command:?}");
     Ok(sum)
 }
 
-/// The sum in a file of callgrind's.
+/// The sum in a file that callgrind wrote.
 fn total(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("totals: "))?.trim().parse().ok()
 }

@@ -1,16 +1,20 @@
-//! `cargo run -p xtask -- locality-model`: holds the order in which the profiler's model has the ways to count against the order of
-//! measured times (EX-K1, EX-T1).
+//! `cargo run -p xtask -- locality-model`: compares the ranking of the profiler's model with the ranking of
+//! measured times.
 //!
-//! Idea: the model of `squall locality` ranks, and claims no times. So `squall loop` is counted under emulation for each way to count and each
-//! number of threads, `squall bench` measures the same ways in interleaved rounds, and what is compared is of each pair which one is
-//! dearer, by Kendall's tau.
+//! Idea: the model of `squall locality` ranks subjects and claims no times. For each subject and number of
+//! threads, `squall loop` is counted under emulation. `squall bench` measures the same subjects in
+//! interleaved rounds. For each pair of subjects both methods say which is slower; Kendall's tau compares the
+//! answers.
 //!
-//! - I1. Both run the same code: emulation has no restartable sequences, and the measured runs are told not to use them.
-//! - I2. A pair counts only where measuring tells it apart: in all passes but one in six the same of the two is dearer, and by the medians
-//!   it is so by a twentieth or more. Within a pass both were measured in the same rounds, so that other load is both's.
-//! - I3. Every pair that the model has the other way round is printed.
+//! - I1. Both methods run the same code: emulation has no restartable sequences, and the measured runs switch
+//!   them off.
+//! - I2. A pair counts only if measurement separates it. The same subject is slower in all passes but one in
+//!   six, and its median is greater by a twentieth or more. Within a pass both run in the same rounds, so
+//!   other load affects both.
+//! - I3. Every pair that the model ranks the other way round is printed.
 //!
-//! Not promised: that they agree. The exit status says so only with `--at-least`.
+//! Not promised: agreement. Only `--at-least` makes disagreement a failure.
+//! Source: the rankings of the experiments EX-K1 and EX-T1.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,90 +25,90 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::sharing;
 use crate::shell::{self, Outcome};
 
-/// What `locality-model` can be asked for.
+/// Options of `locality-model`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Cases of `squall bench`
     #[arg(long = "case", default_values = ["percpu", "percpu-paced", "counter"])]
     cases: Vec<String>,
-    /// Numbers of threads that are measured; no more than there are processors
+    /// Numbers of threads to measure, at most the number of processors
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<u32>,
-    /// Numbers of threads that the model is asked for besides
+    /// Further numbers of threads, computed by the model alone
     #[arg(long, value_delimiter = ',', default_value = "16,64")]
     also: Vec<u32>,
     /// Operations of each thread under emulation
     #[arg(long, default_value_t = 20_000)]
     ops: u64,
-    /// How often everything is measured
+    /// Number of times that everything is measured
     #[arg(long, default_value_t = 5)]
     passes: usize,
-    /// Few and short rounds
+    /// Measure fewer and shorter rounds
     #[arg(long)]
     quick: bool,
-    /// The machine of the model
+    /// The machine that the model describes
     #[arg(long, default_value = "epyc")]
     model: String,
-    /// Fail where tau of a case is less
+    /// Fail if the tau of a case is below this
     #[arg(long)]
     at_least: Option<f64>,
-    /// A binary to use in place of the `squall` that is built
+    /// Use this `squall` binary instead of building one
     #[arg(long)]
     squall: Option<std::path::PathBuf>,
 }
 
-/// One way to count, with so many threads.
+/// One subject of a case, at one number of threads.
 #[derive(Clone, Debug, PartialEq)]
-struct Way {
+struct Ranked {
     subject: String,
-    /// Nanoseconds of an operation, by the model.
+    /// Nanoseconds per operation, by the model.
     by_model: f64,
-    /// The same as measured, in each pass.
+    /// Nanoseconds per operation as measured, in each pass.
     passes: Vec<f64>,
-    /// The median of these.
+    /// The median of the passes.
     measured: f64,
-    /// How far they lie apart, in nanoseconds.
+    /// The spread of the passes, in nanoseconds.
     spread: f64,
 }
 
-impl Way {
-    /// Differences that are less than this part are none.
-    const PART: f64 = 0.05;
+impl Ranked {
+    /// Smaller relative differences do not count.
+    const DIFFERENCE_MIN: f64 = 0.05;
 
-    /// Whether measuring tells that this is dearer than another.
-    fn is_dearer(&self, other: &Way) -> bool {
+    /// Whether the measurements show that this subject is slower than `other`.
+    fn is_slower(&self, other: &Ranked) -> bool {
         let pairs = self.passes.iter().zip(&other.passes);
         let against = pairs.filter(|(own, others)| own <= others).count();
-        against <= self.passes.len() / 6 && self.measured > other.measured * (1.0 + Way::PART)
+        against <= self.passes.len() / 6 && self.measured > other.measured * (1.0 + Ranked::DIFFERENCE_MIN)
     }
 }
 
-/// How two orders go together.
+/// The agreement of two rankings.
 #[derive(Debug, Default, PartialEq)]
 struct Agreement {
     agree: usize,
-    /// Of each pair the dearer as measured, and the other.
+    /// Pairs ranked the other way round by the model: the slower subject as measured, then the other.
     disagree: Vec<(String, String)>,
-    /// Pairs that the model has alike, though measured times differ.
-    alike: Vec<(String, String)>,
-    /// Pairs whose measured times are not told apart.
-    untold: usize,
+    /// Pairs that are equal in the model although measured times differ.
+    equal: Vec<(String, String)>,
+    /// Pairs that measurement does not separate.
+    unseparated: usize,
 }
 
 impl Agreement {
-    /// What the model calls no different.
-    const ALIKE: f64 = 0.01;
+    /// Relative differences of the model up to this count as equal.
+    const EQUAL_MAX: f64 = 0.01;
 
-    fn of(ways: &[Way]) -> Agreement {
+    fn new(subjects: &[Ranked]) -> Agreement {
         let mut found = Agreement::default();
-        for (at, one) in ways.iter().enumerate() {
-            for other in &ways[at + 1..] {
+        for (at, one) in subjects.iter().enumerate() {
+            for other in &subjects[at + 1..] {
                 let (more, less) = if one.measured > other.measured { (one, other) } else { (other, one) };
                 let names = || (more.subject.clone(), less.subject.clone());
-                if !more.is_dearer(less) {
-                    found.untold += 1;
-                } else if (more.by_model - less.by_model).abs() <= Agreement::ALIKE * more.by_model {
-                    found.alike.push(names());
+                if !more.is_slower(less) {
+                    found.unseparated += 1;
+                } else if (more.by_model - less.by_model).abs() <= Agreement::EQUAL_MAX * more.by_model {
+                    found.equal.push(names());
                 } else if more.by_model > less.by_model {
                     found.agree += 1;
                 } else {
@@ -115,11 +119,11 @@ impl Agreement {
         found
     }
 
-    /// Kendall's tau-b over the pairs that measurement tells apart: 1 where all agree, -1 where all are the other way round; those that the
-    /// model has alike are in its base. None where there is no pair.
+    /// Kendall's tau-b over the pairs that measurement separates: 1 if all agree, -1 if all are the other way
+    /// round. Pairs that are equal in the model enlarge its base. Returns `None` if no pair is decided.
     fn tau(&self) -> Option<f64> {
         let decided = (self.agree + self.disagree.len()) as f64;
-        let all = decided + self.alike.len() as f64;
+        let all = decided + self.equal.len() as f64;
         (decided > 0.0).then(|| (self.agree as f64 - self.disagree.len() as f64) / (decided * all).sqrt())
     }
 }
@@ -127,7 +131,7 @@ impl Agreement {
 /// Counts, measures, compares and prints.
 ///
 /// # Errors
-/// When something cannot be counted or measured though the emulator is here, or agrees less than was asked for.
+/// If counting or measuring fails although the emulator is installed, or if a tau is below `--at-least`.
 pub(crate) fn command(options: &Options) -> Result<()> {
     match run(options)? {
         Outcome::Passed => Ok(()),
@@ -142,70 +146,74 @@ fn run(options: &Options) -> Result<Outcome> {
     if !sharing::has_emulator() {
         return Ok(Outcome::Skipped("the emulator is not installed".to_owned()));
     }
-    ensure!(options.passes > 0, "--passes: at least one");
+    ensure!(options.passes > 0, "--passes must be at least 1");
     let here = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    ensure!(options.threads.iter().all(|n| (1..=here).contains(n)), "--threads: from 1 to {here} here");
+    ensure!(
+        options.threads.iter().all(|n| (1..=here).contains(n)),
+        "--threads must be from 1 to {here} on this machine"
+    );
     let squall = match &options.squall {
         Some(path) => path.clone(),
         None => sharing::build()?,
     };
-    let mut too_little = Vec::new();
+    let mut disagreeing = Vec::new();
     for case in &options.cases {
         let measured = measure(&squall, case, options)?;
         for (threads, times) in &measured {
-            let ways = times
+            let subjects = times
                 .iter()
                 .map(|(subject, passes)| {
                     let by_model = by_model(&squall, case, subject, *threads, options)?;
-                    let (measured, spread) = together(passes);
+                    let (measured, spread) = median_and_spread(passes);
                     let passes = passes.iter().map(|pass| pass.0).collect();
-                    Ok(Way { subject: subject.clone(), by_model, passes, measured, spread })
+                    Ok(Ranked { subject: subject.clone(), by_model, passes, measured, spread })
                 })
-                .collect::<Result<Vec<Way>>>()?;
-            let agreement = print(case, *threads, ways);
+                .collect::<Result<Vec<Ranked>>>()?;
+            let agreement = print(case, *threads, subjects);
             if let (Some(wanted), Some(tau)) = (options.at_least, agreement.tau())
                 && tau < wanted
             {
-                too_little.push(format!("{case} at {threads} threads has tau {tau:.2}"));
+                disagreeing
+                    .push(format!("{case} at {threads} threads has tau {tau:.2}, below --at-least {wanted}"));
             }
         }
         let subjects: Vec<&String> = measured.values().flat_map(BTreeMap::keys).collect();
-        also(&squall, case, &subjects, options)?;
+        print_model_only(&squall, case, &subjects, options)?;
     }
-    if !too_little.is_empty() {
-        bail!("{}", too_little.join("; "));
+    if !disagreeing.is_empty() {
+        bail!("{}", disagreeing.join("; "));
     }
     Ok(Outcome::Passed)
 }
 
-/// Prints the ways of one case, dearest first, and how the orders go together.
-fn print(case: &str, threads: u32, mut ways: Vec<Way>) -> Agreement {
-    ways.sort_by(|a, b| b.measured.total_cmp(&a.measured));
-    println!("\n{case}, {threads} threads, dearest first as measured");
+/// Prints the subjects of one case, slowest first, and the agreement of the rankings.
+fn print(case: &str, threads: u32, mut subjects: Vec<Ranked>) -> Agreement {
+    subjects.sort_by(|a, b| b.measured.total_cmp(&a.measured));
+    println!("\n{case}, {threads} threads, slowest first as measured");
     println!("{:20} {:>12} {:>12} {:>14}", "", "measured ns", "+-", "by model ns");
-    for Way { subject, by_model, measured, spread, .. } in &ways {
+    for Ranked { subject, by_model, measured, spread, .. } in &subjects {
         println!("{subject:20} {measured:12.2} {spread:12.2} {by_model:14.2}");
     }
-    let found = Agreement::of(&ways);
+    let found = Agreement::new(&subjects);
     let tau = found.tau().map_or("none".to_owned(), |tau| format!("{tau:.2}"));
     println!(
-        "tau {tau}: {} pairs agree, {} disagree, {} are alike to the model, {} are not told apart by measuring",
+        "tau {tau}: {} pairs agree, {} disagree, {} are equal in the model, {} are not separated by measurement",
         found.agree,
         found.disagree.len(),
-        found.alike.len(),
-        found.untold
+        found.equal.len(),
+        found.unseparated
     );
     for (more, less) in &found.disagree {
-        println!("  DISAGREES: measured, {more} is dearer than {less}; by the model it is cheaper");
+        println!("  DISAGREES: measured, {more} is slower than {less}; by the model it is faster");
     }
-    for (more, less) in &found.alike {
-        println!("  alike to the model: measured, {more} is dearer than {less}");
+    for (more, less) in &found.equal {
+        println!("  equal in the model: measured, {more} is slower than {less}");
     }
     found
 }
 
-/// What the model says of more threads than can be measured here.
-fn also(squall: &Path, case: &str, subjects: &[&String], options: &Options) -> Result<()> {
+/// Prints the costs by the model for numbers of threads that this machine cannot measure.
+fn print_model_only(squall: &Path, case: &str, subjects: &[&String], options: &Options) -> Result<()> {
     let mut seen = Vec::new();
     for subject in subjects {
         if !seen.contains(subject) {
@@ -215,7 +223,7 @@ fn also(squall: &Path, case: &str, subjects: &[&String], options: &Options) -> R
     if options.also.is_empty() {
         return Ok(());
     }
-    println!("\n{case}, by the model alone: nanoseconds of an operation");
+    println!("\n{case}, by the model alone: nanoseconds per operation");
     print!("{:20}", "threads");
     options.also.iter().for_each(|threads| print!(" {threads:>12}"));
     println!();
@@ -229,10 +237,11 @@ fn also(squall: &Path, case: &str, subjects: &[&String], options: &Options) -> R
     Ok(())
 }
 
-/// By number of threads and subject: for each pass nanoseconds, and the interquartile range of its rounds over them.
+/// By number of threads and subject: for each pass the nanoseconds per operation, and the interquartile range
+/// of its rounds divided by them.
 type Times = BTreeMap<u32, BTreeMap<String, Vec<(f64, f64)>>>;
 
-/// Measures all subjects of a case, interleaved, in some passes.
+/// Measures all subjects of a case, interleaved, in several passes.
 fn measure(squall: &Path, case: &str, options: &Options) -> Result<Times> {
     let threads: Vec<String> = options.threads.iter().map(u32::to_string).collect();
     let mut times = Times::new();
@@ -250,8 +259,8 @@ fn measure(squall: &Path, case: &str, options: &Options) -> Result<Times> {
         }
     }
     let whole = times.values().flat_map(BTreeMap::values).all(|passes| passes.len() == options.passes);
-    ensure!(whole, "{case}: not everything was measured in each pass");
-    ensure!(!times.is_empty(), "{case} has no times");
+    ensure!(whole, "{case}: a pass lacks the time of a subject");
+    ensure!(!times.is_empty(), "{case}: squall bench printed no times");
     Ok(times)
 }
 
@@ -259,7 +268,7 @@ fn measure(squall: &Path, case: &str, options: &Options) -> Result<Times> {
 fn time(row: &serde_json::Value) -> Option<(u32, String, f64, f64)> {
     let subject = row.get("subject")?.as_str()?;
     let threads = row.get("threads")?.as_u64()?.try_into().ok()?;
-    // Of `percpu-paced`, the pause itself: it is subtracted from the others.
+    // `percpu-paced` also prints its pause, which is already subtracted from the other subjects.
     (subject != "pause").then_some((
         threads,
         subject.to_owned(),
@@ -268,9 +277,10 @@ fn time(row: &serde_json::Value) -> Option<(u32, String, f64, f64)> {
     ))
 }
 
-/// The median of passes, and how far they lie apart: the interquartile range of their medians, or of the rounds within the median pass,
-/// whichever is more. A pass that others disturbed is one among several, so that there should be five or more.
-fn together(passes: &[(f64, f64)]) -> (f64, f64) {
+/// The median of the passes and their spread. The spread is the interquartile range of their medians, or that
+/// of the rounds within the median pass if it is greater. Use five passes or more, so that one disturbed pass
+/// has no effect.
+fn median_and_spread(passes: &[(f64, f64)]) -> (f64, f64) {
     let middle = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);
         let (count, quarter) = (values.len(), values.len() / 4);
@@ -281,7 +291,7 @@ fn together(passes: &[(f64, f64)]) -> (f64, f64) {
     (median, between.max(within))
 }
 
-/// Nanoseconds of an operation of one of so many threads, as the model has it.
+/// Nanoseconds per operation by the model, with this number of threads.
 fn by_model(squall: &Path, case: &str, subject: &str, threads: u32, options: &Options) -> Result<f64> {
     let (ops, threads_text) = (options.ops.to_string(), threads.to_string());
     let topology = format!("nodes:1,caches:{},cores:{},threads:1", threads.div_ceil(16), threads.min(16));
@@ -292,51 +302,66 @@ fn by_model(squall: &Path, case: &str, subject: &str, threads: u32, options: &Op
     command.args(["--threads", &threads_text, "--ops", &ops]).env("SQUALL_TOPOLOGY", topology);
     command.envs(sharing::AS_ON_A_LARGE_MACHINE.iter().copied());
     let said = shell::output(&mut command)?;
-    let report: serde_json::Value = serde_json::from_str(&said).context("no report")?;
+    let report: serde_json::Value =
+        serde_json::from_str(&said).context("squall locality printed no report")?;
     let why = &report["incomplete"];
-    ensure!(why.as_array().is_some_and(Vec::is_empty), "{case} {subject} was not counted to the end: {why}");
-    report["curve"][0]["ns_per_op"].as_f64().with_context(|| format!("no cost of {case} {subject}"))
+    ensure!(why.as_array().is_some_and(Vec::is_empty), "the count of {case} {subject} is incomplete: {why}");
+    report["curve"][0]["ns_per_op"]
+        .as_f64()
+        .with_context(|| format!("the report has no cost of {case} {subject}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Agreement, Way, time, together};
+    use super::{Agreement, Ranked, median_and_spread, time};
 
-    fn way(subject: &str, by_model: f64, measured: f64) -> Way {
+    fn ranked(subject: &str, by_model: f64, measured: f64) -> Ranked {
         let passes = vec![measured, measured + 2.0, measured - 2.0];
-        Way { subject: subject.to_owned(), by_model, passes, measured, spread: 1.0 }
+        Ranked { subject: subject.to_owned(), by_model, passes, measured, spread: 1.0 }
     }
 
     #[test]
-    fn orders_are_compared_where_measurement_tells() {
-        let ways = [way("a", 100.0, 50.0), way("b", 20.0, 30.0), way("c", 20.1, 10.0), way("d", 1.0, 9.8)];
-        let found = Agreement::of(&ways);
-        // a above all, b and c above d; b and c alike to the model; c and d are measured alike.
-        assert_eq!((found.agree, found.untold), (4, 1));
-        assert_eq!((found.disagree.len(), &found.alike[..]), (0, &[("b".to_owned(), "c".to_owned())][..]));
+    fn rankings_are_compared_where_measurement_separates() {
+        let subjects = [
+            ranked("a", 100.0, 50.0),
+            ranked("b", 20.0, 30.0),
+            ranked("c", 20.1, 10.0),
+            ranked("d", 1.0, 9.8),
+        ];
+        let found = Agreement::new(&subjects);
+        // Slowest is a; b and c are slower than d. The model finds b and c equal. Measurement does not
+        // separate c and d.
+        assert_eq!((found.agree, found.unseparated), (4, 1));
+        assert_eq!((found.disagree.len(), &found.equal[..]), (0, &[("b".to_owned(), "c".to_owned())][..]));
         assert!(found.tau().is_some_and(|tau| (tau - 4.0 / 20f64.sqrt()).abs() < 1e-12));
-        let reversed = Agreement::of(&[way("a", 1.0, 50.0), way("b", 2.0, 30.0)]);
+        let reversed = Agreement::new(&[ranked("a", 1.0, 50.0), ranked("b", 2.0, 30.0)]);
         assert_eq!((reversed.tau(), reversed.disagree.len()), (Some(-1.0), 1));
-        assert_eq!(Agreement::of(&[way("a", 1.0, 5.0), way("b", 2.0, 5.0)]).tau(), None);
+        assert_eq!(Agreement::new(&[ranked("a", 1.0, 5.0), ranked("b", 2.0, 5.0)]).tau(), None);
     }
 
     #[test]
-    fn what_is_dearer_is_so_in_nearly_all_passes() {
-        let of = |passes: &[f64]| Way { passes: passes.to_vec(), measured: passes[3], ..way("", 1.0, 1.0) };
+    fn a_slower_subject_is_slower_in_nearly_all_passes() {
+        let of =
+            |passes: &[f64]| Ranked { passes: passes.to_vec(), measured: passes[3], ..ranked("", 1.0, 1.0) };
         let (one, other) = (of(&[9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0]), of(&[7.0; 7]));
-        assert!(one.is_dearer(&other) && !other.is_dearer(&one));
-        assert!(of(&[1.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0]).is_dearer(&other));
-        assert!(!of(&[1.0, 1.0, 9.0, 9.0, 9.0, 9.0, 9.0]).is_dearer(&other));
-        assert!(!of(&[7.1; 7]).is_dearer(&other));
+        assert!(one.is_slower(&other) && !other.is_slower(&one));
+        assert!(of(&[1.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0]).is_slower(&other));
+        assert!(!of(&[1.0, 1.0, 9.0, 9.0, 9.0, 9.0, 9.0]).is_slower(&other));
+        assert!(!of(&[7.1; 7]).is_slower(&other));
     }
 
     #[test]
-    fn passes_are_taken_together() {
-        assert_eq!(together(&[(10.0, 0.1), (14.0, 0.1), (11.0, 0.1)]), (11.0, 4.0));
-        assert_eq!(together(&[(10.0, 0.5)]), (10.0, 5.0));
-        // One of five that was disturbed does not count.
-        assert_eq!(together(&[(10.0, 0.1), (11.0, 0.1), (12.0, 0.1), (11.5, 0.1), (90.0, 3.0)]).0, 11.5);
-        assert!(together(&[(10.0, 0.1), (11.0, 0.1), (12.0, 0.1), (11.5, 0.1), (90.0, 3.0)]).1 < 1.3);
+    fn passes_are_combined() {
+        assert_eq!(median_and_spread(&[(10.0, 0.1), (14.0, 0.1), (11.0, 0.1)]), (11.0, 4.0));
+        assert_eq!(median_and_spread(&[(10.0, 0.5)]), (10.0, 5.0));
+        // One disturbed pass of five has no effect.
+        assert_eq!(
+            median_and_spread(&[(10.0, 0.1), (11.0, 0.1), (12.0, 0.1), (11.5, 0.1), (90.0, 3.0)]).0,
+            11.5
+        );
+        assert!(
+            median_and_spread(&[(10.0, 0.1), (11.0, 0.1), (12.0, 0.1), (11.5, 0.1), (90.0, 3.0)]).1 < 1.3
+        );
     }
 
     #[test]

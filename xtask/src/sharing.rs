@@ -1,24 +1,27 @@
-//! `cargo run -p xtask -- sharing`: counts accesses to lines that several threads write, and holds them against what
-//! the documentation promises.
+//! `cargo run -p xtask -- sharing`: counts accesses to cache lines that several threads write, and compares
+//! them with the promises of the documentation.
 //!
-//! Idea: that an operation scales is a fact about which lines it touches, and that can be counted exactly on any
-//! machine. `squall locality` runs `squall loop` under emulation, on a virtual topology of [`VPS`] processors, and fails by
-//! itself where more is shared than was allowed (`--fail-above`).
+//! Idea: the cache lines that an operation touches decide how it scales, and they can be counted exactly on
+//! any machine. `squall locality` runs `squall loop` under emulation, on a virtual topology of [`VPS`]
+//! processors. It fails by itself if more is shared than `--fail-above` allows.
 //!
-//! - I1. A claim in [`CLAIMS`] is checked at every number of threads asked for, none above [`VPS`], so that each thread
-//!   has a virtual processor of its own.
-//! - I2. Some claims are that sharing *is* there: an instrument that always reads zero fails.
-//! - I3. With `--both`, a cross-check (`tools/sharing`, a few hundred lines of C that share nothing with the profiler)
-//!   is loaded into the same run, and each of its figures has to be the profiler's, to the last place that it prints. An access that crosses
-//!   from line to line is two to the profiler, which says how many it has of them, and one to the cross-check: these are taken off.
-//!   So it is for the programs of [`KNOWN`], too, and for every other instrument that is named (`--cross-check`). Cross-checks speak version 1 of
-//!   the emulator's interface: from [`REFUSES_1`] on they are skipped, which is said, and the profiler counts alone.
+//! - I1. A claim in [`CLAIMS`] is checked at every number of threads on the command line. All are at most
+//!   [`VPS`], so each thread has its own virtual processor.
+//! - I2. Some claims demand sharing, so an instrument that always reads zero fails.
+//! - I3. With `--both`, each run is counted a second time by a cross-check: `profiler/sharing`, a small
+//!   plugin in C that shares no code with the profiler. Each of its figures must equal the profiler's to the
+//!   last printed place. An access that crosses into the next line counts twice in the profiler and once in
+//!   the cross-check; the profiler reports the number of these, and they are subtracted. The programs of
+//!   [`KNOWN`] are compared in the same way, and so are the cross-checks named by `--cross-check`.
+//!   Cross-checks speak version 1 of the emulator's plugin interface. Emulators from [`REFUSES_1`] on refuse
+//!   that version: the cross-checks are then skipped with a message, and only the profiler counts.
 //!
-//! Not promised: anything about restartable sequences themselves. Emulation has none, so the count is of the atomic
-//! fallback, which touches the same words. Nor about what is the emulation's: its threads are slow and take turns on
-//! few processors, so that those who are done early sleep while others work and the reclaimer clears up behind them, and
-//! glibc's allocator would give several of them one arena. Both are told otherwise ([`AS_ON_A_LARGE_MACHINE`]).
-//! What depends on the emulator's turns is counted again, and all counts are printed ([`Claim::tries`]).
+//! Not promised: anything about restartable sequences. Emulation lacks them, so the count is that of the
+//! atomic fallback, which touches the same words. Effects of the emulator are not promised either. It runs
+//! slow threads in turns on few processors, so threads that finish early sleep while others work, and the
+//! reclaimer runs in between. glibc's allocator would give several threads one arena.
+//! [`AS_ON_A_LARGE_MACHINE`] switches off both effects. A claim that depends on the emulator's turns is
+//! counted again if it fails, and all counts are printed ([`Claim::tries`]).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,16 +30,16 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::shell::{self, Outcome};
 
-/// The virtual machine, and its processors.
+/// The virtual topology of the runs, and its number of virtual processors.
 const TOPOLOGY: &str = "nodes:2,caches:2,cores:8,threads:2";
 const VPS: u32 = 64;
 
-/// What a machine of [`VPS`] processors would bring by itself: an arena for each thread, and threads that run at once, so
-/// that each reclaims what it retired.
+/// Settings that make emulation resemble a machine of [`VPS`] processors. Each thread has its own malloc
+/// arena, and each thread reclaims the memory that it retired.
 pub(crate) const AS_ON_A_LARGE_MACHINE: &[(&str, &str)] =
     &[("GLIBC_TUNABLES", "glibc.malloc.arena_max=512"), ("SQUALL_RECLAIMER", "off")];
 
-/// What `sharing` can be asked for.
+/// Options of `sharing`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Numbers of threads
@@ -45,31 +48,31 @@ pub(crate) struct Options {
     /// Operations of each thread
     #[arg(long, default_value_t = 50_000)]
     ops: u64,
-    /// A binary to count in place of the `squall` that is built
+    /// Count this `squall` binary instead of building one
     #[arg(long)]
     squall: Option<PathBuf>,
-    /// Counts each run by the cross-check, too, those of the known programs among them, and fails where the two disagree
+    /// Count each run and the known programs by the cross-check too, and fail if the two disagree
     #[arg(long)]
     both: bool,
-    /// One more cross-check: the source of a plugin in C that takes `ops=N` and prints a line of the same form
+    /// A further cross-check: the C source of a plugin that takes `ops=N` and prints a line of the same form
     #[arg(long, value_name = "FILE", requires = "both")]
     cross_check: Vec<PathBuf>,
-    /// Only this case; `known` for the known programs
+    /// Count only this case; `known` counts the known programs
     #[arg(long)]
     case: Option<String>,
 }
 
-/// What is promised of one subject of one case.
+/// The promise for one subject of one case.
 #[derive(Debug)]
 struct Claim {
     case: &'static str,
-    /// Of its variants the first, if none is named.
+    /// The variant; the case's first one if absent.
     variant: Option<&'static str>,
     subject: &'static str,
     promise: Promise,
-    /// So many times the operations that are asked for: where set-up is long.
+    /// The factor on the number of operations, for a case with a long set-up.
     times: u64,
-    /// With more threads it is not counted.
+    /// The most threads at which the claim is counted.
     most_threads: u32,
 }
 
@@ -82,7 +85,7 @@ impl Claim {
         Claim { variant: Some(variant), times, most_threads, ..self }
     }
 
-    /// The case, and its variant.
+    /// The name of the case and its variant.
     fn name(&self) -> String {
         self.variant.map_or(self.case.to_owned(), |variant| format!("{} {variant}", self.case))
     }
@@ -91,20 +94,23 @@ impl Claim {
         self.subject == "squall-adaptive"
     }
 
-    /// How often it may be counted. When the thread of the policies has its turn, and the form grows, is the emulator's doing.
+    /// The number of counts allowed. The emulator decides when the engine's thread runs and the form grows,
+    /// so an adaptive subject gets several.
     fn tries(&self) -> u32 {
         if self.adapts() { 4 } else { self.promise.tries() }
     }
 }
 
+/// The sharing that the documentation promises.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Promise {
-    /// No line that another thread writes is touched, set-up aside.
+    /// After set-up, an operation touches no line that another thread writes.
     Local,
-    /// The same, but for memory that comes and goes with the objects: allocator, tables and grace periods now and then. Whoever moves grace
-    /// periods on looks at what the others write, for all of them.
+    /// Like `Local`, except for memory that comes and goes with the objects: the allocator, the tables and
+    /// the grace periods share a little. The thread that advances a grace period reads the records of all
+    /// other threads.
     LocalButForMemory,
-    /// At least one access of each operation goes to a line that another thread writes.
+    /// Each operation accesses a line that another thread writes at least once.
     Shared,
 }
 
@@ -129,8 +135,8 @@ const CLAIMS: &[Claim] = &[
     claim("map-get", "squall-replicated", Promise::Local),
     claim("map-get", "squall-locked", Promise::Shared),
     claim("alloc", "squall", Promise::Local),
-    // Slabs that are empty and filled again in turn. With more threads the emulator's few processors run each so seldom that its VP is taken for
-    // an idle one, and what that keeps is given back.
+    // Slabs become empty and are filled again. With more threads, the emulator runs each thread so rarely
+    // that the allocator takes its VP for idle and gives its memory back.
     claim("alloc", "squall", Promise::Local).of("burst-256", 5, 8),
     claim("percpu", "squall", Promise::Local),
     claim("percpu", "padded", Promise::Local),
@@ -138,8 +144,9 @@ const CLAIMS: &[Claim] = &[
     claim("percpu", "unpadded", Promise::Shared),
 ];
 
-/// The known programs of the profiler's tests (`examples/known.rs`), and the most threads that each is for. Not those that end before their
-/// threads do, and not `many`, whose threads come one after another: there the cross-check takes those of one number for one.
+/// The known programs of the profiler's tests (`examples/known.rs`), each with its maximum of threads.
+/// Programs that end before their threads are left out. So is `many`, which starts its threads one after
+/// another: the cross-check takes threads with the same number for one.
 const KNOWN: &[(&str, u32)] = &[
     ("shared", VPS),
     ("padded", VPS),
@@ -158,31 +165,33 @@ const KNOWN: &[(&str, u32)] = &[
 /// The first version of the emulator that refuses plugins of version 1 of its interface.
 const REFUSES_1: (u32, u32) = (9, 0);
 
-/// What the instrument counted.
+/// The figures of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Count {
     threads: u32,
     accesses: f64,
-    /// Those of them that are the second of one that crosses from line to line.
+    /// Second parts of accesses that cross into the next line, which `accesses` includes.
     crossing: f64,
     steady: f64,
     transfers: f64,
 }
 
 impl Promise {
-    /// The figures are printed with four places; less than half of the last is zero.
+    /// Figures are printed with four places. Less than half of the last place counts as zero.
     const ZERO: f64 = 0.000_05;
-    /// Set-up and the two barriers, in transfers per operation.
+    /// The transfers per operation allowed for set-up and the two barriers.
     const SETUP: f64 = 0.02;
-    /// The same where memory comes and goes.
+    /// The transfers per operation allowed where memory comes and goes.
     const MEMORY: f64 = 0.1;
-    /// And what moving grace periods on takes, in accesses per operation.
+    /// The accesses per operation allowed for advancing grace periods.
     const GRACE: f64 = 0.01;
-    /// What a shared operation shares, a little less than once for the odd thread that runs alone.
+    /// The least accesses per operation of a shared operation: a little below one, because a thread may run
+    /// alone for a while.
     const ONCE: f64 = 0.9;
 
-    /// How often it may be counted. Where grace periods come in, the emulator's few processors do: it may keep one thread
-    /// inside an operation for so long that another looks at its line again and again.
+    /// The number of counts allowed. The emulator may keep one thread inside an operation for long, so that
+    /// another thread polls its line again and again; a promise that involves grace periods therefore gets a
+    /// second count.
     fn tries(self) -> u32 {
         match self {
             Promise::Local | Promise::Shared => 1,
@@ -201,10 +210,10 @@ impl Promise {
     }
 }
 
-/// Counts, and prints a table.
+/// Counts all claims and prints a table.
 ///
 /// # Errors
-/// When a promise is not kept, or a count cannot be made though the instrument is here.
+/// If a promise is broken, or if a count fails although the emulator is installed.
 pub(crate) fn command(options: &Options) -> Result<()> {
     match count_all(options)? {
         Outcome::Passed => Ok(()),
@@ -222,7 +231,7 @@ fn count_all(options: &Options) -> Result<Outcome> {
     let checks = cross_checks(options)?;
     ensure!(
         options.threads.iter().all(|threads| *threads <= VPS),
-        "at most {VPS} threads: one on each processor"
+        "--threads must be at most {VPS}, one thread on each virtual processor"
     );
     let squall = match &options.squall {
         Some(path) => path.clone(),
@@ -254,7 +263,10 @@ fn count_all(options: &Options) -> Result<Outcome> {
                     break;
                 }
                 if tries == 0 {
-                    broken.push(format!("{case} {subject} at {threads} threads is not {:?}", claim.promise));
+                    broken.push(format!(
+                        "{case} {subject} at {threads} threads breaks its promise {:?}",
+                        claim.promise
+                    ));
                     break;
                 }
             }
@@ -270,21 +282,22 @@ fn emulator() -> String {
     format!("qemu-{}", std::env::consts::ARCH)
 }
 
-/// The variable that names another.
+/// The environment variable that names another emulator.
 const EMULATOR: &str = "SQUALL_EMULATOR";
 
-/// Whether there is an emulator to run `squall locality` with.
+/// Whether an emulator for `squall locality` is installed.
 pub(crate) fn has_emulator() -> bool {
     shell::which(&emulator()).is_some() || std::env::var_os(EMULATOR).is_some()
 }
 
-/// What the emulator says its version is.
+/// The version that the emulator reports.
 fn emulators_version() -> Result<String> {
     let program = std::env::var_os(EMULATOR).unwrap_or_else(|| emulator().into());
     let output = Command::new(&program).arg("--version").output();
     let output = output.with_context(|| format!("cannot start {}", program.display()))?;
     let said = String::from_utf8_lossy(&output.stdout);
-    let version = version(&said).with_context(|| format!("{} says no version: {said}", program.display()))?;
+    let version =
+        version(&said).with_context(|| format!("{} prints no version: {said}", program.display()))?;
     Ok(version.to_owned())
 }
 
@@ -305,13 +318,13 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(shell::target_dir().join("release").join("squall"))
 }
 
-/// Counts the known programs by all instruments, and prints what they agree on.
+/// Counts the known programs by all instruments and prints the common figures.
 fn count_known(squall: &Path, options: &Options, checks: &[PathBuf]) -> Result<()> {
     let mut build = shell::cargo();
     build.args(["build", "--quiet", "--release", "-p", "squall-locality", "--example", "known"]);
     shell::run(&mut build)?;
     let program = shell::target_dir().join("release").join("examples").join("known");
-    // Those that take turns take long for it.
+    // Programs with threads that take turns are slow, so the number of operations is limited.
     let ops = options.ops.min(2_000);
     for (name, most) in KNOWN {
         let mut counts: Vec<u32> = options.threads.iter().map(|threads| *threads.min(most)).collect();
@@ -332,16 +345,17 @@ fn print(count: &Count, case: &str, subject: &str, mark: &str) {
     println!("{case:15} {subject:18} {threads:7} {accesses:11.2} {steady:16.4} {transfers:16.4}{mark}");
 }
 
-/// Compiles the cross-checks that are asked for; where they lie. None, and a line that says so, where the emulator loads none.
+/// Compiles the requested cross-checks and returns their paths. If the emulator refuses them, prints a SKIP
+/// line and returns an empty list.
 fn cross_checks(options: &Options) -> Result<Vec<PathBuf>> {
     if options.both {
         let version = emulators_version()?;
         if !loads_version_1(&version) {
-            println!("SKIP sharing: the cross-checks speak version 1, which QEMU {version} refuses");
+            println!("SKIP sharing: the cross-checks need plugin version 1, which QEMU {version} refuses");
             return Ok(Vec::new());
         }
     }
-    let ours = options.both.then(|| shell::root().join("tools").join("sharing").join("sharing.c"));
+    let ours = options.both.then(|| shell::root().join("profiler/sharing/sharing.c"));
     ours.into_iter().chain(options.cross_check.iter().cloned()).enumerate().map(cross_check).collect()
 }
 
@@ -352,19 +366,20 @@ fn cross_check((at, source): (usize, PathBuf)) -> Result<PathBuf> {
     let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
     command.args(["-std=gnu11", "-O2", "-shared", "-fPIC", "-o"]).arg(&library);
     if at == 0 {
-        // Our own.
+        // The repository's own cross-check must compile without warnings.
         command.args(["-Wall", "-Wextra", "-Werror"]);
     }
     shell::run(command.arg(source))?;
     Ok(library)
 }
 
-/// To count what follows. With cross-checks, all instruments count all accesses of all threads but the main one; else those between the
-/// program's marks count.
+/// The command `squall locality`, to which the program is added. With cross-checks, all instruments count all
+/// accesses of all threads except the main one. Without them, only the accesses between the program's marks
+/// count.
 fn locality(squall: &Path, ops: u64, checks: &[PathBuf]) -> Command {
     let mut command = Command::new(squall);
     command.args(["locality", "--json", "--no-preload", "--top", "0", "--ops", &ops.to_string()]);
-    // What many threads make and end is on many lines.
+    // Many threads touch many lines.
     command.args(["--memory", "3072"]);
     if !checks.is_empty() {
         command.args(["--window", "all"]);
@@ -376,40 +391,40 @@ fn locality(squall: &Path, ops: u64, checks: &[PathBuf]) -> Command {
     command
 }
 
-/// What a run counted, by the profiler and by so many cross-checks.
+/// The figures of the profiler, and those of each cross-check.
 type Figures = (Count, Vec<Count>);
 
-/// The figures of a run, and how it ended.
+/// Runs the command; returns its figures and its output.
 fn figures(command: &mut Command, checks: usize) -> Result<(Figures, std::process::Output)> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     let count = serde_json::from_slice(&output.stdout)
         .ok()
         .and_then(|report| counted(&report))
-        .with_context(|| format!("no count from {command:?}:\n{said}"))?;
+        .with_context(|| format!("{command:?} printed no figures:\n{said}"))?;
     let others: Vec<Count> = said.lines().filter_map(parse).collect();
     ensure!(
         others.len() == checks,
-        "{} counts by {checks} cross-checks from {command:?}:\n{said}",
+        "{} of {checks} cross-checks printed figures: {command:?}:\n{said}",
         others.len()
     );
     Ok(((count, others), output))
 }
 
-/// Checks that so many threads worked, and that every cross-check counted the same.
+/// Checks the number of threads, and that every cross-check counted the same.
 fn agree(command: &Command, count: &Count, others: &[Count], least: u32, most: u32) -> Result<()> {
     ensure!(
         (least..=most).contains(&count.threads),
-        "{} threads ran the loop, not {least}: {command:?}",
+        "{} threads ran the loop instead of {least}: {command:?}",
         count.threads
     );
     for other in others {
-        ensure!(count.is_as(other), "{command:?}: counted {count:?}, and by a cross-check {other:?}");
+        ensure!(count.is_as(other), "{command:?}: the profiler counted {count:?}, a cross-check {other:?}");
     }
     Ok(())
 }
 
-/// Counts one loop, and says whether the claim is kept.
+/// Counts one loop and returns whether the claim is kept.
 fn count(squall: &Path, claim: &Claim, threads: u32, ops: u64, checks: &[PathBuf]) -> Result<(Count, bool)> {
     let ops = ops * claim.times;
     let mut command = locality(squall, ops, checks);
@@ -427,25 +442,25 @@ fn count(squall: &Path, claim: &Claim, threads: u32, ops: u64, checks: &[PathBuf
     }
     command.args(["--threads", &threads.to_string(), "--ops", &ops.to_string()]);
     let ((count, others), output) = figures(&mut command, checks.len())?;
-    // Its thread of the policies may do as much as one of the loop's: without marks it is taken for one.
+    // Without marks, a busy engine thread counts as a thread of the loop.
     let besides = u32::from(!checks.is_empty() && claim.adapts());
     agree(&command, &count, &others, threads, threads + besides)?;
     if !checks.is_empty() {
-        // What is counted in whole runs, starting included, is no measure of the promise.
+        // These figures include start-up, so they do not measure the promise.
         return Ok((count, true));
     }
     let kept = claim.promise.kept(&count);
-    // The instrument's own verdict, and what it printed, must not part.
+    // The exit status of the profiler must agree with its figures.
     ensure!(
         output.status.success() || !kept,
-        "{} from {command:?} though the promise is kept:\n{}",
+        "{} from {command:?} although its figures keep the promise:\n{}",
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
     Ok((count, kept && output.status.success()))
 }
 
-/// The figures in the report of `squall locality`.
+/// Reads the figures from the report of `squall locality`.
 fn counted(report: &serde_json::Value) -> Option<Count> {
     let threads: u32 = report.get("threads")?.as_u64()?.try_into().ok()?;
     let ops = report.get("ops_per_thread")?.as_u64()? as f64 * f64::from(threads);
@@ -459,18 +474,18 @@ fn counted(report: &serde_json::Value) -> Option<Count> {
 }
 
 impl Count {
-    /// Whether these are the same figures, as far as the cross-check prints them.
+    /// Whether these figures equal those of a cross-check, to the last place that it prints.
     fn is_as(&self, printed: &Count) -> bool {
         let same = |ours: f64, theirs: f64, unit: f64| (ours - theirs).abs() <= unit * 0.51;
         self.threads == printed.threads
-            // An access that crosses into the next line is one of each to the profiler, and one of the first line to the other.
+            // The profiler counts an access that crosses into the next line twice, the cross-check once.
             && same(self.accesses - self.crossing, printed.accesses, 0.01)
             && same(self.steady, printed.steady, 0.0001)
             && same(self.transfers, printed.transfers, 0.0001)
     }
 }
 
-/// The figures in a cross-check's line.
+/// Reads the figures from a cross-check's line.
 fn parse(line: &str) -> Option<Count> {
     let line = line.strip_prefix("sharing: ")?;
     let figure =
@@ -506,14 +521,14 @@ mod tests {
         assert!(Count { accesses: 3.0149, transfers: 0.900_14, ..printed }.is_as(&printed));
         assert!(!Count { transfers: 0.900_16, ..printed }.is_as(&printed));
         assert!(!Count { threads: 7, ..printed }.is_as(&printed));
-        // What crosses is counted twice by one alone, and no more may be.
+        // Only the profiler counts a crossing access twice, and the tolerance covers no more than that.
         assert!(Count { accesses: 3.51, crossing: 0.5, ..printed }.is_as(&printed));
         assert!(!Count { accesses: 3.0201, ..printed }.is_as(&printed));
         assert!(!Count { accesses: 3.01, crossing: 0.5, ..printed }.is_as(&printed));
     }
 
     #[test]
-    fn emulators_that_load_no_cross_check_are_known_by_their_version() {
+    fn emulators_that_refuse_cross_checks_are_known_by_their_version() {
         assert_eq!(version("qemu-x86_64 version 7.2.22 (Debian 1:7.2+dfsg)\nCopyright"), Some("7.2.22"));
         assert_eq!(version("bash"), None);
         assert!(["7.2.22", "8.2.0", "8.0.50"].iter().all(|version| loads_version_1(version)));
@@ -545,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn both_promises_are_claimed_of_something() {
+    fn each_promise_has_a_claim() {
         assert!(CLAIMS.iter().any(|claim| claim.promise == Promise::Local));
         assert!(CLAIMS.iter().any(|claim| claim.promise == Promise::Shared));
     }
