@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_an_error_that_names_what_does() {
+    fn an_unknown_name_is_an_error_that_lists_the_known_ones() {
         let case = crate::find("percpu").expect("the case is there");
         let no_subject = run_exact(case, "nobody", None, 1, 1);
         assert!(no_subject.is_err_and(|e| e.0.contains("thread-local")));

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_passes_before_all_have_arrived() {
+    fn threads_pass_only_after_all_have_arrived() {
         const THREADS: usize = 5;
         let gate = Gate::new(THREADS);
         let count = AtomicUsize::new(0);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_who_wait_hear_the_same() {
+    fn all_waiting_threads_get_one_order() {
         for said in [Door::Open, Door::GoHome] {
             let latch = Latch::default();
             std::thread::scope(|s| {

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_of_calls_is_that_of_calls() {
+    fn the_sum_of_calls_matches_the_calls() {
         let field = Field::new();
         for ops in [0, 1, 2, 3, 10, 101] {
             assert_eq!(sum_of_calls(ops), (0..ops).map(|n| field.get(n)).sum::<u64>());

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
-use squall::objects::read_mostly::{self, ReadMostly, OwnedReadMostly, ReadMostlyExt};
+use squall::objects::read_mostly::{self, OwnedReadMostly, ReadMostly, ReadMostlyExt};
 use squall::{ClusterSize, Handle};
 use squall_parts::replica::{Master, Replica};
 

@@ -4,15 +4,15 @@ use std::hint::black_box;
 
 use squall::pervp::BiasedWord;
 use squall::swap::{Replacement, RootFormats, Swap};
-use squall::{RepContext, ClusterSize, Handle, Miss, Owned, MissAnswer, Root};
+use squall::{ClusterSize, Handle, Miss, MissAnswer, Owned, RepContext, Root};
 
 use crate::case::{Make, Missing, Setting, Subject, Worker};
+use crate::objects::{Field, Hits, Mortal, Probe};
+use crate::ours_machine::on_processor;
 use crate::work::call::{Reach, calling};
 use crate::work::gather::{Gather, gathering};
 use crate::work::lifecycle::{Live, living};
 use crate::work::miss::{Batch, first_calls};
-use crate::objects::{Field, Hits, Mortal, Probe};
-use crate::ours_machine::on_processor;
 
 // --- `call` ---
 

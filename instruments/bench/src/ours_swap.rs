@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use squall::swap::{StateFormats, Replacement, RootFormats, State, Swap, SwapFailure};
-use squall::{RepContext, ClusterSize, Handle, ObjectState, Owned, Root};
+use squall::swap::{Replacement, RootFormats, State, StateFormats, Swap, SwapFailure};
+use squall::{ClusterSize, Handle, ObjectState, Owned, RepContext, Root};
 
-use crate::work::replace::{Replace, Replaced, Shape, checked};
 use crate::objects::{Field, Hits, Probe};
 use crate::ours_core::PerProcessor;
 use crate::ours_machine::on_processor;
+use crate::work::replace::{Replace, Replaced, Shape, checked};
 
 /// An object that is swapped for others of its shape.
 pub(crate) struct Ours {
@@ -66,9 +66,10 @@ fn new(shape: &Shape, filled: bool) -> Replacement<dyn Probe> {
             Replacement::root(Spread { part_bytes: bytes / reps, filled }, size)
         }
         None if shape.state_bytes.is_none() => Replacement::shared(Field::new()),
-        None if shape.by_pointer => {
-            Replacement::stateful(Pointed { field: Field::new(), state: fill(filled, || vec![1; bytes].into()) })
-        }
+        None if shape.by_pointer => Replacement::stateful(Pointed {
+            field: Field::new(),
+            state: fill(filled, || vec![1; bytes].into()),
+        }),
         None => Replacement::stateful(Copied { field: Field::new(), state: fill(filled, || vec![1; bytes]) }),
     }
 }

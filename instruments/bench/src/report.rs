@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_zero_does_not_look_like_it() {
+    fn small_values_do_not_round_to_zero() {
         let rounded = [0.0, 1.0 / 3.0, 12.345_678, 0.001_234_56, 0.000_012_345_6, -0.000_02].map(round);
         assert_eq!(rounded, [0.0, 0.3333, 12.3457, 0.0012, 0.000_012_35, -0.000_02]);
     }
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_without_variants_prints_none() {
+    fn a_case_without_variants_prints_no_variant() {
         let case = crate::find("rcu-read").expect("the case is there");
         let plain = Table { case, variant: &case.variants[0], ..table() };
         let line = serde_json::to_string(&rows(&plain)[0]).expect("plain data");

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_is_gone_and_other_threads_have_their_own() {
+    fn uncounted_time_is_per_thread_and_taken_once() {
         assert_eq!(uncounted(|| 7), 7);
         std::thread::spawn(|| assert_eq!(take_uncounted(), Uncounted::default())).join().expect("it is");
         assert!(take_uncounted().wall_ns > 0);

@@ -174,7 +174,11 @@ fn update_ns<C: Kept>(threads: usize, length: Duration) -> Result<f64, String> {
         done.store(true, Ordering::Relaxed);
         readers.into_iter().try_for_each(|reader| reader.join().expect("a reader does not panic"))?;
         let seen = kept.read(&mut kept.reader());
-        if seen == number { Ok(ns) } else { Err(format!("value {number} was installed, but value {seen} was read")) }
+        if seen == number {
+            Ok(ns)
+        } else {
+            Err(format!("value {number} was installed, but value {seen} was read"))
+        }
     })
 }
 
@@ -183,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_keeps_what_was_put_in_last() {
+    fn every_subject_keeps_the_last_value() {
         for (name, update) in UPDATED {
             for threads in [1, 3] {
                 let result = update(threads, Duration::from_micros(1));

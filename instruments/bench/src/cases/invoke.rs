@@ -27,7 +27,6 @@ use squall::policy::{Adt, Block, Monitor, Policy, Task, ThreadedAdt, governed};
 use squall::{Handle, Owned};
 
 use crate::case::{Case, Make, Missing, PLAIN, Scale, Setting, Spec, Subject, Variant, Worker};
-use crate::work::call::{Reach, called};
 use crate::cases::swap::crew::crew;
 use crate::gate::Gate;
 use crate::harness::median;
@@ -35,6 +34,7 @@ use crate::objects::{Field, Probe, sum_of_calls};
 use crate::ours_core::Called;
 use crate::rivals::arcdyn;
 use crate::uncounted::thread_cpu_ns;
+use crate::work::call::{Reach, called};
 
 pub(super) static CASE: Case = Case {
     name: "invoke",
@@ -110,7 +110,7 @@ impl<F: Fn(u64) -> u64 + Send + Sync> Subject for By<F> {
 macro_rules! reach {
     ($name:ident: $interface:ty, |$object:ident| $make:expr, |$co:ident, $n:ident| $call:expr) => {
         struct $name {
-            co: CoRef<$interface>,
+            co: Handle<$interface>,
             _owner: Owned<$interface>,
         }
 

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_are_named_squall_and_nobody_else_is() {
+    fn only_ours_are_named_squall() {
         for case in all() {
             for spec in case.subjects {
                 let named = spec.name == "squall" || spec.name.starts_with("squall-");

@@ -10,7 +10,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use squall::objects::{counter, requests};
+use squall::objects::{counter, gate};
 
 use crate::case::{Case, PLAIN, Scale, Setting, Spec};
 use crate::ours_machine::on_processor;

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_time_counts_where_a_thread_was_preempted_and_not_by_our_own() {
+    fn lost_time_counts_preemption_by_other_processes_only() {
         let blocked = Lost { wall_ns: 2e7, cpu_ns: 1e6, slice_cpu_ns: 1e6, preempted: false };
         let preempted = Lost { preempted: true, ..blocked };
         assert!(!slice_disturbed(&[blocked], 1e6));

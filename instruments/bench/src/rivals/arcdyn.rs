@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use crate::case::Make;
+use crate::objects::{Field, Mortal, Probe};
 use crate::work::call::{Reach, calling};
 use crate::work::lifecycle::{Live, living};
-use crate::objects::{Field, Mortal, Probe};
 
 pub(crate) struct Held(Arc<dyn Probe>);
 

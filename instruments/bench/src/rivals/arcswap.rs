@@ -6,9 +6,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::case::{Make, Missing, Setting, Subject, Worker};
+use crate::objects::{Field, Probe};
 use crate::work::call::{Reach, calling};
 use crate::work::replace::{Replace, Replaced, checked};
-use crate::objects::{Field, Probe};
 
 struct Read {
     cell: ArcSwap<u64>,

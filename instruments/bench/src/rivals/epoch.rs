@@ -9,10 +9,10 @@ use crossbeam_utils::CachePadded;
 
 use super::spin_or_yield;
 use crate::case::{Background, Make, Missing, Setting, Spacing, Subject, Worker};
+use crate::objects::{Field, Mortal, Probe};
 use crate::work::call::{Reach, calling};
 use crate::work::lifecycle::{Live, living};
 use crate::work::retire::{Item, Reclaim, retiring};
-use crate::objects::{Field, Mortal, Probe};
 
 struct Shared {
     cell: CachePadded<Atomic<u64>>,

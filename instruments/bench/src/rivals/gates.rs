@@ -50,7 +50,11 @@ impl<G: Gate> Subject for Passing<G> {
     }
 
     fn check(&self, _: u64) -> Result<(), String> {
-        if self.0.is_empty() { Ok(()) } else { Err("the gate counts a request after all have left".to_owned()) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err("the gate counts a request after all have left".to_owned())
+        }
     }
 }
 

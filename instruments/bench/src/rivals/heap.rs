@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_out_is_counted_small_or_large() {
+    fn small_and_large_allocations_are_counted() {
         // Upper bound of the bytes that other tests allocate meanwhile.
         const OTHERS: usize = 512 << 20;
         let before = bytes().expect("glibc says");

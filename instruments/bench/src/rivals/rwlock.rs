@@ -2,9 +2,9 @@
 
 use std::sync::RwLock;
 
+use crate::objects::{Field, Probe};
 use crate::work::call::Reach;
 use crate::work::replace::{Replace, Replaced, checked};
-use crate::objects::{Field, Probe};
 
 pub(crate) struct Locked(RwLock<Box<dyn Probe>>);
 

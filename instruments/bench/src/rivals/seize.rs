@@ -9,10 +9,10 @@ use seize::{Collector, Guard, LocalGuard, reclaim};
 
 use super::spin_or_yield;
 use crate::case::{Background, Make, Missing, Setting, Spacing, Subject, Worker};
-use crate::work::call::{Reach, calling};
-use crate::work::retire::{Item, Reclaim, retiring};
 use crate::env;
 use crate::objects::{Field, Probe};
+use crate::work::call::{Reach, calling};
+use crate::work::retire::{Item, Reclaim, retiring};
 
 struct Shared {
     collector: Collector,

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn every_store_does_what_the_server_asks() {
+    fn every_store_serves_the_server() {
         keeps_the_contract(&SquallStore::new());
         keeps_the_contract(&Dash::default());
         keeps_the_contract(&Papaya::default());

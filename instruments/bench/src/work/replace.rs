@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shape_is_what_its_variant_is_called() {
+    fn a_shape_matches_the_name_of_its_variant() {
         let shape = |reps, state_bytes, by_pointer| Shape { reps, state_bytes, by_pointer };
         assert!(Shape::of("null").is_ok_and(|s| s == shape(None, None, false)));
         assert!(Shape::of("reps-1").is_ok_and(|s| s == shape(Some(1), None, false)));

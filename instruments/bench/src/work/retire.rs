@@ -1,4 +1,5 @@
-//! The subject of `rcu-retire`: exchanges items in slots through any reclaiming library, and tallies their drops.
+//! The subject of `rcu-retire`: exchanges items in slots through any reclaiming library, and tallies their
+//! drops.
 //!
 //! - I1. A drop is counted on a line that only the dropping thread writes. Samples are so rare that the
 //!   counting disturbs no subject.

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_better_fixed_one_is_that_of_each_round() {
+    fn the_better_fixed_form_is_chosen_per_round() {
         let ns = |kind, round: usize| match kind {
             Kind::Shared => [1.0, 4.0, 2.0][round],
             Kind::Distributed => [2.0, 2.0, 4.0][round],

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_has_the_calls_that_were_made_in_it_by_those_who_call() {
+    fn each_step_counts_the_calls_of_its_callers() {
         let step = |load| Step { load, part: 0, steady: true, length: Duration::from_millis(20) };
         let steps = [step(Load::OneAdds), step(Load::AllAdd), step(Load::MostlyTotal)];
         let played = play(3, &steps, Noting);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_one_thread_is_the_first() {
+    fn a_single_thread_is_first_and_last() {
         assert!(Load::LastAdds.is_for(0, 1) && Load::OneAdds.is_for(0, 1));
         assert!(!Load::LastAdds.is_for(0, 2) && Load::AllAdd.is_for(0, 2));
     }

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wave_alternates_for_as_long_as_it_shall() {
+    fn a_wave_alternates_for_its_length() {
         let steps = steps(&WAVE_20, true, true);
         assert!(steps.windows(2).all(|pair| pair[0].load != pair[1].load));
         assert_eq!(steps.iter().map(|step| step.length).sum::<Duration>(), SETTLE + WAVE.1);

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn both_change_from_each_phase_to_the_next() {
+    fn length_and_threads_change_in_each_phase() {
         let next = PHASES.iter().cycle().skip(1);
         assert!(PHASES.iter().zip(next).all(|(now, next)| now.1 != next.1 && now.2 != next.2));
         assert_eq!(PHASES.iter().map(|phase| phase.2).max(), Some(THREADS));

@@ -8,6 +8,7 @@ use super::rounds::{Phase, Turn};
 use super::subjects::Contender;
 use super::work::Turns;
 
+/// Length of a phase.
 const LENGTH: Duration = Duration::from_millis(40);
 /// Passes through all phases in a turn, in a full and in a quick run.
 const PASSES: (usize, usize) = (2, 1);

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_has_its_threads_and_what_they_did() {
+    fn each_step_counts_the_work_of_its_threads() {
         let stepped = play(&std::sync::Mutex::new(0), &steps()).expect("std's lock excludes");
         assert_eq!(stepped.iter().map(|step| step.served.len()).collect::<Vec<_>>(), [1, 3, 1]);
         assert!(stepped.iter().all(|step| step.served.iter().sum::<u64>() > 0));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_excludes_nobody_is_found_out() {
+    fn a_lock_without_exclusion_fails_the_check() {
         assert!(play(&Open::new(), &steps()).is_err());
     }
 }

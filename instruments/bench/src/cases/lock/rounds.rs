@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_fair_rival_is_named_and_always_there() {
+    fn the_best_fair_rival_is_always_named() {
         let entry = |role: Role| ENTRIES.iter().filter(move |entry| entry.role == role);
         let (ours, mut rivals) = (entry(Role::Ours).next().expect("there are"), entry(Role::Rival));
         let (fast, slow) = (rivals.next().expect("there are"), rivals.next().expect("and another"));

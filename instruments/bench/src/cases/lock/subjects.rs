@@ -5,9 +5,9 @@ use squall::objects::lock::AdaptiveLock;
 
 use spin::relax::{Spin as Spinning, Yield as Yielding};
 
+use super::loads;
 use super::play::{Load, Step, Stepped, acquire_and_release, play, section};
 use super::work::work;
-use super::{mix, steady};
 use crate::case::{Make, Missing, Role, Setting, Spec, Subject, Worker};
 use crate::cases::swap::crew::fit;
 use crate::rivals::locks::{Exclusive, InBits, McsSpinning, McsYielding, PthreadAdaptive, Spin, Ticket};

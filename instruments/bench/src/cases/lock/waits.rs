@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_all_that_were_merged() {
+    fn quantiles_cover_all_merged_waits() {
         let (mut all, mut one) = (Waits::new(), Waits::new());
         assert_eq!(all.quantile_ns(0.99), None);
         (1..=98).for_each(|_| all.add(Duration::from_nanos(5)));

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn longer_work_has_more_turns_and_none_has_none() {
+    fn longer_work_has_more_turns_and_empty_work_has_zero() {
         let (short, long) = (Duration::from_nanos(50), Duration::from_micros(20));
         assert!(Turns::lasting(short).0 < Turns::lasting(long).0);
         assert!(Turns::nominal(short).0 < Turns::nominal(long).0);

@@ -87,7 +87,9 @@ impl Job for Weighing {
     type Result = Result<Weight, Missing>;
 
     fn run<K: Key, M: Mapping<K>>(self) -> Self::Result {
-        let told = || heap::bytes().ok_or_else(|| Missing("the C library has no account of its allocations".to_owned()));
+        let told = || {
+            heap::bytes().ok_or_else(|| Missing("the C library has no account of its allocations".to_owned()))
+        };
         // I1.
         M::settle();
         let before = told()?;

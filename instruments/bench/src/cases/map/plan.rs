@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_draw_keys_that_stay_and_the_size_is_what_was_asked_for() {
+    fn updates_draw_keys_that_stay_and_the_size_is_kept() {
         let shape = shape_of(MIXED, "1m-u64-uniform-50-50");
         let plan = Plan::<u64>::of(&shape);
         assert_eq!(plan.stay.len() + plan.ring_count / 2, shape.entries);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_draws_the_first_as_often_as_its_law_says() {
+    fn zipf_draws_the_first_keys_as_often_as_the_law() {
         let draws = 100_000u64;
         let zipf = Zipf::new(10_000);
         let mut seen = vec![0u64; 10_000];
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_has_half_its_keys_in_and_goes_round() {
+    fn a_ring_holds_half_its_keys_and_wraps_around() {
         let plan = Plan::<u64>::churning(&shape_of(READING, "10k-u64-uniform"));
         let rings: Vec<Ring> = (0..3).map(|thread| plan.ring_of(thread, 3)).collect();
         assert_eq!(rings.iter().map(|ring| ring.count).sum::<usize>(), plan.ring_count);

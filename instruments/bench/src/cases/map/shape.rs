@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_all_that_the_shape_has() {
+    fn a_name_determines_its_shape() {
         let plain = shape_of("10k-u64-uniform");
         assert_eq!((plain.entries, plain.keys, plain.law), (ENTRIES.0, Keys::Words, Law::Uniform));
         assert_eq!((plain.writes, plain.hasher), (0, Hasher::Common));

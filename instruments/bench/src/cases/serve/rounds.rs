@@ -213,7 +213,7 @@ mod tests {
     use super::against_best;
 
     #[test]
-    fn the_best_is_chosen_by_other_rounds_than_those_in_which_it_is_compared() {
+    fn the_best_is_chosen_and_compared_in_different_rounds() {
         // Each rival is lucky in one half of the rounds; choosing by all rounds would make a rival look
         // better than ours.
         let ours = [10.0; 4];

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_every_quantile_is_zero() {
+    fn quantiles_without_values_are_zero() {
         let mut figures = Figures::default();
         figures.quantile("pause_max_us", &[], 1.0);
         figures.times("idle", &[1.0, 3.0]);

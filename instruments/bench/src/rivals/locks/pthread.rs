@@ -24,8 +24,8 @@ struct Held<'a>(&'a Inner);
 impl Drop for Held<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the mutex is initialised, lives as long as `Inner`, and `with` made this after the calling thread had
-        // locked it.
+        // SAFETY: the mutex is initialised, lives as long as `Inner`, and `with` made this after the calling
+        // thread had locked it.
         let error = unsafe { libc::pthread_mutex_unlock(self.0.mutex.get()) };
         debug_assert_eq!(error, 0);
     }
@@ -39,7 +39,8 @@ impl Exclusive for Adaptive {
 
     #[inline(always)]
     fn with<R>(&self, section: impl FnOnce(&mut u64) -> R) -> R {
-        // SAFETY: the mutex was initialised in `new`, does not move since it is boxed, and lives as long as `self`.
+        // SAFETY: the mutex was initialised in `new`, does not move since it is boxed, and lives as long as
+        // `self`.
         let error = unsafe { libc::pthread_mutex_lock(self.0.mutex.get()) };
         assert_eq!(error, 0, "pthread_mutex_lock");
         let held = Held(&self.0);

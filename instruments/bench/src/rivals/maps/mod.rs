@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_map_does_what_it_is_measured_for() {
+    fn every_map_does_each_measured_operation() {
         keeps_the_contract::<crate::ours_map::Constituent>();
         keeps_the_contract::<crate::ours_map::Central>();
         keeps_the_contract::<crate::ours_map::OneLock>();

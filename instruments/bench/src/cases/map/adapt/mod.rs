@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_fixed_one_is_that_of_each_round_and_none_of_the_rivals() {
+    fn the_best_fixed_form_is_ours_and_chosen_per_round() {
         let subjects = [
             subject_of(ADAPTIVE, Role::Ours, &[2.0, 2.0, 6.0]),
             subject_of("squall-central", Role::Ours, &[1.0, 4.0, 2.0]),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn every_subject_but_those_that_are_missing_has_turns() {
+    fn every_available_subject_has_turns() {
         for spec in SUBJECTS {
             let missing = spec.name == "flurry" && cfg!(not(feature = "rivals"));
             assert_eq!(TURNS.iter().any(|(name, _)| *name == spec.name), !missing, "{}", spec.name);
